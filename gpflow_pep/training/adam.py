@@ -1,5 +1,6 @@
 """Adam, with natural gradients of q(u) if they apply; the state is in variables."""
 
+from collections.abc import Collection
 from typing import Any
 
 import tensorflow as tf
@@ -11,16 +12,25 @@ from gpflow.optimizers import NaturalGradient
 
 from ..runtime.devices import in_every_replica, scope_of
 from ..runtime.tracing import compiled
+from .coordinates import Coordinates
 from .history import History, check_finite
 from .objectives import Objective
 from .result import LIMIT, Outcome
+from .starts import bring_within_reach
 
 
 class Adam:
-    """The Adam optimizer with its state."""
+    """The Adam optimizer in scaled coordinates, with its state."""
 
-    def __init__(self, objective: Objective, learning_rate: float, natural_step: float | None):
+    def __init__(
+        self,
+        objective: Objective,
+        variables: Collection[tf.Variable],
+        learning_rate: float,
+        natural_step: float | None,
+    ):
         """
+        :param variables: the variables trained, of those of the objective.
         :param natural_step: natural gradient step size, if the objective is quadratic in q(u); None: use Adam only.
         :raises ValueError: if the model was not constructed in the scope of the strategy in which it is trained.
         """
@@ -28,9 +38,17 @@ class Adam:
         self._q = None if natural_step is None else _quadratic_in(objective.model)
         self._natural = NaturalGradient(natural_step or 0.0)
         self._ids_of_q = {id(parameter.unconstrained_variable) for parameter in self._q or ()}
+        trained = {id(each) for each in variables} - self._ids_of_q
+        self._coordinates = [
+            each for each in Coordinates(objective.model, objective.variables).each if id(each.variable) in trained
+        ]
         with scope_of(objective.variables):
             self._optimizer = tf_keras.optimizers.Adam(learning_rate)
-            self._optimizer.build([each for each in objective.variables if id(each) not in self._ids_of_q])
+            self._values = [tf.Variable(each.variable) for each in self._coordinates]  # recomputed in each step
+            self._optimizer.build(self._values)
+            self._units = [tf.Variable(each.unit, trainable=False) for each in self._coordinates]
+            for each, unit in zip(self._coordinates, self._units, strict=True):
+                each.unit = unit  # a resumed run has the units of its first start
             self._changing = [*objective.variables, *self._optimizer.variables]
             self._good = [tf.Variable(variable, trainable=False) for variable in self._changing]
         self._step = compiled(self._apply)
@@ -39,11 +57,14 @@ class Adam:
     def state(self) -> dict[str, tf.Variable]:
         """Variables besides the parameters that change from step to step, by name."""
         moments = {f"adam.{number}": variable for number, variable in enumerate(self._optimizer.variables)}
+        moments |= {f"unit.{number}": variable for number, variable in enumerate(self._units)}
         return moments | {f"good.{number}": variable for number, variable in enumerate(self._good)}
 
     def __call__(self, history: History) -> Outcome:
         """Take steps until training is over."""
         losses: list[float] = []
+        if history.iterations == 0:
+            bring_within_reach(self._objective.model)
         while not history.is_over:
             loss, gradient = self._objective.evaluate(history.iterations)
             with scope_of(self._objective.variables):
@@ -77,9 +98,15 @@ class Adam:
                     return sum(tf.reduce_sum(derivative * value) for derivative, value in of_q)
 
                 in_every_replica(lambda: self._natural.minimize(linear, [q]))
-            rest = [pair for pair in pairs if id(pair[1]) not in self._ids_of_q]
+            derivatives = {id(variable): derivative for derivative, variable in pairs}
+            steps = []
+            for each, value in zip(self._coordinates, self._values, strict=True):
+                value.assign(each.of(each.variable, tf.math))
+                steps.append((derivatives[id(each.variable)] * each.slope(value, tf.math), value))
             # The gradient is already summed over the rows of all workers.
-            in_every_replica(lambda: self._optimizer.apply_gradients(rest, skip_gradients_aggregation=True))
+            in_every_replica(lambda: self._optimizer.apply_gradients(steps, skip_gradients_aggregation=True))
+            for each, value in zip(self._coordinates, self._values, strict=True):
+                each.variable.assign(each.inverse(value, tf.math))
 
 
 def _quadratic_in(model: GPModel) -> tuple[Parameter, Parameter] | None:

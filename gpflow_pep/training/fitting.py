@@ -51,6 +51,9 @@ def fit(
     max_iterations: int | None = None,
     learning_rate: float = 0.01,
     natural_step: float | None = 0.1,
+    train_inducing: bool | None = None,
+    tolerance: float = 5e-4,
+    n_restarts: int = 0,
     batch_size: int | None = None,
     held_out: RegressionData | None = None,
     patience: int | None = None,
@@ -74,6 +77,17 @@ def fit(
                                            q_sqrt full (`TSVGP`, `BTSVGP`, `PEPSVGP`, `APEP`, GPflow's `SVGP`, ...)
     =====================================  ==========================================================================
 
+    The optimizers work in coordinates that do not depend on units: logarithms of positive parameters, inducing points
+    over the standard deviations of their columns (see :class:`gpflow_pep.training.Scipy`). L-BFGS trains in phases:
+
+    1. It compares starts: the present parameters, and the kernel's trainable lengthscales at 1, 0.3 and 0.1 times the
+       standard deviation of a column times the square root of the number of columns. A few iterations from each, or for
+       models with sites one evaluation, decide. Streams start at the present parameters.
+    2. From the best start it trains all but the inducing points.
+    3. It trains all parameters, if `train_inducing`.
+
+    Adam starts lengthscales anew that differ from these starts by a factor of 100.
+
     If a matrix cannot be factorized or a value is not finite, training stops and restores the last good parameters; a
     warning and the result give the reason. Ctrl-C ends training after the current evaluation, writes the checkpoint
     and returns the result so far with the status "interrupted"; the same call resumes. A second Ctrl-C, or the first
@@ -92,6 +106,13 @@ def fit(
     :param max_iterations: the largest number of L-BFGS iterations (default 500) or Adam steps (default 5000).
     :param learning_rate: the learning rate of Adam.
     :param natural_step: step size of natural gradients, in (0, 1], if they are used; None: Adam trains q(u), too.
+    :param train_inducing: whether trainable inducing variables are trained. None: yes, except for :class:`PEP` and its
+        subclasses, for which training them takes ten times the iterations and seldom improves predictions, if they are
+        well spread (k-means) and not too few; at alpha = 1 it overestimates the evidence.
+    :param tolerance: L-BFGS has converged after 20 iterations that together gained less than this, in nats per row. By
+        default further gains do not matter to predictions; 1e-6 ends at an optimum to several digits.
+    :param n_restarts: the number of further starts from which L-BFGS trains all but the inducing points; the best
+        objective is kept. Lengthscales of as many starts are drawn.
     :param batch_size: rows per minibatch (Adam), on each worker; None: all rows, or 500 for minibatch models. Must be
         None for a dataset.
     :param held_out: X and Y of held-out rows, scored at every record.
@@ -109,7 +130,7 @@ def fit(
         end.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
         dimensions plots of predictions and inducing points.
-    :param seed: seed for the order of minibatches.
+    :param seed: seed for the order of minibatches and the starts of `n_restarts`.
     :param callback: called at every record with the iteration, from 1, and the objective in nats. If it raises
         `StopIteration`, training ends with the status "stopped early", and the same call resumes.
     :param progress: show a progress bar.
@@ -128,6 +149,12 @@ def fit(
     steps = validation.positive_integer(max_iterations, "max_iterations")
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
     natural_step = None if natural_step is None else validation.fraction(natural_step, "natural_step")
+    if not isinstance(train_inducing, bool | np.bool_ | None):
+        raise ValueError(f"train_inducing must be True, False or None, got {train_inducing!r}.")
+    tolerance = validation.positive_number(tolerance, "tolerance")
+    n_restarts = validation.whole_number(n_restarts, "n_restarts", 0, None)
+    if n_restarts and optimizer == "adam":
+        raise ValueError(f'n_restarts must be 0 with optimizer="adam", got {n_restarts}.')
     seed = validation.seed(seed)
     checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
@@ -138,6 +165,7 @@ def fit(
         raise ValueError("jit_compile must be False if several workers train, got True.")
     objective = _objective(model, rows, batches, workers, optimizer, batch_size, seed)
     objective.training_step.jit_compile = bool(jit_compile)
+    phases = _phases(model, objective.variables, train_inducing)
     interval = objective.default_interval if interval is None else validation.positive_integer(interval, "interval")
     interval = -(-interval // objective.interval) * objective.interval  # rounded up to a multiple
     scores = None if held_out is None else HeldOut(model, held_out)
@@ -146,6 +174,7 @@ def fit(
         run = run_identity(model, rows if batches is None else data)
         run |= {"optimizer": optimizer, "learning_rate": learning_rate, "natural_step": natural_step}
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
+        run |= {"train_inducing": train_inducing, "tolerance": tolerance, "n_restarts": n_restarts}
         run["held_out"] = fingerprint(*map(np.asarray, held_out or ()))
         run = run if workers is None else check_same_run(workers, model, run)
         if checkpoint is not None:
@@ -173,7 +202,13 @@ def fit(
                 directory = os.path.join(directory, f"worker-{workers.index}")
             history.monitor = monitor(model, history, directory, model.data if rows is None else rows)
         is_adam = optimizer == "adam"
-        minimize = Adam(objective, learning_rate, natural_step) if is_adam else LBFGS(objective)
+        minimize = (
+            Adam(objective, phases[-1], learning_rate, natural_step)
+            if is_adam
+            else LBFGS(
+                objective, phases, tolerance=tolerance * _num_rows(model, rows), n_restarts=n_restarts, seed=seed
+            )
+        )
         outcome = history.resume({**objective.state, **minimize.state})
         if workers is not None:
             check_same_start(workers, history.iterations, model)
@@ -183,7 +218,7 @@ def fit(
             outcome = Outcome(status, f"Nothing was trained: {done}{reason}")
         elif outcome is None or (outcome.status == LIMIT and not history.is_over):
             try:
-                outcome = minimize(history) if objective.variables else Outcome(CONVERGED, "Nothing is trainable.")
+                outcome = minimize(history) if phases[-1] else Outcome(CONVERGED, "Nothing is trainable.")
             except FAILURES as error:
                 minimize.restore()
                 objective.reset()
@@ -301,6 +336,26 @@ def _objective(
         return X[indices], Y[indices]
 
     return MinibatchObjective(model, minibatch, mean)
+
+
+def _phases(model: GPModel, variables: list[tf.Variable], train_inducing: bool | None) -> list[list[tf.Variable]]:
+    """Return the variables trained in each phase: all but the inducing variable's, and then, if wanted, all."""
+    points = getattr(model, "inducing_variable", None)
+    of_points = {id(each) for each in (() if points is None else points.trainable_variables)}
+    others = [each for each in variables if id(each) not in of_points]
+    if train_inducing is None:
+        train_inducing = not isinstance(model, PEP)
+    if not train_inducing:
+        return [others]
+    return [others, variables] if 0 < len(others) < len(variables) else [variables]
+
+
+def _num_rows(model: GPModel, rows: Batch | None) -> int:
+    """Return the number of rows of all workers; 1 for a model that does not state its data."""
+    data, number = getattr(model, "data", None) if rows is None else rows, getattr(model, "num_data", None)
+    if number is None:
+        number = len(data[0]) if isinstance(data, tuple) else 1
+    return int(tf.convert_to_tensor(number))
 
 
 def _check_batch_size(batch_size: int, num_rows: int) -> None:

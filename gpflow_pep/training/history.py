@@ -178,9 +178,9 @@ class History:
         if objective is not None:
             self._record(objective)
 
-    def record_last(self, objective: float) -> None:
-        """Record the last step, or the start, unless it is recorded."""
-        if self.iterations not in self.recorded[-1:]:
+    def record_last(self, objective: float, *, again: bool = False) -> None:
+        """Record the last step, or the start, unless it is recorded; `again` if the parameters have changed since."""
+        if again or self.iterations not in self.recorded[-1:]:
             self._record(objective)
 
     def discard_last(self) -> None:

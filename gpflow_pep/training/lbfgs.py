@@ -1,8 +1,7 @@
 """SciPy's L-BFGS-B, which always ends at the best parameters evaluated."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -11,11 +10,14 @@ from scipy.optimize import OptimizeResult, minimize
 from threadpoolctl import threadpool_limits
 
 from ..runtime.checks import reason_of
+from .coordinates import Coordinates
 from .history import NOT_FINITE, History
 from .objectives import FAILURES, Objective
 from .result import CONVERGED, FAILED, LIMIT, Outcome
+from .starts import starts
 
-FLAT_ITERATIONS, FLAT_GAIN = 20, 1e-3  # a search ends after this many iterations that gained less than this, in nats
+FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than the tolerance
+_SECANTS = 50  # with SciPy's default of 10 inducing points take a third more iterations
 
 
 class _Interrupted(Exception):
@@ -23,87 +25,165 @@ class _Interrupted(Exception):
 
 
 class LBFGS:
-    """Minimize the loss by searches, each from the end of the one before."""
+    """
+    Minimize the loss in phases: compare starts, train the variables of the first phase from the best one, then those of
+    the next phase.
+    """
 
     state: Mapping[str, tf.Variable] = {}
     """Variables besides the parameters: none, so that a resumed run restarts from the parameters."""
 
-    def __init__(self, objective: Objective):
-        self._objective = objective
-        self._shapes = [variable.numpy().shape for variable in objective.variables]  # static shapes may be unknown
-        self._ends = np.cumsum([np.prod(shape, dtype=int) for shape in self._shapes])[:-1]
-        self._best, self._best_loss = np.zeros(0), np.inf  # of all evaluations
+    def __init__(
+        self,
+        objective: Objective,
+        phases: Sequence[Collection[tf.Variable]],
+        *,
+        tolerance: float,
+        n_restarts: int,
+        seed: int,
+    ):
+        """
+        :param phases: the variables trained in each phase, of those of the objective.
+        :param tolerance: a phase ends after FLAT_ITERATIONS iterations that gained less than this, in nats.
+        :param n_restarts: the number of starts, after the best, from which the first phase is trained, too.
+        :param seed: seed for starts that are drawn.
+        """
+        self._objective, self._tolerance, self._n_restarts, self._seed = objective, tolerance, n_restarts, seed
+        self._coordinates = Coordinates(objective.model, objective.variables)
+        self._phases = [self._coordinates.entries(variables) for variables in phases]
+        self._active = self._phases[0]
+        self._ends: list[tuple[float, AnyNDArray, Outcome]] = []  # of the first phase, from each start
+        self._begin(self._coordinates.values())
+
+    def restore(self) -> None:
+        """Assign the best parameters to the variables."""
+        ends = [(self._best_loss, self._best), *(end[:2] for end in self._ends)]
+        self._coordinates.assign(min(ends, key=lambda end: end[0])[1])
+
+    def __call__(self, history: History) -> Outcome:
+        """Minimize the loss; the variables end at the best parameters evaluated."""
+        self._begin(self._coordinates.values())
+        outcome = Outcome(CONVERGED, "")
+        try:
+            for start in [self._best] if history.iterations > 0 else self._best_starts(history):
+                self._begin(start)
+                outcome = self._search(history)
+                self._ends.append((self._best_loss, self._best, outcome))
+                if history.is_over:
+                    break
+            if len(self._ends) > 1:
+                _, best, outcome = min(self._ends, key=lambda end: end[0])
+                self._go_to(best, history)
+                history.record_last(-self._best_loss, again=True)
+            for active in self._phases[1:]:
+                if history.is_over:
+                    break
+                self._active = active
+                self._recent.clear()
+                outcome = self._search(history)
+        except _Interrupted:
+            self.restore()
+        history.record_last(-self._smallest_loss)
+        return history.stopped or outcome
+
+    @property
+    def _smallest_loss(self) -> float:
+        """The smallest loss from all starts."""
+        return min([self._best_loss, *(end[0] for end in self._ends)])
+
+    @property
+    def _is_flat(self) -> bool:
+        """True if the last FLAT_ITERATIONS iterations gained less than the tolerance."""
+        return len(self._recent) > FLAT_ITERATIONS and self._recent[0] - self._recent[-1] < self._tolerance
+
+    def _begin(self, values: AnyNDArray) -> None:
+        """Begin at these coordinates."""
+        self._best, self._best_loss = values, np.inf  # of all evaluations from this start
         self._best_slope = 0.0  # the largest derivative there
         self._is_at_best = True  # the variables have these values
         self._failure = ""  # the last failure after the best evaluation, in the current search
         self._any_failure = ""  # the last failure of the current search
         self._recent: deque[float] = deque(maxlen=FLAT_ITERATIONS + 1)  # the best losses after the last iterations
 
-    def restore(self) -> None:
-        """Assign the best parameters to the variables."""
-        self._assign(self._best)
+    def _go_to(self, values: AnyNDArray, history: History) -> None:
+        """Begin at these coordinates, far from the last ones, and evaluate the loss there."""
+        self._begin(values)
+        self._objective.restart()
+        self._evaluate(values[self._active], history)
 
-    def __call__(self, history: History) -> Outcome:
-        """Minimize the loss; the variables end at the best parameters evaluated."""
+    def _best_starts(self, history: History) -> list[AnyNDArray]:
+        """Return the ends of a few iterations from each start, the best first, as many as are to be trained."""
+        given, *others = starts(self._objective.model, self._coordinates, self._n_restarts, self._seed)
+        if not others:
+            return [given]
+        self._evaluate(given[self._active], history)
+        found = []
+        for start in (given, *others):
+            try:
+                if start is not given:
+                    self._go_to(start, history)
+                if self._objective.trial_iterations:
+                    self._minimize(history, lambda intermediate_result: None, self._objective.trial_iterations)
+                if start is given or self._objective.is_accurate:
+                    found.append((self._best_loss, self._best))
+            except FAILURES:
+                self._objective.check_data()
+        found.sort(key=lambda each: each[0])
+        self._objective.restart()
+        return [values for _, values in found[: 1 + self._n_restarts]]
 
-        def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
-            if self._best_loss < np.inf and history.interrupted():
-                raise _Interrupted
-            return self._evaluate(x, history.iterations)
+    def _minimize(
+        self, history: History, callback: Callable[[OptimizeResult], None], max_iterations: int
+    ) -> OptimizeResult:
+        """Minimize over the active coordinates, from the best ones."""
+        options = {"maxiter": max_iterations, "maxfun": 4 * history.steps + 20, "maxcor": _SECANTS}
+        start = self._best[self._active]
+        with threadpool_limits(1, user_api="blas"):  # idle BLAS threads spin and slow down TensorFlow
+            return minimize(self._evaluate, start, (history,), "L-BFGS-B", True, callback=callback, options=options)
+
+    def _search(self, history: History) -> Outcome:
+        """Minimize over the active coordinates, by searches each from the end of the one before."""
 
         def callback(intermediate_result: OptimizeResult) -> None:  # SciPy requires this argument name
             if not self._is_at_best:
-                self.restore()
+                self._coordinates.assign(self._best)
                 self._objective.restore_best()
-            history.step(-self._best_loss if history.will_record else None)
+            history.step(-self._smallest_loss if history.will_record else None)
             self._recent.append(self._best_loss)
             if history.is_over or self._is_flat:
                 raise StopIteration
 
-        self._best = _flat(self._objective.variables)
         # A search may end too early if it was resumed from a checkpoint, or if the loss is noisy because sites converge
         # to a tolerance. Start another search from its end until a search at the smallest tolerance gains nothing.
         gained, result = True, OptimizeResult()
         while gained and not (history.is_over or self._is_flat):
             before, self._failure, self._any_failure = self._best_loss, "", ""
-            # SciPy's default of 10 secants is too few for hyperparameters of very different scales.
-            options = {"maxiter": history.steps - history.iterations, "maxfun": 4 * history.steps + 20, "maxcor": 20}
-            try:
-                with threadpool_limits(1, user_api="blas"):  # idle BLAS threads spin and slow down TensorFlow
-                    result = minimize(loss, self._best, jac=True, method="L-BFGS-B", callback=callback, options=options)
-            except _Interrupted:
-                break
-            finally:
-                self.restore()
+            result = self._minimize(history, callback, history.steps - history.iterations)
+            self._coordinates.assign(self._best)
             gained = not before - self._best_loss < 1e-6 * (1.0 + abs(self._best_loss))  # else stop searching
-            if not (history.is_over or self._is_flat) and self._objective.tighten(fully=not gained):
+            is_last = self._active is self._phases[-1]
+            if is_last and not (history.is_over or self._is_flat) and self._objective.tighten(fully=not gained):
                 gained = True  # a tighter tolerance may still improve
                 self._best_loss, before = np.inf, self._best_loss  # loose sites may underestimate it
                 try:
-                    loss(self._best)
+                    self._evaluate(self._best[self._active], history)
                 except FAILURES as error:
                     self._best_loss, self._failure, gained = before, reason_of(error), False
                     self._objective.restore_best()
                 self._recent.clear()
-        history.record_last(-self._best_loss)
-        return history.stopped or self._outcome(result, gained=gained, limit=history.is_over)
+        return self._outcome(result, gained=gained, limit=history.is_over)
 
-    @property
-    def _is_flat(self) -> bool:
-        """True if the last FLAT_ITERATIONS iterations gained less than FLAT_GAIN."""
-        return len(self._recent) > FLAT_ITERATIONS and self._recent[0] - self._recent[-1] < FLAT_GAIN
-
-    def _assign(self, x: AnyNDArray) -> None:
-        for variable, shape, part in zip(self._objective.variables, self._shapes, np.split(x, self._ends), strict=True):
-            variable.assign(part.reshape(shape).astype(variable.dtype.as_numpy_dtype))
-
-    def _evaluate(self, x: AnyNDArray, step: int) -> tuple[float, AnyNDArray]:
+    def _evaluate(self, x: AnyNDArray, history: History) -> tuple[float, AnyNDArray]:
         """Return loss and gradient; after a failure, a larger loss, so that the line search backtracks."""
-        self._assign(x)
+        if self._best_loss < np.inf and history.interrupted():
+            raise _Interrupted
+        values = self._best.copy()
+        values[self._active] = x
+        self._coordinates.assign(values)
         self._is_at_best = False
         try:
-            loss, derivatives = self._objective.evaluate(step)
-            gradient = _flat(derivatives)
+            loss, derivatives = self._objective.evaluate(history.iterations)
+            gradient = self._coordinates.gradient(values, [each.numpy() for each in derivatives])[self._active]
             if not (np.isfinite(loss) and np.isfinite(gradient).all()):
                 raise FloatingPointError(NOT_FINITE)
         except FAILURES as error:
@@ -114,7 +194,7 @@ class LBFGS:
             self._objective.restore_best()
             return self._best_loss + 1.0 + abs(self._best_loss), np.zeros_like(x)
         if loss < self._best_loss:
-            self._best, self._best_loss, self._best_slope = x.copy(), loss, float(np.abs(gradient).max())
+            self._best, self._best_loss, self._best_slope = values, loss, float(np.abs(gradient).max())
             self._failure, self._is_at_best = "", True
             self._objective.mark_best()
         return loss, gradient
@@ -127,7 +207,7 @@ class LBFGS:
         if self._failure:  # no later evaluation was better, although SciPy reports convergence
             return Outcome(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {self._failure}")
         if self._is_flat:
-            gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
+            gain = f"{FLAT_ITERATIONS} iterations gained less than {self._tolerance:.2g} nats"
             return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
         # A search without a step started at an optimum up to rounding, or at the edge of the loss's domain. SciPy
         # reports convergence at an edge, too, because steps that it shortens gain almost nothing; but the loss has a
@@ -138,8 +218,3 @@ class LBFGS:
             return Outcome(CONVERGED, f"L-BFGS: {result.message}.")
         step = f" A step failed: {self._any_failure}" if self._any_failure else ""
         return Outcome(FAILED, f"L-BFGS: {result.message}.{step}")
-
-
-def _flat(tensors: Sequence[Any]) -> AnyNDArray:
-    """Concatenate tensors, [P], in NumPy: TensorFlow operations may take longer than a small model's step."""
-    return np.concatenate([np.ravel(tensor.numpy()) for tensor in tensors]).astype(np.float64)

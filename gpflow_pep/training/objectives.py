@@ -133,6 +133,10 @@ class Objective:
     """Steps between records are a multiple of this."""
     default_interval = 1
     """Default number of steps between records."""
+    trial_iterations = 5
+    """Iterations of L-BFGS from each start before the starts are compared."""
+    is_accurate = True
+    """False if sites were far from converged in the last evaluation."""
 
     def __init__(
         self, model: Any, rows: Callable[[int], Any] = lambda step: (), mean: Callable[..., Any] | None = None
@@ -176,6 +180,9 @@ class Objective:
 
     def restore_best(self) -> None:
         """Restore the sites of the best parameters; call this after restoring the parameters."""
+
+    def restart(self) -> None:
+        """Forget the best parameters before a search from other parameters."""
 
     def tighten(self, *, fully: bool) -> bool:
         """Tighten the tolerance of later evaluations, `fully` to the model's; return whether it was loose."""
@@ -286,14 +293,19 @@ class ConvergedSitesObjective(SitesObjective):
     energy, unless it is a lower bound.
     """
 
+    trial_iterations = 0  # an evaluation takes many sweeps
+
     def __init__(self, model: PEP):
         super().__init__(model)
+        self._forget()
+
+    def _forget(self) -> None:
         self._best: Any = None
         self._have_converged = False  # sites were (nearly) converged in an earlier evaluation
         self._best_loss, self._gain, self._last_loss = np.inf, np.inf, np.inf
         # The largest tolerance, its ratio to sqrt(last gain in nats), and the largest change of the sites at which the
         # loss is accepted. All are larger for a bound, which holds at any sites.
-        limits = (3e-2, 2e-1, 100.0) if model.is_lower_bound else (1e-2, 6e-2, 0.1)
+        limits = (3e-2, 2e-1, 100.0) if self.model.is_lower_bound else (1e-2, 6e-2, 0.1)
         self._loosest, self._of_gain, self._max_change = limits
 
     @override
@@ -305,7 +317,8 @@ class ConvergedSitesObjective(SitesObjective):
             loss, gradient = super().evaluate(step)
         change = self.model.sites_status.change
         # As in the solver, with at most 10 sweeps sites need not converge in an evaluation.
-        if change <= self._max_change or self.model.max_sweeps <= 10:
+        self.is_accurate = change <= self._max_change or self.model.max_sweeps <= 10
+        if self.is_accurate:
             self._have_converged = True
         elif self._have_converged:
             raise FloatingPointError(
@@ -327,6 +340,11 @@ class ConvergedSitesObjective(SitesObjective):
         self._of_gain *= 0.1
         self._best_loss = np.inf  # loose sites may underestimate it, and the next gain would be negative
         return bool(was_loose)
+
+    @override
+    def restart(self) -> None:
+        self.reset()
+        self._forget()
 
     @override
     def restore_best(self) -> None:

@@ -10,6 +10,7 @@ from small_models import MAKERS, WITH_DATA, X, Y, Z, data_for, held_out_for, ker
 from gpflow_pep import PEPSVGP, TSVGP
 from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.training import fit
+from gpflow_pep.training.coordinates import Coordinates
 
 OF_MINIBATCHES = [name for name in MAKERS if name not in WITH_DATA]
 N = len(X)
@@ -50,7 +51,11 @@ def test_steps_are_those_of_the_batches_given_by_hand():
     passes = []
     result = fit(model, counted(batches(), passes), natural_step=None, max_iterations=7, interval=1)
     assert passes[:2] == [0, 1]
-    optimizer = gpflow.keras.tf_keras.optimizers.Adam(0.01)
+    optimizer, coordinates = (
+        gpflow.keras.tf_keras.optimizers.Adam(0.01),
+        Coordinates(by_hand, by_hand.trainable_variables),
+    )
+    at = [tf.Variable(each.of(each.variable, tf.math)) for each in coordinates.each]
     objectives = []
     for step in range(7):
         rows = slice(12 * (step % 5), 12 * (step % 5) + 12)
@@ -58,7 +63,9 @@ def test_steps_are_those_of_the_batches_given_by_hand():
             loss = by_hand.training_loss((X[rows], Y[rows]))
         objectives.append(-float(loss))
         gradient = tape.gradient(loss, by_hand.trainable_variables)
-        optimizer.apply_gradients(zip(gradient, by_hand.trainable_variables, strict=True))
+        slopes = [each.slope(value, tf.math) for each, value in zip(coordinates.each, at, strict=True)]
+        optimizer.apply_gradients([(d * slope, x) for d, slope, x in zip(gradient, slopes, at, strict=True)])
+        coordinates.assign(np.concatenate([value.numpy().ravel() for value in at]))
     # The graph orders sums differently; Adam divides by the size of the gradient, which here is far above rounding.
     np.testing.assert_allclose(result.objective, objectives, rtol=1e-9)
     for path, value in values(model).items():

@@ -1,0 +1,222 @@
+"""
+Coordinates of the optimizers, in which the curvatures of a GP's objective are of the same order whatever the units.
+
+==================================  =====================================================================
+positive parameters                 the logarithm of the value above its lower bound
+inducing points                     divided by the standard deviations of the columns of Z at the start
+`Constant`, `Linear` mean function  divided by the standard deviation of f, for `A` over that of a column
+other variables                     unchanged
+==================================  =====================================================================
+
+A softplus is linear for large values, so that a lengthscale of 1e5 would be 1e5 steps away. The objective is the same
+function of the parameters, priors included.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import cycle, islice
+from types import ModuleType
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import AnyNDArray, Parameter
+from gpflow.functions import Constant, Linear
+from gpflow.inducing_variables import InducingPoints, MultioutputInducingVariables
+from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.models import GPModel
+from scipy.optimize import OptimizeResult
+from typing_extensions import override
+
+
+class Coordinate:
+    """The coordinate of a variable, and its inverse; `maths` is `numpy` or `tf.math`."""
+
+    def __init__(self, variable: tf.Variable, *, is_log: bool, unit: AnyNDArray | float):
+        """
+        :param is_log: whether the variable x is that of a positive parameter, whose excess is log(1 + e^x).
+        :param unit: divides other variables; an array that can be broadcast to the variable's shape.
+        """
+        self.variable, self.shape, self._is_log = (
+            variable,
+            variable.numpy().shape,
+            is_log,
+        )  # static shapes may be unknown
+        self.unit: Any = np.asarray(unit, variable.dtype.as_numpy_dtype)
+
+    def of(self, x: Any, maths: ModuleType) -> Any:
+        """Return the coordinate of the variable's value x."""
+        if not self._is_log:
+            return x / self.unit
+        x = maths.maximum(x, -80.0)  # e^x must not be 0
+        return maths.log(maths.log1p(maths.exp(-maths.abs(x))) + maths.maximum(x, 0.0))
+
+    def inverse(self, u: Any, maths: ModuleType) -> Any:
+        """Return the variable's value at the coordinate u."""
+        if not self._is_log:
+            return u * self.unit
+        excess = maths.exp(u)
+        return excess + maths.log(-maths.expm1(-excess))
+
+    def slope(self, u: Any, maths: ModuleType) -> Any:
+        """Return the derivative of :meth:`inverse`."""
+        if not self._is_log:
+            return self.unit
+        excess = maths.exp(u)
+        return excess / -maths.expm1(-excess)
+
+
+class Coordinates:
+    """The coordinates of variables, concatenated in NumPy: TensorFlow operations may take longer than a small step."""
+
+    def __init__(self, model: tf.Module, variables: Sequence[tf.Variable]):
+        """
+        :param model: its parameters have bijectors; its inducing points set the units.
+        :param variables: the variables to train; a variable of no parameter is its own coordinate.
+        """
+        positive, units = _softplus_variables(model), _units(model)
+        self.each = [
+            Coordinate(variable, is_log=id(variable) in positive, unit=units.get(id(variable), 1.0))
+            for variable in variables
+        ]
+        self._sizes = [np.prod(each.shape, dtype=int) for each in self.each]
+
+    def values(self) -> AnyNDArray:
+        """Return the coordinates [P] of the variables."""
+        return concatenated([each.of(each.variable.numpy(), np) for each in self.each])
+
+    def variables_at(self, values: AnyNDArray) -> list[AnyNDArray]:
+        """Return the values of the variables at coordinates [P]; an overflow is infinite."""
+        with np.errstate(over="ignore", divide="ignore"):
+            return [each.inverse(part, np) for each, part in zip(self.each, self._split(values), strict=True)]
+
+    def assign(self, values: AnyNDArray) -> None:
+        """Assign coordinates [P] to the variables; those that have them keep their last digit."""
+        for each, part, value in zip(self.each, self._split(values), self.variables_at(values), strict=True):
+            if not np.array_equal(each.of(each.variable.numpy(), np), part):
+                each.variable.assign(value.astype(each.variable.dtype.as_numpy_dtype))
+
+    def gradient(self, values: AnyNDArray, derivatives: Sequence[AnyNDArray]) -> AnyNDArray:
+        """Return the gradient in the coordinates [P] at coordinates [P], from derivatives in the variables."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            slopes = [each.slope(part, np) for each, part in zip(self.each, self._split(values), strict=True)]
+            return concatenated([d * slope for d, slope in zip(derivatives, slopes, strict=True)])
+
+    def entries(self, variables: Collection[tf.Variable]) -> AnyNDArray:
+        """Return which coordinates belong to these variables, booleans [P]."""
+        ids = {id(variable) for variable in variables}
+        return np.repeat([id(each.variable) in ids for each in self.each], self._sizes)
+
+    def _split(self, values: AnyNDArray) -> list[AnyNDArray]:
+        parts = np.split(values, np.cumsum(self._sizes)[:-1])
+        return [part.reshape(each.shape) for each, part in zip(self.each, parts, strict=True)]
+
+
+def concatenated(values: Sequence[AnyNDArray]) -> AnyNDArray:
+    """Return all entries of the arrays in one, [P], in double precision."""
+    return np.concatenate([np.zeros(0), *map(np.ravel, values)])
+
+
+class Scipy(gpflow.optimizers.Scipy):
+    """
+    GPflow's `Scipy` in the coordinates of :func:`gpflow_pep.fit`, for models of this library and of GPflow.
+
+    >>> X = np.linspace(0.0, 6e4, 50)[:, None]
+    >>> model = PEPR((X, np.sin(X / 1e4)), gpflow.kernels.Matern52(lengthscales=3e4), X[::10])
+    >>> result = training.Scipy(model).minimize(model.training_loss, model.trainable_variables)
+    >>> bool(result.success)
+    True
+    """
+
+    def __init__(self, model: GPModel, compile_cache_size: int = 2):
+        """
+        :param model: the model that is trained; its values at the start of `minimize` set the units.
+        :param compile_cache_size: as in `gpflow.optimizers.Scipy`.
+        """
+        super().__init__(compile_cache_size)
+        self._model = model
+
+    @override
+    def minimize(self, closure: Any, variables: Sequence[tf.Variable], *args: Any, **kwargs: Any) -> OptimizeResult:
+        """Minimize as GPflow's `Scipy` does; arrays of the result are in the coordinates."""
+        variables = tuple(variables)
+        self._coordinates = Coordinates(self._model, variables)
+        result = super().minimize(closure, variables, *args, **kwargs)
+        self._coordinates.assign(result.x)
+        return result
+
+    @override
+    def initial_parameters(self, variables: Sequence[tf.Variable]) -> AnyNDArray:  # type: ignore[override]
+        return self._coordinates.values()
+
+    @override
+    def eval_func(self, *args: Any, **kwargs: Any) -> Callable[[AnyNDArray], tuple[AnyNDArray, AnyNDArray]]:
+        evaluate, coordinates = super().eval_func(*args, **kwargs), self._coordinates
+
+        def loss_and_gradient(values: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+            at = coordinates.variables_at(values)
+            loss, gradient = evaluate(concatenated(at))
+            parts = np.split(gradient, np.cumsum([value.size for value in at])[:-1])
+            derivatives = [part.reshape(value.shape) for part, value in zip(parts, at, strict=True)]
+            return loss, coordinates.gradient(values, derivatives)
+
+        return loss_and_gradient
+
+    @override
+    def callback_func(self, *args: Any) -> Callable[[AnyNDArray], None]:  # type: ignore[override]
+        callback, coordinates = super().callback_func(*args), self._coordinates
+        return lambda values: callback(concatenated(coordinates.variables_at(values)))
+
+
+def _softplus_variables(model: tf.Module) -> set[int]:
+    """Return ids of the variables of positive parameters: a softplus, perhaps shifted to a lower bound."""
+    found = set()
+    for parameter in model.parameters:
+        transform = parameter.transform
+        chain = transform.bijectors if isinstance(transform, tfp.bijectors.Chain) else [transform]
+        *shifts, innermost = chain
+        is_softplus = type(innermost) is tfp.bijectors.Softplus and innermost.hinge_softness is None
+        if is_softplus and all(type(shift) is tfp.bijectors.Shift for shift in shifts):
+            found.add(id(parameter.unconstrained_variable))
+    return found
+
+
+def _units(model: Any) -> dict[int, AnyNDArray]:
+    """Return units of the variables of inducing points and mean functions, by id."""
+    mean_function = getattr(model, "mean_function", None)
+    units, spread, deviation = dict[int, Any](), np.ones(1), np.ones(1)
+    for inputs, kernel in inputs_and_kernels(model):
+        spread, deviation = spreads(np.asarray(inputs)), np.sqrt(np.mean(kernel(inputs, full_cov=False)))
+        if isinstance(inputs, Parameter):
+            units[id(inputs.unconstrained_variable)] = spread
+    if type(mean_function) is Constant:
+        units[id(mean_function.c.unconstrained_variable)] = deviation
+    if type(mean_function) is Linear:
+        units[id(mean_function.A.unconstrained_variable)] = deviation / spread[:, None]
+        units[id(mean_function.b.unconstrained_variable)] = deviation
+    return units
+
+
+def inputs_and_kernels(model: Any) -> list[tuple[Any, Kernel]]:
+    """
+    Return the kernels of latent functions, each with inputs in units of the data: its inducing points Z [M, D], or X
+    [N, D] of a model without.
+    """
+    kernel, variable = getattr(model, "kernel", None), getattr(model, "inducing_variable", None)
+    if not isinstance(kernel, Kernel):
+        return []
+    kernels = kernel.latent_kernels if isinstance(kernel, MultioutputKernel) else [kernel]
+    if variable is None:
+        data = getattr(model, "data", None)
+        return [(data[0], each) for each in kernels] if isinstance(data, tuple) else []
+    is_multioutput = isinstance(variable, MultioutputInducingVariables)
+    variables = variable.inducing_variables if is_multioutput else [variable]
+    count = max(len(variables), len(kernels))
+    pairs = zip(islice(cycle(variables), count), islice(cycle(kernels), count), strict=True)
+    return [(each.Z, kernel) for each, kernel in pairs if isinstance(each, InducingPoints)]
+
+
+def spreads(X: AnyNDArray) -> AnyNDArray:
+    """Return the standard deviations of the columns [D] of X [N, D], 1 for a constant column."""
+    return np.where(np.ptp(X, axis=0) == 0.0, 1.0, X.std(axis=0))

@@ -1,0 +1,227 @@
+"""The optimizers' coordinates: their derivatives, units and starts; training does not depend on units."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from quick import some_slow
+
+from gpflow_pep import PEPR, TSVGP, PEPClassifier
+from gpflow_pep.likelihoods import Probit
+from gpflow_pep.training import Scipy, fit
+from gpflow_pep.training.coordinates import Coordinates
+from gpflow_pep.training.starts import FRACTIONS, bring_within_reach, starts
+
+rng = np.random.default_rng(5)
+X = rng.uniform(-2.0, 2.0, (80, 3))
+Y = np.sin(2.0 * X[:, :1]) + X[:, 1:2] + 0.1 * rng.normal(size=(80, 1))
+Z = X[:12]
+
+
+def regression(x_scale=1.0, y_scale=1.0, **options):
+    """A model that starts at the same place, whatever the units of the first column and of Y."""
+    units = np.array([x_scale, 1.0, 1.0])
+    kernel = gpflow.kernels.SquaredExponential(y_scale**2, 2.0 * units)
+    likelihood_variance = 0.1 * y_scale**2
+    return PEPR((X * units, Y * y_scale), kernel, Z * units, noise_variance=likelihood_variance, **options)
+
+
+def everything():
+    """A model with every kind of coordinate: softplus and exponential, shifted, points, means and a bounded value."""
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=[0.3, 40.0, 1.0]) + gpflow.kernels.Cosine()
+    kernel.kernels[1].lengthscales = gpflow.Parameter(2.0, transform=gpflow.utilities.positive(base="exp"))
+    kernel.kernels[1].variance = gpflow.Parameter(
+        0.4, transform=tfp.bijectors.Sigmoid(np.float64(0.0), np.float64(2.0))
+    )
+    mean = gpflow.functions.Linear(np.ones((3, 1)), np.zeros(1))
+    return PEPR((X, Y), kernel, Z.copy(), mean_function=mean)
+
+
+def test_gradients_in_the_coordinates_are_derivatives_of_the_loss():
+    """By central differences in every coordinate; the variables come back from the coordinates to rounding."""
+    model = everything()
+    coordinates = Coordinates(model, model.trainable_variables)
+    before = [variable.numpy() for variable in model.trainable_variables]
+    at = coordinates.values()
+    coordinates.assign(at)
+    for variable, value in zip(model.trainable_variables, before, strict=True):
+        np.testing.assert_allclose(variable, value, rtol=1e-13, atol=1e-13)
+
+    def loss(values):
+        coordinates.assign(values)
+        return float(model.training_loss())
+
+    with tf.GradientTape() as tape:
+        value = model.training_loss()
+    derivatives = [tf.convert_to_tensor(each).numpy() for each in tape.gradient(value, model.trainable_variables)]
+    gradient, step = coordinates.gradient(at, derivatives), 1e-5
+    differences = [(loss(at + move) - loss(at - move)) / (2.0 * step) for move in step * np.eye(len(at))]
+    np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("x", [-900.0, -50.0, -1.0, 0.0, 3.0, 40.0, 1e8])
+def test_the_coordinate_of_a_positive_parameter_is_its_logarithm(x):
+    """log log(1 + e^x), by NumPy and TensorFlow; for very negative x, where e^x is 0, it stays finite."""
+    parameter = gpflow.Parameter(1.0, transform=tfp.bijectors.Softplus())
+    parameter.unconstrained_variable.assign(x)
+    module = tf.Module()
+    module.parameters, module.part = [parameter], parameter
+    (coordinate,) = Coordinates(module, [parameter.unconstrained_variable]).each
+    u = coordinate.of(np.float64(x), np)
+    assert np.isfinite(u)
+    np.testing.assert_allclose(coordinate.of(tf.constant(x, tf.float64), tf.math), u, rtol=1e-14)
+    if x > -80.0:
+        np.testing.assert_allclose(u, np.log(np.logaddexp(0.0, x)), rtol=1e-14, atol=1e-15)
+        np.testing.assert_allclose(coordinate.inverse(u, np), x, rtol=1e-13, atol=1e-14)
+        step = 1e-6
+        difference = (coordinate.inverse(u + step, np) - coordinate.inverse(u - step, np)) / (2.0 * step)
+        np.testing.assert_allclose(coordinate.slope(u, np), difference, rtol=1e-6)
+
+
+def test_units_of_points_and_mean_function():
+    """A column's inducing points are in units of its spread, a constant column's in units of 1."""
+    points = np.c_[1e5 * Z[:, 0], Z[:, 1], np.full(len(Z), 7.0)]
+    kernel = gpflow.kernels.SquaredExponential(variance=9.0)
+    model = PEPR((X, Y), kernel, points, mean_function=gpflow.functions.Constant(6.0 * np.ones(1)))
+    coordinates = {id(each.variable): each for each in Coordinates(model, model.trainable_variables).each}
+    of_points = coordinates[id(model.inducing_variable.Z.unconstrained_variable)]
+    np.testing.assert_allclose(of_points.unit, [points[:, 0].std(), points[:, 1].std(), 1.0])
+    of_mean = coordinates[id(model.mean_function.c.unconstrained_variable)]
+    np.testing.assert_allclose(of_mean.of(np.array([6.0]), np), [2.0])  # standard deviations of f
+
+
+UNITS = [1e-6, 1e-3, 1e3, 1e6]
+
+
+@pytest.mark.parametrize("scale", some_slow(UNITS, quick=[1e-6, 1e6]))
+def test_the_units_of_a_column_do_not_change_the_training(scale):
+    """From the same start, the objectives of the first iterations agree to rounding, and training ends alike."""
+    expected, found = (fit(regression(x_scale=each), max_iterations=30) for each in (1.0, scale))
+    np.testing.assert_allclose(found.objective[:10], expected.objective[:10], rtol=1e-6)
+    np.testing.assert_allclose(found.objective[-1], expected.objective[-1], atol=0.05)
+
+
+def test_the_units_of_y_do_not_change_the_training():
+    """
+    The objective changes by N log(scale), the density of Y in other units. Compared are scales at which jitter and the
+    lower bound of the noise are far below rounding of the objective.
+    """
+    small, large = 1e4, 1e7
+    first, second = (fit(regression(y_scale=each), max_iterations=10).objective for each in (small, large))
+    np.testing.assert_allclose(np.add(second, len(Y) * np.log(large / small)), first, rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1e4])
+def test_adam_trains_in_any_unit(scale):
+    """A lengthscale of 1 is far from a column of this scale: Adam would not reach it in its steps."""
+    units = np.array([scale, 1.0, 1.0])
+
+    def trained(factor):
+        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(3))
+        model = TSVGP(kernel, gpflow.likelihoods.Gaussian(0.1), Z * factor, num_data=len(X))
+        fit(model, (X * factor, Y), max_iterations=150, learning_rate=0.05)
+        return float(model.maximum_log_likelihood_objective((X * factor, Y)))
+
+    assert trained(np.ones(3)) > -60.0  # -220 at the start
+    assert trained(units) > -60.0
+
+
+def test_scipy_trains_in_the_coordinates():
+    """It finds the optimum where GPflow's `Scipy` ends at its limit, and its callback gets values of the variables."""
+    ours, gpflows = (regression(1e6) for _ in range(2))
+    seen, options = [], {"maxiter": 150}
+    result = Scipy(ours).minimize(
+        ours.training_loss,
+        ours.trainable_variables,
+        step_callback=lambda step, variables, values: seen.append([value.numpy() for value in values]),
+        options=options,
+        track_loss_history=True,
+    )
+    gpflow.optimizers.Scipy().minimize(gpflows.training_loss, gpflows.trainable_variables, options=options)
+    assert float(ours.training_loss()) == pytest.approx(result.fun, rel=1e-12)
+    assert float(ours.training_loss()) < float(gpflows.training_loss()) - 1.0
+    for value, variable in zip(seen[-1], ours.trainable_variables, strict=True):
+        np.testing.assert_allclose(value, variable, rtol=1e-12)
+    assert result.loss_history[-1] == pytest.approx(result.fun, rel=1e-12)
+
+
+def test_starts_are_fractions_of_the_spread_of_the_inducing_points():
+    """Of trainable lengthscales only, for all kernels of a sum, shared or one for each column; the model stays."""
+    sum_of_two = gpflow.kernels.Matern32(lengthscales=[5.0, 6.0], active_dims=[0, 2]) + gpflow.kernels.RBF(
+        lengthscales=3.0
+    )
+    model = PEPR((X, Y), sum_of_two, Z.copy())
+    coordinates = Coordinates(model, model.trainable_variables)
+    given, *found = starts(model, coordinates, 2, seed=1)
+    np.testing.assert_allclose(given, coordinates.values(), rtol=1e-14)
+    assert len(found) == len(FRACTIONS) + 2
+    spread = Z.std(axis=0)
+    for fraction, values in zip(FRACTIONS, found, strict=False):
+        coordinates.assign(values)
+        two, one = (part.lengthscales.numpy() for part in model.kernel.kernels)
+        np.testing.assert_allclose(two, fraction * np.sqrt(2.0) * spread[[0, 2]])
+        np.testing.assert_allclose(one, fraction * np.sqrt(np.mean(3.0 * spread**2)))
+    coordinates.assign(given)
+    gpflow.set_trainable(model.kernel.kernels[0].lengthscales, False)
+    gpflow.set_trainable(model.kernel.kernels[1].lengthscales, False)
+    assert len(starts(model, Coordinates(model, model.trainable_variables), 2, seed=1)) == 1
+
+
+def test_training_leaves_a_start_where_noise_explains_everything():
+    """Labels of a checkerboard, lengthscales of two sides: from there alone, the search ends at -N log 2."""
+    rows = np.random.default_rng(0).uniform(-2.0, 2.0, (200, 2))
+    labels = np.where(np.sin(3.0 * rows[:, :1]) * np.cos(3.0 * rows[:, 1:]) > 0.0, 1.0, 0.0)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=[2.5, 2.5])
+    model = PEPClassifier((rows, labels), kernel, Probit(), rows[:60], alpha=0.5)
+    result = fit(model, max_iterations=30)
+    assert result.objective[-1] > -200 * np.log(2.0) + 30.0
+    assert np.all(model.kernel.lengthscales.numpy() < 1.5)
+
+
+def test_restarts_keep_the_best_objective():
+    """With more restarts the objective does not fall; the last record is that of the model."""
+    results, models = [], [regression(), regression()]
+    for model, number in zip(models, (0, 3), strict=True):
+        results.append(fit(model, train_inducing=False, n_restarts=number, held_out=(X, Y), interval=1))
+    assert results[1].iterations > 2 * results[0].iterations
+    assert results[1].objective[-1] >= results[0].objective[-1] - 1e-2
+    assert results[1].objective[-1] == pytest.approx(float(models[1].maximum_log_likelihood_objective()), rel=1e-9)
+    density = -float(tf.reduce_mean(models[1].predict_log_density((X, Y))))
+    assert results[1].held_out["nlpd"][-1] == pytest.approx(density, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("choice", "is_classifier", "expected"),
+    some_slow([(None, False, True), (None, True, False), (False, False, False), (True, True, True)], 2),
+)
+def test_inducing_points_are_trained_after_the_rest(choice, is_classifier, expected):
+    """They stay in the first phase, and move in the second; a classifier's stay by default."""
+    labels = np.where(Y > 0.0, 1.0, 0.0)
+    model = regression()
+    if is_classifier:
+        model = PEPClassifier((X, labels), gpflow.kernels.SquaredExponential(), Probit(), Z.copy())
+    at = []
+    fit(model, train_inducing=choice, callback=lambda *_: at.append(model.inducing_variable.Z.numpy()))
+    moved = [not np.array_equal(points, Z) for points in at]
+    assert not moved[0] and moved == sorted(moved)
+    assert moved[-1] == expected
+
+
+def test_adam_starts_lengthscales_anew_that_are_out_of_reach():
+    """Others stay."""
+    model = regression()
+    model.kernel.lengthscales.assign([3e4, 5.0, 1e-4])
+    bring_within_reach(model)
+    np.testing.assert_allclose(
+        model.kernel.lengthscales, [np.sqrt(3.0) * Z[:, 0].std(), 5.0, np.sqrt(3.0) * Z[:, 2].std()]
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [{"tolerance": 0.0}, {"n_restarts": -1}, {"n_restarts": 1, "optimizer": "adam"}, {"train_inducing": 2}]
+)
+def test_bad_arguments_are_refused(options):
+    """By name and value."""
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be .*got"):
+        fit(regression(), **options)
