@@ -38,7 +38,7 @@ class Coordinate:
         :param is_log: whether the variable x is that of a positive parameter, whose excess is log(1 + e^x).
         :param unit: divides other variables; an array that can be broadcast to the variable's shape.
         """
-        self.variable, self.shape, self._is_log = (
+        self.variable, self.shape, self.is_log = (
             variable,
             variable.numpy().shape,
             is_log,
@@ -47,21 +47,21 @@ class Coordinate:
 
     def of(self, x: Any, maths: ModuleType) -> Any:
         """Return the coordinate of the variable's value x."""
-        if not self._is_log:
+        if not self.is_log:
             return x / self.unit
         x = maths.maximum(x, -80.0)  # e^x must not be 0
         return maths.log(maths.log1p(maths.exp(-maths.abs(x))) + maths.maximum(x, 0.0))
 
     def inverse(self, u: Any, maths: ModuleType) -> Any:
         """Return the variable's value at the coordinate u."""
-        if not self._is_log:
+        if not self.is_log:
             return u * self.unit
         excess = maths.exp(u)
         return excess + maths.log(-maths.expm1(-excess))
 
     def slope(self, u: Any, maths: ModuleType) -> Any:
         """Return the derivative of :meth:`inverse`."""
-        if not self._is_log:
+        if not self.is_log:
             return self.unit
         excess = maths.exp(u)
         return excess / -maths.expm1(-excess)
@@ -81,6 +81,8 @@ class Coordinates:
             for variable in variables
         ]
         self._sizes = [np.prod(each.shape, dtype=int) for each in self.each]
+        self.are_logs = np.repeat([each.is_log for each in self.each], self._sizes)
+        """Which coordinates are logarithms, booleans [P]."""
 
     def values(self) -> AnyNDArray:
         """Return the coordinates [P] of the variables."""

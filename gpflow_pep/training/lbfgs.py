@@ -2,11 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import Bounds, OptimizeResult, minimize
 from threadpoolctl import threadpool_limits
 
 from ..runtime.checks import reason_of
@@ -17,6 +18,7 @@ from .result import CONVERGED, FAILED, LIMIT, Outcome
 from .starts import starts
 
 FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than the tolerance
+_REACH = np.log(1e4)  # of positive parameters in a search: at extreme values matrices are singular and sites diverge
 _SECANTS = 50  # with SciPy's default of 10 inducing points take a third more iterations
 
 
@@ -138,8 +140,11 @@ class LBFGS:
         """Minimize over the active coordinates, from the best ones."""
         options = {"maxiter": max_iterations, "maxfun": 4 * history.steps + 20, "maxcor": _SECANTS}
         start = self._best[self._active]
+        reach = np.where(self._coordinates.are_logs[self._active], _REACH, np.inf)
+        arguments: dict[str, Any] = {"args": (history,), "method": "L-BFGS-B", "jac": True, "options": options}
         with threadpool_limits(1, user_api="blas"):  # idle BLAS threads spin and slow down TensorFlow
-            return minimize(self._evaluate, start, (history,), "L-BFGS-B", True, callback=callback, options=options)
+            bounds = Bounds(start - reach, start + reach)
+            return minimize(self._evaluate, start, bounds=bounds, callback=callback, **arguments)
 
     def _search(self, history: History) -> Outcome:
         """Minimize over the active coordinates, by searches each from the end of the one before."""
