@@ -30,6 +30,7 @@ from ..runtime.transactions import atomic
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
 from ..training import OPTIMIZERS, FitResult, fit, uninterrupted
+from ..training.coordinates import spreads
 from ..training.objectives import without_warnings
 from ..training.result import FAILED, LIMIT
 
@@ -45,6 +46,9 @@ class SparseGPEstimator(BaseEstimator):
     optimizer: str | None
     max_iterations: int | None
     learning_rate: float
+    train_inducing: bool | None
+    tolerance: float
+    n_restarts: int
     random_state: Any
 
     model_: GPModel
@@ -194,7 +198,8 @@ class SparseGPEstimator(BaseEstimator):
         if self.optimizer not in OPTIMIZERS:
             names = ", ".join(map(repr, OPTIMIZERS))
             raise ValueError(f"optimizer must be one of {names} or None, got {self.optimizer!r}.")
-        return {name: getattr(self, name) for name in ("optimizer", "max_iterations", "learning_rate")}
+        names = ("optimizer", "max_iterations", "learning_rate", "train_inducing", "tolerance", "n_restarts")
+        return {name: getattr(self, name) for name in names}
 
 
 def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:
@@ -212,8 +217,3 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult |
 def max_jitter() -> float:
     """Return the largest jitter of Kuu, which is nearly singular if rows are duplicates or points move together."""
     return max(1e-3, 10.0 * default_jitter())  # the default jitter may be larger in single precision
-
-
-def spreads(X: AnyNDArray) -> AnyNDArray:
-    """Return the standard deviations of the columns [D], 1 for a constant column."""
-    return np.where(np.ptp(X, axis=0) == 0.0, 1.0, X.std(axis=0))

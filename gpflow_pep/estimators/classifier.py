@@ -43,6 +43,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         optimizer: str | None = "lbfgs",
         max_iterations: int | None = None,
         learning_rate: float = 0.01,
+        train_inducing: bool | None = None,
+        tolerance: float = 5e-4,
+        n_restarts: int = 0,
         random_state: Any = None,
     ):
         """
@@ -61,6 +64,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         self.optimizer = optimizer
         self.max_iterations = max_iterations
         self.learning_rate = learning_rate
+        self.train_inducing = train_inducing
+        self.tolerance = tolerance
+        self.n_restarts = n_restarts
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPClassifier":

@@ -10,7 +10,8 @@ from gpflow.models import GPModel
 from sklearn.base import RegressorMixin
 
 from ..models import PEPR, StreamingSGPR
-from .base import SparseGPEstimator, max_jitter, spreads
+from ..training.coordinates import spreads
+from .base import SparseGPEstimator, max_jitter
 
 
 class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
@@ -43,6 +44,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         optimizer: str | None = "lbfgs",
         max_iterations: int | None = None,
         learning_rate: float = 0.01,
+        train_inducing: bool | None = None,
+        tolerance: float = 5e-4,
+        n_restarts: int = 0,
         random_state: Any = None,
     ):
         """
@@ -57,10 +61,14 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :param noise_variance: the initial noise variance, in squared units of the normalized y. None: a tenth of the
             variance of y.
         :param normalize_y: before training, subtract the mean of y and divide by its standard deviation. The prior mean
-            of the normalized y is 0. Predictions are in the units of y.
+            of the normalized y is 0. Predictions are in the units of y. False: nothing is subtracted; y is divided by
+            its root mean square if both `kernel` and `noise_variance` are None.
         :param optimizer: "lbfgs" or "adam" (see :func:`gpflow_pep.fit`). None: keep the initial parameters.
         :param max_iterations: the largest number of iterations; None: 500 for L-BFGS, 5000 for Adam.
         :param learning_rate: the learning rate of Adam.
+        :param train_inducing: whether inducing points are trained. None: by the regressor, not by the classifier.
+        :param tolerance: L-BFGS ends after 20 iterations that gained less than this together, in nats per row.
+        :param n_restarts: the number of further starts of L-BFGS (see :func:`gpflow_pep.fit`).
         :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None (NumPy's global state).
         """
         self.kernel = kernel
@@ -71,6 +79,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         self.optimizer = optimizer
         self.max_iterations = max_iterations
         self.learning_rate = learning_rate
+        self.train_inducing = train_inducing
+        self.tolerance = tolerance
+        self.n_restarts = n_restarts
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPRegressor":
@@ -145,10 +156,11 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _set_normalization(self, Y: AnyNDArray) -> None:
         """Set mean and scale of the columns of Y [N, P]."""
         self._y_mean, self._y_scale = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
-        if not self.normalize_y:
-            return
         with np.errstate(over="ignore", invalid="ignore"):
-            self._y_mean, self._y_scale = Y.mean(axis=0), spreads(Y)
+            if self.normalize_y:
+                self._y_mean, self._y_scale = Y.mean(axis=0), spreads(Y)
+            elif self.kernel is None and self.noise_variance is None:
+                self._y_scale = spreads(np.concatenate([Y, -Y]))
         if not (np.isfinite([self._y_mean, self._y_scale]).all() and self._y_scale.all()):
             raise ValueError(
                 "y must have mean and standard deviation within the range of floating point numbers to be normalized, "

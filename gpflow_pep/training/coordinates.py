@@ -43,13 +43,14 @@ class Coordinate:
             variable.numpy().shape,
             is_log,
         )  # static shapes may be unknown
+        self._least = -0.9 * np.log(np.finfo(variable.dtype.as_numpy_dtype).max)  # e^x must not be 0
         self.unit: Any = np.asarray(unit, variable.dtype.as_numpy_dtype)
 
     def of(self, x: Any, maths: ModuleType) -> Any:
         """Return the coordinate of the variable's value x."""
         if not self.is_log:
             return x / self.unit
-        x = maths.maximum(x, -80.0)  # e^x must not be 0
+        x = maths.maximum(x, self._least)
         return maths.log(maths.log1p(maths.exp(-maths.abs(x))) + maths.maximum(x, 0.0))
 
     def inverse(self, u: Any, maths: ModuleType) -> Any:
@@ -221,4 +222,7 @@ def inputs_and_kernels(model: Any) -> list[tuple[Any, Kernel]]:
 
 def spreads(X: AnyNDArray) -> AnyNDArray:
     """Return the standard deviations of the columns [D] of X [N, D], 1 for a constant column."""
-    return np.where(np.ptp(X, axis=0) == 0.0, 1.0, X.std(axis=0))
+    ranges = np.ptp(X, axis=0)  # their squares may overflow
+    ranges = np.where(ranges == 0.0, 1.0, ranges)
+    deviations = np.std(X / ranges, axis=0)
+    return np.where(deviations > 0.0, deviations * ranges, 1.0)

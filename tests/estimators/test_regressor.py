@@ -178,7 +178,7 @@ def test_tables_of_pandas(X, y):
 
 def test_search_over_a_pipeline(X, y):
     """In order and in two threads, whose fits do not disturb each other, searches find the same."""
-    pipeline = make_pipeline(StandardScaler(), SparseGPRegressor(n_inducing=6, max_iterations=5, random_state=0))
+    pipeline = make_pipeline(StandardScaler(), SparseGPRegressor(n_inducing=6, max_iterations=15, random_state=0))
     grid = {"sparsegpregressor__alpha": [0.0, 1.0]}
     searches = []
     for jobs in (1, 2):
