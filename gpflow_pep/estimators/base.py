@@ -198,8 +198,8 @@ class SparseGPEstimator(BaseEstimator):
         if self.optimizer not in OPTIMIZERS:
             names = ", ".join(map(repr, OPTIMIZERS))
             raise ValueError(f"optimizer must be one of {names} or None, got {self.optimizer!r}.")
-        names = ("optimizer", "max_iterations", "learning_rate", "train_inducing", "tolerance", "n_restarts")
-        return {name: getattr(self, name) for name in names}
+        options = ("optimizer", "max_iterations", "learning_rate", "train_inducing", "tolerance", "n_restarts")
+        return {name: getattr(self, name) for name in options}
 
 
 def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:
