@@ -318,7 +318,8 @@ def test_kept_copies_take_nothing_from_the_others_in_float32():
         seen.append(row - 45)
 
 
-@pytest.mark.parametrize("method", some_slow(METHODS.values(), 1), ids=METHODS.keys())
+@pytest.mark.slow
+@every_method
 def test_models_take_the_points(method):
     Z = method(X, 6)
     Y = np.sin(X.sum(axis=1, keepdims=True))

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from gpflow.posteriors import PrecomputeCacheType
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
+from quick import some_slow
 from scipy.stats import norm
 
 EXACT = 1e-11
@@ -167,7 +168,9 @@ def test_predicts_several_chunks(many):
 
 @ONE_IN_REGRESSION
 @pytest.mark.parametrize(
-    ("full_cov", "compiled"), [(True, False), (False, True)], ids=["covariances eager", "variances compiled"]
+    ("full_cov", "compiled"),
+    some_slow([(True, False), (False, True)], 1),
+    ids=["covariances eager", "variances compiled"],
 )
 def test_prediction_gradients_match_finite_differences(model, contract, full_cov, compiled, request):
     """
