@@ -33,7 +33,7 @@ def examples():
 
 EXAMPLES = examples()
 # These train models that take seconds to compile; tests of each train it, too.
-LONG = ("StreamingPEP", "StreamingSVGP", "BTSVGP", "select_num_inducing")
+LONG = ("StreamingPEP", "StreamingSVGP", "BTSVGP", "ARPEP", "select_num_inducing")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_registry import CLASSES, IN_REGRESSION, REGRESSION
-from quick import some_slow
+from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 
 
 def each_broken_variable(model, values=(np.nan,)):
@@ -30,9 +29,7 @@ def stops_or_is_finite(evaluate, bad):
     assert all(np.all(np.isfinite(value)) for value in tf.nest.flatten(values))
 
 
-@pytest.mark.parametrize(
-    "subject", some_slow([*REGRESSION, *CLASSES], quick=["PEPR alpha 0.5", "ARPEP"]), indirect=True
-)
+@ONE_OF_ALL
 def test_nan_variable_raises(subject, model, compiled, contract):
     """
     The objective and predictions stop. Predictions of f do not read the likelihood's parameters, unless the model has
@@ -64,14 +61,14 @@ def test_nan_variable_raises(subject, model, compiled, contract):
         np.testing.assert_allclose(actual, wanted, rtol=1e-11, atol=1e-11)
 
 
-@IN_REGRESSION
+@ONE_IN_REGRESSION
 def test_infinite_variable_raises_or_is_finite(model, compiled):
     loss = compiled(model)
     for _, bad in each_broken_variable(model, (np.inf,)):
         stops_or_is_finite(loss, bad)
 
 
-@IN_REGRESSION
+@ONE_IN_REGRESSION
 def test_gradient_of_nan_variable_raises(model):
     @tf.function
     def gradient():
@@ -90,7 +87,7 @@ class Undefined(gpflow.functions.Function):
         return 0.0 * tf.math.log(10.0 - X[..., :1])
 
 
-@IN_REGRESSION
+@ONE_IN_REGRESSION
 def test_nan_mean_function_at_new_inputs_raises(make, contract):
     model = make(mean_function=Undefined())
     for predict in (model.predict_f, model.posterior().predict_f, tf.function(model.predict_f)):
@@ -124,6 +121,7 @@ def test_upper_bound_of_nan_raises(model):
         variable.assign(value)
 
 
+@ONE_OF_ALL
 def test_rejects_invalid_prediction_inputs(model, contract):
     posterior = model.posterior()
     compiled = tf.function(posterior.predict_f)
@@ -139,7 +137,7 @@ def test_rejects_invalid_prediction_inputs(model, contract):
             compiled(Xnew)
 
 
-@IN_REGRESSION
+@ONE_IN_REGRESSION
 def test_overflowing_mean_raises(model, contract):
     model.mean_function.c.assign([1e308])
     for evaluate in (model.training_loss, lambda: model.predict_f(contract.Xnew)):

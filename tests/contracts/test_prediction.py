@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.posteriors import PrecomputeCacheType
-from model_registry import IN_REGRESSION
+from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
+from quick import some_slow
 from scipy.stats import norm
 
 EXACT = 1e-11
@@ -52,6 +53,7 @@ def test_all_covariance_forms_agree(many, contract):
             assert not found[False, True][:, p, q].any()
 
 
+@ONE_OF_ALL
 def test_accepts_leading_batch_dimensions(many, contract):
     model, P = many, many.num_latent_gps
     batch = np.stack([contract.Xnew + shift for shift in (0.0, 0.3, -0.5, 1.0, 2.0, 3.0)])
@@ -87,6 +89,7 @@ def test_predict_y_adds_likelihood(subject, shared, contract):
         np.testing.assert_allclose(density, expected, rtol=0, atol=1e-10)
 
 
+@ONE_OF_ALL
 def test_samples_have_predicted_moments(many, contract):
     model, P = many, many.num_latent_gps
     assert model.predict_f_samples(contract.Xnew).shape == [7, P]
@@ -102,6 +105,7 @@ def test_samples_have_predicted_moments(many, contract):
         np.testing.assert_allclose(np.cov(draws[:, :, p].T), cov[p], atol=5 * np.sqrt(2 / 20_000) * largest)
 
 
+@ONE_OF_ALL
 def test_posterior_predicts_the_same(subject, model, contract):
     subject.loss(model)()  # sites whose classes were shifted repeat from the next evaluation on
     for cache in (*PrecomputeCacheType, "tensor", "variable", None):
@@ -144,7 +148,7 @@ def test_tensor_cache_updates_on_demand(subject, model, contract):
     contract.same_predictions(posterior.predict_f(contract.Xnew), model.predict_f(contract.Xnew), EXACT)
 
 
-@IN_REGRESSION
+@ONE_IN_REGRESSION
 def test_predicts_several_chunks(many):
     model = many
     Xnew = np.random.default_rng(0).uniform(-3.0, 3.0, size=(10_001, 2))
@@ -162,9 +166,11 @@ def test_predicts_several_chunks(many):
         np.testing.assert_allclose(v, variance[:n], rtol=0, atol=EXACT)
 
 
-@IN_REGRESSION
+@ONE_IN_REGRESSION
 @pytest.mark.parametrize(
-    ("full_cov", "compiled"), [(True, False), (False, True)], ids=["covariances eager", "variances compiled"]
+    ("full_cov", "compiled"),
+    some_slow([(True, False), (False, True)], 1),
+    ids=["covariances eager", "variances compiled"],
 )
 def test_prediction_gradients_match_finite_differences(model, contract, full_cov, compiled, request):
     """
@@ -241,7 +247,7 @@ def test_predictions_far_away_equal_prior(model):
     np.testing.assert_allclose(variance, 1.2, rtol=1e-15)
 
 
-@IN_REGRESSION
+@ONE_IN_REGRESSION
 def test_samples_of_singular_covariance_raise(shared, contract):
     """Twenty copies of one input without jitter raise an error instead of giving NaN."""
     with (

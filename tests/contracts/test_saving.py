@@ -24,14 +24,8 @@ SETTINGS = [
 ]
 QUICK = ("StreamingSGPR",)  # copies and exports of PEP are in tests/models/test_pep_state.py
 saved_regression = pytest.mark.parametrize("subject", some_slow(SETTINGS, quick=QUICK), indirect=True)
-saved = pytest.mark.parametrize(
-    "subject",
-    some_slow(
-        [*SETTINGS, *CLASSES],
-        quick=[*QUICK, "ARPEP"],
-    ),
-    indirect=True,
-)
+saved = pytest.mark.parametrize("subject", some_slow([*SETTINGS, *CLASSES], quick=[*QUICK, "ARPEP"]), indirect=True)
+exported = pytest.mark.parametrize("subject", some_slow([*SETTINGS, *CLASSES], quick=QUICK), indirect=True)
 
 
 @saved_regression
@@ -78,6 +72,7 @@ def test_copy_is_independent(subject, model, contract, duplicate):
     assert float(subject.loss(other)()) == pytest.approx(changed, rel=EXACT)
 
 
+@pytest.mark.slow
 @saved_regression
 def test_copy_of_compiled_model_trains_independently(model):
     model.training_loss_closure(compile=True)()
@@ -144,7 +139,7 @@ def test_checkpoint_continues_optimizer(make, tmp_path):
     assert float(second.training_loss()) == pytest.approx(float(first.training_loss()), rel=EXACT)
 
 
-@saved
+@exported
 def test_frozen_model_predicts_the_same(subject, model, contract):
     frozen = freeze(model)
     assert frozen.trainable_variables == ()
@@ -176,7 +171,7 @@ def test_exported_posterior_predicts_the_same(model, contract, tmp_path, cache):
     assert loaded.predict(contract.Xnew[:2])[0].shape == [2, 1]
 
 
-@saved
+@exported
 def test_exported_model_predicts_the_same(make, contract, tmp_path):
     """GPflow's documented way: a compiled function as an attribute of the model. Later changes do not matter."""
     model = make()
@@ -191,6 +186,7 @@ def test_exported_model_predicts_the_same(make, contract, tmp_path):
     contract.same_predictions(loaded.compiled_predict_y(contract.Xnew), observed, EXACT)
 
 
+@pytest.mark.slow
 @saved_regression
 def test_exported_frozen_model_predicts_the_same(model, contract, tmp_path):
     frozen = freeze(model)

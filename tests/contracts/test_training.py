@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.keras import tf_keras
-from model_registry import IN_REGRESSION
+from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 
 from gpflow_pep.models.stream import Stream
 
@@ -133,7 +133,7 @@ def test_outputs_are_exchangeable_and_additive(make):
     assert float(both.training_loss()) == pytest.approx(alone, rel=1e-12)
 
 
-@IN_REGRESSION
+@ONE_IN_REGRESSION
 def test_untrainable_variables_are_unchanged(make):
     model = make()
     gpflow.set_trainable(model.inducing_variable, False)
@@ -143,6 +143,7 @@ def test_untrainable_variables_are_unchanged(make):
     np.testing.assert_array_equal(model.inducing_variable.Z, Z)
 
 
+@ONE_OF_ALL
 def test_single_precision(subject, make, model, contract):
     """
     float32 all through, and the numbers of float64 to the digits that are left: cond(Kuu) eps = 1e-4 in regression. Of

@@ -96,6 +96,7 @@ def test_the_same_with_and_without(name):
             np.testing.assert_allclose(other, one, rtol=0.0, atol=SAME * scale, err_msg=part)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", some_slow(["PEPR", "PEPR of chunks", "PEPR of chunks of blocks"], quick=["PEPR of chunks"])
 )
@@ -105,6 +106,7 @@ def test_leave_one_out_densities(name):
     np.testing.assert_allclose(density(), model.loo_log_predictive_density(), rtol=SAME)
 
 
+@pytest.mark.slow
 def test_a_compiled_function_takes_other_numbers_of_rows():
     model = collapsed(PEPR, chunk_size=25)
     loss = tf.function(model.training_loss, jit_compile=True, autograph=False)
@@ -186,6 +188,7 @@ def test_data_that_are_not_finite(make, place):
     assert np.isfinite(run()[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", some_slow([regression, regression_in_chunks], 1))
 def test_a_matrix_that_is_not_positive_definite(make):
     with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
@@ -202,6 +205,7 @@ def test_a_power_that_is_out_of_range():
         assert_is_nan(run)
 
 
+@pytest.mark.slow
 def test_numbers_of_rows_that_contradict_each_other():
     model = collapsed(PEPR)
     loss = tf.function(model.training_loss, jit_compile=True, autograph=False)
@@ -210,6 +214,7 @@ def test_numbers_of_rows_that_contradict_each_other():
     assert np.isnan(loss())
 
 
+@pytest.mark.slow
 def test_predictions_at_what_is_not_finite():
     model = collapsed(PEPR)
     predict = tf.function(model.predict_f, jit_compile=True, autograph=False)
@@ -253,6 +258,7 @@ def test_rejects_quadrature(name):
 # --- training ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(["PEPR", "ARPEP of a Gaussian"], 1))
 def test_training(name):
     losses = []

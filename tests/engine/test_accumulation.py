@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep.engine import (
     BlockSites,
@@ -41,7 +42,9 @@ def kind(request):
     return request.param
 
 
-@pytest.fixture(params=["PEP 0.5", "SGPR", "FITC", "T-SGPR", "tiny", "one per block"])
+@pytest.fixture(
+    params=some_slow(["PEP 0.5", "SGPR", "FITC", "T-SGPR", "tiny", "one per block"], quick=["T-SGPR", "one per block"])
+)
 def powers_of(request):
     """A function of the number of blocks."""
     if request.param != "one per block":
@@ -196,7 +199,7 @@ def test_derivatives_equal_finite_differences(dense, kind):
     assert (value(1e-5) - value(-1e-5)) / 2e-5 == pytest.approx(slope, rel=DIFFERENCES)
 
 
-@pytest.mark.parametrize("chunk_size", [1, 2, 5, 12, 13, 400])
+@pytest.mark.parametrize("chunk_size", some_slow([1, 2, 5, 12, 13, 400], quick=[1, 5]))
 def test_the_chunk_size_changes_nothing(dense, kind, chunk_size):
     """One chunk or many: other orders of summation, 13 eps; asked for is 1e-10, which also holds for many rows."""
     problem = dense.problem(seed=7)
@@ -244,13 +247,10 @@ def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed):
             dense.close(other, general, EXACT)
 
 
-@pytest.mark.parametrize(
-    "powers",
-    [*POWERS.values(), Powers(np.linspace(0, 1, 13), np.linspace(0, 1, 13), np.linspace(0.5, 0, 13))],
-    ids=[*POWERS, "one per row"],
-)
+@pytest.mark.parametrize("name", some_slow([*POWERS, "one per row"], quick=["T-SGPR", "one per row"]))
 @pytest.mark.parametrize("chunks", [RowChunks(5), OneChunk()], ids=["in chunks", "at once"])
-def test_several_latent_functions_are_several_calls(dense, powers, chunks):
+def test_several_latent_functions_are_several_calls(dense, name, chunks):
+    powers = POWERS.get(name, Powers(np.linspace(0, 1, 13), np.linspace(0, 1, 13), np.linspace(0.5, 0, 13)))
     problems = [dense.problem(seed) for seed in (11, 12, 13)]
     together = type(problems[0])(
         **{name: np.stack([getattr(problem, name) for problem in problems]) for name in vars(problems[0])}

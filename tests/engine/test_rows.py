@@ -45,13 +45,16 @@ def make_likelihood(kind):
     return gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear(A=[[0.05], [0.1]], b=[0.8]))
 
 
-KINDS = list(itertools.product(["rows", "unequal"], ["constant", "input dependent"]))
-
-
 @pytest.mark.parametrize(
-    ("kind", "likelihood"), some_slow(KINDS, quick=[("rows", "input dependent"), ("unequal", "constant")])
+    ("name", "kind", "likelihood"),
+    some_slow(
+        itertools.product(KERNELS, ["rows", "unequal"], ["constant", "input dependent"]),
+        quick=[
+            ("squared exponential", "rows", "input dependent"),
+            ("part fixed", "unequal", "constant"),
+        ],
+    ),
 )
-@pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("compiled", some_slow([False, True], quick=[True]), ids=["eager", "compiled"])
 def test_derivatives_of_every_variable(dense, name, kind, likelihood, compiled):
     kernel, points = KERNELS[name](), gpflow.inducing_variables.InducingPoints(Z)

@@ -5,6 +5,8 @@ lengthscales. What is smooth in t errs by as much; a kernel that falls by the di
 points coincide. Derivatives have the errors of values times S.
 """
 
+import itertools
+
 import gpflow
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from gpflow.kernels import (
     SquaredExponential,
     Sum,
 )
+from quick import some_slow
 
 from gpflow_pep import PEPR
 from gpflow_pep.engine import Prior
@@ -120,8 +123,13 @@ def agree(actual, expected, value_error, derivative_error):
             np.testing.assert_allclose(one, other, rtol=0, atol=error * max(1.0, np.max(np.abs(other))))
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("kernel", CLASSES)
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    some_slow(
+        itertools.product(CLASSES, OPTIONS),
+        quick=[*((kernel, "ARD") for kernel in CLASSES), *((Matern52, options) for options in OPTIONS)],
+    ),
+)
 def test_values_and_derivatives_of_gpflow(kernel, options):
     """S is 100, and a Matern 1/2 is steep in its own diagonal only, where GPflow's has the error: sqrt(100 eps)."""
     made = kernel(1.3, **OPTIONS[options])
@@ -131,7 +139,7 @@ def test_values_and_derivatives_of_gpflow(kernel, options):
     agree(everything(ours, made, Z, X), everything(differences, made, Z, X), 1e-13, 1e-11)
 
 
-@pytest.mark.parametrize("name", COMBINATIONS)
+@pytest.mark.parametrize("name", some_slow(COMBINATIONS, quick=["product", "nested", "few inputs"]))
 def test_sums_and_products(name):
     kernel = COMBINATIONS[name]()
     agree(everything(ours, kernel, Z, X), everything(gpflows, kernel, Z, X), 1e-13, 1e-11)
@@ -171,7 +179,7 @@ def test_points_far_apart():
         assert all(np.all(np.isfinite(part)) for part in derivatives)
 
 
-@pytest.mark.parametrize("kernel", CLASSES)
+@pytest.mark.parametrize("kernel", some_slow(CLASSES, quick=[SquaredExponential, Matern12]))
 def test_tiny_and_huge_lengthscales(kernel):
     """Tiny lengthscales correlate coinciding points only, with an error of eps S; huge lengthscales all points."""
     for lengthscale in [1e-3, 1e8, 1e100, 1e200]:
@@ -185,7 +193,7 @@ def test_tiny_and_huge_lengthscales(kernel):
         assert all(np.all(np.isfinite(part)) for part in actual[1])
 
 
-@pytest.mark.parametrize("kernel", [Matern32, Matern52, RationalQuadratic])
+@pytest.mark.parametrize("kernel", some_slow([Matern32, Matern52, RationalQuadratic], quick=[Matern52]))
 @pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
 def test_it_can_be_differentiated_twice(kernel, way):
     made, points = kernel(1.3, ARD), InducingPoints(Z)
@@ -240,7 +248,7 @@ def test_classes_derived_from_these_have_their_own(kernel):
     np.testing.assert_allclose(prior.Kuf(tf.constant(X), *prior.inputs), alone(Z, X) + Matern32()(Z, X), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["sum", "product", "nested"])
+@pytest.mark.parametrize("name", some_slow(["sum", "product", "nested"], quick=["nested"]))
 def test_a_model_in_chunks(name):
     """Loss and derivatives of GPflow's SGPR, where a chunk's are computed again on the way back."""
     Y = np.sin(X[:, :1])

@@ -98,7 +98,7 @@ def test_the_change_in_the_status_is_that_of_an_update(model, trace):
     assert np.abs(model.sites.stacked().numpy()[..., 0] - before).max() > 1e-6
 
 
-@pytest.mark.parametrize("batch_size", [None, 7])
+@pytest.mark.parametrize("batch_size", some_slow([None, 7], quick=[7]))
 def test_warns_when_not_converged(model, batch_size):
     model.tol, model.max_sweeps = 1e-10, 2
     with pytest.warns(UserWarning, match=r"The sites have not converged\. .* Raise max_sweeps"):
@@ -109,6 +109,7 @@ def test_warns_when_not_converged(model, batch_size):
     assert more.converged and more.change <= 1e-10
 
 
+@pytest.mark.slow
 def test_a_short_memory_leads_to_the_same_sites(model, trace):
     """For ten million sites, few secants are stored."""
     model.tol = 1e-9
@@ -135,6 +136,7 @@ def test_repeated_short_updates_converge(model, variance, alpha):
         assert model.sites_status.log_evidence == pytest.approx(expected.log_evidence, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_best_sites_are_kept(model, trace):
     """Without convergence, the solver returns the sites of the smallest change, initial sites included."""
     model.kernel.variance.assign(400.0)
@@ -184,7 +186,7 @@ def test_sites_converge_after_large_hyperparameter_changes(model, alpha):
     assert model.update_sites().log_evidence == pytest.approx(status.log_evidence, abs=1e-8)
 
 
-@pytest.mark.parametrize("precision", [-100.0, 1e4], ids=["B", "cavities"])
+@pytest.mark.parametrize("precision", some_slow([-100.0, 1e4], quick=[1e4]), ids=["B", "cavities"])
 def test_improper_initial_sites_are_scaled_down(model, trace, precision):
     """B is not positive definite, or a cavity not proper: they are scaled down until all are."""
     model.tol = 1e-9
@@ -243,6 +245,7 @@ def test_ctrl_c_leaves_proper_sites(model, sweep):
     assert model.update_sites(batch_size=6).converged
 
 
+@pytest.mark.slow
 def test_no_sweep_lowers_a_bound(trace):
     """At alpha = 0, where the energy is one; labels that are often wrong make steps overshoot."""
     generator = np.random.default_rng(2)
@@ -286,7 +289,7 @@ def outliers():
     return PEP((X, Y), gpflow.kernels.SquaredExponential(), gpflow.likelihoods.StudentT(scale=0.1), Z)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 0.8])
+@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 0.8], quick=[0.5]))
 def test_sites_of_negative_precision(outliers, alpha):
     outliers.alpha = alpha
     outliers.reset_sites()
@@ -393,7 +396,8 @@ def ends_well(model):
     return False
 
 
-@pytest.mark.parametrize("case", some_slow(HARD, quick=["separable"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("case", HARD)
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_hard_problems_converge_or_say_so(case):
     """For large and small prior variances and every power: an end that is finite, proper, and what it says it is."""

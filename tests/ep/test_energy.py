@@ -151,6 +151,7 @@ class Narrower(gpflow.kernels.Matern52):
         return (1.0 - self.part) * super().K_diag(inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.5], quick=[0.5]))
 def test_derivatives_where_the_variance_given_u_is_cut_off(alpha):
     """At the inducing points it is 0 whatever the part, and so is the derivative; that of what is cut off is not."""

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
+from quick import some_slow
 
 from gpflow_pep.engine import OldPosteriorSite, OneChunk, Prior, RowChunks, SiteSums
 from gpflow_pep.ep import Inference, LatentRows, Problem, Sites, sum_sites
@@ -129,7 +130,7 @@ def test_gaussian_sites_are_found_at_once(power):
 
 
 @pytest.mark.parametrize("keep", [True, False])
-@pytest.mark.parametrize("chunk_size", [1, 4, 11, 100])
+@pytest.mark.parametrize("chunk_size", some_slow([1, 4, 11, 100], quick=[4]))
 def test_chunks_change_nothing(chunk_size, keep):
     """Compare all results of a sweep, for a likelihood whose sites depend on the cavities."""
     sites, rule = some_sites(), rule_for(gpflow.likelihoods.StudentT(scale=0.4), "kl")

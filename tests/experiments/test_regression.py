@@ -28,7 +28,7 @@ def read(directory, name):
     return json.loads((directory / name).read_text())
 
 
-@pytest.mark.parametrize("model", some_slow(MODELS, quick=["GPR", "PEPR", "TSVGP"]))
+@pytest.mark.parametrize("model", some_slow(MODELS, quick=["GPR", "PEPR", "SVGP"]))
 def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model, block_size=20 if model == "BTSGPR" else None)
 
@@ -56,12 +56,12 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
         assert arrays["mean"].shape == arrays["variance"].shape == (44, 1)
 
 
-def test_training_improves_the_objective_and_adam_does_too(run_tiny):
-    for optimizer in ("lbfgs", "adam"):
-        run = run_tiny(optimizer=optimizer, maxiter=20, learning_rate=0.05)
-        values = read(run_directory(run), "metrics.json")["objective_per_point"]["values"]
-        assert values[-1] > values[0]
-        assert run.result["iterations"] == 20
+@pytest.mark.parametrize("optimizer", some_slow(["lbfgs", "adam"], 1))
+def test_training_improves_the_objective(run_tiny, optimizer):
+    run = run_tiny(optimizer=optimizer, maxiter=20, learning_rate=0.05)
+    values = read(run_directory(run), "metrics.json")["objective_per_point"]["values"]
+    assert values[-1] > values[0]
+    assert run.result["iterations"] == 20
 
 
 @pytest.mark.slow
@@ -104,6 +104,7 @@ def test_same_seed_same_result(run_tiny):
     assert first.result["rmse"] != pytest.approx(other.result["rmse"], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_exact_gp_where_every_row_is_an_inducing_point(run_tiny):
     run = run_tiny(model="PEPR", alpha=1.0, M=60, maxiter=0, noise_variance=0.5, lengthscales=3.0)
     tight = run_tiny(model="SGPR", M=60, maxiter=0, noise_variance=0.5, lengthscales=3.0)

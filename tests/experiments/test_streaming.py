@@ -42,7 +42,7 @@ def arrays_of(run):
         return dict(file)
 
 
-@pytest.mark.parametrize("model", some_slow(MODELS, quick=["STREAM", "GPR", "SVGP"]))
+@pytest.mark.parametrize("model", some_slow(MODELS, quick=["STREAM", "GPR"]))
 def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model)
     course = [100] if model == "BATCH" else COURSE
@@ -78,7 +78,8 @@ def test_labels(run_tiny):
 OF_LABELS = {"dataset": "breast-cancer", "max_train": 60, "first": 30, "batch_size": 30, "maxiter": 1}
 
 
-@pytest.mark.parametrize(("options", "batches"), some_slow([({}, 4), (OF_LABELS, 2)], 1), ids=["regression", "labels"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "batches"), [({}, 4), (OF_LABELS, 2)], ids=["regression", "labels"])
 def test_adam(run_tiny, options, batches):
     assert run_tiny(optimizer="adam", **options).result["batches"] == batches
 
@@ -131,6 +132,7 @@ def test_titles():
 # --- training -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_stream_is_traced_once():
     traced = []
 

@@ -45,6 +45,7 @@ def test_exact_gp_is_that_of_gpflow(rows):
     np.testing.assert_allclose(*values, rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_objective_of_all_rows_by_blocks(rows):
     Z = rows[0][:5].copy()
     model = BTSVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(0.1), Z, num_data=55)

@@ -13,6 +13,7 @@ from experiments.recording import scores as recorded_scores
 from experiments.recording.experiment import run_directory
 
 
+@pytest.mark.slow
 def test_seconds_and_scores_are_logged_and_adam_trains_q(runs):
     updates = {"dataset": "breast-cancer", "model": "SVGP", "M": 4, "maxiter": 20, "log_interval": 10, "seed": 0}
     minibatches = {"optimizer": "adam", "batch_size": 50, "natural_step": None, "learning_rate": 0.05}

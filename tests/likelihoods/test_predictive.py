@@ -36,7 +36,7 @@ def expected(function, mean, variance):
     return value
 
 
-@pytest.mark.parametrize("sigma", [0.05, 0.7, 3.0])
+@pytest.mark.parametrize("sigma", some_slow([0.05, 0.7, 3.0], 1))
 def test_ordinal_matches_quadrature(sigma):
     for mean, variance in [(0.0, 1.0), (0.3, 1e-3), (-2.0, 25.0), (6.0, 0.5), (40.0, 1.0)]:
         likelihood, f = ordinal(sigma), (np.array([[mean]]), np.array([[variance]]))

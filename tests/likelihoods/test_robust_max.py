@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 from scipy.special import ndtr
 
 from gpflow_pep import MultiClassRobustMax
@@ -103,7 +104,7 @@ def test_is_invariant_to_class_order(likelihood):
     np.testing.assert_allclose(actual, expected, rtol=1e-11)
 
 
-@pytest.mark.parametrize("name", ["variational_expectations", "predict_log_density"])
+@pytest.mark.parametrize("name", some_slow(["variational_expectations", "predict_log_density"], 1))
 def test_derivatives_match_finite_differences(likelihood, name):
     """Gradients in moments and epsilon; fourth-order differences with h = 1e-3 err by 1e-11 / 1e-3."""
     gpflow.set_trainable(likelihood.epsilon, True)

@@ -164,7 +164,8 @@ def in_both_orders():
     return [make(mean_function=None, labels=labels) for labels in (Y, relabeled)]
 
 
-@pytest.mark.parametrize("batch_size", some_slow([None, 5], 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("batch_size", [None, 5])
 def test_is_invariant_to_class_order(in_both_orders, batch_size):
     model, relabeled = in_both_orders
     for each in in_both_orders:
@@ -194,6 +195,7 @@ def test_alpha_zero_is_stationary_for_svgp(kind):
     assert float(loss) == pytest.approx(float(model.training_loss()), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_gpflow_multiclass_is_equivalent():
     ours = make()
     theirs = PEPClassifier(
@@ -220,12 +222,15 @@ def of_defaults(load, kind):
 
 @pytest.mark.parametrize(
     ("kind", "alpha"),
-    [
-        (MultiClassRobustMax, 0.2),
-        (MultiClassRobustMax, 0.5),
-        (MultiClassRobustMax, 1.0),
-        (gpflow.likelihoods.Softmax, 0.5),
-    ],
+    some_slow(
+        [
+            (MultiClassRobustMax, 0.2),
+            (MultiClassRobustMax, 0.5),
+            (MultiClassRobustMax, 1.0),
+            (gpflow.likelihoods.Softmax, 0.5),
+        ],
+        quick=[(MultiClassRobustMax, 1.0), (gpflow.likelihoods.Softmax, 0.5)],
+    ),
 )
 @pytest.mark.parametrize("load", some_slow([load_iris, load_wine], 1))
 def test_converges_from_defaults(load, kind, alpha):

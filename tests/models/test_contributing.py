@@ -113,6 +113,7 @@ def test_site_rule_leave_one_out_equals_refits(classes):
         np.testing.assert_allclose(density[row], expected[0], rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_fit_trains_custom_models(classes):
     for name in ("DTC", "StreamingDTC", "ExponentialNoise"):
         model = made(classes[name])

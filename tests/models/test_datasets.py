@@ -60,7 +60,7 @@ COMPILED = [(name, True) for name in MODELS]
 
 
 @pytest.mark.parametrize(
-    ("name", "compiled"), some_slow([*EAGER, *COMPILED], len(EAGER), quick=[("a power for each row", True)])
+    ("name", "compiled"), some_slow([*EAGER, *COMPILED], quick=[("TSGPR", False), ("a power for each row", True)])
 )
 def test_objective_and_gradient_equal_in_memory(name, compiled):
     models = MODELS[name]((X, Y)), MODELS[name](dataset())
@@ -87,7 +87,7 @@ def test_gradient_of_compiled_objective(name):
         np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=TOLERANCE * scale)
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR", "a power for each row", "TSGPR"]))
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=["a power for each row"]))
 def test_predictions_and_densities_equal_in_memory(name):
     expected, model = MODELS[name]((X, Y)), MODELS[name](dataset())
     for actual, wanted in [
@@ -215,7 +215,7 @@ BROKEN = {
     ("broken", "optimizer"),
     some_slow(
         itertools.product(BROKEN, ["lbfgs", "adam"]),
-        quick=[("a value that is not finite", "lbfgs"), ("another value", "adam")],
+        quick=[("a value that is not finite", "lbfgs")],
     ),
 )
 def test_fit_raises_if_data_change(broken, optimizer):

@@ -32,7 +32,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("P", some_slow([1, 2], quick=[2]))
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["T-PEP", "PEPR blocks", "TSGPR"]))
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR blocks", "TSGPR"]))
 def test_equals_refits(name, P, problem):
     constructor, options, blocks = MODELS[name]
     data = problem(N=14, P=P)

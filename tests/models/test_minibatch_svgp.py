@@ -13,7 +13,7 @@ X, Y = rng.normal(size=(12, 2)), rng.normal(size=(12, 1))
 
 every_model = pytest.mark.parametrize(
     "kind",
-    some_slow([APEP, ARPEP, RPAPEP, TSVGP, BTSVGP, PEPSVGP, StreamingSVGP], quick=[ARPEP, BTSVGP, StreamingSVGP]),
+    some_slow([APEP, ARPEP, RPAPEP, TSVGP, BTSVGP, PEPSVGP, StreamingSVGP], quick=[ARPEP, BTSVGP]),
 )
 
 
@@ -27,7 +27,7 @@ def compiled(made):
 
 
 @every_model
-@pytest.mark.parametrize("rows", some_slow([0, 9, 12], quick=[0, 12]))
+@pytest.mark.parametrize("rows", some_slow([0, 9, 12], quick=[12]))
 def test_rejects_invalid_minibatch_sizes(kind, rows):
     made = model(kind)
     with pytest.raises(ValueError, match=f"must have between 1 and num_data rows, got {rows}; num_data is 8"):

@@ -140,6 +140,7 @@ def differences(evaluated):
     return compare
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", some_slow([0.0, 1.0], quick=[1.0]))
 def test_rows_with_larger_variance_than_inducing_variables(differences, alpha):
     """
@@ -152,7 +153,8 @@ def test_rows_with_larger_variance_than_inducing_variables(differences, alpha):
     assert found[0] == 0.0 and found[1] < 1e-8
 
 
-@pytest.mark.parametrize(("noise_variance", "limit"), some_slow([(2e-5, 0.0), (1.0 / 800.0, 3e-5)], 1))
+@pytest.mark.slow
+@pytest.mark.parametrize(("noise_variance", "limit"), [(2e-5, 0.0), (1.0 / 800.0, 3e-5)])
 def test_rows_at_inducing_points(differences, noise_variance, limit):
     """
     Kff - diag(V'V) is a difference of equal numbers, so that it errs by some eps k, and its sum over N rows, too.
@@ -186,6 +188,7 @@ def test_heteroscedastic_noise():
     assert 0.0 < abs(losses[0] - losses[1]) < OBJECTIVE * (N + abs(losses[0]))
 
 
+@pytest.mark.slow
 def test_dataset_equals_in_memory(evaluated):
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(32)
     model, exact = (PEPR(batches, SquaredExponential(), Z, alpha=0.5, mixed_precision=mixed) for mixed in (True, False))
@@ -201,7 +204,8 @@ def test_single_chunk_uses_double_precision():
     assert losses[0] == losses[1]
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
 def test_training_reaches_the_same_optimum(name):
     """The objective of the mixed model's parameters in double precision."""
     pair = made(name)

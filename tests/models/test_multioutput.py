@@ -9,6 +9,7 @@ from gpflow.inducing_variables import (
     SharedIndependentInducingVariables,
 )
 from gpflow.kernels import LinearCoregionalization, Matern52, SeparateIndependent, SharedIndependent
+from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR
 
@@ -26,7 +27,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR of blocks", "StreamingSGPR"]))
 def test_shared_kernel_equals_plain_kernel(name):
     """Bit-identical: both use one kernel for all columns."""
     kind, options = MODELS[name]
@@ -38,6 +39,7 @@ def test_shared_kernel_equals_plain_kernel(name):
     np.testing.assert_array_equal(named.loo_log_predictive_density(), plain.loo_log_predictive_density())
 
 
+@pytest.mark.slow
 def test_stream_moves_points_with_shared_kernel():
     named, plain = (StreamingSGPR((X, Y), kernel, Z) for kernel in (SharedIndependent(Matern52(), 2), Matern52()))
     for model in (named, plain):

@@ -35,7 +35,11 @@ JITTERED = [case for case in CASES if "with_jitter_1e-6_on_Kuu" in case["expecte
 
 
 def _named(cases):
-    return [pytest.param(case, id=case["name"]) for case in cases]
+    """Those of one data set, and those of several columns, are not slow."""
+    quick = [case["name"] for case in cases if case["name"].split("/")[1] == "A" or "/P=2/" in case["name"]]
+    return [
+        pytest.param(case, id=case["name"], marks=[] if case["name"] in quick else pytest.mark.slow) for case in cases
+    ]
 
 
 def _arrays(blocks):

@@ -7,6 +7,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.keras import tf_keras
 from gpflow.kernels import SquaredExponential
+from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.likelihoods import Probit
@@ -45,7 +46,7 @@ def optimum(_shared):
     return result.objective[-1], [variable.numpy() for variable in model.trainable_variables]
 
 
-@pytest.mark.parametrize("compile", [True, False])
+@pytest.mark.parametrize("compile", some_slow([True, False], 1))
 def test_scipy_finds_the_optimum(model, optimum, compile):
     """L-BFGS stops where the loss changes by 2e-9 of itself, 1e-8 nats of some 20, and the sites leave 1e-10."""
     options = {"options": {"maxiter": 200}, "compile": compile}
@@ -87,6 +88,7 @@ def test_minimize_of_keras(model):
     assert float(closure()) < before - 0.1
 
 
+@pytest.mark.slow
 def test_several_models_in_one_process(model):
     """They share nothing but what was given to both."""
     second = PEP((X[:20], Y[:20]), model.kernel, Probit(), Z.copy())
@@ -104,6 +106,7 @@ def test_several_models_in_one_process(model):
 FEW = slice(None, 15)
 
 
+@pytest.mark.slow
 def test_hamiltonian_monte_carlo():
     """
     Of the kernel's variance, with GPflow's helper: the target at the states visited is -training_loss at them and the

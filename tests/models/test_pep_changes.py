@@ -74,6 +74,7 @@ def test_a_gradient_is_that_of_the_objective_when_it_was_computed(model, expecte
         np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", some_slow(["kernel", "inducing_variable"], 1))
 def test_a_parameter_fixed_at_compilation_may_be_trained_later(expected, part):
     """The loss is first called, and traced, without a tape."""
@@ -89,6 +90,7 @@ def test_a_parameter_fixed_at_compilation_may_be_trained_later(expected, part):
         np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
 
 
+@pytest.mark.slow
 def test_a_gradient_after_a_part_was_replaced(expected):
     model = make()
     variables = model.trainable_variables

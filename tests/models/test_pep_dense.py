@@ -215,12 +215,8 @@ def test_t_pep_of_probit_matches_dense_formulas():
                 np.testing.assert_allclose(model.sites.linear[:, 0], expected.h, rtol=0.0, atol=CLOSE)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param((name, True), marks=[] if name == "Poisson" else pytest.mark.slow) for name in OBSERVED],
-    ids=str,
-    indirect=True,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [(name, True) for name in OBSERVED], ids=str, indirect=True)
 def test_ep_evidence_is_close_to_grid_integral(case):
     """
     α = 1 comes close to log p(y), summed up on a grid of f = m + L v in four dimensions (where Z = X nothing else is

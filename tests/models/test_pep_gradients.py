@@ -107,7 +107,7 @@ def _compiled(name, projection="kl", P=2, *, by_row=False):
 
 
 @pytest.mark.parametrize("power", POWERS)
-@pytest.mark.parametrize("name", some_slow(LIKELIHOODS, quick=["MultiClassRobustMax", "Softmax"]))
+@pytest.mark.parametrize("name", some_slow(LIKELIHOODS, quick=["StudentT"]))
 def test_of_the_converged_energy(name, power):
     """In kernel, Z, mean function, scale and likelihood, for a power of each row."""
     compiled = _compiled(name, by_row=True)
@@ -147,6 +147,7 @@ def test_of_wasserstein_while_the_sites_stay(wasserstein, alpha, energy_at_sites
     )
 
 
+@pytest.mark.slow
 def test_of_wasserstein_where_it_is_kl(wasserstein):
     wasserstein.model.alpha = 0.0
     wasserstein.compare()
@@ -155,7 +156,7 @@ def test_of_wasserstein_where_it_is_kl(wasserstein):
 # --- from minibatches -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=some_slow([0.0, 0.4, 1.0, "mixed"], quick=[0.4]))
+@pytest.fixture(params=some_slow([0.0, 0.4, 1.0, "mixed"], quick=["mixed"]))
 def converged(request, converge):
     compiled = _compiled("StudentT", by_row=request.param == "mixed")
     compiled.model.alpha = POWERS["mixed"] if request.param == "mixed" else request.param

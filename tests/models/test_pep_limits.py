@@ -82,6 +82,7 @@ def _rest(model):
     return model.kernel(X).numpy() - Kuf.T @ np.linalg.solve(Kuu, Kuf)
 
 
+@pytest.mark.slow
 def test_gaussian_noise_that_varies_is_pepr(problem, varying_noise, assert_same, assert_close):
     X, Y, Z, Xnew = problem(P=2)
     parts = {"kernel": Matern52(1.2), "likelihood": varying_noise("scale"), "inducing_variable": InducingPoints(Z)}
@@ -178,7 +179,8 @@ def other(swept):
     return swept[2]()
 
 
-@pytest.mark.parametrize("chunk_size", some_slow([7, 23], quick=[23]))
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk_size", [7, 23])
 def test_is_invariant_to_chunk_size(swept, chunk_size, assert_close):
     """The order of sums is all that differs, at every sweep."""
     _, expected, make = swept

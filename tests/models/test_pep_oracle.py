@@ -32,6 +32,8 @@ DIFFERENCE = 1e-5
 LIKELIHOODS = {"probit": Probit, "probit_gpflow": gpflow.likelihoods.Bernoulli}
 MIXED_IN = {"probit": 0.0, "probit_gpflow": 1e-3}  # of each label, by GPflow
 
+QUICK = ("probit_pep/P1/probit/", "probit_pep/PX/", "gpc_full/Q1/")
+
 DATA = Path(__file__).parents[1] / "data"
 
 
@@ -41,7 +43,11 @@ def _cases(group):
 
 
 def _named(cases):
-    return [pytest.param(case, id=case["name"]) for case in cases]
+    """Those of a few models, each compiled once, are not slow."""
+    return [
+        pytest.param(case, id=case["name"], marks=[] if case["name"].startswith(QUICK) else pytest.mark.slow)
+        for case in cases
+    ]
 
 
 SPARSE, FULL = _cases("probit_pep"), _cases("gpc_full")
@@ -135,10 +141,7 @@ def test_derivatives(case):
         _assert_gradients(model, expected["grad_sites_fixed"])
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, id=case["name"], marks=pytest.mark.slow if n else []) for n, case in enumerate(QUANTILE)],
-)
+@pytest.mark.parametrize("case", _named(QUANTILE))
 def test_derivatives_of_quantile_propagation(case):
     """
     Its energy is not stationary: the objective's derivatives are those while the sites stay, `grad_sites_fixed`, and

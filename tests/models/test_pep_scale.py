@@ -32,7 +32,7 @@ def parts(Z):
     }
 
 
-@pytest.fixture(scope="module", params=["one", "each"])
+@pytest.fixture(scope="module", params=some_slow(["one", "each"], quick=["each"]))
 def pair(problem, request):
     """PEPR and PEP made of the same parts, a trainable scale among them; alpha is one number or one for each row."""
     X, Y, Z, Xnew = problem()
@@ -71,6 +71,7 @@ def labeled(problem):
     return PEP((X, labels), kernel, Probit(), Z, alpha=0.5, scale=scale, tol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_scale_of_one_is_pep(labeled):
     """And others are not."""
     X, Y = (values.numpy() for values in labeled.data)
@@ -178,7 +179,7 @@ def test_tied_models_at_alpha_zero(tied, name, scale):
     assert actual == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("alpha", some_slow([0.0, 0.4, 1.0], quick=[0.4]))
 @pytest.mark.parametrize("name", some_slow(TIED, quick=["ARPEP"]))
 def test_derivatives_of_tied_models_in_the_scale(tied, name, alpha):
     """A difference of fourth order, h = 1e-2 of its logarithm or so: h^4/30 times derivatives of order 10."""

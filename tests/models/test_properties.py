@@ -74,6 +74,7 @@ def _models(data, parts, labels, alphas, **options):
 # --- invariances ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(seeds, labels)
 @few(2)
 def test_is_invariant_to_row_order(problem, assert_same, assert_close, seed, labels):
@@ -104,6 +105,7 @@ def test_shared_block_with_alpha_per_row_is_invariant_to_row_order(problem, asse
     assert_same(BTSGPR((X, Y), blocks=list(blocks[:, within]), shared=True, **parts), shared, SAME)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk_size", some_slow([1, 7, N, 5 * N], quick=[7]))
 def test_is_invariant_to_chunk_size(problem, assert_same, chunk_size):
     seed, labels = chunk_size, _labels(chunk_size, 5)
@@ -189,6 +191,7 @@ def test_bounds_are_ordered(problem, seed, labels, union):
     _assert_ascending([*(_objective(model) for model in models), models[0].upper_bound().numpy()])
 
 
+@pytest.mark.slow
 @given(seeds, st.sampled_from([1, 2, 3, 4, 6, 8, 12, 24]))
 @few(8)
 def test_shared_block_bound_is_between_limits(problem, seed, size):
@@ -203,6 +206,7 @@ def test_shared_block_bound_is_between_limits(problem, seed, size):
     _assert_ascending([_objective(model) for model in models])
 
 
+@pytest.mark.slow
 @given(seeds, labels, powers, st.floats(0.01, 3.0), st.floats(1e-3, 10.0), st.floats(0.05, 5.0))
 @few(6)
 def test_predictive_variance_is_between_zero_and_prior(problem, seed, labels, alpha, scale, noise, lengthscale):
@@ -259,6 +263,7 @@ class _Compiled:
         assert self._traces == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", some_slow([1.0, 0.6], quick=[0.6]))
 def test_compiled_functions_use_new_alpha(problem, assert_close, scale):
     X, Y, Z, Xnew = problem(P=2)
@@ -315,6 +320,7 @@ def test_compiled_functions_use_new_data(problem, assert_close, name):
         compiled.assert_is(constructor((X, Y), **options, **_parts(Z)), Xnew, assert_close)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(SIZED, quick=["spherical"]))
 def test_compiled_functions_use_new_inducing_points(problem, assert_close, name):
     """If the variable has an unknown shape, as in GPflow's streaming examples."""

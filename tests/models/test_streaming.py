@@ -13,6 +13,12 @@ from gpflow_pep import PEPR, StreamingSGPR
 from gpflow_pep.engine import Prior
 
 CASES = json.loads((Path(__file__).parent.parent / "data" / "streaming.json").read_text())
+# Both limits of alpha and one between; inducing points and hyperparameters change.
+QUICK = [
+    "streaming/2D/changed_Z_and_theta/alpha=0",
+    "streaming/changed_Z_and_theta/alpha=1",
+    "streaming/changed_Z_and_theta/mean=0.4/alpha=0.5",
+]
 # Objectives of size 10 from sums of at most 20 terms and solves at condition numbers up to 1e3: 1e3 eps 10 = 2e-12.
 OBJECTIVE, PREDICTION, GRADIENT = 2e-11, 1e-12, 1e-10
 ALPHAS = [0.0, 0.5, 1.0]
@@ -61,7 +67,10 @@ def log_gradients(model):
 
 
 @pytest.mark.usefixtures("no_jitter")
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES])
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case["name"], marks=[] if case["name"] in QUICK else pytest.mark.slow) for case in CASES],
+)
 def test_matches_reference(case):
     total = 0.0
     for model, expected in steps_of(case):
@@ -351,6 +360,7 @@ def test_absorbed_sums_do_not_grow(small):
     assert small._absorb.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.slow
 def test_trains_between_updates():
     """L-BFGS trains the online bound; the stream ends close to SGPR on all data."""
     X, Y = series(200)

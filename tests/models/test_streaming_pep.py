@@ -38,7 +38,7 @@ def streamed(observations, likelihood, kernel=kernel, **options):
     return model, total
 
 
-@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.0, 1.0]))
+@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[1.0]))
 def test_gaussian_likelihood_equals_batch(alpha):
     """Gaussian sites do not depend on the cavity: the result equals PEPR on all data."""
     model, total = streamed(Y, gpflow.likelihoods.Gaussian(0.3), alpha=alpha)
@@ -127,10 +127,11 @@ def test_multiclass_with_separate_kernels():
     assert covariance.shape == (3, len(Z), len(Z))
 
 
-def test_sites_are_converged_before_they_are_absorbed():
+@pytest.mark.parametrize("likelihood", some_slow([gpflow.likelihoods.Gaussian, Probit], 1))
+def test_sites_are_converged_before_they_are_absorbed(likelihood):
     """Also if the model has not been evaluated before."""
-    first, second, _ = batches(LABELS)
-    models = [StreamingPEP(first, kernel(), Probit(), Z, tol=1e-10) for _ in range(2)]
+    first, second, _ = batches(LABELS if likelihood is Probit else Y)
+    models = [StreamingPEP(first, kernel(), likelihood(), Z, tol=1e-10) for _ in range(2)]
     models[0].update_sites()
     for model in models:
         model.update(second)
@@ -173,10 +174,14 @@ def test_first_batch_equals_pep(of_the_first_batch, compiled_step):
         np.testing.assert_allclose(actual, derivative, rtol=0.0, atol=1e-12 * np.abs(derivative).max())
 
 
+@pytest.mark.slow
 def test_pep_graph_excludes_old_posterior(of_the_first_batch, compiled_step):
     """The graph of PEP has no operations of the old posterior, nearly a quarter of a stream's graph."""
     streamed, alone = (size_of_graph(compiled_step(model)) for model in of_the_first_batch)
     assert alone <= 0.85 * streamed
+
+
+def test_pep_has_no_old_posterior(of_the_first_batch):
     stream, model = of_the_first_batch
     assert stream._inference().problem.old is not None and model._inference().problem.old is None
     for kind in (PEP, PEPClassifier):

@@ -9,6 +9,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep import StreamingSGPR, StreamingSVGP
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
@@ -100,7 +101,7 @@ def test_optimal_q_gives_collapsed_bound():
         assert np.abs(slope).max() < 1e-4 * abs(float(loss))  # Kuu^-1 of 1e4 times the rounding of q_mu and q_sqrt
 
 
-@pytest.mark.parametrize("num_data", [30, None])
+@pytest.mark.parametrize("num_data", some_slow([30, None], 1))
 def test_minibatches_are_unbiased(num_data):
     model = StreamingSVGP(kernel(), Probit(), Z, num_data=num_data)
     labels = (Y > 0.0).astype(float)
@@ -130,7 +131,9 @@ def test_compiled_functions_use_updates():
     assert np.isfinite(model.training_loss(SECOND))
 
 
-@pytest.mark.parametrize(("whiten", "q_diag"), [(True, False), (False, False), (True, True)])
+@pytest.mark.parametrize(
+    ("whiten", "q_diag"), some_slow([(True, False), (False, False), (True, True)], quick=[(False, False), (True, True)])
+)
 def test_q_is_projected_to_moved_inducing_points(whiten, q_diag):
     """Predictions at the new points are unchanged."""
     model = StreamingSVGP(kernel(), MultiClassRobustMax(3), Z, whiten=whiten, q_diag=q_diag)
@@ -172,7 +175,7 @@ def test_rejected_batches_change_nothing():
     assert all(np.array_equal(before[name], after[name]) for name in before if name != "parameter.q_sqrt")
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@pytest.mark.parametrize("copied", some_slow([copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], 1))
 def test_copy_accepts_any_number_of_points(copied):
     """Bit-identical to the model: copying does not fix the shapes of the old posterior."""
     model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z)

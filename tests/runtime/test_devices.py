@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep.engine import BlockChunks, RowChunks
 from gpflow_pep.runtime.devices import side_by_side
@@ -22,8 +23,13 @@ def test_chunks_are_divided_evenly(count):
 
 
 @pytest.mark.parametrize("eagerly", [False, True], ids=["compiled", "eager"])
-@pytest.mark.parametrize("N", [2, 13])
-@pytest.mark.parametrize("name", ["single rows", "blocks"])
+@pytest.mark.parametrize(
+    ("name", "N"),
+    some_slow(
+        [("single rows", 2), ("single rows", 13), ("blocks", 2), ("blocks", 13)],
+        quick=[("single rows", 2), ("blocks", 13)],
+    ),
+)
 def test_shares_have_the_rows_of_all(name, N, eagerly):
     """Sums, concatenations, and stored and reread chunks."""
     rng = np.random.default_rng(0)

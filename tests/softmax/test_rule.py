@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 from scipy.special import expit, log_expit, log_softmax
 
 from gpflow_pep.tilted import Cavity, Observations, log_partition, rule_for
@@ -72,7 +73,7 @@ def assert_close(actual, expected, rel=CLOSE):
         np.testing.assert_array_less(np.abs(value - wanted), rel * (1e-2 + np.abs(wanted)))
 
 
-@pytest.mark.parametrize("alpha", POWERS)
+@pytest.mark.parametrize("alpha", some_slow(POWERS, quick=[0.0, 0.5]))
 def test_two_classes_equal_logit(alpha):
     """Means within 10 and variances from 1e-4 to 1e3; log Z / α from -15 to -1e-9."""
     generator = np.random.default_rng(121)
@@ -90,7 +91,7 @@ def test_two_classes_equal_logit(alpha):
     assert found[0].min() < -15.0 and found[0].max() > -1e-8
 
 
-@pytest.mark.parametrize("alpha", POWERS)
+@pytest.mark.parametrize("alpha", some_slow(POWERS, quick=[0.0, 0.5]))
 def test_three_classes_match_quadrature(alpha):
     generator = np.random.default_rng(122)
     mean, variance = 2.0 * generator.normal(size=(3, 6)), np.exp(generator.uniform(-7.0, 1.0, (3, 6)))
@@ -100,7 +101,7 @@ def test_three_classes_match_quadrature(alpha):
         assert_close([value[..., n] for value in found], several_classes(y, mean[:, n], variance[:, n], alpha))
 
 
-@pytest.mark.parametrize("C", [2, 3, 20])
+@pytest.mark.parametrize("C", some_slow([2, 3, 20], quick=[3]))
 def test_probabilities_sum_to_one(C):
     """Σ_y E[p_y] = 1 for any Gaussians, so that its derivatives vanish."""
     generator = np.random.default_rng(123)
@@ -186,7 +187,7 @@ def test_is_invariant_to_class_order():
         np.testing.assert_allclose(actual, expected[order], rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.0])
+@pytest.mark.parametrize("alpha", some_slow([0.0, 1.0], quick=[1.0]))
 def test_extreme_cavities_are_finite(alpha):
     """Means apart by 1000, no variance, one of 1e7; -log p is convex with a curvature of at most 1/4."""
     mean = np.array([[0.0, 1000.0, 0.0, 0.0, 30.0], [1000.0, 0.0, 1.0, 300.0, 0.0], [-500.0, 3.0, 2.0, -300.0, -1e3]])

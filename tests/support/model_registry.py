@@ -124,4 +124,12 @@ IN_REGRESSION = pytest.mark.parametrize(
 )
 """Runs a test of the contract for models of regression only."""
 
+ONE_IN_REGRESSION = pytest.mark.parametrize("subject", some_slow(REGRESSION, quick=["BTSGPR"]), indirect=True)
+"""The same, but `make test` runs it for one of them only."""
+
+ONE_OF_ALL = pytest.mark.parametrize(
+    "subject", some_slow([*REGRESSION, *CLASSES], quick=["PEPR alpha 0.5"]), indirect=True
+)
+"""Runs a test of the contract for all models, of which `make test` takes one."""
+
 TRAINED = {entry.constructor.__name__: (entry, entry.training) for entry in ENTRIES if entry.training is not None}

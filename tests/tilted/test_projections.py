@@ -71,6 +71,7 @@ def test_quantile_deviation_matches_high_precision(high_precision, moments):
             assert found.d2 == pytest.approx((deviation**2 - 1.0) / (alpha * variance), rel=REQUIRED), name
 
 
+@pytest.mark.slow
 def test_recorded_quantile_deviation_is_reproduced(high_precision, moments):
     reference = high_precision["quantile_deviation"](high_precision["poisson"](1.0), 0.4, 2.0, 1.0)
     found = moments(tilted_rule(gpflow.likelihoods.Poisson(), Wasserstein()), 1.0, 0.4, 2.0, 1.0)
@@ -129,7 +130,7 @@ def test_projections_coincide_for_gaussian(moments):
 
 
 @pytest.mark.parametrize("alpha", some_slow([0.01, 1.0], quick=[0.01]))
-@pytest.mark.parametrize("name", ["probit", "poisson", "student t"])
+@pytest.mark.parametrize("name", some_slow(["probit", "poisson", "student t"], 1))
 def test_rows_are_independent(moments, name, alpha):
     """
     Rows alone or among 1000, in any order, for the Wasserstein projection, which includes KL. Orders of sums and

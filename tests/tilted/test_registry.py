@@ -10,6 +10,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.tilted import (
@@ -130,7 +131,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("projection", ["kl", "wasserstein"])
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", some_slow(KINDS, quick=["probit", "poisson"]))
 def test_alpha_per_row(name, projection):
     """Each row equals the result with its power for all rows, up to the order of sums: 100 roundings."""
     make, observe = KINDS[name]
@@ -178,6 +179,7 @@ def test_closed_form_is_used_at_its_power_only():
     assert isinstance(tilted_rule(gpflow.likelihoods.StudentT(), KL()), QuadratureRule)
 
 
+@pytest.mark.slow
 def test_infinite_negligible_is_close():
     """Without panels: a few digits for narrow likelihoods in wide cavities, otherwise the same."""
     rule, Y = rule_for(gpflow.likelihoods.StudentT(scale=0.3), "kl"), rng.normal(size=6)

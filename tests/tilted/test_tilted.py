@@ -49,7 +49,8 @@ LIKELIHOODS = {
     "exponential": (Exponential, 0.6),
     "beta": (lambda: Beta(scale=3.0), 0.3),
 }
-named = pytest.mark.parametrize("name", LIKELIHOODS)
+FEW = ["probit", "poisson", "gaussian", "student t", "ordinal", "beta"]
+named = pytest.mark.parametrize("name", some_slow(LIKELIHOODS, quick=FEW))
 powers = pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
 
 
@@ -108,7 +109,7 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("name", some_slow(PARAMETERS, quick=["gaussian", "student t", "gamma"]))
 @pytest.mark.parametrize(
     ("projection", "alpha"), some_slow([("kl", 0.0), ("kl", 0.3), ("kl", 1.0), ("wasserstein", 0.6)], 2)
 )
@@ -227,6 +228,7 @@ def test_gamma_matches_expectation(moments, make):
         np.testing.assert_allclose(closed.log_partition, gpflow_says, rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "y"), some_slow([(Probit, 1.0), (Poisson, 2.0), (Gamma, 2.0)], quick=[(Poisson, 2.0)])
 )
@@ -316,7 +318,7 @@ AUTOMATIC = {
 }
 
 
-@pytest.mark.parametrize("name", AUTOMATIC)
+@pytest.mark.parametrize("name", some_slow(AUTOMATIC, quick=["ordinal", "gamma"]))
 def test_automatic_derivatives_match_high_precision(moments, name):
     """
     By mpmath from log p alone: derivatives from E f and Var f, which lose 1e-3 of 20 digits. Beta takes long, so it

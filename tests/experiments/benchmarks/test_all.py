@@ -53,6 +53,7 @@ def test_the_exit_status_says_whether_all_succeeded(failing, monkeypatch, tmp_pa
     assert set(json.loads((tmp_path / "benchmarks.json").read_text())["benchmarks"]) == {"memory", "large"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", some_slow(KERNELS, quick=["Matern32"]))
 def test_models_are_compared_at_the_same_point(kernel, monkeypatch):
     """Losses of 30 rows agree to rounding; 1e-10 leaves room for a condition number of 1e4 of 4 points."""
