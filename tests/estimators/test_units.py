@@ -1,0 +1,78 @@
+"""The estimators find the same in any unit of the columns and of y, and find signals of any frequency."""
+
+import numpy as np
+import pytest
+from quick import some_slow
+
+from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
+
+rng = np.random.default_rng(8)
+X = rng.normal(size=(200, 3))
+SIGNAL = np.sin(2.0 * X[:, 0]) + X[:, 1]
+Y = SIGNAL + 0.1 * rng.normal(size=200)
+SCALES = [1e-6, 1e-3, 1e3, 1e6]
+
+
+def fitted(x_scale=1.0, y_scale=1.0, offset=0.0, **options):
+    """Return the estimator, and its R² for the signal in the first column's and y's units."""
+    rows = X * [x_scale, 1.0, 1.0] + [offset, 0.0, 0.0]
+    estimator = SparseGPRegressor(n_inducing=25, random_state=0, **options).fit(rows, Y * y_scale)
+    return estimator, 1.0 - np.mean((estimator.predict(rows) / y_scale - SIGNAL) ** 2) / np.var(SIGNAL)
+
+
+@pytest.fixture(scope="module")
+def in_ones():
+    """The estimator of unscaled data."""
+    return fitted()
+
+
+@pytest.mark.parametrize("scale", some_slow(SCALES, quick=[1e-6, 1e6]))
+@pytest.mark.parametrize("of", ["x_scale", "y_scale"])
+def test_units_do_not_matter(in_ones, scale, of):
+    """The same objectives in the first iterations to rounding, and the same quality at the end."""
+    estimator, score = fitted(**{of: scale})
+    expected = in_ones[0].result_.objective[:10]
+    np.testing.assert_allclose(estimator.result_.objective[:10], expected, rtol=1e-6)
+    assert estimator.result_.converged and score > 0.99 < in_ones[1]
+    np.testing.assert_allclose(estimator.result_.objective[-1], in_ones[0].result_.objective[-1], atol=0.5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    some_slow(
+        [
+            {"y_scale": 1e-6, "normalize_y": False},
+            {"y_scale": 1e6, "normalize_y": False},
+            {"offset": 1e8},
+            {"x_scale": 1e150},
+            {"x_scale": 1e-150},
+            {"x_scale": 1e4, "optimizer": "adam", "max_iterations": 300},
+        ],
+        2,
+    ),
+)
+def test_extreme_values(options):
+    """Also without normalization, far from the origin, and where squares overflow or underflow."""
+    assert fitted(**options)[1] > 0.99
+
+
+@pytest.mark.parametrize("added", ["constant", "one-hot", "huge"])
+def test_columns_of_other_kinds(added):
+    """They are no obstacle; effects of categories are found."""
+    codes = np.random.default_rng(2).integers(0, 3, 200)
+    columns = {"constant": np.full((200, 1), 7.0), "one-hot": np.eye(3)[codes], "huge": 1e12 * X[:, 2:] ** 3}[added]
+    signal = SIGNAL + (2.0 * codes if added == "one-hot" else 0.0)
+    rows = np.hstack([X, columns])
+    estimator = SparseGPRegressor(n_inducing=25, random_state=0).fit(rows, signal + (Y - SIGNAL))
+    assert estimator.result_.converged
+    assert 1.0 - np.mean((estimator.predict(rows) - signal) ** 2) / np.var(signal) > 0.98
+
+
+def test_labels_of_a_checkerboard():
+    """From one long lengthscale alone, noise would explain them."""
+    points = np.random.default_rng(0).uniform(-2.0, 2.0, (350, 2))
+    labels = np.sin(3.0 * points[:, 0]) * np.cos(3.0 * points[:, 1]) > 0.0
+    estimator = SparseGPClassifier(n_inducing=80, random_state=0).fit(points, labels)
+    new = np.random.default_rng(1).uniform(-2.0, 2.0, (500, 2))
+    assert estimator.score(new, np.sin(3.0 * new[:, 0]) * np.cos(3.0 * new[:, 1]) > 0.0) > 0.88
+    assert estimator.log_marginal_likelihood_value_ > -130.0
