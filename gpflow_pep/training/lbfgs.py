@@ -54,27 +54,28 @@ class LBFGS:
         self._coordinates = Coordinates(objective.model, objective.variables)
         self._phases = [self._coordinates.entries(variables) for variables in phases]
         self._active = self._phases[0]
-        self._ends: list[tuple[float, AnyNDArray, Outcome]] = []  # of the first phase, from each start
+        self._ends: list[tuple[float, AnyNDArray]] = []  # loss and coordinates at the ends from earlier starts
         self._begin(self._coordinates.values())
 
     def restore(self) -> None:
         """Assign the best parameters to the variables."""
-        ends = [(self._best_loss, self._best), *(end[:2] for end in self._ends)]
-        self._coordinates.assign(min(ends, key=lambda end: end[0])[1])
+        self._coordinates.assign(min([(self._best_loss, self._best), *self._ends], key=_loss)[1])
 
     def __call__(self, history: History) -> Outcome:
         """Minimize the loss; the variables end at the best parameters evaluated."""
         self._begin(self._coordinates.values())
         outcome = Outcome(CONVERGED, "")
         try:
+            outcomes = []
             for start in [self._best] if history.iterations > 0 else self._best_starts(history):
                 self._begin(start)
-                outcome = self._search(history)
-                self._ends.append((self._best_loss, self._best, outcome))
+                outcomes.append(self._search(history))
+                self._ends.append((self._best_loss, self._best))
                 if history.is_over:
                     break
-            if len(self._ends) > 1:
-                _, best, outcome = min(self._ends, key=lambda end: end[0])
+            (_, best), outcome = min(zip(self._ends, outcomes, strict=True), key=lambda pair: _loss(pair[0]))
+            self._ends.clear()
+            if len(outcomes) > 1:
                 self._go_to(best, history)
                 history.record_last(-self._best_loss, again=True)
             for active in self._phases[1:]:
@@ -91,7 +92,7 @@ class LBFGS:
     @property
     def _smallest_loss(self) -> float:
         """The smallest loss from all starts."""
-        return min([self._best_loss, *(end[0] for end in self._ends)])
+        return min([self._best_loss, *map(_loss, self._ends)])
 
     @property
     def _is_flat(self) -> bool:
@@ -119,7 +120,6 @@ class LBFGS:
         if not others:
             return [given]
         self._evaluate(given[self._active], history)
-        found = []
         for start in (given, *others):
             try:
                 if start is not given:
@@ -127,12 +127,13 @@ class LBFGS:
                 if self._objective.trial_iterations:
                     self._minimize(history, lambda intermediate_result: None, self._objective.trial_iterations)
                 if start is given or self._objective.is_accurate:
-                    found.append((self._best_loss, self._best))
+                    self._ends.append((self._best_loss, self._best))
             except FAILURES:
                 self._objective.check_data()
-        found.sort(key=lambda each: each[0])
+        found = sorted(self._ends, key=_loss)[: 1 + self._n_restarts]
         self._objective.restart()
-        return [values for _, values in found[: 1 + self._n_restarts]]
+        self._ends.clear()
+        return [values for _, values in found]
 
     def _minimize(
         self, history: History, callback: Callable[[OptimizeResult], None], max_iterations: int
@@ -223,3 +224,7 @@ class LBFGS:
             return Outcome(CONVERGED, f"L-BFGS: {result.message}.")
         step = f" A step failed: {self._any_failure}" if self._any_failure else ""
         return Outcome(FAILED, f"L-BFGS: {result.message}.{step}")
+
+
+def _loss(end: tuple[float, AnyNDArray]) -> float:
+    return end[0]

@@ -1,5 +1,7 @@
 """The optimizers' coordinates: their derivatives, units and starts; training does not depend on units."""
 
+from contextlib import nullcontext
+
 import gpflow
 import numpy as np
 import pytest
@@ -9,8 +11,9 @@ from quick import some_slow
 
 from gpflow_pep import PEPR, TSVGP, PEPClassifier
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.training import Scipy, fit
+from gpflow_pep.training import Scipy, fit, fitting
 from gpflow_pep.training.coordinates import Coordinates
+from gpflow_pep.training.objectives import Objective
 from gpflow_pep.training.starts import FRACTIONS, bring_within_reach, starts
 
 rng = np.random.default_rng(5)
@@ -225,3 +228,22 @@ def test_bad_arguments_are_refused(options):
     """By name and value."""
     with pytest.raises(ValueError, match=f"{next(iter(options))} must be .*got"):
         fit(regression(), **options)
+
+
+def test_ctrl_c_while_starts_are_compared_restores_the_best_of_them(monkeypatch):
+    """Pressed in the last start, at lengthscales of a tenth: the model has those of the best start so far."""
+    model, pressed, losses = regression(), [], {}
+    evaluate = Objective.evaluate
+
+    def seen(self, step):
+        loss, gradient = evaluate(self, step)
+        losses[loss] = model.kernel.lengthscales.numpy()
+        pressed.extend([True] * (model.kernel.lengthscales.numpy()[0] < 0.3))
+        return loss, gradient
+
+    monkeypatch.setattr(Objective, "evaluate", seen)
+    monkeypatch.setattr(fitting, "recorded_interruption", lambda **_: nullcontext(lambda: bool(pressed)))
+    with pytest.warns(UserWarning, match="Interrupted"):
+        result = fit(model)
+    assert result.status == "interrupted" and result.iterations == 0
+    np.testing.assert_array_equal(model.kernel.lengthscales, losses[min(losses)])
