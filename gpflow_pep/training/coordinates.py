@@ -125,9 +125,10 @@ class Scipy(gpflow.optimizers.Scipy):
     """
     GPflow's `Scipy` in the coordinates of :func:`gpflow_pep.fit`, for models of this library and of GPflow.
 
+    >>> from gpflow_pep.training import Scipy
     >>> X = np.linspace(0.0, 6e4, 50)[:, None]
     >>> model = PEPR((X, np.sin(X / 1e4)), gpflow.kernels.Matern52(lengthscales=3e4), X[::10])
-    >>> result = training.Scipy(model).minimize(model.training_loss, model.trainable_variables)
+    >>> result = Scipy(model).minimize(model.training_loss, model.trainable_variables)
     >>> bool(result.success)
     True
     """

@@ -20,8 +20,8 @@ def starts(model: GPModel, coordinates: Coordinates, num_drawn: int, seed: int) 
     """
     Return the coordinates [P] of the starts: the present values, then others with other trainable lengthscales.
 
-    These are `FRACTIONS` of their units, then `num_drawn` times fractions drawn log-uniform between 0.1 and 1. A stream
-    that has absorbed data, and a model without lengthscales, start at the present values only.
+    These are `FRACTIONS` of their units, then `num_drawn` times fractions drawn log-uniform between 0.1 and 1. Streams
+    and models without lengthscales start at the present values only.
     """
     given = coordinates.values()
     units = list(_units_of_lengthscales(model))
