@@ -28,7 +28,8 @@ grid_rows = grid.reshape(-1, 2)
 # ## From SVGP to PEPClassifier
 #
 # No likelihood is given, so `PEPClassifier` chooses `Probit` for labels 0 and 1. `fit` updates the sites until they
-# converge and trains kernel and inducing points. Later calls update the sites again if something has changed.
+# converge and trains the kernel; the k-means points stay (`train_inducing=True` trains them). Later calls update the
+# sites again if something has changed.
 
 # %%
 model = PEPClassifier((X, Y), gpflow.kernels.SquaredExponential(), inducing_variable=Z, alpha=0.5)
