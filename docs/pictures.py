@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.datasets import make_moons
 
-from gpflow_pep import PEPR, PEPClassifier, StreamingSGPR, fit
+from gpflow_pep import PEPR, FitResult, PEPClassifier, StreamingSGPR, fit
 from gpflow_pep.inducing import k_means
 
 IMAGES = Path(__file__).parent / "images"
@@ -95,7 +95,45 @@ def stream() -> Figure:
     return figure
 
 
+def training() -> Figure:
+    """Draw objective and held-out NLPD of a training run: the first phase, the second, and its stricter end."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (1000, 2))
+    Y = np.sin(2.0 * X[:, :1]) * np.cos(X[:, 1:]) + np.sin(X[:, :1] * X[:, 1:]) + 0.1 * rng.standard_normal((1000, 1))
+    train, held_out, Z = (X[:500], Y[:500]), (X[500:], Y[500:]), k_means(X[:500], 30, seed=0)
+
+    def run(tolerance: float) -> tuple[FitResult, int]:
+        """Train; return the result, and the number of iterations before the inducing points moved."""
+        model = PEPR(train, gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0]), Z, alpha=0.5)
+        moved: list[bool] = []
+        result = fit(
+            model,
+            tolerance=tolerance,
+            held_out=held_out,
+            callback=lambda *_: moved.append(not np.array_equal(model.inducing_variable.Z, Z)),
+        )
+        return result, moved.index(True)
+
+    (default, first), (strict, _) = run(5e-4), run(1e-6)
+    end = default.iterations
+    np.testing.assert_allclose(strict.objective[:end], default.objective, rtol=1e-6)  # the same run, continued
+    figure, panels = plt.subplots(1, 2, figsize=(8.4, 2.6), layout="constrained")
+    curves = {"objective, nats": strict.objective, "held-out NLPD, nats per row": strict.held_out["nlpd"]}
+    for axes, (name, values) in zip(panels, curves.items(), strict=True):
+        axes.axvspan(1, first, color=BAND, lw=0)
+        axes.plot(strict.recorded[:end], values[:end], color=LINE, lw=1.5)
+        axes.plot(strict.recorded[end - 1 :], values[end - 1 :], color=OLD, lw=1.5)
+        axes.plot(end, values[end - 1], "o", color=LINE, ms=5)
+        for number, place in ((1, 0.5 * (1 + first)), (2, 0.5 * (first + end))):
+            axes.text(place, 0.5, str(number), transform=axes.get_xaxis_transform(), ha="center")
+        axes.set(xlabel="iteration", xlim=(1, strict.iterations))
+        axes.set_title(name, fontsize=10)
+    return figure
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     for draw in (regression, classification, stream):
         draw().savefig(IMAGES / f"{draw.__name__}.png", dpi=100, pil_kwargs={"optimize": True})
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "training"})
+    training().savefig(IMAGES / "training.svg", metadata={"Date": None})
