@@ -104,6 +104,7 @@ def train_classifier(
             max_iterations=maxiter,
             learning_rate=learning_rate,
             natural_step=None,
+            train_inducing=True,  # if they are trainable
             batch_size=batch_size if sites or optimizer == "lbfgs" else size,
             interval=1,
             seed=_seed,

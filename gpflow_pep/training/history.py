@@ -123,6 +123,7 @@ class History:
         keeps_best = self.scores is not None and self.patience is not None
         self._best = [tf.Variable(each, trainable=False) for each in self.variables] if keeps_best else []
         self._began = time.perf_counter()
+        self._first_of_phase = 0  # record from which `patience` counts
 
     @property
     def seconds(self) -> float:
@@ -150,6 +151,7 @@ class History:
         if self.patience is None:
             return None
         name, values = self._criterion()
+        values = values[self._first_of_phase :]
         if len(values) <= self.patience or int(np.argmin(values)) >= len(values) - self.patience:  # the first best
             return None
         return Outcome(EARLY, f"Stopped early: the {name} has not improved for {self.patience} records.")
@@ -177,6 +179,10 @@ class History:
         self.progress_bar.update()
         if objective is not None:
             self._record(objective)
+
+    def begin_phase(self) -> None:
+        """Count `patience` anew: other parameters are trained from now on."""
+        self._first_of_phase = max(0, len(self.objective) - 1)
 
     def record_last(self, objective: float, *, again: bool = False) -> None:
         """Record the last step, or the start, unless it is recorded; `again` if the parameters have changed since."""

@@ -83,6 +83,7 @@ class LBFGS:
                     break
                 self._active = active
                 self._recent.clear()
+                history.begin_phase()
                 outcome = self._search(history)
         except _Interrupted:
             self.restore()
