@@ -15,7 +15,7 @@ from .coordinates import Coordinates
 from .history import NOT_FINITE, History
 from .objectives import FAILURES, Objective
 from .result import CONVERGED, FAILED, LIMIT, Outcome
-from .starts import starts
+from .starts import starts, without_inputs
 
 FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than the tolerance
 _REACH = np.log(1e4)  # of positive parameters in a search: at extreme values matrices are singular and sites diverge
@@ -66,18 +66,17 @@ class LBFGS:
         self._begin(self._coordinates.values())
         outcome = Outcome(CONVERGED, "")
         try:
-            outcomes = []
-            for start in [self._best] if history.iterations > 0 else self._best_starts(history):
-                self._begin(start)
-                outcomes.append(self._search(history))
-                self._ends.append((self._best_loss, self._best))
-                if history.is_over:
-                    break
-            (_, best), outcome = min(zip(self._ends, outcomes, strict=True), key=lambda pair: _loss(pair[0]))
-            self._ends.clear()
-            if len(outcomes) > 1:
-                self._go_to(best, history)
-                history.record_last(-self._best_loss, again=True)
+            if history.iterations > 0:  # resumed from a checkpoint
+                outcome = self._best_of([self._best], history)
+            else:
+                ranked = self._ranked_starts(history)
+                ends = [end for _, end in ranked]
+                outcome = self._best_of(ends[: 1 + self._n_restarts], history)
+                if not history.is_over and self._ignores_inputs(history):
+                    # Few points in their first places may explain nothing: train them, too, from the best start.
+                    others = ends[1 + self._n_restarts :][:1] if len(self._phases) == 1 else [ranked[0][0]]
+                    self._active = self._phases[-1]
+                    outcome = self._best_of(others, history, outcome)
             for active in self._phases[1:]:
                 if history.is_over:
                     break
@@ -89,6 +88,37 @@ class LBFGS:
             self.restore()
         history.record_last(-self._smallest_loss)
         return history.stopped or outcome
+
+    def _best_of(self, begins: Sequence[AnyNDArray], history: History, outcome: Outcome | None = None) -> Outcome:
+        """Search from each of these coordinates; go to the best end, or the present one, if it has an `outcome`."""
+        outcomes = [] if outcome is None else [outcome]
+        self._ends = [(self._best_loss, self._best) for _ in outcomes]
+        for begin in begins:
+            if outcomes:
+                self._objective.restart()
+            self._begin(begin)
+            outcomes.append(self._search(history))
+            self._ends.append((self._best_loss, self._best))
+            if history.is_over:
+                break
+        (_, best), outcome = min(zip(self._ends, outcomes, strict=True), key=lambda pair: _loss(pair[0]))
+        self._ends.clear()
+        if best is not self._best:
+            self._go_to(best, history)
+            history.record_last(-self._best_loss, again=True)
+        return outcome
+
+    def _ignores_inputs(self, history: History) -> bool:
+        """Return whether the objective is no better than if f were constant or noise."""
+        best, best_loss, losses = self._best, self._best_loss, [np.inf]
+        for values in without_inputs(self._objective.model, self._coordinates):
+            try:
+                self._go_to(values, history)
+                losses.append(self._best_loss)
+            except FAILURES:
+                self._objective.check_data()
+        self._go_to(best, history)
+        return min(losses) - best_loss < 10.0 * self._tolerance
 
     @property
     def _smallest_loss(self) -> float:
@@ -115,12 +145,13 @@ class LBFGS:
         self._objective.restart()
         self._evaluate(values[self._active], history)
 
-    def _best_starts(self, history: History) -> list[AnyNDArray]:
-        """Return the ends of a few iterations from each start, the best first, as many as are to be trained."""
+    def _ranked_starts(self, history: History) -> list[tuple[AnyNDArray, AnyNDArray]]:
+        """Return the starts, each with the end of a few iterations, the best first."""
         given, *others = starts(self._objective.model, self._coordinates, self._n_restarts, self._seed)
         if not others:
-            return [given]
+            return [(given, given)]
         self._evaluate(given[self._active], history)
+        found = []
         for start in (given, *others):
             try:
                 if start is not given:
@@ -128,13 +159,13 @@ class LBFGS:
                 if self._objective.trial_iterations:
                     self._minimize(history, lambda intermediate_result: None, self._objective.trial_iterations)
                 if start is given or self._objective.is_accurate:
+                    found.append(start)
                     self._ends.append((self._best_loss, self._best))
             except FAILURES:
                 self._objective.check_data()
-        found = sorted(self._ends, key=_loss)[: 1 + self._n_restarts]
+        ranked = sorted(zip(self._ends, found, strict=True), key=lambda pair: _loss(pair[0]))
         self._objective.restart()
-        self._ends.clear()
-        return [values for _, values in found]
+        return [(start, end) for (_, end), start in ranked]
 
     def _minimize(
         self, history: History, callback: Callable[[OptimizeResult], None], max_iterations: int

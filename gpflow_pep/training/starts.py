@@ -40,6 +40,18 @@ def starts(model: GPModel, coordinates: Coordinates, num_drawn: int, seed: int) 
     return found
 
 
+def without_inputs(model: GPModel, coordinates: Coordinates) -> list[AnyNDArray]:
+    """Return the present coordinates with lengthscales 1000 times longer (f is constant) and shorter (f is noise)."""
+    kernels, found, given = [kernel for kernel, _ in _units_of_lengthscales(model)], [], coordinates.values()
+    lengthscales = [kernel.lengthscales.numpy() for kernel in kernels]
+    for factor in (1e3, 1e-3) if kernels else ():
+        for kernel, values in zip(kernels, lengthscales, strict=True):
+            kernel.lengthscales.assign(factor * values)
+        found.append(coordinates.values())
+    coordinates.assign(given)
+    return found
+
+
 def bring_within_reach(model: GPModel) -> None:
     """Assign lengthscales that are of another order than the inputs: Adam would need thousands of steps to reach it."""
     for kernel, unit in _units_of_lengthscales(model):
