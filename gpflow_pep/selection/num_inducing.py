@@ -18,9 +18,12 @@ from ..inducing import greedy_variance
 from ..inducing.rows import distinct
 from ..models import PEP
 from ..training import fit, uninterrupted
+from ..training.objectives import FAILURES
 from .reuse import check_new_parts
 
 TOLERANCE, LARGEST, ALL_ROWS = "tolerance", "largest", "all rows"
+
+_LOOK_AHEAD = 256  # points
 
 InducingModelConstructor = Callable[[RegressionData, AnyNDArray], GPModel]
 """Construct a new model from data (X [N, D], Y [N, P]) and inducing points Z [M, D]."""
@@ -44,13 +47,13 @@ class NumInducingSelection:
     """The score that had to improve: "gap" (between the bounds) or "density" (leave-one-out)."""
     status: str
     """
-    "tolerance": the last step gained less than the tolerance | "largest": it gained more, but no larger number was
-    given | "all rows": all distinct rows are inducing points, and the last step, if any, gained more.
+    "tolerance": the last step gained less than the tolerance, and a new start less than the margin | "largest": one
+    gained more, but no larger number was given | "all rows": the same, and all distinct rows are inducing points.
     """
     reason: str
     """The reason why the search stopped, as a sentence."""
     num_inducing: int
-    """The selected number: the last number tried, or the previous number if the last step gained too little."""
+    """The selected number: the last number whose step gained at least the tolerance."""
     model: GPModel
     """The trained model with `num_inducing` points."""
     trainings: tuple[Any, ...]
@@ -76,6 +79,16 @@ class NumInducingSelection:
         return "\n".join([*lines, f"{self.num_inducing} inducing points: {self.reason}"])
 
 
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A model, the points from which larger models start, its scores and training result."""
+
+    model: GPModel
+    points: AnyNDArray
+    scores: tuple[float, float, float] = (np.nan, np.nan, np.nan)
+    result: Any = None
+
+
 def select_num_inducing(
     make: InducingModelConstructor,
     data: RegressionData,
@@ -99,8 +112,14 @@ def select_num_inducing(
 
     Points are chosen by :func:`gpflow_pep.inducing.greedy_variance`, first with the initial hyperparameters of `make`,
     later with the trained hyperparameters of the smaller model. A larger model starts from the smaller model's points
-    and other parameters; the additional points are rows of X, chosen given these points. At alpha = 0 the objective
-    therefore does not decrease, except for the effect of jitter.
+    and other parameters; the additional points are rows of X, chosen given these points.
+
+    With too few points, training may end at a model that takes the function for noise, and larger models would stay
+    there. Therefore, when the lower bound or the density first rises by less than `tolerance`, a new start is trained
+    for 20 iterations: a model with the largest number of points (at most 256, rows of X, which stay fixed) and the
+    initial parameters of `make`. As long as its score is better by a margin, the search goes on, and models start from
+    its parameters. The margin is log(N) / 2 nats per parameter (BIC) or `tolerance` per row, if that is more. If
+    `train` changes no parameters except the points, there is no new start.
 
     >>> X = np.linspace(0.0, 6.0, 40)[:, None]
     >>> Y = np.sin(X) + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
@@ -134,39 +153,75 @@ def select_num_inducing(
     model = make((X, Y), X[rows[:1]].copy())
     criterion = _criterion(model)
     _check_number(model, 1)
-    Z, last, status = None, model, LARGEST
-    scores, trainings, seconds = list[tuple[float, float, float]](), list[Any](), list[float]()
+    deciding = 0 if criterion == "gap" else 2  # the objective or the density
+    initial = kept = ahead = _Candidate(model, X[:0])
+    status = LARGEST
+    found, seconds = list[_Candidate](), list[float]()
+
+    def candidate(M: int, start: _Candidate, train: Callable[..., Any], Z: AnyNDArray | None = None) -> _Candidate:
+        """Train a model with M points, Z or a greedy choice, from the parameters of `start`."""
+        if Z is None:
+            kernel = independent_parts(start.model.inducing_variable, start.model.kernel)[0][1]
+            Z = greedy_variance(kernel, X, M, given=start.points if 0 < len(start.points) < M else None)
+        model = make((X, Y), Z.copy())
+        _check_number(model, M)
+        check_new_parts(start.model, model)
+        if start is not initial:
+            for name, parameter in _other_parameters(model).items():
+                parameter.unconstrained_variable.assign(_other_parameters(start.model)[name].unconstrained_variable)
+        result = uninterrupted(train(model))
+        scores = _scores(model, len(X))
+        if np.isnan(scores[2] if criterion == "density" else scores[1] - scores[0]):
+            raise FloatingPointError(f"the {criterion} of the model with {M} inducing points is NaN.")
+        is_one_set = type(model.inducing_variable) is InducingPoints  # perhaps moved
+        return _Candidate(model, model.inducing_variable.Z.numpy() if is_one_set else Z, scores, result)
+
+    def rise(after: _Candidate) -> float:
+        return after.scores[deciding] - kept.scores[deciding]
+
+    def gain(after: _Candidate) -> float:
+        tightening = kept.scores[1] - after.scores[1] if criterion == "gap" else 0.0
+        return rise(after) + max(tightening, 0.0)
+
+    def look_ahead() -> _Candidate:
+        """Train a model with many points briefly from the initial parameters; `initial` if `train` changes none."""
+        before = _other_parameters(initial.model)
+        if all(np.array_equal(before[name], after) for name, after in _other_parameters(kept.model).items()):
+            return initial
+        try:
+            Z = X[rows[np.linspace(0, len(rows) - 1, min(wanted[-1], _LOOK_AHEAD)).astype(int)]]
+            return candidate(len(Z), initial, lambda model: fit(model, max_iterations=20, train_inducing=False), Z)
+        except FAILURES:
+            return initial
+
+    def is_promising() -> bool:
+        return rise(ahead) >= margin  # False for `initial`, whose scores are NaN
+
+    num_parameters = sum(np.size(each) for each in _other_parameters(model).values() if each.trainable)
+    margin = max(tolerance, 0.5 * num_parameters * np.log(len(X)) / len(X))
     with tqdm(total=len(wanted), unit="fit", disable=not progress) as bar:
         for M in wanted:
             bar.set_postfix_str(f"{M} inducing points")
             began = time.perf_counter()
-            kernel = independent_parts(model.inducing_variable, model.kernel)[0][1]
-            if Z is not None and type(model.inducing_variable) is InducingPoints:  # one set of points, perhaps moved
-                Z = model.inducing_variable.Z.numpy()
-            Z = greedy_variance(kernel, X, M, given=Z)
-            last, model = model, make((X, Y), Z.copy())
-            _check_number(model, M)
-            check_new_parts(last, model)
-            if scores:
-                _assign_other_parameters(model, last)
-            trainings.append(uninterrupted(train(model)))
-            objective, upper_bound, density = _scores(model, len(X))
-            if np.isnan(density if criterion == "density" else upper_bound - objective):
-                raise FloatingPointError(f"the {criterion} of the model with {M} inducing points is NaN.")
-            scores.append((objective, upper_bound, density))
+            start = ahead if is_promising() else kept
+            found.append(candidate(M, start, train))
+            if len(found) > 1 and rise(found[-1]) < tolerance:
+                ahead = look_ahead() if ahead is initial else ahead
+                if is_promising() and start is kept:
+                    found[-1] = max(found[-1], candidate(M, ahead, train), key=rise)
+                elif not is_promising() and gain(found[-1]) < tolerance:
+                    status = TOLERANCE
             seconds.append(time.perf_counter() - began)
             bar.update()
-            if len(scores) > 1:
-                # Of the objective, the upper bound and the density.
-                rise, loosening, gain = (after - before for before, after in zip(*scores[-2:], strict=True))
-                if (gain if criterion == "density" else max(rise, rise - loosening)) < tolerance:
-                    status = TOLERANCE
-                    break
-    tried = wanted[: len(scores)]
+            if status == TOLERANCE:
+                break
+            if len(found) == 1 or gain(found[-1]) >= tolerance:
+                kept = found[-1]
+    tried = wanted[: len(found)]
     if status == LARGEST and tried[-1] == len(rows):
         status = ALL_ROWS
-    chosen, model = (tried[-2], last) if status == TOLERANCE else (tried[-1], model)
-    objectives, upper_bounds, densities = np.array(scores).T
+    note = "; a new start with more points was better" if is_promising() else "; a new start was no better"
+    objectives, upper_bounds, densities = np.array([each.scores for each in found]).T
     return NumInducingSelection(
         numbers=np.array(tried),
         objectives=objectives,
@@ -175,10 +230,10 @@ def select_num_inducing(
         seconds=np.array(seconds),
         criterion=criterion,
         status=status,
-        reason=_reason(status, tried, criterion, tolerance),
-        num_inducing=chosen,
-        model=model,
-        trainings=tuple(trainings),
+        reason=_reason(status, tried, criterion, tolerance, kept is found[-1], "" if ahead is initial else note),
+        num_inducing=tried[found.index(kept)],
+        model=kept.model,
+        trainings=tuple(each.result for each in found),
     )
 
 
@@ -200,13 +255,10 @@ def _criterion(model: GPModel) -> str:
     return "density"
 
 
-def _assign_other_parameters(model: GPModel, smaller: GPModel) -> None:
-    """Copy all parameters of the smaller model except the inducing variable's."""
-    trained = parameter_dict(smaller)
+def _other_parameters(model: GPModel) -> dict[str, Any]:
+    """Return all parameters except the inducing variable's."""
     points = {id(parameter) for parameter in parameter_dict(model.inducing_variable).values()}
-    for name, parameter in parameter_dict(model).items():
-        if id(parameter) not in points:
-            parameter.unconstrained_variable.assign(trained[name].unconstrained_variable)
+    return {name: parameter for name, parameter in parameter_dict(model).items() if id(parameter) not in points}
 
 
 def _scores(model: GPModel, num_data: int) -> tuple[float, float, float]:
@@ -221,10 +273,10 @@ def _scores(model: GPModel, num_data: int) -> tuple[float, float, float]:
     return objective / num_data, upper_bound / num_data, density
 
 
-def _reason(status: str, tried: Sequence[int], criterion: str, tolerance: float) -> str:
+def _reason(status: str, tried: Sequence[int], criterion: str, tolerance: float, gains: bool, note: str) -> str:
     ends = {TOLERANCE: "", LARGEST: ", and no larger number was given", ALL_ROWS: ", and these are all distinct rows"}
     if len(tried) == 1:
         return f"only one number was tried{ends[status]}."
     score = "the bounds" if criterion == "gap" else "the leave-one-out density"
-    gained = "less than" if status == TOLERANCE else "at least"
-    return f"from {tried[-2]} to {tried[-1]} {score} gained {gained} {tolerance:g} nats per row{ends[status]}."
+    gained = "at least" if gains else "less than"
+    return f"from {tried[-2]} to {tried[-1]} {score} gained {gained} {tolerance:g} nats per row{ends[status]}{note}."
