@@ -34,18 +34,15 @@ def scale_terms(
 
         Σ_n { log m - log(1 + α_n (m - 1))/α_n } / 2
 
-    per latent function, for any likelihood (Bui and Titsias 2025, app., eqs 38 to 41): the power-EP term of
-    p(f|u)/q(f|u).
+    per latent function, for any likelihood: the power-EP term of p(f|u)/q(f|u) (Bui and Titsias 2025, eqs 38 to 41).
 
     :param power: α of all rows [], or one for each row or block of this worker, [B].
     :param scale: m, [].
     :param count: number of rows per power; rows of all workers if there is one power.
-    :param sum_over_workers: adds up the workers' sums.
     """
 
     @tf.custom_gradient
     def total(scale: tf.Tensor) -> Any:
-        """Sum over the rows of all workers; every worker gets the derivative of that sum."""
         change = scale - 1.0
         terms = (0.5 * count) * (tf.math.log(scale) - log1p_ratio(power, change))
         slopes = (0.5 * count) * (1.0 / scale - 1.0 / (1.0 + power * change))
@@ -97,13 +94,8 @@ def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
 
 def factored_log_det_ratio(factor: tf.Tensor, power: tf.Tensor, trace: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:
     """
-    Compute log det(I + power X) / power, [...], of symmetric X [..., b, b] from a factor; the trace if power is 0.
-
-    The relative accuracy is 1e-10, with two terms of the series.
-
-    :param factor: of I + power X.
-    :param trace: tr X, [...].
-    :param squares: tr X², [...].
+    Compute log det(I + power X) / power, [...], of symmetric X [..., b, b] from a factor of I + power X, its trace and
+    tr X², `squares`, [...]; the trace if power is 0. The relative accuracy is 1e-10, with two terms of the series.
     """
     series = trace - 0.5 * power * squares
     direct = tf.math.divide_no_nan(log_det(factor), power)

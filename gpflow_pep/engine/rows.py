@@ -47,7 +47,6 @@ class RegressionRows:
         """
         :param data: X [N, D] and Y [N, P]; empty if the chunks are batches of a dataset.
         :param noise_factor: multiplies the likelihood's variance, []; differentiable.
-        :param workers: the workers among which the rows are divided; sums are over all of them.
         """
         data = tuple(map(tf.convert_to_tensor, data))
         self.chunked, self._all_workers = chunks.split(data), workers

@@ -45,11 +45,7 @@ class Powers(NamedTuple):
 
 
 class RowSums(NamedTuple):
-    """
-    Sums over rows, or the derivatives of the objective in them; site noise v, residual r, V = L^-1 Kuf.
-
-    Leading dimensions [...] belong to Kuu: several latent functions at once.
-    """
+    """Sums over rows, or derivatives in them; v: site noise, r: residual, V = L^-1 Kuf; [...]: leading ones of Kuu."""
 
     A: tf.Tensor  # V diag(1/v) V', [..., M, M]
     c: tf.Tensor  # V diag(1/v) r, [..., M, P]
@@ -59,11 +55,7 @@ class RowSums(NamedTuple):
 
 
 class SiteRule:
-    """
-    The rule of one kind of site, chunk by chunk: sums and their adjoints.
-
-    A rule for single rows defines :meth:`noise` and, if there is one, :meth:`penalty`.
-    """
+    """Sums of one kind of site and their adjoints, by chunk; a rule for single rows defines `noise` and `penalty`."""
 
     def noise(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         """Compute the site noise v of single rows, [..., n]."""
