@@ -140,13 +140,10 @@ class Inference:
 
     def update_some(self, rows: LatentRows, indices: tf.Tensor, sums: SiteSums, damping: tf.Tensor) -> SiteSums:
         """
-        Update the sites of a batch, damped, and the sums over all sites.
+        Update the sites of a batch of rows of these indices [n], damped, and the sums over all sites.
 
         Sites with an improper cavity and rows with a non-finite update are left unchanged. The fraction is halved until
         B is positive definite, or set to 0.
-
-        :param rows: the batch.
-        :param indices: row indices of the batch, [n].
         """
         problem, sites = replace(self.problem, rows=rows, keep=False, variables=None), self.sites
         total = sums.with_old(problem.old)
@@ -190,11 +187,7 @@ class Inference:
         damping: tf.Tensor,
         num_data: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """
-        Update the sites of a minibatch; return A, c and :func:`.energy.minibatch_objective`, which `tape` is recording.
-
-        :param sums: A and c of all sites.
-        """
+        """Update the sites of a minibatch and their sums A and c; return A, c and the objective that `tape` records."""
         problem, batch = self.problem, self.batch(indices)
         with tape.stop_recording():
             A_c = self.update_some(batch, indices, SiteSums(problem.L, *sums), damping)

@@ -28,16 +28,11 @@ from .anderson import Anderson, Step
 from .newton import LEAST_DECREASE, LEAST_DEPTH, ends_probing, is_acceptable, probe
 from .sweep import PRELIMINARY_POWER, Iterate, Problem, Sweep, choose, evaluate
 
+# Kinds of candidate: the sites after an update, sites near the iterate, the end of a Newton step.
 SWEEPING, PROBING, NEWTON_STEP = range(3)
-"""Kinds of candidate: the sites after an update, sites near the iterate, the end of a Newton step."""
+# Status of the loop. LIMIT: max_sweeps reached; STUCK: no proper update; IMPROPER: even the prior is improper.
 RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
-"""
-Status of the loop: running; converged; max_sweeps reached (LIMIT); no proper update (STUCK); even the prior is improper
-(IMPROPER).
-"""
-
-SMALLEST_FRACTION = 1e-4
-"""The smallest fraction of an update to try: if it is rejected, the sites stay."""
+SMALLEST_FRACTION = 1e-4  # of an update to try: if it is rejected, the sites stay
 # Preliminary sweeps (from empty sites, if a power is small) stop below this change or after this many sweeps. Their
 # tilted distributions may be inaccurate.
 _PRELIMINARY, _MAX_PRELIMINARY = 0.02, 5
@@ -124,12 +119,11 @@ def solve_fixed_point(
     Update sites [N, 2, C] until no update changes the marginal of its site by more than `tol`; return the last state.
 
     :param num_data: N at trace time, which determines how many secants are stored.
-    :param fraction: the largest fraction of the first update to take: the damping or, to continue a loop that hit
-        max_sweeps, its last fraction.
+    :param fraction: of the first update, at most: the damping or, after a loop that hit max_sweeps, its last fraction.
     :param interrupt_after: sweeps after which the loop stops with status RUNNING; None: never.
     """
-    C, dtype, rows = problem.rows.num_latent_gps, problem.L.dtype, problem.rows
-    zero, inf = tf.zeros([], dtype), tf.constant(np.inf, dtype)
+    rows, dtype = problem.rows, problem.L.dtype
+    C, zero, inf = rows.num_latent_gps, tf.zeros([], dtype), tf.constant(np.inf, dtype)
     A = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], dtype)
     nothing, workers = tf.zeros_like(sites), rows.all_workers
     _ = problem.projected  # computed outside of the loop
@@ -204,7 +198,7 @@ def _after_evaluation(
         forget=tf.where(sweeping, ~accepted | anderson.is_far(last, evaluated) | preliminary_ends, moves),
     )
     iterate: Iterate = choose(moves, evaluated, last)
-    step = secants.step(iterate.swept.update, iterate.swept.normalized, workers.sum)
+    step = secants.step(iterate.swept.update, iterate.swept.normalized, workers)
     better = tf.where(problem.is_bound, iterate.log_evidence >= best.log_evidence, iterate.change < best.change)
     is_best = moves & ~attempt.preliminary & better
     loop = loop._replace(
