@@ -39,15 +39,10 @@ def accumulate_sums(
     mixed_precision: bool = False,
 ) -> tuple[SiteSums, RowSums]:
     """
-    Compute the sums over all rows, and the terms that only the evidence needs.
+    Compute the sums over all rows, and the terms that only the evidence needs; both are differentiable once in `Kuu`
+    [..., M, M], the scale m of the structured conditional, [], ``rows.inputs`` and ``rows.variables``.
 
-    Both are differentiable once in `Kuu`, `scale`, ``rows.inputs`` and ``rows.variables``.
-
-    :param rows: source of the rows, chunk by chunk.
-    :param sites: the rule of the sites.
     :param powers: define sites and penalty; not differentiated.
-    :param Kuu: covariance of the inducing variables, [..., M, M].
-    :param scale: m of the structured conditional M = m I, [].
     :param factorize: Cholesky factorization of Kuu.
     :param mixed_precision: compute chunks in single precision, and add them up in double precision, if that is
         accurate enough (:class:`MixedPrecisionRows`), every row is a block and there are several chunks.
@@ -163,7 +158,6 @@ def _many_chunks(
 
 
 def _in_precision(chunk: Chunk, *values: Any) -> tuple[Any, ...]:
-    """Cast values to the precision of a chunk."""
     return values if chunk.dtype is None else cast(values, chunk.dtype)
 
 
@@ -193,10 +187,9 @@ class MixedPrecisionRows(RegressionRows):
 
     def suffices(self, rows: Rows) -> tf.Tensor:
         """
-        Return whether single precision hardly changes the site noise s + m diag(Kff - V'V) of a chunk, [].
-
-        Rounding errors are relative to the largest prior variance k of u and of the rows; V amplifies them by the
-        condition number of Kuu, estimated by k tr Kuu^-1. Numbers that may overflow need double precision.
+        Return whether single precision hardly changes the site noise s + m diag(Kff - V'V) of a chunk, []: rounding
+        errors are relative to the largest prior variance k of u and of the rows, and V amplifies them by the condition
+        number of Kuu, estimated by k tr Kuu^-1. Numbers that may overflow need double precision.
         """
         k = tf.maximum(self._variance, tf.reduce_max(rows.Kff))
         noise = tf.reduce_min(rows.noise)

@@ -146,8 +146,6 @@ class ChunkedData:
         return self._run(write, start)
 
     def _run(self, step: ChunkStep, start: Callable[[Any], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Run all loops; return their results."""
-
         def placed(place: int) -> ChunkStep:
             return lambda number, chunk, total: step(number, chunk._replace(place=(place, number)), total)
 

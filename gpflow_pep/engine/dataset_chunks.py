@@ -38,10 +38,9 @@ class PassSummary(NamedTuple):
 
 class DatasetChunks(Chunks):
     """
-    Every row is a block; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset.
-
-    The dataset is read once here, to count and check its rows, and again in every pass over the chunks. A checksum of
-    all values, in their order, shows whether a pass has read the rows of the first pass.
+    Every row is a block; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset, which is read once here, to
+    count and check its rows, and again in every pass. A checksum of all values, in their order, shows whether a pass
+    has read the rows of the first pass.
     """
 
     count: None = None  # of the chunks, as in `ChunkLoop`: unknown until the end

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gpflow.config import default_jitter
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
@@ -88,7 +89,7 @@ class OldPosterior(tf.Module):
             variable.assign(value)
 
     def site(
-        self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, alpha: tf.Tensor, jitter: float
+        self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, alpha: tf.Tensor
     ) -> OldPosteriorSite:
         """
         Compute the site at the current hyperparameters, for the power alpha; differentiable (their eq. 140).
@@ -96,20 +97,15 @@ class OldPosterior(tf.Module):
             A = W (I + αD)^-1 W',    W = V R,  V = L^-1 Kba,  D = R'QR,  Q = Kaa - V'V,
             c = V (I + αΛQ)^-1 η,    terms = log_normalizer + α η'(I + αQΛ)^-1 Qη/2 - P log|I + αD|/2α.
 
-        :param L: Cholesky factor of Kuu + `jitter` I, [M, M] or [C, M, M].
+        :param L: Cholesky factor of Kuu + jitter I, [M, M] or [C, M, M].
         """
         _, R, linear, log_normalizer = map(tf.convert_to_tensor, self.absorbed)
-        A, c, terms = _site(*self._projected(inducing_variable, kernel, L, jitter), R, linear, alpha)
+        V, Q = self._projected(inducing_variable, kernel, L)
+        A, c, terms = _site(V, Q, R, linear, alpha)
         return OldPosteriorSite(A, c, log_normalizer + terms)
 
     def log_ratio(
-        self,
-        inducing_variable: InducingVariables,
-        kernel: Kernel,
-        L: tf.Tensor,
-        mean: tf.Tensor,
-        root: tf.Tensor,
-        jitter: float,
+        self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, mean: tf.Tensor, root: tf.Tensor
     ) -> tf.Tensor:
         """
         Compute E[log q_old(a)/p_old(a)] under q(v) = N(mean [C, M], root root' [C, M, M]), []; differentiable.
@@ -117,15 +113,13 @@ class OldPosterior(tf.Module):
             -(|W'root|² + |W'mean|² + tr D)/2 + η'V' mean + log_normalizer.
         """
         _, R, linear, log_normalizer = map(tf.convert_to_tensor, self.absorbed)
-        V, Q = self._projected(inducing_variable, kernel, L, jitter)
+        V, Q = self._projected(inducing_variable, kernel, L)
         W, mean = tf.matmul(V, R), mean[..., None]  # [C, M, Ma], [C, M, 1]
         root_and_mean = tf.matmul(W, tf.concat([root, mean], axis=-1), transpose_a=True)
         second = tf.reduce_sum(tf.square(root_and_mean)) + tf.reduce_sum(R * tf.matmul(Q, R))
         return tf.reduce_sum(tf.matmul(V, linear) * mean) - 0.5 * second + log_normalizer
 
-    def _projected(
-        self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, jitter: float
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def _projected(self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """
         Compute V = L^-1 Kba [..., M, Ma] and Q = Kaa - V'V [..., Ma, Ma] of the old inducing variables.
 
@@ -134,7 +128,7 @@ class OldPosterior(tf.Module):
         gradients go through the solve, since a new point may move away from the old point.
         """
         L = asserted(L, tf.equal(self._num_inducing, L.shape[-1]), _M_CHANGED, self._num_inducing)
-        Z_old, results = tf.convert_to_tensor(self.absorbed.Z), []
+        Z_old, jitter, results = tf.convert_to_tensor(self.absorbed.Z), default_jitter(), []
         for number, part in enumerate(independent_parts(inducing_variable, kernel)):
             old, prior = Z_old[number % Z_old.shape[0]], Prior(*part)  # index 0 if functions share Z
             same = _same(tf.convert_to_tensor(part[0].Z), old)

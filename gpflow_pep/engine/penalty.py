@@ -4,13 +4,13 @@ Below a threshold on k X a power series is used, above it the closed form. At th
 the series is at most as large as the rounding error of the closed form.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from ..maths.linalg import cholesky, inverse_of_product, log_det
 from ..runtime.custom_gradients import once_differentiable
+from ..runtime.distribution import ONE_PROCESS, Workers
 
 _SERIES_BELOW = 1e-3  # of k X: slope of the scalar penalty (five terms) and value for matrices (four terms)
 ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows in a block"
@@ -24,10 +24,7 @@ def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
 
 
 def scale_terms(
-    power: tf.Tensor,
-    scale: tf.Tensor,
-    count: tf.Tensor | float,
-    sum_over_workers: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    power: tf.Tensor, scale: tf.Tensor, count: tf.Tensor | float, workers: Workers = ONE_PROCESS
 ) -> tf.Tensor:
     """
     Compute the term of the structured conditional q(f|u), with covariance m D, in the evidence of T-PEP, [].
@@ -47,7 +44,7 @@ def scale_terms(
         terms = (0.5 * count) * (tf.math.log(scale) - log1p_ratio(power, change))
         slopes = (0.5 * count) * (1.0 / scale - 1.0 / (1.0 + power * change))
         if power.shape.rank > 0:
-            terms, slopes = tf.unstack(sum_over_workers(tf.stack([tf.reduce_sum(terms), tf.reduce_sum(slopes)])))
+            terms, slopes = tf.unstack(workers.sum(tf.stack([tf.reduce_sum(terms), tf.reduce_sum(slopes)])))
         return terms, lambda bar: once_differentiable(bar * slopes)[0]
 
     return total(scale)

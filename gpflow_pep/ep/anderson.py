@@ -63,9 +63,7 @@ class Secants(NamedTuple):
         count = tf.where(forget, 0, self.count + tf.cast(add, tf.int32))
         return Secants(put(self.steps, step), put(self.changes, change), count)
 
-    def step(
-        self, update: tf.Tensor, normalized: Callable[[tf.Tensor], tf.Tensor], workers: Workers = ONE_PROCESS
-    ) -> Step:
+    def step(self, update: tf.Tensor, normalized: Callable[..., tf.Tensor], workers: Workers = ONE_PROCESS) -> Step:
         """Return the step to the fixed point, given the undamped update at the current sites."""
         count = tf.minimum(self.count, self.depth)
         steps, changes = self.steps[:count], self.changes[:count]

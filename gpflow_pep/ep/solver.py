@@ -43,7 +43,7 @@ _PATIENCE = 30  # sweeps that do not halve the change before Newton's method sta
 _FEW_SWEEPS = 10  # with max_sweeps at most this, do not return to the best sites: the change may grow before it falls
 
 
-class ConvergenceOptions(NamedTuple):
+class SolverOptions(NamedTuple):
     """Tolerance, largest number of sweeps, and damping."""
 
     tol: tf.Tensor
@@ -82,7 +82,7 @@ class Attempt(NamedTuple):
         stalled = tf.where(halved, 0, self.stalled + 1)
         return self._replace(stalled=stalled, change=tf.where(halved, change, self.change))
 
-    def damping(self, options: ConvergenceOptions) -> tf.Tensor:
+    def damping(self, options: SolverOptions) -> tf.Tensor:
         """Return the largest fraction of an update to take, []."""
         return options.damping * tf.gather(tf.constant(_ATTEMPT_DAMPING, options.damping.dtype), self.number)
 
@@ -109,7 +109,7 @@ class SolverState(NamedTuple):
 def solve_fixed_point(
     problem: Problem,
     sites: tf.Tensor,
-    options: ConvergenceOptions,
+    options: SolverOptions,
     *,
     num_data: int,
     fraction: tf.Tensor,
@@ -154,7 +154,7 @@ def solve_fixed_point(
     )[0]
 
 
-def _step(problem: Problem, options: ConvergenceOptions, loop: SolverState) -> SolverState:
+def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> SolverState:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
     # Do not shift initial or best sites: converged sites stay bit-identical.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~loop.returns_to_best()
@@ -180,7 +180,7 @@ def _step(problem: Problem, options: ConvergenceOptions, loop: SolverState) -> S
 
 
 def _after_evaluation(
-    problem: Problem, options: ConvergenceOptions, loop: SolverState, evaluated: Iterate, accepted: tf.Tensor
+    problem: Problem, options: SolverOptions, loop: SolverState, evaluated: Iterate, accepted: tf.Tensor
 ) -> SolverState:
     """Choose the next candidate after one that has not converged."""
     last, attempt, anderson, best = loop.iterate, loop.attempt, loop.anderson, loop.best
@@ -216,7 +216,7 @@ def _after_evaluation(
     )
 
 
-def _keeps_bound(problem: Problem, options: ConvergenceOptions, loop: SolverState, iterate: Iterate) -> tf.Tensor:
+def _keeps_bound(problem: Problem, options: SolverOptions, loop: SolverState, iterate: Iterate) -> tf.Tensor:
     """Return whether a bound has not decreased beyond rounding."""
     attempt = loop.attempt
     applies = problem.is_bound & attempt.is_valid & ~attempt.preliminary & tf.equal(loop.final_status, RUNNING)
@@ -225,12 +225,7 @@ def _keeps_bound(problem: Problem, options: ConvergenceOptions, loop: SolverStat
 
 
 def _after_accepted_sweep(
-    workers: Workers,
-    options: ConvergenceOptions,
-    loop: SolverState,
-    last: Iterate,
-    step: Step,
-    preliminary_ends: tf.Tensor,
+    workers: Workers, options: SolverOptions, loop: SolverState, last: Iterate, step: Step, preliminary_ends: tf.Tensor
 ) -> SolverState:
     """Continue after an accepted sweep: with Anderson's move, or with Newton's method if sweeps have stalled."""
     iterate, sites, attempt = loop.iterate, loop.iterate.swept.sites, loop.attempt.after(loop.iterate.change)
@@ -249,12 +244,7 @@ def _after_accepted_sweep(
 
 
 def _after_rejection_or_newton(
-    workers: Workers,
-    options: ConvergenceOptions,
-    loop: SolverState,
-    followed: SolverState,
-    step: Step,
-    accepted: tf.Tensor,
+    workers: Workers, options: SolverOptions, loop: SolverState, followed: SolverState, step: Step, accepted: tf.Tensor
 ) -> SolverState:
     """Continue after a rejected sweep, a probe or a Newton step, or end; `followed`: state after accepted sweeps."""
     sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
@@ -271,7 +261,7 @@ def _after_rejection_or_newton(
     return _restart_or_finish(options, loop._replace(status=tf.where(moves, loop.final_status, loop.status)))
 
 
-def _halve(options: ConvergenceOptions, loop: SolverState, step: Step) -> SolverState:
+def _halve(options: SolverOptions, loop: SolverState, step: Step) -> SolverState:
     """Halve the Newton step; return to sweeps if it is too small."""
     size, sites, anderson, attempt = 0.5 * loop.newton, loop.iterate.swept.sites, loop.anderson, loop.attempt
     fails = size < LEAST_DECREASE
@@ -288,7 +278,7 @@ def _halve(options: ConvergenceOptions, loop: SolverState, step: Step) -> Solver
     )
 
 
-def _reject(options: ConvergenceOptions, loop: SolverState) -> SolverState:
+def _reject(options: SolverOptions, loop: SolverState) -> SolverState:
     """Continue after a rejected sweep; scale down improper initial sites."""
     is_valid, anderson = loop.attempt.is_valid, loop.anderson.rejected(loop.attempt.is_valid)
     halvings = loop.attempt.halvings + tf.cast(~is_valid, tf.int32)
@@ -304,12 +294,10 @@ def _reject(options: ConvergenceOptions, loop: SolverState) -> SolverState:
     )
 
 
-def _restart_or_finish(options: ConvergenceOptions, loop: SolverState) -> SolverState:
+def _restart_or_finish(options: SolverOptions, loop: SolverState) -> SolverState:
     """
-    Restart from empty sites if no update is proper; end after `max_sweeps`.
-
-    Without convergence, end at the best sites found, unless `max_sweeps` is small. If none were proper, the last
-    evaluation is at empty or preliminary sites.
+    Restart from empty sites if no update is proper; end after `max_sweeps`: at the best sites found, unless it is
+    small. If none were proper, the last evaluation is at empty or preliminary sites.
     """
     attempt, anderson, iterate = loop.attempt, loop.anderson, loop.iterate
     has_best = loop.best.change < np.inf

@@ -90,10 +90,9 @@ class LatentRows:
         return self.all_workers.sums(self.chunked.sum(part, zero))
 
 
-def take_pair(values: tf.Tensor, chunk: Any) -> tuple[tf.Tensor, tf.Tensor]:
+def take_pair(values: tf.Tensor, chunk: Any) -> tuple[tf.Tensor, ...]:
     """Return a chunk of `values` [N, 2, C] as two tensors [C, n]."""
-    first, second = tf.unstack(tf.transpose(chunk.take(values), [1, 2, 0]))
-    return first, second
+    return tuple(tf.unstack(tf.transpose(chunk.take(values), [1, 2, 0])))
 
 
 def project(L: tf.Tensor, prior: PriorRows, scale: tf.Tensor) -> Projected:
@@ -257,7 +256,7 @@ def choose(condition: tf.Tensor, one: Any, two: Any) -> Any:
     )
 
 
-def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """Compute A = V diag(τ) V' [C, M, M] and c = V h [C, M, 1] of all sites [N, 2, C]."""
     C, projected = problem.rows.num_latent_gps, problem.projected
 
@@ -269,8 +268,7 @@ def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
         return symmetric_product(Vt, each), tf.expand_dims(c, -1)
 
     zero = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], problem.L.dtype)
-    A, c = problem.rows.sum_over_chunks(part, (zero, zero[..., :1]))
-    return A, c
+    return problem.rows.sum_over_chunks(part, (zero, zero[..., :1]))
 
 
 def sweep(
@@ -336,10 +334,8 @@ def log_integral(q: InducingPosterior, c: tf.Tensor) -> tf.Tensor:
 
 def evaluate(problem: Problem, sites: tf.Tensor, preliminary: tf.Tensor, may_shift: tf.Tensor) -> Iterate:
     """
-    Compute the sums, q and the energy at the given sites, and sweep once under that q.
-
-    :param preliminary: raise small powers to `PRELIMINARY_POWER` and integrate at low accuracy, [].
-    :param may_shift: whether the common shift of :func:`_without_common_shift` is allowed, [].
+    Compute the sums, q and the energy at the given sites, and sweep once under that q; `preliminary`: with powers of at
+    least `PRELIMINARY_POWER` and at low accuracy; `may_shift`: by :func:`_without_common_shift`.
     """
     A, c = sum_sites(problem, sites)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
