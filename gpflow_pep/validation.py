@@ -1,11 +1,10 @@
-"""
-Check arguments: data, inducing variables, blocks, powers and numbers.
+"""Check arguments: data, inducing variables, blocks, powers and numbers.
 
 Each function returns the checked value, or raises a ValueError that names the argument, its value and what is accepted.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -74,10 +73,8 @@ def _real(given: Any, name: str) -> AnyNDArray:
     wrong = [place for place, value in np.ndenumerate(array) if not isinstance(value, _REAL)]
     if wrong:
         values = "value" if len(wrong) == 1 else "values"
-        column = f" in column {given.columns[wrong[0][1]]!r}" if hasattr(given, "columns") else ""
-        raise ValueError(
-            f"{name} must hold real numbers, got {array[wrong[0]]!r}{column} ({len(wrong)} such {values})."
-        )
+        place = f" in column {given.columns[wrong[0][1]]!r}" if hasattr(given, "columns") else ""
+        raise ValueError(f"{name} must hold real numbers, got {array[wrong[0]]!r}{place} ({len(wrong)} such {values}).")
     return array.astype(np.float64)
 
 
@@ -177,16 +174,9 @@ def whole_number(value: Any, name: str, smallest: int, largest: int | None) -> i
     return int(value)
 
 
-class Partition(NamedTuple):
-    """Rows in the order of their blocks [N], and the sizes of the blocks [B]."""
-
-    rows: AnyNDArray
-    sizes: AnyNDArray
-
-
-def partition(blocks: Any, num_data: int) -> Partition:
+def partition(blocks: Any, num_data: int) -> tuple[AnyNDArray, AnyNDArray]:
     """
-    Return the blocks of N rows.
+    Return N rows in the order of their blocks [N], and the sizes of the blocks [B].
 
     :param blocks: block size | integer labels [N], blocks in ascending order | list of arrays of row indices.
     """
@@ -202,10 +192,10 @@ def partition(blocks: Any, num_data: int) -> Partition:
         )
     if len(labels) != num_data:
         raise ValueError(f"blocks given as labels must have one for each of the {num_data} rows, got {len(labels)}.")
-    return Partition(np.argsort(labels, kind="stable"), np.unique(labels, return_counts=True)[1])
+    return np.argsort(labels, kind="stable"), np.unique(labels, return_counts=True)[1]
 
 
-def _partition_of_indices(blocks: Sequence[AnyNDArray], num_data: int) -> Partition:
+def _partition_of_indices(blocks: Sequence[AnyNDArray], num_data: int) -> tuple[AnyNDArray, AnyNDArray]:
     for number, block in enumerate(blocks):
         if block.ndim != 1 or block.size == 0 or block.dtype.kind not in "iu":
             raise ValueError(
@@ -223,7 +213,7 @@ def _partition_of_indices(blocks: Sequence[AnyNDArray], num_data: int) -> Partit
             f"blocks must be a partition of the {num_data} rows: {(times == 0).sum()} rows are in no block and "
             f"{(times > 1).sum()} in several; the first such row, {row}, is in {times[row]}."
         )
-    return Partition(rows, np.array([len(block) for block in blocks]))
+    return rows, np.array([len(block) for block in blocks])
 
 
 def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:

@@ -3,13 +3,7 @@
 from .accumulation import accumulate_sums, collapsed_leave_one_out
 from .block_sites import BlockSites, SharedBlockSites, StructuredBlockSites
 from .chunks import BlockChunks, Chunk, Chunks, OneChunk, RowChunks, default_chunk_size
-from .covariances import (
-    Prior,
-    conditional_variance_of_f,
-    floating_variables,
-    independent_parts,
-    with_checked_variance,
-)
+from .covariances import Prior, conditional_variance_of_f, floating_variables, independent_parts, with_checked_variance
 from .dataset_chunks import DatasetChunks
 from .gaussian import InducingPosterior, OldPosteriorSite, SiteSums, log_gaussian, mahalanobis, precision_B
 from .old_posterior import AbsorbedPosterior, OldPosterior

@@ -1,7 +1,6 @@
 """Sums over rows in chunks, forward and backward, in memory that does not depend on the number of rows.
 
-The objective is a function of the sums. The backward pass recomputes each chunk instead of storing it: the sites give
-the derivatives in its rows, and automatic differentiation gives the rest (kernel, inducing variable, likelihood, mean).
+The backward pass recomputes each chunk: the sites give the derivatives in its rows, automatic differentiation the rest.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,15 +39,10 @@ def accumulate_sums(
     mixed_precision: bool = False,
 ) -> tuple[SiteSums, RowSums]:
     """
-    Compute the sums over all rows, and the terms that only the evidence needs.
+    Compute the sums over all rows, and the terms that only the evidence needs; both are differentiable once in `Kuu`
+    [..., M, M], the scale m of the structured conditional, [], ``rows.inputs`` and ``rows.variables``.
 
-    Both are differentiable once in `Kuu`, `scale`, ``rows.inputs`` and ``rows.variables``.
-
-    :param rows: source of the rows, chunk by chunk.
-    :param sites: the rule of the sites.
     :param powers: define sites and penalty; not differentiated.
-    :param Kuu: covariance of the inducing variables, [..., M, M].
-    :param scale: m of the structured conditional M = m I, [].
     :param factorize: Cholesky factorization of Kuu.
     :param mixed_precision: compute chunks in single precision, and add them up in double precision, if that is
         accurate enough (:class:`MixedPrecisionRows`), every row is a block and there are several chunks.
@@ -113,11 +107,7 @@ def _many_chunks(
     scale: tf.Tensor,
     sources: Sequence[tf.Tensor],
 ) -> tuple[RowSums, PullBack]:
-    """
-    Sum chunk after chunk; the backward pass recomputes each chunk.
-
-    :param sources: ``rows.inputs`` and the values of the `fixed` variables.
-    """
+    """Sum chunk after chunk; `sources`: ``rows.inputs`` and the values of the `fixed` variables."""
     inputs = sources[: len(rows.inputs)]
 
     def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
@@ -168,7 +158,6 @@ def _many_chunks(
 
 
 def _in_precision(chunk: Chunk, *values: Any) -> tuple[Any, ...]:
-    """Cast values to the precision of a chunk."""
     return values if chunk.dtype is None else cast(values, chunk.dtype)
 
 
@@ -180,10 +169,7 @@ class MixedPrecisionRows(RegressionRows):
     """Rows in single precision, in chunks in which rounding V = L^-1 Kuf hardly changes the site noise."""
 
     def __init__(self, rows: RegressionRows, L: tf.Tensor, scale: tf.Tensor):
-        """
-        :param L: Cholesky factor of the covariance of the inducing variables, [..., M, M].
-        :param scale: m of the structured conditional, [].
-        """
+        """Take the Cholesky factor L of Kuu, [..., M, M], and the scale m of the structured conditional, []."""
         vars(self).update(vars(rows))  # a copy of `rows`, with its tensors
         self._scale, self._dtype = scale, L.dtype
         inverse = tf.linalg.triangular_solve(L, tf.eye(tf.shape(L)[-1], batch_shape=tf.shape(L)[:-2], dtype=L.dtype))
@@ -201,10 +187,9 @@ class MixedPrecisionRows(RegressionRows):
 
     def suffices(self, rows: Rows) -> tf.Tensor:
         """
-        Return whether single precision hardly changes the site noise s + m diag(Kff - V'V) of a chunk, [].
-
-        Rounding errors are relative to the largest prior variance k of u and of the rows; V amplifies them by the
-        condition number of Kuu, estimated by k tr Kuu^-1. Numbers that may overflow need double precision.
+        Return whether single precision hardly changes the site noise s + m diag(Kff - V'V) of a chunk, []: rounding
+        errors are relative to the largest prior variance k of u and of the rows, and V amplifies them by the condition
+        number of Kuu, estimated by k tr Kuu^-1. Numbers that may overflow need double precision.
         """
         k = tf.maximum(self._variance, tf.reduce_max(rows.Kff))
         noise = tf.reduce_min(rows.noise)
@@ -220,8 +205,7 @@ def collapsed_leave_one_out(
     rows: RegressionRows, sites: SiteRule, powers: Powers, sums: SiteSums, scale: tf.Tensor
 ) -> tf.Tensor:
     """
-    Compute log N(y_n; mean, variance) of every row given the other rows, at fixed hyperparameters, summed over outputs,
-    [N].
+    Compute log N(y_n; mean, variance), summed over outputs, of each row given the others, at fixed parameters, [N].
 
     Leaving row n out subtracts e e'/v from B and e r/v from c (`SiteRule.leave_one_out_terms`). With
     s_VV = V'B^-1 V, s_Ve = V'B^-1 e and s_ee = e'B^-1 e,

@@ -67,11 +67,7 @@ class BlockSites(SiteRule):
 
 
 class StructuredBlockSites(BlockSites):
-    """
-    Sites of single rows, v = s, and a penalty on the blocks of D: the sum of weight log|I + X|.
-
-    The noise power is 0; the penalty power and the scale m are 1.
-    """
+    """Sites of single rows, v = s, and the penalty of blocks, the sum of weight log|I + X|: powers 0 and 1, m = 1."""
 
     @override
     def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> RowSums:
@@ -89,11 +85,7 @@ class StructuredBlockSites(BlockSites):
 
 
 class SharedBlockSites(StructuredBlockSites):
-    """
-    Blocks of one size b that share one structured conditional M.
-
-    The penalty is the sum of X_b, [b, b]; the bound takes a single log det of it.
-    """
+    """Blocks of one size b with one M: the penalty is the sum of X_b, [b, b], of which the bound takes one log det."""
 
     def __init__(self, size: int):
         self._size = size

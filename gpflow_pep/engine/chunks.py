@@ -71,14 +71,11 @@ class ChunkLoop(NamedTuple):
 
 
 class ChunkedData:
-    """Data in chunks, which one or several loops visit."""
+    """Data in chunks, which one or several loops visit, each with `count` and `run` of :class:`ChunkLoop`."""
 
     def __init__(self, loops: Sequence[Any], order: Callable[[tf.Tensor], tf.Tensor] = tf.identity):
-        """
-        :param loops: each with the attributes `count` and `run` of :class:`ChunkLoop`.
-        :param order: reorders values [N] from the order of the chunks to the order of the data.
-        """
-        self._loops, self.in_order_of_data = loops, order
+        self._loops = loops
+        self.in_order_of_data = order  # Reorders values [N] from the order of the chunks
 
     @property
     def only_chunk(self) -> Chunk | None:
@@ -102,13 +99,11 @@ class ChunkedData:
         if (only := self.only_chunk) is not None:
             return tuple(part(only))
         shapes = [tf.TensorShape(shape) for shape in shapes]
-
-        def arrays(loop: Any) -> tuple[tf.TensorArray, ...]:
-            return tuple(_array(dtype, loop.count, _any_rows(shape)) for shape in shapes)
-
-        written = self._run(_writing(part), arrays)
+        # With any number of rows, which TensorFlow needs if there are no chunks.
+        of_chunks = [shape if shape.rank is None else tf.TensorShape([None, *shape[1:]]) for shape in shapes]
+        written = self._written(part, dtype, of_chunks)
         parts = [
-            [_joined(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
+            [_joined(array, shape) for array, shape in zip(arrays, of_chunks, strict=True)]
             for loop, arrays in zip(self._loops, written, strict=True)
             if tf.get_static_value(loop.count) != 0  # eager concat fails for an empty TensorArray
         ]
@@ -128,10 +123,7 @@ class ChunkedData:
             shapes[:] = [[*value.shape[:-1], None] for value in values]
             return values
 
-        def start(loop: Any) -> tuple[tf.TensorArray, ...]:
-            return tuple(_array(dtype, loop.count, None) for _ in range(count))
-
-        arrays = self._run(_writing(with_shapes), start)
+        arrays = self._written(with_shapes, dtype, [None] * count)
 
         def read(chunk: Chunk) -> tuple[tf.Tensor, ...]:
             loop, number = chunk.place
@@ -140,9 +132,20 @@ class ChunkedData:
 
         return read
 
-    def _run(self, step: ChunkStep, start: Callable[[Any], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Run all loops; return their results."""
+    def _written(self, part: Part, dtype: tf.DType, shapes: Sequence[Any]) -> list[tuple[tf.TensorArray, ...]]:
+        """Write the results of `part`, of these static shapes, to arrays with one element per chunk."""
 
+        def start(loop: Any) -> tuple[tf.TensorArray, ...]:
+            size = {"size": 0, "dynamic_size": True} if loop.count is None else {"size": loop.count}
+            options = {**size, "infer_shape": False, "clear_after_read": False}
+            return tuple(tf.TensorArray(dtype, element_shape=shape, **options) for shape in shapes)
+
+        def write(number: Any, chunk: Chunk, arrays: Any) -> tuple[tf.TensorArray, ...]:
+            return tuple(array.write(number, value) for array, value in zip(arrays, part(chunk), strict=True))
+
+        return self._run(write, start)
+
+    def _run(self, step: ChunkStep, start: Callable[[Any], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         def placed(place: int) -> ChunkStep:
             return lambda number, chunk, total: step(number, chunk._replace(place=(place, number)), total)
 
@@ -150,39 +153,16 @@ class ChunkedData:
             return [loop.run(placed(place), start(loop)) for place, loop in enumerate(self._loops)]
 
 
-def _writing(part: Part) -> ChunkStep:
-    """Return the step that writes the results of `part` to arrays."""
-
-    def write(number: Any, chunk: Chunk, arrays: Any) -> tuple[tf.TensorArray, ...]:
-        return tuple(array.write(number, value) for array, value in zip(arrays, part(chunk), strict=True))
-
-    return write
-
-
-def _array(dtype: tf.DType, count: Any, shape: Any) -> tf.TensorArray:
-    size = {"size": 0, "dynamic_size": True} if count is None else {"size": count}
-    return tf.TensorArray(dtype, **size, element_shape=shape, infer_shape=False, clear_after_read=False)
-
-
-def _any_rows(shape: tf.TensorShape) -> tf.TensorShape:
-    """Return the static shape with any number of rows, which TensorFlow needs if there are no chunks."""
-    return shape if shape.rank is None else tf.TensorShape([None]).concatenate(shape[1:])
-
-
 def _joined(array: tf.TensorArray, shape: tf.TensorShape) -> tf.Tensor:
     """Concatenate the rows of a loop's chunks, which are of equal size under XLA."""
     if not in_xla():
-        return tf.ensure_shape(array.concat(), _any_rows(shape))
+        return tf.ensure_shape(array.concat(), shape)
     stack = array.stack()  # [chunks, n, ...]
     return tf.reshape(stack, tf.concat([[-1], tf.shape(stack)[2:]], 0))
 
 
 class Chunks(tf.Module):
-    """
-    A partition of N rows into blocks, visited in chunks of whole blocks.
-
-    Results do not depend on the order of rows and blocks, nor on the chunk size.
-    """
+    """A partition of N rows into blocks, in chunks of whole blocks; results do not depend on order and chunk size."""
 
     def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
         """Return the number of blocks B, []; by default every row is a block."""
@@ -211,7 +191,7 @@ class _Divided(Chunks):
 
     @abstractmethod
     def _count(self, num_data: tf.Tensor) -> tf.Tensor:
-        """Number of chunks, []."""
+        """Return the number of chunks, []."""
 
     @abstractmethod
     def _bounds(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -255,13 +235,9 @@ class _Divided(Chunks):
 
 
 class RowChunks(_Divided):
-    """Every row is a block (B = N); chunks are consecutive rows."""
+    """Every row is a block (B = N); chunks are `chunk_size` consecutive rows, which several devices may share."""
 
     def __init__(self, chunk_size: int | None = None, devices: Sequence[str] | None = None):
-        """
-        :param chunk_size: number of rows that are computed together.
-        :param devices: names of several devices that share the chunks.
-        """
         super().__init__(devices)
         self.chunk_size = ROWS_PER_CHUNK if chunk_size is None else min(chunk_size, _MOST_ROWS)
 
@@ -300,20 +276,12 @@ class RowChunks(_Divided):
 
 
 class BlockChunks(_Divided):
-    """
-    Blocks of any size, not necessarily of consecutive rows.
-
-    A chunk has blocks of one size, so that it is a dense array [G, b, ...] without padding.
-    """
+    """Blocks of any rows; a chunk has blocks of one size: a dense array [G, b, ...] without padding."""
 
     def __init__(
         self, rows: AnyNDArray, sizes: AnyNDArray, chunk_size: int | None = None, devices: Sequence[str] | None = None
     ):
-        """
-        :param rows: a permutation of 0..N-1, block after block.
-        :param sizes: number of these rows in each block, [B].
-        :param chunk_size: number of rows that are computed together; a larger block is one chunk.
-        """
+        """Take a permutation `rows` of 0..N-1, block after block; a block larger than `chunk_size` is one chunk."""
         super().__init__(devices)
         self._chunk_size = RowChunks(chunk_size).chunk_size
         self._plan = tuple(

@@ -1,8 +1,7 @@
 """Covariances of the inducing variables with each other and with rows of data.
 
-GPflow's isotropic kernels at inducing points, and their sums and products, are computed here, with hand-written
-derivatives; quantities that all rows share are computed once. Other kernels at inducing points are computed by
-`kernel_matrix`. Both are accurate far from the origin. GPflow computes everything else.
+GPflow's isotropic kernels at inducing points, and their sums and products, have hand-written derivatives here; other
+kernels at inducing points are computed by `kernel_matrix`. Both are accurate far from the origin. GPflow does the rest.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,25 +26,18 @@ from .stationary_kernels import FEW_INPUTS, PROFILES, REDUCTIONS, Profile, kerne
 
 
 def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> list[tuple[InducingVariables, Kernel]]:
-    """
-    Return one (inducing variable, kernel) pair per latent function, or a single shared pair.
-
-    :raises ValueError: if the latent functions are not independent, or do not match in number.
-    """
-    kernels, variables = [kernel], [inducing_variable]
-    if isinstance(kernel, SharedIndependent):
-        kernels = [kernel.kernel]
-    elif isinstance(kernel, SeparateIndependent):
-        kernels = list(kernel.kernels)
+    """Return one (inducing variable, kernel) pair per latent function, which must be independent, or a shared pair."""
+    kernels: Sequence[Kernel] = [kernel]
+    variables: Sequence[InducingVariables] = [inducing_variable]
+    if isinstance(kernel, SharedIndependent | SeparateIndependent):
+        kernels = kernel.latent_kernels
     elif isinstance(kernel, MultioutputKernel):
         raise ValueError(
             "kernel must be a single-output kernel, SharedIndependent or SeparateIndependent, "
             f"got {type(kernel).__name__}."
         )
-    if isinstance(inducing_variable, SharedIndependentInducingVariables):
-        variables = [inducing_variable.inducing_variable]
-    elif isinstance(inducing_variable, SeparateIndependentInducingVariables):
-        variables = list(inducing_variable.inducing_variable_list)
+    if isinstance(inducing_variable, SharedIndependentInducingVariables | SeparateIndependentInducingVariables):
+        variables = inducing_variable.inducing_variables
     elif isinstance(inducing_variable, MultioutputInducingVariables):
         raise ValueError(
             "inducing_variable must be shared by all latent functions or SeparateIndependentInducingVariables, "
@@ -213,9 +205,8 @@ class _Stationary(_PointCovariances):
 
 class _SquaredExponentialOfOne(_PointCovariances):
     """
-    Covariances of the squared exponential of a single input, from the differences z - x.
-
-    A loss and its gradient take a fifth less time than by :func:`kernel_matrix` (N = 10,000, M = 200).
+    Covariances of the squared exponential of a single input, from the differences z - x. A loss and its gradient take a
+    fifth less time than by :func:`kernel_matrix` (N = 10,000, M = 200).
     """
 
     def __init__(self, inducing_variable: InducingPoints, kernel: SquaredExponential):
@@ -279,11 +270,9 @@ def _covariance(
     profile: Profile, left: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor, *rest: tf.Tensor, dtype: tf.DType
 ) -> Any:
     """
-    The profile of left [x, 1, |x|^2]' with x = X / lengthscales, left [..., M, D + 2] and X [..., n, D]: [..., M, n].
+    The profile of left [x, 1, |x|^2]', x = X / lengthscales [D], left [..., M, D + 2] and X [..., n, D], [..., M, n].
 
-    :param lengthscales: [D].
     :param rest: log variance and the profile's other parameters, each [].
-    :param dtype: in which the profile is evaluated.
     """
 
     @tf.custom_gradient
@@ -294,6 +283,9 @@ def _covariance(
         t, *others = (tf.cast(value, dtype) for value in (tf.matmul(left, right, transpose_b=True), *rest))
         K, pull_back = profile.evaluate(t, *others)
 
+        def sum_rows(values: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_sum(values, axis=list(range(values.shape.rank - 1)))  # [D]
+
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
             G, *rest_bar = (tf.cast(value, X.dtype) for value in pull_back(bar))
             factor, parts = profile.factor, [x.shape[-1], 1, 1]
@@ -303,17 +295,12 @@ def _covariance(
             twice_square_bar = 2.0 * tf.matmul(G, factor * of_square, transpose_a=True)  # [..., n, 1]
             # Unused for rows of data: the graph then prunes this product.
             x_bar = tf.matmul(G, factor * of_x, transpose_a=True) + x * twice_square_bar
-            xx_bar = _rows_summed(of_x * of_x_bar) + _rows_summed(tf.square(x) * twice_square_bar)
+            xx_bar = sum_rows(of_x * of_x_bar) + sum_rows(tf.square(x) * twice_square_bar)
             return left_bar, x_bar / lengthscales, -xx_bar / lengthscales, *rest_bar
 
         return K, gradient
 
     return covariance(left, X, lengthscales, *rest)
-
-
-def _rows_summed(values: tf.Tensor) -> tf.Tensor:
-    """Sum of all rows, from [..., n, D] to [D]."""
-    return tf.reduce_sum(values, axis=list(range(values.shape.rank - 1)))
 
 
 def stacked(values: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -38,10 +38,9 @@ class PassSummary(NamedTuple):
 
 class DatasetChunks(Chunks):
     """
-    Every row is a block; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset.
-
-    The dataset is read once here, to count and check its rows, and again in every pass over the chunks. A checksum of
-    all values, in their order, shows whether a pass has read the rows of the first pass.
+    Every row is a block; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset, which is read once here, to
+    count and check its rows, and again in every pass. A checksum of all values, in their order, shows whether a pass
+    has read the rows of the first pass.
     """
 
     count: None = None  # of the chunks, as in `ChunkLoop`: unknown until the end
@@ -104,9 +103,8 @@ class DatasetChunks(Chunks):
 
     def _pass(self, step: ChunkStep, start: tuple[Any, ...]) -> tuple[PassSummary, tuple[Any, ...]]:
         """
-        Return the summary of a pass, and the total of all steps.
-
-        Uses a loop in the graph, not `Dataset.reduce`, which runs on the CPU and is prepared again in every pass.
+        Return the summary of a pass and the total of all steps, by a loop in the graph: `Dataset.reduce` would run on
+        the CPU and be prepared again in every pass.
         """
         refuse_xla("a model of a tf.data.Dataset, which is read while the function runs")
         batches = iter(self._batches)
@@ -134,10 +132,8 @@ class DatasetChunks(Chunks):
 
 def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """
-    Return pairs of a batch (index of its first row, X, Y) and its summary.
-
-    Non-finite values are replaced by 0, and X and Y are cut to the same number of rows: the summary locates the error,
-    and nothing else fails before it is read.
+    Return pairs of a batch (index of its first row, X, Y) and its summary. Non-finite values become 0, and X and Y are
+    cut to the same number of rows: the summary locates the error, and nothing else fails before it is read.
     """
     dtype = default_float()
 

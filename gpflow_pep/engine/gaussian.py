@@ -41,10 +41,8 @@ class OldPosteriorSite(NamedTuple):
 
 class SiteSums(NamedTuple):
     """
-    The sums over all Gaussian sites exp(h w - τ w²/2) on w = V'v, V = L^-1 Kuf, u = L v, Kuu = L L'.
-
-    If outputs share q's covariance, A is [M, M] and c [M, P]; for C separate latent functions they are [C, M, M] and
-    [C, M, 1], and L may be shared.
+    The sums over all Gaussian sites exp(h w - τ w²/2) on w = V'v, V = L^-1 Kuf, u = L v, Kuu = L L'. Leading dimensions
+    are [] if P outputs share q's covariance, or [C] with P = 1; then L may be shared.
     """
 
     L: tf.Tensor  # Cholesky factor of Kuu, [M, M] or [C, M, M]

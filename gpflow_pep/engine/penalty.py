@@ -4,13 +4,13 @@ Below a threshold on k X a power series is used, above it the closed form. At th
 the series is at most as large as the rounding error of the closed form.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from ..maths.linalg import cholesky, inverse_of_product, log_det
 from ..runtime.custom_gradients import once_differentiable
+from ..runtime.distribution import ONE_PROCESS, Workers
 
 _SERIES_BELOW = 1e-3  # of k X: slope of the scalar penalty (five terms) and value for matrices (four terms)
 ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows in a block"
@@ -24,33 +24,27 @@ def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
 
 
 def scale_terms(
-    power: tf.Tensor,
-    scale: tf.Tensor,
-    count: tf.Tensor | float,
-    sum_over_workers: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    power: tf.Tensor, scale: tf.Tensor, count: tf.Tensor | float, workers: Workers = ONE_PROCESS
 ) -> tf.Tensor:
     """
     Compute the term of the structured conditional q(f|u), with covariance m D, in the evidence of T-PEP, [].
 
         Σ_n { log m - log(1 + α_n (m - 1))/α_n } / 2
 
-    per latent function, for any likelihood (Bui and Titsias 2025, app., eqs 38 to 41): the power-EP term of
-    p(f|u)/q(f|u).
+    per latent function, for any likelihood: the power-EP term of p(f|u)/q(f|u) (Bui and Titsias 2025, eqs 38 to 41).
 
     :param power: α of all rows [], or one for each row or block of this worker, [B].
     :param scale: m, [].
     :param count: number of rows per power; rows of all workers if there is one power.
-    :param sum_over_workers: adds up the workers' sums.
     """
 
     @tf.custom_gradient
     def total(scale: tf.Tensor) -> Any:
-        """Sum over the rows of all workers; every worker gets the derivative of that sum."""
         change = scale - 1.0
         terms = (0.5 * count) * (tf.math.log(scale) - log1p_ratio(power, change))
         slopes = (0.5 * count) * (1.0 / scale - 1.0 / (1.0 + power * change))
         if power.shape.rank > 0:
-            terms, slopes = tf.unstack(sum_over_workers(tf.stack([tf.reduce_sum(terms), tf.reduce_sum(slopes)])))
+            terms, slopes = tf.unstack(workers.sum(tf.stack([tf.reduce_sum(terms), tf.reduce_sum(slopes)])))
         return terms, lambda bar: once_differentiable(bar * slopes)[0]
 
     return total(scale)
@@ -97,13 +91,8 @@ def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
 
 def factored_log_det_ratio(factor: tf.Tensor, power: tf.Tensor, trace: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:
     """
-    Compute log det(I + power X) / power, [...], of symmetric X [..., b, b] from a factor; the trace if power is 0.
-
-    The relative accuracy is 1e-10, with two terms of the series.
-
-    :param factor: of I + power X.
-    :param trace: tr X, [...].
-    :param squares: tr X², [...].
+    Compute log det(I + power X) / power, [...], of symmetric X [..., b, b] from a factor of I + power X, its trace and
+    tr X², `squares`, [...]; the trace if power is 0. The relative accuracy is 1e-10, with two terms of the series.
     """
     series = trace - 0.5 * power * squares
     direct = tf.math.divide_no_nan(log_det(factor), power)

@@ -28,11 +28,6 @@ class Rows(NamedTuple):
 class RegressionRows:
     """Rows of a GP regression model: kernel, inducing variable, Gaussian likelihood and mean function."""
 
-    inputs: tuple[tf.Tensor, ...]  # Tensors that the rows depend on and are differentiated in, besides variables
-    variables: tuple[tf.Variable, ...]  # Read by the rows; differentiated if trainable or watched by a tape
-    num_outputs: int  # P
-    only_chunk: Chunk | None  # The single chunk of all rows; None if there may be more
-
     def __init__(
         self,
         data: Sequence[tf.Tensor],
@@ -44,11 +39,7 @@ class RegressionRows:
         *,
         workers: Workers = ONE_PROCESS,
     ):
-        """
-        :param data: X [N, D] and Y [N, P]; empty if the chunks are batches of a dataset.
-        :param noise_factor: multiplies the likelihood's variance, []; differentiable.
-        :param workers: the workers among which the rows are divided; sums are over all of them.
-        """
+        """Take X [N, D] and Y [N, P], or () for a dataset, and a differentiable factor of the noise variance, []."""
         data = tuple(map(tf.convert_to_tensor, data))
         self.chunked, self._all_workers = chunks.split(data), workers
         self.only_chunk = self.chunked.only_chunk
@@ -56,8 +47,10 @@ class RegressionRows:
         noise = likelihood.variance
         self._is_constant = isinstance(noise, Parameter) and noise.shape.rank == 0
         noise = tf.convert_to_tensor(noise) if self._is_constant else tf.ones([], default_float())
+        # Tensors that the rows depend on and are differentiated in, besides variables.
         self.inputs = (noise if noise_factor is None else noise * noise_factor, *prior.inputs)
         self.num_outputs = chunks.columns[1] if isinstance(chunks, DatasetChunks) else int(data[1].shape[-1])
+        # Differentiated if trainable or watched by a tape.
         self.variables = floating_variables(prior.kernel, prior.inducing_variable, likelihood, mean_function)
 
     def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:

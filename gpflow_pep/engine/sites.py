@@ -7,7 +7,7 @@ x = d/s. A trailing _bar denotes the derivative of the objective with respect to
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from typing_extensions import override
+from typing_extensions import Self, override
 
 from ..maths.linalg import column_products, symmetric_product
 from ..runtime.custom_gradients import derivatives
@@ -45,11 +45,7 @@ class Powers(NamedTuple):
 
 
 class RowSums(NamedTuple):
-    """
-    Sums over rows, or the derivatives of the objective in them; site noise v, residual r, V = L^-1 Kuf.
-
-    Leading dimensions [...] belong to Kuu: several latent functions at once.
-    """
+    """Sums over rows, or derivatives in them; v: site noise, r: residual, V = L^-1 Kuf; [...]: leading ones of Kuu."""
 
     A: tf.Tensor  # V diag(1/v) V', [..., M, M]
     c: tf.Tensor  # V diag(1/v) r, [..., M, P]
@@ -59,11 +55,7 @@ class RowSums(NamedTuple):
 
 
 class SiteRule:
-    """
-    The rule of one kind of site, chunk by chunk: sums and their adjoints.
-
-    A rule for single rows defines :meth:`noise` and, if there is one, :meth:`penalty`.
-    """
+    """Sums of one kind of site and their adjoints, by chunk; a rule for single rows defines `noise` and `penalty`."""
 
     def noise(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         """Compute the site noise v of single rows, [..., n]."""
@@ -93,10 +85,8 @@ class SiteRule:
         self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: RowSums
     ) -> tuple[tf.Tensor, tf.Tensor, Rows]:
         """
-        Compute a chunk's part of the derivatives of the objective, given the derivatives in the sums.
-
-        :return: VDV = V D_bar V', with D_bar the derivative in D (the caller turns it into the derivative in L);
-            the derivative in the scale m, []; the derivatives in the rows.
+        Compute a chunk's part of the derivatives of the objective, given the derivatives in the sums: VDV = V D_bar V',
+        with D_bar the derivative in D (the caller derives L's from it); in the scale m, []; in the rows.
         """
         with tf.GradientTape() as tape:
             sources = V, D, rows.noise, rows.residual, scale
@@ -114,9 +104,8 @@ class SiteRule:
 
     def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """
-        Compute the contribution of each row of a chunk: leaving it out subtracts e e'/v from A and e r/v from c.
-
-        :return: V [M, n], the variances of f given u [n], e [M, n], v [n] and r [n, P].
+        Return V [M, n], the variances of f given u [n], e [M, n], v [n] and r [n, P] of a chunk: leaving a row out
+        subtracts e e'/v from A and e r/v from c.
         """
         V, D = self.given_u(L, rows)
         return V, D, V, self.noise(D, rows, powers, scale), rows.residual
@@ -209,9 +198,7 @@ class LinearAdjoint(NamedTuple):
     log_noise: tf.Tensor
 
     @classmethod
-    def of(
-        cls, L: tf.Tensor, powers: Powers, bar: RowSums, by_one_product: tf.Tensor, *, in_single: bool
-    ) -> "LinearAdjoint":
+    def of(cls, L: tf.Tensor, powers: Powers, bar: RowSums, by_one_product: tf.Tensor, *, in_single: bool) -> Self:
         """Return the adjoint for derivatives `bar` in the sums; `in_single`: chunks may be in single precision."""
         trace = powers.weight * bar.penalty[..., None]
         S = 2.0 * tf.linalg.set_diag(bar.A, tf.linalg.diag_part(bar.A) - trace)

@@ -21,20 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.kernels import (
-    AnisotropicStationary,
-    Exponential,
-    IsotropicStationary,
-    Kernel,
-    Matern12,
-    Matern32,
-    Matern52,
-    Product,
-    RationalQuadratic,
-    SquaredExponential,
-    Stationary,
-    Sum,
-)
+from gpflow import kernels
+from gpflow.kernels import Kernel
 from gpflow.utilities.ops import difference_matrix
 
 from ..runtime.checks import asserted
@@ -43,8 +31,8 @@ FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest
 _ACCURACY = 0.375  # exponent p of the accepted error eps^p of a squared distance: 1e-6 in double precision
 _PLAIN = ("K", "scaled_squared_euclid_dist", "scaled_difference_matrix", "scale", "slice", "__call__")
 REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
-    Sum: tf.add_n,
-    Product: lambda factors: reduce(tf.multiply, factors),
+    kernels.Sum: tf.add_n,
+    kernels.Product: lambda factors: reduce(tf.multiply, factors),
 }
 
 
@@ -56,9 +44,9 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
     """
     if type(kernel) in REDUCTIONS:
         return REDUCTIONS[type(kernel)]([kernel_matrix(part, X, X2) for part in kernel.kernels])
-    if _is_plain(kernel, IsotropicStationary):
+    if _is_plain(kernel, kernels.IsotropicStationary):
         return _isotropic(kernel, *kernel.slice(X, X2))
-    if _is_plain(kernel, AnisotropicStationary):
+    if _is_plain(kernel, kernels.AnisotropicStationary):
         return kernel.K_d(difference_matrix(*kernel.slice(X, X2)) / kernel.lengthscales)
     return kernel(X) if X2 is None else kernel(X, X2)
 
@@ -93,7 +81,7 @@ def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Te
     )
 
 
-def _is_plain(kernel: Kernel, base: type[Stationary]) -> bool:
+def _is_plain(kernel: Kernel, base: type[kernels.Stationary]) -> bool:
     """Return whether the kernel overrides only the function of the distance or difference."""
     kind = type(kernel)
     return isinstance(kernel, base) and all(getattr(kind, name, None) is getattr(base, name, None) for name in _PLAIN)
@@ -160,14 +148,14 @@ def _root(t: tf.Tensor) -> tf.Tensor:
     return tf.sqrt(tf.maximum(t, _LEAST_SQUARE))
 
 
-@_profile(SquaredExponential, slope=-0.5, factor=1.0, is_exponent=True)
+@_profile(kernels.SquaredExponential, slope=-0.5, factor=1.0, is_exponent=True)
 def _squared_exponential(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     K = tf.exp(t)
     return K, lambda bar: (bar * K, tf.zeros_like(log_variance))  # log variance is in t
 
 
-@_profile(Matern12, slope=1.0)
-@_profile(Exponential, slope=0.25)
+@_profile(kernels.Matern12, slope=1.0)
+@_profile(kernels.Exponential, slope=0.25)
 def _matern12(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     s = _root(t)
     K = tf.exp(log_variance - s)
@@ -179,7 +167,7 @@ def _matern12(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
     return K, pull_back
 
 
-@_profile(Matern32, slope=3.0)
+@_profile(kernels.Matern32, slope=3.0)
 def _matern32(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     s = _root(t)
     E = tf.exp(log_variance - s)
@@ -187,7 +175,7 @@ def _matern32(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
     return K, lambda bar: (bar * E, tf.reduce_sum(bar * K))
 
 
-@_profile(Matern52, slope=5.0, factor=-1.0 / 6.0)
+@_profile(kernels.Matern52, slope=5.0, factor=-1.0 / 6.0)
 def _matern52(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     s = _root(t)
     E = tf.exp(log_variance - s)
@@ -196,7 +184,7 @@ def _matern52(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
     return K, lambda bar: (bar * F, tf.reduce_sum(bar * K))
 
 
-@_profile(RationalQuadratic, slope=0.5, factor=-1.0, parameters=("alpha",))
+@_profile(kernels.RationalQuadratic, slope=0.5, factor=-1.0, parameters=("alpha",))
 def _rational_quadratic(t: tf.Tensor, log_variance: tf.Tensor, alpha: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     t = t / alpha
     base, log_base = 1.0 + t, tf.math.log1p(t)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..runtime.distribution import Workers
+from ..runtime.distribution import ONE_PROCESS, Workers
 from .sweep import Iterate, choose
 
 _DEPTHS = ((20_000, 15), (100_000, 5))  # stored secants for up to this many sites, otherwise 1: memory grows with both
@@ -63,17 +63,8 @@ class Secants(NamedTuple):
         count = tf.where(forget, 0, self.count + tf.cast(add, tf.int32))
         return Secants(put(self.steps, step), put(self.changes, change), count)
 
-    def step(
-        self,
-        update: tf.Tensor,
-        normalized: Callable[[tf.Tensor], tf.Tensor],
-        sum_over_workers: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
-    ) -> Step:
-        """
-        Return the step to the fixed point, given the undamped update at the current sites.
-
-        :param sum_over_workers: adds up the workers' sums.
-        """
+    def step(self, update: tf.Tensor, normalized: Callable[..., tf.Tensor], workers: Workers = ONE_PROCESS) -> Step:
+        """Return the step to the fixed point, given the undamped update at the current sites."""
         count = tf.minimum(self.count, self.depth)
         steps, changes = self.steps[:count], self.changes[:count]
         F = tf.reshape(normalized(changes), [count, tf.size(update)])
@@ -81,7 +72,7 @@ class Secants(NamedTuple):
         sums = tf.matmul(F, tf.concat([f, F], axis=0), transpose_b=True)  # [K, K + 1]
         unused = self.depth + 1 - count
         sums = tf.pad(sums, [[0, unused], [0, unused]])  # workers add up tensors of the same shape in every sweep
-        sums = sum_over_workers(sums)[:count, : count + 1]
+        sums = workers.sum(sums)[:count, : count + 1]
         products = sums[:, 1:]
         largest = tf.reduce_max(products)
         least = max(_RIDGE, 10.0 * float(np.finfo(F.dtype.as_numpy_dtype).eps))
@@ -111,8 +102,7 @@ class Anderson(NamedTuple):
 
     def is_far(self, last: Iterate, evaluated: Iterate) -> tf.Tensor:
         """Return whether the change is too large, or has grown too much, for the secants to be useful."""
-        limit = tf.minimum(tf.constant(_FORGET_ABOVE, last.change.dtype), _FORGET_GROWTH * last.change)
-        return evaluated.change > limit
+        return evaluated.change > tf.minimum(_FORGET_GROWTH * last.change, _FORGET_ABOVE)
 
     def after(self, workers: Workers, last: Iterate, iterate: Iterate, largest: tf.Tensor) -> "Anderson":
         """
@@ -124,7 +114,7 @@ class Anderson(NamedTuple):
         cosine = workers.sum(tf.reduce_sum(before * now)) / tf.where(norms > 0.0, norms, tf.ones_like(norms))
         tolerated = tf.where(cosine > 0.5, 2.0 * last.change, last.change)
         halve = (cosine < -0.3) | (iterate.change > tolerated)
-        least = tf.minimum(tf.constant(_LEAST_DAMPED, largest.dtype), largest)
+        least = tf.minimum(largest, _LEAST_DAMPED)
         adapted = tf.where(halve, tf.maximum(0.5 * self.fraction, least), tf.minimum(1.2 * self.fraction, largest))
         fraction = tf.where(self.follows, adapted, self.fraction)
         return self._replace(fraction=fraction, is_plain=tf.equal(self.secants.count, 0))

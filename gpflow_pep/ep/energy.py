@@ -38,16 +38,13 @@ from .sweep import (
 
 def energy_derivatives(problem: Problem, tape: tf.GradientTape, iterate: Iterate) -> list[tf.Tensor]:
     """
-    Compute the derivatives of the energy at converged sites in the problem's variables.
+    Compute the derivatives of the energy at converged sites in the problem's variables; `tape` recorded the problem.
 
     With P = B^-1 and b = B^-1 c, the derivatives in V, d and m(x) of a row are
 
         V_bar = -τ P V + (h - τ μ) b - 2 d_bar V,    d_bar = (d2 + α d1²)/2,    m_bar = d1,
 
     and V_bar V' of all rows together is -P A + b (c - A b)' - 2 V diag(d_bar) V'.
-
-    :param tape: the tape that recorded how the problem was made.
-    :param iterate: the converged sites.
     """
     rows, L, scale, old, A, c = problem.rows, problem.L, problem.scale, problem.old, iterate.A, iterate.c
     q = SiteSums(L, A, c).with_old(old).posterior()
@@ -102,12 +99,8 @@ def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
 
 def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> tf.Tensor:
     """
-    Compute log ∫ q_-n(f_n) p(y_n|f_n) df_n of every row, summed over latent functions, [N].
-
-    The cavities remove a whole site, for any alpha.
-
-    :param sites: [N, 2, C].
-    :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
+    Compute log ∫ q_-n(f_n) p(y_n|f_n) df_n of every row, summed over latent functions, [N]: q without a whole site of
+    `sites` [N, 2, C], for any alpha. An error is raised if it is not proper.
     """
     one, rows, rule, projected = tf.ones([], q.L.dtype), problem.rows, problem.rule, problem.projected
 
@@ -132,8 +125,7 @@ def minibatch_objective(
     distributions, the derivatives are a sum over rows, which a minibatch estimates without bias. If a cavity is
     improper, the marginal replaces it.
 
-    :param batch: the minibatch, in one chunk.
-    :param site: the sites of the minibatch.
+    :param batch: the minibatch, in one chunk; `site`: its sites.
     :param q: the posterior, held fixed.
     """
     chunk: Any = batch.chunked.only_chunk

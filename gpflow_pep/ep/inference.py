@@ -11,7 +11,7 @@ from ..engine import SiteSums
 from ..runtime.checks import check
 from ..runtime.distribution import local_variable
 from .energy import energy_derivatives, minibatch_objective
-from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, ConvergenceOptions, SolverState, solve_fixed_point
+from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, SolverOptions, SolverState, solve_fixed_point
 from .sweep import LatentRows, Problem, Site, sum_sites, sweep
 
 _IMPROPER = (
@@ -47,7 +47,6 @@ class SitesStatus:
     """The fraction of an update taken at the end."""
 
     def __repr__(self) -> str:
-        """Return a line with rounded numbers."""
         end = "converged" if self.converged else "not converged"
         numbers = f"change {self.change:.2g}, log_evidence {self.log_evidence:.8g}, damping {self.damping:.2g}"
         return f"SitesStatus({end}, {self.sweeps} sweeps, {numbers})"
@@ -102,13 +101,13 @@ class Inference:
     problem: Problem
     sites: Sites
     status: tf.Variable  # converged (0 or 1), sweeps, change, log evidence, fraction; [5]
-    options: ConvergenceOptions
+    options: SolverOptions
     num_data: int
     batch: Callable[[tf.Tensor], LatentRows]  # some rows, in one chunk
 
     def solve(self, interrupt_after: int | None = None) -> SolverState:
         """Run the solver from the current sites without assigning the result, for `interrupt_after` sweeps at most."""
-        options = ConvergenceOptions(*map(tf.convert_to_tensor, self.options))
+        options = SolverOptions(*map(tf.convert_to_tensor, self.options))
         return solve_fixed_point(
             self.problem,
             self.sites.stacked(),
@@ -140,13 +139,8 @@ class Inference:
 
     def update_some(self, rows: LatentRows, indices: tf.Tensor, sums: SiteSums, damping: tf.Tensor) -> SiteSums:
         """
-        Update the sites of a batch, damped, and the sums over all sites.
-
-        Sites with an improper cavity and rows with a non-finite update are left unchanged. The fraction is halved until
-        B is positive definite, or set to 0.
-
-        :param rows: the batch.
-        :param indices: row indices of the batch, [n].
+        Update the sites of some rows, of these indices [n], damped, and the sums over all sites. Sites with an improper
+        cavity and rows with a non-finite update stay. The fraction is halved until B is positive definite, or set to 0.
         """
         problem, sites = replace(self.problem, rows=rows, keep=False, variables=None), self.sites
         total = sums.with_old(problem.old)
@@ -183,18 +177,9 @@ class Inference:
         tf.while_loop(lambda first, *_: first < tf.size(order), step, start, parallel_iterations=1)
 
     def minibatch(
-        self,
-        tape: tf.GradientTape,
-        sums: tuple[tf.Tensor, tf.Tensor],
-        indices: tf.Tensor,
-        damping: tf.Tensor,
-        num_data: tf.Tensor,
+        self, tape: tf.GradientTape, sums: tuple[tf.Tensor, tf.Tensor], indices: tf.Tensor, damping: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """
-        Update the sites of a minibatch; return A, c and :func:`.energy.minibatch_objective`, which `tape` is recording.
-
-        :param sums: A and c of all sites.
-        """
+        """Update the sites of a minibatch and their sums A and c; return A, c and the objective that `tape` records."""
         problem, batch = self.problem, self.batch(indices)
         with tape.stop_recording():
             A_c = self.update_some(batch, indices, SiteSums(problem.L, *sums), damping)
@@ -202,4 +187,5 @@ class Inference:
         with tf.control_dependencies([A_c.A]):  # the sites of the minibatch have been updated
             variables = self.sites.precision, self.sites.linear
             site = Site(*(tf.transpose(tf.gather(variable, indices)) for variable in variables))
+            num_data = tf.shape(self.sites.precision)[0]
             return A_c.A, A_c.c, minibatch_objective(problem, batch, site, q, num_data)

@@ -10,13 +10,10 @@ from ..runtime.distribution import Workers
 from .anderson import Anderson, Step
 from .sweep import Iterate
 
-LEAST_DEPTH = 5
-"""Least number of stored secants: with fewer, Newton's step is no better than Anderson's."""
+LEAST_DEPTH = 5  # stored secants: with fewer, Newton's step is no better than Anderson's
+# The least relative decrease of the update's norm that is worth a Newton step: a full step must achieve it. It is also
+# the smallest fraction of a step to try, because to first order a fraction decreases the norm by that fraction.
 LEAST_DECREASE = 0.01
-"""
-The least relative decrease of the update's norm that is worth a Newton step: a full step must achieve it. It is also
-the smallest fraction of a step to try, because to first order a fraction decreases the norm by that fraction.
-"""
 _SOLVED = 0.1  # probing ends at this remainder, as a fraction of the update
 _NEARBY = (1e-5, 1e-3)  # limits of the distance of a probe: above rounding, within the range of linearity
 

@@ -28,16 +28,11 @@ from .anderson import Anderson, Step
 from .newton import LEAST_DECREASE, LEAST_DEPTH, ends_probing, is_acceptable, probe
 from .sweep import PRELIMINARY_POWER, Iterate, Problem, Sweep, choose, evaluate
 
+# Kinds of candidate: the sites after an update, sites near the iterate, the end of a Newton step.
 SWEEPING, PROBING, NEWTON_STEP = range(3)
-"""Kinds of candidate: the sites after an update, sites near the iterate, the end of a Newton step."""
+# Status of the loop. LIMIT: max_sweeps reached; STUCK: no proper update; IMPROPER: even the prior is improper.
 RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
-"""
-Status of the loop: running; converged; max_sweeps reached (LIMIT); no proper update (STUCK); even the prior is improper
-(IMPROPER).
-"""
-
-SMALLEST_FRACTION = 1e-4
-"""The smallest fraction of an update to try: if it is rejected, the sites stay."""
+SMALLEST_FRACTION = 1e-4  # of an update to try: if it is rejected, the sites stay
 # Preliminary sweeps (from empty sites, if a power is small) stop below this change or after this many sweeps. Their
 # tilted distributions may be inaccurate.
 _PRELIMINARY, _MAX_PRELIMINARY = 0.02, 5
@@ -48,7 +43,7 @@ _PATIENCE = 30  # sweeps that do not halve the change before Newton's method sta
 _FEW_SWEEPS = 10  # with max_sweeps at most this, do not return to the best sites: the change may grow before it falls
 
 
-class ConvergenceOptions(NamedTuple):
+class SolverOptions(NamedTuple):
     """Tolerance, largest number of sweeps, and damping."""
 
     tol: tf.Tensor
@@ -87,7 +82,7 @@ class Attempt(NamedTuple):
         stalled = tf.where(halved, 0, self.stalled + 1)
         return self._replace(stalled=stalled, change=tf.where(halved, change, self.change))
 
-    def damping(self, options: ConvergenceOptions) -> tf.Tensor:
+    def damping(self, options: SolverOptions) -> tf.Tensor:
         """Return the largest fraction of an update to take, []."""
         return options.damping * tf.gather(tf.constant(_ATTEMPT_DAMPING, options.damping.dtype), self.number)
 
@@ -114,7 +109,7 @@ class SolverState(NamedTuple):
 def solve_fixed_point(
     problem: Problem,
     sites: tf.Tensor,
-    options: ConvergenceOptions,
+    options: SolverOptions,
     *,
     num_data: int,
     fraction: tf.Tensor,
@@ -124,12 +119,11 @@ def solve_fixed_point(
     Update sites [N, 2, C] until no update changes the marginal of its site by more than `tol`; return the last state.
 
     :param num_data: N at trace time, which determines how many secants are stored.
-    :param fraction: the largest fraction of the first update to take: the damping or, to continue a loop that hit
-        max_sweeps, its last fraction.
+    :param fraction: of the first update, at most: the damping or, after a loop that hit max_sweeps, its last fraction.
     :param interrupt_after: sweeps after which the loop stops with status RUNNING; None: never.
     """
-    C, dtype, rows = problem.rows.num_latent_gps, problem.L.dtype, problem.rows
-    zero, inf = tf.zeros([], dtype), tf.constant(np.inf, dtype)
+    rows, dtype = problem.rows, problem.L.dtype
+    C, zero, inf = rows.num_latent_gps, tf.zeros([], dtype), tf.constant(np.inf, dtype)
     A = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], dtype)
     nothing, workers = tf.zeros_like(sites), rows.all_workers
     _ = problem.projected  # computed outside of the loop
@@ -160,7 +154,7 @@ def solve_fixed_point(
     )[0]
 
 
-def _step(problem: Problem, options: ConvergenceOptions, loop: SolverState) -> SolverState:
+def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> SolverState:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
     # Do not shift initial or best sites: converged sites stay bit-identical.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~loop.returns_to_best()
@@ -186,7 +180,7 @@ def _step(problem: Problem, options: ConvergenceOptions, loop: SolverState) -> S
 
 
 def _after_evaluation(
-    problem: Problem, options: ConvergenceOptions, loop: SolverState, evaluated: Iterate, accepted: tf.Tensor
+    problem: Problem, options: SolverOptions, loop: SolverState, evaluated: Iterate, accepted: tf.Tensor
 ) -> SolverState:
     """Choose the next candidate after one that has not converged."""
     last, attempt, anderson, best = loop.iterate, loop.attempt, loop.anderson, loop.best
@@ -204,7 +198,7 @@ def _after_evaluation(
         forget=tf.where(sweeping, ~accepted | anderson.is_far(last, evaluated) | preliminary_ends, moves),
     )
     iterate: Iterate = choose(moves, evaluated, last)
-    step = secants.step(iterate.swept.update, iterate.swept.normalized, workers.sum)
+    step = secants.step(iterate.swept.update, iterate.swept.normalized, workers)
     better = tf.where(problem.is_bound, iterate.log_evidence >= best.log_evidence, iterate.change < best.change)
     is_best = moves & ~attempt.preliminary & better
     loop = loop._replace(
@@ -222,7 +216,7 @@ def _after_evaluation(
     )
 
 
-def _keeps_bound(problem: Problem, options: ConvergenceOptions, loop: SolverState, iterate: Iterate) -> tf.Tensor:
+def _keeps_bound(problem: Problem, options: SolverOptions, loop: SolverState, iterate: Iterate) -> tf.Tensor:
     """Return whether a bound has not decreased beyond rounding."""
     attempt = loop.attempt
     applies = problem.is_bound & attempt.is_valid & ~attempt.preliminary & tf.equal(loop.final_status, RUNNING)
@@ -231,12 +225,7 @@ def _keeps_bound(problem: Problem, options: ConvergenceOptions, loop: SolverStat
 
 
 def _after_accepted_sweep(
-    workers: Workers,
-    options: ConvergenceOptions,
-    loop: SolverState,
-    last: Iterate,
-    step: Step,
-    preliminary_ends: tf.Tensor,
+    workers: Workers, options: SolverOptions, loop: SolverState, last: Iterate, step: Step, preliminary_ends: tf.Tensor
 ) -> SolverState:
     """Continue after an accepted sweep: with Anderson's move, or with Newton's method if sweeps have stalled."""
     iterate, sites, attempt = loop.iterate, loop.iterate.swept.sites, loop.attempt.after(loop.iterate.change)
@@ -255,12 +244,7 @@ def _after_accepted_sweep(
 
 
 def _after_rejection_or_newton(
-    workers: Workers,
-    options: ConvergenceOptions,
-    loop: SolverState,
-    followed: SolverState,
-    step: Step,
-    accepted: tf.Tensor,
+    workers: Workers, options: SolverOptions, loop: SolverState, followed: SolverState, step: Step, accepted: tf.Tensor
 ) -> SolverState:
     """Continue after a rejected sweep, a probe or a Newton step, or end; `followed`: state after accepted sweeps."""
     sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
@@ -277,7 +261,7 @@ def _after_rejection_or_newton(
     return _restart_or_finish(options, loop._replace(status=tf.where(moves, loop.final_status, loop.status)))
 
 
-def _halve(options: ConvergenceOptions, loop: SolverState, step: Step) -> SolverState:
+def _halve(options: SolverOptions, loop: SolverState, step: Step) -> SolverState:
     """Halve the Newton step; return to sweeps if it is too small."""
     size, sites, anderson, attempt = 0.5 * loop.newton, loop.iterate.swept.sites, loop.anderson, loop.attempt
     fails = size < LEAST_DECREASE
@@ -294,7 +278,7 @@ def _halve(options: ConvergenceOptions, loop: SolverState, step: Step) -> Solver
     )
 
 
-def _reject(options: ConvergenceOptions, loop: SolverState) -> SolverState:
+def _reject(options: SolverOptions, loop: SolverState) -> SolverState:
     """Continue after a rejected sweep; scale down improper initial sites."""
     is_valid, anderson = loop.attempt.is_valid, loop.anderson.rejected(loop.attempt.is_valid)
     halvings = loop.attempt.halvings + tf.cast(~is_valid, tf.int32)
@@ -310,12 +294,10 @@ def _reject(options: ConvergenceOptions, loop: SolverState) -> SolverState:
     )
 
 
-def _restart_or_finish(options: ConvergenceOptions, loop: SolverState) -> SolverState:
+def _restart_or_finish(options: SolverOptions, loop: SolverState) -> SolverState:
     """
-    Restart from empty sites if no update is proper; end after `max_sweeps`.
-
-    Without convergence, end at the best sites found, unless `max_sweeps` is small. If none were proper, the last
-    evaluation is at empty or preliminary sites.
+    Restart from empty sites if no update is proper; end after `max_sweeps`: at the best sites found, unless it is
+    small. If none were proper, the last evaluation is at empty or preliminary sites.
     """
     attempt, anderson, iterate = loop.attempt, loop.anderson, loop.iterate
     has_best = loop.best.change < np.inf

@@ -31,8 +31,7 @@ from ..runtime.distribution import ONE_PROCESS, Workers
 from ..tilted import Cavity, Observations, Tilted, TiltedRule
 
 _SMALLEST_VARIANCE = 1e-30  # of a cavity, even if the prior variance is 0: the likelihood is nearly constant over it
-PRELIMINARY_POWER = 0.5
-"""The least power of preliminary sweeps: at 0, derivatives under the prior may be huge or infinite."""
+PRELIMINARY_POWER = 0.5  # the least in preliminary sweeps: at 0, derivatives under the prior may be huge or infinite
 # Tilted distributions are integrated to a relative tolerance of 1e-8; smaller values to 1e-8 times this.
 _NEGLIGIBLE = 1e-4
 # Rounding may lower a bound by these fractions of its value and of the terms that cancel in it, and by at least this
@@ -91,10 +90,9 @@ class LatentRows:
         return self.all_workers.sums(self.chunked.sum(part, zero))
 
 
-def take_pair(values: tf.Tensor, chunk: Any) -> tuple[tf.Tensor, tf.Tensor]:
+def take_pair(values: tf.Tensor, chunk: Any) -> tuple[tf.Tensor, ...]:
     """Return a chunk of `values` [N, 2, C] as two tensors [C, n]."""
-    first, second = tf.unstack(tf.transpose(chunk.take(values), [1, 2, 0]))
-    return first, second
+    return tuple(tf.unstack(tf.transpose(chunk.take(values), [1, 2, 0])))
 
 
 def project(L: tf.Tensor, prior: PriorRows, scale: tf.Tensor) -> Projected:
@@ -134,11 +132,6 @@ def marginals(q: InducingPosterior, V: tf.Tensor) -> Marginals:
 def project_mean(V: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     """Compute V'b of every latent function, [C, n]; V is [M, n] if they share it or [C, M, n], b is [C, M]."""
     return tf.matmul(b, V) if V.shape.rank == 2 else tf.linalg.matvec(V, b, transpose_a=True)
-
-
-def accumulate_linear(V: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Multiply V by values [C, n] of every latent function, [C, M]."""
-    return tf.matmul(values, V, transpose_b=True) if V.shape.rank == 2 else tf.linalg.matvec(V, values)
 
 
 def cavity_of_w(marginal: Marginals, site: Site, alpha: tf.Tensor) -> CavityOfW:
@@ -231,9 +224,8 @@ class Sweep(NamedTuple):
 
     def normalized(self, change: tf.Tensor) -> tf.Tensor:
         """
-        Express changes of the sites [..., N, 2, C] as dimensionless changes of their marginals N(w; μ, s).
-
-        These are Δτ s, the relative change of the variance, and (Δh - μ Δτ) √s, of the mean in standard deviations.
+        Express changes of the sites [..., N, 2, C] as dimensionless changes of their marginals N(w; μ, s): Δτ s, the
+        relative change of the variance, and (Δh - μ Δτ) √s, the change of the mean in standard deviations.
         """
         precision, linear = tf.unstack(change, axis=-2)
         of_mean = (linear - self.mean * precision) * tf.sqrt(self.variance)
@@ -258,17 +250,13 @@ class Iterate(NamedTuple):
 
 
 def choose(condition: tf.Tensor, one: Any, two: Any) -> Any:
-    """
-    Select one of two tensors (or structures) of the same shape by a scalar condition.
-
-    `tf.where` would broadcast the condition to [N, 2, C], which takes 200 times as long.
-    """
+    """Select a structure by a scalar; `tf.where` would broadcast it to [N, 2, C], which takes 200 times as long."""
     return tf.nest.map_structure(
         lambda x, y: x if x is y else tf.raw_ops.Select(condition=condition, x=x, y=y), one, two
     )
 
 
-def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """Compute A = V diag(τ) V' [C, M, M] and c = V h [C, M, 1] of all sites [N, 2, C]."""
     C, projected = problem.rows.num_latent_gps, problem.projected
 
@@ -276,11 +264,11 @@ def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
         V, (precision, linear) = projected(chunk).V, take_pair(sites, chunk)
         Vt = V * tf.expand_dims(precision, 1)  # [C, M, n]
         each = V if V.shape.rank == 3 else tf.expand_dims(V, 0) if C == 1 else tf.broadcast_to(V, tf.shape(Vt))
-        return symmetric_product(Vt, each), tf.expand_dims(accumulate_linear(V, linear), -1)
+        c = tf.matmul(linear, V, transpose_b=True) if V.shape.rank == 2 else tf.linalg.matvec(V, linear)  # [C, M]
+        return symmetric_product(Vt, each), tf.expand_dims(c, -1)
 
     zero = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], problem.L.dtype)
-    A, c = problem.rows.sum_over_chunks(part, (zero, zero[..., :1]))
-    return A, c
+    return problem.rows.sum_over_chunks(part, (zero, zero[..., :1]))
 
 
 def sweep(
@@ -293,12 +281,11 @@ def sweep(
     shift: tf.Tensor | None = None,
 ) -> Sweep:
     """
-    Sweep over all rows under the same q.
+    Sweep over all rows under the same q; sites [N, 2, C].
 
-    :param sites: [N, 2, C].
     :param least_power: smaller powers are raised to this value.
-    :param shift: e [M]; the means h/τ of all sites of a row are first shifted by V'e.
     :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`.
+    :param shift: e [M]; the means h/τ of all sites of a row are first shifted by V'e.
     """
     rows, projected, rule = problem.rows, problem.projected, problem.rule
 
@@ -347,10 +334,8 @@ def log_integral(q: InducingPosterior, c: tf.Tensor) -> tf.Tensor:
 
 def evaluate(problem: Problem, sites: tf.Tensor, preliminary: tf.Tensor, may_shift: tf.Tensor) -> Iterate:
     """
-    Compute the sums, q and the energy at the given sites, and sweep once under that q.
-
-    :param preliminary: raise small powers to `PRELIMINARY_POWER` and integrate at low accuracy, [].
-    :param may_shift: whether the common shift of :func:`_without_common_shift` is allowed, [].
+    Compute the sums, q and the energy at the given sites, and sweep once under that q; `preliminary`: with powers of at
+    least `PRELIMINARY_POWER` and at low accuracy; `may_shift`: by :func:`_without_common_shift`.
     """
     A, c = sum_sites(problem, sites)
     total = SiteSums(problem.L, A, c).with_old(problem.old)

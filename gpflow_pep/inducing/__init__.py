@@ -1,7 +1,4 @@
-"""
-Initial inducing points: :func:`uniform`, :func:`k_means` and :func:`greedy_variance` return an array Z [M, D] for the
-models of this library and of GPflow.
-"""
+"""Inducing points Z [M, D] for this library and GPflow: :func:`uniform`, :func:`k_means`, :func:`greedy_variance`."""
 
 from .greedy_variance import greedy_conditional_variance, greedy_variance
 from .rows import k_means, uniform

@@ -1,5 +1,4 @@
-"""
-Greedy choice of inducing points by conditional variance: Burt, Rasmussen and van der Wilk (2020),
+"""Greedy choice of inducing points by conditional variance: Burt, Rasmussen and van der Wilk (2020),
 "Convergence of sparse variational inference in Gaussian processes regression", JMLR 21(131).
 """
 
@@ -77,13 +76,11 @@ def greedy_conditional_variance(
     """
     Return the indices [count] of distinct rows, each with the largest variance given the rows before it.
 
-    For compiled functions: arguments are not checked, and duplicate rows come last.
-    O(n count²) time and O(n count) memory. Ties go to the first row.
+    For compiled functions: arguments are not checked, and duplicate rows come last. O(n count²) time and O(n count)
+    memory. Ties go to the first row.
 
-    :param kernel: a single-output kernel.
     :param X: candidates [n, D].
     :param first: number of rows chosen first, only among the first `among` rows; the rest among all rows.
-    :param among: see `first`.
     """
     return _pivots(kernel, X, count, first, among, None)[0]
 
@@ -97,10 +94,9 @@ def _pivots(
     chunk_size: int | None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Return the chosen rows [count] and the remaining variances [n] (negative if chosen), by a pivoted Cholesky.
-
-    The root R [count, n], RᵀR = Qff, is stored in panels that are not updated once full: TensorFlow copies a tensor to
-    update it, and copying all of R in every step would take most of the time.
+    Return the chosen rows [count] and the remaining variances [n] (negative if chosen), by a pivoted Cholesky. The root
+    R [count, n], RᵀR = Qff, is stored in panels that are not updated once full: TensorFlow copies what it updates, and
+    copying all of R in every step would take most of the time.
     """
     n = tf.shape(X)[0]
     size = 16_384 if chunk_size is None else chunk_size  # fewer rows take longer, more rows only take memory
@@ -108,7 +104,6 @@ def _pivots(
     count = tf.convert_to_tensor(count)
 
     def by_chunks(part: Any) -> tf.Tensor:
-        """Apply `part` to X in chunks, [n]."""
         return chunks.concatenate(lambda chunk: (part(chunk.data[0]),), X.dtype, [[None]])[0]
 
     variances = by_chunks(lambda rows: kernel(rows, full_cov=False))  # [n]

@@ -1,12 +1,11 @@
 """Binary likelihoods p(y | f) = S(±f) without the offset of GPflow's probit, for labels 0, 1 or -1, +1."""
 
-from abc import abstractmethod
+from collections.abc import Callable
 
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
-from typing_extensions import override
 
 from ..maths.normal import log_ndtr
 from ..runtime.tracing import no_autograph
@@ -14,25 +13,18 @@ from ..runtime.tracing import no_autograph
 
 class _Binary(ScalarLikelihood):
     """
-    p(y | f) = S(f) for the larger label, S(-f) for the smaller; S(f) + S(-f) = 1.
-
-    `predict_y` returns mean and variance of y: with labels 0 and 1 the mean is the probability of label 1.
+    p(y | f) = S(f) for the larger label, S(-f) for the smaller; S(f) + S(-f) = 1. `predict_y` returns mean and variance
+    of y: with labels 0 and 1 the mean is the probability of label 1.
     """
 
+    log_cdf: Callable[[tf.Tensor], tf.Tensor]  # log S(x), elementwise
+
     def __init__(self, *, labels: tuple[int, int] = (0, 1)):
-        """
-        :param labels: the labels of the classes, (0, 1) or (-1, 1).
-        :raises ValueError: for any other labels.
-        """
+        """:param labels: the labels of the classes, (0, 1) or (-1, 1); any others raise a ValueError."""
         if tuple(labels) not in ((0, 1), (-1, 1)):
             raise ValueError(f"labels must be (0, 1) or (-1, 1), got {labels!r}.")
         super().__init__()
         self.labels = tuple(int(label) for label in labels)
-
-    @staticmethod
-    @abstractmethod
-    def log_cdf(x: tf.Tensor) -> tf.Tensor:
-        """Compute log S(x), elementwise."""
 
     def sign(self, Y: TensorType) -> tf.Tensor:
         """Convert labels to -1 and +1."""
@@ -66,10 +58,7 @@ class Probit(_Binary):
     -454.32
     """
 
-    @staticmethod
-    @override
-    def log_cdf(x: tf.Tensor) -> tf.Tensor:
-        return log_ndtr(x)
+    log_cdf = staticmethod(log_ndtr)
 
     @inherit_check_shapes
     def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
@@ -89,7 +78,4 @@ class Logit(_Binary):
     -1000.0
     """
 
-    @staticmethod
-    @override
-    def log_cdf(x: tf.Tensor) -> tf.Tensor:
-        return tf.math.log_sigmoid(x)
+    log_cdf = staticmethod(tf.math.log_sigmoid)

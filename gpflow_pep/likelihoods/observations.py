@@ -5,20 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gpflow import likelihoods
 from gpflow.base import TensorType
-from gpflow.likelihoods import (
-    Bernoulli,
-    Beta,
-    Exponential,
-    Gamma,
-    Likelihood,
-    MultiClass,
-    Ordinal,
-    Poisson,
-    ScalarLikelihood,
-    Softmax,
-    SwitchedLikelihood,
-)
+from gpflow.likelihoods import Likelihood, SwitchedLikelihood
 
 from ..maths.linalg import finite
 from ..runtime.checks import asserted
@@ -53,7 +42,7 @@ def check_observations(
     Y = real_numbers(Y, _NAME)
     columns, switches = Y.shape[1], isinstance(likelihood, SwitchedLikelihood)
     expected = (None,) if num_outputs is None else (None, num_outputs + switches)
-    if len(expected) > 1 and isinstance(likelihood, ScalarLikelihood) and columns not in expected:
+    if len(expected) > 1 and isinstance(likelihood, likelihoods.ScalarLikelihood) and columns not in expected:
         also = ", and one with the index of each row's likelihood" if switches else ""
         raise ValueError(
             f"{_NAME} must have a column for each of {num_outputs} latent functions{also}, got {columns} columns."
@@ -77,13 +66,8 @@ def check_observations(
 
 def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Reject invalid values that were assigned to a variable.
-
-    :param X: inputs [N, D].
-    :param Y: observations [N, P].
-    :return: X and Y; with ``jit_compile=True`` all of X is NaN if a value of Y is not accepted, because not all
-        likelihoods propagate NaN in Y.
-    :raises tf.errors.InvalidArgumentError: eagerly and compiled, naming the accepted values.
+    Return X [N, D] and Y [N, P] of variables; raise an error that names the accepted values of Y. With
+    ``jit_compile=True`` all of X is NaN instead: not all likelihoods propagate NaN in Y.
     """
     if accepted_observations.dispatch(type(likelihood)) is accepted_observations.dispatch(Likelihood):
         return X, Y  # accepts all real numbers; NaN makes the objective NaN, which raises an error
@@ -103,9 +87,8 @@ def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> N
 @singledispatch
 def accepted_observations(likelihood: Likelihood, Y: tf.Tensor) -> Accepted:
     """
-    Return a mask of the observations Y [N, P] that a likelihood accepts. Register custom likelihoods here.
-
-    Use TensorFlow operations: compiled functions also check values that were assigned to the data of a model.
+    Return a mask of the observations Y [N, P] that a likelihood accepts. Register custom likelihoods here, with
+    TensorFlow operations: compiled functions also check values that were assigned to the data of a model.
     """
     return Accepted(tf.ones_like(Y, tf.bool), "real numbers")
 
@@ -124,36 +107,36 @@ def _binary(likelihood: Probit | Logit, Y: tf.Tensor) -> Accepted:
 
 
 @accepted_observations.register
-def _bernoulli(likelihood: Bernoulli, Y: tf.Tensor) -> Accepted:
+def _bernoulli(likelihood: likelihoods.Bernoulli, Y: tf.Tensor) -> Accepted:
     hint = " For -1 and 1 use gpflow_pep.likelihoods.Probit(labels=(-1, 1)) or Logit."
     return Accepted(_is_whole(Y, 2), "the labels 0 and 1", hint)
 
 
 @accepted_observations.register
-def _poisson(likelihood: Poisson, Y: tf.Tensor) -> Accepted:
+def _poisson(likelihood: likelihoods.Poisson, Y: tf.Tensor) -> Accepted:
     return Accepted(_is_whole(Y), "counts 0, 1, 2, ...")
 
 
-@accepted_observations.register(Gamma)
-@accepted_observations.register(Exponential)
-def _positive(likelihood: Gamma | Exponential, Y: tf.Tensor) -> Accepted:
+@accepted_observations.register(likelihoods.Gamma)
+@accepted_observations.register(likelihoods.Exponential)
+def _positive(likelihood: likelihoods.Gamma | likelihoods.Exponential, Y: tf.Tensor) -> Accepted:
     return Accepted(Y > 0.0, "positive numbers")
 
 
 @accepted_observations.register
-def _beta(likelihood: Beta, Y: tf.Tensor) -> Accepted:
+def _beta(likelihood: likelihoods.Beta, Y: tf.Tensor) -> Accepted:
     return Accepted((Y > 0.0) & (Y < 1.0), "numbers between 0 and 1")
 
 
 @accepted_observations.register
-def _ordinal(likelihood: Ordinal, Y: tf.Tensor) -> Accepted:
+def _ordinal(likelihood: likelihoods.Ordinal, Y: tf.Tensor) -> Accepted:
     return Accepted(_is_whole(Y, likelihood.num_bins), f"whole numbers from 0 to {likelihood.num_bins - 1}")
 
 
 @accepted_observations.register(MultiClassRobustMax)
-@accepted_observations.register(MultiClass)
-@accepted_observations.register(Softmax)
-def _classes(likelihood: MultiClassRobustMax | MultiClass | Softmax, Y: tf.Tensor) -> Accepted:
+@accepted_observations.register(likelihoods.MultiClass)
+@accepted_observations.register(likelihoods.Softmax)
+def _classes(likelihood: MultiClassRobustMax | likelihoods.MultiClass | likelihoods.Softmax, Y: tf.Tensor) -> Accepted:
     if Y.shape[1] not in (None, 1):
         raise ValueError(f"data[1] (Y) must have one column of labels, got {Y.shape[1]} columns.")
     num_classes = positive_integer(likelihood.num_classes, "likelihood.num_classes")

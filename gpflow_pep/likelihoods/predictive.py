@@ -30,9 +30,8 @@ def predicted_log_density(
 
 def _probabilities(likelihood: Ordinal, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
     """
-    Compute the probabilities of all labels, [..., C, K]; they sum to 0.998 because of the jitter in `inv_probit`.
-
-    The sum of f and the noise of variance σ² is Gaussian: E[Φ((b - f)/σ)] = Φ((b - μ)/s) with s² = σ² + v.
+    Compute the probabilities of all labels, [..., C, K], by E[Φ((b - f)/σ)] = Φ((b - μ)/s) with s² = σ² + v; they sum
+    to 0.998 because of the jitter in `inv_probit`.
     """
     Fmu, Fvar = tf.convert_to_tensor(Fmu), tf.convert_to_tensor(Fvar)
     spread = tf.sqrt(tf.square(tf.convert_to_tensor(likelihood.sigma)) + Fvar)

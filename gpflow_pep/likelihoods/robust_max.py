@@ -59,14 +59,7 @@ class MultiClassRobustMax(Likelihood):
         return tf.math.log1p(-epsilon * (1.0 - uniform)), tf.math.log(epsilon * uniform)
 
     def log_prob_largest(self, label: tf.Tensor, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-        """
-        Compute log Pr(f_y is the largest) for independent f_k; differentiable once.
-
-        :param label: y, integers [n].
-        :param Fmu: [n, C].
-        :param Fvar: [n, C].
-        :return: [n].
-        """
+        """Compute log Pr(f_y is the largest), [n], for labels y [n] and f_k of moments [n, C]; differentiable once."""
 
         def of_chunk(chunk: Chunk) -> tuple[tf.Tensor, ...]:
             label, mean, variance = chunk.data
@@ -133,12 +126,8 @@ def log_power_mean(
     probability: tf.Tensor, log_hit: tf.Tensor, log_miss: tf.Tensor, alpha: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Compute log E[p^α] / α, or E[log p] if α = 0, and its derivative in log P, elementwise.
-
-    E[p^α] = b^α + (a^α - b^α) P, where p = a with probability P and p = b otherwise.
-
-    :param log_hit: log a, [].
-    :param log_miss: log b, [].
+    Compute log E[p^α] / α, or E[log p] if α = 0, and its derivative in log P, elementwise: E[p^α] = b^α + (a^α - b^α) P
+    if p = a with probability P and p = b otherwise, with the logarithms `log_hit` of a and `log_miss` of b, [].
     """
     gain = log_hit - log_miss
     slope = tf.where(alpha == 0.0, gain, tf.math.divide_no_nan(tf.math.expm1(alpha * gain), alpha)) * probability

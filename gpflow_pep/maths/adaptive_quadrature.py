@@ -60,13 +60,8 @@ def integrate(
     keep: bool = False,
 ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
     """
-    Integrate over the panels of each row. A panel is resolved if no tail exceeds the row's integral of the modulus.
-
-    :param panels: the first panels.
-    :param shape: (S, T).
-    :param keep: whether to return the resolved panels.
-    :return: the integrals [R, S]; with `keep` row, left, half and values of the resolved panels, otherwise ().
-    :raises NotImplementedError: in functions that XLA compiles.
+    Integrate over the panels of each row, from the first `panels`, until no tail exceeds the row's integral of the
+    modulus. Return the integrals [R, S] and, with `keep`, row, left, half and values of the panels. `shape`: (S, T).
     """
     refuse_xla("adaptive quadrature, whose panels depend on the data")
     num_integrals = shape[0]

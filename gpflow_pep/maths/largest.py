@@ -51,12 +51,8 @@ def select_own(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
 
 def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     """
-    Compute log P and its derivatives with a relative error of 1e-10, for any variances. Gradients do not flow through
-    the result.
-
-    :param label: y, integers [R] from 0 to C - 1.
-    :param mean: m, [C, R].
-    :param variance: v, [C, R].
+    Compute log P and its derivatives with a relative error of 1e-10, for any variances; not differentiable. Labels y
+    [R] are integers from 0 to C - 1; means m and variances v are [C, R].
     """
     C, dtype = tf.shape(mean)[0], mean.dtype
     own = tf.equal(tf.range(C)[:, None], label[None])  # [C, R]
@@ -103,11 +99,9 @@ def _continues(number: tf.Tensor, *state: tf.Tensor) -> tf.Tensor:
 
 def _mode(location: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
-    Return a point near the mode, on its left, with g and -g'' at that point, each [R].
-
-    Newton's method starts from the rightmost of C modes: the modes of the integrand if h were max(0, -z) for class k
-    and 0 for the remaining classes. This start is to the right of the steep steps of all classes, left of which g'' is
-    misleading.
+    Return a point near the mode, on its left, with g and -g'' at that point, each [R]. Newton's method starts from the
+    rightmost of C modes: the modes of the integrand if h were max(0, -z) for class k and 0 for the remaining classes.
+    This start is to the right of the steep steps of all classes, left of which g'' is misleading.
     """
 
     def step(number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -128,10 +122,8 @@ def _mode(location: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
 
 def _reach(units: _Units, curvature: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
-    Return the distances from the mode to the left and to the right end of the integrand, at which g is at least _DROP
-    below the mode, and the distance from the left end over which it rises by _DROP, estimated by its slope; each [R].
-
-    :param curvature: -g'' at the mode.
+    Return the distances from the mode, with -g'' = `curvature`, to both ends of the integrand, at which g is at least
+    _DROP below it, and the distance from the left end over which g rises by _DROP, estimated by its slope; each [R].
     """
     side = tf.constant([[-1.0], [1.0]], curvature.dtype)
     mode, height = (value[None] for value in (units.mode, units.height))

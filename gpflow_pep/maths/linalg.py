@@ -27,10 +27,8 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
     Differentiable once, with fewer matrix products than TensorFlow's gradient.
 
     :param matrix: symmetric matrix, or a batch of them.
-    :param name: name of the matrix in the error message.
-    :param advice: remedy in the error message; a string or a string tensor [].
-    :return: the lower triangular factor, always finite; with ``jit_compile=True`` all NaN if a matrix is not positive
-        definite.
+    :param name: name of the matrix in the error message; `advice`: the remedy, a string or a string tensor [].
+    :return: the factor, always finite; with ``jit_compile=True`` all NaN if a matrix is not positive definite.
     :raises tf.errors.InvalidArgumentError: if the matrix is not positive definite in floating point.
     """
 
@@ -64,12 +62,10 @@ def cholesky_with_growing_jitter(
     An increase is printed to standard error (not with ``jit_compile=True``).
 
     :param jitter: the jitter already added to the diagonal (units of the matrix).
-    :param max_jitter: the largest jitter to try.
     """
     identity = tf.eye(tf.shape(matrix)[-1], dtype=matrix.dtype)
     present = tf.constant(jitter, matrix.dtype)
-    smallest = np.finfo(matrix.dtype.as_numpy_dtype).eps
-    start = tf.minimum(tf.maximum(present, tf.constant(smallest, matrix.dtype)), tf.constant(max_jitter, matrix.dtype))
+    start = tf.minimum(tf.maximum(present, np.finfo(matrix.dtype.as_numpy_dtype).eps), max_jitter)
     fixed = tf.stop_gradient(matrix)
 
     def fails(total: tf.Tensor) -> tf.Tensor:
@@ -101,11 +97,8 @@ def _succeeded(factor: tf.Tensor) -> tf.Tensor:
 @shared
 def _diagnosis(matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advice: tf.Tensor) -> tf.Tensor:
     """
-    Describe the first of the matrices [B, M, M] that failed: size, extreme eigenvalues, condition number and the jitter
-    that it needs.
-
-    Rounding changes eigenvalues λ by up to M eps max|λ|. If no matrix failed, the batch is empty: this traces faster
-    than a branch.
+    Describe the first of the matrices [B, M, M] that failed, and the jitter that it needs: rounding changes eigenvalues
+    λ by up to M eps max|λ|. If no matrix failed, the batch is empty: this traces faster than a branch.
     """
     size = tf.shape(matrices)[-1]
     culprit = tf.gather(matrices, tf.where(~succeeded)[:1, 0])  # [0 or 1, M, M]
@@ -163,11 +156,8 @@ def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
 @check_shapes("left: [batch..., M, N]", "right: [batch..., M, N]", "return: [batch..., M, M]")
 def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = False) -> tf.Tensor:
     """
-    Return left right' for factors whose product is symmetric (for example right = left diag(w)), exactly symmetric.
-
-    With many rows only strips up to the diagonal are computed, half the work of a product.
-
-    :param upper: whether both factors are upper triangular, [..., M, M]: a sixth of the work.
+    Return left right' for factors whose product is symmetric (for example right = left diag(w)), exactly symmetric. Of
+    many rows only strips up to the diagonal are computed: half the work, or a sixth if both are `upper` triangular.
     """
     if _has_few_rows(left):
         whole = tf.matmul(left, right, transpose_b=True)
@@ -215,9 +205,8 @@ def _inverse(L: tf.Tensor, halvings: int) -> tf.Tensor:
 @check_shapes("L: [batch..., M, M]", "LtL_bar: [batch..., M, M]", "return: [batch..., M, M]")
 def cholesky_adjoint(L: tf.Tensor, LtL_bar: tf.Tensor) -> tf.Tensor:
     """
-    Return the gradient in K = L L', sym(L^-T Phi(L' L_bar) L^-1), from L' L_bar (Murray 2016, eq. 10).
-
-    Phi takes the lower triangle with half the diagonal. The upper triangle of L_bar has no effect.
+    Return the gradient in K = L L', sym(L^-T Phi(L' L_bar) L^-1), from L' L_bar (Murray 2016, eq. 10). Phi takes the
+    lower triangle with half the diagonal; the upper triangle of L_bar has no effect.
     """
     Phi = tf.linalg.band_part(LtL_bar, -1, 0)
     Phi = tf.linalg.set_diag(Phi, 0.5 * tf.linalg.diag_part(Phi))

@@ -55,7 +55,7 @@ class PEPClassifier(PEP):
         max_jitter: float | None = None,
     ):
         """
-        See :class:`PEP` for the arguments; here `likelihood` is optional.
+        See :class:`PEP` for the other arguments.
 
         :param likelihood: a likelihood of class labels; None chooses one from the labels.
         """

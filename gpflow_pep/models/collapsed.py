@@ -65,8 +65,7 @@ class CollapsedRegression(SparseGP):
     mixed_precision: bool
     """Compute with rows in single precision if that is accurate enough; takes effect when a function is traced."""
 
-    _block_size: int | None = None
-    """Rows per block, if all blocks have one size and consecutive rows."""
+    _block_size: int | None = None  # rows per block, if all blocks have one size and consecutive rows
 
     def __init__(
         self,
@@ -89,14 +88,7 @@ class CollapsedRegression(SparseGP):
             raise ValueError("noise_variance and likelihood cannot both be given.")
         validation.gaussian(likelihood)
         super().__init__(
-            held,
-            kernel,
-            likelihood,
-            inducing_variable,
-            mean_function=mean_function,
-            num_latent_gps=columns(held)[1],
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
+            held, kernel, likelihood, inducing_variable, mean_function, columns(held)[1], chunk_size, max_jitter
         )
         self.mixed_precision = bool(mixed_precision)
         self.single_chunk = bool(self._data) and int(self._local_num_data()) <= self._chunk_size
@@ -109,8 +101,8 @@ class CollapsedRegression(SparseGP):
             raise ValueError(f"blocks must be None if data is a dataset, got {type(blocks).__name__}.")
         if self.mixed_precision:
             raise ValueError(f"mixed_precision must be False with blocks, got {self.mixed_precision!r}.")
-        partition = validation.partition(blocks, int(self._local_num_data()))
-        self._chunks = BlockChunks(*partition, self._chunk_size, self._devices)
+        rows, sizes = validation.partition(blocks, int(self._local_num_data()))
+        self._chunks = BlockChunks(rows, sizes, self._chunk_size, self._devices)
         self._block_size = int(blocks) if isinstance(blocks, int | np.integer) else None
 
     @abstractmethod
@@ -149,9 +141,9 @@ class CollapsedRegression(SparseGP):
         elif num_data != (num_rows := int(self._chunks.num_rows)):
             if self._block_size is None:
                 raise ValueError(f"data must keep {num_rows} rows, since blocks were given row by row, got {num_data}.")
-            partition = validation.partition(self._block_size, num_data)
-            self._check_block_sizes(partition.sizes)
-            self._chunks.replan(*partition)
+            rows, sizes = validation.partition(self._block_size, num_data)
+            self._check_block_sizes(sizes)
+            self._chunks.replan(rows, sizes)
         super()._assign_data(X, Y)
         self.single_chunk &= num_data <= self._chunk_size
 
@@ -170,10 +162,8 @@ class CollapsedRegression(SparseGP):
         self, powers: Powers, scale: tf.Tensor, *, of_single_rows: bool = False, noise_factor: tf.Tensor | None = None
     ) -> tuple[SiteSums, RowSums]:
         """
-        Return the sums over sites, and the other terms of the evidence.
-
-        :param of_single_rows: treat each row as a block, in double precision, whatever sites the model has.
-        :param noise_factor: multiplies the noise variance of all rows.
+        Return the sums over sites, and the other terms of the evidence; `noise_factor` multiplies the noise variance.
+        With `of_single_rows` each row is a block, in double precision, whatever sites the model has.
         """
         chunks: Chunks = self._chunks
         if of_single_rows and isinstance(chunks, BlockChunks):

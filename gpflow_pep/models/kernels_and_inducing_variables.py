@@ -24,18 +24,11 @@ def latent_functions(likelihood: Likelihood, num_outputs: int) -> int:
 
 
 def checked_inducing_variable(
-    kernel: Kernel,
-    inducing_variable: InducingPointsLike,
-    num_inputs: int | None,
-    num_latent_gps: int,
-    *,
-    shared: bool = False,
+    kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int | None, num_latent_gps: int, *, shared: bool
 ) -> InducingVariables:
     """
-    Check kernel and inducing variable of independent latent functions; return the inducing variable.
-
-    :param num_inputs: columns of X, if known.
-    :param shared: all latent functions (columns of Y) must share both; otherwise each may have its own.
+    Check kernel and inducing variable of independent latent functions, which must share both if `shared`; return the
+    inducing variable. `num_inputs`: columns of X, if known.
     """
     if not isinstance(kernel, Kernel):
         raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
@@ -144,13 +137,8 @@ def assigned(parameter: Parameter, value: TensorData) -> Parameter:
     if parameter.shape == np.shape(value):
         parameter.assign(value)
         return parameter
-    return Parameter(
-        value,
-        transform=parameter.transform,
-        prior=parameter.prior,
-        trainable=parameter.trainable,
-        dtype=parameter.dtype,
-    )
+    kept = {name: getattr(parameter, name) for name in ("transform", "prior", "trainable", "dtype")}
+    return Parameter(value, **kept)
 
 
 def validated_points(inducing_variable: InducingVariables, Z: Any) -> AnyNDArray:

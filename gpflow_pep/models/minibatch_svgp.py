@@ -8,7 +8,6 @@ import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
-from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.mean_functions import MeanFunction
@@ -49,9 +48,8 @@ class WhitenedQ(NamedTuple):
 
 class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     """
-    A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, trained on minibatches.
-
-    A model defines :meth:`_terms`, and optionally :meth:`_check_likelihood` and :meth:`_add_parameters`.
+    A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, trained on minibatches. It defines :meth:`_terms`, and
+    optionally :meth:`_check_likelihood` and :meth:`_add_parameters`.
     """
 
     _by_precision = False
@@ -97,7 +95,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         if not isinstance(likelihood, ScalarLikelihood) and likelihood.latent_dim != C:
             raise ValueError(f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=C)
-        self.inducing_variable: InducingVariables = checked_inducing_variable(kernel, inducing_variable, None, C)
+        self.inducing_variable = checked_inducing_variable(kernel, inducing_variable, None, C, shared=False)
         self._num_data = None
         if num_data is not None:
             self._num_data = tf.Variable(validation.num_data(num_data), trainable=False, dtype=default_float())
@@ -118,9 +116,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         """Create the parameters of the subclass; called at the end of the constructor."""
 
     @abstractmethod
-    def _terms(
-        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def _terms(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ) -> tuple[tf.Tensor, ...]:
         """Compute the objective's sum over the rows of a minibatch, and its terms in q and the prior, [] each."""
 
     @inherit_check_shapes

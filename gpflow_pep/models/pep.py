@@ -22,12 +22,12 @@ from .. import validation
 from ..engine import Chunks, DatasetChunks, OneChunk, Prior, RowChunks, SiteSums, floating_variables, scale_terms
 from ..ep import (
     RUNNING,
-    ConvergenceOptions,
     Inference,
     LatentRows,
     Problem,
     Sites,
     SitesStatus,
+    SolverOptions,
     UpdatedPosterior,
     leave_one_out,
     status_before_updates,
@@ -168,23 +168,14 @@ class PEP(SparseGP):
         check_observations_of(likelihood, batches)
         C = latent_functions(likelihood, columns(held)[1])
         rule.check(Observations(*next(iter(batches))), C)
-        super().__init__(
-            held,
-            kernel,
-            likelihood,
-            inducing_variable,
-            mean_function=mean_function,
-            num_latent_gps=C,
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
-        )
+        super().__init__(held, kernel, likelihood, inducing_variable, mean_function, C, chunk_size, max_jitter)
         self.projection = projection
         self.scale = validation.scale(scale)
         self._set_sizes(int(self._local_num_data()))
         powers = self._checked_powers(alpha)
         self._alpha = local_variable(powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float())
         self._sites = Sites(self._num_rows, C, default_float())
-        self._options = ConvergenceOptions(
+        self._options = SolverOptions(
             local_variable(validation.positive_number(tol, "tol"), trainable=False, dtype=default_float()),
             local_variable(validation.positive_integer(max_sweeps, "max_sweeps"), trainable=False),
             local_variable(validation.fraction(damping, "damping"), trainable=False, dtype=default_float()),
@@ -395,10 +386,8 @@ class PEP(SparseGP):
 
     def _converge(self) -> UpdatedPosterior:
         """
-        Update the sites until they converge or max_sweeps is reached; warn once if they have not converged.
-
-        The first sweeps of a model run eagerly, further ones in :meth:`_converge_step`. An objective under a tape or in
-        a graph converges the sites in :meth:`_energy_and_gradient_step` instead.
+        Update the sites until they converge or max_sweeps is reached, the first sweeps of a model eagerly. An objective
+        under a tape or in a graph converges the sites in :meth:`_energy_and_gradient_step` instead.
         """
         with self._updating():
             chunks = -(-self._num_rows // self._chunk_size)
@@ -415,8 +404,8 @@ class PEP(SparseGP):
 
     def _may_run_eagerly(self) -> bool:
         """
-        Return whether the first sweeps may run without a graph, which is faster than tracing one: in a model's first
-        calls, and in the first calls after training, which compiled a different function.
+        Return whether sweeps may run without a graph, which is faster than tracing one: in a model's first calls, and
+        in the first calls after training, which compiled a different function.
         """
         in_one_place = isinstance(self._chunks, RowChunks) and self._workers.count == 1 and self._devices is None
         if not tf.executing_eagerly() or not in_one_place or tf.distribute.has_strategy():
@@ -459,7 +448,7 @@ class PEP(SparseGP):
         return leave_one_out(self._inference().problem, sites, sums.posterior())
 
     @compiled
-    def _sum_sites_step(self) -> tuple[tf.Tensor, tf.Tensor]:
+    def _sum_sites_step(self) -> tuple[tf.Tensor, ...]:
         return sum_sites(self._inference().problem, self._sites.stacked())
 
     @compiled(reduce_retracing=True)
@@ -474,7 +463,7 @@ class PEP(SparseGP):
             variables = self.trainable_variables
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(variables)
-                A, c, objective = self._inference().minibatch(tape, (A, c), indices, damping, self.num_data)
+                A, c, objective = self._inference().minibatch(tape, (A, c), indices, damping)
                 loss = -objective - self.log_prior_density()
             return A, c, list(derivatives(tape, loss, variables))
 
@@ -494,7 +483,7 @@ class PEP(SparseGP):
             L=L,
             scale=scale,
             old=self._old_site(L, alpha),
-            terms=self.num_latent_gps * scale_terms(alpha, scale, count, rows.all_workers.sum),
+            terms=self.num_latent_gps * scale_terms(alpha, scale, count, rows.all_workers),
             is_bound=self._is_bound(),
             keep=self._keeps_projections(),
             variables=variables,

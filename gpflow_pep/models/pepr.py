@@ -142,4 +142,4 @@ class PEPR(CollapsedRegression):
             return -0.5 * N * tf.math.log1p(2.0 * row_sums.penalty / N)
         rows_per_block = tf.cast(self._chunks.sizes, default_float()) if isinstance(self._chunks, BlockChunks) else 1.0
         count = N if self._alpha.shape.rank == 0 else rows_per_block  # of rows that share an alpha
-        return scale_terms(powers.noise_power, scale, count, self._workers.sum) - scale * row_sums.penalty
+        return scale_terms(powers.noise_power, scale, count, self._workers) - scale * row_sums.penalty

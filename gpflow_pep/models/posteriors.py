@@ -42,10 +42,7 @@ class WhitenedPosterior(AbstractPosterior):
         by_precision: bool = True,
         precompute_cache: PrecomputeCacheType | None,
     ) -> None:
-        """
-        :param values: computes the cache; called once per cache, or per prediction without one.
-        :param by_precision: whether the root is a Cholesky factor of q's precision, or else a root of its covariance.
-        """
+        """:param values: computes the cache; called once per cache, or per prediction without one."""
         super().__init__(kernel, inducing_variable, mean_function=mean_function)
         self._values, self._by_precision = values, by_precision
         if precompute_cache is not None:
@@ -86,7 +83,11 @@ class WhitenedPosterior(AbstractPosterior):
             mean, cov = tf.reshape(mean, shape), tf.reshape(cov, shape)
         mean = finite(mean, name="the predictive mean", advice=_ADVICE)
         cov = finite(cov, name="the predictive (co)variance", advice=_ADVICE)
-        return mean, _across_outputs(cov, full_cov) if full_output_cov else cov
+        if not full_output_cov:
+            return mean, cov
+        if not full_cov:
+            return mean, tf.linalg.diag(cov)  # outputs are independent: [..., N, P, P], or [..., N, P, N, P]
+        return mean, tf.einsum("...pnm,pq->...npmq", cov, tf.eye(tf.shape(cov)[-3], dtype=cov.dtype))
 
     def _projected(self, cache: tuple[tf.Tensor, ...], prior: Prior, X: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """T1 = L^-1 Ku*, a root T2 with T1' Cov[v] T1 = T2'T2, [M, n] or [C, M, n] each, and T1' E[v], [n, P or C]."""
@@ -131,10 +132,3 @@ class WhitenedPosterior(AbstractPosterior):
         )
         covariance = (conditional_variance + gram(T2)) * tf.ones([mean.shape[-1], 1, 1], X.dtype)
         return tf.reshape(mean, tf.concat([batch, [N, mean.shape[-1]]], 0)), covariance
-
-
-def _across_outputs(cov: tf.Tensor, full_cov: bool) -> tf.Tensor:
-    """Outputs are independent: [..., P, N, N] -> [..., N, P, N, P], [..., N, P] -> [..., N, P, P]."""
-    if not full_cov:
-        return tf.linalg.diag(cov)
-    return tf.einsum("...pnm,pq->...npmq", cov, tf.eye(tf.shape(cov)[-3], dtype=cov.dtype))

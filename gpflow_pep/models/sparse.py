@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from copy import deepcopy
-from typing import Any, TypeVar
+from typing import Any
 
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
@@ -16,7 +16,7 @@ from gpflow.models import GPModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from gpflow.models.util import InducingPointsLike
 from gpflow.posteriors import PrecomputeCacheType
-from typing_extensions import override
+from typing_extensions import Self, override
 
 from .. import validation
 from ..engine import DatasetChunks, OldPosterior, OldPosteriorSite, Prior, RowChunks, SiteSums, default_chunk_size
@@ -39,8 +39,6 @@ _ADVICE_Y = (
     "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values, and the kernel for a "
     "variance so large that p(y|f) overflows"
 )
-
-_Model = TypeVar("_Model", bound="InducingVariableGP")
 
 
 class InducingVariableGP(GPModel):
@@ -66,14 +64,11 @@ class InducingVariableGP(GPModel):
     )
     _alpha: tf.Variable
 
-    _shares_covariance = False
-    """All outputs share kernel, inducing variable and q's covariance; otherwise each latent function may differ."""
-    _by_precision = True
-    """`_posterior_values` returns a factor of q's precision; otherwise a root of its covariance."""
+    _shares_covariance = False  # all outputs share kernel, inducing variable and q's covariance
+    _by_precision = True  # `_posterior_values` returns a factor of q's precision; otherwise a root of its covariance
     max_jitter: float | None = None
     """The largest jitter to try if Kuu cannot be factorized; None: the default jitter only."""
-    _old: OldPosterior | None = None
-    """The old posterior of a stream (:class:`.stream.Stream`)."""
+    _old: OldPosterior | None = None  # of a stream
 
     @abstractmethod
     def _sums(self) -> SiteSums:
@@ -104,7 +99,7 @@ class InducingVariableGP(GPModel):
         hidden = structure_of([value for name, value in vars(self).items() if name in names], ())
         return [each for each in hidden if isinstance(each, tf.Variable)]
 
-    def __deepcopy__(self: _Model, memo: dict[int, Any]) -> _Model:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         memo |= {id(variable): resizable_copy(variable, variable.shape) for variable in self._hidden_variables()}
         clone = type(self).__new__(type(self))
         memo[id(self)] = clone
@@ -121,10 +116,7 @@ class InducingVariableGP(GPModel):
         self.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        """
-        Omit compiled methods (an export includes the functions it needs anyway) and, in TensorFlow checkpoints, the
-        data.
-        """
+        """Omit compiled methods (exports include the functions they need) and, in TensorFlow checkpoints, the data."""
         children = super()._trackable_children(save_type, **kwargs)
         left_out = {"_data", "_chunks"} if save_type == "checkpoint" else set()
         left_out |= {name for name in children if is_compiled(type(self), name)}
@@ -147,14 +139,9 @@ class InducingVariableGP(GPModel):
             changing a compiled graph) or "nocache" (None), for ``fused_predict_f`` only.
         :raises ValueError: for any other cache type.
         """
-        return WhitenedPosterior(
-            self.kernel,
-            self.inducing_variable,
-            self.mean_function,
-            self._posterior_values,
-            by_precision=self._by_precision,
-            precompute_cache=validation.cache_type(precompute_cache),
-        )
+        parts = self.kernel, self.inducing_variable, self.mean_function, self._posterior_values
+        cache = validation.cache_type(precompute_cache)
+        return WhitenedPosterior(*parts, by_precision=self._by_precision, precompute_cache=cache)
 
     @inherit_check_shapes
     @no_autograph
@@ -221,13 +208,9 @@ class InducingVariableGP(GPModel):
 
 class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     """
-    A GP that stores its data, with a posterior made of Gaussian sites.
-
-    Besides `_sums` and the objective, a model may define:
-
-    - :meth:`_checked_new_data`: check new data.
-    - :meth:`_assign_data`: assign them, and resize the variables whose size depends on N.
-    - :meth:`_batch_variables`: the variables of the data.
+    A GP that stores its data, with a posterior made of Gaussian sites. Besides `_sums` and the objective, a model may
+    define :meth:`_checked_new_data`, :meth:`_assign_data` (which also resizes the variables whose size depends on N)
+    and :meth:`_batch_variables`.
     """
 
     def __init__(
@@ -236,7 +219,6 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         kernel: Kernel,
         likelihood: Likelihood,
         inducing_variable: InducingPointsLike,
-        *,
         mean_function: MeanFunction | None,
         num_latent_gps: int,
         chunk_size: int | None,
@@ -254,10 +236,8 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         if self.max_jitter is not None and self.max_jitter <= default_jitter():
             raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
         self._workers, self._devices = Workers.of_strategy(), devices_of_strategy()
-        arrays, options = (
-            () if isinstance(data, DatasetChunks) else data,
-            {"trainable": False, "dtype": default_float()},
-        )
+        arrays = () if isinstance(data, DatasetChunks) else data
+        options = {"trainable": False, "dtype": default_float()}
         self._data = tuple(local_variable(values, shape=[None, values.shape[1]], **options) for values in arrays)
         self._chunk_size = validation.chunk_size(chunk_size) or self._default_chunk_size()
         self._chunks: Any = data if isinstance(data, DatasetChunks) else RowChunks(self._chunk_size, self._devices)
@@ -355,12 +335,12 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         """Return the site of the old posterior for one power []; None unless the model is a stream."""
         if self._old is None:
             return None
-        return self._old.site(self.inducing_variable, self.kernel, L, alpha, default_jitter())
+        return self._old.site(self.inducing_variable, self.kernel, L, alpha)
 
     def _inducing_covariance(self, prior: Prior) -> tf.Tensor:
         """
-        Compute Kuu, with a gradient that raises an error if the kernel has a tensor in place of a parameter (as in a
-        frozen model), because its derivative would include Kuu but miss Kuf and Kff.
+        Compute Kuu. Its gradient raises an error if the kernel has a tensor in place of a parameter (as in a frozen
+        model), because the derivative would include Kuu but miss Kuf and Kff.
         """
         covariance = prior.Kuu(default_jitter())
         tensors = [

@@ -1,8 +1,9 @@
 """Streaming models: absorb the posterior, continue with the next batch; state."""
 
+import json
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,7 +12,7 @@ from gpflow.config import default_float
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import parameter_dict
-from typing_extensions import override
+from typing_extensions import Self, override
 
 from ..engine import AbsorbedPosterior, DatasetChunks, OldPosterior, independent_parts
 from ..inducing import greedy_conditional_variance
@@ -20,7 +21,7 @@ from ..runtime.distribution import ONE_PROCESS
 from ..runtime.tracing import compiled
 from ..runtime.transactions import atomic
 from ..saving.run_identity import settings_of
-from ..saving.stream_state import POINTS, SETTINGS, StreamState, settings_array
+from ..saving.stream_state import POINTS, SETTINGS, StreamState
 from .kernels_and_inducing_variables import (
     are_inducing_points,
     assign_inducing_points,
@@ -29,8 +30,6 @@ from .kernels_and_inducing_variables import (
     validated_points,
 )
 from .sparse import InducingVariableGP
-
-_Model = TypeVar("_Model", bound="Stream")
 
 
 class Stream(InducingVariableGP):
@@ -47,8 +46,7 @@ class Stream(InducingVariableGP):
     """
 
     _old: Any
-    _NEEDED: tuple[str, ...] = ("data.X", "data.Y")
-    """Entries of a state that :meth:`from_state` requires."""
+    _NEEDED: tuple[str, ...] = ("data.X", "data.Y")  # entries of a state that :meth:`from_state` requires
 
     @abstractmethod
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -157,10 +155,10 @@ class Stream(InducingVariableGP):
         """The state from which :meth:`from_state` continues the stream exactly."""
         arrays = {name: variable.numpy() for name, variable in self._state_variables().items()}
         arrays[POINTS] = inducing_points(self.inducing_variable).numpy()
-        return StreamState(arrays | {SETTINGS: settings_array(self._settings_of_parts())})
+        return StreamState(arrays | {SETTINGS: np.array(json.dumps(self._settings_of_parts()))})
 
     @classmethod
-    def from_state(cls: type[_Model], state: StreamState, *parts: Any, **options: Any) -> _Model:
+    def from_state(cls, state: StreamState, *parts: Any, **options: Any) -> Self:
         """
         Construct a model that continues from the state of another model.
 
@@ -171,12 +169,9 @@ class Stream(InducingVariableGP):
         :raises ValueError: if the state does not fit a model of this class and these parts.
         """
         state.check_has({POINTS, SETTINGS, *cls._NEEDED}, f"a {cls.__name__}")
-        Z = state.points
-        points = (
-            Z[0]
-            if len(Z) == 1
-            else SeparateIndependentInducingVariables([InducingPoints(of_latent) for of_latent in Z])
-        )
+        points: InducingPointsLike = state.points[0]
+        if len(state.points) > 1:
+            points = SeparateIndependentInducingVariables([InducingPoints(Z) for Z in state.points])
         try:
             model = cls._of_batch(state.arrays, *parts, points, **options)
         except (TypeError, ValueError) as error:  # names an argument from the state, or a missing one
@@ -185,7 +180,7 @@ class Stream(InducingVariableGP):
         return model
 
     @classmethod
-    def _of_batch(cls: type[_Model], arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> _Model:
+    def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> Self:
         """Construct a model of the state's batch; `parts` are kernel, likelihood (if any) and inducing variable."""
         return cls((arrays["data.X"], arrays["data.Y"]), *parts, **options)  # type: ignore[arg-type]
 

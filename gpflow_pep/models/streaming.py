@@ -1,7 +1,7 @@
 """StreamingSGPR, StreamingSVGP and StreamingPEP: models of data that arrive in batches."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,7 +11,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
-from typing_extensions import override
+from typing_extensions import Self, override
 
 from .. import validation
 from ..engine import Powers, independent_parts, kernel_matrix
@@ -25,8 +25,6 @@ from .minibatch_svgp import MinibatchSVGP, WhitenedQ, elbo
 from .pep import PEP
 from .sparse import ADVICE_KUU, alpha_property, checked_power
 from .stream import Stream
-
-_Model = TypeVar("_Model", bound="StreamingSVGP")
 
 
 class StreamingSGPR(CollapsedRegression, Stream):
@@ -119,10 +117,8 @@ class StreamingSVGP(MinibatchSVGP, Stream):
     elbo = elbo
 
     @override
-    def _terms(
-        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        log_ratio = self._old.log_ratio(self.inducing_variable, self.kernel, L, *q, default_jitter())
+    def _terms(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ) -> tuple[tf.Tensor, ...]:
+        log_ratio = self._old.log_ratio(self.inducing_variable, self.kernel, L, *q)
         return self._variational_expectations(X, Y, rows, q), log_ratio - q.divergence()
 
     @override
@@ -169,7 +165,7 @@ class StreamingSVGP(MinibatchSVGP, Stream):
 
     @override
     @classmethod
-    def _of_batch(cls: type[_Model], arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> _Model:
+    def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> Self:
         num_data = int(arrays["num_data"]) if "num_data" in arrays else None
         num_latent_gps = arrays["old.linear"].shape[0]
         return cls(*parts, num_data=num_data, num_latent_gps=num_latent_gps, **options)

@@ -57,9 +57,7 @@ class StructuredSVGP(MinibatchSVGP):
         return one, False, one
 
     @override
-    def _terms(
-        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def _terms(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ) -> tuple[tf.Tensor, ...]:
         power, in_noise, m = self._bound()
         noise = tf.transpose(self.likelihood.variance_at(X))  # [1 or C, n]
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
@@ -116,10 +114,8 @@ def _conditional_covariance(Kff: tf.Tensor, V: tf.Tensor) -> Any:
 
 def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Tensor:
     """
-    log|I + a X|/a + tr W'(I + a X)^-1 W, summed over C latent functions, []; X [1 or C, n, n], W [C, n, k].
-
-    Differentiable once; the hand-written gradient takes fewer products. With U = (I + a X)^-1 W the derivatives are
-    (I + a X)^-1 - a U U' and 2 U.
+    log|I + a X|/a + tr W'(I + a X)^-1 W, summed over C latent functions, []; X [1 or C, n, n], W [C, n, k]. By hand the
+    gradient takes fewer products: with U = (I + a X)^-1 W it is (I + a X)^-1 - a U U' and 2 U.
     """
     copies = 1.0
     if X.shape[0] == 1:  # one matrix for all: columns of one W
@@ -183,9 +179,7 @@ class TSVGP(StructuredSVGP):
         self.scale = None if isinstance(self.likelihood, Gaussian) else Parameter(1.0, transform=positive())
 
     @override
-    def _terms(
-        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def _terms(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ) -> tuple[tf.Tensor, ...]:
         if self.scale is None:
             return super()._terms(X, Y, rows, L, q)
         m = tf.convert_to_tensor(self.scale)

@@ -96,16 +96,12 @@ class TiedFactors(MinibatchSVGP):
     @abstractmethod
     def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """
-        Compute the cavity's mean of v [C, M], its variance of w = V'v at the rows [C, n], and the objective's term in q
-        and the prior [].
-
-        :param V: L^-1 Kuf, [M, n] or [C, M, n].
+        Compute the cavity's mean of v [C, M], its variance of w = V'v at the rows [C, n], V = L^-1 Kuf [M, n] or
+        [C, M, n], and the objective's term in q and the prior [].
         """
 
     @override
-    def _terms(
-        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def _terms(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ) -> tuple[tf.Tensor, ...]:
         alpha = checked_power(self._alpha)
         N, m = tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
         mean, variance, term = self._cavity(q, rows.V, alpha, N)

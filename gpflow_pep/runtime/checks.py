@@ -46,8 +46,7 @@ def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
     Check that all of `accepted` holds, and return `value`. Under XLA, which cannot raise errors, a failed check returns
     NaN, also in the derivatives.
 
-    :param value: floating point numbers, if compiled by XLA.
-    :param message: strings and tensors.
+    :param value: floating point numbers, if compiled by XLA; `message`: strings and tensors.
     :raises tf.errors.InvalidArgumentError: with the message, if not all of `accepted` holds.
     """
     accepted = tf.convert_to_tensor(accepted)
@@ -109,10 +108,8 @@ def _is_of_library(file: str) -> bool:
 
 class _UserFrames(tf_stack.StackTraceFilter):
     """
-    Record only the user's files as the origin of a graph's operations in this context.
-
-    TensorFlow's errors list the files that created the failed operation, most of which belong to libraries. The filter
-    is private to TensorFlow.
+    Record only the user's files as the origin of a graph's operations: TensorFlow's errors list the files that created
+    the failed operation, most of which belong to libraries. The filter is private to TensorFlow.
     """
 
     @override

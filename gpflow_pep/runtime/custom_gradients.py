@@ -15,10 +15,8 @@ from .tracing import may_be_recorded, no_autograph
 @no_autograph
 def once_differentiable(*derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()) -> tuple[tf.Tensor, ...]:
     """
-    Return `derivatives`, which cannot be differentiated again.
-
-    :param of: tensors that they depend on, if tapes cannot detect it.
-    :raises NotImplementedError: if they are differentiated (at trace time, in a compiled function).
+    Return `derivatives`; differentiating them raises a NotImplementedError (at trace time, in a compiled function).
+    They depend on the tensors `of`, if tapes cannot detect it.
     """
     count = len(derivatives)
 

@@ -1,7 +1,6 @@
-"""Several devices in one process: the chunks are divided among them, with one loop per device.
+"""Several devices in one process: the chunks are divided among them, with one loop per device, in one graph.
 
-All loops belong to one graph, and TensorFlow runs them in parallel. Their results are summed or concatenated on the
-first device, which computes everything that does not grow with N M.
+Results are summed or concatenated on the first device, which computes everything that does not grow with N M.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,10 +21,8 @@ def devices_of_strategy() -> tuple[str, ...] | None:
 @contextmanager
 def side_by_side() -> Iterator[None]:
     """
-    Let TensorFlow run the loops created in this context in parallel, even if they contain checks.
-
-    In a function it runs loops with checks sequentially. The interface is private; in another version of TensorFlow the
-    loops may run sequentially.
+    Let TensorFlow run the loops created in this context in parallel, even if they contain checks. The interface is
+    private; in another version of TensorFlow the loops may run sequentially.
     """
     if tf.executing_eagerly():
         yield
@@ -42,9 +39,8 @@ def side_by_side() -> Iterator[None]:
 
 def in_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
     """
-    Call a function that differentiates. In the scope of a strategy TensorFlow differentiates in replicas only.
-
-    With several devices the function runs in the first replica, and divides the rows among the devices itself.
+    Call a function that differentiates: in the scope of a strategy TensorFlow does so in replicas only. With several
+    devices the function runs in the first replica, and divides the rows among the devices itself.
     """
     strategy = _strategy_of_scope()
     if isinstance(strategy, tf.distribute.MirroredStrategy):
@@ -72,9 +68,8 @@ def sync_trainable(variables: Sequence[tf.Variable]) -> None:
 
 def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[Any]:
     """
-    Return the context in which variables can be updated: the scope of the strategy that mirrors them.
-
-    :raises ValueError: if only some of them are mirrored, or the current strategy does not mirror them.
+    Return the context in which variables can be updated: the scope of the strategy that mirrors them. They must all be
+    mirrored or none, by the current strategy if there is one.
     """
     strategies = {getattr(variable, "distribute_strategy", None) for variable in variables}
     current = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None

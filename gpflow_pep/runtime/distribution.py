@@ -18,9 +18,8 @@ _KEYS = itertools.count(1)  # of collective operations, equal in all workers: th
 
 class Workers:
     """
-    The workers of a `tf.distribute.MultiWorkerMirroredStrategy`: sums, maxima and decisions over all rows.
-
-    A single worker is this process; its values are returned unchanged.
+    The workers of a `tf.distribute.MultiWorkerMirroredStrategy`: sums, maxima and decisions over all rows. A single
+    worker is this process; its values are returned unchanged.
     """
 
     def __init__(self, count: int, index: int):
@@ -28,11 +27,7 @@ class Workers:
 
     @classmethod
     def of_strategy(cls) -> "Workers":
-        """
-        Return the workers of the current strategy; `ONE_PROCESS` if it has only one.
-
-        :raises ValueError: if a worker has several devices.
-        """
+        """Return the workers of the current strategy, with one device each; `ONE_PROCESS` if it has only one."""
         strategy = tf.distribute.get_strategy()
         if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
             return ONE_PROCESS
@@ -132,10 +127,8 @@ def row_hashes(values: tf.Tensor) -> tf.Tensor:
 
 def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDArray]]) -> None:
     """
-    Raise an error on every worker if two workers share rows. Duplicates within one worker are ignored.
-
-    :param batches: X [n, D] and Y [n, P] of this worker.
-    :raises ValueError: naming the workers.
+    Raise a ValueError on every worker, naming two workers that share rows, given the batches (X [n, D], Y [n, P]) of
+    this worker. Duplicates within a worker are ignored.
     """
     hashes, sample_size = np.zeros(0, np.int64), 1000  # the smallest hashes, so that all workers choose alike
     for batch in batches:

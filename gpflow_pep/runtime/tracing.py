@@ -1,11 +1,4 @@
-"""
-Compiled functions and methods: when they are traced, and how their graphs are released.
-
-TensorFlow registers every custom gradient that is traced in a graph ("CustomGradient-12") and never drops it. The
-gradient holds tensors of the graph, so that the graph and its compiled copy stay in memory. TensorFlow Probability's
-cache of transformed values keeps tensors of graphs, too. This concerns every graph that reads a GPflow parameter: its
-transform is a bijector, and softplus has a custom gradient. See :func:`release_graphs`.
-"""
+"""Compiled functions and methods: when they are traced, and how their graphs are released."""
 
 import functools
 import types
@@ -34,11 +27,10 @@ _PLAIN = (bool, int, float, str, np.generic)
 
 def no_autograph(function: _Function) -> _Function:
     """
-    Decorate a function that users may call in their compiled functions.
+    Decorate a function that users may call in their compiled functions; see also :func:`release_graphs`.
 
     AutoGraph converts neither the function nor its callees. The package never branches or loops in Python on values of
-    tensors, and the conversion would take most of the time of tracing an objective. Graphs become collectable (see
-    :func:`release_graphs`).
+    tensors, and the conversion would take most of the time of tracing an objective.
     """
 
     @functools.wraps(function)
@@ -54,10 +46,8 @@ def no_autograph(function: _Function) -> _Function:
 
 def in_xla() -> bool:
     """
-    Return whether XLA will compile the operations being traced (``jit_compile=True``).
-
-    Under XLA nothing can be printed, no error can be raised at run time, and shapes cannot depend on values. The result
-    is also correct in nested functions, loops, branches and gradients.
+    Return whether XLA will compile the operations being traced (``jit_compile=True``), also in nested functions, loops,
+    branches and gradients. XLA cannot print, raise errors at run time, or let shapes depend on values.
     """
     graph = tf.compat.v1.get_default_graph()
     return not tf.executing_eagerly() and bool(control_flow_util.GraphOrParentsInXlaContext(graph))
@@ -95,11 +85,7 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 def shared(function: Callable[..., Any], **options: Any) -> Any:
-    """
-    Decorate a part of larger functions: trace it once for all graphs that call it; run it eagerly otherwise.
-
-    :param options: options of ``tf.function``.
-    """
+    """Decorate a part of larger functions: trace it once for all graphs that call it; run it eagerly otherwise."""
     run = compiled(function, reduce_retracing=True, **options)
 
     @functools.wraps(function)
@@ -110,10 +96,7 @@ def shared(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def on_demand(function: Callable[..., Any]) -> Any:
-    """
-    Like :func:`shared`, but the graph is optimized and instantiated on its first run, so that a branch that rarely runs
-    costs its callers nothing.
-    """
+    """Like :func:`shared`, but the graph is instantiated on its first run: a rare branch costs its callers nothing."""
     return shared(function, experimental_attributes={"_noinline": True})
 
 
@@ -234,12 +217,14 @@ def release_graphs() -> None:
     """
     Make traced graphs collectable.
 
-    Custom gradients move from TensorFlow's registry to their graphs. The registry keeps a function that looks up the
-    gradient in its graph and is removed with the graph, so that a graph can be differentiated and exported as before.
-    Tensors of graphs are dropped from TensorFlow Probability's cache, which recomputes missing values.
+    TensorFlow registers every custom gradient that is traced in a graph ("CustomGradient-12") and never drops it. The
+    gradient holds tensors of the graph, so that the graph and its compiled copy stay in memory; so does TensorFlow
+    Probability's cache of transformed values. This concerns every graph that reads a GPflow parameter: its transform is
+    a bijector, and softplus has a custom gradient.
 
-    Registry and cache are private to TensorFlow and TensorFlow Probability. If another version stores them differently,
-    they are left unchanged, and graphs stay in memory.
+    Custom gradients move from the registry to their graphs; the registry keeps a function that looks them up there and
+    is removed with the graph, which can be differentiated and exported as before. The cache recomputes what is dropped.
+    Both are private: if another version stores them differently, they are left unchanged, and graphs stay in memory.
     """
     entries = getattr(getattr(ops, "gradient_registry", None), "_registry", {})
     found = []

@@ -9,10 +9,8 @@ import tensorflow as tf
 @contextmanager
 def atomic(modules: Iterable[tf.Module], variables: Iterable[tf.Variable]) -> Iterator[None]:
     """
-    Undo a change that does not complete, for example because of Ctrl-C between two assignments.
-
-    :param modules: modules whose attributes the change may replace.
-    :param variables: variables that the change may assign to.
+    Undo a change of attributes of `modules` and of `variables` that does not complete, for example because of Ctrl-C
+    between two assignments.
     """
     attributes = [(module, dict(vars(module))) for module in modules]
     values = [(variable, variable.read_value()) for variable in variables]  # references to the values, no copies

@@ -18,15 +18,13 @@ from gpflow.base import AnyNDArray
 
 # Errors of zipfile and NumPy for files that are damaged, encrypted or of another format.
 _DAMAGE = (zipfile.BadZipFile, ValueError, EOFError, RuntimeError, OverflowError, SyntaxError, tokenize.TokenError)
-DIGEST = "sha256"
-"""The member that holds the digest of all other members; files of early versions lack it."""
+DIGEST = "sha256"  # the member that holds the digest of all other members; files of early versions lack it
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) -> None:
     """
-    Write an npz file. It replaces an existing file at `path`, or at the target of a link, when it is complete.
-
-    The new file gets the permissions of the existing file.
+    Write an npz file. When it is complete, it replaces an existing file at `path`, or at the target of a link, and gets
+    its permissions.
 
     :raises OSError: if writing fails, or if `path` is a device, a pipe or a folder.
     """
@@ -163,7 +161,5 @@ def _new_file(path: Path, mode: int) -> tuple[int, str]:
     """Create a file beside `path`, open for writing, with the given mode under the umask."""
     while True:  # not by tempfile: the umask can be read only by setting it, for all threads; the kernel applies it
         name = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}"))
-        try:
+        with contextlib.suppress(FileExistsError):
             return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), name
-        except FileExistsError:
-            continue

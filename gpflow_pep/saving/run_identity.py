@@ -20,10 +20,9 @@ from gpflow.utilities import parameter_dict
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, slice, range, tf.DType)
 _PROBABILITY = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
+# Packages whose classes and functions are identified by their names.
 _PACKAGES = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability")
-"""Packages whose classes and functions are identified by their names."""
-_CHANGING = ("_name", "_self_", "_compiled ")
-"""Prefixes of attributes that are not settings."""
+_CHANGING = ("_name", "_self_", "_compiled ")  # prefixes of attributes that are not settings
 
 
 class NotComparable(ValueError):
@@ -57,9 +56,8 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
 
 def settings_of(whole: tf.Module | Mapping[str, Any], *, strict: bool = False) -> dict[str, str]:
     """
-    Describe classes, public settings, priors and the settings that models declare, by path, without parameter values.
-
-    A part or parameter with several paths is described at the first path.
+    Describe classes, public settings, priors and the settings that models declare, by path, without parameter values;
+    a part or parameter with several paths at the first path.
 
     :param strict: also describe private settings of a model's parts, and reject objects whose description does not
         determine them.
@@ -80,11 +78,7 @@ def fingerprint(*values: AnyNDArray) -> int:
 
 
 def _settings(value: Any, path: str, paths: dict[int, str], strict: bool) -> Iterator[tuple[str, str]]:
-    """
-    List the settings of a value with their paths.
-
-    :param paths: the first path of each module and variable found so far, by `id`.
-    """
+    """List the settings of a value with their paths; `paths`: the first of each module and variable so far, by `id`."""
     if isinstance(value, list | tuple) and any(isinstance(part, (tf.Module, tf.Variable)) for part in value):
         value = dict(enumerate(value))
     if isinstance(value, Mapping):
@@ -157,7 +151,6 @@ def _is_known(value: Any) -> bool:
 
 
 def _name(value: Any) -> str:
-    """Return the qualified name of a class or function."""
     if isinstance(value, types.MethodType):
         value = value.__func__
     return f"{getattr(value, '__module__', None)}.{getattr(value, '__qualname__', value.__name__)}"

@@ -12,11 +12,8 @@ from gpflow.base import AnyNDArray
 from .arrays_file import DIGEST, assign_arrays, load_arrays, save_arrays, unusable
 from .run_identity import differing
 
-POINTS, SETTINGS = "inducing.Z", "parts"
-"""Names of the two arrays that are not variables of a model."""
-
-_VERSION = 1  # of the names and shapes listed in docs/guide/streams.md
-_VERSION_KEY = "version"
+POINTS, SETTINGS = "inducing.Z", "parts"  # the two arrays that are not variables of a model
+_VERSION_KEY, _VERSION = "version", 1  # of the names and shapes listed in docs/guide/streams.md
 
 
 @dataclass(frozen=True)
@@ -68,19 +65,15 @@ class StreamState:
 
     def check_has(self, names: Iterable[str], model: str) -> None:
         """Raise an error that names the model unless the state has these arrays."""
-        missing = sorted(set(names) - self.arrays.keys())
-        if missing:
+        if missing := sorted(set(names) - self.arrays.keys()):
             raise ValueError(f"the state must come from {model}; it lacks {', '.join(missing)}.")
 
     def assign_to(self, variables: Mapping[str, tf.Variable], settings: Mapping[str, str]) -> None:
         """
-        Assign the arrays to the variables of these names.
-
-        :param settings: classes and settings of the model's kernel, likelihood and mean function, by path.
-        :raises ValueError: if a name or a setting differs, or an array does not fit; then nothing is assigned.
+        Assign the arrays to the variables of these names, or nothing if a name, an array or one of the settings of the
+        model's kernel, likelihood and mean function, by path, does not fit.
         """
-        names = sorted(variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS}))
-        if names:
+        if names := sorted(variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS})):
             raise ValueError(f"the state must have the parameters of this model; they differ in {', '.join(names)}.")
         text = str(self.arrays[SETTINGS])
         try:
@@ -89,15 +82,9 @@ class StreamState:
             raise ValueError(f"the state's {SETTINGS} must be JSON that a model wrote, got {text[:40]!r}.") from error
         if not isinstance(saved, dict):
             raise ValueError(f"the state's {SETTINGS} must be settings by path, got {text[:40]!r}.")
-        names = differing(settings, saved)
-        if names:
+        if names := differing(settings, saved):
             raise ValueError(
                 "the state must come from a model with the same kernel, likelihood and mean function; they differ in "
                 f"{', '.join(names)}."
             )
         assign_arrays(self.arrays, variables, about="the state's ", resize=True)
-
-
-def settings_array(settings: Mapping[str, str]) -> AnyNDArray:
-    """Return the settings as an array of the state."""
-    return np.array(json.dumps(settings))

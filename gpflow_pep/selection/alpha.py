@@ -49,7 +49,6 @@ class AlphaSelection:
         return np.sort(self.alphas[near | (self.alphas == self.alpha)])
 
     def __repr__(self) -> str:
-        """Return the scores, in nats per row, with their standard errors."""
         scores = zip(self.alphas, self.scores, self.errors, strict=True)
         listed = ", ".join(f"{alpha:g}: {score:.4f} ± {error:.4f}" for alpha, score, error in scores)
         return f"AlphaSelection(alpha={self.alpha:g}; {listed})"

@@ -1,5 +1,4 @@
-"""
-Reuse one compiled model for all models of the same structure.
+"""Reuse one compiled model for all models of the same structure.
 
 Compiling takes 0.5 s for regression and 3 to 6 s for classification, more than training on a few hundred rows.
 """
@@ -20,17 +19,16 @@ from ..engine import BlockChunks
 from ..models import PEP, PEPR, PEPClassifier
 from ..saving.run_identity import NotComparable, settings_of
 
+# Structures and idle compiled models, each with one row of data, the most recently used last.
 _kept: list[tuple[Any, GPModel]] = []
-"""Structures and idle compiled models, each with one row of data, the most recently used last."""
 _LOCK = threading.Lock()
 
 
 @contextmanager
 def compiled_model(model: GPModel) -> Iterator[GPModel]:
     """
-    Yield a compiled model with the values of `model`, and copy the values back at the end.
-
-    Yield `model` itself if its structure cannot be compared. Threads use different compiled models.
+    Yield a compiled model with the values of `model`, and copy the values back at the end; or `model` itself if its
+    structure cannot be compared. Threads use different compiled models.
     """
     key = structure(model)
     if key is None:

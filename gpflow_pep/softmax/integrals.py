@@ -73,17 +73,13 @@ def softmax_power(
     label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, alpha: tf.Tensor, accurate: bool | tf.Tensor = True
 ) -> SoftmaxPower:
     """
-    Compute log Z / α, d1 and d2 with a relative error of 1e-9 for variances up to 1e6. Gradients do not flow through
-    the result. If f_y has a variance above 2e4 and the remaining f_k are nearly certain, errors of d1 and d2 reach
-    1e-6.
+    Compute log Z / α, d1 and d2 with a relative error of 1e-9 for variances up to 1e6; not differentiable. If f_y has a
+    variance above 2e4 and the remaining f_k are nearly certain, errors of d1 and d2 reach 1e-6.
 
-    :param label: y, integers [R] from 0 to C - 1.
-    :param mean: m, [C, R].
-    :param variance: v, [C, R].
+    :param label: y, integers [R] from 0 to C - 1; `mean` and `variance`: m and v, [C, R].
     :param alpha: α in [0, 1], [] or [R].
     :param accurate: if False, use adaptive panels only for rows with a variance beyond the table, not for all rows that
         the trapezoid rule does not resolve.
-    :raises NotImplementedError: in functions that XLA compiles.
     """
     refuse_xla("tilted distributions of a softmax, whose number of points depends on the data")
     own = tf.equal(tf.range(tf.shape(mean)[0])[:, None], label[None])  # [C, R]
@@ -161,10 +157,8 @@ def _integrals(
     rows: _Rows, t: tf.Tensor, weights: tf.Tensor, survival: Callable[..., tuple[tf.Tensor, ...]]
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
-    Sum H (1 - P), each H P h_k and each H P h_k Σ_{j≠k} h_j over points t [R, K], divided by their sizes.
-
-    :param survival: computes log S and the hazard.
-    :return: the sums [1 + 2C, R], the values that must be resolved [4, R, K] and log S [C, R, K].
+    Sum H (1 - P), each H P h_k and each H P h_k Σ_{j≠k} h_j over points t [R, K], divided by their sizes; return the
+    sums [1 + 2C, R], the values that must be resolved [4, R, K] and log S [C, R, K]. `survival`: log S and the hazard.
     """
     x = t + rows.mean  # [C, R, K]
     values = survival(tf.reshape(x, [-1, x.shape[-1] or tf.shape(x)[-1]]), tf.reshape(rows.variance, [-1]))
@@ -278,7 +272,6 @@ def _sum_rest(value: tf.Tensor) -> tf.Tensor:
 
 
 def _power(sums: tf.Tensor, own: tf.Tensor, rows: _Rows, alpha: tf.Tensor) -> SoftmaxPower:
-    """Compute the result from the integrals."""
     C = own.shape[0]
     log_gamma = tf.math.lgamma(1.0 + alpha)
     log_missed, log_product = rows.missed[:, 0] - log_gamma, rows.product[:, 0] - log_gamma

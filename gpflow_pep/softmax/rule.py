@@ -16,9 +16,7 @@ from .integrals import softmax_power
 class SoftmaxTilting(TiltedRule):
     """
     Softmax, p = exp(f_y)/Σ_k exp(f_k): E[p^α] is a one-dimensional integral over a product with one factor per class.
-
-    The relative error of log Z / α, d1 and d2 is below 1e-8 for cavity means up to a few tens, variances from 1e-4 to
-    1e3 and every α.
+    The relative error of log Z / α, d1 and d2 is below 1e-8 for means up to a few tens and variances from 1e-4 to 1e3.
     """
 
     is_shift_invariant = True

@@ -25,20 +25,16 @@ from ..maths.normal import log_ndtr
 _WIDTH = 0.5  # b: the remainders are small and smooth on the scale of the nodes
 
 
-def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """
-    Return log S(x) and the hazard, [Q, K], with a relative error of 1e-11 for hazards below about 1, and of 1e-9 below
-    2; farther to the right S has an absolute error of 1e-15.
-
-    :param x: [Q, K].
-    :param variance: v, [Q].
+    Return log S(x) and the hazard, [Q, K], for x [Q, K] and v [Q], with a relative error of 1e-11 for hazards below
+    about 1, and of 1e-9 below 2; farther to the right S has an absolute error of 1e-15.
     """
     is_wide = variance >= 1.0
     indices = [tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide)]
     parts = [(tf.gather(x, index), tf.gather(variance, index)[:, None]) for index in indices]
     narrow, wide = _narrow(*parts[0]), _wide(*parts[1])
-    log_S, hazard = (tf.dynamic_stitch(indices, list(values)) for values in zip(narrow, wide, strict=True))
-    return log_S, hazard
+    return tuple(tf.dynamic_stitch(indices, list(values)) for values in zip(narrow, wide, strict=True))
 
 
 def smallest(dtype: tf.DType) -> tf.Tensor:
@@ -48,9 +44,8 @@ def smallest(dtype: tf.DType) -> tf.Tensor:
 
 def _remainders() -> tuple[AnyNDArray, AnyNDArray]:
     """
-    Return nodes u [64], and the weights of the trapezoid rule times the remainders of 1 - exp(-y), exp(-y) and y
-    exp(-y), y = exp(u), [64, 3]. On the left the nodes are half as dense, but still resolve densities with a variance
-    of 1.
+    Return nodes u [64], and weights of the trapezoid rule times the remainders of 1 - exp(-y), exp(-y) and y exp(-y),
+    y = exp(u), [64, 3]. On the left the nodes are half as dense, but still resolve densities with a variance of 1.
     """
     tau = np.linspace(-15.0, 4.5, 64)
     ratio = np.exp(-0.5 * (tau + 3.0))
@@ -124,13 +119,10 @@ _TERMS, _OFFSET = 72, 0.3  # terms of the Chebyshev sums in log(√v + _OFFSET);
 
 def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Interpolate log S and the hazard.
+    Interpolate log S and the hazard for x [Q, K] and v [Q], at most LARGEST_VARIANCE.
 
     The relative error of log S is 1e-10 up to v = 30 and 3e-8 up to LARGEST_VARIANCE; for log S below -30 it is up to
     4e-9, and below LOWEST it is not bounded. Errors of the hazard are ten times larger.
-
-    :param x: [Q, K].
-    :param variance: v, [Q]; a larger value is replaced by LARGEST_VARIANCE.
     """
     dtype = x.dtype
     root = tf.sqrt(tf.minimum(variance, LARGEST_VARIANCE))
@@ -164,9 +156,8 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
 
 def _panels(root: Any, module: Any) -> tuple[Any, ...]:
     """
-    Return c, a, both ends of the table for √v, and two densities; `module` is NumPy or tf.math.
-
-    r/(1 + r) times the density on the left or right of c is the position in panels from c.
+    Return c, a, both ends of the table for √v, and two densities: r/(1 + r) times the density on the left or right of c
+    is the position in panels from c. `module`: NumPy or tf.math.
     """
     v = root * root
     center, scale = -0.5 * root, 10.0 + 3.0 * root
@@ -200,10 +191,8 @@ def _table() -> AnyNDArray:
 
 def _exact(x: AnyNDArray, root: float, is_right: bool) -> AnyNDArray:
     """
-    Compute G by sums of positive terms, accurate for S near 1 or, on the right, for S near 0.
-
-    By the trapezoid rule for N(0, 1) times a function that is bounded if the imaginary part of √v z is below π/2: with
-    step h the error is exp(-π²/(h √v)).
+    Compute G by sums of positive terms, accurate for S near 1 or, on the right, for S near 0: by the trapezoid rule for
+    N(0, 1) times a function that is bounded if |Im √v z| < π/2. With step h the error is exp(-π²/(h √v)).
     """
     z = np.arange(-23.0 if is_right else -9.5, 9.5 if is_right else root + 9.5, min(0.3, 0.2 / root))
     weights = np.exp(-0.5 * z * z) * ((z[1] - z[0]) / np.sqrt(2.0 * np.pi))

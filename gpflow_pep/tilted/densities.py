@@ -7,17 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.likelihoods import (
-    Bernoulli,
-    Exponential,
-    Gamma,
-    Gaussian,
-    Ordinal,
-    Poisson,
-    ScalarLikelihood,
-    StudentT,
-    SwitchedLikelihood,
-)
+from gpflow import likelihoods
+from gpflow.likelihoods import ScalarLikelihood
 from gpflow.likelihoods.utils import inv_probit
 from gpflow.utilities import Dispatcher, to_default_float
 from typing_extensions import override
@@ -82,9 +73,7 @@ class _LogDensities(Dispatcher):
     def __call__(self, likelihood: ScalarLikelihood) -> LogDensity:
         """
         Return the registered log density of a likelihood; by default its ``_scalar_log_prob``, differentiated
-        automatically.
-
-        A subclass that overrides ``_scalar_log_prob`` does not inherit the registration of its base class.
+        automatically. A subclass that overrides ``_scalar_log_prob`` does not inherit the registration of its base.
         """
         for kind in type(likelihood).__mro__:
             if (kind,) in self.funcs:
@@ -106,8 +95,8 @@ def _automatic(likelihood: ScalarLikelihood) -> LogDensity:
     return LogDensity(lambda F, X, Y: likelihood._scalar_log_prob(X, F[..., None], Y)[..., 0])
 
 
-@log_density.register(SwitchedLikelihood)
-def _switched(likelihood: SwitchedLikelihood) -> LogDensity:
+@log_density.register(likelihoods.SwitchedLikelihood)
+def _switched(likelihood: likelihoods.SwitchedLikelihood) -> LogDensity:
     """SwitchedLikelihood partitions its arguments by row, so F [K, R] is flattened."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
@@ -118,8 +107,8 @@ def _switched(likelihood: SwitchedLikelihood) -> LogDensity:
     return LogDensity(log_prob)
 
 
-@log_density.register(Ordinal)
-def _ordinal(likelihood: Ordinal) -> LogDensity:
+@log_density.register(likelihoods.Ordinal)
+def _ordinal(likelihood: likelihoods.Ordinal) -> LogDensity:
     """Use finite outermost edges: at GPflow's infinite edges the second derivative of Phi is NaN."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
@@ -164,8 +153,8 @@ def _logit(likelihood: Logit) -> LogDensity:
     return _logistic(likelihood.sign)
 
 
-@log_density.register(Bernoulli)
-def _bernoulli(likelihood: Bernoulli) -> LogDensity:
+@log_density.register(likelihoods.Bernoulli)
+def _bernoulli(likelihood: likelihoods.Bernoulli) -> LogDensity:
     """Replace GPflow's log(1 - p), which with a sigmoid is -inf above f = 37."""
     if likelihood.invlink in _SIGMOIDS:
         return _logistic(lambda Y: 2.0 * Y - 1.0)
@@ -202,8 +191,8 @@ def _jittered_probit() -> LogDensity:
     return LogDensity(log_prob, derivatives, lambda X: 0.905, center)
 
 
-@log_density.register(Poisson)
-def _poisson(likelihood: Poisson) -> LogDensity:
+@log_density.register(likelihoods.Poisson)
+def _poisson(likelihood: likelihoods.Poisson) -> LogDensity:
     """Replace GPflow's y log(exp(f)) - exp(f), which is NaN if exp overflows."""
     if likelihood.invlink not in _EXPONENTIALS:
         return _automatic(likelihood)
@@ -224,13 +213,13 @@ def log_power(y: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
     return tf.where(positive, (k - 1.0) * log, tf.math.xlogy(k - 1.0, y))
 
 
-def _shape(likelihood: Gamma | Exponential, X: tf.Tensor) -> tf.Tensor:
+def _shape(likelihood: likelihoods.Gamma | likelihoods.Exponential, X: tf.Tensor) -> tf.Tensor:
     """Return the shape k of the gamma density, [] or [R]; k = 1 for an exponential density."""
-    return _column(likelihood._shape(X), X) if isinstance(likelihood, Gamma) else tf.ones([], X.dtype)
+    return _column(likelihood._shape(X), X) if isinstance(likelihood, likelihoods.Gamma) else tf.ones([], X.dtype)
 
 
-@log_density.register((Gamma, Exponential))
-def _gamma(likelihood: Gamma | Exponential) -> LogDensity:
+@log_density.register((likelihoods.Gamma, likelihoods.Exponential))
+def _gamma(likelihood: likelihoods.Gamma | likelihoods.Exponential) -> LogDensity:
     """Return the log density of a gamma distribution with scale exp(f)."""
     if likelihood.invlink not in _EXPONENTIALS:
         return _automatic(likelihood)
@@ -244,8 +233,8 @@ def _gamma(likelihood: Gamma | Exponential) -> LogDensity:
     return LogDensity(lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL)
 
 
-@log_density.register(StudentT)
-def _student_t(likelihood: StudentT) -> LogDensity:
+@log_density.register(likelihoods.StudentT)
+def _student_t(likelihood: likelihoods.StudentT) -> LogDensity:
     """Replace GPflow's log(1 + z²/ν), which loses all accuracy for large ν."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
@@ -271,10 +260,13 @@ def _student_t(likelihood: StudentT) -> LogDensity:
 # --- tilted distributions in closed form ----------------------------------------------------------------------------
 
 
+_Moments: TypeAlias = Callable[[Cavity, Observations, tf.Tensor], Tilted]
+
+
 class ClosedForm(TiltedRule):
     """Compute tilted distributions by a function of cavities, observations and powers."""
 
-    def __init__(self, function: Callable[[Cavity, Observations, tf.Tensor], Tilted]):
+    def __init__(self, function: _Moments):
         self._function = function
 
     @override
@@ -282,8 +274,8 @@ class ClosedForm(TiltedRule):
         return self._function(cavity, observations, alpha)
 
 
-@tilted_rule.register(Gaussian, (KL, Wasserstein))
-def _gaussian(likelihood: Gaussian, projection: Projection) -> TiltedRule:
+@tilted_rule.register(likelihoods.Gaussian, (KL, Wasserstein))
+def _gaussian(likelihood: likelihoods.Gaussian, projection: Projection) -> TiltedRule:
     """N(y; f, s)^α is proportional to N(y; f, s/α), so the tilted distribution is Gaussian for all α."""
 
     def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
@@ -311,8 +303,8 @@ def _probit_rule(likelihood: Probit, projection: Projection) -> TiltedRule:
     return AtPower(1.0, ClosedForm(moments), _by_quadrature(likelihood, projection))
 
 
-@tilted_rule.register(Poisson, (KL, Wasserstein))
-def _poisson_rule(likelihood: Poisson, projection: Projection) -> TiltedRule:
+@tilted_rule.register(likelihoods.Poisson, (KL, Wasserstein))
+def _poisson_rule(likelihood: likelihoods.Poisson, projection: Projection) -> TiltedRule:
     """For α = 0 and an exponential link: E[y g - exp(g)], g = f + log(bin size)."""
 
     def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
@@ -324,8 +316,8 @@ def _poisson_rule(likelihood: Poisson, projection: Projection) -> TiltedRule:
     return _with_expectation(moments, likelihood, projection)
 
 
-@tilted_rule.register((Gamma, Exponential), (KL, Wasserstein))
-def _gamma_rule(likelihood: Gamma | Exponential, projection: Projection) -> TiltedRule:
+@tilted_rule.register((likelihoods.Gamma, likelihoods.Exponential), (KL, Wasserstein))
+def _gamma_rule(likelihood: likelihoods.Gamma | likelihoods.Exponential, projection: Projection) -> TiltedRule:
     """For α = 0 and an exponential link: E[-k f - y exp(-f)] with shape k."""
 
     def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
@@ -338,16 +330,11 @@ def _gamma_rule(likelihood: Gamma | Exponential, projection: Projection) -> Tilt
     return _with_expectation(moments, likelihood, projection)
 
 
-def _with_expectation(
-    moments: Callable[[Cavity, Observations, tf.Tensor], Tilted],
-    likelihood: Poisson | Gamma | Exponential,
-    projection: Projection,
-) -> TiltedRule:
+def _with_expectation(moments: _Moments, likelihood: Any, projection: Projection) -> TiltedRule:
     """Use the closed-form expectation of an exponential link at α = 0, at which both projections coincide."""
     quadrature = _by_quadrature(likelihood, projection)
     return AtPower(0.0, ClosedForm(moments), quadrature) if likelihood.invlink in _EXPONENTIALS else quadrature
 
 
 def _by_quadrature(likelihood: ScalarLikelihood, projection: Projection) -> TiltedRule:
-    """Return the rule of any scalar likelihood."""
     return tilted_rule.dispatch_or_raise(ScalarLikelihood, type(projection))(likelihood, projection)

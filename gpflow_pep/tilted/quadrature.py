@@ -80,18 +80,17 @@ class QuadratureRule(TiltedRule):
 
     @override
     def check(self, observations: Observations, num_latent_gps: int) -> None:
-        """Check that log p(y | f) has no kink."""
         check_smooth(self._density, observations, self._name)
 
     @override
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
-        """Compute the gradient, d log_partition = E_π[d log p], on the quadrature points of log_partition."""
+        """Compute d log_partition = E_π[d log p] on the quadrature points of log_partition."""
         m, shape = cavity.mean, tf.shape(cavity.mean)
         rows, bar = TiltedRows(cavity, tf.broadcast_to(alpha, shape), observations), tf.broadcast_to(bar, shape)
         table = tf.constant(trapezoid_table(_NUMBERS[0]), m.dtype)
-        integrated = trapezoid(self._density, rows, tf.zeros_like(m), HALF + tf.zeros_like(m), table)
+        integrated = trapezoid(self._density, rows, tf.zeros_like(m), HALF + tf.zeros_like(m), table, 0.0)
         F = m + tf.sqrt(cavity.variance) * integrated.x
         pi = tf.nn.softmax(integrated.log_pi, axis=0) * integrated.weight
         weight = tf.where(integrated.is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), tf.zeros_like(F))
@@ -136,12 +135,10 @@ def locate(
     """
     Compute tilted distributions on shared points, then on individual windows for the rows that need them.
 
-    :param negligible: see :class:`~gpflow_pep.tilted.TiltedRule`; infinity acts like 0, because no row is expensive
-        here.
+    :param negligible: see :class:`~gpflow_pep.tilted.TiltedRule`; infinity acts like 0: no row is expensive here.
     :param with_windows: :func:`on_windows` with the density bound, usually traced on demand.
     :return: tilted distributions; a mask of rows in which the relative errors of log Z, d1 and d2 are below 1e-8, [R];
         the tilted means, or the modes in inaccurate rows, [R].
-    :raises NotImplementedError: in functions that XLA compiles.
     """
     refuse_xla("tilted distributions by quadrature, whose number of points depends on the data")
     least = tf.cast(negligible, rows.alpha.dtype)
@@ -167,10 +164,8 @@ def on_windows(
     density: LogDensity, rows: TiltedRows, narrow: tf.Tensor, results: tf.Tensor, least: tf.Tensor
 ) -> tf.Tensor:
     """
-    Compute tilted distributions on windows about the cavity mean, then around π, with increasing numbers of points.
-
-    :param narrow: mask of rows that start on shared equispaced points, [R].
-    :param results: from :func:`_results`, [R, 6]; accurate rows are returned unchanged.
+    Compute tilted distributions on windows about the cavity mean, then around π, with increasing numbers of points;
+    rows of the mask `narrow` [R] start on shared equispaced points, accurate rows of `results` [R, 6] stay unchanged.
     """
     dtype = least.dtype
     row = tf.squeeze(tf.where(narrow), 1)
@@ -240,10 +235,8 @@ class Centered(NamedTuple):
 
 def on_panels(density: LogDensity, rows: TiltedRows, center: tf.Tensor, keep: bool = False) -> tuple[Tilted, Any]:
     """
-    Compute tilted distributions from panels about centers [R].
-
-    :return: also, with `keep`, the resolved panels in any order: row, left end and half the width [W], in cavity
-        standard deviations from the center, and the unnormalized density π at the nodes [W, K].
+    Compute tilted distributions from panels about centers [R]; with `keep` also return row, left and half the width [W]
+    of the resolved panels in any order, in cavity standard deviations from the center, and unnormalized π [W, K].
     """
     centered = _centered(density, rows, center)
     sums, panels = _integrate(density, centered, rows, keep)
@@ -259,10 +252,8 @@ def _centered(density: LogDensity, rows: TiltedRows, center: tf.Tensor) -> Cente
 
 def _integrate(density: LogDensity, centered: Centered, rows: TiltedRows, keep: bool) -> tuple[tf.Tensor, Any]:
     """
-    Compute the integrals [R, 7]; with `keep` also return the panels.
-
-    With P the unnormalized π, h = l' - l'(center) and N the normalized cavity: of P, P x, P x², P h, P h², P l'' and
-    N (p^α - 1)/α, or N l if α = 0.
+    Compute the integrals [R, 7] of P, P x, P x², P h, P h², P l'' and N (p^α - 1)/α, or N l if α = 0, with P the
+    unnormalized π, h = l' - l'(center) and N the normalized cavity; with `keep` also return the panels.
     """
     dtype, R = centered.sd.dtype, tf.shape(centered.sd)[0]
     # Tolerances of the last coefficients times the panel width, relative to the integral of the modulus. In the outer
@@ -304,9 +295,7 @@ def _integrands(density: LogDensity, x: tf.Tensor, at: Centered, rows: TiltedRow
     return P, P * h, P * tf.square(h), P * curvature, change * tf.exp(exponent - LOG_ROOT_2PI)
 
 
-def _integrals(
-    P: tf.Tensor, integrands: Sequence[tf.Tensor], left: tf.Tensor, half: tf.Tensor
-) -> tuple[tf.Tensor, ...]:
+def _integrals(P: tf.Tensor, others: Sequence[tf.Tensor], left: tf.Tensor, half: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """
     Return integrals divided by half the panel width [7, W] and, for all but P x, P x² and P h², the integrals of the
     modulus and the largest of the last coefficients, each [4, W].
@@ -317,7 +306,7 @@ def _integrals(
     integrals = [P, left * P + half * Pt, tf.square(left) * P + 2.0 * left * half * Pt + tf.square(half) * Ptt]
     moduli, tails = [P], [tail]
     weights = tf.constant(RULE.weights[None], half.dtype)
-    for number, integrand in enumerate(integrands):
+    for number, integrand in enumerate(others):
         integral, *tail = tf.unstack(tf.constant(np.vstack([RULE.weights, last]), half.dtype) @ integrand)
         integrals.append(integral)
         if number != 1:  # P h² is resolved if P h is
@@ -328,10 +317,9 @@ def _integrals(
 
 def _tilted(centered: Centered, sums: tf.Tensor, alpha: tf.Tensor) -> Tilted:
     """
-    Compute the tilted distributions from the integrals [R, 7].
-
-    If π is much narrower than the cavity, d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v) are accurate.
-    Otherwise they cancel, and d1 = E_π l' and d2 = E_π l'' + α Var_π l' are used.
+    Compute the tilted distributions from the integrals [R, 7]. If π is much narrower than the cavity,
+    d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v) are accurate. Otherwise they cancel, and d1 = E_π l' and
+    d2 = E_π l'' + α Var_π l' are used.
     """
     mass, *weighted, change = tf.unstack(sums, axis=-1)
     mean, square, h, h_square, curvature = (value / mass for value in weighted)  # mean: from the center, in units of sd

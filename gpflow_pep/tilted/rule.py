@@ -68,9 +68,8 @@ class TiltedRule(ABC):
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
         """
-        Compute the gradient of sum(bar * log_partition) in `sources`, variables of the likelihood, at fixed cavities.
-
-        The default differentiates :meth:`moments` by a tape; rules without automatic gradients override it.
+        Compute the gradient of sum(bar * log_partition) in `sources`, variables of the likelihood, at fixed cavities:
+        by default by a tape over :meth:`moments`; rules without automatic gradients override it.
         """
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
@@ -111,11 +110,7 @@ _PROJECTIONS: "dict[str, type[Projection]]" = {}
 
 
 class Projection:
-    """
-    Base class of projections of a tilted distribution onto a Gaussian.
-
-    A subclass with a `name` can be selected by that name.
-    """
+    """Base class of projections of a tilted distribution onto a Gaussian; a subclass can be selected by its `name`."""
 
     name: ClassVar[str]
 
@@ -222,17 +217,12 @@ def _one_column(observations: Observations, C: int) -> Observations:
 
 class AtPower(TiltedRule):
     """
-    Use one rule, usually a closed form, for rows with a given power and another rule for the remaining rows.
-
-    The power may change in a compiled graph. The other rule is evaluated only if a row needs it.
+    Use one rule, usually a closed form, for rows with a given power and another rule, if needed, for the remaining
+    rows. The power may change in a compiled graph.
     """
 
     def __init__(self, power: float, rule: TiltedRule, otherwise: TiltedRule):
-        """
-        :param power: in [0, 1], but not 0.5.
-        :param rule: the rule for rows with this power; evaluated for all rows.
-        :param otherwise: the rule for rows with any other power.
-        """
+        """Use `rule`, which is evaluated for all rows, at this power in [0, 1], but not 0.5."""
         self._power, self._rule, self._otherwise = power, rule, otherwise
 
     @override

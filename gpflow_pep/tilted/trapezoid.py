@@ -69,10 +69,8 @@ class Approximation(NamedTuple):
 
 def trapezoid_table(number: int) -> AnyNDArray:
     """
-    Return K = `number` equispaced points from -1 to 1 and the weights of five sums over them, [6, K].
-
-    The sums are: the integral; cosine and sine transforms just below the Nyquist frequency (at which the sine vanishes
-    at every point); the values at both ends.
+    Return K = `number` equispaced points from -1 to 1 and the weights of five sums over them, [6, K]: the integral;
+    cosine and sine transforms just below the Nyquist frequency (at which all sines vanish); the values at both ends.
     """
     k = np.arange(number)
     phase = 0.93 * np.pi * k
@@ -115,10 +113,8 @@ def on_shared_points(
     density: LogDensity, rows: TiltedRows, hermite: bool | tf.Tensor, negligible: tf.Tensor
 ) -> tuple[Tilted, tf.Tensor]:
     """
-    Compute tilted distributions on shared points, and a mask of accurate rows [R], which have narrow cavities.
-
-    :param hermite: whether to use Gauss-Hermite nodes instead of equispaced points.
-    :param negligible: log Z / α, d1 √v and d2 v below this need only be accurate relative to it.
+    Compute tilted distributions on shared points (with `hermite` on Gauss-Hermite nodes, otherwise equispaced), and a
+    mask of accurate rows [R], which have narrow cavities. `negligible`: see :func:`trapezoid`.
     """
     m, sd, is_narrow = rows.cavity.mean, tf.sqrt(rows.cavity.variance), are_narrow(density, rows, hermite)
     first, number = tf.where(hermite, 0, _NUM_NODES), tf.where(hermite, _NUM_NODES, _NUM_EQUISPACED)
@@ -142,18 +138,11 @@ def on_shared_points(
 
 
 def trapezoid(
-    density: LogDensity,
-    rows: TiltedRows,
-    middle: tf.Tensor,
-    half: tf.Tensor,
-    table: tf.Tensor,
-    negligible: Scalar = 0.0,
+    density: LogDensity, rows: TiltedRows, middle: tf.Tensor, half: tf.Tensor, table: tf.Tensor, negligible: Scalar
 ) -> Approximation:
     """
-    Compute tilted distributions on points x in the windows middle ± half, each [R].
-
-    :param table: from :func:`trapezoid_table`.
-    :param negligible: log Z / α, d1 √v and d2 v below this need only be accurate relative to it.
+    Compute tilted distributions on points x of a `trapezoid_table` in the windows middle ± half, each [R]; log Z / α,
+    d1 √v and d2 v below `negligible` need only be accurate relative to it.
     """
     m, sd, radius = rows.cavity.mean, tf.sqrt(rows.cavity.variance), density.radius(rows.observations.X)
     sum_weights = table[1:]
@@ -202,11 +191,7 @@ def trapezoid(
 def next_window(
     log_pi: tf.Tensor, x: tf.Tensor, peak: tf.Tensor, second_form: tf.Tensor, half: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """
-    Return middle and half width of the interval in which π is not negligible (at least ± 9 for the second form), [R].
-
-    :param half: half width of the current window.
-    """
+    """Return middle and half width of the interval with non-negligible π, [R]; `half`: of the current window."""
     is_visible = log_pi >= tf.reduce_max(log_pi, axis=0) - 30.0  # neglects 1e-13
     none = tf.zeros_like(is_visible[:1])
     # One more point on either side.
@@ -306,9 +291,8 @@ def _from_q(
     moments: _Moments, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, width: tf.Tensor, negligible: tf.Tensor
 ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
     """
-    Return whether α |E_N[q]| is small; then, like :func:`_from_pi`, from E_N[q], E_N[q x] and E_N[q x²].
-
-    :param width: standard deviation of π in units of the cavity standard deviation.
+    Return whether α |E_N[q]| is small; then, like :func:`_from_pi`, from E_N[q], E_N[q x] and E_N[q x²]. The `width` of
+    π is its standard deviation in units of the cavity's.
     """
     sums, _, reach = moments
     (q0, q1, q2), (a0, a1, a2), end = _parts(sums, (0.5 * np.exp(LOG_ROOT_2PI)) * power)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.ep import ConvergenceOptions, Problem, solver
+from gpflow_pep.ep import Problem, SolverOptions, solver
 
 
 class Trace(NamedTuple):
@@ -39,7 +39,7 @@ def trace(monkeypatch):
             return loop_vars
 
         problem = model._inference().problem
-        options = ConvergenceOptions(*map(tf.convert_to_tensor, model._options))
+        options = SolverOptions(*map(tf.convert_to_tensor, model._options))
         compiled = tf.function(lambda loop: [solver._step(problem, options, loop)], autograph=False)
         monkeypatch.setattr(solver.tf, "while_loop", recorded)
         try:

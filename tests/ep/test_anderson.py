@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep.ep.anderson import Secants
+from gpflow_pep.runtime.distribution import Workers
 
 DIMENSIONS, N, DEPTH = 3, 7, 5
 rng = np.random.default_rng(71)
@@ -82,12 +83,13 @@ def test_workers_add_up_the_same_shape_in_every_sweep():
     """However many secants there are: a collective operation refuses another shape than that of its first run."""
     shapes = []
 
-    def recorded(sums):
-        shapes.append(sums.shape)
-        return sums
+    class Recorded(Workers):
+        def sum(self, value):
+            shapes.append(value.shape)
+            return value
 
     secants, update = Secants.none(DEPTH, sites(FIXED)), sites(FIXED)
     for count in range(DEPTH + 2):
-        secants.step(update, normalized, recorded)
+        secants.step(update, normalized, Recorded(2, 0))
         secants = secants.updated(sites(MAP[0] ** count), sites(FIXED + count), add=YES, forget=NO)
     assert set(shapes) == {(DEPTH + 1, DEPTH + 2)}

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep import PEP
-from gpflow_pep.ep import ConvergenceOptions, solver
+from gpflow_pep.ep import SolverOptions, solver
 from gpflow_pep.ep.anderson import Secants, Step
 from gpflow_pep.ep.newton import is_acceptable
 from gpflow_pep.likelihoods import Probit
@@ -45,7 +45,7 @@ def run(model, trace, runs):
 
 @pytest.fixture
 def options(model):
-    return ConvergenceOptions(*map(tf.convert_to_tensor, model._options))
+    return SolverOptions(*map(tf.convert_to_tensor, model._options))
 
 
 @pytest.fixture

@@ -252,7 +252,7 @@ def test_matches_dense_sum_for_wide_cavities(moments, name, alpha):
     found = located(rule._density, rows)
     zero = tf.zeros_like(cavities.mean)
     first = trapezoid.trapezoid(
-        rule._density, rows, zero, zero + trapezoid.HALF, tf.constant(trapezoid.trapezoid_table(60))
+        rule._density, rows, zero, zero + trapezoid.HALF, tf.constant(trapezoid.trapezoid_table(60)), 0.0
     )
     expected = np.transpose([by_dense_sum(log_prob, *row, alpha) for row in zip(mean, sd, strict=True)])
     accurate = found.is_accurate.numpy()
