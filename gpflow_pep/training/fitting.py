@@ -83,7 +83,8 @@ def fit(
     1. It compares starts: the present parameters, and the kernel's trainable lengthscales at 1, 0.3 and 0.1 times the
        standard deviation of a column times the square root of the number of columns. A few iterations from each, or for
        models with sites one evaluation, decide. Streams start at the present parameters.
-    2. From the best start it trains all but the inducing points.
+    2. From the best start it trains all but the inducing points. If the inputs then explain nothing, it goes on from
+       another start, or with the points.
     3. It trains all parameters, if `train_inducing`.
 
     Adam starts lengthscales anew that differ from these starts by a factor of 100.
