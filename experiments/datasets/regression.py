@@ -22,7 +22,7 @@ _SNELSON = PublishedFile(
 _CENTERED = "Published with every column mean-centered and rounded to about five digits."
 
 
-def _folds(name: str, *, table: str, mask: str) -> MaskedFolds:
+def _folds(name: str, *, table: str, mask: str, dropped: tuple[int, ...] = ()) -> MaskedFolds:
     """Return the source of a set in the repository of UCI tables, from the sha256 of its two files."""
     pinned = partial(
         PublishedFile, repository="treforevans/uci_datasets", commit="f0737523712fe66a1640e4b980b927e8490b58eb"
@@ -30,6 +30,7 @@ def _folds(name: str, *, table: str, mask: str) -> MaskedFolds:
     return MaskedFolds(
         table=pinned(path=f"uci_datasets/{name}/data.csv.gz", sha256=table),
         mask=pinned(path=f"uci_datasets/{name}/test_mask.csv.gz", sha256=mask),
+        dropped=dropped,
     )
 
 
@@ -154,6 +155,33 @@ REGRESSION = (
         target="scaled sound pressure level, dB, centered (column 5)",
         license="MIT",
         notes=_CENTERED,
+    ),
+    regression_entry(
+        "bike",
+        _folds(
+            "bike",
+            table="411f76ae426c0e348a2629dcf6b3b29102c7db465eae780a3454c39db1dfac4f",
+            mask="cf13dc25e80c03019cf2b01666f9cc29b03ea222f5c519536023ea56669bf337",
+            dropped=(15, 16),
+        ),
+        N=17379,
+        D=15,
+        target="logarithm of the number of bicycles rented in an hour, centered (column 17)",
+        license="MIT",
+        notes=f"{_CENTERED} Columns 15 and 16 are left out: they add up to the number of bicycles.",
+    ),
+    regression_entry(
+        "protein",
+        _folds(
+            "protein",
+            table="f709d0107c3ee90ab019b9e5d77fc2ae182158958cb70b1903236a51334fd01b",
+            mask="22afe05e8d17c428558d78a77efeecc08d58004b6c95741d1c533c3207c69fe9",
+        ),
+        N=45730,
+        D=9,
+        target="logarithm of 1 plus the size of the residue of a protein's structure, centered (column 9)",
+        license="MIT",
+        notes=f"{_CENTERED} 1712 rows repeat others, some across training and test part.",
     ),
     regression_entry(
         "diabetes",

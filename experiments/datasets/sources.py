@@ -122,10 +122,15 @@ def _member(archive: tarfile.TarFile, path: str) -> IO[bytes]:
 
 @dataclass(frozen=True)
 class MaskedFolds:
-    """A comma-separated table with the target last, and a 0/1 mask: column k marks the test rows of split k."""
+    """
+    A comma-separated table with the target last, and a 0/1 mask: column k marks the test rows of split k.
+
+    The columns ``dropped`` are not inputs.
+    """
 
     table: PublishedFile
     mask: PublishedFile
+    dropped: tuple[int, ...] = ()
     num_splits: int = 10
     splits_published: bool = field(default=True, init=False)
 
@@ -137,7 +142,8 @@ class MaskedFolds:
     def read(self, split: int) -> SplitTable:
         """Read the table and the rows of ``split``."""
         is_test = read_csv(self.mask)[:, split].astype(bool)  # [N]
-        return SplitTable(*_target_last(read_csv(self.table)), np.flatnonzero(~is_test), np.flatnonzero(is_test))
+        table = np.delete(read_csv(self.table), self.dropped, axis=1)  # [N, D + 1]
+        return SplitTable(*_target_last(table), np.flatnonzero(~is_test), np.flatnonzero(is_test))
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,11 @@ PUBLISHED = {
     "kin40k": (40000, 8, 0.0, 0.9970),
     "elevators": (16599, 18, 0.0, 0.2526),
     "airfoil": (1503, 5, 0.0, 6.8964),
+    "bike": (17379, 15, 0.0, 1.4861),
+    "protein": (45730, 9, 0.0, 0.7730),
     "diabetes": (442, 10, 152.1335, 77.0057),
 }
-FOLDS = ("kin40k", "elevators", "airfoil")
+FOLDS = ("kin40k", "elevators", "airfoil", "bike", "protein")
 
 
 def test_names_and_descriptions():
