@@ -159,7 +159,7 @@ def cut_off(limit: int) -> Iterator[None]:
         raise TimeoutError
 
     signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, limit)
+    signal.setitimer(signal.ITIMER_PROF, limit, 1.0)  # again, if a library swallows the first error
     try:
         yield
     finally:
