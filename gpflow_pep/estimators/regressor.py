@@ -64,7 +64,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             of the normalized y is 0. Predictions are in the units of y. False: nothing is subtracted; y is divided by
             its root mean square if both `kernel` and `noise_variance` are None.
         :param optimizer: "lbfgs" or "adam" (see :func:`gpflow_pep.fit`). None: keep the initial parameters.
-        :param max_iterations: the largest number of iterations; None: 500 for L-BFGS, 5000 for Adam.
+        :param max_iterations: the largest number of iterations; None: 2000 for L-BFGS, 5000 for Adam.
         :param learning_rate: the learning rate of Adam.
         :param train_inducing: whether inducing points are trained. None: by the regressor, not by the classifier.
         :param tolerance: L-BFGS ends after 20 iterations that gained less than this together, in nats per row.

@@ -83,8 +83,8 @@ def fit(
     1. It compares starts: the present parameters, and the kernel's trainable lengthscales at 1, 0.3 and 0.1 times the
        standard deviation of a column times the square root of the number of columns. A few iterations from each, or for
        models with sites one evaluation, decide. Streams start at the present parameters.
-    2. From the best start it trains all but the inducing points. If the inputs then explain nothing, it goes on from
-       another start, or with the points.
+    2. From the best start it trains all but the inducing points. If the inputs then explain nothing, models without
+       sites go on with all parameters, or from the next start.
     3. It trains all parameters, if `train_inducing`.
 
     Adam starts lengthscales anew that differ from these starts by a factor of 100.
@@ -104,7 +104,7 @@ def fit(
         dropped); an infinite dataset is not counted. `fit` does not shuffle it: use
         ``rows.unbatch().shuffle(10_000).batch(500)``, or ``rows.shuffle(100)`` for models of fixed blocks.
     :param optimizer: "lbfgs" (SciPy, all rows) or "adam"; None: as above.
-    :param max_iterations: the largest number of L-BFGS iterations (default 500) or Adam steps (default 5000).
+    :param max_iterations: the largest number of L-BFGS iterations (default 2000) or Adam steps (default 5000).
     :param learning_rate: the learning rate of Adam.
     :param natural_step: step size of natural gradients, in (0, 1], if they are used; None: Adam trains q(u), too.
     :param train_inducing: whether trainable inducing variables are trained. None: yes, except for :class:`PEP` and its
@@ -146,7 +146,7 @@ def fit(
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
     optimizer, rows, batches = _checked(model, data, workers, optimizer, batch_size)
     if max_iterations is None:
-        max_iterations = 500 if optimizer == "lbfgs" else 5000  # a step of Adam gains less
+        max_iterations = 2000 if optimizer == "lbfgs" else 5000
     steps = validation.positive_integer(max_iterations, "max_iterations")
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
     natural_step = None if natural_step is None else validation.fraction(natural_step, "natural_step")

@@ -72,7 +72,8 @@ class LBFGS:
                 ranked = self._ranked_starts(history)
                 ends = [end for _, end in ranked]
                 outcome = self._best_of(ends[: 1 + self._n_restarts], history)
-                if not history.is_over and self._ignores_inputs(history):
+                is_cheap = self._objective.trial_iterations > 0
+                if is_cheap and not history.is_over and self._ignores_inputs(history):
                     # Few points in their first places may explain nothing: train them, too, from the best start.
                     others = ends[1 + self._n_restarts :][:1] if len(self._phases) == 1 else [ranked[0][0]]
                     self._active = self._phases[-1]
