@@ -64,7 +64,7 @@ class Adam:
         """Take steps until training is over."""
         losses: list[float] = []
         if history.iterations == 0:
-            bring_within_reach(self._objective.model)
+            bring_within_reach(self._objective.model, lambda: self._objective.probe(0)[0])
         while not history.is_over:
             loss, gradient = self._objective.evaluate(history.iterations)
             with scope_of(self._objective.variables):

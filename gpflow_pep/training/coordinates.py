@@ -138,20 +138,21 @@ class Scipy(gpflow.optimizers.Scipy):
         :param model: the model that is trained; its values at the start of `minimize` set the units.
         :param compile_cache_size: as in `gpflow.optimizers.Scipy`.
         """
+        if not isinstance(model, GPModel):
+            raise ValueError(f"model must be a GPflow model, got {type(model).__name__}.")
         super().__init__(compile_cache_size)
         self._model = model
 
     @override
-    def minimize(self, closure: Any, variables: Sequence[tf.Variable], *args: Any, **kwargs: Any) -> OptimizeResult:
+    def minimize(self, *args: Any, **kwargs: Any) -> OptimizeResult:
         """Minimize as GPflow's `Scipy` does; arrays of the result are in the coordinates."""
-        variables = tuple(variables)
-        self._coordinates = Coordinates(self._model, variables)
-        result = super().minimize(closure, variables, *args, **kwargs)
+        result = super().minimize(*args, **kwargs)
         self._coordinates.assign(result.x)
         return result
 
     @override
     def initial_parameters(self, variables: Sequence[tf.Variable]) -> AnyNDArray:  # type: ignore[override]
+        self._coordinates = Coordinates(self._model, variables)
         return self._coordinates.values()
 
     @override
@@ -189,9 +190,10 @@ def _softplus_variables(model: tf.Module) -> set[int]:
 def _units(model: Any) -> dict[int, AnyNDArray]:
     """Return units of the variables of inducing points and mean functions, by id."""
     mean_function = getattr(model, "mean_function", None)
-    units, spread, deviation = dict[int, Any](), np.ones(1), np.ones(1)
+    units, spread, deviation = dict[int, Any](), np.ones(1), 1.0
     for inputs, kernel in inputs_and_kernels(model):
-        spread, deviation = spreads(np.asarray(inputs)), np.sqrt(np.mean(kernel(inputs, full_cov=False)))
+        spread, deviation = spreads(np.asarray(inputs)), float(np.sqrt(np.mean(kernel(inputs, full_cov=False))))
+        deviation = deviation if 0.0 < deviation < np.inf else 1.0
         if isinstance(inputs, Parameter):
             units[id(inputs.unconstrained_variable)] = spread
     if type(mean_function) is Constant:
@@ -223,7 +225,6 @@ def inputs_and_kernels(model: Any) -> list[tuple[Any, Kernel]]:
 
 def spreads(X: AnyNDArray) -> AnyNDArray:
     """Return the standard deviations of the columns [D] of X [N, D], 1 for a constant column."""
-    ranges = np.ptp(X, axis=0)  # their squares may overflow
-    ranges = np.where(ranges == 0.0, 1.0, ranges)
-    deviations = np.std(X / ranges, axis=0)
-    return np.where(deviations > 0.0, deviations * ranges, 1.0)
+    ranges = np.ptp(X, axis=0)
+    scales = np.where(ranges == 0.0, 1.0, ranges)  # squares of the columns may overflow
+    return np.where(ranges == 0.0, 1.0, np.std(X / scales, axis=0) * scales)

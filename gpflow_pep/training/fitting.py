@@ -113,7 +113,7 @@ def fit(
     :param tolerance: L-BFGS has converged after 20 iterations that together gained less than this, in nats per row. By
         default further gains do not matter to predictions; 1e-6 ends at an optimum to several digits.
     :param n_restarts: the number of further starts from which L-BFGS trains all but the inducing points; the best
-        objective is kept. Lengthscales of as many starts are drawn.
+        objective is kept. Lengthscales of as many starts are drawn. At most 100.
     :param batch_size: rows per minibatch (Adam), on each worker; None: all rows, or 500 for minibatch models. Must be
         None for a dataset.
     :param held_out: X and Y of held-out rows, scored at every record.
@@ -153,7 +153,7 @@ def fit(
     if not isinstance(train_inducing, bool | np.bool_ | None):
         raise ValueError(f"train_inducing must be True, False or None, got {train_inducing!r}.")
     tolerance = validation.positive_number(tolerance, "tolerance")
-    n_restarts = validation.whole_number(n_restarts, "n_restarts", 0, None)
+    n_restarts = validation.whole_number(n_restarts, "n_restarts", 0, 100)
     if n_restarts and optimizer == "adam":
         raise ValueError(f'n_restarts must be 0 with optimizer="adam", got {n_restarts}.')
     seed = validation.seed(seed)
@@ -202,14 +202,10 @@ def fit(
             if workers is not None and not workers.is_chief:
                 directory = os.path.join(directory, f"worker-{workers.index}")
             history.monitor = monitor(model, history, directory, model.data if rows is None else rows)
-        is_adam = optimizer == "adam"
-        minimize = (
-            Adam(objective, phases[-1], learning_rate, natural_step)
-            if is_adam
-            else LBFGS(
-                objective, phases, tolerance=tolerance * _num_rows(model, rows), n_restarts=n_restarts, seed=seed
-            )
-        )
+        is_adam, gain = optimizer == "adam", tolerance * _num_rows(model, rows)
+        minimize: Adam | LBFGS = LBFGS(objective, phases, gain, n_restarts, seed)
+        if is_adam:
+            minimize = Adam(objective, phases[-1], learning_rate, natural_step)
         outcome = history.resume({**objective.state, **minimize.state})
         if workers is not None:
             check_same_start(workers, history.iterations, model)
@@ -355,7 +351,7 @@ def _num_rows(model: GPModel, rows: Batch | None) -> int:
     """Return the number of rows of all workers; 1 for a model that does not state its data."""
     data, number = getattr(model, "data", None) if rows is None else rows, getattr(model, "num_data", None)
     if number is None:
-        number = len(data[0]) if isinstance(data, tuple) else 1
+        number = len(data[1]) if isinstance(data, tuple) else 1
     return int(tf.convert_to_tensor(number))
 
 

@@ -248,7 +248,7 @@ class History:
         records = {"objective": self.objective, **self.held_out}
         latest = ", ".join(f"{name} {values[-1]:.6g}" for name, values in records.items())
         self.progress_bar.set_postfix_str(latest, refresh=False)
-        if self.callback is not None:
+        if self.callback is not None and not self.stopped_by_callback:
             try:
                 self.callback(self.iterations, objective)
             except StopIteration:

@@ -2,6 +2,8 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from .objectives import FAILURES, Objective
 from .result import CONVERGED, FAILED, LIMIT, Outcome
 from .starts import starts, without_inputs
 
-FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than the tolerance
+FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than `gain`
 _REACH = np.log(1e4)  # of positive parameters in a search: at extreme values matrices are singular and sites diverge
 _SECANTS = 50  # with SciPy's default of 10 inducing points take a third more iterations
 
@@ -32,34 +34,28 @@ class LBFGS:
     the next phase.
     """
 
-    state: Mapping[str, tf.Variable] = {}
-    """Variables besides the parameters: none, so that a resumed run restarts from the parameters."""
-
     def __init__(
-        self,
-        objective: Objective,
-        phases: Sequence[Collection[tf.Variable]],
-        *,
-        tolerance: float,
-        n_restarts: int,
-        seed: int,
+        self, objective: Objective, phases: Sequence[Collection[tf.Variable]], gain: float, n_restarts: int, seed: int
     ):
         """
         :param phases: the variables trained in each phase, of those of the objective.
-        :param tolerance: a phase ends after FLAT_ITERATIONS iterations that gained less than this, in nats.
+        :param gain: a phase ends after FLAT_ITERATIONS iterations that gained less than this, in nats.
         :param n_restarts: the number of starts, after the best, from which the first phase is trained, too.
         :param seed: seed for starts that are drawn.
         """
-        self._objective, self._tolerance, self._n_restarts, self._seed = objective, tolerance, n_restarts, seed
+        self._objective, self._gain, self._n_restarts, self._seed = objective, gain, n_restarts, seed
         self._coordinates = Coordinates(objective.model, objective.variables)
         self._phases = [self._coordinates.entries(variables) for variables in phases]
         self._active = self._phases[0]
         self._ends: list[tuple[float, AnyNDArray]] = []  # loss and coordinates at the ends from earlier starts
         self._begin(self._coordinates.values())
+        self._best_end = tf.Variable(np.full(len(self._best), np.nan), trainable=False)  # from earlier starts
+        self.state: Mapping[str, tf.Variable] = {"best end": self._best_end}
+        """Variables besides the parameters, from which a resumed run goes on."""
 
     def restore(self) -> None:
         """Assign the best parameters to the variables."""
-        self._coordinates.assign(min([(self._best_loss, self._best), *self._ends], key=_loss)[1])
+        self._coordinates.assign(min([(self._best_loss, self._best), *self._ends], key=itemgetter(0))[1])
 
     def __call__(self, history: History) -> Outcome:
         """Minimize the loss; the variables end at the best parameters evaluated."""
@@ -67,7 +63,8 @@ class LBFGS:
         outcome = Outcome(CONVERGED, "")
         try:
             if history.iterations > 0:  # resumed from a checkpoint
-                outcome = self._best_of([self._best], history)
+                ends = [self._best, self._best_end.numpy()]
+                outcome = self._best_of(ends if np.isfinite(ends[1]).all() and len(ends[1]) else ends[:1], history)
             else:
                 ranked = self._ranked_starts(history)
                 ends = [end for _, end in ranked]
@@ -79,11 +76,11 @@ class LBFGS:
                     self._active = self._phases[-1]
                     outcome = self._best_of(others, history, outcome)
             for active in self._phases[1:]:
+                history.begin_phase()
                 if history.is_over:
                     break
                 self._active = active
                 self._recent.clear()
-                history.begin_phase()
                 outcome = self._search(history)
         except _Interrupted:
             self.restore()
@@ -98,12 +95,13 @@ class LBFGS:
             if outcomes:
                 self._objective.restart()
             self._begin(begin)
+            history.begin_phase()
             outcomes.append(self._search(history))
             self._ends.append((self._best_loss, self._best))
-            if history.is_over:
-                break
-        (_, best), outcome = min(zip(self._ends, outcomes, strict=True), key=lambda pair: _loss(pair[0]))
+            self._best_end.assign(min(self._ends, key=itemgetter(0))[1])
+        (_, best), outcome = min(zip(self._ends, outcomes, strict=True), key=lambda pair: pair[0][0])
         self._ends.clear()
+        self._best_end.assign(np.full_like(best, np.nan))
         if best is not self._best:
             self._go_to(best, history)
             history.record_last(-self._best_loss, again=True)
@@ -111,25 +109,28 @@ class LBFGS:
 
     def _ignores_inputs(self, history: History) -> bool:
         """Return whether the objective is no better than if f were constant or noise."""
-        best, best_loss, losses = self._best, self._best_loss, [np.inf]
-        for values in without_inputs(self._objective.model, self._coordinates):
-            try:
-                self._go_to(values, history)
-                losses.append(self._best_loss)
-            except FAILURES:
-                self._objective.check_data()
-        self._go_to(best, history)
-        return min(losses) - best_loss < 10.0 * self._tolerance
+        losses, before = [np.inf], (dict(vars(self)), dict(vars(self._objective)))
+        try:
+            for values in without_inputs(self._objective.model, self._coordinates):
+                with suppress(*FAILURES):
+                    self._go_to(values, history)
+                    losses.append(self._best_loss)
+        finally:  # also after Ctrl-C
+            vars(self).update(before[0])
+            vars(self._objective).update(before[1])
+            self._coordinates.assign(self._best)
+            self._objective.restore_best()
+        return min(losses) - self._best_loss < 10.0 * self._gain
 
     @property
     def _smallest_loss(self) -> float:
         """The smallest loss from all starts."""
-        return min([self._best_loss, *map(_loss, self._ends)])
+        return min([self._best_loss, *(loss for loss, _ in self._ends)])
 
     @property
     def _is_flat(self) -> bool:
-        """True if the last FLAT_ITERATIONS iterations gained less than the tolerance."""
-        return len(self._recent) > FLAT_ITERATIONS and self._recent[0] - self._recent[-1] < self._tolerance
+        """True if the last FLAT_ITERATIONS iterations gained less than `gain`."""
+        return len(self._recent) > FLAT_ITERATIONS and self._recent[0] - self._recent[-1] < self._gain
 
     def _begin(self, values: AnyNDArray) -> None:
         """Begin at these coordinates."""
@@ -158,13 +159,13 @@ class LBFGS:
                 if start is not given:
                     self._go_to(start, history)
                 if self._objective.trial_iterations:
-                    self._minimize(history, lambda intermediate_result: None, self._objective.trial_iterations)
+                    self._minimize(history, lambda _: None, min(self._objective.trial_iterations, history.steps))
                 if start is given or self._objective.is_accurate:
                     found.append(start)
                     self._ends.append((self._best_loss, self._best))
             except FAILURES:
                 self._objective.check_data()
-        ranked = sorted(zip(self._ends, found, strict=True), key=lambda pair: _loss(pair[0]))
+        ranked = sorted(zip(self._ends, found, strict=True), key=lambda pair: pair[0][0])
         self._objective.restart()
         return [(start, end) for (_, end), start in ranked]
 
@@ -187,7 +188,7 @@ class LBFGS:
             if not self._is_at_best:
                 self._coordinates.assign(self._best)
                 self._objective.restore_best()
-            history.step(-self._smallest_loss if history.will_record else None)
+            history.step(-self._best_loss if history.will_record else None)
             self._recent.append(self._best_loss)
             if history.is_over or self._is_flat:
                 raise StopIteration
@@ -246,7 +247,7 @@ class LBFGS:
         if self._failure:  # no later evaluation was better, although SciPy reports convergence
             return Outcome(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {self._failure}")
         if self._is_flat:
-            gain = f"{FLAT_ITERATIONS} iterations gained less than {self._tolerance:.2g} nats"
+            gain = f"{FLAT_ITERATIONS} iterations gained less than {self._gain:.2g} nats"
             return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
         # A search without a step started at an optimum up to rounding, or at the edge of the loss's domain. SciPy
         # reports convergence at an edge, too, because steps that it shortens gain almost nothing; but the loss has a
@@ -257,7 +258,3 @@ class LBFGS:
             return Outcome(CONVERGED, f"L-BFGS: {result.message}.")
         step = f" A step failed: {self._any_failure}" if self._any_failure else ""
         return Outcome(FAILED, f"L-BFGS: {result.message}.{step}")
-
-
-def _loss(end: tuple[float, AnyNDArray]) -> float:
-    return end[0]

@@ -1,15 +1,16 @@
 """Starts of training: lengthscales at several fractions of the spread of the inputs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from gpflow.base import AnyNDArray
+from gpflow.base import AnyNDArray, Parameter
 from gpflow.kernels import Combination, Kernel, MultioutputKernel, Stationary
 from gpflow.models import GPModel
 
 from ..models.stream import Stream
 from .coordinates import Coordinates, inputs_and_kernels, spreads
+from .objectives import FAILURES
 
 FRACTIONS = (1.0, 0.3, 0.1)
 """Lengthscales of the starts, in units of the standard deviation of a column times the square root of their number."""
@@ -20,53 +21,76 @@ def starts(model: GPModel, coordinates: Coordinates, num_drawn: int, seed: int) 
     """
     Return the coordinates [P] of the starts: the present values, then others with other trainable lengthscales.
 
-    These are `FRACTIONS` of their units, then `num_drawn` times fractions drawn log-uniform between 0.1 and 1. Streams
-    and models without lengthscales start at the present values only.
+    These are `FRACTIONS` of their units, then `num_drawn` times fractions drawn log-uniform between 0.1 and 1. A stream
+    and a model without lengthscales start at the present values only.
     """
-    given = coordinates.values()
-    units = list(_units_of_lengthscales(model))
-    if not units or isinstance(model, Stream):
-        return [given]
-    found, random = [given], np.random.default_rng(seed)
-    try:
+    found, parts, random = [coordinates.values()], list(_units_of_lengthscales(model)), np.random.default_rng(seed)
+    if parts and not isinstance(model, Stream):
         for number in range(len(FRACTIONS) + num_drawn):
-            for kernel, unit in units:
-                drawn = 10.0 ** random.uniform(-1.0, 0.0, unit.shape)
-                fraction = FRACTIONS[number] if number < len(FRACTIONS) else drawn
-                kernel.lengthscales.assign(unit * fraction)
-            found.append(coordinates.values())
-    finally:
-        coordinates.assign(given)
+            lengthscales = []
+            for kernel, unit, place in parts:  # parts of a sum differ: equal ones would stay equal
+                fraction: Any = FRACTIONS[(number + place) % len(FRACTIONS)]
+                if number >= len(FRACTIONS):
+                    fraction = 10.0 ** random.uniform(-1.0, 0.0, unit.shape)
+                lengthscales.append((kernel, fraction * unit))
+            found += _coordinates_at(coordinates, lengthscales)
     return found
 
 
 def without_inputs(model: GPModel, coordinates: Coordinates) -> list[AnyNDArray]:
     """Return the present coordinates with lengthscales 1000 times longer (f is constant) and shorter (f is noise)."""
-    kernels, found, given = [kernel for kernel, _ in _units_of_lengthscales(model)], [], coordinates.values()
-    lengthscales = [kernel.lengthscales.numpy() for kernel in kernels]
+    kernels = [kernel for kernel, *_ in _units_of_lengthscales(model)]
+    found = []
     for factor in (1e3, 1e-3) if kernels else ():
-        for kernel, values in zip(kernels, lengthscales, strict=True):
-            kernel.lengthscales.assign(factor * values)
-        found.append(coordinates.values())
-    coordinates.assign(given)
+        found += _coordinates_at(coordinates, [(kernel, factor * kernel.lengthscales.numpy()) for kernel in kernels])
     return found
 
 
-def bring_within_reach(model: GPModel) -> None:
-    """Assign lengthscales that are of another order than the inputs: Adam would need thousands of steps to reach it."""
-    for kernel, unit in _units_of_lengthscales(model):
-        ratio = kernel.lengthscales.numpy() / unit
-        kernel.lengthscales.assign(np.where(np.abs(np.log(ratio)) > np.log(_REACH), unit, kernel.lengthscales.numpy()))
+def bring_within_reach(model: GPModel, loss: Callable[[], float]) -> None:
+    """
+    Assign lengthscales of another order than the inputs, which Adam would not reach, but leave those that are longer if
+    the loss is smaller: they may belong to columns without influence.
+    """
+    units = [] if isinstance(model, Stream) else list(_units_of_lengthscales(model))
+    for is_long in (False, True):
+        for kernel, unit, _ in units:
+            values = kernel.lengthscales.numpy()
+            is_far = values > _REACH * unit if is_long else values < unit / _REACH
+            if np.any(is_far):
+                before = loss() if is_long else np.inf
+                kernel.lengthscales.assign(np.where(is_far, unit, values))
+                if is_long and not loss() <= before:
+                    kernel.lengthscales.assign(values)
 
 
-def _units_of_lengthscales(model: GPModel) -> Iterator[tuple[Any, AnyNDArray]]:
-    """Yield the stationary kernels with trainable lengthscales, each with units of the shape of its lengthscales."""
+def _coordinates_at(coordinates: Coordinates, lengthscales: list[tuple[Any, AnyNDArray]]) -> list[AnyNDArray]:
+    """Return the coordinates with other lengthscales, in a list; nothing if their bounds exclude these."""
+    given = coordinates.values()
+    try:
+        for kernel, values in lengthscales:
+            kernel.lengthscales.assign(values)
+        return [coordinates.values()]
+    except FAILURES:
+        return []
+    finally:
+        coordinates.assign(given)
+
+
+def _units_of_lengthscales(model: GPModel) -> Iterator[tuple[Any, AnyNDArray, int]]:
+    """
+    Yield the stationary kernels whose lengthscales are trainable and whose columns vary: kernel, units of the shape of
+    its lengthscales, and its place in a sum or product.
+    """
     for X, kernel in inputs_and_kernels(model):
-        for part in _stationary(kernel):
-            if part.lengthscales.trainable:
-                columns = np.asarray(X)[:, part.active_dims]
+        for place, part in enumerate(_stationary(kernel)):
+            columns, lengthscales = np.asarray(X)[:, part.active_dims], part.lengthscales
+            if isinstance(lengthscales, Parameter) and lengthscales.trainable and np.ptp(columns, axis=0).any():
                 unit = spreads(columns) * np.sqrt(columns.shape[1])
-                yield part, unit if part.ard else np.sqrt(np.mean(unit**2))
+                yield (
+                    part,
+                    unit if lengthscales.shape == unit.shape else np.full(lengthscales.shape, unit.mean()),
+                    place,
+                )
 
 
 def _stationary(kernel: Kernel) -> Iterator[Stationary]:

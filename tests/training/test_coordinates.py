@@ -157,11 +157,11 @@ def test_starts_are_fractions_of_the_spread_of_the_inducing_points():
     np.testing.assert_allclose(given, coordinates.values(), rtol=1e-14)
     assert len(found) == len(FRACTIONS) + 2
     spread = Z.std(axis=0)
-    for fraction, values in zip(FRACTIONS, found, strict=False):
+    for number, values in enumerate(found[: len(FRACTIONS)]):  # the parts differ
         coordinates.assign(values)
         two, one = (part.lengthscales.numpy() for part in model.kernel.kernels)
-        np.testing.assert_allclose(two, fraction * np.sqrt(2.0) * spread[[0, 2]])
-        np.testing.assert_allclose(one, fraction * np.sqrt(np.mean(3.0 * spread**2)))
+        np.testing.assert_allclose(two, FRACTIONS[number] * np.sqrt(2.0) * spread[[0, 2]])
+        np.testing.assert_allclose(one, FRACTIONS[(number + 1) % 3] * np.sqrt(3.0) * np.mean(spread))
     coordinates.assign(given)
     gpflow.set_trainable(model.kernel.kernels[0].lengthscales, False)
     gpflow.set_trainable(model.kernel.kernels[1].lengthscales, False)
@@ -212,7 +212,7 @@ def test_adam_starts_lengthscales_anew_that_are_out_of_reach():
     """Others stay."""
     model = regression()
     model.kernel.lengthscales.assign([3e4, 5.0, 1e-4])
-    bring_within_reach(model)
+    bring_within_reach(model, lambda: 0.0)
     np.testing.assert_allclose(
         model.kernel.lengthscales, [np.sqrt(3.0) * Z[:, 0].std(), 5.0, np.sqrt(3.0) * Z[:, 2].std()]
     )
@@ -253,3 +253,51 @@ def test_points_are_trained_at_once_if_in_their_first_places_they_explain_nothin
     model = PEPR((rows, wave), gpflow.kernels.SquaredExponential(lengthscales=0.01), rows[[0, 1, 2]], alpha=0.0)
     fit(model)
     assert float(model.maximum_log_likelihood_objective()) > -0.5 * 60 * (1.0 + np.log(2.0 * np.pi)) + 20.0
+
+
+@pytest.mark.parametrize(
+    "transform",
+    some_slow(
+        [
+            tfp.bijectors.Sigmoid(np.float64(0.1), np.float64(2.0)),
+            tfp.bijectors.Sigmoid(np.float64(0.01), np.float64(20.0)),
+            gpflow.utilities.positive(lower=0.5),
+        ],
+        1,
+    ),
+)
+def test_bounded_lengthscales_stay_in_their_bounds(transform):
+    """Starts beyond the bounds are left out."""
+    model = regression()
+    model.kernel.lengthscales = gpflow.Parameter(np.full(3, 1.0), transform=transform)
+    before = float(model.maximum_log_likelihood_objective())
+    result = fit(model, max_iterations=30)
+    assert result.status in ("limit", "converged") and result.objective[-1] > before + 10.0
+    fit(model, optimizer="adam", max_iterations=2)
+
+
+def test_adam_keeps_lengthscales_that_are_better_than_within_reach():
+    """A long lengthscale of a column without influence, as L-BFGS finds it."""
+    model = PEPR((X, np.sin(2.0 * X[:, :1])), gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1e5, 1e5]), Z.copy())
+    fit(model, optimizer="adam", max_iterations=1)
+    assert np.all(model.kernel.lengthscales.numpy()[1:] > 9e4)
+
+
+def test_parts_of_a_sum_become_different():
+    """A smooth and a rough part: equal starts would stay equal, at 15 nats less."""
+    r = np.random.default_rng(101)
+    rows = np.sort(r.uniform(0.0, 20.0, (150, 1)), axis=0)
+    smooth, rough = (gpflow.kernels.SquaredExponential(lengthscales=each)(rows).numpy() for each in (4.0, 0.5))
+    root = np.linalg.cholesky(smooth + 0.3 * rough + 1e-8 * np.eye(150))
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=10.0) + gpflow.kernels.SquaredExponential(lengthscales=1.0)
+    targets = root @ r.standard_normal((150, 1)) + 0.1 * r.standard_normal((150, 1))
+    model = PEPR((rows, targets), kernel, np.linspace(0.0, 20.0, 50)[:, None], alpha=0.0)
+    fit(model, train_inducing=False)
+    ratio = model.kernel.kernels[0].lengthscales.numpy() / model.kernel.kernels[1].lengthscales.numpy()
+    assert max(ratio, 1.0 / ratio) > 3.0
+
+
+def test_restarts_with_patience_train_the_points_too():
+    """Every search counts patience anew."""
+    one, more = (fit(regression(), patience=2, n_restarts=number).objective[-1] for number in (0, 3))
+    assert more > one - 0.5
