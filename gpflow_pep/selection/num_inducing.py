@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,7 +156,7 @@ def select_num_inducing(
     _check_number(model, 1)
     deciding = 0 if criterion == "gap" else 2  # the objective or the density
     initial = kept = ahead = _Candidate(model, X[:0])
-    status = LARGEST
+    status, was_better = LARGEST, False
     found, seconds = list[_Candidate](), list[float]()
 
     def candidate(M: int, start: _Candidate, train: Callable[..., Any], Z: AnyNDArray | None = None) -> _Candidate:
@@ -207,8 +208,10 @@ def select_num_inducing(
             found.append(candidate(M, start, train))
             if len(found) > 1 and rise(found[-1]) < tolerance:
                 ahead = look_ahead() if ahead is initial else ahead
+                was_better |= is_promising()
                 if is_promising() and start is kept:
-                    found[-1] = max(found[-1], candidate(M, ahead, train), key=rise)
+                    with suppress(*FAILURES):
+                        found[-1] = max(found[-1], candidate(M, ahead, train), key=rise)
                 elif not is_promising() and gain(found[-1]) < tolerance:
                     status = TOLERANCE
             seconds.append(time.perf_counter() - began)
@@ -220,7 +223,7 @@ def select_num_inducing(
     tried = wanted[: len(found)]
     if status == LARGEST and tried[-1] == len(rows):
         status = ALL_ROWS
-    note = "; a new start with more points was better" if is_promising() else "; a new start was no better"
+    note = "; a new start with more points was better" if was_better else "; a new start was no better"
     objectives, upper_bounds, densities = np.array([each.scores for each in found]).T
     return NumInducingSelection(
         numbers=np.array(tried),

@@ -23,11 +23,7 @@ class Adam:
     """The Adam optimizer in scaled coordinates, with its state."""
 
     def __init__(
-        self,
-        objective: Objective,
-        variables: Collection[tf.Variable],
-        learning_rate: float,
-        natural_step: float | None,
+        self, objective: Objective, variables: Collection[tf.Variable], rate: float, natural_step: float | None
     ):
         """
         :param variables: the variables trained, of those of the objective.
@@ -43,7 +39,7 @@ class Adam:
             each for each in Coordinates(objective.model, objective.variables).each if id(each.variable) in trained
         ]
         with scope_of(objective.variables):
-            self._optimizer = tf_keras.optimizers.Adam(learning_rate)
+            self._optimizer = tf_keras.optimizers.Adam(rate)
             self._values = [tf.Variable(each.variable) for each in self._coordinates]  # recomputed in each step
             self._optimizer.build(self._values)
             self._units = [tf.Variable(each.unit, trainable=False) for each in self._coordinates]

@@ -82,8 +82,7 @@ class Coordinates:
             for variable in variables
         ]
         self._sizes = [np.prod(each.shape, dtype=int) for each in self.each]
-        self.are_logs = np.repeat([each.is_log for each in self.each], self._sizes)
-        """Which coordinates are logarithms, booleans [P]."""
+        self.are_logs = np.repeat([each.is_log for each in self.each], self._sizes)  # booleans [P]
 
     def values(self) -> AnyNDArray:
         """Return the coordinates [P] of the variables."""

@@ -351,7 +351,7 @@ def _num_rows(model: GPModel, rows: Batch | None) -> int:
     """Return the number of rows of all workers; 1 for a model that does not state its data."""
     data, number = getattr(model, "data", None) if rows is None else rows, getattr(model, "num_data", None)
     if number is None:
-        number = len(data[1]) if isinstance(data, tuple) else 1
+        number = tf.shape(data[1])[0] if isinstance(data, tuple) else 1
     return int(tf.convert_to_tensor(number))
 
 

@@ -29,10 +29,7 @@ class _Interrupted(Exception):
 
 
 class LBFGS:
-    """
-    Minimize the loss in phases: compare starts, train the variables of the first phase from the best one, then those of
-    the next phase.
-    """
+    """Minimize the loss over the variables of each phase in turn, from the best of several starts."""
 
     def __init__(
         self, objective: Objective, phases: Sequence[Collection[tf.Variable]], gain: float, n_restarts: int, seed: int
@@ -49,7 +46,7 @@ class LBFGS:
         self._active = self._phases[0]
         self._ends: list[tuple[float, AnyNDArray]] = []  # loss and coordinates at the ends from earlier starts
         self._begin(self._coordinates.values())
-        self._best_end = tf.Variable(np.full(len(self._best), np.nan), trainable=False)  # from earlier starts
+        self._best_end = tf.Variable(np.zeros(1 + len(self._best)), trainable=False)  # 1 and the best of `_ends`, or 0
         self.state: Mapping[str, tf.Variable] = {"best end": self._best_end}
         """Variables besides the parameters, from which a resumed run goes on."""
 
@@ -63,8 +60,8 @@ class LBFGS:
         outcome = Outcome(CONVERGED, "")
         try:
             if history.iterations > 0:  # resumed from a checkpoint
-                ends = [self._best, self._best_end.numpy()]
-                outcome = self._best_of(ends if np.isfinite(ends[1]).all() and len(ends[1]) else ends[:1], history)
+                has_end, *end = self._best_end.numpy()
+                outcome = self._best_of([self._best, np.array(end)][: 1 + int(has_end)], history)
             else:
                 ranked = self._ranked_starts(history)
                 ends = [end for _, end in ranked]
@@ -98,10 +95,10 @@ class LBFGS:
             history.begin_phase()
             outcomes.append(self._search(history))
             self._ends.append((self._best_loss, self._best))
-            self._best_end.assign(min(self._ends, key=itemgetter(0))[1])
+            self._best_end.assign([1.0, *min(self._ends, key=itemgetter(0))[1]])
         (_, best), outcome = min(zip(self._ends, outcomes, strict=True), key=lambda pair: pair[0][0])
         self._ends.clear()
-        self._best_end.assign(np.full_like(best, np.nan))
+        self._best_end.assign(np.zeros(1 + len(best)))
         if best is not self._best:
             self._go_to(best, history)
             history.record_last(-self._best_loss, again=True)
@@ -179,6 +176,7 @@ class LBFGS:
         arguments: dict[str, Any] = {"args": (history,), "method": "L-BFGS-B", "jac": True, "options": options}
         with threadpool_limits(1, user_api="blas"):  # idle BLAS threads spin and slow down TensorFlow
             bounds = Bounds(start - reach, start + reach)
+            bounds.lb[:1] = -np.inf  # if all had bounds, SciPy's first step would be as long as the gradient
             return minimize(self._evaluate, start, bounds=bounds, callback=callback, **arguments)
 
     def _search(self, history: History) -> Outcome:

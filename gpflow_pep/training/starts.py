@@ -77,10 +77,7 @@ def _coordinates_at(coordinates: Coordinates, lengthscales: list[tuple[Any, AnyN
 
 
 def _units_of_lengthscales(model: GPModel) -> Iterator[tuple[Any, AnyNDArray, int]]:
-    """
-    Yield the stationary kernels whose lengthscales are trainable and whose columns vary: kernel, units of the shape of
-    its lengthscales, and its place in a sum or product.
-    """
+    """Yield stationary kernels with trainable lengthscales, the lengthscales' units and the place in a sum."""
     for X, kernel in inputs_and_kernels(model):
         for place, part in enumerate(_stationary(kernel)):
             columns, lengthscales = np.asarray(X)[:, part.active_dims], part.lengthscales

@@ -176,6 +176,7 @@ def test_tables_of_pandas(X, y):
         estimator.fit(X, missing["height"])
 
 
+@pytest.mark.slow
 def test_search_over_a_pipeline(X, y):
     """In order and in two threads, whose fits do not disturb each other, searches find the same."""
     pipeline = make_pipeline(StandardScaler(), SparseGPRegressor(n_inducing=6, max_iterations=40, random_state=0))

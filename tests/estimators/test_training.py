@@ -158,6 +158,7 @@ def test_settings_describe_kernels():
     assert one is not None and other is not None and one != other
 
 
+@pytest.mark.slow
 def test_threads(X, y):
     """Four threads train four separate models."""
     estimators = [regressor(alpha=alpha) for alpha in (0.0, 0.3, 0.6, 1.0)]

@@ -393,3 +393,13 @@ def test_rejects_a_file_that_is_no_checkpoint(as_new, tmp_path):
     np.savez(tmp_path / "c.npz", labels=LABELS)
     with pytest.raises(ValueError, match="is not a checkpoint of `fit`"):
         fit(as_new("PEPR"), checkpoint=tmp_path / "c.npz")
+
+
+def test_lbfgs_resumes_with_the_end_of_an_earlier_start(as_new, tmp_path):
+    """Stopped while the second start is trained, the resumed run keeps the first one's end if it is better."""
+    options = {"n_restarts": 2, "train_inducing": False, "max_iterations": 300}
+    once = fit(as_new("PEPR"), **{**options, "n_restarts": 0})
+    number = once.iterations + 2
+    model, result = interrupted(as_new, "PEPR", tmp_path / "c.npz", [number], **options)
+    assert result.objective[-1] >= once.objective[-1] - 1e-6
+    assert result.objective[-1] == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=1e-9)

@@ -507,6 +507,7 @@ def test_the_seed_orders_minibatches_of_a_classifier(as_new):
     assert found[0] != found[1]
 
 
+@pytest.mark.slow
 def test_scores_change_nothing(as_new):
     """Scoring changes no parameters, and sites only within their tolerance."""
     found = []
