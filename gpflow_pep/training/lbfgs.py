@@ -173,10 +173,11 @@ class LBFGS:
         options = {"maxiter": max_iterations, "maxfun": 4 * history.steps + 20, "maxcor": _SECANTS}
         start = self._best[self._active]
         reach = np.where(self._coordinates.are_logs[self._active], _REACH, np.inf)
+        least = start - reach
+        least[:1] = -np.inf  # if all had bounds, SciPy's first step would be as long as the gradient
         arguments: dict[str, Any] = {"args": (history,), "method": "L-BFGS-B", "jac": True, "options": options}
         with threadpool_limits(1, user_api="blas"):  # idle BLAS threads spin and slow down TensorFlow
-            bounds = Bounds(start - reach, start + reach)
-            bounds.lb[:1] = -np.inf  # if all had bounds, SciPy's first step would be as long as the gradient
+            bounds = Bounds(least, start + reach)
             return minimize(self._evaluate, start, bounds=bounds, callback=callback, **arguments)
 
     def _search(self, history: History) -> Outcome:
