@@ -10,6 +10,7 @@ import tensorflow_probability as tfp
 from quick import some_slow
 
 from gpflow_pep import PEPR, TSVGP, PEPClassifier
+from gpflow_pep.inducing import k_means
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import Scipy, fit, fitting
 from gpflow_pep.training.coordinates import Coordinates
@@ -249,12 +250,18 @@ def test_ctrl_c_while_starts_are_compared_restores_the_best_of_them(monkeypatch)
 
 
 def test_points_are_trained_at_once_if_in_their_first_places_they_explain_nothing():
-    """Two points at the ends of ten periods; the objective of noise alone is -N (1 + log 2π)/2 for unit variance."""
-    rows = np.linspace(0.0, 1.0, 60)[:, None]
-    wave = np.sqrt(2.0) * np.sin(6.0 * rows)
-    model = PEPR((rows, wave), gpflow.kernels.SquaredExponential(lengthscales=0.01), rows[[0, 1, 2]], alpha=0.0)
-    fit(model)
-    assert float(model.maximum_log_likelihood_objective()) > -0.5 * 60 * (1.0 + np.log(2.0 * np.pi)) + 20.0
+    """Six k-means points of 40 rows: at fixed points noise is the best explanation, -N (1 + log 2π)/2 nats."""
+    random = np.random.default_rng(3)
+    rows = random.normal(size=(60, 2))[:40]
+    targets = np.sin(rows[:, :1] + rows[:, 1:] + 2.0) + 0.1 * np.random.default_rng(4).normal(size=(40, 1))
+    targets = (targets - targets.mean()) / targets.std()
+    ends = []
+    for train_inducing in (False, True):
+        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.sqrt(2.0) * rows.std(axis=0))
+        model = PEPR((rows, targets), kernel, k_means(rows, 6), alpha=0.0, noise_variance=0.1)
+        ends.append(fit(model, train_inducing=train_inducing).objective[-1])
+    noise = -0.5 * 40 * (1.0 + np.log(2.0 * np.pi))
+    assert ends[0] < noise + 2.0 and ends[1] > noise + 10.0
 
 
 @pytest.mark.parametrize(
