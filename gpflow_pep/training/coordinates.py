@@ -38,11 +38,8 @@ class Coordinate:
         :param is_log: whether the variable x is that of a positive parameter, whose excess is log(1 + e^x).
         :param unit: divides other variables; an array that can be broadcast to the variable's shape.
         """
-        self.variable, self.shape, self.is_log = (
-            variable,
-            variable.numpy().shape,
-            is_log,
-        )  # static shapes may be unknown
+        self.variable, self.is_log = variable, is_log
+        self.shape = variable.numpy().shape  # static shapes may be unknown
         self._least = -0.9 * np.log(np.finfo(variable.dtype.as_numpy_dtype).max)  # e^x must not be 0
         self.unit: Any = np.asarray(unit, variable.dtype.as_numpy_dtype)
 
@@ -91,18 +88,18 @@ class Coordinates:
     def variables_at(self, values: AnyNDArray) -> list[AnyNDArray]:
         """Return the values of the variables at coordinates [P]; an overflow is infinite."""
         with np.errstate(over="ignore", divide="ignore"):
-            return [each.inverse(part, np) for each, part in zip(self.each, self._split(values), strict=True)]
+            return [each.inverse(part, np) for each, part in zip(self.each, self.split(values), strict=True)]
 
     def assign(self, values: AnyNDArray) -> None:
         """Assign coordinates [P] to the variables; those that have them keep their last digit."""
-        for each, part, value in zip(self.each, self._split(values), self.variables_at(values), strict=True):
+        for each, part, value in zip(self.each, self.split(values), self.variables_at(values), strict=True):
             if not np.array_equal(each.of(each.variable.numpy(), np), part):
                 each.variable.assign(value.astype(each.variable.dtype.as_numpy_dtype))
 
     def gradient(self, values: AnyNDArray, derivatives: Sequence[AnyNDArray]) -> AnyNDArray:
         """Return the gradient in the coordinates [P] at coordinates [P], from derivatives in the variables."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            slopes = [each.slope(part, np) for each, part in zip(self.each, self._split(values), strict=True)]
+            slopes = [each.slope(part, np) for each, part in zip(self.each, self.split(values), strict=True)]
             return concatenated([d * slope for d, slope in zip(derivatives, slopes, strict=True)])
 
     def entries(self, variables: Collection[tf.Variable]) -> AnyNDArray:
@@ -110,7 +107,8 @@ class Coordinates:
         ids = {id(variable) for variable in variables}
         return np.repeat([id(each.variable) in ids for each in self.each], self._sizes)
 
-    def _split(self, values: AnyNDArray) -> list[AnyNDArray]:
+    def split(self, values: AnyNDArray) -> list[AnyNDArray]:
+        """Return the parts of an array [P] that belong to the variables, in their shapes."""
         parts = np.split(values, np.cumsum(self._sizes)[:-1])
         return [part.reshape(each.shape) for each, part in zip(self.each, parts, strict=True)]
 
@@ -159,11 +157,8 @@ class Scipy(gpflow.optimizers.Scipy):
         evaluate, coordinates = super().eval_func(*args, **kwargs), self._coordinates
 
         def loss_and_gradient(values: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-            at = coordinates.variables_at(values)
-            loss, gradient = evaluate(concatenated(at))
-            parts = np.split(gradient, np.cumsum([value.size for value in at])[:-1])
-            derivatives = [part.reshape(value.shape) for part, value in zip(parts, at, strict=True)]
-            return loss, coordinates.gradient(values, derivatives)
+            loss, gradient = evaluate(concatenated(coordinates.variables_at(values)))
+            return loss, coordinates.gradient(values, coordinates.split(gradient))
 
         return loss_and_gradient
 

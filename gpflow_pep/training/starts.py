@@ -1,6 +1,7 @@
 """Starts of training: lengthscales at several fractions of the spread of the inputs."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,8 @@ def bring_within_reach(model: GPModel, loss: Callable[[], float]) -> None:
             is_far = values > _REACH * unit if is_long else values < unit / _REACH
             if np.any(is_far):
                 before = loss() if is_long else np.inf
-                kernel.lengthscales.assign(np.where(is_far, unit, values))
+                with suppress(*FAILURES):  # bounds may exclude them
+                    kernel.lengthscales.assign(np.where(is_far, unit, values))
                 if is_long and not loss() <= before:
                     kernel.lengthscales.assign(values)
 
