@@ -21,7 +21,7 @@ def requirements(section, name):
 NEEDED = requirements("options", "install_requires")
 EXPERIMENTS = requirements("options.extras_require", "experiments")
 CLUSTER = requirements("options.extras_require", "cluster")
-PARQUET = requirements("options.extras_require", "parquet")
+FILES = requirements("options.extras_require", "files")
 DOCS = requirements("options.extras_require", "docs")
 EXTRA, *TOOLS = requirements("options.extras_require", "dev")
 IN_TESTS = {"pytest", "pytest-xdist", "slipcover", "hypothesis", "mpmath", "pandas"}
@@ -51,7 +51,7 @@ def imported(files):
 
 
 def test_the_package_needs_what_it_imports():
-    assert names(NEEDED, PARQUET) == imported(ROOT.glob("gpflow_pep/**/*.py")) | NEEDED_BY_OTHERS.keys()
+    assert names(NEEDED, FILES) == imported(ROOT.glob("gpflow_pep/**/*.py")) | NEEDED_BY_OTHERS.keys()
 
 
 def test_the_experiments_need_what_they_import():
@@ -64,7 +64,7 @@ def test_the_experiments_need_what_they_import():
 
 
 def test_the_tools_are_installed_with_the_experiments():
-    assert (EXTRA.name, EXTRA.extras) == ("gpflow_pep", {"cluster", "docs", "experiments", "parquet"})
+    assert (EXTRA.name, EXTRA.extras) == ("gpflow_pep", {"cluster", "docs", "experiments", "files"})
 
 
 def versions(name):
@@ -84,7 +84,7 @@ def lowest(requirement):
 
 def test_the_oldest_versions():
     """All that is needed, and what the tests import; where 1.4 is the minimum, 1.4.something."""
-    tested = [*NEEDED, *EXPERIMENTS, *CLUSTER, *PARQUET, *(each for each in TOOLS if each.name in IN_TESTS)]
+    tested = [*NEEDED, *EXPERIMENTS, *CLUSTER, *FILES, *(each for each in TOOLS if each.name in IN_TESTS)]
     expected = {each.name: lowest(each) for each in tested}
     found = versions("constraints-oldest.txt")
     assert found.keys() == expected.keys()
@@ -95,5 +95,5 @@ def test_the_oldest_versions():
 def test_the_usual_versions():
     """Everything that is installed is pinned, and allowed."""
     pinned = versions("constraints.txt")
-    for requirement in (*NEEDED, *EXPERIMENTS, *CLUSTER, *PARQUET, *DOCS, *TOOLS):
+    for requirement in (*NEEDED, *EXPERIMENTS, *CLUSTER, *FILES, *DOCS, *TOOLS):
         assert all(requirement.specifier.contains(version) for version in pinned[requirement.name]), requirement

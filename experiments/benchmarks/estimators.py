@@ -6,11 +6,11 @@ column, and the regressor noise too (a `WhiteKernel`), from the same initial val
 take O(N^3) time and are left out for more than 3,000 rows. GPflow's `SGPR` and `SVGP` (`Bernoulli`, `MultiClass`) start
 at the same k-means points and lengthscales of 1, and train by `gpflow.optimizers.Scipy`, all with GPflow's defaults.
 
-The columns of the tables in `RAW` are as published, all others are standardized; so are the targets. NLPD is in nats a
-row; the error is the RMSE, or the fraction of wrong labels. "First" is the first fit in a process that has imported
-everything, "again" a second fit by a new estimator, for which the estimators here do not compile again; it is left out
-if the first takes longer than 20 s. A peer is cut off at the limit; GPflow's is then scored as it is. One core, a
-process for each row.
+The sets are those of `SETS`, by default, and of :mod:`.hard_problems`. The columns of the tables in `RAW` are as
+published, all others are standardized; so are the targets. NLPD is in nats a row; the error is the RMSE, or the
+fraction of wrong labels. "First" is the first fit in a process that has imported everything, "again" a second fit by a
+new estimator, for which the estimators here do not compile again; it is left out if the first takes longer than 20 s. A
+peer is cut off at the limit; GPflow's is then scored as it is. One core, a process for each row.
 
     python -m experiments.benchmarks.estimators [--sets diabetes iris] [--rows 1500] [--inducing 100] [--alphas 0 0.5]
 """
@@ -35,6 +35,7 @@ from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessR
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from experiments import datasets
+from experiments.benchmarks.hard_problems import PROBLEMS, hard_problem
 from experiments.benchmarks.machine import machine, use_one_core
 from experiments.benchmarks.memory import printed_by
 from experiments.benchmarks.tables import Table, parser_of, write
@@ -56,25 +57,28 @@ _LONG = 20.0  # seconds of a fit that is not repeated
 def main() -> None:
     """Print a row for each set and estimator."""
     parser = parser_of(__doc__)
-    parser.add_argument("--sets", nargs="+", metavar="SET", default=SETS)
+    parser.add_argument("--sets", nargs="+", metavar="SET", default=SETS, choices=[*SETS, *PROBLEMS])
     parser.add_argument("--rows", type=count, default=50_000, help="training rows, at most (%(default)s)")
-    parser.add_argument("--inducing", type=count, default=100, help="number of inducing points (%(default)s)")
+    parser.add_argument(
+        "--inducing", type=count, help="number of inducing points; by default the estimators' own, and 100"
+    )
     parser.add_argument("--alphas", nargs="+", type=power, default=[0.5])
     parser.add_argument("--limit", type=count, default=600, help="CPU seconds of a peer's fit (%(default)s)")
     parser.add_argument("--measure", metavar="METHOD", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    options = [arguments.rows, arguments.inducing, arguments.limit]
     if arguments.measure:
         use_one_core()
+        options = arguments.rows, arguments.inducing, arguments.limit
         print(json.dumps(measured(arguments.sets[0], arguments.measure, *options)))
         return
     print(machine())
     table = Table(
-        f"fits of at most {arguments.rows} rows, M = {arguments.inducing}",
+        f"fits of at most {arguments.rows} rows, M = {arguments.inducing or 'default'}",
         {"set": "<13", "N": "d", "D": "d", "classes": "d", "estimator": "<12", "status": "<9", "iterations": "d"}
         | {"first, s": ".2f", "again, s": ".2f", "NLPD": ".3f", "error": ".3f"},
     )
-    listed = [str(part) for pair in zip(("--rows", "--inducing", "--limit"), options, strict=True) for part in pair]
+    listed = ["--rows", f"{arguments.rows}", "--limit", f"{arguments.limit}"]
+    listed += ["--inducing", f"{arguments.inducing}"] if arguments.inducing else []
     for name in arguments.sets:
         few = min(arguments.rows, len(loaded(name).X_train)) <= _SKLEARN_ROWS
         for method in (*(f"alpha {alpha:g}" for alpha in arguments.alphas), *[_SKLEARN] * few, _GPFLOW):
@@ -83,7 +87,9 @@ def main() -> None:
 
 
 def loaded(name: str) -> Dataset:
-    """Return a data set of the catalog, two classes of the digits, or the generated set."""
+    """Return a data set of the catalog, two classes of the digits, or a generated set."""
+    if name in PROBLEMS:
+        return hard_problem(name)
     if name == "digits-3-5":
         digits = datasets.load("digits")
         train, test = (np.isin(Y[:, 0], (3.0, 5.0)) for Y in (digits.Y_train, digits.Y_test))
@@ -114,7 +120,7 @@ def housing_like(num_rows: int = 20_000, num_test: int = 2_000) -> Dataset:
     return Dataset("housing-like", X[:num_rows], Y[:num_rows], X[num_rows:], Y[num_rows:], *scales)
 
 
-def measured(name: str, method: str, rows: int, num_inducing: int, limit: int) -> dict[str, Any]:
+def measured(name: str, method: str, rows: int, num_inducing: int | None, limit: int) -> dict[str, Any]:
     """Fit twice, and score."""
     dataset = loaded(name)
     chosen = np.random.default_rng(0).permutation(len(dataset.X_train))[:rows]
@@ -166,13 +172,14 @@ def cut_off(limit: int) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def made(method: str, X: Floats, num_inducing: int, is_classifier: bool) -> Any:
+def made(method: str, X: Floats, num_inducing: int | None, is_classifier: bool) -> Any:
     """Return an unfitted estimator."""
     if method == _GPFLOW:
-        return GPflow(num_inducing, is_classifier)
+        return GPflow(num_inducing or 100, is_classifier)
     if method != _SKLEARN:
         kind = SparseGPClassifier if is_classifier else SparseGPRegressor
-        return kind(alpha=float(method.split()[1]), n_inducing=num_inducing, random_state=0)
+        points = {"n_inducing": num_inducing} if num_inducing else {}
+        return kind(alpha=float(method.split()[1]), random_state=0, **points)
     kernel = ConstantKernel(1.0, _BOUNDS) * RBF(spreads(X) * np.sqrt(X.shape[1]), _BOUNDS)
     if is_classifier:
         return GaussianProcessClassifier(kernel, random_state=0)

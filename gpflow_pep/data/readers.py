@@ -1,9 +1,8 @@
 """Datasets of batches (X, Y) from arrays on disk, CSV and Parquet files, for data larger than memory."""
 
-import csv
-import itertools
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from .. import validation
 
 _ROWS = 8192  # rows per batch
 _READ_AHEAD = 2  # batches: one is read while another is used
+_BLOCK = 2**24  # bytes of a CSV file that are parsed together; a line must be shorter
 
 
 def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset:
@@ -27,6 +27,10 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
     """
     size = validation.positive_integer(batch_size, "batch_size")
     for name, values in (("X", X), ("Y", Y)):
+        if isinstance(values, np.ma.MaskedArray):
+            raise ValueError(
+                f"{name} must be an array without a mask, got a masked array: leave out or fill the values."
+            )
         if len(getattr(values, "shape", ())) != 2 or np.dtype(values.dtype).kind not in "fiu":
             shape = getattr(values, "shape", None)
             found = type(values).__name__ if shape is None else f"shape {tuple(shape)}, dtype {values.dtype}"
@@ -57,73 +61,75 @@ def csv_batches(
     delimiter: str = ",",
 ) -> tf.data.Dataset:
     """
-    Return batches of a CSV file whose first line names the columns. An empty field is read as NaN, which models reject.
+    Return batches of a CSV file whose first line names the columns, by pyarrow: ``pip install gpflow_pep[files]``.
+
+    An empty field is read as NaN, which models reject; empty lines are skipped.
 
     :param inputs: names of the columns of X.
     :param outputs: names of the columns of Y.
-    :raises ValueError: if a column is missing, or holds anything but numbers in the first 1000 rows.
+    :raises ValueError: if a column is missing, or a line cannot be read as numbers, naming the line: in the first
+        megabytes at once, later when it is reached.
+    :raises ImportError: without pyarrow.
     """
-    size, path = validation.positive_integer(batch_size, "batch_size"), os.fspath(path)
-    with open(path, newline="") as file:
-        rows = csv.reader(file, delimiter=delimiter)
-        header = next(rows, [])
-        names = _checked_columns(inputs, outputs, header, path)
-        places = [header.index(name) for name in names]
-        for number, row in enumerate(itertools.islice(rows, 1000)):  # a file larger than memory opens at once
-            for name, place in zip(names, places, strict=True):
-                field = row[place] if place < len(row) else ""
-                try:
-                    float(field or "nan")
-                except ValueError:
-                    hint = "; write True and False as 1 and 0" if field.strip().lower() in {"true", "false"} else ""
-                    raise ValueError(
-                        f"inputs and outputs must be columns of numbers, got {field!r} in column {name!r}, row "
-                        f"{number} of {path}{hint}."
-                    ) from None
-    order = np.argsort(np.argsort(places))  # TensorFlow reads columns in the order of the file
-    missing = [tf.constant([np.nan], tf.float64)] * len(places)
-    lines = tf.data.experimental.CsvDataset(
-        path, missing, header=True, field_delim=delimiter, select_cols=sorted(places)
+    import pyarrow.csv  # an extra
+    import pyarrow.dataset
+
+    format = pyarrow.dataset.CsvFileFormat(
+        pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(null_values=[""]),
+        read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK),  # one thread counts the lines
     )
-
-    @tf.autograph.experimental.do_not_convert
-    def pair(*fields: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        values = tf.cast(tf.stack([fields[place] for place in order], axis=-1), default_float())
-        return values[:, : len(inputs)], values[:, len(inputs) :]
-
-    return lines.batch(size).map(pair, num_parallel_calls=_READ_AHEAD).prefetch(_READ_AHEAD)
+    return _columns_of(path, format, inputs, outputs, batch_size)
 
 
 def parquet_batches(
     path: str | os.PathLike[str], *, inputs: Sequence[str], outputs: Sequence[str], batch_size: int = _ROWS
 ) -> tf.data.Dataset:
     """
-    Return batches of a Parquet file; needs pyarrow, ``pip install gpflow_pep[parquet]``. Nulls are read as NaN.
+    Return batches of a Parquet file, by pyarrow: ``pip install gpflow_pep[files]``. Nulls are read as NaN.
 
     :param inputs: see :func:`csv_batches`; likewise `outputs`.
-    :raises ValueError: if a column is missing or does not hold numbers.
+    :raises ValueError: if a column is missing, or does not hold numbers, or integers beyond 2^53.
     :raises ImportError: without pyarrow.
     """
-    import pyarrow  # an extra
-    import pyarrow.parquet
+    return _columns_of(path, "parquet", inputs, outputs, batch_size)
 
-    size, path = validation.positive_integer(batch_size, "batch_size"), os.fspath(path)
-    schema = pyarrow.parquet.read_schema(path)
-    names, dtype = _checked_columns(inputs, outputs, schema.names, path), default_float()
-    for name in names:
-        kind = schema.field(name).type
-        if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind)):
-            raise ValueError(f"inputs and outputs must be columns of numbers, got {name!r} of type {kind} in {path}.")
 
-    def pairs() -> Iterator[tuple[AnyNDArray, AnyNDArray]]:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=size, columns=names):
-                columns = [np.asarray(batch.column(name).cast(pyarrow.float64())) for name in names]
+def _columns_of(
+    path: str | os.PathLike[str], format: Any, inputs: Sequence[str], outputs: Sequence[str], batch_size: int
+) -> tf.data.Dataset:
+    """Return batches of columns of a file in one of pyarrow's formats, read anew in each pass."""
+    import pyarrow
+    import pyarrow.dataset
+
+    size, dtype, path = validation.positive_integer(batch_size, "batch_size"), default_float(), os.fspath(path)
+    if not os.path.isfile(path):
+        raise ValueError(f"path must be a file, which can be read again in each pass, got {path}.")
+
+    @contextmanager
+    def named_errors() -> Iterator[None]:
+        try:
+            yield
+        except pyarrow.ArrowException as error:
+            reason = str(error).rpartition("Invalid: ")[2].partition("\n")[0]  # the innermost error
+            raise ValueError(f"{path} cannot be read as columns of numbers: {reason}") from error
+
+    def batches(names: Sequence[str]) -> Iterator[tuple[AnyNDArray, AnyNDArray]]:
+        schema = pyarrow.schema([(name, pyarrow.float64()) for name in names])
+        with named_errors():
+            table = pyarrow.dataset.dataset(path, format=format, schema=schema)
+            for batch in table.to_batches(batch_size=size, use_threads=False):
+                columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
                 values = np.stack(columns, axis=-1).astype(dtype)
                 yield values[:, : len(inputs)], values[:, len(inputs) :]
 
+    with named_errors():
+        available = pyarrow.dataset.dataset(path, format=format).schema
+    names = _checked_columns(inputs, outputs, available.names, path)
+    next(batches(names), None)  # reads the first block
     signature = tuple(tf.TensorSpec([None, len(columns)], dtype) for columns in (inputs, outputs))
-    return tf.data.Dataset.from_generator(pairs, output_signature=signature).prefetch(_READ_AHEAD)
+    rows = tf.data.Dataset.from_generator(lambda: batches(names), output_signature=signature)
+    return rows.rebatch(size).prefetch(_READ_AHEAD)
 
 
 class Statistics(NamedTuple):
@@ -143,7 +149,13 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
     :raises ValueError: if there are no rows, or a column is constant or not finite.
     """
     count, origin, mean, square, D = 0, None, np.zeros(()), np.zeros(()), 0
+    if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise ValueError("dataset must be finite, got one that repeats without end.")
     for X, Y in dataset.as_numpy_iterator():
+        if len(X) != len(Y):
+            raise ValueError(f"X and Y of a batch must have the same number of rows, got {len(X)} and {len(Y)}.")
+        if not len(X):
+            continue
         values, n, D = np.concatenate([X, Y], axis=1, dtype=float), len(X), X.shape[1]  # [n, D + P]
         origin = values[0] if origin is None else origin  # avoids cancellation for values far from 0
         values = values - origin
@@ -164,7 +176,14 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
 
 
 def standardized(dataset: tf.data.Dataset, values: Statistics) -> tf.data.Dataset:
-    """Standardize the columns of batches by given statistics, for example of the training data."""
+    """
+    Standardize the columns of batches by given statistics, for example of the training data.
+
+    :raises ValueError: if the numbers of columns differ.
+    """
+    for name, spec, mean in zip(("X", "Y"), dataset.element_spec, values[::2], strict=True):
+        if not spec.shape.is_compatible_with([None, len(mean)]):
+            raise ValueError(f"values must be of the columns of {name}, {spec.shape[-1]}, got {len(mean)} columns.")
 
     @tf.autograph.experimental.do_not_convert
     def scaled(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -237,9 +237,17 @@ class _Divided(Chunks):
 class RowChunks(_Divided):
     """Every row is a block (B = N); chunks are `chunk_size` consecutive rows, which several devices may share."""
 
-    def __init__(self, chunk_size: int | None = None, devices: Sequence[str] | None = None):
+    def __init__(
+        self, chunk_size: int | None = None, devices: Sequence[str] | None = None, *, eager_size: int | None = None
+    ):
+        """:param eager_size: chunk size outside of compiled functions; None: the same."""
         super().__init__(devices)
         self.chunk_size = ROWS_PER_CHUNK if chunk_size is None else min(chunk_size, _MOST_ROWS)
+        self._eager_size = eager_size or self.chunk_size
+
+    @property
+    def _size(self) -> int:
+        return self._eager_size if tf.executing_eagerly() else self.chunk_size
 
     @override
     def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
@@ -264,15 +272,21 @@ class RowChunks(_Divided):
 
     @override
     def _count(self, num_data: tf.Tensor) -> tf.Tensor:
-        return tf.maximum(1, -(-num_data // self.chunk_size))
+        return tf.maximum(1, -(-num_data // self._size))
 
     @override
     def _bounds(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return number * self.chunk_size, (number + 1) * self.chunk_size
+        return number * self._size, (number + 1) * self._size
 
     @override
     def _visited(self, values: tf.Tensor, begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
         return values[begin:end]
+
+
+def split_rows(data: Sequence[tf.Tensor], chunk_size: int) -> ChunkedData:
+    """Split rows into chunks; without a loop if they are known to be few."""
+    count = data[0].shape[0]
+    return (OneChunk() if count is not None and count <= chunk_size else RowChunks(chunk_size)).split(data)
 
 
 class BlockChunks(_Divided):

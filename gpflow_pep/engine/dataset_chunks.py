@@ -7,7 +7,7 @@ import tensorflow as tf
 from gpflow.config import default_float
 from typing_extensions import override
 
-from ..runtime.checks import asserted
+from ..runtime.checks import asserted, reason_of
 from ..runtime.distribution import row_hashes
 from ..runtime.tracing import refuse_xla
 from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, ChunkStep
@@ -20,6 +20,10 @@ _CHANGED = (
     "shuffling, from files that do not change. If the numbers of rows are equal, values or their order differ. Rows in "
     "the first pass, and now:"
 )
+
+
+class UnreadableData(ValueError):
+    """An error in reading a dataset."""
 
 
 class PassSummary(NamedTuple):
@@ -95,7 +99,10 @@ class DatasetChunks(Chunks):
 
     def _read(self) -> PassSummary:
         """Read the whole dataset, eagerly; a ValueError names the row of a value or batch that is not accepted."""
-        summary = PassSummary(*map(int, self._pass(lambda *_: (), ())[0]))
+        try:
+            summary = PassSummary(*map(int, self._pass(lambda *_: (), ())[0]))
+        except tf.errors.OpError as error:
+            raise UnreadableData(f"data: the dataset cannot be read: {reason_of(error)}") from error
         for row, message in ((summary.unequal, _UNEQUAL), (summary.not_finite, _NOT_FINITE)):
             if row != _NONE:
                 raise ValueError(f"{message} {row}.")

@@ -13,7 +13,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
 from ..likelihoods import Logit, MultiClassRobustMax, Probit
-from ..likelihoods.predictive import predicted_moments
 from ..models import PEPClassifier, StreamingPEP
 from .base import SparseGPEstimator, max_jitter
 
@@ -39,7 +38,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         *,
         likelihood: Likelihood | None = None,
         alpha: float = 0.5,
-        n_inducing: int | str = 100,
+        n_inducing: int | str | None = 100,
         optimizer: str | None = "lbfgs",
         max_iterations: int | None = None,
         learning_rate: float = 0.01,
@@ -129,9 +128,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param X: inputs [n, D].
         :return: probabilities [n, C], in the order of `classes_`.
         """
-        X, f = self._predicted_f(X)
-        mean, _ = predicted_moments(self.model_.likelihood, X, *f)
-        probabilities: AnyNDArray = mean.numpy()  # [n, C], or [n, 1] of the second of two classes
+        probabilities, _ = self._predicted(X)  # [n, C], or [n, 1] of the second of two classes
         if probabilities.shape[1] == 1:
             return np.concatenate([1.0 - probabilities, probabilities], axis=1)
         return probabilities / probabilities.sum(axis=1, keepdims=True)

@@ -38,7 +38,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         kernel: Kernel | None = None,
         *,
         alpha: float = 0.5,
-        n_inducing: int | str = 100,
+        n_inducing: int | str | None = None,
         noise_variance: float | None = None,
         normalize_y: bool = True,
         optimizer: str | None = "lbfgs",
@@ -56,8 +56,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             y.
         :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC.
         :param n_inducing: the number of inducing points. They start at k-means centers of the rows, with columns scaled
-            to standard deviation 1, or at the distinct rows if there are no more than this; training moves them.
-            "auto": the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
+            to standard deviation 1, and training moves them; if there are no more distinct rows than this, they are the
+            points, and stay. None: 700,000 / N, but at least 100 and at most 500; 100 from the second batch on. "auto":
+            the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
         :param noise_variance: the initial noise variance, in squared units of the normalized y. None: a tenth of the
             variance of y.
         :param normalize_y: before training, subtract the mean of y and divide by its standard deviation. The prior mean
@@ -132,15 +133,17 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
-        f, variance = (value.numpy() for value in self._predicted_f(X, full_cov=return_cov)[1])
-        mean = f * self._y_scale + self._y_mean  # [n, P]
-        noise = float(self.model_.likelihood.variance.numpy())
         if return_cov:
-            joint = np.moveaxis(variance, 0, -1) + noise * np.eye(len(f))[:, :, None]  # [n, n, P]
-            return _squeezed(mean), _squeezed(joint * self._y_scale**2)
-        if return_std:
-            return _squeezed(mean), _squeezed(np.sqrt(variance + noise) * self._y_scale)
-        return _squeezed(mean)
+            inputs, values = self._inputs_and_posterior(X)
+            f, joint = (
+                each.numpy() for each in self.model_._posterior_of(values).fused_predict_f(inputs, full_cov=True)
+            )
+            noise = float(self.model_.likelihood.variance.numpy()) * np.eye(len(f))
+            covariance = np.moveaxis(joint, 0, -1) + noise[:, :, None]  # [n, n, P]
+            return _squeezed(f * self._y_scale + self._y_mean), _squeezed(covariance * self._y_scale**2)
+        mean, variance = self._predicted(X)  # [n, P]
+        mean = _squeezed(mean * self._y_scale + self._y_mean)
+        return (mean, _squeezed(np.sqrt(variance) * self._y_scale)) if return_std else mean
 
     def __sklearn_tags__(self) -> Any:
         """Declare that y may have several columns."""

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, TensorData
 from gpflow.inducing_variables import InducingPoints, InducingVariables, MultioutputInducingVariables
-from gpflow.kernels import Combination, Kernel, MultioutputKernel, Periodic, SharedIndependent
+from gpflow.kernels import Combination, Coregion, Kernel, MultioutputKernel, Periodic, SharedIndependent
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models.util import InducingPointsLike
 
@@ -45,8 +45,10 @@ def checked_inducing_variable(
         raise ValueError(
             f"inducing_variable must have one part for each of {num_latent_gps} latent functions, got {len(parts)}."
         )
-    for variable, _ in parts:
+    for variable, part in parts:
         validation.single_output_inducing_variable(variable, num_inputs)
+        if type(variable) is InducingPoints:
+            check_indices(part, variable.Z.numpy(), "inducing_variable (Z)")
     if num_inputs is None:
         num_inputs = next((variable.Z.shape[1] for variable, _ in parts if isinstance(variable, InducingPoints)), None)
     if num_inputs is not None:
@@ -55,6 +57,27 @@ def checked_inducing_variable(
     if len(sizes) > 1:
         raise ValueError(f"inducing_variable must have parts of the same size, got {sorted(sizes)}.")
     return inducing_variable
+
+
+def index_columns(kernel: Kernel, num_inputs: int) -> dict[int, int]:
+    """Return the columns of X that hold the index of a `Coregion`, with the number of its values."""
+    if isinstance(kernel, Coregion):
+        return {int(np.arange(num_inputs)[kernel.active_dims][0]): int(kernel.output_dim)}
+    parts = getattr(kernel, "kernels", None) or getattr(kernel, "latent_kernels", ())
+    return {column: count for part in parts for column, count in index_columns(part, num_inputs).items()}
+
+
+def check_indices(kernel: Kernel, X: AnyNDArray, name: str) -> None:
+    """Check columns of X [..., D] that hold an index: GPflow truncates fractions, and fails on others, or returns 0."""
+    for column, count in index_columns(kernel, X.shape[-1]).items():
+        values = np.ravel(X[..., column])
+        wrong = np.flatnonzero(~((values >= 0) & (values < count) & (values == np.floor(values))))
+        if wrong.size:
+            raise ValueError(
+                f"{name} must hold whole numbers from 0 to {count - 1} in column {column}, the index of Coregion, got "
+                f"{values[wrong[0]]} in row {wrong[0]}. Choose inducing points from the rows of X: inducing.uniform, "
+                "greedy_variance."
+            )
 
 
 def _check_shared(kernel: Kernel, inducing_variable: InducingPointsLike, num_outputs: int) -> None:

@@ -11,7 +11,7 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
-from ..engine import Prior, RowChunks, with_checked_variance
+from ..engine import Prior, split_rows, with_checked_variance
 from ..maths.linalg import finite
 from ..runtime.tracing import no_autograph
 from ..validation import inputs
@@ -76,7 +76,7 @@ class WhitenedPosterior(AbstractPosterior):
             mean, cov = self._joint(cache, Xnew)
         else:
             flat = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])  # [batch N, D]
-            chunks = RowChunks(ROWS_PER_CHUNK).split([flat])
+            chunks = split_rows([flat], ROWS_PER_CHUNK)
             mean, cov = chunks.concatenate(lambda chunk: self._marginals(cache, *chunk.data), flat.dtype, [None, None])
             *_, b = cache
             shape = tf.concat([tf.shape(Xnew)[:-1], [b.shape[-1] if b.shape.rank == 2 else b.shape[0]]], 0)

@@ -6,11 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
-from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
+from gpflow.base import AnyNDArray, InputData, MeanAndVariance, Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood, Softmax
+from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
@@ -21,14 +21,22 @@ from typing_extensions import Self, override
 from .. import validation
 from ..engine import DatasetChunks, OldPosterior, OldPosteriorSite, Prior, RowChunks, SiteSums, default_chunk_size
 from ..likelihoods.observations import check_observations
-from ..likelihoods.predictive import predicted_log_density, predicted_moments
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite
 from ..runtime.checks import asserted
 from ..runtime.devices import devices_of_strategy
 from ..runtime.distribution import Workers, check_disjoint, local_variable
-from ..runtime.tracing import in_xla, is_compiled, no_autograph, resizable_copy, structure_of
+from ..runtime.tracing import (
+    compiled,
+    in_xla,
+    is_compiled,
+    no_autograph,
+    remember_parameters,
+    resizable_copy,
+    structure_of,
+)
 from ..runtime.transactions import atomic
-from .kernels_and_inducing_variables import checked_inducing_variable
+from ..tilted.predictive import predicted_log_density, predicted_moments
+from .kernels_and_inducing_variables import check_indices, checked_inducing_variable
 from .posteriors import WhitenedPosterior
 
 ADVICE_KUU = (
@@ -69,6 +77,15 @@ class InducingVariableGP(GPModel):
     max_jitter: float | None = None
     """The largest jitter to try if Kuu cannot be factorized; None: the default jitter only."""
     _old: OldPosterior | None = None  # of a stream
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Assign a number to a parameter, which would otherwise be replaced; see also :func:`remember_parameters`."""
+        if isinstance(vars(self).get(name), Parameter) and not isinstance(value, tf.Module | tf.Tensor | None):
+            vars(self)[name].assign(value)
+            return
+        if isinstance(value, Kernel | Likelihood | MeanFunction | InducingVariables):
+            remember_parameters(value)
+        super().__setattr__(name, value)
 
     @abstractmethod
     def _sums(self) -> SiteSums:
@@ -151,7 +168,20 @@ class InducingVariableGP(GPModel):
         which computes q only once.
         """
         Xnew = validation.real_numbers(Xnew, "Xnew")
+        if tf.executing_eagerly():
+            check_indices(self.kernel, Xnew.numpy(), "Xnew")
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
+
+    def _posterior_of(self, values: tuple[tf.Tensor, ...]) -> WhitenedPosterior:
+        """Return a posterior with the cache of another one."""
+        parts = self.kernel, self.inducing_variable, self.mean_function, lambda: values
+        return WhitenedPosterior(*parts, by_precision=self._by_precision, precompute_cache=None)
+
+    def _predict_y_by(self, values: tuple[tf.Tensor, ...], Xnew: tf.Tensor) -> MeanAndVariance:
+        """Compute mean and variance of new observations at Xnew [n, D] from the cache of a posterior."""
+        return predicted_moments(self.likelihood, Xnew, *self._posterior_of(values).fused_predict_f(Xnew))
+
+    _compiled_predict_y_by = compiled(_predict_y_by, reduce_retracing=True)
 
     @check_shapes("Xnew: [batch..., N, D]", "return[0]: [batch..., N, P]", "return[1]: [batch..., N, P]")
     def predict_y(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
@@ -186,8 +216,6 @@ class InducingVariableGP(GPModel):
         Y = tf.reshape(rows, tf.shape(Y))
         if in_xla():
             X = asserted(X, tf.math.is_finite(Y))  # a likelihood may treat NaN as a label
-        if isinstance(self.likelihood, Softmax):
-            Y = tf.cast(Y, tf.int64)  # GPflow's Softmax accepts integers only
         if full_cov or full_output_cov:
             raise NotImplementedError("predict_log_density has no full_cov and no full_output_cov: they must be False.")
         density = predicted_log_density(self.likelihood, X, *self.predict_f(X), Y)
@@ -228,6 +256,8 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         inducing_variable = checked_inducing_variable(
             kernel, inducing_variable, columns(data)[0], num_latent_gps, shared=self._shares_covariance
         )
+        if not isinstance(data, DatasetChunks):
+            check_indices(kernel, data[0], "data[0] (X)")
         if not (mean_function is None or (isinstance(mean_function, tf.Module) and callable(mean_function))):
             raise ValueError(f"mean_function must be a gpflow function or None, got {mean_function!r}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=num_latent_gps)
@@ -240,7 +270,10 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         options = {"trainable": False, "dtype": default_float()}
         self._data = tuple(local_variable(values, shape=[None, values.shape[1]], **options) for values in arrays)
         self._chunk_size = validation.chunk_size(chunk_size) or self._default_chunk_size()
-        self._chunks: Any = data if isinstance(data, DatasetChunks) else RowChunks(self._chunk_size, self._devices)
+        eager_size = None if chunk_size else 8 * self._chunk_size  # where a chunk takes 10 ms of Python
+        self._chunks: Any = data
+        if not isinstance(data, DatasetChunks):
+            self._chunks = RowChunks(self._chunk_size, self._devices, eager_size=eager_size)
         self._old = self._new_old_posterior()
         if self._workers.count > 1:
             check_disjoint(self._workers, data.dataset if isinstance(data, DatasetChunks) else [data])
@@ -298,6 +331,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         for name, values, variable in zip(("X", "Y"), (X, Y), self._data, strict=True):
             if values.shape[1] != variable.shape[1]:
                 raise ValueError(f"data ({name}) must keep {variable.shape[1]} columns, got {values.shape[1]}.")
+        check_indices(self.kernel, X, "data[0] (X)")
         return X, Y
 
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
@@ -342,6 +376,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         Compute Kuu. Its gradient raises an error if the kernel has a tensor in place of a parameter (as in a frozen
         model), because the derivative would include Kuu but miss Kuf and Kff.
         """
+        self._structure()  # raises an error if a number has taken the place of a parameter
         covariance = prior.Kuu(default_jitter())
         tensors = [
             f"{name} of {type(part).__name__}"

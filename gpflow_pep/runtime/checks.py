@@ -75,10 +75,10 @@ def check(accepted: tf.Tensor, *message: Any) -> list[tf.Tensor]:
 
 
 def with_plain_errors(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a compiled function; errors of its checks omit TensorFlow's description of the graph."""
+    """Call a compiled function; errors of its checks and of datasets omit TensorFlow's description of the graph."""
     try:
         return function(*args)
-    except tf.errors.InvalidArgumentError as error:
+    except (tf.errors.InvalidArgumentError, tf.errors.UnknownError) as error:
         reason = reason_of(error)
         if not tf.executing_eagerly() or reason == error.message:
             raise
@@ -90,6 +90,8 @@ def reason_of(error: BaseException) -> str:
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
     if "natural_gradient_steps" in text:  # GPflow's own check, which gives no reason
         return "the natural gradient's step is not finite; try a smaller natural_step."
+    if "Traceback (most recent call last)" in text:  # of a Python function in a dataset
+        return re.sub(r"^\{\{.*?\}\} ", "", text.partition("\n")[0])
     match = re.search(r"assertion failed: \[(.*?)\]\s*(\n|$)", text, re.DOTALL)
     return match.group(1).replace("] [", " ") if match else text
 

@@ -9,26 +9,33 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import record
 
+from .checks import asserted
 from .tracing import may_be_recorded, no_autograph
+
+_ONCE = (
+    "gpflow_pep differentiates its objectives once. For second derivatives take finite differences of the gradient, or "
+    "gpflow.models.SGPR."
+)
 
 
 @no_autograph
 def once_differentiable(*derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()) -> tuple[tf.Tensor, ...]:
     """
-    Return `derivatives`; differentiating them raises a NotImplementedError (at trace time, in a compiled function).
-    They depend on the tensors `of`, if tapes cannot detect it.
+    Return `derivatives`; differentiating them raises a NotImplementedError, or in a compiled function, where other
+    results may need a second derivative, an InvalidArgumentError. They depend on the tensors `of`, if tapes cannot
+    detect it.
     """
     count = len(derivatives)
 
     @tf.custom_gradient
     def first_only(*tensors: tf.Tensor) -> Any:
-        return tensors[:count], refuse
+        def refuse(*bars: tf.Tensor) -> list[tf.Tensor]:
+            if tf.executing_eagerly():
+                raise NotImplementedError(_ONCE)
+            is_unused = tf.reduce_all([tf.reduce_all(bar == 0.0) for bar in bars])
+            return [asserted(tf.zeros_like(tensor), is_unused, _ONCE) for tensor in tensors]
 
-    def refuse(*_: tf.Tensor) -> tf.Tensor:
-        raise NotImplementedError(
-            "gpflow_pep differentiates its objectives once. For second derivatives take finite differences of the "
-            "gradient, or gpflow.models.SGPR."
-        )
+        return tensors[:count], refuse
 
     return tuple(first_only(*derivatives, *of))
 
@@ -43,7 +50,8 @@ def unrecorded(compiled: Any, *args: Any) -> Any:
     """
     Call a compiled function without recording it on the caller's tapes.
 
-    It is traced before recording stops, because tapes in it must record, and in a separate thread, in which the
+    In a graph its results are not differentiated, either: the derivatives of its loops would take a minute to trace. It
+    is traced before recording stops, because tapes in it must record, and in a separate thread, in which the
     caller's tapes do not record. If a persistent tape or two tapes recorded the trace, each function called in it would
     be differentiated several times, which takes minutes.
     """
@@ -59,4 +67,5 @@ def unrecorded(compiled: Any, *args: Any) -> Any:
         with ThreadPoolExecutor(1) as thread:
             concrete = thread.submit(contextvars.copy_context().run, trace).result()
     with record.stop_recording():
-        return concrete(*args)
+        results = concrete(*args)
+    return results if graph is None else tf.nest.map_structure(tf.stop_gradient, results)

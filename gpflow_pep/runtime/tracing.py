@@ -22,6 +22,7 @@ from .distribution import local_variable
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _TRACES = "_traces"  # the attribute of an instance that holds its compiled methods
+_PARAMETER_NAMES = "_parameter_names"  # the attribute of a part that holds the names of its parameters
 _PLAIN = (bool, int, float, str, np.generic)
 
 
@@ -197,8 +198,21 @@ def _components(whole: Any, seen: set[int]) -> Iterator[Any]:
         yield from _components(part, seen)
 
 
+def remember_parameters(module: tf.Module) -> None:
+    """Make :func:`structure_of` raise an error if a number later takes the place of a parameter of the module."""
+    for part in (module, *module.submodules):
+        names = {name for name, value in vars(part).items() if isinstance(value, Parameter)}
+        vars(part)[_PARAMETER_NAMES] = names | vars(part).get(_PARAMETER_NAMES, set())
+
+
 def _settings_of(part: tf.Module) -> Iterator[tuple[str, Any]]:
     """List the settings of a module that are neither modules nor tensors."""
+    for name in vars(part).get(_PARAMETER_NAMES, ()):
+        value = getattr(part, name, None)
+        if isinstance(value, (*_PLAIN, np.ndarray, list, tuple)):
+            raise ValueError(
+                f"{name} of {type(part).__name__} must stay a parameter, got {value!r}: use .{name}.assign(value)."
+            )
     if isinstance(part, Kernel):
         dims = part.active_dims
         yield "active_dims", str(dims) if isinstance(dims, slice) else str(np.asarray(dims).tolist())

@@ -19,7 +19,7 @@ from ..maths.normal import log_ndtr, log_ndtr_and_derivatives
 from ..runtime.tracing import refuse_xla
 from .rule import KL, AtPower, Cavity, Observations, Projection, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
 
-_EXPONENTIALS = (tf.exp, tf.math.exp)
+EXPONENTIALS = (tf.exp, tf.math.exp)
 _SIGMOIDS = (tf.sigmoid, tf.nn.sigmoid, tf.math.sigmoid)
 _JITTER = 1e-3  # GPflow's inv_probit maps to [1e-3, 1 - 1e-3]
 # Radius for exponential links: exp(-y exp(f)) is bounded up to π/2; slightly less, because prefactors grow with y.
@@ -194,7 +194,7 @@ def _jittered_probit() -> LogDensity:
 @log_density.register(likelihoods.Poisson)
 def _poisson(likelihood: likelihoods.Poisson) -> LogDensity:
     """Replace GPflow's y log(exp(f)) - exp(f), which is NaN if exp overflows."""
-    if likelihood.invlink not in _EXPONENTIALS:
+    if likelihood.invlink not in EXPONENTIALS:
         return _automatic(likelihood)
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
@@ -221,7 +221,7 @@ def _shape(likelihood: likelihoods.Gamma | likelihoods.Exponential, X: tf.Tensor
 @log_density.register((likelihoods.Gamma, likelihoods.Exponential))
 def _gamma(likelihood: likelihoods.Gamma | likelihoods.Exponential) -> LogDensity:
     """Return the log density of a gamma distribution with scale exp(f)."""
-    if likelihood.invlink not in _EXPONENTIALS:
+    if likelihood.invlink not in EXPONENTIALS:
         return _automatic(likelihood)
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
@@ -333,7 +333,7 @@ def _gamma_rule(likelihood: likelihoods.Gamma | likelihoods.Exponential, project
 def _with_expectation(moments: _Moments, likelihood: Any, projection: Projection) -> TiltedRule:
     """Use the closed-form expectation of an exponential link at α = 0, at which both projections coincide."""
     quadrature = _by_quadrature(likelihood, projection)
-    return AtPower(0.0, ClosedForm(moments), quadrature) if likelihood.invlink in _EXPONENTIALS else quadrature
+    return AtPower(0.0, ClosedForm(moments), quadrature) if likelihood.invlink in EXPONENTIALS else quadrature
 
 
 def _by_quadrature(likelihood: ScalarLikelihood, projection: Projection) -> TiltedRule:

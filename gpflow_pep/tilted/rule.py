@@ -151,6 +151,11 @@ def rule_for(likelihood: Likelihood, projection: str | Projection) -> TiltedRule
     return EachLatent(rule) if isinstance(likelihood, ScalarLikelihood) else rule
 
 
+def has_rule(likelihood: Likelihood) -> bool:
+    """Return whether a rule for the KL divergence is registered."""
+    return tilted_rule.dispatch(type(likelihood), KL) is not _no_rule
+
+
 @tilted_rule.register(Likelihood, Projection)
 def _no_rule(likelihood: Likelihood, projection: Projection) -> TiltedRule:
     kind = type(likelihood)

@@ -29,6 +29,8 @@ from gpflow.models import GPModel
 from scipy.optimize import OptimizeResult
 from typing_extensions import override
 
+from ..models.kernels_and_inducing_variables import index_columns
+
 
 class Coordinate:
     """The coordinate of a variable, and its inverse; `maths` is `numpy` or `tf.math`."""
@@ -73,6 +75,9 @@ class Coordinates:
         :param model: its parameters have bijectors; its inducing points set the units.
         :param variables: the variables to train; a variable of no parameter is its own coordinate.
         """
+        wrong = [each.name for each in variables if not each.dtype.is_floating]
+        if wrong:
+            raise ValueError(f"trainable variables must be floating point numbers, got {', '.join(wrong)}.")
         positive, units = _softplus_variables(model), _units(model)
         self.each = [
             Coordinate(variable, is_log=id(variable) in positive, unit=units.get(id(variable), 1.0))
@@ -149,6 +154,8 @@ class Scipy(gpflow.optimizers.Scipy):
 
     @override
     def initial_parameters(self, variables: Sequence[tf.Variable]) -> AnyNDArray:  # type: ignore[override]
+        if not {id(each) for each in variables} & {id(each) for each in self._model.variables}:
+            raise ValueError(f"variables must belong to the model given to Scipy, a {type(self._model).__name__}.")
         self._coordinates = Coordinates(self._model, variables)
         return self._coordinates.values()
 
@@ -187,6 +194,7 @@ def _units(model: Any) -> dict[int, AnyNDArray]:
     units, spread, deviation = dict[int, Any](), np.ones(1), 1.0
     for inputs, kernel in inputs_and_kernels(model):
         spread, deviation = spreads(np.asarray(inputs)), float(np.sqrt(np.mean(kernel(inputs, full_cov=False))))
+        spread[list(index_columns(kernel, len(spread)))] = 1.0  # dividing and multiplying would change the last digit
         deviation = deviation if 0.0 < deviation < np.inf else 1.0
         if isinstance(inputs, Parameter):
             units[id(inputs.unconstrained_variable)] = spread

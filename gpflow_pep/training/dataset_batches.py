@@ -10,9 +10,11 @@ from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
 
 from .. import validation
+from ..engine import UnreadableData
 from ..likelihoods.observations import check_observations
 from ..models.kernels_and_inducing_variables import are_inducing_points, single_output_variables
 from ..models.sparse import InducingVariableGP
+from ..runtime.checks import reason_of
 
 Batch = tuple[AnyNDArray, AnyNDArray]
 """X [n, D] and Y [n, P]."""
@@ -61,10 +63,9 @@ def dataset_batches(model: GPModel, dataset: tf.data.Dataset) -> Iterator[Batch]
                 num_rows, largest = num_rows + len(X), max(largest, len(X))
                 yield X, Y
         except tf.errors.OpError as error:
-            reason = error.message.partition("\n")[0]  # a traceback may follow
-            raise ValueError(
+            raise UnreadableData(
                 f"data must be a dataset that can be read, but the batch after batch {number} of a pass cannot: "
-                f"{reason}"
+                f"{reason_of(error)}"
             ) from error
         if num_rows == 0:
             raise ValueError("data must have at least one row, got a dataset without rows.")

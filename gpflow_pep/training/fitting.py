@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from .. import validation
 from ..data.minibatches import Minibatches
+from ..engine import UnreadableData
 from ..ep import SitesStatus
 from ..models import PEP
 from ..runtime.checks import reason_of, warn
@@ -159,6 +160,8 @@ def fit(
     seed = validation.seed(seed)
     checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback must be a function or None, got {callback!r}.")
     sync_trainable(model.variables)
     if jit_compile and isinstance(model, PEP) and batch_size is not None:
         raise ValueError(f"jit_compile must be False with batch_size for {type(model).__name__}, got True.")
@@ -219,7 +222,8 @@ def fit(
             except FAILURES as error:
                 minimize.restore()
                 objective.reset()
-                objective.check_data()
+                if not isinstance(error, UnreadableData):
+                    objective.check_data()
                 if history.iterations == 0 or error is history.callback_error:
                     raise
                 if is_adam:

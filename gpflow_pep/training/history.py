@@ -15,11 +15,11 @@ from gpflow.base import RegressionData
 from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 
-from ..engine import Chunk, Chunks, OneChunk, RowChunks
-from ..likelihoods.predictive import predicted_log_density
+from ..engine import Chunk, split_rows
 from ..models.sparse import SparseGP
 from ..runtime.checks import check
 from ..runtime.tracing import compiled
+from ..tilted.predictive import predicted_log_density
 from .checkpoints import HISTORY, Checkpoints
 from .dataset_batches import rows_for
 from .objectives import FAILURES, without_warnings
@@ -75,7 +75,6 @@ class HeldOut:
     @compiled
     def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Return sums of log predictive densities [] and squared errors [] over rows; compute the posterior once."""
-        chunks: Chunks = OneChunk() if X.shape[0] <= _CHUNK_ROWS else RowChunks(_CHUNK_ROWS)
         # Each call of `predict_f` of a model with data would read all its rows.
         predict = self._model.posterior().predict_f if isinstance(self._model, SparseGP) else self._model.predict_f
 
@@ -87,7 +86,7 @@ class HeldOut:
             return tf.reduce_sum(density), tf.reduce_sum(square)
 
         zero = tf.zeros([], X.dtype)
-        return chunks.split((X, Y)).sum(part, (zero, zero))
+        return split_rows((X, Y), _CHUNK_ROWS).sum(part, (zero, zero))
 
 
 @dataclass(kw_only=True)

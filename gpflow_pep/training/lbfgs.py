@@ -22,6 +22,10 @@ from .starts import starts, without_inputs
 FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than `gain`
 _REACH = np.log(1e4)  # of positive parameters in a search: at extreme values matrices are singular and sites diverge
 _SECANTS = 50  # with SciPy's default of 10 inducing points take a third more iterations
+_IGNORED = (
+    "The inputs explain nothing: the objective is no better than with a constant f, or with noise alone. Try other "
+    "initial lengthscales, a mean function (or Y without its mean), more inducing points, n_restarts."
+)
 
 
 class _Interrupted(Exception):
@@ -57,7 +61,7 @@ class LBFGS:
     def __call__(self, history: History) -> Outcome:
         """Minimize the loss; the variables end at the best parameters evaluated."""
         self._begin(self._coordinates.values())
-        outcome = Outcome(CONVERGED, "")
+        outcome, is_cheap = Outcome(CONVERGED, ""), self._objective.trial_iterations > 0
         try:
             if history.iterations > 0:  # resumed from a checkpoint
                 has_end, *end = self._best_end.numpy()
@@ -66,7 +70,6 @@ class LBFGS:
                 ranked = self._ranked_starts(history)
                 ends = [end for _, end in ranked]
                 outcome = self._best_of(ends[: 1 + self._n_restarts], history)
-                is_cheap = self._objective.trial_iterations > 0
                 if is_cheap and not history.is_over and self._ignores_inputs(history):
                     # Few points in their first places may explain nothing: train them, too, from the best start.
                     others = ends[1 + self._n_restarts :][:1] if len(self._phases) == 1 else [ranked[0][0]]
@@ -79,6 +82,8 @@ class LBFGS:
                 self._active = active
                 self._recent.clear()
                 outcome = self._search(history)
+            if is_cheap and outcome.status == CONVERGED and self._ignores_inputs(history):
+                outcome = Outcome(CONVERGED, f"{outcome.reason} {_IGNORED}")
         except _Interrupted:
             self.restore()
         history.record_last(-self._smallest_loss)

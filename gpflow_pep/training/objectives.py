@@ -13,6 +13,7 @@ from gpflow.models import GPModel
 from gpflow.models.training_mixins import ExternalDataTrainingLossMixin, InternalDataTrainingLossMixin
 from typing_extensions import override
 
+from ..engine import UnreadableData
 from ..ep import SitesStatus
 from ..models import PEP
 from ..runtime.checks import with_plain_errors
@@ -24,8 +25,8 @@ from ..runtime.tracing import compiled, differ, structure_of
 Evaluation = tuple[float, list[tf.Tensor]]
 """The loss, 0 if it is not computed, and its gradient in the trainable variables."""
 
-FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
-"""Errors of an evaluation in which a matrix cannot be factorized or a value is not finite."""
+FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError, UnreadableData)
+"""Errors of an evaluation: a matrix cannot be factorized, a value is not finite, or a dataset cannot be read."""
 
 _MAX_SWEEPS = 1000  # in the first evaluation, which cannot return to earlier sites, and after training
 

@@ -1,10 +1,9 @@
 """Datasets from arrays on disk, CSV and Parquet files: the values that are there, in their order, each time."""
 
-import importlib.util
-
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from gpflow_pep import PEPR
 from gpflow_pep.data.readers import array_batches, csv_batches, parquet_batches, standardized, statistics
@@ -14,8 +13,6 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(N, D)), RNG.normal(3.0, 2.0, size=(N, P))
 NAMES = ["a", "b", "c", "u", "v"]
 INPUTS, OUTPUTS = ["c", "a"], ["u"]
-
-needs_pyarrow = pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
 
 
 def rows_of(dataset):
@@ -57,7 +54,6 @@ def test_columns_of_csv(written):
         np.testing.assert_array_equal(actual_Y, Y[:, :1])
 
 
-@needs_pyarrow
 def test_columns_of_parquet(tmp_path):
     import pyarrow
     import pyarrow.parquet
@@ -70,8 +66,11 @@ def test_columns_of_parquet(tmp_path):
         assert sum(sizes) == N and max(sizes) <= 10
         np.testing.assert_array_equal(actual_X, X[:, [2, 0]])
         np.testing.assert_array_equal(actual_Y[:, 0], np.arange(N))
-    with pytest.raises(ValueError, match="'word' of type string"):
+    with pytest.raises(ValueError, match="cannot be read as columns of numbers: Failed to parse string: 'x'"):
         parquet_batches(tmp_path / "rows.parquet", inputs=["word"], outputs=["a"])
+    pyarrow.parquet.write_table(pyarrow.table({"a": [2**53 + 1], "b": [1.0]}), tmp_path / "large.parquet")
+    with pytest.raises(ValueError, match="Integer value 9007199254740993 not in range"):
+        parquet_batches(tmp_path / "large.parquet", inputs=["a"], outputs=["b"])
 
 
 def test_a_model_of_a_file(written):
@@ -97,19 +96,37 @@ def test_an_empty_field_is_refused_with_its_row(written):
         statistics(read)
 
 
-@pytest.mark.parametrize(("value", "hint"), [("True", r"; write True and False as 1 and 0\.$"), ("Rome", r"\.$")])
-def test_a_field_that_is_no_number_is_refused_with_its_place(written, value, hint):
-    """When the file is opened; columns that are not read may hold anything."""
-    lines = written.read_text().split("\n")
-    lines[4] = ";".join([*lines[4].split(";")[:2], value, *lines[4].split(";")[3:]])
-    written.write_text("\n".join(lines))
-    message = (
-        rf"^inputs and outputs must be columns of numbers, got '{value}' in column 'c', row 3 of .*rows\.csv{hint}"
-    )
-    with pytest.raises(ValueError, match=message):
-        csv_batches(written, inputs=INPUTS, outputs=OUTPUTS, delimiter=";")
-    _, actual_X, _ = rows_of(csv_batches(written, inputs=["a"], outputs=OUTPUTS, delimiter=";"))
-    np.testing.assert_array_equal(actual_X, X[:, :1])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a,b\n1,2\n3,True\n", "Row #3: .*invalid value 'True'"),
+        ("a,b\n1,2\n3\n", "Row #3: Expected 2 columns, got 1"),
+        ("a,b\n1,2,3\n", "Row #2: Expected 2 columns, got 3"),
+        ("a,b\n1_0,2\n", "Row #2: .*invalid value '1_0'"),
+        ("", "Empty CSV file"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(tmp_path, text, reason):
+    path = tmp_path / "wrong.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=rf"^.*wrong\.csv cannot be read as columns of numbers: .*{reason}"):
+        csv_batches(path, inputs=["a"], outputs=["b"])
+
+
+def test_columns_that_are_not_read_may_hold_anything(tmp_path):
+    path = tmp_path / "text.csv"
+    path.write_text('a,b,text\n1,2,"one, ""two"""\n\n3,4,"several\nlines"\n5,6,it"s\n7,8,' + "z" * 2_000_000 + "\n")
+    _, actual_X, actual_Y = rows_of(csv_batches(path, inputs=["a"], outputs=["b"]))
+    np.testing.assert_array_equal(actual_X, [[1.0], [3.0], [5.0], [7.0]])
+    np.testing.assert_array_equal(actual_Y, actual_X + 1.0)
+
+
+def test_files_that_are_refused(tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match=r"^path must be a file, .* got .*pipe"):
+        csv_batches(tmp_path / "pipe", inputs=["a"], outputs=["b"])
 
 
 def test_statistics_far_from_the_origin():
@@ -120,6 +137,22 @@ def test_statistics_far_from_the_origin():
         statistics(array_batches(X, np.ones((N, 1))))
     with pytest.raises(ValueError, match="at least one row"):
         statistics(array_batches(X[:0], Y[:0]))
+    with pytest.raises(ValueError, match="must be finite, got one that repeats"):
+        statistics(array_batches(X, Y).repeat())
+    unequal = tf.data.Dataset.from_tensors((X, Y[:-1]))
+    with pytest.raises(ValueError, match="the same number of rows, got 23 and 22"):
+        statistics(unequal)
+    empty = tf.data.Dataset.from_tensors((X[:0], Y[:0]))
+    for actual, expected in zip(
+        statistics(empty.concatenate(array_batches(X, Y))), (X.mean(0), X.std(0)), strict=False
+    ):
+        np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+def test_statistics_of_other_columns_are_refused():
+    of_one = statistics(array_batches(X[:, :1], Y))
+    with pytest.raises(ValueError, match=r"^values must be of the columns of X, 3, got 1 columns"):
+        standardized(array_batches(X, Y), of_one)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +162,7 @@ def test_statistics_far_from_the_origin():
         (X[:, 0], Y, r"^X must be an array \[N, columns\]"),
         (X, [[1.0]], "^Y must be an array .* got list"),
         (X.astype(str), Y, "^X must be an array .* dtype"),
+        (np.ma.masked_less(X, 0.0), Y, "^X must be an array without a mask"),
     ],
 )
 def test_arrays_that_are_refused(X, Y, message):

@@ -76,6 +76,7 @@ def test_callback_receives_the_status_of_each_sweep(model):
     assert reports[0].change > reports[-1].change <= 1e-7
 
 
+@pytest.mark.slow
 def test_the_change_in_the_status_is_that_of_an_update(model, trace):
     """Return the change of an update, by NumPy from q(u) = N(m, S) and the tilted moments."""
     model.tol = 1e-3
@@ -206,6 +207,7 @@ def test_improper_initial_sites_are_scaled_down(model, trace, precision):
     assert status.log_evidence == pytest.approx(expected.log_evidence, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_nothing_improper_is_accepted(trace):
     """No sweep accepts improper candidates, which occur for a bimodal likelihood with negative site precisions."""
     likelihood, observed = HARD["Poisson square"]

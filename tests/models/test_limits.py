@@ -399,6 +399,7 @@ def test_linear_kernel_is_exact(problem, assert_same, dense):
     assert _objective(tighter) == pytest.approx(dense.of(tighter).structured(UNEVEN), rel=CLOSE)
 
 
+@pytest.mark.slow
 def test_multiscale_inducing_variable(problem, assert_same, assert_close, named, dense):
     X, Y, Z, Xnew = problem()
     parts = _parts()

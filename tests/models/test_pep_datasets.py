@@ -135,6 +135,7 @@ def changed_after(passes, Y, later):
     return tf.data.Dataset.from_generator(batches, output_signature=signature)
 
 
+@pytest.mark.slow
 def test_a_sweep_that_reads_other_rows_is_an_error():
     later = Y["labels"].copy()
     later[3] = 1.0 - later[3]

@@ -409,6 +409,7 @@ def test_settings_that_are_no_parameters_are_seen():
 # --- copies ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("duplicate", some_slow([gpflow.utilities.deepcopy, copy.deepcopy], 1), ids=["gpflow", "copy"])
 def test_a_copy_has_sites_of_its_own(model, duplicate):
     before, predictions = sites(model), model.predict_f(XNEW)
@@ -456,10 +457,12 @@ def export_predicts(model, path):
     assert_same_predictions(loaded.predict(XNEW), expected, 1e-13)
 
 
+@pytest.mark.slow
 def test_an_export_predicts(model, tmp_path):
     export_predicts(model, tmp_path)
 
 
+@pytest.mark.slow
 def test_an_exported_posterior(model, tmp_path):
     """It need not know of sites."""
     module, posterior = tf.Module(), model.posterior()

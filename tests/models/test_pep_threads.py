@@ -96,6 +96,7 @@ def test_predictions_in_many_threads(compiled, monkeypatch):
     assert model.sites_status.converged
 
 
+@pytest.mark.slow
 def test_the_first_prediction_of_a_model(compiled):
     """Which traces what it needs, may be asked for in many threads at once."""
     model, (_, expected) = made(), compiled

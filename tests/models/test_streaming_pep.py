@@ -81,7 +81,7 @@ def gradients(model, alpha):
     return tape.gradient(loss, model.trainable_variables)
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
 def test_gradients_match_finite_differences(in_midstream, alpha):
     """
     By differences of fourth order, with step 1e-3: an error of 1e-12 times derivatives of fifth order. Z and mean
@@ -105,7 +105,7 @@ def test_gradients_match_finite_differences(in_midstream, alpha):
         assert slope == pytest.approx(expected, rel=2e-6, abs=1e-7)
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
 def test_minibatch_gradients_average_to_full_gradient(in_midstream, alpha):
     """At converged sites the gradients of the batches average to the gradient for all rows."""
     expected = gradients(in_midstream, alpha)

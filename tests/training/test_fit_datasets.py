@@ -7,7 +7,7 @@ import tensorflow as tf
 from quick import some_slow
 from small_models import MAKERS, WITH_DATA, X, Y, Z, data_for, held_out_for, kernel, of_minibatches, values
 
-from gpflow_pep import PEPSVGP, TSVGP
+from gpflow_pep import PEPR, PEPSVGP, TSVGP
 from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.training import fit
 from gpflow_pep.training.coordinates import Coordinates
@@ -212,12 +212,26 @@ def test_rejects_a_pass_with_another_number_of_rows(as_new, rows, passes):
     assert fit(as_new("TSVGP"), dataset.repeat(), max_iterations=12).iterations == 12
 
 
-def test_reports_a_dataset_that_cannot_be_read(as_new):
+@pytest.mark.parametrize("own", [False, True], ids=["minibatches", "all rows"])
+def test_a_dataset_that_fails_in_training_ends_it_with_the_users_error(as_new, own):
+    """The last good parameters are kept."""
+    records = []
+
     def read():
-        yield X[:12], Y[:12]
-        raise OSError("the disk is gone")
+        yield X[:30], Y[:30]
+        if len(records) > 2:
+            raise OSError("the disk is gone")
+        yield X[30:], Y[30:]
 
     signature = tuple(tf.TensorSpec([None, 1], tf.float64) for _ in range(2))
     dataset = tf.data.Dataset.from_generator(read, output_signature=signature)
-    with pytest.raises(ValueError, match=r"the batch after batch 1 of a pass cannot: .*OSError: the disk is gone$"):
-        fit(as_new("TSVGP"), dataset, max_iterations=5)
+    if own:
+        model, options = PEPR(dataset, gpflow.kernels.SquaredExponential(), X[:5].copy()), {}
+    else:
+        model, options = as_new("TSVGP"), {"data": dataset}
+    with pytest.warns(UserWarning, match="the disk is gone"):
+        result = fit(model, **options, interval=1, callback=lambda *record: records.append(record))
+    assert result.status == "failed" and result.iterations > 0
+    wanted = "data: the dataset cannot be read:" if own else "the batch after batch 1 of a pass cannot:"
+    assert f"{wanted} OSError: the disk is gone" in result.reason and "\n" not in result.reason
+    assert all(np.isfinite(variable).all() for variable in model.trainable_variables)

@@ -170,6 +170,7 @@ def test_bad_arguments_are_refused(model):
         np.testing.assert_array_equal(values(model), initial)
 
 
+@pytest.mark.slow
 def test_progress(model, capsys):
     options = {"optimizer": "adam", "max_iterations": 2, "batch_size": 15}
     fit(model, progress=True, **options)

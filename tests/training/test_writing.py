@@ -42,6 +42,7 @@ def full(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_cannot_be_written_any_more(tmp_path, monkeypatch):
     """One warning; the result is that without checkpoints, and the file before stays."""
     path, writes, save = tmp_path / "c.npz", [], arrays_file.save_arrays

@@ -35,6 +35,7 @@ def test_a_fit_is_cut_off():
     assert signal.getitimer(signal.ITIMER_PROF)[0] == 0.0
 
 
+@pytest.mark.slow
 def test_gpflow_regression_does_not_depend_on_the_unit_of_the_targets():
     """Both train on the same normalized targets, to rounding, which the condition of a short search magnifies."""
     X = np.linspace(0.0, 3.0, 12)[:, None]
@@ -49,6 +50,7 @@ def test_gpflow_regression_does_not_depend_on_the_unit_of_the_targets():
     np.testing.assert_allclose(*predictions, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_gpflow_classifies():
     """Two classes apart: no wrong label, and probabilities above a half of the right one."""
     X = np.array([[-2.0], [-1.0], [1.0], [2.0]])

@@ -1,0 +1,121 @@
+"""Generated problems whose signal a search from one start may miss: high frequency, few relevant columns, clusters."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from experiments.datasets import Dataset
+from experiments.ingredients.initialization import Floats
+
+_TEST_ROWS = 1000
+
+Problem = tuple[int, Callable[[np.random.Generator, int], tuple[Floats, Floats]]]
+"""The number of training rows, and a function that generates X [n, D] and y [n]."""
+
+
+def hard_problem(name: str) -> Dataset:
+    """Generate training and test rows; the targets of regression are standardized."""
+    num_rows, generate = PROBLEMS[name]
+    X, y = generate(np.random.default_rng(0), num_rows + _TEST_ROWS)
+    mean, scale = np.zeros(1), 1.0
+    if len(np.unique(y)) > 5:
+        mean, scale = y[:num_rows].mean(keepdims=True), y[:num_rows].std()
+    Y = ((y - mean) / scale)[:, None]
+    D = X.shape[1]
+    scales = (np.zeros(D), np.ones(D), mean, scale)
+    return Dataset(name, X[:num_rows], Y[:num_rows], X[num_rows:], Y[num_rows:], *scales)
+
+
+def _checkerboard(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    return X, _labels(np.sin(3.0 * X[:, 0]) * np.cos(3.0 * X[:, 1]))
+
+
+def _wiggly_labels(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    X = rng.uniform(-2.0, 2.0, (n, 1))
+    return X, _labels(np.sin(12.0 * X[:, 0]))
+
+
+def _rings(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    X = rng.normal(size=(n, 2))
+    return X, _labels(np.sin(4.0 * np.linalg.norm(X, axis=1)))
+
+
+def _relevant_labels(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    X = rng.uniform(-2.0, 2.0, (n, 10))
+    return X, _labels(np.sin(3.0 * X[:, 0]) + 0.1 * rng.normal(size=n))
+
+
+def _cluster_labels(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    cluster = rng.integers(8, size=n)
+    center = rng.normal(size=(8, 2)) * 3.0
+    return center[cluster] + 0.2 * rng.normal(size=(n, 2)), (cluster % 2).astype(float)
+
+
+def _rare_class(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    X = rng.normal(size=(n, 3))
+    return X, _labels(0.5 - np.linalg.norm(X[:, :2] - np.array([1.0, 0.5]), axis=1))
+
+
+def _spirals(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    label, radius = rng.integers(3, size=n), rng.uniform(0.1, 1.0, n)
+    angle = 6.0 * radius + 2.0 * np.pi / 3.0 * label + 0.1 * rng.normal(size=n)
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1), label.astype(float)
+
+
+def _wave(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    X = rng.uniform(-2.0, 2.0, (n, 1))
+    return X, np.sin(20.0 * X[:, 0]) + 0.1 * rng.normal(size=n)
+
+
+def _two_of_ten_columns(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    X = rng.uniform(-2.0, 2.0, (n, 10))
+    return X, np.sin(3.0 * X[:, 0]) + np.cos(3.0 * X[:, 1]) + 0.1 * rng.normal(size=n)
+
+
+def _clusters(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    center = rng.normal(size=(6, 2)) * 10.0
+    X = center[rng.integers(6, size=n)] + 0.5 * rng.normal(size=(n, 2))
+    return X, np.sin(4.0 * X[:, 0]) + np.cos(4.0 * X[:, 1]) + 0.1 * rng.normal(size=n)
+
+
+def _heavy_tails(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    X = rng.standard_t(1.5, (n, 3))
+    return X, np.tanh(2.0 * X[:, 0]) + np.sin(X[:, 1]) + 0.1 * rng.normal(size=n)
+
+
+def _two_scales(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    X = rng.uniform(0.0, 10.0, (n, 1))
+    return X, 0.3 * (X[:, 0] - 5.0) ** 2 + np.sin(8.0 * X[:, 0]) + 0.1 * rng.normal(size=n)
+
+
+def _steps(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    return X, np.floor(2.0 * X[:, 0]) + np.sign(X[:, 1]) + 0.1 * rng.normal(size=n)
+
+
+def _noisy(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    return X, np.sin(5.0 * X[:, 0]) + 2.0 * rng.normal(size=n)
+
+
+def _labels(score: Floats) -> Floats:
+    return (score > 0.0).astype(float)
+
+
+PROBLEMS: dict[str, Problem] = {
+    "checkerboard": (350, _checkerboard),
+    "wiggly-labels": (300, _wiggly_labels),
+    "rings": (400, _rings),
+    "relevant-labels": (400, _relevant_labels),
+    "cluster-labels": (300, _cluster_labels),
+    "rare-class": (400, _rare_class),
+    "spirals": (300, _spirals),
+    "wave": (300, _wave),
+    "two-of-ten": (400, _two_of_ten_columns),
+    "clusters": (500, _clusters),
+    "heavy-tails": (400, _heavy_tails),
+    "two-scales": (400, _two_scales),
+    "steps": (400, _steps),
+    "noisy": (1000, _noisy),
+}
