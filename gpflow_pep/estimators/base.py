@@ -13,10 +13,12 @@ from gpflow.base import AnyNDArray
 from gpflow.config import default_float, default_jitter
 from gpflow.kernels import Kernel
 from gpflow.models import GPModel
+from gpflow.utilities import parameter_dict
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+from typing_extensions import Self
 
 from .. import validation
 from ..inducing import greedy_variance, k_means, uniform
@@ -35,6 +37,20 @@ from ..training.result import FAILED, LIMIT
 
 _FEW_ROWS = 8  # predicted by a compiled function, which takes 1 ms instead of 8, and the first time 0.2 s
 
+_PREFIX = "kernel__"
+_OF_SKLEARN = {
+    "RBF": "gpflow.kernels.SquaredExponential",
+    "Matern": "gpflow.kernels.Matern12, Matern32 or Matern52",
+    "RationalQuadratic": "gpflow.kernels.RationalQuadratic",
+    "ExpSineSquared": "gpflow.kernels.Periodic",
+    "DotProduct": "gpflow.kernels.Linear",
+    "ConstantKernel": "the variance of a kernel, or gpflow.kernels.Constant",
+    "WhiteKernel": "noise_variance, which is trained",
+    "Sum": "a sum of GPflow's kernels, without WhiteKernel",
+    "Product": "a product of GPflow's kernels; the variance of a kernel replaces ConstantKernel",
+}
+"""Counterparts of scikit-learn's kernels."""
+
 PosteriorValues = tuple[AnyNDArray, ...]
 """Cache of a `WhitenedPosterior`, for predictions with kernel, inducing variable and mean function."""
 
@@ -43,6 +59,7 @@ class SparseGPEstimator(BaseEstimator):
     """Base class of the estimators. Subclasses construct models and convert y to the model's Y and back."""
 
     kernel: Kernel | None
+    alpha: float
     n_inducing: int | str | None
     optimizer: str | None
     max_iterations: int | None
@@ -59,6 +76,31 @@ class SparseGPEstimator(BaseEstimator):
     _posterior_values: PosteriorValues
     _STREAM: type[Any]
     """Class of the model from the second batch on."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, with ``deep`` also the kernel's, such as "kernel__lengthscales"."""
+        params = super().get_params(deep=deep)
+        if deep and isinstance(self.kernel, Kernel):
+            params |= {name: parameter.numpy() for name, parameter in _of_kernel(self.kernel).items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; of the kernel, a copy gets the values of its parameters."""
+        values = {name: params.pop(name) for name in list(params) if name.startswith(_PREFIX)}
+        super().set_params(**params)
+        if values:
+            self.kernel = deepcopy(self.kernel)
+            parameters = _of_kernel(self.kernel) if isinstance(self.kernel, Kernel) else {}
+            if unknown := sorted(values.keys() - parameters.keys()):
+                raise ValueError(f"{', '.join(unknown)} must be parameters of the kernel: {', '.join(parameters)}.")
+            for name, value in values.items():
+                parameters[name].assign(np.broadcast_to(value, parameters[name].shape))
+        return self
+
+    def log_marginal_likelihood(self) -> float:
+        """Return `log_marginal_likelihood_value_`. Other hyperparameters need a model of their own."""
+        check_is_fitted(self)
+        return self.log_marginal_likelihood_value_
 
     @property
     def kernel_(self) -> Kernel:
@@ -118,6 +160,7 @@ class SparseGPEstimator(BaseEstimator):
             self._fit_model(X, Y, train=bool(np.ptp(Y, axis=0).any()))
             return
         options, model = self._training_options(), self.model_
+        alpha = float(validation.single_power(self.alpha))  # may have changed since the last batch
         if not isinstance(model, Stream):
             kernel, likelihood = deepcopy((model.kernel, model.likelihood))
             model = self._STREAM(
@@ -125,11 +168,12 @@ class SparseGPEstimator(BaseEstimator):
                 kernel=kernel,
                 likelihood=likelihood,
                 inducing_variable=model.inducing_variable.Z.numpy(),
-                alpha=float(model.alpha),
+                alpha=alpha,
                 max_jitter=max_jitter(),
             )
         points, variables = self._next_points(model, X), [*model.variables, *model._hidden_variables()]
         with atomic([model, *single_output_variables(model.inducing_variable)], variables):
+            model.alpha = alpha
             model.update((X, Y), **points)
             self._keep(model, *trained(model, options))
 
@@ -164,6 +208,8 @@ class SparseGPEstimator(BaseEstimator):
                 raise ValueError(
                     f"{name} must be an array without a mask, got a masked array: leave out or fill these values."
                 )
+            if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M") and name == "X":
+                raise ValueError(f"X must hold numbers, got {values.dtype}: convert times to numbers of a unit.")
         return validate_data(self, X, dtype=default_float(), reset=reset, **options)
 
     def _inputs_and_posterior(self, X: Any) -> tuple[tf.Tensor, PosteriorValues]:
@@ -185,7 +231,9 @@ class SparseGPEstimator(BaseEstimator):
             lengthscales = spreads(X) * np.sqrt(X.shape[1])
             return gpflow.kernels.SquaredExponential(self._initial_variance(Y), lengthscales)
         if not isinstance(self.kernel, Kernel):
-            raise ValueError(f"kernel must be a gpflow.kernels.Kernel or None, got {type(self.kernel).__name__}.")
+            name = type(self.kernel).__name__
+            hint = f": use {_OF_SKLEARN[name]}" if name in _OF_SKLEARN else ""
+            raise ValueError(f"kernel must be a gpflow.kernels.Kernel or None, got {name}{hint}.")
         return deepcopy(self.kernel)
 
     def _initial_points(self, X: AnyNDArray) -> AnyNDArray:
@@ -216,6 +264,10 @@ class SparseGPEstimator(BaseEstimator):
             raise ValueError(f"optimizer must be one of {names} or None, got {self.optimizer!r}.")
         options = ("optimizer", "max_iterations", "learning_rate", "train_inducing", "tolerance", "n_restarts")
         return {name: getattr(self, name) for name in options}
+
+
+def _of_kernel(kernel: Kernel) -> dict[str, Any]:
+    return {f"{_PREFIX}{path.lstrip('.')}": parameter for path, parameter in parameter_dict(kernel).items()}
 
 
 def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:

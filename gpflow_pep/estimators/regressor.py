@@ -8,10 +8,14 @@ from gpflow.config import default_float, default_likelihood_positive_minimum
 from gpflow.kernels import Kernel
 from gpflow.models import GPModel
 from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
 
+from .. import validation
 from ..models import PEPR, StreamingSGPR
 from ..training.coordinates import spreads
 from .base import SparseGPEstimator, max_jitter
+
+_SMALLEST_POWER = 1e-6  # smaller ones are noise variances: scikit-learn's default is 1e-10
 
 
 class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
@@ -145,6 +149,22 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         mean = _squeezed(mean * self._y_scale + self._y_mean)
         return (mean, _squeezed(np.sqrt(variance) * self._y_scale)) if return_std else mean
 
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
+        """
+        Sample new observations of all n rows jointly.
+
+        :param X: inputs [n, D].
+        :param n_samples: the number of samples S.
+        :param random_state: seed or generator, as in scikit-learn.
+        :return: samples [n, S], or [n, P, S] for several outputs.
+        """
+        mean, covariance = self.predict(X, return_cov=True)
+        generator = check_random_state(random_state)
+        if mean.ndim == 1:
+            return np.asarray(generator.multivariate_normal(mean, covariance, n_samples).T)
+        outputs = zip(mean.T, np.moveaxis(covariance, -1, 0), strict=True)
+        return np.stack([generator.multivariate_normal(*output, n_samples).T for output in outputs], axis=1)
+
     def __sklearn_tags__(self) -> Any:
         """Declare that y may have several columns."""
         tags = super().__sklearn_tags__()
@@ -177,6 +197,12 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return float(Y.var(axis=0).mean()) or 1.0
 
     def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
+        if np.ndim(self.alpha) or 0.0 < validation.single_power(self.alpha) < _SMALLEST_POWER:
+            found = f"an array of shape {np.shape(self.alpha)}" if np.ndim(self.alpha) else f"{self.alpha:g}"
+            raise ValueError(
+                f"alpha must be the power, one number in [0, 1], not a noise variance as in scikit-learn, got {found}: "
+                "use noise_variance, or a PEPR with Gaussian(scale=...) for the noise of each row."
+            )
         noise = self.noise_variance
         if noise is None:
             least = 10.0 * default_likelihood_positive_minimum()  # above GPflow's bound: training can lower it

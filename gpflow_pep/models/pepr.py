@@ -3,6 +3,7 @@
 from typing import Any
 
 import tensorflow as tf
+from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, Parameter, RegressionData, TensorData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
@@ -13,6 +14,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import BlockChunks, Powers, RowSums, scale_terms
+from ..runtime.checks import asserted
 from ..runtime.distribution import local_variable
 from .collapsed import CollapsedRegression, upper_bound
 from .sparse import alpha_property, checked_power
@@ -112,6 +114,16 @@ class PEPR(CollapsedRegression):
                 )
         else:
             self.scale = validation.scale(scale)
+
+    @check_shapes("return: []")
+    def elbo(self) -> tf.Tensor:
+        """
+        Return the objective at alpha = 0, a lower bound on the log evidence, in nats.
+
+        :raises tf.errors.InvalidArgumentError: at other powers, at which the objective approximates the log evidence.
+        """
+        message = "elbo is a lower bound at alpha = 0 only: use maximum_log_likelihood_objective() at alpha ="
+        return asserted(self.maximum_log_likelihood_objective(), self._alpha == 0.0, message, self._alpha)
 
     @override
     def _checked_powers(self, alpha: Any) -> AnyNDArray:

@@ -177,6 +177,12 @@ class Stream(InducingVariableGP):
         except (TypeError, ValueError) as error:  # names an argument from the state, or a missing one
             raise ValueError(f"cannot construct a {cls.__name__} from this state and these parts: {error}") from error
         state.assign_to(model._state_variables(), model._settings_of_parts())
+        root, sizes = state.arrays["old.root"], [state.arrays[f"old.{name}"].shape[-2] for name in ("Z", "linear")]
+        if [root.shape[-2], *sizes] != [root.shape[-1]] * 3:
+            raise ValueError(
+                f"the state must have the root, Z and linear terms of as many old points, got {root.shape[-1]}, "
+                f"{sizes[0]} and {sizes[1]}."
+            )
         return model
 
     @classmethod

@@ -55,7 +55,7 @@ class TiedFactors(MinibatchSVGP):
         *,
         alpha: float = 0.5,
         scale: float | Parameter = 1.0,
-        num_data: int,
+        num_data: int | None = None,
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
         q_diag: bool = False,
@@ -71,7 +71,7 @@ class TiedFactors(MinibatchSVGP):
         :param alpha: the power, in [0, 1].
         :param scale: m of T-PEP, in which f given u has the covariance m D (Bui and Titsias 2025): a positive number,
             or a `gpflow.Parameter` to learn it. 1 is power EP.
-        :param num_data: N, the number of all observations: each factor is the N-th root of q(u)/p(u).
+        :param num_data: N, the number of all observations, required: each factor is the N-th root of q(u)/p(u).
         """
         validation.num_data(num_data)  # not None
         super().__init__(

@@ -71,10 +71,18 @@ def load_arrays(path: str | os.PathLike[str], name: str) -> dict[str, AnyNDArray
             arrays = {info.filename.removesuffix(".npy"): _array(file, info) for info in file.infolist()}
     except _DAMAGE as error:
         raise unusable(path, name, str(error)) from error
-    digest = arrays.pop(DIGEST, None)
-    if digest is not None and str(digest) != _digest(arrays):
-        raise unusable(path, name, "its contents were changed after it was saved")
-    return arrays
+    try:
+        return without_digest(arrays)
+    except ValueError as error:
+        raise unusable(path, name, str(error)) from error
+
+
+def without_digest(arrays: Mapping[str, AnyNDArray]) -> dict[str, AnyNDArray]:
+    """Return the arrays without their digest; raise a `ValueError` if there is one that is not theirs."""
+    others = {name: value for name, value in arrays.items() if name != DIGEST}
+    if DIGEST in arrays and str(arrays[DIGEST]) != _digest(others):
+        raise ValueError("its contents were changed after it was saved")
+    return others
 
 
 def assign_arrays(

@@ -9,14 +9,14 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from .arrays_file import DIGEST, assign_arrays, load_arrays, save_arrays, unusable
+from .arrays_file import assign_arrays, load_arrays, save_arrays, unusable, without_digest
 from .run_identity import differing
 
 POINTS, SETTINGS = "inducing.Z", "parts"  # the two arrays that are not variables of a model
 _VERSION_KEY, _VERSION = "version", 1  # of the names and shapes listed in docs/guide/streams.md
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StreamState:
     """
     The state of a streaming model: all arrays that change while it runs, by name. The guide to streams lists them.
@@ -30,6 +30,11 @@ class StreamState:
 
     arrays: Mapping[str, AnyNDArray]
 
+    def __repr__(self) -> str:
+        """Return the names and shapes of the arrays."""
+        shapes = (f"{name} {list(value.shape)}" for name, value in self.arrays.items())
+        return f"StreamState({', '.join(shapes)})"
+
     def as_dict(self) -> dict[str, AnyNDArray]:
         """Return the arrays and the version."""
         return {_VERSION_KEY: np.array(_VERSION), **self.arrays}
@@ -40,7 +45,8 @@ class StreamState:
         version = np.asarray(arrays.get(_VERSION_KEY))
         if version.shape != () or version.dtype.kind not in "iu" or version != _VERSION:
             raise ValueError(f"the state must be of version {_VERSION}, got {version.tolist()!r}.")
-        return cls({name: np.asarray(value) for name, value in arrays.items() if name not in (_VERSION_KEY, DIGEST)})
+        arrays = without_digest(arrays)
+        return cls({name: np.asarray(value) for name, value in arrays.items() if name != _VERSION_KEY})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an npz file. An existing file at `path` is replaced when the new file is complete."""
@@ -78,7 +84,7 @@ class StreamState:
         text = str(self.arrays[SETTINGS])
         try:
             saved = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"the state's {SETTINGS} must be JSON that a model wrote, got {text[:40]!r}.") from error
         if not isinstance(saved, dict):
             raise ValueError(f"the state's {SETTINGS} must be settings by path, got {text[:40]!r}.")

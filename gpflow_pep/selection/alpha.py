@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from .. import validation
 from ..training import fit, uninterrupted
-from .reuse import check_new_parts, compiled_model
+from .reuse import check_made, compiled_model
 
 ModelConstructor = Callable[[RegressionData, float], GPModel]
 """Construct a new model from data (X [n, D], Y [n, P]) and alpha."""
@@ -112,7 +112,7 @@ def select_alpha(
                 rest = np.setdiff1d(np.arange(len(X)), part)
                 model = make((X[rest], Y[rest]), alpha)
                 _check_alpha(model, alpha)
-                check_new_parts(last, model)
+                check_made(model, last, (X[rest], Y[rest]))
                 last = model
                 if not parts and not hasattr(model, "loo_log_predictive_density"):
                     name = type(model).__name__

@@ -20,7 +20,7 @@ from ..inducing.rows import distinct
 from ..models import PEP
 from ..training import fit, uninterrupted
 from ..training.objectives import FAILURES
-from .reuse import check_new_parts
+from .reuse import check_made
 
 TOLERANCE, LARGEST, ALL_ROWS = "tolerance", "largest", "all rows"
 
@@ -166,7 +166,7 @@ def select_num_inducing(
             Z = greedy_variance(kernel, X, M, given=start.points if 0 < len(start.points) < M else None)
         model = make((X, Y), Z.copy())
         _check_number(model, M)
-        check_new_parts(start.model, model)
+        check_made(model, start.model, (X, Y), Z)
         if start is not initial:
             for name, parameter in _other_parameters(model).items():
                 parameter.unconstrained_variable.assign(_other_parameters(start.model)[name].unconstrained_variable)

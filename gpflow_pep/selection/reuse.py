@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_jitter
+from gpflow.inducing_variables import InducingPoints
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
@@ -59,8 +61,14 @@ def assign_values(model: GPModel, other: GPModel) -> None:
         variable.assign(other.sites_variables[name])
 
 
-def check_new_parts(last: GPModel | None, new: GPModel) -> None:
-    """Raise a `ValueError` if two models returned by a user's function `make` share trainable variables."""
+def check_made(new: GPModel, last: GPModel | None, data: RegressionData, Z: AnyNDArray | None = None) -> None:
+    """Raise a `ValueError` if `make` returned a model of other data or points, or with parts of the last one."""
+    own = getattr(new, "data", data)
+    if isinstance(own, tuple) and not all(map(np.array_equal, own, data)):
+        raise ValueError(f"make must use the data it is given, got a {type(new).__name__} of other data.")
+    points = getattr(new, "inducing_variable", None)
+    if Z is not None and type(points) is InducingPoints and not np.array_equal(points.Z, Z):
+        raise ValueError(f"make must use the inducing points it is given, Z {list(Z.shape)}, got others.")
     variables = {id(each) for each in getattr(last, "trainable_variables", ())}
     count = sum(id(each) in variables for each in getattr(new, "trainable_variables", ()))
     if count and last is not new:

@@ -1,7 +1,6 @@
 """Checkpoints of a training run, for exact resumption; checks that all workers run the same training."""
 
 import json
-import math
 import os
 import time
 import zlib
@@ -104,7 +103,7 @@ class Checkpoints:
             iterations, seconds, recorded, objective, held_out, ended = (history[name] for name in HISTORY)
             accepted = (
                 _are([iterations], int) and iterations >= 0,
-                _are([seconds], int | float) and 0.0 <= seconds < math.inf,
+                _are([seconds], int | float) and 0.0 <= seconds < 1e18,
                 _are(recorded, int) and min(recorded, default=0) >= 0,
                 _are(objective, int | float),
                 isinstance(held_out, dict) and all(_are(scores, int | float) for scores in held_out.values()),

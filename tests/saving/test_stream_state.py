@@ -171,6 +171,8 @@ def test_rejects_an_incomplete_state(missing):
         ("inducing.Z", np.zeros(3), r"inducing\.Z must have shape \[1 or C, M, D\], got \[3\]"),
         ("parts", np.array("{"), "parts must be JSON"),
         ("parts", np.array(1.0), "parts must be settings by path"),
+        ("parts", np.array("[" * 100_000), "parts must be JSON"),
+        ("old.Z", np.zeros((1, 4, 2)), "of as many old points, got 0, 4 and 0"),
         ("old.linear", np.full((6, 1), np.nan), "old.linear must be finite"),
         ("old.linear", np.zeros((6, 1), np.float32), "old.linear must be float64 of shape .*, got float32"),
         ("old.linear", np.full((6, 1), "0"), "old.linear must be float64 of shape .*, got <U1"),
@@ -204,3 +206,18 @@ def test_rejects_a_file_that_is_no_state(tmp_path):
         with pytest.raises(ValueError, match=reason) as caught:
             StreamState.load(path)
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_whose_values_were_changed_is_refused_as_a_dictionary_too(tmp_path):
+    model = regression()
+    model.update((X[:20], Y[:20]))
+    model.state.save(tmp_path / "stream.npz")
+    arrays = dict(np.load(tmp_path / "stream.npz"))
+    np.testing.assert_array_equal(StreamState.from_dict(arrays).points, model.state.points)
+    arrays["old.linear"] = 2.0 * arrays["old.linear"]
+    with pytest.raises(ValueError, match="its contents were changed after it was saved"):
+        StreamState.from_dict(arrays)
+
+
+def test_a_state_is_printed_as_names_and_shapes():
+    assert "old.Z [1, 0, 2], old.root [0, 0]" in repr(regression().state)

@@ -211,3 +211,13 @@ def test_progress(capsys):
     select_alpha(make, (X, Y), [0.0, 1.0], folds=2, train=untrained, progress=True)
     shown = capsys.readouterr().err
     assert "alpha 1" in shown and "4/4" in shown
+
+
+def test_a_make_that_ignores_its_data_is_refused():
+    """It would score rows that it has seen."""
+
+    def make(data, alpha):
+        return PEPR((X, Y), gpflow.kernels.Matern52(), X[:5], alpha=alpha)
+
+    with pytest.raises(ValueError, match=r"^make must use the data it is given, got a PEPR of other data"):
+        select_alpha(make, (X, Y), [0.5], folds=2)

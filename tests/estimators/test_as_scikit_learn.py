@@ -1,0 +1,118 @@
+"""Habits from scikit-learn: kernel parameters in a search, samples, noise given as alpha, rows one at a time."""
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow.kernels import Coregion, SquaredExponential
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.model_selection import GridSearchCV
+
+from gpflow_pep import likelihoods
+from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(0.0, 6.0, (60, 2))
+Y = np.stack([np.sin(X[:, 0]), np.cos(X[:, 1])], axis=1) + 0.1 * RNG.normal(size=(60, 2))
+
+
+def untrained(kernel=None, **options):
+    return SparseGPRegressor(kernel, n_inducing=10, optimizer=None, random_state=0, **options)
+
+
+def test_a_search_over_parameters_of_the_kernel():
+    kernel = SquaredExponential()
+    search = GridSearchCV(untrained(kernel), {"kernel__lengthscales": [0.01, 2.0]}, cv=3).fit(X, Y[:, 0])
+    assert search.best_params_ == {"kernel__lengthscales": 2.0}
+    assert float(search.best_estimator_.kernel_.lengthscales.numpy()) == pytest.approx(2.0)
+    assert float(kernel.lengthscales.numpy()) == 1.0  # the user's kernel
+
+
+def test_parameters_of_a_kernel_by_name():
+    estimator = untrained(SquaredExponential(lengthscales=[1.0, 2.0]) + gpflow.kernels.White(0.5))
+    assert estimator.get_params()["kernel__kernels[1].variance"] == pytest.approx(0.5)
+    estimator = clone(estimator).set_params(**{"kernel__kernels[0].lengthscales": 3.0, "alpha": 0.2})
+    np.testing.assert_allclose(estimator.kernel.kernels[0].lengthscales, [3.0, 3.0])
+    assert estimator.alpha == 0.2
+    with pytest.raises(ValueError, match=r"^kernel__length_scale must be parameters of the kernel: kernel__kernels"):
+        estimator.set_params(kernel__length_scale=1.0)
+
+
+def test_samples_have_the_predicted_moments():
+    estimator = untrained().fit(X, Y)
+    mean, covariance = estimator.predict(X[:3], return_cov=True)
+    samples = estimator.sample_y(X[:3], n_samples=20_000, random_state=1)
+    assert samples.shape == (3, 2, 20_000)
+    np.testing.assert_allclose(samples.mean(axis=2), mean, rtol=0, atol=0.02)  # standard error 0.003
+    np.testing.assert_allclose(np.cov(samples[:, 1]), covariance[:, :, 1], rtol=0, atol=0.02)
+    of_one = untrained().fit(X, Y[:, 0])
+    np.testing.assert_array_equal(of_one.sample_y(X[:3], 4), of_one.sample_y(X[:3], 4, random_state=0))
+    assert of_one.sample_y(X[:3], 4).shape == (3, 4)
+    assert of_one.log_marginal_likelihood() == of_one.log_marginal_likelihood_value_
+
+
+@pytest.mark.parametrize(("kernel", "hint"), [(RBF(), "SquaredExponential"), (RBF() + WhiteKernel(), "without White")])
+def test_kernels_of_scikit_learn_are_refused_with_their_counterpart(kernel, hint):
+    with pytest.raises(ValueError, match=rf"^kernel must be a gpflow\.kernels\.Kernel or None, got .*{hint}"):
+        untrained(kernel).fit(X, Y)
+
+
+@pytest.mark.parametrize("alpha", [1e-10, np.full(60, 0.1)])
+def test_a_noise_variance_as_alpha_is_refused(alpha):
+    with pytest.raises(ValueError, match=r"alpha must be the power, .* not a noise variance as in scikit-learn"):
+        untrained(alpha=alpha).fit(X, Y)
+
+
+def test_dates_are_refused():
+    with pytest.raises(ValueError, match=r"^X must hold numbers, got datetime64\[s\]"):
+        untrained().fit(X.astype("datetime64[s]"), Y)
+
+
+def test_another_alpha_is_that_of_the_next_batch():
+    estimator = untrained(alpha=0.5).partial_fit(X, Y[:, 0])
+    assert float(estimator.set_params(alpha=0.9).partial_fit(X + 0.1, Y[:, 0]).model_.alpha) == 0.9
+    assert float(estimator.set_params(alpha=0.1).partial_fit(X + 0.2, Y[:, 0]).model_.alpha) == 0.1
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_rows_one_at_a_time(classes):
+    """Few rows are predicted by a compiled function, many are not."""
+    if classes:
+        estimator = SparseGPClassifier(n_inducing=10, optimizer=None, random_state=0)
+        estimator.fit(X, np.digitize(Y[:, 0], [0.0, 0.5][: classes - 1]))
+        predict = estimator.predict_proba
+    else:
+        predict = untrained().fit(X, Y).predict
+    np.testing.assert_allclose([predict(X[n : n + 1])[0] for n in range(20)], predict(X[:20]), rtol=1e-10, atol=1e-12)
+
+
+def test_points_of_an_index_are_rows():
+    groups = np.repeat([0.0, 1.0], 30)
+    estimator = SparseGPRegressor(
+        SquaredExponential(active_dims=[0]) * Coregion(2, rank=1, active_dims=[1]), n_inducing=12, max_iterations=20
+    ).fit(np.stack([X[:, 0], groups], axis=1), Y[:, 0])
+    Z = estimator.model_.inducing_variable.Z.numpy()
+    assert set(Z[:, 1]) == {0.0, 1.0}  # also after training has moved the points
+    with pytest.raises(ValueError, match=r"^X must hold whole numbers from 0 to 1 in column 1, .* got 2\.0 in row 0"):
+        estimator.predict([[0.3, 2.0]])
+
+
+def test_few_rows_have_more_points():
+    assert SparseGPRegressor(optimizer=None).fit(X, Y).n_inducing_ == 60
+    many = np.random.default_rng(0).normal(size=(5000, 1))
+    assert SparseGPRegressor(optimizer=None).fit(many, many[:, 0]).n_inducing_ == 140
+    assert SparseGPClassifier(optimizer=None).fit(X, Y[:, 0] > 0.0).n_inducing_ == 60
+
+
+def test_probabilities_of_a_wide_f():
+    """After training on separable labels the variance of f is large."""
+    estimator = SparseGPClassifier(
+        SquaredExponential(5000.0), likelihood=likelihoods.Logit(), n_inducing=10, optimizer=None, random_state=0
+    ).fit(X[:, :1], X[:, 0] > 3.0)
+    new = np.linspace(-3.0, 9.0, 9)[:, None]
+    mean, variance = (each.numpy() for each in estimator.model_.predict_f(new))
+    z = np.linspace(-10.0, 10.0, 200_001)
+    density = np.exp(-0.5 * z**2) * (z[1] - z[0]) / np.sqrt(2.0 * np.pi)
+    f = mean + np.sqrt(variance) * z  # [9, K]
+    expected = (0.5 + 0.5 * np.tanh(0.5 * f)) @ density
+    np.testing.assert_allclose(estimator.predict_proba(new)[:, 1], expected, rtol=0, atol=1e-6)

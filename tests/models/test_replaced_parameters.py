@@ -1,0 +1,66 @@
+"""A number in place of a parameter: assigned if the parameter is the model's own, otherwise an error that names it."""
+
+import gpflow
+import numpy as np
+import pytest
+
+from gpflow_pep import PEP, PEPR, PEPClassifier, StreamingSGPR
+
+X = np.linspace(0.0, 6.0, 30)[:, None]
+Y = np.sin(X)
+Z = X[::6].copy()
+KERNEL = gpflow.kernels.Matern52
+
+
+def classifier():
+    return PEPClassifier((X, (Y > 0.0).astype(float)), KERNEL(), inducing_variable=Z)
+
+
+@pytest.mark.parametrize("value", [2.0, np.float64(2.0), np.array(2.0), 2])
+@pytest.mark.parametrize(
+    "make", [lambda: PEPR((X, Y), KERNEL(), Z), classifier, lambda: StreamingSGPR((X, Y), KERNEL(), Z)]
+)
+def test_a_number_for_a_parameter_of_the_kernel_is_an_error(make, value):
+    model = make()
+    model.kernel.lengthscales = value
+    for use in (model.training_loss, lambda: model.predict_f(X)):
+        with pytest.raises(ValueError, match=r"^lengthscales of Matern52 must stay a parameter, .*assign"):
+            use()
+
+
+def test_a_number_for_a_parameter_of_the_likelihood_is_an_error_also_after_use():
+    model = PEPR((X, Y), KERNEL(), Z)
+    model.training_loss()
+    model.likelihood.variance = 0.01
+    with pytest.raises(ValueError, match=r"^variance of Gaussian must stay a parameter, got 0.01"):
+        model.training_loss()
+
+
+def test_a_number_is_assigned_to_a_parameter_of_the_model():
+    model = PEP((X, Y), KERNEL(), gpflow.likelihoods.StudentT(), Z, scale=gpflow.Parameter(1.0))
+    scale, model.scale = model.scale, 1.3
+    assert model.scale is scale and float(scale.numpy()) == pytest.approx(1.3)
+
+
+def test_new_parts_and_frozen_models_are_accepted():
+    model = PEPR((X, Y), KERNEL(), Z)
+    model.kernel = gpflow.kernels.SquaredExponential()
+    model.kernel.lengthscales = gpflow.Parameter(2.0, transform=gpflow.utilities.positive())
+    expected = model.predict_f(X)[0]
+    np.testing.assert_allclose(gpflow.utilities.freeze(model).predict_f(X)[0], expected, rtol=1e-12)
+    model.kernel.lengthscales = 2.0
+    with pytest.raises(ValueError, match=r"^lengthscales of SquaredExponential must stay a parameter"):
+        model.predict_f(X)
+
+
+def test_an_index_that_is_no_output_is_refused():
+    rows = np.concatenate([X, np.tile([[0.0], [1.0]], (15, 1))], axis=1)
+    kernel = KERNEL(active_dims=[0]) * gpflow.kernels.Coregion(2, rank=1, active_dims=[1])
+    wrong = rows.copy()
+    wrong[3, 1] = 2.0
+    with pytest.raises(ValueError, match=r"^data\[0\] \(X\) must hold whole numbers from 0 to 1 in column 1, .*row 3"):
+        PEPR((wrong, Y), kernel, rows[::6])
+    with pytest.raises(ValueError, match=r"^inducing_variable \(Z\) must hold .* got 0\.5 in row 0"):
+        PEPR((rows, Y), kernel, rows[::6] + 0.5)
+    with pytest.raises(ValueError, match=r"^Xnew must hold .* got 2\.0 in row 3"):
+        PEPR((rows, Y), kernel, rows[::6].copy()).predict_f(wrong)

@@ -1,0 +1,59 @@
+"""First and second derivatives of predictions in the inputs, compiled and not, against finite differences."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import PEPR, PEPClassifier
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 2))
+Y = np.sin(X.sum(axis=1, keepdims=True))
+POINT, STEP = np.array([[0.3, -0.2]]), 1e-4
+
+
+def regression():
+    return PEPR((X, Y), gpflow.kernels.Matern52(), X[:8].copy(), noise_variance=0.1)
+
+
+def classification():
+    return PEPClassifier((X, (Y > 0.0).astype(float)), gpflow.kernels.SquaredExponential(), inducing_variable=X[:8])
+
+
+@pytest.mark.parametrize("make", [regression, classification])
+def test_of_compiled_predictions(make):
+    model = make()
+    for predict in (tf.function(model.predict_f), model.posterior().predict_f):
+        below, middle, above = (float(predict(POINT + np.array([STEP * k, 0.0]))[1][0, 0]) for k in (-1, 0, 1))
+        x = tf.constant(POINT)
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                variance = predict(x)[1][0, 0]
+            slope = inner.gradient(variance, x)
+            first = slope[0, 0]
+        second = outer.gradient(first, x)[0, 0]
+        assert float(first) == pytest.approx((above - below) / (2.0 * STEP), abs=1e-7)
+        assert float(second) == pytest.approx((above + below - 2.0 * middle) / STEP**2, abs=1e-5)
+
+
+def test_second_derivatives_in_hyperparameters_are_refused_in_compiled_functions():
+    model = regression()
+    predict, variance = tf.function(model.predict_f), model.kernel.variance.unconstrained_variable
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            mean = predict(tf.constant(POINT))[0][0, 0]
+        slope = inner.gradient(mean, variance)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="differentiates its objectives once"):
+        outer.gradient(slope, variance)
+
+
+def test_elbo_is_the_objective_at_alpha_zero():
+    model = regression()
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"a lower bound at alpha = 0 only.* 0\.5"):
+        model.elbo()
+    model.alpha = 0.0
+    sgpr = gpflow.models.SGPR((X, Y), gpflow.kernels.Matern52(), X[:8].copy(), noise_variance=0.1)
+    np.testing.assert_allclose(model.elbo(), sgpr.elbo(), rtol=1e-10)
