@@ -81,7 +81,9 @@ class LBFGS:
                     break
                 self._active = active
                 self._recent.clear()
-                outcome = self._search(history)
+                before, outcome = outcome, self._search(history)
+                if before.status == CONVERGED and self._is_stuck:  # at a kink of the kernel: rows at inducing points
+                    outcome = Outcome(CONVERGED, f"{before.reason} The inducing points stay. {outcome.reason}")
             if is_cheap and outcome.status == CONVERGED and self._ignores_inputs(history):
                 outcome = Outcome(CONVERGED, f"{outcome.reason} {_IGNORED}")
         except _Interrupted:
@@ -141,6 +143,7 @@ class LBFGS:
         self._is_at_best = True  # the variables have these values
         self._failure = ""  # the last failure after the best evaluation, in the current search
         self._any_failure = ""  # the last failure of the current search
+        self._is_stuck = False  # the last search made no step, although the loss has a slope
         self._recent: deque[float] = deque(maxlen=FLAT_ITERATIONS + 1)  # the best losses after the last iterations
 
     def _go_to(self, values: AnyNDArray, history: History) -> None:
@@ -257,6 +260,9 @@ class LBFGS:
         # reports convergence at an edge, too, because steps that it shortens gain almost nothing; but the loss has a
         # slope there.
         exhausted = not gained and result.nit == 0 and not self._any_failure
+        self._is_stuck = exhausted and not result.success and self._best_slope > max(1e-2, self._gain)
+        if self._is_stuck:
+            return Outcome(FAILED, f"L-BFGS: no step raises the objective, whose slope is {self._best_slope:.2g}.")
         at_edge = bool(self._any_failure) and self._best_slope > 1e-2  # nats; at an optimum the slopes are smaller
         if (result.success or exhausted) and not at_edge:
             return Outcome(CONVERGED, f"L-BFGS: {result.message}.")
