@@ -75,7 +75,7 @@ def cold_table(rounds: int) -> Table:
     found: dict[str, list[list[float]]] = {name: [] for name in COLD}
     for _ in range(rounds):
         for name in COLD:
-            found[name].append(printed_by("benchmarks.ep_step", "--cold", name))
+            found[name].append(printed_by("experiments.benchmarks.ep_step", "--cold", name))
     table = Table(
         f"cold, N = {_SIZE[0]}, M = {_SIZE[1]}, {rounds} processes each",
         {"from the constructor to": "<32", "CPU s": ".2f", "wall s": ".2f", "ratio": ".2f", "to": "<"},
@@ -125,7 +125,9 @@ def warm_table(sizes: list[tuple[int, int]], repeats: int) -> Table:
         {"N": "d", "M": "d", "figure": "<38", "CPU ms": ".3f", "wall ms": ".3f", "times SVGP": ".2f"},
     )
     for num_data, inducing in sizes:
-        found = printed_by("benchmarks.ep_step", "--warm", f"{num_data}x{inducing}", "--repeats", f"{repeats}")
+        found = printed_by(
+            "experiments.benchmarks.ep_step", "--warm", f"{num_data}x{inducing}", "--repeats", f"{repeats}"
+        )
         sweeps = found.pop("sweeps")
         peer = np.array(found["SVGP, loss and gradient"])[:, 0]
         for name, times in found.items():

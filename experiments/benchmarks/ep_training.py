@@ -137,7 +137,7 @@ def _rounds(name: str, likelihood: str, method: str, asked: argparse.Namespace) 
     """Return the results of a method's processes with medians of their seconds, or the error of the training."""
     flags = [flag for flag, given in (("--fixed", asked.fixed), ("--short", asked.short)) if given]
     found = [
-        printed_by("benchmarks.ep_training", "--measure", method, likelihood, "--sets", name, *flags)
+        printed_by("experiments.benchmarks.ep_training", "--measure", method, likelihood, "--sets", name, *flags)
         for _ in range(asked.rounds)
     ]
     failed = [each for each in found if "error" in each]

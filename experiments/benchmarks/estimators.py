@@ -82,7 +82,9 @@ def main() -> None:
     for name in arguments.sets:
         few = min(arguments.rows, len(loaded(name).X_train)) <= _SKLEARN_ROWS
         for method in (*(f"alpha {alpha:g}" for alpha in arguments.alphas), *[_SKLEARN] * few, _GPFLOW):
-            table.add(*printed_by("benchmarks.estimators", "--sets", name, "--measure", method, *listed).values())
+            table.add(
+                *printed_by("experiments.benchmarks.estimators", "--sets", name, "--measure", method, *listed).values()
+            )
     write([table], arguments.json)
 
 

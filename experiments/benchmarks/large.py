@@ -81,7 +81,7 @@ def report(arguments: argparse.Namespace) -> list[Table]:
 def _in_process(arguments: argparse.Namespace, task: str, num_data: int) -> Any:
     options = {"--measure": task, "--rows": num_data, "--inducing": arguments.inducing, "--fit": arguments.fit}
     words = (str(word) for option in {**options, "--folder": arguments.folder}.items() for word in option)
-    return printed_by("benchmarks.large", *words)
+    return printed_by("experiments.benchmarks.large", *words)
 
 
 def write(folder: Path, num_data: int) -> None:

@@ -37,7 +37,7 @@ def main() -> None:
         for num_data in arguments.rows:
             size = {"--rows": num_data, "--inducing": arguments.inducing, "--alpha": alpha}
             result = printed_by(
-                "benchmarks.memory", "--measure", *(str(part) for option in size.items() for part in option)
+                "experiments.benchmarks.memory", "--measure", *(str(part) for option in size.items() for part in option)
             )
             matrix = 8 * num_data * arguments.inducing
             table.add(alpha, num_data, *(number / MEGABYTE for number in (result["data"], result["peak"], matrix)))
@@ -64,8 +64,8 @@ def measure(num_data: int, num_inducing: int, alpha: float) -> dict[str, int]:
 
 
 def printed_by(module: str, *arguments: str) -> Any:
-    """Run a module of `experiments` in a process of its own; return the JSON that it prints."""
-    command = [sys.executable, "-m", f"experiments.{module}", *arguments]
+    """Run a module in a process of its own; return the JSON that it prints."""
+    command = [sys.executable, "-m", module, *arguments]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

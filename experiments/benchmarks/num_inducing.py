@@ -54,7 +54,7 @@ def main() -> None:
         for number in (*map(str, arguments.numbers), _AUTO):
             options = {"--measure": number, "--rows": arguments.rows}
             listed = [str(part) for option in options.items() for part in option]
-            row, path = printed_by("benchmarks.num_inducing", "--sets", name, *listed)
+            row, path = printed_by("experiments.benchmarks.num_inducing", "--sets", name, *listed)
             table.add(*row)
             if path:
                 paths[name] = path

@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -33,6 +34,7 @@ from ..ep import (
     status_before_updates,
     sum_sites,
 )
+from ..ep.implicit import implicit_derivatives
 from ..likelihoods.observations import check_assigned, check_observations, check_observations_of
 from ..maths.linalg import finite
 from ..runtime.checks import warn, with_plain_errors
@@ -102,9 +104,10 @@ class PEP(SparseGP):
     hyperparameters, data and alpha, and every optimizer and sampler of GPflow and TensorFlow Probability can be used.
     If there are several fixed points, the results depend on the initial sites.
 
-    The gradient is the derivative of the converged energy, exactly for "kl"; for "wasserstein" see
-    :meth:`maximum_log_likelihood_objective`. Predictions can be differentiated: exactly in the inputs; derivatives in
-    hyperparameters are partial, with q held fixed. :class:`StreamingPEP` is this model for data that arrive in batches.
+    The gradient is the derivative of the converged energy; see :meth:`maximum_log_likelihood_objective` for
+    "wasserstein" with a dataset or several workers. Predictions can be differentiated: exactly in the inputs;
+    derivatives in hyperparameters are partial, with q held fixed. :class:`StreamingPEP` is this model for data that
+    arrive in batches.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> Y = np.floor(3.0 + 2.0 * np.sin(X))
@@ -338,8 +341,9 @@ class PEP(SparseGP):
         Return the PEP energy at converged sites, an approximation to log p(y), [].
 
         Under the KL projection the energy is stationary in the sites, so that the gradient at fixed sites is exact.
-        Under the Wasserstein projection it is not stationary: the gradient follows the published code (Rasmussen and
-        Williams 2006, sec. 5.5.2), which treats the moments as matched, and is close to the exact gradient.
+        Under the Wasserstein projection it is not stationary, and the gradient is found by implicit differentiation;
+        with a dataset or several workers it follows the published code (Rasmussen and Williams 2006, sec. 5.5.2),
+        which treats the moments as matched and is close to the gradient.
 
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the sites cannot be updated.
         """
@@ -438,10 +442,27 @@ class PEP(SparseGP):
     def _energy_and_gradient_step(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Converge the sites; return the energy and its derivatives in the model's floating variables."""
         variables = self._floating_variables()
+        if self._has_implicit_gradient():
+            updated, rows = self._converge_step(), tf.range(self._num_rows)
+            problem = partial(self._problem_of, rows)
+            return updated.log_evidence, implicit_derivatives(problem, self.likelihood, updated.sites, variables)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             inference = self._inference(variables)
         return inference.energy_and_gradient(tape)
+
+    def _problem_of(self, indices: tf.Tensor) -> Problem:
+        """Return the problem of some rows, in one chunk."""
+        return self._inference(indices=indices).problem
+
+    def _has_implicit_gradient(self) -> bool:
+        """Return whether the projection is Wasserstein's and all rows are in the memory of this process."""
+        is_wasserstein = self.projection == "wasserstein" or isinstance(self.projection, Wasserstein)
+        return bool(is_wasserstein and self._data and self._workers.count == 1)
+
+    def _has_exact_gradient(self) -> bool:
+        """Return whether the gradient is the derivative of the energy, or treats the moments of sites as matched."""
+        return self._has_implicit_gradient() or self.projection == "kl" or isinstance(self.projection, KL)
 
     @compiled(reduce_retracing=True)
     def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
@@ -469,11 +490,11 @@ class PEP(SparseGP):
 
         return in_replica(update, *args)
 
-    def _inference(self, variables: Sequence[tf.Variable] | None = None) -> Inference:
+    def _inference(self, variables: Sequence[tf.Variable] | None = None, indices: tf.Tensor | None = None) -> Inference:
         prior = Prior(self.inducing_variable, self.kernel)
         Kuu = self._inducing_covariance(prior)
         L = self._factorize(Kuu)
-        rows, scale = self._rows(prior), tf.convert_to_tensor(self.scale)
+        rows, scale = self._rows(prior, indices), tf.convert_to_tensor(self.scale)
         alpha = rows.powers
         count = tf.cast(self.num_data, scale.dtype) if alpha.shape.rank == 0 else 1.0
         problem = Problem(

@@ -187,7 +187,7 @@ class EachLatent(TiltedRule):
     @override
     @no_autograph
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
-        tilted = self._rule.moments(*_flat_latents(cavity, observations, alpha), negligible)
+        tilted = self._rule.moments(*flat_latents(cavity, observations, alpha), negligible)
         shape = tf.shape(cavity.mean)
         return Tilted(*(tf.reshape(value, shape) for value in tilted))
 
@@ -201,10 +201,10 @@ class EachLatent(TiltedRule):
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
         bar = tf.reshape(tf.broadcast_to(bar, tf.shape(cavity.mean)), [-1])
-        return self._rule.log_partition_vjp(*_flat_latents(cavity, observations, alpha), bar, sources)
+        return self._rule.log_partition_vjp(*flat_latents(cavity, observations, alpha), bar, sources)
 
 
-def _flat_latents(
+def flat_latents(
     cavity: Cavity, observations: Observations, alpha: tf.Tensor
 ) -> tuple[Cavity, Observations, tf.Tensor]:
     """Flatten cavities [C, n] to [C n]; also return their observations and powers, [C n] or []."""

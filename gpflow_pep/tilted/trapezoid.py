@@ -33,7 +33,7 @@ from scipy.special import eval_hermitenorm, factorial, roots_hermitenorm
 
 from ..runtime.tracing import shared
 from .densities import LogDensity
-from .rule import Cavity, Observations, Scalar, Tilted
+from .rule import Cavity, Observations, Scalar, Tilted, flat_latents
 
 LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
 HALF = 8.5  # half width of first windows in cavity standard deviations: the cavity has a mass of 2e-17 outside
@@ -49,6 +49,12 @@ class TiltedRows(NamedTuple):
     cavity: Cavity
     alpha: tf.Tensor
     observations: Observations
+
+    @classmethod
+    def of_latents(cls, cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> "TiltedRows":
+        """Return the rows of cavities [C, n], in order, R = C n."""
+        cavity, observations, alpha = flat_latents(cavity, observations, alpha)
+        return cls(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
 
     def take(self, row: tf.Tensor) -> "TiltedRows":
         """Select rows."""

@@ -8,10 +8,13 @@ deviation
 which is at most the tilted standard deviation, and equal to it if the likelihood is Gaussian.
 """
 
+from typing import Any, NamedTuple
+
 import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
+from .densities import LogDensity
 from .quadrature import RULE, QuadratureRule, on_panels
 from .rule import Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
 from .trapezoid import LOG_ROOT_2PI, TiltedRows
@@ -50,9 +53,56 @@ def _quantile_deviation(panels: tuple[tf.Tensor, ...], num_rows: tf.Tensor) -> t
     table = tf.scatter_nd(at, panel_mass / mass, [num_rows, tf.reduce_max(position) + 1])
     before = tf.gather_nd(tf.cumsum(table, axis=1, exclusive=True), at)  # [W]
     F = tf.clip_by_value(before[:, None] + within / mass[:, None], 0.0, 1.0)
-    normal = tf.exp(-0.5 * tf.square(tf.math.ndtri(F)) - LOG_ROOT_2PI)  # φ(Φ⁻¹(F)), 0 if F is 0 or 1
-    integral = half * tf.linalg.matvec(normal, tf.constant(RULE.weights, dtype))  # [W]
+    integral = half * tf.linalg.matvec(_normal_at(F), tf.constant(RULE.weights, dtype))  # [W]
     return tf.math.unsorted_segment_sum(integral, row, num_rows)
+
+
+@tf.custom_gradient
+def _normal_at(F: tf.Tensor) -> Any:
+    """Return φ(Φ⁻¹(F)), 0 if F is 0 or 1; its derivative is -Φ⁻¹(F), which is replaced by 0 there."""
+    z = tf.math.ndtri(F)
+    return tf.exp(
+        -0.5 * tf.square(z) - LOG_ROOT_2PI
+    ), lambda bar: -bar * tf.where(tf.math.is_finite(z), z, tf.zeros_like(z))
+
+
+class FixedPanels(NamedTuple):
+    """W panels of R rows, in any order."""
+
+    row: tf.Tensor  # [W]
+    left: tf.Tensor  # Left end, in units of f, [W]
+    half: tf.Tensor  # Half the width, [W]
+
+
+def fixed_panels(likelihood: ScalarLikelihood, rows: TiltedRows) -> FixedPanels:
+    """Return panels that resolve the tilted distributions, for :func:`projected_moments`."""
+    rule = WassersteinRule(likelihood)
+    center = rule.moments_and_center(rows.cavity, rows.observations, rows.alpha, 0.0)[1]
+    _, (row, left, half, _) = on_panels(rule._density, rows, center, keep=True)
+    center, sd = (tf.gather(value, row) for value in (center, tf.sqrt(rows.cavity.variance)))
+    return FixedPanels(row, center + sd * left, sd * half)
+
+
+def projected_moments(density: LogDensity, panels: FixedPanels, rows: TiltedRows) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return mean and standard deviation of the projections, [R] each, differentiable on fixed panels."""
+    row, left, half = panels
+    m, v = rows.take(row).cavity
+    observations, alpha, count = rows.take(row).observations, tf.gather(rows.alpha, row), tf.shape(rows.alpha)[0]
+    F = left + half * tf.constant(RULE.nodes + 1.0, half.dtype)[:, None]  # [K, W]
+
+    def log_pi(F: tf.Tensor) -> tf.Tensor:
+        return alpha * density.log_prob(F, *observations) - 0.5 * tf.square(F - m) / v
+
+    value = tf.stop_gradient(log_pi(F))
+    height = tf.gather(tf.math.unsorted_segment_max(tf.reduce_max(value, axis=0), row, count), row)
+    is_visible = value > height - 300.0  # elsewhere derivatives may be NaN
+    density_at = tf.where(is_visible, tf.exp(log_pi(tf.where(is_visible, F, m)) - height), tf.zeros_like(F))
+    sums = [
+        half * tf.linalg.matvec(values, tf.constant(RULE.weights, F.dtype), transpose_a=True)
+        for values in (density_at, density_at * F)
+    ]
+    mass, first = (tf.math.unsorted_segment_sum(each, row, count) for each in sums)
+    return first / mass, _quantile_deviation((*panels, tf.transpose(density_at)), count)
 
 
 @tilted_rule.register(ScalarLikelihood, Wasserstein)

@@ -245,6 +245,8 @@ def fit(
                 sites = objective.converge()
             energy = sites.log_evidence + float(model.log_prior_density())
             outcome = _judged(outcome, sites, history.objective[-1] if history.objective else -np.inf, energy)
+        if outcome.status == CONVERGED and isinstance(model, PEP) and not model._has_exact_gradient():
+            outcome = Outcome(EARLY, f"{outcome.reason} The gradient treats moments of the sites as matched.")
         history.close(restored, energy)
     if outcome.status == FAILED or interrupted():
         warn(outcome.reason)

@@ -129,28 +129,13 @@ def test_one_power_is_that_of_each_row(alpha):
     one.compare()
 
 
-@pytest.fixture
-def wasserstein():
-    return _compiled("StudentT", "wasserstein", P=1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", some_slow([0.0, 0.4, 1.0], quick=[0.4]))
-def test_of_wasserstein_while_the_sites_stay(wasserstein, alpha, energy_at_sites):
-    """In mean function and likelihood, as documented: the derivative of the energy at the converged sites."""
-    model = wasserstein.model
-    model.alpha = alpha
-    assert model.update_sites().converged
-    prior = float(model.log_prior_density())
-    wasserstein.compare(
-        value=lambda: energy_at_sites(model) + prior, only=[model.mean_function.c, model.likelihood.scale]
-    )
-
-
-@pytest.mark.slow
-def test_of_wasserstein_where_it_is_kl(wasserstein):
-    wasserstein.model.alpha = 0.0
-    wasserstein.compare()
+@pytest.mark.parametrize("alpha", some_slow([0.0, 0.4, 1.0, "mixed"], quick=[0.4]))
+@pytest.mark.parametrize("name", some_slow(["StudentT", "Poisson", "Probit"], quick=["StudentT"]))
+def test_of_wasserstein(name, alpha):
+    """The energy is not stationary in the sites; tilted moments have errors of 1e-8."""
+    one = _compiled(name, "wasserstein", P=1, by_row=alpha == "mixed")
+    one.model.alpha = POWERS["mixed"] if alpha == "mixed" else alpha
+    one.compare(tolerance=SEVERAL)
 
 
 # --- from minibatches -----------------------------------------------------------------------------------------------

@@ -1,0 +1,134 @@
+"""The gradient of the energy under the Wasserstein projection, by implicit differentiation.
+
+Converged sites s are a fixed point of their update F(s, θ), at which the energy E(s, θ) is stationary under the KL
+projection only. With λ from the adjoint fixed point, which the iteration of the sites finds too,
+
+    dE/dθ = ∂E/∂θ + λ' ∂F/∂θ,    λ = ∂E/∂s + (∂F/∂s)' λ.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from gpflow.likelihoods import Likelihood
+
+from ..engine import InducingPosterior, SiteSums
+from ..runtime.custom_gradients import derivatives
+from ..tilted import LogDensity, Observations, Tilted, TiltedRule, log_density, log_partition, rule_for
+from ..tilted.trapezoid import TiltedRows
+from ..tilted.wasserstein import FixedPanels, fixed_panels, projected_moments
+from .sweep import (
+    CavityOfW,
+    Marginals,
+    Problem,
+    Projected,
+    Site,
+    cavity_of_f,
+    cavity_of_w,
+    log_integral,
+    marginals,
+    matching_site,
+    row_terms,
+    sum_sites,
+    take_pair,
+)
+
+_TOLERANCE = 1e-8  # of λ, relative
+_MOST_STEPS = 300
+_LEAST_POWER = 1e-5  # in F: at α = 0 both projections coincide, and λ is 0
+
+
+class _Cavities(NamedTuple):
+    """The cavities of all rows, in one chunk, at given sites."""
+
+    chunk: Any
+    q: InducingPosterior
+    c: tf.Tensor
+    here: Projected
+    site: Site
+    marginal: Marginals
+    w: CavityOfW
+    alpha: tf.Tensor
+
+    @classmethod
+    def at(cls, problem: Problem, sites: tf.Tensor) -> "_Cavities":
+        """Compute the cavities at sites [N, 2, C]."""
+        chunk: Any = problem.rows.chunked.only_chunk
+        here, site, alpha = problem.projected(chunk), Site(*take_pair(sites, chunk)), problem.rows.alpha(chunk)
+        total = SiteSums(problem.L, *sum_sites(problem, sites)).with_old(problem.old)
+        q = total.posterior()
+        marginal = marginals(q, here.V)
+        return cls(chunk, q, total.c, here, site, marginal, cavity_of_w(marginal, site, alpha), alpha)
+
+    def energy(self, problem: Problem, kl: TiltedRule) -> tf.Tensor:
+        """Compute the energy, differentiable also in the sites, by the likelihood's rule `kl` for the KL divergence."""
+        cavity = cavity_of_f(self.w, self.here)
+        log_Z = log_partition(kl, cavity, Observations(*self.chunk.data), self.alpha)
+        terms = row_terms(self.marginal, self.site, self.w, Tilted(log_Z, log_Z, log_Z, log_Z), self.alpha)
+        energy = log_integral(self.q, self.c) + terms + problem.terms
+        return energy if problem.old is None else energy + problem.old.terms
+
+    def rows(self) -> TiltedRows:
+        """Return the cavities of f as rows, [C n]."""
+        observations, alpha = Observations(*self.chunk.data), tf.maximum(self.alpha, _LEAST_POWER)
+        return TiltedRows.of_latents(cavity_of_f(self.w, self.here), observations, alpha)
+
+    def update(self, density: LogDensity, panels: FixedPanels) -> tf.Tensor:
+        """Compute F, the sites that match the projected distributions, [N, 2, C]."""
+        rows = self.rows()
+        m, v = rows.cavity
+        mean, deviation = projected_moments(density, panels, rows)
+        ratio, scaled = tf.square(deviation) / v, rows.alpha * v
+        values = (mean - m) / scaled, (ratio - 1.0) / scaled, ratio
+        d1, d2, ratio = (tf.reshape(each, tf.shape(self.w.mean)) for each in values)
+        sites = matching_site(self.w, self.here.conditional_variance, Tilted(d1, d1, d2, ratio))
+        return tf.transpose(tf.stack(sites), [2, 0, 1])
+
+
+def implicit_derivatives(
+    problem: Callable[[], Problem], likelihood: Likelihood, sites: tf.Tensor, variables: Sequence[tf.Variable]
+) -> list[tf.Tensor]:
+    """
+    Compute the derivatives of the energy at converged sites [N, 2, C] in the variables.
+
+    :param problem: constructs the problem, with all rows in one chunk.
+    """
+    kl, density = rule_for(likelihood, "kl"), log_density(likelihood)
+    fixed = problem()
+    panels = fixed_panels(likelihood, _Cavities.at(fixed, sites).rows())
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(sites)
+        energy = _Cavities.at(fixed, sites).energy(fixed, kl)
+    start = tape.gradient(energy, sites)
+
+    def pull_back(bar: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sites)
+            update = _Cavities.at(fixed, sites).update(density, panels)
+        return tape.gradient(update, sites, bar)
+
+    adjoint = _solve(start, pull_back)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
+        moving = problem()
+        cavities = _Cavities.at(moving, sites)
+        value = cavities.energy(moving, kl) + tf.reduce_sum(adjoint * cavities.update(density, panels))
+    return list(derivatives(tape, value, variables))
+
+
+def _solve(start: tf.Tensor, pull_back: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    """Solve λ = start + (∂F/∂s)' λ by steps that are damped if the residual does not fall."""
+    one, least = tf.ones([], start.dtype), _TOLERANCE * tf.norm(start)
+
+    def step(number: tf.Tensor, bar: tf.Tensor, residual: tf.Tensor, fraction: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        new = bar + fraction * residual
+        rest = start + pull_back(new) - new
+        falls = tf.norm(rest) < tf.norm(residual)
+        bar, residual = (tf.where(falls, one, two) for one, two in ((new, bar), (rest, residual)))
+        return number + 1, bar, residual, tf.where(falls, tf.minimum(one, 1.5 * fraction), 0.5 * fraction)
+
+    return tf.while_loop(
+        lambda number, _, residual, fraction: (number < _MOST_STEPS) & (tf.norm(residual) > least) & (fraction > 1e-3),
+        step,
+        (tf.constant(0), tf.zeros_like(start), start, one),
+    )[1]
