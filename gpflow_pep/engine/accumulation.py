@@ -26,6 +26,8 @@ _MAX_ERROR = 0.02
 # LinearAdjoint uses one product up to this value of (largest / smallest diagonal entry of L)^2 max diag A, a measure of
 # cond(Kuu) times the precision of the sites. Its relative error was never above machine epsilon times that: 1e-7 here.
 _WELL_CONDITIONED = 5e8
+# From the derivatives in the sums to VDV and the derivatives in scale, sources and variables.
+PullBack = Callable[[RowSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
 
 
 def accumulate_sums(
@@ -78,10 +80,6 @@ def accumulate_sums(
 
     sums = RowSums(*summed(Kuu, scale, *sources))
     return SiteSums(factor, sums.A, sums.c), sums
-
-
-PullBack = Callable[[RowSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
-"""From the derivatives in the sums to VDV and the derivatives in scale, sources and variables."""
 
 
 def _one_chunk(
@@ -186,11 +184,8 @@ class MixedPrecisionRows(RegressionRows):
         return super().sum_over_chunks(in_precision, zero)
 
     def suffices(self, rows: Rows) -> tf.Tensor:
-        """
-        Return whether single precision hardly changes the site noise s + m diag(Kff - V'V) of a chunk, []: rounding
-        errors are relative to the largest prior variance k of u and of the rows, and V amplifies them by the condition
-        number of Kuu, estimated by k tr Kuu^-1. Numbers that may overflow need double precision.
-        """
+        """Return whether single precision hardly changes the site noise of a chunk, and nothing in it overflows, []."""
+        # Rounding errors are relative to the largest prior variance; V amplifies them by cond(Kuu), about k tr Kuu^-1.
         k = tf.maximum(self._variance, tf.reduce_max(rows.Kff))
         noise = tf.reduce_min(rows.noise)
         # Below a condition number of 200 the rounding error of Kff - diag(V'V) dominates, about eps k.

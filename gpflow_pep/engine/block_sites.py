@@ -11,7 +11,7 @@ from ..maths.linalg import cholesky, inverse_of_product, log_det, symmetric_prod
 from .covariances import with_checked_variance
 from .penalty import ADVICE, log_det_ratio, penalty_factor
 from .rows import Rows
-from .sites import Powers, RowSums, SiteRule, weighted_gram, weighted_sums
+from .sites import Powers, RowSums, SiteRule, weighted_sums
 
 
 class BlockSites(SiteRule):
@@ -29,13 +29,9 @@ class BlockSites(SiteRule):
         factor = self._factor_of_noise(D, rows, powers, scale)
         U = _flat(tf.linalg.triangular_solve(factor, _in_blocks(tf.transpose(V), D)))  # [n, M]
         rho = _flat(tf.linalg.triangular_solve(factor, _in_blocks(rows.residual, D)))  # [n, P]
-        return RowSums(
-            A=weighted_gram(tf.transpose(U), tf.ones(tf.shape(U)[:1], U.dtype)),
-            c=tf.matmul(U, rho, transpose_a=True),
-            quadratic=tf.reduce_sum(tf.square(rho)),
-            log_noise=tf.reduce_sum(log_det(factor)),
-            penalty=self.penalty(D, rows, powers, scale),
-        )
+        unit = tf.ones(tf.shape(U)[:1], U.dtype)
+        sums = weighted_sums(tf.transpose(U), unit, rho, self.penalty(D, rows, powers, scale))
+        return sums._replace(log_noise=tf.reduce_sum(log_det(factor)))
 
     @override
     def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
@@ -52,10 +48,8 @@ class BlockSites(SiteRule):
         V, D = self.given_u(L, rows)
         precision = inverse_of_product(self._factor_of_noise(D, rows, powers, scale))  # [G, b, b]
         noise = 1.0 / tf.linalg.diag_part(precision)  # [G, b]
-        e, residual = (
-            _flat(noise[..., None] * tf.matmul(precision, _in_blocks(values, D)))
-            for values in (tf.transpose(V), rows.residual)
-        )
+        both = tf.transpose(V), rows.residual
+        e, residual = (_flat(noise[..., None] * tf.matmul(precision, _in_blocks(values, D))) for values in both)
         conditional_variance = tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1])
         return V, conditional_variance, tf.transpose(e), tf.reshape(noise, [-1]), residual
 
@@ -80,8 +74,7 @@ class StructuredBlockSites(BlockSites):
     @override
     def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tuple[tf.Tensor, ...]:
         V, D = self.given_u(L, rows)
-        conditional_variance = tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1])
-        return V, conditional_variance, V, rows.noise, rows.residual
+        return V, tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1]), V, rows.noise, rows.residual
 
 
 class SharedBlockSites(StructuredBlockSites):

@@ -9,13 +9,12 @@ from ..maths.linalg import cholesky, inverse_of_product, log_det
 from ..runtime.custom_gradients import once_differentiable
 from .sites import RowSums
 
-_NAME = "B = I + V diag(1/v) V'"
 _ADVICE = "a larger noise variance, fewer or better spread inducing points, or gpflow.config.set_default_jitter"
 
 
 def factorize_B(A: tf.Tensor) -> tf.Tensor:
     """Cholesky factor of B = I + A, the precision of the whitened q(v), [..., M, M]."""
-    return cholesky(precision_B(A), name=_NAME, advice=_ADVICE)
+    return cholesky(precision_B(A), name="B = I + V diag(1/v) V'", advice=_ADVICE)
 
 
 def precision_B(A: tf.Tensor) -> tf.Tensor:

@@ -52,12 +52,8 @@ class OldPosterior(tf.Module):
             zeros = tf.zeros([size or 0 for size in shape], dtype)
             return tf.Variable(zeros, trainable=False, shape=shape, dtype=dtype)
 
-        self.absorbed = AbsorbedPosterior(
-            Z=empty(num_parts, None, num_inputs),
-            root=empty(*leading, None, None),
-            linear=empty(*leading, None, num_outputs),
-            log_normalizer=empty(),
-        )
+        Z, root = empty(num_parts, None, num_inputs), empty(*leading, None, None)
+        self.absorbed = AbsorbedPosterior(Z, root, linear=empty(*leading, None, num_outputs), log_normalizer=empty())
 
     def absorb(self, Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
         """
@@ -76,12 +72,8 @@ class OldPosterior(tf.Module):
         num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
         log_det = num_outputs * tf.reduce_sum(tf.math.log1p(eigenvalues))  # of B = U (I + eigenvalues) U'
         quadratic = tf.reduce_sum(tf.square(Uc) / (1.0 + tf.linalg.matrix_transpose(eigenvalues)))
-        return AbsorbedPosterior(
-            Z,
-            tf.linalg.triangular_solve(L, U * tf.sqrt(eigenvalues), adjoint=True),
-            tf.linalg.triangular_solve(L, c, adjoint=True),
-            0.5 * (log_det - quadratic),
-        )
+        root, linear = (tf.linalg.triangular_solve(L, value, adjoint=True) for value in (U * tf.sqrt(eigenvalues), c))
+        return AbsorbedPosterior(Z, root, linear, 0.5 * (log_det - quadratic))
 
     def assign(self, absorbed: AbsorbedPosterior, num_inducing: int) -> None:
         """Assign new values and M of the model; functions compiled for a different M raise an error."""
@@ -155,8 +147,7 @@ def _site(
 
     @tf.custom_gradient
     def values(V: tf.Tensor, Q: tf.Tensor) -> Any:
-        RQ = tf.matmul(R, Q, transpose_a=True)
-        D = tf.matmul(RQ, R)
+        D = tf.matmul(tf.matmul(R, Q, transpose_a=True), R)
         identity = tf.eye(tf.shape(D)[-1], dtype=D.dtype)
         factor = cholesky(identity + alpha * D, name="I + alpha R'QR of the old posterior", advice=_ADVICE)
         G = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(R))  # S = G'G
@@ -166,8 +157,7 @@ def _site(
         squares = tf.reduce_sum(tf.square(D), axis=[-2, -1])
         log_det = tf.reduce_sum(factored_log_det_ratio(factor, alpha, tf.linalg.trace(D), squares))
         num_outputs = tf.cast(tf.shape(linear)[-1], D.dtype)
-        quadratic = tf.reduce_sum(linear * tf.matmul(Q, omega))
-        terms = 0.5 * (alpha * quadratic - num_outputs * log_det)
+        terms = 0.5 * (alpha * tf.reduce_sum(linear * tf.matmul(Q, omega)) - num_outputs * log_det)
 
         def gradient(A_bar: tf.Tensor, c_bar: tf.Tensor, terms_bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
             A_bar = 0.5 * (A_bar + tf.linalg.matrix_transpose(A_bar))
@@ -176,8 +166,7 @@ def _site(
             V_bar = 2.0 * A_bar_VS + tf.matmul(c_bar, omega, transpose_b=True)
             S_omega = tf.matmul(VS, c_bar, transpose_a=True) - 0.5 * terms_bar * omega
             Q_bar = tf.matmul(VS, A_bar_VS, transpose_a=True) + tf.matmul(S_omega, omega, transpose_b=True)
-            S = tf.matmul(G, G, transpose_a=True)
-            Q_bar = -alpha * Q_bar - 0.5 * num_outputs * terms_bar * S
+            Q_bar = -alpha * Q_bar - 0.5 * num_outputs * terms_bar * tf.matmul(G, G, transpose_a=True)
             if V.shape.rank < V_bar.shape.rank:  # several latent functions share them
                 V_bar, Q_bar = tf.reduce_sum(V_bar, axis=0), tf.reduce_sum(Q_bar, axis=0)
             return once_differentiable(V_bar, Q_bar)

@@ -80,9 +80,8 @@ def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
     X2 = tf.matmul(X, X)
     X3 = tf.matmul(X, X2)
     t2, t3, t4, t5, t6 = _dot(X, X), _dot(X, X2), _dot(X2, X2), _dot(X2, X3), _dot(X3, X3)
-    series = -t2 / 2.0 + power * (
-        2.0 * t3 / 3.0 - power * (3.0 * t4 / 4.0 - power * (4.0 * t5 / 5.0 - power * 5.0 * t6 / 6.0))
-    )
+    last = 3.0 * t4 / 4.0 - power * (4.0 * t5 / 5.0 - power * 5.0 * t6 / 6.0)
+    series = -t2 / 2.0 + power * (2.0 * t3 / 3.0 - power * last)
     resolvent = tf.linalg.cholesky_solve(penalty_factor(power, X), X)  # (I + power X)^-1 X
     direct = tf.math.divide_no_nan(tf.linalg.trace(resolvent) - log_det_ratio(power, X), power)
     # Above _SERIES_BELOW, since the rounding error of log det, 1e-15, is divided by the square of k X.

@@ -83,8 +83,4 @@ def watched(
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(sources)
         values = rows(chunk, *inputs)
-
-    def pull_back(bar: Any) -> tuple[tf.Tensor, ...]:
-        return derivatives(tape, tuple(values), sources, tuple(bar))
-
-    return values, pull_back
+    return values, lambda bar: derivatives(tape, tuple(values), sources, tuple(bar))

@@ -84,10 +84,7 @@ class SiteRule:
     def adjoint(
         self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: RowSums
     ) -> tuple[tf.Tensor, tf.Tensor, Rows]:
-        """
-        Compute a chunk's part of the derivatives of the objective, given the derivatives in the sums: VDV = V D_bar V',
-        with D_bar the derivative in D (the caller derives L's from it); in the scale m, []; in the rows.
-        """
+        """Compute a chunk's VDV = V D_bar V', D_bar the derivative in D, and the derivatives in m, [], and the rows."""
         with tf.GradientTape() as tape:
             sources = V, D, rows.noise, rows.residual, scale
             tape.watch(sources)
@@ -103,10 +100,7 @@ class SiteRule:
         return D_bar, V * D_bar[..., None, :]
 
     def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """
-        Return V [M, n], the variances of f given u [n], e [M, n], v [n] and r [n, P] of a chunk: leaving a row out
-        subtracts e e'/v from A and e r/v from c.
-        """
+        """Return V [M, n], variances given u [n], e [M, n], v [n], r [n, P]: a row adds e e'/v to A and e r/v to c."""
         V, D = self.given_u(L, rows)
         return V, D, V, self.noise(D, rows, powers, scale), rows.residual
 

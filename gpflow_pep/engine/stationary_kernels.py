@@ -29,7 +29,9 @@ from ..runtime.checks import asserted
 
 FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
 _ACCURACY = 0.375  # exponent p of the accepted error eps^p of a squared distance: 1e-6 in double precision
+_LEAST_SQUARE = 1e-36  # smallest squared distance, as in GPflow: gradients are 0 below, since sqrt'(0) is infinite
 _PLAIN = ("K", "scaled_squared_euclid_dist", "scaled_difference_matrix", "scale", "slice", "__call__")
+PullBack = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
     kernels.Sum: tf.add_n,
     kernels.Product: lambda factors: reduce(tf.multiply, factors),
@@ -102,16 +104,9 @@ def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
 def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> tf.Tensor:
     """Compute |(x - z) / lengthscales|², [..., m, n], from differences of the unrounded inputs."""
     weights = tf.broadcast_to(tf.math.reciprocal(tf.square(lengthscales)), X.shape[-1:])
-    terms = [
-        weight * tf.math.squared_difference(x[..., :, None], x2[..., None, :])
-        for weight, x, x2 in zip(*(tf.unstack(values, axis=-1) for values in (weights, X, X2)), strict=True)
-    ]
+    inputs = zip(*(tf.unstack(values, axis=-1) for values in (weights, X, X2)), strict=True)
+    terms = [weight * tf.math.squared_difference(x[..., :, None], x2[..., None, :]) for weight, x, x2 in inputs]
     return terms[0] if len(terms) == 1 else tf.add_n(terms)
-
-
-_LEAST_SQUARE = 1e-36  # smallest squared distance, as in GPflow: gradients are 0 below, since sqrt'(0) is infinite
-
-PullBack = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
 class Profile(NamedTuple):

@@ -79,9 +79,7 @@ class Secants(NamedTuple):
         ridge = tf.where(largest > 0.0, least * largest, tf.ones_like(largest))
         factor = tf.linalg.cholesky(products + ridge * tf.eye(count, dtype=F.dtype))
         gamma = tf.linalg.cholesky_solve(factor, sums[:, :1])[:, 0]
-        step, change = (
-            tf.reshape(gamma[None] @ tf.reshape(each, tf.shape(F)), tf.shape(update)) for each in (steps, changes)
-        )
+        step, change = (tf.tensordot(gamma, each, 1) for each in (steps, changes))
         return Step(-step, update - change)
 
 
@@ -105,10 +103,7 @@ class Anderson(NamedTuple):
         return evaluated.change > tf.minimum(_FORGET_GROWTH * last.change, _FORGET_ABOVE)
 
     def after(self, workers: Workers, last: Iterate, iterate: Iterate, largest: tf.Tensor) -> "Anderson":
-        """
-        Adapt the fraction after an accepted sweep. It is halved if the update reversed much of the previous update, or
-        increased the change (more than doubled it, if both point in the same direction); otherwise it grows by a fifth.
-        """
+        """Adapt the fraction after an accepted sweep: halve it if sweeps oscillate or diverge, else add a fifth."""
         before, now = iterate.swept.normalized(last.swept.update), iterate.swept.normalized(iterate.swept.update)
         norms = workers.norm(before) * workers.norm(now)
         cosine = workers.sum(tf.reduce_sum(before * now)) / tf.where(norms > 0.0, norms, tf.ones_like(norms))

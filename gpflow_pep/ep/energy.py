@@ -51,7 +51,6 @@ def energy_derivatives(problem: Problem, tape: tf.GradientTape, iterate: Iterate
     b, P = tf.squeeze(q.b, -1), inverse_of_product(q.LB)
     inputs = rows.prior.inputs
     variables = problem.variables or ()
-    sources = [*inputs, *variables]
     of_likelihood = {variable.ref() for variable in problem.likelihood_variables}
     own = [number for number, variable in enumerate(variables) if variable.ref() in of_likelihood]
 
@@ -64,22 +63,20 @@ def energy_derivatives(problem: Problem, tape: tf.GradientTape, iterate: Iterate
         d_bar = tf.where(d > 0.0, d_bar, tf.zeros_like(d_bar))
         Vd = V * tf.expand_dims(scale * d_bar, -2)
         residual = site.linear - site.precision * project_mean(V, b)  # h - τ μ
-        Vt = V * tf.expand_dims(site.precision, 1)
-        half_V_bar = 0.5 * (q.b * tf.expand_dims(residual, 1) - P @ Vt)
+        half_V_bar = 0.5 * (q.b * tf.expand_dims(residual, 1) - P @ (V * tf.expand_dims(site.precision, 1)))
         Kuf_bar = tf.linalg.triangular_solve(0.5 * L, _shared(half_V_bar, L) - Vd, adjoint=True)
         pulled = list(pull_back(PriorRows(Kuf_bar, scale * d_bar, d1)))
         if own:
             w = cavity_of_w(marginals(q, V), site, alpha)
-            one = tf.ones_like(mean[:1])
-            by_likelihood = problem.rule.log_partition_vjp(
-                cavity_of_f(w, here), Observations(*chunk.data), alpha, one, [variables[number] for number in own]
-            )
+            cavity, one = cavity_of_f(w, here), tf.ones_like(mean[:1])
+            own_variables = [variables[number] for number in own]
+            by_likelihood = problem.rule.log_partition_vjp(cavity, Observations(*chunk.data), alpha, one, own_variables)
             for number, slope in zip(own, by_likelihood, strict=True):
                 pulled[len(inputs) + number] += slope
         return symmetric_product(Vd, V), tf.reduce_sum(d_bar * d) / scale, *pulled
 
-    zeros = tuple(map(tf.zeros_like, sources))
-    VdV, scale_bar, *direct = rows.sum_over_chunks(part, (tf.zeros_like(L), tf.zeros_like(scale), *zeros))
+    zeros = map(tf.zeros_like, [L, scale, *inputs, *variables])
+    VdV, scale_bar, *direct = rows.sum_over_chunks(part, tuple(zeros))
     VV = tf.matmul(q.b, c - A @ q.b, transpose_b=True) - P @ A
     Kuu_bar = cholesky_adjoint(L, 2.0 * VdV - _shared(VV, L))
     values = [problem.Kuu, *inputs, scale, problem.terms]
@@ -98,10 +95,7 @@ def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
 
 
 def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> tf.Tensor:
-    """
-    Compute log ∫ q_-n(f_n) p(y_n|f_n) df_n of every row, summed over latent functions, [N]: q without a whole site of
-    `sites` [N, 2, C], for any alpha. An error is raised if it is not proper.
-    """
+    """Compute Σ_C log ∫ q_-n(f_n) p(y_n|f_n) df_n, [N], q_-n without a site of [N, 2, C]; an error if improper."""
     one, rows, rule, projected = tf.ones([], q.L.dtype), problem.rows, problem.rule, problem.projected
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:

@@ -29,16 +29,10 @@ class SitesStatus:
     """True if the last change was at most the tolerance."""
 
     sweeps: int
-    """
-    Number of parallel sweeps after the first evaluation. Without convergence an extra sweep evaluates the best sites,
-    so the number may be ``max_sweeps + 1``.
-    """
+    """Sweeps after the first evaluation; ``max_sweeps + 1`` if, without convergence, the last is at the best sites."""
 
     change: float
-    """
-    The largest change of a marginal by an undamped update of its site, as a fraction of the marginal's standard
-    deviation (for the mean) or variance.
-    """
+    """Largest undamped change of a marginal: of its mean in standard deviations, or of its variance as a fraction."""
 
     log_evidence: float
     """The energy at the sites: an approximation to log p(y), in nats."""
@@ -107,14 +101,10 @@ class Inference:
 
     def solve(self, interrupt_after: int | None = None) -> SolverState:
         """Run the solver from the current sites without assigning the result, for `interrupt_after` sweeps at most."""
-        options = SolverOptions(*map(tf.convert_to_tensor, self.options))
+        sites, options = self.sites.stacked(), SolverOptions(*map(tf.convert_to_tensor, self.options))
+        fraction = tf.where(self.status[0] > 0.0, options.damping, self.status[4])
         return solve_fixed_point(
-            self.problem,
-            self.sites.stacked(),
-            options,
-            num_data=self.num_data,
-            fraction=tf.where(self.status[0] > 0.0, options.damping, self.status[4]),
-            interrupt_after=interrupt_after,
+            self.problem, sites, options, num_data=self.num_data, fraction=fraction, interrupt_after=interrupt_after
         )
 
     def accept(self, last: SolverState) -> UpdatedPosterior:
@@ -134,8 +124,7 @@ class Inference:
         problem = replace(self.problem, L=tf.stop_gradient(self.problem.L))
         inference = replace(self, problem=problem)
         last = inference.solve()
-        log_evidence = inference.accept(last).log_evidence
-        return log_evidence, energy_derivatives(problem, tape, last.iterate)
+        return inference.accept(last).log_evidence, energy_derivatives(problem, tape, last.iterate)
 
     def update_some(self, rows: LatentRows, indices: tf.Tensor, sums: SiteSums, damping: tf.Tensor) -> SiteSums:
         """
@@ -150,17 +139,13 @@ class Inference:
         update = tf.where(finite, swept.update, tf.zeros_like(swept.update))
         A, c = sum_sites(problem, update)
 
-        def is_improper(fraction: tf.Tensor) -> tf.Tensor:
-            return ~total.plus(fraction * A, fraction * c).is_proper() & (fraction > 0.0)
-
-        def halve(fraction: tf.Tensor) -> tf.Tensor:
-            return tf.where(fraction < SMALLEST_FRACTION, tf.zeros_like(fraction), 0.5 * fraction)
-
-        fraction = tf.while_loop(is_improper, lambda fraction: [halve(fraction)], [damping])[0]
-        moved = [
-            variable.scatter_add(tf.IndexedSlices(fraction * change, indices))
-            for variable, change in zip((sites.precision, sites.linear), tf.unstack(update, axis=1), strict=True)
-        ]
+        fraction = tf.while_loop(
+            lambda fraction: ~total.plus(fraction * A, fraction * c).is_proper() & (fraction > 0.0),
+            lambda fraction: [tf.where(fraction < SMALLEST_FRACTION, tf.zeros_like(fraction), 0.5 * fraction)],
+            [damping],
+        )[0]
+        pairs = zip((sites.precision, sites.linear), tf.unstack(fraction * update, axis=1), strict=True)
+        moved = [variable.scatter_add(tf.IndexedSlices(change, indices)) for variable, change in pairs]
         with tf.control_dependencies([change for change in moved if isinstance(change, tf.Tensor)]):
             return sums.plus(fraction * A, fraction * c)
 
@@ -187,5 +172,4 @@ class Inference:
         with tf.control_dependencies([A_c.A]):  # the sites of the minibatch have been updated
             variables = self.sites.precision, self.sites.linear
             site = Site(*(tf.transpose(tf.gather(variable, indices)) for variable in variables))
-            num_data = tf.shape(self.sites.precision)[0]
-            return A_c.A, A_c.c, minibatch_objective(problem, batch, site, q, num_data)
+            return A_c.A, A_c.c, minibatch_objective(problem, batch, site, q, tf.shape(self.sites.precision)[0])

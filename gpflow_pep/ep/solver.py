@@ -131,10 +131,9 @@ def solve_fixed_point(
     is_empty &= options.max_sweeps > 1  # otherwise they would stay empty
     is_preliminary = is_empty & workers.any(tf.reduce_any(rows.powers < PRELIMINARY_POWER))
     number = tf.where(is_preliminary, 1, tf.where(is_empty, 2, 0))
+    swept = Sweep(sites, nothing, nothing, sites[:, 0], sites[:, 0], zero, zero)
     first = SolverState(
-        iterate=Iterate(
-            Sweep(sites, nothing, nothing, sites[:, 0], sites[:, 0], zero, zero), A, A[..., :1], inf, -inf, zero
-        ),
+        iterate=Iterate(swept, A, A[..., :1], inf, -inf, zero),
         candidate=sites,
         kind=tf.constant(SWEEPING),
         anderson=Anderson.start(sites, fraction, options.damping, num_data * C),
@@ -164,19 +163,13 @@ def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> Solver
     probing = tf.equal(loop.kind, PROBING)
     # Rarely taken branches are compiled when they first run.
     accepts_step = on_demand(partial(is_acceptable, problem.rows.all_workers))
-    by_newton = tf.cond(
-        tf.equal(loop.kind, NEWTON_STEP),
-        lambda: accepts_step(problem.is_bound, loop.newton, loop.iterate, evaluated),
-        lambda: tf.constant(True),
-    )
+    trial = problem.is_bound, loop.newton, loop.iterate, evaluated
+    by_newton = tf.cond(tf.equal(loop.kind, NEWTON_STEP), lambda: accepts_step(*trial), lambda: tf.constant(True))
     accepted &= probing | (_keeps_bound(problem, options, loop, evaluated) & by_newton)
     loop = loop._replace(sweeps=loop.sweeps + 1)
     converged = accepted & ~probing & ~loop.attempt.preliminary & (evaluated.change <= options.tol)
-    return tf.cond(
-        converged,
-        lambda: loop._replace(iterate=evaluated, status=tf.constant(CONVERGED)),
-        lambda: _after_evaluation(problem, options, loop, evaluated, accepted),
-    )
+    ended = loop._replace(iterate=evaluated, status=tf.constant(CONVERGED))
+    return tf.cond(converged, lambda: ended, lambda: _after_evaluation(problem, options, loop, evaluated, accepted))
 
 
 def _after_evaluation(
@@ -201,18 +194,13 @@ def _after_evaluation(
     step = secants.step(iterate.swept.update, iterate.swept.normalized, workers)
     better = tf.where(problem.is_bound, iterate.log_evidence >= best.log_evidence, iterate.change < best.change)
     is_best = moves & ~attempt.preliminary & better
-    loop = loop._replace(
-        iterate=iterate,
-        anderson=anderson._replace(secants=secants),
-        best=choose(is_best, Best(iterate.swept.sites, iterate.change, iterate.log_evidence), best),
-    )
+    best = choose(is_best, Best(iterate.swept.sites, iterate.change, iterate.log_evidence), best)
+    loop = loop._replace(iterate=iterate, anderson=anderson._replace(secants=secants), best=best)
     followed = _after_accepted_sweep(workers, options, loop, last, step, preliminary_ends)
-    after_rejection_or_newton = on_demand(partial(_after_rejection_or_newton, workers))
+    otherwise = on_demand(partial(_after_rejection_or_newton, workers))
     goes_on = tf.equal(loop.final_status, RUNNING) & (loop.sweeps < options.max_sweeps)
     return tf.cond(
-        sweeping & accepted & goes_on,
-        lambda: followed,
-        lambda: after_rejection_or_newton(options, loop, followed, step, accepted),
+        sweeping & accepted & goes_on, lambda: followed, lambda: otherwise(options, loop, followed, step, accepted)
     )
 
 
@@ -250,11 +238,9 @@ def _after_rejection_or_newton(
     sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
     moves, nearby = accepted & ~probing, probe(workers, loop.iterate, step.remainder)
     ends_probes = ~accepted | ends_probing(workers, loop.iterate, loop.anderson, step)
-    probed = loop._replace(
-        candidate=choose(ends_probes, loop.iterate.swept.sites + step.newton, nearby),
-        kind=tf.where(ends_probes, NEWTON_STEP, PROBING),
-        newton=tf.ones_like(loop.newton),
-    )
+    candidate = choose(ends_probes, loop.iterate.swept.sites + step.newton, nearby)
+    kind = tf.where(ends_probes, NEWTON_STEP, PROBING)
+    probed = loop._replace(candidate=candidate, kind=kind, newton=tf.ones_like(loop.newton))
     stepped = choose(accepted, loop._replace(candidate=nearby, kind=tf.constant(PROBING)), _halve(options, loop, step))
     swept = choose(accepted, followed, _reject(options, loop))
     loop = choose(sweeping, swept, choose(probing, probed, stepped))
@@ -266,15 +252,13 @@ def _halve(options: SolverOptions, loop: SolverState, step: Step) -> SolverState
     size, sites, anderson, attempt = 0.5 * loop.newton, loop.iterate.swept.sites, loop.anderson, loop.attempt
     fails = size < LEAST_DECREASE
     fraction = tf.where(fails, attempt.damping(options), anderson.fraction)
+    patience = tf.where(fails, 2 * attempt.patience, attempt.patience)
     return loop._replace(
         candidate=choose(fails, sites, sites + size * step.newton),
         kind=tf.where(fails, SWEEPING, NEWTON_STEP),
         anderson=anderson._replace(fraction=fraction, follows=anderson.follows & ~fails),
         newton=size,
-        attempt=attempt._replace(
-            stalled=tf.where(fails, 0, attempt.stalled),
-            patience=tf.where(fails, 2 * attempt.patience, attempt.patience),
-        ),
+        attempt=attempt._replace(stalled=tf.where(fails, 0, attempt.stalled), patience=patience),
     )
 
 
@@ -295,10 +279,7 @@ def _reject(options: SolverOptions, loop: SolverState) -> SolverState:
 
 
 def _restart_or_finish(options: SolverOptions, loop: SolverState) -> SolverState:
-    """
-    Restart from empty sites if no update is proper; end after `max_sweeps`: at the best sites found, unless it is
-    small. If none were proper, the last evaluation is at empty or preliminary sites.
-    """
+    """Restart from empty sites if no update is proper; end after `max_sweeps`, at the best sites unless it is small."""
     attempt, anderson, iterate = loop.attempt, loop.anderson, loop.iterate
     has_best = loop.best.change < np.inf
     is_accurate = attempt.is_valid & ~attempt.preliminary
@@ -311,20 +292,18 @@ def _restart_or_finish(options: SolverOptions, loop: SolverState) -> SolverState
     goes_on = tf.equal(status, LIMIT) & (options.max_sweeps <= _FEW_SWEEPS) & is_accurate
     is_worse = ~is_accurate | (loop.best.change < iterate.change)
     returns = fails & ~restarts & ~goes_on & is_worse & ~tf.equal(status, IMPROPER)
-    # The last evaluation is at sites that were proper before, if there are any.
+    # The last evaluation is at sites that were proper before, if there are any, else at preliminary or empty sites.
     status = tf.where(is_last & ~has_best, IMPROPER, status)
     empty = tf.zeros_like(loop.candidate)
     last = choose(has_best, loop.best.sites, choose(attempt.preliminary, iterate.swept.sites, empty))
     again = Attempt.start(attempt.number + tf.cast(restarts, tf.int32), iterate.change.dtype)
     inf = tf.constant(np.inf, iterate.change.dtype)
+    fraction = tf.where(restarts, again.damping(options), anderson.fraction)
     return loop._replace(
         iterate=iterate._replace(change=tf.where(restarts, inf, iterate.change)),
         candidate=choose(restarts, empty, choose(returns, last, loop.candidate)),
         kind=tf.where(restarts | returns, SWEEPING, loop.kind),
-        anderson=anderson._replace(
-            fraction=tf.where(restarts, again.damping(options), anderson.fraction),
-            follows=anderson.follows & ~restarts & ~returns,
-        ),
+        anderson=anderson._replace(fraction=fraction, follows=anderson.follows & ~restarts & ~returns),
         attempt=choose(restarts, again, attempt._replace(preliminary=attempt.preliminary & ~returns)),
         final_status=tf.where(returns, status, loop.final_status),
         status=tf.where(returns | restarts, RUNNING, status),

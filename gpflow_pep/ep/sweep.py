@@ -15,17 +15,11 @@ import numpy as np
 import tensorflow as tf
 from gpflow.mean_functions import MeanFunction
 
-from ..engine import (
-    InducingPosterior,
-    OldPosteriorSite,
-    Prior,
-    SiteSums,
-    conditional_variance_of_f,
-    log1p_ratio,
-    precision_B,
-    watched,
-)
 from ..engine.chunks import ChunkedData
+from ..engine.covariances import Prior, conditional_variance_of_f
+from ..engine.gaussian import InducingPosterior, OldPosteriorSite, SiteSums, precision_B
+from ..engine.penalty import log1p_ratio
+from ..engine.rows import watched
 from ..maths.linalg import column_products, symmetric_product
 from ..runtime.distribution import ONE_PROCESS, Workers
 from ..tilted import Cavity, Observations, Tilted, TiltedRule
@@ -145,8 +139,7 @@ def cavity_of_w(marginal: Marginals, site: Site, alpha: tf.Tensor) -> CavityOfW:
 
 def cavity_of_f(w: CavityOfW, rows: Projected) -> Cavity:
     """Add the variance given u: N(f; m(x) + mean, d + variance), [C, n]."""
-    variance = w.variance + rows.conditional_variance
-    return Cavity(w.mean + rows.mean, tf.maximum(variance, _SMALLEST_VARIANCE))
+    return Cavity(w.mean + rows.mean, tf.maximum(w.variance + rows.conditional_variance, _SMALLEST_VARIANCE))
 
 
 def matching_site(w: CavityOfW, conditional_variance: tf.Tensor, tilted: Tilted) -> Site:
@@ -223,10 +216,7 @@ class Sweep(NamedTuple):
     cavity_ratio: tf.Tensor  # the smallest r = 1 - α τ s of a cavity, []; sites with r <= 0 are not updated
 
     def normalized(self, change: tf.Tensor) -> tf.Tensor:
-        """
-        Express changes of the sites [..., N, 2, C] as dimensionless changes of their marginals N(w; μ, s): Δτ s, the
-        relative change of the variance, and (Δh - μ Δτ) √s, the change of the mean in standard deviations.
-        """
+        """Return the relative change Δτ s of a marginal's variance, and (Δh - μ Δτ) √s of its mean, [..., N, 2, C]."""
         precision, linear = tf.unstack(change, axis=-2)
         of_mean = (linear - self.mean * precision) * tf.sqrt(self.variance)
         return tf.stack([precision * self.variance, of_mean], axis=-2)
@@ -251,9 +241,8 @@ class Iterate(NamedTuple):
 
 def choose(condition: tf.Tensor, one: Any, two: Any) -> Any:
     """Select a structure by a scalar; `tf.where` would broadcast it to [N, 2, C], which takes 200 times as long."""
-    return tf.nest.map_structure(
-        lambda x, y: x if x is y else tf.raw_ops.Select(condition=condition, x=x, y=y), one, two
-    )
+    select = tf.raw_ops.Select
+    return tf.nest.map_structure(lambda x, y: x if x is y else select(condition=condition, x=x, y=y), one, two)
 
 
 def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -303,8 +292,7 @@ def sweep(
         proper = w.ratio > 0.0
         update = (tf.where(proper, new - old, tf.zeros_like(old)) for new, old in zip(target, site, strict=True))
         by_row = tf.stack([*update, tilted.d1, tilted.d2, *marginal, w.ratio, site.linear])  # [8, C, n]
-        terms = row_terms(marginal, site, w, tilted, alpha)
-        return tf.transpose(by_row, [2, 0, 1]), tf.expand_dims(terms, 0)
+        return tf.transpose(by_row, [2, 0, 1]), row_terms(marginal, site, w, tilted, alpha)[None]
 
     shapes = ([None, 8, rows.num_latent_gps], [None])
     by_row, terms = rows.chunked.concatenate(part, q.L.dtype, shapes)
@@ -333,10 +321,7 @@ def log_integral(q: InducingPosterior, c: tf.Tensor) -> tf.Tensor:
 
 
 def evaluate(problem: Problem, sites: tf.Tensor, preliminary: tf.Tensor, may_shift: tf.Tensor) -> Iterate:
-    """
-    Compute the sums, q and the energy at the given sites, and sweep once under that q; `preliminary`: with powers of at
-    least `PRELIMINARY_POWER` and at low accuracy; `may_shift`: by :func:`_without_common_shift`.
-    """
+    """Compute sums, q and energy at the sites, and sweep; `preliminary`: roughly, `may_shift`: by a common shift."""
     A, c = sum_sites(problem, sites)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
     factor = tf.linalg.cholesky(precision_B(total.A))
@@ -362,11 +347,10 @@ def _without_common_shift(
     """
     Shift the means of all sites of a row by V'e, so that c becomes c + A e and b becomes b + e - B^-1 e.
 
-    The likelihood is invariant to a common shift of all latent functions. Then d1 sums to 0 over them, and so does
-    b = V d1 at converged sites. Only the prior reduces a common shift, and slowly: the number of sweeps grows with the
-    ratio of the variances of prior and q. With P the mean of B^-1, shifting by e = -(I - P) (mean of b) leaves 2 P - P²
-    of that mean: little if q is narrow, all of it if q is as wide as the prior. If q is much wider, the shift would
-    increase the mean, so none is applied.
+    If the likelihood is invariant to it, b = V d1 sums to 0 over the latent functions at converged sites, but only the
+    prior reduces a common shift: the number of sweeps grows with the ratio of the variances of prior and q. With P the
+    mean of B^-1, e = -(I - P) (mean of b) leaves 2 P - P² of that mean: little if q is narrow, all of it if q is as
+    wide as the prior. If q is much wider, the shift would increase the mean, so none is applied.
     """
 
     def narrowed(b: tf.Tensor) -> tf.Tensor:

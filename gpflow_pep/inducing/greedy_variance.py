@@ -1,6 +1,4 @@
-"""Greedy choice of inducing points by conditional variance: Burt, Rasmussen and van der Wilk (2020),
-"Convergence of sparse variational inference in Gaussian processes regression", JMLR 21(131).
-"""
+"""Greedy choice of inducing points by conditional variance (Burt, Rasmussen and van der Wilk 2020, JMLR 21(131))."""
 
 from typing import Any
 
@@ -19,6 +17,7 @@ _CONTRADICTION = (
     "a conditional variance is negative beyond rounding error, as when inputs are far from the origin compared with "
     "the lengthscale. Try: subtracting the mean of X from X."
 )
+_ROWS = 16_384  # per kernel evaluation: fewer take longer, more only take memory
 _PANEL = 16  # rows of the root per panel: a step copies its panel and loops over the full ones; 4 or 64 are slower
 
 
@@ -44,7 +43,7 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
         all conditional variances are 0 up to rounding, the order is arbitrary.
     """
     X, M = validation.matrix(X, "X", "D"), validation.positive_integer(M, "M")
-    chunk_size = validation.chunk_size(chunk_size)
+    chunk_size = validation.chunk_size(chunk_size) or _ROWS
     points = X[:0] if given is None else validation.matrix(given, "given", "D")
     num_given = len(points)
     if num_given >= M:
@@ -59,11 +58,8 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
     if len(rows) < M:
         of = "X and given points" if num_given else "X"
         raise ValueError(f"M must be at most the number of distinct rows of {of}, {len(rows)}, got {M}.")
-    if len(rows) < len(X):
-        X = X[rows]
-
-    pivots = compiled(lambda X: _pivots(kernel, X, M, num_given, num_given, chunk_size))
-    chosen, left = pivots(tf.constant(X))
+    X = X[rows]
+    chosen, left = compiled(lambda X: _pivots(kernel, X, M, num_given, num_given, chunk_size))(tf.constant(X))
     if not np.isfinite(left).all():
         raise ValueError("kernel must give finite variances and covariances of the rows of X, got NaN or infinity.")
     return X[np.concatenate([np.arange(num_given), chosen.numpy()[num_given:]])]
@@ -82,7 +78,7 @@ def greedy_conditional_variance(
     :param X: candidates [n, D].
     :param first: number of rows chosen first, only among the first `among` rows; the rest among all rows.
     """
-    return _pivots(kernel, X, count, first, among, None)[0]
+    return _pivots(kernel, X, count, first, among, _ROWS)[0]
 
 
 def _pivots(
@@ -91,17 +87,10 @@ def _pivots(
     count: int | tf.Tensor,
     first: int | tf.Tensor,
     among: int | tf.Tensor,
-    chunk_size: int | None,
+    chunk_size: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """
-    Return the chosen rows [count] and the remaining variances [n] (negative if chosen), by a pivoted Cholesky. The root
-    R [count, n], RᵀR = Qff, is stored in panels that are not updated once full: TensorFlow copies what it updates, and
-    copying all of R in every step would take most of the time.
-    """
-    n = tf.shape(X)[0]
-    size = 16_384 if chunk_size is None else chunk_size  # fewer rows take longer, more rows only take memory
-    chunks = RowChunks(size).split([X])
-    count = tf.convert_to_tensor(count)
+    """Return the chosen rows [count] and the remaining variances [n] (negative if chosen), by a pivoted Cholesky."""
+    n, chunks, count = tf.shape(X)[0], RowChunks(chunk_size).split([X]), tf.convert_to_tensor(count)
 
     def by_chunks(part: Any) -> tf.Tensor:
         return chunks.concatenate(lambda chunk: (part(chunk.data[0]),), X.dtype, [[None]])[0]
@@ -112,8 +101,8 @@ def _pivots(
     share = max(1e-12, 10.0 * eps)  # smallest pivot relative to the largest variance; a row below it is a duplicate
     smallest = share * tf.reduce_max(variances)
     # An entry of R has an error of count eps Kff / sqrt(left), its square twice that times the entry; 10 is for safety.
-    relative = 10.0 * eps / share**0.5
-    bound = relative * tf.cast(count, X.dtype) * tf.reduce_max(variances)
+    bound = 10.0 * eps / share**0.5 * tf.cast(count, X.dtype) * tf.reduce_max(variances)
+    # The root R [count, n], RᵀR = Qff. TensorFlow copies what it updates, so that full panels are left as they are.
     panels = tf.TensorArray(X.dtype, -(-count // _PANEL), clear_after_read=False, element_shape=[_PANEL, None])
 
     def fill(index: tf.Tensor, panels: tf.TensorArray, left: tf.Tensor, chosen: tf.Tensor) -> tuple[Any, ...]:
@@ -131,24 +120,16 @@ def _pivots(
             rest = asserted(left - row**2, ~tf.reduce_any((left >= 0.0) & (left - row**2 < -bound)), _CONTRADICTION)
             # Chosen rows come last, also after rows without remaining variance.
             left = tf.where(position == pivot, -0.5 * tf.ones_like(left), tf.where(left < 0.0, left, tf.nn.relu(rest)))
-            return (
-                number + 1,
-                tf.tensor_scatter_nd_update(panel, [[number % _PANEL]], row[None]),
-                left,
-                tf.tensor_scatter_nd_update(chosen, [[number]], pivot[None]),
-            )
+            panel = tf.tensor_scatter_nd_update(panel, [[number % _PANEL]], row[None])
+            return number + 1, panel, left, tf.tensor_scatter_nd_update(chosen, [[number]], pivot[None])
 
         last = tf.minimum((index + 1) * _PANEL, count)
         start = (index * _PANEL, tf.zeros([_PANEL, n], X.dtype), left, chosen)
         _, panel, left, chosen = tf.while_loop(lambda number, *_: number < last, step, start, parallel_iterations=1)
         return index + 1, panels.write(index, panel), left, chosen
 
-    _, _, left, chosen = tf.while_loop(
-        lambda index, *_: index * _PANEL < count,
-        fill,
-        (tf.constant(0), panels, variances, tf.zeros([count], tf.int32)),
-        parallel_iterations=1,
-    )
+    begin = (tf.constant(0), panels, variances, tf.zeros([count], tf.int32))
+    _, _, left, chosen = tf.while_loop(lambda index, *_: index * _PANEL < count, fill, begin, parallel_iterations=1)
     return chosen, left
 
 

@@ -88,8 +88,7 @@ class MultiClassRobustMax(Likelihood):
     @inherit_check_shapes
     @no_autograph
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        label = class_labels(Y, self.num_classes)
-        hits = tf.equal(tf.argmax(F, axis=-1, output_type=tf.int32), label)
+        hits = tf.equal(tf.argmax(F, axis=-1, output_type=tf.int32), class_labels(Y, self.num_classes))
         return tf.where(hits, *self.log_values)
 
     @inherit_check_shapes

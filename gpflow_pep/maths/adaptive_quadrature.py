@@ -64,8 +64,7 @@ def integrate(
     modulus. Return the integrals [R, S] and, with `keep`, row, left, half and values of the panels. `shape`: (S, T).
     """
     refuse_xla("adaptive quadrature, whose panels depend on the data")
-    num_integrals = shape[0]
-    dtype = panels.left.dtype
+    num_integrals, dtype = shape[0], panels.left.dtype
     arrays = [tf.TensorArray(kind, 0, True, infer_shape=False) for kind in (tf.int32, *[dtype] * 3) if keep]
 
     def level(
@@ -82,22 +81,15 @@ def integrate(
         parts = tf.concat([evaluated.integrals, evaluated.moduli], axis=-1)  # [W, S + T]
         done += tf.math.unsorted_segment_sum(tf.gather(parts, accepted), tf.gather(row, accepted), num_rows)
         finished = (row, left, half, evaluated.values) if keep else ()
-        arrays = tuple(
-            array.write(number, tf.gather(value, accepted)) for array, value in zip(arrays, finished, strict=True)
-        )
+        pairs = zip(arrays, finished, strict=True)
+        arrays = tuple(array.write(number, tf.gather(value, accepted)) for array, value in pairs)
         row, left, half = (tf.gather(value, open_) for value in (row, left, 0.5 * half))
         divided = tf.concat([left, left + 2.0 * half], 0)
         return number + 1, tf.concat([row, row], 0), divided, tf.concat([half, half], 0), done, *arrays
 
+    start = (tf.constant(0), *panels, tf.zeros([num_rows, sum(shape)], dtype), *arrays)
+    invariants = map(tf.TensorShape, ([], *[[None]] * 3, [None, sum(shape)], *[None] * len(arrays)))
     _, _, _, _, done, *arrays = tf.while_loop(
-        lambda number, row, *_: tf.size(row) > 0,
-        level,
-        (tf.constant(0), *panels, tf.zeros([num_rows, sum(shape)], dtype), *arrays),
-        shape_invariants=(
-            tf.TensorShape([]),
-            *[tf.TensorShape([None])] * 3,
-            tf.TensorShape([None, sum(shape)]),
-            *[tf.TensorShape(None)] * len(arrays),
-        ),
+        lambda number, row, *_: tf.size(row) > 0, level, start, shape_invariants=tuple(invariants)
     )
     return done[:, :num_integrals], tuple(array.concat() for array in arrays)

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from .adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
-from .normal import log_ndtr_and_derivatives
+from .normal import LOG_ROOT_2PI, log_ndtr_and_derivatives
 
 _NEAR_MODE = 0.1  # accepted distance to the mode, in units of the width of the integrand: any point near it suffices
 _DROP = 30.0  # the integrand is cut off where g is this much below its maximum: exp(-30) = 1e-13 of P is neglected
@@ -50,10 +50,7 @@ def select_own(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
 
 
 def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
-    """
-    Compute log P and its derivatives with a relative error of 1e-10, for any variances; not differentiable. Labels y
-    [R] are integers from 0 to C - 1; means m and variances v are [C, R].
-    """
+    """Compute log P and its derivatives, relative error 1e-10, not differentiable; y [R] below C, m and v [C, R]."""
     C, dtype = tf.shape(mean)[0], mean.dtype
     own = tf.equal(tf.range(C)[:, None], label[None])  # [C, R]
     sd = tf.sqrt(tf.maximum(variance, tf.constant(1e-30, dtype)))  # avoids division by 0
@@ -64,8 +61,7 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     inverse = tf.where(own, one, s / sd)
     mode, height, curvature = _mode(location, inverse)
     units = _Units(location, inverse, mode, height)
-    sums = _integrate(units, *_reach(units, curvature))
-    return _largest(units, sums, own, sd, s)
+    return _largest(units, _integrate(units, *_reach(units, curvature)), own, sd, s)
 
 
 def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -98,11 +94,7 @@ def _continues(number: tf.Tensor, *state: tf.Tensor) -> tf.Tensor:
 
 
 def _mode(location: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """
-    Return a point near the mode, on its left, with g and -g'' at that point, each [R]. Newton's method starts from the
-    rightmost of C modes: the modes of the integrand if h were max(0, -z) for class k and 0 for the remaining classes.
-    This start is to the right of the steep steps of all classes, left of which g'' is misleading.
-    """
+    """Return a point near the mode, on its left, with g and -g'' at that point, each [R], by Newton's method."""
 
     def step(number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
         x = x + move
@@ -112,19 +104,15 @@ def _mode(location: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
         is_low = (slope > 1.0) & (-0.5 * tf.square(x) - g > 5.0)
         return number + 1, x, slope / curvature, g, curvature, is_low | (tf.square(slope) > _NEAR_MODE**2 * curvature)
 
+    # The rightmost of the modes with h = max(0, -z) for class k and 0 for the rest: g'' misleads left of a steep step.
     start = tf.nn.relu(tf.reduce_max(location / (1.0 + tf.square(1.0 / inverse)), axis=0))
-    zero = tf.zeros_like(start)
-    _, x, _, g, curvature, _ = tf.while_loop(
-        _continues, step, (tf.constant(0), start, zero, zero, zero, tf.ones_like(start, bool))
-    )
+    first = tf.constant(0), start, *[tf.zeros_like(start)] * 3, tf.ones_like(start, bool)
+    _, x, _, g, curvature, _ = tf.while_loop(_continues, step, first)
     return x, g, curvature
 
 
 def _reach(units: _Units, curvature: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """
-    Return the distances from the mode, with -g'' = `curvature`, to both ends of the integrand, at which g is at least
-    _DROP below it, and the distance from the left end over which g rises by _DROP, estimated by its slope; each [R].
-    """
+    """Return the distances to both ends, where g has dropped by _DROP, and over which g rises by it, [R] each."""
     side = tf.constant([[-1.0], [1.0]], curvature.dtype)
     mode, height = (value[None] for value in (units.mode, units.height))
     location, inverse = (value[:, None] for value in (units.location, units.inverse))  # [C, 1, R]
@@ -152,17 +140,14 @@ def _first_panels(left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor) -> Panels:
     ends = tf.concat([rising, left, falling, end], axis=1)  # [R, G]
     starts = tf.concat([tf.zeros_like(left), ends[:, :-1]], axis=1)
     used = tf.where(ends > starts)  # [W, 2]
-    return Panels(
-        tf.cast(used[:, 0], tf.int32), *(tf.gather_nd(value, used) for value in (starts, 0.5 * (ends - starts)))
-    )
+    left, half = (tf.gather_nd(value, used) for value in (starts, 0.5 * (ends - starts)))
+    return Panels(tf.cast(used[:, 0], tf.int32), left, half)
 
 
 def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor) -> tf.Tensor:
     """Integrate exp(g - height) times 1, t, t², S2, S1² + S2, each h and each Q h over t = x - mode, [R, 5 + 2C]."""
     dtype, R, C = left.dtype, tf.shape(left)[0], units.location.shape[0]
-    nodes, weights, last = (
-        tf.constant(value, dtype) for value in (_RULE.nodes + 1.0, _RULE.weights, _RULE.last_coefficients)
-    )
+    nodes, weights, last, _ = (tf.constant(value, dtype) for value in _RULE._replace(nodes=_RULE.nodes + 1.0))
     # Tolerances of the last coefficients relative to the integrals of P and its first and second derivatives. The
     # integrands are entire functions: errors are far below the squared tolerances, 1e-10 or less.
     tolerances = tf.constant([5e-5, 3e-4, 5e-4], dtype)
@@ -197,9 +182,7 @@ def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor
 
 def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: tf.Tensor) -> Largest:
     """
-    Compute the result from the integrals.
-
-    With E the mean under the integrand, for k ≠ y and for k = y:
+    Compute the result from the integrals, with E the mean under the integrand; for k ≠ y and for k = y.
 
         P'/P = -E[h]/√v_k,   P''/P = -E[Q h]/v_k;     P'/P = E[S1]/√v_y,   P''/P = E[S1² - S2]/v_y = E[x² - 1]/v_y.
 
@@ -219,7 +202,7 @@ def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: t
     curvature_own = tf.where(cancels_less, spread - mean_S2, ratio_own - 1.0)
     ratio = tf.nn.relu(1.0 - mean_Qh - tf.square(mean_h))
     return Largest(
-        units.height + tf.math.log(mass) - 0.5 * np.log(2.0 * np.pi),
+        units.height + tf.math.log(mass) - LOG_ROOT_2PI,
         tf.where(own, slope_own / s, -mean_h / sd),
         tf.where(own, curvature_own / tf.square(s), -(mean_Qh + tf.square(mean_h)) / tf.square(sd)),
         tf.minimum(tf.where(own, ratio_own, ratio), 1.0),

@@ -1,8 +1,4 @@
-"""Cholesky factorization that raises errors instead of returning NaN, and products and inverses of factors.
-
-If a matrix is not positive definite, TensorFlow's Cholesky returns NaN on CPUs without an error. :func:`cholesky`
-raises an error that names the matrix, its conditioning and a remedy. XLA cannot raise errors: there the result is NaN.
-"""
+"""Cholesky factorization with errors (TensorFlow's returns NaN on CPUs), and products and inverses of factors."""
 
 import sys
 from typing import Any
@@ -22,7 +18,7 @@ _STRIP = 64  # rows of a strip; splitting products into fewer rows costs more ti
 @check_shapes("matrix: [batch..., M, M]", "return: [batch..., M, M]")
 def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Tensor:
     """
-    Compute the lower Cholesky factor of a symmetric positive definite matrix, or raise an error.
+    Compute the lower Cholesky factor of a matrix, or raise an error with its name, its conditioning and a remedy.
 
     Differentiable once, with fewer matrix products than TensorFlow's gradient.
 
@@ -34,20 +30,16 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
 
     @tf.custom_gradient
     def checked(matrix: tf.Tensor) -> Any:
-        factor = tf.linalg.cholesky(matrix)
-        succeeded = tf.reduce_all(tf.math.is_finite(factor), axis=[-2, -1])  # [batch...]
+        L = tf.linalg.cholesky(matrix)
+        succeeded = tf.reduce_all(tf.math.is_finite(L), axis=[-2, -1])  # [batch...]
         if not (tf.executing_eagerly() and tf.reduce_all(succeeded)):
             message = []
             if not in_xla():
                 matrices = tf.reshape(matrix, tf.concat([[tf.size(succeeded)], tf.shape(matrix)[-2:]], 0))  # [B, M, M]
                 texts = map(tf.convert_to_tensor, (name, advice))
                 message.append(_diagnosis(matrices, tf.reshape(succeeded, [-1]), *texts))
-            factor = asserted(factor, succeeded, *message)
-
-        def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            return once_differentiable(cholesky_adjoint(factor, tf.matmul(factor, bar, transpose_a=True)))
-
-        return factor, gradient
+            L = asserted(L, succeeded, *message)
+        return L, lambda bar: once_differentiable(cholesky_adjoint(L, tf.matmul(L, bar, transpose_a=True)))
 
     return checked(tf.convert_to_tensor(matrix))
 
@@ -69,13 +61,10 @@ def cholesky_with_growing_jitter(
     fixed = tf.stop_gradient(matrix)
 
     def fails(total: tf.Tensor) -> tf.Tensor:
-        attempt = tf.linalg.cholesky(fixed + (total - present) * identity)
-        return tf.logical_and(~_succeeded(attempt), 10.0 * total <= max_jitter)
+        return ~_succeeds(fixed + (total - present) * identity) & (10.0 * total <= max_jitter)
 
     total = tf.cond(
-        _succeeded(tf.linalg.cholesky(fixed)),
-        lambda: present,
-        lambda: tf.while_loop(fails, lambda total: [10.0 * total], [start])[0],
+        _succeeds(fixed), lambda: present, lambda: tf.while_loop(fails, lambda total: [10.0 * total], [start])[0]
     )
 
     def report() -> tf.Tensor:
@@ -90,17 +79,15 @@ def cholesky_with_growing_jitter(
         return cholesky(matrix + (total - present) * identity, name=name, advice=advice)
 
 
-def _succeeded(factor: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_all(tf.math.is_finite(factor))
+def _succeeds(matrix: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(matrix)))
 
 
 @shared
 def _diagnosis(matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advice: tf.Tensor) -> tf.Tensor:
-    """
-    Describe the first of the matrices [B, M, M] that failed, and the jitter that it needs: rounding changes eigenvalues
-    λ by up to M eps max|λ|. If no matrix failed, the batch is empty: this traces faster than a branch.
-    """
+    """Describe the first matrix that failed, and the jitter it needs: rounding changes λ by up to M eps max|λ|."""
     size = tf.shape(matrices)[-1]
+    # Empty if no matrix failed: this traces faster than a branch.
     culprit = tf.gather(matrices, tf.where(~succeeded)[:1, 0])  # [0 or 1, M, M]
     is_finite = tf.math.is_finite(culprit)
     num_broken = tf.reduce_sum(tf.cast(~is_finite, tf.int32), axis=[1, 2])  # [0 or 1], like all values below
@@ -172,8 +159,7 @@ def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = Fals
         padding = tf.pad([[0, size - stop]], [[tf.rank(left) - 1, 0], [0, 0]])
         strips.append(tf.pad(strip, padding))
     lower = tf.linalg.band_part(tf.concat(strips, axis=-2), -1, 0)
-    diagonal = tf.linalg.diag_part(lower)
-    whole = tf.linalg.set_diag(lower + tf.linalg.matrix_transpose(lower), diagonal)
+    whole = tf.linalg.set_diag(lower + tf.linalg.matrix_transpose(lower), tf.linalg.diag_part(lower))
     return tf.ensure_shape(whole, [*left.shape[:-1], left.shape[-2]])
 
 

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from ..runtime.tracing import on_demand, shared
 
+LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
 _SERIES_BELOW = -12.0  # below, x + h = 1/|x| or so loses digits, and the series of Mills' ratio replaces it
 
 
@@ -47,7 +48,7 @@ def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
 def _log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
     far = x < _SERIES_BELOW
     log_cdf = _log_cdf_from_erfc(tf.where(far, tf.zeros_like(x), x))
-    h = tf.exp(-0.5 * tf.square(x) - 0.5 * np.log(2.0 * np.pi) - log_cdf)
+    h = tf.exp(-0.5 * tf.square(x) - LOG_ROOT_2PI - log_cdf)
     near = log_cdf, h, h * (x + h)
 
     def with_series() -> tuple[tf.Tensor, ...]:
@@ -73,7 +74,7 @@ def _derivatives_in_the_tail(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
 
 def _log_cdf_from_mills(x: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
     """Return log Phi from Mills' ratio (1 - g)/|x|."""
-    return -0.5 * tf.square(x) - tf.math.log(-x) - 0.5 * np.log(2.0 * np.pi) + tf.math.log1p(-g)
+    return -0.5 * tf.square(x) - tf.math.log(-x) - LOG_ROOT_2PI + tf.math.log1p(-g)
 
 
 def _mills(x: tf.Tensor, terms: int) -> tf.Tensor:

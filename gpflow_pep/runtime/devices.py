@@ -20,10 +20,7 @@ def devices_of_strategy() -> tuple[str, ...] | None:
 
 @contextmanager
 def side_by_side() -> Iterator[None]:
-    """
-    Let TensorFlow run the loops created in this context in parallel, even if they contain checks. The interface is
-    private; in another version of TensorFlow the loops may run sequentially.
-    """
+    """Let TensorFlow run loops with checks in parallel, by a private interface; without it, they run sequentially."""
     if tf.executing_eagerly():
         yield
         return
@@ -38,10 +35,7 @@ def side_by_side() -> Iterator[None]:
 
 
 def in_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
-    """
-    Call a function that differentiates: in the scope of a strategy TensorFlow does so in replicas only. With several
-    devices the function runs in the first replica, and divides the rows among the devices itself.
-    """
+    """Call a function that differentiates, as TensorFlow requires in a replica; it divides the rows itself."""
     strategy = _strategy_of_scope()
     if isinstance(strategy, tf.distribute.MirroredStrategy):
         with tf.distribute.ReplicaContext(strategy, 0):
@@ -67,10 +61,7 @@ def sync_trainable(variables: Sequence[tf.Variable]) -> None:
 
 
 def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[Any]:
-    """
-    Return the context in which variables can be updated: the scope of the strategy that mirrors them. They must all be
-    mirrored or none, by the current strategy if there is one.
-    """
+    """Return the scope of the strategy that mirrors all (or none) of the variables, in which they can be updated."""
     strategies = {getattr(variable, "distribute_strategy", None) for variable in variables}
     current = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
     if isinstance(current, tf.distribute.MirroredStrategy):

@@ -5,7 +5,7 @@ differ in the last digit between machines, so `fit` uses the gradient of worker 
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,7 @@ _KEYS = itertools.count(1)  # of collective operations, equal in all workers: th
 
 
 class Workers:
-    """
-    The workers of a `tf.distribute.MultiWorkerMirroredStrategy`: sums, maxima and decisions over all rows. A single
-    worker is this process; its values are returned unchanged.
-    """
+    """The workers of a `tf.distribute.MultiWorkerMirroredStrategy`; a single one returns its values unchanged."""
 
     def __init__(self, count: int, index: int):
         self.count, self.index = count, index
@@ -60,11 +57,8 @@ class Workers:
         if self.count == 1:
             return tuple(values)
         total = self._all_reduce(tf.concat([tf.reshape(value, [-1]) for value in values], axis=0))
-        parts = tf.split(total, list(map(tf.size, values)))
-        return tuple(
-            tf.ensure_shape(tf.reshape(part, tf.shape(value)), value.shape)
-            for part, value in zip(parts, values, strict=True)
-        )
+        pairs = zip(tf.split(total, list(map(tf.size, values))), values, strict=True)
+        return tuple(tf.ensure_shape(tf.reshape(part, tf.shape(value)), value.shape) for part, value in pairs)
 
     def norm(self, values: tf.Tensor) -> tf.Tensor:
         """Return the Euclidean norm, over the workers, of values [N, ...]."""
@@ -112,11 +106,8 @@ ONE_PROCESS = Workers(1, 0)
 
 def local_variable(values: Any, **options: Any) -> tf.Variable:
     """Create a variable that the strategy does not mirror: its values may differ between workers."""
-
-    def alone(next_creator: Callable[..., tf.Variable], **arguments: Any) -> tf.Variable:
-        return resource_variable_ops.default_variable_creator_v2(None, **arguments)
-
-    with tf.variable_creator_scope(alone):
+    create = resource_variable_ops.default_variable_creator_v2
+    with tf.variable_creator_scope(lambda next_creator, **arguments: create(None, **arguments)):
         return tf.Variable(values, **options)
 
 
@@ -126,10 +117,7 @@ def row_hashes(values: tf.Tensor) -> tf.Tensor:
 
 
 def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDArray]]) -> None:
-    """
-    Raise a ValueError on every worker, naming two workers that share rows, given the batches (X [n, D], Y [n, P]) of
-    this worker. Duplicates within a worker are ignored.
-    """
+    """Raise a ValueError that names two workers with common rows, given this worker's batches (X [n, D], Y [n, P])."""
     hashes, sample_size = np.zeros(0, np.int64), 1000  # the smallest hashes, so that all workers choose alike
     for batch in batches:
         values = np.concatenate([np.asarray(part, np.float64) for part in batch], axis=1)
@@ -140,6 +128,7 @@ def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDAr
         reach = min(samples[first].max(), samples[second].max())  # up to here both samples are complete
         some, others = (sample[sample <= reach] for sample in (samples[first], samples[second]))
         shared = len(np.intersect1d(some, others))
+        # Workers with duplicates of their own are ignored.
         are_distinct = len(np.unique(some)) == len(some) and len(np.unique(others)) == len(others)
         if are_distinct and shared > 0.01 * min(len(some), len(others)):  # a few rows may be equal by chance
             raise ValueError(

@@ -8,10 +8,7 @@ import tensorflow as tf
 
 @contextmanager
 def atomic(modules: Iterable[tf.Module], variables: Iterable[tf.Variable]) -> Iterator[None]:
-    """
-    Undo a change of attributes of `modules` and of `variables` that does not complete, for example because of Ctrl-C
-    between two assignments.
-    """
+    """Undo changes of attributes of `modules` and of `variables` that do not complete, because of Ctrl-C, say."""
     attributes = [(module, dict(vars(module))) for module in modules]
     values = [(variable, variable.read_value()) for variable in variables]  # references to the values, no copies
     try:

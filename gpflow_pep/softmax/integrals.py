@@ -113,11 +113,11 @@ def _log_integrands(rows: _Rows, t: tf.Tensor, log_S: tf.Tensor) -> tuple[tf.Ten
 
 def _approximate_survival(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
     """
-    Return log(-log S) with an absolute error of about 1.
+    Return log(-log S) with an absolute error of about 1, by Laplace's method.
 
-    By Laplace's method log S = -(w²/2 + w)/v - log(1 + w)/2 with w + log w = x + log v (Asmussen, Jensen and
-    Rojas-Nandayapa 2016); w by the approximation of Winitzki (2003) and one step of Iacono and Boyd (2017). On the left
-    1 - S is, up to a constant, the maximum of N(f; 0, v) exp(x + f), or of N(f; 0, v), over f < -x.
+    log S = -(w²/2 + w)/v - log(1 + w)/2 with w + log w = x + log v (Asmussen, Jensen and Rojas-Nandayapa 2016); w by
+    Winitzki (2003) and one step of Iacono and Boyd (2017). On the left 1 - S is, up to a constant, the maximum of
+    N(f; 0, v) exp(x + f), or of N(f; 0, v), over f < -x.
     """
     v = tf.maximum(v, tf.constant(1e-10, v.dtype))  # avoids division by 0
     target = x + tf.math.log(v)
@@ -187,31 +187,28 @@ def _by_trapezoid(rows: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
         sums = tf.tensor_scatter_nd_update(sums, row[:, None], tf.transpose(integrals))
         return number + 1, tf.boolean_mask(row, ~good), sums
 
+    start = (tf.constant(0), tf.range(R), tf.zeros([R, 1 + 2 * C], dtype))
     _, rest, sums = tf.while_loop(
         lambda number, row, sums: (number < len(_NUMBERS)) & (tf.size(row) > 0),
         level,
-        (tf.constant(0), tf.range(R), tf.zeros([R, 1 + 2 * C], dtype)),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None]), tf.TensorShape([None, 1 + 2 * C])),
+        start,
+        shape_invariants=tuple(map(tf.TensorShape, ([], [None], [None, 1 + 2 * C]))),
     )
     return sums, rest
 
 
 def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Return points t from left to right and their weights, each [R, K].
+    Return points t from left to right and their weights, [R, K] each.
 
-    The points are equispaced in u with t = transition + (κ+1)/2 u - (κ-1)/2 √(u² + b²): left of the transition they are
-    κ times as far apart as on the right. The distance b over which the density changes is at least 2, because a smaller
-    b would move a singularity near the real axis.
+    They are equispaced in u with t = transition + (κ+1)/2 u - (κ-1)/2 √(u² + b²): κ times as far apart on the left of
+    the transition. A distance b below 2 would move a singularity near the real axis.
     """
     kappa = 5.0
     mean, half = 0.5 * (kappa + 1.0), 0.5 * (kappa - 1.0)
     square = tf.square(tf.maximum(0.05 * (rows.right - rows.left), tf.constant(2.0, position.dtype)))
-
-    def inverse(t: tf.Tensor) -> tf.Tensor:
-        return (mean * t + half * tf.sqrt(tf.square(t) + kappa * square)) / kappa
-
-    first, last = (inverse(end - rows.transition) for end in (rows.left, rows.right))
+    ends = (end - rows.transition for end in (rows.left, rows.right))
+    first, last = ((mean * t + half * tf.sqrt(tf.square(t) + kappa * square)) / kappa for t in ends)
     u = first + (last - first) * position
     root = tf.sqrt(tf.square(u) + square)
     step = (last - first) / tf.cast(tf.size(position) - 1, u.dtype)
@@ -242,16 +239,13 @@ def _by_panels(C: int) -> Any:
 
 def _panel_integrals(C: int, rows: _Rows) -> tf.Tensor:
     dtype, R = rows.left.dtype, tf.shape(rows.left)[0]
-    nodes, weights, last = (
-        tf.constant(value, dtype)
-        for value in (_RULE.nodes + 1.0, _RULE.weights, _RULE.last_coefficients / _RULE.weights[:, None])
-    )
+    rule = _RULE.nodes + 1.0, _RULE.weights, _RULE.last_coefficients / _RULE.weights[:, None]
+    nodes, weights, last = (tf.constant(value, dtype) for value in rule)
 
     def evaluate(panels: Panels) -> Evaluated:
         taken = rows.take(panels.row)
         t = panels.left[:, None] + panels.half[:, None] * nodes  # [W, K]
-        weighted = panels.half[:, None] * weights
-        sums, resolved, _ = _integrals(taken, t, weighted, log_survival)
+        sums, resolved, _ = _integrals(taken, t, panels.half[:, None] * weights, log_survival)
         moduli = tf.reduce_sum(resolved, axis=-1)
         # Tolerance 1e-5 relative to the integral, whose error is about the square.
         tails = tf.reduce_max(tf.abs(tf.matmul(resolved, last)), axis=-1) / 1e-5

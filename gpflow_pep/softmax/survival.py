@@ -43,10 +43,8 @@ def smallest(dtype: tf.DType) -> tf.Tensor:
 
 
 def _remainders() -> tuple[AnyNDArray, AnyNDArray]:
-    """
-    Return nodes u [64], and weights of the trapezoid rule times the remainders of 1 - exp(-y), exp(-y) and y exp(-y),
-    y = exp(u), [64, 3]. On the left the nodes are half as dense, but still resolve densities with a variance of 1.
-    """
+    """Return nodes u [64], and weights times remainders of 1 - exp(-y), exp(-y) and y exp(-y), y = exp(u), [64, 3]."""
+    # On the left half as dense in u, which still resolves densities with a variance of 1.
     tau = np.linspace(-15.0, 4.5, 64)
     ratio = np.exp(-0.5 * (tau + 3.0))
     u = tau - 2.0 * np.log1p(ratio)
@@ -155,10 +153,7 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
 
 
 def _panels(root: Any, module: Any) -> tuple[Any, ...]:
-    """
-    Return c, a, both ends of the table for √v, and two densities: r/(1 + r) times the density on the left or right of c
-    is the position in panels from c. `module`: NumPy or tf.math.
-    """
+    """Return c, a, both ends of the table, and the panels per unit of r/(1 + r), on the left and right of c."""
     v = root * root
     center, scale = -0.5 * root, 10.0 + 3.0 * root
     left = -24.0 - 1.5 * v  # 1 - S is exp(x + v/2) beyond, with a relative error of 1e-11
@@ -190,10 +185,7 @@ def _table() -> AnyNDArray:
 
 
 def _exact(x: AnyNDArray, root: float, is_right: bool) -> AnyNDArray:
-    """
-    Compute G by sums of positive terms, accurate for S near 1 or, on the right, for S near 0: by the trapezoid rule for
-    N(0, 1) times a function that is bounded if |Im √v z| < π/2. With step h the error is exp(-π²/(h √v)).
-    """
+    """Compute G by the trapezoid rule, whose error is exp(-π²/(h √v)), for S near 1 or, on the right, for S near 0."""
     z = np.arange(-23.0 if is_right else -9.5, 9.5 if is_right else root + 9.5, min(0.3, 0.2 / root))
     weights = np.exp(-0.5 * z * z) * ((z[1] - z[0]) / np.sqrt(2.0 * np.pi))
     y = np.exp(x)[..., None] * np.exp(root * z)

@@ -25,6 +25,10 @@ _JITTER = 1e-3  # GPflow's inv_probit maps to [1e-3, 1 - 1e-3]
 # Radius for exponential links: exp(-y exp(f)) is bounded up to π/2; slightly less, because prefactors grow with y.
 _RADIUS_EXPONENTIAL = 1.5
 
+LogProb: TypeAlias = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+"""Maps F [K, R], X [R, D] and Y [R, P] to log p(y | f), [K, R]."""
+_Moments: TypeAlias = Callable[[Cavity, Observations, tf.Tensor], Tilted]
+
 
 class Density(NamedTuple):
     """log p(y | f) and its derivatives in f."""
@@ -32,10 +36,6 @@ class Density(NamedTuple):
     log_prob: tf.Tensor
     slope: tf.Tensor
     curvature: tf.Tensor
-
-
-LogProb: TypeAlias = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
-"""Maps F [K, R], X [R, D] and Y [R, P] to log p(y | f), [K, R]."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,7 @@ def _ordinal(likelihood: likelihoods.Ordinal) -> LogDensity:
     """Use finite outermost edges: at GPflow's infinite edges the second derivative of Phi is NaN."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        inner = likelihood.bin_edges / likelihood.sigma
-        edges = tf.concat([[-1e10], inner, [1e10]], 0)
+        edges = tf.concat([[-1e10], likelihood.bin_edges / likelihood.sigma, [1e10]], 0)
         number = tf.cast(Y[:, 0], tf.int32)
         x = F / likelihood.sigma
         below, above = (inv_probit(tf.gather(edges, number + k) - x) for k in (0, 1))
@@ -124,28 +123,25 @@ def _ordinal(likelihood: likelihoods.Ordinal) -> LogDensity:
 
 @log_density.register(Probit)
 def _probit(likelihood: Probit) -> LogDensity:
-    def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        return log_ndtr(likelihood.sign(Y)[:, 0] * F)
-
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
         sign = likelihood.sign(Y)[:, 0]
         value, slope, drop = log_ndtr_and_derivatives(sign * F)
         return Density(value, sign * slope, -drop)
 
     # Both labels are equally probable at 0; 2.816 is the imaginary part of the first zeros of Phi(z).
-    return LogDensity(log_prob, derivatives, lambda X: 2.816, lambda observations: 0.0)
+    return LogDensity(
+        lambda F, X, Y: log_ndtr(likelihood.sign(Y)[:, 0] * F), derivatives, lambda X: 2.816, lambda _: 0.0
+    )
 
 
 def _logistic(sign: Callable[[tf.Tensor], tf.Tensor]) -> LogDensity:
-    def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        return tf.math.log_sigmoid(sign(Y)[:, 0] * F)
-
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
         s = sign(Y)[:, 0]
         wrong = tf.sigmoid(-s * F)  # the probability of the other label
         return Density(tf.math.log_sigmoid(s * F), s * wrong, -wrong * tf.sigmoid(s * F))
 
-    return LogDensity(log_prob, derivatives, lambda X: np.pi, lambda observations: 0.0)  # poles at ± iπ
+    log_sigmoid = tf.math.log_sigmoid  # with poles at ± iπ
+    return LogDensity(lambda F, X, Y: log_sigmoid(sign(Y)[:, 0] * F), derivatives, lambda X: np.pi, lambda _: 0.0)
 
 
 @log_density.register(Logit)
@@ -184,11 +180,8 @@ def _jittered_probit() -> LogDensity:
         h = (1.0 - 2.0 * _JITTER) / np.sqrt(2.0 * np.pi) * tf.exp(-0.5 * tf.square(x)) / p
         return Density(log_prob(F, X, Y), sign * h, -h * (x + h))
 
-    def center(observations: Observations) -> tf.Tensor:
-        return -3.202 * sign_of(observations.Y)
-
     # The first zeros of p for y = 1 are at f = -3.202 ± 0.905i.
-    return LogDensity(log_prob, derivatives, lambda X: 0.905, center)
+    return LogDensity(log_prob, derivatives, lambda X: 0.905, lambda observations: -3.202 * sign_of(observations.Y))
 
 
 @log_density.register(likelihoods.Poisson)
@@ -258,11 +251,6 @@ def _student_t(likelihood: likelihoods.StudentT) -> LogDensity:
 
 
 # --- tilted distributions in closed form ----------------------------------------------------------------------------
-
-
-_Moments: TypeAlias = Callable[[Cavity, Observations, tf.Tensor], Tilted]
-
-
 class ClosedForm(TiltedRule):
     """Compute tilted distributions by a function of cavities, observations and powers."""
 

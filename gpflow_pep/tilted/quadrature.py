@@ -19,21 +19,13 @@ from typing_extensions import override
 from ..engine import log1p_ratio
 from ..maths import Evaluated, Panels, integrate
 from ..maths.adaptive_quadrature import gauss_legendre
+from ..maths.normal import LOG_ROOT_2PI
 from ..runtime.custom_gradients import derivatives
 from ..runtime.tracing import on_demand, refuse_xla
 from .densities import LogDensity, log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, tilted_rule
 from .smoothness import check_smooth
-from .trapezoid import (
-    HALF,
-    LOG_ROOT_2PI,
-    TiltedRows,
-    are_narrow,
-    next_window,
-    on_shared_points,
-    trapezoid,
-    trapezoid_table,
-)
+from .trapezoid import HALF, TiltedRows, are_narrow, next_window, on_shared_points, trapezoid, trapezoid_table
 
 _NUMBERS = (60, 96, 160)  # points of the first, second and later windows of a row; wide cavities start with the second
 _MANY_ROWS = 600  # with more rows, separate Gauss-Hermite nodes for very narrow cavities save more than they cost
@@ -127,8 +119,6 @@ def _by_quadrature(likelihood: ScalarLikelihood, projection: KL) -> TiltedRule:
 
 
 # --- points and windows ---------------------------------------------------------------------------------------------
-
-
 def locate(
     density: LogDensity, rows: TiltedRows, negligible: Scalar, with_windows: Any
 ) -> tuple[Tilted, tf.Tensor, tf.Tensor]:
@@ -147,9 +137,8 @@ def locate(
     hermite = (tf.size(rows.alpha) >= _MANY_ROWS) | ~tf.reduce_any(narrow & ~very_narrow)
     results = _results(rows, *on_shared_points(density, rows, hermite, least))
     rest = results[:, -2] == 0.0
-    results = tf.cond(
-        tf.reduce_any(rest), lambda: with_windows(rows, narrow & hermite & rest, results, least), lambda: results
-    )
+    first = narrow & hermite & rest
+    results = tf.cond(tf.reduce_any(rest), lambda: with_windows(rows, first, results, least), lambda: results)
     *tilted, flag, center = tf.unstack(results, axis=1)
     return Tilted(*tilted), flag > 0.0, center
 
@@ -221,8 +210,6 @@ def on_windows(
 
 
 # --- adaptive panels ------------------------------------------------------------------------------------------------
-
-
 class Centered(NamedTuple):
     """Rows in cavity units: f = center + sd x; each [R]."""
 
@@ -269,12 +256,8 @@ def _integrate(density: LogDensity, centered: Centered, rows: TiltedRows, keep: 
         tolerance = tf.where(tf.abs(left + half) > _EDGES[-2], outside, inside)[:, None]
         return Evaluated(values, moduli, tails / tolerance, tf.transpose(P))
 
-    number = len(_EDGES) - 1
-    first = Panels(
-        row=tf.repeat(tf.range(R), number),
-        left=tf.tile(tf.constant(_EDGES[:-1], dtype), [R]),
-        half=tf.tile(tf.constant(0.5 * np.diff(_EDGES), dtype), [R]),
-    )
+    left, half = (tf.tile(tf.constant(value, dtype), [R]) for value in (_EDGES[:-1], 0.5 * np.diff(_EDGES)))
+    first = Panels(tf.repeat(tf.range(R), len(_EDGES) - 1), left, half)
     return integrate(evaluate, first, R, shape=(7, 4), keep=keep)
 
 
@@ -296,10 +279,7 @@ def _integrands(density: LogDensity, x: tf.Tensor, at: Centered, rows: TiltedRow
 
 
 def _integrals(P: tf.Tensor, others: Sequence[tf.Tensor], left: tf.Tensor, half: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """
-    Return integrals divided by half the panel width [7, W] and, for all but P x, P x² and P h², the integrals of the
-    modulus and the largest of the last coefficients, each [4, W].
-    """
+    """Return integrals / half [7, W] and, but for P x, P x², P h², moduli and largest last coefficients, [4, W]."""
     t, last = 1.0 + RULE.nodes, RULE.last_coefficients.T
     moments = np.concatenate([RULE.weights * np.stack([np.ones_like(t), t, np.square(t)]), last])  # [6, K]
     P, Pt, Ptt, *tail = tf.unstack(tf.constant(moments, half.dtype) @ P)
@@ -316,15 +296,13 @@ def _integrals(P: tf.Tensor, others: Sequence[tf.Tensor], left: tf.Tensor, half:
 
 
 def _tilted(centered: Centered, sums: tf.Tensor, alpha: tf.Tensor) -> Tilted:
-    """
-    Compute the tilted distributions from the integrals [R, 7]. If π is much narrower than the cavity,
-    d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v) are accurate. Otherwise they cancel, and d1 = E_π l' and
-    d2 = E_π l'' + α Var_π l' are used.
-    """
+    """Compute the tilted distributions from the integrals [R, 7]."""
     mass, *weighted, change = tf.unstack(sums, axis=-1)
     mean, square, h, h_square, curvature = (value / mass for value in weighted)  # mean: from the center, in units of sd
     ratio = square - tf.square(mean)
     spread = tf.nn.relu(h_square - tf.square(h))
+    # For a π much narrower than the cavity d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v) do not cancel;
+    # otherwise d1 = E_π l' and d2 = E_π l'' + α Var_π l'.
     narrow = (ratio < 0.5) & (alpha > 0.0)
     gain, drop = (tf.math.divide_no_nan(value, alpha) for value in (centered.shift + mean, ratio - 1.0))
     d1 = tf.where(narrow, gain / centered.sd, centered.slope + h)

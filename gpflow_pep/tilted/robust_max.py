@@ -25,10 +25,8 @@ class RobustMaxTilting(TiltedRule):
     @override
     @no_autograph
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
-        label = class_labels(observations.Y, self._num_classes)
-        top = largest(label, cavity.mean, cavity.variance)
-        P = tf.exp(top.log_prob)
-        log_Z, weight = log_power_mean(P, *self._log_values(), alpha)
+        top = largest(class_labels(observations.Y, self._num_classes), cavity.mean, cavity.variance)
+        log_Z, weight = log_power_mean(tf.exp(top.log_prob), *self._log_values(), alpha)
         d1 = weight * top.slope
         d2 = weight * (top.curvature + tf.square(top.slope)) - alpha * tf.square(d1)
         prob_hit = alpha * weight  # tilted probability that f_y is the largest

@@ -31,15 +31,16 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from scipy.special import eval_hermitenorm, factorial, roots_hermitenorm
 
+from ..maths.normal import LOG_ROOT_2PI
 from ..runtime.tracing import shared
 from .densities import LogDensity
 from .rule import Cavity, Observations, Scalar, Tilted, flat_latents
 
-LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
 HALF = 8.5  # half width of first windows in cavity standard deviations: the cavity has a mass of 2e-17 outside
 _SMALLEST_POWER = 1e-30  # replaces α = 0: the difference is below rounding
 _LARGEST_STEP = 0.26  # step at the center in units of the radius: the error is exp(-2π/0.26) = 3e-11 of the amplitude
 _ALIAS = 6e-4  # relative amplitude near the Nyquist frequency; at 1e-3 GPflow's Bernoulli has an error of 1.1e-8
+_largest = functools.partial(functools.reduce, tf.maximum)
 _NUM_EQUISPACED, _NUM_NODES = 40, 16  # numbers of shared points; so few resolve narrow cavities only
 
 
@@ -91,9 +92,8 @@ def _shared_table(x: AnyNDArray, mass: AnyNDArray, sums: Iterable[AnyNDArray]) -
 
 def _hermite_table() -> AnyNDArray:
     x, mass = roots_hermitenorm(_NUM_NODES)
-    last, second_last = (
-        eval_hermitenorm(order, x) / np.sqrt(factorial(order)) for order in (_NUM_NODES - 1, _NUM_NODES - 2)
-    )
+    orders = _NUM_NODES - 1, _NUM_NODES - 2
+    last, second_last = (eval_hermitenorm(order, x) / np.sqrt(factorial(order)) for order in orders)
     ends = np.zeros_like(x)  # no truncation
     return _shared_table(x, mass, [np.ones_like(x), last, second_last, ends, ends])
 
@@ -131,9 +131,8 @@ def on_shared_points(
     z = power * density.log_prob(m + sd * tf.transpose(x), *rows.observations)
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
     zero = tf.zeros_like(m)
-    pi_moments, q_moments = (
-        _Moments(tf.reshape(sum_weights @ f, [3, 5, -1]), zero, zero + HALF) for f in (tf.exp(z), T / (1.0 - T))
-    )
+    sums = (tf.reshape(sum_weights @ f, [3, 5, -1]) for f in (tf.exp(z), T / (1.0 - T)))
+    pi_moments, q_moments = (_Moments(each, zero, zero + HALF) for each in sums)
     covers = tf.fill(tf.shape(m), True)
     # Hermite nodes: the orders of the last coefficients are half the first neglected order, so 1e-2 suffices.
     alias = tf.fill(tf.shape(m), tf.where(hermite, tf.constant(1e-2, m.dtype), tf.constant(_ALIAS, m.dtype)))
@@ -215,17 +214,12 @@ def next_window(
 
 
 # --- the two forms --------------------------------------------------------------------------------------------------
-
-
 class _Moments(NamedTuple):
     """Sums of an integrand times 1, x - origin and (x - origin)²."""
 
     sums: tf.Tensor  # The five sums of a table, [3, 5, R]
     origin: tf.Tensor  # [R]
     reach: tf.Tensor  # The largest distance of a point from the origin, [R]
-
-
-_largest = functools.partial(functools.reduce, tf.maximum)
 
 
 @shared
@@ -240,14 +234,10 @@ def _best_form(
     alias: tf.Tensor,
 ) -> tuple[Tilted, tf.Tensor, tf.Tensor]:
     """
-    Select the second form in rows in which it is accurate, and the first form in the remaining rows.
+    Return the tilted distributions, a mask of accurate rows and a mask of rows with the second form, where accurate.
 
-    :param pi_moments: moments of p^α exp(-x²/2 - height).
-    :param q_moments: moments of α q exp(-x²/2)/2, about 0.
-    :param power: α, above 0.
-    :param covers: whether the points cover and resolve N, as the second form requires.
-    :param alias: the largest accepted relative amplitude of spectra.
-    :return: the tilted distributions, a mask of accurate rows and a mask of rows with the second form.
+    `pi_moments`: of p^α exp(-x²/2 - height); `q_moments`: of α q exp(-x²/2)/2, about 0; `power`: α > 0; `covers`: if
+    the points cover and resolve N, as the second form requires; `alias`: the largest relative amplitude of spectra.
     """
     mean, sd = cavity.mean, tf.sqrt(cavity.variance)
     ratio, first = _from_pi(pi_moments, height - LOG_ROOT_2PI, power, mean, sd, negligible)
@@ -281,13 +271,11 @@ def _from_pi(
     size = tf.maximum(tf.abs(log_Z), least)
     gap = tf.maximum(tf.abs(1.0 - ratio), least)  # the scale of d2
     scale = tf.maximum(tf.abs(mean) + gap * tf.sqrt(ratio), least)  # the scale of d1
-    curvature_scale = tf.minimum(gap, ratio)
+    d2_scale = tf.minimum(gap, ratio)
     shift = tf.abs(distance)
-    alias = _largest(
-        [a0 / size, (a1 + shift * a0) / scale, (a2 + 2.0 * shift * a1 + mean_square * a0) / curvature_scale]
-    )
+    alias = _largest([a0 / size, (a1 + shift * a0) / scale, (a2 + 2.0 * shift * a1 + mean_square * a0) / d2_scale])
     reach += shift
-    truncation = end * _largest([1.0 / size, reach / scale, tf.square(reach) / curvature_scale])
+    truncation = end * _largest([1.0 / size, reach / scale, tf.square(reach) / d2_scale])
     rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (1.0 + mean_square + tf.abs(m * mean) / sd) / gap
     values = log_Z / power, mean / (power * sd), (ratio - 1.0) / (power * tf.square(sd))
     return ratio, (*values, alias, truncation + rounding)
@@ -296,10 +284,7 @@ def _from_pi(
 def _from_q(
     moments: _Moments, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, width: tf.Tensor, negligible: tf.Tensor
 ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
-    """
-    Return whether α |E_N[q]| is small; then, like :func:`_from_pi`, from E_N[q], E_N[q x] and E_N[q x²]. The `width` of
-    π is its standard deviation in units of the cavity's.
-    """
+    """Return whether α |E_N[q]| is small, and as :func:`_from_pi` from E_N[q x^k]; `width`: sd of π in cavity units."""
     sums, _, reach = moments
     (q0, q1, q2), (a0, a1, a2), end = _parts(sums, (0.5 * np.exp(LOG_ROOT_2PI)) * power)
     Z = 1.0 + power * q0

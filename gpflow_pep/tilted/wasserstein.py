@@ -14,10 +14,11 @@ import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
+from ..maths.normal import LOG_ROOT_2PI
 from .densities import LogDensity
 from .quadrature import RULE, QuadratureRule, on_panels
 from .rule import Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
-from .trapezoid import LOG_ROOT_2PI, TiltedRows
+from .trapezoid import TiltedRows
 
 
 class WassersteinRule(QuadratureRule):
