@@ -68,9 +68,7 @@ class PEPClassifier(PEP):
             raise ValueError("inducing_variable must be given: Z [M, D] or a gpflow inducing variable, got None.")
         if likelihood is None:
             if Workers.of_strategy().count > 1:
-                raise ValueError(
-                    "likelihood must be given with several workers, because no single worker sees all labels."
-                )
+                raise ValueError("likelihood must be given with several workers, as no single worker sees all labels.")
             data = checked_data(data, chunk_size)
             likelihood = _likelihood_for(_labels(data), columns(data)[1])
         elif not isinstance(likelihood, CLASSIFICATION):
@@ -79,21 +77,9 @@ class PEPClassifier(PEP):
                 f"likelihood must be a likelihood of class labels ({names}) or None, got "
                 f"{type(likelihood).__name__}; use gpflow_pep.PEP for any other."
             )
-        super().__init__(
-            data,
-            kernel,
-            likelihood,
-            inducing_variable,
-            alpha=alpha,
-            scale=scale,
-            projection=projection,
-            tol=tol,
-            max_sweeps=max_sweeps,
-            damping=damping,
-            mean_function=mean_function,
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
-        )
+        options: dict[str, Any] = dict(alpha=alpha, scale=scale, projection=projection, mean_function=mean_function)
+        options |= dict(tol=tol, max_sweeps=max_sweeps, damping=damping, chunk_size=chunk_size, max_jitter=max_jitter)
+        super().__init__(data, kernel, likelihood, inducing_variable, **options)
 
 
 def _labels(data: RegressionData | DatasetChunks) -> AnyNDArray:

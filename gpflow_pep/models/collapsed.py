@@ -15,24 +15,13 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import (
-    BlockChunks,
-    BlockSites,
-    Chunks,
-    IndependentSites,
-    OneChunk,
-    Powers,
-    Prior,
-    RegressionRows,
-    RowChunks,
-    RowSums,
-    SiteRule,
-    SiteSums,
-    accumulate_sums,
-    collapsed_leave_one_out,
-    log_gaussian,
-    mahalanobis,
-)
+from ..engine.accumulation import accumulate_sums, collapsed_leave_one_out
+from ..engine.block_sites import BlockSites
+from ..engine.chunks import BlockChunks, Chunks, OneChunk, RowChunks
+from ..engine.covariances import Prior
+from ..engine.gaussian import SiteSums, log_gaussian, mahalanobis
+from ..engine.rows import RegressionRows
+from ..engine.sites import IndependentSites, Powers, RowSums, SiteRule
 from ..maths.linalg import finite
 from ..runtime.tracing import no_autograph
 from .sparse import SparseGP, checked_data, columns
@@ -57,9 +46,8 @@ class CollapsedRegression(SparseGP):
 
     single_chunk: bool
     """
-    Process all rows as one chunk, without a loop. True until the data first exceed a chunk; takes effect when a
-    function is traced. Compiling and running take half the time. Results are correct for any number of rows, but memory
-    grows with it; if rows exceed a chunk, `fit` and streams compile again.
+    Process all rows as one chunk, in half the time but with memory that grows with their number; takes effect when a
+    function is traced. True until the data first exceed a chunk; `fit` and streams then compile again.
     """
 
     mixed_precision: bool
@@ -87,9 +75,8 @@ class CollapsedRegression(SparseGP):
         elif noise_variance is not None:
             raise ValueError("noise_variance and likelihood cannot both be given.")
         validation.gaussian(likelihood)
-        super().__init__(
-            held, kernel, likelihood, inducing_variable, mean_function, columns(held)[1], chunk_size, max_jitter
-        )
+        P = columns(held)[1]
+        super().__init__(held, kernel, likelihood, inducing_variable, mean_function, P, chunk_size, max_jitter)
         self.mixed_precision = bool(mixed_precision)
         self.single_chunk = bool(self._data) and int(self._local_num_data()) <= self._chunk_size
 
@@ -161,24 +148,18 @@ class CollapsedRegression(SparseGP):
     def _of_sites(
         self, powers: Powers, scale: tf.Tensor, *, of_single_rows: bool = False, noise_factor: tf.Tensor | None = None
     ) -> tuple[SiteSums, RowSums]:
-        """
-        Return the sums over sites, and the other terms of the evidence; `noise_factor` multiplies the noise variance.
-        With `of_single_rows` each row is a block, in double precision, whatever sites the model has.
-        """
+        """Return sums over sites and terms of the evidence; `of_single_rows`: in double precision, without blocks."""
         chunks: Chunks = self._chunks
         if of_single_rows and isinstance(chunks, BlockChunks):
             chunks = RowChunks(self._chunk_size, self._devices)
         if isinstance(chunks, RowChunks) and self.single_chunk and self._workers.count == 1:
             chunks = OneChunk()
         prior = Prior(self.inducing_variable, self.kernel)
+        rows, Kuu = self._rows(chunks, prior, noise_factor), self._inducing_covariance(prior)
+        sites = IndependentSites() if of_single_rows else self._make_sites()
+        mixed = self.mixed_precision and not of_single_rows
         return accumulate_sums(
-            self._rows(chunks, prior, noise_factor),
-            IndependentSites() if of_single_rows else self._make_sites(),
-            powers,
-            Kuu=self._inducing_covariance(prior),
-            scale=scale,
-            factorize=self._factorize,
-            mixed_precision=self.mixed_precision and not of_single_rows,
+            rows, sites, powers, Kuu=Kuu, scale=scale, factorize=self._factorize, mixed_precision=mixed
         )
 
     def _rows(self, chunks: Chunks, prior: Prior, noise_factor: tf.Tensor | None = None) -> RegressionRows:

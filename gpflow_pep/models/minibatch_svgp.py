@@ -201,8 +201,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         t, U = tf.linalg.eigh(tf.matmul(q.R, q.R, transpose_b=True))
         t = tf.minimum(t, 1.0)[..., None, :]
         A = tf.matmul(U * (1.0 - t) / t, U, transpose_b=True)
-        c = tf.matmul(U / t, tf.matmul(U, q.m[..., None], transpose_a=True))
-        return SiteSums(L, A, c)
+        return SiteSums(L, A, tf.matmul(U / t, tf.matmul(U, q.m[..., None], transpose_a=True)))
 
     def _projected(self, L: tf.Tensor, X: tf.Tensor) -> Projected:
         prior = Prior(self.inducing_variable, self.kernel)
@@ -220,9 +219,5 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
 
 @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: []")
 def elbo(self: MinibatchSVGP, data: RegressionData) -> tf.Tensor:
-    """
-    Return the objective, estimated from the rows of a minibatch, in nats (for streams: of the current batch).
-
-    Defined for models whose objective is a lower bound on the log evidence.
-    """
+    """Estimate the objective, a lower bound on the log evidence (streams: of the batch), by a minibatch, in nats."""
     return self.maximum_log_likelihood_objective(data)

@@ -21,20 +21,11 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import Chunks, DatasetChunks, OneChunk, Prior, RowChunks, SiteSums, floating_variables, scale_terms
-from ..ep import (
-    RUNNING,
-    Inference,
-    LatentRows,
-    Problem,
-    Sites,
-    SitesStatus,
-    SolverOptions,
-    UpdatedPosterior,
-    leave_one_out,
-    status_before_updates,
-    sum_sites,
-)
+from ..ep.energy import leave_one_out
 from ..ep.implicit import implicit_derivatives
+from ..ep.inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
+from ..ep.solver import RUNNING, SolverOptions
+from ..ep.sweep import LatentRows, Problem, sum_sites
 from ..likelihoods.observations import check_assigned, check_observations, check_observations_of
 from ..maths.linalg import finite
 from ..runtime.checks import warn, with_plain_errors
@@ -99,10 +90,9 @@ class PEP(SparseGP):
     a Gaussian likelihood                  :class:`PEPR`, for every alpha and scale
     =====================================  ==========================================================
 
-    Objective, predictions and posterior first update the sites until these have converged, starting from their current
-    values. If the fixed point is unique, as it usually is for log-concave likelihoods, the results depend only on
-    hyperparameters, data and alpha, and every optimizer and sampler of GPflow and TensorFlow Probability can be used.
-    If there are several fixed points, the results depend on the initial sites.
+    Objective, predictions and posterior first update the sites, from their current values, until these have converged.
+    If the fixed point is unique, as it usually is for log-concave likelihoods, the results depend only on
+    hyperparameters, data and alpha, for every optimizer and sampler; otherwise they also depend on the initial sites.
 
     The gradient is the derivative of the converged energy; see :meth:`maximum_log_likelihood_objective` for
     "wasserstein" with a dataset or several workers. Predictions can be differentiated: exactly in the inputs;
@@ -389,10 +379,7 @@ class PEP(SparseGP):
         return SiteSums(L, A, c) if self.num_latent_gps > 1 else SiteSums(L, A[0], c[0])
 
     def _converge(self) -> UpdatedPosterior:
-        """
-        Update the sites until they converge or max_sweeps is reached, the first sweeps of a model eagerly. An objective
-        under a tape or in a graph converges the sites in :meth:`_energy_and_gradient_step` instead.
-        """
+        """Converge the sites, a model's first sweeps eagerly; under a tape use :meth:`_energy_and_gradient_step`."""
         with self._updating():
             chunks = -(-self._num_rows // self._chunk_size)
             most = self._eager_sweeps // chunks if self._may_run_eagerly() else 0
@@ -407,10 +394,7 @@ class PEP(SparseGP):
             return with_plain_errors(unrecorded, self._converge_step)
 
     def _may_run_eagerly(self) -> bool:
-        """
-        Return whether sweeps may run without a graph, which is faster than tracing one: in a model's first calls, and
-        in the first calls after training, which compiled a different function.
-        """
+        """Return whether sweeps may run without a graph; in a model's first calls this is faster than tracing one."""
         in_one_place = isinstance(self._chunks, RowChunks) and self._workers.count == 1 and self._devices is None
         if not tf.executing_eagerly() or not in_one_place or tf.distribute.has_strategy():
             return False
@@ -510,14 +494,8 @@ class PEP(SparseGP):
             variables=variables,
             likelihood_variables=floating_variables(self.likelihood),
         )
-        return Inference(
-            problem=problem,
-            sites=self._sites,
-            status=self._status,
-            options=self._options,
-            num_data=self._num_rows_of_all_workers,
-            batch=lambda indices: self._rows(prior, indices),
-        )
+        num_data, batch = self._num_rows_of_all_workers, partial(self._rows, prior)
+        return Inference(problem, self._sites, self._status, self._options, num_data, batch)
 
     def _rows(self, prior: Prior, indices: tf.Tensor | None = None) -> LatentRows:
         """Return the source of all rows, or of the given rows in one chunk."""
@@ -565,9 +543,7 @@ class PEP(SparseGP):
         X, Y = super()._checked_new_data(data)
         check_observations(self.likelihood, Y)
         if self._alpha.shape.rank == 1 and len(X) != self._num_rows:
-            raise ValueError(
-                f"data must keep {self._num_rows} rows, because alpha was given per row, got {len(X)} rows."
-            )
+            raise ValueError(f"data must keep {self._num_rows} rows, because alpha was given per row, got {len(X)}.")
         return X, Y
 
     def _set_sizes(self, num_rows: int) -> None:

@@ -11,8 +11,8 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
-from ..engine import Prior, split_rows, with_checked_variance
-from ..maths.linalg import finite
+from ..engine import Prior, conditional_variance_of_f, split_rows, with_checked_variance
+from ..maths.linalg import column_products, finite
 from ..runtime.tracing import no_autograph
 from ..validation import inputs
 
@@ -101,15 +101,9 @@ class WhitenedPosterior(AbstractPosterior):
         """Mean and variance k** - T1'T1 + T2'T2 [n, P] at X [n, D]. Negative rounding errors are clipped at 0."""
         prior = Prior(self.X_data, self.kernel)
         T1, T2, mean = self._projected(cache, prior, X)
-        Kff = prior.variances(X, *prior.inputs)  # [n] or [C, n]
-        conditional_variance = Kff - tf.reduce_sum(tf.square(T1), axis=-2)
-        variance = tf.nn.relu(
-            with_checked_variance(conditional_variance, conditional_variance, Kff, cache[0])
-            + tf.reduce_sum(tf.square(T2), axis=-2)
-        )
-        if variance.shape.rank == 1:
-            variance = variance[None]
-        return mean, tf.transpose(variance) * tf.ones_like(mean)
+        conditional_variance = conditional_variance_of_f(prior.variances(X, *prior.inputs), T1, cache[0])
+        variance = conditional_variance + column_products(T2, T2)  # [n] or [C, n]
+        return mean, tf.transpose(variance[None] if variance.shape.rank == 1 else variance) * tf.ones_like(mean)
 
     def _joint(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
         """k** - T1'T1 + T2'T2: mean [..., N, P] and covariance [..., P, N, N] at X [..., N, D]."""
@@ -126,9 +120,7 @@ class WhitenedPosterior(AbstractPosterior):
 
         Kff = prior.Kff(X, *prior.inputs)
         Kff = Kff[..., None, :, :] if T1.shape.rank == 2 else Kff
-        conditional_variance = Kff - gram(T1)
-        conditional_variance = with_checked_variance(
-            conditional_variance, tf.linalg.diag_part(conditional_variance), tf.linalg.diag_part(Kff), cache[0]
-        )
-        covariance = (conditional_variance + gram(T2)) * tf.ones([mean.shape[-1], 1, 1], X.dtype)
+        D, variances = Kff - gram(T1), tf.linalg.diag_part(Kff)
+        D = with_checked_variance(D, tf.linalg.diag_part(D), variances, cache[0])
+        covariance = (D + gram(T2)) * tf.ones([mean.shape[-1], 1, 1], X.dtype)
         return tf.reshape(mean, tf.concat([batch, [N, mean.shape[-1]]], 0)), covariance

@@ -197,10 +197,7 @@ class Stream(InducingVariableGP):
     def _state_variables(self) -> dict[str, tf.Variable]:
         """Return the variables of the state, by name: old posterior, batch, and parameters except inducing points."""
         old = {f"old.{name}": variable for name, variable in self._old.absorbed._asdict().items()}
-        points = parameter_dict(self.inducing_variable).values()
-        parameters = {
-            f"parameter{path}": parameter.unconstrained_variable
-            for path, parameter in parameter_dict(self).items()
-            if not any(parameter is other for other in points)
-        }
+        points = set(map(id, parameter_dict(self.inducing_variable).values()))
+        others = ((path, each) for path, each in parameter_dict(self).items() if id(each) not in points)
+        parameters = {f"parameter{path}": each.unconstrained_variable for path, each in others}
         return old | self._batch_variables() | parameters

@@ -72,16 +72,8 @@ class StreamingSGPR(CollapsedRegression, Stream):
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`.
         :param alpha: the power, a number in [0, 1]; 0 is the exact VFE limit.
         """
-        super().__init__(
-            data,
-            kernel,
-            inducing_variable,
-            mean_function=mean_function,
-            noise_variance=noise_variance,
-            likelihood=likelihood,
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
-        )
+        options: dict[str, Any] = dict(noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size)
+        super().__init__(data, kernel, inducing_variable, mean_function=mean_function, max_jitter=max_jitter, **options)
         self._alpha = local_variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
 
     @override
@@ -132,8 +124,7 @@ class StreamingSVGP(MinibatchSVGP, Stream):
             points = tf.constant(Z[c % len(Z)])
             jitter = default_jitter() * tf.eye(len(points), dtype=points.dtype)
             mean, covariance = posterior.predict_f(points, full_cov=True)
-            offset = tf.broadcast_to(self.mean_function(points), mean.shape)
-            m = (mean - offset)[:, c : c + 1]
+            m = (mean - tf.broadcast_to(self.mean_function(points), mean.shape))[:, c : c + 1]
             R = cholesky(covariance[c] + jitter, name="the covariance of q at the new points", advice=ADVICE_KUU)
             if self.whiten:
                 L = cholesky(kernel_matrix(kernels[c % len(kernels)], points) + jitter, name="Kuu", advice=ADVICE_KUU)

@@ -67,7 +67,10 @@ class StructuredSVGP(MinibatchSVGP):
             D = _conditional_covariance(prior.Kff(X, *prior.inputs), rows.V)
             of_blocks = _of_minibatch(m * D, noise, residual, T, power, in_noise)
         else:
-            of_blocks = _of_single_rows(m * rows.conditional_variance, noise, residual, T, power, in_noise)
+            d = m * rows.conditional_variance  # [n] or [C, n]
+            variance = noise + power * d if in_noise else noise
+            squares = tf.reduce_sum((tf.square(residual) + column_products(T, T)) / variance)
+            of_blocks = _total(log1p_ratio(power, d / noise), residual) + squares
         shrinkage = log1p_ratio(power, m - 1.0) - tf.math.log(m)
         of_noise = np.log(2.0 * np.pi) + tf.math.log(noise) + shrinkage
         return -0.5 * (_total(of_noise, residual) + of_blocks), -q.divergence()
@@ -75,23 +78,13 @@ class StructuredSVGP(MinibatchSVGP):
 
 def _total(value: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
     """Sum values [1 or C, ...] over C latent functions, []."""
-    C = tf.shape(like)[0]
-    return tf.reduce_sum(tf.broadcast_to(value, tf.concat([[C], tf.shape(value)[1:]], 0)))
-
-
-def _of_single_rows(
-    d: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, power: tf.Tensor, in_noise: bool
-) -> tf.Tensor:
-    """log|I + a X|/a and the quadratic form of rows with m D = diag(d), d [n] or [C, n], summed, []."""
-    log_det = log1p_ratio(power, d / noise)
-    variance = noise + power * d if in_noise else noise
-    return _total(log_det, residual) + tf.reduce_sum((tf.square(residual) + column_products(T, T)) / variance)
+    return tf.reduce_sum(tf.broadcast_to(value, tf.concat([tf.shape(like)[:1], tf.shape(value)[1:]], 0)))
 
 
 def _of_minibatch(
     D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, power: tf.Tensor, in_noise: bool
 ) -> tf.Tensor:
-    """Like `_of_single_rows`, for a single block with m D [n, n] or [C, n, n]."""
+    """log|I + a X|/a and the quadratic form of one block with covariance m D, `D` [n, n] or [C, n, n], summed, []."""
     sd = tf.sqrt(noise)  # [1 or C, n]
     X = D / (sd[:, :, None] * sd[:, None, :])  # [1 or C, n, n]
     white = tf.concat([residual[:, None, :], T], axis=1) / sd[:, None, :]  # [C, 1 + M, n]
@@ -105,18 +98,11 @@ def _of_minibatch(
 def _conditional_covariance(Kff: tf.Tensor, V: tf.Tensor) -> Any:
     """D = Kff - V'V, [..., n, n]. dL/dD is symmetric, so dL/dV is a single product."""
     Vt = tf.linalg.matrix_transpose(V)
-
-    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return once_differentiable(bar, -2.0 * tf.matmul(V, bar))
-
-    return Kff - symmetric_product(Vt, Vt), gradient
+    return Kff - symmetric_product(Vt, Vt), lambda bar: once_differentiable(bar, -2.0 * tf.matmul(V, bar))
 
 
 def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Tensor:
-    """
-    log|I + a X|/a + tr W'(I + a X)^-1 W, summed over C latent functions, []; X [1 or C, n, n], W [C, n, k]. By hand the
-    gradient takes fewer products: with U = (I + a X)^-1 W it is (I + a X)^-1 - a U U' and 2 U.
-    """
+    """log|I + a X|/a + tr W'(I + a X)^-1 W, summed over latent functions, []; X [1 or C, n, n], W [C, n, k]."""
     copies = 1.0
     if X.shape[0] == 1:  # one matrix for all: columns of one W
         copies, W = float(W.shape[0]), tf.reshape(tf.transpose(W, [1, 0, 2]), [1, tf.shape(W)[1], -1])
@@ -129,7 +115,7 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
         squares = tf.reduce_sum(tf.square(X), axis=[1, 2])
         log_det = factored_log_det_ratio(factor, power, tf.linalg.trace(X), squares)
 
-        def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:  # in fewer products than automatically
             in_X = copies * inverse_of_product(factor) - power * tf.matmul(U, U, transpose_b=True)
             return once_differentiable(bar * in_X, 2.0 * bar * U)
 
@@ -263,18 +249,9 @@ class PEPSVGP(StructuredSVGP):
         :param minibatch_is_block: whether a minibatch is one block, as in :class:`BTSVGP`; otherwise each row is one.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         """
-        super().__init__(
-            kernel,
-            likelihood,
-            inducing_variable,
-            num_data=num_data,
-            mean_function=mean_function,
-            num_latent_gps=num_latent_gps,
-            q_diag=q_diag,
-            q_mu=q_mu,
-            q_sqrt=q_sqrt,
-            whiten=whiten,
-        )
+        options: dict[str, Any] = dict(num_data=num_data, mean_function=mean_function, num_latent_gps=num_latent_gps)
+        options |= dict(q_diag=q_diag, q_mu=q_mu, q_sqrt=q_sqrt, whiten=whiten)
+        super().__init__(kernel, likelihood, inducing_variable, **options)
         self._alpha = tf.Variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
         self.scale = validation.scale(scale)
         self.minibatch_is_block = minibatch_is_block

@@ -93,16 +93,8 @@ class BTSGPR(TSGPR):
         """
         if blocks is None:
             raise ValueError("blocks must be a block size, integer labels [N] or a list of arrays of row indices.")
-        super().__init__(
-            data,
-            kernel,
-            inducing_variable,
-            mean_function=mean_function,
-            noise_variance=noise_variance,
-            likelihood=likelihood,
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
-        )
+        options: dict[str, Any] = dict(noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size)
+        super().__init__(data, kernel, inducing_variable, mean_function=mean_function, max_jitter=max_jitter, **options)
         self._use_blocks(blocks)
         sizes = self._chunks.sizes.numpy()
         self._shared_size = int(sizes[0]) if shared else None

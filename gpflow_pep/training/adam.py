@@ -1,6 +1,6 @@
 """Adam, with natural gradients of q(u) if they apply; the state is in variables."""
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -22,9 +22,7 @@ from .starts import bring_within_reach
 class Adam:
     """The Adam optimizer in scaled coordinates, with its state."""
 
-    def __init__(
-        self, objective: Objective, variables: Collection[tf.Variable], rate: float, natural_step: float | None
-    ):
+    def __init__(self, objective: Objective, variables: Iterable[tf.Variable], rate: float, natural_step: float | None):
         """
         :param variables: the variables trained, of those of the objective.
         :param natural_step: natural gradient step size, if the objective is quadratic in q(u); None: use Adam only.
@@ -35,9 +33,8 @@ class Adam:
         self._natural = NaturalGradient(natural_step or 0.0)
         self._ids_of_q = {id(parameter.unconstrained_variable) for parameter in self._q or ()}
         trained = {id(each) for each in variables} - self._ids_of_q
-        self._coordinates = [
-            each for each in Coordinates(objective.model, objective.variables).each if id(each.variable) in trained
-        ]
+        coordinates = Coordinates(objective.model, objective.variables).each
+        self._coordinates = [each for each in coordinates if id(each.variable) in trained]
         with scope_of(objective.variables):
             self._optimizer = tf_keras.optimizers.Adam(rate)
             self._values = [tf.Variable(each.variable) for each in self._coordinates]  # recomputed in each step

@@ -93,28 +93,21 @@ class HeldOut:
 class History:
     """Training loop state: records so far, early stopping, interruption, callbacks and checkpoints."""
 
-    variables: Sequence[tf.Variable]
-    """The trained parameters."""
-    steps: int
-    """The largest number of steps."""
-    interval: int
-    """Steps between records."""
+    variables: Sequence[tf.Variable]  # the trained parameters
+    steps: int  # at most
+    interval: int  # steps between records
     progress_bar: Any
     callback: Callback | None
     scores: HeldOut | None
-    patience: int | None
-    """Stop after this many records without improvement of the first score or, without scores, the objective."""
+    patience: int | None  # stop after as many records without improvement of the first score, else the objective
     checkpoints: Checkpoints | None
     interrupted: Callable[[], bool]
-    monitor: Callable[[int], Any] | None = None
-    """Called at every record, for TensorBoard."""
+    monitor: Callable[[int], Any] | None = None  # called at every record, for TensorBoard
     iterations: int = 0
-    recorded: list[int] = field(default_factory=list)
-    """Iteration of every record."""
+    recorded: list[int] = field(default_factory=list)  # iteration of every record
     objective: list[float] = field(default_factory=list)
     held_out: dict[str, list[float]] = field(default_factory=dict)
-    callback_error: BaseException | None = None
-    """Exception raised by the user's callback; it is re-raised, not handled as a failed step."""
+    callback_error: BaseException | None = None  # raised by the user's callback; not handled as a failed step
     stopped_by_callback: bool = False
     _state: dict[str, tf.Variable] = field(default_factory=dict)
 
@@ -211,10 +204,7 @@ class History:
             self.checkpoints.save(saved, self._state)
 
     def close(self, restored: int | None, energy: float | None) -> None:
-        """
-        Append a record of the final parameters: the record with the index `restored` again, or one with the objective
-        `energy`, at sites that converged after training.
-        """
+        """Append a record of the final parameters: record `restored` again, or `energy` at sites converged since."""
         if energy is not None:
             scores = {}
             if self.scores is not None:
@@ -271,5 +261,4 @@ class History:
 
 def check_finite(*values: tf.Tensor) -> list[tf.Tensor]:
     """Check that all values are finite; in a graph, return the check as control dependencies."""
-    finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(value)) for value in values])
-    return check(finite, NOT_FINITE)
+    return check(tf.reduce_all([tf.reduce_all(tf.math.is_finite(value)) for value in values]), NOT_FINITE)

@@ -37,9 +37,7 @@ def monitor(
         os.makedirs(directory, exist_ok=True)
         check_writable(Path(directory) / "events")
     except OSError as error:
-        raise ValueError(
-            f"tensorboard must be a directory that can be written to, got {directory!r}: {error}"
-        ) from error
+        raise ValueError(f"tensorboard must be a directory that can be written, got {directory!r}: {error}") from error
     keywords = ["kernel", "likelihood", "mean_function", "scale"]
     scalars: list[Any] = [
         ScalarToTensorBoard(directory, lambda: history.objective[-1], "objective"),
