@@ -62,7 +62,8 @@ def checked_inducing_variable(
 def index_columns(kernel: Kernel, num_inputs: int) -> dict[int, int]:
     """Return the columns of X that hold the index of a `Coregion`, with the number of its values."""
     if isinstance(kernel, Coregion):
-        return {int(np.arange(num_inputs)[kernel.active_dims][0]): int(kernel.output_dim)}
+        columns: AnyNDArray = np.arange(num_inputs)[kernel.active_dims]
+        return {int(columns[0]): int(kernel.output_dim)}
     parts = getattr(kernel, "kernels", None) or getattr(kernel, "latent_kernels", ())
     return {column: count for part in parts for column, count in index_columns(part, num_inputs).items()}
 

@@ -85,8 +85,8 @@ def _moments(likelihood: Likelihood, X: tf.Tensor, mean: tf.Tensor, variance: tf
     if isinstance(likelihood, Softmax | MultiClass):
         C, n = likelihood.num_classes, tf.shape(mean)[0]
         labels = tf.repeat(tf.range(C, dtype=mean.dtype), n)[:, None]
-        rows = (tf.tile(each, [C, 1]) for each in (X, mean, variance))
-        p = tf.transpose(tf.reshape(tf.exp(_log_densities(likelihood, *rows, labels)), [C, n]))
+        X, mean, variance = (tf.tile(each, [C, 1]) for each in (X, mean, variance))
+        p = tf.transpose(tf.reshape(tf.exp(_log_densities(likelihood, X, mean, variance, labels)), [C, n]))
         return p, p * (1.0 - p)
     if isinstance(likelihood, _EXACT) or not isinstance(likelihood, ScalarLikelihood):
         return likelihood.predict_mean_and_var(X, mean, variance)
