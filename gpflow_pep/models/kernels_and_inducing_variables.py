@@ -64,7 +64,7 @@ def index_columns(kernel: Kernel, num_inputs: int) -> dict[int, int]:
     if isinstance(kernel, Coregion):
         columns: AnyNDArray = np.arange(num_inputs)[kernel.active_dims]
         return {int(columns[0]): int(kernel.output_dim)}
-    parts = getattr(kernel, "kernels", None) or getattr(kernel, "latent_kernels", ())
+    parts: Any = getattr(kernel, "kernels", None) or getattr(kernel, "latent_kernels", ())
     return {column: count for part in parts for column, count in index_columns(part, num_inputs).items()}
 
 
