@@ -115,7 +115,7 @@ def _columns_of(
             table = pyarrow.dataset.dataset(path, format=format, schema=schema)
             for batch in table.to_batches(batch_size=size, use_threads=False):
                 columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-                values = np.stack(columns, axis=-1, dtype=dtype)
+                values = np.stack(columns, axis=-1).astype(dtype)
                 yield values[:, : len(inputs)], values[:, len(inputs) :]
 
     with named_errors():

@@ -38,7 +38,7 @@ from ..training.result import FAILED, LIMIT
 _FEW_ROWS = 8  # predicted by a compiled function, which takes 1 ms instead of 8, and the first time 0.2 s
 
 _PREFIX = "kernel__"
-_OF_SKLEARN = {
+_OF_SKLEARN = {  # counterparts of scikit-learn's kernels
     "RBF": "gpflow.kernels.SquaredExponential",
     "Matern": "gpflow.kernels.Matern12, Matern32 or Matern52",
     "RationalQuadratic": "gpflow.kernels.RationalQuadratic",
@@ -49,7 +49,6 @@ _OF_SKLEARN = {
     "Sum": "a sum of GPflow's kernels, without WhiteKernel",
     "Product": "a product of GPflow's kernels; the variance of a kernel replaces ConstantKernel",
 }
-"""Counterparts of scikit-learn's kernels."""
 
 PosteriorValues = tuple[AnyNDArray, ...]
 """Cache of a `WhitenedPosterior`, for predictions with kernel, inducing variable and mean function."""
@@ -79,10 +78,8 @@ class SparseGPEstimator(BaseEstimator):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, with ``deep`` also the kernel's, such as "kernel__lengthscales"."""
-        params = super().get_params(deep=deep)
-        if deep and isinstance(self.kernel, Kernel):
-            params |= {name: parameter.numpy() for name, parameter in _of_kernel(self.kernel).items()}
-        return params
+        of_kernel = _of_kernel(self.kernel) if deep and isinstance(self.kernel, Kernel) else {}
+        return super().get_params(deep=deep) | {name: parameter.numpy() for name, parameter in of_kernel.items()}
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; of the kernel, a copy gets the values of its parameters."""

@@ -177,11 +177,10 @@ def select_num_inducing(
         before = _other_parameters(initial.model)
         if all(np.array_equal(before[name], after) for name, after in _other_parameters(kept.model).items()):
             return initial
-        try:
+        with suppress(*FAILURES):
             Z = X[rows[np.linspace(0, len(rows) - 1, min(wanted[-1], _LOOK_AHEAD)).astype(int)]]
             return candidate(len(Z), initial, lambda model: fit(model, max_iterations=20, train_inducing=False), Z)
-        except FAILURES:
-            return initial
+        return initial
 
     def is_promising() -> bool:
         return rise(ahead) >= margin  # False for `initial`, whose scores are NaN
@@ -213,7 +212,8 @@ def select_num_inducing(
         status = ALL_ROWS
     note = "; a new start with more points was better" if was_better else "; a new start was no better"
     reason = _reason(status, tried, criterion, tolerance, kept is found[-1], "" if ahead is initial else note)
-    columns = np.array(tried), *np.array([each.scores for each in found]).T, np.array(seconds)
+    objectives, upper_bounds, densities = np.array([each.scores for each in found]).T
+    columns = np.array(tried), objectives, upper_bounds, densities, np.array(seconds)
     number, trainings = tried[found.index(kept)], tuple(each.result for each in found)
     return NumInducingSelection(*columns, criterion, status, reason, number, kept.model, trainings)
 
