@@ -24,8 +24,7 @@ class Minibatches:
     [0, 1, 2, 3, 4, 5]
     """
 
-    blocks: tuple[AnyNDArray, ...] | None
-    """The rows of each block; None unless blocks are fixed."""
+    blocks: tuple[AnyNDArray, ...] | None  #: The rows of each block; None unless blocks are fixed.
 
     def __init__(self, num_data: int, size: int, *, fixed: bool = False, seed: int = 0):
         """

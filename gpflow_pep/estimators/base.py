@@ -50,8 +50,7 @@ _OF_SKLEARN = {  # counterparts of scikit-learn's kernels
     "Product": "a product of GPflow's kernels; the variance of a kernel replaces ConstantKernel",
 }
 
-PosteriorValues = tuple[AnyNDArray, ...]
-"""Cache of a `WhitenedPosterior`, for predictions with kernel, inducing variable and mean function."""
+PosteriorValues = tuple[AnyNDArray, ...]  # cache of a `WhitenedPosterior`
 
 
 class SparseGPEstimator(BaseEstimator):
@@ -73,8 +72,7 @@ class SparseGPEstimator(BaseEstimator):
     num_inducing_selection_: NumInducingSelection
 
     _posterior_values: PosteriorValues
-    _STREAM: type[Any]
-    """Class of the model from the second batch on."""
+    _STREAM: type[Any]  # class of the model from the second batch on
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, with ``deep`` also the kernel's, such as "kernel__lengthscales"."""

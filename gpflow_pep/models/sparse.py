@@ -63,8 +63,7 @@ class InducingVariableGP(GPModel):
 
     _shares_covariance = False  # all outputs share kernel, inducing variable and q's covariance
     _by_precision = True  # `_posterior_values` returns a factor of q's precision; otherwise a root of its covariance
-    max_jitter: float | None = None
-    """The largest jitter to try if Kuu cannot be factorized; None: the default jitter only."""
+    max_jitter: float | None = None  #: The largest jitter to try if Kuu cannot be factorized; None: the default only.
     _old: OldPosterior | None = None  # of a stream
 
     def __setattr__(self, name: str, value: Any) -> None:

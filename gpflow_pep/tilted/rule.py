@@ -12,8 +12,7 @@ from typing_extensions import override
 from ..runtime.custom_gradients import derivatives, once_differentiable
 from ..runtime.tracing import no_autograph
 
-Scalar: TypeAlias = float | tf.Tensor
-"""A float or a scalar tensor."""
+Scalar: TypeAlias = float | tf.Tensor  # []
 
 
 class Observations(NamedTuple):
@@ -47,8 +46,7 @@ class Tilted(NamedTuple):
 class TiltedRule(ABC):
     """Base class: compute the tilted distributions of one likelihood and project them onto Gaussians."""
 
-    is_shift_invariant = False
-    """True if adding a constant to all latent functions does not change p(y|f)."""
+    is_shift_invariant = False  #: True if adding a constant to all latent functions does not change p(y|f).
 
     @abstractmethod
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:

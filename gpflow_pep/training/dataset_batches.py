@@ -16,8 +16,7 @@ from ..models.kernels_and_inducing_variables import are_inducing_points, single_
 from ..models.sparse import InducingVariableGP
 from ..runtime.checks import reason_of
 
-Batch = tuple[AnyNDArray, AnyNDArray]
-"""X [n, D] and Y [n, P]."""
+Batch = tuple[AnyNDArray, AnyNDArray]  # X [n, D] and Y [n, P]
 
 
 def rows_for(model: GPModel, data: Any) -> Batch:
