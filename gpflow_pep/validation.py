@@ -18,6 +18,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
 _REAL = (bool, int, float, np.bool_, np.integer, np.floating)
+_TENSORS = (tf.Tensor, tf.Variable, Parameter)
 
 
 def matrix(values: Any, name: str, columns: str, dtype: Any = None) -> AnyNDArray:
@@ -42,13 +43,12 @@ def not_finite(values: Any) -> str:
     bad = np.atleast_1d(~np.isfinite(values))
     if not bad.any():
         return ""
-    row = np.argwhere(bad)[0][max(0, bad.ndim - 2)]
-    return f"{bad.sum()} values that are NaN or infinite, the first in row {row}"
+    return f"{bad.sum()} values that are NaN or infinite, the first in row {np.argwhere(bad)[0][max(0, bad.ndim - 2)]}"
 
 
 def real_numbers(values: Any, name: str) -> tf.Tensor:
     """Return real numbers as a tensor of ``default_float()``, also in a graph."""
-    if not isinstance(values, tf.Tensor | tf.Variable | Parameter):
+    if not isinstance(values, _TENSORS):
         values = _real(values, name)
     elif not (values.dtype.is_floating or values.dtype.is_integer or values.dtype.is_bool):
         raise ValueError(f"{name} must hold real numbers, got a tensor of dtype {values.dtype.name}.")
@@ -140,13 +140,10 @@ def gaussian(likelihood: Any) -> Gaussian:
 
 def noise_variance(value: Any) -> float:
     """Return the variance of a Gaussian likelihood, above GPflow's lower bound."""
-    smallest = default_likelihood_positive_minimum()
-    variance = positive_number(value, "noise_variance")
+    smallest, variance = default_likelihood_positive_minimum(), positive_number(value, "noise_variance")
     if variance <= smallest:
-        raise ValueError(
-            f"noise_variance must be above {smallest:g} (gpflow.config.set_default_likelihood_positive_minimum), "
-            f"got {variance:g}."
-        )
+        bound = f"{smallest:g} (gpflow.config.set_default_likelihood_positive_minimum)"
+        raise ValueError(f"noise_variance must be above {bound}, got {variance:g}.")
     return variance
 
 
@@ -181,15 +178,13 @@ def partition(blocks: Any, num_data: int) -> tuple[AnyNDArray, AnyNDArray]:
     :param blocks: block size | integer labels [N], blocks in ascending order | list of arrays of row indices.
     """
     if isinstance(blocks, list | tuple) and any(np.ndim(block) > 0 for block in blocks):
-        return _partition_of_indices([np.asarray(block) for block in blocks], num_data)
+        return _partition_of_indices(list(map(np.asarray, blocks)), num_data)
     labels = np.asarray(blocks)
     if labels.ndim == 0:
         labels = np.arange(num_data) // positive_integer(blocks, "blocks")
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise ValueError(
-            "blocks must be None, a block size, integer labels [N] or a list of arrays of row indices, "
-            f"got an array of dtype {labels.dtype} and shape {list(labels.shape)}."
-        )
+        found = f"an array of dtype {labels.dtype} and shape {list(labels.shape)}"
+        raise ValueError(f"blocks must be None, a size, integer labels [N] or arrays of row indices, got {found}.")
     if len(labels) != num_data:
         raise ValueError(f"blocks given as labels must have one for each of the {num_data} rows, got {len(labels)}.")
     return np.argsort(labels, kind="stable"), np.unique(labels, return_counts=True)[1]
@@ -198,10 +193,8 @@ def partition(blocks: Any, num_data: int) -> tuple[AnyNDArray, AnyNDArray]:
 def _partition_of_indices(blocks: Sequence[AnyNDArray], num_data: int) -> tuple[AnyNDArray, AnyNDArray]:
     for number, block in enumerate(blocks):
         if block.ndim != 1 or block.size == 0 or block.dtype.kind not in "iu":
-            raise ValueError(
-                f"blocks[{number}] must be a non-empty array of row indices, "
-                f"got dtype {block.dtype} and shape {list(block.shape)}."
-            )
+            found = f"dtype {block.dtype} and shape {list(block.shape)}"
+            raise ValueError(f"blocks[{number}] must be a non-empty array of row indices, got {found}.")
     rows = np.concatenate(blocks)
     outside = rows[(rows < 0) | (rows >= num_data)]
     if outside.size:
@@ -242,17 +235,13 @@ def scale(value: Any) -> Parameter:
 def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
     """Return alpha in [0, 1], one number [] or one per block or row [count]."""
     if isinstance(alpha, Parameter):
-        raise ValueError(
-            "alpha must be a number or an array of numbers, got a gpflow.Parameter: alpha cannot be learned, since the "
-            "objective is not a bound."
-        )
+        reason = "alpha cannot be learned, since the objective is not a bound"
+        raise ValueError(f"alpha must be a number or an array of numbers, got a gpflow.Parameter: {reason}.")
     values = np.asarray(_numpy(alpha))
     if values.dtype.kind not in "fiu":
         raise ValueError(f"alpha must be a real number in [0, 1], or one per {unit}, got {alpha!r}.")
     if values.shape not in ((), (count,)):
-        raise ValueError(
-            f"alpha must be one number or one per {unit} [{count}], got an array of shape {list(values.shape)}."
-        )
+        raise ValueError(f"alpha must be one number or one per {unit} [{count}], got shape {list(values.shape)}.")
     outside = values[~((values >= 0.0) & (values <= 1.0))]
     if outside.size:
         raise ValueError(f"alpha must be in [0, 1], got {outside.reshape(-1)[0]}.")
@@ -277,4 +266,4 @@ def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) 
 
 
 def _numpy(values: Any) -> Any:
-    return values.numpy() if isinstance(values, tf.Tensor | tf.Variable | Parameter) else values
+    return values.numpy() if isinstance(values, _TENSORS) else values

@@ -22,7 +22,6 @@ def rmse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
 
     :param y: targets [N, P] or [N].
     :param mean: predicted means, the shape of ``y``.
-    :return: the error, 0 at best; it scales with ``y``.
     """
     y, mean = _checked(y=y, mean=mean)
     return float(np.sqrt(np.mean(np.square(y - mean))))
@@ -33,8 +32,8 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike) -> floa
     Negative log predictive density, the mean over points and outputs, in nats.
 
     Each entry contributes -log N(y; mean, variance) = (log(2 pi variance) + (y - mean)^2 / variance) / 2. Outputs are
-    scored one by one, without their correlations. With y, mean and the standard deviation c times as large
-    the value grows by log c, so compare it only between targets in the same unit.
+    scored one by one, without their correlations. Compare values only between targets in the same unit: with y, mean
+    and the standard deviation c times as large the value grows by log c. Smaller is better.
 
     >>> round(metrics.nlpd([0.0], [0.0], [1.0]), 6)
     0.918939
@@ -42,7 +41,6 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike) -> floa
     :param y: targets [N, P] or [N].
     :param mean: predicted means, the shape of ``y``.
     :param variance: predicted variances of the targets, noise included, positive, the shape of ``y``.
-    :return: the mean negative log density per entry; smaller is better.
     """
     y, mean, variance = _checked(y=y, mean=mean, variance=variance)
     bad = np.argwhere(variance <= 0.0)

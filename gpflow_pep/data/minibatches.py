@@ -1,6 +1,7 @@
 """Deterministic minibatches: row indices as a function of step and seed."""
 
 from collections.abc import Iterator
+from itertools import count
 
 import numpy as np
 import tensorflow as tf
@@ -23,8 +24,7 @@ class Minibatches:
     [0, 1, 2, 3, 4, 5]
     """
 
-    blocks: tuple[AnyNDArray, ...] | None
-    """The rows of each block; None unless blocks are fixed."""
+    blocks: tuple[AnyNDArray, ...] | None  #: The rows of each block; None unless blocks are fixed.
 
     def __init__(self, num_data: int, size: int, *, fixed: bool = False, seed: int = 0):
         """
@@ -40,8 +40,8 @@ class Minibatches:
             raise ValueError(f"size must be at most num_data, {self.num_data}, got {self.size}.")
         self._seed = validation.seed(seed)
         self._orders: dict[int, AnyNDArray] = {}  # for the last two epochs
-        count = -(-self.num_data // self.size)
-        self.blocks = tuple(np.array_split(self._order(self.num_data, 0), count)) if fixed else None
+        num_blocks = -(-self.num_data // self.size)
+        self.blocks = tuple(np.array_split(self._order(self.num_data, 0), num_blocks)) if fixed else None
 
     def rows(self, step: int) -> AnyNDArray:
         """Return the row indices of a step (from 0): [size], or the rows of a block."""
@@ -65,18 +65,15 @@ class Minibatches:
             raise ValueError(f"data must have num_data rows, {self.num_data}, got {len(X)}.")
 
         def batches() -> Iterator[tuple[AnyNDArray, AnyNDArray]]:
-            step = first
-            while True:
-                rows = self.rows(step)
+            for rows in map(self.rows, count(first)):
                 yield X[rows], Y[rows]
-                step += 1
 
         size = None if self.blocks is not None else self.size
         signature = tuple(tf.TensorSpec([size, part.shape[1]], part.dtype) for part in (X, Y))
         return tf.data.Dataset.from_generator(batches, output_signature=signature)
 
-    def _order(self, count: int, epoch: int) -> AnyNDArray:
+    def _order(self, length: int, epoch: int) -> AnyNDArray:
         if epoch not in self._orders:
-            earlier = list(self._orders.items())[-1:]
-            self._orders = dict([*earlier, (epoch, np.random.default_rng([self._seed, epoch]).permutation(count))])
+            order = np.random.default_rng([self._seed, epoch]).permutation(length)
+            self._orders = dict([*list(self._orders.items())[-1:], (epoch, order)])
         return self._orders[epoch]

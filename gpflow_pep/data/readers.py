@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +11,8 @@ from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 
 from .. import validation
+
+_Path: TypeAlias = str | os.PathLike[str]
 
 _ROWS = 8192  # rows per batch
 _READ_AHEAD = 2  # batches: one is read while another is used
@@ -28,12 +30,10 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
     size = validation.positive_integer(batch_size, "batch_size")
     for name, values in (("X", X), ("Y", Y)):
         if isinstance(values, np.ma.MaskedArray):
-            raise ValueError(
-                f"{name} must be an array without a mask, got a masked array: leave out or fill the values."
-            )
-        if len(getattr(values, "shape", ())) != 2 or np.dtype(values.dtype).kind not in "fiu":
-            shape = getattr(values, "shape", None)
-            found = type(values).__name__ if shape is None else f"shape {tuple(shape)}, dtype {values.dtype}"
+            raise ValueError(f"{name} must be an array without a mask, got a masked array: fill or drop the values.")
+        shape = getattr(values, "shape", ())
+        if len(shape) != 2 or np.dtype(values.dtype).kind not in "fiu":
+            found = f"shape {tuple(shape)}, dtype {values.dtype}" if hasattr(values, "shape") else type(values).__name__
             raise ValueError(f"{name} must be an array [N, columns] of real numbers, got {found}.")
     if X.shape[0] != Y.shape[0]:
         raise ValueError(f"X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
@@ -53,12 +53,7 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
 
 
 def csv_batches(
-    path: str | os.PathLike[str],
-    *,
-    inputs: Sequence[str],
-    outputs: Sequence[str],
-    batch_size: int = _ROWS,
-    delimiter: str = ",",
+    path: _Path, *, inputs: Sequence[str], outputs: Sequence[str], batch_size: int = _ROWS, delimiter: str = ","
 ) -> tf.data.Dataset:
     """
     Return batches of a CSV file whose first line names the columns, by pyarrow: ``pip install gpflow_pep[files]``.
@@ -83,7 +78,7 @@ def csv_batches(
 
 
 def parquet_batches(
-    path: str | os.PathLike[str], *, inputs: Sequence[str], outputs: Sequence[str], batch_size: int = _ROWS
+    path: _Path, *, inputs: Sequence[str], outputs: Sequence[str], batch_size: int = _ROWS
 ) -> tf.data.Dataset:
     """
     Return batches of a Parquet file, by pyarrow: ``pip install gpflow_pep[files]``. Nulls are read as NaN.
@@ -96,7 +91,7 @@ def parquet_batches(
 
 
 def _columns_of(
-    path: str | os.PathLike[str], format: Any, inputs: Sequence[str], outputs: Sequence[str], batch_size: int
+    path: _Path, format: Any, inputs: Sequence[str], outputs: Sequence[str], batch_size: int
 ) -> tf.data.Dataset:
     """Return batches of columns of a file in one of pyarrow's formats, read anew in each pass."""
     import pyarrow
@@ -160,8 +155,7 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
         origin = values[0] if origin is None else origin  # avoids cancellation for values far from 0
         values = values - origin
         difference = values.mean(axis=0) - mean
-        square = square + np.square(values - values.mean(axis=0)).sum(axis=0)
-        square = square + np.square(difference) * (count * n / (count + n))
+        square = square + n * values.var(axis=0) + np.square(difference) * (count * n / (count + n))
         mean = mean + difference * (n / (count + n))
         count += n
     if origin is None:

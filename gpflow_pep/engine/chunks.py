@@ -57,17 +57,11 @@ class ChunkLoop(NamedTuple):
             with on_device():
                 return number + 1, *step(number, self.chunk(number), total)
 
+        if isinstance(self.count, int):
+            return body(0, *start)[1:]
         with on_device():
-            if isinstance(self.count, int):
-                state = body(0, *start)
-            else:
-                state = tf.while_loop(
-                    lambda number, *_: number < self.count,
-                    body,
-                    (tf.constant(0), *start),
-                    parallel_iterations=CHUNKS_IN_FLIGHT,
-                )
-        return tuple(state[1:])
+            first, options = (tf.constant(0), *start), {"parallel_iterations": CHUNKS_IN_FLIGHT}
+            return tuple(tf.while_loop(lambda number, *_: number < self.count, body, first, **options)[1:])
 
 
 class ChunkedData:
@@ -86,8 +80,7 @@ class ChunkedData:
         """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks."""
 
         def add(_: Any, chunk: Chunk, total: Any) -> tuple[tf.Tensor, ...]:
-            added = zip(total, part(chunk), strict=True)
-            return tuple(tf.ensure_shape(old + new, old.shape) for old, new in added)
+            return tuple(tf.ensure_shape(old + new, old.shape) for old, new in zip(total, part(chunk), strict=True))
 
         if (only := self.only_chunk) is not None:
             return tuple(part(only))
@@ -98,15 +91,14 @@ class ChunkedData:
         """Concatenate the results of `part`, tensors of n rows, over the chunks; `shapes` are static."""
         if (only := self.only_chunk) is not None:
             return tuple(part(only))
-        shapes = [tf.TensorShape(shape) for shape in shapes]
+        shapes = list(map(tf.TensorShape, shapes))
         # With any number of rows, which TensorFlow needs if there are no chunks.
         of_chunks = [shape if shape.rank is None else tf.TensorShape([None, *shape[1:]]) for shape in shapes]
         written = self._written(part, dtype, of_chunks)
-        parts = [
-            [_joined(array, shape) for array, shape in zip(arrays, of_chunks, strict=True)]
-            for loop, arrays in zip(self._loops, written, strict=True)
-            if tf.get_static_value(loop.count) != 0  # eager concat fails for an empty TensorArray
-        ]
+        # Without empty loops: eager concat fails for an empty TensorArray.
+        pairs = zip(self._loops, written, strict=True)
+        full = [arrays for loop, arrays in pairs if tf.get_static_value(loop.count) != 0]
+        parts = [list(map(_joined, arrays, of_chunks)) for arrays in full]
         return tuple(tf.ensure_shape(tf.concat(some, 0), shape) for *some, shape in zip(*parts, shapes, strict=True))
 
     def keep(self, part: Part, dtype: tf.DType, count: int) -> Callable[[Chunk], tuple[tf.Tensor, ...]]:
@@ -127,8 +119,7 @@ class ChunkedData:
 
         def read(chunk: Chunk) -> tuple[tf.Tensor, ...]:
             loop, number = chunk.place
-            pairs = zip(arrays[loop], shapes, strict=True)
-            return tuple(tf.ensure_shape(array.read(number), shape) for array, shape in pairs)
+            return tuple(map(tf.ensure_shape, (array.read(number) for array in arrays[loop]), shapes))
 
         return read
 
@@ -136,8 +127,8 @@ class ChunkedData:
         """Write the results of `part`, of these static shapes, to arrays with one element per chunk."""
 
         def start(loop: Any) -> tuple[tf.TensorArray, ...]:
-            size = {"size": 0, "dynamic_size": True} if loop.count is None else {"size": loop.count}
-            options = {**size, "infer_shape": False, "clear_after_read": False}
+            options = {"size": 0, "dynamic_size": True} if loop.count is None else {"size": loop.count}
+            options |= {"infer_shape": False, "clear_after_read": False}
             return tuple(tf.TensorArray(dtype, element_shape=shape, **options) for shape in shapes)
 
         def write(number: Any, chunk: Chunk, arrays: Any) -> tuple[tf.TensorArray, ...]:
@@ -255,10 +246,10 @@ class RowChunks(_Divided):
             return super().split(data)
         if (known := data[0].shape[0]) is not None and known <= self.chunk_size:
             return OneChunk().split(data)
-        num_data = tf.shape(data[0])[0]
         # XLA needs chunks of equal shape in a loop: one loop over full chunks, one over the rest.
+        num_data = tf.shape(data[0])[0]
         size = tf.maximum(1, tf.minimum(self.chunk_size, num_data))
-        whole, rest = num_data // size, num_data % size
+        rest = num_data % size
 
         def chunk(begin: tf.Tensor, size: tf.Tensor) -> Chunk:
             def take(values: tf.Tensor) -> tf.Tensor:
@@ -267,7 +258,7 @@ class RowChunks(_Divided):
 
             return Chunk(tuple(map(take, data)), take)
 
-        full = ChunkLoop(whole, lambda number: chunk(number * size, size))
+        full = ChunkLoop(num_data // size, lambda number: chunk(number * size, size))
         return ChunkedData([full, ChunkLoop(1, lambda _: chunk(num_data - rest, rest))])
 
     @override
@@ -298,17 +289,14 @@ class BlockChunks(_Divided):
         """Take a permutation `rows` of 0..N-1, block after block; a block larger than `chunk_size` is one chunk."""
         super().__init__(devices)
         self._chunk_size = RowChunks(chunk_size).chunk_size
-        self._plan = tuple(
-            local_variable(values, trainable=False, shape=[None, *values.shape[1:]], dtype=tf.int32)
-            for values in self._planned(rows, sizes)
-        )
+        plan, options = self._planned(rows, sizes), {"trainable": False, "dtype": tf.int32}
+        self._plan = tuple(local_variable(values, shape=[None, *values.shape[1:]], **options) for values in plan)
         self._rows, self._numbers, self._table, self.sizes = self._plan
 
     def _planned(self, rows: AnyNDArray, sizes: AnyNDArray) -> tuple[AnyNDArray, ...]:
         """Rows and blocks in the order of visits; per chunk (first row, first block, G, b); block sizes."""
         blocks = np.argsort(sizes, kind="stable")  # [B]
-        rank = np.argsort(blocks)
-        rows = rows[np.argsort(np.repeat(rank, sizes), kind="stable")]  # [N]
+        rows = rows[np.argsort(np.repeat(np.argsort(blocks), sizes), kind="stable")]  # [N]
         table, row, block = [], 0, 0
         for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
             per_chunk = max(1, self._chunk_size // size)
@@ -370,9 +358,8 @@ def default_chunk_size(
     """
     Return how many rows are computed together.
 
-    :param device: the device of the data, as in a variable's ``device``.
+    :param device: the device of the data, as in a variable's ``device``; `on_cpu` is the result if it is not a GPU.
     :param num_rows: number of rows per device, if there are several.
-    :param on_cpu: the result if the device is not a GPU.
     """
     is_gpu = tf.DeviceSpec.from_string(device).device_type == "GPU"
     # On GPUs V [M, n] of a chunk has 256 MB: launching many small operations would leave a GPU idle.

@@ -36,15 +36,13 @@ class PassSummary(NamedTuple):
 
     def plus(self, other: "PassSummary") -> "PassSummary":
         """Combine the summaries of two parts of a pass."""
-        sums = (one + two for one, two in zip(self[:2], other[:2], strict=True))
-        return PassSummary(*sums, *(tf.minimum(one, two) for one, two in zip(self[2:], other[2:], strict=True)))
+        return PassSummary(*map(tf.add, self[:2], other[:2]), *map(tf.minimum, self[2:], other[2:]))
 
 
 class DatasetChunks(Chunks):
     """
-    Every row is a block; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset, which is read once here, to
-    count and check its rows, and again in every pass. A checksum of all values, in their order, shows whether a pass
-    has read the rows of the first pass.
+    Every row is a block; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset. It is read once here, to
+    count and check its rows, and again in every pass, whose checksum of all values, in order, must be the same.
     """
 
     count: None = None  # of the chunks, as in `ChunkLoop`: unknown until the end
@@ -76,8 +74,7 @@ class DatasetChunks(Chunks):
             raise ValueError(f"{_CHANGED} {int(self.num_data)} {summary.rows}.")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "DatasetChunks":
-        """Return the object itself: it is immutable."""
-        return self
+        return self  # it is immutable
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("data: a model with a tf.data.Dataset cannot be pickled. Save its parameters instead.")
@@ -109,10 +106,8 @@ class DatasetChunks(Chunks):
         return summary
 
     def _pass(self, step: ChunkStep, start: tuple[Any, ...]) -> tuple[PassSummary, tuple[Any, ...]]:
-        """
-        Return the summary of a pass and the total of all steps, by a loop in the graph: `Dataset.reduce` would run on
-        the CPU and be prepared again in every pass.
-        """
+        """Return the summary of a pass and the total of all steps."""
+        # By a loop in the graph: `Dataset.reduce` would run on the CPU and be prepared again in every pass.
         refuse_xla("a model of a tf.data.Dataset, which is read while the function runs")
         batches = iter(self._batches)
 
@@ -128,13 +123,8 @@ class DatasetChunks(Chunks):
         with tf.control_dependencies([each for each in operations if each.type == "MakeIterator"]):
             batch = batches.get_next_as_optional()
         nothing = PassSummary(*(tf.constant(value, tf.int64) for value in (0, 0, _NONE, _NONE)))
-        _, _, summary, total = tf.while_loop(
-            lambda batch, *_: batch.has_value(),
-            body,
-            (batch, tf.constant(0), nothing, start),
-            parallel_iterations=CHUNKS_IN_FLIGHT,
-        )
-        return summary, total
+        first, options = (batch, tf.constant(0), nothing, start), {"parallel_iterations": CHUNKS_IN_FLIGHT}
+        return tf.while_loop(lambda batch, *_: batch.has_value(), body, first, **options)[2:]
 
 
 def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -162,26 +152,23 @@ def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
         return (first, X, Y), PassSummary(n, checksum, tf.reduce_min(bad_rows), tf.where(is_equal, _NONE, first))
 
     options = tf.data.Options()  # no graph optimization: it takes longer than a pass over few rows
-    options.autotune.enabled = False
-    options.experimental_optimization.apply_default_optimizations = False
+    options.autotune.enabled = options.experimental_optimization.apply_default_optimizations = False
     batches = dataset.scan(tf.constant(0, tf.int64), numbered)
     # deterministic, for any options of the dataset
     return batches.map(summarized, num_parallel_calls=CHUNKS_IN_FLIGHT, deterministic=True).with_options(options)
 
 
 def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:
-    """D and P."""
     spec = dataset.element_spec
     wanted = "data must be a pair (X, Y) or a tf.data.Dataset of batches (X [n, D], Y [n, P]) of real numbers"
     pair = isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(part, tf.TensorSpec) for part in spec)
     if not pair or any(part.shape.rank != 2 or not (part.dtype.is_floating or part.dtype.is_integer) for part in spec):
         raise ValueError(f"{wanted}, got elements {spec}.")
-    if any(part.shape[1] == 0 for part in spec):
+    D, P = (part.shape[1] for part in spec)
+    if 0 in (D, P):
         raise ValueError(f"{wanted}, of at least one column each, got elements {spec}.")
-    if any(part.shape[1] is None for part in spec):
-        raise ValueError(
-            f"data must be a dataset whose numbers of columns are known (give output_signature), got elements {spec}."
-        )
+    if None in (D, P):
+        raise ValueError(f"data must be a dataset whose numbers of columns are known (output_signature), got {spec}.")
     if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
         raise ValueError("data must be a finite dataset, got one that repeats without end.")
-    return int(spec[0].shape[1]), int(spec[1].shape[1])
+    return D, P

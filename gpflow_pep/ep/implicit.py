@@ -17,21 +17,8 @@ from ..runtime.custom_gradients import derivatives
 from ..tilted import LogDensity, Observations, Tilted, TiltedRule, log_density, log_partition, rule_for
 from ..tilted.trapezoid import TiltedRows
 from ..tilted.wasserstein import FixedPanels, fixed_panels, projected_moments
-from .sweep import (
-    CavityOfW,
-    Marginals,
-    Problem,
-    Projected,
-    Site,
-    cavity_of_f,
-    cavity_of_w,
-    log_integral,
-    marginals,
-    matching_site,
-    row_terms,
-    sum_sites,
-    take_pair,
-)
+from . import sweep
+from .sweep import CavityOfW, Marginals, Problem, Projected, Site, cavity_of_f
 
 _TOLERANCE = 1e-8  # of λ, relative
 _MOST_STEPS = 300
@@ -54,19 +41,19 @@ class _Cavities(NamedTuple):
     def at(cls, problem: Problem, sites: tf.Tensor) -> "_Cavities":
         """Compute the cavities at sites [N, 2, C]."""
         chunk: Any = problem.rows.chunked.only_chunk
-        here, site, alpha = problem.projected(chunk), Site(*take_pair(sites, chunk)), problem.rows.alpha(chunk)
-        total = SiteSums(problem.L, *sum_sites(problem, sites)).with_old(problem.old)
+        here, site, alpha = problem.projected(chunk), Site(*sweep.take_pair(sites, chunk)), problem.rows.alpha(chunk)
+        total = SiteSums(problem.L, *sweep.sum_sites(problem, sites)).with_old(problem.old)
         q = total.posterior()
-        marginal = marginals(q, here.V)
-        return cls(chunk, q, total.c, here, site, marginal, cavity_of_w(marginal, site, alpha), alpha)
+        marginal = sweep.marginals(q, here.V)
+        return cls(chunk, q, total.c, here, site, marginal, sweep.cavity_of_w(marginal, site, alpha), alpha)
 
     def energy(self, problem: Problem, kl: TiltedRule) -> tf.Tensor:
         """Compute the energy, differentiable also in the sites, by the likelihood's rule `kl` for the KL divergence."""
         cavity = cavity_of_f(self.w, self.here)
         log_Z = log_partition(kl, cavity, Observations(*self.chunk.data), self.alpha)
-        terms = row_terms(self.marginal, self.site, self.w, Tilted(log_Z, log_Z, log_Z, log_Z), self.alpha)
-        energy = log_integral(self.q, self.c) + terms + problem.terms
-        return energy if problem.old is None else energy + problem.old.terms
+        terms = sweep.row_terms(self.marginal, self.site, self.w, Tilted(log_Z, log_Z, log_Z, log_Z), self.alpha)
+        old_terms = 0.0 if problem.old is None else problem.old.terms
+        return sweep.log_integral(self.q, self.c) + terms + problem.terms + old_terms
 
     def rows(self) -> TiltedRows:
         """Return the cavities of f as rows, [C n]."""
@@ -76,12 +63,11 @@ class _Cavities(NamedTuple):
     def update(self, density: LogDensity, panels: FixedPanels) -> tf.Tensor:
         """Compute F, the sites that match the projected distributions, [N, 2, C]."""
         rows = self.rows()
-        m, v = rows.cavity
-        mean, deviation = projected_moments(density, panels, rows)
+        (m, v), (mean, deviation) = rows.cavity, projected_moments(density, panels, rows)
         ratio, scaled = tf.square(deviation) / v, rows.alpha * v
         values = (mean - m) / scaled, (ratio - 1.0) / scaled, ratio
         d1, d2, ratio = (tf.reshape(each, tf.shape(self.w.mean)) for each in values)
-        sites = matching_site(self.w, self.here.conditional_variance, Tilted(d1, d1, d2, ratio))
+        sites = sweep.matching_site(self.w, self.here.conditional_variance, Tilted(d1, d1, d2, ratio))
         return tf.transpose(tf.stack(sites), [2, 0, 1])
 
 
@@ -93,8 +79,7 @@ def implicit_derivatives(
 
     :param problem: constructs the problem, with all rows in one chunk.
     """
-    kl, density = rule_for(likelihood, "kl"), log_density(likelihood)
-    fixed = problem()
+    kl, density, fixed = rule_for(likelihood, "kl"), log_density(likelihood), problem()
     panels = fixed_panels(likelihood, _Cavities.at(fixed, sites).rows())
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(sites)

@@ -9,7 +9,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray
+from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.kernels import Kernel
 from gpflow.models import GPModel
@@ -38,7 +38,7 @@ from ..training.result import FAILED, LIMIT
 _FEW_ROWS = 8  # predicted by a compiled function, which takes 1 ms instead of 8, and the first time 0.2 s
 
 _PREFIX = "kernel__"
-_OF_SKLEARN = {
+_OF_SKLEARN = {  # counterparts of scikit-learn's kernels
     "RBF": "gpflow.kernels.SquaredExponential",
     "Matern": "gpflow.kernels.Matern12, Matern32 or Matern52",
     "RationalQuadratic": "gpflow.kernels.RationalQuadratic",
@@ -49,10 +49,8 @@ _OF_SKLEARN = {
     "Sum": "a sum of GPflow's kernels, without WhiteKernel",
     "Product": "a product of GPflow's kernels; the variance of a kernel replaces ConstantKernel",
 }
-"""Counterparts of scikit-learn's kernels."""
 
-PosteriorValues = tuple[AnyNDArray, ...]
-"""Cache of a `WhitenedPosterior`, for predictions with kernel, inducing variable and mean function."""
+PosteriorValues = tuple[AnyNDArray, ...]  # cache of a `WhitenedPosterior`
 
 
 class SparseGPEstimator(BaseEstimator):
@@ -74,15 +72,12 @@ class SparseGPEstimator(BaseEstimator):
     num_inducing_selection_: NumInducingSelection
 
     _posterior_values: PosteriorValues
-    _STREAM: type[Any]
-    """Class of the model from the second batch on."""
+    _STREAM: type[Any]  # class of the model from the second batch on
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, with ``deep`` also the kernel's, such as "kernel__lengthscales"."""
-        params = super().get_params(deep=deep)
-        if deep and isinstance(self.kernel, Kernel):
-            params |= {name: parameter.numpy() for name, parameter in _of_kernel(self.kernel).items()}
-        return params
+        of_kernel = _of_kernel(self.kernel) if deep and isinstance(self.kernel, Kernel) else {}
+        return super().get_params(deep=deep) | {name: parameter.numpy() for name, parameter in of_kernel.items()}
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; of the kernel, a copy gets the values of its parameters."""
@@ -135,23 +130,23 @@ class SparseGPEstimator(BaseEstimator):
     def _fit_model(self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True) -> None:
         """Construct the model of X [N, D] and Y [N, P], and train it if `train`."""
         options = self._training_options() if train else None
-        if not isinstance(self.n_inducing, str):
-            Z = self._initial_points(X)
-            if options is not None and self.train_inducing is None and len(Z) == len(distinct(X)):
-                options["train_inducing"] = False  # the model is exact
-            model = self._make(X, Y, self._initial_kernel(X, Y), Z)
-            with compiled_model(model) as worker:
-                found = trained(worker, options)
-            self._keep(model, *found)
-            self.__dict__.pop("num_inducing_selection_", None)
+        if isinstance(self.n_inducing, str):
+
+            def make(data: RegressionData, Z: AnyNDArray) -> GPModel:
+                return self._make(*data, self._initial_kernel(*data), Z)
+
+            found = select_num_inducing(make, (X, Y), train=lambda model: trained(model, options))
+            self._keep(found.model, *found.trainings[found.numbers.tolist().index(found.num_inducing)])
+            self.num_inducing_selection_ = found
             return
-        selection = select_num_inducing(
-            lambda data, Z: self._make(*data, self._initial_kernel(*data), Z),
-            (X, Y),
-            train=lambda model: trained(model, options),
-        )
-        self._keep(selection.model, *selection.trainings[selection.numbers.tolist().index(selection.num_inducing)])
-        self.num_inducing_selection_ = selection
+        Z = self._initial_points(X)
+        if options is not None and self.train_inducing is None and len(Z) == len(distinct(X)):
+            options["train_inducing"] = False  # the model is exact
+        model = self._make(X, Y, self._initial_kernel(X, Y), Z)
+        with compiled_model(model) as worker:
+            result = trained(worker, options)
+        self._keep(model, *result)
+        self.__dict__.pop("num_inducing_selection_", None)
 
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Train on the first batch, or absorb the posterior and train on the next batch; a failure changes nothing."""
@@ -163,14 +158,9 @@ class SparseGPEstimator(BaseEstimator):
         alpha = float(validation.single_power(self.alpha))  # may have changed since the last batch
         if not isinstance(model, Stream):
             kernel, likelihood = deepcopy((model.kernel, model.likelihood))
-            model = self._STREAM(
-                tuple(values.numpy() for values in model.data),
-                kernel=kernel,
-                likelihood=likelihood,
-                inducing_variable=model.inducing_variable.Z.numpy(),
-                alpha=alpha,
-                max_jitter=max_jitter(),
-            )
+            parts = {"kernel": kernel, "likelihood": likelihood, "inducing_variable": model.inducing_variable.Z.numpy()}
+            batch = tuple(values.numpy() for values in model.data)
+            model = self._STREAM(batch, **parts, alpha=alpha, max_jitter=max_jitter())
         points, variables = self._next_points(model, X), [*model.variables, *model._hidden_variables()]
         with atomic([model, *single_output_variables(model.inducing_variable)], variables):
             model.alpha = alpha
@@ -180,8 +170,7 @@ class SparseGPEstimator(BaseEstimator):
     def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:
         """Return arguments of `update`: more inducing points if there are too few, else the fraction to move."""
         Z = model.inducing_variable.Z.numpy()
-        is_auto = isinstance(self.n_inducing, str)
-        missing = 0 if is_auto else self._wanted_points() - len(Z)
+        missing = 0 if isinstance(self.n_inducing, str) else self._wanted_points() - len(Z)
         new = len(distinct(np.concatenate([Z, X]))) - len(distinct(Z))
         if min(missing, new) <= 0:
             return {"fraction_to_move": 0.2}  # most points stay where earlier batches put them
@@ -193,8 +182,8 @@ class SparseGPEstimator(BaseEstimator):
         self.log_marginal_likelihood_value_ = objective
         self.n_iter_ = 0 if result is None else result.iterations
         if result is not None and result.status == LIMIT and self.optimizer == "lbfgs":
-            message = f"L-BFGS stopped after {result.iterations} iterations, the limit: try a larger max_iterations."
-            warn(message, ConvergenceWarning)
+            reached = f"{result.iterations} iterations, the limit"
+            warn(f"L-BFGS stopped after {reached}: try a larger max_iterations.", ConvergenceWarning)
         if result is not None and result.status == FAILED:
             warn(f"Training failed: {result.reason}", ConvergenceWarning)
         if result is None and isinstance(model, PEP) and not model.sites_status.converged:  # `fit` would have warned
@@ -205,9 +194,7 @@ class SparseGPEstimator(BaseEstimator):
         """Check X, and y if given, by scikit-learn's `validate_data` with these options, which would ignore masks."""
         for name, values in (("X", X), ("y", options.get("y"))):
             if isinstance(values, np.ma.MaskedArray):
-                raise ValueError(
-                    f"{name} must be an array without a mask, got a masked array: leave out or fill these values."
-                )
+                raise ValueError(f"{name} must be an array without a mask, got a masked array: fill or drop values.")
             if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M") and name == "X":
                 raise ValueError(f"X must hold numbers, got {values.dtype}: convert times to numbers of a unit.")
         return validate_data(self, X, dtype=default_float(), reset=reset, **options)
@@ -222,8 +209,8 @@ class SparseGPEstimator(BaseEstimator):
     def _predicted(self, X: Any) -> tuple[AnyNDArray, ...]:
         """Return mean and variance of the model's Y at X [n, D], [n, P] each."""
         inputs, values = self._inputs_and_posterior(X)
-        few = len(inputs) <= _FEW_ROWS
-        predict = self.model_._compiled_predict_y_by if few else self.model_._predict_y_by
+        model = self.model_
+        predict = model._compiled_predict_y_by if len(inputs) <= _FEW_ROWS else model._predict_y_by
         return tuple(each.numpy() for each in predict(values, inputs))
 
     def _initial_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
@@ -238,10 +225,9 @@ class SparseGPEstimator(BaseEstimator):
 
     def _initial_points(self, X: AnyNDArray) -> AnyNDArray:
         """Return k-means centers of the scaled columns, or all distinct rows if there are at most `n_inducing`."""
-        wanted, rows = self._wanted_points(len(X)), distinct(X)
+        wanted, rows, scales = self._wanted_points(len(X)), distinct(X), spreads(X)
         if wanted >= len(rows):
             return X[rows].copy()
-        scales = spreads(X)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if self.kernel is not None and index_columns(self.kernel, X.shape[1]):
             return uniform(X, wanted, seed=seed)  # the mean of two indices is none

@@ -50,22 +50,15 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         """
         The other arguments are as in :class:`SparseGPRegressor`.
 
-        :param kernel: a GPflow kernel; a copy is trained. None: a squared exponential of variance 1 with lengthscales
-            as in :class:`SparseGPRegressor`.
+        :param kernel: a GPflow kernel; a copy is trained. None: as in :class:`SparseGPRegressor`, of variance 1.
         :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy is trained. None:
             :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow_pep.MultiClassRobustMax` for more.
         :param alpha: the power, in [0, 1]: 0 is the variational bound, 1 EP.
         """
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.alpha = alpha
-        self.n_inducing = n_inducing
-        self.optimizer = optimizer
-        self.max_iterations = max_iterations
-        self.learning_rate = learning_rate
-        self.train_inducing = train_inducing
-        self.tolerance = tolerance
-        self.n_restarts = n_restarts
+        self.kernel, self.likelihood = kernel, likelihood
+        self.alpha, self.n_inducing = alpha, n_inducing
+        self.optimizer, self.max_iterations, self.learning_rate = optimizer, max_iterations, learning_rate
+        self.train_inducing, self.tolerance, self.n_restarts = train_inducing, tolerance, n_restarts
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPClassifier":
@@ -79,9 +72,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             X, y = self._validated_rows(X, y, reset=True)
             classes = np.unique(y)
             if len(classes) < 2:
-                raise ValueError(
-                    f"y must have labels of two classes or more, got {len(classes)} class: {classes.tolist()}."
-                )
+                raise ValueError(f"y must have labels of two classes or more, got 1 class: {classes.tolist()}.")
             self.classes_ = classes
             self._fit_model(X, self._encoded(y))
         return self
@@ -113,20 +104,18 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
     def predict(self, X: Any) -> AnyNDArray:
         """
-        Predict the most probable labels.
+        Predict the most probable labels, [n].
 
         :param X: inputs [n, D].
-        :return: labels [n].
         """
         largest = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[largest]
 
     def predict_proba(self, X: Any) -> AnyNDArray:
         """
-        Predict the probabilities of all classes.
+        Predict the probabilities of all classes, [n, C], in the order of `classes_`.
 
         :param X: inputs [n, D].
-        :return: probabilities [n, C], in the order of `classes_`.
         """
         probabilities, _ = self._predicted(X)  # [n, C], or [n, 1] of the second of two classes
         if probabilities.shape[1] == 1:
@@ -159,10 +148,10 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         is_binary = isinstance(self.likelihood, Bernoulli | Logit | Probit)
         expected = 2 if is_binary else getattr(self.likelihood, "num_classes", count)
         if expected != count:
-            name = type(self.likelihood).__name__
-            raise ValueError(f"likelihood {name} has {expected} classes, but classes_ has {count}.")
+            found = f"{type(self.likelihood).__name__} has {expected} classes"
+            raise ValueError(f"likelihood {found}, but classes_ has {count}.")
         return deepcopy(self.likelihood)
 
     def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
-        likelihood = self._initial_likelihood()
-        return PEPClassifier((X, Y), kernel, likelihood, Z, alpha=self.alpha, max_jitter=max_jitter())
+        parts = kernel, self._initial_likelihood(), Z
+        return PEPClassifier((X, Y), *parts, alpha=self.alpha, max_jitter=max_jitter())

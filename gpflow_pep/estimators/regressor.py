@@ -56,8 +56,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         """
         :param kernel: a GPflow kernel; a copy is trained. None: a squared exponential with a lengthscale per column.
             Lengthscales start at the column's standard deviation (1 for a constant column) times the square root of the
-            number of columns, so that the correlation of two rows is about 1/e; the variance starts at the variance of
-            y.
+            number of columns: the correlation of two rows is about 1/e. The variance starts at the variance of y.
         :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC.
         :param n_inducing: the number of inducing points. They start at k-means centers of the rows, with columns scaled
             to standard deviation 1, and training moves them; if there are no more distinct rows than this, they are the
@@ -76,17 +75,10 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :param n_restarts: the number of further starts of L-BFGS (see :func:`gpflow_pep.fit`).
         :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None (NumPy's global state).
         """
-        self.kernel = kernel
-        self.alpha = alpha
-        self.n_inducing = n_inducing
-        self.noise_variance = noise_variance
-        self.normalize_y = normalize_y
-        self.optimizer = optimizer
-        self.max_iterations = max_iterations
-        self.learning_rate = learning_rate
-        self.train_inducing = train_inducing
-        self.tolerance = tolerance
-        self.n_restarts = n_restarts
+        self.kernel, self.alpha, self.n_inducing = kernel, alpha, n_inducing
+        self.noise_variance, self.normalize_y = noise_variance, normalize_y
+        self.optimizer, self.max_iterations, self.learning_rate = optimizer, max_iterations, learning_rate
+        self.train_inducing, self.tolerance, self.n_restarts = train_inducing, tolerance, n_restarts
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPRegressor":
@@ -129,46 +121,40 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         Predict new observations.
 
         :param X: inputs [n, D].
-        :param return_std: also return standard deviations.
-        :param return_cov: also return the covariance of all n rows.
-        :return: the mean, [n] or, for several outputs, [n, P]; with `return_std` also the standard deviations, of the
-            same shape; with `return_cov` also the covariance, [n, n] or [n, n, P].
+        :param return_std: also return standard deviations, in the shape of the mean.
+        :param return_cov: also return the covariance of all n rows, [n, n] or [n, n, P].
+        :return: the mean, [n] or, for several outputs, [n, P], and the requested spread.
         :raises RuntimeError: if both are requested.
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
         if return_cov:
             inputs, values = self._inputs_and_posterior(X)
-            f, joint = (
-                each.numpy() for each in self.model_._posterior_of(values).fused_predict_f(inputs, full_cov=True)
-            )
-            noise = float(self.model_.likelihood.variance.numpy()) * np.eye(len(f))
-            covariance = np.moveaxis(joint, 0, -1) + noise[:, :, None]  # [n, n, P]
-            return _squeezed(f * self._y_scale + self._y_mean), _squeezed(covariance * self._y_scale**2)
+            f, joint = self.model_._posterior_of(values).fused_predict_f(inputs, full_cov=True)
+            mean, noise = f.numpy(), float(self.model_.likelihood.variance.numpy()) * np.eye(len(inputs))
+            covariance = np.moveaxis(joint.numpy(), 0, -1) + noise[:, :, None]  # [n, n, P]
+            return _squeezed(mean * self._y_scale + self._y_mean), _squeezed(covariance * self._y_scale**2)
         mean, variance = self._predicted(X)  # [n, P]
         mean = _squeezed(mean * self._y_scale + self._y_mean)
         return (mean, _squeezed(np.sqrt(variance) * self._y_scale)) if return_std else mean
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
         """
-        Sample new observations of all n rows jointly.
+        Sample new observations of all n rows jointly: [n, S], or [n, P, S] for several outputs.
 
         :param X: inputs [n, D].
         :param n_samples: the number of samples S.
         :param random_state: seed or generator, as in scikit-learn.
-        :return: samples [n, S], or [n, P, S] for several outputs.
         """
-        mean, covariance = self.predict(X, return_cov=True)
-        generator = check_random_state(random_state)
+        (mean, covariance), generator = self.predict(X, return_cov=True), check_random_state(random_state)
         if mean.ndim == 1:
             return np.asarray(generator.multivariate_normal(mean, covariance, n_samples).T)
         outputs = zip(mean.T, np.moveaxis(covariance, -1, 0), strict=True)
         return np.stack([generator.multivariate_normal(*output, n_samples).T for output in outputs], axis=1)
 
     def __sklearn_tags__(self) -> Any:
-        """Declare that y may have several columns."""
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
+        tags.target_tags.multi_output = True  # y may have several columns
         return tags
 
     def _validated_rows(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
@@ -185,10 +171,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             elif self.kernel is None and self.noise_variance is None:
                 self._y_scale = spreads(np.concatenate([Y, -Y]))
         if not (np.isfinite([self._y_mean, self._y_scale]).all() and self._y_scale.all()):
-            raise ValueError(
-                "y must have mean and standard deviation within the range of floating point numbers to be normalized, "
-                f"got values up to {np.abs(Y).max():g} in absolute value: try another unit."
-            )
+            found = f"got values up to {np.abs(Y).max():g} in absolute value: try another unit"
+            raise ValueError(f"y must have mean and standard deviation within floating point range, {found}.")
 
     def _normalized(self, Y: AnyNDArray) -> AnyNDArray:
         return ((Y - self._y_mean) / self._y_scale).astype(Y.dtype, copy=False)
@@ -203,10 +187,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 f"alpha must be the power, one number in [0, 1], not a noise variance as in scikit-learn, got {found}: "
                 "use noise_variance, or a PEPR with Gaussian(scale=...) for the noise of each row."
             )
-        noise = self.noise_variance
-        if noise is None:
-            least = 10.0 * default_likelihood_positive_minimum()  # above GPflow's bound: training can lower it
-            noise = max(0.1 * self._initial_variance(Y), least)
+        least = 10.0 * default_likelihood_positive_minimum()  # above GPflow's bound: training can lower it
+        noise = max(0.1 * self._initial_variance(Y), least) if self.noise_variance is None else self.noise_variance
         return PEPR((X, Y), kernel, Z, alpha=self.alpha, noise_variance=noise, max_jitter=max_jitter())
 
 

@@ -87,31 +87,22 @@ class PEPR(CollapsedRegression):
             be None for a dataset, whose batches are the chunks.
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it; by
             default raise an error instead.
-        :param mixed_precision: compute chunks of rows in single precision, and add them up in double precision, if
-            that is accurate enough: relative errors are at most 2e-6 in the objective and 2e-3 in its gradient in most
-            settings, in half the time. If noise is small compared with the prior variance, Kuu is ill-conditioned or
-            there are at most `chunk_size` rows, everything is in double precision. Must be False with blocks.
+        :param mixed_precision: compute chunks of rows in single precision, and add them up in double precision, in half
+            the time: relative errors are at most 2e-6 in the objective and 2e-3 in its gradient in most settings. If
+            noise is small compared with the prior variance, Kuu is ill-conditioned or there are at most `chunk_size`
+            rows, everything is in double precision. Must be False with blocks.
         """
-        super().__init__(
-            data,
-            kernel,
-            inducing_variable,
-            mean_function=mean_function,
-            noise_variance=noise_variance,
-            likelihood=likelihood,
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
-            mixed_precision=mixed_precision,
-        )
+        noise: dict[str, Any] = dict(noise_variance=noise_variance, likelihood=likelihood)
+        options: dict[str, Any] = dict(chunk_size=chunk_size, max_jitter=max_jitter, mixed_precision=mixed_precision)
+        super().__init__(data, kernel, inducing_variable, mean_function=mean_function, **noise, **options)
         self._use_blocks(blocks)
         values = validation.power(alpha, int(self._local_num_blocks()))
         self._alpha = local_variable(values, trainable=False, dtype=default_float())
         self._optimal_scale = isinstance(scale, str)
         if self._optimal_scale:
             if scale != "optimal" or values.any():
-                raise ValueError(
-                    f'scale must be positive, or "optimal" together with alpha=0, got {scale!r} and alpha={alpha!r}.'
-                )
+                found = f"got {scale!r} and alpha={alpha!r}"
+                raise ValueError(f'scale must be positive, or "optimal" together with alpha=0, {found}.')
         else:
             self.scale = validation.scale(scale)
 

@@ -1,6 +1,7 @@
 """Base classes: InducingVariableGP (posterior, predictions) and SparseGP (a model that holds its data)."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -22,18 +23,11 @@ from .. import validation
 from ..engine import DatasetChunks, OldPosterior, OldPosteriorSite, Prior, RowChunks, SiteSums, default_chunk_size
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite
+from ..runtime import tracing
 from ..runtime.checks import asserted
 from ..runtime.devices import devices_of_strategy
 from ..runtime.distribution import Workers, check_disjoint, local_variable
-from ..runtime.tracing import (
-    compiled,
-    in_xla,
-    is_compiled,
-    no_autograph,
-    remember_parameters,
-    resizable_copy,
-    structure_of,
-)
+from ..runtime.tracing import compiled, in_xla, is_compiled, no_autograph, resizable_copy, structure_of
 from ..runtime.transactions import atomic
 from ..tilted.predictive import predicted_log_density, predicted_moments
 from .kernels_and_inducing_variables import check_indices, checked_inducing_variable
@@ -53,14 +47,9 @@ class InducingVariableGP(GPModel):
     """
     A GP with M inducing variables u = L v, Kuu = L L', and a Gaussian q(v): its posterior and predictions.
 
-    A model defines:
-
-    - :meth:`_sums`: q in natural parameters, as sums (L, A, c) over sites. A stream absorbs them.
-    - :meth:`_posterior_values`, if q is parameterized differently: the cache of :class:`.WhitenedPosterior`.
-    - `maximum_log_likelihood_objective`.
-    - :meth:`_structure` and :meth:`_run_identity`, to extend them.
-
-    Compiled methods are traced again when a part or a setting is replaced.
+    A model defines `maximum_log_likelihood_objective` and :meth:`_sums`, q in natural parameters, which a stream
+    absorbs; :meth:`_posterior_values`, if q is parameterized differently; and it may extend :meth:`_structure` and
+    :meth:`_run_identity`. Compiled methods are traced again when a part or a setting is replaced.
     """
 
     inducing_variable: InducingVariables
@@ -74,17 +63,16 @@ class InducingVariableGP(GPModel):
 
     _shares_covariance = False  # all outputs share kernel, inducing variable and q's covariance
     _by_precision = True  # `_posterior_values` returns a factor of q's precision; otherwise a root of its covariance
-    max_jitter: float | None = None
-    """The largest jitter to try if Kuu cannot be factorized; None: the default jitter only."""
+    max_jitter: float | None = None  #: The largest jitter to try if Kuu cannot be factorized; None: the default only.
     _old: OldPosterior | None = None  # of a stream
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Assign a number to a parameter, which would otherwise be replaced; see also :func:`remember_parameters`."""
+        """Assign a number to a parameter, which would otherwise be replaced; see also :func:`.remember_parameters`."""
         if isinstance(vars(self).get(name), Parameter) and not isinstance(value, tf.Module | tf.Tensor | None):
             vars(self)[name].assign(value)
             return
         if isinstance(value, Kernel | Likelihood | MeanFunction | InducingVariables):
-            remember_parameters(value)
+            tracing.remember_parameters(value)
         super().__setattr__(name, value)
 
     @abstractmethod
@@ -92,6 +80,7 @@ class InducingVariableGP(GPModel):
         """Compute the sums (L, A, c) of q(v) ∝ exp(-v'(I + A)v/2 + c'v)."""
 
     def _posterior_values(self) -> tuple[tf.Tensor, ...]:
+        """Return the cache of :class:`.WhitenedPosterior`."""
         return self._sums().posterior()
 
     def _new_old_posterior(self) -> OldPosterior | None:
@@ -118,8 +107,7 @@ class InducingVariableGP(GPModel):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         memo |= {id(variable): resizable_copy(variable, variable.shape) for variable in self._hidden_variables()}
-        clone = type(self).__new__(type(self))
-        memo[id(self)] = clone
+        clone = memo[id(self)] = type(self).__new__(type(self))
         attributes = dict(vars(self))  # copy first: other threads may add attributes
         clone.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
         return clone
@@ -134,10 +122,9 @@ class InducingVariableGP(GPModel):
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         """Omit compiled methods (exports include the functions they need) and, in TensorFlow checkpoints, the data."""
-        children = super()._trackable_children(save_type, **kwargs)
-        left_out = {"_data", "_chunks"} if save_type == "checkpoint" else set()
-        left_out |= {name for name in children if is_compiled(type(self), name)}
-        return {name: child for name, child in children.items() if name not in left_out}
+        left_out = ("_data", "_chunks") if save_type == "checkpoint" else ()
+        children = super()._trackable_children(save_type, **kwargs).items()
+        return {name: part for name, part in children if not (name in left_out or is_compiled(type(self), name))}
 
     def _factorize(self, Kuu: tf.Tensor) -> tf.Tensor:
         message = {"name": "Kuu", "advice": ADVICE_KUU}
@@ -156,16 +143,17 @@ class InducingVariableGP(GPModel):
             changing a compiled graph) or "nocache" (None), for ``fused_predict_f`` only.
         :raises ValueError: for any other cache type.
         """
-        parts = self.kernel, self.inducing_variable, self.mean_function, self._posterior_values
-        cache = validation.cache_type(precompute_cache)
+        return self._posterior(self._posterior_values, validation.cache_type(precompute_cache))
+
+    def _posterior(self, values: Callable[[], Any], cache: PrecomputeCacheType | None) -> WhitenedPosterior:
+        parts = self.kernel, self.inducing_variable, self.mean_function, values
         return WhitenedPosterior(*parts, by_precision=self._by_precision, precompute_cache=cache)
 
     @inherit_check_shapes
     @no_autograph
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """
-        Compute mean and (co)variance of the latent functions at Xnew. For repeated predictions use :meth:`posterior`,
-        which computes q only once.
+        Compute mean and (co)variance of the latent functions at Xnew; :meth:`posterior` is faster for many predictions.
         """
         Xnew = validation.real_numbers(Xnew, "Xnew")
         if tf.executing_eagerly():
@@ -174,8 +162,7 @@ class InducingVariableGP(GPModel):
 
     def _posterior_of(self, values: tuple[tf.Tensor, ...]) -> WhitenedPosterior:
         """Return a posterior with the cache of another one."""
-        parts = self.kernel, self.inducing_variable, self.mean_function, lambda: values
-        return WhitenedPosterior(*parts, by_precision=self._by_precision, precompute_cache=None)
+        return self._posterior(lambda: values, None)
 
     def _predict_y_by(self, values: tuple[tf.Tensor, ...], Xnew: tf.Tensor) -> MeanAndVariance:
         """Compute mean and variance of new observations at Xnew [n, D] from the cache of a posterior."""
@@ -236,9 +223,8 @@ class InducingVariableGP(GPModel):
 
 class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     """
-    A GP that stores its data, with a posterior made of Gaussian sites. Besides `_sums` and the objective, a model may
-    define :meth:`_checked_new_data`, :meth:`_assign_data` (which also resizes the variables whose size depends on N)
-    and :meth:`_batch_variables`.
+    A GP that stores its data, with a posterior made of Gaussian sites. A model may extend :meth:`_checked_new_data`,
+    :meth:`_assign_data` (which also resizes the variables whose size depends on N) and :meth:`_batch_variables`.
     """
 
     def __init__(
@@ -271,21 +257,17 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         self._data = tuple(local_variable(values, shape=[None, values.shape[1]], **options) for values in arrays)
         self._chunk_size = validation.chunk_size(chunk_size) or self._default_chunk_size()
         eager_size = None if chunk_size else 8 * self._chunk_size  # where a chunk takes 10 ms of Python
-        self._chunks: Any = data
-        if not isinstance(data, DatasetChunks):
-            self._chunks = RowChunks(self._chunk_size, self._devices, eager_size=eager_size)
+        rows = RowChunks(self._chunk_size, self._devices, eager_size=eager_size)
+        self._chunks: Any = data if isinstance(data, DatasetChunks) else rows
         self._old = self._new_old_posterior()
         if self._workers.count > 1:
             check_disjoint(self._workers, data.dataset if isinstance(data, DatasetChunks) else [data])
 
     def _default_chunk_size(self, **options: int) -> int:
-        device = ""
-        if self._data:
-            device = self._data[0].device
-            if self._devices is not None:
-                options["num_rows"] = -(-int(self._local_num_data()) // len(self._devices))
+        if self._data and self._devices is not None:
+            options["num_rows"] = -(-int(self._local_num_data()) // len(self._devices))
         size = int(self.inducing_variable.num_inducing), tf.as_dtype(default_float()).size
-        return default_chunk_size(device, *size, **options)
+        return default_chunk_size(self._data[0].device if self._data else "", *size, **options)
 
     def _batch_variables(self) -> dict[str, tf.Variable]:
         """Return the variables that a stream replaces with its batch, by name."""
@@ -309,11 +291,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
             self._assign_data(X, Y)
 
     def check_data(self) -> None:
-        """
-        Read a dataset again and compare it with the rows that the constructor read.
-
-        :raises ValueError: if they differ.
-        """
+        """Read a dataset again; raise a `ValueError` if its rows differ from the rows that the constructor read."""
         if not self._data:
             self._chunks.check()
 
@@ -324,9 +302,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         if self._workers.count > 1:
             raise ValueError("data of a model of several workers cannot be replaced: construct a new model.")
         if isinstance(data, tf.data.Dataset):
-            raise ValueError(
-                f"data must be a pair (X, Y) of arrays, got {type(data).__name__}: construct a new model for a dataset."
-            )
+            raise ValueError("data must be a pair (X, Y) of arrays, got a dataset: construct a new model for it.")
         X, Y = validation.regression_data(data)
         for name, values, variable in zip(("X", "Y"), (X, Y), self._data, strict=True):
             if values.shape[1] != variable.shape[1]:
@@ -359,17 +335,13 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         if not self._data:
             return ()
         X, Y = map(tf.convert_to_tensor, self._data)
-        same = tf.equal(tf.shape(X)[0], tf.shape(Y)[0])
-        for count in counts:
-            same &= tf.equal(tf.shape(X)[0], count)
+        same = tf.reduce_all([tf.equal(tf.shape(X)[0], count) for count in (tf.shape(Y)[0], *counts)])
         message = f"X, Y and {others} have different numbers of rows: set model.data = (X, Y) instead"
         return asserted(X, same, message), Y
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite | None:
         """Return the site of the old posterior for one power []; None unless the model is a stream."""
-        if self._old is None:
-            return None
-        return self._old.site(self.inducing_variable, self.kernel, L, alpha)
+        return None if self._old is None else self._old.site(self.inducing_variable, self.kernel, L, alpha)
 
     def _inducing_covariance(self, prior: Prior) -> tf.Tensor:
         """
@@ -378,19 +350,13 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         """
         self._structure()  # raises an error if a number has taken the place of a parameter
         covariance = prior.Kuu(default_jitter())
-        tensors = [
-            f"{name} of {type(part).__name__}"
-            for part in (self.kernel, *self.kernel.submodules)
-            if isinstance(part, Kernel)
-            for name, value in vars(part).items()
-            if isinstance(value, tf.Tensor) and value.dtype.is_floating
-        ]
+        parts = (part for part in (self.kernel, *self.kernel.submodules) if isinstance(part, Kernel))
+        values = ((f"{name} of {type(part).__name__}", value) for part in parts for name, value in vars(part).items())
+        tensors = [name for name, value in values if isinstance(value, tf.Tensor) and value.dtype.is_floating]
         if not tensors:
             return covariance
-        message = (
-            f"kernel: the derivative would be incomplete, since {', '.join(tensors)} is a tensor; "
-            "make it a gpflow.Parameter (trainable or not)."
-        )
+        found = f"{', '.join(tensors)} is a tensor; make it a gpflow.Parameter (trainable or not)"
+        message = f"kernel: the derivative would be incomplete, since {found}."
 
         @tf.custom_gradient
         def guarded(covariance: tf.Tensor) -> Any:
@@ -404,9 +370,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     def compute_qu(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
         Compute mean and covariance of q(u), without the mean function: L B^-1 c [M, P] and L B^-1 L', [M, M] if the
-        outputs share it, otherwise [P, M, M].
-
-        An SVGP with this q(u) gives the same predictions.
+        outputs share it, otherwise [P, M, M]. An SVGP with this q(u) gives the same predictions.
         """
         L, LB, b = self._sums().posterior()
         mean = tf.matmul(L, b)  # [M, P] or [P, M, 1]
@@ -430,8 +394,8 @@ alpha_property = property(
     The power: a variable [], or one number per row or block if it was given so. Set it, or ``.assign`` to it: compiled
     functions use the new value without retracing.
 
-    :raises ValueError: if set to a value outside [0, 1], or of another shape. (After ``.assign`` of a value outside
-        [0, 1] the next evaluation raises an error.)
+    :raises ValueError: if set to a value outside [0, 1], or of another shape. (After ``.assign`` the next evaluation
+        raises an error.)
     """,
 )
 
@@ -447,9 +411,7 @@ def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | 
     if not isinstance(data, tf.data.Dataset | DatasetChunks):
         return validation.regression_data(data)
     if chunk_size is not None:
-        raise ValueError(
-            f"chunk_size must be None if data is a dataset, whose batches are the chunks, got {chunk_size!r}."
-        )
+        raise ValueError(f"chunk_size must be None if data is a dataset, whose batches are chunks, got {chunk_size!r}.")
     return data if isinstance(data, DatasetChunks) else DatasetChunks(data)
 
 
@@ -462,7 +424,6 @@ def _not_nan(value: tf.Tensor, name: str) -> tf.Tensor:
     """Raise an error on NaN. Infinity is a valid result (variance of a Student-t, log 0)."""
     if in_xla():
         return asserted(value, ~tf.math.is_nan(value))
-    with tf.control_dependencies(
-        [finite(tf.where(tf.math.is_inf(value), tf.zeros_like(value), value), name=name, advice=_ADVICE_Y)]
-    ):
+    bounded = tf.where(tf.math.is_inf(value), tf.zeros_like(value), value)
+    with tf.control_dependencies([finite(bounded, name=name, advice=_ADVICE_Y)]):
         return tf.identity(value)

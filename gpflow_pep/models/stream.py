@@ -36,10 +36,10 @@ class Stream(InducingVariableGP):
     """
     A model of the current batch; the posterior of all earlier batches enters as an additional Gaussian site.
 
-    :meth:`update` absorbs the batch and continues with the next; in between the model is trained like any other. The
-    old posterior is a factor on the old inducing variables (Bui, Nguyen and Turner 2017), stored in natural parameters.
-    It is exact if hyperparameters and inducing points stay fixed, for any conditioning of Kuu; otherwise its accuracy
-    depends on how well the new inducing points represent f at the old points.
+    :meth:`update` absorbs the batch and continues with the next. The old posterior is a factor on the old inducing
+    variables (Bui, Nguyen and Turner 2017), stored in natural parameters. It is exact if hyperparameters and inducing
+    points stay fixed, for any conditioning of Kuu; otherwise its accuracy depends on how well the new inducing points
+    represent f at the old points.
 
     Derive a stream from a model and from this class, in this order. The model's `_sums` and objective must include the
     site of :attr:`_old`, and it must take new data by the three methods below, as every :class:`.sparse.SparseGP` does.
@@ -66,10 +66,8 @@ class Stream(InducingVariableGP):
         if isinstance(getattr(self, "_chunks", None), DatasetChunks):
             raise ValueError("data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset.")
         if getattr(self, "_workers", ONE_PROCESS).count > 1:
-            raise ValueError(
-                f"{type(self).__name__} does not support several workers: construct it outside the scope of the "
-                "distribution strategy."
-            )
+            advice = "construct it outside the scope of the distribution strategy"
+            raise ValueError(f"{type(self).__name__} does not support several workers: {advice}.")
         if not are_inducing_points(self.inducing_variable):
             raise ValueError(f"inducing_variable must be inducing points, got {type(self.inducing_variable).__name__}.")
         shape, C = inducing_points(self.inducing_variable).shape.as_list(), self.num_latent_gps
@@ -86,12 +84,10 @@ class Stream(InducingVariableGP):
         """
         Absorb the current posterior and continue with a new batch.
 
-        The posterior is absorbed exactly if no site has a negative precision. Otherwise, directions in which it is
-        wider than the prior become as wide as the prior. Models with sites update them first, and warn if they have
-        not converged.
-
-        Compiled functions use the new batch, of any size, without retracing. If the number of inducing points changes,
-        compile the training loss again (the old function raises an error).
+        Directions in which the posterior is wider than the prior (only if sites have a negative precision) become as
+        wide as the prior. Models with sites update them first, and warn if they have not converged. Compiled functions
+        use the new batch, of any size, without retracing. If the number of inducing points changes, compile the
+        training loss again (the old function raises an error).
 
         :param new_data: (X, Y), the new batch.
         :param inducing_variable: the new inducing points, [M, D] (or [C, M, D] if each latent function has its own);
@@ -126,20 +122,19 @@ class Stream(InducingVariableGP):
         """Return the new inducing points, [1 or C, M, D]; None to keep the current ones."""
         if not (isinstance(fraction_to_move, int | float | np.number) and 0.0 <= fraction_to_move <= 1.0):
             raise ValueError(f"fraction_to_move must be a number in [0, 1], got {fraction_to_move!r}.")
-        if inducing_variable is not None:
-            if fraction_to_move:
-                raise ValueError("inducing_variable and fraction_to_move cannot both be given.")
-            return validated_points(self.inducing_variable, inducing_variable)
-        return self._moved_points(X, float(fraction_to_move)) if fraction_to_move else None
+        if inducing_variable is None:
+            return self._moved_points(X, float(fraction_to_move)) if fraction_to_move else None
+        if fraction_to_move:
+            raise ValueError("inducing_variable and fraction_to_move cannot both be given.")
+        return validated_points(self.inducing_variable, inducing_variable)
 
     def _moved_points(self, X: AnyNDArray, fraction: float) -> AnyNDArray:
         """Return the points [1 or C, M, D] after moving at most this fraction to inputs X [N, D]."""
         Z = inducing_points(self.inducing_variable).numpy()
-        count = Z.shape[1]
+        count, num_kept = Z.shape[1], Z.shape[1] - int(fraction * Z.shape[1])
         for number, old in enumerate(Z.copy()):
             candidates = np.concatenate([old, X])
-            arguments = map(tf.constant, (candidates, count, count - int(fraction * count)))
-            selected = self._greedy(number, *arguments).numpy()
+            selected = self._greedy(number, *map(tf.constant, (candidates, count, num_kept))).numpy()
             stays = np.isin(np.arange(count), selected)  # a point that stays keeps its index
             Z[number, ~stays] = candidates[selected[selected >= count]]
         return Z
@@ -179,10 +174,8 @@ class Stream(InducingVariableGP):
         state.assign_to(model._state_variables(), model._settings_of_parts())
         root, sizes = state.arrays["old.root"], [state.arrays[f"old.{name}"].shape[-2] for name in ("Z", "linear")]
         if [root.shape[-2], *sizes] != [root.shape[-1]] * 3:
-            raise ValueError(
-                f"the state must have the root, Z and linear terms of as many old points, got {root.shape[-1]}, "
-                f"{sizes[0]} and {sizes[1]}."
-            )
+            found = f"{root.shape[-1]}, {sizes[0]} and {sizes[1]}"
+            raise ValueError(f"the state must have root, Z and linear terms of as many old points, got {found}.")
         return model
 
     @classmethod

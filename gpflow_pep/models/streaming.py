@@ -90,8 +90,7 @@ class StreamingSVGP(MinibatchSVGP, Stream):
         \frac{N}{n} \sum_n E_q[\log p(y_n|f_n)] - KL[q(u), p(u)] + E_q[\log q_{old}(a)/p_{old}(a)]
 
     is a lower bound on the batch's log evidence, with the old posterior treated as exact. Use it like
-    `gpflow.models.SVGP`; :meth:`update` absorbs the current q(u). Directions in which q is wider than the prior are
-    absorbed as if they were as wide as the prior.
+    `gpflow.models.SVGP`; :meth:`update` absorbs the current q(u), at most as wide as the prior in every direction.
 
     Takes the arguments of :class:`TSVGP`, with any likelihood of GPflow but `Ordinal`. `inducing_variable` must be
     Z [M, D] or :class:`gpflow.inducing_variables.InducingPoints`, shared or `SeparateIndependentInducingVariables`;
@@ -158,8 +157,7 @@ class StreamingSVGP(MinibatchSVGP, Stream):
     @classmethod
     def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> Self:
         num_data = int(arrays["num_data"]) if "num_data" in arrays else None
-        num_latent_gps = arrays["old.linear"].shape[0]
-        return cls(*parts, num_data=num_data, num_latent_gps=num_latent_gps, **options)
+        return cls(*parts, num_data=num_data, num_latent_gps=arrays["old.linear"].shape[0], **options)
 
 
 class StreamingPEP(PEP, Stream):
@@ -167,10 +165,9 @@ class StreamingPEP(PEP, Stream):
     Sparse power EP of a stream of batches, for any likelihood (Bui, Nguyen and Turner 2017, sec. 3).
 
     The model is :class:`PEP` of its current batch, with the posterior of all earlier batches as one more Gaussian site.
-    Its objective is the online log evidence of the batch, given all earlier batches; on the first batch it is the
-    objective of :class:`PEP`. :meth:`update` absorbs the sites and continues with a new batch: sites of earlier batches
-    are not updated again. With a Gaussian likelihood it equals :class:`StreamingSGPR` and is exact; otherwise its
-    posterior approximates the posterior of :class:`PEP` on all batches.
+    Its objective is the online log evidence of the batch, given all earlier batches. :meth:`update` absorbs the sites
+    and continues with a new batch: sites of earlier batches are not updated again. With a Gaussian likelihood it equals
+    :class:`StreamingSGPR` and is exact; otherwise it approximates the posterior of :class:`PEP` on all batches.
 
     Takes the arguments of :class:`PEP`. `data` is the first batch, a pair of arrays; `alpha` is one number, because the
     old posterior has a single power; `inducing_variable` is Z [M, D] or

@@ -74,18 +74,9 @@ class TiedFactors(MinibatchSVGP):
         :param num_data: N, the number of all observations, required: each factor is the N-th root of q(u)/p(u).
         """
         validation.num_data(num_data)  # not None
-        super().__init__(
-            kernel,
-            likelihood,
-            inducing_variable,
-            num_data=num_data,
-            mean_function=mean_function,
-            num_latent_gps=num_latent_gps,
-            q_diag=q_diag,
-            q_mu=q_mu,
-            q_sqrt=q_sqrt,
-            whiten=whiten,
-        )
+        q: dict[str, Any] = {"q_diag": q_diag, "q_mu": q_mu, "q_sqrt": q_sqrt, "whiten": whiten}
+        sizes: dict[str, Any] = {"num_data": num_data, "num_latent_gps": num_latent_gps}
+        super().__init__(kernel, likelihood, inducing_variable, mean_function=mean_function, **sizes, **q)
         self._alpha = tf.Variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
         self.scale = validation.scale(scale)
 
@@ -105,8 +96,7 @@ class TiedFactors(MinibatchSVGP):
         alpha = checked_power(self._alpha)
         N, m = tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
         mean, variance, term = self._cavity(q, rows.V, alpha, N)
-        mean = rows.mean + project_mean(rows.V, mean)  # [C, n]
-        cavity_of_f = Cavity(mean, m * rows.conditional_variance + variance)
+        cavity_of_f = Cavity(rows.mean + project_mean(rows.V, mean), m * rows.conditional_variance + variance)  # [C, n]
         of_rows = log_partition(rule_for(self.likelihood, "kl"), cavity_of_f, Observations(X, Y), alpha)
         return tf.reduce_sum(of_rows), term + self.num_latent_gps * scale_terms(alpha, m, N)
 
@@ -146,8 +136,8 @@ class APEP(TiedFactors):
         \qquad cav \propto q \, (p/q)^{\alpha/N}
 
     with the log normalizers g: the cavity is q without the fraction α/N of q/p (APEP: approximate PEP). With Gaussian
-    noise and identical observations the optimum equals the optimum of :class:`PEPR`. With different observations it
-    does not, even if Z = X: the exact factors then differ from row to row, and the tied factor is their average.
+    noise the optimum equals the optimum of :class:`PEPR` if all observations are identical, otherwise not, even if
+    Z = X: the exact factors then differ from row to row, and the tied factor is their average.
     """
 
     @override
@@ -181,11 +171,8 @@ class RPAPEP(TiedFactors):
 
 
 def _advice(alpha: tf.Tensor, num_data: tf.Tensor) -> str | tf.Tensor:
-    if in_xla():
-        return ""
-    return tf.strings.format(
-        "a smaller alpha (alpha = {}, num_data N = {}), or q_sqrt without huge or NaN entries", (alpha, num_data)
-    )
+    advice = "a smaller alpha (alpha = {}, num_data N = {}), or q_sqrt without huge or NaN entries"
+    return "" if in_xla() else tf.strings.format(advice, (alpha, num_data))
 
 
 def tied_cavity(

@@ -23,8 +23,7 @@ DIGEST = "sha256"  # the member that holds the digest of all other members; file
 
 def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) -> None:
     """
-    Write an npz file. When it is complete, it replaces an existing file at `path`, or at the target of a link, and gets
-    its permissions.
+    Write an npz file; when complete, it replaces a file at `path` (or its target, if a link) and gets its permissions.
 
     :raises OSError: if writing fails, or if `path` is a device, a pipe or a folder.
     """
@@ -68,12 +67,8 @@ def load_arrays(path: str | os.PathLike[str], name: str) -> dict[str, AnyNDArray
     try:
         with open(path, "rb") as opened, zipfile.ZipFile(opened) as file:
             _check_sizes(file, os.fstat(opened.fileno()).st_size)  # size of the open file: the path may be replaced
-            arrays = {info.filename.removesuffix(".npy"): _array(file, info) for info in file.infolist()}
+            return without_digest({each.filename.removesuffix(".npy"): _array(file, each) for each in file.infolist()})
     except _DAMAGE as error:
-        raise unusable(path, name, str(error)) from error
-    try:
-        return without_digest(arrays)
-    except ValueError as error:
         raise unusable(path, name, str(error)) from error
 
 
@@ -132,15 +127,13 @@ def _digest(arrays: Mapping[str, AnyNDArray]) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(arrays.items()):
         value = np.asarray(value)
-        digest.update(f"{name} {value.dtype.str} {value.shape} ".encode())
-        digest.update(np.ascontiguousarray(value).tobytes())
+        digest.update(f"{name} {value.dtype.str} {value.shape} ".encode() + value.tobytes())
     return digest.hexdigest()
 
 
 def _check_sizes(file: zipfile.ZipFile, available: int) -> None:
     """Check that the members are uncompressed arrays that declare at most `available` bytes."""
-    members = file.infolist()
-    names = [info.filename for info in members]
+    members, names = file.infolist(), file.namelist()
     if len(set(names)) < len(names) or not all(name.endswith(".npy") for name in names):
         raise ValueError("it holds entries that are not arrays, or several of one name")
     if any(info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size for info in members):
@@ -158,8 +151,7 @@ def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyNDArray:
         shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(member)  # type: ignore[no-untyped-call]
         if dtype.hasobject:
             raise ValueError(f"{info.filename} holds Python objects, not numbers or text")
-        values = member.read()
-    declared = math.prod(shape) * dtype.itemsize
+        values, declared = member.read(), math.prod(shape) * dtype.itemsize
     if declared != len(values) or min(shape, default=0) < 0:
         raise ValueError(f"{info.filename} declares {declared} bytes and has {len(values)}")
     return np.ndarray(shape, dtype, bytearray(values), order="F" if is_fortran else "C")

@@ -31,10 +31,8 @@ class NotComparable(ValueError):
 
 def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None) -> dict[str, Any]:
     """
-    Return the identity of a training run as JSON data by name, without trained values.
-
-    A run depends on the model's public attributes, settable properties, parameters and data, and on the private
-    settings and arrays that its method ``_run_identity()`` returns.
+    Return the identity of a training run as JSON data by name: public attributes, settable properties, fixed parameters
+    and data of the model, and the private settings and arrays that its method ``_run_identity()`` returns.
 
     :param data: X and Y for a model without data. Only the types and shapes of a dataset's batches are compared,
         because passes may be shuffled.
@@ -102,10 +100,8 @@ def _settings(value: Any, path: str, paths: dict[int, str], strict: bool) -> Ite
             yield f"{path}.active_dims", describe(value.active_dims)
         is_model = isinstance(value, BayesianModel)
         hidden = _CHANGING if strict and not is_model else "_"
-        parts = {name: part for name, part in sorted(vars(value).items()) if not name.startswith(hidden)}
-        if is_model:
-            parts.pop("data", None)
-        yield from _settings(parts, path, paths, strict)
+        shown = sorted(name for name in vars(value) if not (name.startswith(hidden) or (is_model and name == "data")))
+        yield from _settings({name: vars(value)[name] for name in shown}, path, paths, strict)
         for name, declared in getattr(value, "_run_identity", dict)().items() if is_model else ():
             yield f"{path}.{name}", describe(declared)
     elif not isinstance(value, tf.Variable):
@@ -151,8 +147,7 @@ def _is_known(value: Any) -> bool:
 
 
 def _name(value: Any) -> str:
-    if isinstance(value, types.MethodType):
-        value = value.__func__
+    value = value.__func__ if isinstance(value, types.MethodType) else value
     return f"{getattr(value, '__module__', None)}.{getattr(value, '__qualname__', value.__name__)}"
 
 

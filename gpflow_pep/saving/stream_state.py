@@ -31,7 +31,6 @@ class StreamState:
     arrays: Mapping[str, AnyNDArray]
 
     def __repr__(self) -> str:
-        """Return the names and shapes of the arrays."""
         shapes = (f"{name} {list(value.shape)}" for name, value in self.arrays.items())
         return f"StreamState({', '.join(shapes)})"
 
@@ -76,8 +75,8 @@ class StreamState:
 
     def assign_to(self, variables: Mapping[str, tf.Variable], settings: Mapping[str, str]) -> None:
         """
-        Assign the arrays to the variables of these names, or nothing if a name, an array or one of the settings of the
-        model's kernel, likelihood and mean function, by path, does not fit.
+        Assign the arrays to the variables of these names, or nothing if a name, an array or one of the settings of
+        kernel, likelihood and mean function, by path, does not fit.
         """
         if names := sorted(variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS})):
             raise ValueError(f"the state must have the parameters of this model; they differ in {', '.join(names)}.")
@@ -89,8 +88,6 @@ class StreamState:
         if not isinstance(saved, dict):
             raise ValueError(f"the state's {SETTINGS} must be settings by path, got {text[:40]!r}.")
         if names := differing(settings, saved):
-            raise ValueError(
-                "the state must come from a model with the same kernel, likelihood and mean function; they differ in "
-                f"{', '.join(names)}."
-            )
+            parts = f"the same kernel, likelihood and mean function; they differ in {', '.join(names)}"
+            raise ValueError(f"the state must come from a model with {parts}.")
         assign_arrays(self.arrays, variables, about="the state's ", resize=True)

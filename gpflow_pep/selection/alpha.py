@@ -22,20 +22,13 @@ ModelConstructor = Callable[[RegressionData, float], GPModel]
 class AlphaSelection:
     """Scores of the powers, arrays [A]. Densities are in nats and summed over the outputs of a row."""
 
-    alphas: AnyNDArray
-    """The powers compared."""
-    scores: AnyNDArray
-    """Mean log predictive density of an unseen row; larger is better."""
-    errors: AnyNDArray
-    """Standard errors of the scores over rows."""
-    differences: AnyNDArray
-    """Score minus the best score, at most 0."""
-    difference_errors: AnyNDArray
-    """Standard errors of the differences over rows, smaller than `errors` because the rows are paired."""
-    densities: AnyNDArray
-    """Log predictive density of every row, [A, N]."""
-    trainings: tuple[tuple[Any, ...], ...]
-    """Results of `train` for each power: one, or one per fold."""
+    alphas: AnyNDArray  #: The powers compared.
+    scores: AnyNDArray  #: Mean log predictive density of an unseen row; larger is better.
+    errors: AnyNDArray  #: Standard errors of the scores over rows.
+    differences: AnyNDArray  #: Score minus the best score, at most 0.
+    difference_errors: AnyNDArray  #: Standard errors of the differences, smaller than `errors`: the rows are paired.
+    densities: AnyNDArray  #: Log predictive density of every row, [A, N].
+    trainings: tuple[tuple[Any, ...], ...]  #: Results of `train` for each power: one, or one per fold.
 
     @property
     def alpha(self) -> float:
@@ -67,10 +60,10 @@ def select_alpha(
     """
     Train a model for each power and compare the predictions of unseen rows.
 
-    By default these are leave-one-out predictions of one fit per power, at the cost of one more pass over the data. The
-    hyperparameters were trained with the row, so the scores are slightly optimistic for all powers alike. With many
-    hyperparameters and few rows, use `folds`. Without a comparison, 0.5 is a good choice (Bui, Yan and Turner 2017,
-    sec. 4); streams do best with small powers (Bui, Nguyen and Turner 2017), and only 0 gives a bound.
+    By default these are leave-one-out predictions of one fit per power. The hyperparameters were trained with the row,
+    so the scores are slightly optimistic for all powers alike. With many hyperparameters and few rows, use `folds`.
+    Without a comparison, 0.5 is a good choice (Bui, Yan and Turner 2017, sec. 4); streams do best with small powers
+    (Bui, Nguyen and Turner 2017), and only 0 gives a bound.
 
     >>> X = np.linspace(0.0, 6.0, 30)[:, None]
     >>> Y = np.sin(X) + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
@@ -107,37 +100,34 @@ def select_alpha(
     with tqdm(total=len(powers) * max(1, len(parts)), unit="fit", disable=not progress) as bar:
         for alpha, density in zip(powers, densities, strict=True):
             results = []
+            bar.set_postfix_str(f"alpha {alpha:g}")
             for part in parts or [np.arange(0)]:
-                bar.set_postfix_str(f"alpha {alpha:g}")
                 rest = np.setdiff1d(np.arange(len(X)), part)
-                model = make((X[rest], Y[rest]), alpha)
+                rows = X[rest], Y[rest]
+                model = make(rows, alpha)
                 _check_alpha(model, alpha)
-                check_made(model, last, (X[rest], Y[rest]))
+                check_made(model, last, rows)
                 last = model
                 if not parts and not hasattr(model, "loo_log_predictive_density"):
-                    name = type(model).__name__
-                    raise ValueError(
-                        f"make must return a model with loo_log_predictive_density, got {name}; or give folds."
-                    )
-                given = () if hasattr(model, "data") else ((X[rest], Y[rest]),)
+                    found = f"got {type(model).__name__}; or give folds"
+                    raise ValueError(f"make must return a model with loo_log_predictive_density, {found}.")
+                given = () if hasattr(model, "data") else (rows,)
                 with compiled_model(model) as worker:
                     results.append(uninterrupted(train(worker, *given)))
                     if parts:
-                        scores = worker.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
-                        density[part] = np.reshape(scores, [len(part)])
+                        density[part] = worker.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
                     else:
                         density[:] = worker.loo_log_predictive_density()
                 bar.update()
-            missing = np.isnan(density).sum()
-            if missing:
+            if missing := np.isnan(density).sum():
                 raise FloatingPointError(f"the log densities of {missing} rows are NaN at alpha = {alpha:g}.")
             trainings.append(tuple(results))
     scores = densities.mean(axis=1)
     best = densities[np.argmax(scores)]
     # Rows of density -inf under both powers do not differ.
     differences = np.subtract(densities, best, out=np.zeros_like(densities), where=densities != best)
-    means, errors = differences.mean(axis=1), _error(differences)
-    return AlphaSelection(powers, scores, _error(densities), means, errors, densities, tuple(trainings))
+    errors = _error(densities), differences.mean(axis=1), _error(differences)
+    return AlphaSelection(powers, scores, *errors, densities, tuple(trainings))
 
 
 def _check_alpha(model: GPModel, alpha: float) -> None:

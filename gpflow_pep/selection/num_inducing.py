@@ -34,31 +34,21 @@ InducingModelConstructor = Callable[[RegressionData, AnyNDArray], GPModel]
 class NumInducingSelection:
     """Result of :func:`select_num_inducing`. Arrays [K] have an entry per number tried; scores are in nats per row."""
 
-    numbers: AnyNDArray
-    """Numbers of inducing points, ascending."""
-    objectives: AnyNDArray
-    """The objective after training; a lower bound on the log evidence at alpha = 0."""
-    upper_bounds: AnyNDArray
-    """An upper bound on the log evidence at the trained hyperparameters; NaN for models without one."""
-    densities: AnyNDArray
-    """Mean leave-one-out log density; NaN for models without one."""
-    seconds: AnyNDArray
-    """Wall time for choosing points, training and scoring."""
-    criterion: str
-    """The score that had to improve: "gap" (between the bounds) or "density" (leave-one-out)."""
+    numbers: AnyNDArray  #: Numbers of inducing points, ascending.
+    objectives: AnyNDArray  #: The objective after training; a lower bound on the log evidence at alpha = 0.
+    upper_bounds: AnyNDArray  #: Upper bounds on the log evidence at the trained hyperparameters; NaN if there are none.
+    densities: AnyNDArray  #: Mean leave-one-out log density; NaN for models without one.
+    seconds: AnyNDArray  #: Wall time for choosing points, training and scoring.
+    criterion: str  #: The score that had to improve: "gap" (between the bounds) or "density" (leave-one-out).
     status: str
     """
     "tolerance": the last step gained less than the tolerance, and a new start less than the margin | "largest": one
     gained more, but no larger number was given | "all rows": the same, and all distinct rows are inducing points.
     """
-    reason: str
-    """The reason why the search stopped, as a sentence."""
-    num_inducing: int
-    """The selected number: the last number whose step gained at least the tolerance."""
-    model: GPModel
-    """The trained model with `num_inducing` points."""
-    trainings: tuple[Any, ...]
-    """Results of `train` for each number."""
+    reason: str  #: The reason why the search stopped, as a sentence.
+    num_inducing: int  #: The selected number: the last number whose step gained at least the tolerance.
+    model: GPModel  #: The trained model with `num_inducing` points.
+    trainings: tuple[Any, ...]  #: Results of `train` for each number.
 
     @property
     def gaps(self) -> AnyNDArray:
@@ -66,17 +56,15 @@ class NumInducingSelection:
         return self.upper_bounds - self.objectives
 
     def __repr__(self) -> str:
-        """Return the selected number and the reason."""
         return f"NumInducingSelection(num_inducing={self.num_inducing}, status={self.status!r}; {self.reason})"
 
     def __str__(self) -> str:
         """Return all scores as a table."""
-        columns = (self.objectives, self.upper_bounds, self.gaps, self.densities)
-        lines = [f"{'M':>6}{'objective':>12}{'upper bound':>13}{'gap':>10}{'loo density':>13}{'seconds':>9}"]
+        columns = self.objectives, self.upper_bounds, self.gaps, self.densities
+        lines = [f"{'M':>6}{'objective':>13}{'upper bound':>13}{'gap':>13}{'loo density':>13}{'seconds':>9}"]
         for number, seconds, *scores in zip(self.numbers, self.seconds, *columns, strict=True):
-            cells = ("" if np.isnan(score) else f"{score:.4f}" for score in scores)
-            parts = (f"{cell:>{width}}" for cell, width in zip(cells, (12, 13, 10, 13), strict=True))
-            lines.append(f"{number:>6}{''.join(parts)}{seconds:>9.2f}")
+            cells = (f"{'' if np.isnan(score) else f'{score:.4f}':>13}" for score in scores)
+            lines.append(f"{number:>6}{''.join(cells)}{seconds:>9.2f}")
         return "\n".join([*lines, f"{self.num_inducing} inducing points: {self.reason}"])
 
 
@@ -117,10 +105,10 @@ def select_num_inducing(
 
     With too few points, training may end at a model that takes the function for noise, and larger models would stay
     there. Therefore, when the lower bound or the density first rises by less than `tolerance`, a new start is trained
-    for 20 iterations: a model with the largest number of points (at most 256, rows of X, which stay fixed) and the
-    initial parameters of `make`. As long as its score is better by a margin, the search goes on, and models start from
-    its parameters. The margin is log(N) / 2 nats per parameter (BIC) or `tolerance` per row, if that is more. If
-    `train` changes no parameters except the points, there is no new start.
+    for 20 iterations: a model with the largest number of points (at most 256, fixed rows of X) and the initial
+    parameters of `make`. While its score is better by a margin (log(N) / 2 nats per parameter, as in BIC, or
+    `tolerance` per row, if that is more), the search goes on, and models start from its parameters. There is no new
+    start if `train` changes no parameters except the points.
 
     >>> X = np.linspace(0.0, 6.0, 40)[:, None]
     >>> Y = np.sin(X) + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
@@ -189,11 +177,10 @@ def select_num_inducing(
         before = _other_parameters(initial.model)
         if all(np.array_equal(before[name], after) for name, after in _other_parameters(kept.model).items()):
             return initial
-        try:
+        with suppress(*FAILURES):
             Z = X[rows[np.linspace(0, len(rows) - 1, min(wanted[-1], _LOOK_AHEAD)).astype(int)]]
             return candidate(len(Z), initial, lambda model: fit(model, max_iterations=20, train_inducing=False), Z)
-        except FAILURES:
-            return initial
+        return initial
 
     def is_promising() -> bool:
         return rise(ahead) >= margin  # False for `initial`, whose scores are NaN
@@ -224,20 +211,11 @@ def select_num_inducing(
     if status == LARGEST and tried[-1] == len(rows):
         status = ALL_ROWS
     note = "; a new start with more points was better" if was_better else "; a new start was no better"
+    reason = _reason(status, tried, criterion, tolerance, kept is found[-1], "" if ahead is initial else note)
     objectives, upper_bounds, densities = np.array([each.scores for each in found]).T
-    return NumInducingSelection(
-        numbers=np.array(tried),
-        objectives=objectives,
-        upper_bounds=upper_bounds,
-        densities=densities,
-        seconds=np.array(seconds),
-        criterion=criterion,
-        status=status,
-        reason=_reason(status, tried, criterion, tolerance, kept is found[-1], "" if ahead is initial else note),
-        num_inducing=tried[found.index(kept)],
-        model=kept.model,
-        trainings=tuple(each.result for each in found),
-    )
+    columns = np.array(tried), objectives, upper_bounds, densities, np.array(seconds)
+    number, trainings = tried[found.index(kept)], tuple(each.result for each in found)
+    return NumInducingSelection(*columns, criterion, status, reason, number, kept.model, trainings)
 
 
 def _check_number(model: GPModel, M: int) -> None:
@@ -250,12 +228,12 @@ def _criterion(model: GPModel) -> str:
     powers = np.asarray(getattr(model, "alpha", 0.0))
     if hasattr(model, "upper_bound") and not isinstance(model, GPRFITC) and not powers.any():
         return "gap"
-    if not hasattr(model, "loo_log_predictive_density"):
-        raise ValueError(
-            "make must return a model whose objective is a lower bound and which has an upper_bound, or one with "
-            f"loo_log_predictive_density, got {type(model).__name__}."
-        )
-    return "density"
+    if hasattr(model, "loo_log_predictive_density"):
+        return "density"
+    raise ValueError(
+        "make must return a model whose objective is a lower bound and which has an upper_bound, or one with "
+        f"loo_log_predictive_density, got {type(model).__name__}."
+    )
 
 
 def _other_parameters(model: GPModel) -> dict[str, Any]:
@@ -269,10 +247,9 @@ def _scores(model: GPModel, num_data: int) -> tuple[float, float, float]:
     has_density = hasattr(model, "loo_log_predictive_density")
     density = float(np.mean(model.loo_log_predictive_density())) if has_density else np.nan
     upper_bound = float(model.upper_bound()) if hasattr(model, "upper_bound") else np.nan
-    if isinstance(model, PEP):  # computing the densities has converged the sites
-        objective = model.sites_status.log_evidence
-    else:
-        objective = float(model.maximum_log_likelihood_objective())
+    # Computing the densities has converged the sites.
+    is_pep = isinstance(model, PEP)
+    objective = model.sites_status.log_evidence if is_pep else float(model.maximum_log_likelihood_objective())
     return objective / num_data, upper_bound / num_data, density
 
 

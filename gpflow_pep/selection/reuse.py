@@ -38,10 +38,8 @@ def compiled_model(model: GPModel) -> Iterator[GPModel]:
         return
     with _LOCK:
         place = next((place for place, (other, _) in enumerate(_kept) if other == key), None)
-        worker = None if place is None else _kept.pop(place)[1]
-    if worker is None:
-        worker = deepcopy(model)
-    else:
+        worker = deepcopy(model) if place is None else _kept.pop(place)[1]
+    if place is not None:
         assign_values(worker, model)
     yield worker
     assign_values(model, worker)

@@ -4,19 +4,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
+from gpflow import likelihoods
 from gpflow.base import MeanAndVariance, TensorType
-from gpflow.likelihoods import (
-    Exponential,
-    Gamma,
-    Gaussian,
-    Likelihood,
-    MultiClass,
-    Ordinal,
-    Poisson,
-    ScalarLikelihood,
-    Softmax,
-    SwitchedLikelihood,
-)
+from gpflow.likelihoods import Likelihood, Ordinal
 from gpflow.likelihoods.utils import inv_probit
 
 from ..engine import split_rows
@@ -24,8 +14,8 @@ from ..likelihoods import MultiClassRobustMax, Probit
 from .densities import EXPONENTIALS
 from .rule import Cavity, Observations, has_rule, log_partition, rule_for
 
-_EXACT = (Gaussian, Probit, MultiClassRobustMax)
-"""Likelihoods whose own predictions are closed forms, or as accurate as the rules."""
+_EXACT = (likelihoods.Gaussian, Probit, MultiClassRobustMax)  # their own predictions are as accurate as the rules
+_WITH_LINK = (likelihoods.Poisson, likelihoods.Gamma, likelihoods.Exponential)
 _ROWS = 4096  # rows of f per chunk
 _POSITIONS = np.linspace(-1.0, 1.0, 257)  # fewer than 150 would not resolve standard deviations of 100
 _LEAST_VARIANCE = 1e-12  # of f: rules divide by it
@@ -79,23 +69,23 @@ def _log_densities(
 
 def _moments(likelihood: Likelihood, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Sequence[tf.Tensor]:
     """Return mean and variance of y [n, P] for rows of f [n, C]."""
-    if isinstance(likelihood, SwitchedLikelihood):
+    if isinstance(likelihood, likelihoods.SwitchedLikelihood):
         parts = [_moments(each, X, mean, variance) for each in likelihood.likelihoods]
         return [tf.concat(each, axis=-1) for each in zip(*parts, strict=True)]
-    if isinstance(likelihood, Softmax | MultiClass):
+    if isinstance(likelihood, likelihoods.Softmax | likelihoods.MultiClass):
         C, n = likelihood.num_classes, tf.shape(mean)[0]
         labels = tf.repeat(tf.range(C, dtype=mean.dtype), n)[:, None]
         X, mean, variance = (tf.tile(each, [C, 1]) for each in (X, mean, variance))
         p = tf.transpose(tf.reshape(tf.exp(_log_densities(likelihood, X, mean, variance, labels)), [C, n]))
         return p, p * (1.0 - p)
-    if isinstance(likelihood, _EXACT) or not isinstance(likelihood, ScalarLikelihood):
+    if isinstance(likelihood, _EXACT) or not isinstance(likelihood, likelihoods.ScalarLikelihood):
         return likelihood.predict_mean_and_var(X, mean, variance)
     if isinstance(likelihood, Ordinal):
         labels = tf.range(likelihood.num_bins, dtype=mean.dtype)[:, None, None]
         return _mean_and_variance(labels, _of_labels(likelihood, mean, variance))
-    if isinstance(likelihood, Poisson | Gamma | Exponential) and likelihood.invlink in EXPONENTIALS:
+    if isinstance(likelihood, _WITH_LINK) and likelihood.invlink in EXPONENTIALS:
         # E[y|f] = a exp(f) and Var[y|f] = b exp(k f).
-        k, zero = 1.0 if isinstance(likelihood, Poisson) else 2.0, tf.zeros_like(mean)
+        k, zero = 1.0 if isinstance(likelihood, likelihoods.Poisson) else 2.0, tf.zeros_like(mean)
         a, b = likelihood.conditional_mean(X, zero), likelihood.conditional_variance(X, zero)
         expected = a * tf.exp(mean + 0.5 * variance)
         noise = b * tf.exp(k * mean + 0.5 * k**2 * variance)
@@ -113,8 +103,8 @@ def _mean_and_variance(values: tf.Tensor, weights: tf.Tensor) -> MeanAndVariance
 
 def _nodes(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Return points f and weights of expectations under N(m, v), each [K, n, C], by the trapezoid rule in asinh(f): it is
-    dense near 0, where inverse links change, however wide the normal density is.
+    Return points f and weights of expectations under N(m, v), each [K, n, C], by the trapezoid rule in asinh(f): dense
+    near 0, where inverse links change, for any v.
     """
     sd = tf.sqrt(tf.maximum(variance, tf.constant(_LEAST_VARIANCE, variance.dtype)))
     reach = sd * (8.0 + 2.0 * tf.minimum(sd, 10.0))  # some inverse links grow like exp(f), which moves the maximum by v
@@ -130,9 +120,8 @@ def _of_labels(likelihood: Ordinal, mean: tf.Tensor, variance: tf.Tensor) -> tf.
     Return the probabilities of the labels, [K, n, C], by E[Φ((b - f)/σ)] = Φ((b - m)/s) with s² = σ² + v. GPflow's
     terms, with the jitter of `inv_probit` and of the logarithm, do not add up to 1.
     """
-    spread = tf.sqrt(tf.square(tf.convert_to_tensor(likelihood.sigma)) + variance)
-    edges = tf.cast(likelihood.bin_edges, mean.dtype)[:, None, None]
-    inner = (edges - mean) / spread  # [K - 1, n, C]
+    spread = tf.sqrt(tf.square(likelihood.sigma) + variance)
+    inner = (tf.cast(likelihood.bin_edges, mean.dtype)[:, None, None] - mean) / spread  # [K - 1, n, C]
     far = 1e10 * tf.ones_like(mean)[None]  # finite: TensorFlow's erf is NaN at infinity
     below = inv_probit(tf.concat([-far, inner, far], axis=0))
     terms = below[1:] - below[:-1] + 1e-6

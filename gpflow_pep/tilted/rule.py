@@ -12,8 +12,7 @@ from typing_extensions import override
 from ..runtime.custom_gradients import derivatives, once_differentiable
 from ..runtime.tracing import no_autograph
 
-Scalar: TypeAlias = float | tf.Tensor
-"""A float or a scalar tensor."""
+Scalar: TypeAlias = float | tf.Tensor  # []
 
 
 class Observations(NamedTuple):
@@ -34,9 +33,8 @@ class Tilted(NamedTuple):
     """
     Moments of the tilted distribution, in the shape of the cavity.
 
-    With Z = ∫ N(f; m, v) p(y|f)^α df, log_partition is log Z / α, and d1 and d2 are its first two derivatives in m.
-    For α = 0 they are E[log p] and its derivatives. The tilted mean is m + α v d1. The derivative of log_partition
-    in v is (d2 + α d1²)/2.
+    With Z = ∫ N(f; m, v) p(y|f)^α df, log_partition is log Z / α (E[log p] for α = 0), and d1 and d2 are its first two
+    derivatives in m. Its derivative in v is (d2 + α d1²)/2. The tilted mean is m + α v d1.
     """
 
     log_partition: tf.Tensor  # [1, n] if the likelihood depends on all latent functions jointly
@@ -48,8 +46,7 @@ class Tilted(NamedTuple):
 class TiltedRule(ABC):
     """Base class: compute the tilted distributions of one likelihood and project them onto Gaussians."""
 
-    is_shift_invariant = False
-    """True if adding a constant to all latent functions does not change p(y|f)."""
+    is_shift_invariant = False  #: True if adding a constant to all latent functions does not change p(y|f).
 
     @abstractmethod
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
@@ -96,8 +93,6 @@ def log_partition(rule: TiltedRule, cavity: Cavity, observations: Observations, 
     return value(*cavity)
 
 
-# --- the registry ---------------------------------------------------------------------------------------------------
-
 tilted_rule = Dispatcher("tilted_rule")
 """
 Registry: returns the :class:`TiltedRule` of a likelihood and a :class:`Projection`.
@@ -118,8 +113,8 @@ class Projection:
         super().__init_subclass__()
         if "name" not in vars(cls):
             return
-        other = _PROJECTIONS.get(cls.name)
-        if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+        other = _PROJECTIONS.setdefault(cls.name, cls)
+        if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise ValueError(f"name must be unique, got {cls.name!r}, the name of {other.__qualname__}.")
         _PROJECTIONS[cls.name] = cls
 
@@ -175,9 +170,6 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f"{name!r}" for name in names)
 
 
-# --- composite rules --------------------------------------------------------------------------------------------
-
-
 class EachLatent(TiltedRule):
     """Apply the rule of a scalar likelihood to cavities [C, n]: latent function c is observed in column c of Y."""
 
@@ -188,8 +180,7 @@ class EachLatent(TiltedRule):
     @no_autograph
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
         tilted = self._rule.moments(*flat_latents(cavity, observations, alpha), negligible)
-        shape = tf.shape(cavity.mean)
-        return Tilted(*(tf.reshape(value, shape) for value in tilted))
+        return Tilted(*(tf.reshape(value, tf.shape(cavity.mean)) for value in tilted))
 
     @override
     def check(self, observations: Observations, num_latent_gps: int) -> None:
@@ -216,14 +207,13 @@ def flat_latents(
 def _one_column(observations: Observations, C: int) -> Observations:
     if C == 1:
         return observations
-    Y = tf.reshape(tf.transpose(observations.Y), [-1, 1])
-    return Observations(tf.tile(observations.X, [C, 1]), Y)
+    return Observations(tf.tile(observations.X, [C, 1]), tf.reshape(tf.transpose(observations.Y), [-1, 1]))
 
 
 class AtPower(TiltedRule):
     """
-    Use one rule, usually a closed form, for rows with a given power and another rule, if needed, for the remaining
-    rows. The power may change in a compiled graph.
+    Use one rule, usually a closed form, for rows with a given power, and another for the remaining rows, if any. The
+    power may change in a compiled graph.
     """
 
     def __init__(self, power: float, rule: TiltedRule, otherwise: TiltedRule):
@@ -234,11 +224,11 @@ class AtPower(TiltedRule):
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
         has_power, power, other = self._split(alpha)
 
-        def otherwise() -> tuple[tf.Tensor, ...]:
-            return tuple(self._otherwise.moments(cavity, observations, other, negligible))
-
         def here() -> tuple[tf.Tensor, ...]:
             return tuple(self._rule.moments(cavity, observations, power, negligible))
+
+        def otherwise() -> tuple[tf.Tensor, ...]:
+            return tuple(self._otherwise.moments(cavity, observations, other, negligible))
 
         if alpha.shape.rank == 0:
             return Tilted(*tf.cond(has_power, here, otherwise))
@@ -261,13 +251,12 @@ class AtPower(TiltedRule):
         # Rows with another power get a finite cavity: 0 times infinity would be NaN.
         finite = Cavity(tf.where(has_power, cavity.mean, zero), tf.where(has_power, cavity.variance, one))
         first = self._rule.log_partition_vjp(finite, observations, power, tf.where(has_power, bar, zero), sources)
-        second = tf.cond(
-            tf.reduce_all(has_power),
-            lambda: tuple(map(tf.zeros_like, first)),
-            lambda: self._otherwise.log_partition_vjp(
-                cavity, observations, other, tf.where(has_power, zero, bar), sources
-            ),
-        )
+
+        def otherwise() -> tuple[tf.Tensor, ...]:
+            rest = tf.where(has_power, zero, bar)
+            return self._otherwise.log_partition_vjp(cavity, observations, other, rest, sources)
+
+        second = tf.cond(tf.reduce_all(has_power), lambda: tuple(map(tf.zeros_like, first)), otherwise)
         return tuple(map(tf.add, first, second))
 
     def _split(self, alpha: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

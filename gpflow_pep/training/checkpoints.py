@@ -78,9 +78,9 @@ class Checkpoints:
         run, history = self._about(arrays.pop("about", None))
         names = differing(self._run, run) or sorted(arrays.keys() ^ variables.keys())
         if names:
-            shown, more = names[:3], f" and {len(names) - 3} more" if len(names) > 3 else ""  # a message of one line
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""  # a message of one line
             raise ValueError(
-                f"checkpoint {str(self._path)!r} was written by a different run: {', '.join(shown)}{more} "
+                f"checkpoint {str(self._path)!r} was written by a different run: {', '.join(names[:3])}{more} "
                 f"{'differs' if len(names) == 1 else 'differ'}. Give another path, or delete the file to start over."
             )
         try:
@@ -136,10 +136,8 @@ def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> 
     everyone = workers.gather(*compared.values())
     for index, different in enumerate(everyone != everyone[0]):
         if different.any():
-            names = ", ".join(np.array(list(compared))[different])
-            raise ValueError(
-                f"all workers must run the same training, but worker {index} differs from worker 0 in {names}."
-            )
+            found = f"worker {index} differs from worker 0 in {', '.join(np.array(list(compared))[different])}"
+            raise ValueError(f"all workers must run the same training, but {found}.")
     return {**run, **{name: workers.gather(_checksum(run[name])).tolist() for name in sorted(per_worker & run.keys())}}
 
 

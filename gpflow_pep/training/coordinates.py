@@ -37,7 +37,7 @@ class Coordinate:
 
     def __init__(self, variable: tf.Variable, *, is_log: bool, unit: AnyNDArray | float):
         """
-        :param is_log: whether the variable x is that of a positive parameter, whose excess is log(1 + e^x).
+        :param is_log: True for a positive parameter's variable x, whose excess is log(1 + e^x).
         :param unit: divides other variables; an array that can be broadcast to the variable's shape.
         """
         self.variable, self.is_log = variable, is_log
@@ -75,14 +75,10 @@ class Coordinates:
         :param model: its parameters have bijectors; its inducing points set the units.
         :param variables: the variables to train; a variable of no parameter is its own coordinate.
         """
-        wrong = [each.name for each in variables if not each.dtype.is_floating]
-        if wrong:
+        if wrong := [each.name for each in variables if not each.dtype.is_floating]:
             raise ValueError(f"trainable variables must be floating point numbers, got {', '.join(wrong)}.")
-        positive, units = _softplus_variables(model), _units(model)
-        self.each = [
-            Coordinate(variable, is_log=id(variable) in positive, unit=units.get(id(variable), 1.0))
-            for variable in variables
-        ]
+        logs, units = _softplus_variables(model), _units(model)
+        self.each = [Coordinate(each, is_log=id(each) in logs, unit=units.get(id(each), 1.0)) for each in variables]
         self._sizes = [np.prod(each.shape, dtype=int) for each in self.each]
         self.are_logs = np.repeat([each.is_log for each in self.each], self._sizes)  # booleans [P]
 
@@ -109,7 +105,7 @@ class Coordinates:
 
     def entries(self, variables: Collection[tf.Variable]) -> AnyNDArray:
         """Return which coordinates belong to these variables, booleans [P]."""
-        ids = {id(variable) for variable in variables}
+        ids = set(map(id, variables))
         return np.repeat([id(each.variable) in ids for each in self.each], self._sizes)
 
     def split(self, values: AnyNDArray) -> list[AnyNDArray]:
@@ -180,8 +176,7 @@ def _softplus_variables(model: tf.Module) -> set[int]:
     found = set()
     for parameter in model.parameters:
         transform = parameter.transform
-        chain = transform.bijectors if isinstance(transform, tfp.bijectors.Chain) else [transform]
-        *shifts, innermost = chain
+        *shifts, innermost = transform.bijectors if isinstance(transform, tfp.bijectors.Chain) else [transform]
         is_softplus = type(innermost) is tfp.bijectors.Softplus and innermost.hinge_softness is None
         if is_softplus and all(type(shift) is tfp.bijectors.Shift for shift in shifts):
             found.add(id(parameter.unconstrained_variable))
@@ -207,10 +202,7 @@ def _units(model: Any) -> dict[int, AnyNDArray]:
 
 
 def inputs_and_kernels(model: Any) -> list[tuple[Any, Kernel]]:
-    """
-    Return the kernels of latent functions, each with inputs in units of the data: its inducing points Z [M, D], or X
-    [N, D] of a model without.
-    """
+    """Return the latent functions' kernels, each with its inducing points Z [M, D], or X [N, D] of a model without."""
     kernel, variable = getattr(model, "kernel", None), getattr(model, "inducing_variable", None)
     if not isinstance(kernel, Kernel):
         return []

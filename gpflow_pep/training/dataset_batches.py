@@ -16,8 +16,7 @@ from ..models.kernels_and_inducing_variables import are_inducing_points, single_
 from ..models.sparse import InducingVariableGP
 from ..runtime.checks import reason_of
 
-Batch = tuple[AnyNDArray, AnyNDArray]
-"""X [n, D] and Y [n, P]."""
+Batch = tuple[AnyNDArray, AnyNDArray]  # X [n, D] and Y [n, P]
 
 
 def rows_for(model: GPModel, data: Any) -> Batch:
@@ -38,16 +37,14 @@ def dataset_batches(model: GPModel, dataset: tf.data.Dataset) -> Iterator[Batch]
     """
     Yield the batches of a dataset, checked like arrays, in repeated passes; read ahead and skip empty batches.
 
-    The rows of each pass are counted, because the model scales its objective to `num_data` rows; only a smaller last
-    batch may be missing.
+    Each pass must have the `num_data` rows to which the model scales its objective, except a smaller last batch.
     """
     spec = dataset.element_spec
     if not (isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(part, tf.TensorSpec) for part in spec)):
         raise ValueError(f"data must be a tf.data.Dataset of batches (X [n, D], Y [n, P]), got elements {spec}.")
-    num_data = getattr(model, "num_data", None)
-    if num_data is None:
+    if getattr(model, "num_data", None) is None:
         raise ValueError("num_data of the model must be the number of rows of the dataset, got None.")
-    num_data = int(num_data)
+    num_data = int(model.num_data)
     while True:
         number = num_rows = largest = 0
         try:
@@ -63,14 +60,10 @@ def dataset_batches(model: GPModel, dataset: tf.data.Dataset) -> Iterator[Batch]
                 num_rows, largest = num_rows + len(X), max(largest, len(X))
                 yield X, Y
         except tf.errors.OpError as error:
-            raise UnreadableData(
-                f"data must be a dataset that can be read, but the batch after batch {number} of a pass cannot: "
-                f"{reason_of(error)}"
-            ) from error
+            found = f"the batch after batch {number} of a pass cannot: {reason_of(error)}"
+            raise UnreadableData(f"data must be a dataset that can be read, but {found}") from error
         if num_rows == 0:
             raise ValueError("data must have at least one row, got a dataset without rows.")
         if not num_data - largest < num_rows <= num_data:
-            raise ValueError(
-                f"data must be a dataset of num_data rows, {num_data}, in each pass, got {num_rows}: change num_data "
-                "of the model, or repeat() a dataset whose passes differ."
-            )
+            found = f"{num_data}, in each pass, got {num_rows}: change num_data of the model"
+            raise ValueError(f"data must be a dataset of num_data rows, {found}, or repeat() one whose passes differ.")

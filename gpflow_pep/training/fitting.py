@@ -22,26 +22,19 @@ from ..runtime.devices import sync_trainable
 from ..runtime.distribution import Workers
 from ..runtime.tracing import compiled
 from ..saving.run_identity import fingerprint, run_identity
+from . import objectives
 from .adam import Adam
 from .checkpoints import Checkpoints, check_same_run, check_same_start
 from .dataset_batches import Batch, dataset_batches, rows_for
 from .history import Callback, HeldOut, History, recorded_interruption
 from .lbfgs import LBFGS
 from .monitor import monitor
-from .objectives import (
-    FAILURES,
-    ConvergedSitesObjective,
-    MinibatchObjective,
-    Objective,
-    SitesObjective,
-    SweptMinibatchObjective,
-    has_own_data,
-    without_warnings,
-    workers_of,
-)
+from .objectives import FAILURES, Objective, SitesObjective, has_own_data, without_warnings, workers_of
 from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
 
 OPTIMIZERS = ("lbfgs", "adam")
+_LOST = ("Unavailable", "DeadlineExceeded", "Aborted", "Cancelled", "Internal")
+_LOST_WORKERS = tuple(getattr(tf.errors, f"{name}Error") for name in _LOST)
 
 
 def fit(
@@ -109,8 +102,8 @@ def fit(
     :param learning_rate: the learning rate of Adam.
     :param natural_step: step size of natural gradients, in (0, 1], if they are used; None: Adam trains q(u), too.
     :param train_inducing: whether trainable inducing variables are trained. None: yes, except for :class:`PEP` and its
-        subclasses, for which training them takes ten times the iterations and seldom improves predictions, if they are
-        well spread (k-means) and not too few; at alpha = 1 it overestimates the evidence.
+        subclasses: it takes ten times the iterations and seldom improves predictions of points that are well spread
+        (k-means) and not too few; at alpha = 1 it overestimates the evidence.
     :param tolerance: L-BFGS has converged after 20 iterations that together gained less than this, in nats per row. By
         default further gains do not matter to predictions; 1e-6 ends at an optimum to several digits.
     :param n_restarts: the number of further starts from which L-BFGS trains all but the inducing points; the best
@@ -128,8 +121,7 @@ def fit(
         a multiple of `interval`, or by whole epochs for a model with sites). A checkpoint of a different model, data or
         public settings is rejected; functions and classes are compared by name. With a dataset the resumed run begins
         a new pass, and only types and shapes of the data are compared.
-    :param checkpoint_seconds: the minimum time between two checkpoints, in seconds; ``math.inf``: write only at the
-        end.
+    :param checkpoint_seconds: the minimum number of seconds between checkpoints; ``math.inf``: write only at the end.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
         dimensions plots of predictions and inducing points.
     :param seed: seed for the order of minibatches and the starts of `n_restarts`.
@@ -146,9 +138,8 @@ def fit(
     workers = workers_of(model)
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
     optimizer, rows, batches = _checked(model, data, workers, optimizer, batch_size)
-    if max_iterations is None:
-        max_iterations = 2000 if optimizer == "lbfgs" else 5000
-    steps = validation.positive_integer(max_iterations, "max_iterations")
+    default_steps = 2000 if optimizer == "lbfgs" else 5000
+    steps = default_steps if max_iterations is None else validation.positive_integer(max_iterations, "max_iterations")
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
     natural_step = None if natural_step is None else validation.fraction(natural_step, "natural_step")
     if not isinstance(train_inducing, bool | np.bool_ | None):
@@ -189,25 +180,16 @@ def fit(
         recorded_interruption(enabled=workers is None) as interrupted,
         tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar,
     ):
-        history = History(
-            variables=objective.variables,
-            steps=steps,
-            interval=interval,
-            progress_bar=progress_bar,
-            callback=callback,
-            scores=scores,
-            patience=patience,
-            checkpoints=checkpoints,
-            interrupted=interrupted,
-        )
+        options: dict[str, Any] = dict(callback=callback, scores=scores, patience=patience, checkpoints=checkpoints)
+        options |= dict(variables=objective.variables, steps=steps, interval=interval)
+        history = History(progress_bar=progress_bar, interrupted=interrupted, **options)
         if tensorboard is not None:
             directory = os.fspath(tensorboard)
             if workers is not None and not workers.is_chief:
                 directory = os.path.join(directory, f"worker-{workers.index}")
             history.monitor = monitor(model, history, directory, model.data if rows is None else rows)
-        is_adam, gain = optimizer == "adam", tolerance * _num_rows(model, rows)
-        minimize: Adam | LBFGS = LBFGS(objective, phases, gain, n_restarts, seed)
-        if is_adam:
+        minimize: Adam | LBFGS = LBFGS(objective, phases, tolerance * _num_rows(model, rows), n_restarts, seed)
+        if optimizer == "adam":
             minimize = Adam(objective, phases[-1], learning_rate, natural_step)
         outcome = history.resume({**objective.state, **minimize.state})
         if workers is not None:
@@ -226,7 +208,7 @@ def fit(
                     objective.check_data()
                 if history.iterations == 0 or error is history.callback_error:
                     raise
-                if is_adam:
+                if optimizer == "adam":
                     history.discard_last()
                 outcome = Outcome(FAILED, f"Stopped, and the last good parameters restored: {reason_of(error)}")
             except BaseException:
@@ -271,9 +253,7 @@ def _checked(
     if data is None and not own:
         raise ValueError(f"data must be given: {name} does not store data.")
     if is_dataset and workers is not None:
-        raise ValueError(
-            "data must be arrays, this worker's rows, if several workers train a minibatch model, got a dataset."
-        )
+        raise ValueError("data must be arrays, this worker's rows, if several workers train, got a dataset.")
     if optimizer is None:
         optimizer = "lbfgs" if own else "adam"
     if optimizer not in OPTIMIZERS:
@@ -282,14 +262,13 @@ def _checked(
         raise ValueError(f'optimizer must be "adam" for {name}, whose minibatches are its blocks.')
     if optimizer == "lbfgs" and is_dataset:
         raise ValueError(f'optimizer must be "adam" with a dataset, got {optimizer!r}.')
-    if batch_size is not None:
-        for is_refused, reason in (
-            (optimizer == "lbfgs", f' with optimizer="{optimizer}"'),
-            (own and not isinstance(model, PEP), f", since {name} needs all rows"),
-            (is_dataset, " with a dataset, whose batches are the minibatches"),
-        ):
-            if is_refused:
-                raise ValueError(f"batch_size must be None{reason}, got {batch_size}.")
+    for is_refused, reason in (
+        (optimizer == "lbfgs", f' with optimizer="{optimizer}"'),
+        (own and not isinstance(model, PEP), f", since {name} needs all rows"),
+        (is_dataset, " with a dataset, whose batches are the minibatches"),
+    ):
+        if is_refused and batch_size is not None:
+            raise ValueError(f"batch_size must be None{reason}, got {batch_size}.")
     if not is_dataset:
         return optimizer, None if own else rows_for(model, data), None
     batches = dataset_batches(model, data)
@@ -308,15 +287,15 @@ def _objective(
 ) -> Objective:
     if isinstance(model, PEP):
         if optimizer == "lbfgs":
-            return ConvergedSitesObjective(model)
+            return objectives.ConvergedSitesObjective(model)
         if batch_size is None:
             return SitesObjective(model)
         _check_batch_size(batch_size, int(model.num_data))
-        return SweptMinibatchObjective(model, batch_size, seed)
+        return objectives.SweptMinibatchObjective(model, batch_size, seed)
     if rows is None:
         return Objective(model)
     if batches is not None:
-        return MinibatchObjective(model, lambda step: next(batches))
+        return objectives.MinibatchObjective(model, lambda step: next(batches))
     X, Y = rows
     N, mean = len(X), None
     if workers is not None:
@@ -338,17 +317,14 @@ def _objective(
         indices = minibatches.rows(step)
         return X[indices], Y[indices]
 
-    return MinibatchObjective(model, minibatch, mean)
+    return objectives.MinibatchObjective(model, minibatch, mean)
 
 
 def _phases(model: GPModel, variables: list[tf.Variable], train_inducing: bool | None) -> list[list[tf.Variable]]:
     """Return the variables trained in each phase: all but the inducing variable's, and then, if wanted, all."""
-    points = getattr(model, "inducing_variable", None)
-    of_points = {id(each) for each in (() if points is None else points.trainable_variables)}
+    of_points = set(map(id, getattr(getattr(model, "inducing_variable", None), "trainable_variables", ())))
     others = [each for each in variables if id(each) not in of_points]
-    if train_inducing is None:
-        train_inducing = not isinstance(model, PEP)
-    if not train_inducing:
+    if not (train_inducing or (train_inducing is None and not isinstance(model, PEP))):
         return [others]
     return [others, variables] if 0 < len(others) < len(variables) else [variables]
 
@@ -371,13 +347,7 @@ def _reporting_lost_workers(workers: Workers | None) -> Iterator[None]:
     """Raise a `RuntimeError` if a collective operation fails because a worker has stopped."""
     try:
         yield
-    except (
-        tf.errors.UnavailableError,
-        tf.errors.DeadlineExceededError,
-        tf.errors.AbortedError,
-        tf.errors.CancelledError,
-        tf.errors.InternalError,
-    ) as error:
+    except _LOST_WORKERS as error:
         if workers is None:
             raise
         raise RuntimeError(
@@ -390,11 +360,8 @@ def _judged(outcome: Outcome, sites: SitesStatus, before: float, after: float) -
     """Return the outcome at converged sites, given the objectives `before` and `after` their convergence."""
     status, reason = outcome.status, outcome.reason
     if status == CONVERGED and after < before - 1e-2 * (1.0 + abs(before)):  # a larger drop than loose sites cause
-        status = FAILED
-        reason += (
-            f" The sites had not converged in training: at converged sites the objective is {after:.6g}, not "
-            f"{before:.6g}. Try a larger max_sweeps."
-        )
+        status, found = FAILED, f"at converged sites the objective is {after:.6g}, not {before:.6g}"
+        reason += f" The sites had not converged in training: {found}. Try a larger max_sweeps."
     if not sites.converged:
         status = FAILED if status == CONVERGED else status
         reason += f" The sites have not converged: the change is {sites.change:.1e} after {sites.sweeps} sweeps."

@@ -42,7 +42,6 @@ class LBFGS:
         :param phases: the variables trained in each phase, of those of the objective.
         :param gain: a phase ends after FLAT_ITERATIONS iterations that gained less than this, in nats.
         :param n_restarts: the number of starts, after the best, from which the first phase is trained, too.
-        :param seed: seed for starts that are drawn.
         """
         self._objective, self._gain, self._n_restarts, self._seed = objective, gain, n_restarts, seed
         self._coordinates = Coordinates(objective.model, objective.variables)
@@ -51,8 +50,7 @@ class LBFGS:
         self._ends: list[tuple[float, AnyNDArray]] = []  # loss and coordinates at the ends from earlier starts
         self._begin(self._coordinates.values())
         self._best_end = tf.Variable(np.zeros(1 + len(self._best)), trainable=False)  # 1 and the best of `_ends`, or 0
-        self.state: Mapping[str, tf.Variable] = {"best end": self._best_end}
-        """Variables besides the parameters, from which a resumed run goes on."""
+        self.state: Mapping[str, tf.Variable] = {"best end": self._best_end}  # for a resumed run
 
     def restore(self) -> None:
         """Assign the best parameters to the variables."""
@@ -88,7 +86,7 @@ class LBFGS:
                 outcome = Outcome(CONVERGED, f"{outcome.reason} {_IGNORED}")
         except _Interrupted:
             self.restore()
-        history.record_last(-self._smallest_loss)
+        history.record_last(-min([self._best_loss, *(loss for loss, _ in self._ends)]))
         return history.stopped or outcome
 
     def _best_of(self, begins: Sequence[AnyNDArray], history: History, outcome: Outcome | None = None) -> Outcome:
@@ -125,11 +123,6 @@ class LBFGS:
             self._coordinates.assign(self._best)
             self._objective.restore_best()
         return min(losses) - self._best_loss < 10.0 * self._gain
-
-    @property
-    def _smallest_loss(self) -> float:
-        """The smallest loss from all starts."""
-        return min([self._best_loss, *(loss for loss, _ in self._ends)])
 
     @property
     def _is_flat(self) -> bool:
@@ -179,8 +172,7 @@ class LBFGS:
     ) -> OptimizeResult:
         """Minimize over the active coordinates, from the best ones."""
         options = {"maxiter": max_iterations, "maxfun": 4 * history.steps + 20, "maxcor": _SECANTS}
-        start = self._best[self._active]
-        reach = np.where(self._coordinates.are_logs[self._active], _REACH, np.inf)
+        start, reach = self._best[self._active], np.where(self._coordinates.are_logs[self._active], _REACH, np.inf)
         least = start - reach
         least[:1] = -np.inf  # if all had bounds, SciPy's first step would be as long as the gradient
         arguments: dict[str, Any] = {"args": (history,), "method": "L-BFGS-B", "jac": True, "options": options}
@@ -247,7 +239,7 @@ class LBFGS:
         return loss, gradient
 
     def _outcome(self, result: OptimizeResult, *, gained: bool, limit: bool) -> Outcome:
-        """Return the outcome of the last search: whether it `gained`, or reached the `limit` of iterations."""
+        """Return the outcome of the last search, which `gained` or not, or reached the `limit` of iterations."""
         if limit:
             last = f" The last step failed: {self._failure}" if self._failure else ""
             return Outcome(LIMIT, f"L-BFGS: max_iterations was reached.{last}")

@@ -53,10 +53,8 @@ def workers_of(model: Any) -> Workers | None:
     """
     workers = getattr(model, "_workers", None) or Workers.of_strategy()
     if workers.count > 1 and not hasattr(model, "_workers") and has_own_data(model):
-        raise ValueError(
-            "model must be a gpflow_pep model if there are several workers: the data of "
-            f"{type(model).__name__} are not divided among them."
-        )
+        reason = f"the data of {type(model).__name__} are not divided among them"
+        raise ValueError(f"model must be a gpflow_pep model if there are several workers: {reason}.")
     return workers if workers.count > 1 else None
 
 
@@ -72,13 +70,11 @@ def training_step(model: GPModel) -> "TrainingStep":
 
 class TrainingStep:
     """
-    Training loss and its gradient in the trainable variables, compiled for one structure of the model.
-
-    XLA functions return NaN instead of raising errors. Such steps are repeated without XLA to raise the error.
+    Training loss and its gradient in the trainable variables, compiled for one structure of the model. XLA functions
+    return NaN instead of raising errors; such steps are repeated without XLA to raise the error.
     """
 
-    jit_compile: bool
-    """True if XLA compiles the next steps."""
+    jit_compile: bool  # True if XLA compiles the next steps
 
     def __init__(self, model: GPModel, structure: list[Any]):
         self._model, self.structure = model, structure
@@ -86,9 +82,8 @@ class TrainingStep:
 
     def __call__(self, *rows: TensorType) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """
-        Compute the training loss [] and its gradient.
+        Compute the training loss [] and its gradient, for X [n, D] and Y [n, P] if the model has no data.
 
-        :param rows: X [n, D] and Y [n, P] for a model without data; XLA compiles once for each n.
         :raises tf.errors.InvalidArgumentError: if loss or gradient cannot be computed.
         :raises NotImplementedError: if XLA cannot compile the model.
         """
@@ -99,11 +94,10 @@ class TrainingStep:
         return loss, gradient
 
     def _run(self, rows: tuple[tf.Tensor, ...], jit_compile: bool) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        signature = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
-        key = jit_compile, signature
+        key = jit_compile, tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
         if key not in self.compiled:
             step, xla = partial(in_replica, self._loss_and_gradient), {"jit_compile": True} if jit_compile else {}
-            self.compiled[key] = compiled(step, input_signature=signature, **xla)
+            self.compiled[key] = compiled(step, input_signature=key[1], **xla)
         try:
             return with_plain_errors(self.compiled[key], *rows)
         except tf.errors.InvalidArgumentError as error:
@@ -122,22 +116,17 @@ class TrainingStep:
         return loss, gradient
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """Drop the compiled step from copied and pickled models."""
-        return type(None), ()
+        return type(None), ()  # copied and pickled models have no compiled step
 
 
 class Objective:
     """The training loss of the model's data or of given rows."""
 
     model: Any
-    interval = 1
-    """Steps between records are a multiple of this."""
-    default_interval = 1
-    """Default number of steps between records."""
-    trial_iterations = 5
-    """Iterations of L-BFGS from each start before the starts are compared."""
-    is_accurate = True
-    """False if sites were far from converged in the last evaluation."""
+    interval = 1  # steps between records are a multiple of this
+    default_interval = 1  # steps between records
+    trial_iterations = 5  # of L-BFGS from each start, before the starts are compared
+    is_accurate = True  # False if sites were far from converged in the last evaluation
 
     def __init__(
         self, model: Any, rows: Callable[[int], Any] = lambda step: (), mean: Callable[..., Any] | None = None
@@ -168,9 +157,8 @@ class Objective:
 
     def check_data(self) -> None:
         """Raise a `ValueError` if the model's dataset has changed since the first pass; call this after a failure."""
-        check = getattr(self.model, "check_data", None)  # GPflow's models hold their data as tensors
-        if check is not None:
-            check()
+        if hasattr(self.model, "check_data"):  # GPflow's models hold their data as tensors
+            self.model.check_data()
 
     def probe(self, step: int) -> Evaluation:
         """Evaluate the loss after the last step, on its rows if there was one, without changing any state."""
@@ -286,12 +274,11 @@ class SweptMinibatchObjective(SitesObjective):
 
 class ConvergedSitesObjective(SitesObjective):
     """
-    The energy at converged sites, with a tolerance that follows the progress of the search.
+    The energy at converged sites, with a tolerance proportional to the square root of the last gain.
 
-    The error of the gradient is proportional to the tolerance of the sites, and the error of the energy to its square;
-    the gain of a step is proportional to the squared gradient. The tolerance is therefore proportional to the square
-    root of the last gain, and tighter in every search. If sites have not converged, the energy may exceed the converged
-    energy, unless it is a lower bound.
+    The error of the gradient is proportional to the tolerance, and the gain of a step to the squared gradient. Each
+    search has a tighter tolerance. If sites have not converged, the energy may exceed the converged energy, unless it
+    is a lower bound.
     """
 
     trial_iterations = 0  # an evaluation takes many sweeps
@@ -319,14 +306,12 @@ class ConvergedSitesObjective(SitesObjective):
         change = self.model.sites_status.change
         # As in the solver, with at most 10 sweeps sites need not converge in an evaluation.
         self.is_accurate = change <= self._max_change or self.model.max_sweeps <= 10
-        if self.is_accurate:
-            self._have_converged = True
-        elif self._have_converged:
+        if self._have_converged and not self.is_accurate:
             raise FloatingPointError(
                 f"The sites are far from converged: the next update would change a marginal by {change:.1e} standard "
                 "deviations. Try a smaller alpha, optimizer='adam', or other initial hyperparameters."
             )
-        self._last_loss = loss
+        self._have_converged, self._last_loss = self.is_accurate, loss
         return loss, gradient
 
     @override
@@ -336,11 +321,11 @@ class ConvergedSitesObjective(SitesObjective):
 
     @override
     def tighten(self, *, fully: bool) -> bool:
-        was_loose = self._loosest > self.model.tol
+        was_loose = bool(self._loosest > self.model.tol)
         self._loosest *= 0.0 if fully else 0.1  # before each further search, down to the model's tolerance
         self._of_gain *= 0.1
         self._best_loss = np.inf  # loose sites may underestimate it, and the next gain would be negative
-        return bool(was_loose)
+        return was_loose
 
     @override
     def restart(self) -> None:

@@ -27,10 +27,8 @@ class FitResult:
     iterations was reached | "stopped early": by `patience` or the callback | "interrupted": by Ctrl-C | "failed": the
     last good parameters were restored, or the sites have not converged.
     """
-    reason: str
-    """The reason, as a sentence."""
-    iterations: int
-    """Iterations of L-BFGS, or steps of Adam."""
+    reason: str  #: The reason, as a sentence.
+    iterations: int  #: Iterations of L-BFGS, or steps of Adam.
     recorded: tuple[int, ...]
     """
     The iteration of every record, plus a last entry for the final parameters, if `patience` restored them or the sites
@@ -43,10 +41,8 @@ class FitResult:
     """
     held_out: Mapping[str, tuple[float, ...]]
     """Scores of held-out rows by name, at every record: "nlpd" (nats per row), "rmse" (Gaussian likelihoods)."""
-    sites: SitesStatus | None
-    """Status of the last update of the sites; None for a model without sites."""
-    seconds: float
-    """Wall time."""
+    sites: SitesStatus | None  #: Status of the last update of the sites; None for a model without sites.
+    seconds: float  #: Wall time.
 
     @property
     def converged(self) -> bool:
@@ -54,7 +50,6 @@ class FitResult:
         return self.status == CONVERGED
 
     def __repr__(self) -> str:
-        """Return one line without the histories."""
         scores = "".join(f", held-out {name} {values[-1]:.4g}" for name, values in self.held_out.items() if values)
         objective = f", objective {self.objective[-1]:.6g} nats" if self.objective else ""
         run = f"{self.status} after {self.iterations} iterations, {self.seconds:.3g} s{objective}{scores}"

@@ -40,8 +40,7 @@ def starts(model: GPModel, coordinates: Coordinates, num_drawn: int, seed: int) 
 
 def without_inputs(model: GPModel, coordinates: Coordinates) -> list[AnyNDArray]:
     """Return the present coordinates with lengthscales 1000 times longer (f is constant) and shorter (f is noise)."""
-    kernels = [kernel for kernel, *_ in _units_of_lengthscales(model)]
-    found = []
+    kernels, found = [kernel for kernel, *_ in _units_of_lengthscales(model)], []
     for factor in (1e3, 1e-3) if kernels else ():
         found += _coordinates_at(coordinates, [(kernel, factor * kernel.lengthscales.numpy()) for kernel in kernels])
     return found
@@ -85,11 +84,8 @@ def _units_of_lengthscales(model: GPModel) -> Iterator[tuple[Any, AnyNDArray, in
             columns, lengthscales = np.asarray(X)[:, part.active_dims], part.lengthscales
             if isinstance(lengthscales, Parameter) and lengthscales.trainable and np.ptp(columns, axis=0).any():
                 unit = spreads(columns) * np.sqrt(columns.shape[1])
-                yield (
-                    part,
-                    unit if lengthscales.shape == unit.shape else np.full(lengthscales.shape, unit.mean()),
-                    place,
-                )
+                unit = unit if lengthscales.shape == unit.shape else np.full(lengthscales.shape, unit.mean())
+                yield part, unit, place
 
 
 def _stationary(kernel: Kernel) -> Iterator[Stationary]:
