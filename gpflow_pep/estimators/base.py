@@ -195,8 +195,9 @@ class SparseGPEstimator(BaseEstimator):
         for name, values in (("X", X), ("y", options.get("y"))):
             if isinstance(values, np.ma.MaskedArray):
                 raise ValueError(f"{name} must be an array without a mask, got a masked array: fill or drop values.")
-            if getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M") and name == "X":
-                raise ValueError(f"X must hold numbers, got {values.dtype}: convert times to numbers of a unit.")
+            dtype = getattr(values, "dtype", None)
+            if name == "X" and getattr(dtype, "kind", "") in ("m", "M"):
+                raise ValueError(f"X must hold numbers, got {dtype}: convert times to numbers of a unit.")
         return validate_data(self, X, dtype=default_float(), reset=reset, **options)
 
     def _inputs_and_posterior(self, X: Any) -> tuple[tf.Tensor, PosteriorValues]:
