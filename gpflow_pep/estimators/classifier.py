@@ -55,10 +55,16 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow_pep.MultiClassRobustMax` for more.
         :param alpha: the power, in [0, 1]: 0 is the variational bound, 1 EP.
         """
-        self.kernel, self.likelihood = kernel, likelihood
-        self.alpha, self.n_inducing = alpha, n_inducing
-        self.optimizer, self.max_iterations, self.learning_rate = optimizer, max_iterations, learning_rate
-        self.train_inducing, self.tolerance, self.n_restarts = train_inducing, tolerance, n_restarts
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.alpha = alpha
+        self.n_inducing = n_inducing
+        self.optimizer = optimizer
+        self.max_iterations = max_iterations
+        self.learning_rate = learning_rate
+        self.train_inducing = train_inducing
+        self.tolerance = tolerance
+        self.n_restarts = n_restarts
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPClassifier":

@@ -75,10 +75,17 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :param n_restarts: the number of further starts of L-BFGS (see :func:`gpflow_pep.fit`).
         :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None (NumPy's global state).
         """
-        self.kernel, self.alpha, self.n_inducing = kernel, alpha, n_inducing
-        self.noise_variance, self.normalize_y = noise_variance, normalize_y
-        self.optimizer, self.max_iterations, self.learning_rate = optimizer, max_iterations, learning_rate
-        self.train_inducing, self.tolerance, self.n_restarts = train_inducing, tolerance, n_restarts
+        self.kernel = kernel
+        self.alpha = alpha
+        self.n_inducing = n_inducing
+        self.noise_variance = noise_variance
+        self.normalize_y = normalize_y
+        self.optimizer = optimizer
+        self.max_iterations = max_iterations
+        self.learning_rate = learning_rate
+        self.train_inducing = train_inducing
+        self.tolerance = tolerance
+        self.n_restarts = n_restarts
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPRegressor":
