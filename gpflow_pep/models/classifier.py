@@ -77,9 +77,21 @@ class PEPClassifier(PEP):
                 f"likelihood must be a likelihood of class labels ({names}) or None, got "
                 f"{type(likelihood).__name__}; use gpflow_pep.PEP for any other."
             )
-        options: dict[str, Any] = dict(alpha=alpha, scale=scale, projection=projection, mean_function=mean_function)
-        options |= dict(tol=tol, max_sweeps=max_sweeps, damping=damping, chunk_size=chunk_size, max_jitter=max_jitter)
-        super().__init__(data, kernel, likelihood, inducing_variable, **options)
+        super().__init__(
+            data,
+            kernel,
+            likelihood,
+            inducing_variable,
+            alpha=alpha,
+            scale=scale,
+            projection=projection,
+            tol=tol,
+            max_sweeps=max_sweeps,
+            damping=damping,
+            mean_function=mean_function,
+            chunk_size=chunk_size,
+            max_jitter=max_jitter,
+        )
 
 
 def _labels(data: RegressionData | DatasetChunks) -> AnyNDArray:

@@ -33,8 +33,13 @@ from .objectives import FAILURES, Objective, SitesObjective, has_own_data, witho
 from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
 
 OPTIMIZERS = ("lbfgs", "adam")
-_LOST = ("Unavailable", "DeadlineExceeded", "Aborted", "Cancelled", "Internal")
-_LOST_WORKERS = tuple(getattr(tf.errors, f"{name}Error") for name in _LOST)
+_LOST_WORKERS = (  # errors of collective operations
+    tf.errors.UnavailableError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.InternalError,
+)
 
 
 def fit(
@@ -180,9 +185,17 @@ def fit(
         recorded_interruption(enabled=workers is None) as interrupted,
         tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar,
     ):
-        options: dict[str, Any] = dict(callback=callback, scores=scores, patience=patience, checkpoints=checkpoints)
-        options |= dict(variables=objective.variables, steps=steps, interval=interval)
-        history = History(progress_bar=progress_bar, interrupted=interrupted, **options)
+        history = History(
+            variables=objective.variables,
+            steps=steps,
+            interval=interval,
+            progress_bar=progress_bar,
+            callback=callback,
+            scores=scores,
+            patience=patience,
+            checkpoints=checkpoints,
+            interrupted=interrupted,
+        )
         if tensorboard is not None:
             directory = os.fspath(tensorboard)
             if workers is not None and not workers.is_chief:
