@@ -180,7 +180,7 @@ def made(method: str, X: Floats, num_inducing: int | None, is_classifier: bool) 
         return GPflow(num_inducing or 100, is_classifier)
     if method != _SKLEARN:
         kind = SparseGPClassifier if is_classifier else SparseGPRegressor
-        points = {"n_inducing": num_inducing} if num_inducing else {}
+        points: dict[str, Any] = {"n_inducing": num_inducing} if num_inducing else {}
         return kind(alpha=float(method.split()[1]), random_state=0, **points)
     kernel = ConstantKernel(1.0, _BOUNDS) * RBF(spreads(X) * np.sqrt(X.shape[1]), _BOUNDS)
     if is_classifier:

@@ -17,13 +17,12 @@ def hard_problem(name: str) -> Dataset:
     """Generate training and test rows; the targets of regression are standardized."""
     num_rows, generate = PROBLEMS[name]
     X, y = generate(np.random.default_rng(0), num_rows + _TEST_ROWS)
-    mean, scale = np.zeros(1), 1.0
+    mean, scale = np.zeros(1), np.ones(1)
     if len(np.unique(y)) > 5:
-        mean, scale = y[:num_rows].mean(keepdims=True), y[:num_rows].std()
+        mean, scale = y[:num_rows].mean(keepdims=True), y[:num_rows].std(keepdims=True)
     Y = ((y - mean) / scale)[:, None]
-    D = X.shape[1]
-    scales = (np.zeros(D), np.ones(D), mean, scale)
-    return Dataset(name, X[:num_rows], Y[:num_rows], X[num_rows:], Y[num_rows:], *scales)
+    zero, one = np.zeros(X.shape[1]), np.ones(X.shape[1])
+    return Dataset(name, X[:num_rows], Y[:num_rows], X[num_rows:], Y[num_rows:], zero, one, mean, scale)
 
 
 def _checkerboard(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:

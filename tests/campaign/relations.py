@@ -113,7 +113,7 @@ def make(case: Case, **options: Any) -> Any:
     if case.model in _EP:
         model = _EP[case.model](data, kernel, likelihood, case.Z.copy(), alpha=case.alpha, tol=1e-9, **options)
         return model
-    alpha = {} if case.model == "TSVGP" else {"alpha": case.alpha}
+    alpha: dict[str, Any] = {} if case.model == "TSVGP" else {"alpha": case.alpha}
     options |= {"num_data": len(case.X), "num_latent_gps": case.q[0].shape[1]}
     model = _MINIBATCH[case.model](kernel, likelihood, case.Z.copy(), **alpha, **options)
     model.q_mu.assign(case.q[0])
