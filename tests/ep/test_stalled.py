@@ -67,8 +67,9 @@ def converged(model, alpha, start):
     return status
 
 
-@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 1.0], quick=[0.5]))
-@pytest.mark.parametrize("name", some_slow(LIKELIHOODS, 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("name", LIKELIHOODS)
 def test_classes_do_not_shift_together(name, alpha):
     """q's means sum to 0 over classes: what is added to all of them has no likelihood."""
     (model, _), start = two_models(LIKELIHOODS[name][0])

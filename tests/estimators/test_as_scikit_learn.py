@@ -4,6 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 from gpflow.kernels import Coregion, SquaredExponential
+from quick import some_slow
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.model_selection import GridSearchCV
@@ -74,7 +75,7 @@ def test_another_alpha_is_that_of_the_next_batch():
     assert float(estimator.set_params(alpha=0.1).partial_fit(X + 0.2, Y[:, 0]).model_.alpha) == 0.1
 
 
-@pytest.mark.parametrize("classes", [0, 2, 3])
+@pytest.mark.parametrize("classes", some_slow([0, 2, 3], 2))
 def test_rows_one_at_a_time(classes):
     """Few rows are predicted by a compiled function, many are not."""
     if classes:

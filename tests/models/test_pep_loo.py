@@ -44,6 +44,7 @@ def test_gaussian_is_exact():
         assert np.sum(expected) < np.sum(within) - 0.5  # what is left out is missed
 
 
+@pytest.mark.slow
 def test_probit_is_close():
     """
     The other sites were made with row n there. That changes their precisions by some tenths of τ_n each, and what they

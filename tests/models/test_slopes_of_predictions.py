@@ -39,6 +39,7 @@ def test_of_compiled_predictions(make):
         assert float(second) == pytest.approx((above + below - 2.0 * middle) / STEP**2, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_second_derivatives_in_hyperparameters_are_refused_in_compiled_functions():
     model = regression()
     predict, variance = tf.function(model.predict_f), model.kernel.variance.unconstrained_variable

@@ -90,10 +90,10 @@ def test_resumes_after_sigkill(tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("TSVGP", {}),
+        pytest.param("TSVGP", {}, marks=pytest.mark.slow),
         pytest.param("ARPEP", {}, marks=pytest.mark.slow),
         pytest.param("SVGP", {"natural_step": None}, marks=pytest.mark.slow),
-        pytest.param("PEPR", {"optimizer": "adam", "max_iterations": 30}, marks=pytest.mark.slow),
+        ("PEPR", {"optimizer": "adam", "max_iterations": 30}),
         pytest.param("PEPClassifier", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow),
         pytest.param("StreamingPEP", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow),
         pytest.param(

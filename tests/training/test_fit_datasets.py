@@ -200,9 +200,8 @@ def test_a_later_batch_that_cannot_be_used_ends_training(as_new):
     np.testing.assert_equal(values(model), reached)
 
 
-@pytest.mark.parametrize(
-    ("rows", "passes"), some_slow([(slice(0, 48), 1), (slice(0, 47), 1), (slice(0, 60), 2)], quick=[(slice(0, 60), 2)])
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows", "passes"), [(slice(0, 48), 1), (slice(0, 47), 1), (slice(0, 60), 2)])
 def test_rejects_a_pass_with_another_number_of_rows(as_new, rows, passes):
     """48 rows are four batches of five, one of which is not smaller than the others."""
     dataset = batches((X[rows], Y[rows])).repeat(passes)

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from quick import some_slow
 from worker_models import (
     MINIBATCH_MODELS,
     MINIBATCH_OPTIONS,
@@ -29,7 +28,6 @@ from gpflow_pep import fit
 TOLERANCE = 1e-11  # sums over rows in another order, amplified by the condition of Kuu + jitter
 SCRIPT = Path(__file__).parents[1] / "support" / "worker_process.py"
 COUNT = 2
-QUICK = ("VFE of a dataset",)
 TASKS, SLOW_TASKS = ("refused", "repeated_rows"), ("mixed_precision", "minibatch_models")
 X, Y = data_of("PEPR")
 
@@ -59,19 +57,18 @@ def results(processes):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    return results(started(tmp_path_factory.mktemp("workers"), *QUICK, *TASKS))
+    return results(started(tmp_path_factory.mktemp("workers"), *TASKS))
 
 
 @pytest.fixture(scope="module")
 def found_of_others(tmp_path_factory):
-    others = (name for name in MODELS if name not in QUICK)
-    return results(started(tmp_path_factory.mktemp("workers"), *others, *SLOW_TASKS))
+    return results(started(tmp_path_factory.mktemp("workers"), *MODELS, *SLOW_TASKS))
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=QUICK))
-def test_every_worker_has_the_numbers_of_all_rows(request, name):
-    found = request.getfixturevalue("found" if name in QUICK else "found_of_others")
-    workers = [each[name] for each in found]
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_every_worker_has_the_numbers_of_all_rows(found_of_others, name):
+    workers = [each[name] for each in found_of_others]
     whole = {key: value for key, value in workers[0].items() if key != "leave-one-out"}
     for other in workers[1:]:
         assert {key: value for key, value in other.items() if key != "leave-one-out"} == whole  # to the last digit
