@@ -68,7 +68,7 @@ def index_columns(kernel: Kernel, num_inputs: int) -> dict[int, int]:
     return {column: count for part in parts for column, count in index_columns(part, num_inputs).items()}
 
 
-def check_indices(kernel: Kernel, X: AnyNDArray, name: str) -> None:
+def check_indices(kernel: Kernel, X: Any, name: str) -> None:
     """Check columns of X [..., D] that hold an index: GPflow truncates fractions, and fails on others, or returns 0."""
     for column, count in index_columns(kernel, X.shape[-1]).items():
         values = np.ravel(X[..., column])

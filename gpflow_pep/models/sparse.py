@@ -157,7 +157,7 @@ class InducingVariableGP(GPModel):
         """
         Xnew = validation.real_numbers(Xnew, "Xnew")
         if tf.executing_eagerly():
-            check_indices(self.kernel, Xnew.numpy(), "Xnew")
+            check_indices(self.kernel, Xnew, "Xnew")
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
 
     def _posterior_of(self, values: tuple[tf.Tensor, ...]) -> WhitenedPosterior:

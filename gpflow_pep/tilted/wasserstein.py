@@ -62,9 +62,8 @@ def _quantile_deviation(panels: tuple[tf.Tensor, ...], num_rows: tf.Tensor) -> t
 def _normal_at(F: tf.Tensor) -> Any:
     """Return φ(Φ⁻¹(F)), 0 if F is 0 or 1; its derivative is -Φ⁻¹(F), which is replaced by 0 there."""
     z = tf.math.ndtri(F)
-    return tf.exp(
-        -0.5 * tf.square(z) - LOG_ROOT_2PI
-    ), lambda bar: -bar * tf.where(tf.math.is_finite(z), z, tf.zeros_like(z))
+    slope = -tf.where(tf.math.is_finite(z), z, tf.zeros_like(z))
+    return tf.exp(-0.5 * tf.square(z) - LOG_ROOT_2PI), lambda bar: bar * slope
 
 
 class FixedPanels(NamedTuple):
@@ -87,8 +86,7 @@ def fixed_panels(likelihood: ScalarLikelihood, rows: TiltedRows) -> FixedPanels:
 def projected_moments(density: LogDensity, panels: FixedPanels, rows: TiltedRows) -> tuple[tf.Tensor, tf.Tensor]:
     """Return mean and standard deviation of the projections, [R] each, differentiable on fixed panels."""
     row, left, half = panels
-    m, v = rows.take(row).cavity
-    observations, alpha, count = rows.take(row).observations, tf.gather(rows.alpha, row), tf.shape(rows.alpha)[0]
+    ((m, v), alpha, observations), count = rows.take(row), tf.shape(rows.alpha)[0]
     F = left + half * tf.constant(RULE.nodes + 1.0, half.dtype)[:, None]  # [K, W]
 
     def log_pi(F: tf.Tensor) -> tf.Tensor:
