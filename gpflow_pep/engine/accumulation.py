@@ -184,16 +184,24 @@ class MixedPrecisionRows(RegressionRows):
         return super().sum_over_chunks(in_precision, zero)
 
     def suffices(self, rows: Rows) -> tf.Tensor:
-        """Return whether single precision hardly changes the site noise of a chunk, and nothing in it overflows, []."""
+        """
+        Return whether single precision hardly changes the site noise of a chunk and the posterior mean, in units of its
+        standard deviation, and nothing in it overflows, [].
+        """
         # Rounding errors are relative to the largest prior variance; V amplifies them by cond(Kuu), about k tr Kuu^-1.
         k = tf.maximum(self._variance, tf.reduce_max(rows.Kff))
         noise = tf.reduce_min(rows.noise)
         # Below a condition number of 200 the rounding error of Kff - diag(V'V) dominates, about eps k.
         condition = tf.maximum(k * self._inverse_trace, 200.0)
-        error = np.finfo(np.float32).eps * condition * k * tf.maximum(self._scale, 1.0) / noise
+        eps = np.finfo(np.float32).eps
+        error = eps * condition * k * tf.maximum(self._scale, 1.0) / noise
+        # Rows at one place add n equal terms to A and c: the sums have relative errors of about sqrt(n) eps, the mean
+        # |r| times as much, and its standard deviation is sqrt(noise/n).
+        squares = tf.reduce_mean(tf.square(rows.residual) / rows.noise[..., None], axis=-2)
+        of_sums = eps * tf.cast(tf.shape(rows.residual)[-2], k.dtype) * tf.sqrt(tf.reduce_max(squares))
         sizes = tf.stack([k, tf.reduce_max(rows.noise), tf.reduce_max(tf.abs(rows.residual))])
         # Products of variances, residuals and precisions up to 1e8 do not overflow.
-        return (error < _MAX_ERROR) & tf.reduce_all(sizes < 1e8) & (noise > 1e-8)
+        return (tf.maximum(error, of_sums) < _MAX_ERROR) & tf.reduce_all(sizes < 1e8) & (noise > 1e-8)
 
 
 def collapsed_leave_one_out(

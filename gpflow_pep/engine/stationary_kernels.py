@@ -50,7 +50,13 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
         return _isotropic(kernel, *kernel.slice(X, X2))
     if _is_plain(kernel, kernels.AnisotropicStationary):
         return kernel.K_d(difference_matrix(*kernel.slice(X, X2)) / kernel.lengthscales)
-    return kernel(X) if X2 is None else kernel(X, X2)
+    if X2 is not None:
+        return kernel(X, X2)
+    if X.shape.rank == 2 or type(kernel).__module__.startswith("gpflow."):
+        return kernel(X)
+    # Kernels of users often transpose their inputs, which works for matrices only.
+    matrices = tf.map_fn(kernel, tf.reshape(X, tf.concat([[-1], tf.shape(X)[-2:]], axis=0)))
+    return tf.reshape(matrices, tf.concat([tf.shape(X)[:-1], tf.shape(X)[-2:-1]], axis=0))
 
 
 def num_active(kernel: Kernel, num_inputs: int) -> int:

@@ -28,6 +28,7 @@ from ..models.kernels_and_inducing_variables import check_indices, index_columns
 from ..models.stream import Stream
 from ..runtime.checks import warn
 from ..runtime.transactions import atomic
+from ..selection.alpha import AlphaSelection, select_alpha
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
 from ..training import OPTIMIZERS, FitResult, fit, uninterrupted
@@ -57,7 +58,7 @@ class SparseGPEstimator(BaseEstimator):
     """Base class of the estimators. Subclasses construct models and convert y to the model's Y and back."""
 
     kernel: Kernel | None
-    alpha: float
+    alpha: float | str
     n_inducing: int | str | None
     optimizer: str | None
     max_iterations: int | None
@@ -69,6 +70,8 @@ class SparseGPEstimator(BaseEstimator):
 
     model_: GPModel
     result_: FitResult | None
+    alpha_: float
+    alpha_selection_: AlphaSelection
     num_inducing_selection_: NumInducingSelection
 
     _posterior_values: PosteriorValues
@@ -110,7 +113,7 @@ class SparseGPEstimator(BaseEstimator):
         return int(self.model_.inducing_variable.num_inducing)
 
     @abstractmethod
-    def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
+    def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray, alpha: Any) -> GPModel:
         """Construct a model of all data."""
 
     @abstractmethod
@@ -130,10 +133,11 @@ class SparseGPEstimator(BaseEstimator):
     def _fit_model(self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True) -> None:
         """Construct the model of X [N, D] and Y [N, P], and train it if `train`."""
         options = self._training_options() if train else None
+        self._choose_alpha(X, Y, options)
         if isinstance(self.n_inducing, str):
 
             def make(data: RegressionData, Z: AnyNDArray) -> GPModel:
-                return self._make(*data, self._initial_kernel(*data), Z)
+                return self._make(*data, self._initial_kernel(*data), Z, self.alpha_)
 
             found = select_num_inducing(make, (X, Y), train=lambda model: trained(model, options))
             self._keep(found.model, *found.trainings[found.numbers.tolist().index(found.num_inducing)])
@@ -142,11 +146,29 @@ class SparseGPEstimator(BaseEstimator):
         Z = self._initial_points(X)
         if options is not None and self.train_inducing is None and len(Z) == len(distinct(X)):
             options["train_inducing"] = False  # the model is exact
-        model = self._make(X, Y, self._initial_kernel(X, Y), Z)
+        model = self._make(X, Y, self._initial_kernel(X, Y), Z, self.alpha_)
         with compiled_model(model) as worker:
             result = trained(worker, options)
         self._keep(model, *result)
         self.__dict__.pop("num_inducing_selection_", None)
+
+    def _choose_alpha(self, X: AnyNDArray, Y: AnyNDArray, options: dict[str, Any] | None) -> None:
+        """Set `alpha_` to `alpha`, or, if it is "auto", to the power of the best leave-one-out predictions."""
+        self.__dict__.pop("alpha_selection_", None)
+        if not isinstance(self.alpha, str):
+            self.alpha_ = self.alpha
+            return
+        if self.alpha != "auto":
+            raise ValueError(f'alpha must be a number in [0, 1] or "auto", got {self.alpha!r}.')
+        if isinstance(self.n_inducing, str):
+            raise ValueError(f'n_inducing must be a number if alpha is "auto", got {self.n_inducing!r}.')
+        Z = self._initial_points(X)
+
+        def make(data: RegressionData, alpha: float) -> GPModel:
+            return self._make(*data, self._initial_kernel(*data), Z, alpha)
+
+        self.alpha_selection_ = select_alpha(make, (X, Y), train=lambda model: trained(model, options)[0])
+        self.alpha_ = self.alpha_selection_.alpha
 
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Train on the first batch, or absorb the posterior and train on the next batch; a failure changes nothing."""
@@ -155,7 +177,9 @@ class SparseGPEstimator(BaseEstimator):
             self._fit_model(X, Y, train=bool(np.ptp(Y, axis=0).any()))
             return
         options, model = self._training_options(), self.model_
-        alpha = float(validation.single_power(self.alpha))  # may have changed since the last batch
+        if not isinstance(self.alpha, str):
+            self.alpha_ = float(validation.single_power(self.alpha))  # may have changed since the last batch
+        alpha = self.alpha_
         if not isinstance(model, Stream):
             kernel, likelihood = deepcopy((model.kernel, model.likelihood))
             parts = {"kernel": kernel, "likelihood": likelihood, "inducing_variable": model.inducing_variable.Z.numpy()}

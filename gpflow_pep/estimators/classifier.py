@@ -37,7 +37,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         kernel: Kernel | None = None,
         *,
         likelihood: Likelihood | None = None,
-        alpha: float = 0.5,
+        alpha: float | str = 0.5,
         n_inducing: int | str | None = 100,
         optimizer: str | None = "lbfgs",
         max_iterations: int | None = None,
@@ -53,7 +53,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param kernel: a GPflow kernel; a copy is trained. None: as in :class:`SparseGPRegressor`, of variance 1.
         :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy is trained. None:
             :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow_pep.MultiClassRobustMax` for more.
-        :param alpha: the power, in [0, 1]: 0 is the variational bound, 1 EP.
+        :param alpha: the power, in [0, 1]: 0 is the variational bound, 1 EP; or "auto".
         """
         self.kernel = kernel
         self.likelihood = likelihood
@@ -158,6 +158,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             raise ValueError(f"likelihood {found}, but classes_ has {count}.")
         return deepcopy(self.likelihood)
 
-    def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
+    def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray, alpha: Any) -> GPModel:
         parts = kernel, self._initial_likelihood(), Z
-        return PEPClassifier((X, Y), *parts, alpha=self.alpha, max_jitter=max_jitter())
+        return PEPClassifier((X, Y), *parts, alpha=alpha, max_jitter=max_jitter())

@@ -29,8 +29,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     Fitted attributes: `model_` (:class:`gpflow_pep.PEPR` or, from the second batch on,
     :class:`gpflow_pep.StreamingSGPR`; a model of the normalized y), `kernel_`, `n_inducing_`, `result_`
     (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
-    nats, of normalized y: at alpha = 0 a lower bound on the log evidence), `n_iter_`, `n_features_in_`,
-    `feature_names_in_`, and with ``n_inducing="auto"`` `num_inducing_selection_`
+    nats, of normalized y: at alpha = 0 a lower bound on the log evidence), `alpha_` (the power of the model),
+    `n_iter_`, `n_features_in_`, `feature_names_in_`, with ``alpha="auto"`` `alpha_selection_`
+    (:class:`gpflow_pep.AlphaSelection`) and with ``n_inducing="auto"`` `num_inducing_selection_`
     (:class:`gpflow_pep.NumInducingSelection`). Predictions use the posterior at the end of `fit`: changing `model_`
     afterwards is not supported. After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
     """
@@ -41,7 +42,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         self,
         kernel: Kernel | None = None,
         *,
-        alpha: float = 0.5,
+        alpha: float | str = 0.5,
         n_inducing: int | str | None = None,
         noise_variance: float | None = None,
         normalize_y: bool = True,
@@ -57,7 +58,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :param kernel: a GPflow kernel; a copy is trained. None: a squared exponential with a lengthscale per column.
             Lengthscales start at the column's standard deviation (1 for a constant column) times the square root of the
             number of columns: the correlation of two rows is about 1/e. The variance starts at the variance of y.
-        :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC.
+        :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC. "auto": the power with the best
+            leave-one-out predictions of the rows (of the first batch), by :func:`gpflow_pep.select_alpha`, which trains
+            six models in place of one.
         :param n_inducing: the number of inducing points. They start at k-means centers of the rows, with columns scaled
             to standard deviation 1, and training moves them; if there are no more distinct rows than this, they are the
             points, and stay. None: 700,000 / N, but at least 100 and at most 500; 100 from the second batch on. "auto":
@@ -187,16 +190,16 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _initial_variance(self, Y: AnyNDArray) -> float:
         return float(Y.var(axis=0).mean()) or 1.0
 
-    def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
-        if np.ndim(self.alpha) or 0.0 < validation.single_power(self.alpha) < _SMALLEST_POWER:
-            found = f"an array of shape {np.shape(self.alpha)}" if np.ndim(self.alpha) else f"{self.alpha:g}"
+    def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray, alpha: Any) -> GPModel:
+        if np.ndim(alpha) or 0.0 < validation.single_power(alpha) < _SMALLEST_POWER:
+            found = f"an array of shape {np.shape(alpha)}" if np.ndim(alpha) else f"{alpha:g}"
             raise ValueError(
                 f"alpha must be the power, one number in [0, 1], not a noise variance as in scikit-learn, got {found}: "
                 "use noise_variance, or a PEPR with Gaussian(scale=...) for the noise of each row."
             )
         least = 10.0 * default_likelihood_positive_minimum()  # above GPflow's bound: training can lower it
         noise = max(0.1 * self._initial_variance(Y), least) if self.noise_variance is None else self.noise_variance
-        return PEPR((X, Y), kernel, Z, alpha=self.alpha, noise_variance=noise, max_jitter=max_jitter())
+        return PEPR((X, Y), kernel, Z, alpha=alpha, noise_variance=noise, max_jitter=max_jitter())
 
 
 def _squeezed(values: AnyNDArray) -> AnyNDArray:

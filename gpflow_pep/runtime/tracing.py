@@ -199,8 +199,21 @@ def _components(whole: Any, seen: set[int]) -> Iterator[Any]:
 
 
 def remember_parameters(module: tf.Module) -> None:
-    """Make :func:`structure_of` raise an error if a number later takes the place of a parameter of the module."""
+    """
+    Make :func:`structure_of` raise an error if a number later takes the place of a parameter of the module.
+
+    :raises ValueError: if the module holds a Keras 3 layer, whose weights are not variables of the module.
+    """
     for part in (module, *module.submodules):
+        for name, value in vars(part).items():
+            for each in value if isinstance(value, list | tuple) else [value]:
+                is_keras_3 = any(kind.__module__.startswith("keras.") for kind in type(each).__mro__)
+                if is_keras_3 and getattr(each, "trainable", False):
+                    raise ValueError(
+                        f"{name} of {type(part).__name__} must be a layer of tf_keras, got {type(each).__name__} of "
+                        "Keras 3, whose weights would not be trained: use `from gpflow.keras import tf_keras`, or set "
+                        "its trainable to False."
+                    )
         names = {name for name, value in vars(part).items() if isinstance(value, Parameter)}
         vars(part)[_PARAMETER_NAMES] = names | vars(part).get(_PARAMETER_NAMES, set())
 

@@ -29,7 +29,15 @@ from .dataset_batches import Batch, dataset_batches, rows_for
 from .history import Callback, HeldOut, History, recorded_interruption
 from .lbfgs import LBFGS
 from .monitor import monitor
-from .objectives import FAILURES, Objective, SitesObjective, has_own_data, without_warnings, workers_of
+from .objectives import (
+    FAILURES,
+    Objective,
+    SitesObjective,
+    has_own_data,
+    precision_restored,
+    without_warnings,
+    workers_of,
+)
 from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
 
 OPTIMIZERS = ("lbfgs", "adam")
@@ -182,6 +190,7 @@ def fit(
     with (
         _reporting_lost_workers(workers),
         without_warnings(model),
+        precision_restored(model),
         recorded_interruption(enabled=workers is None) as interrupted,
         tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar,
     ):

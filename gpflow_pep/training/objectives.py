@@ -36,6 +36,17 @@ def without_warnings(model: GPModel) -> AbstractContextManager[None]:
     return model.without_warnings() if isinstance(model, PEP) else nullcontext()
 
 
+@contextmanager
+def precision_restored(model: GPModel) -> Iterator[None]:
+    """Restore `mixed_precision` of the model, if it has one, at the end of the context."""
+    before = vars(model).get("mixed_precision")
+    try:
+        yield
+    finally:
+        if before is not None:
+            model.mixed_precision = before
+
+
 def has_own_data(model: GPModel) -> bool:
     """Return whether the model holds its data; otherwise its training loss takes them."""
     if isinstance(model, InternalDataTrainingLossMixin):
@@ -175,7 +186,12 @@ class Objective:
 
     def tighten(self, *, fully: bool) -> bool:
         """Tighten the tolerance of later evaluations, `fully` to the model's; return whether it was loose."""
-        return False
+        if not (fully and getattr(self.model, "mixed_precision", False)):
+            return False
+        self.model.mixed_precision = False  # until `fit` ends: rounding of single precision may have ended the search
+        jit_compile, self.training_step = self.training_step.jit_compile, training_step(self.model)
+        self.training_step.jit_compile = jit_compile
+        return True
 
     def reset(self) -> None:
         """Reset the sites after other parameters were restored."""

@@ -24,6 +24,7 @@ from gpflow.kernels import (
     White,
 )
 
+from gpflow_pep import PEPR
 from gpflow_pep.engine import Prior, kernel_matrix
 
 EXACT = 1e-13
@@ -154,3 +155,24 @@ def test_a_covariance_that_is_registered_is_used():
 def test_rejects_active_dims_beyond_the_columns_of_X():
     with pytest.raises(ValueError, match=r"kernel must have active_dims below 2, the columns of X, got \[3\]\."):
         Prior(InducingPoints(Z[:, :2]), SquaredExponential(active_dims=[3]))
+
+
+class BrownianMotion(gpflow.kernels.Kernel):
+    """k(x, x') = min(x, x'), written for matrices of inputs only."""
+
+    def K(self, X, X2=None):
+        return tf.minimum(X, tf.transpose(X if X2 is None else X2))
+
+    def K_diag(self, X):
+        return X[:, 0]
+
+
+@pytest.mark.parametrize("kernel", [BrownianMotion(), BrownianMotion() * Constant(2.0)])
+def test_blocks_of_a_kernel_that_transposes_its_inputs(kernel):
+    """Also as many blocks as rows of each, when the wrong axes would have a right shape."""
+    blocks = tf.constant(RNG.uniform(size=(2, 3, 3, 1)))
+    expected = [[kernel(rows) for rows in group] for group in blocks]
+    np.testing.assert_array_equal(kernel_matrix(kernel, blocks), expected)
+    X, Y = tf.reshape(blocks, [18, 1]), RNG.normal(size=(18, 1))
+    loss = PEPR((X, Y), kernel, np.array([[0.3], [0.7]]), alpha=1.0, blocks=18).training_loss()  # exact: one block
+    assert float(loss) == pytest.approx(float(gpflow.models.GPR((X, Y), kernel).training_loss()), rel=1e-5)

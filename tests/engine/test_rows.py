@@ -49,10 +49,7 @@ def make_likelihood(kind):
     ("name", "kind", "likelihood"),
     some_slow(
         itertools.product(KERNELS, ["rows", "unequal"], ["constant", "input dependent"]),
-        quick=[
-            ("squared exponential", "rows", "input dependent"),
-            ("part fixed", "unequal", "constant"),
-        ],
+        quick=[("squared exponential", "rows", "input dependent")],
     ),
 )
 @pytest.mark.parametrize("compiled", some_slow([False, True], quick=[True]), ids=["eager", "compiled"])

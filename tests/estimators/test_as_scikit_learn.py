@@ -117,3 +117,30 @@ def test_probabilities_of_a_wide_f():
     f = mean + np.sqrt(variance) * z  # [9, K]
     expected = (0.5 + 0.5 * np.tanh(0.5 * f)) @ density
     np.testing.assert_allclose(estimator.predict_proba(new)[:, 1], expected, rtol=0, atol=1e-6)
+
+
+def test_alpha_auto_is_the_power_of_the_best_leave_one_out_predictions():
+    estimator = untrained(alpha="auto").fit(X, Y[:, 0])
+    found = estimator.alpha_selection_
+    assert estimator.alpha_ == found.alpha == float(estimator.model_.alpha) and len(found.alphas) == 5
+    expected = untrained(alpha=found.alpha).fit(X, Y[:, 0])
+    np.testing.assert_array_equal(estimator.predict(X), expected.predict(X))
+    assert estimator.partial_fit(X, Y[:, 0]).model_.alpha == found.alpha
+    assert not hasattr(estimator.set_params(alpha=0.5).fit(X, Y[:, 0]), "alpha_selection_")
+
+
+def test_alpha_auto_for_labels():
+    estimator = SparseGPClassifier(alpha="auto", n_inducing=5, optimizer=None, random_state=0).fit(X, Y[:, 0] > 0.0)
+    assert float(estimator.model_.alpha) == estimator.alpha_selection_.alpha
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": "best"}, r'^alpha must be a number in \[0, 1\] or "auto", got \'best\'\.$'),
+        ({"alpha": "auto", "n_inducing": "auto"}, r'^n_inducing must be a number if alpha is "auto", got \'auto\'\.$'),
+    ],
+)
+def test_other_words_for_alpha_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        SparseGPRegressor(**options).fit(X, Y)

@@ -1,8 +1,10 @@
 """A number in place of a parameter: assigned if the parameter is the model's own, otherwise an error that names it."""
 
 import gpflow
+import keras
 import numpy as np
 import pytest
+from gpflow.keras import tf_keras
 
 from gpflow_pep import PEP, PEPR, PEPClassifier, StreamingSGPR
 
@@ -64,3 +66,23 @@ def test_an_index_that_is_no_output_is_refused():
         PEPR((rows, Y), kernel, rows[::6] + 0.5)
     with pytest.raises(ValueError, match=r"^Xnew must hold .* got 2\.0 in row 3"):
         PEPR((rows, Y), kernel, rows[::6].copy()).predict_f(wrong)
+
+
+class Warped(gpflow.kernels.SquaredExponential):
+    """A squared exponential of features."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = layers
+
+    def K(self, X, X2=None):
+        return super().K(self.layers[0](X), None if X2 is None else self.layers[0](X2))
+
+
+def test_a_layer_of_keras_3_in_a_kernel_is_refused_because_its_weights_would_not_be_trained():
+    with pytest.raises(ValueError, match=r"^layers of Warped must be a layer of tf_keras, got Dense of Keras 3"):
+        PEPR((X, Y), KERNEL() + Warped([keras.layers.Dense(2)]), Z)
+    PEPR((X, Y), Warped([keras.layers.Dense(2, trainable=False, dtype="float64")]), Z).training_loss()
+    model = PEPR((X, Y), Warped([tf_keras.layers.Dense(2, dtype="float64")]), Z)
+    model.training_loss()
+    assert len(model.trainable_variables) == 6  # Z, noise, variance, lengthscale, weights and bias

@@ -4,6 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep import PEPR, PEPClassifier
 
@@ -21,7 +22,7 @@ def classification():
     return PEPClassifier((X, (Y > 0.0).astype(float)), gpflow.kernels.SquaredExponential(), inducing_variable=X[:8])
 
 
-@pytest.mark.parametrize("make", [regression, classification])
+@pytest.mark.parametrize("make", some_slow([regression, classification], quick=[classification]))
 def test_of_compiled_predictions(make):
     model = make()
     for predict in (tf.function(model.predict_f), model.posterior().predict_f):

@@ -60,15 +60,16 @@ def grid(mean, variance):
 @pytest.mark.parametrize("name", scalar_likelihoods())
 def test_log_density_matches_integration(name):
     likelihood, values = scalar_likelihoods()[name]
-    for (mean, variance), value in product(MARGINALS, values):
+    rows = [(*marginal, value) for marginal, value in product(MARGINALS, values)]
+    found = predicted_log_density(likelihood, np.zeros((len(rows), 1)), *np.array(rows).T[:, :, None])
+    for (mean, variance, value), density in zip(rows, found.numpy(), strict=True):
         f, log_weights = grid(mean, variance)
         if name == "ordinal":
             log_prob = np.log(ordinal_probabilities(f[:, 0])[int(value)])
         else:
             log_prob = np.asarray(likelihood.log_prob(NO_INPUTS, f, np.full(f.shape, value)))
         expected = logsumexp(log_weights + np.where(np.isnan(log_prob), -np.inf, log_prob))
-        found = predicted_log_density(likelihood, NO_INPUTS, *one_row(mean, variance, value))
-        assert float(found[0]) == pytest.approx(expected, abs=1e-6)
+        assert density == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", scalar_likelihoods())

@@ -61,7 +61,8 @@ def interrupted(as_new, name, path, counts, **options):
 KILLS = {"TSVGP": [("record", 1), ("record", 4), ("write", 2)], "PEPR": [("write", 3), ("record", 7)]}
 
 
-@pytest.mark.parametrize("name", some_slow(KILLS, quick=["PEPR"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KILLS)
 def test_resumes_after_sigkill(tmp_path, name):
     """SIGKILL before the first checkpoint, later, and while a checkpoint is being replaced."""
     files = [str(tmp_path / f"{name}.{end}") for end in ("checkpoint", "values.npz")]
