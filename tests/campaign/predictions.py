@@ -1,0 +1,182 @@
+"""Random predictive densities of every scalar likelihood against SciPy's densities, integrated over f.
+
+A case is a likelihood with parameters over several orders of magnitude and twenty marginals of f, with variances from
+1e-4 to 100 and observations near the marginal, far from it, or at the edge of the possible. All follows from its seed.
+
+    python -m campaign.predictions [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.likelihoods import Bernoulli, Beta, Exponential, Gamma, Ordinal, Poisson, StudentT
+from scipy import stats
+from scipy.special import logsumexp, softplus
+
+from campaign.running import Outcome, judged, options, tally, within
+from gpflow_pep.likelihoods import Logit, Probit
+from gpflow_pep.tilted.predictive import predicted_log_density
+
+_TOLERANCE = 0.01  # nats
+_ROWS = 20
+_Z = np.linspace(-33.0, 33.0, 400_001)  # points f in standard deviations of the marginal, whose density ends at e^-540
+
+Density = Callable[[AnyNDArray, float], AnyNDArray]
+"""log p(y|f) of many f."""
+Drawn = tuple[gpflow.likelihoods.Likelihood, Density, Callable[[AnyNDArray], AnyNDArray]]
+"""A likelihood, its density, and how to draw y given f."""
+
+
+class Case(NamedTuple):
+    """A likelihood and rows."""
+
+    seed: int
+    name: str
+    likelihood: gpflow.likelihoods.Likelihood
+    density: Density
+    mean: AnyNDArray
+    variance: AnyNDArray
+    Y: AnyNDArray
+
+
+def _within_1e_3(p: AnyNDArray) -> AnyNDArray:
+    """Probabilities by GPflow's probit, which stays 1e-3 away from 0 and 1."""
+    return 1e-3 + (1.0 - 2e-3) * p
+
+
+def _labels(likelihood: Any, log_p: Callable[[AnyNDArray], AnyNDArray]) -> Callable[..., Drawn]:
+    """log p(y = 1|f) = log_p(f) and log p(y = 0|f) = log_p(-f)."""
+
+    def drawn(rng: np.random.Generator, size: float) -> Drawn:
+        return likelihood, lambda f, y: log_p(f if y else -f), lambda f: rng.integers(0, 2, f.shape)
+
+    return drawn
+
+
+def _counts(invlink: Any, mean: Callable[[AnyNDArray], AnyNDArray]) -> Callable[..., Drawn]:
+    def drawn(rng: np.random.Generator, size: float) -> Drawn:
+        def density(f: AnyNDArray, y: float) -> AnyNDArray:
+            return stats.poisson.logpmf(y, size * mean(f))
+
+        return Poisson(invlink, binsize=size), density, lambda f: rng.poisson(np.minimum(size * mean(f), 1e4))
+
+    return drawn
+
+
+def _student_t(rng: np.random.Generator, size: float) -> Drawn:
+    df = 10.0 ** rng.uniform(0.2, 2.0)
+    draw = lambda f: f + size * rng.standard_t(df, f.shape)  # noqa: E731
+    return StudentT(scale=size, df=df), lambda f, y: stats.t.logpdf(y, df, f, size), draw
+
+
+def _gamma(rng: np.random.Generator, size: float) -> Drawn:
+    likelihood = Gamma()
+    likelihood.shape.assign(size)
+    draw = lambda f: np.maximum(rng.gamma(size, np.exp(np.clip(f, -9.0, 9.0))), 1e-12)  # noqa: E731
+    return likelihood, lambda f, y: stats.gamma.logpdf(y, size, scale=np.exp(f)), draw
+
+
+def _exponential(rng: np.random.Generator, size: float) -> Drawn:
+    draw = lambda f: np.maximum(rng.exponential(np.exp(np.clip(f, -9.0, 9.0))), 1e-12)  # noqa: E731
+    return Exponential(), lambda f, y: stats.expon.logpdf(y, scale=np.exp(f)), draw
+
+
+def _beta(rng: np.random.Generator, size: float) -> Drawn:
+    def density(f: AnyNDArray, y: float) -> AnyNDArray:
+        mean = _within_1e_3(stats.norm.cdf(f))
+        return stats.beta.logpdf(y, size * mean, size * (1.0 - mean))
+
+    return Beta(scale=size), density, lambda f: rng.uniform(1e-3, 0.999, f.shape)
+
+
+def _ordinal(rng: np.random.Generator, size: float) -> Drawn:
+    edges = np.sort(rng.normal(size=3))
+    likelihood = Ordinal(edges)
+    likelihood.sigma.assign(size)
+
+    def density(f: AnyNDArray, y: float) -> AnyNDArray:
+        below = _within_1e_3(stats.norm.cdf((edges[:, None] - f) / size))
+        p = np.diff(below, axis=0, prepend=1e-3, append=1.0 - 1e-3) + 1e-6  # as in GPflow, but divided by their sum
+        return np.log(p[int(y)] / p.sum(axis=0))
+
+    return likelihood, density, lambda f: rng.integers(0, 4, f.shape)
+
+
+LIKELIHOODS: dict[str, Callable[..., Drawn]] = {
+    "probit": _labels(Probit(), stats.norm.logcdf),
+    "logit": _labels(Logit(), lambda f: -softplus(-f)),
+    "Bernoulli": _labels(Bernoulli(), lambda f: np.log(_within_1e_3(stats.norm.cdf(f)))),
+    "Bernoulli, sigmoid": _labels(Bernoulli(tf.sigmoid), lambda f: -softplus(-f)),
+    "Poisson": _counts(tf.exp, np.exp),
+    "Poisson, softplus": _counts(tf.nn.softplus, softplus),
+    "Student-t": _student_t,
+    "gamma": _gamma,
+    "exponential": _exponential,
+    "beta": _beta,
+    "ordinal": _ordinal,
+}
+
+
+def case_of(seed: int) -> Case:
+    """Return the case of a seed."""
+    rng = np.random.default_rng(seed)
+    name = str(rng.choice(list(LIKELIHOODS)))
+    likelihood, density, draw = LIKELIHOODS[name](rng, 10.0 ** rng.uniform(-1.5, 2.0))
+    mean, variance = rng.normal(scale=3.0, size=_ROWS), 10.0 ** rng.uniform(-4.0, 2.0, size=_ROWS)
+    f = mean + rng.choice([0.0, 1.0, 6.0], size=_ROWS) * rng.normal(size=_ROWS) * np.sqrt(variance)
+    return Case(seed, name, likelihood, density, mean, variance, np.asarray(draw(f), dtype=float))
+
+
+def expected(density: Density, mean: float, variance: float, y: float) -> float:
+    """Return log ∫ p(y|f) N(f; m, v) df, by the trapezoid rule."""
+    with np.errstate(all="ignore"):
+        log_p = density(mean + np.sqrt(variance) * _Z, y)
+    total = logsumexp(np.where(np.isnan(log_p), -np.inf, log_p) - 0.5 * np.square(_Z))
+    return float(total + np.log(_Z[1] - _Z[0]) - 0.5 * np.log(2.0 * np.pi))
+
+
+def run(case: Case) -> Outcome:
+    """Compare the densities of all rows; the largest error decides."""
+    rows = (each[:, None] for each in (case.mean, case.variance, case.Y))
+    try:
+        found = predicted_log_density(case.likelihood, np.zeros((_ROWS, 1)), *rows).numpy()
+    except Exception as error:
+        return Outcome("raw error", np.nan, f"{type(error).__name__}: {error}"[:300])
+    wanted = [expected(case.density, *row) for row in zip(case.mean, case.variance, case.Y, strict=True)]
+    errors = np.abs(found - wanted) / _TOLERANCE
+    worst = int(np.argmax(np.where(np.isnan(errors), np.inf, errors)))
+    where = f"mean {case.mean[worst]:.4g}, variance {case.variance[worst]:.4g}, y {case.Y[worst]:.4g}"
+    return judged({"density": float(errors[worst])})._replace(message=where)
+
+
+def main() -> None:
+    """Run cases and print how they ended."""
+    arguments, found = options(__doc__).parse_args(), []
+    for seed in within(arguments.minutes, range(arguments.seed, arguments.seed + arguments.cases)):
+        case = case_of(seed)
+        outcome = run(case)
+        found.append((case, outcome))
+        if outcome.verdict != "right":
+            print(seed, case.name, *outcome, flush=True)
+    if arguments.output:
+        wrong = [{"seed": case.seed, **outcome._asdict()} for case, outcome in found if outcome.verdict != "right"]
+        arguments.output.write_text(json.dumps(wrong, indent=1))
+    print_table(found)
+
+
+def print_table(found: list[tuple[Case, Outcome]]) -> None:
+    """Print how many cases ended how, each of twenty densities, and the worst errors of those that are right."""
+    print(f"\n{'':20}{'cases':>7}{'right':>15}{'other':>15}{'worst error / tolerated':>25}")
+    for group in (*LIKELIHOODS, "all"):
+        outcomes = [outcome for case, outcome in found if group in (case.name, "all")]
+        counts, worst = tally(outcomes, ["right"])
+        print(f"{group:20}{len(outcomes):7}" + "".join(f"{number:15}" for number in counts) + worst)
+
+
+if __name__ == "__main__":
+    main()

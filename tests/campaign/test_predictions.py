@@ -1,0 +1,32 @@
+"""A small part of the campaign of predictive densities; it finds wrong ones."""
+
+import numpy as np
+import pytest
+
+from campaign import predictions
+from campaign.predictions import LIKELIHOODS, case_of, print_table, run
+
+
+def test_every_likelihood_is_drawn():
+    assert {case_of(seed).name for seed in range(200)} == set(LIKELIHOODS)
+
+
+def first_of(name):
+    return next(case for case in map(case_of, range(200)) if case.name == name)
+
+
+@pytest.mark.parametrize("name", ["logit", "gamma"])
+def test_a_small_share(name, capsys):
+    outcome = run(first_of(name))
+    assert outcome.verdict == "right", outcome
+    print_table([(first_of(name), outcome)])
+    assert capsys.readouterr().out.strip().splitlines()[-1].split()[:3] == ["all", "1", "1"]
+
+
+def test_wrong_densities_are_found(monkeypatch):
+    """One row that is 0.02 nats off, or NaN."""
+    case, right = first_of("ordinal"), predictions.predicted_log_density
+    for error, verdict in ((0.02, "wrong density"), (np.nan, "not finite")):
+        change = np.array([error] + 19 * [0.0])
+        monkeypatch.setattr(predictions, "predicted_log_density", lambda *rows, by=change: right(*rows) + by)
+        assert run(case).verdict == verdict
