@@ -272,6 +272,7 @@ def test_training(name):
     assert losses[1] == pytest.approx(losses[0], rel=2.0**5 * SAME)
 
 
+@pytest.mark.slow
 def test_training_raises_the_usual_error():
     model = collapsed(PEPR)
     model.data[1].assign(with_nan(model.data[1]))

@@ -99,6 +99,7 @@ def test_the_change_in_the_status_is_that_of_an_update(model, trace):
     assert np.abs(model.sites.stacked().numpy()[..., 0] - before).max() > 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", some_slow([None, 7], quick=[7]))
 def test_warns_when_not_converged(model, batch_size):
     model.tol, model.max_sweeps = 1e-10, 2

@@ -133,6 +133,7 @@ def test_rows_that_are_copies(X, y):
     assert estimator.set_params(n_inducing=3).fit(rows, y[:20]).n_inducing_ == 3
 
 
+@pytest.mark.slow
 def test_auto(X, y):
     """The estimator uses the selected number and stores the selection; a fit with a given number removes it."""
     estimator = SparseGPRegressor(n_inducing="auto", alpha=0.0, max_iterations=15).fit(X, y)

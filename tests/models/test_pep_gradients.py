@@ -160,6 +160,7 @@ def test_one_minibatch_of_all_rows(converged):
         assert np.abs(gradient).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_minibatches_are_unbiased(converged):
     """Equal parts of the rows, with the sites all but held: the mean of the estimates is the whole derivative."""
     estimates = list(converged.model.minibatches(5, damping=1e-12))

@@ -307,6 +307,7 @@ SIZED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(SIZED, quick=["BTSGPR"]))
 def test_compiled_functions_use_new_data(problem, assert_close, name):
     """The number of rows may change, too; 12 rows in blocks of 5 are 5 + 5 + 2."""

@@ -81,6 +81,7 @@ def gradients(model, alpha):
     return tape.gradient(loss, model.trainable_variables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
 def test_gradients_match_finite_differences(in_midstream, alpha):
     """

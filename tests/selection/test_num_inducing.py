@@ -58,6 +58,7 @@ def test_the_largest_number_may_not_be_enough():
     assert found.status == "largest" and found.num_inducing == 4 and "no larger number" in found.reason
 
 
+@pytest.mark.slow
 def test_goes_on_if_small_models_explain_nothing():
     """19 half waves: 8 points end at noise, as do 12. The bound reaches the evidence of known hyperparameters."""
     X = np.random.default_rng(6).uniform(0.0, 10.0, (100, 1))

@@ -115,6 +115,7 @@ def test_the_units_of_y_do_not_change_the_training():
     assert second + len(Y) * np.log(scale) == pytest.approx(first, abs=2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", some_slow([1e-5, 1e4], 1))
 def test_adam_trains_in_any_unit(scale):
     """A lengthscale of 1 is far from a column of this scale: Adam would not reach it in its steps."""

@@ -132,12 +132,14 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 def test_every_worker_refuses(found, case):
     for worker in found:
         assert re.search(REFUSED[case], worker["refused"][case])
 
 
+@pytest.mark.slow
 def test_rows_that_a_worker_has_several_times_prove_nothing(found):
     assert [worker["repeated_rows"] for worker in found] == [40, 40]
 
