@@ -207,7 +207,7 @@ def test_changed_rows_raise(name, compiled):
 BROKEN = {
     "another value": "must give the same rows",
     "a value that is not finite": "NaN or infinity in row 30",
-    "batches of unequal lengths": "from row 40",
+    "batches of unequal lengths": "starts at row 40",
 }
 
 
