@@ -211,10 +211,7 @@ def _one_column(observations: Observations, C: int) -> Observations:
 
 
 class AtPower(TiltedRule):
-    """
-    Use one rule, usually a closed form, for rows with a given power, and another for the remaining rows, if any. The
-    power may change in a compiled graph.
-    """
+    """Use one rule, usually a closed form, for rows with a given power, which may change, and another for the rest."""
 
     def __init__(self, power: float, rule: TiltedRule, otherwise: TiltedRule):
         """Use `rule`, which is evaluated for all rows, at this power in [0, 1], but not 0.5."""
