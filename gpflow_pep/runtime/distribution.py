@@ -97,8 +97,7 @@ class Workers:
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Workers":
-        """Return the object itself: it is immutable."""
-        return self
+        return self  # it is immutable
 
 
 ONE_PROCESS = Workers(1, 0)
