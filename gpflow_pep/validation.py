@@ -1,4 +1,4 @@
-"""Check arguments: return the checked value, or raise a ValueError that names the argument, its value, the accepted."""
+"""Check arguments: return the checked value, or raise a ValueError that names argument, value and accepted values."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -217,8 +217,7 @@ class SparseGPEstimator(BaseEstimator):
     def _predicted(self, X: Any) -> tuple[AnyNDArray, ...]:
         """Return mean and variance of the model's Y at X [n, D], [n, P] each."""
         inputs, values = self._inputs_and_posterior(X)
-        model = self.model_
-        predict = model._compiled_predict_y_by if len(inputs) <= _FEW_ROWS else model._predict_y_by
+        predict = self.model_._compiled_predict_y_by if len(inputs) <= _FEW_ROWS else self.model_._predict_y_by
         return tuple(each.numpy() for each in predict(values, inputs))
 
     def _initial_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:

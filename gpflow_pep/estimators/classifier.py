@@ -54,7 +54,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param kernel: a GPflow kernel; a copy is trained. None: as in :class:`SparseGPRegressor`, of variance 1.
         :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy is trained. None:
             :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow_pep.MultiClassRobustMax` for more.
-        :param alpha: the power, in [0, 1]: 0 is the variational bound, 1 EP; or "auto".
         """
         self.kernel = kernel
         self.likelihood = likelihood

@@ -100,15 +100,13 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
         """
-        Train on another batch, by :class:`gpflow_pep.StreamingSGPR`, which stores the posterior of all earlier rows,
-        but not the rows. The first call is equivalent to :meth:`fit`; a call of :meth:`fit` may come first, too.
+        Train on another batch X [N, D] and y [N] or [N, P], by :class:`gpflow_pep.StreamingSGPR`, which stores the
+        posterior of all earlier rows, but not the rows. The first call is equivalent to :meth:`fit`; a call of
+        :meth:`fit` may come first, too.
 
         The first batch sets the normalization of y. Rows of the batch are added to the inducing points up to
         `n_inducing` points; after that, up to a fifth of the points move to rows of the batch. Hyperparameters are
         trained on each batch, given the earlier batches, except on a first batch of constant y.
-
-        :param X: inputs [N, D] of the batch.
-        :param y: targets [N] or [N, P] of the batch.
         """
         first = not hasattr(self, "model_")
         with atomic([self], ()):
@@ -143,13 +141,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return (mean, _squeezed(np.sqrt(variance) * self._y_scale)) if return_std else mean
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
-        """
-        Sample new observations of all n rows jointly: [n, S], or [n, P, S] for several outputs.
-
-        :param X: inputs [n, D].
-        :param n_samples: the number of samples S.
-        :param random_state: seed or generator, as in scikit-learn.
-        """
+        """Draw S = `n_samples` samples of new observations at X [n, D], jointly: [n, S], or of P outputs [n, P, S]."""
         (mean, covariance), generator = self.predict(X, return_cov=True), check_random_state(random_state)
         if mean.ndim == 1:
             return np.asarray(generator.multivariate_normal(mean, covariance, n_samples).T)

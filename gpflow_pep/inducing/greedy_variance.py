@@ -71,7 +71,8 @@ def greedy_conditional_variance(
     """
     Return the indices [count] of distinct rows, each with the largest variance given the rows before it.
 
-    For compiled functions: arguments are not checked. Duplicates come last, ties go to the first row. O(n count²) time.
+    For compiled functions: arguments are not checked. Duplicates come last, ties go to the first row. O(n count²) time,
+    O(n count) memory.
 
     :param X: candidates [n, D].
     :param first: number of rows chosen first, only among the first `among` rows; the rest among all rows.

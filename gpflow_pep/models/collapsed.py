@@ -185,7 +185,8 @@ class CollapsedRegression(SparseGP):
         """
         Compute the leave-one-out log predictive density of every row, summed over its outputs, in nats.
 
-        At the current hyperparameters, row n is predicted exactly as by the model without that row. Not differentiable.
+        At the current hyperparameters, row n is predicted exactly as by the model without that row. Costs one pass over
+        the data. Not differentiable.
         """
         rows, sums = self._rows(self._chunks, Prior(self.inducing_variable, self.kernel)), self._sums()
         densities = collapsed_leave_one_out(rows, self._make_sites(), self._powers(), sums, self._scale())

@@ -513,8 +513,7 @@ class PEP(SparseGP):
         return in_memory and self._num_rows_of_all_workers * self._num_points * self.num_latent_gps <= _MAX_STORED
 
     def _is_bound(self) -> tf.Tensor:
-        projection = self.projection
-        bound_at_zero = projection in ("kl", "wasserstein") or isinstance(projection, KL | Wasserstein)
+        bound_at_zero = self.projection in ("kl", "wasserstein") or isinstance(self.projection, KL | Wasserstein)
         is_positive = tf.reduce_any(tf.not_equal(self._alpha, 0.0))
         if self._alpha.shape.rank == 1:
             is_positive = self._workers.any(is_positive)

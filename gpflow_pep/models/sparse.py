@@ -347,7 +347,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return None if self._old is None else self._old.site(self.inducing_variable, self.kernel, L, alpha)
 
     def _inducing_covariance(self, prior: Prior) -> tf.Tensor:
-        """Compute Kuu; its gradient raises an error if the kernel has a tensor for a parameter: Kuf and Kff miss it."""
+        """Compute Kuu. Its gradient raises an error if a kernel has a tensor for a parameter: Kuf and Kff lack it."""
         self._structure()  # raises an error if a number has taken the place of a parameter
         covariance = prior.Kuu(default_jitter())
         parts = (part for part in (self.kernel, *self.kernel.submodules) if isinstance(part, Kernel))

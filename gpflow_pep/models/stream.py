@@ -88,7 +88,7 @@ class Stream(InducingVariableGP):
         training loss again (the old function raises an error).
 
         :param new_data: (X, Y), the new batch.
-        :param inducing_variable: new inducing points, [M, D], or [C, M, D] if functions have their own; None: keep.
+        :param inducing_variable: new inducing points, [M, D], or [C, M, D] if functions have their own; None: the same.
         :param fraction_to_move: move at most this fraction of the points, in [0, 1], to inputs of the new batch, chosen
             greedily by largest conditional variance among the inputs and the current points.
         :raises ValueError: naming the argument that cannot be used; the model is unchanged.

@@ -176,7 +176,7 @@ class TSVGP(StructuredSVGP):
 
 class BTSVGP(StructuredSVGP):
     r"""
-    The tighter bound of `gpflow.models.SVGP` with a matrix for every block (Bui and Titsias 2025, eq. 9).
+    The tighter bound of `gpflow.models.SVGP` with the optimal matrix for every block (Bui and Titsias 2025, eq. 9).
 
     .. math::
 

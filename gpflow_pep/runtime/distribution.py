@@ -96,9 +96,6 @@ class Workers:
             timeout=600.0,  # seconds, while another worker compiles; dead workers are detected earlier
         )
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Workers":
-        return self  # it is immutable
-
 
 ONE_PROCESS = Workers(1, 0)
 

@@ -25,7 +25,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def compiled_model(model: GPModel) -> Iterator[GPModel]:
-    """Yield a compiled model of equal structure with the values of `model`, and copy them back; else `model` itself."""
+    """Yield a compiled model with the values of `model`, and copy them back; `model` itself if it is not comparable."""
     key = structure(model)
     if key is None:
         yield model

@@ -101,7 +101,6 @@ def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 # --- a table of S in x and v ----------------------------------------------------------------------------------------
-#
 # G(x, v) = log(-log S(x)) is x for v = 0, nearly x + v/2 on the far left, and approaches 2 log x on the right. Absolute
 # errors of G are relative errors of log S. The table contains G - x as polynomials on panels of x that depend on v;
 # their coefficients are Chebyshev sums in a function of v. With c = -√v/2, a = 10 + 3 √v and r = |x - c|/a, the panels

@@ -1,6 +1,6 @@
 """The L2 Wasserstein projection of tilted distributions (quantile propagation, Zhang et al. 2020).
 
-The Gaussian closest to a tilted distribution with distribution function F has the same mean and the deviation
+The Gaussian closest to a tilted distribution with distribution function F has its mean, and the standard deviation
 
     σ = ∫ φ(Φ⁻¹(F(f))) df,
 

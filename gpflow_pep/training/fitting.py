@@ -113,7 +113,8 @@ def fit(
         default further gains do not matter to predictions; 1e-6 ends at an optimum to several digits.
     :param n_restarts: the number of further starts from which L-BFGS trains all but the inducing points; the best
         objective is kept. Lengthscales of as many starts are drawn. At most 100.
-    :param batch_size: rows per minibatch of Adam, on each worker (None for datasets). None: all, minibatch models: 500.
+    :param batch_size: rows per minibatch (Adam), on each worker; None: all rows, or 500 for minibatch models. Must be
+        None for a dataset.
     :param held_out: X and Y of held-out rows, scored at every record.
     :param patience: stop after this many consecutive records without a better held-out score, and restore the
         parameters of the best score. Without `held_out`, stop after this many records without a better objective;
