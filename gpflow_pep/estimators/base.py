@@ -169,7 +169,7 @@ class SparseGPEstimator(BaseEstimator):
             batch = tuple(values.numpy() for values in model.data)
             model = self._STREAM(batch, **parts, alpha=alpha, max_jitter=max_jitter())
         points = self._next_points(model, X)
-        with model.all_or_nothing():
+        with model._all_or_nothing():
             model.alpha = alpha
             model.update((X, Y), **points)
             self._keep(model, *trained(model, options))

@@ -105,7 +105,7 @@ class InducingVariableGP(GPModel):
         hidden = structure_of([value for name, value in vars(self).items() if name in names], ())
         return [each for each in hidden if isinstance(each, tf.Variable)]
 
-    def all_or_nothing(self) -> AbstractContextManager[None]:
+    def _all_or_nothing(self) -> AbstractContextManager[None]:
         """Undo changes of the model that do not complete in this context."""
         objects = self, *single_output_variables(self.inducing_variable)
         return atomic(objects, [*self.variables, *self._hidden_variables()])

@@ -97,7 +97,7 @@ class Stream(InducingVariableGP):
         X, Y = self._checked_new_data(new_data)
         Z = self._next_points(X, inducing_variable, fraction_to_move)
         posterior = with_plain_errors(self._absorb)
-        with self.all_or_nothing():
+        with self._all_or_nothing():
             if Z is not None:
                 self._move_inducing_points(Z)
             self._old.assign(posterior, int(self.inducing_variable.num_inducing))
