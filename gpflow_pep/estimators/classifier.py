@@ -105,7 +105,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
     def predict(self, X: Any) -> AnyNDArray:
         """Predict the most probable labels [n] at inputs X [n, D]."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        largest = np.argmax(self.predict_proba(X), axis=1)  # raises an error before a fit
+        return self.classes_[largest]
 
     def predict_proba(self, X: Any) -> AnyNDArray:
         """Predict the probabilities of all classes, [n, C], in the order of `classes_`, at inputs X [n, D]."""
