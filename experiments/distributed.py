@@ -104,7 +104,7 @@ def train(asked: argparse.Namespace) -> dict[str, Any]:
 
     from gpflow_pep import PEPR, fit
     from gpflow_pep.data.readers import array_batches
-    from gpflow_pep.training.objectives import training_step
+    from gpflow_pep.training.objectives import TrainingStep
 
     threads = max(1, (os.cpu_count() or 1) // asked.workers)
     tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -117,7 +117,7 @@ def train(asked: argparse.Namespace) -> dict[str, Any]:
         model = PEPR(
             array_batches(X[first:last], Y[first:last]), kernel, np.array(X[: asked.inducing]), noise_variance=0.1
         )
-        step = training_step(model)
+        step = TrainingStep(model)
         step()  # traces
         with _bytes_sent() as sent:
             start = time.perf_counter()

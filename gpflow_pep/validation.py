@@ -1,7 +1,4 @@
-"""Check arguments: data, inducing variables, blocks, powers and numbers.
-
-Each function returns the checked value, or raises a ValueError that names the argument, its value and what is accepted.
-"""
+"""Check arguments: return the checked value, or raise a ValueError that names argument, value and accepted values."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -14,7 +14,7 @@ from gpflow_pep import BTSVGP
 from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.models.structured_svgp import StructuredSVGP
 from gpflow_pep.training import OPTIMIZERS, fit, uninterrupted
-from gpflow_pep.training.objectives import training_step
+from gpflow_pep.training.objectives import TrainingStep
 
 training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
 
@@ -92,7 +92,7 @@ def train(
     if maxiter == 0:
         return Training(0, 0.0, False, "Not trained: maxiter is 0.")
     first = () if batches is None else tuple(part[batches.rows(0)] for part in data)
-    training_step(model)(*first)  # traces the functions of fit
+    TrainingStep(model)(*first)  # traces the functions of fit
     watch = Stopwatch(report)
     result = uninterrupted(
         fit(

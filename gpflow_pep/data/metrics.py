@@ -78,9 +78,7 @@ def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train
     >>> metrics.smll([1.0, 3.0], [2.0, 2.0], [1.0, 1.0], y_train=[1.0, 3.0])
     0.0
 
-    :param y: test targets [N, P] or [N].
-    :param mean: predicted means, the shape of ``y``.
-    :param variance: predicted variances of the targets, noise included, positive, the shape of ``y``.
+    :param y: test targets [N, P] or [N]; `mean` and `variance`: their predictions, as in :func:`nlpd`.
     :param y_train: training targets [N_train, P] or [N_train], without constant columns.
     :return: the mean difference per entry; 0 for the trivial Gaussian, negative is better.
     """

@@ -54,11 +54,7 @@ class Minibatches:
         return np.concatenate([rows, self._order(self.num_data, epoch + 1)[:missing]]) if missing else rows
 
     def dataset(self, data: RegressionData, *, first: int = 0) -> tf.data.Dataset:
-        """
-        Return endless minibatches of X [N, D] and Y [N, P], for ``training_loss_closure(iter(...))``.
-
-        :param first: the first step, at least 0.
-        """
+        """Return endless batches of X [N, D], Y [N, P] from step `first`, for ``training_loss_closure(iter(...))``."""
         first = validation.whole_number(first, "first", 0, None)
         X, Y = validation.regression_data(data)
         if len(X) != self.num_data:

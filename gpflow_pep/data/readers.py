@@ -170,11 +170,7 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
 
 
 def standardized(dataset: tf.data.Dataset, values: Statistics) -> tf.data.Dataset:
-    """
-    Standardize the columns of batches by given statistics, for example of the training data.
-
-    :raises ValueError: if the numbers of columns differ.
-    """
+    """Standardize batches by given statistics, such as the training data's; a ValueError if they have other columns."""
     for name, spec, mean in zip(("X", "Y"), dataset.element_spec, values[::2], strict=True):
         if not spec.shape.is_compatible_with([None, len(mean)]):
             raise ValueError(f"values must be of the columns of {name}, {spec.shape[-1]}, got {len(mean)} columns.")

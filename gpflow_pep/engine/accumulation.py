@@ -184,10 +184,7 @@ class MixedPrecisionRows(RegressionRows):
         return super().sum_over_chunks(in_precision, zero)
 
     def suffices(self, rows: Rows) -> tf.Tensor:
-        """
-        Return whether single precision hardly changes the site noise of a chunk and the posterior mean, in units of its
-        standard deviation, and nothing in it overflows, [].
-        """
+        """Return whether single precision hardly changes site noise and posterior mean, and does not overflow, []."""
         # Rounding errors are relative to the largest prior variance; V amplifies them by cond(Kuu), about k tr Kuu^-1.
         k = tf.maximum(self._variance, tf.reduce_max(rows.Kff))
         noise = tf.reduce_min(rows.noise)

@@ -355,12 +355,7 @@ class BlockChunks(_Divided):
 def default_chunk_size(
     device: str, num_inducing: int, bytes_per_number: int, *, num_rows: int = _MOST_ROWS, on_cpu: int = ROWS_PER_CHUNK
 ) -> int:
-    """
-    Return how many rows are computed together.
-
-    :param device: the device of the data, as in a variable's ``device``; `on_cpu` is the result if it is not a GPU.
-    :param num_rows: number of rows per device, if there are several.
-    """
+    """Return how many rows to compute together on a variable's ``device`` that has `num_rows`: `on_cpu` on a CPU."""
     is_gpu = tf.DeviceSpec.from_string(device).device_type == "GPU"
     # On GPUs V [M, n] of a chunk has 256 MB: launching many small operations would leave a GPU idle.
     rows = 2**28 // (num_inducing * bytes_per_number) if is_gpu else on_cpu

@@ -152,8 +152,7 @@ class _Stationary(_PointCovariances):
 
     In units of lengthscales t = offset + slope |z - x|^2 is one product of [-2 slope z, offset + slope |z|^2, slope]
     with [x, 1, |x|^2]; only the profile is elementwise. The product cancels if x is near z and both are far from the
-    origin. It is therefore in double precision even if the profile is not: a rounded t changes exp(t) by
-    eps |t| exp(t).
+    origin. It is in double precision even if the profile is not: rounding t changes exp(t) by eps |t| exp(t).
     """
 
     def __init__(self, inducing_variable: InducingPoints, kernel: Any, profile: Profile):

@@ -39,11 +39,7 @@ REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
 
 
 def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> tf.Tensor:
-    """
-    Compute covariances of rows X [..., n, D] with themselves, [..., n, n], or of X [m, D] with X2 [n, D], [m, n].
-
-    :raises tf.errors.InvalidArgumentError: if rows of X are too many lengthscales apart; see :func:`within_reach`.
-    """
+    """Compute covariances of rows X [..., n, D] with themselves, [..., n, n], or of X [m, D] with X2 [n, D], [m, n]."""
     if type(kernel) in REDUCTIONS:
         return REDUCTIONS[type(kernel)]([kernel_matrix(part, X, X2) for part in kernel.kernels])
     if _is_plain(kernel, kernels.IsotropicStationary):

@@ -8,8 +8,7 @@ equal the derivatives of
 
     Σ_n { h μ - τ (s + μ²)/2 + log Z(m, v)/α },      s = V'B^-1 V,  μ = V'b,
 
-with B, b, sites and cavities of w held fixed; log Z depends on d, m(x) and the likelihood. At α = 0 they equal the
-derivatives of SVGP's bound at q.
+with B, b, sites and cavities of w held fixed (at α = 0, of SVGP's bound at q); log Z depends on d, m(x), likelihood.
 """
 
 from typing import Any
@@ -21,19 +20,8 @@ from ..maths.linalg import cholesky_adjoint, inverse_of_product, symmetric_produ
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
 from ..tilted import Observations, log_partition
-from .sweep import (
-    Iterate,
-    LatentRows,
-    PriorRows,
-    Problem,
-    Site,
-    cavity_of_f,
-    cavity_of_w,
-    marginals,
-    project,
-    project_mean,
-    take_pair,
-)
+from . import sweep
+from .sweep import Iterate, LatentRows, PriorRows, Problem, Site
 
 
 def energy_derivatives(problem: Problem, tape: tf.GradientTape, iterate: Iterate) -> list[tf.Tensor]:
@@ -57,18 +45,18 @@ def energy_derivatives(problem: Problem, tape: tf.GradientTape, iterate: Iterate
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         here, pull_back = problem.watched(chunk)
         V, d, mean = here
-        site, alpha = Site(*take_pair(iterate.swept.sites, chunk)), rows.alpha(chunk)
-        d1, d2 = take_pair(iterate.swept.tilted_derivatives, chunk)  # [C, n]
+        site, alpha = Site(*sweep.take_pair(iterate.swept.sites, chunk)), rows.alpha(chunk)
+        d1, d2 = sweep.take_pair(iterate.swept.tilted_derivatives, chunk)  # [C, n]
         d_bar = _shared(0.5 * (d2 + alpha * tf.square(d1)), L)
         d_bar = tf.where(d > 0.0, d_bar, tf.zeros_like(d_bar))
         Vd = V * tf.expand_dims(scale * d_bar, -2)
-        residual = site.linear - site.precision * project_mean(V, b)  # h - τ μ
+        residual = site.linear - site.precision * sweep.project_mean(V, b)  # h - τ μ
         half_V_bar = 0.5 * (q.b * tf.expand_dims(residual, 1) - P @ (V * tf.expand_dims(site.precision, 1)))
         Kuf_bar = tf.linalg.triangular_solve(0.5 * L, _shared(half_V_bar, L) - Vd, adjoint=True)
         pulled = list(pull_back(PriorRows(Kuf_bar, scale * d_bar, d1)))
         if own:
-            w = cavity_of_w(marginals(q, V), site, alpha)
-            cavity, one = cavity_of_f(w, here), tf.ones_like(mean[:1])
+            w = sweep.cavity_of_w(sweep.marginals(q, V), site, alpha)
+            cavity, one = sweep.cavity_of_f(w, here), tf.ones_like(mean[:1])
             own_variables = [variables[number] for number in own]
             by_likelihood = problem.rule.log_partition_vjp(cavity, Observations(*chunk.data), alpha, one, own_variables)
             for number, slope in zip(own, by_likelihood, strict=True):
@@ -100,10 +88,10 @@ def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> t
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         here = projected(chunk)
-        w = cavity_of_w(marginals(q, here.V), Site(*take_pair(sites, chunk)), one)
+        w = sweep.cavity_of_w(sweep.marginals(q, here.V), Site(*sweep.take_pair(sites, chunk)), one)
         message = "q without the site of an observation is not proper. Try: a smaller alpha. The smallest 1 - τ s is"
-        ratio = asserted(w.ratio, w.ratio > 0.0, message, tf.reduce_min(w.ratio))
-        density = rule.moments(cavity_of_f(w._replace(ratio=ratio), here), Observations(*chunk.data), one).log_partition
+        w = w._replace(ratio=asserted(w.ratio, w.ratio > 0.0, message, tf.reduce_min(w.ratio)))
+        density = rule.moments(sweep.cavity_of_f(w, here), Observations(*chunk.data), one).log_partition
         return (tf.reduce_sum(density, axis=0),)
 
     return rows.chunked.concatenate(part, q.L.dtype, [[None]])[0]
@@ -116,18 +104,15 @@ def minibatch_objective(
     Return a scalar whose gradient estimates the gradient of the energy, []. Its value is not meaningful.
 
     Hyperparameters may change before the sites have converged (JMLR 18(104), sec. 3.9). If the sites match their tilted
-    distributions, the derivatives are a sum over rows, which a minibatch estimates without bias. If a cavity is
-    improper, the marginal replaces it.
-
-    :param batch: the minibatch, in one chunk; `site`: its sites.
-    :param q: the posterior, held fixed.
+    distributions, the derivatives are a sum over rows, which a minibatch estimates without bias. Marginals replace
+    improper cavities. `batch`: the minibatch, in one chunk, with sites `site`; `q`: the posterior, held fixed.
     """
     chunk: Any = batch.chunked.only_chunk
-    projected = project(problem.L, batch(chunk, *batch.prior.inputs), problem.scale)
-    alpha, marginal = batch.alpha(chunk), marginals(q, projected.V)
-    w = cavity_of_w(marginal, site, alpha)
+    projected = sweep.project(problem.L, batch(chunk, *batch.prior.inputs), problem.scale)
+    alpha, marginal = batch.alpha(chunk), sweep.marginals(q, projected.V)
+    w = sweep.cavity_of_w(marginal, site, alpha)
     w = w._replace(mean=tf.stop_gradient(w.mean), variance=tf.stop_gradient(w.variance))
-    log_Z = log_partition(problem.rule, cavity_of_f(w, projected), Observations(*chunk.data), alpha)
+    log_Z = log_partition(problem.rule, sweep.cavity_of_f(w, projected), Observations(*chunk.data), alpha)
     bilinear = site.linear * marginal.mean - 0.5 * site.precision * (marginal.variance + tf.square(marginal.mean))
     weight = tf.cast(num_data, bilinear.dtype) / tf.cast(tf.shape(bilinear)[1], bilinear.dtype)
     objective = weight * (tf.reduce_sum(bilinear) + tf.reduce_sum(log_Z)) + problem.terms

@@ -13,11 +13,12 @@ import tensorflow as tf
 from gpflow.likelihoods import Likelihood
 
 from ..engine import InducingPosterior, SiteSums
+from ..maths.adaptive_quadrature import Panels
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
 from ..tilted import LogDensity, Observations, Tilted, TiltedRule, log_density, log_partition, rule_for
 from ..tilted.trapezoid import TiltedRows
-from ..tilted.wasserstein import FixedPanels, fixed_panels, projected_moments
+from ..tilted.wasserstein import fixed_panels, projected_moments
 from . import sweep
 from .sweep import CavityOfW, Marginals, Problem, Projected, Site, cavity_of_f
 
@@ -61,7 +62,7 @@ class _Cavities(NamedTuple):
         observations, alpha = Observations(*self.chunk.data), tf.maximum(self.alpha, _LEAST_POWER)
         return TiltedRows.of_latents(cavity_of_f(self.w, self.here), observations, alpha)
 
-    def update(self, density: LogDensity, panels: FixedPanels) -> tf.Tensor:
+    def update(self, density: LogDensity, panels: Panels) -> tf.Tensor:
         """Compute F, the sites that match the projected distributions, [N, 2, C]."""
         rows = self.rows()
         (m, v), (mean, deviation) = rows.cavity, projected_moments(density, panels, rows)
@@ -75,11 +76,7 @@ class _Cavities(NamedTuple):
 def implicit_derivatives(
     problem: Callable[[], Problem], likelihood: Likelihood, sites: tf.Tensor, variables: Sequence[tf.Variable]
 ) -> list[tf.Tensor]:
-    """
-    Compute the derivatives of the energy at converged sites [N, 2, C] in the variables.
-
-    :param problem: constructs the problem, with all rows in one chunk.
-    """
+    """Differentiate the energy at converged sites [N, 2, C] in the variables; `problem()` has all rows in one chunk."""
     kl, density, fixed = rule_for(likelihood, "kl"), log_density(likelihood), problem()
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(sites)

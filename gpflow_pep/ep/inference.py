@@ -25,20 +25,13 @@ _IMPROPER = (
 class SitesStatus:
     """How an update of the sites ended."""
 
-    converged: bool
-    """True if the last change was at most the tolerance."""
-
+    converged: bool  #: True if the last change was at most the tolerance.
     sweeps: int
     """Sweeps after the first evaluation; ``max_sweeps + 1`` if, without convergence, the last is at the best sites."""
-
     change: float
     """Largest undamped change of a marginal: of its mean in standard deviations, or of its variance as a fraction."""
-
-    log_evidence: float
-    """The energy at the sites: an approximation to log p(y), in nats."""
-
-    damping: float
-    """The fraction of an update taken at the end."""
+    log_evidence: float  #: The energy at the sites: an approximation to log p(y), in nats.
+    damping: float  #: The fraction of an update taken at the end.
 
     def __repr__(self) -> str:
         end = "converged" if self.converged else "not converged"

@@ -33,8 +33,7 @@ SWEEPING, PROBING, NEWTON_STEP = range(3)
 # Status of the loop. LIMIT: max_sweeps reached; STUCK: no proper update; IMPROPER: even the prior is improper.
 RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
 SMALLEST_FRACTION = 1e-4  # of an update to try: if it is rejected, the sites stay
-# Preliminary sweeps (from empty sites, if a power is small) stop below this change or after this many sweeps. Their
-# tilted distributions may be inaccurate.
+# Preliminary, inaccurate sweeps (from empty sites, if a power is small) stop below this change or after this many.
 _PRELIMINARY, _MAX_PRELIMINARY = 0.02, 5
 _ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # fraction of the damping in each attempt
 _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only

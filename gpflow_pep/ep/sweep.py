@@ -2,8 +2,7 @@
 
 Whitened, u = L v and w = V'v, V = L^-1 Kuf, is the part of f that u determines: f = w + m(x) + N(0, d), with d the
 variance of f given u (times the scale of T-PEP). A site is exp(h w - τ w²/2) (JMLR 18(104), sec. 3.8 and app. F). Its
-precision τ may be negative, as long as all cavities and B = I + V diag(τ) V' are proper. C latent functions lead:
-[C, ...].
+precision τ may be negative, if all cavities and B = I + V diag(τ) V' are proper. C latent functions lead: [C, ...].
 """
 
 from collections.abc import Callable, Sequence

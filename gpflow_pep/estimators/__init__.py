@@ -1,8 +1,4 @@
-"""
-Estimators for scikit-learn: :class:`SparseGPRegressor` and :class:`SparseGPClassifier`.
-
-:mod:`gpflow_pep` does not import them, because scikit-learn takes seconds to import.
-"""
+"""Estimators for scikit-learn, which :mod:`gpflow_pep` does not import: scikit-learn takes seconds to import."""
 
 from .classifier import SparseGPClassifier
 from .regressor import SparseGPRegressor

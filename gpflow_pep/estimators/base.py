@@ -1,9 +1,8 @@
 """Base class of the estimators: kernel, inducing points, training, streams and the posterior."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import gpflow
@@ -24,10 +23,9 @@ from .. import validation
 from ..inducing import greedy_variance, k_means, uniform
 from ..inducing.rows import distinct
 from ..models import PEP
-from ..models.kernels_and_inducing_variables import check_indices, index_columns, single_output_variables
+from ..models.kernels_and_inducing_variables import check_indices, index_columns
 from ..models.stream import Stream
 from ..runtime.checks import warn
-from ..runtime.transactions import atomic
 from ..selection.alpha import AlphaSelection, select_alpha
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
@@ -113,32 +111,19 @@ class SparseGPEstimator(BaseEstimator):
         return int(self.model_.inducing_variable.num_inducing)
 
     @abstractmethod
-    def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray, alpha: Any) -> GPModel:
-        """Construct a model of all data."""
+    def _make(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
+        """Construct a model of all data X [N, D] and Y [N, P] with a new kernel."""
 
     @abstractmethod
     def _initial_variance(self, Y: AnyNDArray) -> float:
         """Return the variance of the default kernel."""
-
-    @contextmanager
-    def _unchanged_on_failure(self) -> Iterator[None]:
-        """Restore all attributes after an error or an interruption."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            raise
 
     def _fit_model(self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True) -> None:
         """Construct the model of X [N, D] and Y [N, P], and train it if `train`."""
         options = self._training_options() if train else None
         self._choose_alpha(X, Y, options)
         if isinstance(self.n_inducing, str):
-
-            def make(data: RegressionData, Z: AnyNDArray) -> GPModel:
-                return self._make(*data, self._initial_kernel(*data), Z, self.alpha_)
-
+            make = partial(self._make, alpha=self.alpha_)
             found = select_num_inducing(make, (X, Y), train=lambda model: trained(model, options))
             self._keep(found.model, *found.trainings[found.numbers.tolist().index(found.num_inducing)])
             self.num_inducing_selection_ = found
@@ -146,7 +131,7 @@ class SparseGPEstimator(BaseEstimator):
         Z = self._initial_points(X)
         if options is not None and self.train_inducing is None and len(Z) == len(distinct(X)):
             options["train_inducing"] = False  # the model is exact
-        model = self._make(X, Y, self._initial_kernel(X, Y), Z, self.alpha_)
+        model = self._make((X, Y), Z, self.alpha_)
         with compiled_model(model) as worker:
             result = trained(worker, options)
         self._keep(model, *result)
@@ -163,11 +148,9 @@ class SparseGPEstimator(BaseEstimator):
         if isinstance(self.n_inducing, str):
             raise ValueError(f'n_inducing must be a number if alpha is "auto", got {self.n_inducing!r}.')
         Z = self._initial_points(X)
-
-        def make(data: RegressionData, alpha: float) -> GPModel:
-            return self._make(*data, self._initial_kernel(*data), Z, alpha)
-
-        self.alpha_selection_ = select_alpha(make, (X, Y), train=lambda model: trained(model, options)[0])
+        self.alpha_selection_ = select_alpha(
+            lambda data, alpha: self._make(data, Z, alpha), (X, Y), train=lambda model: trained(model, options)[0]
+        )
         self.alpha_ = self.alpha_selection_.alpha
 
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
@@ -185,8 +168,8 @@ class SparseGPEstimator(BaseEstimator):
             parts = {"kernel": kernel, "likelihood": likelihood, "inducing_variable": model.inducing_variable.Z.numpy()}
             batch = tuple(values.numpy() for values in model.data)
             model = self._STREAM(batch, **parts, alpha=alpha, max_jitter=max_jitter())
-        points, variables = self._next_points(model, X), [*model.variables, *model._hidden_variables()]
-        with atomic([model, *single_output_variables(model.inducing_variable)], variables):
+        points = self._next_points(model, X)
+        with model._all_or_nothing():
             model.alpha = alpha
             model.update((X, Y), **points)
             self._keep(model, *trained(model, options))
@@ -234,8 +217,7 @@ class SparseGPEstimator(BaseEstimator):
     def _predicted(self, X: Any) -> tuple[AnyNDArray, ...]:
         """Return mean and variance of the model's Y at X [n, D], [n, P] each."""
         inputs, values = self._inputs_and_posterior(X)
-        model = self.model_
-        predict = model._compiled_predict_y_by if len(inputs) <= _FEW_ROWS else model._predict_y_by
+        predict = self.model_._compiled_predict_y_by if len(inputs) <= _FEW_ROWS else self.model_._predict_y_by
         return tuple(each.numpy() for each in predict(values, inputs))
 
     def _initial_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:

@@ -4,7 +4,7 @@ from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from gpflow.base import AnyNDArray
+from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Bernoulli, Likelihood
@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
 from ..likelihoods import Logit, MultiClassRobustMax, Probit
 from ..models import PEPClassifier, StreamingPEP
+from ..runtime.transactions import atomic
 from .base import SparseGPEstimator, max_jitter
 
 
@@ -53,7 +54,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param kernel: a GPflow kernel; a copy is trained. None: as in :class:`SparseGPRegressor`, of variance 1.
         :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy is trained. None:
             :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow_pep.MultiClassRobustMax` for more.
-        :param alpha: the power, in [0, 1]: 0 is the variational bound, 1 EP; or "auto".
         """
         self.kernel = kernel
         self.likelihood = likelihood
@@ -68,13 +68,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPClassifier":
-        """
-        Train on all rows at once.
-
-        :param X: inputs [N, D], numbers.
-        :param y: labels [N] of at least two classes, of any type.
-        """
-        with self._unchanged_on_failure():
+        """Train on rows X [N, D], numbers, and labels y [N] of at least two classes, of any type."""
+        with atomic([self], ()):
             X, y = self._validated_rows(X, y, reset=True)
             classes = np.unique(y)
             if len(classes) < 2:
@@ -96,7 +91,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         first = not hasattr(self, "model_")
         if first and classes is None:
             raise ValueError("classes must be given at the first call of partial_fit.")
-        with self._unchanged_on_failure():
+        with atomic([self], ()):
             X, y = self._validated_rows(X, y, reset=first)
             if classes is not None:
                 labels = unique_labels(classes)
@@ -109,20 +104,12 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         return self
 
     def predict(self, X: Any) -> AnyNDArray:
-        """
-        Predict the most probable labels, [n].
-
-        :param X: inputs [n, D].
-        """
-        largest = np.argmax(self.predict_proba(X), axis=1)
+        """Predict the most probable labels [n] at inputs X [n, D]."""
+        largest = np.argmax(self.predict_proba(X), axis=1)  # raises an error before a fit
         return self.classes_[largest]
 
     def predict_proba(self, X: Any) -> AnyNDArray:
-        """
-        Predict the probabilities of all classes, [n, C], in the order of `classes_`.
-
-        :param X: inputs [n, D].
-        """
+        """Predict the probabilities of all classes, [n, C], in the order of `classes_`, at inputs X [n, D]."""
         probabilities, _ = self._predicted(X)  # [n, C], or [n, 1] of the second of two classes
         if probabilities.shape[1] == 1:
             return np.concatenate([1.0 - probabilities, probabilities], axis=1)
@@ -158,6 +145,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             raise ValueError(f"likelihood {found}, but classes_ has {count}.")
         return deepcopy(self.likelihood)
 
-    def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray, alpha: Any) -> GPModel:
-        parts = kernel, self._initial_likelihood(), Z
-        return PEPClassifier((X, Y), *parts, alpha=alpha, max_jitter=max_jitter())
+    def _make(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
+        parts = self._initial_kernel(*data), self._initial_likelihood(), Z
+        return PEPClassifier(data, *parts, alpha=alpha, max_jitter=max_jitter())

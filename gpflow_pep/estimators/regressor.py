@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from gpflow.base import AnyNDArray
+from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float, default_likelihood_positive_minimum
 from gpflow.kernels import Kernel
 from gpflow.models import GPModel
@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from .. import validation
 from ..models import PEPR, StreamingSGPR
+from ..runtime.transactions import atomic
 from ..training.coordinates import spreads
 from .base import SparseGPEstimator, max_jitter
 
@@ -59,14 +60,12 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             Lengthscales start at the column's standard deviation (1 for a constant column) times the square root of the
             number of columns: the correlation of two rows is about 1/e. The variance starts at the variance of y.
         :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC. "auto": the power with the best
-            leave-one-out predictions of the rows (of the first batch), by :func:`gpflow_pep.select_alpha`, which trains
-            six models in place of one.
+            leave-one-out predictions (of the first batch), by :func:`gpflow_pep.select_alpha`: six trainings, not one.
         :param n_inducing: the number of inducing points. They start at k-means centers of the rows, with columns scaled
             to standard deviation 1, and training moves them; if there are no more distinct rows than this, they are the
             points, and stay. None: 700,000 / N, but at least 100 and at most 500; 100 from the second batch on. "auto":
             the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
-        :param noise_variance: the initial noise variance, in squared units of the normalized y. None: a tenth of the
-            variance of y.
+        :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the variance of y.
         :param normalize_y: before training, subtract the mean of y and divide by its standard deviation. The prior mean
             of the normalized y is 0. Predictions are in the units of y. False: nothing is subtracted; y is divided by
             its root mean square if both `kernel` and `noise_variance` are None.
@@ -92,13 +91,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPRegressor":
-        """
-        Train on all rows at once.
-
-        :param X: inputs [N, D], numbers.
-        :param y: targets [N] or [N, P]; the columns share kernel, noise and inducing points.
-        """
-        with self._unchanged_on_failure():
+        """Train on rows X [N, D] and y [N] or [N, P], whose columns share kernel, noise and inducing points."""
+        with atomic([self], ()):
             X, Y = self._validated_rows(X, y, reset=True)
             self._set_normalization(Y)
             self._fit_model(X, self._normalized(Y))
@@ -106,18 +100,16 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
         """
-        Train on another batch, by :class:`gpflow_pep.StreamingSGPR`, which stores the posterior of all earlier rows,
-        but not the rows. The first call is equivalent to :meth:`fit`; a call of :meth:`fit` may come first, too.
+        Train on another batch X [N, D] and y [N] or [N, P], by :class:`gpflow_pep.StreamingSGPR`, which stores the
+        posterior of all earlier rows, but not the rows. The first call is equivalent to :meth:`fit`; a call of
+        :meth:`fit` may come first, too.
 
         The first batch sets the normalization of y. Rows of the batch are added to the inducing points up to
         `n_inducing` points; after that, up to a fifth of the points move to rows of the batch. Hyperparameters are
         trained on each batch, given the earlier batches, except on a first batch of constant y.
-
-        :param X: inputs [N, D] of the batch.
-        :param y: targets [N] or [N, P] of the batch.
         """
         first = not hasattr(self, "model_")
-        with self._unchanged_on_failure():
+        with atomic([self], ()):
             X, Y = self._validated_rows(X, y, reset=first)
             if first:
                 self._set_normalization(Y)
@@ -149,13 +141,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return (mean, _squeezed(np.sqrt(variance) * self._y_scale)) if return_std else mean
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
-        """
-        Sample new observations of all n rows jointly: [n, S], or [n, P, S] for several outputs.
-
-        :param X: inputs [n, D].
-        :param n_samples: the number of samples S.
-        :param random_state: seed or generator, as in scikit-learn.
-        """
+        """Draw S = `n_samples` samples of new observations at X [n, D], jointly: [n, S], or of P outputs [n, P, S]."""
         (mean, covariance), generator = self.predict(X, return_cov=True), check_random_state(random_state)
         if mean.ndim == 1:
             return np.asarray(generator.multivariate_normal(mean, covariance, n_samples).T)
@@ -190,16 +176,17 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _initial_variance(self, Y: AnyNDArray) -> float:
         return float(Y.var(axis=0).mean()) or 1.0
 
-    def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray, alpha: Any) -> GPModel:
+    def _make(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
         if np.ndim(alpha) or 0.0 < validation.single_power(alpha) < _SMALLEST_POWER:
             found = f"an array of shape {np.shape(alpha)}" if np.ndim(alpha) else f"{alpha:g}"
             raise ValueError(
                 f"alpha must be the power, one number in [0, 1], not a noise variance as in scikit-learn, got {found}: "
                 "use noise_variance, or a PEPR with Gaussian(scale=...) for the noise of each row."
             )
-        least = 10.0 * default_likelihood_positive_minimum()  # above GPflow's bound: training can lower it
-        noise = max(0.1 * self._initial_variance(Y), least) if self.noise_variance is None else self.noise_variance
-        return PEPR((X, Y), kernel, Z, alpha=alpha, noise_variance=noise, max_jitter=max_jitter())
+        noise, kernel = self.noise_variance, self._initial_kernel(*data)
+        if noise is None:  # at least 10 times GPflow's bound: training can lower it
+            noise = max(0.1 * self._initial_variance(data[1]), 10.0 * default_likelihood_positive_minimum())
+        return PEPR(data, kernel, Z, alpha=alpha, noise_variance=noise, max_jitter=max_jitter())
 
 
 def _squeezed(values: AnyNDArray) -> AnyNDArray:

@@ -36,8 +36,7 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
     :param kernel: a single-output kernel.
     :param X: the rows to choose from, [N, D].
     :param M: number of points, at most the number of distinct rows.
-    :param given: existing points [m, D], m < M, not necessarily rows of X; the first m points of the result. None: no
-        points.
+    :param given: existing points [m, D], m < M, not necessarily rows of X; the first m points of the result.
     :param chunk_size: rows per kernel evaluation; it does not change the result.
     :return: Z [M, D] in order of choice: the first k rows are the choice of k points. Ties go to the first row; once
         all conditional variances are 0 up to rounding, the order is arbitrary.
@@ -72,8 +71,8 @@ def greedy_conditional_variance(
     """
     Return the indices [count] of distinct rows, each with the largest variance given the rows before it.
 
-    For compiled functions: arguments are not checked, and duplicate rows come last. O(n count²) time and O(n count)
-    memory. Ties go to the first row.
+    For compiled functions: arguments are not checked. Duplicates come last, ties go to the first row. O(n count²) time,
+    O(n count) memory.
 
     :param X: candidates [n, D].
     :param first: number of rows chosen first, only among the first `among` rows; the rest among all rows.

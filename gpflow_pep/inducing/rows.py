@@ -28,7 +28,7 @@ def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     :param seed: seed for the draw; the same seed gives the same rows.
     :return: Z [M, D] in the order drawn.
     """
-    X, M, seed = _checked(X, M, seed)
+    X, M, seed = validation.matrix(X, "X", "D"), validation.positive_integer(M, "M"), validation.seed(seed)
     return X[_first_distinct(X, np.random.default_rng(seed).permutation(len(X)), M)]
 
 
@@ -49,7 +49,7 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     from sklearn.cluster import KMeans, MiniBatchKMeans  # slow to import, needed only here
     from sklearn.exceptions import ConvergenceWarning
 
-    X, M, seed = _checked(X, M, seed)
+    X, M, seed = validation.matrix(X, "X", "D"), validation.positive_integer(M, "M"), validation.seed(seed)
     _first_distinct(X, np.arange(len(X)), M)
     if len(X) == M:
         return X.copy()
@@ -66,10 +66,6 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
             centers[number] = X[distance.argmax()]
             distance = np.minimum(distance, np.linalg.norm(X - centers[number], axis=1))
     return centers
-
-
-def _checked(X: Any, M: Any, seed: Any) -> tuple[AnyNDArray, int, int]:
-    return validation.matrix(X, "X", "D"), validation.positive_integer(M, "M"), validation.seed(seed)
 
 
 def _first_distinct(X: AnyNDArray, rows: AnyNDArray, M: int) -> AnyNDArray:

@@ -30,12 +30,10 @@ def check_observations(
     likelihood: Likelihood, Y: TensorType, num_outputs: int | None = None, first_row: int = 0
 ) -> tf.Tensor:
     """
-    Reject values that a likelihood would misinterpret, or that have probability 0 for every f.
+    Return Y [N, P]; reject values that a likelihood would misinterpret, or that have probability 0 for every f.
 
-    :param Y: observations [N, P]; eager or in a graph.
     :param num_outputs: the number of latent functions that the likelihood observes; None: not checked.
     :param first_row: the index of the first row, for error messages.
-    :return: Y.
     :raises ValueError: naming the first rejected value and the accepted values, or the number of columns.
     :raises tf.errors.InvalidArgumentError: in a graph, naming the accepted values.
     """
@@ -65,14 +63,12 @@ def check_observations(
 
 
 def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """
-    Return X [N, D] and Y [N, P] of variables; raise an error that names the accepted values of Y. With
-    ``jit_compile=True`` all of X is NaN instead: not all likelihoods propagate NaN in Y.
-    """
+    """Return X [N, D] and Y [N, P] of variables; raise an error that names the accepted values of Y."""
     if accepted_observations.dispatch(type(likelihood)) is accepted_observations.dispatch(Likelihood):
         return X, Y  # accepts all real numbers; NaN makes the objective NaN, which raises an error
     mask, accepted, _ = accepted_observations(likelihood, tf.cast(Y, tf.float64))
     message = f"{_NAME} must hold {accepted} for {type(likelihood).__name__}"
+    # Under XLA X becomes NaN: not all likelihoods propagate NaN in Y.
     return asserted(X, mask, f"{message}: set model.data = (X, Y) instead of assigning"), Y
 
 

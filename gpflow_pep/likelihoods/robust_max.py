@@ -10,7 +10,7 @@ from gpflow.likelihoods import Likelihood
 
 from .. import validation
 from ..engine import Chunk, RowChunks, log1p_ratio
-from ..maths import largest
+from ..maths.largest import largest
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import no_autograph, refuse_xla
@@ -27,8 +27,7 @@ class MultiClassRobustMax(Likelihood):
         p(y | f) = (1 - \varepsilon) \, 1\{f_y \text{ is the largest}\} + \varepsilon/C, \qquad y = 0, 1, \ldots, C - 1
 
     It equals GPflow's ``MultiClass(C, RobustMax(C, ε (C - 1)/C))``, but the probability that f_y is the largest has a
-    relative error of at most 1e-10, for any variances, and is not squashed (Villacampa-Calvo and Hernández-Lobato
-    2020).
+    relative error of at most 1e-10 for any variances, unsquashed (Villacampa-Calvo and Hernández-Lobato 2020).
 
     >>> likelihood = MultiClassRobustMax(3, epsilon=0.03)
     >>> mean, variance = likelihood.predict_mean_and_var(X=np.zeros((1, 1)), Fmu=np.zeros((1, 3)), Fvar=np.ones((1, 3)))

@@ -17,9 +17,9 @@ class GaussLegendre(NamedTuple):
 
     nodes: AnyNDArray  # [K]
     weights: AnyNDArray  # [K]
+    # Maps values at the nodes to the last three Legendre coefficients, [K, 3]. If they are small, the nodes resolve the
+    # function, and the error of its integral is about their square.
     last_coefficients: AnyNDArray
-    """Maps values at the nodes to the last three Legendre coefficients, [K, 3]. If these are small, the nodes resolve
-    the function, and the error of its integral is about their square."""
     antiderivative: AnyNDArray  # Maps values at the nodes to integrals from -1 up to each node, [K, K]
 
 
@@ -74,8 +74,7 @@ def integrate(
         moduli = done[:, num_integrals:] + tf.math.unsorted_segment_sum(evaluated.moduli, row, num_rows)  # [R, T]
         resolved = tf.reduce_all(evaluated.tails <= tf.gather(moduli, row), axis=-1)
         num_open = tf.math.unsorted_segment_sum(tf.cast(~resolved, row.dtype), row, num_rows)  # [R]
-        # More than 64 unresolved panels of a row indicate noise or NaN: accept them. After 60 halvings rounding
-        # dominates.
+        # More than 64 unresolved panels of a row are noise or NaN: accept them. After 60 halvings rounding dominates.
         resolved |= (tf.gather(num_open, row) > 64) | (number >= 60)
         accepted, open_ = (tf.squeeze(tf.where(mask), 1) for mask in (resolved, ~resolved))
         parts = tf.concat([evaluated.integrals, evaluated.moduli], axis=-1)  # [W, S + T]

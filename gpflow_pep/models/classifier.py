@@ -54,11 +54,7 @@ class PEPClassifier(PEP):
         chunk_size: int | None = None,
         max_jitter: float | None = None,
     ):
-        """
-        See :class:`PEP` for the other arguments.
-
-        :param likelihood: a likelihood of class labels; None chooses one from the labels.
-        """
+        """See :class:`PEP` for the arguments; `likelihood`: of class labels, chosen from the labels by default."""
         if not isinstance(likelihood, Likelihood | None):
             raise ValueError(
                 f"likelihood must be a gpflow Likelihood or None, got {type(likelihood).__name__}; inducing points are "

@@ -26,10 +26,7 @@ def latent_functions(likelihood: Likelihood, num_outputs: int) -> int:
 def checked_inducing_variable(
     kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int | None, num_latent_gps: int, *, shared: bool
 ) -> InducingVariables:
-    """
-    Check kernel and inducing variable of independent latent functions, which must share both if `shared`; return the
-    inducing variable. `num_inputs`: columns of X, if known.
-    """
+    """Check kernel and inducing variable, which functions must share if `shared`, for X with `num_inputs` columns."""
     if not isinstance(kernel, Kernel):
         raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
     if shared:

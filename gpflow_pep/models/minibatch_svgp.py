@@ -79,8 +79,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         :param num_latent_gps: C; by default inferred from q_mu, q_sqrt or the likelihood, or else 1.
         :param q_diag: whether the covariance of q is diagonal, with q_sqrt [M, C], instead of full.
         :param q_mu: the mean of q [M, C], zero by default.
-        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
-            identity by default.
+        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or standard deviations [M, C] if q_diag; default I.
         :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, instead of q(u).
         """
         self._check_likelihood(likelihood)
@@ -139,10 +138,8 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     @property
     def num_data(self) -> tf.Variable | None:
         """
-        N, the number of all observations, []; None if each minibatch is treated as the whole data set. Compiled
-        functions use a new value without retracing.
-
-        :raises ValueError: if set to a value that is not an integer of at least 1.
+        N, the number of all observations, an integer of at least 1; None if each minibatch is treated as the whole data
+        set. Compiled functions use a new value without retracing.
         """
         return self._num_data
 

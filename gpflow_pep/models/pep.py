@@ -38,8 +38,7 @@ from .kernels_and_inducing_variables import latent_functions
 from .sparse import SparseGP, alpha_property, checked_data, checked_power, columns
 
 _MAX_STORED = 2**23  # entries of V = L^-1 Kuf that are stored between sweeps (64 MB); a larger V is recomputed
-# Default rows of a chunk, if V of a chunk has at most half as many entries: one chunk of 5,000 rows takes two thirds of
-# the time of five chunks (M = 100).
+# Default rows of a chunk, if its V has at most half as many entries: in two thirds of the time of 1024 (M = 100).
 _ROWS_PER_SWEEP = 5120
 _EAGER_SWEEPS = 40  # run eagerly before a graph is traced (per chunk), because they take less time than tracing
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
@@ -55,10 +54,8 @@ _MAKING_LOCKS = threading.Lock()
 class Surrogate(NamedTuple):
     """A regression problem with its own noise variance in every row."""
 
-    targets: tf.Tensor
-    """y, [N, C]."""
-    noise_variance: tf.Tensor
-    """v, [N, C]."""
+    targets: tf.Tensor  #: y, [N, C].
+    noise_variance: tf.Tensor  #: v, [N, C].
 
 
 def _option(name: str, checked: Callable[[Any, str], Any], meaning: str) -> property:
@@ -96,8 +93,7 @@ class PEP(SparseGP):
 
     The gradient is the derivative of the converged energy; see :meth:`maximum_log_likelihood_objective` for
     "wasserstein" with a dataset or several workers. Predictions can be differentiated: exactly in the inputs;
-    derivatives in hyperparameters are partial, with q held fixed. :class:`StreamingPEP` is this model for data that
-    arrive in batches.
+    derivatives in hyperparameters are partial, with q held fixed. :class:`StreamingPEP` takes data in batches.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> Y = np.floor(3.0 + 2.0 * np.sin(X))
@@ -275,8 +271,7 @@ class PEP(SparseGP):
         of the other rows to q is updated at the next call, for the next epoch.
 
         :param batch_size: rows per minibatch.
-        :param damping: fraction of an update to take, reduced if B would not be positive definite; by default the
-            model's damping.
+        :param damping: fraction of an update to take (default: the model's), reduced to keep B positive definite.
         :param seed: seed of the partition.
         :return: for each minibatch the gradients, in the order of `trainable_variables`.
         :raises RuntimeError: while iterating, if the data have changed since the epoch began.
@@ -427,17 +422,13 @@ class PEP(SparseGP):
         """Converge the sites; return the energy and its derivatives in the model's floating variables."""
         variables = self._floating_variables()
         if self._has_implicit_gradient():
-            updated, rows = self._converge_step(), tf.range(self._num_rows)
-            problem = partial(self._problem_of, rows)
-            return updated.log_evidence, implicit_derivatives(problem, self.likelihood, updated.sites, variables)
+            updated, rows = self._converge_step(), tf.range(self._num_rows)  # all rows, in one chunk
+            options = self.likelihood, updated.sites, variables
+            return updated.log_evidence, implicit_derivatives(lambda: self._inference(indices=rows).problem, *options)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             inference = self._inference(variables)
         return inference.energy_and_gradient(tape)
-
-    def _problem_of(self, indices: tf.Tensor) -> Problem:
-        """Return the problem of some rows, in one chunk."""
-        return self._inference(indices=indices).problem
 
     def _has_implicit_gradient(self) -> bool:
         """Return whether the projection is Wasserstein's and all rows are in the memory of this process."""
@@ -522,8 +513,7 @@ class PEP(SparseGP):
         return in_memory and self._num_rows_of_all_workers * self._num_points * self.num_latent_gps <= _MAX_STORED
 
     def _is_bound(self) -> tf.Tensor:
-        projection = self.projection
-        bound_at_zero = projection in ("kl", "wasserstein") or isinstance(projection, KL | Wasserstein)
+        bound_at_zero = self.projection in ("kl", "wasserstein") or isinstance(self.projection, KL | Wasserstein)
         is_positive = tf.reduce_any(tf.not_equal(self._alpha, 0.0))
         if self._alpha.shape.rank == 1:
             is_positive = self._workers.any(is_positive)

@@ -85,8 +85,7 @@ class PEPR(CollapsedRegression):
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         :param chunk_size: rows processed at a time; changes results by rounding only. None: 1024, more on a GPU. Must
             be None for a dataset, whose batches are the chunks.
-        :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it; by
-            default raise an error instead.
+        :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it.
         :param mixed_precision: compute chunks of rows in single precision, and add them up in double precision, in half
             the time: relative errors are at most 2e-6 in the objective and 2e-3 in its gradient in most settings. If
             noise is small compared with the prior variance, Kuu is ill-conditioned or there are at most `chunk_size`

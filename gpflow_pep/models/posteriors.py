@@ -27,8 +27,7 @@ class WhitenedPosterior(AbstractPosterior):
     The cache is (L, root, b):
 
     - L: Cholesky factor of Kuu, [M, M], or [C, M, M] if each latent function has its own.
-    - root: LB with q(v) = N(b, (LB LB')^-1), or R with q(v) = N(b, R R') if `by_precision` is False; [M, M] if P
-      outputs share it, or [C, M, M].
+    - root: LB with q(v) = N(b, (LB LB')^-1), or R with q(v) = N(b, R R') if not `by_precision`; [M, M] or [C, M, M].
     - b: the mean, [M, P] if outputs share the root, or [C, M, 1].
     """
 

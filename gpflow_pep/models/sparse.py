@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from typing import Any
 
@@ -30,7 +31,7 @@ from ..runtime.distribution import Workers, check_disjoint, local_variable
 from ..runtime.tracing import compiled, in_xla, is_compiled, no_autograph, resizable_copy, structure_of
 from ..runtime.transactions import atomic
 from ..tilted.predictive import predicted_log_density, predicted_moments
-from .kernels_and_inducing_variables import check_indices, checked_inducing_variable
+from .kernels_and_inducing_variables import check_indices, checked_inducing_variable, single_output_variables
 from .posteriors import WhitenedPosterior
 
 ADVICE_KUU = (
@@ -54,8 +55,7 @@ class InducingVariableGP(GPModel):
 
     inducing_variable: InducingVariables
 
-    # Data, power and old posterior are variables, so that compiled functions use new values. They are not parameters:
-    # GPflow and TensorFlow do not list them.
+    # Variables, so that compiled functions use new values, but not parameters: GPflow and TensorFlow do not list them.
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
         {"_data", "_num_data", "_chunks", "_alpha", "_old", *GPModel._TF_MODULE_IGNORED_PROPERTIES}
     )
@@ -105,6 +105,11 @@ class InducingVariableGP(GPModel):
         hidden = structure_of([value for name, value in vars(self).items() if name in names], ())
         return [each for each in hidden if isinstance(each, tf.Variable)]
 
+    def _all_or_nothing(self) -> AbstractContextManager[None]:
+        """Undo changes of the model that do not complete in this context."""
+        objects = self, *single_output_variables(self.inducing_variable)
+        return atomic(objects, [*self.variables, *self._hidden_variables()])
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         memo |= {id(variable): resizable_copy(variable, variable.shape) for variable in self._hidden_variables()}
         clone = memo[id(self)] = type(self).__new__(type(self))
@@ -152,9 +157,7 @@ class InducingVariableGP(GPModel):
     @inherit_check_shapes
     @no_autograph
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """
-        Compute mean and (co)variance of the latent functions at Xnew; :meth:`posterior` is faster for many predictions.
-        """
+        """Compute mean and (co)variance of f at Xnew; :meth:`posterior` is faster for many predictions."""
         Xnew = validation.real_numbers(Xnew, "Xnew")
         if tf.executing_eagerly():
             check_indices(self.kernel, Xnew, "Xnew")
@@ -344,10 +347,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return None if self._old is None else self._old.site(self.inducing_variable, self.kernel, L, alpha)
 
     def _inducing_covariance(self, prior: Prior) -> tf.Tensor:
-        """
-        Compute Kuu. Its gradient raises an error if the kernel has a tensor in place of a parameter (as in a frozen
-        model), because the derivative would include Kuu but miss Kuf and Kff.
-        """
+        """Compute Kuu. Its gradient raises an error if a kernel has a tensor for a parameter: Kuf and Kff lack it."""
         self._structure()  # raises an error if a number has taken the place of a parameter
         covariance = prior.Kuu(default_jitter())
         parts = (part for part in (self.kernel, *self.kernel.submodules) if isinstance(part, Kernel))

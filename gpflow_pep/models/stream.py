@@ -19,14 +19,12 @@ from ..inducing import greedy_conditional_variance
 from ..runtime.checks import with_plain_errors
 from ..runtime.distribution import ONE_PROCESS
 from ..runtime.tracing import compiled
-from ..runtime.transactions import atomic
 from ..saving.run_identity import settings_of
 from ..saving.stream_state import POINTS, SETTINGS, StreamState
 from .kernels_and_inducing_variables import (
     are_inducing_points,
     assign_inducing_points,
     inducing_points,
-    single_output_variables,
     validated_points,
 )
 from .sparse import InducingVariableGP
@@ -90,8 +88,7 @@ class Stream(InducingVariableGP):
         training loss again (the old function raises an error).
 
         :param new_data: (X, Y), the new batch.
-        :param inducing_variable: the new inducing points, [M, D] (or [C, M, D] if each latent function has its own);
-            None: keep the current ones.
+        :param inducing_variable: new inducing points, [M, D], or [C, M, D] if functions have their own; None: the same.
         :param fraction_to_move: move at most this fraction of the points, in [0, 1], to inputs of the new batch, chosen
             greedily by largest conditional variance among the inputs and the current points.
         :raises ValueError: naming the argument that cannot be used; the model is unchanged.
@@ -100,8 +97,7 @@ class Stream(InducingVariableGP):
         X, Y = self._checked_new_data(new_data)
         Z = self._next_points(X, inducing_variable, fraction_to_move)
         posterior = with_plain_errors(self._absorb)
-        variables = *self.variables, *self._hidden_variables()
-        with atomic([self, *single_output_variables(self.inducing_variable)], variables):
+        with self._all_or_nothing():
             if Z is not None:
                 self._move_inducing_points(Z)
             self._old.assign(posterior, int(self.inducing_variable.num_inducing))

@@ -44,8 +44,7 @@ _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller min
 class StructuredSVGP(MinibatchSVGP):
     """A minibatch objective for Gaussian noise that may depend on x; models define :meth:`_bound` and the blocks."""
 
-    minibatch_is_block = False
-    """A minibatch is a block; otherwise each of its rows is a block."""
+    minibatch_is_block = False  #: A minibatch is a block; otherwise each of its rows is a block.
 
     @override
     def _check_likelihood(self, likelihood: Likelihood) -> None:
@@ -177,8 +176,7 @@ class TSVGP(StructuredSVGP):
 
 class BTSVGP(StructuredSVGP):
     r"""
-    The tighter bound of `gpflow.models.SVGP` with a matrix for every block, at its optimum (Bui and Titsias 2025,
-    eq. 9).
+    The tighter bound of `gpflow.models.SVGP` with the optimal matrix for every block (Bui and Titsias 2025, eq. 9).
 
     .. math::
 

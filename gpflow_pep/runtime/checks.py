@@ -30,10 +30,7 @@ _IS_REPEATED = ContextVar("is_repeated", default=False)
 
 @contextmanager
 def repeated() -> Iterator[None]:
-    """
-    Leave out the checks of a computation that is repeated with the same values, for its derivatives. Checks in a loop
-    over chunks take a few per cent of its time.
-    """
+    """Leave out checks, a few per cent of the time of a loop, of values that are computed again for derivatives."""
     token = _IS_REPEATED.set(True)
     try:
         yield
@@ -109,10 +106,7 @@ def _is_of_library(file: str) -> bool:
 
 
 class _UserFrames(tf_stack.StackTraceFilter):
-    """
-    Record only the user's files as the origin of a graph's operations: TensorFlow's errors list the files that created
-    the failed operation, most of which belong to libraries. The filter is private to TensorFlow.
-    """
+    """Record only the user's files as the origin of operations, which errors list; private to TensorFlow."""
 
     @override
     def get_filtered_filenames(self) -> frozenset[str]:

@@ -22,8 +22,7 @@ _ONCE = (
 def once_differentiable(*derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()) -> tuple[tf.Tensor, ...]:
     """
     Return `derivatives`; differentiating them raises a NotImplementedError, or in a compiled function, where other
-    results may need a second derivative, an InvalidArgumentError. They depend on the tensors `of`, if tapes cannot
-    detect it.
+    results may need a second derivative, an InvalidArgumentError. They depend on tensors `of`, unseen by tapes.
     """
     count = len(derivatives)
 

@@ -96,10 +96,6 @@ class Workers:
             timeout=600.0,  # seconds, while another worker compiles; dead workers are detected earlier
         )
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Workers":
-        """Return the object itself: it is immutable."""
-        return self
-
 
 ONE_PROCESS = Workers(1, 0)
 

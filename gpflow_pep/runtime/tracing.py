@@ -47,10 +47,7 @@ def no_autograph(function: _Function) -> _Function:
 
 
 def in_xla() -> bool:
-    """
-    Return whether XLA will compile the operations being traced (``jit_compile=True``), also in nested functions, loops,
-    branches and gradients. XLA cannot print, raise errors at run time, or let shapes depend on values.
-    """
+    """Return whether XLA will compile what is traced: it cannot print, raise errors, or let shapes depend on values."""
     graph = tf.compat.v1.get_default_graph()
     return not tf.executing_eagerly() and bool(control_flow_util.GraphOrParentsInXlaContext(graph))
 
@@ -131,11 +128,8 @@ class _Compiled:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        structure: list[Any] = getattr(instance, "_structure", list)()
-        traces: _Traces | None = vars(instance).get(_TRACES)
-        if traces is None or differ(structure, traces.structure):
-            traces = vars(instance)[_TRACES] = _Traces(structure)
-        bound = self._function(traces.functions).__get__(instance, owner)
+        functions = compiled_functions(instance, _TRACES, getattr(instance, "_structure", list)())
+        bound = self._function(functions).__get__(instance, owner)
         bound._omit_frequent_tracing_warning = True
         return _optimized_once(bound)
 
@@ -168,13 +162,21 @@ def _with_one_pass(config: bytes) -> context.FunctionCallOptions:
 
 
 class _Traces:
-    """The compiled methods of an instance with a given structure. Copying or pickling the instance drops them."""
+    """The compiled functions of an instance with a given structure. Copying or pickling the instance drops them."""
 
     def __init__(self, structure: list[Any]):
-        self.structure, self.functions = structure, dict[tuple[str, bool], Any]()
+        self.structure, self.functions = structure, dict[Any, Any]()
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
+
+
+def compiled_functions(instance: Any, name: str, structure: list[Any]) -> dict[Any, Any]:
+    """Return what an instance has compiled and stores as attribute `name`; empty if its structure has changed."""
+    traces: _Traces | None = vars(instance).get(name)
+    if traces is None or differ(structure, traces.structure):
+        traces = vars(instance)[name] = _Traces(structure)
+    return traces.functions
 
 
 def is_compiled(owner: type, name: str) -> bool:
@@ -227,11 +229,7 @@ def _components(whole: Any, seen: set[int]) -> Iterator[Any]:
 
 
 def remember_parameters(module: tf.Module) -> None:
-    """
-    Make :func:`structure_of` raise an error if a number later takes the place of a parameter of the module.
-
-    :raises ValueError: if the module holds a Keras 3 layer, whose weights are not variables of the module.
-    """
+    """Make :func:`structure_of` raise an error if a number takes a parameter's place; reject layers of Keras 3."""
     for part in (module, *module.submodules):
         for name, value in vars(part).items():
             for each in value if isinstance(value, list | tuple) else [value]:

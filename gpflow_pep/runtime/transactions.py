@@ -2,22 +2,25 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import tensorflow as tf
 
 
 @contextmanager
-def atomic(modules: Iterable[tf.Module], variables: Iterable[tf.Variable]) -> Iterator[None]:
-    """Undo changes of attributes of `modules` and of `variables` that do not complete, because of Ctrl-C, say."""
-    attributes = [(module, dict(vars(module))) for module in modules]
+def atomic(objects: Iterable[Any], variables: Iterable[tf.Variable]) -> Iterator[None]:
+    """Undo changes of attributes of `objects` and of `variables` that do not complete, because of Ctrl-C, say."""
+    attributes = [(each, dict(vars(each))) for each in objects]
     values = [(variable, variable.read_value()) for variable in variables]  # references to the values, no copies
     try:
         yield
     except BaseException:
-        for module, before in attributes:
+        for each, before in attributes:
+            for name in vars(each).keys() - before.keys():
+                delattr(each, name)
             for name, value in before.items():
-                if vars(module).get(name) is not value:
-                    setattr(module, name, value)
+                if vars(each).get(name) is not value:
+                    setattr(each, name, value)
         for variable, earlier in values:
             variable.assign(earlier)
         raise

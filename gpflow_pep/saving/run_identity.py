@@ -34,8 +34,7 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
     Return the identity of a training run as JSON data by name: public attributes, settable properties, fixed parameters
     and data of the model, and the private settings and arrays that its method ``_run_identity()`` returns.
 
-    :param data: X and Y for a model without data. Only the types and shapes of a dataset's batches are compared,
-        because passes may be shuffled.
+    :param data: X and Y for a model without data, or a dataset: types and shapes only, as passes may be shuffled.
     """
     identity: dict[str, Any] = {**settings_of({"model": model})}
     for name in dir(type(model)):
@@ -57,8 +56,7 @@ def settings_of(whole: tf.Module | Mapping[str, Any], *, strict: bool = False) -
     Describe classes, public settings, priors and the settings that models declare, by path, without parameter values;
     a part or parameter with several paths at the first path.
 
-    :param strict: also describe private settings of a model's parts, and reject objects whose description does not
-        determine them.
+    :param strict: also describe private settings of a model's parts; reject objects that this does not determine.
     :raises NotComparable: if `strict`, for a part with several paths, a variable that is not a parameter, a class or
         function of another package, or any other object.
     """

@@ -74,10 +74,7 @@ class StreamState:
             raise ValueError(f"the state must come from {model}; it lacks {', '.join(missing)}.")
 
     def assign_to(self, variables: Mapping[str, tf.Variable], settings: Mapping[str, str]) -> None:
-        """
-        Assign the arrays to the variables of these names, or nothing if a name, an array or one of the settings of
-        kernel, likelihood and mean function, by path, does not fit.
-        """
+        """Assign the arrays to the variables of these names; nothing if a name, an array or a setting does not fit."""
         if names := sorted(variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS})):
             raise ValueError(f"the state must have the parameters of this model; they differ in {', '.join(names)}.")
         text = str(self.arrays[SETTINGS])

@@ -1,7 +1,4 @@
-"""Reuse one compiled model for all models of the same structure.
-
-Compiling takes 0.5 s for regression and 3 to 6 s for classification, more than training on a few hundred rows.
-"""
+"""Reuse compiled models: compiling takes 0.5 s (regression) to 6 s, more than training on a few hundred rows."""
 
 import threading
 from collections.abc import Iterator
@@ -28,10 +25,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def compiled_model(model: GPModel) -> Iterator[GPModel]:
-    """
-    Yield a compiled model with the values of `model`, and copy the values back at the end; or `model` itself if its
-    structure cannot be compared. Threads use different compiled models.
-    """
+    """Yield a compiled model with the values of `model`, and copy them back; `model` itself if it is not comparable."""
     key = structure(model)
     if key is None:
         yield model

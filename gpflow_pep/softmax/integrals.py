@@ -78,8 +78,7 @@ def softmax_power(
 
     :param label: y, integers [R] from 0 to C - 1; `mean` and `variance`: m and v, [C, R].
     :param alpha: α in [0, 1], [] or [R].
-    :param accurate: if False, use adaptive panels only for rows with a variance beyond the table, not for all rows that
-        the trapezoid rule does not resolve.
+    :param accurate: False: use adaptive panels only for variances beyond the table, not for all unresolved rows.
     """
     refuse_xla("tilted distributions of a softmax, whose number of points depends on the data")
     own = tf.equal(tf.range(tf.shape(mean)[0])[:, None], label[None])  # [C, R]

@@ -42,8 +42,7 @@ class SoftmaxTilting(TiltedRule):
         chunks = RowChunks(max(1, 2**10 // self._num_classes)).split((label, mean, variance, power))
         log_partition, *both = chunks.concatenate(part, cavity.mean.dtype, ([None], shape, shape))
         d1, d2 = (tf.transpose(value) for value in both)
-        # The curvature of -log p is between 0 and 1/4, which bounds the ratio. Rounding of d2 may violate the bound if
-        # v is above 1e8.
+        # The curvature of -log p is between 0 and 1/4, which bounds the ratio; rounding may violate it if v > 1e8.
         scale = alpha * cavity.variance
         ratio = 1.0 + scale * d2
         bounded = tf.clip_by_value(ratio, 1.0 / (1.0 + 0.25 * scale), 1.0)

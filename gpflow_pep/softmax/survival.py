@@ -70,8 +70,7 @@ def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     values = tf.exp(-scale[..., None] * (factor - factor[:, :1])[:, None])  # [Q, K, 48], 1 at the first node
     sums = tf.matmul(values, tf.stack([weights + tf.zeros_like(factor), weights * factor], axis=-1))  # [Q, K, 2]
     S, slope = tf.unstack(sums, axis=-1)
-    # 1 - S = E[y] - E[y²]/2 + E[y³]/6 - E[y⁴]/24 with E[y^k] = s^k g^(k²), s = exp(x), g = exp(v/2): below x = -10 the
-    # series has a relative error of 1e-13.
+    # 1 - S = E[y] - E[y²]/2 + E[y³]/6 - E[y⁴]/24, E[y^k] = s^k g^(k²), s = exp(x), g = exp(v/2): to 1e-13 if x < -10.
     far = x < -10.0
     s, g, F = tf.where(far, scale, tf.zeros_like(x)), tf.exp(0.5 * v), tf.ones_like(x)
     for k in (3, 2, 1):
@@ -102,7 +101,6 @@ def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 # --- a table of S in x and v ----------------------------------------------------------------------------------------
-#
 # G(x, v) = log(-log S(x)) is x for v = 0, nearly x + v/2 on the far left, and approaches 2 log x on the right. Absolute
 # errors of G are relative errors of log S. The table contains G - x as polynomials on panels of x that depend on v;
 # their coefficients are Chebyshev sums in a function of v. With c = -√v/2, a = 10 + 3 √v and r = |x - c|/a, the panels

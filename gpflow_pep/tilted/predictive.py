@@ -24,10 +24,7 @@ _LEAST_VARIANCE = 1e-12  # of f: rules divide by it
 def predicted_log_density(
     likelihood: Likelihood, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
 ) -> tf.Tensor:
-    """
-    Return log ∫ p(y|f) N(f; m, v) df, [...], for y [..., P] and marginals of f [..., C]: log Z of the tilted
-    distribution at α = 1. Differentiable once.
-    """
+    """Return log ∫ p(y|f) N(f; m, v) df, [...], for y [..., P] and f [..., C]: log Z at α = 1. Differentiable once."""
     if isinstance(likelihood, _EXACT) or not has_rule(likelihood):
         return likelihood.predict_log_density(X, Fmu, Fvar, Y)
 
@@ -102,10 +99,7 @@ def _mean_and_variance(values: tf.Tensor, weights: tf.Tensor) -> MeanAndVariance
 
 
 def _nodes(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """
-    Return points f and weights of expectations under N(m, v), each [K, n, C], by the trapezoid rule in asinh(f): dense
-    near 0, where inverse links change, for any v.
-    """
+    """Return points and weights for N(m, v), [K, n, C] each, equispaced in asinh(f): dense at 0, where links change."""
     sd = tf.sqrt(tf.maximum(variance, tf.constant(_LEAST_VARIANCE, variance.dtype)))
     reach = sd * (8.0 + 2.0 * tf.minimum(sd, 10.0))  # some inverse links grow like exp(f), which moves the maximum by v
     first, last = tf.asinh(mean - reach), tf.asinh(mean + reach)

@@ -17,8 +17,7 @@ from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
 from ..engine import log1p_ratio
-from ..maths import Evaluated, Panels, integrate
-from ..maths.adaptive_quadrature import gauss_legendre
+from ..maths.adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
 from ..maths.normal import LOG_ROOT_2PI
 from ..runtime.custom_gradients import derivatives
 from ..runtime.tracing import on_demand, refuse_xla
@@ -95,7 +94,7 @@ class QuadratureRule(TiltedRule):
             centered = _centered(self._density, taken, locate(self._density, taken, 0.0, self._on_windows)[-1])
             sums, (row, left, half, pi) = _integrate(self._density, centered, taken, keep=True)
             weight = tf.gather(tf.gather(bar, inaccurate) / sums[:, 0], row) * half * tf.transpose(pi * RULE.weights)
-            F = tf.gather(centered.center, row) + tf.gather(centered.sd, row) * _nodes(left, half)  # [K, W]
+            F = tf.gather(centered.center, row) + tf.gather(centered.sd, row) * panel_nodes(left, half)  # [K, W]
             rest = _weighted_vjp(self._density, F, weight, taken.take(row).observations, sources)
             return tuple(map(tf.add, accurate, rest))
 
@@ -243,15 +242,14 @@ def _integrate(density: LogDensity, centered: Centered, rows: TiltedRows, keep: 
     unnormalized π, h = l' - l'(center) and N the normalized cavity; with `keep` also return the panels.
     """
     dtype, R = centered.sd.dtype, tf.shape(centered.sd)[0]
-    # Tolerances of the last coefficients times the panel width, relative to the integral of the modulus. In the outer
-    # panels a narrow peak of the likelihood (Student's t) may fall between two nodes and show in a small coefficient
-    # only, so the tolerance is smaller.
+    # Tolerances of the last coefficients times the panel width, relative to the integral of the modulus. It is smaller
+    # in outer panels: a narrow peak of the likelihood (Student's t) between two nodes shows in small coefficients only.
     inside, outside = (tf.constant(value, dtype) for value in (2e-7, 1e-10))
 
     def evaluate(panels: Panels) -> Evaluated:
         row, left, half = panels
         at, taken = Centered(*(tf.gather(value, row) for value in centered)), rows.take(row)
-        P, *integrands = _integrands(density, _nodes(left, half), at, taken)
+        P, *integrands = _integrands(density, panel_nodes(left, half), at, taken)
         values, moduli, tails = (tf.transpose(half * part) for part in _integrals(P, integrands, left, half))
         tolerance = tf.where(tf.abs(left + half) > _EDGES[-2], outside, inside)[:, None]
         return Evaluated(values, moduli, tails / tolerance, tf.transpose(P))
@@ -261,7 +259,7 @@ def _integrate(density: LogDensity, centered: Centered, rows: TiltedRows, keep: 
     return integrate(evaluate, first, R, shape=(7, 4), keep=keep)
 
 
-def _nodes(left: tf.Tensor, half: tf.Tensor) -> tf.Tensor:
+def panel_nodes(left: tf.Tensor, half: tf.Tensor) -> tf.Tensor:
     """Return the nodes x of panels, [K, W]."""
     return left + half * tf.constant(RULE.nodes + 1.0, half.dtype)[:, None]
 
@@ -308,8 +306,7 @@ def _tilted(centered: Centered, sums: tf.Tensor, alpha: tf.Tensor) -> Tilted:
     d1 = tf.where(narrow, gain / centered.sd, centered.slope + h)
     d2 = tf.where(narrow, drop / tf.square(centered.sd), curvature + alpha * spread)
     log_Z = centered.height + tf.math.log(mass) - LOG_ROOT_2PI
-    # log1p of E[p^α - 1] is accurate for p near 1 or α near 0, if the mode is near m, so that the panels cover the
-    # cavity.
+    # log1p of E[p^α - 1] is accurate for p near 1 or α near 0, if the panels cover the cavity: the mode is near m.
     nearly_one = (alpha * tf.abs(change) < 0.5) & (tf.abs(centered.shift) < 3.0)
     change = tf.where(nearly_one, change, tf.zeros_like(mass))
     safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)  # unlike divide_no_nan, it keeps a NaN

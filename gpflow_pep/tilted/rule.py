@@ -1,7 +1,7 @@
 """Rules that compute tilted distributions N(f; m, v) p(y|f)^α, and their registry :data:`tilted_rule`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import tensorflow as tf
@@ -140,7 +140,7 @@ def rule_for(likelihood: Likelihood, projection: str | Projection) -> TiltedRule
     """
     if not isinstance(projection, Projection):
         if projection not in _PROJECTIONS:
-            raise ValueError(f"projection must be one of {_quoted(_PROJECTIONS)}, got {projection!r}.")
+            raise ValueError(f"projection must be one of {', '.join(map(repr, _PROJECTIONS))}, got {projection!r}.")
         projection = _PROJECTIONS[projection]()
     rule = tilted_rule(likelihood, projection)
     return EachLatent(rule) if isinstance(likelihood, ScalarLikelihood) else rule
@@ -156,7 +156,7 @@ def _no_rule(likelihood: Likelihood, projection: Projection) -> TiltedRule:
     kind = type(likelihood)
     names = [name for name, other in _PROJECTIONS.items() if tilted_rule.dispatch(kind, other) is not _no_rule]
     if names:
-        accepted = f'"{names[0]}"' if len(names) == 1 else f"one of {_quoted(names)}"
+        accepted = f'"{names[0]}"' if len(names) == 1 else f"one of {', '.join(map(repr, names))}"
         given = getattr(projection, "name", projection)
         raise ValueError(f"projection must be {accepted} for {kind.__name__}, got {given!r}.")
     raise ValueError(
@@ -164,10 +164,6 @@ def _no_rule(likelihood: Likelihood, projection: Projection) -> TiltedRule:
         "gpflow.likelihoods.Softmax or registered with gpflow_pep.tilted.tilted_rule: there is no rule for the joint "
         f"integral over the latent functions of {kind.__name__}."
     )
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f"{name!r}" for name in names)
 
 
 class EachLatent(TiltedRule):
@@ -211,10 +207,7 @@ def _one_column(observations: Observations, C: int) -> Observations:
 
 
 class AtPower(TiltedRule):
-    """
-    Use one rule, usually a closed form, for rows with a given power, and another for the remaining rows, if any. The
-    power may change in a compiled graph.
-    """
+    """Use one rule, usually a closed form, for rows with a given power, which may change, and another for the rest."""
 
     def __init__(self, power: float, rule: TiltedRule, otherwise: TiltedRule):
         """Use `rule`, which is evaluated for all rows, at this power in [0, 1], but not 0.5."""

@@ -17,8 +17,7 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
 
     Quadrature integrates the second derivative. At a kink, such as in |y - f|, the slope jumps, and automatic
     differentiation misses the jump. In an interval with a kink the change of the slope exceeds the integral of its
-    derivative, however small the interval. In single precision the intervals cannot be halved often enough, so nothing
-    is checked.
+    derivative, however small the interval. Single precision cannot resolve such intervals: nothing is checked.
 
     :param name: the name of the likelihood.
     :raises ValueError: if there is a kink.

@@ -1,22 +1,22 @@
 """The L2 Wasserstein projection of tilted distributions (quantile propagation, Zhang et al. 2020).
 
-The Gaussian that is closest to a tilted distribution with distribution function F has the same mean, and the standard
-deviation
+The Gaussian closest to a tilted distribution with distribution function F has its mean, and the standard deviation
 
     σ = ∫ φ(Φ⁻¹(F(f))) df,
 
 which is at most the tilted standard deviation, and equal to it if the likelihood is Gaussian.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
+from ..maths.adaptive_quadrature import Panels
 from ..maths.normal import LOG_ROOT_2PI
 from .densities import LogDensity
-from .quadrature import RULE, QuadratureRule, on_panels
+from .quadrature import RULE, QuadratureRule, on_panels, panel_nodes
 from .rule import Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
 from .trapezoid import TiltedRows
 
@@ -66,28 +66,20 @@ def _normal_at(F: tf.Tensor) -> Any:
     return tf.exp(-0.5 * tf.square(z) - LOG_ROOT_2PI), lambda bar: bar * slope
 
 
-class FixedPanels(NamedTuple):
-    """W panels of R rows, in any order."""
-
-    row: tf.Tensor  # [W]
-    left: tf.Tensor  # Left end, in units of f, [W]
-    half: tf.Tensor  # Half the width, [W]
-
-
-def fixed_panels(likelihood: ScalarLikelihood, rows: TiltedRows) -> FixedPanels:
-    """Return panels that resolve the tilted distributions, for :func:`projected_moments`."""
+def fixed_panels(likelihood: ScalarLikelihood, rows: TiltedRows) -> Panels:
+    """Return panels that resolve the tilted distributions, in units of f, for :func:`projected_moments`."""
     rule = WassersteinRule(likelihood)
     center = rule.moments_and_center(rows.cavity, rows.observations, rows.alpha, 0.0)[1]
     _, (row, left, half, _) = on_panels(rule._density, rows, center, keep=True)
     center, sd = (tf.gather(value, row) for value in (center, tf.sqrt(rows.cavity.variance)))
-    return FixedPanels(row, center + sd * left, sd * half)
+    return Panels(row, center + sd * left, sd * half)
 
 
-def projected_moments(density: LogDensity, panels: FixedPanels, rows: TiltedRows) -> tuple[tf.Tensor, tf.Tensor]:
+def projected_moments(density: LogDensity, panels: Panels, rows: TiltedRows) -> tuple[tf.Tensor, tf.Tensor]:
     """Return mean and standard deviation of the projections, [R] each, differentiable on fixed panels."""
     row, left, half = panels
     ((m, v), alpha, observations), count = rows.take(row), tf.shape(rows.alpha)[0]
-    F = left + half * tf.constant(RULE.nodes + 1.0, half.dtype)[:, None]  # [K, W]
+    F = panel_nodes(left, half)  # [K, W]
 
     def log_pi(F: tf.Tensor) -> tf.Tensor:
         return alpha * density.log_prob(F, *observations) - 0.5 * tf.square(F - m) / v

@@ -123,12 +123,7 @@ def _are(values: Any, kind: Any) -> bool:
 
 
 def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Check that all workers run the same training from the same parameters; return the identity of the joint run.
-
-    :param run: the identity of this worker's run, with its own rows.
-    :raises ValueError: naming a worker and the settings in which it differs.
-    """
+    """Check that all workers run the same training from the same parameters; return the identity of the joint run."""
     power = getattr(model, "alpha", None)
     per_worker = _PER_WORKER if power is None or power.shape.rank == 0 else _PER_WORKER | {"model.alpha"}
     compared = {name: _checksum(value) for name, value in sorted(run.items()) if name not in per_worker}

@@ -1,5 +1,4 @@
-"""
-Coordinates of the optimizers, in which the curvatures of a GP's objective are of the same order whatever the units.
+"""Coordinates of the optimizers, in which the curvatures of a GP's objective are of the same order whatever the units.
 
 ==================================  =====================================================================
 positive parameters                 the logarithm of the value above its lower bound
@@ -23,13 +22,13 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, Parameter
 from gpflow.functions import Constant, Linear
-from gpflow.inducing_variables import InducingPoints, MultioutputInducingVariables
+from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.models import GPModel
 from scipy.optimize import OptimizeResult
 from typing_extensions import override
 
-from ..models.kernels_and_inducing_variables import index_columns
+from ..models.kernels_and_inducing_variables import index_columns, single_output_variables
 
 
 class Coordinate:
@@ -210,8 +209,7 @@ def inputs_and_kernels(model: Any) -> list[tuple[Any, Kernel]]:
     if variable is None:
         data = getattr(model, "data", None)
         return [(data[0], each) for each in kernels] if isinstance(data, tuple) else []
-    is_multioutput = isinstance(variable, MultioutputInducingVariables)
-    variables = variable.inducing_variables if is_multioutput else [variable]
+    variables = single_output_variables(variable)
     count = max(len(variables), len(kernels))
     pairs = zip(islice(cycle(variables), count), islice(cycle(kernels), count), strict=True)
     return [(each.Z, kernel) for each, kernel in pairs if isinstance(each, InducingPoints)]

@@ -29,15 +29,7 @@ from .dataset_batches import Batch, dataset_batches, rows_for
 from .history import Callback, HeldOut, History, recorded_interruption
 from .lbfgs import LBFGS
 from .monitor import monitor
-from .objectives import (
-    FAILURES,
-    Objective,
-    SitesObjective,
-    has_own_data,
-    precision_restored,
-    without_warnings,
-    workers_of,
-)
+from .objectives import FAILURES, Objective, SitesObjective
 from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
 
 OPTIMIZERS = ("lbfgs", "adam")
@@ -148,7 +140,7 @@ def fit(
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the first evaluation of the objective fails.
     :raises NotImplementedError: if XLA cannot compile the objective.
     """
-    workers = workers_of(model)
+    workers = objectives.workers_of(model)
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
     optimizer, rows, batches = _checked(model, data, workers, optimizer, batch_size)
     default_steps = 2000 if optimizer == "lbfgs" else 5000
@@ -189,8 +181,8 @@ def fit(
             checkpoints = Checkpoints(checkpoint, run, checkpoint_seconds, writes=workers is None or workers.is_chief)
     with (
         _reporting_lost_workers(workers),
-        without_warnings(model),
-        precision_restored(model),
+        objectives.without_warnings(model),
+        objectives.precision_restored(model),
         recorded_interruption(enabled=workers is None) as interrupted,
         tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar,
     ):
@@ -269,7 +261,7 @@ def _checked(
     model: GPModel, data: Any, workers: Workers | None, optimizer: str | None, batch_size: int | None
 ) -> tuple[str, Batch | None, Iterator[Batch] | None]:
     """Return optimizer and given rows; for a dataset, its first batch and an iterator over all batches."""
-    own, name, is_dataset = has_own_data(model), type(model).__name__, isinstance(data, tf.data.Dataset)
+    own, name, is_dataset = objectives.has_own_data(model), type(model).__name__, isinstance(data, tf.data.Dataset)
     if own and data is not None:
         raise ValueError(f"data must be None: {name} stores its data.")
     if data is None and not own:

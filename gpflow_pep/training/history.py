@@ -28,8 +28,7 @@ from .result import EARLY, INTERRUPTED, Outcome
 _CHUNK_ROWS = 4096  # held-out rows predicted at a time
 NOT_FINITE = "the training loss or its derivatives are not finite."
 
-Callback = Callable[[int, float], None]
-"""Called at every record with the iteration, from 1, and the objective in nats."""
+Callback = Callable[[int, float], None]  #: Called at every record with iteration, from 1, and objective in nats.
 
 
 @contextmanager
@@ -149,11 +148,7 @@ class History:
         return Outcome(EARLY, f"Stopped early: the {name} has not improved for {self.patience} records.")
 
     def resume(self, state: Mapping[str, tf.Variable]) -> Outcome | None:
-        """
-        Resume from the checkpoint, if there is one; return the outcome of a finished run, None if training continues.
-
-        :param state: variables besides the parameters that change from step to step, by name.
-        """
+        """Resume from the checkpoint, if there is one; return the outcome of a finished run, or None to continue."""
         self._state = {f"best.{number}": variable for number, variable in enumerate(self._best)} | dict(state)
         self._state |= {f"parameter.{number}": variable for number, variable in enumerate(self.variables)}
         saved = None if self.checkpoints is None else self.checkpoints.restore(self._state)

@@ -248,9 +248,8 @@ class LBFGS:
         if self._is_flat:
             gain = f"{FLAT_ITERATIONS} iterations gained less than {self._gain:.2g} nats"
             return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
-        # A search without a step started at an optimum up to rounding, or at the edge of the loss's domain. SciPy
-        # reports convergence at an edge, too, because steps that it shortens gain almost nothing; but the loss has a
-        # slope there.
+        # A search without a step started at an optimum up to rounding, or at the edge of the loss's domain, at which
+        # SciPy reports convergence, too (the steps that it shortens gain almost nothing), but the loss has a slope.
         exhausted = not gained and result.nit == 0 and not self._any_failure
         self._is_stuck = exhausted and not result.success and self._best_slope > max(1e-2, self._gain)
         if self._is_stuck:

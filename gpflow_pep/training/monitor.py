@@ -26,9 +26,8 @@ def monitor(
     model: GPModel, history: History, directory: str, data: RegressionData | tf.data.Dataset
 ) -> Callable[[int], None]:
     """
-    Return a function that writes objective, parameters and scores at every record, and a plot at every tenth.
-
-    If writing fails, it warns and removes itself from the history.
+    Return a function that writes objective, parameters and scores at every record, and a plot at every tenth; if that
+    fails, it warns and removes itself from the history.
 
     :param data: X [N, D] and Y [N, P], or a dataset, whose first batch is shown; plots need D = 1 or 2.
     :raises ValueError: if the directory cannot be written to.

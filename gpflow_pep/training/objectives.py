@@ -20,10 +20,9 @@ from ..runtime.checks import with_plain_errors
 from ..runtime.custom_gradients import derivatives
 from ..runtime.devices import in_replica
 from ..runtime.distribution import ONE_PROCESS, Workers
-from ..runtime.tracing import compiled, differ, structure_of
+from ..runtime.tracing import compiled, compiled_functions, structure_of
 
-Evaluation = tuple[float, list[tf.Tensor]]
-"""The loss, 0 if it is not computed, and its gradient in the trainable variables."""
+Evaluation = tuple[float, list[tf.Tensor]]  # the loss, 0 if not computed, and its gradient in the trainable variables
 
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError, UnreadableData)
 """Errors of an evaluation: a matrix cannot be factorized, a value is not finite, or a dataset cannot be read."""
@@ -57,11 +56,7 @@ def has_own_data(model: GPModel) -> bool:
 
 
 def workers_of(model: Any) -> Workers | None:
-    """
-    Return the workers that share the rows of the model or of `fit`; None if this process has all rows.
-
-    :raises ValueError: in the scope of several workers, if the model has data that are not divided.
-    """
+    """Return the workers that share the rows of the model or of `fit`; None if this process has all rows."""
     workers = getattr(model, "_workers", None) or Workers.of_strategy()
     if workers.count > 1 and not hasattr(model, "_workers") and has_own_data(model):
         reason = f"the data of {type(model).__name__} are not divided among them"
@@ -69,39 +64,20 @@ def workers_of(model: Any) -> Workers | None:
     return workers if workers.count > 1 else None
 
 
-def training_step(model: GPModel) -> "TrainingStep":
-    """Return the model's compiled step; the model stores it until a part or setting of the model is replaced."""
-    structure = structure_of([model], [default_jitter(), default_float()])
-    step: TrainingStep | None = vars(model).get("_training_step")
-    if step is None or differ(structure, step.structure):
-        step = model.__dict__["_training_step"] = TrainingStep(model, structure)
-    step.jit_compile = False
-    return step
-
-
 class TrainingStep:
-    """
-    Training loss and its gradient in the trainable variables, compiled for one structure of the model. XLA functions
-    return NaN instead of raising errors; such steps are repeated without XLA to raise the error.
-    """
+    """Training loss and its gradient in the trainable variables; the model stores the compiled functions."""
 
-    jit_compile: bool  # True if XLA compiles the next steps
-
-    def __init__(self, model: GPModel, structure: list[Any]):
-        self._model, self.structure = model, structure
-        self.compiled: dict[tuple[bool, tuple[tf.TensorSpec, ...]], Any] = {}
+    def __init__(self, model: GPModel, *, jit_compile: bool = False):
+        structure = structure_of([model], [default_jitter(), default_float()])
+        self._model, self.jit_compile = model, jit_compile
+        self.compiled = compiled_functions(model, "_training_step", structure)
 
     def __call__(self, *rows: TensorType) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """
-        Compute the training loss [] and its gradient, for X [n, D] and Y [n, P] if the model has no data.
-
-        :raises tf.errors.InvalidArgumentError: if loss or gradient cannot be computed.
-        :raises NotImplementedError: if XLA cannot compile the model.
-        """
+        """Compute the training loss [] and its gradient, for X [n, D] and Y [n, P] if the model has no data."""
         tensors = tuple(map(tf.constant, rows))
         loss, gradient = self._run(tensors, self.jit_compile)
         if self.jit_compile and not all(np.isfinite(value).all() for value in (loss, *gradient)):
-            return self._run(tensors, False)
+            return self._run(tensors, False)  # raises the error for which XLA returned NaN
         return loss, gradient
 
     def _run(self, rows: tuple[tf.Tensor, ...], jit_compile: bool) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -126,9 +102,6 @@ class TrainingStep:
             loss, *gradient = workers.from_chief([loss, *gradient])
         return loss, gradient
 
-    def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        return type(None), ()  # copied and pickled models have no compiled step
-
 
 class Objective:
     """The training loss of the model's data or of given rows."""
@@ -148,7 +121,7 @@ class Objective:
         """
         self.model, self.variables, self._mean = model, list(model.trainable_variables), mean
         self._rows_of, self._rows = rows, ()
-        self.training_step = training_step(model)
+        self.training_step = TrainingStep(model)
 
     @property
     def state(self) -> dict[str, tf.Variable]:
@@ -189,8 +162,7 @@ class Objective:
         if not (fully and getattr(self.model, "mixed_precision", False)):
             return False
         self.model.mixed_precision = False  # until `fit` ends: rounding of single precision may have ended the search
-        jit_compile, self.training_step = self.training_step.jit_compile, training_step(self.model)
-        self.training_step.jit_compile = jit_compile
+        self.training_step = TrainingStep(self.model, jit_compile=self.training_step.jit_compile)
         return True
 
     def reset(self) -> None:
@@ -293,8 +265,7 @@ class ConvergedSitesObjective(SitesObjective):
     The energy at converged sites, with a tolerance proportional to the square root of the last gain.
 
     The error of the gradient is proportional to the tolerance, and the gain of a step to the squared gradient. Each
-    search has a tighter tolerance. If sites have not converged, the energy may exceed the converged energy, unless it
-    is a lower bound.
+    search has a tighter tolerance. Unless it is a lower bound, the energy at other sites may exceed the converged one.
     """
 
     trial_iterations = 0  # an evaluation takes many sweeps

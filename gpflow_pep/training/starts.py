@@ -47,10 +47,7 @@ def without_inputs(model: GPModel, coordinates: Coordinates) -> list[AnyNDArray]
 
 
 def bring_within_reach(model: GPModel, loss: Callable[[], float]) -> None:
-    """
-    Assign lengthscales of another order than the inputs, which Adam would not reach, but leave those that are longer if
-    the loss is smaller: they may belong to columns without influence.
-    """
+    """Replace lengthscales that Adam cannot reach; keep long ones (columns without influence) if the loss is less."""
     units = [] if isinstance(model, Stream) else list(_units_of_lengthscales(model))
     for is_long in (False, True):
         for kernel, unit, _ in units:

@@ -16,7 +16,7 @@ from tensorflow.python.framework import kernels
 
 import gpflow_pep
 from gpflow_pep import ARPEP, PEP, PEPR, MultiClassRobustMax, PEPClassifier
-from gpflow_pep.training.objectives import training_step
+from gpflow_pep.training.objectives import TrainingStep
 
 CLASSES = np.digitize(Y, [-0.4, 0.4]).astype(float)
 OTHERS = {
@@ -70,7 +70,7 @@ def traced(name):
     if not hasattr(model, "data"):
         labels = CLASSES if name == "ARPEP of robust-max" else LABELS if name in WITH_LABELS else Y
         rows = tf.constant(X), tf.constant(labels)
-    step = tf.function(training_step(model)._loss_and_gradient, autograph=False)
+    step = tf.function(TrainingStep(model)._loss_and_gradient, autograph=False)
     predict = tf.function(model.predict_f, autograph=False)
     yield step.get_concrete_function(*rows)
     yield predict.get_concrete_function(tf.constant(X_NEW))
@@ -111,5 +111,5 @@ def test_a_kernel_must_be_of_the_type():
 def test_kernels_of_32_bits_too():
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-4)):
         model = collapsed(PEPR)
-        step = tf.function(training_step(model)._loss_and_gradient, autograph=False)
+        step = tf.function(TrainingStep(model)._loss_and_gradient, autograph=False)
         assert without_gpu_kernel(step.get_concrete_function()) == []

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.maths import Evaluated, Panels, integrate
-from gpflow_pep.maths.adaptive_quadrature import gauss_legendre
+from gpflow_pep.maths.adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
 
 
 def test_singularity_terminates():

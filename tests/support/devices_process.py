@@ -13,7 +13,7 @@ import tensorflow as tf
 from gpflow_pep import APEP, BTSGPR, PEP, PEPR, TSGPR, PEPClassifier, fit
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.runtime.devices import devices_of_strategy
-from gpflow_pep.training.objectives import training_step
+from gpflow_pep.training.objectives import TrainingStep
 
 tf.debugging.set_log_device_placement(True)
 (CPU,) = tf.config.list_physical_devices("CPU")
@@ -50,7 +50,7 @@ def numbers_of(name):
     """Objective and gradient, training, sites and predictions of a model, and the parameters on every device."""
     model = MODELS[name]()
     with _logged(name):
-        step = training_step(model)()
+        step = TrainingStep(model)()
     found = {"loss": model.training_loss(), "step": step}
     start = gpflow.utilities.read_values(model)
     for optimizer in ("lbfgs", "adam"):
