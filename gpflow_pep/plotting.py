@@ -38,7 +38,7 @@ def draw_inducing_points(ax: Axes, Z: AnyNDArray) -> None:
     if Z.shape[1] == 1:
         ax.plot(Z[:, 0], np.full(len(Z), 0.03), "|", color=INDUCING, ms=9, mew=1.5, transform=ax.get_xaxis_transform())
     else:
-        ax.plot(*Z.T, "o", mfc="white", mec=INDUCING, ms=4.5, mew=1.0)
+        ax.plot(*Z.T, "o", mfc="white", mec=INDUCING, ms=4.5 if len(Z) <= 100 else 2.5, mew=0.8)
 
 
 def draw_history(ax: Axes, result: FitResult, name: str = "objective", **line: Any) -> None:
