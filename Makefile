@@ -101,7 +101,7 @@ notebooks: $(VENV)/.installed-dev
 notebooks-update: $(VENV)/.installed-dev
 	$(strip $(PY) .ci/notebooks --update $(NOTEBOOKS))
 
-# Needs no network: references to GPflow are resolved by docs/conf.py.
+# Needs no network: styles, fonts and inventories are in docs/, notebooks have their outputs.
 docs: $(VENV)/.installed-dev
 	$(PY) -m sphinx -W --keep-going -q docs docs/_build
 

@@ -1,7 +1,7 @@
-"""Take screenshots of the site in a browser, as seen on a screen and on a telephone: `python docs/screenshots.py FOLDER`.
+"""Take screenshots of the site, as on a screen and on a telephone: `python docs/screenshots.py FOLDER`.
 
-They are for people to look at: tables and pictures no wider than the text, formulas drawn, code not cut off. Needs headless
-Chromium (on Debian and Ubuntu: apt install chromium-headless-shell) and the site (make docs).
+Look at them: tables and pictures no wider than the text, formulas drawn, code not cut off. Needs the site (make docs)
+and headless Chromium (on Debian and Ubuntu: apt install chromium-headless-shell).
 """
 
 import argparse
@@ -29,8 +29,12 @@ def main() -> None:
     """Take a screenshot of each page at each width."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="where PNG files are written")
-    parser.add_argument("--pages", nargs="*", default=PAGES, help="pages, without .html")
-    parser.add_argument("--height", type=int, help="height of the window, to see more of a page")
+    parser.add_argument(
+        "--pages", nargs="*", default=PAGES, help="pages, without .html"
+    )
+    parser.add_argument(
+        "--height", type=int, help="height of the window, to see more of a page"
+    )
     asked = parser.parse_args()
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
@@ -48,7 +52,12 @@ def main() -> None:
                 f"--window-size={width},{asked.height or height}",
                 f"--screenshot={target}",
             ]
-            subprocess.run([browser, *options, address], check=True, capture_output=True, timeout=120)
+            subprocess.run(
+                [browser, *options, address],
+                check=True,
+                capture_output=True,
+                timeout=120,
+            )
             print(target)
 
 

@@ -84,8 +84,10 @@ def memory() -> Figure:
 
 
 def courses() -> Figure:
-    """Draw held-out NLPD against seconds of training."""
-    stored = json.loads((FOLDER / "courses.json").read_text(encoding="utf-8"))
+    """Draw held-out NLPD against seconds of a first training run."""
+    stored = json.loads((FOLDER / "courses.json").read_text(encoding="utf-8"))[
+        "results"
+    ]
     styles = {
         "PEP 0.5": (PREDICTION, "-"),
         "SVGP L-BFGS": (PEERS[0], "--"),
@@ -94,8 +96,15 @@ def courses() -> Figure:
     figure, panels = plt.subplots(1, 2, figsize=(WIDTH, 3.0), layout="constrained")
     for axes, name in zip(panels, ("banana", "pima"), strict=True):
         for run in stored:
-            print(run.keys() if isinstance(run, dict) else run)
+            if run["set"] == name:
+                color, style = styles[run["method"]]
+                seconds = [cpu for cpu, _ in run["trajectory"]["seconds"]]
+                nlpd = run["trajectory"]["nlpd"]
+                axes.plot(seconds, nlpd, style, color=color, label=run["method"])
+                axes.plot(seconds[-1], nlpd[-1], "o", color=color, ms=4)
         axes.set(xscale="log", xlabel="CPU seconds", title=name)
+    panels[0].set_ylabel("held-out NLPD, nats per row")
+    panels[0].legend()
     return figure
 
 

@@ -122,7 +122,7 @@ def inducing_points() -> Figure:
         fit(model, train_inducing=True, max_iterations=300)
         ClassDisplay.from_model(model, data, ax=axes, limits=[(-3.0, 3.0), (-3.0, 3.0)])
         for line in axes.get_lines()[:2]:
-            line.set_markersize(2.5)
+            line.set(markersize=3, markeredgewidth=0)
         axes.set_title(f"α = {alpha:g}")
         axes.label_outer()
     return figure
@@ -251,9 +251,9 @@ def training() -> Figure:
         print(
             first,
             result.iterations,
-            result.objective[first],
+            result.objective[first - 1],
             result.objective[-1],
-            result.held_out["nlpd"][first],
+            result.held_out["nlpd"][first - 1],
         )
         print(result.held_out["nlpd"][-1])
     np.testing.assert_allclose(
