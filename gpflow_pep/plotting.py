@@ -89,7 +89,7 @@ class _Display:
         """
         Draw the predictions of a fitted estimator, and the rows X [N, D] (an array or a table of pandas) and y [N].
 
-        X has one or two columns. Of a pipeline inducing points are not drawn, since they may have other inputs.
+        X has 1 or 2 columns; `limits` default to 5 per cent beyond them. Inducing points of a pipeline are not drawn.
         """
         rows: AnyNDArray = np.asarray(X, dtype=default_float())
         D = rows.shape[1]
