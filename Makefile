@@ -107,7 +107,7 @@ docs: $(VENV)/.installed-dev
 
 clean:
 	@if test -f "$(VENV)/pyvenv.cfg"; then rm -rf "$(VENV)"; fi
-	@rm -rf build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf build dist docs/_build docs/images/notebooks *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . \( -name .git -o -name runs -o -name '.venv*' \) -prune -o \
 		\( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
