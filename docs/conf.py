@@ -37,7 +37,7 @@ extensions = [
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # `notebooks` is a link to the repository's notebooks, which have their outputs
-exclude_patterns = ["_build", "jupyter_execute"]
+exclude_patterns = ["_build"]
 suppress_warnings = ["myst.xref_missing.inv"]
 
 highlight_language = "text"

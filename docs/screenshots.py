@@ -22,7 +22,7 @@ PAGES = (
 )
 WIDTHS = {1366: 768, 400: 800}  # width and height of a window, in pixels
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-SITE = Path(__file__).parent / "_build"
+SITE = Path(__file__).parent / "_build" / "html"
 
 
 def main() -> None:
