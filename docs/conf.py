@@ -1,14 +1,16 @@
-"""Sphinx configuration. Neither building nor reading needs network: formulas are MathML.
+"""Sphinx configuration. Neither building nor reading the site needs network.
 
-References to GPflow, TensorFlow and Python are resolved from the installed packages, without downloading inventories.
-Sphinx warns of a reference to a name that does not exist, and `make docs` treats warnings as errors.
+Formulas are drawn by KaTeX, whose styles and fonts are in `static`. Names of GPflow, TensorFlow and Python are links by
+the inventories of `inventories.py`. Sphinx warns of names that do not exist; `make docs` treats warnings as errors.
 """
 
-import builtins
+import base64
 import importlib
 import inspect
+from pathlib import Path
 from typing import Any
 
+import nbformat
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -25,19 +27,28 @@ author = "gpflow_pep contributors"
 copyright = author
 release = version = gpflow_pep.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx_design",
+    "sphinxcontrib.katex",
+]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
+nb_execution_mode = "off"  # `notebooks` is a link to the repository's notebooks, which have their outputs
 exclude_patterns = ["_build"]
 suppress_warnings = ["myst.xref_missing.inv"]
 
+highlight_language = "text"
+
 html_theme = "furo"
 html_static_path = ["static"]
-html_css_files = ["formulas.css"]
+html_css_files = ["site.css"]
 html_title = f"gpflow_pep {release}"
-html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sourcelink = False
+katex_css_path = "katex/katex.min.css"
 
 # Single backticks in docstrings: a link if they name an object of this documentation or of GPflow, code otherwise.
 default_role = "py:obj"
@@ -48,9 +59,17 @@ smartquotes = False
 autodoc_member_order = "groupwise"
 autodoc_default_options = {"members": True, "inherited-members": True}
 
-GPFLOW = "https://gpflow.github.io/GPflow/develop/api/"
-TENSORFLOW = "https://www.tensorflow.org/api_docs/python/"
-PYTHON = "https://docs.python.org/3/library/"
+intersphinx_mapping = {
+    "gpflow": (
+        "https://gpflow.github.io/GPflow/develop/api/",
+        "inventories/gpflow.inv",
+    ),
+    "tensorflow": (
+        "https://www.tensorflow.org/api_docs/python/tf/",
+        "inventories/tensorflow.inv",
+    ),
+    "python": ("https://docs.python.org/3/", "inventories/python.inv"),
+}
 
 logger = logging.getLogger(__name__)
 
@@ -67,73 +86,68 @@ def defined_here(member: Any) -> bool:
     return str(getattr(owner, "__module__", "gpflow_pep")).startswith("gpflow_pep")
 
 
-def skip_inherited(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+def skip_inherited(
+    app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any
+) -> bool | None:
     """Skip members that models inherit from GPflow: its own documentation has them."""
     return None if defined_here(member) else True
 
 
-def leave_out_generated(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Remove generated lines from the docstrings of named tuples."""
-    lines[:] = [line for line in lines if not line.startswith(("Create new instance of ", "Alias for field number "))]
+def leave_out_generated(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
+    """Remove generated lines from the docstrings of named tuples and data classes."""
+    lines[:] = [
+        line
+        for line in lines
+        if not line.startswith(("Create new instance of ", "Alias for field number "))
+    ]
 
 
 # --- references ------------------------------------------------------------------------------------------------------
 
 
-def split(name: str) -> tuple[str, list[str]] | None:
-    """Split a dotted name into its module and attributes; None if one does not exist."""
+def named(name: str) -> Any:
+    """Return the object of a dotted name of this package, or None."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:count]))
+            value: Any = importlib.import_module(".".join(parts[:count]))
         except ImportError:
             continue
         for attribute in parts[count:]:
-            if not hasattr(found, attribute):
-                return None
-            found = getattr(found, attribute)
-        return ".".join(parts[:count]), parts[count:]
+            value = getattr(value, attribute, None)
+        return value
     return None
 
 
-def named(name: str) -> Any:
-    """Return the object of a dotted name, or None."""
-    found = split(name)
-    if found is None:
-        return None
-    value: Any = importlib.import_module(found[0])
-    for attribute in found[1]:
-        value = getattr(value, attribute)
-    return value
-
-
-def external(name: str) -> str | None:
-    """Return the address of a name of GPflow, TensorFlow or Python."""
-    if name.startswith("gpflow."):
-        found = split(name)
-        return found and f"{GPFLOW}{found[0].replace('.', '/')}/index.html" + (f"#{name}" if found[1] else "")
-    if name.startswith("tf."):
-        return None if split(f"tensorflow.{name[3:]}") is None else TENSORFLOW + name.replace(".", "/")
-    if hasattr(builtins, name):
-        kind = getattr(builtins, name)
-        page = "exceptions" if inspect.isclass(kind) and issubclass(kind, BaseException) else "functions"
-        return f"{PYTHON}{page}.html#{name}"
-    return None
-
-
-def resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.Element) -> nodes.Element | None:
-    """Resolve references that Sphinx did not find: aliases of documented objects, and names of other packages."""
+def resolve(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.Element
+) -> nodes.Element | None:
+    """Resolve references that neither Sphinx nor an inventory has: other names of documented objects, or code."""
     if node.get("refdomain") != "py":
         return None
     target = node["reftarget"].lstrip(".")
-    uri = external(target)
-    if uri is not None:
-        return nodes.reference("", "", contnode, internal=False, refuri=uri)
-    wanted = named(target) if target.startswith("gpflow_pep") else getattr(gpflow_pep, target, None)
+    wanted = (
+        named(target)
+        if target.startswith("gpflow_pep")
+        else getattr(gpflow_pep, target, None)
+    )
     if wanted is not None:
         for name, entry in env.domains.python_domain.objects.items():
-            if not entry.aliased and name.rpartition(".")[2] == target.rpartition(".")[2] and named(name) is wanted:
-                return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, contnode, name)
+            if (
+                not entry.aliased
+                and name.rpartition(".")[2] == target.rpartition(".")[2]
+                and named(name) is wanted
+            ):
+                return make_refnode(
+                    app.builder,
+                    node["refdoc"],
+                    entry.docname,
+                    entry.node_id,
+                    contnode,
+                    name,
+                )
     if node["reftype"] == "obj":  # single backticks
         return nodes.literal("", node.astext())
     return None
@@ -142,34 +156,47 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: no
 # --- formulas --------------------------------------------------------------------------------------------------------
 
 
-def mathml(self: Any, node: nodes.Element, as_block: bool) -> None:
-    """Write a formula as MathML, which browsers display without scripts."""
-    text = node.astext()
-    if as_block and "\\\\" in text and r"\begin{" not in text:
-        text = rf"\begin{{aligned}}{text}\end{{aligned}}"
-    try:
-        formula = tex2mathml(text, as_block=as_block)
-    except (MathError, SyntaxError) as error:
-        logger.warning("a formula cannot be read: %s", error, location=node)
-        formula = nodes.unescape(text)
-    self.body.append(f'<div class="math">{formula}</div>' if as_block else formula)
-    raise nodes.SkipNode
+def check_formulas(app: Sphinx, document: nodes.document) -> None:
+    """Align displayed formulas of several lines; warn of formulas that are not LaTeX, since a browser would do so."""
+    for formula in document.findall(nodes.math_block):
+        text = formula.astext()
+        if "\\\\" in text and r"\begin{" not in text:
+            formula.children = [nodes.Text(rf"\begin{{aligned}}{text}\end{{aligned}}")]
+    for formula in document.findall(
+        lambda node: isinstance(node, nodes.math | nodes.math_block)
+    ):
+        try:
+            tex2mathml(formula.astext(), as_block=isinstance(formula, nodes.math_block))
+        except (MathError, SyntaxError) as error:
+            logger.warning("a formula cannot be read: %s", error, location=formula)
 
 
-def inline_math(self: Any, node: nodes.Element) -> None:
-    """Write a formula in a line of text."""
-    mathml(self, node, as_block=False)
+# --- gallery ---------------------------------------------------------------------------------------------------------
 
 
-def displayed_math(self: Any, node: nodes.Element) -> None:
-    """Write a displayed formula."""
-    mathml(self, node, as_block=True)
+def draw_gallery(app: Sphinx) -> None:
+    """Write the first picture of every notebook to images/notebooks."""
+    folder = Path(app.srcdir) / "images" / "notebooks"
+    folder.mkdir(exist_ok=True)
+    for path in (Path(app.srcdir) / "notebooks").glob("*.ipynb"):
+        outputs = [
+            output
+            for cell in nbformat.read(path, as_version=4).cells
+            for output in cell.get("outputs", ())
+        ]
+        pictures = [
+            output.data["image/png"]
+            for output in outputs
+            if "image/png" in output.get("data", {})
+        ]
+        (folder / f"{path.stem}.png").write_bytes(base64.b64decode(pictures[0]))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the functions of this file."""
+    app.connect("builder-inited", draw_gallery)
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("autodoc-process-docstring", leave_out_generated)
-    app.connect("missing-reference", resolve)
-    app.add_html_math_renderer("mathml", (inline_math, None), (displayed_math, None))
+    app.connect("missing-reference", resolve, priority=900)  # after the inventories
+    app.connect("doctree-read", check_formulas)
     return {"parallel_read_safe": True}

@@ -14,15 +14,14 @@ from sklearn.datasets import make_moons
 from gpflow_pep import PEPClassifier, fit
 from gpflow_pep.inducing import k_means
 from gpflow_pep.likelihoods import Probit
+from gpflow_pep.plotting import CLASSES, PREDICTION, ClassDisplay
 
-plt.rcParams["figure.dpi"] = 75
+plt.rcParams["figure.dpi"] = 150
 X, labels = make_moons(160, noise=0.3, random_state=0)  # [N, D]
 Y = labels[:, None].astype(float)  # [N, 1] of 0 and 1
 Xtest, test_labels = make_moons(500, noise=0.3, random_state=1)
 Ytest = test_labels[:, None].astype(float)
 Z = k_means(X, 12, seed=0)  # [M, D]
-grid = np.stack(np.meshgrid(np.linspace(-2.0, 3.0, 40), np.linspace(-1.6, 2.2, 40)), axis=-1)
-grid_rows = grid.reshape(-1, 2)
 
 # %% [markdown]
 # ## From SVGP to PEPClassifier
@@ -32,7 +31,9 @@ grid_rows = grid.reshape(-1, 2)
 # sites again if something has changed.
 
 # %%
-model = PEPClassifier((X, Y), gpflow.kernels.SquaredExponential(), inducing_variable=Z, alpha=0.5)
+model = PEPClassifier(
+    (X, Y), gpflow.kernels.SquaredExponential(), inducing_variable=Z, alpha=0.5
+)
 result = fit(model, max_iterations=50)
 print(result)
 print(result.sites)
@@ -69,22 +70,19 @@ assert float(svgp.elbo((X, Y))) < bound
 # Training for each power starts from the parameters of the last one here; nothing is traced again.
 #
 # **Figure:** near the data the boundary of probability 1/2 (black) is much the same for all powers, and so are the test
-# densities. Deeper colors mean more certainty; at `alpha=1` they fade sooner away from the data. Triangles are inducing
+# densities. Deeper colors mean more certainty; at `alpha=1` they fade sooner away from the data. Circles are inducing
 # points.
 
 # %%
-fig, axes = plt.subplots(1, 3, figsize=(11, 3.1), sharex=True, sharey=True)
+fig, axes = plt.subplots(1, 3, figsize=(9, 2.9), sharex=True, sharey=True)
 for ax, alpha in zip(axes, (0.0, 0.5, 1.0), strict=True):
     model.alpha = alpha
     fit(model, max_iterations=40)
     density = float(np.mean(model.predict_log_density((Xtest, Ytest))))
-    shown = model.predict_y(grid_rows)[0].numpy().reshape(grid.shape[:2])
-    ax.contourf(grid[..., 0], grid[..., 1], shown, levels=np.linspace(0.0, 1.0, 11), cmap="RdBu_r", alpha=0.6)
-    ax.contour(grid[..., 0], grid[..., 1], shown, levels=[0.5], colors="k")
-    ax.scatter(*X.T, c=labels, cmap="RdBu_r", s=5)
-    ax.plot(*model.inducing_variable.Z.numpy().T, "k^", ms=4)
-    ax.set(xlim=(-2.0, 3.0), ylim=(-1.6, 2.2))
+    limits = [(-2.0, 3.0), (-1.6, 2.2)]
+    ClassDisplay.from_model(model, (X, Y), ax=ax, limits=limits)
     ax.set_title(f"alpha = {alpha:g}: test NLPD {-density:.3f}", fontsize=10)
+    ax.label_outer()
 fig.tight_layout()
 
 # %% [markdown]
@@ -101,7 +99,10 @@ status = full.update_sites()
 ep = float(full.maximum_log_likelihood_objective())
 vgp_bound = PEPClassifier((X, Y), model.kernel, Probit(), X, alpha=0.0)
 variational = float(vgp_bound.maximum_log_likelihood_objective())
-print(f"sweeps {status.sweeps}; log evidence: EP {ep:.3f}, variational bound {variational:.3f}")
+print(
+    f"sweeps {status.sweeps}; log evidence: EP {ep:.3f}, "
+    f"variational bound {variational:.3f}"
+)
 assert status.converged and variational < ep
 
 # %% [markdown]
@@ -114,12 +115,17 @@ assert status.converged and variational < ep
 # percent at most.
 
 # %%
-qp = PEPClassifier((X, Y), model.kernel, Probit(), X, alpha=1.0, projection="wasserstein")
+qp = PEPClassifier(
+    (X, Y), model.kernel, Probit(), X, alpha=1.0, projection="wasserstein"
+)
 sd_ep, sd_qp = (np.sqrt(each.predict_f(X)[1].numpy()[:, 0]) for each in (full, qp))
-print(f"sites converged: {qp.sites_status.converged}; ratio of s.d., QP to EP: {sd_qp.mean() / sd_ep.mean():.3f}")
+print(
+    f"sites converged: {qp.sites_status.converged}; "
+    f"ratio of s.d., QP to EP: {sd_qp.mean() / sd_ep.mean():.3f}"
+)
 assert qp.sites_status.converged and np.all(sd_qp < sd_ep)
 fig, ax = plt.subplots(figsize=(5, 2.4))
-ax.plot(sd_ep, sd_qp / sd_ep, ".", ms=4)
+ax.plot(sd_ep, sd_qp / sd_ep, ".", ms=4, color=PREDICTION)
 ax.axhline(1.0, color="k", ls=":", lw=1)
 ax.set(xlabel="EP: s.d. of f", ylabel="QP / EP")
 fig.tight_layout()
@@ -138,7 +144,9 @@ refitted = []
 for row in rows:
     others = np.delete(np.arange(len(X)), row)
     model.data = X[others], Y[others]  # any number of rows: nothing is compiled again
-    refitted.append(float(model.predict_log_density((X[row : row + 1], Y[row : row + 1]))[0]))
+    refitted.append(
+        float(model.predict_log_density((X[row : row + 1], Y[row : row + 1]))[0])
+    )
 model.data = X, Y
 for row, value, truth in zip(rows, loo[rows], refitted, strict=True):
     print(f"row {row:3}: leave-one-out {value:8.4f}, refitted {truth:8.4f}")
@@ -150,9 +158,11 @@ np.testing.assert_allclose(loo[rows], refitted, rtol=0.05, atol=0.01)
 
 # %%
 fig, ax = plt.subplots(figsize=(4.5, 3.2))
-ax.scatter(*X.T, c=labels, cmap="RdBu_r", s=4 + 40 * -loo, alpha=0.7)
+colors = [CLASSES[label] for label in labels]
+ax.scatter(*X.T, c=colors, s=4 + 40 * -loo, alpha=0.7)
 worst = np.argsort(loo)[:5]
 ax.scatter(*X[worst].T, s=300, facecolors="none", edgecolors="k")
+ax.set(xlabel="x1", ylabel="x2")
 fig.tight_layout()
 predicted = model.predict_y(X[worst])[0].numpy()[:, 0] > 0.5
 assert np.all(predicted != labels[worst])

@@ -12,8 +12,9 @@ import tensorflow as tf
 
 from gpflow_pep import PEPR, fit, select_alpha
 from gpflow_pep.data import metrics
+from gpflow_pep.plotting import PREDICTION, PredictionDisplay
 
-plt.rcParams["figure.dpi"] = 75
+plt.rcParams["figure.dpi"] = 150
 rng = np.random.default_rng(1)
 
 
@@ -24,7 +25,7 @@ def latent(x):
 X = np.sort(rng.uniform(0.0, 6.0, (150, 1)), axis=0)  # [N, D]
 Y = latent(X) + 0.15 * rng.standard_normal(X.shape)  # [N, P]
 Xnew = np.linspace(-0.5, 6.5, 300)[:, None]
-Z = np.linspace(0.3, 5.7, 8)[:, None]  # [M, D]: too few for this function, to show how the methods differ
+Z = np.linspace(0.3, 5.7, 8)[:, None]  # [M, D]: too few, to show how methods differ
 
 
 def kernel():
@@ -45,10 +46,15 @@ pep = PEPR((X, Y), kernel(), Z, alpha=0.0, **options)
 
 for alpha, reference in ((0.0, sgpr), (1.0, fitc)):
     pep.alpha = alpha
-    ours, theirs = pep.maximum_log_likelihood_objective(), reference.maximum_log_likelihood_objective()
+    ours, theirs = (
+        pep.maximum_log_likelihood_objective(),
+        reference.maximum_log_likelihood_objective(),
+    )
     print(f"alpha = {alpha:g}: {ours:.6f}, {type(reference).__name__}: {theirs:.6f}")
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
-    for value, expected in zip(pep.predict_f(Xnew), reference.predict_f(Xnew), strict=True):
+    for value, expected in zip(
+        pep.predict_f(Xnew), reference.predict_f(Xnew), strict=True
+    ):
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
 
 # %% [markdown]
@@ -69,14 +75,21 @@ assert objective.experimental_get_tracing_count() == 1
 
 # %%
 scipy = gpflow.optimizers.Scipy()
-scipy.minimize(sgpr.training_loss_closure(), sgpr.trainable_variables, options={"maxiter": 200})
+scipy.minimize(
+    sgpr.training_loss_closure(), sgpr.trainable_variables, options={"maxiter": 200}
+)
 
 half = PEPR((X, Y), kernel(), Z, alpha=0.5, **options)
 one = PEPR((X, Y), kernel(), Z, alpha=1.0, **options)
 learned = gpflow.Parameter(1.0, transform=gpflow.utilities.positive())
 scaled = PEPR((X, Y), kernel(), Z, alpha=0.5, scale=learned, **options)
 
-models = {"SGPR": sgpr, "PEPR, alpha = 0.5": half, "FITC: PEPR, alpha = 1": one, "T-PEP, alpha = 0.5": scaled}
+models = {
+    "SGPR": sgpr,
+    "PEPR, alpha = 0.5": half,
+    "FITC: PEPR, alpha = 1": one,
+    "T-PEP, alpha = 0.5": scaled,
+}
 for name, model in models.items():
     if model is not sgpr:
         print(f"{name:22}", fit(model, max_iterations=200).status)
@@ -85,25 +98,20 @@ for name, model in models.items():
 # T-PEP is `PEPR` with a `scale` m: f given u has the covariance m D instead of D = Kff - Qff. A number stays
 # fixed, a `gpflow.Parameter` is learned.
 #
-# **Figure:** eight inducing points cannot represent the function, and SGPR explains the rest as noise: too much noise,
+# **Figure:** mean and two standard deviations of y (blue), the truth (dotted) and the inducing points (ticks). Eight
+# points cannot represent the function, and SGPR explains the rest as noise: too much noise,
 # and a band of nearly constant width near the data. With `alpha=1` there is too little noise, and the band is narrow at
 # inducing points and wide between them. With `alpha=0.5` the noise is nearest to the truth.
 
 # %%
-fig, axes = plt.subplots(1, 4, figsize=(13, 3), sharex=True, sharey=True)
+fig, axes = plt.subplots(2, 2, figsize=(8, 4.8), sharex=True, sharey=True)
 noise = {}
-for ax, (name, model) in zip(axes, models.items(), strict=True):
-    mean, variance = (np.asarray(values)[:, 0] for values in model.predict_f(Xnew))
+for ax, (name, model) in zip(axes.flat, models.items(), strict=True):
+    PredictionDisplay.from_model(model, (X, Y), ax=ax, limits=(-0.5, 6.5))
+    ax.plot(Xnew, latent(Xnew), "k:", lw=1)
     noise[name] = float(np.sqrt(model.likelihood.variance))
-    sd = np.sqrt(variance + noise[name] ** 2)
-    ax.fill_between(Xnew[:, 0], mean - 2 * sd, mean + 2 * sd, alpha=0.2, label="mean ± 2 s.d. of y")
-    ax.plot(Xnew, mean)
-    ax.plot(Xnew, latent(Xnew), "k:", lw=1, label="truth")
-    ax.plot(X, Y, ".", ms=2, color="0.4")
-    ax.plot(model.inducing_variable.Z.numpy(), np.full(len(Z), -2.4), "^", ms=4, color="C3", label="inducing points")
-    ax.set_title(f"{name}\nnoise s.d. {noise[name]:.3f} (true 0.150)", fontsize=9)
-axes[0].set_ylim(-2.7, 3.6)
-axes[0].legend(fontsize=7, loc="upper right")
+    ax.set_title(f"{name}: noise s.d. {noise[name]:.3f} (true 0.150)", fontsize=9)
+    ax.label_outer()
 fig.tight_layout()
 
 # %% [markdown]
@@ -123,7 +131,10 @@ for name, model in models.items():
     print(f"{name:22}{metrics.rmse(Ytest, mean):8.3f}{nlpd[name]:8.3f}")
 assert sorted(nlpd, key=nlpd.get)[:2] == ["PEPR, alpha = 0.5", "T-PEP, alpha = 0.5"]
 assert noise["SGPR"] > 0.15 > noise["FITC: PEPR, alpha = 1"]
-assert sorted(noise, key=lambda name: abs(noise[name] - 0.15))[:2] == ["T-PEP, alpha = 0.5", "PEPR, alpha = 0.5"]
+assert sorted(noise, key=lambda name: abs(noise[name] - 0.15))[:2] == [
+    "T-PEP, alpha = 0.5",
+    "PEPR, alpha = 0.5",
+]
 
 # %% [markdown]
 # Without held-out rows, `select_alpha` compares powers by the leave-one-out densities of one fit for each power.
@@ -132,10 +143,16 @@ assert sorted(noise, key=lambda name: abs(noise[name] - 0.15))[:2] == ["T-PEP, a
 # cautious.
 
 # %%
-found = select_alpha(lambda data, alpha: PEPR(data, kernel(), Z, alpha=alpha, **options), (X, Y), (0.0, 0.5, 1.0))
+found = select_alpha(
+    lambda data, alpha: PEPR(data, kernel(), Z, alpha=alpha, **options),
+    (X, Y),
+    (0.0, 0.5, 1.0),
+)
 print(found)
 assert found.alpha == 1.0 and 0.5 in found.within_two_standard_errors
-print("best:", found.alpha, " not significantly worse:", found.within_two_standard_errors)
+print(
+    "best:", found.alpha, " not significantly worse:", found.within_two_standard_errors
+)
 
 # %% [markdown]
 # Leave-one-out densities of a regression model are exact: they equal the densities of a fit without the row at the same
@@ -144,10 +161,18 @@ print("best:", found.alpha, " not significantly worse:", found.within_two_standa
 # %%
 row = 40
 others = np.delete(np.arange(len(X)), row)
-without = PEPR((X[others], Y[others]), half.kernel, half.inducing_variable, alpha=0.5, likelihood=half.likelihood)
+without = PEPR(
+    (X[others], Y[others]),
+    half.kernel,
+    half.inducing_variable,
+    alpha=0.5,
+    likelihood=half.likelihood,
+)
 refitted = without.predict_log_density((X[row : row + 1], Y[row : row + 1]))[0]
 left_out = half.loo_log_predictive_density()[row]
-print(f"log density of row {row}: leave-one-out {left_out:.8f}, refitted {refitted:.8f}")
+print(
+    f"log density of row {row}: leave-one-out {left_out:.8f}, refitted {refitted:.8f}"
+)
 np.testing.assert_allclose(left_out, refitted, rtol=1e-5)
 
 # %% [markdown]
@@ -167,7 +192,7 @@ for alpha in alphas:
 assert values[0] < evidence < float(half.upper_bound())
 assert np.all(np.diff(values) > 0.0)
 fig, ax = plt.subplots(figsize=(5, 2.6))
-ax.plot(alphas, values, "o-", ms=3, label="objective of PEPR")
+ax.plot(alphas, values, "o-", ms=3, color=PREDICTION, label="objective of PEPR")
 ax.axhline(evidence, color="k", ls=":", label="log evidence")
 ax.set(xlabel="alpha", ylabel="nats")
 ax.legend(fontsize=8)

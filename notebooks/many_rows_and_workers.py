@@ -21,8 +21,9 @@ import numpy as np
 from gpflow_pep import PEPR, fit
 from gpflow_pep.data.readers import array_batches, csv_batches, standardized, statistics
 from gpflow_pep.inducing import k_means
+from gpflow_pep.plotting import draw_inducing_points
 
-plt.rcParams["figure.dpi"] = 75
+plt.rcParams["figure.dpi"] = 150
 temporary = tempfile.TemporaryDirectory()
 folder = Path(temporary.name)
 rng = np.random.default_rng(5)
@@ -41,11 +42,19 @@ Z = k_means(X[:2000], 30, seed=0)  # [M, D]
 
 # %%
 rows = array_batches(
-    np.load(folder / "X.npy", mmap_mode="r"), np.load(folder / "Y.npy", mmap_mode="r"), batch_size=2500
+    np.load(folder / "X.npy", mmap_mode="r"),
+    np.load(folder / "Y.npy", mmap_mode="r"),
+    batch_size=2500,
 )
-from_file = PEPR(rows, gpflow.kernels.SquaredExponential(), Z, alpha=0.5, noise_variance=0.1)
-in_memory = PEPR((X, Y), gpflow.kernels.SquaredExponential(), Z, alpha=0.5, noise_variance=0.1)
-one, other = (float(model.maximum_log_likelihood_objective()) for model in (from_file, in_memory))
+from_file = PEPR(
+    rows, gpflow.kernels.SquaredExponential(), Z, alpha=0.5, noise_variance=0.1
+)
+in_memory = PEPR(
+    (X, Y), gpflow.kernels.SquaredExponential(), Z, alpha=0.5, noise_variance=0.1
+)
+one, other = (
+    float(model.maximum_log_likelihood_objective()) for model in (from_file, in_memory)
+)
 print(f"objective from the file {one:.6f}, in memory {other:.6f}")
 np.testing.assert_allclose(one, other, rtol=1e-10)
 
@@ -57,7 +66,7 @@ print(f"noise s.d. {noise:.3f} (true 0.2)")
 assert abs(noise - 0.2) < 0.02
 
 # %% [markdown]
-# **Figure:** the mean learned from the file (left) has the pattern of the function without noise (right). Crosses are
+# **Figure:** the mean learned from the file (left) has the pattern of the function without noise (right). Circles are
 # the inducing points.
 
 # %%
@@ -65,11 +74,13 @@ side = np.linspace(-3.0, 3.0, 40)
 grid = np.stack(np.meshgrid(side, side), axis=-1)
 learned = from_file.predict_f(grid.reshape(-1, 2))[0].numpy().reshape(40, 40)
 truth = np.sin(2.0 * grid[..., 0]) * np.cos(grid[..., 1])
-fig, axes = plt.subplots(1, 2, figsize=(6, 3), sharey=True)
+fig, axes = plt.subplots(1, 2, figsize=(7, 3), sharey=True, layout="constrained")
 for ax, values in zip(axes, (learned, truth), strict=True):
-    ax.imshow(values, origin="lower", extent=(-3, 3, -3, 3), vmin=-1.0, vmax=1.0, cmap="RdBu_r")
-axes[0].plot(*from_file.inducing_variable.Z.numpy().T, "k+", ms=5)
-fig.tight_layout()
+    image = ax.contourf(side, side, values, np.linspace(-1.2, 1.2, 13), cmap="Blues")
+    ax.set_xlabel("east")
+axes[0].set_ylabel("north")
+fig.colorbar(image, ax=axes, label="height")
+draw_inducing_points(axes[0], from_file.inducing_variable.Z.numpy())
 assert np.sqrt(np.mean((learned - truth) ** 2)) < 0.1
 
 # %% [markdown]
@@ -79,12 +90,24 @@ assert np.sqrt(np.mean((learned - truth) ** 2)) < 0.1
 # pass, and `standardized` applies them to each batch as it is read.
 
 # %%
-np.savetxt(folder / "rows.csv", np.hstack([X, Y])[:3000], delimiter=",", header="east,north,height", comments="")
-table = csv_batches(folder / "rows.csv", inputs=["east", "north"], outputs=["height"], batch_size=1000)
+np.savetxt(
+    folder / "rows.csv",
+    np.hstack([X, Y])[:3000],
+    delimiter=",",
+    header="east,north,height",
+    comments="",
+)
+table = csv_batches(
+    folder / "rows.csv", inputs=["east", "north"], outputs=["height"], batch_size=1000
+)
 found = statistics(table)
 print("mean of X", found.X_mean.round(3), " s.d. of Y", found.Y_std.round(3))
-standard = PEPR(standardized(table, found), gpflow.kernels.SquaredExponential(), Z / 1.7, alpha=0.5)
-print("nats a row:", round(float(standard.maximum_log_likelihood_objective()) / 3000, 4))
+standard = PEPR(
+    standardized(table, found), gpflow.kernels.SquaredExponential(), Z / 1.7, alpha=0.5
+)
+print(
+    "nats a row:", round(float(standard.maximum_log_likelihood_objective()) / 3000, 4)
+)
 
 # %% [markdown]
 # The dataset must give the same rows in the same order each time, so it must not shuffle. Each pass is checked:
@@ -116,14 +139,18 @@ from gpflow_pep import PEPR, fit
 from gpflow_pep.data.readers import array_batches
 
 index, count = int(sys.argv[1]), int(sys.argv[2])
-with tf.distribute.MultiWorkerMirroredStrategy().scope():  # before any other operation of TensorFlow
+# before any other operation of TensorFlow
+with tf.distribute.MultiWorkerMirroredStrategy().scope():
     X, Y = (np.load(f"{name}.npy", mmap_mode="r") for name in "XY")
     share = slice(*(len(X) * part // count for part in (index, index + 1)))
     kernel, Z = gpflow.kernels.SquaredExponential(), np.load("Z.npy")
-    model = PEPR(array_batches(X[share], Y[share], batch_size=2500), kernel, Z, alpha=0.5, noise_variance=0.1)
+    rows = array_batches(X[share], Y[share], batch_size=2500)
+    model = PEPR(rows, kernel, Z, alpha=0.5, noise_variance=0.1)
     result = fit(model, max_iterations=8, checkpoint="training.npz")
-    parameters = np.concatenate([variable.numpy().ravel() for variable in model.trainable_variables])
-print(json.dumps({"rows": len(X[share]), "objective": result.objective[-1], "parameters": parameters.tolist()}))
+    values = [variable.numpy().ravel() for variable in model.trainable_variables]
+parameters = np.concatenate(values)
+found = {"rows": len(X[share]), "objective": result.objective[-1]}
+print(json.dumps(found | {"parameters": parameters.tolist()}))
 """
 (folder / "train.py").write_text(program)
 np.save(folder / "Z.npy", Z)
@@ -141,7 +168,10 @@ def free_ports(count):
 addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
 workers = []
 for index in range(2):
-    config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+    config = {
+        "cluster": {"worker": addresses},
+        "task": {"type": "worker", "index": index},
+    }
     command = [sys.executable, "train.py", str(index), "2"]
     environment = os.environ | {"TF_CONFIG": json.dumps(config)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -161,7 +191,9 @@ print(f"objective: {first['objective']:.6f}, of one process {result.objective[-1
 assert first["parameters"] == second["parameters"]
 np.testing.assert_allclose(first["objective"], result.objective[-1], rtol=1e-6)
 own = np.concatenate([np.ravel(variable) for variable in from_file.trainable_variables])
-print(f"largest difference of a parameter: {np.abs(own - first['parameters']).max():.0e}")
+print(
+    f"largest difference of a parameter: {np.abs(own - first['parameters']).max():.0e}"
+)
 np.testing.assert_allclose(first["parameters"], own, rtol=1e-3, atol=1e-3)
 assert (folder / "training.npz").exists()
 temporary.cleanup()

@@ -9,13 +9,17 @@
 import gpflow
 import matplotlib.pyplot as plt
 import numpy as np
-from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
+from gpflow.inducing_variables import (
+    InducingPoints,
+    SeparateIndependentInducingVariables,
+)
 from gpflow.kernels import SeparateIndependent, SquaredExponential
 
 from gpflow_pep import APEP, MultiClassRobustMax, PEPClassifier, fit
 from gpflow_pep.inducing import k_means
+from gpflow_pep.plotting import POWERS, ClassDisplay
 
-plt.rcParams["figure.dpi"] = 75
+plt.rcParams["figure.dpi"] = 150
 rng = np.random.default_rng(3)
 
 
@@ -24,14 +28,14 @@ def sample(n):
     labels = rng.integers(0, 3, n)
     radius = rng.uniform(0.3, 2.5, n)
     angle = 2.1 * labels + 0.9 * radius + 0.4 * rng.standard_normal(n)
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1), labels[:, None].astype(float)
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1), labels[
+        :, None
+    ].astype(float)
 
 
 X, Y = sample(120)  # [N, D], [N, 1]
 Xtest, Ytest = sample(400)
 Z = k_means(X, 12, seed=0)  # [M, D]
-side = np.linspace(-2.8, 2.8, 40)
-grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
 
 
 def scores(model):
@@ -52,29 +56,24 @@ def scores(model):
 # %%
 model = PEPClassifier((X, Y), SquaredExponential(), inducing_variable=Z)
 assert type(model.likelihood) is MultiClassRobustMax
-pictures, densities = {}, {}
-for alpha in (0.0, 0.5, 1.0):
+densities = {}
+fig, axes = plt.subplots(1, 3, figsize=(9, 3.1), sharex=True, sharey=True)
+for ax, alpha in zip(axes, (0.0, 0.5, 1.0), strict=True):
     model.alpha = alpha  # training goes on from the parameters of the last power
     result = fit(model, max_iterations=15)
     assert result.sites.converged
     error, densities[alpha] = scores(model)
-    pictures[alpha] = model.predict_y(grid)[0].numpy().reshape(40, 40, 3)
-    print(f"alpha = {alpha:g}: error {error:.3f}, NLPD {densities[alpha]:.3f}, sweeps at the end {result.sites.sweeps}")
+    display = ClassDisplay.from_model(model, (X, Y), ax=ax, limits=[(-2.8, 2.8)] * 2)
+    np.testing.assert_allclose(display.probabilities.sum(axis=1), 1.0, atol=1e-8)
+    ax.set_title(f"alpha = {alpha:g}: NLPD {densities[alpha]:.3f}", fontsize=10)
+    ax.label_outer()
+    print(f"alpha = {alpha:g}: error {error:.3f}, NLPD {densities[alpha]:.3f}")
     assert error < 0.08
+fig.tight_layout()
 
 # %% [markdown]
-# **Figure:** red, green and blue are mixed by the probabilities of the three classes; gray means uncertain, away from
-# the data. The three arms are separated, by much the same boundaries for each power.
-
-# %%
-fig, axes = plt.subplots(1, 3, figsize=(10, 3.3), sharex=True, sharey=True)
-for ax, (alpha, probabilities) in zip(axes, pictures.items(), strict=True):
-    np.testing.assert_allclose(probabilities.sum(axis=-1), 1.0, atol=1e-8)
-    ax.imshow(0.25 + 0.7 * probabilities, origin="lower", extent=(-2.8, 2.8, -2.8, 2.8))
-    for label, color in enumerate(("darkred", "darkgreen", "darkblue")):
-        ax.plot(*X[Y[:, 0] == label].T, ".", ms=6, color=color, mec="w", mew=0.4)
-    ax.set_title(f"alpha = {alpha:g}: NLPD {densities[alpha]:.3f}", fontsize=10)
-fig.tight_layout()
+# **Figure:** the color of the most probable class, white if all are equally probable, as away from the data. Circles
+# are inducing points. The three arms are separated, by much the same boundaries for each power.
 
 # %% [markdown]
 # ## A kernel and inducing points for each class, and minibatches
@@ -88,17 +87,34 @@ fig.tight_layout()
 kernel = SeparateIndependent([SquaredExponential() for _ in range(3)])
 each = [InducingPoints(k_means(X[Y[:, 0] == label], 8, seed=0)) for label in range(3)]
 points = SeparateIndependentInducingVariables(each)
-tied = APEP(kernel, MultiClassRobustMax(3, epsilon=1e-3), points, alpha=0.0, num_data=len(X))
-same = gpflow.likelihoods.MultiClass(3, gpflow.likelihoods.RobustMax(3, epsilon=1e-3 * 2.0 / 3.0))
+tied = APEP(
+    kernel, MultiClassRobustMax(3, epsilon=1e-3), points, alpha=0.0, num_data=len(X)
+)
+same = gpflow.likelihoods.MultiClass(
+    3, gpflow.likelihoods.RobustMax(3, epsilon=1e-3 * 2.0 / 3.0)
+)
 svgp = gpflow.models.SVGP(kernel, same, points, num_latent_gps=3, num_data=len(X))
-ours, theirs = (float(each.maximum_log_likelihood_objective((X, Y))) for each in (tied, svgp))
+ours, theirs = (
+    float(each.maximum_log_likelihood_objective((X, Y))) for each in (tied, svgp)
+)
 print(f"objective at alpha = 0: APEP {ours:.3f}, SVGP {theirs:.3f}")
 np.testing.assert_allclose(ours, theirs, rtol=1e-3)
 
 tied.alpha = 0.5
-result = fit(tied, (X, Y), batch_size=40, max_iterations=600, learning_rate=0.03, held_out=(Xtest, Ytest), interval=50)
+result = fit(
+    tied,
+    (X, Y),
+    batch_size=40,
+    max_iterations=600,
+    learning_rate=0.03,
+    held_out=(Xtest, Ytest),
+    interval=50,
+)
 error, nlpd = scores(tied)
-print(f"APEP, alpha = 0.5, minibatches of 40: error {error:.3f}, NLPD {nlpd:.3f}, {result.seconds:.0f} s")
+print(
+    f"APEP, alpha = 0.5, minibatches of 40: error {error:.3f}, NLPD {nlpd:.3f}, "
+    f"{result.seconds:.0f} s"
+)
 
 # %% [markdown]
 # **Figure:** the NLPD of held-out rows falls during training and levels off somewhat above `PEPClassifier`'s (dotted),
@@ -107,12 +123,13 @@ print(f"APEP, alpha = 0.5, minibatches of 40: error {error:.3f}, NLPD {nlpd:.3f}
 # %%
 steps = 50 * np.arange(1, len(result.objective) + 1)
 fig, ax = plt.subplots(figsize=(5, 2.5))
-ax.plot(steps, result.held_out["nlpd"], "o-", ms=3, label="APEP, alpha = 0.5")
+nlpds = result.held_out["nlpd"]
+ax.plot(steps, nlpds, "o-", ms=3, color=POWERS[1], label="APEP, alpha = 0.5")
 ax.axhline(densities[0.5], color="k", ls=":", label="PEPClassifier, alpha = 0.5")
-ax.set(xlabel="steps", ylabel="held-out NLPD, nats")
+ax.set(xlabel="steps", ylabel="held-out NLPD, nats per row")
 ax.legend(fontsize=8)
 fig.tight_layout()
-assert result.held_out["nlpd"][-1] < result.held_out["nlpd"][0]
+assert nlpds[-1] < nlpds[0]
 
 # %% [markdown]
 # ## Softmax
@@ -120,7 +137,9 @@ assert result.held_out["nlpd"][-1] < result.held_out["nlpd"][0]
 # GPflow's `Softmax` works in `PEP` and `PEPClassifier` too, with quadrature in place of sampling.
 
 # %%
-softmax = PEPClassifier((X, Y), SquaredExponential(), gpflow.likelihoods.Softmax(3), Z, alpha=0.5)
+softmax = PEPClassifier(
+    (X, Y), SquaredExponential(), gpflow.likelihoods.Softmax(3), Z, alpha=0.5
+)
 result = fit(softmax, max_iterations=10)
 error, nlpd = scores(softmax)
 print(f"softmax, alpha = 0.5: error {error:.3f}, NLPD {nlpd:.3f}, {result.status}")

@@ -15,8 +15,9 @@ import numpy as np
 
 from gpflow_pep import PEPR, StreamingPEP, StreamingSGPR, StreamState, fit
 from gpflow_pep.likelihoods import Probit
+from gpflow_pep.plotting import CLASSES, OLD_ROWS, ROWS, PredictionDisplay
 
-plt.rcParams["figure.dpi"] = 75
+plt.rcParams["figure.dpi"] = 150
 rng = np.random.default_rng(4)
 
 
@@ -26,7 +27,9 @@ def latent(x):
 
 X = np.sort(rng.uniform(0.0, 20.0, (400, 1)), axis=0)  # in the order of arrival
 Y = latent(X) + 0.2 * rng.standard_normal(X.shape)
-batches = [(X[start : start + 80], Y[start : start + 80]) for start in range(0, 400, 80)]
+batches = [
+    (X[start : start + 80], Y[start : start + 80]) for start in range(0, 400, 80)
+]
 Xnew = np.linspace(0.0, 20.0, 300)[:, None]
 
 # %% [markdown]
@@ -37,7 +40,11 @@ Xnew = np.linspace(0.0, 20.0, 300)[:, None]
 
 # %%
 Z = np.linspace(0.0, 20.0, 25)[:, None]
-fixed = {"kernel": gpflow.kernels.SquaredExponential(), "noise_variance": 0.04, "alpha": 0.5}
+fixed = {
+    "kernel": gpflow.kernels.SquaredExponential(),
+    "noise_variance": 0.04,
+    "alpha": 0.5,
+}
 together = PEPR((X, Y), inducing_variable=Z, **fixed)
 
 stream = StreamingSGPR(batches[0], inducing_variable=Z, **fixed)
@@ -47,10 +54,15 @@ for batch in batches[1:]:
     total += float(stream.maximum_log_likelihood_objective())
 
 print(
-    f"objectives of {len(batches)} batches: {total:.6f}, of all rows: {together.maximum_log_likelihood_objective():.6f}"
+    f"objectives of {len(batches)} batches: {total:.6f}, "
+    f"of all rows: {together.maximum_log_likelihood_objective():.6f}"
 )
-np.testing.assert_allclose(total, together.maximum_log_likelihood_objective(), rtol=0.0, atol=1e-5)
-for value, expected in zip(stream.predict_f(Xnew), together.predict_f(Xnew), strict=True):
+np.testing.assert_allclose(
+    total, together.maximum_log_likelihood_objective(), rtol=0.0, atol=1e-5
+)
+for value, expected in zip(
+    stream.predict_f(Xnew), together.predict_f(Xnew), strict=True
+):
     np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
 
 # %% [markdown]
@@ -61,12 +73,17 @@ for value, expected in zip(stream.predict_f(Xnew), together.predict_f(Xnew), str
 # variance given the other points. `fit` trains between updates. Small powers are best for streams: `alpha=0` here.
 #
 # **Figure:** the model after batches 1, 3 and 5. Only the dark rows are in memory. The light rows were discarded, but
-# the posterior still follows the truth (dotted) there. Inducing points (triangles) have spread over the inputs so far,
+# the posterior still follows the truth (dotted) there. Inducing points (ticks) have spread over the inputs so far,
 # and beyond the last batch the band is wide.
 
 # %%
-model = StreamingSGPR(batches[0], gpflow.kernels.SquaredExponential(), np.linspace(0.0, 4.0, 20)[:, None], alpha=0.0)
-fig, axes = plt.subplots(3, 1, figsize=(9, 5.2), sharex=True, sharey=True)
+model = StreamingSGPR(
+    batches[0],
+    gpflow.kernels.SquaredExponential(),
+    np.linspace(0.0, 4.0, 20)[:, None],
+    alpha=0.0,
+)
+fig, axes = plt.subplots(3, 1, figsize=(8, 5.2), sharex=True, sharey=True)
 for number, batch in enumerate(batches):
     if number:
         model.update(batch, fraction_to_move=0.4)
@@ -74,16 +91,13 @@ for number, batch in enumerate(batches):
     if number % 2:
         continue
     ax = axes[number // 2]
-    mean, variance = (np.asarray(part)[:, 0] for part in model.predict_f(Xnew))
-    sd = np.sqrt(variance)
-    ax.fill_between(Xnew[:, 0], mean - 2.0 * sd, mean + 2.0 * sd, alpha=0.25)
-    ax.plot(Xnew, mean)
+    PredictionDisplay.from_model(model, batch, ax=ax, limits=(0.0, 20.0))
+    ax.plot(X[: 80 * number], Y[: 80 * number], ".", ms=3, color=OLD_ROWS)
     ax.plot(Xnew, latent(Xnew), "k:", lw=1)
-    ax.plot(X[: 80 * number], Y[: 80 * number], ".", ms=3, color="0.75")
-    ax.plot(*batch, ".", ms=3, color="0.2")
-    ax.plot(model.inducing_variable.Z, np.full(20, -3.0), "^", ms=4, color="C3")
-    ax.set_title(f"after batch {number + 1}: noise s.d. {float(np.sqrt(model.likelihood.variance)):.3f}", fontsize=9)
+    noise = float(np.sqrt(model.likelihood.variance))
+    ax.set_title(f"after batch {number + 1}: noise s.d. {noise:.3f}", fontsize=9)
     ax.set_ylim(-3.4, 3.4)
+    ax.label_outer()
 fig.tight_layout()
 error = np.sqrt(np.mean((model.predict_f(Xnew)[0] - latent(Xnew)) ** 2))
 print(f"RMSE to the truth, over the whole stream: {error:.3f}")
@@ -100,7 +114,9 @@ with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "stream.npz"
     model.state.save(path)
     print(f"{path.stat().st_size / 1000:.0f} kB")
-    again = StreamingSGPR.from_state(StreamState.load(path), gpflow.kernels.SquaredExponential())
+    again = StreamingSGPR.from_state(
+        StreamState.load(path), gpflow.kernels.SquaredExponential()
+    )
 for one, other in zip(model.predict_f(Xnew), again.predict_f(Xnew), strict=True):
     np.testing.assert_array_equal(one, other)
 
@@ -116,18 +132,22 @@ for one, other in zip(model.predict_f(Xnew), again.predict_f(Xnew), strict=True)
 # %%
 labels = (Y > 0.0).astype(float)
 Z = np.linspace(0.0, 20.0, 25)[:, None]
-classifier = StreamingPEP((X[:200], labels[:200]), gpflow.kernels.SquaredExponential(), Probit(), Z, alpha=0.5)
+classifier = StreamingPEP(
+    (X[:200], labels[:200]), gpflow.kernels.SquaredExponential(), Probit(), Z, alpha=0.5
+)
 gpflow.set_trainable(classifier.inducing_variable, False)
-fig, ax = plt.subplots(figsize=(9, 2.6))
-for number in range(2):
+fig, ax = plt.subplots(figsize=(8, 2.6))
+for number, style in enumerate((":", "-")):
     if number:
         classifier.update((X[200:], labels[200:]))
     result = fit(classifier, max_iterations=15)
     assert result.sites.converged
-    ax.plot(Xnew, classifier.predict_y(Xnew)[0], label=f"after batch {number + 1}")
-ax.plot(X, labels, "|", color="0.4", ms=5)
+    probability, _ = classifier.predict_y(Xnew)
+    label = f"after batch {number + 1}"
+    ax.plot(Xnew, probability, style, color=CLASSES[1], label=label)
+ax.plot(X, labels, "|", color=ROWS, ms=5)
 ax.axvline(X[200, 0], color="k", lw=0.5)
-ax.set_ylabel("probability of label 1")
+ax.set(xlabel="x", ylabel="probability of label 1")
 ax.legend(fontsize=8)
 fig.tight_layout()
 wrong = np.mean((classifier.predict_y(X)[0].numpy() > 0.5) != labels)

@@ -14,13 +14,15 @@ import numpy as np
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, TSGPR, TSVGP, fit
 from gpflow_pep.data.minibatches import Minibatches
 
-plt.rcParams["figure.dpi"] = 75
+plt.rcParams["figure.dpi"] = 150
+SHADES = plt.get_cmap("Blues")(np.linspace(0.35, 1.0, 5))  # the darker, the tighter
 rng = np.random.default_rng(2)
 N = 200
 X = np.sort(rng.uniform(0.0, 8.0, (N, 1)), axis=0)  # [N, D]
 kernel = gpflow.kernels.Matern52(lengthscales=0.7)
 L = np.linalg.cholesky(kernel(X).numpy() + 1e-8 * np.eye(N))
-Y = L @ rng.standard_normal((N, 1)) + 0.2 * rng.standard_normal((N, 1))  # [N, P], of the model itself
+# [N, P], of the model itself
+Y = L @ rng.standard_normal((N, 1)) + 0.2 * rng.standard_normal((N, 1))
 likelihood = gpflow.likelihoods.Gaussian(variance=0.04)
 exact = gpflow.models.GPR((X, Y), kernel, likelihood=likelihood)
 evidence = float(exact.maximum_log_likelihood_objective())
@@ -53,12 +55,19 @@ def bounds(M):
     Z = points(M)
     models = {
         "SGPR": PEPR((X, Y), **shared, inducing_variable=Z, alpha=0.0),
-        "spherical": PEPR((X, Y), **shared, inducing_variable=Z, alpha=0.0, scale="optimal"),
+        "spherical": PEPR(
+            (X, Y), **shared, inducing_variable=Z, alpha=0.0, scale="optimal"
+        ),
         "TSGPR": TSGPR((X, Y), **shared, inducing_variable=Z),
-        "BTSGPR, blocks of 10": BTSGPR((X, Y), **shared, inducing_variable=Z, blocks=10),
+        "BTSGPR, blocks of 10": BTSGPR(
+            (X, Y), **shared, inducing_variable=Z, blocks=10
+        ),
         "BTSGPR, one block": BTSGPR((X, Y), **shared, inducing_variable=Z, blocks=N),
     }
-    return {name: float(model.maximum_log_likelihood_objective()) for name, model in models.items()}
+    return {
+        name: float(model.maximum_log_likelihood_objective())
+        for name, model in models.items()
+    }
 
 
 found = bounds(12)
@@ -79,8 +88,9 @@ assert all(one < other for one, other in pairwise(ordered))
 sizes = (6, 9, 12, 16, 20, 30, 40)
 curves = [bounds(M) for M in sizes]
 fig, ax = plt.subplots(figsize=(6.5, 3.2))
-for name in curves[0]:
-    ax.semilogy(sizes, [evidence - values[name] for values in curves], "o-", ms=3, label=name)
+for name, color, marker in zip(curves[0], SHADES, "os^Dv", strict=True):
+    gaps = [evidence - values[name] for values in curves]
+    ax.semilogy(sizes, gaps, f"{marker}-", ms=4, color=color, label=name)
 ax.set(xlabel="inducing points", ylabel="log evidence - bound, nats")
 ax.legend(fontsize=8)
 fig.tight_layout()
@@ -100,18 +110,23 @@ for values in curves:
 trained = {
     "SGPR": PEPR((X, Y), gpflow.kernels.Matern52(), points(8), alpha=0.0),
     "TSGPR": TSGPR((X, Y), gpflow.kernels.Matern52(), points(8)),
-    "BTSGPR, blocks of 10": BTSGPR((X, Y), gpflow.kernels.Matern52(), points(8), blocks=10),
+    "BTSGPR, blocks of 10": BTSGPR(
+        (X, Y), gpflow.kernels.Matern52(), points(8), blocks=10
+    ),
     "exact": gpflow.models.GPR((X, Y), gpflow.kernels.Matern52()),
 }
 noise = {}
 for name, model in trained.items():
     result = fit(model, max_iterations=150)
     noise[name] = float(np.sqrt(model.likelihood.variance))
-    print(f"{name:22}{result.objective[-1]:10.2f} nats   noise s.d. {noise[name]:.3f}   {result.status}")
+    print(
+        f"{name:22}{result.objective[-1]:10.2f} nats   noise s.d. {noise[name]:.3f}   "
+        f"{result.status}"
+    )
 assert noise["SGPR"] > noise["TSGPR"] > noise["BTSGPR, blocks of 10"] > noise["exact"]
 
 fig, ax = plt.subplots(figsize=(5, 2.2))
-ax.plot(list(noise.values())[:3][::-1], list(noise)[:3][::-1], "o")
+ax.plot(list(noise.values())[:3][::-1], list(noise)[:3][::-1], "o", color=SHADES[3])
 ax.axvline(noise["exact"], color="k", ls=":", label="exact process")
 ax.set_xlabel("noise s.d. found")
 ax.legend(fontsize=8, loc="lower right")
@@ -125,18 +140,35 @@ fig.tight_layout()
 # evidence. To compare them without training noise, all get the q(u) that is optimal for SVGP.
 
 # %%
-mean, covariance = trained["SGPR"].predict_f(trained["SGPR"].inducing_variable.Z, full_cov=True)
+mean, covariance = trained["SGPR"].predict_f(
+    trained["SGPR"].inducing_variable.Z, full_cov=True
+)
 q_mu, q_sqrt = mean.numpy(), np.linalg.cholesky(covariance.numpy() + 1e-9 * np.eye(8))
-common = {"inducing_variable": trained["SGPR"].inducing_variable, "num_data": N, "whiten": False}
-common |= {"kernel": trained["SGPR"].kernel, "likelihood": trained["SGPR"].likelihood, "q_mu": q_mu, "q_sqrt": q_sqrt}
+common = {
+    "inducing_variable": trained["SGPR"].inducing_variable,
+    "num_data": N,
+    "whiten": False,
+}
+common |= {
+    "kernel": trained["SGPR"].kernel,
+    "likelihood": trained["SGPR"].likelihood,
+    "q_mu": q_mu,
+    "q_sqrt": q_sqrt,
+}
 svgp, tsvgp, btsvgp = gpflow.models.SVGP(**common), TSVGP(**common), BTSVGP(**common)
 
 # A minibatch of BTSVGP is a block. Objectives are scaled to N rows: the bound is their mean over the blocks.
 blocks = Minibatches(N, 20, fixed=True, seed=0)
 epoch = [blocks.rows(step) for step in range(N // 20)]
-values = [np.mean([float(model.elbo((X[rows], Y[rows]))) for rows in epoch]) for model in (svgp, tsvgp, btsvgp)]
+values = [
+    np.mean([float(model.elbo((X[rows], Y[rows]))) for rows in epoch])
+    for model in (svgp, tsvgp, btsvgp)
+]
 collapsed = float(trained["SGPR"].maximum_log_likelihood_objective())
-print(f"SVGP {values[0]:.2f} (SGPR {collapsed:.2f})   TSVGP {values[1]:.2f}   BTSVGP {values[2]:.2f}")
+print(
+    f"SVGP {values[0]:.2f} (SGPR {collapsed:.2f})   TSVGP {values[1]:.2f}   "
+    f"BTSVGP {values[2]:.2f}"
+)
 np.testing.assert_allclose(values[0], collapsed, rtol=1e-4)
 assert values[0] < values[1] < values[2]
 
@@ -149,12 +181,21 @@ assert values[0] < values[1] < values[2]
 # %%
 fig, ax = plt.subplots(figsize=(5.5, 2.8))
 ended = {}
-for kind in (gpflow.models.SVGP, TSVGP, BTSVGP):
-    model = kind(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), points(8), num_data=N)
-    result = fit(model, (X, Y), batch_size=20, max_iterations=1500, learning_rate=0.02, interval=50)
+for kind, color in zip((gpflow.models.SVGP, TSVGP, BTSVGP), SHADES[::2], strict=True):
+    model = kind(
+        gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), points(8), num_data=N
+    )
+    result = fit(
+        model,
+        (X, Y),
+        batch_size=20,
+        max_iterations=1500,
+        learning_rate=0.02,
+        interval=50,
+    )
     ended[kind.__name__] = np.mean(result.objective[-5:])
-    ax.plot(50 * np.arange(1, len(result.objective) + 1), result.objective, label=kind.__name__)
-ax.set(xlabel="steps", ylabel="nats", xlim=(200, None), ylim=(-90.0, -50.0))
+    ax.plot(result.recorded, result.objective, color=color, label=kind.__name__)
+ax.set(xlabel="steps", ylabel="objective, nats", xlim=(200, None), ylim=(-90.0, -50.0))
 ax.legend(fontsize=8)
 fig.tight_layout()
 print({name: round(float(value), 1) for name, value in ended.items()})

@@ -16,9 +16,10 @@ from scipy.integrate import quad
 from gpflow_pep import PEP, PEPR, fit
 from gpflow_pep.engine import Powers, SiteRule
 from gpflow_pep.models.collapsed import CollapsedRegression
+from gpflow_pep.plotting import POWERS, PREDICTION, ROWS, draw_inducing_points
 from gpflow_pep.tilted import KL, Cavity, Observations, Tilted, TiltedRule, tilted_rule
 
-plt.rcParams["figure.dpi"] = 75
+plt.rcParams["figure.dpi"] = 150
 rng = np.random.default_rng(8)
 X = np.sort(rng.uniform(0.05, 10.0, (150, 1)), axis=0)  # [N, D]
 walk = np.cumsum(
@@ -44,7 +45,8 @@ class Logistic(gpflow.likelihoods.ScalarLikelihood):
 
     def _scalar_log_prob(self, X, F, Y):
         e = (Y - F) / self.scale
-        return -tf.math.softplus(e) - tf.math.softplus(-e) - tf.math.log(self.scale)  # no overflow, however large e is
+        # no overflow, however large e is
+        return -tf.math.softplus(e) - tf.math.softplus(-e) - tf.math.log(self.scale)
 
     def _conditional_mean(self, X, F):
         return tf.identity(F)
@@ -65,10 +67,12 @@ class Brownian(gpflow.kernels.Kernel):
 
     def __init__(self):
         super().__init__()
-        self.variance = gpflow.Parameter(1.0, transform=gpflow.utilities.positive())  # s
+        # s
+        self.variance = gpflow.Parameter(1.0, transform=gpflow.utilities.positive())
 
     def K(self, X, X2=None):
-        return self.variance * tf.minimum(X, tf.transpose(X if X2 is None else X2))  # [N, N2]
+        # [N, N2]
+        return self.variance * tf.minimum(X, tf.transpose(X if X2 is None else X2))
 
     def K_diag(self, X):
         return self.variance * X[:, 0]  # [N]
@@ -130,7 +134,9 @@ class LaplaceTilting(TiltedRule):
         distance = e * t + 2.0 * v * at_y  # E|f - y|, for alpha = 0
         is_zero = tf.equal(alpha, 0.0)
         power = tf.where(is_zero, tf.ones_like(alpha), alpha)
-        log_partition = tf.where(is_zero, -distance / b, total / power) - tf.math.log(2.0 * b)
+        log_partition = tf.where(is_zero, -distance / b, total / power) - tf.math.log(
+            2.0 * b
+        )
         d2 = (a * (1.0 - t**2) - 2.0 * at_y) / b
         return Tilted(log_partition, -t / b, d2, 1.0 + alpha * v * d2)
 
@@ -144,34 +150,61 @@ def laplace(likelihood, projection):
 # Check a rule against a numerical integral, for each alpha, near y and far from it:
 
 # %%
-means, variances, b, y = np.array([0.0, 0.3, -1.0, 4.0]), np.array([0.1, 1.0, 0.5, 2.0]), 0.3, 0.2
+means, variances, b, y = (
+    np.array([0.0, 0.3, -1.0, 4.0]),
+    np.array([0.1, 1.0, 0.5, 2.0]),
+    0.3,
+    0.2,
+)
 cavity = Cavity(tf.constant(means), tf.constant(variances))
 rule = tilted_rule(Laplace(b), KL())
 for alpha in (0.0, 0.5, 1.0):
-    moments = rule.moments(cavity, Observations(X[:4], np.full((4, 1), y)), tf.constant(alpha, tf.float64))
+    moments = rule.moments(
+        cavity, Observations(X[:4], np.full((4, 1), y)), tf.constant(alpha, tf.float64)
+    )
     for row, (mean, variance) in enumerate(zip(means, variances, strict=True)):
 
         def expectation(function, mean=mean, variance=variance):
             """Expectation under the cavity, by quadrature with a break at the kink."""
 
             def integrand(f):
-                return function(f) * np.exp(-0.5 * (f - mean) ** 2 / variance) / np.sqrt(2.0 * np.pi * variance)
+                return (
+                    function(f)
+                    * np.exp(-0.5 * (f - mean) ** 2 / variance)
+                    / np.sqrt(2.0 * np.pi * variance)
+                )
 
-            return quad(integrand, mean - 12.0, mean + 12.0, points=[y], epsabs=1e-12, limit=200)[0]
+            return quad(
+                integrand, mean - 12.0, mean + 12.0, points=[y], epsabs=1e-12, limit=200
+            )[0]
 
         def log_density(f):
             return -abs(y - f) / b - np.log(2.0 * b)
 
         if alpha == 0.0:
             expected = expectation(log_density)
-            slope = expectation(lambda f, mean=mean, variance=variance: log_density(f) * (f - mean) / variance)
+            slope = expectation(
+                lambda f, mean=mean, variance=variance: (
+                    log_density(f) * (f - mean) / variance
+                )
+            )
         else:
             Z_alpha = expectation(lambda f, alpha=alpha: np.exp(alpha * log_density(f)))
             expected = np.log(Z_alpha) / alpha
-            moment = expectation(lambda f, alpha=alpha: f * np.exp(alpha * log_density(f))) / Z_alpha
+            moment = (
+                expectation(lambda f, alpha=alpha: f * np.exp(alpha * log_density(f)))
+                / Z_alpha
+            )
             slope = (moment - mean) / (alpha * variance)
-            second = expectation(lambda f, alpha=alpha: f**2 * np.exp(alpha * log_density(f))) / Z_alpha
-            np.testing.assert_allclose(moments.variance_ratio[row], (second - moment**2) / variance, rtol=1e-6)
+            second = (
+                expectation(
+                    lambda f, alpha=alpha: f**2 * np.exp(alpha * log_density(f))
+                )
+                / Z_alpha
+            )
+            np.testing.assert_allclose(
+                moments.variance_ratio[row], (second - moment**2) / variance, rtol=1e-6
+            )
         np.testing.assert_allclose(moments.log_partition[row], expected, rtol=1e-8)
         np.testing.assert_allclose(moments.d1[row], slope, rtol=1e-6)
 print("The rule agrees with the integrals.")
@@ -188,16 +221,20 @@ gaussian = PEPR((X, spoiled), Brownian(), Z, alpha=0.5)
 robust = PEP((X, spoiled), Brownian(), Laplace(), Z, alpha=0.5)
 for model in (robust, gaussian):
     gpflow.set_trainable(model.inducing_variable, False)
-fig, ax = plt.subplots(figsize=(9, 3))
+fig, ax = plt.subplots(figsize=(8, 3))
 errors = {}
-for name, model in (("Laplace noise", robust), ("Gaussian noise", gaussian)):
+for name, model, style in (
+    ("Laplace noise", robust, "-"),
+    ("Gaussian noise", gaussian, "--"),
+):
     result = fit(model, max_iterations=30)
     mean = model.predict_f(X)[0].numpy()
     errors[name] = float(np.sqrt(np.mean((mean - walk) ** 2)))
-    ax.plot(X, mean, label=name)
+    ax.plot(X, mean, style, color=PREDICTION, label=name)
 ax.plot(X, walk, "k:", lw=1, label="walk")
-ax.plot(X, spoiled, ".", ms=3, color="0.5")
-ax.plot(X[outliers], spoiled[outliers], "o", mfc="none", color="C3")
+ax.plot(X, spoiled, ".", ms=3, color=ROWS)
+ax.plot(X[outliers], spoiled[outliers], "o", mfc="none", color=ROWS)
+ax.set(xlabel="x", ylabel="y")
 ax.legend(fontsize=8)
 fig.tight_layout()
 print("RMSE to the walk:", {name: round(error, 3) for name, error in errors.items()})
@@ -250,9 +287,13 @@ jitter = gpflow.config.default_jitter() * np.eye(len(few))
 
 def site_noise():
     """Qff [N, N] and v [N]."""
-    V = tf.linalg.triangular_solve(tf.linalg.cholesky(kernel(few) + jitter), kernel(few, X))
+    V = tf.linalg.triangular_solve(
+        tf.linalg.cholesky(kernel(few) + jitter), kernel(few, X)
+    )
     Q, noise = tf.matmul(V, V, transpose_a=True), model.likelihood.variance
-    return Q, noise * tf.exp((kernel(X, full_cov=False) - tf.linalg.diag_part(Q)) / noise)
+    return Q, noise * tf.exp(
+        (kernel(X, full_cov=False) - tf.linalg.diag_part(Q)) / noise
+    )
 
 
 def dense():
@@ -266,7 +307,9 @@ found = []
 for loss in (model.training_loss, dense):
     with tf.GradientTape() as tape:
         value = loss()
-    found.append([float(value), *(float(part) for part in tape.gradient(value, parameters))])
+    found.append(
+        [float(value), *(float(part) for part in tape.gradient(value, parameters))]
+    )
     print(f"{loss.__name__:14}", np.round(found[-1], 6))
 np.testing.assert_allclose(*found, rtol=1e-6)
 
@@ -282,10 +325,14 @@ np.testing.assert_allclose(*found, rtol=1e-6)
 Q, v = site_noise()
 d = np.maximum(kernel(X, full_cov=False) - tf.linalg.diag_part(Q), 0.0)
 fig, ax = plt.subplots(figsize=(7, 2.8))
-ax.axhline(0.05, color="C0", label="DTC")
-ax.plot(X, 0.05 + d, color="C1", label="FITC")
-ax.plot(X, v, color="C2", label="exponential")
-ax.plot(few, np.full(6, 0.04), "k^", ms=5)
+for values, color, label in zip(
+    (np.full(len(X), 0.05), 0.05 + d, v),
+    POWERS,
+    ("DTC", "FITC", "exponential"),
+    strict=True,
+):
+    ax.plot(X, values, color=color, label=label)
+draw_inducing_points(ax, few)
 ax.set(yscale="log", xlabel="x", ylabel="site noise", ylim=(0.03, 60.0))
 ax.legend(fontsize=8, loc="upper right")
 assert np.max(v) > 10.0 * np.max(0.05 + d)

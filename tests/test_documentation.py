@@ -48,6 +48,25 @@ def test_page(path, tmp_path, monkeypatch):
         subprocess.run([sys.executable, name, "0", address], check=True, cwd=tmp_path, timeout=300)
 
 
+def test_lines_of_python_fit_the_page():
+    """88 columns, in code of pages and notebooks; text cells of notebooks are comments."""
+    lines = {
+        (path.name, line) for path in PAGES for block in BLOCK.findall(text_of(path)) for line in block.splitlines()
+    }
+    for path in (ROOT / "notebooks").glob("*.py"):
+        lines |= {(path.name, line) for line in text_of(path).splitlines() if not line.startswith("#")}
+    assert [found for found in lines if len(found[1]) > 88] == []
+
+
+def test_every_picture_of_the_site_is_drawn_by_a_script():
+    drawn = set(
+        re.findall(r"^def (\w+)\(\) -> Figure", "".join(map(text_of, (ROOT / "docs" / "pictures").glob("*.py"))), re.M)
+    )
+    assert {path.stem for path in (ROOT / "docs" / "images").glob("*.*")} == drawn
+    shown = set(re.findall(r"images/(\w+)\.png\)", "".join(map(text_of, PAGES))))
+    assert shown == drawn
+
+
 def public(module):
     """What a module offers: its __all__, or else what it defines."""
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]

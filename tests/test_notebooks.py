@@ -8,7 +8,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-MAX_BYTES = 200_000
+MAX_BYTES = 600_000
 
 
 def test_every_notebook_is_a_pair():

@@ -1,0 +1,198 @@
+"""
+Pictures of predictions, classes, inducing points and training, as displays in the manner of scikit-learn.
+
+A color has one meaning: predictions are blue, rows gray, inducing points black, classes orange, purple, teal and so on.
+The first three classes differ in lightness, for color-blind readers and gray prints, and each has a marker.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import matplotlib.pyplot as plt
+import numpy as np
+from gpflow.base import AnyNDArray, RegressionData
+from gpflow.config import default_float
+from gpflow.inducing_variables import InducingPoints
+from gpflow.models import GPModel
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from typing_extensions import Self
+
+from .models.kernels_and_inducing_variables import single_output_variables
+from .training import FitResult
+
+PREDICTION, BAND, ROWS, OLD_ROWS, INDUCING = "#1f5a99", "#c3d9ef", "#555555", "#b8b8b8", "black"
+POWERS = ("#8fbbe2", "#3a7cbf", "#123a6b")  # alpha = 0, 0.5 and 1
+CLASSES, MARKERS = ("#e8962a", "#542788", "#147d72", "#c51b7d", "#f2cf4a", "#8c510a"), "o^sDvP"
+
+_RESOLUTION = {1: 300, 2: 80}  # places along each of D inputs
+_STRENGTH = 0.6  # of the color of a certain class: rows stay visible
+_LABELS = {"objective": "objective, nats", "nlpd": "held-out NLPD, nats per row", "rmse": "held-out RMSE"}
+
+Limits = Sequence[float] | Sequence[Sequence[float]]  # of each input; default: 5 per cent beyond the rows
+
+
+def draw_inducing_points(ax: Axes, Z: AnyNDArray) -> None:
+    """Draw inducing points Z [M, D]: of one input as ticks at the bottom, of two as circles."""
+    if Z.shape[1] == 1:
+        ax.plot(Z[:, 0], np.full(len(Z), 0.03), "|", color=INDUCING, ms=9, mew=1.5, transform=ax.get_xaxis_transform())
+    else:
+        ax.plot(*Z.T, "o", mfc="white", mec=INDUCING, ms=4.5 if len(Z) <= 100 else 2.5, mew=0.8)
+
+
+def draw_history(ax: Axes, result: FitResult, name: str = "objective", **line: Any) -> None:
+    """Draw the "objective" of a training run against its iterations, or the held-out "nlpd" or "rmse"."""
+    values = result.objective if name == "objective" else result.held_out[name]
+    ax.plot(result.recorded, values, **{"color": PREDICTION} | line)
+    ax.set(xlabel="iteration", ylabel=_LABELS[name])
+
+
+class _ModelAsEstimator:
+    """A model with the methods of an estimator that the displays call."""
+
+    def __init__(self, model: GPModel):
+        self.model_ = model
+
+    def predict(self, X: AnyNDArray, return_std: bool) -> tuple[AnyNDArray, AnyNDArray]:
+        mean, variance = self.model_.predict_y(X)
+        return mean.numpy(), np.sqrt(variance)
+
+    def predict_proba(self, X: AnyNDArray) -> AnyNDArray:
+        p: AnyNDArray = self.model_.predict_y(X)[0].numpy()  # [n, C], or [n, 1] of the second of two classes
+        return p if p.shape[1] > 1 else np.concatenate([1.0 - p, p], axis=1)
+
+
+@dataclass(kw_only=True)
+class _Display:
+    """Predictions on a grid over one or two inputs, the rows, and the inducing points."""
+
+    grid: list[AnyNDArray]  # places along each input
+    X: AnyNDArray  # [N, D]
+    Z: list[AnyNDArray]  # [M, D], one or one for each latent function
+    names: list[str]  # of the inputs
+    _predicted: ClassVar[Any]  # (estimator, places, y) -> the other fields
+    _draw: ClassVar[Any]  # draws predictions and rows
+
+    @classmethod
+    def from_model(
+        cls, model: GPModel, data: RegressionData, *, ax: Axes | None = None, limits: Limits | None = None
+    ) -> Self:
+        """Draw `predict_y` of a model of this library or of GPflow, and the data X [N, D], D = 1 or 2, and Y [N, P]."""
+        X, Y = (np.asarray(values) for values in data)
+        return cls.from_estimator(_ModelAsEstimator(model), X, Y, ax=ax, limits=limits)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, ax: Axes | None = None, limits: Limits | None = None
+    ) -> Self:
+        """
+        Draw the predictions of a fitted estimator, and the rows X [N, D] (an array or a table of pandas) and y [N].
+
+        X has 1 or 2 columns; `limits` default to 5 per cent beyond them. Inducing points of a pipeline are not drawn.
+        """
+        rows: AnyNDArray = np.asarray(X, dtype=default_float())
+        D = rows.shape[1]
+        if D not in _RESOLUTION:
+            raise ValueError(f"X must have 1 or 2 columns, got {D}: see sklearn.inspection.PartialDependenceDisplay.")
+        default = np.stack([1.05 * rows.min(0) - 0.05 * rows.max(0), 1.05 * rows.max(0) - 0.05 * rows.min(0)], axis=1)
+        ends = default if limits is None else np.reshape(limits, [D, 2])
+        grid = [np.linspace(low, high, _RESOLUTION[D], dtype=rows.dtype) for low, high in ends]
+        places: Any = np.stack([each.ravel() for each in np.meshgrid(*grid)], axis=1)  # [n, D]
+        names: list[str] = ["x"] if D == 1 else ["x1", "x2"]
+        if hasattr(X, "columns"):
+            places, names = type(X)(places, columns=X.columns), [str(name) for name in X.columns]
+        variable: Any = getattr(getattr(estimator, "model_", None), "inducing_variable", None)
+        Z = [each.Z.numpy() for each in single_output_variables(variable) if isinstance(each, InducingPoints)]
+        return cls(grid=grid, X=rows, Z=Z, names=names, **cls._predicted(estimator, places, y)).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw into `ax`, or into a new figure; `ax_` has the picture."""
+        self.ax_ = plt.subplots(layout="constrained")[1] if ax is None else ax
+        self._draw(self.ax_)
+        for Z in self.Z:
+            draw_inducing_points(self.ax_, Z)
+        for axis, ticks, name in zip("xy", self.grid, self.names, strict=False):
+            self.ax_.set(**{f"{axis}label": name, f"{axis}lim": ticks[[0, -1]]})
+        return self
+
+    def _on_grid(self, values: AnyNDArray) -> AnyNDArray:
+        """Reshape values of all places, [n, ...], for contours."""
+        return values.reshape(*(len(ticks) for ticks in self.grid[::-1]), *values.shape[1:])
+
+
+@dataclass(kw_only=True)
+class PredictionDisplay(_Display):
+    """
+    Mean and standard deviation of new observations over one or two inputs, with rows and inducing points.
+
+    Over one input a band shows two standard deviations. Over two inputs filled contours show the mean of the
+    first output and dashed ones its standard deviation.
+    """
+
+    Y: Any  # [N] or [N, P]
+    mean: AnyNDArray  # [n, P], of new observations at all places
+    std: AnyNDArray  # [n, P]
+    output: str  # name of the observations
+
+    @staticmethod
+    def _predicted(estimator: Any, places: Any, y: Any) -> dict[str, Any]:
+        mean, std = (v.reshape(len(places), -1) for v in estimator.predict(places, return_std=True))
+        return {"Y": y, "mean": mean, "std": std, "output": str(getattr(y, "name", None) or "y")}
+
+    def _draw(self, ax: Axes) -> None:
+        if len(self.grid) == 1:
+            for mean, std in zip(self.mean.T, self.std.T, strict=True):
+                ax.fill_between(self.grid[0], mean - 2.0 * std, mean + 2.0 * std, color=BAND, lw=0)
+                ax.plot(self.grid[0], mean, color=PREDICTION)
+            ax.plot(self.X, self.Y, ".", color=ROWS, ms=3)
+            ax.set_ylabel(self.output)
+            return
+        filled = ax.contourf(*self.grid, self._on_grid(self.mean[:, 0]), 12, cmap="Blues")
+        style: dict[str, Any] = {"colors": ROWS, "linewidths": 0.8, "linestyles": "dashed"}
+        ax.clabel(ax.contour(*self.grid, self._on_grid(self.std[:, 0]), 3, **style), fontsize=7)
+        ax.plot(*self.X.T, ".", color=ROWS, ms=3)
+        ax.figure.colorbar(filled, ax=ax, label=self.output)
+
+
+@dataclass(kw_only=True)
+class ClassDisplay(_Display):
+    """
+    Probabilities of classes over one or two inputs, with rows and inducing points.
+
+    Over one input a line for each class (of two, the second). Over two inputs the color of the most probable class,
+    white if all are equally probable, and lines between the classes.
+    """
+
+    labels: AnyNDArray  # [N], indices of the rows' classes
+    probabilities: AnyNDArray  # [n, C], at all places
+    classes: list[str]  # their names
+
+    @staticmethod
+    def _predicted(estimator: Any, places: Any, y: Any) -> dict[str, Any]:
+        p = estimator.predict_proba(places)
+        classes = getattr(estimator, "classes_", np.arange(p.shape[1]))
+        labels = np.searchsorted(classes, np.ravel(y))  # of a model's labels -1 and 1: 0 and 1
+        return {"labels": labels, "probabilities": p, "classes": [str(name) for name in classes]}
+
+    def _draw(self, ax: Axes) -> None:
+        p, count = self.probabilities, len(self.classes)
+        colors = [CLASSES[c % len(CLASSES)] for c in range(count)]
+        shown = range(count) if count > 2 else (1,)
+        if len(self.grid) == 1:
+            for c in shown:
+                ax.plot(self.grid[0], p[:, c], color=colors[c])
+            ax.set(ylabel="probability", ylim=(-0.05, 1.05))
+        else:
+            certainty = (count * p.max(axis=1, keepdims=True) - 1.0) / (count - 1.0)  # [n, 1]
+            image = 1.0 - _STRENGTH * certainty * (1.0 - p @ np.array([to_rgb(color) for color in colors]))  # [n, 3]
+            extent = (*self.grid[0][[0, -1]], *self.grid[1][[0, -1]])
+            ax.imshow(self._on_grid(image), origin="lower", extent=extent, aspect="auto", interpolation="bilinear")
+            for c in shown:
+                lead = p[:, c] - np.delete(p, c, axis=1).max(axis=1)
+                if lead.min() < 0.0 < lead.max():
+                    ax.contour(*self.grid, self._on_grid(lead), [0.0], colors="black", linewidths=1.2)
+        for c, (color, name) in enumerate(zip(colors, self.classes, strict=True)):
+            rows = self.X[self.labels == c]
+            columns = rows.T if rows.shape[1] == 2 else (rows[:, 0], np.full(len(rows), c / (count - 1)))
+            ax.plot(*columns, MARKERS[c % len(MARKERS)], color=color, mec="white", mew=0.4, ms=4.5, label=name)

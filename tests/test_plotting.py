@@ -1,0 +1,160 @@
+"""Displays of models and estimators: what they draw, read from the artists, and the palette."""
+
+import gpflow
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_rgb
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from gpflow_pep import PEPR, FitResult, PEPClassifier, plotting
+from gpflow_pep.likelihoods import Probit
+from gpflow_pep.plotting import ClassDisplay, PredictionDisplay, draw_history
+
+RNG = np.random.default_rng(0)
+X1, X2 = RNG.uniform(0.0, 6.0, (30, 1)), RNG.uniform(-1.0, 1.0, (40, 2))
+
+
+class Plane(RegressorMixin, BaseEstimator):
+    """y = 2 x1 + x2, with a standard deviation of 0.5."""
+
+    def fit(self, X, y):
+        self.fitted_ = True
+        return self
+
+    def predict(self, X, return_std=False):
+        mean = np.asarray(X) @ [2.0, 1.0]
+        return (mean, np.full(len(mean), 0.5)) if return_std else mean
+
+
+class Shares(ClassifierMixin, BaseEstimator):
+    """Classes "a", "b", "c" whose probabilities depend on the first column."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        values = np.exp(np.asarray(X)[:, :1] * np.arange(-1.0, len(self.classes_) - 1.0))
+        return values / values.sum(axis=1, keepdims=True)
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def regression():
+    return PEPR((X1, np.sin(X1)), gpflow.kernels.Matern52(), X1[:4], noise_variance=0.1)
+
+
+def lines(ax):
+    """The data [n, 2] of each line or set of markers, by color."""
+    return {line.get_color(): line.get_xydata() for line in ax.get_lines()}
+
+
+def test_a_prediction_is_mean_two_standard_deviations_rows_and_points(regression):
+    display = PredictionDisplay.from_model(regression, (X1, np.sin(X1)))
+    drawn, x = lines(display.ax_), display.grid[0]
+    mean, variance = regression.predict_y(x[:, None])
+    np.testing.assert_allclose(drawn[plotting.PREDICTION], np.column_stack([x, mean]))
+    np.testing.assert_array_equal(drawn[plotting.ROWS], np.hstack([X1, np.sin(X1)]))
+    np.testing.assert_array_equal(drawn[plotting.INDUCING][:, 0], X1[:4, 0])
+    (band,) = display.ax_.collections
+    upper, expected = band.get_paths()[0].vertices[:, 1].max(), np.max(mean + 2.0 * np.sqrt(variance))
+    np.testing.assert_allclose(upper, expected)
+
+
+def test_the_grid_ends_at_the_limits_or_beyond_the_rows(regression):
+    given = PredictionDisplay.from_model(regression, (X1, X1), limits=(-1.0, 9.0))
+    assert given.ax_.get_xlim() == (-1.0, 9.0)
+    margin = 0.05 * np.ptp(X1)
+    ends = PredictionDisplay.from_model(regression, (X1, X1)).grid[0][[0, -1]]
+    np.testing.assert_allclose(ends, [X1.min() - margin, X1.max() + margin])
+
+
+def test_a_plane_has_contours_a_color_bar_and_the_names_of_the_table():
+    table = pd.DataFrame(X2, columns=["north", "east"])
+    y = pd.Series(table @ [2.0, 1.0], name="height, m")
+    pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), Plane()).fit(table, y)
+    display = PredictionDisplay.from_estimator(pipeline, table, y)
+    assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("north", "east")
+    assert display.ax_.figure.axes[1].get_ylabel() == "height, m"
+    corners = pipeline.predict(pd.DataFrame([[g[end] for g in display.grid] for end in (0, -1)], columns=table.columns))
+    np.testing.assert_allclose(display.mean[[0, -1], 0], corners)
+    assert display.Z == []  # of a pipeline
+
+
+def test_two_classes_meet_in_white_and_have_their_colors_far_away():
+    classifier = Shares().fit(X2, np.where(X2[:, 0] > 0.0, "b", "a"))
+    display = ClassDisplay.from_estimator(classifier, X2, np.where(X2[:, 0] > 0.0, "b", "a"), limits=[(-9, 9), (-1, 1)])
+    (image,) = display.ax_.get_images()
+    row = np.asarray(image.get_array())[0]  # along the first input
+    for color, shown in zip(plotting.CLASSES, row[[0, -1]], strict=False):
+        np.testing.assert_allclose((1.0 - shown) / plotting._STRENGTH, 1.0 - np.array(to_rgb(color)), atol=1e-3)
+    assert row[len(row) // 2].min() > 0.9  # nearly equal probabilities
+    boundary = display.ax_.collections[0].get_paths()[0].vertices
+    np.testing.assert_allclose(boundary[:, 0], 0.0, atol=1e-9)
+
+
+def test_each_class_has_its_rows_and_its_marker():
+    y = np.array(["a", "b", "c"])[np.arange(40) % 3]
+    display = ClassDisplay.from_estimator(Shares().fit(X2, y), X2, y)
+    drawn = {line.get_label(): line for line in display.ax_.get_lines()}
+    assert [*drawn] == ["a", "b", "c"]
+    assert len({line.get_marker() for line in drawn.values()}) == 3
+    np.testing.assert_array_equal(drawn["b"].get_xydata(), X2[y == "b"])
+
+
+def test_a_model_of_labels_minus_one_and_one_shows_the_probability_of_one():
+    labels = np.sign(X1 - 3.0)
+    model = PEPClassifier((X1, labels), gpflow.kernels.Matern52(), Probit(labels=(-1, 1)), X1[:4])
+    display = ClassDisplay.from_model(model, (X1, labels))
+    probability, _ = model.predict_y(display.grid[0][:, None])
+    curve, first, second, points = (line.get_xydata() for line in display.ax_.get_lines())
+    np.testing.assert_allclose(curve[:, 1:], probability)
+    assert set(first[:, 1]) == {0.0} and set(second[:, 1]) == {1.0}
+    assert len(first) == np.sum(labels < 0.0) and len(points) == 4
+
+
+def test_a_history_is_drawn_at_its_records():
+    result = FitResult("limit", "", 4, (2, 4), (-3.0, -2.0), {"nlpd": (1.0, 0.5)}, None, 0.1)
+    ax = plt.figure().add_subplot()
+    draw_history(ax, result, "nlpd", color="red")
+    np.testing.assert_array_equal(lines(ax)["red"], [[2, 1.0], [4, 0.5]])
+    assert ax.get_ylabel() == "held-out NLPD, nats per row"
+
+
+def test_rejects_tables_of_many_columns():
+    with pytest.raises(ValueError, match="X must have 1 or 2 columns, got 3"):
+        PredictionDisplay.from_estimator(Plane(), np.zeros([5, 3]), np.zeros(5))
+
+
+# Machado, Oliveira and Fernandes (2009), full deficiency, for linear RGB.
+DEFICIENCIES = {
+    "none": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+
+
+def lightness(color, deficiency):
+    """CIE L*, 0 (black) to 100 (white), as seen with the deficiency."""
+    channels = np.array(to_rgb(color))
+    linear = np.where(channels > 0.04045, ((channels + 0.055) / 1.055) ** 2.4, channels / 12.92)
+    Y = np.clip(np.array(DEFICIENCIES[deficiency]) @ linear, 0.0, 1.0) @ [0.2126, 0.7152, 0.0722]
+    return 116.0 * np.cbrt(Y) - 16.0
+
+
+@pytest.mark.parametrize("deficiency", DEFICIENCIES)
+@pytest.mark.parametrize("colors", [plotting.CLASSES[:3], plotting.POWERS], ids=["classes", "powers"])
+def test_colors_differ_in_lightness_also_for_color_blind_readers(colors, deficiency):
+    """By 10 units of L* and more: side by side, one is just noticeable."""
+    values = np.sort([lightness(color, deficiency) for color in colors])
+    assert np.diff(values).min() > 10.0
