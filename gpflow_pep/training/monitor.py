@@ -15,7 +15,7 @@ from gpflow.monitor import ImageToTensorBoard, ModelToTensorBoard, Monitor, Moni
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..models.kernels_and_inducing_variables import are_inducing_points, single_output_variables
+from ..models.classifier import CLASSIFICATION
 from ..runtime.checks import warn
 from ..saving.arrays_file import check_writable
 from .history import History
@@ -72,24 +72,13 @@ def monitor(
 
 
 def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Axes) -> None:
-    """Plot predictions of the observations, the data and the inducing points."""
-    axis = np.linspace(X.min(axis=0), X.max(axis=0), 200 if X.shape[1] == 1 else 40)  # [n, D]
-    places = np.meshgrid(*axis.T)
-    grid = np.stack([place.ravel() for place in places], axis=1).astype(X.dtype)
+    """Draw predictions of the observations, the data and the inducing points."""
+    from .. import plotting  # imports pyplot, which takes time
+
+    for colorbar in figure.axes[1:]:  # of the last drawing
+        figure.delaxes(colorbar)
+    axes.set_subplotspec(figure.add_gridspec(1, 1)[0])
+    are_classes = isinstance(model.likelihood, CLASSIFICATION) and Y.shape[1] == 1
+    display = plotting.ClassDisplay if are_classes else plotting.PredictionDisplay
     with without_warnings(model):
-        mean, variance = (np.asarray(part) for part in model.predict_y(grid))
-    if X.shape[1] == 1:
-        axes.plot(X, Y, ".", color="gray", alpha=0.5)
-        for center, spread in zip(mean.T, 2.0 * np.sqrt(variance).T, strict=True):
-            (line,) = axes.plot(places[0], center)
-            axes.fill_between(places[0], center - spread, center + spread, color=line.get_color(), alpha=0.2)
-    else:
-        # Several outputs: show the index of the largest, the predicted class if they are class probabilities.
-        shown = mean[:, 0] if mean.shape[1] == 1 else np.argmax(mean, axis=1)
-        filled = axes.contourf(*places, shown.reshape(places[0].shape), alpha=0.6)
-        axes.scatter(X[:, 0], X[:, 1], c=Y[:, 0], s=4, cmap=filled.cmap)
-    variable = getattr(model, "inducing_variable", None)
-    if variable is not None and are_inducing_points(variable):
-        for single in single_output_variables(variable):
-            Z = np.asarray(single.Z)
-            axes.plot(Z[:, 0], np.full(len(Z), axes.get_ylim()[0]) if Z.shape[1] == 1 else Z[:, 1], "k+")
+        display.from_model(model, (X, Y), ax=axes)
