@@ -3,6 +3,7 @@
 from functools import partial
 
 from experiments.datasets.files import PublishedFile
+from experiments.datasets.generated import GP_DRAWS
 from experiments.datasets.info import regression_entry
 from experiments.datasets.sources import ArchivedSplits, MaskedFolds, SeededSplits
 from experiments.datasets.tables import read_csv, read_diabetes
@@ -183,6 +184,7 @@ REGRESSION = (
         license="MIT",
         notes=f"{_CENTERED} 1712 rows repeat others, some across training and test part.",
     ),
+    GP_DRAWS,
     regression_entry(
         "diabetes",
         SeededSplits(read_diabetes),
