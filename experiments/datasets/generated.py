@@ -1,12 +1,11 @@
 """Generated data sets: three classes in the plane, and draws from a Gaussian process."""
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from experiments.datasets.info import multiclass_entry, regression_entry
-from experiments.datasets.sources import SplitTable, TrainAndTest
+from experiments.datasets.sources import Draws, TrainAndTest
 from experiments.datasets.tables import Floats
 
 _HALF_WIDTH = 2.5  # half the width of the square, in lengthscales
@@ -71,23 +70,9 @@ def gaussian_process_draw(number: int) -> Floats:
     return np.column_stack([X, np.linalg.cholesky(covariance) @ rng.normal(size=_NUM_ROWS)])
 
 
-@dataclass(frozen=True)
-class Draws:
-    """Draws of a random table: split k trains on the first half of draw k and tests on the second."""
-
-    num_splits: int = 30
-    splits_published: bool = False
-    files: tuple[()] = ()
-
-    def read(self, split: int) -> SplitTable:
-        """Draw the table of ``split``."""
-        table, rows = gaussian_process_draw(split), np.arange(_NUM_ROWS)
-        return SplitTable(table[:, :-1], table[:, -1:], rows[: _NUM_ROWS // 2], rows[_NUM_ROWS // 2 :])
-
-
 GP_DRAWS = regression_entry(
     "gp-draws",
-    Draws(),
+    Draws(gaussian_process_draw, lambda place: place >= _NUM_ROWS // 2, num_splits=30),
     N=_NUM_ROWS,
     D=5,
     target="a draw from a Gaussian process with noise of variance 0.01, no unit",

@@ -51,6 +51,10 @@ class Stochastic:
         """Return mean and variance of the observations at X."""
         return predictions(self.model, X)
 
+    def objective(self) -> float:
+        """Return the bound, estimated from the last batch, in nats."""
+        return float(self.model.maximum_log_likelihood_objective(self._data))
+
     @property
     def inducing_points(self) -> Floats:
         """Return the inducing points [M, D]."""

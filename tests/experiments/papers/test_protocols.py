@@ -1,0 +1,44 @@
+"""Every protocol runs end to end at toy size, and the report is built from its runs."""
+
+import os
+from importlib import import_module
+
+import pytest
+from matplotlib.image import imread
+from quick import some_slow
+from toy_protocols import toy
+
+from experiments.cells.child import perform
+from experiments.papers import PROTOCOLS
+from experiments.papers.grid import Record
+from experiments.papers.running import write
+from experiments.papers.tables import Table
+
+WITHOUT_FILES = ("U1", "T2", "T8")
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not os.environ.get("GPFLOW_PEP_DATA"), reason="needs data sets: set GPFLOW_PEP_DATA")
+@pytest.mark.parametrize("name", some_slow(PROTOCOLS, quick=["U5", "T7"]))
+def test_protocol_runs_and_is_shown(name, runs):
+    protocol = import_module(f"experiments.papers.{name.lower()}")
+    jobs = toy(protocol.jobs(False))
+    records = [Record(job.labels, perform(job.cell, runs)) for job in jobs]
+    shown = list(protocol.show(records))
+    folder = runs / "papers" / name
+    write(name, protocol.__doc__, shown, records, folder)
+    tables = [part for part in shown if isinstance(part, Table)]
+    assert tables and all(len(set(map(len, table.lines))) == 1 and len(table.lines) > 1 for table in tables)
+    pictures = [imread(path) for path in folder.glob("*.png")]
+    assert len(pictures) == len(shown) - len(tables) and all(picture.std() > 0.01 for picture in pictures)
+    assert len((folder / "records.csv").read_text().splitlines()) == 1 + len(records)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_published_size_has_more_runs(name):
+    protocol = import_module(f"experiments.papers.{name.lower()}")
+    if name in ("M1",) and not os.environ.get("GPFLOW_PEP_DATA"):
+        pytest.skip("reads the number of rows: set GPFLOW_PEP_DATA")
+    small, full = protocol.jobs(False), protocol.jobs(True)
+    assert len({job.cell.key for job in small}) == len(small) <= len(full) == len({job.cell.key for job in full})
+    assert protocol.__doc__.strip()
