@@ -76,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run = experiments[demonstration.experiment].run(config_updates=common | method, options=options)
         directory = run_directory(run)
         assert directory is not None  # file_storage is among the options
-        records.append(Record({"method": read_run(directory).title}, {**run.result, "directory": str(directory)}))
+        result = {**(run.result or {}), "directory": str(directory)}
+        records.append(Record({"method": read_run(directory).title}, result))
 
     first = records[0]
     rows = f"N = {first['N']} training and {first['N_test']} test points, D = {first['D']}"

@@ -27,7 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from experiments.papers.grid import Job, Record, grid
+from experiments.papers.grid import Job, grid
 from experiments.protocols.arguments import count
 
 if sys.version_info >= (3, 11):
@@ -48,21 +48,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--scheduler needs Dask: pip install -c constraints.txt -e '.[cluster,experiments]'.")
 
     # Imported after parsing the arguments, since it takes seconds.
-    from experiments.cells.cell import not_completed
-    from experiments.cells.running import run_cells
+    from experiments.papers.running import completed
     from experiments.papers.tables import ERROR, EVIDENCE, NLPD, RMSE, SECONDS, means
 
     try:
         jobs = read_plan(asked.plan)
-        cells = [job.cell for job in jobs]
-        outcomes = run_cells(cells, asked.runs, jobs=asked.jobs or 1, threads=asked.threads, scheduler=asked.scheduler)
+        options = {"jobs": asked.jobs or 1, "threads": asked.threads, "scheduler": asked.scheduler}
+        records, missing = completed(jobs, asked.runs, **options)
     except (ValueError, OSError) as error:
         sys.exit(str(error))
-    records = [Record(job.labels, end.result) for job, end in zip(jobs, outcomes, strict=True) if end.result]
-    error = RMSE if jobs[0].cell.experiment == "regression" else ERROR
+    score = RMSE if jobs[0].cell.experiment == "regression" else ERROR
     if records:
-        print(means(records, _AXES[:-1], (EVIDENCE, error, NLPD, SECONDS), "Means of the splits ± standard errors"))
-    missing = not_completed(outcomes)
+        print(means(records, _AXES[:-1], (EVIDENCE, score, NLPD, SECONDS), "Means of the splits ± standard errors"))
     if missing:
         sys.exit(f"\n{missing}")
 

@@ -184,7 +184,6 @@ REGRESSION = (
         license="MIT",
         notes=f"{_CENTERED} 1712 rows repeat others, some across training and test part.",
     ),
-    GP_DRAWS,
     regression_entry(
         "diabetes",
         SeededSplits(read_diabetes),
@@ -194,4 +193,5 @@ REGRESSION = (
         license="BSD-3-Clause",
         notes="Comes with scikit-learn; read in its original units.",
     ),
+    GP_DRAWS,
 )

@@ -26,15 +26,15 @@ class LabelRegression(PEPR):
         targets = Y if num_classes == 2 else np.eye(num_classes)[Y[:, 0].astype(int)]
         super().__init__((X, targets), *arguments, **options)
 
-    def predict_y(self, Xnew: Any, **options: Any) -> Any:
+    def predict_y(self, Xnew: Any, full_cov: bool = False, full_output_cov: bool = False) -> Any:
         """Return the probability of label 1 [N, 1] or of every label [N, C], and the variance."""
-        mean, variance = super().predict_y(Xnew, **options)
+        mean, variance = super().predict_y(Xnew, full_cov, full_output_cov)
         probability = tf.clip_by_value(mean, _SMALLEST, 1.0 - _SMALLEST)
         if probability.shape[1] > 1:
             probability /= tf.reduce_sum(probability, axis=1, keepdims=True)
         return probability, variance
 
-    def predict_log_density(self, data: Any, **options: Any) -> tf.Tensor:
+    def predict_log_density(self, data: Any, full_cov: bool = False, full_output_cov: bool = False) -> tf.Tensor:
         """Return the log probability of the labels [N]."""
         X, Y = data
         probability = self.predict_y(X)[0].numpy()

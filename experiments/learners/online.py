@@ -33,14 +33,15 @@ class _Online(Generic[_Model]):
         """Train on the first batch."""
         self._train(self.model, iterations)
 
+    def objective(self) -> float:
+        """Return the objective of the last batch in nats."""
+        model: Any = self.model
+        return float(model.maximum_log_likelihood_objective())
+
     def absorb(self, X: Floats, Y: Floats) -> None:
         """Take the next batch, and train."""
         self.model.update((X, Y), fraction_to_move=self._fraction_to_move)
         self.begin(self._iterations)
-
-    def objective(self) -> float:
-        """Return the objective of the last batch in nats."""
-        return float(self.model.maximum_log_likelihood_objective())
 
     @property
     def inducing_points(self) -> Floats:

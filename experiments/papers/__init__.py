@@ -14,6 +14,7 @@ PROTOCOLS = {
     "S2": "structured bounds on kin40k",
     "S3": "structured bounds by minibatches",
     "S4": "a learned scale over alpha and M",
+    "S5": "blocks of neighbors against random blocks",
     "T1": "a stream of a toy function, in order and shuffled",
     "T2": "alpha on a stream of a pseudo-periodic series",
     "T3": "streams of time series against windows and minibatches",

@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--with", nargs="+", type=_values, default=[], metavar="ENTRY=VALUE", help="other settings of all runs"
     )
+    parser.add_argument("--stored", action="store_true", help="show the runs that have completed, and run nothing")
     parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
     parser.add_argument("--threads", type=count, help="threads of a run (the cores divided by the jobs)")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")

@@ -10,8 +10,8 @@ from experiments.cells.cell import Cell, Result
 Label = Any
 """A value on an axis: a string, a number or None."""
 
-Axis = Sequence[Label] | Mapping[str, Mapping[str, Any]]
-"""Values of the entry of this name; or names, each with the entries that it changes."""
+Axis = Sequence[Label] | Mapping[Any, Any]
+"""Values of the entry of this name; or labels, each with the entries that it changes."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def jobs(full: bool) -> list[Job]:
         N = len(datasets.load(name).X_train)
         fractions = {f"{percent} %": {"M": max(1, N * percent // 100)} for percent in ((5, 10, 20) if full else (5,))}
         common = COMMON | {"maxiter": 500 if full else 30}
-        axes = {"dataset": (name,), "split": range(20 if full else 2), "M": fractions}
+        axes: dict[str, Any] = {"dataset": (name,), "split": range(20 if full else 2), "M": fractions}
         alphas = tuple(round(0.1 * k, 1) for k in range(11)) if full else (0.0, 0.5, 1.0)
         found += grid("classification", common, **axes, method=METHODS, alpha=alphas)
         found += grid("classification", common, **axes, method={"regression": {"model": "LABELS"}}, alpha=(0.5,))

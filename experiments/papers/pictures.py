@@ -13,9 +13,10 @@ from experiments.papers.grid import Label, Record, grouped
 from experiments.papers.tables import Score, shown
 from experiments.report.style import color, marker, tidy
 
-Course = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+Course = Mapping[str, tuple[Any, Any]]
 """Coordinates and values by scalar."""
 
+_FEW = 8  # places along an axis, each with its label
 _ACROSS = 4  # panels a row, at most
 
 
@@ -82,6 +83,9 @@ def curves(
                 level = float(np.mean([score(record) for record in reference]))
                 here.axhline(level, color="black", linestyle="dashed", linewidth=1.0, label="exact GP")
             tidy(here, x, score.heading, logarithmic=logarithmic)
+            if logarithmic and len(places := sorted({record[x] for record in of_part})) < _FEW:
+                here.set_xticks(places, [f"{place:g}" for place in places], minor=False)
+                here.minorticks_off()
             here.set_title(shown(part), fontsize=10)
     add_legend(figure, axes[0])
     return Picture(title, figure, note)

@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cells.cell import not_completed
+from experiments.cells.outcomes import Outcomes
 from experiments.cells.running import run_cells
 from experiments.papers import PROTOCOLS
 from experiments.papers.grid import Job, Record
@@ -25,14 +27,26 @@ def run(name: str, asked: argparse.Namespace) -> str:
     protocol: Any = import_module(f"experiments.papers.{name.lower()}")
     try:
         jobs = selected(protocol.jobs(asked.full), dict(asked.only), dict(vars(asked)["with"]))
-        outcomes = run_cells([job.cell for job in jobs], asked.runs, jobs=asked.jobs, threads=asked.threads)
+        if asked.stored:
+            jobs = [job for job in jobs if (end := Outcomes(asked.runs).read(job.cell)) and end.result]
+        records, missing = completed(jobs, asked.runs, jobs=asked.jobs, threads=asked.threads)
     except (ValueError, OSError) as error:  # a bad argument; no network, or not the published file
         sys.exit(str(error))
-    records = [Record(job.labels, end.result) for job, end in zip(jobs, outcomes, strict=True) if end.result]
     if records:
         folder = (asked.to or asked.runs / "papers") / (f"{name}-full" if asked.full else name)
         write(f"{name}: {PROTOCOLS[name]}", protocol.__doc__ or "", list(protocol.show(records)), records, folder)
-    return not_completed(outcomes)
+    return missing
+
+
+def completed(plan: Sequence[Job], runs: Path, **options: Any) -> tuple[list[Record], str]:
+    """
+    Run the jobs of a plan that have not completed; `options` are those of :func:`run_cells`.
+
+    :return: the records of its completed jobs; the runs without a result and their reasons, empty if there are none.
+    """
+    outcomes = run_cells([job.cell for job in plan], runs, **options)
+    found = [Record(job.labels, end.result) for job, end in zip(plan, outcomes, strict=True) if end.result]
+    return found, not_completed(outcomes)
 
 
 def selected(jobs: Sequence[Job], only: dict[str, list[Any]], settings: dict[str, list[Any]]) -> list[Job]:
@@ -62,7 +76,7 @@ def write(title: str, text: str, shown: Sequence[Table | Picture], records: Sequ
     (folder / "title.txt").write_text(f"{title}\n\n{text.strip()}\n", encoding="utf-8")
     print(f"\n{title}")
     for number, part in enumerate(shown):
-        stem = folder / f"{number:02d}-{'-'.join(part.title.split()[:6]).lower().replace('/', '-').replace('.', '')}"
+        stem = folder / f"{number:02d}-{re.sub('[^a-z0-9]+', '-', part.title.lower()).strip('-')[:50]}"
         part.save(stem)
         print(f"\n{part}" if isinstance(part, Table) else f"\nFigure: {stem.with_suffix('.png')}")
     entries = {name: None for record in records for name, value in record.result.items() if _is_number(value)}

@@ -30,4 +30,4 @@ def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
     scores = (EVIDENCE, RMSE, LL, NOISE)
     yield means(records, ("dataset", "M", "method"), (*scores, SECONDS), "Bounds and scores, at most 10,000 rows")
     for score in scores:
-        yield curves(records, "M", (score,), "method", f"{score.heading} against M", panel="dataset")
+        yield curves(records, "M", (score,), "method", f"{score.heading} against M", panel="dataset", logarithmic=True)

@@ -86,7 +86,7 @@ def means(
     """
     published = published or {}
     headings = [part for score in scores for part in (score.heading, *["published"] * (score in published))]
-    lines: list[Sequence[str]] = [(*by, *headings, "runs", "at the limit")]
+    lines: list[Sequence[str]] = [(*by, *headings, "runs", "not converged")]
     for labels, group in grouped(records, *by).items():
         cells = list(map(shown, labels))
         for score in scores:
@@ -123,7 +123,7 @@ def wins(
         shown_error = f" ± {error:.0f}" if len(by_set) > 1 else ""
         pair = f"{shown(first)}, {shown(second)}"
         lines.append((pair, f"{np.mean(values):.0f}{shown_error}", _or_dash(published), str(len(values))))
-    return Table(title, lines, f"Standard error: of the means of {others[0]}s.")
+    return Table(title, lines, f"± standard error of the mean over {others[0]}s.")
 
 
 def ranks(records: Sequence[Record], axis: str, scores: Sequence[Score], title: str) -> Table:

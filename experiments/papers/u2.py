@@ -37,4 +37,4 @@ def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
     yield ranks(records, "alpha", (SMSE, SMLL), "Average ranks of alpha")
     yield means(records, ("dataset", "M", "alpha"), (SMSE, SMLL, EVIDENCE, NOISE), "Means of the splits")
     for score in (SMSE, SMLL, EVIDENCE, NOISE):
-        yield curves(records, "M", (score,), "alpha", f"{score.heading} against M", panel="dataset")
+        yield curves(records, "M", (score,), "alpha", f"{score.heading} against M", panel="dataset", logarithmic=True)

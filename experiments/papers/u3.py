@@ -32,5 +32,5 @@ def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
     yield wins(records, "alpha", ERROR, {(0.5, 1.0): None, (0.5, 0.0): None, (1.0, 0.0): None}, "Wins by error")
     yield ranks(records, "alpha", (ERROR, NLPD), "Average ranks of alpha")
     yield means(records, ("dataset", "M", "alpha"), (ERROR, NLPD), "Means of the splits")
-    yield curves(records, "M", (NLPD,), "alpha", "NLPD against M", panel="dataset")
+    yield curves(records, "M", (NLPD,), "alpha", "NLPD against M", panel="dataset", logarithmic=True)
     yield reliability(records, "alpha", "dataset")

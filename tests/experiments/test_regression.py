@@ -163,7 +163,7 @@ def test_library_error_is_recorded(run_tiny, runs):
         ({"dataset": "diabets"}, "Did you mean 'diabetes'"),
         ({"M": 61}, "M is 61"),
         ({"model": "BTSGPR", "block_size": None}, "blocks must be"),
-        ({"block_size": 0}, "block_size is 0"),
+        ({"block_size": 0}, "size must be a whole number from 1"),
         ({"block_size": 5, "blocks": "random"}, "blocks is 'random'; accepted are neighbors, order"),
     ],
 )

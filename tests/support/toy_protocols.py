@@ -10,7 +10,7 @@ _SIZES = {
     "exactness": {"rows": 60, "batches": 3},
     "alpha_choice": {"max_train": 60, "M": 4, "maxiter": 1},
 }
-_KEPT = {"method": 2, "alpha": 2, "m": 2, "way": 2, "lengthscales": 2, "kernel_variance": 2}
+_KEPT = {"method": 2, "alpha": 2, "m": 2, "way": 2, "blocks": 2, "lengthscales": 2, "kernel_variance": 2}
 
 
 def toy(jobs: list[Job]) -> list[Job]:

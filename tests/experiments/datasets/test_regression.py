@@ -28,7 +28,7 @@ FOLDS = ("kin40k", "elevators", "airfoil", "bike", "protein")
 
 
 def test_names_and_descriptions():
-    assert datasets.names(task="regression") == tuple(PUBLISHED)
+    assert datasets.names(task="regression") == (*PUBLISHED, "gp-draws")
     for name, (N, D, _, _) in PUBLISHED.items():
         info = datasets.describe(name)
         assert (info.name, info.task, info.N, info.D, info.classes) == (name, "regression", N, D, ())
@@ -93,3 +93,12 @@ def test_elevators_target_is_a_centered_logarithm_of_whole_thousandths():
     # Printed to 5 digits: errors up to 5e-5 and 5e-6 in the two logarithms, times at most 78 thousandths.
     np.testing.assert_allclose(thousandths, np.round(thousandths), atol=78 * 5.5e-5)
     assert len(target) == 61
+
+
+def test_draws_of_a_gaussian_process():
+    first, second = (datasets.load("gp-draws", split, standardize=False) for split in (0, 1))
+    assert first.X_train.shape == first.X_test.shape == (500, 5) and datasets.describe("gp-draws").num_splits == 30
+    assert not np.array_equal(first.X_train, second.X_train)
+    # Targets of 30 draws: N(0, 1.01) each, but correlated within a draw, so that the mean of 30 is within 3 / sqrt(30).
+    values = [datasets.load("gp-draws", split, standardize=False).Y_train.mean() for split in range(30)]
+    assert abs(np.mean(values)) < 3.0 / np.sqrt(30.0)

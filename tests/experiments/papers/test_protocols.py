@@ -19,7 +19,7 @@ WITHOUT_FILES = ("U1", "T2", "T8")
 
 @pytest.mark.data
 @pytest.mark.skipif(not os.environ.get("GPFLOW_PEP_DATA"), reason="needs data sets: set GPFLOW_PEP_DATA")
-@pytest.mark.parametrize("name", some_slow(PROTOCOLS, quick=["U5", "T7"]))
+@pytest.mark.parametrize("name", some_slow(PROTOCOLS, quick=["U1", "T8"]))
 def test_protocol_runs_and_is_shown(name, runs):
     protocol = import_module(f"experiments.papers.{name.lower()}")
     jobs = toy(protocol.jobs(False))

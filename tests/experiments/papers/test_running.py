@@ -48,6 +48,8 @@ def test_a_killed_run_is_run_again_and_completed_runs_are_not(protocol, runs):
     with pytest.raises(SystemExit, match=r"1 of 2 runs have no result(.|\n)*killed: none with .*name=b"):
         main(["X1", "--runs", str(runs)])
     assert names(runs) == ["a"] and begun(runs) == "ab"
+    main(["X1", "--stored", "--runs", str(runs)])
+    assert names(runs) == ["a"] and begun(runs) == "ab"
     main(["X1", "--runs", str(runs)])
     assert names(runs) == ["a", "b"] and begun(runs) == "abb"
     main(["X1", "--full", "--runs", str(runs), "--to", str(runs / "papers")])
