@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from experiments.papers.grid import Label, Record, grouped
 from experiments.papers.tables import Score, shown
-from experiments.report.style import color, marker, tidy
+from experiments.report.style import color, dashes, marker, tidy
 
 Course = Mapping[str, tuple[Any, Any]]
 """Coordinates and values by scalar."""
@@ -99,7 +99,7 @@ def _draw(axes: Axes, records: Sequence[Record], x: str, score: Score, label: st
     mean = np.array([np.mean(by_x[place]) for place in places])
     error = [np.std(by_x[place], ddof=1) / len(by_x[place]) ** 0.5 if len(by_x[place]) > 1 else 0.0 for place in places]
     style: dict[str, Any] = {"color": color(position), "marker": marker(position), "markersize": 4, "capsize": 2}
-    axes.errorbar(places, mean, error, label=label, linewidth=1.2, **style)
+    axes.errorbar(places, mean, error, label=label, linewidth=1.2, linestyle=dashes(position), **style)
 
 
 def courses(
@@ -123,7 +123,7 @@ def courses(
             if name in of_run:
                 x, y = of_run[name]
                 style: Any = {"marker": marker(position) if len(x) < 40 else None, "markersize": 4}
-                here.plot(x, y, color=color(position), linewidth=1.2, label=run, **style)
+                here.plot(x, y, color=color(position), linewidth=1.2, linestyle=dashes(position), label=run, **style)
         tidy(here, along, label, logarithmic=logarithmic)
     add_legend(figure, axes[0])
     return Picture(title, figure, note)

@@ -17,7 +17,7 @@ def jobs(full: bool) -> list[Job]:
     rows = {"rows": 600 if full else 200, "batches": 6}
     against = {"all rows, M = 20": {"exact": False}, "exact GP of 60 rows": {"exact": True}}
     fixed = grid("exactness", rows, against=against, alpha=(0.0, 0.5, 1.0))
-    common = {"dataset": "periodic", "first": 100, "batch_size": 100, "M": 60, "first_maxiter": 100, "window": 10**6}
+    common = {"dataset": "periodic", "first": 100, "batch_size": 100, "M": 30, "first_maxiter": 100, "window": 10**6}
     common |= {} if full else {"max_train": 500, "maxiter": 10}
     methods = {"VFE": {"alpha": 0.0}, "PEP 0.5": {"alpha": 0.5}, "exact GP of all rows": {"model": "GPR"}}
     return fixed + grid("streaming", common, method=methods)

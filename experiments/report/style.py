@@ -4,6 +4,7 @@ from matplotlib.axes import Axes
 
 _COLORS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#222222")  # Tol's bright scheme
 _MARKERS = "os^Dv*X"
+_DASHES = ("solid", "dashed", "dashdot", "dotted")
 
 
 def color(position: int) -> str:
@@ -14,6 +15,11 @@ def color(position: int) -> str:
 def marker(position: int) -> str:
     """Return the marker of a line, by its position in the figure."""
     return _MARKERS[position % len(_MARKERS)]
+
+
+def dashes(position: int) -> str:
+    """Return the style of a line, by its position in the figure; lines below each other stay visible."""
+    return _DASHES[position % len(_DASHES)]
 
 
 def tidy(axes: Axes, x: str, y: str, *, logarithmic: bool = False) -> None:

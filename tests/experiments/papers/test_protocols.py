@@ -1,6 +1,7 @@
 """Every protocol runs end to end at toy size, and the report is built from its runs."""
 
 import os
+from html import escape
 from importlib import import_module
 
 import pytest
@@ -9,7 +10,7 @@ from quick import some_slow
 from toy_protocols import toy
 
 from experiments.cells.child import perform
-from experiments.papers import PROTOCOLS
+from experiments.papers import PROTOCOLS, report
 from experiments.papers.grid import Record
 from experiments.papers.running import write
 from experiments.papers.tables import Table
@@ -31,6 +32,9 @@ def test_protocol_runs_and_is_shown(name, runs):
     assert tables and all(len(set(map(len, table.lines))) == 1 and len(table.lines) > 1 for table in tables)
     pictures = [imread(path) for path in folder.glob("*.png")]
     assert len(pictures) == len(shown) - len(tables) and all(picture.std() > 0.01 for picture in pictures)
+    page = report.page(report.stored([folder.parent]))
+    assert page.count("<img ") == len(pictures) and page.count("<table>") == len(tables)
+    assert all(escape(part.title) in page for part in shown)
     assert len((folder / "records.csv").read_text().splitlines()) == 1 + len(records)
 
 
