@@ -66,9 +66,11 @@ def page(protocols: Sequence[Path]) -> str:
 
 
 def _section(folder: Path) -> str:
-    title, _, text = (folder / "title.txt").read_text(encoding="utf-8").partition("\n\n")
+    title, *texts = (folder / "title.txt").read_text(encoding="utf-8").strip().split("\n\n")
     size = " (published size)" if folder.name.endswith("-full") else ""
-    parts = [f'<h2 id="{folder.name}">{escape(title)}{size}</h2>\n<p>{escape(text.strip())}</p>\n']
+    parts = [
+        f'<h2 id="{folder.name}">{escape(title)}{size}</h2>\n{"".join(f"<p>{escape(text)}</p>" for text in texts)}\n'
+    ]
     for path in sorted(folder.glob("[0-9][0-9]-*")):
         if path.suffix == ".md":
             parts.append(_table(path.read_text(encoding="utf-8")))

@@ -33,9 +33,18 @@ def run(name: str, asked: argparse.Namespace) -> str:
     except (ValueError, OSError) as error:  # a bad argument; no network, or not the published file
         sys.exit(str(error))
     if records:
-        folder = (asked.to or asked.runs / "papers") / (f"{name}-full" if asked.full else name)
-        write(f"{name}: {PROTOCOLS[name]}", protocol.__doc__ or "", list(protocol.show(records)), records, folder)
+        settings = _options("--only", asked.only) + _options("--with", vars(asked)["with"])
+        size = "-full" if asked.full and not settings else ""
+        command = " ".join(["python -m experiments.papers", name, *["--full"] * asked.full, *settings])
+        text = f"{(protocol.__doc__ or '').strip()}\n\n{command}"
+        folder = (asked.to or asked.runs / "papers") / f"{name}{size}"
+        write(f"{name}: {PROTOCOLS[name]}", text, list(protocol.show(records)), records, folder)
     return missing
+
+
+def _options(option: str, given: Sequence[tuple[str, list[Any]]]) -> list[str]:
+    """Return an option of the command, as it was given."""
+    return [option, *(f"{name}={','.join(map(str, values))}" for name, values in given)] if given else []
 
 
 def completed(plan: Sequence[Job], runs: Path, **options: Any) -> tuple[list[Record], str]:

@@ -54,11 +54,15 @@ def test_a_killed_run_is_run_again_and_completed_runs_are_not(protocol, runs):
     assert names(runs) == ["a", "b"] and begun(runs) == "abb"
     main(["X1", "--full", "--runs", str(runs), "--to", str(runs / "papers")])
     assert names(runs, "X1-full") == ["a", "b", "c"] and begun(runs) == "abbc"
-    assert (runs / "papers" / "X1" / "title.txt").read_text() == "X1: a test\n\nText.\n"
+    assert (
+        runs / "papers" / "X1" / "title.txt"
+    ).read_text() == "X1: a test\n\nText.\n\npython -m experiments.papers X1\n"
 
 
 def test_values_and_settings_are_chosen(protocol, runs, capsys):
     main(["X1", "--full", "--only", "name=a,c", "--with", "act=return", "maxiter=5", "--runs", str(runs)])
+    text = (runs / "papers" / "X1" / "title.txt").read_text()
+    assert text.endswith("X1 --full --only name=a,c --with act=return maxiter=5\n")
     assert begun(runs) == "ac" and "| a    |\n| c    |" in capsys.readouterr().out
 
 
