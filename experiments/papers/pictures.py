@@ -34,12 +34,12 @@ class Picture:
         stem.with_suffix(".txt").write_text(f"{self.title}\n\n{self.note}\n", encoding="utf-8")
 
 
-def panels(number: int, *, width: float = 3.4, height: float = 2.8) -> tuple[Figure, list[Axes]]:
-    """Return a figure with panels side by side, at most four a row."""
+def panels(number: int, *, height: float = 2.8, shared: bool = False) -> tuple[Figure, list[Axes]]:
+    """Return a figure with panels side by side, at most four a row, with shared axes or not."""
     columns = min(number, _ACROSS)
     rows = -(-number // columns)
-    figure = Figure(figsize=(width * columns + 0.6, height * rows + 0.7), layout="constrained")
-    axes: list[Axes] = list(figure.subplots(rows, columns, squeeze=False).flat)
+    figure = Figure(figsize=(3.4 * columns + 0.6, height * rows + 0.7), layout="constrained")
+    axes: list[Axes] = list(figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared).flat)
     for unused in axes[number:]:
         unused.set_visible(False)
     return figure, axes[:number]
@@ -122,7 +122,7 @@ def courses(
         for position, (run, of_run) in enumerate(values.items()):
             if name in of_run:
                 x, y = of_run[name]
-                style: Any = {"marker": marker(position) if len(x) < 40 else None, "markersize": 4}
+                style: Any = {"marker": marker(position), "markersize": 4, "markevery": max(1, len(x) // 10)}
                 here.plot(x, y, color=color(position), linewidth=1.2, linestyle=dashes(position), label=run, **style)
         tidy(here, along, label, logarithmic=logarithmic)
     add_legend(figure, axes[0])

@@ -63,11 +63,12 @@ def decisions(records: Sequence[Record], title: str) -> Picture:
 
 def fits(records: Sequence[Record], by: str, title: str) -> Picture:
     """Draw data, predictions and inducing points of regression with one input, a panel for each run."""
-    figure, axes = panels(len(records), height=3.2)
+    figure, axes = panels(len(records), shared=True)
     for position, (here, record) in enumerate(zip(axes, records, strict=True)):
         run = run_of(record)
         dataset = datasets.load(run.config["data"]["dataset"], run.config["data"]["split"])
         fit.draw_fit(here, run, dataset, color(position))
+        tidy(here, "x", "y")
         here.set_title(str(record[by]), fontsize=10)
     return Picture(title, figure, "Dots: training rows; mean ± 2 s.d.; ▲: inducing points.")
 

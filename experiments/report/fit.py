@@ -24,6 +24,4 @@ def draw_fit(axes: Axes, run: RecordedRun, dataset: Dataset, color: str) -> None
     axes.plot(x, mean, color=color)
     Z = (arrays["Z"] * dataset.x_scale + dataset.x_mean).ravel()
     axes.plot(Z, np.full_like(Z, 0.04), "^", color="black", markersize=6, transform=axes.get_xaxis_transform())
-    axes.set_xlabel("x")
     axes.set_xlim(x[0], x[-1])
-    axes.spines[["top", "right"]].set_visible(False)

@@ -42,6 +42,8 @@ def draw_frames(runs: Sequence[RecordedRun], streams: Sequence[Dataset]) -> Figu
         targets = streams[0].Y_train * streams[0].y_scale + streams[0].y_mean
         low, high = float(targets.min()), float(targets.max())
         rows[0, 0].set_ylim(1.3 * low - 0.3 * high, 1.15 * high - 0.15 * low)
+    figure.supxlabel("x" if one_input else "input 1", fontsize=9)
+    figure.supylabel("y" if one_input else "input 2", fontsize=9)
     return figure
 
 
