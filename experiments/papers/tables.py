@@ -119,10 +119,10 @@ def wins(
         values = [value for of_set in by_set.values() for value in of_set]
         if not values:  # --only has left out one of the two
             continue
-        error = np.std([np.mean(of_set) for of_set in by_set.values()], ddof=1) / np.sqrt(len(by_set))
-        shown_error = f" ± {error:.0f}" if len(by_set) > 1 else ""
+        of_sets = [float(np.mean(of_set)) for of_set in by_set.values()]
+        error = f" ± {np.std(of_sets, ddof=1) / len(of_sets) ** 0.5:.0f}" if len(of_sets) > 1 else ""
         pair = f"{shown(first)}, {shown(second)}"
-        lines.append((pair, f"{np.mean(values):.0f}{shown_error}", _or_dash(published), str(len(values))))
+        lines.append((pair, f"{np.mean(values):.0f}{error}", _or_dash(published), str(len(values))))
     return Table(title, lines, f"± standard error of the mean over {others[0]}s.")
 
 
