@@ -112,7 +112,7 @@ def _table(records: "Sequence[Record]", experiment: str) -> str:
 def _picture(records: "Sequence[Record]", experiment: str, name: str, title: str) -> "Picture":
     """Draw fits of one input, decisions of two, courses of streams, and else the scores."""
     from experiments.papers.pictures import dots
-    from experiments.papers.recorded import decisions, fits, streams
+    from experiments.papers.run_pictures import decisions, fits, streams
 
     if experiment == "streaming":
         return streams(records, "method", title)

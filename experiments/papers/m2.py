@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from experiments.papers.grid import Job, Record, grid, grouped
 from experiments.papers.m1 import METHODS
 from experiments.papers.pictures import Picture
-from experiments.papers.recorded import decisions
+from experiments.papers.run_pictures import decisions
 from experiments.papers.tables import ERROR, EVIDENCE, NLPD, Table, means
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from experiments.papers.grid import Job, Record, grid, grouped
 from experiments.papers.m1 import METHODS
 from experiments.papers.pictures import Picture, courses
-from experiments.papers.recorded import logged
+from experiments.papers.run_pictures import logged
 from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
 
 _SVGP = {"SVGP": {"model": "SVGP"}}

@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.papers.grid import Job, Record, grid, grouped
 from experiments.papers.pictures import Picture, courses
-from experiments.papers.recorded import logged
+from experiments.papers.run_pictures import logged
 from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
 
 _TIED = {name: {"model": name} for name in ("APEP", "ARPEP", "RPAPEP")}

@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.papers.grid import Job, Record, grid
 from experiments.papers.pictures import Picture, courses
-from experiments.papers.recorded import fits, logged
+from experiments.papers.run_pictures import fits, logged
 from experiments.papers.tables import EVIDENCE, LL, NOISE, RMSE, Score, Table, means
 
 VARIANCE = Score("kernel_variance", "kernel variance")

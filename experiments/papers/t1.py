@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from experiments.papers.grid import Job, Record, grid, grouped
 from experiments.papers.pictures import Picture
-from experiments.papers.recorded import posteriors, streams
+from experiments.papers.run_pictures import posteriors, streams
 from experiments.papers.tables import Score, Table, means
 
 STREAMING = {"VFE": {"alpha": 0.0}, "PEP 0.5": {"alpha": 0.5}}

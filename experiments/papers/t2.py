@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from experiments.papers.grid import Job, Record, grid
 from experiments.papers.pictures import Picture, curves
-from experiments.papers.recorded import streams
+from experiments.papers.run_pictures import streams
 from experiments.papers.t1 import END_LL, END_RMSE, MEAN_LL, MEAN_RMSE, STREAM_SCORES
 from experiments.papers.tables import Table, means, ranks
 

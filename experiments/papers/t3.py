@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.papers.grid import Job, Record, grid, grouped
 from experiments.papers.pictures import Picture
-from experiments.papers.recorded import streams
+from experiments.papers.run_pictures import streams
 from experiments.papers.t1 import STREAM_SCORES, STREAMING
 from experiments.papers.tables import SECONDS, Table, means
 

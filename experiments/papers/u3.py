@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from experiments.papers.grid import Job, Record, grid
 from experiments.papers.pictures import Picture, curves
-from experiments.papers.recorded import reliability
+from experiments.papers.run_pictures import reliability
 from experiments.papers.tables import ERROR, NLPD, Table, means, ranks, wins
 
 SETS = ("australian", "breast", "crabs", "iono", "pima", "sonar")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from experiments.papers.grid import Job, Record, grid
 from experiments.papers.pictures import Picture, courses
-from experiments.papers.recorded import logged, reliability
+from experiments.papers.run_pictures import logged, reliability
 from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
 from experiments.papers.u3 import ADAM
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.papers.grid import Job, Record, grid
 from experiments.papers.pictures import Picture
-from experiments.papers.recorded import contours
+from experiments.papers.run_pictures import contours
 from experiments.papers.tables import ERROR, EVIDENCE, NLPD, Table, means
 
 

@@ -1,4 +1,4 @@
-"""Scalars, predictions and data of recorded runs, read from their directories."""
+"""Figures of recorded runs, from their logged scalars and stored predictions."""
 
 import json
 from collections.abc import Sequence
