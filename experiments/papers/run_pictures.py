@@ -51,7 +51,8 @@ def streams(records: Sequence[Record], by: str, title: str, along: str = "second
         scores |= {name: text for name, text in _LABELS.items() if name in arrays}
         values[str(record[by])] = {name: (arrays[along], arrays[name]) for name in scores}
     text = {"seconds": "seconds of training", "seen": "training rows"}[along]
-    return courses(values, scores, text, title, logarithmic=along == "seconds", note="Test points passed so far.")
+    note = "All test points." if "error" in scores else "Test points passed so far."
+    return courses(values, scores, text, title, logarithmic=along == "seconds", note=note)
 
 
 def decisions(records: Sequence[Record], title: str) -> Picture:
