@@ -16,6 +16,7 @@ from experiments.report.style import color, dashes, marker, tidy
 Course = Mapping[str, tuple[Any, Any]]
 """Coordinates and values by scalar."""
 
+_UNITS = {"M": "M, inducing points", "peak": "peak memory, MB", "carried": "memory carried from batch to batch, bytes"}
 _FEW = 8  # places along an axis, each with its label
 _ACROSS = 4  # panels a row, at most
 
@@ -78,17 +79,22 @@ def curves(
         for number, score in enumerate(scores):
             here = axes[position * len(scores) + number]
             for name, of_line in grouped(of_part, line).items():
-                _draw(here, of_line, x, score, f"{line} {shown(name[0])}", names.index(name))
+                _draw(here, of_line, x, score, line_label(line, name[0]), names.index(name))
             if reference:
                 level = float(np.mean([score(record) for record in reference]))
                 here.axhline(level, color="black", linestyle="dashed", linewidth=1.0, label="exact GP")
-            tidy(here, x, score.heading, logarithmic=logarithmic)
+            tidy(here, _UNITS.get(x, x.replace("_", " ")), score.heading, logarithmic=logarithmic)
             if logarithmic and len(places := sorted({record[x] for record in of_part})) < _FEW:
                 here.set_xticks(places, [f"{place:g}" for place in places], minor=False)
                 here.minorticks_off()
             here.set_title(shown(part), fontsize=10)
     add_legend(figure, axes[0])
     return Picture(title, figure, note)
+
+
+def line_label(axis: str, value: Label) -> str:
+    """Return the text of a legend: a name, or a number with its axis."""
+    return f"{axis} = {shown(value)}" if isinstance(value, int | float) else shown(value)
 
 
 def _draw(axes: Axes, records: Sequence[Record], x: str, score: Score, label: str, position: int) -> None:

@@ -12,7 +12,7 @@ from experiments import datasets
 from experiments.datasets import Dataset
 from experiments.ingredients.stream import arriving
 from experiments.papers.grid import Record, grouped
-from experiments.papers.pictures import Course, Picture, add_legend, courses, panels
+from experiments.papers.pictures import Course, Picture, add_legend, courses, line_label, panels
 from experiments.report import decision, fit, frames
 from experiments.report.recorded import RecordedRun, read_run
 from experiments.report.style import color, marker, tidy
@@ -95,7 +95,7 @@ def reliability(records: Sequence[Record], line: str, panel: str) -> Picture:
         for position, ((value,), group) in enumerate(grouped(of_part, line).items()):
             places, fractions = _calibration([run_of(record) for record in group])
             style: Any = {"marker": marker(position), "color": color(position), "markersize": 4, "linewidth": 1.0}
-            here.plot(places, fractions, label=f"{line} {value}", **style)
+            here.plot(places, fractions, label=line_label(line, value), **style)
         tidy(here, "predicted probability of label 1", "fraction of labels 1")
         here.set_title(str(name), fontsize=10)
     add_legend(figure, axes[0])
@@ -125,6 +125,6 @@ def contours(records: Sequence[Record], x: str, y: str, scores: dict[str, str], 
         filled = here.contourf(xs, ys, values, 12, cmap="viridis")
         here.contour(xs, ys, values, 12, colors="white", linewidths=0.4)
         figure.colorbar(filled, ax=here, label=label)
-        tidy(here, x, y, logarithmic=True)
+        tidy(here, x.replace("_", " "), y.replace("_", " "), logarithmic=True)
         here.set_yscale("log")
     return Picture(title, figure)

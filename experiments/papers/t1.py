@@ -12,7 +12,7 @@ from experiments.papers.tables import Score, Table, means
 
 STREAMING = {"VFE": {"alpha": 0.0}, "PEP 0.5": {"alpha": 0.5}}
 MEAN_RMSE, MEAN_LL = Score("mean_rmse", "RMSE, mean"), Score("mean_log_likelihood", "log likelihood, mean")
-END_RMSE, END_LL = Score("rmse", "at the end"), Score("log_likelihood", "at the end")
+END_RMSE, END_LL = Score("rmse", "RMSE at the end"), Score("log_likelihood", "log likelihood at the end")
 STREAM_SCORES = (MEAN_RMSE, END_RMSE, MEAN_LL, END_LL)
 
 

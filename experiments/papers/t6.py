@@ -16,7 +16,7 @@ LABEL_SCORES = (
     Score("mean_error", "error, mean"),
     Score("error", "error at the end", 4),
     Score("mean_log_likelihood", "log likelihood, mean"),
-    Score("log_likelihood", "at the end"),
+    Score("log_likelihood", "log likelihood at the end"),
 )
 
 

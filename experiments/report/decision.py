@@ -75,8 +75,8 @@ def _draw_inducing_points(axes: Axes, x1: Floats, x2: Floats, start: Floats, end
     return int(outside.sum())
 
 
-def add_legend(figure: Figure, num_classes: int = 2) -> None:
-    """Write the legend below the figure."""
+def add_legend(figure: Figure, num_classes: int, columns: int) -> None:
+    """Write the legend below the figure, in so many columns."""
     if num_classes == 2:
         decision = [Line2D([], [], label="p = ½", **_HALF), Line2D([], [], label="p = ¼, ¾", **_QUARTERS)]
     else:
@@ -87,7 +87,7 @@ def add_legend(figure: Figure, num_classes: int = 2) -> None:
         Line2D([], [], label="inducing points at the start", linestyle="", **_START),
         Line2D([], [], label="at the end", linestyle="", **_END),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9, frameon=False)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
 
 
 def panels(runs: Sequence[RecordedRun], dataset: Dataset) -> Figure:
@@ -102,5 +102,5 @@ def panels(runs: Sequence[RecordedRun], dataset: Dataset) -> Figure:
         axes.set_visible(False)
     for axes in grid[:, 0]:
         axes.set_ylabel("input 2")
-    add_legend(figure, max(2, runs[0].predictions["probability"].shape[1]))
+    add_legend(figure, max(2, runs[0].predictions["probability"].shape[1]), 2 * columns)
     return figure

@@ -66,7 +66,7 @@ def test_curves_are_means_with_errors(records):
     assert [first.get_title(), second.get_title()] == ["a", "b"] and first.get_ylabel() == "RMSE"
     np.testing.assert_allclose([first.containers[k][0].get_ydata() for k in (0, 1)], [[0.4, 0.6], [0.2, 0.4]])
     legend = {text.get_text() for text in picture.figure.legends[0].get_texts()}
-    assert legend == {"alpha 0", "alpha 0.5", "exact GP"}
+    assert legend == {"alpha = 0", "alpha = 0.5", "exact GP"}
 
 
 def test_lines_differ_without_color(records):
