@@ -99,6 +99,5 @@ def test_draws_of_a_gaussian_process():
     first, second = (datasets.load("gp-draws", split, standardize=False) for split in (0, 1))
     assert first.X_train.shape == first.X_test.shape == (500, 5) and datasets.describe("gp-draws").num_splits == 30
     assert not np.array_equal(first.X_train, second.X_train)
-    # Targets of 30 draws: N(0, 1.01) each, but correlated within a draw, so that the mean of 30 is within 3 / sqrt(30).
-    values = [datasets.load("gp-draws", split, standardize=False).Y_train.mean() for split in range(30)]
-    assert abs(np.mean(values)) < 3.0 / np.sqrt(30.0)
+    # Rows are exchangeable and correlated: the deviation of the targets of a draw is at most that of all, about 1.
+    assert 0.2 < np.std(np.concatenate([first.Y_train, first.Y_test])) < 2.0
