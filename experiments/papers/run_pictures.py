@@ -127,4 +127,5 @@ def contours(records: Sequence[Record], x: str, y: str, scores: dict[str, str], 
         figure.colorbar(filled, ax=here, label=label)
         tidy(here, x.replace("_", " "), y.replace("_", " "), logarithmic=True)
         here.set_yscale("log")
+        here.grid(visible=False)
     return Picture(title, figure)
