@@ -15,7 +15,7 @@ EXACT = "exact GP"
 
 def jobs(full: bool) -> list[Job]:
     """Return the runs: draws x M x alpha, and the exact GP of each draw."""
-    draws = range(30 if full else 3)
+    draws = range(30 if full else 5)
     common = {"dataset": "gp-draws", "maxiter": 2000 if full else 500, "log_interval": 10**5, "max_jitter": 1e-3}
     numbers = (5, 10, 20, 50, 100, 200, 500) if full else (5, 20, 50, 100)
     alphas = (0.0, 0.05, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0) if full else (0.0, 0.2, 0.5, 0.8, 1.0)
