@@ -22,11 +22,13 @@ export TF_CPP_MIN_LOG_LEVEL
 
 PY := $(VENV)/bin/python
 
-.PHONY: help demo test test-slow oldest package wheel lint types format bench campaign notebooks \
+.PHONY: help demo report tensorboard test test-slow oldest package wheel lint types format bench campaign notebooks \
 	notebooks-update docs clean
 
 help:
 	@echo 'make demo       run the demonstration; TASK=classification, multiclass or streaming, DATASET=name, DEMO_ARGS=--short'
+	@echo 'make report     write runs/report.html: tables and figures of the protocols that have run'
+	@echo 'make tensorboard  show the training curves of runs/ in TensorBoard'
 	@echo 'make test       run the tests, which must run 95 % of the package; PYTEST_ARGS="-k oracle" selects some'
 	@echo 'make test-slow  run those that make test leaves out: more models and settings, XLA, GPU kernels, scripts of docs/'
 	@echo 'make oldest     run some tests with the oldest versions that setup.cfg allows, in .venv-oldest'
@@ -46,6 +48,12 @@ help:
 
 demo: $(VENV)/.installed
 	$(strip $(PY) -m experiments.demo $(if $(DATASET),--dataset $(DATASET)) --task $(TASK) $(DEMO_ARGS))
+
+report: $(VENV)/.installed
+	$(PY) -m experiments.papers.report
+
+tensorboard: $(VENV)/.installed
+	$(PY) -m tensorboard.main --logdir runs
 
 bench: $(VENV)/.installed
 	$(PY) -m experiments.benchmarks.collapsed_step

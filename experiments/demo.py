@@ -13,9 +13,38 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.protocols.demonstrations import DEMONSTRATIONS
+
+if TYPE_CHECKING:
+    from experiments.papers.grid import Record
+    from experiments.papers.pictures import Picture
+
+_COLUMNS = {
+    "regression": {"rmse": "RMSE", "nlpd": "NLPD", "noise_sd": "noise s.d."},
+    "classification": {"error": "error", "nlpd": "NLPD", "loo_nlpd": "LOO NLPD"},
+    "streaming": {
+        **{"mean_rmse": "RMSE", "rmse": "at the end"},
+        **{"mean_log_likelihood": "log likelihood", "log_likelihood": "at the end"},
+    },
+}
+_SIGNS = {"log evidence": "=", "lower bound": "≥"}
+_UNITS = {
+    "regression": (
+        "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation. RMSE and NLPD (nats) of\n"
+        "test points, with standardized targets. Seconds: training, tracing of the graph included."
+    ),
+    "classification": (
+        "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation. Error: fraction of the\n"
+        "test labels. NLPD: mean negative log predictive probability (nats) of the test labels; LOO: of the training\n"
+        "labels, leave-one-out. Seconds: training, tracing of the graph included."
+    ),
+    "streaming": (
+        "RMSE and mean log likelihood (nats) of test points: of points passed so far, mean over the batches; and of\n"
+        "all points at the end. Seconds: training after the first batch."
+    ),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -28,35 +57,70 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Imported after parsing the arguments, since it takes seconds.
     from experiments import classification, datasets, regression, streaming
     from experiments.ingredients.data import check_task
+    from experiments.papers.grid import Record
     from experiments.recording.experiment import run_directory
-    from experiments.report.figure import draw
     from experiments.report.recorded import read_run
-    from experiments.report.table import heading, table, units
 
     try:
         check_task(name, asked.task)
-        dataset = datasets.load(name, asked.split)
+        datasets.load(name, asked.split)
     except (ValueError, OSError) as error:  # no such set or split; no network, or not the published file
         sys.exit(str(error))
     experiments = {"regression": regression.ex, "classification": classification.ex, "streaming": streaming.ex}
-    ex = experiments[demonstration.experiment]
     common, methods = demonstration.configurations(name, split=asked.split, short=asked.short)
     print(f"Demonstration of {demonstration.title}.")
     print(f"{len(methods)} methods, L-BFGS, at most {common['maxiter']} iterations each:", flush=True)
     options = {"--file_storage": str(asked.runs), "--loglevel": "WARNING"}
-    directories = []
+    records = []
     for method in methods:
-        directory = run_directory(ex.run(config_updates=common | method, options=options))
+        run = experiments[demonstration.experiment].run(config_updates=common | method, options=options)
+        directory = run_directory(run)
         assert directory is not None  # file_storage is among the options
-        directories.append(directory)
+        result = {**(run.result or {}), "directory": str(directory)}
+        records.append(Record({"method": read_run(directory).title}, result))
 
-    runs = [read_run(directory) for directory in directories]
-    print(f"\n{heading(runs)}\n{units(runs)}\n\n{table(runs)}\n\n{demonstration.how_to_read}\n")
+    first = records[0]
+    rows = f"N = {first['N']} training and {first['N_test']} test points, D = {first['D']}"
+    heading = f"{name}, split {asked.split}: {rows}, M = {common['M']} inducing points"
+    lines = _table(records, demonstration.experiment)
+    print(f"\n{heading}\n{_UNITS[demonstration.experiment]}\n\n{lines}\n\n{demonstration.how_to_read}\n")
     figure = asked.runs / f"demo-{name}.png"
-    draw(runs, dataset, figure)
+    _picture(records, demonstration.experiment, name, heading).figure.savefig(figure, dpi=150)
     print(f"Figure: {os.path.relpath(figure)}")
-    print(f"Runs:   {', '.join(os.path.relpath(directory) for directory in directories)}\n")
+    print(f"Runs:   {', '.join(os.path.relpath(record['directory']) for record in records)}\n")
     print(_what_next(asked.runs, demonstration.experiment, common | demonstration.example))
+
+
+def _table(records: "Sequence[Record]", experiment: str) -> str:
+    from experiments.report.columns import aligned
+
+    columns = _COLUMNS[experiment]
+    evidence = ["log evidence"] if experiment != "streaming" else []
+    lines: list[Sequence[str]] = [("method", *evidence, *columns.values(), "iterations", "seconds")]
+    for record in records:
+        scores = ["–" if record[name] is None else f"{record[name]:.4f}" for name in columns]
+        iterations = str(record.result.get("iterations", "–"))
+        if evidence:
+            sign = _SIGNS.get(record["objective_kind"], "≈")
+            scores.insert(0, f"{sign} {record['objective_per_point']:.4f}")
+            iterations += " " if record["converged"] else "+" if record["at_limit"] else "!"
+        lines.append((record["method"], *scores, iterations, f"{record['seconds']:.1f}"))
+    marks = "\n+: not converged at the last iteration; !: ended earlier without converging." if evidence else ""
+    return f"{aligned(lines)}{marks}"
+
+
+def _picture(records: "Sequence[Record]", experiment: str, name: str, title: str) -> "Picture":
+    """Draw fits of one input, decisions of two, courses of streams, and else the scores."""
+    from experiments.papers.pictures import dots
+    from experiments.papers.run_pictures import decisions, fits, streams
+
+    if experiment == "streaming":
+        return streams(records, "method", title)
+    if records[0]["D"] == 1:
+        return fits(records, "method", title)
+    if experiment == "classification" and records[0]["D"] == 2:
+        return decisions(records, title)
+    return dots(records, "method", {"objective_per_point": "log evidence", **_COLUMNS[experiment]}, title)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,7 +6,7 @@ Run active learning once: train a classifier on few labeled rows, add labels of 
 
 Names without a prefix belong to an ingredient: alpha is gp.alpha. The settings are from Villacampa-Calvo and
 Hernández-Lobato (2020), except for the number of labels per round, which is 1 there. The run is recorded in runs/.
-`experiments.active_learning` compares such runs.
+Protocol M6 of `experiments.papers` compares such runs.
 """
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
@@ -25,8 +25,8 @@ from experiments.datasets import Dataset
 from experiments.ingredients.classifier import build_classifier, gp
 from experiments.ingredients.data import check_task
 from experiments.ingredients.initialization import Floats
-from experiments.ingredients.site_training import site_training, train_classifier
-from experiments.recording.experiment import SAVE_GIT_INFO, RecordedExperiment, run_directory
+from experiments.ingredients.training import batches_of, train, training
+from experiments.recording.experiment import RecordedExperiment, run_directory
 from experiments.recording.scalars import ScalarLog
 from experiments.recording.scores import classification_scores
 
@@ -34,7 +34,7 @@ Rows = npt.NDArray[np.intp]
 
 RULES = ("entropy", "random")
 
-ex = RecordedExperiment("labeling", ingredients=[gp, site_training], save_git_info=SAVE_GIT_INFO)
+ex = RecordedExperiment("labeling", ingredients=[gp, training])
 
 
 @ex.config
@@ -96,7 +96,8 @@ def _trained(labeled: Dataset, num_classes: int, before: GPModel | None, result:
     model: GPModel = build_classifier(labeled.X_train, labeled.Y_train, num_classes)
     if before is not None:
         multiple_assign(model, parameter_dict(before))
-    status = train_classifier(model, labeled, lambda iteration, log_evidence, seconds: None)
+    data = labeled.X_train, labeled.Y_train
+    status = train(model, data, batches_of(model, len(labeled.X_train)), lambda iteration, seconds: None, "", False)
     result["seconds"].append(status.seconds)
     return model
 

@@ -7,19 +7,17 @@ Run an experiment for every combination of data sets, splits, models, powers and
 The file lists the runs, here 2 × 3 × (1 + 2), since SGPR has no alpha:
 
     experiment = "regression"        # or "classification"
-    datasets = ["boston", "yacht"]
-    splits = [0, 1, 2]
-    models = ["SGPR", "PEPR"]
-    alphas = [0.5, 1.0]
+    dataset = ["boston", "yacht"]
+    split = [0, 1, 2]
+    model = ["SGPR", "PEPR"]
+    alpha = [0.5, 1.0]
     M = [50]
-    settings = "S4"                  # optional: a named configuration
-    seed = 0                         # optional
     [options]                        # optional: other entries of the configuration
     maxiter = 100
 
-Each run has a process of its own and is recorded in ``runs/``; a file in ``runs/cells/`` says how it ended. Started
-again, the command runs only the rest. A run that fails or is killed does not affect other runs. At the end a table in
-Markdown gives means over the splits with their standard errors.
+Each run is recorded in ``runs/``; a file in ``runs/cells/`` says how it ended. Started again, the command runs only the
+rest. A run that fails or is killed does not affect other runs. At the end a table in Markdown gives means over the
+splits with their standard errors.
 """
 
 import argparse
@@ -27,8 +25,17 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from experiments.papers.grid import Job, grid
 from experiments.protocols.arguments import count
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_AXES = ("dataset", "model", "alpha", "M", "split")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -41,20 +48,59 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--scheduler needs Dask: pip install -c constraints.txt -e '.[cluster,experiments]'.")
 
     # Imported after parsing the arguments, since it takes seconds.
-    from experiments.cells.cell import not_completed
-    from experiments.cells.plan import read_plan
-    from experiments.cells.running import run_cells
-    from experiments.report.sweep_table import HOW_TO_READ, sweep_table
+    from experiments.papers.running import completed
+    from experiments.papers.tables import ERROR, EVIDENCE, NLPD, RMSE, SECONDS, means
 
     try:
-        cells = read_plan(asked.plan)
-        outcomes = run_cells(cells, asked.runs, jobs=asked.jobs or 1, threads=asked.threads, scheduler=asked.scheduler)
+        jobs = read_plan(asked.plan)
+        options = {"jobs": asked.jobs or 1, "threads": asked.threads, "scheduler": asked.scheduler}
+        records, missing = completed(jobs, asked.runs, **options)
     except (ValueError, OSError) as error:
         sys.exit(str(error))
-    print(f"{sweep_table(outcomes)}\n\n{HOW_TO_READ}")
-    missing = not_completed(outcomes)
+    score = RMSE if jobs[0].cell.experiment == "regression" else ERROR
+    if records:
+        print(means(records, _AXES[:-1], (EVIDENCE, score, NLPD, SECONDS), "Means of the splits ± standard errors"))
     if missing:
         sys.exit(f"\n{missing}")
+
+
+def read_plan(path: Path) -> list[Job]:
+    """
+    Read the runs of a sweep; a model without alpha, or without inducing points, has one run for all values.
+
+    :raises ValueError: if a key is invalid; the message has its value and what is accepted.
+    :raises OSError: if the file cannot be read.
+    """
+    from experiments import classification, regression
+    from experiments.ingredients import classifier, model
+
+    try:
+        given: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}.") from error
+    accepted = {"regression": (regression.ex, model), "classification": (classification.ex, classifier)}
+    keys = ("experiment", *_AXES)
+    if set(given) - {"options"} != set(keys):
+        raise ValueError(f"{path} has the keys {', '.join(given)}; accepted are {', '.join(keys)} and options.")
+    if given["experiment"] not in accepted:
+        raise ValueError(f"{path}: experiment is {given['experiment']!r}; accepted are {', '.join(accepted)}.")
+    experiment, ingredient = accepted[given["experiment"]]
+    for axis in _AXES:
+        if not isinstance(given[axis], list) or not given[axis]:
+            raise ValueError(f"{path}: {axis} is {given[axis]!r}; a list of at least one value is accepted.")
+    options = given.get("options", {})
+    for name in options:
+        if name.rpartition(".")[2] in _AXES or not experiment.accepts(name):
+            raise ValueError(f"{path}: options has {name!r}; other entries of the configuration are accepted.")
+    jobs = []
+    for name in given["model"]:
+        axes: dict[str, list[Any]] = {axis: given[axis] for axis in _AXES} | {"model": [name]}
+        if name not in ingredient.POWERED:
+            del axes["alpha"]
+        if name == "GPR":
+            del axes["M"]
+        jobs += grid(given["experiment"], options, **axes)
+    return jobs
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ from quick import some_slow
 from threadpoolctl import threadpool_limits
 
 from gpflow_pep import PEPR, TSVGP, PEPClassifier
-from gpflow_pep.inducing import greedy_conditional_variance, greedy_variance, k_means, uniform
+from gpflow_pep.inducing import greedy_conditional_variance, greedy_variance, k_means, neighbor_blocks, uniform
 
 rng = np.random.default_rng(5)
 X = rng.uniform(-2.0, 2.0, (40, 2))
@@ -352,3 +352,25 @@ def test_greedy_variance_refuses_covariances_that_contradict_each_other():
     assert greedy_variance(kernel, X, 50).shape == (50, 1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="negative beyond rounding error"):
         greedy_variance(kernel, X + 1e10, 50)
+
+
+# --- blocks of rows ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 7, 20, 103, 500])
+def test_blocks_are_of_nearly_equal_size(size):
+    X = np.random.RandomState(0).normal(size=(103, 2))
+    sizes = np.bincount(neighbor_blocks(X, size))
+    assert len(sizes) == -(-len(X) // size) and sizes.sum() == len(X)
+    assert sizes.max() <= size and sizes.max() - sizes.min() <= 1
+
+
+def test_blocks_on_a_line_are_intervals():
+    x = np.random.RandomState(1).permutation(60.0 * np.arange(60))[:, None]
+    labels = neighbor_blocks(x, 20)
+    assert np.array_equal(labels, x.ravel() // 1200)
+
+
+def test_blocks_of_no_rows_are_refused():
+    with pytest.raises(ValueError, match="size must be"):
+        neighbor_blocks(X, 0)

@@ -22,9 +22,6 @@ class Cell:
     updates: dict[str, Any] = field(default_factory=dict)
     """Changed entries of the configuration."""
 
-    settings: str | None = None
-    """One of the experiment's named configurations."""
-
     @property
     def key(self) -> str:
         """Return a key of the cell that is the same in every process."""
@@ -33,8 +30,7 @@ class Cell:
 
     def __str__(self) -> str:
         """Return the rest of the command ``python -m experiments.`` that runs the cell by hand."""
-        settings = [] if self.settings is None else [self.settings]
-        return " ".join([self.experiment, "with", *settings, *(f"{name}={of}" for name, of in self.updates.items())])
+        return " ".join([self.experiment, "with", *(f"{name}={value}" for name, value in self.updates.items())])
 
 
 @dataclass(frozen=True)

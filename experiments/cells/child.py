@@ -29,7 +29,6 @@ def perform(cell: Cell, runs: Path) -> Result:
     experiment = import_module(f"experiments.{cell.experiment}").ex
     run = experiment.run(
         config_updates={"progress": False, **cell.updates} if experiment.accepts("progress") else cell.updates,
-        named_configs=[] if cell.settings is None else [cell.settings],
         options={"--file_storage": str(runs), "--loglevel": "ERROR"},
     )
     return {**(run.result or {}), "directory": str(run_directory(run))}

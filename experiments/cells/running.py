@@ -1,6 +1,5 @@
 """Run the cells that have not completed, in parallel on one machine or on a cluster."""
 
-import sys
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -12,7 +11,7 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 from tqdm import tqdm
 
 import experiments
-from experiments.cells.cell import Cell, Outcome, Result, not_completed
+from experiments.cells.cell import Cell, Outcome
 from experiments.cells.outcomes import Outcomes
 from experiments.cells.process import CellProcess, Processes
 
@@ -49,22 +48,6 @@ def run_cells(
             bar.set_postfix_str(f"{others} failed or killed" if others else "", refresh=False)
             bar.update()
     return [found[cell.key] for cell in cells]
-
-
-def completed(cells: Sequence[Cell], runs: Path, *, jobs: int = 1) -> list[Result]:
-    """
-    Run cells as :func:`run_cells` does, and return their results.
-
-    :raises SystemExit: if a cell has no result, after all cells have ended; if :func:`run_cells` raises a ValueError.
-    """
-    try:
-        outcomes = run_cells(cells, runs, jobs=jobs)
-    except ValueError as error:
-        sys.exit(str(error))
-    missing = not_completed(outcomes)
-    if missing:
-        sys.exit(missing)
-    return [outcome.result for outcome in outcomes if outcome.result is not None]
 
 
 def _thread_budget(jobs: int, threads: int | None) -> int:

@@ -1,11 +1,11 @@
-"""A generated data set: three classes in the plane."""
+"""Generated data sets: three classes in the plane, and draws from a Gaussian process."""
 
 from functools import partial
 
 import numpy as np
 
-from experiments.datasets.info import multiclass_entry
-from experiments.datasets.sources import TrainAndTest
+from experiments.datasets.info import multiclass_entry, regression_entry
+from experiments.datasets.sources import Draws, TrainAndTest
 from experiments.datasets.tables import Floats
 
 _HALF_WIDTH = 2.5  # half the width of the square, in lengthscales
@@ -48,5 +48,37 @@ THREE_CLASSES = multiclass_entry(
     notes=(
         "Generated, like a synthetic set of Villacampa-Calvo and Hernández-Lobato (2020): a twentieth of the labels is "
         "drawn at random, so that the expected error is at least a thirtieth."
+    ),
+)
+
+
+def gaussian_process_draw(number: int) -> Floats:
+    """
+    Draw 1000 inputs in five dimensions and, last, a Gaussian process with squared exponential kernel there, and noise.
+
+    Inputs are N(0, 1), lengthscales from 1 to 5 (uniform logarithms), the kernel's variance is 1, the noise's 0.01.
+
+    :return: [1000, 6].
+    """
+    rng = np.random.RandomState(number)
+    lengthscales = 5.0 ** rng.uniform(size=5)
+    X = rng.normal(size=(_NUM_ROWS, 5))
+    scaled = X / lengthscales
+    squares = np.sum(scaled**2, axis=1)
+    distances = np.maximum(squares[:, None] + squares - 2.0 * scaled @ scaled.T, 0.0)  # [1000, 1000]
+    covariance = np.exp(-0.5 * distances) + 0.01 * np.eye(_NUM_ROWS)
+    return np.column_stack([X, np.linalg.cholesky(covariance) @ rng.normal(size=_NUM_ROWS)])
+
+
+GP_DRAWS = regression_entry(
+    "gp-draws",
+    Draws(gaussian_process_draw, lambda place: place >= _NUM_ROWS // 2, num_splits=30),
+    N=_NUM_ROWS,
+    D=5,
+    target="a draw from a Gaussian process with noise of variance 0.01, no unit",
+    license="Apache-2.0",
+    notes=(
+        "Generated, like the synthetic sets of Bui, Yan and Turner (2017): split k is draw k, with lengthscales from 1 "
+        "to 5. Trains on 500 and tests on 500 rows."
     ),
 )

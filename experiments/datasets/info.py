@@ -1,7 +1,8 @@
 """Description of a data set, available without reading its files."""
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 from experiments.datasets.files import PublishedFile
 from experiments.datasets.sources import Source
@@ -55,52 +56,33 @@ class Entry:
     source: Source
 
 
-def regression_entry(name: str, source: Source, N: int, D: int, target: str, license: str, notes: str = "") -> Entry:
-    """Return the entry of a set with numeric targets."""
-    return _entry("regression", name, source, N, D, target, (), license, notes)
-
-
-def streaming_entry(name: str, source: Source, N: int, D: int, target: str, license: str, notes: str = "") -> Entry:
-    """Return the entry of a set with numeric targets and ordered rows; test rows lie between training rows."""
-    return _entry("streaming", name, source, N, D, target, (), license, notes)
-
-
-def binary_entry(
-    name: str, source: Source, N: int, D: int, target: str, classes: tuple[str, str], license: str, notes: str = ""
-) -> Entry:
-    """Return the entry of a set with labels 0 and 1."""
-    return _entry("classification", name, source, N, D, target, classes, license, notes)
-
-
-def multiclass_entry(
-    name: str, source: Source, N: int, D: int, target: str, classes: tuple[str, ...], license: str, notes: str = ""
-) -> Entry:
-    """Return the entry of a set with labels 0, 1, ..., C - 1 of more than two classes."""
-    return _entry("multiclass", name, source, N, D, target, classes, license, notes)
-
-
 def _entry(
     task: Task,
     name: str,
     source: Source,
+    *,
     N: int,
     D: int,
     target: str,
-    classes: tuple[str, ...],
     license: str,
-    notes: str,
+    classes: tuple[str, ...] = (),
+    notes: str = "",
 ) -> Entry:
-    info = DatasetInfo(
-        name=name,
-        task=task,
-        N=N,
-        D=D,
-        target=target,
-        classes=classes,
-        num_splits=source.num_splits,
-        splits_published=source.splits_published,
-        license=license,
-        notes=notes,
-        files=source.files,
-    )
-    return Entry(info, source)
+    """Return the entry of a set; targets are labels 0, 1, ... of the classes, if there are any."""
+    splits: dict[str, Any] = {"num_splits": source.num_splits, "splits_published": source.splits_published}
+    info: dict[str, Any] = {
+        "name": name,
+        "task": task,
+        "N": N,
+        "D": D,
+        "target": target,
+        "license": license,
+        "notes": notes,
+    }
+    return Entry(DatasetInfo(**info, **splits, classes=classes, files=source.files), source)
+
+
+regression_entry = partial(_entry, "regression")
+binary_entry = partial(_entry, "classification")
+multiclass_entry = partial(_entry, "multiclass")
+streaming_entry = partial(_entry, "streaming")  # numbers in an order; test rows lie between training rows

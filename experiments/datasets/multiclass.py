@@ -3,6 +3,7 @@ scikit-learn.
 """
 
 from functools import partial
+from typing import Any
 
 from experiments.datasets.digits import MNIST_TEST, MNIST_TRAIN
 from experiments.datasets.files import PublishedFile
@@ -20,9 +21,9 @@ _ARCHIVE = PublishedFile(
 )
 
 
-def _archived(name: str, *, N: int, D: int, target: str, classes: tuple[str, ...], notes: str = "") -> Entry:
+def _archived(name: str, **description: Any) -> Entry:
     """Return the entry of a set of the archive, with its 20 splits; its codes of classes count from 1."""
-    return multiclass_entry(name, ArchivedArrays(_ARCHIVE, name), N, D, target, classes, "Apache-2.0", notes)
+    return multiclass_entry(name, ArchivedArrays(_ARCHIVE, name), license="Apache-2.0", **description)
 
 
 _bundled = partial(multiclass_entry, license="BSD-3-Clause")

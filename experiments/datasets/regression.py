@@ -3,6 +3,7 @@
 from functools import partial
 
 from experiments.datasets.files import PublishedFile
+from experiments.datasets.generated import GP_DRAWS
 from experiments.datasets.info import regression_entry
 from experiments.datasets.sources import ArchivedSplits, MaskedFolds, SeededSplits
 from experiments.datasets.tables import read_csv, read_diabetes
@@ -192,4 +193,5 @@ REGRESSION = (
         license="BSD-3-Clause",
         notes="Comes with scikit-learn; read in its original units.",
     ),
+    GP_DRAWS,
 )

@@ -82,13 +82,13 @@ def every_second_place(read_table: Callable[[], Floats], part: int) -> Floats:
     return np.compress(is_train != bool(part), table, axis=0)
 
 
-def pseudo_periodic(num_rows: int = 24_000) -> Floats:
+def pseudo_periodic(number: int, num_rows: int = 24_000) -> Floats:
     """
-    Generate the start of a pseudo-periodic series of 100,000 steps (Keogh and Pazzani 1999): time, value.
+    Draw the start of a pseudo-periodic series of 100,000 steps (Keogh and Pazzani 1999): time, value.
 
         y(t) = Σ_{i=3}^{7} 2^-i sin(2π (2^(2+i) + r_i) t) + N(0, 0.005²),    r_i a whole number below 2^i, 0 ≤ t < 1
     """
-    rng = np.random.RandomState(0)
+    rng = np.random.RandomState(number)
     t = np.arange(num_rows) / 100_000.0
     waves = [np.sin(2.0 * np.pi * (2 ** (2 + i) + rng.randint(2**i)) * t) / 2**i for i in range(3, 8)]
     return np.column_stack([t, np.sum(waves, axis=0) + 0.005 * rng.normal(size=num_rows)])

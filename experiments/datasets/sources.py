@@ -206,5 +206,23 @@ class TrainAndTest:
         return SplitTable(*_target_last(np.vstack([train, test])), rows[: len(train)], rows[len(train) :])
 
 
+@dataclass(frozen=True)
+class Draws:
+    """Tables drawn at random, target last: split k is draw k, with its own training and test rows."""
+
+    draw: Callable[[int], Floats]
+    is_test: Callable[[Rows], npt.NDArray[np.bool_]]
+    """Mask of the test rows by their places in the table."""
+    num_splits: int
+    splits_published: bool = field(default=False, init=False)
+    files: tuple[PublishedFile, ...] = field(default=(), init=False)
+
+    def read(self, split: int) -> SplitTable:
+        """Draw the table of ``split``."""
+        table = self.draw(split)  # [N, D + 1]
+        is_test = self.is_test(np.arange(len(table)))  # [N]
+        return SplitTable(*_target_last(table), np.flatnonzero(~is_test), np.flatnonzero(is_test))
+
+
 def _target_last(table: Floats) -> tuple[Floats, Floats]:
     return table[:, :-1], table[:, -1:]  # [N, D], [N, 1]

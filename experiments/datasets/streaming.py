@@ -15,7 +15,7 @@ from experiments.datasets.series import (
     read_jacksboro,
     read_toy,
 )
-from experiments.datasets.sources import TrainAndTest
+from experiments.datasets.sources import Draws, TrainAndTest
 from experiments.datasets.tables import Floats
 
 _toy = partial(
@@ -98,14 +98,14 @@ STREAMING = (
     ),
     streaming_entry(
         "pseudo-periodic",
-        _series(pseudo_periodic),
+        Draws(pseudo_periodic, lambda place: place % 2 == 1, num_splits=4),
         N=24000,
         D=1,
         target="a sum of five waves with a little noise, no unit",
         license="Apache-2.0",
         notes=(
-            "Generated like a set of Keogh and Pazzani (1999), with noise of standard deviation 0.005. Tests on every "
-            "second step."
+            "Generated like a set of Keogh and Pazzani (1999), with noise of standard deviation 0.005; split k is "
+            "draw k. Tests on every second step."
         ),
     ),
     streaming_entry(

@@ -14,6 +14,7 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from sacred import Ingredient
 
 from experiments.ingredients.initialization import Floats, cluster_centers
+from experiments.ingredients.label_regression import LabelRegression
 from experiments.ingredients.model import stationary_kernel
 from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax, PEPClassifier
@@ -21,8 +22,8 @@ from gpflow_pep.likelihoods import Logit, Probit
 
 gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 
-MODELS = ("PEP", "QP", "SVGP", "APEP", "ARPEP", "RPAPEP")
-POWERED = ("PEP", "QP", "APEP", "ARPEP", "RPAPEP")
+MODELS = ("PEP", "QP", "SVGP", "APEP", "ARPEP", "RPAPEP", "LABELS")
+POWERED = ("PEP", "QP", "APEP", "ARPEP", "RPAPEP", "LABELS")
 """Models that have an alpha."""
 
 _BINARY = {"probit": Probit, "logit": Logit}
@@ -31,7 +32,7 @@ _ROBUST_MAX = "robust-max"
 
 @gp.config
 def _config() -> None:
-    # PEP (power EP), QP (quantile propagation: projected in Wasserstein distance), SVGP (GPflow's), APEP, ARPEP, RPAPEP
+    # PEP, QP (quantile propagation), SVGP (GPflow's), APEP, ARPEP, RPAPEP, LABELS (regression on one-hot labels)
     model = "PEP"
 
     # the power of all but SVGP, from 0 (variational, as SVGP) to 1 (EP)
@@ -61,6 +62,12 @@ def _config() -> None:
 
     # initial variance of the kernel
     kernel_variance = 1.0
+
+    # variance of a White kernel that is added; None: no White kernel
+    white = None
+
+    # train the kernel
+    train_kernel = True
 
     # PEP and QP: largest number of sweeps per evaluation of the evidence; 1: one update a step
     max_sweeps = 1000
@@ -97,6 +104,8 @@ def build_classifier(
     kernel: str,
     lengthscales: float | None,
     kernel_variance: float,
+    white: float | None,
+    train_kernel: bool,
     max_sweeps: int,
     max_jitter: float | None,
     _seed: int,
@@ -105,6 +114,8 @@ def build_classifier(
     C = 1 if num_classes == 2 else num_classes  # latent functions
     parts = range(C if separate else 1)
     kernels = [stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed) for _ in parts]
+    if white is not None:
+        kernels = [kernel + gpflow.kernels.White(white) for kernel in kernels]
     Z = [InducingPoints(cluster_centers(X, len(X) if M is None else M, _seed + k)) for k in parts]  # [M, D] each
     pep = partial(PEPClassifier, (X, Y), alpha=alpha, max_sweeps=max_sweeps, max_jitter=max_jitter)
     constructors: dict[str, Callable[..., gpflow.models.GPModel]] = {
@@ -116,14 +127,19 @@ def build_classifier(
             for tied in (APEP, ARPEP, RPAPEP)
         },
     }
-    if model not in constructors:
+    if model not in MODELS:
         raise ValueError(f"model is {model!r}; accepted are {', '.join(MODELS)}.")
-    built = constructors[model](
-        kernel=kernels[0] if len(parts) == 1 else gpflow.kernels.SeparateIndependent(kernels),
-        likelihood=_likelihood(likelihood, num_classes, epsilon, train_epsilon),
-        inducing_variable=Z[0] if len(parts) == 1 else SeparateIndependentInducingVariables(Z),
-    )
+    if model == "LABELS":
+        options: dict[str, Any] = {"alpha": alpha, "noise_variance": 0.1, "max_jitter": max_jitter}
+        built = LabelRegression((X, Y), num_classes, kernels[0], Z[0], **options)
+    else:
+        built = constructors[model](
+            kernel=kernels[0] if len(parts) == 1 else gpflow.kernels.SeparateIndependent(kernels),
+            likelihood=_likelihood(likelihood, num_classes, epsilon, train_epsilon),
+            inducing_variable=Z[0] if len(parts) == 1 else SeparateIndependentInducingVariables(Z),
+        )
     gpflow.set_trainable(built.inducing_variable, train_inducing)
+    gpflow.set_trainable(built.kernel, train_kernel)
     return built
 
 

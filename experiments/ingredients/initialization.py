@@ -1,4 +1,4 @@
-"""Initial inducing points and lengthscales, and blocks of neighboring rows."""
+"""Initial inducing points and lengthscales."""
 
 import numpy as np
 import numpy.typing as npt
@@ -31,28 +31,3 @@ def median_distance(X: Floats, seed: int) -> float:
     rows = np.random.RandomState(seed).permutation(len(X))[:_SUBSAMPLE]
     distances = pdist(X[rows])
     return float(np.median(distances)) or 1.0 if distances.size else 1.0
-
-
-def neighbor_blocks(X: Floats, size: int) -> npt.NDArray[np.intp]:
-    """
-    Return labels [N] of ceil(N / size) blocks of rows with neighboring inputs X [N, D], of nearly equal sizes.
-
-    The rows are halved across the widest input column, and the halves again, until each part is one block.
-
-    :raises ValueError: if size is below 1.
-    """
-    if size < 1:
-        raise ValueError(f"block_size is {size}; whole numbers from 1 are accepted.")
-    labels = np.empty(len(X), dtype=np.intp)
-    parts = [(np.arange(len(X)), 0, -(-len(X) // size))]  # rows, the first label, the number of labels
-    while parts:
-        rows, first, count = parts.pop()
-        if count == 1:
-            labels[rows] = first
-            continue
-        widest = np.ptp(X[rows], axis=0).argmax()
-        ordered = rows[np.argsort(X[rows, widest], kind="stable")]
-        left = count // 2
-        cut = len(rows) * left // count
-        parts += [(ordered[:cut], first, left), (ordered[cut:], first + left, count - left)]
-    return labels

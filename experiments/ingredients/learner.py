@@ -8,30 +8,31 @@ from typing import Any
 
 import gpflow
 import tensorflow as tf
+from gpflow.base import RegressionData
 from sacred import Ingredient
 
 from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.model import stationary_kernel
 from experiments.ingredients.stream import Batches
 from experiments.learners.learner import STEPS_OF_ADAM, Learner, Train
-from experiments.learners.online import OnlineClassification, OnlineRegression
+from experiments.learners.online import OnlineClassification, OnlineMinibatches, OnlineRegression
 from experiments.learners.stochastic import Stochastic
 from experiments.learners.window import SlidingWindow
 from experiments.recording.experiment import SAVE_GIT_INFO
-from gpflow_pep import StreamingPEP, StreamingSGPR
+from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import OPTIMIZERS, fit, uninterrupted
 
 learner_gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 stream_training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
 
-MODELS = ("STREAM", "BATCH", "GPR", "SGPR", "SVGP")
-OF_LABELS = ("STREAM", "BATCH")
+MODELS = ("STREAM", "STREAM-SVGP", "BATCH", "GPR", "SGPR", "SVGP")
+OF_LABELS = ("STREAM", "STREAM-SVGP", "BATCH")
 
 
 @learner_gp.config
 def _model_config() -> None:
-    # STREAM (StreamingSGPR or StreamingPEP), BATCH (of all rows), GPflow's GPR or SGPR (last rows) or SVGP (Adam)
+    # STREAM (StreamingSGPR or -PEP), STREAM-SVGP (StreamingSVGP), BATCH (all rows), GPR or SGPR (last rows), SVGP
     model = "STREAM"
 
     # the power of STREAM and BATCH, from 0 (variational) to 1
@@ -67,7 +68,7 @@ def _model_config() -> None:
 
 @stream_training.config
 def _training_config() -> None:
-    # lbfgs or adam; SVGP always uses adam
+    # lbfgs or adam; SVGP and STREAM-SVGP always use adam
     optimizer = "lbfgs"
 
     # iterations of L-BFGS on the first batch, at most (Adam: five times as many steps)
@@ -85,6 +86,7 @@ def learner_title(config: Mapping[str, Any]) -> str:
     power = "VFE" if config["alpha"] == 0.0 else f"PEP α={config['alpha']:g}"
     names = {
         "STREAM": f"streaming {power}",
+        "STREAM-SVGP": "streaming SVGP",
         "BATCH": f"all at once, {power}",
         "GPR": f"GPR, last {config['window']}",
         "SGPR": f"SGPR, last {config['window']}",
@@ -104,11 +106,11 @@ def _training(optimizer: str, maxiter: int, learning_rate: float) -> tuple[Train
     """Return the training function of models that hold data, iterations after the first batch, and Adam's rate."""
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer is {optimizer!r}; accepted are {', '.join(OPTIMIZERS)}.")
-    steps = STEPS_OF_ADAM if optimizer == "adam" else 1
 
-    def train(model: gpflow.models.GPModel, iterations: int) -> object:
-        result = fit(model, optimizer=optimizer, max_iterations=steps * iterations, learning_rate=learning_rate)
-        return uninterrupted(result)
+    def train(model: gpflow.models.GPModel, iterations: int, data: RegressionData | None = None) -> object:
+        chosen = optimizer if data is None else "adam"
+        steps = STEPS_OF_ADAM * iterations if chosen == "adam" else iterations
+        return uninterrupted(fit(model, data, optimizer=chosen, max_iterations=steps, learning_rate=learning_rate))
 
     return train, maxiter, learning_rate
 
@@ -151,13 +153,18 @@ def build_learner(
             gpflow.set_trainable(built.inducing_variable, train_inducing)
         return built
 
+    moves: dict[str, Any] = {"iterations": iterations, "fraction_to_move": fraction_to_move}
+    if model == "STREAM-SVGP":
+        noise = Probit() if labels else gpflow.likelihoods.Gaussian(noise_variance)
+        stochastic = trained(StreamingSVGP(covariance, noise, Z, num_data=len(X)))
+        return OnlineMinibatches(stochastic, (X, Y), train, **moves)
     if model in ("STREAM", "BATCH"):
         options: dict[str, Any] = {"alpha": alpha, "max_jitter": max_jitter}
         if labels:
             classifier = trained(StreamingPEP((X, Y), covariance, Probit(), Z, **options))
-            return OnlineClassification(classifier, train, iterations=iterations, fraction_to_move=fraction_to_move)
+            return OnlineClassification(classifier, train, **moves)
         regression = trained(StreamingSGPR((X, Y), covariance, Z, noise_variance=noise_variance, **options))
-        return OnlineRegression(regression, train, iterations=iterations, fraction_to_move=fraction_to_move)
+        return OnlineRegression(regression, train, **moves)
     if model == "SVGP":
         likelihood = gpflow.likelihoods.Gaussian(noise_variance)
 

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from sacred import Ingredient
 
 from experiments.ingredients.exact import ExactGPR
-from experiments.ingredients.initialization import Floats, cluster_centers, median_distance, neighbor_blocks
+from experiments.ingredients.initialization import Floats, cluster_centers, median_distance
 from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, TSGPR, TSVGP
+from gpflow_pep.inducing import neighbor_blocks
 
 gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 

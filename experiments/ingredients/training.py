@@ -1,70 +1,95 @@
-"""The training ingredient: train a model with `gpflow_pep.fit`, and report how it ended."""
+"""The training ingredient: train a model with `gpflow_pep.fit`, with logs in its course."""
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import gpflow
 from gpflow.base import RegressionData
 from sacred import Ingredient
+from tqdm import tqdm
 
-from experiments.ingredients.stopwatch import Report, Stopwatch
 from experiments.recording.experiment import SAVE_GIT_INFO
+from experiments.recording.scores import objective_per_point
 from gpflow_pep import BTSVGP
 from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.models.structured_svgp import StructuredSVGP
+from gpflow_pep.models.tied import TiedFactors
 from gpflow_pep.training import OPTIMIZERS, fit, uninterrupted
-from gpflow_pep.training.objectives import TrainingStep
 
 training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
 
-StochasticRegression = gpflow.models.SVGP | StructuredSVGP
+_MINIBATCH_MODELS = (gpflow.models.SVGP, StructuredSVGP, TiedFactors)
+_BAR_INTERVAL = 0.5  # seconds; a file keeps every state of the bar
+
+Log = Callable[[int, float], None]
+"""Write logs, given the iteration and the seconds of training."""
 
 
 @dataclass(frozen=True)
 class Training:
     """Result of a training."""
 
+    objective_per_point: float
+    """The model's log evidence, or a bound on it, in nats, over N; at converged sites if they converge."""
+
     iterations: int
-    """Iterations done."""
+    """Iterations of L-BFGS, or steps of Adam."""
 
     seconds: float
-    """Wall time, without tracing the objective and without the reports."""
+    """Wall time with tracing of the graph, without logs."""
 
     converged: bool
-    """True if the optimizer reports convergence; Adam never does."""
+    """True if the optimizer reports convergence (Adam never does) and the sites have converged."""
 
     message: str
     """Reason why it stopped."""
 
+    sweeps: int | None
+    """Sweeps of the last update of the sites; None if the model has no sites."""
+
+    sites_change: float | None
+    """Largest change of a marginal by another sweep, in its standard deviations."""
+
+    at_limit: bool
+    """True if it ended at the last iteration."""
+
 
 @training.config
 def _config() -> None:
-    # lbfgs (on the full data) or adam; SVGP, TSVGP and BTSVGP always use adam
+    # lbfgs (all rows) or adam; SVGP, TSVGP and BTSVGP in regression always use adam
     optimizer = "lbfgs"
 
-    # iterations, for L-BFGS at most
+    # iterations, for L-BFGS at most; 0: no training
     maxiter = 500
 
     # Adam's learning rate
     learning_rate = 0.01
 
-    # rows of a minibatch of SVGP, TSVGP and BTSVGP, at most; BTSVGP has fixed blocks
-    batch_size = 500
+    # rows of a minibatch, for adam; None: 500, but all rows for models with sites
+    batch_size = None
 
     # iterations between entries in the logs
     log_interval = 10
 
 
+def minibatches(model: gpflow.models.GPModel, num_data: int, size: int | None, seed: int) -> Minibatches | None:
+    """
+    Return the minibatches of `fit`: fixed if they are blocks of the model's bound, else shuffled every epoch.
+
+    None for models that train on all rows.
+    """
+    if not isinstance(model, _MINIBATCH_MODELS):
+        return None
+    return Minibatches(num_data, min(size or 500, num_data), fixed=isinstance(model, BTSVGP), seed=seed)
+
+
 @training.capture
-def batches_of(model: gpflow.models.GPModel, num_data: int, seed: int, batch_size: int) -> Minibatches | None:
-    """Return the minibatches of `train` for this seed; None if it trains on all rows at once."""
-    return minibatches(model, num_data, batch_size, seed) if isinstance(model, StochasticRegression) else None
-
-
-def minibatches(model: StochasticRegression, num_data: int, size: int, seed: int) -> Minibatches:
-    """Return the minibatches of `fit`: fixed if they are blocks of the model's bound, else shuffled every epoch."""
-    return Minibatches(num_data, min(size, num_data), fixed=isinstance(model, BTSVGP), seed=seed)
+def batches_of(model: gpflow.models.GPModel, num_data: int, batch_size: int | None, _seed: int) -> Minibatches | None:
+    """Return the minibatches of the configuration."""
+    return minibatches(model, num_data, batch_size, _seed)
 
 
 @training.capture
@@ -72,46 +97,78 @@ def train(
     model: gpflow.models.GPModel,
     data: RegressionData,
     batches: Minibatches | None,
-    report: Report,
-    seed: int,
+    log: Log,
+    caption: str,
+    progress: bool,
     optimizer: str,
     maxiter: int,
     learning_rate: float,
+    batch_size: int | None,
+    log_interval: int,
+    _seed: int,
 ) -> Training:
     """
-    Maximize the objective over the trainable variables, which keep their best values (Adam: the last).
+    Maximize the objective over the trainable variables; if training cannot continue, the message has the reason.
 
     :param batches: result of :func:`batches_of`.
-    :param report: called after every iteration.
-    :param seed: seed of the minibatches.
+    :param log: called at the start, after every `log_interval` iterations and at the end.
+    :param caption: text of the progress bar.
     :raises ValueError: if an entry of the configuration is invalid.
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the objective cannot be computed at the start.
     """
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer is {optimizer!r}; accepted are {', '.join(OPTIMIZERS)}.")
+    if batches is not None and isinstance(model.likelihood, gpflow.likelihoods.Gaussian):
+        optimizer = "adam"
+    if batch_size is not None and optimizer != "adam":
+        raise ValueError(f"batch_size is {batch_size}; with optimizer={optimizer} only None is accepted.")
+    log(0, 0.0)
     if maxiter == 0:
-        return Training(0, 0.0, False, "Not trained: maxiter is 0.")
-    first = () if batches is None else tuple(part[batches.rows(0)] for part in data)
-    TrainingStep(model)(*first)  # traces the functions of fit
-    watch = Stopwatch(report)
-    result = uninterrupted(
-        fit(
-            model,
-            None if batches is None else data,
-            optimizer=optimizer if batches is None else "adam",
-            max_iterations=maxiter,
-            learning_rate=learning_rate,
-            natural_step=None,
-            batch_size=None if batches is None else batches.size,
-            interval=1,
-            seed=seed,
-            callback=watch,
+        value = objective_per_point(model, data, batches)
+        return Training(value, 0, 0.0, False, "Not trained: maxiter is 0.", None, None, True)
+    with tqdm(total=maxiter, desc=f"{caption:21}", unit="it", mininterval=_BAR_INTERVAL, disable=not progress) as bar:
+        began, last = time.perf_counter(), 0
+
+        def report(iteration: int, value: float) -> None:
+            nonlocal began, last
+            seconds = time.perf_counter() - began
+            bar.set_postfix_str(f"{value / len(data[0]):.4f} nats per point", refresh=False)
+            bar.update(iteration - last)
+            if iteration // log_interval > last // log_interval and iteration < maxiter:  # the end is logged below
+                log(iteration, seconds)
+            last = iteration
+            began = time.perf_counter() - seconds
+
+        size = batch_size if batches is None else batches.size
+        result = uninterrupted(
+            fit(
+                model,
+                None if batches is None else data,
+                optimizer=optimizer,
+                max_iterations=maxiter,
+                learning_rate=learning_rate,
+                natural_step=None,
+                train_inducing=True,  # if they are trainable
+                batch_size=size if optimizer == "adam" else None,
+                interval=1,
+                seed=_seed,
+                callback=report,
+            )
         )
+        seconds = time.perf_counter() - began
+        bar.update(result.iterations - last)
+        bar.total = result.iterations  # L-BFGS may stop before maxiter
+    log(result.iterations, seconds)
+    sites = result.sites
+    return Training(
+        objective_per_point=(
+            objective_per_point(model, data, batches) if sites is None else result.objective[-1] / len(data[0])
+        ),
+        iterations=result.iterations,
+        seconds=seconds,
+        converged=result.converged,
+        message=result.reason,
+        sweeps=None if sites is None else sites.sweeps,
+        sites_change=None if sites is None else sites.change,
+        at_limit=result.iterations >= maxiter,
     )
-    return Training(result.iterations, watch.seconds(), result.converged, result.reason)
-
-
-@training.capture
-def is_logged(iteration: int, log_interval: int) -> bool:
-    """Return True if the logs get an entry after this iteration."""
-    return iteration % log_interval == 0

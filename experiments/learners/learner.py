@@ -10,14 +10,17 @@ from experiments.ingredients.initialization import Floats
 
 STEPS_OF_ADAM = 5  # per iteration of L-BFGS: 100 a batch, as published
 
-Train = Callable[[gpflow.models.GPModel, int], object]
-"""Train a model that holds its data, for a largest number of iterations."""
+Train = Callable[..., object]
+"""Train a model for a largest number of iterations, on data if it does not hold them."""
 
 _CHUNK = 2000  # rows per prediction
 
 
 class Learner(Protocol):
     """A model that learns from batches."""
+
+    model: gpflow.models.GPModel
+    """The model in its present state."""
 
     def begin(self, iterations: int) -> None:
         """Train on the first batch, for at most `iterations`."""
@@ -27,6 +30,9 @@ class Learner(Protocol):
 
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
         """Return mean and variance of the observations at X, [n, 1] each; for labels of the probability of 1."""
+
+    def objective(self) -> float:
+        """Return the objective of the last batch, or of the window, in nats."""
 
     @property
     def inducing_points(self) -> Floats:

@@ -1,12 +1,12 @@
 """The streaming models of gpflow_pep as learners."""
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from experiments.ingredients.initialization import Floats
 from experiments.learners.learner import Train, in_chunks, predictions
-from gpflow_pep import StreamingPEP, StreamingSGPR, StreamState
+from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, StreamState
 
 
 def carried_bytes(state: StreamState) -> int:
@@ -15,7 +15,7 @@ def carried_bytes(state: StreamState) -> int:
     return sum(array.nbytes for array in kept if array.dtype.kind != "U")
 
 
-_Model = TypeVar("_Model", StreamingSGPR, StreamingPEP)
+_Model = TypeVar("_Model", StreamingSGPR, StreamingPEP, StreamingSVGP)
 
 
 class _Online(Generic[_Model]):
@@ -32,6 +32,11 @@ class _Online(Generic[_Model]):
     def begin(self, iterations: int) -> None:
         """Train on the first batch."""
         self._train(self.model, iterations)
+
+    def objective(self) -> float:
+        """Return the objective of the last batch in nats."""
+        model: Any = self.model
+        return float(model.maximum_log_likelihood_objective())
 
     def absorb(self, X: Floats, Y: Floats) -> None:
         """Take the next batch, and train."""
@@ -62,4 +67,32 @@ class OnlineClassification(_Online[StreamingPEP]):
 
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
         """Return the probability of label 1 at X, and its variance."""
+        return in_chunks(self.model.predict_y, X)
+
+
+class OnlineMinibatches(_Online[StreamingSVGP]):
+    """StreamingSVGP, trained by Adam and natural gradients of q(u)."""
+
+    def __init__(self, model: StreamingSVGP, data: tuple[Floats, Floats], train: Train, **options: Any):
+        """
+        :param data: the first batch.
+        """
+        super().__init__(model, train, **options)
+        self._data = data
+
+    def begin(self, iterations: int) -> None:
+        """Train on the present batch."""
+        self._train(self.model, iterations, self._data)
+
+    def absorb(self, X: Floats, Y: Floats) -> None:
+        """Take the next batch, and train."""
+        self._data = X, Y
+        super().absorb(X, Y)
+
+    def objective(self) -> float:
+        """Return the bound of the last batch in nats."""
+        return float(self.model.maximum_log_likelihood_objective(self._data))
+
+    def predict(self, X: Floats) -> tuple[Floats, Floats]:
+        """Return mean and variance of the observations at X; for labels of the probability of 1."""
         return in_chunks(self.model.predict_y, X)

@@ -1,12 +1,13 @@
 """GPflow's SVGP as a learner: stochastic variational inference with the arriving batches as minibatches."""
 
+import math
 from collections.abc import Callable
 
 import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow.keras import tf_keras
 
-from experiments.ingredients.adam import Adam
 from experiments.ingredients.initialization import Floats
 from experiments.learners.learner import STEPS_OF_ADAM, predictions
 
@@ -34,12 +35,25 @@ class Stochastic:
         self._num_data = tf.Variable(len(X), trainable=False, dtype=tf.int64)
         self._data, self._iterations = (X, Y), iterations
         self.model = build(self._num_data)
-        self._adam = Adam(self.model, learning_rate)
+        self._variables = self.model.trainable_variables
+        self._optimizer = tf_keras.optimizers.Adam(learning_rate)
+        self._optimizer.build(self._variables)
+        self._step = tf.function(self._take_step, autograph=False, reduce_retracing=True)
 
     def begin(self, iterations: int) -> None:
         """Train on the first batch."""
         for _ in range(STEPS_OF_ADAM * iterations):
-            self._adam(*self._data)
+            loss = float(self._step(*map(tf.constant, self._data)))
+            if not math.isfinite(loss):
+                raise FloatingPointError(f"the training loss is {loss}.")
+
+    def _take_step(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        """Take a step of Adam, whose averages continue from batch to batch; return the loss before it."""
+        with tf.GradientTape() as tape:
+            loss = self.model.training_loss((X, Y))
+        slopes = tape.gradient(loss, self._variables)
+        self._optimizer.apply_gradients(zip(slopes, self._variables, strict=True))
+        return loss
 
     def absorb(self, X: Floats, Y: Floats) -> None:
         """Take the next batch, and train."""
@@ -50,6 +64,10 @@ class Stochastic:
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
         """Return mean and variance of the observations at X."""
         return predictions(self.model, X)
+
+    def objective(self) -> float:
+        """Return the bound, estimated from the last batch, in nats."""
+        return float(self.model.maximum_log_likelihood_objective(self._data))
 
     @property
     def inducing_points(self) -> Floats:

@@ -56,6 +56,10 @@ class SlidingWindow:
         """Return mean and variance of the observations at X."""
         return predictions(self.model, X)
 
+    def objective(self) -> float:
+        """Return the objective of the window in nats."""
+        return float(self.model.maximum_log_likelihood_objective())
+
     @property
     def inducing_points(self) -> Floats:
         """Return the inducing points [M, D]; [0, D] for GPR."""

@@ -5,23 +5,6 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Size:
-    """Size of a demonstration."""
-
-    M: int = 50
-    """Inducing points."""
-
-    block_size: int = 50
-    """Rows per block of BT-SGPR."""
-
-    max_train: int | None = 2000
-    """Training rows at most; None: all."""
-
-    maxiter: int = 200
-    """Iterations of L-BFGS at most."""
-
-
-@dataclass(frozen=True)
 class Demonstration:
     """Demonstration of a task."""
 
@@ -43,32 +26,22 @@ class Demonstration:
     how_to_read: str
     """Explanation of the table."""
 
-    size: Size
-    """Default size."""
+    settings: dict[str, Any]
+    """Settings that all runs share; ``block_size`` is for BTSGPR alone."""
 
-    sizes: dict[str, Size] = field(default_factory=dict)
-    """Sizes for particular data sets."""
-
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Further settings that all runs share."""
+    of_sets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Other settings for particular data sets."""
 
     def configurations(self, dataset: str, *, split: int, short: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Return the common settings of the runs on a data set, and the settings of each run."""
-        size = self.sizes.get(dataset, self.size)
-        common = {
-            "dataset": dataset,
-            "split": split,
-            "max_train": size.max_train,
-            "M": size.M,
-            "maxiter": _SHORT_MAXITER if short else size.maxiter,
-            "seed": _SEED,
-            **self.settings,
-        }
-        blocks = {"block_size": size.block_size}
+        common = {"dataset": dataset, "split": split, "seed": 0, **self.settings, **self.of_sets.get(dataset, {})}
+        if short:
+            common["maxiter"] = _SHORT_MAXITER
+        block_size = common.pop("block_size", None)
+        blocks = {"block_size": block_size}
         return common, [method | (blocks if method["model"] == "BTSGPR" else {}) for method in self.methods]
 
 
-_SEED = 0
 _SHORT_MAXITER = 5
 
 DEMONSTRATIONS = {
@@ -89,10 +62,10 @@ DEMONSTRATIONS = {
             "One split: differences of the scores this small mean little. α = 1 (FITC) is known to overestimate the\n"
             "evidence and to underestimate the noise; bounds can be compared with each other."
         ),
-        size=Size(),
-        sizes={
-            "diabetes": Size(M=5, block_size=40, max_train=None),  # few enough for the methods to differ
-            "snelson": Size(M=5, block_size=18, max_train=None),  # as Bui and Titsias (2025): 5 points, 10 blocks
+        settings={"M": 50, "block_size": 50, "max_train": 2000, "maxiter": 200},
+        of_sets={
+            "diabetes": {"M": 5, "block_size": 40},  # few enough for the methods to differ
+            "snelson": {"M": 5, "block_size": 18},  # as Bui and Titsias (2025): 5 points, 10 blocks
         },
     ),
     "classification": Demonstration(
@@ -112,11 +85,8 @@ DEMONSTRATIONS = {
             "approaches; with α > 0 the objective approximates the evidence and is not a bound. LOO NLPD needs no\n"
             "test points: it comes with the sites, which SVGP does not have."
         ),
-        size=Size(M=30, maxiter=100),
-        sizes={
-            "breast-cancer": Size(M=10, max_train=None, maxiter=40),
-            "banana": Size(M=20, max_train=None, maxiter=100),
-        },
+        settings={"M": 30, "max_train": 2000, "maxiter": 100},
+        of_sets={"breast-cancer": {"M": 10, "maxiter": 40}, "banana": {"M": 20}},
     ),
     "multiclass": Demonstration(
         title="sparse GP classification of several classes with GPflow's SVGP and power EP",
@@ -134,8 +104,7 @@ DEMONSTRATIONS = {
             "needs no test points: it comes with the sites, which SVGP does not have. Few iterations leave SVGP near\n"
             "its initial values, since it must learn q(u) too."
         ),
-        size=Size(M=20, max_train=400, maxiter=60),
-        settings={"separate": False},
+        settings={"M": 20, "max_train": 400, "maxiter": 60, "separate": False},
     ),
     "streaming": Demonstration(
         title="sparse GP regression of data that arrive in batches, with StreamingSGPR and models of GPflow",
@@ -153,8 +122,10 @@ DEMONSTRATIONS = {
             "of its inducing points. All methods have the same number of inducing points and of iterations after a\n"
             "batch; SVGP has five steps of Adam for each, and initial inducing points all over the map."
         ),
-        size=Size(M=100, max_train=None, maxiter=20),
-        sizes={"jacksboro": Size(M=100, max_train=4000, maxiter=15)},
-        settings={"batch_size": 500, "window": 1500, "first_maxiter": 30, "progress": True},
+        settings={
+            **{"M": 100, "maxiter": 20, "first_maxiter": 30, "max_train": None, "progress": True},
+            **{"batch_size": 500, "window": 1500},
+        },
+        of_sets={"jacksboro": {"max_train": 4000, "maxiter": 15}},
     ),
 }

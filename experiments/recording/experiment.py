@@ -9,7 +9,7 @@ from sacred import Experiment
 from sacred.ingredient import Ingredient
 from sacred.observers import FileStorageObserver
 from sacred.run import Run
-from sacred.utils import SacredError
+from sacred.utils import SacredError, apply_backspaces_and_linefeeds
 
 RUNS = "runs"
 """Default folder of recorded runs, below the current directory."""
@@ -22,12 +22,26 @@ _FILE_STORAGE = "--file_storage"
 
 class RecordedExperiment(Experiment):
     """
-    A Sacred experiment with two additions:
+    A Sacred experiment with these additions:
 
     - Runs are recorded in ``runs/``, or in the folder of ``--file_storage``.
     - An ingredient's entry may be given without prefix: ``alpha=0.5`` is ``gp.alpha=0.5`` if no other ingredient, nor
       the experiment itself, has an ``alpha``. The recorded configuration has the full names.
+    - The record has only the last state of a progress bar, and lists a repository once.
     """
+
+    def __init__(self, name: str, ingredients: Sequence[Ingredient]):
+        super().__init__(name, ingredients, save_git_info=SAVE_GIT_INFO)
+        self.captured_out_filter = apply_backspaces_and_linefeeds  # type: ignore[assignment]  # declared as None
+
+    def get_experiment_info(self) -> dict[str, Any]:
+        """Describe the experiment: name, sources, dependencies, and each repository once."""
+        info: dict[str, Any] = super().get_experiment_info()  # type: ignore[no-untyped-call]
+        once: dict[tuple[str, str], dict[str, Any]] = {}
+        for repository in info["repositories"]:
+            found = once.setdefault((repository["url"], repository["commit"]), dict(repository))
+            found["dirty"] = found["dirty"] or repository["dirty"]
+        return info | {"repositories": list(once.values())}
 
     def run(
         self,

@@ -1,7 +1,6 @@
 """A panel with the decision of a classifier with two inputs, and its inducing points before and after training."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from matplotlib.lines import Line2D
 from experiments.datasets import Dataset
 from experiments.ingredients.initialization import Floats
 from experiments.report.recorded import RecordedRun
-from experiments.report.table import heading
 
 _CLASSES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")  # Tol's bright scheme
 _DATA: dict[str, Any] = {"linestyle": "", "marker": ".", "alpha": 0.45, "markersize": 5, "markeredgewidth": 0}
@@ -77,8 +75,8 @@ def _draw_inducing_points(axes: Axes, x1: Floats, x2: Floats, start: Floats, end
     return int(outside.sum())
 
 
-def add_legend(figure: Figure, num_classes: int = 2) -> None:
-    """Write the legend below the figure."""
+def add_legend(figure: Figure, num_classes: int, columns: int) -> None:
+    """Write the legend below the figure, in so many columns."""
     if num_classes == 2:
         decision = [Line2D([], [], label="p = ½", **_HALF), Line2D([], [], label="p = ¼, ¾", **_QUARTERS)]
     else:
@@ -89,25 +87,20 @@ def add_legend(figure: Figure, num_classes: int = 2) -> None:
         Line2D([], [], label="inducing points at the start", linestyle="", **_START),
         Line2D([], [], label="at the end", linestyle="", **_END),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9, frameon=False)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
 
 
-def draw_panels(runs: Sequence[RecordedRun], dataset: Dataset, path: Path) -> None:
-    """
-    Save a figure with a panel for each run, side by side.
-
-    :param path: PNG file.
-    """
+def panels(runs: Sequence[RecordedRun], dataset: Dataset) -> Figure:
+    """Return a figure with a panel for each run."""
     columns = min(len(runs), 4)
     rows = -(-len(runs) // columns)
     figure = Figure(figsize=(3.6 * columns, 3.7 * rows + 0.6), layout="constrained")
-    figure.suptitle(heading(runs), fontsize=11)
-    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    for axes, run in zip(panels.flat, runs, strict=False):
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for axes, run in zip(grid.flat, runs, strict=False):
         draw_decision(axes, run, dataset)
-    for axes in panels.flat[len(runs) :]:
+    for axes in grid.flat[len(runs) :]:
         axes.set_visible(False)
-    for axes in panels[:, 0]:
+    for axes in grid[:, 0]:
         axes.set_ylabel("input 2")
-    add_legend(figure, max(2, runs[0].predictions["probability"].shape[1]))
-    figure.savefig(path, dpi=150)
+    add_legend(figure, max(2, runs[0].predictions["probability"].shape[1]), 2 * columns)
+    return figure

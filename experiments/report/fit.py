@@ -2,15 +2,9 @@
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from experiments.datasets import Dataset
 from experiments.report.recorded import RecordedRun
-
-
-def add_legend(figure: Figure) -> None:
-    """Write the legend below the figure."""
-    figure.supxlabel("● training data   — predictive mean, ± 2 s.d.   ▲ inducing points", fontsize=9)
 
 
 def draw_fit(axes: Axes, run: RecordedRun, dataset: Dataset, color: str) -> None:
@@ -30,7 +24,4 @@ def draw_fit(axes: Axes, run: RecordedRun, dataset: Dataset, color: str) -> None
     axes.plot(x, mean, color=color)
     Z = (arrays["Z"] * dataset.x_scale + dataset.x_mean).ravel()
     axes.plot(Z, np.full_like(Z, 0.04), "^", color="black", markersize=6, transform=axes.get_xaxis_transform())
-    axes.set_title(run.title, fontsize=10)
-    axes.set_xlabel("x")
     axes.set_xlim(x[0], x[-1])
-    axes.spines[["top", "right"]].set_visible(False)

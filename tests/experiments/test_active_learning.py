@@ -1,13 +1,10 @@
-"""Active learning: how rows are divided, which of them are asked about, and the command."""
+"""Active learning: the division of the rows, and the selection of rows to label."""
 
 import numpy as np
 import pytest
-from matplotlib.image import imread
 
-from experiments import active_learning, datasets
+from experiments import datasets
 from experiments.labeling import divided, entropy, ex
-
-SMALL = ["--set", "iris", "--initial", "10", "--num-test", "100", "--additions", "6", "--per-round", "3", "--M", "5"]
 
 
 def test_rows_are_divided_and_standardized_without_the_test_rows():
@@ -49,40 +46,3 @@ def test_rows_are_asked_about(runs):
 def test_bad_configuration_names_the_entry(runs, updates, message):
     with pytest.raises(ValueError, match=message):
         ex.run(config_updates=updates, options={"--file_storage": str(runs), "--loglevel": "ERROR"})
-
-
-def test_command(monkeypatch, capsys, runs):
-    asked = []
-
-    def canned(cells, runs, jobs):
-        for cell in cells:
-            asked.append(tuple(cell.updates[name] for name in ("model", "rule", "repetition")))
-            assert (cell.experiment, cell.updates["initial"], cell.updates["per_round"]) == ("labeling", 10, 3)
-            scores = {"error": [0.3, 0.2, 0.1 * asked[-1][2]], "nlpd": [0.9, 0.6, 0.3]}
-            yield {"labels": [10, 13, 16], "seconds": [2.0, 2.0, 2.0]} | scores
-
-    monkeypatch.setattr(active_learning, "completed", canned)
-    runs.mkdir()
-    active_learning.main([*SMALL, "--methods", "APEP", "--repetitions", "2", "--runs", str(runs)])
-    assert asked == [("APEP", rule, repetition) for rule in ("entropy", "random") for repetition in range(2)]
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    cells = "APEP entropy 0.30 ± 0.00 0.18 ± 0.02 0.05 ± 0.05 0.90 ± 0.00 0.60 ± 0.00 0.30 ± 0.00 2"
-    assert cells in lines and cells.replace("entropy", "random") in lines
-    assert imread(runs / "active-learning-iris.png").shape[1] == 1500
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--set", "iris"], "initial is 100"),
-        (["--set", "irises"], "name is 'irises'; accepted are"),
-        (["--set", "diabetes"], "dataset 'diabetes' is for regression"),
-        ([*SMALL, "--per-round", "7"], "2"),
-        ([*SMALL, "--repetitions", "0"], "2"),
-        ([*SMALL, "--M", "11"], "2"),
-    ],
-)
-def test_command_refuses(runs, arguments, message):
-    with pytest.raises(SystemExit, match=message):
-        active_learning.main([*arguments, "--runs", str(runs)])
-    assert not runs.exists()

@@ -163,7 +163,7 @@ def test_library_error_is_recorded(run_tiny, runs):
         ({"dataset": "diabets"}, "Did you mean 'diabetes'"),
         ({"M": 61}, "M is 61"),
         ({"model": "BTSGPR", "block_size": None}, "blocks must be"),
-        ({"block_size": 0}, "block_size is 0"),
+        ({"block_size": 0}, "size must be a whole number from 1"),
         ({"block_size": 5, "blocks": "random"}, "blocks is 'random'; accepted are neighbors, order"),
     ],
 )
@@ -196,3 +196,23 @@ def test_configuration_is_printed_with_its_comments(capfd):
     ex.run_commandline(["regression", "print_config", "with", "alpha=0.75"])
     printed = capfd.readouterr().out
     assert "alpha = 0.75" in printed and "# number of inducing points" in printed
+
+
+def test_interrupted_run_is_recorded_with_its_metrics(run_tiny, runs, monkeypatch):
+    def interrupted(model):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(None)
+        return 1.0
+
+    calls: list[None] = []
+    monkeypatch.setattr(regression, "noise_sd", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_tiny(log_interval=1)
+    assert read(runs / "1", "run.json")["status"] == "INTERRUPTED"
+    assert read(runs / "1", "metrics.json")["noise_sd"]["steps"] == [0]
+
+
+def test_a_repository_is_listed_once(run_tiny, runs):
+    run_tiny(maxiter=1)
+    assert len(read(runs / "1", "run.json")["experiment"]["repositories"]) <= 1

@@ -7,7 +7,7 @@ import pytest
 from experiments.cells.cell import Cell, Outcome
 from experiments.cells.outcomes import Outcomes
 
-CELL = Cell("regression", {"dataset": "boston", "alpha": 0.5}, "S4")
+CELL = Cell("regression", {"dataset": "boston", "alpha": 0.5})
 FAILED = Outcome(CELL, "failed", "ValueError: M")
 COMPLETED = Outcome(CELL, "completed", None, {"rmse": 0.1, "scale": None, "message": "σ"})
 
@@ -24,16 +24,15 @@ def test_the_last_record_written_is_read(tmp_path):
 @pytest.mark.parametrize(
     "other",
     [
-        Cell("classification", CELL.updates, "S4"),
-        Cell("regression", CELL.updates),
-        Cell("regression", {**CELL.updates, "alpha": 0.6}, "S4"),
-        Cell("regression", {**CELL.updates, "M": 3}, "S4"),
+        Cell("classification", CELL.updates),
+        Cell("regression", {**CELL.updates, "alpha": 0.6}),
+        Cell("regression", {**CELL.updates, "M": 3}),
     ],
 )
 def test_another_cell_has_another_file(tmp_path, other):
     Outcomes(tmp_path).write(COMPLETED)
     assert Outcomes(tmp_path).read(other) is None
-    assert Outcomes(tmp_path).read(Cell("regression", dict(reversed(CELL.updates.items())), "S4")) == COMPLETED
+    assert Outcomes(tmp_path).read(Cell("regression", dict(reversed(CELL.updates.items())))) == COMPLETED
 
 
 def test_a_write_that_is_killed_leaves_the_earlier_file(tmp_path, monkeypatch):
@@ -60,5 +59,5 @@ def test_a_file_of_something_else_is_named(tmp_path, text):
     other = Cell("classification")
     outcomes.write(Outcome(other, "failed", "no reason"))
     ((tmp_path / "cells") / f"{other.key}.json").rename(path)
-    with pytest.raises(ValueError, match=r"of classification.*, not of regression with S4 dataset=boston alpha=0\.5"):
+    with pytest.raises(ValueError, match=r"of classification.*, not of regression with dataset=boston alpha=0\.5"):
         outcomes.read(CELL)

@@ -9,7 +9,7 @@ from experiments.cells import process, running
 from experiments.cells.cell import Cell, not_completed
 from experiments.cells.outcomes import Outcomes
 from experiments.cells.process import CellProcess
-from experiments.cells.running import completed, run_cells
+from experiments.cells.running import run_cells
 
 CHILD = Path(__file__).parents[2] / "support" / "acting_child.py"
 
@@ -63,18 +63,12 @@ def test_a_failing_and_a_dying_cell_are_recorded_and_take_no_other_with_them(run
 
 def test_a_process_runs_several_cells_and_ends(runs, two_cores, monkeypatch):
     monkeypatch.setattr(process, "_CELLS", 2)
-    results = completed([cell(name) for name in "abc"], runs)
-    first, second, third = (result["process"] for result in results)
+    outcomes = run_cells([cell(name) for name in "abc"], runs, jobs=1)
+    first, second, third = (outcome.result["process"] for outcome in outcomes)
     assert first == second != third
     for number in (first, third):
         with pytest.raises(ProcessLookupError):
             os.kill(number, 0)
-
-
-def test_results_are_demanded_when_all_others_have_completed(runs, two_cores):
-    with pytest.raises(SystemExit, match=r"1 of 2 runs have no result(.|\n)*failed: none with name=a act=fail: ValueE"):
-        completed([cell("a", "fail"), cell("b")], runs)
-    assert begun(runs) == "ab"
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -92,7 +86,7 @@ def test_an_interrupt_leaves_what_has_completed_and_no_process(runs, two_cores, 
 
 def test_threads_times_jobs_are_at_most_the_cores(runs, monkeypatch):
     monkeypatch.setattr(running, "cpu_count", lambda: 5)
-    (result,) = completed([cell("a")], runs, jobs=2)
+    result = run_cells([cell("a")], runs, jobs=2)[0].result
     assert result["budget"] == "2"
     assert {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"} <= result["threads"].keys()
     assert set(result["threads"].values()) == {"2"}
@@ -147,6 +141,6 @@ def test_workers_of_dask(runs):
         outcomes = run_cells(cells, runs, scheduler=address)
         assert [outcome.status for outcome in outcomes] == ["completed", "killed", "failed", *["completed"] * 3]
         assert outcomes[0].result["budget"] == "1"
-        completed(cells[3:], runs)  # nothing
+        run_cells(cells[3:], runs)  # nothing
         run_cells([*cells, cell("g")], runs, scheduler=address)
     assert begun(runs) == "abbccdefg"

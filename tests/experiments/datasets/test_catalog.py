@@ -36,5 +36,5 @@ def test_every_file_is_pinned():
 
 def test_sets_without_files_come_with_a_library_or_are_generated():
     without = [name for name in datasets.names() if not datasets.describe(name).files]
-    bundled = ["diabetes", "qp-iris-12", "qp-iris-13", "qp-iris-23", "breast-cancer", "iris", "digits"]
+    bundled = ["diabetes", "gp-draws", "qp-iris-12", "qp-iris-13", "qp-iris-23", "breast-cancer", "iris", "digits"]
     assert without == [*bundled, "three-classes", "jacksboro", "pseudo-periodic", "periodic"]

@@ -28,7 +28,7 @@ FOLDS = ("kin40k", "elevators", "airfoil", "bike", "protein")
 
 
 def test_names_and_descriptions():
-    assert datasets.names(task="regression") == tuple(PUBLISHED)
+    assert datasets.names(task="regression") == (*PUBLISHED, "gp-draws")
     for name, (N, D, _, _) in PUBLISHED.items():
         info = datasets.describe(name)
         assert (info.name, info.task, info.N, info.D, info.classes) == (name, "regression", N, D, ())
@@ -93,3 +93,11 @@ def test_elevators_target_is_a_centered_logarithm_of_whole_thousandths():
     # Printed to 5 digits: errors up to 5e-5 and 5e-6 in the two logarithms, times at most 78 thousandths.
     np.testing.assert_allclose(thousandths, np.round(thousandths), atol=78 * 5.5e-5)
     assert len(target) == 61
+
+
+def test_draws_of_a_gaussian_process():
+    first, second = (datasets.load("gp-draws", split, standardize=False) for split in (0, 1))
+    assert first.X_train.shape == first.X_test.shape == (500, 5) and datasets.describe("gp-draws").num_splits == 30
+    assert not np.array_equal(first.X_train, second.X_train)
+    # Rows are exchangeable and correlated: the deviation of the targets of a draw is at most that of all, about 1.
+    assert 0.2 < np.std(np.concatenate([first.Y_train, first.Y_test])) < 2.0

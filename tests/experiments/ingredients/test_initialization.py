@@ -1,9 +1,9 @@
-"""Inducing points, lengthscales and blocks that training starts from."""
+"""Inducing points and lengthscales that training starts from."""
 
 import numpy as np
 import pytest
 
-from experiments.ingredients.initialization import cluster_centers, median_distance, neighbor_blocks
+from experiments.ingredients.initialization import cluster_centers, median_distance
 
 
 @pytest.fixture
@@ -28,16 +28,3 @@ def test_median_distance():
     assert median_distance(np.array([[0.0], [1.0], [5.0]]), seed=0) == 4.0  # distances 1, 4, 5
     assert median_distance(np.zeros((5, 2)), seed=0) == 1.0
     assert median_distance(np.zeros((1, 2)), seed=0) == 1.0
-
-
-@pytest.mark.parametrize("size", [1, 7, 20, 103, 500])
-def test_blocks_are_of_nearly_equal_size(X, size):
-    sizes = np.bincount(neighbor_blocks(X, size))
-    assert len(sizes) == -(-len(X) // size) and sizes.sum() == len(X)
-    assert sizes.max() <= size and sizes.max() - sizes.min() <= 1
-
-
-def test_blocks_on_a_line_are_intervals():
-    x = np.random.RandomState(1).permutation(60.0 * np.arange(60))[:, None]
-    labels = neighbor_blocks(x, 20)
-    assert np.array_equal(labels, x.ravel() // 1200)

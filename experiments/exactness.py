@@ -1,0 +1,80 @@
+"""
+Compare a stream at fixed hyperparameters with the model of all rows at once: they are equal.
+
+    python -m experiments.exactness with alpha=0.5 rows=600 batches=6
+
+Online objectives are added up and compared with the objective of all rows, and so are predictions; with inducing points
+at all inputs both equal the exact GP's (Bui, Nguyen and Turner 2017). Protocol T8 of `experiments.papers` runs it.
+"""
+
+# ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
+
+from typing import Any
+
+import gpflow
+import numpy as np
+
+from experiments.ingredients.initialization import Floats
+from experiments.recording.experiment import RecordedExperiment
+from gpflow_pep import PEPR, StreamingSGPR
+
+_NOISE = 0.05  # variance
+_DENSE_ROWS = 60
+
+ex = RecordedExperiment("exactness", ingredients=[])
+
+
+@ex.config
+def _config() -> None:
+    # the power
+    alpha = 0.5
+
+    # rows, and batches of them
+    rows = 600
+    batches = 6
+
+    # compare with the exact GP of 60 rows, with inducing points at all inputs; False: with PEPR, M = 20
+    exact = False
+
+
+def difference(at_once: Any, X: Floats, Y: Floats, Z: Floats, alpha: float, num_batches: int) -> dict[str, float]:
+    """
+    Compare a stream, with inducing points at Z throughout, with a model of all rows.
+
+    :return: difference of the sum of online objectives (relative), and largest of predictive means and variances.
+    """
+    parts = np.array_split(np.arange(len(X)), num_batches)
+    model = StreamingSGPR((X[parts[0]], Y[parts[0]]), kernel(), Z, alpha=alpha, noise_variance=_NOISE)
+    total = float(model.maximum_log_likelihood_objective())
+    for part in parts[1:]:
+        model.update((X[part], Y[part]))
+        total += float(model.maximum_log_likelihood_objective())
+    objective = float(at_once.maximum_log_likelihood_objective())
+    Xnew = np.linspace(-0.5, 10.5, 200)[:, None]
+    ours, theirs = model.predict_f(Xnew), at_once.predict_f(Xnew)
+    mean, variance = (float(np.max(np.abs(a - b))) for a, b in zip(ours, theirs, strict=True))
+    return {"objective": abs(total - objective) / abs(objective), "mean": mean, "variance": variance}
+
+
+def kernel() -> gpflow.kernels.Kernel:
+    """Return the kernel of all models."""
+    return gpflow.kernels.SquaredExponential(1.0, lengthscales=0.7)
+
+
+def noisy_function(number: int) -> tuple[Floats, Floats]:
+    """Draw rows of a noisy function of one input, in order."""
+    rng = np.random.RandomState(0)
+    X = np.sort(rng.uniform(0.0, 10.0, number))[:, None]
+    return X, np.sin(2.0 * X) + 0.5 * np.cos(5.0 * X) + np.sqrt(_NOISE) * rng.normal(size=X.shape)
+
+
+@ex.automain
+def exactness(alpha: float, rows: int, batches: int, exact: bool) -> dict[str, float]:
+    """Return the largest differences."""
+    X, Y = noisy_function(rows)
+    if not exact:
+        Z = X[np.linspace(0, rows - 1, 20).astype(int)]
+        return difference(PEPR((X, Y), kernel(), Z, alpha=alpha, noise_variance=_NOISE), X, Y, Z, alpha, batches)
+    few = np.sort(np.random.RandomState(1).permutation(rows)[:_DENSE_ROWS])
+    at_once = gpflow.models.GPR((X[few], Y[few]), kernel(), noise_variance=_NOISE)
+    return difference(at_once, X[few], Y[few], X[few], alpha, batches)

@@ -1,0 +1,75 @@
+"""
+Run protocols of the papers, and write their tables and figures.
+
+    python -m experiments.papers U2 [--full] [--only dataset=boston,yacht alpha=0.5] [--with maxiter=50] [--jobs 2]
+
+Every run is recorded in ``runs/``. Started again, the command runs only what has not completed: new, failed,
+interrupted or killed runs. Tables (CSV and Markdown) and figures are in ``runs/papers/U2/``. A protocol takes minutes;
+with ``--full`` it has the published size, which takes hours.
+"""
+
+import argparse
+import ast
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.papers import PROTOCOLS
+from experiments.protocols.arguments import count
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run protocols; see ``--help``."""
+    asked = _parser().parse_args(arguments)
+
+    # Imported after parsing the arguments, since it takes seconds.
+    from experiments.papers.running import run
+
+    missing = [run(name, asked) for name in asked.protocols]
+    if any(missing):
+        sys.exit("\n".join(filter(None, missing)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.papers",
+        description=(__doc__ or "").strip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n".join(f"{name:5} {title}" for name, title in PROTOCOLS.items()),
+    )
+    parser.add_argument("protocols", nargs="+", choices=list(PROTOCOLS), metavar="PROTOCOL", help="one or more, below")
+    parser.add_argument("--full", action="store_true", help="the published size")
+    parser.add_argument(
+        "--only", nargs="+", type=_values, default=[], metavar="AXIS=VALUE,...", help="values of some axes (all)"
+    )
+    parser.add_argument(
+        "--with", nargs="+", type=_values, default=[], metavar="ENTRY=VALUE", help="other settings of all runs"
+    )
+    parser.add_argument("--stored", action="store_true", help="show the runs that have completed, and run nothing")
+    parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
+    parser.add_argument("--threads", type=count, help="threads of a run (the cores divided by the jobs)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
+    parser.add_argument("--to", type=Path, help="folder of tables and figures (papers/ in the folder of runs)")
+    return parser
+
+
+def _values(text: str) -> tuple[str, list[Any]]:
+    name, equals, values = text.partition("=")
+    if not (name and equals and values):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, list(map(_value, values.split(",")))
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):  # a string
+        return text
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("\nInterrupted. Completed runs are kept; the same command goes on with the rest.")

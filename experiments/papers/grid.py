@@ -1,0 +1,76 @@
+"""The runs of a protocol: combinations of settings, and the records of their results."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from experiments.cells.cell import Cell, Result
+
+Label = Any
+"""A value on an axis: a string, a number or None."""
+
+Axis = Sequence[Label] | Mapping[Any, Any]
+"""Values of the entry of this name; or labels, each with the entries that it changes."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run of a protocol, and its place on the axes."""
+
+    labels: dict[str, Label]
+    """Value on each axis."""
+
+    cell: Cell
+    """The run."""
+
+    def changed(self, updates: Mapping[str, Any]) -> "Job":
+        """Return the job with other entries of the configuration."""
+        labels = self.labels | {name: value for name, value in updates.items() if name in self.labels}
+        return replace(self, labels=labels, cell=Cell(self.cell.experiment, self.cell.updates | dict(updates)))
+
+
+@dataclass(frozen=True)
+class Record:
+    """The result of a job."""
+
+    labels: dict[str, Label]
+    """Value on each axis."""
+
+    result: Result
+    """Result of the run."""
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a label or an entry of the result."""
+        return self.labels[name] if name in self.labels else self.result[name]
+
+
+def grid(experiment: str, common: Mapping[str, Any], **axes: Axis) -> list[Job]:
+    """
+    Return a job for each combination of values.
+
+    :param experiment: name of the module in `experiments`.
+    :param common: entries of the configuration that all runs share.
+    """
+    jobs = []
+    for values in product(*map(_labeled, axes.items())):
+        updates = {"seed": 0, **common}
+        for _, changed in values:
+            updates |= changed
+        jobs.append(Job(dict(zip(axes, (label for label, _ in values), strict=True)), Cell(experiment, updates)))
+    return jobs
+
+
+def _labeled(axis: tuple[str, Axis]) -> list[tuple[Label, Mapping[str, Any]]]:
+    name, values = axis
+    if isinstance(values, Mapping):
+        return list(values.items())
+    return [(value, {name: value}) for value in values]
+
+
+def grouped(records: Sequence[Record], *names: str) -> dict[tuple[Label, ...], list[Record]]:
+    """Group records by their labels, in their order; a missing label is None."""
+    groups: dict[tuple[Label, ...], list[Record]] = {}
+    for record in records:
+        groups.setdefault(tuple(record.labels.get(name) for name in names), []).append(record)
+    return groups

@@ -1,0 +1,27 @@
+"""
+Location of inducing points, three classes in the plane (Villacampa-Calvo and Hernández-Lobato 2020, fig. 1): all
+methods train the points at the same fixed hyperparameters, near the true ones.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.papers.grid import Job, Record, grid, grouped
+from experiments.papers.m1 import METHODS
+from experiments.papers.pictures import Picture
+from experiments.papers.run_pictures import decisions
+from experiments.papers.tables import ERROR, EVIDENCE, NLPD, Table, means
+
+
+def jobs(full: bool) -> list[Job]:
+    """Return the runs: methods x alpha."""
+    size = {"M": 128, "maxiter": 100} if full else {"M": 20, "maxiter": 15, "max_train": 400}
+    fixed = {"train_kernel": False, "train_epsilon": False, "epsilon": 0.05, "lengthscales": 0.7, "max_jitter": 1e-3}
+    common = size | fixed | {"dataset": "three-classes", "log_interval": 10**5}
+    return grid("classification", common, method=METHODS, alpha=(0.0, 0.5, 1.0))
+
+
+def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+    """Show scores, and inducing points before and after training."""
+    yield means(records, ("method", "alpha"), (ERROR, NLPD, EVIDENCE), "Scores at fixed hyperparameters")
+    for (method,), group in grouped(records, "method").items():
+        yield decisions(group, f"Inducing points, {method}")

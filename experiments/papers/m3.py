@@ -1,0 +1,35 @@
+"""
+Scores against seconds on satellite (Villacampa-Calvo and Hernández-Lobato 2020, fig. 3): L-BFGS on all rows, several M
+and alphas, repeats on splits.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.papers.grid import Job, Record, grid, grouped
+from experiments.papers.m1 import METHODS
+from experiments.papers.pictures import Picture, courses
+from experiments.papers.run_pictures import logged
+from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
+
+_SVGP = {"SVGP": {"model": "SVGP"}}
+
+
+def jobs(full: bool) -> list[Job]:
+    """Return the runs: splits x M x methods x alpha; SVGP has no alpha."""
+    common = {"dataset": "satellite", "max_jitter": 1e-2}
+    common |= {"maxiter": 500, "log_interval": 50} if full else {"maxiter": 10, "log_interval": 2, "max_train": 400}
+    axes = {"split": range(5 if full else 1), "M": (4, 20, 100) if full else (4, 20)}
+    alphas = (0.0, 0.5, 1.0) if full else (0.5,)
+    found = grid("classification", common, **axes, method=METHODS, alpha=alphas)
+    return found + grid("classification", common, **axes, method=_SVGP)
+
+
+def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+    """Show final scores, and their course in the first split."""
+    yield means(records, ("M", "method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
+    first = [record for record in records if record["split"] == 0]
+    scores = {"test/nlpd": "test NLPD, nats", "test/error": "test error"}
+    for (alpha,), group in grouped(first, "alpha").items():
+        values = {f"{r['method']}, M = {r['M']}": logged(r, "seconds") for r in group}
+        title = "Scores against seconds, " + ("SVGP" if alpha is None else f"alpha = {alpha:g}")
+        yield courses(values, scores, "seconds of training", title, logarithmic=True)

@@ -1,0 +1,40 @@
+"""
+Scores against seconds on the ten digits of MNIST (Villacampa-Calvo and Hernández-Lobato 2020, fig. 4): minibatches of
+200 rows, Adam, pixels as they are.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from experiments.papers.grid import Job, Record, grid, grouped
+from experiments.papers.pictures import Picture, courses
+from experiments.papers.run_pictures import logged
+from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
+
+_TIED = {name: {"model": name} for name in ("APEP", "ARPEP", "RPAPEP")}
+
+
+def jobs(full: bool) -> list[Job]:
+    """Return the runs."""
+    return minibatch_jobs(full, {"dataset": "mnist", "standardize": False})
+
+
+def minibatch_jobs(full: bool, data: dict[str, Any]) -> list[Job]:
+    """Return the runs on a data set: repeats x methods x alpha; SVGP has no alpha."""
+    size = {"M": 200, "maxiter": 20_000, "log_interval": 500} if full else {"M": 20, "maxiter": 100, "log_interval": 20}
+    common = size | data | {"optimizer": "adam", "batch_size": 200, "max_train": None if full else 4000}
+    repeats = {number: {"seed": number} for number in range(3 if full else 1)}
+    alphas = (0.0, 0.5, 1.0) if full else (0.5,)
+    found = grid("classification", common, repeat=repeats, method=_TIED, alpha=alphas)
+    return found + grid("classification", common, repeat=repeats, method={"SVGP": {"model": "SVGP"}})
+
+
+def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+    """Show final scores, and their course in the first repeat."""
+    yield means(records, ("method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
+    first = [record for record in records if record["repeat"] == 0]
+    scores = {"test/nlpd": "test NLPD, nats", "test/error": "test error"}
+    for (alpha,), group in grouped(first, "alpha").items():
+        values = {record["method"]: logged(record, "seconds") for record in group}
+        title = "Scores against seconds, " + ("SVGP" if alpha is None else f"alpha = {alpha:g}")
+        yield courses(values, scores, "seconds of training", title, logarithmic=True)

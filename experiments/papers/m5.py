@@ -1,0 +1,14 @@
+"""
+Scores against seconds on delays of flights, three classes (Villacampa-Calvo and Hernández-Lobato 2020, fig. 5):
+minibatches of 200 rows, Adam. The paper has 2.1 million rows, this is a sample of other flights.
+"""
+
+from experiments.papers.grid import Job
+from experiments.papers.m4 import minibatch_jobs, show
+
+__all__ = ["jobs", "show"]
+
+
+def jobs(full: bool) -> list[Job]:
+    """Return the runs."""
+    return minibatch_jobs(full, {"dataset": "flights"})

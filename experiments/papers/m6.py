@@ -1,0 +1,34 @@
+"""
+Active learning on waveform (Villacampa-Calvo and Hernández-Lobato 2020, fig. 6): 100 initial labels, a pool of 400
+rows, 500 test rows, 100 additions by the highest predictive entropy, against random rows.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.papers.grid import Job, Record, grid
+from experiments.papers.m1 import METHODS
+from experiments.papers.pictures import Picture, curves
+from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
+
+
+def jobs(full: bool) -> list[Job]:
+    """Return the runs: repetitions x methods x rules."""
+    methods = {**METHODS, "SVGP": {"model": "SVGP"}} if full else {name: METHODS[name] for name in ("PEP", "APEP")}
+    size = {"per_round": 1, "maxiter": 20} if full else {"per_round": 50, "maxiter": 10}
+    repetitions = range(20 if full else 2)
+    return grid("labeling", size, repetition=repetitions, method=methods, rule=("entropy", "random"))
+
+
+def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+    """Show scores with the last labels, and against the number of labels."""
+    rounds = [
+        Record(
+            {**record.labels, "method, rule": f"{record['method']}, {record['rule']}", "labels": labels},
+            {name: record[name][place] for name in ("error", "nlpd", "seconds")},
+        )
+        for record in records
+        for place, labels in enumerate(record["labels"])
+    ]
+    last = [record for record in rounds if record["labels"] == max(r["labels"] for r in rounds)]
+    yield means(last, ("method", "rule"), (ERROR, NLPD, SECONDS), "With the last labels")
+    yield curves(rounds, "labels", (ERROR, NLPD), "method, rule", "Scores against the number of labels")

@@ -1,0 +1,150 @@
+"""Figures of a protocol: curves of means over records, and pictures that `experiments.report` draws."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.papers.grid import Label, Record, grouped
+from experiments.papers.tables import Score, shown
+from experiments.report.style import color, dashes, marker, tidy
+
+Course = Mapping[str, tuple[Any, Any]]
+"""Coordinates and values by scalar."""
+
+_UNITS = {"M": "M, inducing points", "peak": "peak memory, MB", "carried": "memory carried from batch to batch, bytes"}
+_FEW = 8  # places along an axis, each with its label
+_ACROSS = 4  # panels a row, at most
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with its caption."""
+
+    title: str
+    figure: Figure
+    note: str = ""
+
+    def save(self, stem: Path) -> None:
+        """Write ``.png``, and ``.txt`` with title and caption."""
+        self.figure.savefig(stem.with_suffix(".png"), dpi=110)
+        stem.with_suffix(".txt").write_text(f"{self.title}\n\n{self.note}\n", encoding="utf-8")
+
+
+def panels(number: int, *, height: float = 2.8, shared: bool = False) -> tuple[Figure, list[Axes]]:
+    """Return a figure with panels side by side, at most four a row, with shared axes or not."""
+    columns = min(number, _ACROSS)
+    rows = -(-number // columns)
+    figure = Figure(figsize=(3.4 * columns + 0.6, height * rows + 0.7), layout="constrained")
+    axes: list[Axes] = list(figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared).flat)
+    for unused in axes[number:]:
+        unused.set_visible(False)
+    return figure, axes[:number]
+
+
+def add_legend(figure: Figure, axes: Axes) -> None:
+    """Write the legend of one of the panels below the figure."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), fontsize=9, frameon=False)
+
+
+def curves(
+    records: Sequence[Record],
+    x: str,
+    scores: Sequence[Score],
+    line: str,
+    title: str,
+    *,
+    panel: str | None = None,
+    logarithmic: bool = False,
+    reference: Sequence[Record] = (),
+    note: str = "Means ± standard errors.",
+) -> Picture:
+    """
+    Draw means of scores ± standard errors along an axis: a line for each label, a panel for each score.
+
+    :param x: label or entry of the result along the horizontal axis.
+    :param line: label that makes a line.
+    :param panel: label with panels of its own for each value.
+    :param reference: records without x, whose mean is a horizontal line.
+    """
+    parts = grouped(records, panel) if panel else {("",): list(records)}
+    figure, axes = panels(len(parts) * len(scores))
+    names = list(grouped(records, line))
+    for position, ((part,), of_part) in enumerate(parts.items()):
+        for number, score in enumerate(scores):
+            here = axes[position * len(scores) + number]
+            for name, of_line in grouped(of_part, line).items():
+                _draw(here, of_line, x, score, line_label(line, name[0]), names.index(name))
+            if reference:
+                level = float(np.mean([score(record) for record in reference]))
+                here.axhline(level, color="black", linestyle="dashed", linewidth=1.0, label="exact GP")
+            tidy(here, _UNITS.get(x, x.replace("_", " ")), score.heading, logarithmic=logarithmic)
+            if logarithmic and len(places := sorted({record[x] for record in of_part})) < _FEW:
+                here.set_xticks(places, [f"{place:g}" for place in places], minor=False)
+                here.minorticks_off()
+            here.set_title(shown(part), fontsize=10)
+    add_legend(figure, axes[0])
+    return Picture(title, figure, note)
+
+
+def line_label(axis: str, value: Label) -> str:
+    """Return the text of a legend: a name, or a number with its axis."""
+    return f"{axis} = {shown(value)}" if isinstance(value, int | float) else shown(value)
+
+
+def _draw(axes: Axes, records: Sequence[Record], x: str, score: Score, label: str, position: int) -> None:
+    by_x: dict[Label, list[float]] = {}
+    for record in records:
+        by_x.setdefault(record[x], []).append(score(record))
+    places = sorted(by_x)
+    mean = np.array([np.mean(by_x[place]) for place in places])
+    error = [np.std(by_x[place], ddof=1) / len(by_x[place]) ** 0.5 if len(by_x[place]) > 1 else 0.0 for place in places]
+    style: dict[str, Any] = {"color": color(position), "marker": marker(position), "markersize": 4, "capsize": 2}
+    axes.errorbar(places, mean, error, label=label, linewidth=1.2, linestyle=dashes(position), **style)
+
+
+def courses(
+    values: Mapping[str, Course],
+    shown_scores: Mapping[str, str],
+    along: str,
+    title: str,
+    *,
+    logarithmic: bool = False,
+    note: str = "",
+) -> Picture:
+    """
+    Draw scalars in the course of runs: a line for each run, a panel for each scalar.
+
+    :param values: the course of each run.
+    :param shown_scores: scalars with the labels of their axes.
+    """
+    figure, axes = panels(len(shown_scores))
+    for here, (name, label) in zip(axes, shown_scores.items(), strict=True):
+        for position, (run, of_run) in enumerate(values.items()):
+            if name in of_run:
+                x, y = of_run[name]
+                style: Any = {"marker": marker(position), "markersize": 4, "markevery": max(1, len(x) // 10)}
+                here.plot(x, y, color=color(position), linewidth=1.2, linestyle=dashes(position), label=run, **style)
+        tidy(here, along, label, logarithmic=logarithmic)
+    add_legend(figure, axes[0])
+    return Picture(title, figure, note)
+
+
+def dots(records: Sequence[Record], by: str, scores: Mapping[str, str], title: str) -> Picture:
+    """Draw entries of the results, a panel for each, a line for each record; missing values are left out."""
+    figure = Figure(figsize=(2.6 * len(scores) + 1.5, 1.2 + 0.35 * len(records)), layout="constrained")
+    axes = figure.subplots(1, len(scores), sharey=True, squeeze=False)[0]
+    for here, (name, label) in zip(axes, scores.items(), strict=True):
+        for position, record in enumerate(records):
+            if record[name] is not None:
+                here.plot(record[name], position, marker(position), color=color(position), markersize=7)
+        tidy(here, label, "")
+        here.locator_params(axis="x", nbins=4)
+    axes[0].set_yticks(range(len(records)), [str(record[by]) for record in records])
+    axes[0].invert_yaxis()
+    return Picture(title, figure)

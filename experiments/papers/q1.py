@@ -1,0 +1,53 @@
+"""
+EP and quantile propagation of a dense GP, probit, ten folds (Zhang et al. 2019, table 1): at most 10 inner sweeps and
+40 iterations. The folds are not the paper's. QP's gradient is the true one here.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.papers.grid import Job, Record, grid
+from experiments.papers.pictures import Picture
+from experiments.papers.tables import SECONDS, Published, Score, Table, means, wins
+
+_PUBLISHED = {
+    "qp-ionosphere": (10.71, 6.79, -13.70, -9.01),
+    "qp-cancer": (3.24, 3.24, -7.29, -6.74),
+    "qp-pima": (14.29, 17.42, -22.72, -30.46),
+    "qp-crabs": (3.0, 3.0, -1.92, -1.78),
+    "qp-sonar": (14.12, 13.53, -16.46, -11.94),
+    "qp-usps-3-5": (3.44, 2.92, -12.24, -10.63),
+    "qp-iris-12": (0.0, 0.0, -0.0497, -0.0497),
+    "qp-iris-13": (0.0, 0.0, -0.0328, -0.0323),
+    "qp-iris-23": (7.0, 7.0, -2.46, -2.07),
+    "qp-wine-12": (3.08, 3.85, -1.34, -1.27),
+    "qp-wine-13": (0.0, 0.0, -0.0499, -0.0487),
+    "qp-wine-23": (3.64, 2.73, -0.819, -0.817),
+}
+"""Published error in % of EP and QP, and log likelihood summed over a fold of EP and QP; means of ten folds."""
+
+_ERROR = Score("error", "error, %", 2, sign=100.0)
+_LL = Score("log_likelihood", "log likelihood of a fold, nats", larger_is_better=True)
+
+
+def jobs(full: bool) -> list[Job]:
+    """Return the runs: sets x folds x methods."""
+    return grid(
+        "classification",
+        {"alpha": 1.0, "M": None, "max_jitter": 1e-2, "max_sweeps": 10, "maxiter": 40, "log_interval": 10**5},
+        dataset=tuple(_PUBLISHED) if full else ("qp-iris-12", "qp-iris-23", "qp-wine-23"),
+        split=range(10 if full else 2),
+        method={"EP": {"model": "PEP"}, "QP": {"model": "QP"}},
+    )
+
+
+def published(first: int) -> Published:
+    """Return the published figures in columns `first` (EP) and `first` + 1 (QP), by set and method."""
+    return {(name, method): of[first + k] for name, of in _PUBLISHED.items() for k, method in enumerate(("EP", "QP"))}
+
+
+def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+    """Show scores beside the published, and how often QP is better."""
+    beside = {_ERROR: published(0), _LL: published(2)}
+    yield means(records, ("dataset", "method"), (_ERROR, _LL, SECONDS), "Scores beside the published", beside)
+    for score in (_ERROR, _LL):
+        yield wins(records, "method", score, {("QP", "EP"): None}, f"Wins by {score.heading}")

@@ -1,0 +1,131 @@
+"""Figures of recorded runs, from their logged scalars and stored predictions."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments import datasets
+from experiments.datasets import Dataset
+from experiments.ingredients.stream import arriving
+from experiments.papers.grid import Record, grouped
+from experiments.papers.pictures import Course, Picture, add_legend, courses, line_label, panels
+from experiments.report import decision, fit, frames
+from experiments.report.recorded import RecordedRun, read_run
+from experiments.report.style import color, marker, tidy
+
+_LABELS = {"rmse": "RMSE", "error": "error", "log_likelihood": "mean log likelihood, nats"}
+
+
+def run_of(record: Record) -> RecordedRun:
+    """Read the run of a record."""
+    return read_run(Path(record.result["directory"]))
+
+
+def logged(record: Record, along: str = "steps") -> Course:
+    """
+    Read the logged scalars of a run: coordinates and values by name.
+
+    :param along: "steps", or a logged scalar; its zeros are left out.
+    """
+    metrics: dict[str, Any] = json.loads((Path(record.result["directory"]) / "metrics.json").read_text())
+    if along == "steps":
+        return {name: (of["steps"], of["values"]) for name, of in metrics.items()}
+    places = {step: place for step, place in zip(*(metrics[along][key] for key in ("steps", "values")), strict=True)}
+    found = {}
+    for name, of in metrics.items():
+        pairs = [(places[s], value) for s, value in zip(of["steps"], of["values"], strict=True) if places.get(s)]
+        found[name] = ([x for x, _ in pairs], [y for _, y in pairs])
+    return found
+
+
+def streams(records: Sequence[Record], by: str, title: str, along: str = "seconds") -> Picture:
+    """Draw scores of the test points passed so far, a line for each value of a label."""
+    values: dict[str, Course] = {}
+    scores: dict[str, str] = {}
+    for record in records:
+        arrays = run_of(record).predictions
+        scores |= {name: text for name, text in _LABELS.items() if name in arrays}
+        values[str(record[by])] = {name: (arrays[along], arrays[name]) for name in scores}
+    text = {"seconds": "seconds of training", "seen": "training rows"}[along]
+    note = "All test points." if "error" in scores else "Test points passed so far."
+    return courses(values, scores, text, title, logarithmic=along == "seconds", note=note)
+
+
+def decisions(records: Sequence[Record], title: str) -> Picture:
+    """Draw decisions, training data and inducing points before and after training, a panel for each run."""
+    runs = [run_of(record) for record in records]
+    dataset = datasets.load(runs[0].config["data"]["dataset"])
+    return Picture(title, decision.panels(runs, dataset), "Lines lead from the initial to the trained inducing points.")
+
+
+def fits(records: Sequence[Record], by: str, title: str) -> Picture:
+    """Draw data, predictions and inducing points of regression with one input, a panel for each run."""
+    figure, axes = panels(len(records), shared=True)
+    for position, (here, record) in enumerate(zip(axes, records, strict=True)):
+        run = run_of(record)
+        dataset = datasets.load(run.config["data"]["dataset"], run.config["data"]["split"])
+        fit.draw_fit(here, run, dataset, color(position))
+        tidy(here, "x", "y")
+        here.set_title(str(record[by]), fontsize=10)
+    return Picture(title, figure, "Dots: training rows; mean ± 2 s.d.; ▲: inducing points.")
+
+
+def posteriors(records: Sequence[Record], title: str) -> Picture:
+    """Draw frames of the posterior in the course of streams, a row for each run."""
+    runs = [run_of(record) for record in records]
+    figure = frames.draw_frames(runs, [stream_of(run) for run in runs])
+    return Picture(title, figure, "Rows of the batch are dark, rows before it pale; ▲ or ○: inducing points.")
+
+
+def stream_of(run: RecordedRun) -> Dataset:
+    """Return the data of a stream, training rows in the order of arrival."""
+    return arriving(**run.config["data"], seed=run.config["seed"])
+
+
+def reliability(records: Sequence[Record], line: str, panel: str) -> Picture:
+    """Draw the fraction of labels 1 against the predicted probability, over all runs of a line; binary labels."""
+    parts = grouped(records, panel)
+    figure, axes = panels(len(parts))
+    for here, ((name,), of_part) in zip(axes, parts.items(), strict=True):
+        here.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
+        for position, ((value,), group) in enumerate(grouped(of_part, line).items()):
+            places, fractions = _calibration([run_of(record) for record in group])
+            style: Any = {"marker": marker(position), "color": color(position), "markersize": 4, "linewidth": 1.0}
+            here.plot(places, fractions, label=line_label(line, value), **style)
+        tidy(here, "predicted probability of label 1", "fraction of labels 1")
+        here.set_title(str(name), fontsize=10)
+    add_legend(figure, axes[0])
+    return Picture("Reliability of probabilities", figure, "Test rows in bins of width 0.1, of at least ten rows.")
+
+
+def _calibration(runs: Sequence[RecordedRun]) -> tuple[Any, Any]:
+    probability, label = [], []
+    for run in runs:
+        data = run.config["data"]
+        probability.append(run.predictions["probability"][:, 0])
+        label.append(datasets.load(data["dataset"], data["split"]).Y_test[:, 0])
+    p, y = np.concatenate(probability), np.concatenate(label)
+    bins = np.minimum((10.0 * p).astype(int), 9)
+    kept = [k for k in range(10) if np.sum(bins == k) >= 10]
+    return [np.mean(p[bins == k]) for k in kept], [np.mean(y[bins == k]) for k in kept]
+
+
+def contours(records: Sequence[Record], x: str, y: str, scores: dict[str, str], title: str) -> Picture:
+    """Draw contours of entries of the result over two logarithmic axes."""
+    figure: Figure
+    figure, axes = panels(len(scores))
+    xs, ys = (sorted({record[name] for record in records}) for name in (x, y))
+    for here, (entry, label) in zip(axes, scores.items(), strict=True):
+        found = {(record[x], record[y]): record[entry] for record in records}
+        values = np.array([[found.get((a, b), np.nan) for a in xs] for b in ys])
+        filled = here.contourf(xs, ys, values, 12, cmap="viridis")
+        here.contour(xs, ys, values, 12, colors="white", linewidths=0.4)
+        figure.colorbar(filled, ax=here, label=label)
+        tidy(here, x.replace("_", " "), y.replace("_", " "), logarithmic=True)
+        here.set_yscale("log")
+        here.grid(visible=False)
+    return Picture(title, figure)

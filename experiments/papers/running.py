@@ -1,0 +1,103 @@
+"""Run the jobs of a protocol that have not completed, and write its tables and figures."""
+
+import argparse
+import csv
+import re
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from experiments.cells.cell import not_completed
+from experiments.cells.outcomes import Outcomes
+from experiments.cells.running import run_cells
+from experiments.papers import PROTOCOLS
+from experiments.papers.grid import Job, Record
+from experiments.papers.pictures import Picture
+from experiments.papers.tables import Table
+
+
+def run(name: str, asked: argparse.Namespace) -> str:
+    """
+    Run a protocol, print its tables, and write them with figures and results.
+
+    :return: the runs without a result and their reasons; empty if there are none.
+    """
+    protocol: Any = import_module(f"experiments.papers.{name.lower()}")
+    try:
+        jobs = selected(protocol.jobs(asked.full), dict(asked.only), dict(vars(asked)["with"]))
+        if asked.stored:
+            jobs = [job for job in jobs if (end := Outcomes(asked.runs).read(job.cell)) and end.result]
+        records, missing = completed(jobs, asked.runs, jobs=asked.jobs, threads=asked.threads)
+    except (ValueError, OSError) as error:  # a bad argument; no network, or not the published file
+        sys.exit(str(error))
+    if records:
+        settings = _options("--only", asked.only) + _options("--with", vars(asked)["with"])
+        size = "-full" if asked.full and not settings else ""
+        command = " ".join(["python -m experiments.papers", name, *["--full"] * asked.full, *settings])
+        text = f"{(protocol.__doc__ or '').strip()}\n\n{command}"
+        folder = (asked.to or asked.runs / "papers") / f"{name}{size}"
+        write(f"{name}: {PROTOCOLS[name]}", text, list(protocol.show(records)), records, folder)
+    return missing
+
+
+def _options(option: str, given: Sequence[tuple[str, list[Any]]]) -> list[str]:
+    """Return an option of the command, as it was given."""
+    return [option, *(f"{name}={','.join(map(str, values))}" for name, values in given)] if given else []
+
+
+def completed(plan: Sequence[Job], runs: Path, **options: Any) -> tuple[list[Record], str]:
+    """
+    Run the jobs of a plan that have not completed; `options` are those of :func:`run_cells`.
+
+    :return: the records of its completed jobs; the runs without a result and their reasons, empty if there are none.
+    """
+    outcomes = run_cells([job.cell for job in plan], runs, **options)
+    found = [Record(job.labels, end.result) for job, end in zip(plan, outcomes, strict=True) if end.result]
+    return found, not_completed(outcomes)
+
+
+def selected(jobs: Sequence[Job], only: dict[str, list[Any]], settings: dict[str, list[Any]]) -> list[Job]:
+    """
+    Return the jobs with the given values on the axes, with other settings.
+
+    :raises ValueError: if no job has a value, or a setting has several.
+    """
+    several = [name for name, values in settings.items() if len(values) > 1]
+    if several:
+        raise ValueError(f"--with accepts one value for each entry, got several for {', '.join(several)}.")
+    for axis, values in only.items():
+        accepted = list(dict.fromkeys(job.labels.get(axis) for job in jobs))
+        for value in values:
+            if value not in accepted:
+                raise ValueError(f"--only: {axis} is {value!r}; accepted are {', '.join(map(str, accepted))}.")
+        jobs = [job for job in jobs if job.labels.get(axis) in values]
+    changed = [job.changed({name: values[0] for name, values in settings.items()}) for job in jobs]
+    return list({(job.cell.key, *job.labels.values()): job for job in changed}.values())
+
+
+def write(title: str, text: str, shown: Sequence[Table | Picture], records: Sequence[Record], folder: Path) -> None:
+    """Print the tables; write tables, figures and ``records.csv`` in place of those in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob("[0-9][0-9]-*"):
+        path.unlink()
+    (folder / "title.txt").write_text(f"{title}\n\n{text.strip()}\n", encoding="utf-8")
+    print(f"\n{title}")
+    for number, part in enumerate(shown):
+        stem = folder / f"{number:02d}-{re.sub('[^a-z0-9]+', '-', part.title.lower()).strip('-')[:50]}"
+        part.save(stem)
+        print(f"\n{part}" if isinstance(part, Table) else f"\nFigure: {stem.with_suffix('.png')}")
+    entries = {name: None for record in records for name, value in record.result.items() if _is_number(value)}
+    axes = {name: None for record in records for name in record.labels}
+    with (folder / "records.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow([*axes, *(name for name in entries if name not in axes)])
+        for record in records:
+            values = [record.result.get(name) for name in entries if name not in axes]
+            numbers = [f"{value:.6g}" if isinstance(value, float) else value for value in values]
+            table.writerow([*(record.labels.get(name) for name in axes), *numbers])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float)

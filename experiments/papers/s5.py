@@ -1,0 +1,30 @@
+"""
+Blocks of neighbors against blocks of random rows (Bui and Titsias 2025, sec. 7): bound and predictions of BT-SGPR by
+the size of the blocks, on three sets whose rows are in random order.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.papers.grid import Job, Record, grid
+from experiments.papers.pictures import Picture, curves
+from experiments.papers.tables import EVIDENCE, LL, RMSE, Table, means
+
+
+def jobs(full: bool) -> list[Job]:
+    """Return the runs: sets x splits x sizes x kinds of blocks."""
+    common = {"model": "BTSGPR", "M": 20, "maxiter": 500 if full else 100, "log_interval": 10**5, "max_jitter": 1e-3}
+    kinds = {"neighbors": {"blocks": "neighbors"}, "random": {"blocks": "order"}}
+    sizes = (5, 10, 20, 50, 100, 200) if full else (10, 50)
+    splits = range(10 if full else 2)
+    return grid(
+        "regression", common, dataset=("boston", "concrete", "energy"), split=splits, block_size=sizes, blocks=kinds
+    )
+
+
+def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+    """Show bounds and scores by the size of the blocks."""
+    scores = (EVIDENCE, RMSE, LL)
+    yield means(records, ("dataset", "block_size", "blocks"), scores, "Bounds and scores, M = 20")
+    for score in scores[:2]:
+        title = f"{score.heading} by the size of the blocks"
+        yield curves(records, "block_size", (score,), "blocks", title, panel="dataset", logarithmic=True)

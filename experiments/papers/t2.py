@@ -1,0 +1,29 @@
+"""
+Alpha on a stream of a pseudo-periodic series (Bui, Nguyen and Turner 2017): four series, online training. Published:
+small alpha is best online.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.papers.grid import Job, Record, grid
+from experiments.papers.pictures import Picture, curves
+from experiments.papers.run_pictures import streams
+from experiments.papers.t1 import END_LL, END_RMSE, MEAN_LL, MEAN_RMSE, STREAM_SCORES
+from experiments.papers.tables import Table, means, ranks
+
+
+def jobs(full: bool) -> list[Job]:
+    """Return the runs: splits, which are series, x alpha."""
+    common = {"dataset": "pseudo-periodic", "first": 1000, "batch_size": 500, "M": 100}
+    if not full:
+        common |= {"max_train": 2500, "M": 60, "maxiter": 10, "first_maxiter": 40}
+    alphas = (0.0, 0.01, 0.2, 0.5, 0.8, 1.0) if full else (0.0, 0.2, 0.5, 1.0)
+    return grid("streaming", common, split=range(4 if full else 2), alpha=alphas)
+
+
+def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+    """Show scores and ranks by alpha, and their course."""
+    yield means(records, ("alpha",), STREAM_SCORES, "Scores of test points passed so far, and of all at the end")
+    yield ranks(records, "alpha", (MEAN_RMSE, END_RMSE, MEAN_LL, END_LL), "Average ranks of alpha")
+    yield curves(records, "alpha", STREAM_SCORES, "split", "Scores by alpha")
+    yield streams([r for r in records if r["split"] == 0], "alpha", "Scores of the first series", along="seen")

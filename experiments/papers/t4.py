@@ -1,0 +1,31 @@
+"""
+Streams of terrain (Bui, Nguyen and Turner 2017, fig. 4): 10,000 training rows in spatial order, 30,000 test rows
+between them, against windows of 7500 rows and SVGP. Inducing points stay fixed between batches.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.papers.grid import Job, Record, grid
+from experiments.papers.pictures import Picture
+from experiments.papers.t1 import STREAMING
+from experiments.papers.t3 import PEERS
+from experiments.papers.t3 import show as show_streams
+from experiments.papers.tables import Table
+
+TERRAIN = {"dataset": "terrain-nn27", "first": 1000, "fraction_to_move": 0.1, "train_inducing": False}
+
+
+def jobs(full: bool) -> list[Job]:
+    """Return the runs: sizes x methods."""
+    short = {"max_train": 3000, "window": 1000, "maxiter": 10, "first_maxiter": 30}
+    found = []
+    for M, size in ((400, 750), (600, 1000)) if full else ((100, 750),):
+        common = TERRAIN | ({"window": 7500} if full else short)
+        found += grid("streaming", common, dataset=(TERRAIN["dataset"],), M=(M,), batch_size=(size,),
+                      method={**STREAMING, **PEERS})  # fmt: skip
+    return found
+
+
+def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+    """Show scores, and their course against seconds of training."""
+    return show_streams(records)

@@ -1,0 +1,37 @@
+"""
+Memory against accuracy on terrain (Bui, Nguyen and Turner 2017): streams with several M, and SGPR on several windows.
+Memory: the peak of a run beyond the memory before it (Linux), and what a model carries from batch to batch.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.papers.grid import Job, Record, grid
+from experiments.papers.pictures import Picture, curves
+from experiments.papers.t1 import END_LL, END_RMSE, STREAM_SCORES
+from experiments.papers.t4 import TERRAIN
+from experiments.papers.tables import SECONDS, Score, Table, means
+
+_PEAK, _CARRIED = Score("peak", "peak MB", 0), Score("carried", "kB carried", 0, sign=1e-3)
+
+
+def jobs(full: bool) -> list[Job]:
+    """Return the runs: M of streams, and windows of SGPR."""
+    common = TERRAIN | {"batch_size": 750}
+    if not full:
+        common |= {"max_train": 3000, "maxiter": 10, "first_maxiter": 20}
+    numbers, windows, M = (
+        ((50, 100, 200, 400, 600), (1000, 2500, 7500), 400) if full else ((50, 150), (1000, 2000), 100)
+    )
+    own = grid("streaming", common, method={"streaming VFE": {"alpha": 0.0}}, M=numbers)
+    return own + grid("streaming", common, method={"SGPR": {"model": "SGPR"}}, M=(M,), window=windows)
+
+
+def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+    """Show memory and scores."""
+    scores = (_PEAK, _CARRIED, *STREAM_SCORES, SECONDS)
+    yield means(records, ("method", "M", "window"), scores, "Memory and scores")
+    for entry in ("peak", "carried"):
+        text = {"peak": "MB at the peak", "carried": "bytes carried"}[entry]
+        yield curves(
+            records, entry, (END_RMSE, END_LL), "method", f"Scores at the end against {text}", logarithmic=True
+        )

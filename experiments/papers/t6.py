@@ -1,0 +1,35 @@
+"""
+A stream of labels, banana in ten batches, in order and shuffled (Bui, Nguyen and Turner 2017, fig. 6): VFE, PEP and the
+stream by minibatches; error of all test rows after each batch, and the boundary.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.papers.grid import Job, Record, grid, grouped
+from experiments.papers.pictures import Picture
+from experiments.papers.run_pictures import posteriors, streams
+from experiments.papers.t1 import STREAMING
+from experiments.papers.tables import Score, Table, means
+
+BANANA = {"dataset": "banana", "first": 40, "batch_size": 40, "M": 30, "fraction_to_move": 0.2, "lengthscales": 1.5}
+LABEL_SCORES = (
+    Score("mean_error", "error, mean"),
+    Score("error", "error at the end", 4),
+    Score("mean_log_likelihood", "log likelihood, mean"),
+    Score("log_likelihood", "log likelihood at the end"),
+)
+
+
+def jobs(full: bool) -> list[Job]:
+    """Return a run for each order and method."""
+    common = BANANA | ({"first_maxiter": 30, "maxiter": 30} if full else {"first_maxiter": 10, "maxiter": 10})
+    methods = {**STREAMING, "streaming SVGP": {"model": "STREAM-SVGP"}}
+    return grid("streaming", common, order=("forward", "shuffled"), method=methods)
+
+
+def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+    """Show scores, their course, and frames of the boundary."""
+    yield means(records, ("order", "method"), LABEL_SCORES, "Scores of all test rows after the batches")
+    for (order,), group in grouped(records, "order").items():
+        yield streams(group, "method", f"Scores, {order}", along="seen")
+        yield posteriors(group, f"Boundaries, {order}")

@@ -1,0 +1,28 @@
+"""
+Errors by the order of arrival, banana in ten batches (Bui, Nguyen and Turner 2017, appendix): left to right, right to
+left, at random, and all rows at once.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.papers.grid import Job, Record, grid
+from experiments.papers.pictures import Picture
+from experiments.papers.t1 import STREAMING
+from experiments.papers.t6 import BANANA, LABEL_SCORES
+from experiments.papers.tables import Table, means
+
+_PUBLISHED = {"forward": 0.0875, "backward": 0.095, "shuffled": 0.095, "at once": 0.095}
+
+
+def jobs(full: bool) -> list[Job]:
+    """Return a run for each order and method."""
+    common = BANANA | ({"first_maxiter": 30, "maxiter": 30} if full else {"first_maxiter": 10, "maxiter": 10})
+    orders = {name: {"order": name} for name in ("forward", "backward", "shuffled")}
+    return grid("streaming", common, order={**orders, "at once": {"model": "BATCH"}}, method=STREAMING)
+
+
+def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+    """Show final scores beside the published errors."""
+    end = LABEL_SCORES[1]
+    beside = {(order, method): error for order, error in _PUBLISHED.items() for method in STREAMING}
+    yield means(records, ("order", "method"), (end, LABEL_SCORES[3]), "Scores by the order of arrival", {end: beside})

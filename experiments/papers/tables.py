@@ -1,0 +1,150 @@
+"""Tables of a protocol: means, pairwise win fractions and average ranks, beside published figures."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import rankdata
+
+from experiments.papers.grid import Label, Record, grouped
+from experiments.report.columns import markdown, mean_and_error
+
+Published = Mapping[tuple[Label, ...], float]
+"""Published values by the labels of a line."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A column of a table, or an axis of a figure."""
+
+    entry: str
+    """Entry of the result."""
+
+    heading: str
+    """Name and unit."""
+
+    digits: int = 3
+    """Digits after the point."""
+
+    sign: float = 1.0
+    """-1: the negative entry is shown."""
+
+    larger_is_better: bool = False
+    """True if a larger shown value is better."""
+
+    def __call__(self, record: Record) -> float:
+        """Return the shown value; NaN if the run has none."""
+        value = record[self.entry]
+        return float("nan") if value is None else self.sign * value
+
+
+RMSE = Score("rmse", "RMSE")
+SMSE = Score("smse", "SMSE", 4)
+SMLL = Score("smll", "SMLL, nats")
+LL = Score("nlpd", "log likelihood, nats", sign=-1.0, larger_is_better=True)
+NLPD = Score("nlpd", "NLPD, nats")
+ERROR = Score("error", "error")
+EVIDENCE = Score("objective_per_point", "log evidence a row, nats", larger_is_better=True)
+NOISE = Score("noise_sd", "noise s.d.")
+SECONDS = Score("seconds", "seconds", 1)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of strings, headings first."""
+
+    title: str
+    lines: Sequence[Sequence[str]]
+    note: str = ""
+
+    def save(self, stem: Path) -> None:
+        """Write ``.csv`` and ``.md``."""
+        with stem.with_suffix(".csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows(self.lines)
+        stem.with_suffix(".md").write_text(f"{self}\n", encoding="utf-8")
+
+    def __str__(self) -> str:
+        """Return title, table and note in Markdown."""
+        return "\n\n".join(filter(None, [f"**{self.title}**", markdown(self.lines), self.note]))
+
+
+def means(
+    records: Sequence[Record],
+    by: Sequence[str],
+    scores: Sequence[Score],
+    title: str,
+    published: Mapping[Score, Published] | None = None,
+    note: str = "",
+) -> Table:
+    """
+    Return means over the records of each group ± standard errors.
+
+    :param by: labels that make a line.
+    :param published: published values of some scores.
+    """
+    published = published or {}
+    headings = [part for score in scores for part in (score.heading, *["published"] * (score in published))]
+    lines: list[Sequence[str]] = [(*by, *headings, "runs", "not converged")]
+    for labels, group in grouped(records, *by).items():
+        cells = list(map(shown, labels))
+        for score in scores:
+            cells.append(mean_and_error([score(record) for record in group], score.digits))
+            if score in published:
+                value = published[score].get(labels)
+                cells.append("–" if value is None else f"{value:.{score.digits}f}")
+        unfinished = sum(not record.result.get("converged", True) for record in group)
+        lines.append((*cells, str(len(group)), str(unfinished)))
+    return Table(title, lines, note)
+
+
+def wins(
+    records: Sequence[Record], axis: str, score: Score, pairs: Mapping[tuple[Label, Label], int | None], title: str
+) -> Table:
+    """
+    Return the fraction of runs in which one value of an axis is better than another, all else equal; ties count half.
+
+    :param pairs: pairs (better, worse) with the published percentage.
+    """
+    others = [name for name in records[0].labels if name != axis]
+    lines: list[Sequence[str]] = [("better, worse", f"{score.heading}: %", "published", "pairs")]
+    for (first, second), published in pairs.items():
+        by_set: dict[Label, list[float]] = {}
+        for labels, group in grouped(records, *others).items():
+            found = {record.labels[axis]: score(record) for record in group}
+            if first in found and second in found:
+                difference = found[first] - found[second] if score.larger_is_better else found[second] - found[first]
+                by_set.setdefault(labels[0], []).append(50.0 * (1.0 + np.sign(difference)))
+        values = [value for of_set in by_set.values() for value in of_set]
+        if not values:  # --only has left out one of the two
+            continue
+        of_sets = [float(np.mean(of_set)) for of_set in by_set.values()]
+        error = f" ± {np.std(of_sets, ddof=1) / len(of_sets) ** 0.5:.0f}" if len(of_sets) > 1 else ""
+        pair = f"{shown(first)}, {shown(second)}"
+        lines.append((pair, f"{np.mean(values):.0f}{error}", _or_dash(published), str(len(values))))
+    return Table(title, lines, f"± standard error of the mean over {others[0]}s.")
+
+
+def ranks(records: Sequence[Record], axis: str, scores: Sequence[Score], title: str) -> Table:
+    """Return average ranks of the values of an axis, all else equal, ± standard errors; 1 is best, ties share ranks."""
+    others = [name for name in records[0].labels if name != axis]
+    values = list(dict.fromkeys(record.labels[axis] for record in records))
+    groups = [group for group in grouped(records, *others).values() if len(group) == len(values)]
+    lines: list[Sequence[str]] = [(axis, *(f"rank by {score.heading}" for score in scores))]
+    found = [
+        rankdata([[-score(r) if score.larger_is_better else score(r) for r in group] for group in groups], axis=1)
+        for score in scores
+    ]  # [groups, values] for each score
+    for position, value in enumerate(values):
+        lines.append((shown(value), *(mean_and_error(rank[:, position].tolist()) for rank in found)))
+    return Table(title, lines, f"Over {len(groups)} groups of runs that differ in {axis} alone.")
+
+
+def shown(value: Label) -> str:
+    """Format a label."""
+    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _or_dash(value: float | None) -> str:
+    return "–" if value is None else f"{value:g}"

@@ -1,0 +1,23 @@
+"""
+Inducing points move with alpha (Bui, Yan and Turner 2017, fig. 7): at alpha = 0 they lie at the decision boundary; they
+spread over the data as alpha grows.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from experiments.papers.grid import Job, Record, grid
+from experiments.papers.pictures import Picture
+from experiments.papers.run_pictures import decisions
+from experiments.papers.tables import ERROR, EVIDENCE, NLPD, Table, means
+
+
+def jobs(full: bool) -> list[Job]:
+    """Return a run for each alpha, at the same size."""
+    common = {"dataset": "banana", "M": 30, "maxiter": 300 if full else 100, "max_jitter": 1e-3}
+    return grid("classification", common, alpha=(0.0, 0.01, 0.5, 1.0))
+
+
+def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+    """Show scores, and inducing points before and after training."""
+    yield means(records, ("alpha",), (ERROR, NLPD, EVIDENCE), "Scores on banana, M = 30")
+    yield decisions(records, "Inducing points by alpha")

@@ -1,0 +1,32 @@
+"""Colors, markers and axes of figures; lines differ without color, too."""
+
+from matplotlib.axes import Axes
+
+_COLORS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#222222")  # Tol's bright scheme
+_MARKERS = "os^Dv*X"
+_DASHES = ("solid", "dashed", "dashdot", "dotted")
+
+
+def color(position: int) -> str:
+    """Return the color of a line, by its position in the figure."""
+    return _COLORS[position % len(_COLORS)]
+
+
+def marker(position: int) -> str:
+    """Return the marker of a line, by its position in the figure."""
+    return _MARKERS[position % len(_MARKERS)]
+
+
+def dashes(position: int) -> str:
+    """Return the style of a line, by its position in the figure; lines below each other stay visible."""
+    return _DASHES[position % len(_DASHES)]
+
+
+def tidy(axes: Axes, x: str, y: str, *, logarithmic: bool = False) -> None:
+    """Label the axes and draw a grid."""
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    if logarithmic:
+        axes.set_xscale("log")
+    axes.grid(color="0.92")
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,49 @@
+"""Every protocol runs end to end at toy size, and the report is built from its runs."""
+
+import os
+from html import escape
+from importlib import import_module
+
+import pytest
+from matplotlib.image import imread
+from quick import some_slow
+from toy_protocols import toy
+
+from experiments.cells.child import perform
+from experiments.papers import PROTOCOLS, report
+from experiments.papers.grid import Record
+from experiments.papers.running import write
+from experiments.papers.tables import Table
+
+WITHOUT_FILES = ("U1", "T2", "T8", "M2")
+has_data = bool(os.environ.get("GPFLOW_PEP_DATA"))
+
+
+@pytest.mark.parametrize("name", some_slow(PROTOCOLS, quick=["U1", "T8"]))
+def test_protocol_runs_and_is_shown(name, runs):
+    if name not in WITHOUT_FILES and not has_data:
+        pytest.skip("needs data sets: set GPFLOW_PEP_DATA")
+    protocol = import_module(f"experiments.papers.{name.lower()}")
+    jobs = toy(protocol.jobs(False))
+    records = [Record(job.labels, perform(job.cell, runs)) for job in jobs]
+    shown = list(protocol.show(records))
+    folder = runs / "papers" / name
+    write(name, protocol.__doc__, shown, records, folder)
+    tables = [part for part in shown if isinstance(part, Table)]
+    assert tables and all(len(set(map(len, table.lines))) == 1 and len(table.lines) > 1 for table in tables)
+    pictures = [imread(path) for path in folder.glob("*.png")]
+    assert len(pictures) == len(shown) - len(tables) and all(picture.std() > 0.01 for picture in pictures)
+    page = report.page(report.stored([folder.parent]))
+    assert page.count("<img ") == len(pictures) and page.count("<table>") == len(tables)
+    assert all(escape(part.title) in page for part in shown)
+    assert len((folder / "records.csv").read_text().splitlines()) == 1 + len(records)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_published_size_has_more_runs(name):
+    protocol = import_module(f"experiments.papers.{name.lower()}")
+    if name == "M1" and not has_data:
+        pytest.skip("reads the number of rows: set GPFLOW_PEP_DATA")
+    small, full = protocol.jobs(False), protocol.jobs(True)
+    assert len({job.cell.key for job in small}) == len(small) <= len(full) == len({job.cell.key for job in full})
+    assert protocol.__doc__.strip()

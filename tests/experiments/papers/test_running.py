@@ -1,0 +1,82 @@
+"""The command of the protocols: what runs, what is skipped, what is run again, and what is refused."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from experiments import papers
+from experiments.cells import process
+from experiments.papers import PROTOCOLS
+from experiments.papers.__main__ import main
+from experiments.papers.grid import grid
+from experiments.papers.tables import Table
+
+CHILD = Path(__file__).parents[2] / "support" / "acting_child.py"
+
+
+@pytest.fixture
+def protocol(monkeypatch):
+    """A protocol of cells that act, without TensorFlow; the second one is killed when it first runs."""
+
+    def jobs(full):
+        acts = {"a": "return", "b": "die once", "c": "return"}
+        names = {name: {"name": name, "act": act} for name, act in acts.items() if full or name != "c"}
+        return grid("none", {}, name=names)
+
+    def show(records):
+        yield Table("Names", [("name",), *((record["name"],) for record in records)])
+
+    monkeypatch.setattr(process, "_CHILD", (str(CHILD),))
+    monkeypatch.setitem(PROTOCOLS, "X1", "a test")
+    module = SimpleNamespace(__doc__="Text.", jobs=jobs, show=show)
+    monkeypatch.setitem(sys.modules, "experiments.papers.x1", module)
+    monkeypatch.setattr(papers, "x1", module, raising=False)
+    return module
+
+
+def begun(runs):
+    return "".join((runs.parent / "begun").read_text().split())
+
+
+def names(runs, folder="X1"):
+    return (runs / "papers" / folder / "00-names.csv").read_text().split()[1:]
+
+
+def test_a_killed_run_is_run_again_and_completed_runs_are_not(protocol, runs):
+    with pytest.raises(SystemExit, match=r"1 of 2 runs have no result(.|\n)*killed: none with .*name=b"):
+        main(["X1", "--runs", str(runs)])
+    assert names(runs) == ["a"] and begun(runs) == "ab"
+    main(["X1", "--stored", "--runs", str(runs)])
+    assert names(runs) == ["a"] and begun(runs) == "ab"
+    main(["X1", "--runs", str(runs)])
+    assert names(runs) == ["a", "b"] and begun(runs) == "abb"
+    main(["X1", "--full", "--runs", str(runs), "--to", str(runs / "papers")])
+    assert names(runs, "X1-full") == ["a", "b", "c"] and begun(runs) == "abbc"
+    assert (
+        runs / "papers" / "X1" / "title.txt"
+    ).read_text() == "X1: a test\n\nText.\n\npython -m experiments.papers X1\n"
+
+
+def test_values_and_settings_are_chosen(protocol, runs, capsys):
+    main(["X1", "--full", "--only", "name=a,c", "--with", "act=return", "maxiter=5", "--runs", str(runs)])
+    text = (runs / "papers" / "X1" / "title.txt").read_text()
+    assert text.endswith("X1 --full --only name=a,c --with act=return maxiter=5\n")
+    assert begun(runs) == "ac" and "| a    |\n| c    |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--only", "name=d"], "--only: name is 'd'; accepted are a, b"),
+        (["--only", "alpha=0.5"], "alpha is 0.5; accepted are None"),
+        (["--with", "M=1,2"], "--with accepts one value for each entry, got several for M"),
+        (["--only", "name"], "2"),
+        (["--jobs", "1000"], "jobs must take no more than"),
+    ],
+)
+def test_refuses(protocol, runs, options, message):
+    with pytest.raises(SystemExit, match=message):
+        main(["X1", *options, "--runs", str(runs)])
+    assert not runs.exists()
