@@ -12,9 +12,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import Parameter
 from gpflow.kernels import Kernel
-from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 from tensorflow.python import pywrap_tfe
-from tensorflow.python.eager import context, record
+from tensorflow.python.eager import record
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util
 
@@ -116,7 +115,7 @@ class _Compiled:
             function = tf.function(self._traced, autograph=False, **self._options)
             # TensorFlow counts the traces of a method over all instances of a class, and warns after a few models.
             function._omit_frequent_tracing_warning = True
-            functions.setdefault(key, _optimized_once(function))
+            functions.setdefault(key, function)
         return functions[key]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -131,34 +130,7 @@ class _Compiled:
         functions = compiled_functions(instance, _TRACES, getattr(instance, "_structure", list)())
         bound = self._function(functions).__get__(instance, owner)
         bound._omit_frequent_tracing_warning = True
-        return _optimized_once(bound)
-
-
-def _optimized_once(function: Any) -> Any:
-    """
-    Let a ``tf.function`` optimize its graphs in one pass, in place of two: a first call of `PEP` takes 2.6 s in place
-    of 2.9 s, later calls as long as before. TensorFlow has this option for threads only.
-    """
-    call = function._call
-
-    def optimized_once(*args: Any, **kwargs: Any) -> Any:
-        here = context.context()
-        options = here.function_call_options
-        here.function_call_options = _with_one_pass(options.config_proto_serialized)
-        try:
-            return call(*args, **kwargs)
-        finally:
-            here.function_call_options = options
-
-    function._call = optimized_once
-    return function
-
-
-@functools.lru_cache(maxsize=8)
-def _with_one_pass(config: bytes) -> context.FunctionCallOptions:
-    proto = tf.compat.v1.ConfigProto.FromString(config)
-    proto.graph_options.rewrite_options.meta_optimizer_iterations = RewriterConfig.ONE
-    return context.FunctionCallOptions(config_proto=proto)
+        return bound
 
 
 class _Traces:

@@ -11,8 +11,6 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from quick import some_slow
-from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
-from tensorflow.python.eager import context
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from gpflow_pep import ARPEP, PEP, PEPR, PEPClassifier, StreamingPEP, StreamingSGPR
@@ -413,23 +411,3 @@ def test_functions_that_xla_cannot_compile_are_named():
     tf.function(refused, autograph=False)()
     with pytest.raises(NotImplementedError, match="XLA cannot compile a message: leave out jit_compile=True"):
         tf.function(refused, autograph=False, jit_compile=True)()
-
-
-def test_graphs_are_optimized_in_one_pass_and_options_of_the_thread_stay():
-    """Also after an error, for functions and for methods."""
-    before, passes = context.context().function_call_options, []
-
-    def optimized(value):
-        config = context.context().function_call_options.config_proto_serialized
-        passes.append(tf.compat.v1.ConfigProto.FromString(config).graph_options.rewrite_options)
-        with tf.control_dependencies([tf.debugging.assert_positive(value)]):
-            return tf.identity(value)
-
-    class Holder:
-        method = compiled(lambda self, value: optimized(value))
-
-    for function in (compiled(optimized), Holder().method):
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            function(tf.constant(-1.0))
-        assert context.context().function_call_options is before
-    assert [each.meta_optimizer_iterations for each in passes] == [RewriterConfig.ONE] * 2
