@@ -121,6 +121,7 @@ def test_a_short_memory_leads_to_the_same_sites(model, trace):
     np.testing.assert_allclose(many.iterate.swept.sites, model.sites.stacked(), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 1.0], quick=[0.5]))
 @pytest.mark.parametrize("variance", some_slow([4.0, 50.0, 1000.0], quick=[50.0]))
 @pytest.mark.filterwarnings("ignore:The sites have not converged")

@@ -129,6 +129,7 @@ def test_alpha_auto_is_the_power_of_the_best_leave_one_out_predictions():
     assert not hasattr(estimator.set_params(alpha=0.5).fit(X, Y[:, 0]), "alpha_selection_")
 
 
+@pytest.mark.slow
 def test_alpha_auto_for_labels():
     estimator = SparseGPClassifier(alpha="auto", n_inducing=5, optimizer=None, random_state=0).fit(X, Y[:, 0] > 0.0)
     assert float(estimator.model_.alpha) == estimator.alpha_selection_.alpha

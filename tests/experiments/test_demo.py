@@ -12,6 +12,7 @@ from experiments.protocols import demonstrations
 from experiments.report import recorded
 
 
+@pytest.mark.slow
 def test_short_demonstration(runs, capfd, monkeypatch):
     only(monkeypatch, "regression", 0, 3)
     demo.main(["--short", "--runs", str(runs)])

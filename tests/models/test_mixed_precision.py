@@ -146,14 +146,16 @@ def test_predictions_far_from_the_prior_agree_with_double(offset):
 
 
 def test_strict_training_ends_in_double_precision():
-    """At the optimum of double precision, and the setting stays."""
-    model, exact = made("PEPR 0.5")[::-1]
-    for each in (model, exact):
-        gpflow.set_trainable(each.inducing_variable, False)
-        gpflow.set_trainable(each.kernel, False)
-        assert fit(each, tolerance=1e-9).status == "converged"
-    assert model.mixed_precision
-    assert float(exact.training_loss()) == pytest.approx(loss_in_double(model), abs=1e-7)
+    """At an optimum of double precision, and the setting stays."""
+    _, model = made("PEPR 0.5")
+    gpflow.set_trainable(model.inducing_variable, False)
+    gpflow.set_trainable(model.kernel, False)
+    assert fit(model, tolerance=1e-9).status == "converged" and model.mixed_precision
+    model.mixed_precision = False
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    slope = tape.gradient(loss, model.likelihood.variance.unconstrained_variable)
+    assert abs(float(slope)) < 1e-4  # a search in single precision ends at 0.01
 
 
 def loss_in_double(model):

@@ -106,6 +106,7 @@ def test_gradients_match_finite_differences(in_midstream, alpha):
         assert slope == pytest.approx(expected, rel=2e-6, abs=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
 def test_minibatch_gradients_average_to_full_gradient(in_midstream, alpha):
     """At converged sites the gradients of the batches average to the gradient for all rows."""

@@ -149,6 +149,7 @@ def test_table_and_summary(found):
     )
 
 
+@pytest.mark.slow
 def test_densities_decide_where_there_is_no_bound():
     """At alpha = 1 bounds are reported only; models of labels have no bounds."""
     found = select_num_inducing(lambda data, Z: make(data, Z, alpha=1.0), (X, Y), (4, 8, 16, 32), train=untrained)

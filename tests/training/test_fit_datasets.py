@@ -92,6 +92,7 @@ def test_a_shuffled_dataset_is_shuffled_in_each_pass(as_new):
     assert not np.array_equal(*passes) and result.objective[1] > result.objective[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drop", some_slow([False, True], 1))
 def test_the_last_batch_may_be_smaller_or_missing(as_new, drop):
     """60 rows in batches of 25; empty batches are left out."""
@@ -211,7 +212,7 @@ def test_rejects_a_pass_with_another_number_of_rows(as_new, rows, passes):
     assert fit(as_new("TSVGP"), dataset.repeat(), max_iterations=12).iterations == 12
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["minibatches", "all rows"])
+@pytest.mark.parametrize("own", some_slow([False, True], 1), ids=["minibatches", "all rows"])
 def test_a_dataset_that_fails_in_training_ends_it_with_the_users_error(as_new, own):
     """The last good parameters are kept."""
     records = []
