@@ -5,6 +5,7 @@ A color has one meaning: predictions are blue, rows gray, inducing points black,
 The first three classes differ in lightness, for color-blind readers and gray prints, and each has a marker.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -97,6 +98,7 @@ class _Display:
             raise ValueError(f"X must have 1 or 2 columns, got {D}: see sklearn.inspection.PartialDependenceDisplay.")
         default = np.stack([1.05 * rows.min(0) - 0.05 * rows.max(0), 1.05 * rows.max(0) - 0.05 * rows.min(0)], axis=1)
         ends = default if limits is None else np.reshape(limits, [D, 2])
+        ends = [(low, high if high > low else low + 1.0) for low, high in ends]  # of a constant column
         grid = [np.linspace(low, high, _RESOLUTION[D], dtype=rows.dtype) for low, high in ends]
         places: Any = np.stack([each.ravel() for each in np.meshgrid(*grid)], axis=1)  # [n, D]
         names: list[str] = ["x"] if D == 1 else ["x1", "x2"]
@@ -142,9 +144,11 @@ class PredictionDisplay(_Display):
 
     def _draw(self, ax: Axes) -> None:
         if len(self.grid) == 1:
-            for mean, std in zip(self.mean.T, self.std.T, strict=True):
-                ax.fill_between(self.grid[0], mean - 2.0 * std, mean + 2.0 * std, color=BAND, lw=0)
-                ax.plot(self.grid[0], mean, color=PREDICTION)
+            single = self.mean.shape[1] == 1
+            for mean, std, color in zip(self.mean.T, self.std.T, itertools.cycle(CLASSES), strict=False):
+                band: dict[str, Any] = {"color": BAND} if single else {"color": color, "alpha": 0.25}
+                ax.fill_between(self.grid[0], mean - 2.0 * std, mean + 2.0 * std, lw=0, **band)
+                ax.plot(self.grid[0], mean, color=PREDICTION if single else color)
             ax.plot(self.X, self.Y, ".", color=ROWS, ms=3)
             ax.set_ylabel(self.output)
             return
@@ -160,8 +164,8 @@ class ClassDisplay(_Display):
     """
     Probabilities of classes over one or two inputs, with rows and inducing points.
 
-    Over one input a line for each class (of two, the second). Over two inputs the color of the most probable class,
-    white if all are equally probable, and lines between the classes.
+    Over one input a line shows each class (of two, the second). Over two inputs the color shows the most probable
+    class, white if all are equally probable, and lines separate the classes.
     """
 
     labels: AnyNDArray  # [N], indices of the rows' classes
@@ -172,6 +176,8 @@ class ClassDisplay(_Display):
     def _predicted(estimator: Any, places: Any, y: Any) -> dict[str, Any]:
         p = estimator.predict_proba(places)
         classes = getattr(estimator, "classes_", np.arange(p.shape[1]))
+        if hasattr(estimator, "classes_") and not np.isin(y, classes).all():
+            raise ValueError(f"y must have labels of classes_, {list(classes)}.")
         labels = np.searchsorted(classes, np.ravel(y))  # of a model's labels -1 and 1: 0 and 1
         return {"labels": labels, "probabilities": p, "classes": [str(name) for name in classes]}
 

@@ -55,7 +55,7 @@ def terrain() -> Figure:
     """Draw the heights that the example of the README predicts."""
     table = pd.read_csv(ROOT / "docs" / "terrain.csv")
     X, y = table[["east_km", "north_km"]], table["height_m"]
-    model = SparseGPRegressor().fit(X[:400], y[:400])
+    model = SparseGPRegressor(n_inducing=100).fit(X[:400], y[:400])
     figure, axes = plt.subplots(figsize=(0.7 * WIDTH, 3.6), layout="constrained")
     PredictionDisplay.from_estimator(model, X[:400], y[:400], ax=axes)
     axes.set(xlabel="east, km", ylabel="north, km", aspect="equal")

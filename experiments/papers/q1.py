@@ -1,5 +1,5 @@
 """
-EP and quantile propagation of a dense GP, probit, ten folds (Zhang et al. 2019, table 1): at most 10 inner sweeps and
+EP and quantile propagation of a dense GP, probit, ten folds (Zhang et al. 2020, table 1): at most 10 inner sweeps and
 40 iterations. The folds are not the paper's. QP's gradient is the true one here.
 """
 

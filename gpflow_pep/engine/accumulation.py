@@ -19,7 +19,7 @@ from .gaussian import SiteSums
 from .rows import RegressionRows, Rows, cast, watched
 from .sites import IndependentSites, LinearAdjoint, Powers, RowSums, SiteRule
 
-# Estimated relative change of the site noise. Of 576 settings (four kernels, six lengthscales, four noises, alpha 0,
+# Estimated relative change of the site noise. Among 576 settings (four kernels, six lengthscales, four noises, alpha 0,
 # 0.5 and 1; N = 6,000, M = 100, D = 4 and 8) 294 are below this value; their relative errors are at most 2e-6 in the
 # objective, 2e-3 in the gradient of each parameter, and 1e-4 in the norm of the gradient.
 _MAX_ERROR = 0.02

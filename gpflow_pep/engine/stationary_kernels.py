@@ -48,10 +48,11 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
         return kernel.K_d(difference_matrix(*kernel.slice(X, X2)) / kernel.lengthscales)
     if X2 is not None:
         return kernel(X, X2)
-    if X.shape.rank == 2 or type(kernel).__module__.startswith("gpflow."):
+    parts = [part for part in (kernel, *kernel.submodules) if isinstance(part, kernels.Kernel)]
+    if X.shape.rank == 2 or all(type(part).__module__.startswith("gpflow.") for part in parts):
         return kernel(X)
     # Kernels of users often transpose their inputs, which works for matrices only.
-    matrices = tf.map_fn(kernel, tf.reshape(X, tf.concat([[-1], tf.shape(X)[-2:]], axis=0)))
+    matrices = tf.vectorized_map(kernel, tf.reshape(X, tf.concat([[-1], tf.shape(X)[-2:]], axis=0)))
     return tf.reshape(matrices, tf.concat([tf.shape(X)[:-1], tf.shape(X)[-2:-1]], axis=0))
 
 

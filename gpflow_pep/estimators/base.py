@@ -120,8 +120,10 @@ class SparseGPEstimator(BaseEstimator):
 
     def _fit_model(self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True) -> None:
         """Construct the model of X [N, D] and Y [N, P], and train it if `train`."""
-        options = self._training_options() if train else None
-        self._choose_alpha(X, Y, options)
+        options = self._training_options()
+        options = options if train else None
+        self.__dict__.pop("alpha_selection_", None)
+        self.alpha_ = 0.5 if isinstance(self.alpha, str) else self.alpha
         if isinstance(self.n_inducing, str):
             make = partial(self._make, alpha=self.alpha_)
             found = select_num_inducing(make, (X, Y), train=lambda model: trained(model, options))
@@ -131,27 +133,16 @@ class SparseGPEstimator(BaseEstimator):
         Z = self._initial_points(X)
         if options is not None and self.train_inducing is None and len(Z) == len(distinct(X)):
             options["train_inducing"] = False  # the model is exact
+        if isinstance(self.alpha, str) and train and len(X) > 1:
+            self.alpha_selection_ = select_alpha(
+                lambda data, alpha: self._make(data, Z, alpha), (X, Y), train=lambda model: trained(model, options)[0]
+            )
+            self.alpha_ = self.alpha_selection_.alpha
         model = self._make((X, Y), Z, self.alpha_)
         with compiled_model(model) as worker:
             result = trained(worker, options)
         self._keep(model, *result)
         self.__dict__.pop("num_inducing_selection_", None)
-
-    def _choose_alpha(self, X: AnyNDArray, Y: AnyNDArray, options: dict[str, Any] | None) -> None:
-        """Set `alpha_` to `alpha`, or, if it is "auto", to the power of the best leave-one-out predictions."""
-        self.__dict__.pop("alpha_selection_", None)
-        if not isinstance(self.alpha, str):
-            self.alpha_ = self.alpha
-            return
-        if self.alpha != "auto":
-            raise ValueError(f'alpha must be a number in [0, 1] or "auto", got {self.alpha!r}.')
-        if isinstance(self.n_inducing, str):
-            raise ValueError(f'n_inducing must be a number if alpha is "auto", got {self.n_inducing!r}.')
-        Z = self._initial_points(X)
-        self.alpha_selection_ = select_alpha(
-            lambda data, alpha: self._make(data, Z, alpha), (X, Y), train=lambda model: trained(model, options)[0]
-        )
-        self.alpha_ = self.alpha_selection_.alpha
 
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Train on the first batch, or absorb the posterior and train on the next batch; a failure changes nothing."""
@@ -250,6 +241,10 @@ class SparseGPEstimator(BaseEstimator):
         """Return the options of `fit`; None if `optimizer` is None."""
         if isinstance(self.n_inducing, str) and self.n_inducing != "auto":
             raise ValueError(f'n_inducing must be a whole number of at least 1, or "auto", got {self.n_inducing!r}.')
+        if isinstance(self.alpha, str) and self.alpha != "auto":
+            raise ValueError(f'alpha must be a number in [0, 1] or "auto", got {self.alpha!r}.')
+        if isinstance(self.alpha, str) and isinstance(self.n_inducing, str):
+            raise ValueError(f'n_inducing must be a number if alpha is "auto", got {self.n_inducing!r}.')
         if self.optimizer is None:
             return None
         if self.optimizer not in OPTIMIZERS:

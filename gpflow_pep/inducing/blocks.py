@@ -18,9 +18,9 @@ def neighbor_blocks(X: AnyNDArray, size: int) -> npt.NDArray[np.intp]:
 
     :param X: inputs [N, D].
     :param size: largest number of rows in a block.
-    :raises ValueError: if size is not a whole number from 1.
+    :raises ValueError: if size is not a whole number of at least 1.
     """
-    size = validation.positive_integer(size, "size")
+    X, size = validation.matrix(X, "X", "D"), validation.positive_integer(size, "size")
     labels = np.empty(len(X), dtype=np.intp)
     parts = [(np.arange(len(X)), 0, -(-len(X) // size))]  # rows, the first label, the number of labels
     while parts:

@@ -204,9 +204,9 @@ def remember_parameters(module: tf.Module) -> None:
     """Make :func:`structure_of` raise an error if a number takes a parameter's place; reject layers of Keras 3."""
     for part in (module, *module.submodules):
         for name, value in vars(part).items():
-            for each in value if isinstance(value, list | tuple) else [value]:
-                is_keras_3 = any(kind.__module__.startswith("keras.") for kind in type(each).__mro__)
-                if is_keras_3 and getattr(each, "trainable", False):
+            for each in () if name.startswith("_self_") else _leaves(value):  # see `_components`
+                origins = [kind.__module__ for kind in type(each).__mro__ if kind.__module__.startswith("keras.")]
+                if origins and getattr(each, "trainable", False) and "preprocessing" not in origins[0]:
                     raise ValueError(
                         f"{name} of {type(part).__name__} must be a layer of tf_keras, got {type(each).__name__} of "
                         "Keras 3, whose weights would not be trained: use `from gpflow.keras import tf_keras`, or set "
@@ -214,6 +214,15 @@ def remember_parameters(module: tf.Module) -> None:
                     )
         names = {name for name, value in vars(part).items() if isinstance(value, Parameter)}
         vars(part)[_PARAMETER_NAMES] = names | vars(part).get(_PARAMETER_NAMES, set())
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """List the values of nested mappings, lists and tuples."""
+    if not isinstance(value, Mapping | list | tuple):
+        yield value
+        return
+    for each in value.values() if isinstance(value, Mapping) else value:
+        yield from _leaves(each)
 
 
 def _settings_of(part: tf.Module) -> Iterator[tuple[str, Any]]:

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..models.classifier import CLASSIFICATION
+from ..models.kernels_and_inducing_variables import index_columns
 from ..runtime.checks import warn
 from ..saving.arrays_file import check_writable
 from .history import History
@@ -26,8 +27,7 @@ def monitor(
     model: GPModel, history: History, directory: str, data: RegressionData | tf.data.Dataset
 ) -> Callable[[int], None]:
     """
-    Return a function that writes objective, parameters and scores at every record, and a plot at every tenth; if that
-    fails, it warns and removes itself from the history.
+    Return a function that writes parameters and scores at every record, a plot at every tenth; or warns and ends.
 
     :param data: X [N, D] and Y [N, P], or a dataset, whose first batch is shown; plots need D = 1 or 2.
     :raises ValueError: if the directory cannot be written to.
@@ -48,7 +48,7 @@ def monitor(
     groups = [MonitorTaskGroup(scalars)]
     first_rows = next(iter(data)) if isinstance(data, tf.data.Dataset) else data
     X, Y = (np.asarray(values)[:1000] for values in first_rows)  # more points would hide each other
-    if X.shape[1] <= 2:
+    if X.shape[1] <= 2 and not index_columns(model.kernel, X.shape[1]):
         task = ImageToTensorBoard(directory, partial(_draw, model, X, Y), "predictions")
         groups.append(MonitorTaskGroup(task, period=10 * history.interval))  # a plot takes far longer than scalars
     tasks = Monitor(*groups)
@@ -56,13 +56,7 @@ def monitor(
     def show(iteration: int) -> None:
         try:
             tasks(iteration)
-        except (
-            OSError,
-            tf.errors.NotFoundError,
-            tf.errors.PermissionDeniedError,
-            tf.errors.FailedPreconditionError,
-            tf.errors.ResourceExhaustedError,
-        ) as error:
+        except (OSError, ValueError, tf.errors.OpError) as error:  # also of a prediction between the rows
             reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
             reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]  # first line, without the operation
             warn(f"tensorboard {directory!r} could not be written: {reason}; training continues without it.")
@@ -81,4 +75,4 @@ def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Ax
     are_classes = isinstance(model.likelihood, CLASSIFICATION) and Y.shape[1] == 1
     display = plotting.ClassDisplay if are_classes else plotting.PredictionDisplay
     with without_warnings(model):
-        display.from_model(model, (X, Y), ax=axes)
+        display.from_model(model, (X, Y), ax=axes, limits=np.stack([X.min(axis=0), X.max(axis=0)], axis=1))

@@ -119,6 +119,23 @@ def test_probabilities_of_a_wide_f():
     np.testing.assert_allclose(estimator.predict_proba(new)[:, 1], expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
+def test_alpha_auto_compares_models_with_the_points_of_the_fitted_one():
+    """Also if the seed is a generator, and if all rows are points, which stay."""
+    for options in ({"n_inducing": 10}, {"n_inducing": 60}):
+        random = np.random.RandomState(0)
+        estimator = SparseGPRegressor(alpha="auto", max_iterations=5, random_state=random, **options).fit(X, Y[:, 0])
+        density = float(np.mean(estimator.model_.loo_log_predictive_density()))
+        assert density == pytest.approx(estimator.alpha_selection_.scores.max(), abs=1e-6)
+
+
+def test_alpha_auto_of_a_first_batch_that_is_not_trained():
+    estimator = SparseGPRegressor(alpha="auto").partial_fit(X[:1], Y[:1, 0])
+    assert estimator.alpha_ == 0.5 and not hasattr(estimator, "alpha_selection_")
+    with pytest.raises(ValueError, match=r'^alpha must be a number in \[0, 1\] or "auto", got \'best\'\.$'):
+        estimator.set_params(alpha="best").partial_fit(X, Y[:, 0])
+
+
 def test_alpha_auto_is_the_power_of_the_best_leave_one_out_predictions():
     estimator = untrained(alpha="auto").fit(X, Y[:, 0])
     found = estimator.alpha_selection_

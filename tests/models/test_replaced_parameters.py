@@ -82,6 +82,9 @@ class Warped(gpflow.kernels.SquaredExponential):
 def test_a_layer_of_keras_3_in_a_kernel_is_refused_because_its_weights_would_not_be_trained():
     with pytest.raises(ValueError, match=r"^layers of Warped must be a layer of tf_keras, got Dense of Keras 3"):
         PEPR((X, Y), KERNEL() + Warped([keras.layers.Dense(2)]), Z)
+    with pytest.raises(ValueError, match=r"^layers of Warped must be a layer of tf_keras, got Dense of Keras 3"):
+        PEPR((X, Y), Warped({0: [keras.layers.Dense(2)]}), Z)
+    PEPR((X, Y), Warped([keras.layers.Rescaling(0.5, dtype="float64")]), Z)  # has no weights
     PEPR((X, Y), Warped([keras.layers.Dense(2, trainable=False, dtype="float64")]), Z).training_loss()
     model = PEPR((X, Y), Warped([tf_keras.layers.Dense(2, dtype="float64")]), Z)
     model.training_loss()
