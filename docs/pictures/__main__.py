@@ -1,4 +1,4 @@
-"""Draw the pictures of the README and of the documentation into docs/images: `python docs/pictures [NAME ...]`."""
+"""Draw pictures of README and documentation into docs/images: `PYTHONPATH=. python docs/pictures [NAME ...]`."""
 
 import sys
 
