@@ -2,5 +2,5 @@
 
 from .energy import leave_one_out
 from .inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
-from .solver import RUNNING, SolverOptions
+from .solver import FEW_SWEEPS, RUNNING, SolverOptions
 from .sweep import LatentRows, Problem, sum_sites

@@ -39,7 +39,7 @@ _ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # fraction of the damping in each 
 _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
 _MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
 _PATIENCE = 30  # sweeps that do not halve the change before Newton's method starts; doubled after it fails
-_FEW_SWEEPS = 10  # with max_sweeps at most this, do not return to the best sites: the change may grow before it falls
+FEW_SWEEPS = 10  # with max_sweeps at most this, do not return to the best sites: the change may grow before it falls
 
 
 class SolverOptions(NamedTuple):
@@ -288,7 +288,7 @@ def _restart_or_finish(options: SolverOptions, loop: SolverState) -> SolverState
     is_last = ~tf.equal(loop.final_status, RUNNING)
     fails = (status > CONVERGED) & ~is_last
     restarts = fails & ~out & (attempt.number < len(_ATTEMPT_DAMPING) - 1)
-    goes_on = tf.equal(status, LIMIT) & (options.max_sweeps <= _FEW_SWEEPS) & is_accurate
+    goes_on = tf.equal(status, LIMIT) & (options.max_sweeps <= FEW_SWEEPS) & is_accurate
     is_worse = ~is_accurate | (loop.best.change < iterate.change)
     returns = fails & ~restarts & ~goes_on & is_worse & ~tf.equal(status, IMPROPER)
     # The last evaluation is at sites that were proper before, if there are any, else at preliminary or empty sites.

@@ -153,15 +153,14 @@ class SparseGPEstimator(BaseEstimator):
         options, model = self._training_options(), self.model_
         if not isinstance(self.alpha, str):
             self.alpha_ = float(validation.single_power(self.alpha))  # may have changed since the last batch
-        alpha = self.alpha_
         if not isinstance(model, Stream):
             kernel, likelihood = deepcopy((model.kernel, model.likelihood))
             parts = {"kernel": kernel, "likelihood": likelihood, "inducing_variable": model.inducing_variable.Z.numpy()}
             batch = tuple(values.numpy() for values in model.data)
-            model = self._STREAM(batch, **parts, alpha=alpha, max_jitter=max_jitter())
+            model = self._STREAM(batch, **parts, alpha=self.alpha_, max_jitter=max_jitter())
         points = self._next_points(model, X)
         with model._all_or_nothing():
-            model.alpha = alpha
+            model.alpha = self.alpha_
             model.update((X, Y), **points)
             self._keep(model, *trained(model, options))
 

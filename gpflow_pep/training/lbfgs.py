@@ -148,7 +148,7 @@ class LBFGS:
     def _ranked_starts(self, history: History) -> list[tuple[AnyNDArray, AnyNDArray]]:
         """Return the starts, each with the end of a few iterations, the best first."""
         given, *others = starts(self._objective.model, self._coordinates, self._n_restarts, self._seed)
-        if not others or getattr(self._objective.model, "max_sweeps", np.inf) <= 10:  # sites that do not wait mislead
+        if not (others and self._objective.waits):
             return [(given, given)]
         self._evaluate(given[self._active], history)
         found = []

@@ -14,7 +14,7 @@ from gpflow.models.training_mixins import ExternalDataTrainingLossMixin, Interna
 from typing_extensions import override
 
 from ..engine import UnreadableData
-from ..ep import SitesStatus
+from ..ep import FEW_SWEEPS, SitesStatus
 from ..models import PEP
 from ..runtime.checks import with_plain_errors
 from ..runtime.custom_gradients import derivatives
@@ -111,6 +111,7 @@ class Objective:
     default_interval = 1  # steps between records
     trial_iterations = 5  # of L-BFGS from each start, before the starts are compared
     is_accurate = True  # False if sites were far from converged in the last evaluation
+    waits = True  # False if sites need not converge in an evaluation: losses far from each other are not compared
 
     def __init__(
         self, model: Any, rows: Callable[[int], Any] = lambda step: (), mean: Callable[..., Any] | None = None
@@ -272,6 +273,7 @@ class ConvergedSitesObjective(SitesObjective):
 
     def __init__(self, model: PEP):
         super().__init__(model)
+        self.waits = model.max_sweeps > FEW_SWEEPS
         self._forget()
 
     def _forget(self) -> None:
@@ -291,8 +293,7 @@ class ConvergedSitesObjective(SitesObjective):
         with self._options(tol, max_sweeps):
             loss, gradient = super().evaluate(step)
         change = self.model.sites_status.change
-        # As in the solver, with at most 10 sweeps sites need not converge in an evaluation.
-        self.is_accurate = change <= self._max_change or self.model.max_sweeps <= 10
+        self.is_accurate = change <= self._max_change or not self.waits
         if self._have_converged and not self.is_accurate:
             raise FloatingPointError(
                 f"The sites are far from converged: the next update would change a marginal by {change:.1e} standard "
