@@ -9,9 +9,9 @@ flaw are compared with 50 digits. All follows from the seed of the case.
 """
 
 import copy
-import json
 import re
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import gpflow
@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from campaign.cases import KERNELS, PLACES, Case, case_of, flaw_of, make
 from campaign.reference import Reference, power_ep
-from campaign.running import Outcome, judged, options, tally, within
+from campaign.running import Outcome, judged, options, outcomes_of, tally
 
 _TOLERANCE = 1e-6  # relative, of what is well conditioned
 _EPS = float(np.finfo(float).eps)
@@ -107,18 +107,14 @@ def _tolerated(case: Case, expected: Reference, noise: float) -> dict[str, float
 
 def main() -> None:
     """Run cases and print how they ended."""
-    arguments, found = options(__doc__).parse_args(), []
-    for seed in within(arguments.minutes, range(arguments.seed, arguments.seed + arguments.cases)):
-        case = case_of(seed)
-        outcome = run(case)
-        found.append((case, outcome))
-        if outcome.verdict not in ("right", "refused") or (outcome.verdict == "refused" and case.flaw is None):
-            print(seed, *case[1:6], f"variance {case.variance:.2g} lengthscale {case.lengthscale:.2g}",
-                  f"noise {case.noise:.2g} alpha {case.alpha}", *outcome, flush=True)  # fmt: skip
-    if arguments.output:
-        wrong = [{"seed": case.seed, **outcome._asdict()} for case, outcome in found if outcome.verdict != "right"]
-        arguments.output.write_text(json.dumps(wrong, indent=1))
-    print_table(found)
+    print_table(outcomes_of(options(__doc__).parse_args(), case_of, run, _told))
+
+
+def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
+    if outcome.verdict == "right" or (outcome.verdict == "refused" and case.flaw is not None):
+        return ()
+    numbers = f"variance {case.variance:.2g} lengthscale {case.lengthscale:.2g} noise {case.noise:.2g}"
+    return *case[1:6], f"{numbers} alpha {case.alpha}"
 
 
 def print_table(found: list[tuple[Case, Outcome]]) -> None:

@@ -6,8 +6,7 @@ A case is a likelihood with parameters over several orders of magnitude and twen
     python -m campaign.predictions [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
 """
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gpflow
@@ -18,7 +17,7 @@ from gpflow.likelihoods import Bernoulli, Beta, Exponential, Gamma, Ordinal, Poi
 from scipy import stats
 from scipy.special import logsumexp, softplus
 
-from campaign.running import Outcome, judged, options, tally, within
+from campaign.running import Outcome, judged, options, outcomes_of, tally
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted.predictive import predicted_log_density
 
@@ -70,20 +69,22 @@ def _counts(invlink: Any, mean: Callable[[AnyNDArray], AnyNDArray]) -> Callable[
 
 def _student_t(rng: np.random.Generator, size: float) -> Drawn:
     df = 10.0 ** rng.uniform(0.2, 2.0)
-    draw = lambda f: f + size * rng.standard_t(df, f.shape)  # noqa: E731
-    return StudentT(scale=size, df=df), lambda f, y: stats.t.logpdf(y, df, f, size), draw
+    likelihood = StudentT(scale=size, df=df)
+    return likelihood, lambda f, y: stats.t.logpdf(y, df, f, size), lambda f: f + size * rng.standard_t(df, f.shape)
 
 
 def _gamma(rng: np.random.Generator, size: float) -> Drawn:
     likelihood = Gamma()
     likelihood.shape.assign(size)
-    draw = lambda f: np.maximum(rng.gamma(size, np.exp(np.clip(f, -9.0, 9.0))), 1e-12)  # noqa: E731
-    return likelihood, lambda f, y: stats.gamma.logpdf(y, size, scale=np.exp(f)), draw
+    return likelihood, lambda f, y: stats.gamma.logpdf(y, size, scale=np.exp(f)), _gamma_draws(rng, size)
 
 
 def _exponential(rng: np.random.Generator, size: float) -> Drawn:
-    draw = lambda f: np.maximum(rng.exponential(np.exp(np.clip(f, -9.0, 9.0))), 1e-12)  # noqa: E731
-    return Exponential(), lambda f, y: stats.expon.logpdf(y, scale=np.exp(f)), draw
+    return Exponential(), lambda f, y: stats.expon.logpdf(y, scale=np.exp(f)), _gamma_draws(rng, 1.0)
+
+
+def _gamma_draws(rng: np.random.Generator, shape: float) -> Callable[[AnyNDArray], AnyNDArray]:
+    return lambda f: np.maximum(rng.gamma(shape, np.exp(np.clip(f, -9.0, 9.0))), 1e-12)
 
 
 def _beta(rng: np.random.Generator, size: float) -> Drawn:
@@ -156,17 +157,11 @@ def run(case: Case) -> Outcome:
 
 def main() -> None:
     """Run cases and print how they ended."""
-    arguments, found = options(__doc__).parse_args(), []
-    for seed in within(arguments.minutes, range(arguments.seed, arguments.seed + arguments.cases)):
-        case = case_of(seed)
-        outcome = run(case)
-        found.append((case, outcome))
-        if outcome.verdict != "right":
-            print(seed, case.name, *outcome, flush=True)
-    if arguments.output:
-        wrong = [{"seed": case.seed, **outcome._asdict()} for case, outcome in found if outcome.verdict != "right"]
-        arguments.output.write_text(json.dumps(wrong, indent=1))
-    print_table(found)
+    print_table(outcomes_of(options(__doc__).parse_args(), case_of, run, _told))
+
+
+def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
+    return () if outcome.verdict == "right" else (case.name,)
 
 
 def print_table(found: list[tuple[Case, Outcome]]) -> None:

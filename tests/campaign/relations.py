@@ -10,10 +10,9 @@ from the seed of the case.
 """
 
 import copy
-import json
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gpflow
@@ -21,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from campaign.running import Outcome, judged, options, tally, within
+from campaign.running import Outcome, judged, options, outcomes_of, tally
 from gpflow_pep import (
     APEP,
     ARPEP,
@@ -309,18 +308,14 @@ def _converged(model: Any) -> bool:
 
 def main() -> None:
     """Run cases and print how they ended."""
-    arguments, found = options(__doc__).parse_args(), []
-    for seed in within(arguments.minutes, range(arguments.seed, arguments.seed + arguments.cases)):
-        case = case_of(seed)
-        outcome = run(case)
-        found.append((case, outcome))
-        if outcome.verdict not in ("right", "refused", "not converged"):
-            numbers = [f"{name} {getattr(case, name):.2g}" for name in ("alpha", "variance", "lengthscale", "noise")]
-            print(seed, *case[1:4], *numbers, *outcome, flush=True)
-    if arguments.output:
-        wrong = [{"seed": case.seed, **outcome._asdict()} for case, outcome in found if outcome.verdict != "right"]
-        arguments.output.write_text(json.dumps(wrong, indent=1))
-    print_table(found)
+    print_table(outcomes_of(options(__doc__).parse_args(), case_of, run, _told))
+
+
+def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
+    if outcome.verdict in ("right", "refused", "not converged"):
+        return ()
+    numbers = [f"{name} {getattr(case, name):.2g}" for name in ("alpha", "variance", "lengthscale", "noise")]
+    return *case[1:4], *numbers
 
 
 def print_table(found: list[tuple[Case, Outcome]]) -> None:

@@ -1,11 +1,12 @@
 """Shared by the campaigns: outcomes of cases, options, time limits and counts."""
 
 import argparse
+import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -49,6 +50,31 @@ def within(minutes: float, items: Iterable[_Item]) -> Iterator[_Item]:
         if time.monotonic() - began > 60.0 * minutes:
             return
         yield item
+
+
+def outcomes_of(
+    arguments: argparse.Namespace,
+    case_of: Callable[[int], _Item],
+    run: Callable[[_Item], Outcome],
+    told: Callable[[_Item, Outcome], Sequence[Any]],
+) -> list[tuple[_Item, Outcome]]:
+    """
+    Run the case of each seed; write the seeds and outcomes that are not right to the file ``--output``, if given.
+
+    :param told: returns what is printed of a case, after its seed and before its outcome; nothing if it is empty.
+    """
+    found, wrong = [], []
+    for seed in within(arguments.minutes, range(arguments.seed, arguments.seed + arguments.cases)):
+        case = case_of(seed)
+        outcome = run(case)
+        found.append((case, outcome))
+        if outcome.verdict != "right":
+            wrong.append({"seed": seed, **outcome._asdict()})
+        if words := told(case, outcome):
+            print(seed, *words, *outcome, flush=True)
+    if arguments.output:
+        arguments.output.write_text(json.dumps(wrong, indent=1))
+    return found
 
 
 def tally(outcomes: Sequence[Outcome], verdicts: Sequence[str]) -> tuple[list[int], str]:
