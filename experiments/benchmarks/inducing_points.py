@@ -18,10 +18,11 @@ import numpy as np
 from gpflow.base import AnyNDArray
 
 from experiments import datasets
-from experiments.benchmarks.memory import INPUTS, MEGABYTE, peak_beyond_resident, printed_by
+from experiments.benchmarks.memory import INPUTS, printed_by
 from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.ingredients.initialization import Floats, median_distance
 from experiments.protocols.arguments import count, power
+from experiments.recording.memory import MEGABYTE, peak_beyond_resident
 from gpflow_pep import PEPR
 from gpflow_pep.inducing import greedy_variance, k_means, uniform
 from gpflow_pep.training import fit

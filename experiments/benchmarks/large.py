@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.memory import MEGABYTE, peak_beyond_resident, printed_by
+from experiments.benchmarks.memory import printed_by
 from experiments.benchmarks.tables import Table, parser_of
 from experiments.benchmarks.tables import write as write_tables
+from experiments.recording.memory import MEGABYTE, peak_beyond_resident
 
 INPUTS = 8
 _PIECE = 250_000  # rows written at a time

@@ -9,15 +9,12 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.recording.memory import MEGABYTE, peak_beyond_resident
 
 INPUTS = 8
-MEGABYTE = 2**20
-T = TypeVar("T")
 
 
 def main() -> None:
@@ -67,22 +64,6 @@ def printed_by(module: str, *arguments: str) -> Any:
     """Run a module in a process of its own; return the JSON that it prints."""
     command = [sys.executable, "-m", module, *arguments]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-
-def peak_beyond_resident(function: Callable[[], T]) -> tuple[T, int]:
-    """Call the function; return its result and its additional peak memory in bytes."""
-    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
-    before = resident()
-    result = function()
-    return result, resident("VmHWM") - before
-
-
-def resident(entry: str = "VmRSS") -> int:
-    """Return the resident memory of this process, or another entry of its status, in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(entry + ":"):
-            return 1024 * int(line.split()[1])
-    raise OSError(f"/proc/self/status has no {entry}; this benchmark needs Linux.")
 
 
 if __name__ == "__main__":

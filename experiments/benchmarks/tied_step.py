@@ -17,8 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.benchmarks.collapsed_step import compiled_step, time_rounds
-from experiments.benchmarks.memory import MEGABYTE, peak_beyond_resident, printed_by
+from experiments.benchmarks.memory import printed_by
 from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.recording.memory import MEGABYTE, peak_beyond_resident
 from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax
 
 CLASSES, INDUCING, BATCH, INPUTS, NUM_DATA = 10, 200, 200, 784, 60_000

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from experiments.papers.grid import Label, Record, grouped
 from experiments.papers.tables import Score, shown
+from experiments.report.columns import standard_error
 from experiments.report.style import color, dashes, marker, tidy
 
 Course = Mapping[str, tuple[Any, Any]]
@@ -103,7 +104,7 @@ def _draw(axes: Axes, records: Sequence[Record], x: str, score: Score, label: st
         by_x.setdefault(record[x], []).append(score(record))
     places = sorted(by_x)
     mean = np.array([np.mean(by_x[place]) for place in places])
-    error = [np.std(by_x[place], ddof=1) / len(by_x[place]) ** 0.5 if len(by_x[place]) > 1 else 0.0 for place in places]
+    error = [standard_error(by_x[place]) if len(by_x[place]) > 1 else 0.0 for place in places]
     style: dict[str, Any] = {"color": color(position), "marker": marker(position), "markersize": 4, "capsize": 2}
     axes.errorbar(places, mean, error, label=label, linewidth=1.2, linestyle=dashes(position), **style)
 

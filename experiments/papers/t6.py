@@ -4,6 +4,7 @@ stream by minibatches; error of all test rows after each batch, and the boundary
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from experiments.papers.grid import Job, Record, grid, grouped
 from experiments.papers.pictures import Picture
@@ -20,11 +21,16 @@ LABEL_SCORES = (
 )
 
 
+def banana(full: bool) -> dict[str, Any]:
+    """Return the entries that all runs share."""
+    iterations = 30 if full else 10
+    return BANANA | {"first_maxiter": iterations, "maxiter": iterations}
+
+
 def jobs(full: bool) -> list[Job]:
     """Return a run for each order and method."""
-    common = BANANA | ({"first_maxiter": 30, "maxiter": 30} if full else {"first_maxiter": 10, "maxiter": 10})
     methods = {**STREAMING, "streaming SVGP": {"model": "STREAM-SVGP"}}
-    return grid("streaming", common, order=("forward", "shuffled"), method=methods)
+    return grid("streaming", banana(full), order=("forward", "shuffled"), method=methods)
 
 
 def show(records: Sequence[Record]) -> Iterator[Table | Picture]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from experiments.papers.grid import Job, Record, grid
 from experiments.papers.pictures import Picture
 from experiments.papers.t1 import STREAMING
-from experiments.papers.t6 import BANANA, LABEL_SCORES
+from experiments.papers.t6 import LABEL_SCORES, banana
 from experiments.papers.tables import Table, means
 
 _PUBLISHED = {"forward": 0.0875, "backward": 0.095, "shuffled": 0.095, "at once": 0.095}
@@ -16,9 +16,8 @@ _PUBLISHED = {"forward": 0.0875, "backward": 0.095, "shuffled": 0.095, "at once"
 
 def jobs(full: bool) -> list[Job]:
     """Return a run for each order and method."""
-    common = BANANA | ({"first_maxiter": 30, "maxiter": 30} if full else {"first_maxiter": 10, "maxiter": 10})
     orders = {name: {"order": name} for name in ("forward", "backward", "shuffled")}
-    return grid("streaming", common, order={**orders, "at once": {"model": "BATCH"}}, method=STREAMING)
+    return grid("streaming", banana(full), order={**orders, "at once": {"model": "BATCH"}}, method=STREAMING)
 
 
 def show(records: Sequence[Record]) -> Iterator[Table | Picture]:

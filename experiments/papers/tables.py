@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from experiments.papers.grid import Label, Record, grouped
-from experiments.report.columns import markdown, mean_and_error
+from experiments.report.columns import markdown, mean_and_error, standard_error
 
 Published = Mapping[tuple[Label, ...], float]
 """Published values by the labels of a line."""
@@ -120,9 +120,9 @@ def wins(
         if not values:  # --only has left out one of the two
             continue
         of_sets = [float(np.mean(of_set)) for of_set in by_set.values()]
-        error = f" ± {np.std(of_sets, ddof=1) / len(of_sets) ** 0.5:.0f}" if len(of_sets) > 1 else ""
+        error = f" ± {standard_error(of_sets):.0f}" if len(of_sets) > 1 else ""
         pair = f"{shown(first)}, {shown(second)}"
-        lines.append((pair, f"{np.mean(values):.0f}{error}", _or_dash(published), str(len(values))))
+        lines.append((pair, f"{np.mean(values):.0f}{error}", shown(published), str(len(values))))
     return Table(title, lines, f"± standard error of the mean over {others[0]}s.")
 
 
@@ -144,7 +144,3 @@ def ranks(records: Sequence[Record], axis: str, scores: Sequence[Score], title: 
 def shown(value: Label) -> str:
     """Format a label."""
     return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _or_dash(value: float | None) -> str:
-    return "–" if value is None else f"{value:g}"

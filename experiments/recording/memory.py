@@ -1,23 +1,33 @@
-"""Peak memory of a part of a run."""
+"""Memory of this process, on Linux."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
+MEGABYTE = 2**20
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+T = TypeVar("T")
+
+
+def resident(entry: str = "VmRSS") -> int:
+    """Return the resident memory of this process, or another entry of its status, in bytes."""
+    for line in _STATUS.read_text().splitlines():
+        if line.startswith(f"{entry}:"):
+            return 1024 * int(line.split()[1])
+    raise OSError(f"{_STATUS} has no {entry}; this needs Linux.")
+
+
+def peak_beyond_resident(function: Callable[[], T]) -> tuple[T, int]:
+    """Call the function; return its result and its peak memory beyond the memory before, in bytes."""
+    _RESET.write_text("5")  # reset the peak
+    before = resident()
+    result = function()
+    return result, resident("VmHWM") - before
 
 
 def peak_of(function: Callable[[], None]) -> float | None:
     """Call the function; return its peak memory beyond the memory before, in MB; None unless on Linux."""
-    if not _RESET.exists():
-        function()
-        return None
-    _RESET.write_text("5")  # reset the peak
-    before = _resident("VmRSS")
+    if _RESET.exists():
+        return peak_beyond_resident(function)[1] / MEGABYTE
     function()
-    return (_resident("VmHWM") - before) / 1024
-
-
-def _resident(entry: str) -> int:
-    """Return an entry of the status of this process in kB."""
-    lines = _STATUS.read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{entry}:"))
+    return None

@@ -20,11 +20,15 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [first, rule, *others])
 
 
+def standard_error(values: Sequence[float]) -> float:
+    """Return the standard error of the mean of two values or more."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
 def mean_and_error(values: Sequence[float], digits: int = 2) -> str:
     """Format mean and standard error."""
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
-    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.{digits}f}"
+    error = f" ± {standard_error(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{error}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

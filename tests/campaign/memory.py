@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from campaign.relations import GAUSSIAN, MODELS, Case, make
-from experiments.benchmarks.memory import MEGABYTE, printed_by, resident
+from experiments.benchmarks.memory import printed_by
 from experiments.protocols.arguments import count
+from experiments.recording.memory import MEGABYTE, resident
 from gpflow_pep.training import fit
 
 _ROWS, _INDUCING, _ITERATIONS = 60, 10, 3
