@@ -23,6 +23,7 @@ from gpflow.kernels import (
     SquaredExponential,
     White,
 )
+from own_kernels import BrownianMotion
 
 from gpflow_pep import PEPR
 from gpflow_pep.engine import Prior, kernel_matrix
@@ -155,16 +156,6 @@ def test_a_covariance_that_is_registered_is_used():
 def test_rejects_active_dims_beyond_the_columns_of_X():
     with pytest.raises(ValueError, match=r"kernel must have active_dims below 2, the columns of X, got \[3\]\."):
         Prior(InducingPoints(Z[:, :2]), SquaredExponential(active_dims=[3]))
-
-
-class BrownianMotion(gpflow.kernels.Kernel):
-    """k(x, x') = min(x, x'), written for matrices of inputs only."""
-
-    def K(self, X, X2=None):
-        return tf.minimum(X, tf.transpose(X if X2 is None else X2))
-
-    def K_diag(self, X):
-        return X[:, 0]
 
 
 @pytest.mark.parametrize(

@@ -5,25 +5,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.utilities import set_trainable
+from own_kernels import BrownianMotion
 
 from gpflow_pep import PEPR, TSGPR, fit
 from gpflow_pep.training import Scipy
 
 RNG = np.random.default_rng(0)
-
-
-class BrownianMotion(gpflow.kernels.Kernel):
-    """k(x, x') = v min(x, x'), which has a kink at x = x'."""
-
-    def __init__(self):
-        super().__init__(active_dims=[0])
-        self.variance = gpflow.Parameter(1.0, transform=gpflow.utilities.positive())
-
-    def K(self, X, X2=None):
-        return self.variance * tf.minimum(X, tf.transpose(X if X2 is None else X2))
-
-    def K_diag(self, X):
-        return self.variance * X[:, 0]
 
 
 def brownian_data():
