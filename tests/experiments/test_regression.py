@@ -28,7 +28,7 @@ def read(directory, name):
     return json.loads((directory / name).read_text())
 
 
-@pytest.mark.parametrize("model", some_slow(MODELS, quick=["GPR", "PEPR", "SVGP"]))
+@pytest.mark.parametrize("model", some_slow(MODELS, quick=["GPR", "PEPR"]))
 def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model, block_size=20 if model == "BTSGPR" else None)
 

@@ -39,7 +39,7 @@ def arrays_of(run):
         return dict(file)
 
 
-@pytest.mark.parametrize("model", some_slow(MODELS, quick=["STREAM", "GPR"]))
+@pytest.mark.parametrize("model", some_slow(MODELS, quick=["STREAM"]))
 def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model)
     course = [100] if model == "BATCH" else COURSE

@@ -203,7 +203,7 @@ def test_repeated_updates_stay(swept, assert_close):
     assert_close(_state(model), expected, 1e-15)
 
 
-@pytest.mark.parametrize("batch_size", [1, 5, 24, 100])
+@pytest.mark.parametrize("batch_size", some_slow([1, 5, 24, 100], quick=[5, 100]))
 def test_batch_updates_reach_the_same_fixed_point(swept, batch_size, assert_close):
     model, expected, _ = swept
     model.reset_sites()

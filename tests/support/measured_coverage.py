@@ -8,6 +8,7 @@ up.
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("coverage")
     group.addoption("--save-coverage", type=Path, help="write what these tests run to this file; require nothing")
     group.addoption("--add-coverage", type=Path, help="add what the tests that wrote this file have run")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Load no conftest.py in the process that only distributes tests: it would import TensorFlow and start late."""
+    options = early_config.known_args_namespace
+    options.noconftest |= bool(getattr(options, "numprocesses", None)) and "PYTEST_XDIST_WORKER" not in os.environ
 
 
 def pytest_configure(config: pytest.Config) -> None:

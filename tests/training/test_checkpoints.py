@@ -280,7 +280,7 @@ def test_a_checkpoint_of_another_format_is_refused(monkeypatch, tmp_path):
         fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **options)
 
 
-@pytest.mark.parametrize("name", ["mean_function.trend", "likelihood.invlink"])
+@pytest.mark.parametrize("name", some_slow(["mean_function.trend", "likelihood.invlink"], 1))
 def test_a_run_with_another_function_is_refused(tmp_path, name):
     """The error is raised, and the model is unchanged."""
 

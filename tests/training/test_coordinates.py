@@ -100,7 +100,7 @@ def test_units_of_points_and_mean_function():
 UNITS = [1e-6, 1e-3, 1e3, 1e6]
 
 
-@pytest.mark.parametrize("scale", some_slow(UNITS, quick=[1e-6, 1e6]))
+@pytest.mark.parametrize("scale", some_slow(UNITS, quick=[1e-6]))
 def test_the_units_of_a_column_do_not_change_the_training(scale):
     """From the same start, the objectives of the first iterations agree to rounding, and training ends alike."""
     expected, found = (fit(regression(x_scale=each), max_iterations=30) for each in (1.0, scale))

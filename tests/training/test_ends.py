@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from gpflow.utilities import set_trainable
 from own_kernels import BrownianMotion
+from quick import some_slow
 
 from gpflow_pep import PEPR, TSGPR, fit
 from gpflow_pep.training import Scipy
@@ -19,7 +20,7 @@ def brownian_data():
     return X, np.cumsum(0.3 * rng.normal(size=X.shape), axis=0) + 0.1 * rng.normal(size=X.shape)
 
 
-@pytest.mark.parametrize("kind", [PEPR, TSGPR])
+@pytest.mark.parametrize("kind", some_slow([PEPR, TSGPR], 1))
 def test_points_at_a_kink_do_not_end_training(kind):
     """When training says it has converged, the other parameters have reached their optimum."""
     X, Y = brownian_data()

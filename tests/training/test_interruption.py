@@ -47,7 +47,7 @@ def stop():
     [
         ("PEPR", press, "interrupted", "Interrupted"),
         ("PEPR", stop, "stopped early", "Stopped by the callback"),
-        ("TSVGP", press, "interrupted", "Interrupted"),
+        pytest.param("TSVGP", press, "interrupted", "Interrupted", marks=pytest.mark.slow),
         pytest.param("PEPClassifier", press, "interrupted", "Interrupted", marks=pytest.mark.slow),
     ],
 )
