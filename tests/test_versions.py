@@ -64,7 +64,7 @@ def test_the_experiments_need_what_they_import():
 
 
 def test_the_tools_are_installed_with_the_experiments():
-    assert (EXTRA.name, EXTRA.extras) == ("gpflow_pep", {"cluster", "docs", "experiments", "files"})
+    assert (EXTRA.name, EXTRA.extras) == ("gpflow_pep", {"cluster", "databases", "docs", "experiments", "files"})
 
 
 def versions(name):

@@ -7,9 +7,11 @@ from typing import Any
 
 from sacred import Experiment
 from sacred.ingredient import Ingredient
-from sacred.observers import FileStorageObserver
+from sacred.observers import FileStorageObserver, SqlObserver
 from sacred.run import Run
 from sacred.utils import SacredError, apply_backspaces_and_linefeeds
+
+from experiments.recording.databases import SqlRuns, numbered_by_itself
 
 RUNS = "runs"
 """Default folder of recorded runs, below the current directory."""
@@ -24,7 +26,8 @@ class RecordedExperiment(Experiment):
     """
     A Sacred experiment with these additions:
 
-    - Runs are recorded in ``runs/``, or in the folder of ``--file_storage``.
+    - Runs are recorded in ``runs/``, or in the folder of ``--file_storage``; with ``--sql`` or ``--mongo_db`` in a
+      database too.
     - An ingredient's entry may be given without prefix: ``alpha=0.5`` is ``gp.alpha=0.5`` if no other ingredient, nor
       the experiment itself, has an ``alpha``. The recorded configuration has the full names.
     - The record has only the last state of a progress bar, and lists a repository once.
@@ -57,6 +60,15 @@ class RecordedExperiment(Experiment):
         options[_FILE_STORAGE] = options.get(_FILE_STORAGE) or RUNS
         updates = {self._full_name(name): value for name, value in (config_updates or {}).items()}
         return super().run(command_name, updates, named_configs, info, meta_info, options)
+
+    def _create_run(self, *arguments: Any, **options: Any) -> Run:
+        """Create the run, numbered by its folder, and by each database on its own."""
+        run = super()._create_run(*arguments, **options)  # type: ignore[no-untyped-call]
+        for place, observer in enumerate(run.observers):
+            if not isinstance(observer, FileStorageObserver):
+                table = SqlRuns(observer) if isinstance(observer, SqlObserver) else observer
+                run.observers[place] = numbered_by_itself(table)
+        return run
 
     def accepts(self, name: str) -> bool:
         """Return True if `name`, with or without prefix, is exactly one entry of the configuration."""

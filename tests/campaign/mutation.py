@@ -48,6 +48,7 @@ _ROOT = Path(__file__).parents[2]
 _PACKAGE = _ROOT / "gpflow_pep"
 
 TESTS = {
+    "engine/old_posterior.py": "models/test_streaming.py engine",
     "engine": "models/test_oracle.py engine models/test_limits.py",
     "ep": "models/test_pep_oracle.py ep models/test_pep_dense.py",
     "maths": "maths likelihoods/test_robust_max.py engine",
@@ -55,7 +56,7 @@ TESTS = {
     "tilted": "tilted",
     "models": "models/test_oracle.py models/test_limits.py models/test_streaming.py models/test_tied.py",
 }
-"""Folders of the package and the tests that must notice a change in them, after the test file of the module itself."""
+"""Files and folders of the package, and the tests that must notice a change, after the test file of the module."""
 
 _DEFAULT = ("engine", "ep", "maths", "softmax", "tilted", "models/tied.py")
 VERDICTS = ("killed", "survived", "too long")
@@ -200,7 +201,8 @@ def drawn(names: Sequence[str], seed: int) -> Iterator[Mutant]:
 def noticing(module: str) -> list[str]:
     """Return the tests that must notice a change of a module, the nearest first."""
     folder, name = module.split("/")
-    paths = (_ROOT / "tests" / path for path in (f"{folder}/test_{name}", *TESTS.get(folder, folder).split()))
+    names = TESTS.get(module) or TESTS.get(folder, folder)
+    paths = (_ROOT / "tests" / path for path in (f"{folder}/test_{name}", *names.split()))
     return [str(path) for path in paths if path.exists()]
 
 
