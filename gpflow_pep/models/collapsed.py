@@ -154,7 +154,7 @@ class CollapsedRegression(SparseGP):
             chunks = RowChunks(self._chunk_size, self._devices)
         if isinstance(chunks, RowChunks) and self.single_chunk and self._workers.count == 1:
             chunks = OneChunk()
-        prior = Prior(self.inducing_variable, self.kernel)
+        prior = self._prior()
         rows, Kuu = self._rows(chunks, prior, noise_factor), self._inducing_covariance(prior)
         sites = IndependentSites() if of_single_rows else self._make_sites()
         mixed = self.mixed_precision and not of_single_rows
@@ -188,7 +188,7 @@ class CollapsedRegression(SparseGP):
         At the current hyperparameters, row n is predicted exactly as by the model without that row. Costs one pass over
         the data. Not differentiable.
         """
-        rows, sums = self._rows(self._chunks, Prior(self.inducing_variable, self.kernel)), self._sums()
+        rows, sums = self._rows(self._chunks, self._prior()), self._sums()
         densities = collapsed_leave_one_out(rows, self._make_sites(), self._powers(), sums, self._scale())
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 

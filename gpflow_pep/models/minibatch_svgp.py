@@ -17,7 +17,7 @@ from gpflow.utilities import positive, triangular
 from typing_extensions import override
 
 from .. import validation
-from ..engine import Prior, SiteSums, conditional_variance_of_f
+from ..engine import SiteSums, conditional_variance_of_f
 from ..ep.sweep import Projected, project_mean
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import column_products, finite
@@ -178,7 +178,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
 
     def _whitened(self) -> tuple[tf.Tensor, WhitenedQ]:
         """Return L, and q(v)."""
-        L = self._factorize(Prior(self.inducing_variable, self.kernel).Kuu(default_jitter()))
+        L = self._factorize(self._prior().Kuu(default_jitter()))
         m = tf.transpose(self.q_mu)
         R = tf.linalg.diag(tf.transpose(self.q_sqrt)) if self.q_diag else tf.convert_to_tensor(self.q_sqrt)
         if self.whiten:
@@ -201,7 +201,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         return SiteSums(L, A, tf.matmul(U / t, tf.matmul(U, q.m[..., None], transpose_a=True)))
 
     def _projected(self, L: tf.Tensor, X: tf.Tensor) -> Projected:
-        prior = Prior(self.inducing_variable, self.kernel)
+        prior = self._prior()
         V = tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs))
         conditional_variance = conditional_variance_of_f(prior.variances(X, *prior.inputs), V, L)
         return Projected(V, conditional_variance, tf.transpose(self.mean_function(X)))

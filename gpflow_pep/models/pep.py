@@ -315,7 +315,7 @@ class PEP(SparseGP):
         noise variance, and the mean function as its target.
         """
         precision, linear = tf.unstack(self._converge().sites, axis=1)
-        rows, shape = self._rows(Prior(self.inducing_variable, self.kernel)), [None, self.num_latent_gps]
+        rows, shape = self._rows(self._prior()), [None, self.num_latent_gps]
         (mean,) = rows.chunked.concatenate(lambda chunk: (rows.mean(chunk),), linear.dtype, [shape])
         return Surrogate(mean + tf.math.divide_no_nan(linear, precision), 1.0 / precision)
 
@@ -359,8 +359,7 @@ class PEP(SparseGP):
         """
         Compute the leave-one-out log predictive density of every row, summed over its outputs, in nats.
 
-        Row n is predicted from q without its site: an approximation to the posterior given the other rows, exact for a
-        Gaussian likelihood.
+        Row n is predicted from q without its site: approximately given the other rows, exactly with Gaussian noise.
 
         :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
         """
@@ -466,7 +465,7 @@ class PEP(SparseGP):
         return in_replica(update, *args)
 
     def _inference(self, variables: Sequence[tf.Variable] | None = None, indices: tf.Tensor | None = None) -> Inference:
-        prior = Prior(self.inducing_variable, self.kernel)
+        prior = self._prior()
         Kuu = self._inducing_covariance(prior)
         L = self._factorize(Kuu)
         rows, scale = self._rows(prior, indices), tf.convert_to_tensor(self.scale)

@@ -28,7 +28,7 @@ from ..runtime import tracing
 from ..runtime.checks import asserted
 from ..runtime.devices import devices_of_strategy
 from ..runtime.distribution import Workers, check_disjoint, local_variable
-from ..runtime.tracing import compiled, in_xla, is_compiled, no_autograph, resizable_copy, structure_of
+from ..runtime.tracing import Compiled, compiled, in_xla, no_autograph, resizable_copy, structure_of
 from ..runtime.transactions import atomic
 from ..tilted.predictive import predicted_log_density, predicted_moments
 from .kernels_and_inducing_variables import check_indices, checked_inducing_variable, single_output_variables
@@ -95,6 +95,11 @@ class InducingVariableGP(GPModel):
         """Return the parts and settings that compiled methods depend on: replacing one retraces them."""
         return structure_of([self], [default_jitter()])
 
+    def _prior(self) -> Prior:
+        """Return the prior covariances; raise an error if a number has taken the place of a parameter."""
+        self._structure()
+        return Prior(self.inducing_variable, self.kernel)
+
     def _run_identity(self) -> dict[str, Any]:
         """Return the private settings and arrays that a checkpoint must match, by name."""
         return {"old_posterior": () if self._old is None else tuple(self._old.variables)}
@@ -129,7 +134,8 @@ class InducingVariableGP(GPModel):
         """Omit compiled methods (exports include the functions they need) and, in TensorFlow checkpoints, the data."""
         left_out = ("_data", "_chunks") if save_type == "checkpoint" else ()
         children = super()._trackable_children(save_type, **kwargs).items()
-        return {name: part for name, part in children if not (name in left_out or is_compiled(type(self), name))}
+        compiled_methods = {name for name, _ in children if isinstance(getattr(type(self), name, None), Compiled)}
+        return {name: part for name, part in children if name not in compiled_methods.union(left_out)}
 
     def _factorize(self, Kuu: tf.Tensor) -> tf.Tensor:
         message = {"name": "Kuu", "advice": ADVICE_KUU}
@@ -348,7 +354,6 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
     def _inducing_covariance(self, prior: Prior) -> tf.Tensor:
         """Compute Kuu. Its gradient raises an error if a kernel has a tensor for a parameter: Kuf and Kff lack it."""
-        self._structure()  # raises an error if a number has taken the place of a parameter
         covariance = prior.Kuu(default_jitter())
         parts = (part for part in (self.kernel, *self.kernel.submodules) if isinstance(part, Kernel))
         values = ((f"{name} of {type(part).__name__}", value) for part in parts for name, value in vars(part).items())

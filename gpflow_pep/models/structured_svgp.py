@@ -31,7 +31,7 @@ from gpflow.utilities import positive
 from typing_extensions import override
 
 from .. import validation
-from ..engine import Prior, factored_log_det_ratio, log1p_ratio
+from ..engine import factored_log_det_ratio, log1p_ratio
 from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products, inverse_of_product, symmetric_product
 from ..runtime.custom_gradients import once_differentiable
@@ -62,7 +62,7 @@ class StructuredSVGP(MinibatchSVGP):
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
         if self.minibatch_is_block:
-            prior = Prior(self.inducing_variable, self.kernel)
+            prior = self._prior()
             D = _conditional_covariance(prior.Kff(X, *prior.inputs), rows.V)
             of_blocks = _of_minibatch(m * D, noise, residual, T, power, in_noise)
         else:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.base import Parameter
+from gpflow import Parameter, default_float
 from gpflow.kernels import Kernel
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import record
@@ -72,14 +72,13 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     Decorate a function or method to run as a graph: ``tf.function`` of a :func:`no_autograph` function.
 
     The instance stores the graphs of its methods, which are released with it. (``tf.function`` stores them in the
-    class, in a table with weak keys, which never drops an instance that its own graphs reference.) If the instance has
-    a method `_structure`, the graphs of all its methods are dropped when the structure changes. Copies of an instance
-    are compiled separately; checkpoints and exported models leave compiled methods out.
+    class, which never drops an instance that its own graphs reference.) If the instance has a method `_structure`, all
+    graphs are dropped when it changes. Copies are compiled separately; checkpoints and exports leave methods out.
 
     :param function: the function to compile; omitted if the decorator has options.
     :param options: options of ``tf.function``, such as ``reduce_retracing=True`` and ``input_signature=[...]``.
     """
-    return functools.partial(_Compiled, **options) if function is None else _Compiled(function, **options)
+    return functools.partial(Compiled, **options) if function is None else Compiled(function, **options)
 
 
 def shared(function: Callable[..., Any], **options: Any) -> Any:
@@ -98,7 +97,7 @@ def on_demand(function: Callable[..., Any]) -> Any:
     return shared(function, experimental_attributes={"_noinline": True})
 
 
-class _Compiled:
+class Compiled:
     """A compiled function; as a method, compiled separately for each instance."""
 
     _name = ""
@@ -119,6 +118,7 @@ class _Compiled:
         return functions[key]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
         return self._function(self._functions)(*args, **kwargs)
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -149,11 +149,6 @@ def compiled_functions(instance: Any, name: str, structure: list[Any]) -> dict[A
     if traces is None or differ(structure, traces.structure):
         traces = vars(instance)[name] = _Traces(structure)
     return traces.functions
-
-
-def is_compiled(owner: type, name: str) -> bool:
-    """Return whether an attribute of a class is a compiled method."""
-    return isinstance(getattr(owner, name, None), _Compiled)
 
 
 def resizable_copy(variable: tf.Variable, shape: Any) -> tf.Variable:
@@ -229,7 +224,8 @@ def _settings_of(part: tf.Module) -> Iterator[tuple[str, Any]]:
     """List the settings of a module that are neither modules nor tensors."""
     for name in vars(part).get(_PARAMETER_NAMES, ()):
         value = getattr(part, name, None)
-        if isinstance(value, (*_PLAIN, np.ndarray, list, tuple)):
+        is_other = isinstance(value, tf.Tensor) and value.dtype != default_float()
+        if is_other or isinstance(value, (*_PLAIN, np.ndarray, list, tuple)):
             raise ValueError(
                 f"{name} of {type(part).__name__} must stay a parameter, got {value!r}: use .{name}.assign(value)."
             )

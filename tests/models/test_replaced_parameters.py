@@ -4,9 +4,10 @@ import gpflow
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from gpflow.keras import tf_keras
 
-from gpflow_pep import PEP, PEPR, PEPClassifier, StreamingSGPR
+from gpflow_pep import PEP, PEPR, TSVGP, PEPClassifier, StreamingSGPR
 
 X = np.linspace(0.0, 6.0, 30)[:, None]
 Y = np.sin(X)
@@ -14,28 +15,43 @@ Z = X[::6].copy()
 KERNEL = gpflow.kernels.Matern52
 
 
-def classifier():
-    return PEPClassifier((X, (Y > 0.0).astype(float)), KERNEL(), inducing_variable=Z)
+def minibatch_model(kernel, rows):
+    return TSVGP(kernel, gpflow.likelihoods.StudentT(), rows[::6].copy(), num_data=len(rows))
 
 
-@pytest.mark.parametrize("value", [2.0, np.float64(2.0), np.array(2.0), 2])
+@pytest.mark.parametrize("value", [2.0, np.float64(2.0), np.array(2.0), 2, [2.0], tf.constant(2.0)], ids=repr)
+@pytest.mark.parametrize("num_inputs", [1, 3])
 @pytest.mark.parametrize(
-    "make", [lambda: PEPR((X, Y), KERNEL(), Z), classifier, lambda: StreamingSGPR((X, Y), KERNEL(), Z)]
+    "make",
+    [
+        lambda kernel, rows: PEPR((rows, Y), kernel, rows[::6].copy()),
+        lambda kernel, rows: PEPClassifier((rows, (Y > 0.0).astype(float)), kernel, inducing_variable=rows[::6].copy()),
+        lambda kernel, rows: StreamingSGPR((rows, Y), kernel, rows[::6].copy()),
+        minibatch_model,
+    ],
+    ids=["PEPR", "PEPClassifier", "StreamingSGPR", "TSVGP"],
 )
-def test_a_number_for_a_parameter_of_the_kernel_is_an_error(make, value):
-    model = make()
+def test_a_number_for_a_parameter_of_the_kernel_is_an_error(make, num_inputs, value):
+    rows = np.concatenate([X, np.cos(X), np.sin(2.0 * X)], axis=1)[:, :num_inputs]
+    model = make(KERNEL(), rows)
     model.kernel.lengthscales = value
-    for use in (model.training_loss, lambda: model.predict_f(X)):
+    arguments = () if hasattr(model, "data") else ((rows, Y),)
+    for use in (lambda: model.training_loss(*arguments), lambda: model.predict_f(rows)):
         with pytest.raises(ValueError, match=r"^lengthscales of Matern52 must stay a parameter, .*assign"):
             use()
 
 
-def test_a_number_for_a_parameter_of_the_likelihood_is_an_error_also_after_use():
+@pytest.mark.parametrize("value", [0.25, np.float64(0.25), tf.constant(0.25)], ids=repr)
+def test_a_number_for_a_parameter_of_the_likelihood_is_an_error_also_after_use(value):
     model = PEPR((X, Y), KERNEL(), Z)
     model.training_loss()
-    model.likelihood.variance = 0.01
-    with pytest.raises(ValueError, match=r"^variance of Gaussian must stay a parameter, got 0.01"):
+    model.likelihood.variance = value
+    with pytest.raises(ValueError, match=r"^variance of Gaussian must stay a parameter, got .*0\.25"):
         model.training_loss()
+    other = minibatch_model(KERNEL(), X)
+    other.likelihood.scale = value
+    with pytest.raises(ValueError, match=r"^scale of StudentT must stay a parameter, got .*0\.25"):
+        other.training_loss((X, Y))
 
 
 def test_a_number_is_assigned_to_a_parameter_of_the_model():
