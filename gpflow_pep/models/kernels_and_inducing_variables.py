@@ -47,7 +47,7 @@ def checked_inducing_variable(
         if type(variable) is InducingPoints:
             check_indices(part, variable.Z.numpy(), "inducing_variable (Z)")
     if num_inputs is None:
-        num_inputs = next((variable.Z.shape[1] for variable, _ in parts if isinstance(variable, InducingPoints)), None)
+        num_inputs = next((variable.Z.shape[1] for variable, _ in parts if type(variable) is InducingPoints), None)
     if num_inputs is not None:
         _check_kernel_columns(kernel, num_inputs)
     sizes = {int(variable.num_inducing) for variable, _ in parts}

@@ -22,7 +22,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, Parameter
 from gpflow.functions import Constant, Linear
-from gpflow.inducing_variables import InducingPoints
+from gpflow.inducing_variables import InducingPatches, InducingPoints
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.models import GPModel
 from scipy.optimize import OptimizeResult
@@ -212,7 +212,7 @@ def inputs_and_kernels(model: Any) -> list[tuple[Any, Kernel]]:
     variables = single_output_variables(variable)
     count = max(len(variables), len(kernels))
     pairs = zip(islice(cycle(variables), count), islice(cycle(kernels), count), strict=True)
-    return [(each.Z, kernel) for each, kernel in pairs if isinstance(each, InducingPoints)]
+    return [(z.Z, kernel) for z, kernel in pairs if isinstance(z, InducingPoints) and type(z) is not InducingPatches]
 
 
 def spreads(X: AnyNDArray) -> AnyNDArray:

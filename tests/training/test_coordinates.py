@@ -42,6 +42,15 @@ def everything():
     return PEPR((X, Y), kernel, Z.copy(), mean_function=mean)
 
 
+def test_inducing_patches_of_a_convolutional_kernel_keep_their_unit():
+    """They are no rows of inputs, at which the kernel could be evaluated."""
+    images, patches = rng.normal(size=(20, 16)), rng.normal(size=(5, 4))
+    kernel = gpflow.kernels.Convolutional(gpflow.kernels.SquaredExponential(), [4, 4], [2, 2])
+    model = PEPR((images, images[:, :1]), kernel, gpflow.inducing_variables.InducingPatches(patches))
+    found = Coordinates(model, [model.inducing_variable.Z.unconstrained_variable]).values()
+    np.testing.assert_array_equal(found, patches.ravel())
+
+
 def test_gradients_in_the_coordinates_are_derivatives_of_the_loss():
     """By central differences in every coordinate; the variables come back from the coordinates to rounding."""
     model = everything()
