@@ -232,7 +232,7 @@ def _with_jitter(covariance: tf.Tensor, jitter: float) -> tf.Tensor:
 def _as_wide(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
     """Return X; raise an error unless it has as many columns as Z (a single column would broadcast)."""
     if X.shape[-1] not in (None, Z.shape[-1]):
-        raise ValueError(f"X must have as many columns as the inducing points, {Z.shape[-1]}, got {X.shape[-1]}.")
+        raise ValueError(f"X or Xnew must have {Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}.")
     return tf.ensure_shape(X, [*X.shape[:-1], Z.shape[-1]])
 
 
