@@ -216,7 +216,7 @@ def test_distant_means():
     Above, p is 1.
     """
     gap = np.array([1.9e4, -1e8, 2.1e4, 1e6])
-    for alpha in (0.0, 0.5, 1.0):
+    for alpha in (0.0, 0.5):
         found = tilted(np.zeros(4, int), np.stack([0.0 * gap, gap, gap - 3e5]), np.full((3, 4), 0.5), alpha)
         assert_close([value[..., 0] for value in found], (-gap[0] + 0.5 * alpha, np.array([1.0, -1.0, 0.0]), 0.0))
         assert abs(found[0][1]) < 1e-300
