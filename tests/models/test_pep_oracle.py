@@ -43,10 +43,10 @@ def _cases(group):
     return [{**case, "inputs": {**content["datasets"][case["dataset"]], **case["inputs"]}} for case in content["cases"]]
 
 
-def _named(cases):
+def _named(cases, quick=QUICK):
     """Those of a few models, each compiled once, are not slow."""
     return [
-        pytest.param(case, id=case["name"], marks=[] if case["name"].startswith(QUICK) else pytest.mark.slow)
+        pytest.param(case, id=case["name"], marks=[] if case["name"].startswith(quick) else pytest.mark.slow)
         for case in cases
     ]
 
@@ -133,7 +133,7 @@ def test_energy_sites_and_predictions_at_convergence(case):
     assert _relative_error(model.predict_y(Xtest)[0], expected["prob"]) < PREDICTION
 
 
-@pytest.mark.parametrize("case", _named(CASES))
+@pytest.mark.parametrize("case", _named(CASES, quick=QUICK[:1]))
 def test_default_tolerance(case):
     """
     From empty sites, sites and predictions are off by 1e-6/(1 - contraction), a few times 1e-6 here; an energy that is
