@@ -74,7 +74,7 @@ def softmax_power(
 ) -> SoftmaxPower:
     """
     Compute log Z / α, d1 and d2 with a relative error of 1e-9 for variances up to 1e6; not differentiable. If f_y has a
-    variance above 2e4 and the remaining f_k are nearly certain, errors of d1 and d2 reach 1e-6.
+    variance above 2e4 and the remaining f_k are nearly certain, errors of d1 and d2 reach 1e-6. NaN for distant means.
 
     :param label: y, integers [R] from 0 to C - 1; `mean` and `variance`: m and v, [C, R].
     :param alpha: α in [0, 1], [] or [R].
@@ -96,6 +96,9 @@ def softmax_power(
         return tf.tensor_scatter_nd_update(sums, rest[:, None], refined)
 
     sums = tf.cond(tf.size(rest) > 0, with_panels, lambda: sums)
+    # The scan misses integrands if a mean is too far above m_y, in standard deviations (or units) of both: NaN.
+    limit = 2e4 * tf.sqrt(tf.maximum(tf.minimum(variance, v), 1.0))
+    sums = tf.where(tf.reduce_any(mean - m > limit, axis=0)[:, None], tf.constant(np.nan, sums.dtype), sums)
     return _power(tf.transpose(sums), own, rows, alpha)
 
 
@@ -203,8 +206,7 @@ def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     They are equispaced in u with t = transition + (κ+1)/2 u - (κ-1)/2 √(u² + b²): κ times as far apart on the left of
     the transition. A distance b below 2 would move a singularity near the real axis.
     """
-    kappa = 5.0
-    mean, half = 0.5 * (kappa + 1.0), 0.5 * (kappa - 1.0)
+    kappa, mean, half = 5.0, 3.0, 2.0  # κ, (κ+1)/2, (κ-1)/2
     square = tf.square(tf.maximum(0.05 * (rows.right - rows.left), tf.constant(2.0, position.dtype)))
     ends = (end - rows.transition for end in (rows.left, rows.right))
     first, last = ((mean * t + half * tf.sqrt(tf.square(t) + kappa * square)) / kappa for t in ends)
@@ -259,9 +261,7 @@ def _panel_integrals(C: int, rows: _Rows) -> tf.Tensor:
 
 def _sum_rest(value: tf.Tensor) -> tf.Tensor:
     """Sum values [C, ...] over the remaining classes, without cancellation."""
-    C = value.shape[0]
-    total = tf.constant(1.0 - np.eye(C), value.dtype) @ tf.reshape(value, [C, -1])
-    return tf.reshape(total, tf.shape(value))
+    return tf.tensordot(tf.constant(1.0 - np.eye(value.shape[0]), value.dtype), value, 1)
 
 
 def _power(sums: tf.Tensor, own: tf.Tensor, rows: _Rows, alpha: tf.Tensor) -> SoftmaxPower:

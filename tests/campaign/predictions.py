@@ -21,7 +21,7 @@ from campaign.running import Outcome, judged, options, outcomes_of, tally
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted.predictive import predicted_log_density
 
-_TOLERANCE = 0.01  # nats
+_TOLERANCE = 1e-5  # nats
 _ROWS = 20
 _Z = np.linspace(-33.0, 33.0, 400_001)  # points f in standard deviations of the marginal, whose density ends at e^-540
 

@@ -24,9 +24,9 @@ def test_a_small_share(name, capsys):
 
 
 def test_wrong_densities_are_found(monkeypatch):
-    """One row that is 0.02 nats off, or NaN."""
+    """One row that is 2e-5 nats off, or NaN."""
     case, right = first_of("ordinal"), predictions.predicted_log_density
-    for error, verdict in ((0.02, "wrong density"), (np.nan, "not finite")):
+    for error, verdict in ((2e-5, "wrong density"), (np.nan, "not finite")):
         change = np.array([error] + 19 * [0.0])
         monkeypatch.setattr(predictions, "predicted_log_density", lambda *rows, by=change: right(*rows) + by)
         assert run(case).verdict == verdict

@@ -43,6 +43,14 @@ def test_contradictory_covariances_are_an_error(wrong, way):
         way(lambda: with_checked_variance(changed, changed, Kff, L))()
 
 
+def test_the_bound_is_100_eps_times_size_and_condition_number():
+    L, Kff = tf.constant(np.diag([4.0, 2.0, 1.0])), tf.constant([2.0, 3.0], tf.float64)
+    bound = 100.0 * np.finfo(float).eps * 3 * 16.0 * 3.0
+    with_checked_variance(Kff, tf.constant([0.0, -0.99 * bound], tf.float64), Kff, L)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="are inconsistent"):
+        with_checked_variance(Kff, tf.constant([0.0, -1.01 * bound], tf.float64), Kff, L)
+
+
 def test_separate_latent_functions():
     """The factor has a leading dimension, variances one for each function; one that is wrong is enough."""
     L, Kff = tf.eye(3, batch_shape=[2], dtype=tf.float64), tf.ones([2, 4], tf.float64)

@@ -109,10 +109,18 @@ def test_clusters_far_from_each_other(num_inputs):
             np.testing.assert_allclose(whole[m:, n:], part, rtol=EXACT, atol=EXACT)
 
 
-@pytest.mark.parametrize(("kernel", "accuracy"), [(SquaredExponential(), 0.2), (Matern52(), 0.375)])
+@pytest.mark.parametrize(
+    ("kernel", "accuracy"),
+    [
+        (SquaredExponential(), 0.2),
+        (SquaredExponential(active_dims=[0, 1]), 0.2),
+        (Matern52(active_dims=[0, 1, 2, 3]), 0.375),
+    ],
+)
 @pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
 def test_clusters_that_products_cannot_tell_apart_are_refused(kernel, accuracy, way):
-    """The limit is eps |z|^2 = eps^accuracy, the error of a squared distance: a fifth of that is accepted."""
+    """The limit is eps |z|^2 = eps^accuracy, the error of a squared distance; half as far it is accepted."""
+    D = len(np.arange(5)[kernel.active_dims])
 
     def Kuu(distance):
         points = InducingPoints(np.concatenate([Z, Z + distance]))
@@ -121,7 +129,7 @@ def test_clusters_that_products_cannot_tell_apart_are_refused(kernel, accuracy, 
     error = np.finfo(float).eps ** accuracy
     limit = np.sqrt(error / np.finfo(float).eps)
     near = kernel_matrix(kernel, tf.constant(Z))
-    np.testing.assert_allclose(Kuu(limit / np.sqrt(5.0))[:4, :4], near, rtol=5.0 * error)
+    np.testing.assert_allclose(Kuu(limit / np.sqrt(D))[:4, :4], near, rtol=2.0 * error)
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"within {limit:.0f} lengthscales"):
         Kuu(4.0 * limit)
 

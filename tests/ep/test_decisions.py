@@ -148,16 +148,21 @@ def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, lef
     assert is_acceptable(*compared(run, True), size, loop.iterate, higher)
 
 
-@pytest.mark.parametrize(("depth", "kind"), [(4, solver.SWEEPING), (5, solver.NEWTON_STEP)])
-def test_newton_needs_secants(run, options, loop, depth, kind):
-    """Newton steps start after stalled sweeps, if at least five secants can be stored."""
-    stalled = loop._replace(
+@pytest.mark.parametrize(
+    ("stalled", "depth", "kind"), [(30, 4, solver.SWEEPING), (30, 5, solver.NEWTON_STEP), (29, 5, solver.SWEEPING)]
+)
+def test_newton_needs_stalled_sweeps_and_secants(run, options, loop, stalled, depth, kind):
+    """Newton steps start after 30 sweeps that do not halve the change, if at least five secants can be stored."""
+    patience = solver.Attempt.start(loop.attempt.number, loop.iterate.change.dtype).patience
+    before = loop._replace(
         anderson=loop.anderson._replace(secants=Secants.none(depth, loop.iterate.swept.sites)),
-        attempt=loop.attempt._replace(stalled=loop.attempt.patience, change=loop.iterate.change),
+        attempt=loop.attempt._replace(
+            stalled=tf.constant(stalled - 1), patience=patience, change=loop.iterate.change
+        ),  # the sweep itself is one more
     )
-    step = stalled.anderson.secants.step(loop.iterate.swept.update, loop.iterate.swept.normalized)
+    step = before.anderson.secants.step(loop.iterate.swept.update, loop.iterate.swept.normalized)
     workers = run.problem.rows.all_workers
-    found = solver._after_accepted_sweep(workers, options, stalled, loop.iterate, step, tf.constant(False))
+    found = solver._after_accepted_sweep(workers, options, before, loop.iterate, step, tf.constant(False))
     assert int(found.kind) == kind
 
 

@@ -255,11 +255,11 @@ def test_a_first_step_that_fails(X, y):
 
 
 def test_a_large_default_jitter(X, y):
-    """The largest jitter exceeds the default jitter."""
-    config = gpflow.config.Config(jitter=1e-2)
-    with gpflow.config.as_context(config):
-        estimator = SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, y)
-    assert estimator.model_.max_jitter == pytest.approx(0.1, rel=1e-12)
+    """The largest jitter, 1e-3, exceeds the default jitter."""
+    for jitter, largest in ((1e-6, 1e-3), (1e-2, 0.1)):
+        with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
+            estimator = SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, y)
+        assert estimator.model_.max_jitter == pytest.approx(largest, rel=1e-12)
 
 
 def test_masks_are_refused(X, y):

@@ -11,7 +11,7 @@ from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
-EXACT = 1e-9
+EXACT = 1e-10
 
 
 def _labels(N):

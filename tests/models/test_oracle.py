@@ -1,10 +1,9 @@
 """The collapsed models against references with 50 digits (tests/data), at jitter 0.
 
 Tolerances, unit rounding 1.1e-16. Solves with Kuu (condition number at most 26) and accumulation over M + N <= 50 terms
-amplify it to at most 26 * 50 * 1.1e-16 = 1.4e-13. OBJECTIVE: its largest term, r'r / noise, is below 1e4 only in E,
-below 1e3 elsewhere, hence 1e3 * 1.4e-13. PREDICTION, relative to the largest: as above, with a power of ten for the
-condition number of B (up to 1e3, but of its root in products). GRADIENT, relative to the largest: differences of terms
-that are up to a thousand times larger than itself.
+amplify it to at most 26 * 50 * 1.1e-16 = 1.4e-13. OBJECTIVE, relative: its terms cancel by a factor of ten at most.
+PREDICTION, relative to the largest: as above, with a power of ten for the condition number of B (up to 1e3, but of its
+root in products). GRADIENT, relative to the largest: differences of terms that are up to a hundred times larger.
 """
 
 import json
@@ -17,7 +16,7 @@ import tensorflow as tf
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
-OBJECTIVE, PREDICTION, GRADIENT = 2e-10, 2e-12, 2e-10
+OBJECTIVE, PREDICTION, GRADIENT = 1e-12, 2e-12, 1e-11
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -114,7 +113,7 @@ def _assert_predicts(model, inputs, expected, tolerance):
 def test_matches_oracle(case):
     model, expected = _model_of(case), case["expected"]
     objective, gradients = _objective_and_log_gradients(model)
-    assert objective == pytest.approx(expected["objective"], rel=0.0, abs=OBJECTIVE)
+    assert objective == pytest.approx(expected["objective"], rel=OBJECTIVE)
     if "grad" in expected:
         assert set(expected["grad"]) == set(gradients)
         largest = max(np.max(np.abs(value)) for value in expected["grad"].values())
@@ -135,8 +134,8 @@ def test_matches_oracle_with_default_jitter(case):
     assert gpflow.config.default_jitter() == 1e-6
     model, expected = _model_of(case), case["expected"]["with_jitter_1e-6_on_Kuu"]
     objective = model.maximum_log_likelihood_objective().numpy()
-    assert objective == pytest.approx(expected["objective"], rel=0.0, abs=OBJECTIVE)
-    assert abs(objective - case["expected"]["objective"]) > 100 * OBJECTIVE or "exact" in case["name"]
+    assert objective == pytest.approx(expected["objective"], rel=OBJECTIVE)
+    assert case["expected"]["objective"] != pytest.approx(objective, rel=100 * OBJECTIVE) or "exact" in case["name"]
     _assert_predicts(model, case["inputs"], expected, PREDICTION)
 
 
@@ -156,7 +155,7 @@ def test_learned_scale_matches_oracle(case):
     )
     assert np.abs(status.jac).max() < 1e-5
     assert model.scale.numpy() == pytest.approx(expected["m_opt"], rel=1e-5)
-    assert -status.fun == pytest.approx(expected["objective"], rel=0.0, abs=OBJECTIVE)
+    assert -status.fun == pytest.approx(expected["objective"], rel=0.0, abs=2e-10)
 
 
 @pytest.mark.usefixtures("no_jitter")
@@ -168,7 +167,7 @@ def test_bounds_are_ordered(case):
         method, _, kind = name.partition("/")
         model = _structured(inputs, method, inputs[f"blocks_{kind}"] if kind else None)
         values[name] = model.maximum_log_likelihood_objective().numpy()
-        assert values[name] == pytest.approx(value, rel=0.0, abs=OBJECTIVE), name
+        assert values[name] == pytest.approx(value, rel=OBJECTIVE), name
     for kind in ("equal", "unequal"):
         chain = ["SGPR", "spherical", "T-SGPR", f"BT-SGPR/{kind}", "exact"]
         assert [values[name] for name in chain] == sorted(values[name] for name in chain)

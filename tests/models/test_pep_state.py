@@ -509,6 +509,11 @@ def test_bad_arguments_are_refused():
             make(**options)
 
 
+def test_default_options():
+    model = PEP((X, Y), SquaredExponential(), Probit(), Z)
+    assert (float(model.tol), int(model.max_sweeps), float(model.damping)) == (1e-6, 1000, 1.0)
+
+
 def test_likelihoods_without_a_rule():
     message = "likelihood must be a gpflow ScalarLikelihood, .*Softmax.* of HeteroskedasticTFPConditional"
     with pytest.raises(ValueError, match=message):

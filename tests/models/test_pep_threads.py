@@ -74,11 +74,21 @@ def in_threads(task):
     return found
 
 
+USES = (
+    lambda model: model.predict_f(X),
+    lambda model: model.predict_y(X),
+    lambda model: [model.predict_log_density((X, LABELS))],
+    lambda model: model.posterior().predict_f(X),
+    lambda model: [model.training_loss()],
+    lambda model: [model.loo_log_predictive_density()],
+)
+
+
 @pytest.mark.slow
-def test_predictions_in_many_threads(compiled, monkeypatch):
-    """Half of the threads make the sites anew first; means differ by what the tolerance of the sites leaves."""
+def test_uses_in_many_threads(compiled, monkeypatch):
+    """Half of the threads make the sites anew first; results differ by what the tolerance of the sites leaves."""
     model, _ = compiled
-    expected = [each.numpy() for each in model.predict_f(X)]
+    expected = [[each.numpy() for each in use(model)] for use in USES]
     watched = Watched(model._converge_step)
     monkeypatch.setattr(model, "_eager_sweeps", 0)
     monkeypatch.setitem(model.__dict__, "_converge_step", watched)
@@ -87,10 +97,10 @@ def test_predictions_in_many_threads(compiled, monkeypatch):
         if number % 2:
             with lock_of(model):
                 model.reset_sites()
-        return [each.numpy() for each in model.predict_f(X)]
+        return [each.numpy() for each in USES[number // 2 % len(USES)](model)]
 
-    for found in in_threads(task):
-        for one, other in zip(found, expected, strict=True):
+    for number, found in enumerate(in_threads(task)):
+        for one, other in zip(found, expected[number // 2 % len(USES)], strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
     assert watched.most == 1
     assert model.sites_status.converged

@@ -21,6 +21,8 @@ QUICK = [
 ]
 # Objectives of size 10 from sums of at most 20 terms and solves at condition numbers up to 1e3: 1e3 eps 10 = 2e-12.
 OBJECTIVE, PREDICTION, GRADIENT = 2e-11, 1e-12, 1e-10
+# Whitened sums see the root of the condition number of Kuu, up to 1e10: 1e5 eps = 2e-11.
+CARRIED = 1e-10
 ALPHAS = [0.0, 0.5, 1.0]
 
 
@@ -140,11 +142,11 @@ def test_stream_equals_batch(alpha, M, lengthscale, jitter, cond):
         expected = float(whole.maximum_log_likelihood_objective())
         for first, sizes in ((25, [35]), (5, [1, 20, 3, 30, 1])):  # fewer rows than M, too
             model = make(StreamingSGPR, tuple(values[:first] for values in data))
-            assert stream(model, data, sizes) == pytest.approx(expected, rel=1e-8)
+            assert stream(model, data, sizes) == pytest.approx(expected, rel=CARRIED)
             for actual, value in zip(model.predict_f(Xnew), whole.predict_f(Xnew), strict=True):
-                np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-8)
+                np.testing.assert_allclose(actual, value, rtol=0.0, atol=CARRIED)
             for actual, value in zip(model.compute_qu(), whole.compute_qu(), strict=True):
-                np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-8)
+                np.testing.assert_allclose(actual, value, rtol=0.0, atol=CARRIED)
 
 
 @pytest.mark.slow
@@ -159,8 +161,8 @@ def test_thousand_batches_equal_one(alpha):
         model = StreamingSGPR(tuple(values[:2] for values in data), kernel, Z, alpha=alpha, noise_variance=0.02)
         assert condition_number(model) > 5e9
         total = stream(model, data, [2] * 999)
-        assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=1e-8)
-        np.testing.assert_allclose(model.predict_f(data[0])[0], whole.predict_f(data[0])[0], rtol=0.0, atol=1e-8)
+        assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=CARRIED)
+        np.testing.assert_allclose(model.predict_f(data[0])[0], whole.predict_f(data[0])[0], rtol=0.0, atol=CARRIED)
 
 
 @pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))

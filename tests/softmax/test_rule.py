@@ -210,6 +210,19 @@ def test_extreme_cavities_are_finite(alpha):
         assert_close([found[0][n], found[1][:2, n], found[2][:2, n]], (log_Z, sign * d1, d2), rel=1e-8)
 
 
+def test_distant_means():
+    """
+    y's mean 19,000 below another one: p = exp(f_y - f_k). Farther below, log Z / α is NaN, not a wrong number.
+    Above, p is 1.
+    """
+    gap = np.array([1.9e4, -1e8, 2.1e4, 1e6])
+    for alpha in (0.0, 0.5):
+        found = tilted(np.zeros(4, int), np.stack([0.0 * gap, gap, gap - 3e5]), np.full((3, 4), 0.5), alpha)
+        assert_close([value[..., 0] for value in found], (-gap[0] + 0.5 * alpha, np.array([1.0, -1.0, 0.0]), 0.0))
+        assert abs(found[0][1]) < 1e-300
+        assert np.all(np.isnan(found[0][2:]))
+
+
 def test_compiles_for_any_number_of_rows():
     """More rows than a chunk; rows depend on each other only through rounding."""
     generator = np.random.default_rng(128)

@@ -1,7 +1,7 @@
 """
 Trainings that kill themselves, one after the other, each in a process of its own:
 
-    python killed.py '[[NAME, CHECKPOINT, VALUES, WHERE, COUNT], ...]'
+    python killed.py '[[NAME, CHECKPOINT, VALUES, WHERE, COUNT, SIGNAL], ...]'
 
 WHERE is "record" or "write": at the COUNT-th record, or in the midst of the COUNT-th replacement of the checkpoint. At
 the end the model's values are in the file VALUES. The processes are forked from this one, which has imported everything
@@ -10,7 +10,6 @@ and started nothing of TensorFlow; it writes how each ended: its exit code, and 
 
 import json
 import os
-import signal
 import sys
 
 import numpy as np
@@ -19,24 +18,20 @@ from small_models import MAKERS, data_for, options_for, values
 from gpflow_pep.training import fit
 
 
-def kill():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def train(name, checkpoint, result, where, count):
+def train(name, checkpoint, result, where, count, number):
     left = [count]
 
     def report(*_):
         left[0] -= where == "record"
         if where == "record" and left[0] == 0:
-            kill()
+            os.kill(os.getpid(), number)
 
     replace = os.replace
 
     def replace_or_die(*paths):
         left[0] -= 1
         if left[0] == 0:
-            kill()
+            os.kill(os.getpid(), number)
         replace(*paths)
 
     if where == "write":

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -58,20 +59,26 @@ def interrupted(as_new, name, path, counts, **options):
 
 # --- killed ----------------------------------------------------------------------------------------------------------
 
-KILLS = {"TSVGP": [("record", 1), ("record", 4), ("write", 2)], "PEPR": [("write", 3), ("record", 7)]}
+KILL, TERM = signal.SIGKILL, signal.SIGTERM
+KILLS = {
+    "TSVGP": [("record", 1, KILL), ("record", 4, TERM), ("write", 2, KILL)],
+    "PEPR": [("write", 3, TERM), ("record", 7, KILL)],
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KILLS)
-def test_resumes_after_sigkill(tmp_path, name):
-    """SIGKILL before the first checkpoint, later, and while a checkpoint is being replaced."""
+def test_resumes_after_a_signal(tmp_path, name):
+    """SIGKILL or SIGTERM before the first checkpoint, later, and while a checkpoint is being replaced."""
     files = [str(tmp_path / f"{name}.{end}") for end in ("checkpoint", "values.npz")]
-    runs = [[name, *files, where, count] for where, count in [*KILLS[name], ("record", 10**6)]]
-    expected = [[-9, False]] * len(KILLS[name]) + [[0, True]]
+    runs = [[name, *files, *each] for each in [*KILLS[name], ("record", 10**6, KILL)]]
+    expected = [[-number, False] for *_, number in KILLS[name]] + [[0, True]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])}
     command = [sys.executable, str(SUPPORT / "killed.py"), json.dumps(runs)]
     ended = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
     assert json.loads(ended.stdout) == expected, ended.stderr
+    left = {path.name for path in tmp_path.iterdir()} - {Path(path).name for path in files}
+    assert len(left) == 1 and left.pop().startswith(f".{name}.checkpoint.")  # of the write that was not completed
     found = dict(np.load(tmp_path / f"{name}.values.npz"))
     model = MAKERS[name]()
     fit(model, data_for(name), **options_for(name))

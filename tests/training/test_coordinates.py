@@ -222,13 +222,15 @@ def test_inducing_points_are_trained_after_the_rest(choice, is_classifier, expec
 
 
 def test_adam_starts_lengthscales_anew_that_are_out_of_reach():
-    """Others stay."""
-    model = regression()
-    model.kernel.lengthscales.assign([3e4, 5.0, 1e-4])
-    bring_within_reach(model, lambda: 0.0)
-    np.testing.assert_allclose(
-        model.kernel.lengthscales, [np.sqrt(3.0) * Z[:, 0].std(), 5.0, np.sqrt(3.0) * Z[:, 2].std()]
-    )
+    """Those that differ from the spread of the inducing points by a factor of 100; others stay."""
+    model, unit = regression(), np.sqrt(3.0) * Z.std(axis=0)
+    for factors, expected in (
+        ([101.0, 99.0, 1.0 / 101.0], [1.0, 99.0, 1.0]),
+        ([1.0, 1.0 / 99.0, 3e4], [1.0, 1.0 / 99.0, 1.0]),
+    ):
+        model.kernel.lengthscales.assign(unit * factors)
+        bring_within_reach(model, lambda: 0.0)
+        np.testing.assert_allclose(model.kernel.lengthscales, unit * expected)
 
 
 @pytest.mark.parametrize(

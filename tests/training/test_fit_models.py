@@ -382,14 +382,32 @@ def test_all_rows_of_a_minibatch_model():
     assert result.objective[-1] > result.objective[0]
 
 
-def test_evaluations_of_a_search_are_limited(as_new, monkeypatch):
-    """SciPy may use four evaluations per remaining iteration plus twenty, and stores fifty secants."""
+def test_a_search_is_limited(as_new, monkeypatch):
+    """
+    SciPy may use four evaluations per remaining iteration plus twenty, and stores fifty secants. Positive parameters
+    change by factors of up to 10,000 from where the search starts, but the first may become smaller.
+    """
     asked, module = [], sys.modules["gpflow_pep.training.lbfgs"]
     minimize = module.minimize
-    monkeypatch.setattr(module, "minimize", lambda *a, **k: asked.append(k["options"]) or minimize(*a, **k))
-    assert fit(as_new("SGPR"), max_iterations=7).status == "limit"
-    assert asked[-1] == {"maxiter": 7, "maxfun": 48, "maxcor": 50}
-    assert [each["maxiter"] for each in asked[:-1]] == [5, 5, 5, 5]  # from each start
+    monkeypatch.setattr(module, "minimize", lambda *a, **k: asked.append((a[1], k)) or minimize(*a, **k))
+    assert fit(as_new("SGPR"), max_iterations=7, train_inducing=False).status == "limit"
+    assert asked[-1][1]["options"] == {"maxiter": 7, "maxfun": 48, "maxcor": 50}
+    assert [options["options"]["maxiter"] for _, options in asked[:-1]] == [5, 5, 5, 5]  # from each start
+    for start, options in asked:
+        assert len(start) == 3  # logarithms of two parameters of the kernel and of the noise
+        np.testing.assert_allclose(np.exp(options["bounds"].ub - start), 1e4, rtol=1e-12)
+        np.testing.assert_allclose(np.exp(options["bounds"].lb - start), [0.0, 1e-4, 1e-4], rtol=1e-12)
+
+
+@pytest.mark.parametrize(("optimizer", "steps"), [("lbfgs", 2000), ("adam", 5000)])
+def test_default_limit(as_new, monkeypatch, optimizer, steps):
+    limits, module = [], sys.modules[fit.__module__]
+    history = module.History
+    monkeypatch.setattr(module, "History", lambda **options: limits.append(options["steps"]) or history(**options))
+    model = as_new("PEPR")
+    gpflow.set_trainable(model, False)
+    fit(model, optimizer=optimizer)
+    assert limits == [steps]
 
 
 class Valley(gpflow.models.BayesianModel, InternalDataTrainingLossMixin):
@@ -411,6 +429,9 @@ def test_a_search_ends_where_the_objective_is_flat():
     gains = np.asarray(flat.objective[20:]) - np.asarray(flat.objective[: len(flat.objective) - 20])
     assert flat.iterations == len(flat.objective) and gains[-1] < 1e-3 and np.all(gains[:-1] >= 1e-3)
     assert steep.converged and "flat" not in steep.reason and steep.objective[-1] > -1e-6
+    by_default = Valley(2e-4)
+    by_default.num_data = 2
+    assert fit(by_default, max_iterations=200).reason == flat.reason  # 5e-4 nats for each row
 
 
 class Cliff(Valley):

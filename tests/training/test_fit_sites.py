@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import sys
 import warnings
 
 import gpflow
@@ -12,9 +13,11 @@ import tensorflow_probability as tfp
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier
+from gpflow_pep.ep import SitesStatus
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import FitResult, fit
 from gpflow_pep.training.objectives import ConvergedSitesObjective
+from gpflow_pep.training.result import Outcome
 
 rng = np.random.default_rng(21)
 X = rng.uniform(-2.0, 2.0, (30, 1))
@@ -400,6 +403,13 @@ def test_divergence_is_reported(model, monkeypatch):
     with pytest.warns(UserWarning, match="the objective is .*, not .* Try a larger max_sweeps"):
         result = fit(model)
     assert not result.converged
+
+
+@pytest.mark.parametrize(("after", "status"), [(-10_099.0, "converged"), (-10_102.0, "failed")])
+def test_one_per_cent_may_be_lost_at_converged_sites(after, status):
+    sites = SitesStatus(converged=True, sweeps=3, change=0.0, log_evidence=after, damping=1.0)
+    judged = sys.modules[fit.__module__]._judged(Outcome("converged", "L-BFGS."), sites, -10_000.0, after)
+    assert judged.status == status and ("Try a larger max_sweeps" in judged.reason) == (status == "failed")
 
 
 def test_sites_converge_from_the_prior_if_final_update_fails(model):

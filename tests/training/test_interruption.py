@@ -168,6 +168,11 @@ def test_a_handler_of_the_program_stays(as_new):
     assert seen == [1] and result.status != "interrupted"
 
 
+def test_with_several_workers_ctrl_c_raises_at_once():
+    with recorded_interruption(enabled=False), pytest.raises(KeyboardInterrupt):
+        press()
+
+
 def test_other_threads_get_no_signals():
     entered = []
 
