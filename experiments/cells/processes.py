@@ -1,0 +1,93 @@
+"""Run cells in processes of their own: pools of loky, of which joblib has a copy."""
+
+import os
+import re
+import signal
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+
+from joblib.externals.loky import ProcessPoolExecutor
+
+from experiments.cells.cell import Cell, Outcome, Result
+
+_GRACE = 5.0  # seconds for Sacred to record that runs were interrupted
+_IDLE = 60.0  # seconds after which a process without a cell ends, also if the command has been killed
+_LIBRARIES = ("OMP", "OPENBLAS", "MKL")
+_THREADS = (*(f"{name}_NUM_THREADS" for name in _LIBRARIES), "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+
+
+def perform(cell: Cell, runs: Path) -> Result:
+    """Run the experiment of a cell, recorded in `runs`."""
+    from experiments.recording.experiment import run_directory
+
+    experiment = import_module(f"experiments.{cell.experiment}").ex
+    run = experiment.run(
+        config_updates={"progress": False, **cell.updates} if experiment.accepts("progress") else cell.updates,
+        options={"--file_storage": str(runs), "--loglevel": "ERROR"},
+    )
+    return {**(run.result or {}), "directory": str(run_directory(run))}
+
+
+def run_in_processes(cells: Iterable[Cell], runs: Path, jobs: int, threads: int) -> Generator[Outcome, None, None]:
+    """
+    Run cells, recorded in `runs`, and yield outcomes as they come.
+
+    If a process dies, so does its pool. Another pool takes the other cells; if several were in progress, each of these
+    runs again alone, to find the one that ends its process.
+    """
+    waiting = iter(cells)
+    while broken := (yield from _in_a_pool(waiting, runs, jobs, threads)):
+        reason, in_progress = broken
+        for cell in in_progress:
+            if len(in_progress) > 1:
+                broken = yield from _in_a_pool(iter([cell]), runs, 1, threads)
+                reason = broken[0] if broken else ""
+            if reason:
+                yield Outcome(cell, "killed", reason)
+
+
+def _in_a_pool(
+    waiting: Iterator[Cell], runs: Path, jobs: int, threads: int
+) -> Generator[Outcome, None, tuple[str, list[Cell]] | None]:
+    """Yield outcomes until all cells have ended or a process dies; then return the reason and the cells in progress."""
+    running: dict[Future[Outcome], Cell] = {}
+    env = dict.fromkeys(_THREADS, str(threads))
+    with ProcessPoolExecutor(jobs, timeout=_IDLE, env=env, initializer=_begin) as pool:
+        try:
+            while True:
+                for cell in islice(waiting, jobs - len(running)):
+                    running[pool.submit(_outcome, perform, cell, runs)] = cell
+                if not running:
+                    return None
+                ended = wait(running, return_when=FIRST_COMPLETED).done
+                for future in sorted(ended, key=lambda each: each.exception() is not None):
+                    yield future.result()
+                    del running[future]
+        except BrokenProcessPool as error:
+            codes = re.search(r"\{.*\}", str(error))
+            advice = ", perhaps for lack of memory" if "SIGKILL" in str(error) else ""
+            return f"its process ended with {codes[0] if codes else error}{advice}", list(running.values())
+        except BaseException:  # Ctrl-C reaches all processes
+            wait(running, _GRACE)
+            pool.shutdown(kill_workers=True)
+            raise
+
+
+def _begin() -> None:
+    """Prepare a process: only a run can be interrupted, and standard output is left to tables."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(2, 1)
+
+
+def _outcome(perform: Callable[[Cell, Path], Result], cell: Cell, runs: Path) -> Outcome:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return Outcome(cell, "completed", None, perform(cell, runs))
+    except Exception as error:  # Sacred has recorded it with its traceback
+        return Outcome(cell, "failed", f"{type(error).__name__}: {error}")
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
