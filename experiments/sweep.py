@@ -29,11 +29,7 @@ from typing import Any
 
 from experiments.papers.grid import Job, grid
 from experiments.protocols.arguments import count
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from experiments.protocols.toml import read_toml
 
 _AXES = ("dataset", "model", "alpha", "M", "split")
 
@@ -74,10 +70,7 @@ def read_plan(path: Path) -> list[Job]:
     from experiments import classification, regression
     from experiments.ingredients import classifier, model
 
-    try:
-        given: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}.") from error
+    given = read_toml(path)
     accepted = {"regression": (regression.ex, model), "classification": (classification.ex, classifier)}
     keys = ("experiment", *_AXES)
     if set(given) - {"options"} != set(keys):

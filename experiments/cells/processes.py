@@ -78,9 +78,11 @@ def _in_a_pool(
 
 
 def _begin() -> None:
-    """Prepare a process: only a run can be interrupted, and standard output is left to tables."""
+    """Prepare a process: only a run can be interrupted, and Sacred alone keeps what it prints."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.dup2(2, 1)
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), 1)
+        os.dup2(nothing.fileno(), 2)
 
 
 def _outcome(perform: Callable[[Cell, Path], Result], cell: Cell, runs: Path) -> Outcome:

@@ -10,8 +10,9 @@ import hashlib
 import os
 import zlib
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pooch
 from requests.exceptions import RequestException
@@ -55,6 +56,18 @@ class PublishedFile:
     def relative_path(self) -> PurePosixPath:
         """Path of the file below ``GPFLOW_PEP_DATA`` and below the cache."""
         return PurePosixPath(self.repository.replace("/", "+")) / self.path
+
+
+def published(place: str, **options: Any) -> PublishedFile:
+    """Return a file of ``files.txt``, given its repository and path."""
+    return PublishedFile(*_pins()[place], **options)
+
+
+@cache
+def _pins() -> dict[str, tuple[str, str, str, str]]:
+    _, *lines = Path(__file__).with_name("files.txt").read_text(encoding="ascii").splitlines()
+    pins = (tuple(line.split()) for line in lines)
+    return {f"{repository}/{path}": (repository, commit, path, sha256) for repository, commit, path, sha256 in pins}
 
 
 def local_copy(file: PublishedFile) -> Path:
