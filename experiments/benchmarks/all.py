@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks.collapsed_step import UNIT_COLUMNS, time_rounds, unit_product
-from experiments.benchmarks.machine import PACKAGES, machine
+from experiments.benchmarks.machine import PACKAGES, processor
 from experiments.benchmarks.tables import markdown
 
 _KERNELS = "--kernel SquaredExponential Matern32 Matern52 sum product"
@@ -94,7 +94,7 @@ def about_the_machine() -> dict[str, Any]:
     """Return processor, versions, and GFLOP/s of a product of matrices in float64, on all cores."""
     seconds = time_rounds({"product": unit_product(512)}, 10)["product"]
     return {
-        "processor": machine().splitlines()[0].replace(", of which one is used", ""),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "product GFLOP/s": float(2e-9 * 512**2 * UNIT_COLUMNS / np.median(seconds)),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in (*PACKAGES, *_OPTIONAL)}},

@@ -94,8 +94,7 @@ def loaded(name: str) -> Dataset:
     if name == "digits-3-5":
         digits = datasets.load("digits")
         train, test = (np.isin(Y[:, 0], (3.0, 5.0)) for Y in (digits.Y_train, digits.Y_test))
-        X_train, Y_train = digits.X_train[train], digits.Y_train[train]
-        return replace(digits, X_train=X_train, Y_train=Y_train, X_test=digits.X_test[test], Y_test=digits.Y_test[test])
+        return replace(digits.trained_on(train), X_test=digits.X_test[test], Y_test=digits.Y_test[test])
     if name == "housing-like":
         return housing_like()
     dataset = datasets.load(name)

@@ -5,10 +5,10 @@ and alphas, repeats on splits.
 
 from collections.abc import Iterator, Sequence
 
-from experiments.papers.grid import Job, Record, grid, grouped
+from experiments.papers.grid import Job, Record, grid
 from experiments.papers.m1 import METHODS
-from experiments.papers.pictures import Picture, courses
-from experiments.papers.run_pictures import logged
+from experiments.papers.pictures import Picture
+from experiments.papers.run_pictures import against_seconds
 from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
 
 _SVGP = {"SVGP": {"model": "SVGP"}}
@@ -28,8 +28,4 @@ def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
     """Show final scores, and their course in the first split."""
     yield means(records, ("M", "method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
     first = [record for record in records if record["split"] == 0]
-    scores = {"test/nlpd": "test NLPD, nats", "test/error": "test error"}
-    for (alpha,), group in grouped(first, "alpha").items():
-        values = {f"{r['method']}, M = {r['M']}": logged(r, "seconds") for r in group}
-        title = "Scores against seconds, " + ("SVGP" if alpha is None else f"alpha = {alpha:g}")
-        yield courses(values, scores, "seconds of training", title, logarithmic=True)
+    yield from against_seconds(first, lambda record: f"{record['method']}, M = {record['M']}")

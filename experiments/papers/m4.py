@@ -6,9 +6,9 @@ Scores against seconds on the ten digits of MNIST (Villacampa-Calvo and Hernánd
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from experiments.papers.grid import Job, Record, grid, grouped
-from experiments.papers.pictures import Picture, courses
-from experiments.papers.run_pictures import logged
+from experiments.papers.grid import Job, Record, grid
+from experiments.papers.pictures import Picture
+from experiments.papers.run_pictures import against_seconds
 from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
 
 _TIED = {name: {"model": name} for name in ("APEP", "ARPEP", "RPAPEP")}
@@ -33,8 +33,4 @@ def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
     """Show final scores, and their course in the first repeat."""
     yield means(records, ("method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
     first = [record for record in records if record["repeat"] == 0]
-    scores = {"test/nlpd": "test NLPD, nats", "test/error": "test error"}
-    for (alpha,), group in grouped(first, "alpha").items():
-        values = {record["method"]: logged(record, "seconds") for record in group}
-        title = "Scores against seconds, " + ("SVGP" if alpha is None else f"alpha = {alpha:g}")
-        yield courses(values, scores, "seconds of training", title, logarithmic=True)
+    yield from against_seconds(first, lambda record: str(record["method"]))

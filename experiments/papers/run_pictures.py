@@ -1,7 +1,7 @@
 """Figures of recorded runs, from their logged scalars and stored predictions."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,15 @@ def logged(record: Record, along: str = "steps") -> Course:
         pairs = [(places[s], value) for s, value in zip(of["steps"], of["values"], strict=True) if places.get(s)]
         found[name] = ([x for x, _ in pairs], [y for _, y in pairs])
     return found
+
+
+def against_seconds(records: Sequence[Record], line: Callable[[Record], str]) -> Iterator[Picture]:
+    """Draw test scores against seconds of training: a figure for each alpha, a line for each run."""
+    scores = {"test/nlpd": "test NLPD, nats", "test/error": "test error"}
+    for (alpha,), group in grouped(records, "alpha").items():
+        values = {line(record): logged(record, "seconds") for record in group}
+        title = "Scores against seconds, " + ("SVGP" if alpha is None else f"alpha = {alpha:g}")
+        yield courses(values, scores, "seconds of training", title, logarithmic=True)
 
 
 def streams(records: Sequence[Record], by: str, title: str, along: str = "seconds") -> Picture:

@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 from experiments.datasets import Dataset
 from experiments.ingredients.initialization import Floats
 from experiments.report.recorded import RecordedRun
+from gpflow_pep.plotting import CLASSES
 
-_CLASSES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")  # Tol's bright scheme
 _DATA: dict[str, Any] = {"linestyle": "", "marker": ".", "alpha": 0.45, "markersize": 5, "markeredgewidth": 0}
 _REGION = 0.2  # opacity
 _HALF: dict[str, Any] = {"color": "black", "linewidth": 1.6}
@@ -28,19 +28,16 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
     points from start to end, in published units.
     """
     arrays = run.predictions
-    x1, x2 = (
-        arrays[name] * scale + mean
-        for name, scale, mean in zip(("x1", "x2"), dataset.x_scale, dataset.x_mean, strict=True)
-    )
-    X, start, end = (Z * dataset.x_scale + dataset.x_mean for Z in (dataset.X_train, arrays["Z_start"], arrays["Z"]))
-    for label, color in enumerate(_CLASSES):
+    x1, x2 = dataset.published_x(np.stack([arrays["x1"], arrays["x2"]], axis=1)).T
+    X, start, end = map(dataset.published_x, (dataset.X_train, arrays["Z_start"], arrays["Z"]))
+    for label, color in enumerate(CLASSES):
         axes.plot(*X[dataset.Y_train[:, 0] == label].T, color=color, **_DATA)
     if arrays["x_probability"].ndim == 2:
         for levels, style in (([0.25, 0.75], _QUARTERS), ([0.5], _HALF)):
             axes.contour(x1, x2, arrays["x_probability"], levels, **_contours(style))
     else:
         _draw_regions(axes, x1, x2, arrays["x_probability"])
-    sets = [(start, end, "black")] if end.ndim == 2 else list(zip(start, end, _CLASSES, strict=False))
+    sets = [(start, end, "black")] if end.ndim == 2 else list(zip(start, end, CLASSES, strict=False))
     outside = [_draw_inducing_points(axes, x1, x2, *points) for points in sets]
     if any(outside):
         text = f"{sum(outside)} of {end.size // 2} end outside"
@@ -54,7 +51,7 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
 
 def _draw_regions(axes: Axes, x1: Floats, x2: Floats, probability: Floats) -> None:
     """Draw the region in which each class is the most probable, given probabilities [x2, x1, C]."""
-    for label, color in enumerate(_CLASSES[: probability.shape[2]]):
+    for label, color in enumerate(CLASSES[: probability.shape[2]]):
         lead = probability[..., label] - np.delete(probability, label, axis=2).max(axis=2)
         axes.contourf(x1, x2, lead, [0.0, 1.0], colors=[color], alpha=_REGION)
         axes.contour(x1, x2, lead, [0.0], **_contours(_HALF))
@@ -82,7 +79,7 @@ def add_legend(figure: Figure, num_classes: int, columns: int) -> None:
     else:
         decision = [Line2D([], [], label="most probable class changes", **_HALF)]
     handles = [
-        *(Line2D([], [], color=_CLASSES[k], label=f"class {k}", **_DATA) for k in range(num_classes)),
+        *(Line2D([], [], color=CLASSES[k], label=f"class {k}", **_DATA) for k in range(num_classes)),
         *decision,
         Line2D([], [], label="inducing points at the start", linestyle="", **_START),
         Line2D([], [], label="at the end", linestyle="", **_END),
