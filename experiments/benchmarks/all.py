@@ -7,7 +7,6 @@ each benchmark.
     python -m experiments.benchmarks.all [--quick] [--only collapsed_step memory] [--to runs/benchmarks]
 """
 
-import argparse
 import json
 import os
 import platform
@@ -26,6 +25,7 @@ import numpy as np
 from experiments.benchmarks.collapsed_step import UNIT_COLUMNS, time_rounds, unit_product
 from experiments.benchmarks.machine import PACKAGES, processor
 from experiments.benchmarks.tables import markdown
+from experiments.protocols.arguments import parser_of
 
 _KERNELS = "--kernel SquaredExponential Matern32 Matern52 sum product"
 BENCHMARKS = {  # name -> arguments, and arguments of --quick
@@ -50,7 +50,7 @@ _LAST_LINES = 5  # recorded lines of an error message
 
 def main() -> None:
     """Run them and write benchmarks.json and benchmarks.md."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds, as a test")
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
     parser.add_argument("--to", type=Path, default=Path("runs/benchmarks"), help="folder of the files (%(default)s)")

@@ -5,6 +5,7 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
+import psutil
 import tensorflow as tf
 from threadpoolctl import threadpool_limits
 
@@ -29,9 +30,8 @@ def processor() -> str:
 
 def machine() -> str:
     """Describe processor, load and versions in two lines."""
-    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return (
-        f"{processor()}, of which one is used{load}; {platform.system()}\n"
+        f"{processor()}, of which one is used, load {psutil.getloadavg()[0]:.1f}; {platform.system()}\n"
         f"Python {platform.python_version()}, {versions}"
     )

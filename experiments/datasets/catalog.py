@@ -32,13 +32,10 @@ from experiments.datasets.sources import (
 from experiments.datasets.tables import (
     Floats,
     TwoClasses,
-    read_breast_cancer,
+    read_bundled,
     read_columns,
     read_csv,
-    read_diabetes,
-    read_digits,
     read_images,
-    read_iris,
     read_parity,
     read_words,
     stack,
@@ -120,6 +117,7 @@ _USPS_TRAIN, _USPS_TEST = (
 _CRABS = {"B": 1.0, "O": -1.0, "F": 0.0, "M": 1.0}
 _words = partial(_table, read_words)
 _WINE = _table(read_csv, *_qp("wine.data"))
+_IRIS = partial(read_bundled, "iris")
 _PAIRS = ((1, 2), (1, 3), (2, 3))
 
 _SOURCES: dict[str, Source] = {
@@ -137,7 +135,7 @@ _SOURCES: dict[str, Source] = {
     "airfoil": _uci("airfoil"),
     "bike": _uci("bike", dropped=(15, 16)),
     "protein": _uci("protein"),
-    "diabetes": SeededSplits(read_diabetes),
+    "diabetes": SeededSplits(partial(read_bundled, "diabetes", scaled=False)),
     "gp-draws": Draws(gaussian_process_draw, lambda place: place >= NUM_ROWS // 2, num_splits=30),
     "australian": SeededSplits(*_two(_table(read_csv, _AUSTRALIAN, delimiter=None), _PLUS_MINUS)),
     "breast": ArchivedSplits(_BINARY, "Breast", dropped=(0,), classes=_PLUS_MINUS),
@@ -161,20 +159,20 @@ _SOURCES: dict[str, Source] = {
     "qp-sonar": SeededFolds(
         *_two(_words(*_qp("sonar.all-data"), codes={"R": 0.0, "M": 1.0}, delimiter=","), _ZERO_ONE)
     ),
-    **{f"qp-iris-{a}{b}": SeededFolds(TwoClasses(read_iris, (a - 1.0, b - 1.0))) for a, b in _PAIRS},
+    **{f"qp-iris-{a}{b}": SeededFolds(TwoClasses(_IRIS, (a - 1.0, b - 1.0))) for a, b in _PAIRS},
     **{f"qp-wine-{a}{b}": SeededFolds(*_two(_WINE, (float(a), float(b)), target=0)) for a, b in _PAIRS},
     "usps-3-5": _train_and_test(_USPS_TRAIN, _USPS_TEST),
     "qp-usps-3-5": SeededFolds(*_stacked(_USPS_TRAIN, _USPS_TEST)),
     "mnist-even-odd": _train_and_test(_table(read_parity, *_MNIST_TRAIN), _table(read_parity, *_MNIST_TEST)),
     "banana": _train_and_test(_BANANA_TRAIN, _BANANA_TEST),
     "banana-5300": SeededSplits(*_stacked(_BANANA_TRAIN, _BANANA_TEST)),
-    "breast-cancer": SeededSplits(TwoClasses(read_breast_cancer, (1.0, 0.0))),
+    "breast-cancer": SeededSplits(TwoClasses(partial(read_bundled, "breast_cancer"), (1.0, 0.0))),
     **{
         name: ArchivedArrays(_MULTICLASS, name)
         for name in ("glass", "new-thyroid", "satellite", "svmguide2", "vehicle", "vowel", "waveform", "wine")
     },
-    "iris": SeededSplits(read_iris),
-    "digits": SeededSplits(read_digits),
+    "iris": SeededSplits(_IRIS),
+    "digits": SeededSplits(partial(read_bundled, "digits")),
     "mnist": _train_and_test(_table(read_images, *_MNIST_TRAIN), _table(read_images, *_MNIST_TEST)),
     "flights": SeededSplits(*_table(read_flights, _FLIGHTS, _PLANES)),
     "three-classes": TrainAndTest(partial(three_classes, 0), partial(three_classes, 1), files=()),

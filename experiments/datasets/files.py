@@ -115,8 +115,6 @@ def _sha256(path: Path, packed: bool) -> str:
 
 def _cached(file: PublishedFile) -> Path:
     """Return the path in the cache; download the file if it is absent or its sha256 is wrong; keep no wrong file."""
-    import pooch  # its progress bar warns in notebooks when it is imported
-
     path = Path(pooch.os_cache("gpflow_pep")) / file.relative_path
     if path.exists() and not path.is_file():  # reading a pipe would not end
         raise FileExistsError(errno.EEXIST, "Not a regular file, in the cache of data sets", str(path))
@@ -146,8 +144,6 @@ def _cached(file: PublishedFile) -> Path:
 
 def _download_packed(url: str, output_file: str, pooch_: object, *, sha256: str) -> None:
     """Download by pooch; raise pooch's error if the unpacked content is wrong, so that pooch removes the file."""
-    import pooch
-
     pooch.HTTPDownloader()(url, output_file, pooch_)
     digest = _sha256(Path(output_file), packed=True)
     if digest != sha256:
