@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -13,6 +14,8 @@ from pathlib import Path
 from joblib.externals.loky import ProcessPoolExecutor
 
 from experiments.cells.cell import Cell, Outcome, Result
+
+warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")  # its memory had grown by 300 MB
 
 _GRACE = 5.0  # seconds for Sacred to record that runs were interrupted
 _IDLE = 60.0  # seconds after which a process without a cell ends, also if the command has been killed

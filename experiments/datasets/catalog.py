@@ -5,20 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+from experiments.datasets import series, tables
 from experiments.datasets.files import PublishedFile, published
 from experiments.datasets.flights import read_flights
 from experiments.datasets.generated import NUM_ROWS, gaussian_process_draw, three_classes
 from experiments.datasets.info import DatasetInfo, Entry, Task
-from experiments.datasets.series import (
-    alternate,
-    every_second_place,
-    periodic,
-    pseudo_periodic,
-    read_audio,
-    read_grid,
-    read_jacksboro,
-    read_toy,
-)
 from experiments.datasets.sources import (
     ArchivedArrays,
     ArchivedSplits,
@@ -29,17 +20,7 @@ from experiments.datasets.sources import (
     Source,
     TrainAndTest,
 )
-from experiments.datasets.tables import (
-    Floats,
-    TwoClasses,
-    read_bundled,
-    read_columns,
-    read_csv,
-    read_images,
-    read_parity,
-    read_words,
-    stack,
-)
+from experiments.datasets.tables import Floats, TwoClasses
 from experiments.protocols.toml import read_toml
 
 __all__ = ["ENTRIES", "DatasetInfo", "Entry"]
@@ -76,8 +57,8 @@ def _two(table: Table, classes: tuple[float, float], **options: Any) -> Table:
     return TwoClasses(table[0], classes, **options), table[1]
 
 
-def _stacked(*tables: Table) -> Table:
-    return partial(stack, *(read for read, _ in tables)), tuple(file for _, files in tables for file in files)
+def _stacked(*parts: Table) -> Table:
+    return partial(tables.stack, *(read for read, _ in parts)), tuple(file for _, files in parts for file in files)
 
 
 def _train_and_test(train: Table, test: Table) -> TrainAndTest:
@@ -104,24 +85,24 @@ def _streaming(*names: str) -> tuple[PublishedFile, ...]:
 
 
 _BANANA_TRAIN, _BANANA_TEST = (
-    _two(_table(read_columns, *_streaming(f"banana_{part}_x", f"banana_{part}_y")), _PLUS_MINUS)
+    _two(_table(tables.read_columns, *_streaming(f"banana_{part}_x", f"banana_{part}_y")), _PLUS_MINUS)
     for part in ("train", "test")
 )
 _USPS_TRAIN, _USPS_TEST = (
-    _two(_table(read_csv, file, delimiter=None), (3.0, 5.0), target=0)
+    _two(_table(tables.read_csv, file, delimiter=None), (3.0, 5.0), target=0)
     for file in (
         published(f"dgkim5360/the-elements-of-statistical-learning-notebooks/data/zipcode/zip.{part}.gz")
         for part in ("train", "test")
     )
 )
 _CRABS = {"B": 1.0, "O": -1.0, "F": 0.0, "M": 1.0}
-_words = partial(_table, read_words)
-_WINE = _table(read_csv, *_qp("wine.data"))
-_IRIS = partial(read_bundled, "iris")
+_words = partial(_table, tables.read_words)
+_WINE = _table(tables.read_csv, *_qp("wine.data"))
+_IRIS = partial(tables.read_bundled, "iris")
 _PAIRS = ((1, 2), (1, 3), (2, 3))
 
 _SOURCES: dict[str, Source] = {
-    "snelson": SeededSplits(*_table(read_csv, _SNELSON)),
+    "snelson": SeededSplits(*_table(tables.read_csv, _SNELSON)),
     "boston": ArchivedSplits(_REGRESSION, "bostonHousing"),
     "concrete": ArchivedSplits(_REGRESSION, "concrete"),
     "energy": ArchivedSplits(_REGRESSION, "energy"),
@@ -135,9 +116,9 @@ _SOURCES: dict[str, Source] = {
     "airfoil": _uci("airfoil"),
     "bike": _uci("bike", dropped=(15, 16)),
     "protein": _uci("protein"),
-    "diabetes": SeededSplits(partial(read_bundled, "diabetes", scaled=False)),
+    "diabetes": SeededSplits(partial(tables.read_bundled, "diabetes", scaled=False)),
     "gp-draws": Draws(gaussian_process_draw, lambda place: place >= NUM_ROWS // 2, num_splits=30),
-    "australian": SeededSplits(*_two(_table(read_csv, _AUSTRALIAN, delimiter=None), _PLUS_MINUS)),
+    "australian": SeededSplits(*_two(_table(tables.read_csv, _AUSTRALIAN, delimiter=None), _PLUS_MINUS)),
     "breast": ArchivedSplits(_BINARY, "Breast", dropped=(0,), classes=_PLUS_MINUS),
     "crabs": ArchivedSplits(_BINARY, "Crabs", dropped=(1,), classes=_PLUS_MINUS),
     "iono": ArchivedSplits(_BINARY, "Iono", classes=(1.0, -1.0)),
@@ -163,25 +144,27 @@ _SOURCES: dict[str, Source] = {
     **{f"qp-wine-{a}{b}": SeededFolds(*_two(_WINE, (float(a), float(b)), target=0)) for a, b in _PAIRS},
     "usps-3-5": _train_and_test(_USPS_TRAIN, _USPS_TEST),
     "qp-usps-3-5": SeededFolds(*_stacked(_USPS_TRAIN, _USPS_TEST)),
-    "mnist-even-odd": _train_and_test(_table(read_parity, *_MNIST_TRAIN), _table(read_parity, *_MNIST_TEST)),
+    "mnist-even-odd": _train_and_test(
+        _table(tables.read_parity, *_MNIST_TRAIN), _table(tables.read_parity, *_MNIST_TEST)
+    ),
     "banana": _train_and_test(_BANANA_TRAIN, _BANANA_TEST),
     "banana-5300": SeededSplits(*_stacked(_BANANA_TRAIN, _BANANA_TEST)),
-    "breast-cancer": SeededSplits(TwoClasses(partial(read_bundled, "breast_cancer"), (1.0, 0.0))),
+    "breast-cancer": SeededSplits(TwoClasses(partial(tables.read_bundled, "breast_cancer"), (1.0, 0.0))),
     **{
         name: ArchivedArrays(_MULTICLASS, name)
         for name in ("glass", "new-thyroid", "satellite", "svmguide2", "vehicle", "vowel", "waveform", "wine")
     },
     "iris": SeededSplits(_IRIS),
-    "digits": SeededSplits(partial(read_bundled, "digits")),
-    "mnist": _train_and_test(_table(read_images, *_MNIST_TRAIN), _table(read_images, *_MNIST_TEST)),
+    "digits": SeededSplits(partial(tables.read_bundled, "digits")),
+    "mnist": _train_and_test(_table(tables.read_images, *_MNIST_TRAIN), _table(tables.read_images, *_MNIST_TEST)),
     "flights": SeededSplits(*_table(read_flights, _FLIGHTS, _PLANES)),
     "three-classes": TrainAndTest(partial(three_classes, 0), partial(three_classes, 1), files=()),
-    "toy-stream": _parts(alternate, _table(read_toy, *_streaming("reg_toy_x", "reg_toy_y")), period=5),
-    "audio-subband": _parts(alternate, _table(read_audio, _AUDIO)),
-    "terrain-nn27": _parts(every_second_place, (partial(read_grid, _TERRAIN, "NN27.asc"), (_TERRAIN,))),
-    "jacksboro": _parts(every_second_place, (read_jacksboro, ())),
-    "pseudo-periodic": Draws(pseudo_periodic, lambda place: place % 2 == 1, num_splits=4),
-    "periodic": _parts(alternate, (periodic, ())),
+    "toy-stream": _parts(series.alternate, _table(series.read_toy, *_streaming("reg_toy_x", "reg_toy_y")), period=5),
+    "audio-subband": _parts(series.alternate, _table(series.read_audio, _AUDIO)),
+    "terrain-nn27": _parts(series.every_second_place, (partial(series.read_grid, _TERRAIN, "NN27.asc"), (_TERRAIN,))),
+    "jacksboro": _parts(series.every_second_place, (series.read_jacksboro, ())),
+    "pseudo-periodic": Draws(series.pseudo_periodic, lambda place: place % 2 == 1, num_splits=4),
+    "periodic": _parts(series.alternate, (series.periodic, ())),
 }
 
 

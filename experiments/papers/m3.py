@@ -3,13 +3,11 @@ Scores against seconds on satellite (Villacampa-Calvo and Hernández-Lobato 2020
 and alphas, repeats on splits.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
+from experiments.papers.grid import Job, Records, grid
 from experiments.papers.m1 import METHODS
-from experiments.papers.pictures import Picture
+from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import against_seconds
-from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
+from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 
 _SVGP = {"SVGP": {"model": "SVGP"}}
 
@@ -24,7 +22,7 @@ def jobs(full: bool) -> list[Job]:
     return found + grid("classification", common, **axes, method=_SVGP)
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show final scores, and their course in the first split."""
     yield means(records, ("M", "method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
     first = [record for record in records if record["split"] == 0]

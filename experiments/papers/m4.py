@@ -3,13 +3,12 @@ Scores against seconds on the ten digits of MNIST (Villacampa-Calvo and Hernánd
 200 rows, Adam, pixels as they are.
 """
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import against_seconds
-from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
+from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 
 _TIED = {name: {"model": name} for name in ("APEP", "ARPEP", "RPAPEP")}
 
@@ -29,7 +28,7 @@ def minibatch_jobs(full: bool, data: dict[str, Any]) -> list[Job]:
     return found + grid("classification", common, repeat=repeats, method={"SVGP": {"model": "SVGP"}})
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show final scores, and their course in the first repeat."""
     yield means(records, ("method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
     first = [record for record in records if record["repeat"] == 0]

@@ -1,6 +1,5 @@
 """A panel with the decision of a classifier with two inputs, and its inducing points before and after training."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,8 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
     axes.set_title(run.title, fontsize=10)
     axes.set_xlim(x1[0], x1[-1])
     axes.set_ylim(x2[0], x2[-1])
-    axes.set_xlabel("input 1")
+    axes.set(xlabel="input 1", ylabel="input 2")
+    axes.label_outer()
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -85,19 +85,3 @@ def add_legend(figure: Figure, num_classes: int, columns: int) -> None:
         Line2D([], [], label="at the end", linestyle="", **_END),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
-
-
-def panels(runs: Sequence[RecordedRun], dataset: Dataset) -> Figure:
-    """Return a figure with a panel for each run."""
-    columns = min(len(runs), 4)
-    rows = -(-len(runs) // columns)
-    figure = Figure(figsize=(3.6 * columns, 3.7 * rows + 0.6), layout="constrained")
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    for axes, run in zip(grid.flat, runs, strict=False):
-        draw_decision(axes, run, dataset)
-    for axes in grid.flat[len(runs) :]:
-        axes.set_visible(False)
-    for axes in grid[:, 0]:
-        axes.set_ylabel("input 2")
-    add_legend(figure, max(2, runs[0].predictions["probability"].shape[1]), 2 * columns)
-    return figure
