@@ -1,5 +1,6 @@
 """Run cells in processes of their own: pools of loky, of which joblib has a copy."""
 
+import json
 import os
 import re
 import signal
@@ -63,7 +64,7 @@ def _in_a_pool(
         try:
             while True:
                 for cell in islice(waiting, jobs - len(running)):
-                    running[pool.submit(_outcome, perform, cell, runs)] = cell
+                    running[pool.submit(_outcome, perform, cell, runs.absolute())] = cell
                 if not running:
                     return None
                 ended = wait(running, return_when=FIRST_COMPLETED).done
@@ -91,7 +92,7 @@ def _begin() -> None:
 def _outcome(perform: Callable[[Cell, Path], Result], cell: Cell, runs: Path) -> Outcome:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return Outcome(cell, "completed", None, perform(cell, runs))
+        return Outcome(cell, "completed", None, json.loads(json.dumps(perform(cell, runs))))  # as read from its file
     except Exception as error:  # Sacred has recorded it with its traceback
         return Outcome(cell, "failed", f"{type(error).__name__}: {error}")
     finally:
