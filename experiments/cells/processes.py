@@ -5,11 +5,11 @@ import os
 import re
 import signal
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 
 from joblib.externals.loky import ProcessPoolExecutor
@@ -43,19 +43,18 @@ def run_in_processes(cells: Iterable[Cell], runs: Path, jobs: int, threads: int)
     If a process dies, so does its pool. Another pool takes the other cells; if several were in progress, each of these
     runs again alone, to find the one that ends its process.
     """
-    waiting = iter(cells)
+    waiting = deque(cells)
     while broken := (yield from _in_a_pool(waiting, runs, jobs, threads)):
         reason, in_progress = broken
-        for cell in in_progress:
-            if len(in_progress) > 1:
-                broken = yield from _in_a_pool(iter([cell]), runs, 1, threads)
-                reason = broken[0] if broken else ""
-            if reason:
-                yield Outcome(cell, "killed", reason)
+        if len(in_progress) == 1:
+            yield Outcome(in_progress[0], "killed", reason)
+        else:
+            for cell in in_progress:
+                yield from run_in_processes([cell], runs, 1, threads)
 
 
 def _in_a_pool(
-    waiting: Iterator[Cell], runs: Path, jobs: int, threads: int
+    waiting: deque[Cell], runs: Path, jobs: int, threads: int
 ) -> Generator[Outcome, None, tuple[str, list[Cell]] | None]:
     """Yield outcomes until all cells have ended or a process dies; then return the reason and the cells in progress."""
     running: dict[Future[Outcome], Cell] = {}
@@ -63,8 +62,9 @@ def _in_a_pool(
     with ProcessPoolExecutor(jobs, timeout=_IDLE, env=env, initializer=_begin) as pool:
         try:
             while True:
-                for cell in islice(waiting, jobs - len(running)):
-                    running[pool.submit(_outcome, perform, cell, runs.absolute())] = cell
+                while waiting and len(running) < jobs:
+                    running[pool.submit(_outcome, perform, waiting[0], runs.absolute())] = waiting[0]
+                    waiting.popleft()
                 if not running:
                     return None
                 ended = wait(running, return_when=FIRST_COMPLETED).done
@@ -76,8 +76,7 @@ def _in_a_pool(
             advice = ", perhaps for lack of memory" if "SIGKILL" in str(error) else ""
             return f"its process ended with {codes[0] if codes else error}{advice}", list(running.values())
         except BaseException:  # Ctrl-C reaches all processes
-            wait(running, _GRACE)
-            pool.shutdown(kill_workers=True)
+            pool.shutdown(kill_workers=bool(wait(running, _GRACE).not_done))
             raise
 
 
