@@ -12,7 +12,6 @@ TensorBoard: tensorboard --logdir runs. `experiments.papers` runs the protocols 
 
 import logging
 from copy import deepcopy
-from dataclasses import asdict
 from typing import Any
 
 from gpflow.models import GPModel
@@ -42,7 +41,6 @@ def _config() -> None:
 def classification(gp: dict[str, Any], progress: bool, _run: Run, _log: logging.Logger) -> dict[str, Any]:
     """Train, log, score; the result has the evidence in nats per training point."""
     dataset = load_labeled()
-    N, D = dataset.X_train.shape
     data = (dataset.X_train, dataset.Y_train)
     model = build_classifier(*data, len(datasets.describe(dataset.name).classes))
     Z_start = inducing_points(model)
@@ -57,7 +55,7 @@ def classification(gp: dict[str, Any], progress: bool, _run: Run, _log: logging.
             scalars.write(iteration, {"seconds": seconds, **{f"test/{name}": score for name, score in scores.items()}})
             scalars.write(iteration, {f"parameters/{name}": value for name, value in hyperparameters(scored).items()})
 
-        status = train(model, data, batches_of(model, N), log, classifier_title(gp), progress)
+        status = train(model, data, batches_of(model, len(data[0])), log, classifier_title(gp), progress)
         scalars.write(status.iterations, {"objective_per_point": status.objective_per_point})
 
     if not status.converged and not status.at_limit:
@@ -68,8 +66,5 @@ def classification(gp: dict[str, Any], progress: bool, _run: Run, _log: logging.
         "objective_kind": "lower bound" if is_lower_bound(gp) else "approximate log evidence",
         **classification_scores(model, dataset),
         "loo_nlpd": loo_nlpd(model),
-        **asdict(status),
-        "N": N,
-        "N_test": len(dataset.X_test),
-        "D": D,
+        **status.with_sizes(dataset),
     }

@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.protocols.arguments import parser_of
+
 _STEPS = 5  # timed steps
 _LOOPBACK = Path("/sys/class/net/lo/statistics/tx_bytes")
 
@@ -74,13 +76,8 @@ def _run_workers(asked: argparse.Namespace, folder: Path, count: int) -> list[An
             config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
             environment = os.environ | {"TF_CONFIG": json.dumps(config)} if count > 1 else dict(os.environ)
             command = [sys.executable, "-m", "experiments.distributed", *words, "--index", str(index)]
-            processes.append(
-                stack.enter_context(
-                    subprocess.Popen(
-                        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-                    )
-                )
-            )
+            pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            processes.append(stack.enter_context(subprocess.Popen(command, env=environment, **pipes)))
         outputs = [process.communicate() for process in processes]
     for index, (process, (_, errors)) in enumerate(zip(processes, outputs, strict=True)):
         if process.returncode != 0:
@@ -145,14 +142,12 @@ def _bytes_sent() -> Iterator[list[float]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--inducing", type=int, default=50)
     parser.add_argument("--iterations", type=int, default=10)
-    parser.add_argument(
-        "--folder", type=Path, help="folder of the file, which is written if missing (a temporary folder)"
-    )
+    parser.add_argument("--folder", type=Path, help="folder of the file, written if missing (a temporary folder)")
     parser.add_argument("--checkpoint", type=Path, help="resume from here; the number of workers is added to the name")
     parser.add_argument("--index", type=int, help=argparse.SUPPRESS)
     return parser

@@ -125,8 +125,7 @@ def labeling(
     result: dict[str, list[float]] = {name: [] for name in ("labels", "error", "nlpd", "seconds")}
     with ScalarLog(_run, run_directory(_run)) as log:
         while True:
-            labeled = replace(data, X_train=data.X_train[rows], Y_train=data.Y_train[rows])
-            model = _trained(labeled, num_classes, model, result)
+            model = _trained(data.trained_on(rows), num_classes, model, result)
             scores = classification_scores(model, data)
             log.write(len(rows), {f"test/{name}": score for name, score in scores.items()})
             for name, value in {"labels": len(rows), **scores}.items():

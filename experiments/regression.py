@@ -10,7 +10,6 @@ TensorBoard: tensorboard --logdir runs. `experiments.papers` runs the protocols 
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -40,10 +39,9 @@ def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
     geometric mean of the lengthscales.
     """
     dataset = load()
-    N, D = dataset.X_train.shape
     data = (dataset.X_train, dataset.Y_train)
     model = build(*data)
-    batches = batches_of(model, N)
+    batches = batches_of(model, len(data[0]))
     directory = run_directory(_run)
 
     with ScalarLog(_run, directory) as scalars:
@@ -66,8 +64,5 @@ def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
         "scale": scale(model),
         "kernel_variance": float(model.kernel.variance.numpy()),
         "lengthscale": float(np.exp(np.mean(np.log(model.kernel.lengthscales.numpy())))),
-        **asdict(status),
-        "N": N,
-        "N_test": len(dataset.X_test),
-        "D": D,
+        **status.with_sizes(dataset),
     }

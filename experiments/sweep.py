@@ -28,12 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.papers.grid import Job, grid
-from experiments.protocols.arguments import count
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from experiments.protocols.arguments import add_running, parser_of
+from experiments.protocols.toml import read_toml
 
 _AXES = ("dataset", "model", "alpha", "M", "split")
 
@@ -74,10 +70,7 @@ def read_plan(path: Path) -> list[Job]:
     from experiments import classification, regression
     from experiments.ingredients import classifier, model
 
-    try:
-        given: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}.") from error
+    given = read_toml(path)
     accepted = {"regression": (regression.ex, model), "classification": (classification.ex, classifier)}
     keys = ("experiment", *_AXES)
     if set(given) - {"options"} != set(keys):
@@ -104,16 +97,10 @@ def read_plan(path: Path) -> list[Job]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.sweep",
-        description=(__doc__ or "").strip(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__doc__, "sweep")
     parser.add_argument("plan", type=Path, metavar="FILE", help="a TOML file, as above")
-    parser.add_argument("--jobs", type=count, help="runs at once on this machine (1)")
-    parser.add_argument("--threads", type=count, help="threads of a run (the cores divided by the jobs; with Dask 1)")
+    add_running(parser)
     parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, whose workers run the sweep (none)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 

@@ -7,7 +7,6 @@ each benchmark.
     python -m experiments.benchmarks.all [--quick] [--only collapsed_step memory] [--to runs/benchmarks]
 """
 
-import argparse
 import json
 import os
 import platform
@@ -24,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks.collapsed_step import UNIT_COLUMNS, time_rounds, unit_product
-from experiments.benchmarks.machine import PACKAGES, machine
+from experiments.benchmarks.machine import PACKAGES, processor
 from experiments.benchmarks.tables import markdown
+from experiments.protocols.arguments import parser_of
 
 _KERNELS = "--kernel SquaredExponential Matern32 Matern52 sum product"
 BENCHMARKS = {  # name -> arguments, and arguments of --quick
@@ -50,7 +50,7 @@ _LAST_LINES = 5  # recorded lines of an error message
 
 def main() -> None:
     """Run them and write benchmarks.json and benchmarks.md."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds, as a test")
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
     parser.add_argument("--to", type=Path, default=Path("runs/benchmarks"), help="folder of the files (%(default)s)")
@@ -94,7 +94,7 @@ def about_the_machine() -> dict[str, Any]:
     """Return processor, versions, and GFLOP/s of a product of matrices in float64, on all cores."""
     seconds = time_rounds({"product": unit_product(512)}, 10)["product"]
     return {
-        "processor": machine().splitlines()[0].replace(", of which one is used", ""),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "product GFLOP/s": float(2e-9 * 512**2 * UNIT_COLUMNS / np.median(seconds)),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in (*PACKAGES, *_OPTIONAL)}},

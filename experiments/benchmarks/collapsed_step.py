@@ -83,9 +83,7 @@ def compare(num_data: int, num_inducing: int, kernel: str, rounds: int, cores: i
     """Time every model, after checking that losses and gradients agree with GPflow's."""
     X, Y, Z = data(num_data, num_inducing)
     steps = {name: compiled_step(model) for name, model in build(X, Y, Z, KERNELS[kernel]).items()}
-    errors: dict[str, tuple[float, float]] = {}
-    for name, peer in COMPARED.items():
-        errors[name] = differences(steps[name](), steps[peer]())
+    errors = {name: differences(steps[name](), steps[peer]()) for name, peer in COMPARED.items()}
     with_gpytorch = find_spec("gpytorch") is not None
     if with_gpytorch:
         from experiments.benchmarks.gpytorch_step import sgpr_step
@@ -100,17 +98,8 @@ def compare(num_data: int, num_inducing: int, kernel: str, rounds: int, cores: i
         f"N = {num_data}, M = {num_inducing}, D = {INPUTS}, float64, {kernel} ARD, {rounds} rounds, "
         f"{'all cores' if cores is None else 'one core, CPU'}, products {rate:.0f} GFLOP/s, "
         f"GPyTorch {'installed' if with_gpytorch else 'not installed'}",
-        {
-            "model": "<16",
-            "seconds": ".3f",
-            "units": ".1f",
-            "share": ".0%",
-            "times as fast": ".2f",
-            "as": "<",
-            "as GPyTorch": ".2f",
-            "loss differs": ".0e",
-            "gradient": ".0e",
-        },
+        {"model": "<16", "seconds": ".3f", "units": ".1f", "share": ".0%", "times as fast": ".2f", "as": "<"}
+        | {"as GPyTorch": ".2f", "loss differs": ".0e", "gradient": ".0e"},
     )
     for name, times in seconds.items():
         against, units = PEERS.get(name), float(np.median(times / unit))
@@ -127,10 +116,10 @@ def compare(num_data: int, num_inducing: int, kernel: str, rounds: int, cores: i
     return table
 
 
-def data(num_data: int, num_inducing: int) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
-    """Draw X [N, 8], Y [N, 1] and Z [M, 8]."""
+def data(num_data: int, num_inducing: int, num_inputs: int = INPUTS) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
+    """Draw X [N, D], Y [N, 1], a smooth function with noise, and Z [M, D]."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(0.0, 4.0, (num_data, INPUTS))
+    X = rng.uniform(0.0, 4.0, (num_data, num_inputs))
     Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.1 * rng.standard_normal((num_data, 1))
     return X, Y, X[rng.choice(num_data, num_inducing, replace=False)]
 
@@ -191,10 +180,15 @@ def time_rounds(
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds):
         for name, function in functions.items():
-            start = clock()
-            function()
-            seconds[name].append(clock() - start)
+            seconds[name].append(seconds_of(function, clock))
     return {name: np.array(times) for name, times in seconds.items()}
+
+
+def seconds_of(function: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return the seconds of a call."""
+    start = clock()
+    function()
+    return clock() - start
 
 
 if __name__ == "__main__":

@@ -67,15 +67,12 @@ def size(text: str) -> tuple[int, int]:
     return count(rows), count(inducing)
 
 
-# --- cold -----------------------------------------------------------------------------------------------------------
-
-
 def cold_table(rounds: int) -> Table:
     """Return the table of seconds in fresh processes."""
     found: dict[str, list[list[float]]] = {name: [] for name in COLD}
     for _ in range(rounds):
         for name in COLD:
-            found[name].append(printed_by("experiments.benchmarks.ep_step", "--cold", name))
+            found[name].append(printed_by("experiments.benchmarks.ep_step", cold=name))
     table = Table(
         f"cold, N = {_SIZE[0]}, M = {_SIZE[1]}, {rounds} processes each",
         {"from the constructor to": "<32", "CPU s": ".2f", "wall s": ".2f", "ratio": ".2f", "to": "<"},
@@ -115,9 +112,6 @@ def cold(name: str) -> list[float]:
     return seconds
 
 
-# --- warm -----------------------------------------------------------------------------------------------------------
-
-
 def warm_table(sizes: list[tuple[int, int]], repeats: int) -> Table:
     """Return the table of milliseconds of compiled functions."""
     table = Table(
@@ -125,9 +119,7 @@ def warm_table(sizes: list[tuple[int, int]], repeats: int) -> Table:
         {"N": "d", "M": "d", "figure": "<38", "CPU ms": ".3f", "wall ms": ".3f", "times SVGP": ".2f"},
     )
     for num_data, inducing in sizes:
-        found = printed_by(
-            "experiments.benchmarks.ep_step", "--warm", f"{num_data}x{inducing}", "--repeats", f"{repeats}"
-        )
+        found = printed_by("experiments.benchmarks.ep_step", warm=f"{num_data}x{inducing}", repeats=repeats)
         sweeps = found.pop("sweeps")
         peer = np.array(found["SVGP, loss and gradient"])[:, 0]
         for name, times in found.items():
@@ -172,9 +164,6 @@ def _timed(function: Callable[[], Any]) -> AnyNDArray:
     began = clocks()
     function()
     return clocks() - began
-
-
-# --- data and models ------------------------------------------------------------------------------------------------
 
 
 def rows(num_data: int, inducing: int, labels: bool) -> tuple[Any, Any, Any]:

@@ -61,7 +61,6 @@ class Case:
 
     data: str
     likelihood: str
-    fixed: bool
     short: bool
 
     @property
@@ -94,7 +93,7 @@ def main() -> None:
     if asked.measure:
         use_one_core()
         method, likelihood = asked.measure
-        print(json.dumps(measure(Case(asked.sets[0], likelihood, asked.fixed, asked.short), method)))
+        print(json.dumps(measure(Case(asked.sets[0], likelihood, asked.short), method)))
         return
     found: dict[str, Any] = {"machine": machine(), "results": []}
     print(f"{found['machine']}\nM = {INDUCING}, {asked.rounds} rounds{', short' if asked.short else ''}")
@@ -126,7 +125,6 @@ def _parser() -> argparse.ArgumentParser:
         "--likelihoods", nargs="+", choices=LIKELIHOODS, default=LIKELIHOODS, help="likelihoods for several classes"
     )
     parser.add_argument("--rounds", type=count, default=1, help="processes for each method (%(default)s)")
-    parser.add_argument("--fixed", action="store_true", help="do not train inducing points")
     parser.add_argument("--short", action="store_true", help="a few iterations, to see that everything works")
     parser.add_argument("--courses", type=Path, help="write seconds and NLPD of every record to this file")
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
@@ -135,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _rounds(name: str, likelihood: str, method: str, asked: argparse.Namespace) -> dict[str, Any]:
     """Return the results of a method's processes with medians of their seconds, or the error of the training."""
-    flags = [flag for flag, given in (("--fixed", asked.fixed), ("--short", asked.short)) if given]
+    flags = ["--short"] * asked.short
     found = [
         printed_by("experiments.benchmarks.ep_training", "--measure", method, likelihood, "--sets", name, *flags)
         for _ in range(asked.rounds)
@@ -229,21 +227,14 @@ def _trainee(case: Case, method: str, X: Any, Y: Any, Z: Any, lengthscale: float
     C = int(Y.max()) + 1
     if name == "PEP":
         model = PEP((X, Y), kernel, _likelihood(case.likelihood, C, ours=True), Z, alpha=float(how))
-        gpflow.set_trainable(model.inducing_variable, not case.fixed)
         recorded = [*model.trainable_variables, model.sites.precision, model.sites.linear]
-        return Trainee(
-            model,
-            recorded,
-            [],
-            lambda report: (
-                fit(
-                    model, max_iterations=case.limits[0], callback=lambda iteration, objective: report(iteration)
-                ).converged
-            ),
-        )
+
+        def train(report: Report) -> bool:
+            return fit(model, max_iterations=case.limits[0], callback=lambda step, objective: report(step)).converged
+
+        return Trainee(model, recorded, [], train)
     likelihood = _likelihood(case.likelihood, C, ours=False)
     model = gpflow.models.SVGP(kernel, likelihood, Z, num_data=len(X), num_latent_gps=1 if C == 2 else C)
-    gpflow.set_trainable(model.inducing_variable, not case.fixed)
     # GPflow's softmax takes whole numbers only.
     data = tf.constant(X), tf.constant(Y.astype(np.int64) if isinstance(likelihood, Softmax) else Y)
     if how == "L-BFGS":

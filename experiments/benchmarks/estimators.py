@@ -68,8 +68,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.measure:
         use_one_core()
-        options = arguments.rows, arguments.inducing, arguments.limit
-        print(json.dumps(measured(arguments.sets[0], arguments.measure, *options)))
+        size = arguments.rows, arguments.inducing, arguments.limit
+        print(json.dumps(measured(arguments.sets[0], arguments.measure, *size)))
         return
     print(machine())
     table = Table(
@@ -77,14 +77,13 @@ def main() -> None:
         {"set": "<13", "N": "d", "D": "d", "classes": "d", "estimator": "<12", "status": "<9", "iterations": "d"}
         | {"first, s": ".2f", "again, s": ".2f", "NLPD": ".3f", "error": ".3f"},
     )
-    listed = ["--rows", f"{arguments.rows}", "--limit", f"{arguments.limit}"]
-    listed += ["--inducing", f"{arguments.inducing}"] if arguments.inducing else []
+    options = {"rows": arguments.rows, "limit": arguments.limit}
+    options |= {"inducing": arguments.inducing} if arguments.inducing else {}
     for name in arguments.sets:
         few = min(arguments.rows, len(loaded(name).X_train)) <= _SKLEARN_ROWS
         for method in (*(f"alpha {alpha:g}" for alpha in arguments.alphas), *[_SKLEARN] * few, _GPFLOW):
-            table.add(
-                *printed_by("experiments.benchmarks.estimators", "--sets", name, "--measure", method, *listed).values()
-            )
+            row = printed_by("experiments.benchmarks.estimators", sets=name, measure=method, **options)
+            table.add(*row.values())
     write([table], arguments.json)
 
 
@@ -95,8 +94,7 @@ def loaded(name: str) -> Dataset:
     if name == "digits-3-5":
         digits = datasets.load("digits")
         train, test = (np.isin(Y[:, 0], (3.0, 5.0)) for Y in (digits.Y_train, digits.Y_test))
-        X_train, Y_train = digits.X_train[train], digits.Y_train[train]
-        return replace(digits, X_train=X_train, Y_train=Y_train, X_test=digits.X_test[test], Y_test=digits.Y_test[test])
+        return replace(digits.trained_on(train), X_test=digits.X_test[test], Y_test=digits.Y_test[test])
     if name == "housing-like":
         return housing_like()
     dataset = datasets.load(name)

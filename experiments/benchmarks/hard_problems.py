@@ -9,8 +9,8 @@ from experiments.ingredients.initialization import Floats
 
 _TEST_ROWS = 1000
 
-Problem = tuple[int, Callable[[np.random.Generator, int], tuple[Floats, Floats]]]
-"""The number of training rows, and a function that generates X [n, D] and y [n]."""
+Generate = Callable[[np.random.Generator, int], tuple[Floats, Floats]]
+"""Generates X [n, D] and y [n]."""
 
 
 def hard_problem(name: str) -> Dataset:
@@ -25,24 +25,32 @@ def hard_problem(name: str) -> Dataset:
     return Dataset(name, X[:num_rows], Y[:num_rows], X[num_rows:], Y[num_rows:], zero, one, mean, scale)
 
 
-def _checkerboard(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    X = rng.uniform(-2.0, 2.0, (n, 2))
-    return X, _labels(np.sin(3.0 * X[:, 0]) * np.cos(3.0 * X[:, 1]))
+def _uniform(
+    D: int, function: Callable[[Floats], Floats], noise: float = 0.0, low: float = -2.0, high: float = 2.0
+) -> Generate:
+    """Return a generator of a noisy function of columns x [D, n], drawn from a uniform distribution."""
+
+    def generate(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+        X = rng.uniform(low, high, (n, D))
+        f = function(X.T)
+        return X, f + noise * rng.normal(size=n) if noise else f
+
+    return generate
 
 
-def _wiggly_labels(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    X = rng.uniform(-2.0, 2.0, (n, 1))
-    return X, _labels(np.sin(12.0 * X[:, 0]))
+def _labels(generate: Generate) -> Generate:
+    """Return a generator of the signs of targets, as labels 0 and 1."""
+
+    def labeled(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
+        X, y = generate(rng, n)
+        return X, (y > 0.0).astype(float)
+
+    return labeled
 
 
 def _rings(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
     X = rng.normal(size=(n, 2))
-    return X, _labels(np.sin(4.0 * np.linalg.norm(X, axis=1)))
-
-
-def _relevant_labels(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    X = rng.uniform(-2.0, 2.0, (n, 10))
-    return X, _labels(np.sin(3.0 * X[:, 0]) + 0.1 * rng.normal(size=n))
+    return X, np.sin(4.0 * np.linalg.norm(X, axis=1))
 
 
 def _cluster_labels(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
@@ -53,23 +61,13 @@ def _cluster_labels(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
 
 def _rare_class(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
     X = rng.normal(size=(n, 3))
-    return X, _labels(0.5 - np.linalg.norm(X[:, :2] - np.array([1.0, 0.5]), axis=1))
+    return X, 0.5 - np.linalg.norm(X[:, :2] - np.array([1.0, 0.5]), axis=1)
 
 
 def _spirals(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
     label, radius = rng.integers(3, size=n), rng.uniform(0.1, 1.0, n)
     angle = 6.0 * radius + 2.0 * np.pi / 3.0 * label + 0.1 * rng.normal(size=n)
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1), label.astype(float)
-
-
-def _wave(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    X = rng.uniform(-2.0, 2.0, (n, 1))
-    return X, np.sin(20.0 * X[:, 0]) + 0.1 * rng.normal(size=n)
-
-
-def _two_of_ten_columns(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    X = rng.uniform(-2.0, 2.0, (n, 10))
-    return X, np.sin(3.0 * X[:, 0]) + np.cos(3.0 * X[:, 1]) + 0.1 * rng.normal(size=n)
 
 
 def _clusters(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
@@ -83,38 +81,20 @@ def _heavy_tails(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
     return X, np.tanh(2.0 * X[:, 0]) + np.sin(X[:, 1]) + 0.1 * rng.normal(size=n)
 
 
-def _two_scales(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    X = rng.uniform(0.0, 10.0, (n, 1))
-    return X, 0.3 * (X[:, 0] - 5.0) ** 2 + np.sin(8.0 * X[:, 0]) + 0.1 * rng.normal(size=n)
-
-
-def _steps(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    X = rng.uniform(-2.0, 2.0, (n, 2))
-    return X, np.floor(2.0 * X[:, 0]) + np.sign(X[:, 1]) + 0.1 * rng.normal(size=n)
-
-
-def _noisy(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
-    X = rng.uniform(-2.0, 2.0, (n, 2))
-    return X, np.sin(5.0 * X[:, 0]) + 2.0 * rng.normal(size=n)
-
-
-def _labels(score: Floats) -> Floats:
-    return (score > 0.0).astype(float)
-
-
-PROBLEMS: dict[str, Problem] = {
-    "checkerboard": (350, _checkerboard),
-    "wiggly-labels": (300, _wiggly_labels),
-    "rings": (400, _rings),
-    "relevant-labels": (400, _relevant_labels),
+PROBLEMS: dict[str, tuple[int, Generate]] = {
+    "checkerboard": (350, _labels(_uniform(2, lambda x: np.sin(3.0 * x[0]) * np.cos(3.0 * x[1])))),
+    "wiggly-labels": (300, _labels(_uniform(1, lambda x: np.sin(12.0 * x[0])))),
+    "rings": (400, _labels(_rings)),
+    "relevant-labels": (400, _labels(_uniform(10, lambda x: np.sin(3.0 * x[0]), 0.1))),
     "cluster-labels": (300, _cluster_labels),
-    "rare-class": (400, _rare_class),
+    "rare-class": (400, _labels(_rare_class)),
     "spirals": (300, _spirals),
-    "wave": (300, _wave),
-    "two-of-ten": (400, _two_of_ten_columns),
+    "wave": (300, _uniform(1, lambda x: np.sin(20.0 * x[0]), 0.1)),
+    "two-of-ten": (400, _uniform(10, lambda x: np.sin(3.0 * x[0]) + np.cos(3.0 * x[1]), 0.1)),
     "clusters": (500, _clusters),
     "heavy-tails": (400, _heavy_tails),
-    "two-scales": (400, _two_scales),
-    "steps": (400, _steps),
-    "noisy": (1000, _noisy),
+    "two-scales": (400, _uniform(1, lambda x: 0.3 * (x[0] - 5.0) ** 2 + np.sin(8.0 * x[0]), 0.1, 0.0, 10.0)),
+    "steps": (400, _uniform(2, lambda x: np.floor(2.0 * x[0]) + np.sign(x[1]), 0.1)),
+    "noisy": (1000, _uniform(2, lambda x: np.sin(5.0 * x[0]), 2.0)),
 }
+"""Numbers of training rows, and generators."""

@@ -63,10 +63,8 @@ def main() -> None:
     )
     matrix = 8 * arguments.generated * arguments.inducing / MEGABYTE
     for method in METHODS:
-        size = {"--measure": method, "--generated": arguments.generated, "--inducing": arguments.inducing}
-        found = printed_by(
-            "experiments.benchmarks.inducing_points", *(str(part) for option in size.items() for part in option)
-        )
+        size = {"generated": arguments.generated, "inducing": arguments.inducing}
+        found = printed_by("experiments.benchmarks.inducing_points", measure=method, **size)
         choices.add(method, found["seconds"], found["peak"] / MEGABYTE, matrix)
     write([objectives, choices], arguments.json)
 

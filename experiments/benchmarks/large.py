@@ -30,15 +30,9 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--inducing", type=int, default=256)
-    parser.add_argument(
-        "--fit", type=int, default=20, metavar="ITERATIONS", help="iterations of fit on the last size; 0: none"
-    )
-    parser.add_argument(
-        "--classify", type=int, default=2_000_000, metavar="ROWS", help="rows of the classifier; 0: none"
-    )
-    parser.add_argument(
-        "--folder", type=Path, help="folder of the file, which is written if missing (a temporary folder)"
-    )
+    parser.add_argument("--fit", type=int, default=20, help="iterations of fit on the last size; 0: none")
+    parser.add_argument("--classify", type=int, default=2_000_000, help="rows of the classifier; 0: none")
+    parser.add_argument("--folder", type=Path, help="folder of the file, written if missing (a temporary folder)")
     parser.add_argument("--measure", choices=["step", "fit", "classify"], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
@@ -80,9 +74,8 @@ def report(arguments: argparse.Namespace) -> list[Table]:
 
 
 def _in_process(arguments: argparse.Namespace, task: str, num_data: int) -> Any:
-    options = {"--measure": task, "--rows": num_data, "--inducing": arguments.inducing, "--fit": arguments.fit}
-    words = (str(word) for option in {**options, "--folder": arguments.folder}.items() for word in option)
-    return printed_by("experiments.benchmarks.large", *words)
+    same = {name: getattr(arguments, name) for name in ("inducing", "fit", "folder")}
+    return printed_by("experiments.benchmarks.large", measure=task, rows=num_data, **same)
 
 
 def write(folder: Path, num_data: int) -> None:

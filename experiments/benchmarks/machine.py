@@ -5,6 +5,7 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
+import psutil
 import tensorflow as tf
 from threadpoolctl import threadpool_limits
 
@@ -19,19 +20,18 @@ def use_one_core() -> None:
     tf.linalg.cholesky(tf.eye(2, dtype=tf.float64))  # TensorFlow initializes
 
 
+def processor() -> str:
+    """Describe processor and number of cores."""
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text().splitlines() if known.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+
+
 def machine() -> str:
-    """Describe processor, number of cores, load and versions in two lines."""
-    names = [
-        line.split(":", 1)[1].strip()
-        for path in [Path("/proc/cpuinfo")]
-        if path.is_file()
-        for line in path.read_text().splitlines()
-        if line.startswith("model name")
-    ]
-    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    processor = names[0] if names else platform.processor() or platform.machine()
+    """Describe processor, load and versions in two lines."""
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return (
-        f"{processor}, {os.cpu_count()} cores, of which one is used{load}; {platform.system()}\n"
+        f"{processor()}, of which one is used, load {psutil.getloadavg()[0]:.1f}; {platform.system()}\n"
         f"Python {platform.python_version()}, {versions}"
     )

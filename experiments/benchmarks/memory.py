@@ -32,10 +32,8 @@ def main() -> None:
     table = Table(f"MB, PEPR, M = {arguments.inducing}", columns)
     for alpha in arguments.alpha:
         for num_data in arguments.rows:
-            size = {"--rows": num_data, "--inducing": arguments.inducing, "--alpha": alpha}
-            result = printed_by(
-                "experiments.benchmarks.memory", "--measure", *(str(part) for option in size.items() for part in option)
-            )
+            size = {"rows": num_data, "inducing": arguments.inducing, "alpha": alpha}
+            result = printed_by("experiments.benchmarks.memory", "--measure", **size)
             matrix = 8 * num_data * arguments.inducing
             table.add(alpha, num_data, *(number / MEGABYTE for number in (result["data"], result["peak"], matrix)))
     write([table], arguments.json)
@@ -43,26 +41,24 @@ def main() -> None:
 
 def measure(num_data: int, num_inducing: int, alpha: float) -> dict[str, int]:
     """Return bytes of the data arrays, and the additional peak memory of one step in this process."""
-    import gpflow
     import numpy as np
 
     from experiments.benchmarks.collapsed_step import compiled_step
+    from experiments.benchmarks.small_step import make_problem
     from gpflow_pep import PEPR
 
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0.0, 4.0, (num_data, INPUTS))
-    Y = np.sin(X.sum(axis=1, keepdims=True))
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(INPUTS, 1.5))
-    model = PEPR((X, Y), kernel, X[:num_inducing].copy(), alpha=alpha, noise_variance=0.1)
-    step = compiled_step(model)
+    problem = make_problem(num_data, num_inducing, INPUTS)
+    X, Y = problem.data
+    step = compiled_step(PEPR((X, Y), problem.kernel(), problem.Z, alpha=alpha, noise_variance=0.1))
     (loss, _), peak = peak_beyond_resident(step)
     assert np.isfinite(loss.numpy())
     return {"data": X.nbytes + Y.nbytes, "peak": peak}
 
 
-def printed_by(module: str, *arguments: str) -> Any:
-    """Run a module in a process of its own; return the JSON that it prints."""
-    command = [sys.executable, "-m", module, *arguments]
+def printed_by(module: str, *arguments: str, **options: Any) -> Any:
+    """Run a module in a process of its own, with options such as ``--rows 400``; return the JSON that it prints."""
+    words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
+    command = [sys.executable, "-m", module, *arguments, *words]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

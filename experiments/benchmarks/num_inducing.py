@@ -52,9 +52,8 @@ def main() -> None:
     paths = {}
     for name in arguments.sets:
         for number in (*map(str, arguments.numbers), _AUTO):
-            options = {"--measure": number, "--rows": arguments.rows}
-            listed = [str(part) for option in options.items() for part in option]
-            row, path = printed_by("experiments.benchmarks.num_inducing", "--sets", name, *listed)
+            options = {"sets": name, "measure": number, "rows": arguments.rows}
+            row, path = printed_by("experiments.benchmarks.num_inducing", **options)
             table.add(*row)
             if path:
                 paths[name] = path

@@ -7,13 +7,13 @@ medians of the ratios within rounds.
     python -m experiments.benchmarks.projections [--rounds 15]
 """
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import gpflow
 import numpy as np
 
+from experiments.benchmarks.collapsed_step import seconds_of
 from experiments.benchmarks.tables import Table, parser_of, write
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Logit, Probit
@@ -39,7 +39,7 @@ def main() -> None:
     for name in arguments.likelihoods:
         for alpha in (0.0, 0.5, 1.0):
             models = [converged(name, alpha, projection) for projection in ("kl", "wasserstein")]
-            seconds = np.array([[_timed(model.update_sites) for model in models] for _ in range(rounds)])
+            seconds = np.array([[seconds_of(model.update_sites) for model in models] for _ in range(rounds)])
             kl, wasserstein = 1e3 * np.median(seconds, axis=0)
             ratio = np.median(seconds[:, 1] / seconds[:, 0])
             table.add(name, alpha, kl, wasserstein, ratio)
@@ -59,12 +59,6 @@ def converged(name: str, alpha: float, projection: str) -> PEP:
     assert model.update_sites().converged
     assert model.update_sites().sweeps == 0
     return model
-
-
-def _timed(function: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    function()
-    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ affect little. The table has their medians, and medians of the ratios within a r
 
 import argparse
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,7 +17,8 @@ import gpflow
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from experiments.benchmarks.collapsed_step import Step, compiled_step
+from experiments.benchmarks.collapsed_step import Step, compiled_step, data
+from experiments.benchmarks.memory import printed_by
 from experiments.benchmarks.tables import Table, parser_of, write
 from gpflow_pep import PEPR
 
@@ -39,19 +38,10 @@ class Problem(NamedTuple):
         return gpflow.kernels.SquaredExponential(lengthscales=np.full(self.Z.shape[1], 1.5))
 
 
-class Entry(NamedTuple):
-    """A row of the table."""
-
-    make: Callable[[Problem], Any]
-    """The model."""
-    peer: str | None
-    """Name of the peer's row."""
-
-
-ENTRIES = {
-    "SGPR": Entry(lambda p: gpflow.models.SGPR(p.data, p.kernel(), p.Z, noise_variance=0.1), None),
-    "PEPR 0": Entry(lambda p: PEPR(p.data, p.kernel(), p.Z, noise_variance=0.1, alpha=0.0), "SGPR"),
-    "PEPR 0.5": Entry(lambda p: PEPR(p.data, p.kernel(), p.Z, noise_variance=0.1, alpha=0.5), "SGPR"),
+MODELS: dict[str, Callable[[Problem], Any]] = {
+    "SGPR": lambda p: gpflow.models.SGPR(p.data, p.kernel(), p.Z, noise_variance=0.1),
+    "PEPR 0": lambda p: PEPR(p.data, p.kernel(), p.Z, noise_variance=0.1, alpha=0.0),
+    "PEPR 0.5": lambda p: PEPR(p.data, p.kernel(), p.Z, noise_variance=0.1, alpha=0.5),
 }
 
 
@@ -63,14 +53,14 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--rounds", type=int, default=30, help="rounds of warm steps")
     parser.add_argument("--starts", type=int, default=7, help="fresh processes of each model")
-    parser.add_argument("--first", choices=ENTRIES, help=argparse.SUPPRESS)  # for fresh processes
+    parser.add_argument("--first", choices=MODELS, help=argparse.SUPPRESS)  # for fresh processes
     arguments = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     tables = []
     for num_inputs in arguments.inputs:
         problem = make_problem(arguments.rows, arguments.inducing, num_inputs)
         if arguments.first:
-            print(seconds(compiled_step(ENTRIES[arguments.first].make(problem)), 1))
+            print(seconds(compiled_step(MODELS[arguments.first](problem)), 1))
         else:
             tables.append(compare(problem, arguments.rounds, arguments.starts))
     if not arguments.first:
@@ -79,10 +69,8 @@ def main() -> None:
 
 def make_problem(num_data: int, num_inducing: int, num_inputs: int) -> Problem:
     """Draw data of a smooth function with noise."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0.0, 4.0, (num_data, num_inputs))
-    Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.1 * rng.standard_normal((num_data, 1))
-    return Problem((X, Y), X[rng.choice(num_data, num_inducing, replace=False)].copy())
+    X, Y, Z = data(num_data, num_inducing, num_inputs)
+    return Problem((X, Y), Z)
 
 
 def seconds(step: Step, count: int) -> float:
@@ -97,37 +85,31 @@ def compare(problem: Problem, rounds: int, starts: int) -> Table:
     """Time every model."""
     X, _ = problem.data
     (N, D), M = X.shape, len(problem.Z)
-    steps = {name: compiled_step(entry.make(problem)) for name, entry in ENTRIES.items()}
+    steps = {name: compiled_step(make(problem)) for name, make in MODELS.items()}
     for step in steps.values():
         seconds(step, 1)
     warm = in_turns(lambda name: seconds(steps[name], STEPS_PER_ROUND), rounds)
-    cold = in_turns(lambda name: in_a_fresh_process(name, N, M, D), starts)
-    columns = {"step, ms": ".2f", "step, of peer": ".2f", "first, s": ".2f", "first, of peer": ".2f"}
+    cold = in_turns(
+        lambda name: printed_by("experiments.benchmarks.small_step", first=name, rows=N, inducing=M, inputs=D), starts
+    )
+    columns = {"step, ms": ".2f", "step, of SGPR": ".2f", "first, s": ".2f", "first, of SGPR": ".2f"}
     table = Table(
         f"N = {N}, M = {M}, D = {D}, float64, one core; {rounds} rounds of {STEPS_PER_ROUND} steps, {starts} starts",
-        {"model": "<", **columns, "peer": "<"},
+        {"model": "<", **columns},
     )
-    for name, entry in ENTRIES.items():
+    for name in MODELS:
         row: list[Any] = []
         for times, unit in ((warm, 1e3), (cold, 1.0)):
-            ratio = None if entry.peer is None else float(np.median(times[name] / times[entry.peer]))
+            ratio = None if name == "SGPR" else float(np.median(times[name] / times["SGPR"]))
             row += [unit * float(np.median(times[name])), ratio]
-        table.add(name, *row, entry.peer)
+        table.add(name, *row)
     return table
 
 
 def in_turns(time_of: Callable[[str], float], rounds: int) -> dict[str, AnyNDArray]:
     """Time each model once a round, [rounds]."""
-    times = np.array([[time_of(name) for name in ENTRIES] for _ in range(rounds)])
-    return dict(zip(ENTRIES, times.T, strict=True))
-
-
-def in_a_fresh_process(name: str, num_data: int, num_inducing: int, num_inputs: int) -> float:
-    """Return the seconds of the first call in a fresh process."""
-    numbers = {"--rows": num_data, "--inducing": num_inducing, "--inputs": num_inputs}
-    options = [str(part) for pair in numbers.items() for part in pair]
-    command = [sys.executable, "-m", "experiments.benchmarks.small_step", "--first", name, *options]
-    return float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    times = np.array([[time_of(name) for name in MODELS] for _ in range(rounds)])
+    return dict(zip(MODELS, times.T, strict=True))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ M = 100 and 200, and are scored on the held-out rows passed so far.
     python -m experiments.benchmarks.streaming [--rounds 30] [--skip-audio]
 """
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +15,8 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from experiments.benchmarks.collapsed_step import compiled_step
+from experiments.benchmarks.collapsed_step import compiled_step, seconds_of
 from experiments.benchmarks.tables import Table, parser_of, write
-from experiments.ingredients.initialization import Floats
 from gpflow_pep import StreamingSGPR
 
 BATCH, INDUCING, WINDOW, EVALUATIONS = 300, 100, 3000, 20
@@ -57,18 +55,19 @@ def compare(alpha: float, num_inputs: int, rounds: int) -> dict[str, Any]:
     moving = StreamingSGPR((X[:BATCH], Y[:BATCH]), _kernel(num_inputs), Z.copy(), alpha=alpha, noise_variance=0.1)
     step, peer_step = compiled_step(model), compiled_step(peer)
 
-    seconds: dict[str, list[float]] = {name: [] for name in ("update", "moved", "steps", "window")}
-    for first in range(WINDOW, len(X), BATCH):
-        batch = X[first : first + BATCH], Y[first : first + BATCH]
-        seconds["update"].append(_timed(lambda: model.update(batch)))  # noqa: B023  (called at once)
-        seconds["moved"].append(_timed(lambda: moving.update(batch, fraction_to_move=0.2)))  # noqa: B023
-        seconds["steps"].append(_timed(lambda: _repeat(step)))
-        recent = slice(first + BATCH - WINDOW, first + BATCH)
-        began = time.perf_counter()
+    def learn_again(recent: slice) -> None:
         for variable, values in zip(window, (X, Y), strict=True):
             variable.assign(values[recent])
         _repeat(peer_step)
-        seconds["window"].append(time.perf_counter() - began)
+
+    seconds: dict[str, list[float]] = {name: [] for name in ("update", "moved", "steps", "window")}
+    for first in range(WINDOW, len(X), BATCH):
+        batch = X[first : first + BATCH], Y[first : first + BATCH]
+        seconds["update"].append(seconds_of(lambda: model.update(batch)))  # noqa: B023  (called at once)
+        seconds["moved"].append(seconds_of(lambda: moving.update(batch, fraction_to_move=0.2)))  # noqa: B023
+        seconds["steps"].append(seconds_of(lambda: _repeat(step)))
+        recent = slice(first + BATCH - WINDOW, first + BATCH)
+        seconds["window"].append(seconds_of(lambda: learn_again(recent)))  # noqa: B023
     return {name: np.array(times[_WARM_UP:]) for name, times in seconds.items()}
 
 
@@ -82,15 +81,11 @@ def audio() -> Table:
         {"method": "<13", "M": "d", **scores, "seconds": ".1f"},
     )
     options = {"--unobserved": True, "--loglevel": "ERROR"}
-    common: dict[str, Any] = {
-        "dataset": "audio-subband",
-        "batch_size": BATCH,
-        "maxiter": EVALUATIONS,
-        "progress": False,
-    }
+    common: dict[str, Any] = {"dataset": "audio-subband", "batch_size": BATCH, "progress": False}
+    common |= {"maxiter": EVALUATIONS, "window": WINDOW}
     for inducing in (INDUCING, 2 * INDUCING):
         for updates in ({"model": "STREAM", "alpha": 0.0}, {"model": "STREAM", "alpha": 0.5}, {"model": "SGPR"}):
-            run = ex.run(config_updates=common | {"M": inducing, "window": WINDOW} | updates, options=options)
+            run = ex.run(config_updates=common | {"M": inducing} | updates, options=options)
             found = run.result or {}
             name = f"streaming {updates['alpha']:g}" if "alpha" in updates else f"SGPR, {WINDOW}"
             reached = (found[f"{when}{score}"] for score in ("log_likelihood", "rmse") for when in ("mean_", ""))
@@ -102,16 +97,9 @@ def _kernel(num_inputs: int) -> gpflow.kernels.Kernel:
     return gpflow.kernels.SquaredExponential(lengthscales=np.full(num_inputs, 0.2 if num_inputs == 1 else 1.5))
 
 
-def _timed(function: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    function()
-    return time.perf_counter() - began
-
-
-def _repeat(step: Callable[[], Any]) -> Floats:
+def _repeat(step: Callable[[], Any]) -> None:
     for _ in range(EVALUATIONS):
-        loss, _gradients = step()
-    return np.asarray(loss)
+        np.asarray(step()[0])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.protocols import arguments
+
 _NARROW = 8  # characters
 _WIDTH = re.compile(r"^<?(\d*)")
 
@@ -69,7 +71,7 @@ def markdown(table: Mapping[str, Any]) -> str:
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
     """Return a benchmark's parser with the common option ``--json``."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments.parser_of(description)
     parser.add_argument("--json", type=Path, help="write the tables to this file")
     return parser
 

@@ -37,7 +37,7 @@ def main() -> None:
         print(json.dumps(peak(arguments.measure)))
         return
     seconds = time_rounds({name: step(name) for name in MODELS}, arguments.rounds)
-    memory = {name: printed_by("experiments.benchmarks.tied_step", "--measure", name) for name in MODELS}
+    memory = {name: printed_by("experiments.benchmarks.tied_step", measure=name) for name in MODELS}
     table = Table(
         f"C = {CLASSES}, M = {INDUCING}, batch {BATCH}, D = {INPUTS}, {arguments.rounds} rounds, medians",
         {"model": "<", "ms": ".1f", "ms, times SVGP": ".2f", "MB": ".0f", "MB, times SVGP": ".2f"},

@@ -1,19 +1,20 @@
 """Run the cells that have not completed, in parallel on one machine or on a cluster."""
 
+import multiprocessing
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from joblib import Parallel, cpu_count, delayed, parallel_config
+from joblib import cpu_count
 from tqdm import tqdm
 
 import experiments
 from experiments.cells.cell import Cell, Outcome
 from experiments.cells.outcomes import Outcomes
-from experiments.cells.process import CellProcess, Processes
+from experiments.cells.processes import run_in_processes
 
 
 def run_cells(
@@ -32,14 +33,16 @@ def run_cells(
         scheduler or a worker does not find the experiments.
     :raises OSError: if the scheduler cannot be reached.
     """
-    if scheduler is None:
-        threads = _thread_budget(jobs, threads)
     written = Outcomes(runs)
     found = {cell.key: outcome for cell in cells if (outcome := written.read(cell)) and outcome.result is not None}
     missing = [cell for cell in {cell.key: cell for cell in cells}.values() if cell.key not in found]
+    if scheduler is None:
+        outcomes = run_in_processes(missing, runs, jobs, _thread_budget(jobs, threads))
+    else:
+        outcomes = _on_a_cluster(missing, runs, threads or 1, scheduler)
     with (
         tqdm(total=len(found) + len(missing), initial=len(found), unit="run", mininterval=1.0) as bar,
-        closing(_ended(missing, runs, jobs, threads or 1, scheduler)) as ended,
+        closing(outcomes) as ended,
     ):
         for outcome in ended:
             written.write(outcome)
@@ -58,24 +61,16 @@ def _thread_budget(jobs: int, threads: int | None) -> int:
     return threads or cores // jobs
 
 
-def _ended(
-    cells: Sequence[Cell], runs: Path, jobs: int, threads: int, scheduler: str | None
-) -> Generator[Outcome, None, None]:
-    """Yield outcomes as they come."""
+def _on_a_cluster(cells: Sequence[Cell], runs: Path, threads: int, scheduler: str) -> Generator[Outcome, None, None]:
     if not cells:
         return
-    with ExitStack() as stack:
-        if scheduler is None:
-            run = stack.enter_context(Processes(threads)).run
-            stack.enter_context(parallel_config(backend="threading", n_jobs=jobs))
-        else:
-            from distributed import Client  # an extra
+    from distributed import Client, as_completed  # an extra
 
-            client = stack.enter_context(Client(scheduler, set_as_default=False))
-            _check_experiments_are_found(client)
-            run = partial(_run_alone, threads)
-            stack.enter_context(parallel_config(backend="dask", client=client))
-        yield from Parallel(return_as="generator_unordered", batch_size=1)(delayed(run)(cell, runs) for cell in cells)
+    with Client(scheduler) as client:
+        _check_experiments_are_found(client)
+        run = partial(_run_alone, runs=runs, threads=threads)
+        for future in as_completed(client.map(run, cells, pure=False)):
+            yield future.result()
 
 
 def _check_experiments_are_found(client: Any) -> None:
@@ -94,7 +89,7 @@ def _check_experiments_are_found(client: Any) -> None:
             )
 
 
-def _run_alone(threads: int, cell: Cell, runs: Path) -> Outcome:
-    """Run a cell in a process of its own, which ends with the cell: Dask's workers must keep none."""
-    with CellProcess(threads) as process:
-        return process.run(cell, runs)
+def _run_alone(cell: Cell, runs: Path, threads: int) -> Outcome:
+    multiprocessing.current_process().daemon = False  # a worker of Dask is one, and could have no processes
+    (outcome,) = run_in_processes([cell], runs, 1, threads)
+    return outcome

@@ -10,8 +10,9 @@ import hashlib
 import os
 import zlib
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pooch
 from requests.exceptions import RequestException
@@ -55,6 +56,18 @@ class PublishedFile:
     def relative_path(self) -> PurePosixPath:
         """Path of the file below ``GPFLOW_PEP_DATA`` and below the cache."""
         return PurePosixPath(self.repository.replace("/", "+")) / self.path
+
+
+def published(place: str, **options: Any) -> PublishedFile:
+    """Return a file of ``files.txt``, given its repository and path."""
+    return PublishedFile(*_pins()[place], **options)
+
+
+@cache
+def _pins() -> dict[str, tuple[str, str, str, str]]:
+    _, *lines = Path(__file__).with_name("files.txt").read_text(encoding="ascii").splitlines()
+    pins = (tuple(line.split()) for line in lines)
+    return {f"{repository}/{path}": (repository, commit, path, sha256) for repository, commit, path, sha256 in pins}
 
 
 def local_copy(file: PublishedFile) -> Path:
@@ -102,8 +115,6 @@ def _sha256(path: Path, packed: bool) -> str:
 
 def _cached(file: PublishedFile) -> Path:
     """Return the path in the cache; download the file if it is absent or its sha256 is wrong; keep no wrong file."""
-    import pooch  # its progress bar warns in notebooks when it is imported
-
     path = Path(pooch.os_cache("gpflow_pep")) / file.relative_path
     if path.exists() and not path.is_file():  # reading a pipe would not end
         raise FileExistsError(errno.EEXIST, "Not a regular file, in the cache of data sets", str(path))
@@ -133,8 +144,6 @@ def _cached(file: PublishedFile) -> Path:
 
 def _download_packed(url: str, output_file: str, pooch_: object, *, sha256: str) -> None:
     """Download by pooch; raise pooch's error if the unpacked content is wrong, so that pooch removes the file."""
-    import pooch
-
     pooch.HTTPDownloader()(url, output_file, pooch_)
     digest = _sha256(Path(output_file), packed=True)
     if digest != sha256:

@@ -1,15 +1,11 @@
 """Generated data sets: three classes in the plane, and draws from a Gaussian process."""
 
-from functools import partial
-
 import numpy as np
 
-from experiments.datasets.info import multiclass_entry, regression_entry
-from experiments.datasets.sources import Draws, TrainAndTest
 from experiments.datasets.tables import Floats
 
 _HALF_WIDTH = 2.5  # half the width of the square, in lengthscales
-_NUM_ROWS = 1000  # rows of the training and of the test part
+NUM_ROWS = 1000  # rows of the training and of the test part
 _NUM_WAVES = 500
 _NOISE = 0.05  # fraction of labels drawn at random
 
@@ -30,26 +26,11 @@ def three_classes(part: int) -> Floats:
     direction = rng.normal(size=(3, _NUM_WAVES, 2))
     phase = rng.uniform(0.0, 2.0 * np.pi, size=(3, _NUM_WAVES))
     weight = rng.normal(size=(3, _NUM_WAVES))
-    X = rng.uniform(-_HALF_WIDTH, _HALF_WIDTH, size=(2, _NUM_ROWS, 2))[part]
+    X = rng.uniform(-_HALF_WIDTH, _HALF_WIDTH, size=(2, NUM_ROWS, 2))[part]
     f = [np.cos(X @ d.T + p) @ w for d, p, w in zip(direction, phase, weight, strict=True)]  # [3] of [1000]
-    at_random = rng.uniform(size=(2, _NUM_ROWS))[part] < _NOISE
-    labels = np.where(at_random, rng.randint(3, size=(2, _NUM_ROWS))[part], np.argmax(f, axis=0))  # [1000]
+    at_random = rng.uniform(size=(2, NUM_ROWS))[part] < _NOISE
+    labels = np.where(at_random, rng.randint(3, size=(2, NUM_ROWS))[part], np.argmax(f, axis=0))  # [1000]
     return np.column_stack([X, labels])
-
-
-THREE_CLASSES = multiclass_entry(
-    "three-classes",
-    TrainAndTest(partial(three_classes, 0), partial(three_classes, 1), files=()),
-    N=2 * _NUM_ROWS,
-    D=2,
-    target="which of three smooth functions is the largest",
-    classes=("first", "second", "third"),
-    license="Apache-2.0",
-    notes=(
-        "Generated, like a synthetic set of Villacampa-Calvo and Hernández-Lobato (2020): a twentieth of the labels is "
-        "drawn at random, so that the expected error is at least a thirtieth."
-    ),
-)
 
 
 def gaussian_process_draw(number: int) -> Floats:
@@ -62,23 +43,9 @@ def gaussian_process_draw(number: int) -> Floats:
     """
     rng = np.random.RandomState(number)
     lengthscales = 5.0 ** rng.uniform(size=5)
-    X = rng.normal(size=(_NUM_ROWS, 5))
+    X = rng.normal(size=(NUM_ROWS, 5))
     scaled = X / lengthscales
     squares = np.sum(scaled**2, axis=1)
     distances = np.maximum(squares[:, None] + squares - 2.0 * scaled @ scaled.T, 0.0)  # [1000, 1000]
-    covariance = np.exp(-0.5 * distances) + 0.01 * np.eye(_NUM_ROWS)
-    return np.column_stack([X, np.linalg.cholesky(covariance) @ rng.normal(size=_NUM_ROWS)])
-
-
-GP_DRAWS = regression_entry(
-    "gp-draws",
-    Draws(gaussian_process_draw, lambda place: place >= _NUM_ROWS // 2, num_splits=30),
-    N=_NUM_ROWS,
-    D=5,
-    target="a draw from a Gaussian process with noise of variance 0.01, no unit",
-    license="Apache-2.0",
-    notes=(
-        "Generated, like the synthetic sets of Bui, Yan and Turner (2017): split k is draw k, with lengthscales from 1 "
-        "to 5. Trains on 500 and tests on 500 rows."
-    ),
-)
+    covariance = np.exp(-0.5 * distances) + 0.01 * np.eye(NUM_ROWS)
+    return np.column_stack([X, np.linalg.cholesky(covariance) @ rng.normal(size=NUM_ROWS)])

@@ -1,8 +1,7 @@
 """Description of a data set, available without reading its files."""
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from experiments.datasets.files import PublishedFile
 from experiments.datasets.sources import Source
@@ -54,35 +53,3 @@ class Entry:
 
     info: DatasetInfo
     source: Source
-
-
-def _entry(
-    task: Task,
-    name: str,
-    source: Source,
-    *,
-    N: int,
-    D: int,
-    target: str,
-    license: str,
-    classes: tuple[str, ...] = (),
-    notes: str = "",
-) -> Entry:
-    """Return the entry of a set; targets are labels 0, 1, ... of the classes, if there are any."""
-    splits: dict[str, Any] = {"num_splits": source.num_splits, "splits_published": source.splits_published}
-    info: dict[str, Any] = {
-        "name": name,
-        "task": task,
-        "N": N,
-        "D": D,
-        "target": target,
-        "license": license,
-        "notes": notes,
-    }
-    return Entry(DatasetInfo(**info, **splits, classes=classes, files=source.files), source)
-
-
-regression_entry = partial(_entry, "regression")
-binary_entry = partial(_entry, "classification")
-multiclass_entry = partial(_entry, "multiclass")
-streaming_entry = partial(_entry, "streaming")  # numbers in an order; test rows lie between training rows

@@ -1,8 +1,8 @@
 """One split of a data set as arrays, standardized by its training part."""
 
 import difflib
-from dataclasses import dataclass
-from typing import get_args
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 import numpy as np
 
@@ -47,6 +47,18 @@ class Dataset:
     """
     Divisor of the centered targets [1], in published units; 1 for labels. RMSE times this is in published units.
     """
+
+    def published_x(self, X: Floats) -> Floats:
+        """Return inputs [..., D] in published units."""
+        return X * self.x_scale + self.x_mean
+
+    def published_y(self, Y: Floats) -> Floats:
+        """Return targets [..., 1] in published units."""
+        return Y * self.y_scale + self.y_mean
+
+    def trained_on(self, rows: Any) -> "Dataset":
+        """Return the data set with these of its training rows, in this order."""
+        return replace(self, X_train=self.X_train[rows], Y_train=self.Y_train[rows])
 
 
 def names(*, task: Task | None = None) -> tuple[str, ...]:
@@ -107,17 +119,7 @@ def load(name: str, split: int = 0, *, standardize: bool = True) -> Dataset:
     y_mean, y_scale = _moments(Y[train]) if standardize and numbers else _identity(Y)
     X = (X - x_mean) / x_scale  # [N, D]
     Y = (Y - y_mean) / y_scale  # [N, 1]
-    return Dataset(
-        name=name,
-        X_train=X[train],
-        Y_train=Y[train],
-        X_test=X[test],
-        Y_test=Y[test],
-        x_mean=x_mean,
-        x_scale=x_scale,
-        y_mean=y_mean,
-        y_scale=y_scale,
-    )
+    return Dataset(name, X[train], Y[train], X[test], Y[test], x_mean, x_scale, y_mean, y_scale)
 
 
 def _entry(name: str) -> Entry:

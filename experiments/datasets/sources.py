@@ -49,32 +49,41 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class ArchivedSplits:
-    """
-    One folder of a tar archive: ``data.txt``, its feature and target columns, and two lists of rows per split.
-
-    Only five members are read, in memory; nothing is extracted to disk. Features at the positions ``dropped`` in their
-    list are left out. If the target names classes, the values ``classes`` become 0 and 1.
-    """
+class _Archived:
+    """One folder of a tar archive, whose members are read in memory: nothing is extracted to disk, nor unpickled."""
 
     archive: PublishedFile
     folder: str
     num_splits: int = 20
-    dropped: tuple[int, ...] = ()
-    classes: tuple[float, float] | None = None
     splits_published: bool = field(default=True, init=False)
 
     @property
     def files(self) -> tuple[PublishedFile, ...]:
-        """The archive."""
         return (self.archive,)
 
+    def _member(self, archive: tarfile.TarFile, name: str) -> IO[bytes]:
+        member = archive.extractfile(f"{self.folder}/{name}")
+        assert member is not None  # only a folder or a special file of the archive has no content
+        return member
+
+
+@dataclass(frozen=True)
+class ArchivedSplits(_Archived):
+    """
+    ``data.txt``, its feature and target columns, and two lists of rows per split.
+
+    Features at the positions ``dropped`` in their list are left out. If the target names classes, the values
+    ``classes`` become 0 and 1.
+    """
+
+    dropped: tuple[int, ...] = ()
+    classes: tuple[float, float] | None = None
+
     def read(self, split: int) -> SplitTable:
-        """Read the table and the rows of ``split``."""
         with tarfile.open(local_copy(self.archive)) as archive:
-            table = np.loadtxt(_member(archive, f"{self.folder}/data/data.txt"))  # [N, columns]
+            table = np.loadtxt(self._member(archive, "data/data.txt"))  # [N, columns]
             features, target, train, test = (
-                np.loadtxt(_member(archive, f"{self.folder}/data/index_{part}.txt"), dtype=np.intp, ndmin=1)
+                np.loadtxt(self._member(archive, f"data/index_{part}.txt"), dtype=np.intp, ndmin=1)
                 for part in ("features", "target", f"train_{split}", f"test_{split}")
             )  # [D], [1], [N_train], [N_test]
         Y = table[:, target]  # [N, 1]
@@ -84,25 +93,14 @@ class ArchivedSplits:
 
 
 @dataclass(frozen=True)
-class ArchivedArrays:
+class ArchivedArrays(_Archived):
     """
-    One folder of a tar archive: ``data.npz``, inputs and class codes, and ``folds.npz``, lists of rows per split.
+    ``data.npz``, inputs and class codes, and ``folds.npz``, lists of rows per split.
 
-    The codes are 1, ..., C; the labels count from 0. Nothing is extracted to disk, nor unpickled.
+    The codes are 1, ..., C; the labels count from 0.
     """
-
-    archive: PublishedFile
-    folder: str
-    num_splits: int = 20
-    splits_published: bool = field(default=True, init=False)
-
-    @property
-    def files(self) -> tuple[PublishedFile, ...]:
-        """The archive."""
-        return (self.archive,)
 
     def read(self, split: int) -> SplitTable:
-        """Read the table and the rows of ``split``."""
         with tarfile.open(local_copy(self.archive)) as archive:
             X, codes = self._pair(archive, "data")  # [N, D], [N]
             train, test = self._pair(archive, "folds")  # [num_splits, N_train], [num_splits, N_test]
@@ -110,14 +108,8 @@ class ArchivedArrays:
         return SplitTable(X, Y, train[split].astype(np.intp), test[split].astype(np.intp))
 
     def _pair(self, archive: tarfile.TarFile, name: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        with np.load(io.BytesIO(_member(archive, f"{self.folder}/{name}.npz").read())) as arrays:
+        with np.load(io.BytesIO(self._member(archive, f"{name}.npz").read())) as arrays:
             return arrays["arr_0"], arrays["arr_1"]
-
-
-def _member(archive: tarfile.TarFile, path: str) -> IO[bytes]:
-    member = archive.extractfile(path)
-    assert member is not None  # only a folder or a special file of the archive has no content
-    return member
 
 
 @dataclass(frozen=True)
@@ -136,14 +128,11 @@ class MaskedFolds:
 
     @property
     def files(self) -> tuple[PublishedFile, ...]:
-        """The table and the mask."""
         return (self.table, self.mask)
 
     def read(self, split: int) -> SplitTable:
-        """Read the table and the rows of ``split``."""
-        is_test = read_csv(self.mask)[:, split].astype(bool)  # [N]
         table = np.delete(read_csv(self.table), self.dropped, axis=1)  # [N, D + 1]
-        return SplitTable(*_target_last(table), np.flatnonzero(~is_test), np.flatnonzero(is_test))
+        return _masked(table, read_csv(self.mask)[:, split].astype(bool))
 
 
 @dataclass(frozen=True)
@@ -161,32 +150,27 @@ class SeededSplits:
     splits_published: bool = field(default=False, init=False)
 
     def read(self, split: int) -> SplitTable:
-        """Read the table and draw the rows of ``split``."""
         table = self.read_table()  # [N, D + 1]
-        num_train = round(SEEDED_TRAIN_FRACTION * len(table))
-        rows = np.random.RandomState(split).permutation(len(table))  # [N]
-        return SplitTable(*_target_last(table), rows[:num_train], rows[num_train:])
+        return SplitTable(*_target_last(table), *self._rows(len(table), split))
+
+    def _rows(self, N: int, split: int) -> tuple[Rows, Rows]:
+        rows, num_train = np.random.RandomState(split).permutation(N), round(SEEDED_TRAIN_FRACTION * N)
+        return rows[:num_train], rows[num_train:]
 
 
 @dataclass(frozen=True)
-class SeededFolds:
+class SeededFolds(SeededSplits):
     """
     A table published as one set, target last; split k tests on the k-th tenth of one permutation, seed 0.
 
     The folds test every row once; their sizes differ by at most one.
     """
 
-    read_table: Callable[[], Floats]
-    files: tuple[PublishedFile, ...] = ()
     num_splits: int = 10
-    splits_published: bool = field(default=False, init=False)
 
-    def read(self, split: int) -> SplitTable:
-        """Read the table and draw the rows of ``split``."""
-        table = self.read_table()  # [N, D + 1]
-        folds = np.array_split(np.random.RandomState(0).permutation(len(table)), self.num_splits)
-        train = np.concatenate([fold for k, fold in enumerate(folds) if k != split])  # [N_train]
-        return SplitTable(*_target_last(table), train, folds[split])
+    def _rows(self, N: int, split: int) -> tuple[Rows, Rows]:
+        folds = np.array_split(np.random.RandomState(0).permutation(N), self.num_splits)
+        return np.concatenate([fold for k, fold in enumerate(folds) if k != split]), folds[split]
 
 
 @dataclass(frozen=True)
@@ -200,10 +184,8 @@ class TrainAndTest:
     splits_published: bool = field(default=True, init=False)
 
     def read(self, split: int) -> SplitTable:
-        """Read both tables; the training rows come first."""
         train, test = self.read_train(), self.read_test()  # [N_train, D + 1], [N_test, D + 1]
-        rows = np.arange(len(train) + len(test))  # [N]
-        return SplitTable(*_target_last(np.vstack([train, test])), rows[: len(train)], rows[len(train) :])
+        return _masked(np.vstack([train, test]), np.repeat([False, True], [len(train), len(test)]))
 
 
 @dataclass(frozen=True)
@@ -218,10 +200,12 @@ class Draws:
     files: tuple[PublishedFile, ...] = field(default=(), init=False)
 
     def read(self, split: int) -> SplitTable:
-        """Draw the table of ``split``."""
         table = self.draw(split)  # [N, D + 1]
-        is_test = self.is_test(np.arange(len(table)))  # [N]
-        return SplitTable(*_target_last(table), np.flatnonzero(~is_test), np.flatnonzero(is_test))
+        return _masked(table, self.is_test(np.arange(len(table))))
+
+
+def _masked(table: Floats, is_test: npt.NDArray[np.bool_]) -> SplitTable:
+    return SplitTable(*_target_last(table), np.flatnonzero(~is_test), np.flatnonzero(is_test))
 
 
 def _target_last(table: Floats) -> tuple[Floats, Floats]:

@@ -6,6 +6,7 @@ All row and column numbers in the published files count from 0.
 import gzip
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -72,32 +73,11 @@ def read_parity(images: PublishedFile, digits: PublishedFile) -> Floats:
     return table
 
 
-def read_diabetes() -> Floats:
-    """Read scikit-learn's diabetes set in its original units, target last."""
-    from sklearn.datasets import load_diabetes  # slow to import, needed here only
+def read_bundled(name: str, **options: Any) -> Floats:
+    """Read a set that comes with scikit-learn, target last."""
+    import sklearn.datasets  # slow to import, needed here only
 
-    return np.column_stack(load_diabetes(return_X_y=True, scaled=False))  # [N, D + 1]
-
-
-def read_breast_cancer() -> Floats:
-    """Read scikit-learn's breast cancer set, last 0 for malignant and 1 for benign."""
-    from sklearn.datasets import load_breast_cancer
-
-    return np.column_stack(load_breast_cancer(return_X_y=True))  # [N, D + 1]
-
-
-def read_iris() -> Floats:
-    """Read scikit-learn's iris set, last 0 for setosa, 1 for versicolor and 2 for virginica."""
-    from sklearn.datasets import load_iris
-
-    return np.column_stack(load_iris(return_X_y=True))  # [N, D + 1]
-
-
-def read_digits() -> Floats:
-    """Read scikit-learn's digits, 8 x 8 gray values, last the digit."""
-    from sklearn.datasets import load_digits
-
-    return np.column_stack(load_digits(return_X_y=True))  # [N, D + 1]
+    return np.column_stack(getattr(sklearn.datasets, f"load_{name}")(return_X_y=True, **options))  # [N, D + 1]
 
 
 @dataclass(frozen=True)

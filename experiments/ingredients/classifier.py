@@ -14,8 +14,8 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from sacred import Ingredient
 
 from experiments.ingredients.initialization import Floats, cluster_centers
+from experiments.ingredients.kernel import kernel_of
 from experiments.ingredients.label_regression import LabelRegression
-from experiments.ingredients.model import stationary_kernel
 from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax, PEPClassifier
 from gpflow_pep.likelihoods import Logit, Probit
@@ -54,15 +54,6 @@ def _config() -> None:
     epsilon = 1e-3
     train_epsilon = True
 
-    # class in gpflow.kernels with one lengthscale per input: SquaredExponential, Matern52, Matern32, ...
-    kernel = "SquaredExponential"
-
-    # initial value of all lengthscales; None: the median distance between training inputs
-    lengthscales = None
-
-    # initial variance of the kernel
-    kernel_variance = 1.0
-
     # variance of a White kernel that is added; None: no White kernel
     white = None
 
@@ -74,6 +65,9 @@ def _config() -> None:
 
     # PEP and QP: largest jitter of Kuu if it cannot be factorized; None: raise an error
     max_jitter = None
+
+
+_stationary_kernel = kernel_of(gp)
 
 
 def classifier_title(config: Mapping[str, Any]) -> str:
@@ -101,9 +95,6 @@ def build_classifier(
     likelihood: str | None,
     epsilon: float,
     train_epsilon: bool,
-    kernel: str,
-    lengthscales: float | None,
-    kernel_variance: float,
     white: float | None,
     train_kernel: bool,
     max_sweeps: int,
@@ -113,7 +104,7 @@ def build_classifier(
     """Build the model of the configuration for inputs X [N, D] and labels Y [N, 1]."""
     C = 1 if num_classes == 2 else num_classes  # latent functions
     parts = range(C if separate else 1)
-    kernels = [stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed) for _ in parts]
+    kernels = [_stationary_kernel(X) for _ in parts]
     if white is not None:
         kernels = [kernel + gpflow.kernels.White(white) for kernel in kernels]
     Z = [InducingPoints(cluster_centers(X, len(X) if M is None else M, _seed + k)) for k in parts]  # [M, D] each

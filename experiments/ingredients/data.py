@@ -3,7 +3,6 @@
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from sacred import Ingredient
@@ -51,8 +50,7 @@ def _data_for(default: str, *tasks: Task) -> tuple[Ingredient, Callable[[], data
             return loaded
         if max_train < 1:
             raise ValueError(f"max_train must be None or at least 1, got {max_train}.")
-        rows = np.random.RandomState(_seed).permutation(N)[:max_train]
-        return replace(loaded, X_train=loaded.X_train[rows], Y_train=loaded.Y_train[rows])
+        return loaded.trained_on(np.random.RandomState(_seed).permutation(N)[:max_train])
 
     return ingredient, load
 

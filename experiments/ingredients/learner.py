@@ -12,7 +12,7 @@ from gpflow.base import RegressionData
 from sacred import Ingredient
 
 from experiments.ingredients.initialization import cluster_centers
-from experiments.ingredients.model import stationary_kernel
+from experiments.ingredients.kernel import kernel_of
 from experiments.ingredients.stream import Batches
 from experiments.learners.learner import STEPS_OF_ADAM, Learner, Train
 from experiments.learners.online import OnlineClassification, OnlineMinibatches, OnlineRegression
@@ -50,20 +50,14 @@ def _model_config() -> None:
     # train inducing points
     train_inducing = True
 
-    # class in gpflow.kernels with one lengthscale per input: SquaredExponential, Matern52, Matern32, ...
-    kernel = "SquaredExponential"
-
-    # initial value of all lengthscales; None: the median distance between the first inputs
-    lengthscales = None
-
-    # initial variance of the kernel
-    kernel_variance = 1.0
-
     # initial noise variance
     noise_variance = 0.1
 
     # gpflow_pep's models: largest jitter of Kuu if it cannot be factorized; None: raise an error
     max_jitter = 1e-3
+
+
+_stationary_kernel = kernel_of(learner_gp)
 
 
 @stream_training.config
@@ -125,9 +119,6 @@ def build_learner(
     window: int,
     fraction_to_move: float,
     train_inducing: bool,
-    kernel: str,
-    lengthscales: float | None,
-    kernel_variance: float,
     noise_variance: float,
     max_jitter: float | None,
     _seed: int,
@@ -145,7 +136,7 @@ def build_learner(
     X, Y = batches.dataset.X_train, batches.dataset.Y_train
     if model != "BATCH":
         X, Y = X[batches.first], Y[batches.first]
-    covariance = stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed)
+    covariance = _stationary_kernel(X)
     Z = cluster_centers(batches.dataset.X_train if model == "SVGP" else X, M, _seed)
 
     def trained(built: Any) -> Any:

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from sacred import Ingredient
 
 from experiments.ingredients.exact import ExactGPR
-from experiments.ingredients.initialization import Floats, cluster_centers, median_distance
+from experiments.ingredients.initialization import Floats, cluster_centers
+from experiments.ingredients.kernel import kernel_of
 from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, TSGPR, TSVGP
 from gpflow_pep.inducing import neighbor_blocks
@@ -46,20 +47,14 @@ def _config() -> None:
     # number of inducing points (not GPR), initially k-means centers of the training inputs
     M = 50
 
-    # class in gpflow.kernels with one lengthscale per input: SquaredExponential, Matern52, Matern32, ...
-    kernel = "SquaredExponential"
-
-    # initial value of all lengthscales; None: the median distance between training inputs
-    lengthscales = None
-
-    # initial variance of the kernel
-    kernel_variance = 1.0
-
     # initial noise variance
     noise_variance = 0.1
 
     # gpflow_pep's models: largest jitter of Kuu if it cannot be factorized; None: raise an error
     max_jitter = None
+
+
+_stationary_kernel = kernel_of(gp)
 
 
 def title(config: Mapping[str, Any]) -> str:
@@ -96,9 +91,6 @@ def build(
     block_size: int | None,
     blocks: str,
     M: int,
-    kernel: str,
-    lengthscales: float | None,
-    kernel_variance: float,
     noise_variance: float,
     max_jitter: float | None,
     _seed: int,
@@ -121,7 +113,7 @@ def build(
     }
     if model not in MODELS:
         raise ValueError(f"model is {model!r}; accepted are {', '.join(MODELS)}.")
-    covariance = stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed)
+    covariance = _stationary_kernel(X)
     if model == "GPR":
         return ExactGPR((X, Y), covariance, noise_variance=noise_variance)
     Z = cluster_centers(X, M, _seed)  # [M, D]
@@ -136,14 +128,3 @@ def _block_labels(X: Floats, block_size: int, blocks: str) -> npt.NDArray[np.int
         raise ValueError(f"blocks is {blocks!r}; accepted are neighbors, order.")
     labels = neighbor_blocks(X, block_size)
     return labels if blocks == "neighbors" else np.sort(labels)
-
-
-def stationary_kernel(
-    X: Floats, kernel: str, lengthscales: float | None, kernel_variance: float, seed: int
-) -> gpflow.kernels.Kernel:
-    """Return a kernel of gpflow.kernels for inputs X [N, D], with a lengthscale for each column."""
-    constructor: Any = getattr(gpflow.kernels, kernel, None)
-    if not (isinstance(constructor, type) and issubclass(constructor, gpflow.kernels.Stationary)):
-        raise ValueError(f"kernel is {kernel!r}; a stationary kernel of gpflow.kernels is accepted.")
-    start = median_distance(X, seed) if lengthscales is None else lengthscales
-    return constructor(variance=kernel_variance, lengthscales=[start] * X.shape[1])

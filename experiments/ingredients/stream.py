@@ -96,13 +96,12 @@ def arriving(
         rows = rows[::-1]
     elif order == "shuffled":
         rows = np.random.RandomState(seed).permutation(N)
-    return replace(loaded, X_train=loaded.X_train[rows], Y_train=loaded.Y_train[rows])
+    return loaded.trained_on(rows)
 
 
 def _sorted(dataset: datasets.Dataset) -> datasets.Dataset:
     """Sort training rows by their first input; rows with equal inputs keep their order."""
-    rows = np.argsort(dataset.X_train[:, 0], kind="stable")
-    return replace(dataset, X_train=dataset.X_train[rows], Y_train=dataset.Y_train[rows])
+    return dataset.trained_on(np.argsort(dataset.X_train[:, 0], kind="stable"))
 
 
 def _cut(dataset: datasets.Dataset, max_train: int | None) -> datasets.Dataset:
@@ -111,15 +110,9 @@ def _cut(dataset: datasets.Dataset, max_train: int | None) -> datasets.Dataset:
         return dataset
     if max_train < 1:
         raise ValueError(f"max_train must be None or at least 1, got {max_train}.")
-    X = dataset.X_train[:max_train]
-    passed = dataset.X_test[:, 0] <= X[-1, 0]
-    return replace(
-        dataset,
-        X_train=X,
-        Y_train=dataset.Y_train[:max_train],
-        X_test=dataset.X_test[passed],
-        Y_test=dataset.Y_test[passed],
-    )
+    kept = dataset.trained_on(slice(max_train))
+    passed = dataset.X_test[:, 0] <= kept.X_train[-1, 0]
+    return replace(kept, X_test=dataset.X_test[passed], Y_test=dataset.Y_test[passed])
 
 
 def _scaled(dataset: datasets.Dataset) -> datasets.Dataset:

@@ -4,13 +4,15 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import gpflow
 from gpflow.base import RegressionData
 from sacred import Ingredient
 from tqdm import tqdm
 
+from experiments.datasets import Dataset
 from experiments.recording.experiment import SAVE_GIT_INFO
 from experiments.recording.scores import objective_per_point
 from gpflow_pep import BTSVGP
@@ -55,6 +57,11 @@ class Training:
 
     at_limit: bool
     """True if it ended at the last iteration."""
+
+    def with_sizes(self, dataset: Dataset) -> dict[str, Any]:
+        """Return the entries with numbers of rows and inputs, for the result of a run."""
+        N, D = dataset.X_train.shape
+        return {**asdict(self), "N": N, "N_test": len(dataset.X_test), "D": D}
 
 
 @training.config

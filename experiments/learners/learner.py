@@ -1,7 +1,7 @@
-"""The interface of learners: take batches, predict, and carry a state from batch to batch."""
+"""The base of learners: they take batches, predict, and carry a state from batch to batch."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import gpflow
 import numpy as np
@@ -16,31 +16,52 @@ Train = Callable[..., object]
 _CHUNK = 2000  # rows per prediction
 
 
-class Learner(Protocol):
-    """A model that learns from batches."""
+class Learner:
+    """A model that learns from batches; by default it holds its data and has a posterior for regression."""
 
-    model: gpflow.models.GPModel
+    model: Any
     """The model in its present state."""
 
+    data: tuple[tuple[Floats, Floats], ...] = ()
+    """The last batch, if the model does not hold it."""
+
+    def __init__(self, model: gpflow.models.GPModel, train: Train, iterations: int):
+        """
+        :param iterations: largest number on later batches.
+        """
+        self.model, self._train, self._iterations = model, train, iterations
+
     def begin(self, iterations: int) -> None:
-        """Train on the first batch, for at most `iterations`."""
+        """Train on the present batch."""
+        self._train(self.model, iterations, *self.data)
 
     def absorb(self, X: Floats, Y: Floats) -> None:
         """Take the next batch [n, D] and [n, 1], and train."""
+        self._take(X, Y)
+        self.begin(self._iterations)
+
+    def _take(self, X: Floats, Y: Floats) -> None:
+        raise NotImplementedError
 
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
         """Return mean and variance of the observations at X, [n, 1] each; for labels of the probability of 1."""
+        posterior = self.model.posterior()  # one factorization
+        likelihood = self.model.likelihood
+        return in_chunks(lambda rows: likelihood.predict_mean_and_var(rows, *posterior.predict_f(rows)), X)
 
     def objective(self) -> float:
         """Return the objective of the last batch, or of the window, in nats."""
+        return float(self.model.maximum_log_likelihood_objective(*self.data))
 
     @property
     def inducing_points(self) -> Floats:
         """Return the inducing points [M, D]; [0, D] if the learner has none."""
+        return np.asarray(self.model.inducing_variable.Z)
 
     @property
     def carried(self) -> int:
         """Return the bytes kept from batch to batch."""
+        raise NotImplementedError
 
 
 def in_chunks(predict: Callable[[Floats], Any], X: Floats) -> tuple[Floats, Floats]:
@@ -48,9 +69,3 @@ def in_chunks(predict: Callable[[Floats], Any], X: Floats) -> tuple[Floats, Floa
     parts = [predict(X[start : start + _CHUNK]) for start in range(0, len(X), _CHUNK)]
     mean, variance = (np.concatenate([np.asarray(part[k]) for part in parts]) for k in (0, 1))
     return mean, variance
-
-
-def predictions(model: gpflow.models.GPModel, X: Floats) -> tuple[Floats, Floats]:
-    """Predict by a regression model, with one factorization."""
-    posterior = model.posterior()
-    return in_chunks(lambda rows: model.likelihood.predict_mean_and_var(rows, *posterior.predict_f(rows)), X)

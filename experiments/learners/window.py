@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.ingredients.initialization import Floats
-from experiments.learners.learner import Train, predictions
+from experiments.learners.learner import Learner, Train
 
 WindowModel = gpflow.models.GPR | gpflow.models.SGPR
 
@@ -17,7 +17,7 @@ def _resizable(values: Floats) -> tf.Variable:
     return tf.Variable(values, trainable=False, shape=[None, values.shape[1]], dtype=gpflow.default_float())
 
 
-class SlidingWindow:
+class SlidingWindow(Learner):
     """A model of the last rows; its inducing points, if any, are chosen again from the window after every batch."""
 
     def __init__(
@@ -32,42 +32,26 @@ class SlidingWindow:
     ):
         """
         :param build: function from the data, which are variables, to the model.
-        :param iterations: largest number on later batches.
         :param window: number of rows.
         """
-        self._train, self._iterations, self._window = train, iterations, window
-        self._data = _resizable(X[-window:]), _resizable(Y[-window:])
-        self.model = build(self._data)
+        self._window, self._rows = window, (_resizable(X[-window:]), _resizable(Y[-window:]))
+        super().__init__(build(self._rows), train, iterations)
 
-    def begin(self, iterations: int) -> None:
-        """Train on the first batch."""
-        self._train(self.model, iterations)
-
-    def absorb(self, X: Floats, Y: Floats) -> None:
-        """Replace the oldest rows by the batch, and train."""
-        for variable, new in zip(self._data, (X, Y), strict=True):
+    def _take(self, X: Floats, Y: Floats) -> None:
+        """Replace the oldest rows by the batch."""
+        for variable, new in zip(self._rows, (X, Y), strict=True):
             variable.assign(np.concatenate([variable.numpy(), new])[-self._window :])
         if isinstance(self.model, gpflow.models.SGPR):
-            rows, M = self._data[0].numpy(), len(self.inducing_points)
+            rows, M = self._rows[0].numpy(), len(self.inducing_points)
             self.model.inducing_variable.Z.assign(rows[np.linspace(0, len(rows) - 1, M).astype(int)])
-        self.begin(self._iterations)
-
-    def predict(self, X: Floats) -> tuple[Floats, Floats]:
-        """Return mean and variance of the observations at X."""
-        return predictions(self.model, X)
-
-    def objective(self) -> float:
-        """Return the objective of the window in nats."""
-        return float(self.model.maximum_log_likelihood_objective())
 
     @property
     def inducing_points(self) -> Floats:
         """Return the inducing points [M, D]; [0, D] for GPR."""
-        if isinstance(self.model, gpflow.models.SGPR):
-            return np.asarray(self.model.inducing_variable.Z)
-        return np.empty((0, self._data[0].shape[1]))
+        is_sparse = isinstance(self.model, gpflow.models.SGPR)
+        return super().inducing_points if is_sparse else np.empty((0, self._rows[0].shape[1]))
 
     @property
     def carried(self) -> int:
         """Return the bytes of the window."""
-        return int(sum(8 * tf.size(variable).numpy() for variable in self._data))
+        return int(sum(8 * tf.size(variable).numpy() for variable in self._rows))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.papers import PROTOCOLS
-from experiments.protocols.arguments import count
+from experiments.protocols.arguments import add_running, parser_of
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -32,12 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.papers",
-        description=(__doc__ or "").strip(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="\n".join(f"{name:5} {title}" for name, title in PROTOCOLS.items()),
-    )
+    listed = "\n".join(f"{name:5} {title}" for name, title in PROTOCOLS.items())
+    parser = parser_of(__doc__, "papers", epilog=listed)
     parser.add_argument("protocols", nargs="+", choices=list(PROTOCOLS), metavar="PROTOCOL", help="one or more, below")
     parser.add_argument("--full", action="store_true", help="the published size")
     parser.add_argument(
@@ -47,9 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         "--with", nargs="+", type=_values, default=[], metavar="ENTRY=VALUE", help="other settings of all runs"
     )
     parser.add_argument("--stored", action="store_true", help="show the runs that have completed, and run nothing")
-    parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
-    parser.add_argument("--threads", type=count, help="threads of a run (the cores divided by the jobs)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
+    add_running(parser)
     parser.add_argument("--to", type=Path, help="folder of tables and figures (papers/ in the folder of runs)")
     return parser
 

@@ -3,12 +3,12 @@ The alpha that `select_alpha` chooses from training rows, by cross-validation an
 that is best on held-out rows; PEPR.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.papers.grid import Job, Record, grid, grouped
-from experiments.papers.pictures import Picture
+from experiments.papers.grid import Job, Records, grid, grouped
+from experiments.papers.pictures import Shown
 from experiments.papers.tables import Table, shown
 
 
@@ -20,7 +20,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("alpha_choice", common, dataset=sets, split=range(3 if full else 1), way=ways)
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show mean log densities of selection and held-out rows for each alpha, and the chosen alphas."""
     alphas = records[0]["alphas"]
     lines: list[Sequence[str]] = [("dataset", "way", *(f"alpha {alpha:g}" for alpha in alphas), "chosen", "best")]

@@ -45,6 +45,9 @@ class Record:
         return self.labels[name] if name in self.labels else self.result[name]
 
 
+Records = Sequence[Record]
+
+
 def grid(experiment: str, common: Mapping[str, Any], **axes: Axis) -> list[Job]:
     """
     Return a job for each combination of values.
@@ -68,7 +71,7 @@ def _labeled(axis: tuple[str, Axis]) -> list[tuple[Label, Mapping[str, Any]]]:
     return [(value, {name: value}) for value in values]
 
 
-def grouped(records: Sequence[Record], *names: str) -> dict[tuple[Label, ...], list[Record]]:
+def grouped(records: Records, *names: str) -> dict[tuple[Label, ...], list[Record]]:
     """Group records by their labels, in their order; a missing label is None."""
     groups: dict[tuple[Label, ...], list[Record]] = {}
     for record in records:

@@ -5,13 +5,12 @@ figures are PEP's at 5 %; their smallest alpha is near 0. Sites converge here; i
 steps. Here alpha = 1 is about as accurate as the other powers.
 """
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from experiments import datasets
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture
-from experiments.papers.tables import ERROR, NLPD, SECONDS, Published, Score, Table, means, ranks
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown
+from experiments.papers.tables import ERROR, NLPD, SECONDS, Published, Score, means, ranks
 
 _PUBLISHED = {
     "glass": ((0.36, 2.05), (0.33, 0.81), (0.36, 0.90)),
@@ -49,7 +48,7 @@ def published(place: int) -> Published:
     return {(name, "5 %", "PEP", alpha): of[k][place] for k, alpha in alphas for name, of in _PUBLISHED.items()}
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show scores beside the published, and ranks of alphas and of methods."""
     beside: dict[Score, Published] = {ERROR: published(0), NLPD: published(1)}
     by = ("dataset", "M", "method", "alpha")

@@ -3,13 +3,11 @@ Location of inducing points, three classes in the plane (Villacampa-Calvo and He
 methods train the points at the same fixed hyperparameters, near the true ones.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid, grouped
+from experiments.papers.grid import Job, Records, grid, grouped
 from experiments.papers.m1 import METHODS
-from experiments.papers.pictures import Picture
+from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import decisions
-from experiments.papers.tables import ERROR, EVIDENCE, NLPD, Table, means
+from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
 
 
 def jobs(full: bool) -> list[Job]:
@@ -20,7 +18,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("classification", common, method=METHODS, alpha=(0.0, 0.5, 1.0))
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show scores, and inducing points before and after training."""
     yield means(records, ("method", "alpha"), (ERROR, NLPD, EVIDENCE), "Scores at fixed hyperparameters")
     for (method,), group in grouped(records, "method").items():

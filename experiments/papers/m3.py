@@ -3,13 +3,11 @@ Scores against seconds on satellite (Villacampa-Calvo and Hernández-Lobato 2020
 and alphas, repeats on splits.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid, grouped
+from experiments.papers.grid import Job, Records, grid
 from experiments.papers.m1 import METHODS
-from experiments.papers.pictures import Picture, courses
-from experiments.papers.run_pictures import logged
-from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
+from experiments.papers.pictures import Shown
+from experiments.papers.run_pictures import against_seconds
+from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 
 _SVGP = {"SVGP": {"model": "SVGP"}}
 
@@ -24,12 +22,8 @@ def jobs(full: bool) -> list[Job]:
     return found + grid("classification", common, **axes, method=_SVGP)
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show final scores, and their course in the first split."""
     yield means(records, ("M", "method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
     first = [record for record in records if record["split"] == 0]
-    scores = {"test/nlpd": "test NLPD, nats", "test/error": "test error"}
-    for (alpha,), group in grouped(first, "alpha").items():
-        values = {f"{r['method']}, M = {r['M']}": logged(r, "seconds") for r in group}
-        title = "Scores against seconds, " + ("SVGP" if alpha is None else f"alpha = {alpha:g}")
-        yield courses(values, scores, "seconds of training", title, logarithmic=True)
+    yield from against_seconds(first, lambda record: f"{record['method']}, M = {record['M']}")

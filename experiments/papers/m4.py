@@ -3,13 +3,12 @@ Scores against seconds on the ten digits of MNIST (Villacampa-Calvo and Hernánd
 200 rows, Adam, pixels as they are.
 """
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
-from experiments.papers.grid import Job, Record, grid, grouped
-from experiments.papers.pictures import Picture, courses
-from experiments.papers.run_pictures import logged
-from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown
+from experiments.papers.run_pictures import against_seconds
+from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 
 _TIED = {name: {"model": name} for name in ("APEP", "ARPEP", "RPAPEP")}
 
@@ -29,12 +28,8 @@ def minibatch_jobs(full: bool, data: dict[str, Any]) -> list[Job]:
     return found + grid("classification", common, repeat=repeats, method={"SVGP": {"model": "SVGP"}})
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show final scores, and their course in the first repeat."""
     yield means(records, ("method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
     first = [record for record in records if record["repeat"] == 0]
-    scores = {"test/nlpd": "test NLPD, nats", "test/error": "test error"}
-    for (alpha,), group in grouped(first, "alpha").items():
-        values = {record["method"]: logged(record, "seconds") for record in group}
-        title = "Scores against seconds, " + ("SVGP" if alpha is None else f"alpha = {alpha:g}")
-        yield courses(values, scores, "seconds of training", title, logarithmic=True)
+    yield from against_seconds(first, lambda record: str(record["method"]))

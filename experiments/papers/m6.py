@@ -3,12 +3,10 @@ Active learning on waveform (Villacampa-Calvo and Hernández-Lobato 2020, fig. 6
 rows, 500 test rows, 100 additions by the highest predictive entropy, against random rows.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
+from experiments.papers.grid import Job, Record, Records, grid
 from experiments.papers.m1 import METHODS
-from experiments.papers.pictures import Picture, curves
-from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
+from experiments.papers.pictures import Shown, curves
+from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 
 
 def jobs(full: bool) -> list[Job]:
@@ -19,7 +17,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("labeling", size, repetition=repetitions, method=methods, rule=("entropy", "random"))
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show scores with the last labels, and against the number of labels."""
     rounds = [
         Record(

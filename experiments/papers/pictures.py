@@ -1,6 +1,6 @@
 """Figures of a protocol: curves of means over records, and pictures that `experiments.report` draws."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.papers.grid import Label, Record, grouped
-from experiments.papers.tables import Score, shown
+from experiments.papers.grid import Label, Records, grouped
+from experiments.papers.tables import Score, Table, shown
 from experiments.report.columns import standard_error
 from experiments.report.style import color, dashes, marker, tidy
 
@@ -36,6 +36,10 @@ class Picture:
         stem.with_suffix(".txt").write_text(f"{self.title}\n\n{self.note}\n", encoding="utf-8")
 
 
+Shown = Iterator[Table | Picture]
+"""Tables and figures of a protocol."""
+
+
 def panels(number: int, *, height: float = 2.8, shared: bool = False) -> tuple[Figure, list[Axes]]:
     """Return a figure with panels side by side, at most four a row, with shared axes or not."""
     columns = min(number, _ACROSS)
@@ -54,7 +58,7 @@ def add_legend(figure: Figure, axes: Axes) -> None:
 
 
 def curves(
-    records: Sequence[Record],
+    records: Records,
     x: str,
     scores: Sequence[Score],
     line: str,
@@ -62,7 +66,7 @@ def curves(
     *,
     panel: str | None = None,
     logarithmic: bool = False,
-    reference: Sequence[Record] = (),
+    reference: Records = (),
     note: str = "Means ± standard errors.",
 ) -> Picture:
     """
@@ -98,7 +102,7 @@ def line_label(axis: str, value: Label) -> str:
     return f"{axis} = {shown(value)}" if isinstance(value, int | float) else shown(value)
 
 
-def _draw(axes: Axes, records: Sequence[Record], x: str, score: Score, label: str, position: int) -> None:
+def _draw(axes: Axes, records: Records, x: str, score: Score, label: str, position: int) -> None:
     by_x: dict[Label, list[float]] = {}
     for record in records:
         by_x.setdefault(record[x], []).append(score(record))
@@ -136,7 +140,7 @@ def courses(
     return Picture(title, figure, note)
 
 
-def dots(records: Sequence[Record], by: str, scores: Mapping[str, str], title: str) -> Picture:
+def dots(records: Records, by: str, scores: Mapping[str, str], title: str) -> Picture:
     """Draw entries of the results, a panel for each, a line for each record; missing values are left out."""
     figure = Figure(figsize=(2.6 * len(scores) + 1.5, 1.2 + 0.35 * len(records)), layout="constrained")
     axes = figure.subplots(1, len(scores), sharey=True, squeeze=False)[0]

@@ -3,11 +3,9 @@ EP and quantile propagation of a dense GP, probit, ten folds (Zhang et al. 2020,
 40 iterations. The folds are not the paper's. QP's gradient is the true one here.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture
-from experiments.papers.tables import SECONDS, Published, Score, Table, means, wins
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown
+from experiments.papers.tables import SECONDS, Published, Score, means, wins
 
 _PUBLISHED = {
     "qp-ionosphere": (10.71, 6.79, -13.70, -9.01),
@@ -45,7 +43,7 @@ def published(first: int) -> Published:
     return {(name, method): of[first + k] for name, of in _PUBLISHED.items() for k, method in enumerate(("EP", "QP"))}
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show scores beside the published, and how often QP is better."""
     beside = {_ERROR: published(0), _LL: published(2)}
     yield means(records, ("dataset", "method"), (_ERROR, _LL, SECONDS), "Scores beside the published", beside)

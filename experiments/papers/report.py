@@ -6,7 +6,6 @@ Write one page, HTML without references to other files, of the tables and figure
 Reads the folders of `experiments.papers`; of two with a protocol of one name, the later one counts.
 """
 
-import argparse
 import base64
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from html import escape
 from pathlib import Path
 
 from experiments.papers import PROTOCOLS
+from experiments.protocols.arguments import parser_of
 
 FOLDERS = (Path(__file__).parents[1] / "results", Path("runs/papers"))
 
@@ -31,11 +31,7 @@ _LONG = 25  # lines; a longer table is folded
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the page; see ``--help``."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.papers.report",
-        description=(__doc__ or "").strip(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(__doc__, "papers.report")
     parser.add_argument("folders", nargs="*", type=Path, default=list(FOLDERS), help="folders of results")
     parser.add_argument("--to", type=Path, default=Path("runs/report.html"), help="the page (%(default)s)")
     asked = parser.parse_args(arguments)

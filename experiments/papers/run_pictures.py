@@ -1,7 +1,7 @@
 """Figures of recorded runs, from their logged scalars and stored predictions."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from experiments import datasets
 from experiments.datasets import Dataset
 from experiments.ingredients.stream import arriving
-from experiments.papers.grid import Record, grouped
+from experiments.papers.grid import Record, Records, grouped
 from experiments.papers.pictures import Course, Picture, add_legend, courses, line_label, panels
 from experiments.report import decision, fit, frames
 from experiments.report.recorded import RecordedRun, read_run
@@ -42,7 +42,16 @@ def logged(record: Record, along: str = "steps") -> Course:
     return found
 
 
-def streams(records: Sequence[Record], by: str, title: str, along: str = "seconds") -> Picture:
+def against_seconds(records: Records, line: Callable[[Record], str]) -> Iterator[Picture]:
+    """Draw test scores against seconds of training: a figure for each alpha, a line for each run."""
+    scores = {"test/nlpd": "test NLPD, nats", "test/error": "test error"}
+    for (alpha,), group in grouped(records, "alpha").items():
+        values = {line(record): logged(record, "seconds") for record in group}
+        title = "Scores against seconds, " + ("SVGP" if alpha is None else f"alpha = {alpha:g}")
+        yield courses(values, scores, "seconds of training", title, logarithmic=True)
+
+
+def streams(records: Records, by: str, title: str, along: str = "seconds") -> Picture:
     """Draw scores of the test points passed so far, a line for each value of a label."""
     values: dict[str, Course] = {}
     scores: dict[str, str] = {}
@@ -55,14 +64,18 @@ def streams(records: Sequence[Record], by: str, title: str, along: str = "second
     return courses(values, scores, text, title, logarithmic=along == "seconds", note=note)
 
 
-def decisions(records: Sequence[Record], title: str) -> Picture:
+def decisions(records: Records, title: str) -> Picture:
     """Draw decisions, training data and inducing points before and after training, a panel for each run."""
     runs = [run_of(record) for record in records]
     dataset = datasets.load(runs[0].config["data"]["dataset"])
-    return Picture(title, decision.panels(runs, dataset), "Lines lead from the initial to the trained inducing points.")
+    figure, axes = panels(len(runs), height=3.5, shared=True)
+    for here, run in zip(axes, runs, strict=True):
+        decision.draw_decision(here, run, dataset)
+    decision.add_legend(figure, max(2, runs[0].predictions["probability"].shape[1]), 2 * min(len(runs), 4))
+    return Picture(title, figure, "Lines lead from the initial to the trained inducing points.")
 
 
-def fits(records: Sequence[Record], by: str, title: str) -> Picture:
+def fits(records: Records, by: str, title: str) -> Picture:
     """Draw data, predictions and inducing points of regression with one input, a panel for each run."""
     figure, axes = panels(len(records), shared=True)
     for position, (here, record) in enumerate(zip(axes, records, strict=True)):
@@ -74,7 +87,7 @@ def fits(records: Sequence[Record], by: str, title: str) -> Picture:
     return Picture(title, figure, "Dots: training rows; mean ± 2 s.d.; ▲: inducing points.")
 
 
-def posteriors(records: Sequence[Record], title: str) -> Picture:
+def posteriors(records: Records, title: str) -> Picture:
     """Draw frames of the posterior in the course of streams, a row for each run."""
     runs = [run_of(record) for record in records]
     figure = frames.draw_frames(runs, [stream_of(run) for run in runs])
@@ -86,7 +99,7 @@ def stream_of(run: RecordedRun) -> Dataset:
     return arriving(**run.config["data"], seed=run.config["seed"])
 
 
-def reliability(records: Sequence[Record], line: str, panel: str) -> Picture:
+def reliability(records: Records, line: str, panel: str) -> Picture:
     """Draw the fraction of labels 1 against the predicted probability, over all runs of a line; binary labels."""
     parts = grouped(records, panel)
     figure, axes = panels(len(parts))
@@ -114,7 +127,7 @@ def _calibration(runs: Sequence[RecordedRun]) -> tuple[Any, Any]:
     return [np.mean(p[bins == k]) for k in kept], [np.mean(y[bins == k]) for k in kept]
 
 
-def contours(records: Sequence[Record], x: str, y: str, scores: dict[str, str], title: str) -> Picture:
+def contours(records: Records, x: str, y: str, scores: dict[str, str], title: str) -> Picture:
     """Draw contours of entries of the result over two logarithmic axes."""
     figure: Figure
     figure, axes = panels(len(scores))

@@ -29,7 +29,7 @@ def run(name: str, asked: argparse.Namespace) -> str:
         jobs = selected(protocol.jobs(asked.full), dict(asked.only), dict(vars(asked)["with"]))
         if asked.stored:
             jobs = [job for job in jobs if (end := Outcomes(asked.runs).read(job.cell)) and end.result]
-        records, missing = completed(jobs, asked.runs, jobs=asked.jobs, threads=asked.threads)
+        records, missing = completed(jobs, asked.runs, jobs=asked.jobs or 1, threads=asked.threads)
     except (ValueError, OSError) as error:  # a bad argument; no network, or not the published file
         sys.exit(str(error))
     if records:

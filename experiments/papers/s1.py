@@ -3,13 +3,13 @@ Structured bounds on Snelson's function with five inducing points (Bui and Titsi
 kernel variance in training. Published: structured bounds have a smaller noise and a larger kernel variance.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture, courses
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown, courses
 from experiments.papers.run_pictures import fits, logged
-from experiments.papers.tables import EVIDENCE, LL, NOISE, RMSE, Score, Table, means
+from experiments.papers.tables import EVIDENCE, LL, NOISE, RMSE, Score, means
 
 VARIANCE = Score("kernel_variance", "kernel variance")
 LENGTHSCALE = Score("lengthscale", "lengthscale")
@@ -34,7 +34,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("regression", common, method=collapsed(180, 20, 10))
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show final values, their course in training, and predictions."""
     yield means(records, ("method",), (EVIDENCE, NOISE, VARIANCE, RMSE, LL), "Snelson's function, M = 5")
     scalars = {

@@ -5,12 +5,10 @@ the exact GP cannot be met: at the hyperparameters found here, 5000 rows have an
 .11.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown
 from experiments.papers.s1 import LENGTHSCALE, VARIANCE, collapsed
-from experiments.papers.tables import EVIDENCE, LL, NOISE, RMSE, SECONDS, Published, Score, Table, means
+from experiments.papers.tables import EVIDENCE, LL, NOISE, RMSE, SECONDS, Published, Score, means
 
 _SCORES = (EVIDENCE, RMSE, LL, NOISE)
 _PUBLISHED = {
@@ -44,7 +42,7 @@ def published(score: Score) -> Published:
     return {(None if method == "exact GP" else 256, method): of[place] for method, of in _PUBLISHED.items()}
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show scores beside the published figures, and the hyperparameters."""
     beside = {score: published(score) for score in _SCORES}
     yield means(records, ("M", "method"), _SCORES, "Scores beside the published", beside)

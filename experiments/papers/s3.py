@@ -4,12 +4,10 @@ blocks of 500 rows, Adam 0.005, 300 epochs. Published: bounds tighten in this or
 good or better.
 """
 
-from collections.abc import Iterator, Sequence
-
 from experiments import datasets
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture, curves
-from experiments.papers.tables import EVIDENCE, LL, NOISE, RMSE, SECONDS, Table, means
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown, curves
+from experiments.papers.tables import EVIDENCE, LL, NOISE, RMSE, SECONDS, means
 
 _BATCH = 500
 
@@ -25,7 +23,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("regression", common, dataset=sets, repeat=repeats, M=(256, 512) if full else (32, 64), method=methods)
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show bounds and scores."""
     scores = (EVIDENCE, RMSE, LL, NOISE)
     yield means(records, ("dataset", "M", "method"), (*scores, SECONDS), "Bounds and scores, at most 10,000 rows")

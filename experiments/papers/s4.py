@@ -3,11 +3,9 @@ Power EP with the scale m = 1 and with a learned m, on small sets (Bui and Titsi
 has a better RMSE everywhere, and a worse log likelihood near alpha = 1.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid, grouped
-from experiments.papers.pictures import Picture, curves
-from experiments.papers.tables import LL, RMSE, Score, Table, means, wins
+from experiments.papers.grid import Job, Records, grid, grouped
+from experiments.papers.pictures import Shown, curves
+from experiments.papers.tables import LL, RMSE, Score, means, wins
 
 _SCALE = Score("scale", "m")
 
@@ -25,7 +23,7 @@ def jobs(full: bool) -> list[Job]:
     )
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show pairs, scores and the learned scale, and curves over alpha."""
     for score in (RMSE, LL):
         for (alpha,), group in grouped(records, "alpha").items():

@@ -3,11 +3,9 @@ Blocks of neighbors against blocks of random rows (Bui and Titsias 2025, sec. 7)
 the size of the blocks, on three sets whose rows are in random order.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture, curves
-from experiments.papers.tables import EVIDENCE, LL, RMSE, Table, means
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown, curves
+from experiments.papers.tables import EVIDENCE, LL, RMSE, means
 
 
 def jobs(full: bool) -> list[Job]:
@@ -21,7 +19,7 @@ def jobs(full: bool) -> list[Job]:
     )
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show bounds and scores by the size of the blocks."""
     scores = (EVIDENCE, RMSE, LL)
     yield means(records, ("dataset", "block_size", "blocks"), scores, "Bounds and scores, M = 20")

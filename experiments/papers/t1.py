@@ -3,12 +3,10 @@ A toy function in three parts, ten inducing points (Bui, Nguyen and Turner 2017,
 VFE and PEP.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid, grouped
-from experiments.papers.pictures import Picture
+from experiments.papers.grid import Job, Records, grid, grouped
+from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import posteriors, streams
-from experiments.papers.tables import Score, Table, means
+from experiments.papers.tables import Score, means
 
 STREAMING = {"VFE": {"alpha": 0.0}, "PEP 0.5": {"alpha": 0.5}}
 MEAN_RMSE, MEAN_LL = Score("mean_rmse", "RMSE, mean"), Score("mean_log_likelihood", "log likelihood, mean")
@@ -23,7 +21,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("streaming", common, order=("forward", "shuffled"), method=STREAMING)
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show scores, their course, and frames of the posterior."""
     yield means(
         records, ("order", "method"), STREAM_SCORES, "Scores of test points passed so far, and of all at the end"

@@ -3,13 +3,11 @@ Alpha on a stream of a pseudo-periodic series (Bui, Nguyen and Turner 2017): fou
 small alpha is best online.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture, curves
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown, curves
 from experiments.papers.run_pictures import streams
 from experiments.papers.t1 import END_LL, END_RMSE, MEAN_LL, MEAN_RMSE, STREAM_SCORES
-from experiments.papers.tables import Table, means, ranks
+from experiments.papers.tables import means, ranks
 
 
 def jobs(full: bool) -> list[Job]:
@@ -21,7 +19,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("streaming", common, split=range(4 if full else 2), alpha=alphas)
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show scores and ranks by alpha, and their course."""
     yield means(records, ("alpha",), STREAM_SCORES, "Scores of test points passed so far, and of all at the end")
     yield ranks(records, "alpha", (MEAN_RMSE, END_RMSE, MEAN_LL, END_LL), "Average ranks of alpha")

@@ -3,14 +3,14 @@ Streams of time series (Bui, Nguyen and Turner 2017, fig. 3): 24,000 pseudo-peri
 the exact GP and SGPR on the last 3000 rows and against SVGP with 100 steps a batch.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from experiments.papers.grid import Job, Record, grid, grouped
-from experiments.papers.pictures import Picture
+from experiments.papers.grid import Job, Records, grid, grouped
+from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import streams
 from experiments.papers.t1 import STREAM_SCORES, STREAMING
-from experiments.papers.tables import SECONDS, Table, means
+from experiments.papers.tables import SECONDS, means
 
 PEERS: Mapping[str, Mapping[str, Any]] = {
     "streaming SVGP": {"model": "STREAM-SVGP"},
@@ -30,7 +30,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("streaming", common, dataset=names, M=numbers, batch_size=sizes, method={**STREAMING, **PEERS})
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show scores, and their course against seconds of training."""
     by = ("dataset", "M", "batch_size", "method")
     yield means(records, by, (*STREAM_SCORES, SECONDS), "Scores of test points passed so far, and of all at the end")

@@ -4,14 +4,11 @@ between them, against windows of 7500 rows and SVGP. Inducing points are not tra
 each batch up to a tenth of them move to its rows.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown
 from experiments.papers.t1 import STREAMING
 from experiments.papers.t3 import PEERS
 from experiments.papers.t3 import show as show_streams
-from experiments.papers.tables import Table
 
 TERRAIN = {"dataset": "terrain-nn27", "first": 1000, "fraction_to_move": 0.1, "train_inducing": False}
 
@@ -27,6 +24,6 @@ def jobs(full: bool) -> list[Job]:
     return found
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show scores, and their course against seconds of training."""
     return show_streams(records)

@@ -3,13 +3,11 @@ Memory against accuracy on terrain (Bui, Nguyen and Turner 2017): streams with s
 Memory: the peak of a run beyond the memory before it (Linux), and what a model carries from batch to batch.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture, curves
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown, curves
 from experiments.papers.t1 import END_LL, END_RMSE, STREAM_SCORES
 from experiments.papers.t4 import TERRAIN
-from experiments.papers.tables import SECONDS, Score, Table, means
+from experiments.papers.tables import SECONDS, Score, means
 
 _PEAK, _CARRIED = Score("peak", "peak MB", 0), Score("carried", "kB carried", 0, sign=1e-3)
 
@@ -26,7 +24,7 @@ def jobs(full: bool) -> list[Job]:
     return own + grid("streaming", common, method={"SGPR": {"model": "SGPR"}}, M=(M,), window=windows)
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show memory and scores."""
     scores = (_PEAK, _CARRIED, *STREAM_SCORES, SECONDS)
     yield means(records, ("method", "M", "window"), scores, "Memory and scores")

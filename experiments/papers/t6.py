@@ -3,14 +3,13 @@ A stream of labels, banana in ten batches, in order and shuffled (Bui, Nguyen an
 stream by minibatches; error of all test rows after each batch, and the boundary.
 """
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
-from experiments.papers.grid import Job, Record, grid, grouped
-from experiments.papers.pictures import Picture
+from experiments.papers.grid import Job, Records, grid, grouped
+from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import posteriors, streams
 from experiments.papers.t1 import STREAMING
-from experiments.papers.tables import Score, Table, means
+from experiments.papers.tables import Score, means
 
 BANANA = {"dataset": "banana", "first": 40, "batch_size": 40, "M": 30, "fraction_to_move": 0.2, "lengthscales": 1.5}
 LABEL_SCORES = (
@@ -33,7 +32,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("streaming", banana(full), order=("forward", "shuffled"), method=methods)
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show scores, their course, and frames of the boundary."""
     yield means(records, ("order", "method"), LABEL_SCORES, "Scores of all test rows after the batches")
     for (order,), group in grouped(records, "order").items():

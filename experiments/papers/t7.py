@@ -3,13 +3,11 @@ Errors by the order of arrival, banana in ten batches (Bui, Nguyen and Turner 20
 left, at random, and all rows at once.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown
 from experiments.papers.t1 import STREAMING
 from experiments.papers.t6 import LABEL_SCORES, banana
-from experiments.papers.tables import Table, means
+from experiments.papers.tables import means
 
 _PUBLISHED = {"forward": 0.0875, "backward": 0.095, "shuffled": 0.095, "at once": 0.095}
 
@@ -20,7 +18,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("streaming", banana(full), order={**orders, "at once": {"model": "BATCH"}}, method=STREAMING)
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show final scores beside the published errors."""
     end = LABEL_SCORES[1]
     beside = {(order, method): error for order, error in _PUBLISHED.items() for method in STREAMING}

@@ -5,10 +5,10 @@ no longer add up to the objective of all rows: do not compare their sums. The hy
 there are enough inducing points; with 30 on this series they deviate.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture, courses
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown, courses
 from experiments.papers.run_pictures import logged
 from experiments.papers.tables import Table, shown
 
@@ -24,7 +24,7 @@ def jobs(full: bool) -> list[Job]:
     return fixed + grid("streaming", common, method=methods)
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show differences, and hyperparameters along a stream."""
     lines: list[Sequence[str]] = [("stream against", "alpha", "objective, relative", "mean", "variance")]
     fixed = [record for record in records if "against" in record.labels]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import rankdata
 
-from experiments.papers.grid import Label, Record, grouped
+from experiments.papers.grid import Label, Record, Records, grouped
 from experiments.report.columns import markdown, mean_and_error, standard_error
 
 Published = Mapping[tuple[Label, ...], float]
@@ -71,7 +71,7 @@ class Table:
 
 
 def means(
-    records: Sequence[Record],
+    records: Records,
     by: Sequence[str],
     scores: Sequence[Score],
     title: str,
@@ -100,7 +100,7 @@ def means(
 
 
 def wins(
-    records: Sequence[Record], axis: str, score: Score, pairs: Mapping[tuple[Label, Label], int | None], title: str
+    records: Records, axis: str, score: Score, pairs: Mapping[tuple[Label, Label], int | None], title: str
 ) -> Table:
     """
     Return the fraction of runs in which one value of an axis is better than another, all else equal; ties count half.
@@ -126,7 +126,7 @@ def wins(
     return Table(title, lines, f"± standard error of the mean over {others[0]}s.")
 
 
-def ranks(records: Sequence[Record], axis: str, scores: Sequence[Score], title: str) -> Table:
+def ranks(records: Records, axis: str, scores: Sequence[Score], title: str) -> Table:
     """Return average ranks of the values of an axis, all else equal, ± standard errors; 1 is best, ties share ranks."""
     others = [name for name in records[0].labels if name != axis]
     values = list(dict.fromkeys(record.labels[axis] for record in records))

@@ -3,11 +3,9 @@ Draws from a Gaussian process (Bui, Yan and Turner 2017, sec. 5.1): 500 training
 beside the exact GP. Published: alpha from 0.5 to 0.8 predicts best; near 1 the evidence is overestimated.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture, curves
-from experiments.papers.tables import EVIDENCE, NOISE, SMLL, SMSE, Table, means, ranks, wins
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown, curves
+from experiments.papers.tables import EVIDENCE, NOISE, SMLL, SMSE, means, ranks, wins
 from experiments.papers.u2 import WINS
 
 EXACT = "exact GP"
@@ -23,7 +21,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("regression", common | {"model": "PEPR"}, split=draws, M=numbers, alpha=alphas) + exact
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show scores and evidence against M, win fractions and ranks."""
     exact = [record for record in records if record.labels["alpha"] == EXACT]
     sparse = [record for record in records if record.labels["alpha"] != EXACT]

@@ -3,11 +3,9 @@ Eight UCI regression sets (Bui, Yan and Turner 2017, sec. 5.2): published splits
 over all sets, splits and M, beside the published ones.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture, curves
-from experiments.papers.tables import EVIDENCE, NOISE, SMLL, SMSE, Table, means, ranks, wins
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown, curves
+from experiments.papers.tables import EVIDENCE, NOISE, SMLL, SMSE, means, ranks, wins
 
 SETS = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "wine-red", "yacht")
 WINS = {
@@ -30,7 +28,7 @@ def jobs(full: bool) -> list[Job]:
     )
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show win fractions, ranks, means, and scores and evidence against M."""
     for score, published in WINS.items():
         yield wins(records, "alpha", score, published, f"Wins by {score.heading}")

@@ -3,12 +3,10 @@ Six binary sets (Bui, Yan and Turner 2017, sec. 5.3): minibatches of sites, upda
 alpha = 0.5 has a lower NLPD than 1 in 65 % of the runs; differences are small otherwise.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture, curves
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown, curves
 from experiments.papers.run_pictures import reliability
-from experiments.papers.tables import ERROR, NLPD, Table, means, ranks, wins
+from experiments.papers.tables import ERROR, NLPD, means, ranks, wins
 
 SETS = ("australian", "breast", "crabs", "iono", "pima", "sonar")
 ADAM = {"model": "PEP", "optimizer": "adam", "batch_size": 50, "learning_rate": 0.01, "max_jitter": 1e-3}
@@ -26,7 +24,7 @@ def jobs(full: bool) -> list[Job]:
     )
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show win fractions, ranks, means, scores against M, and the reliability of the probabilities."""
     yield wins(records, "alpha", NLPD, {(0.5, 1.0): 65, (0.5, 0.0): None, (1.0, 0.0): None}, "Wins by NLPD")
     yield wins(records, "alpha", ERROR, {(0.5, 1.0): None, (0.5, 0.0): None, (1.0, 0.0): None}, "Wins by error")

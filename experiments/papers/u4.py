@@ -2,12 +2,10 @@
 Even and odd digits of MNIST (Bui, Yan and Turner 2017, sec. 5.3): minibatches of sites and Adam, pixels as they are.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture, courses
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown, courses
 from experiments.papers.run_pictures import logged, reliability
-from experiments.papers.tables import ERROR, NLPD, SECONDS, Table, means
+from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 from experiments.papers.u3 import ADAM
 
 
@@ -18,7 +16,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("classification", common, M=(100, 200) if full else (30,), alpha=(0.0, 0.5, 1.0))
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show final scores, scores against seconds, and the reliability of the probabilities."""
     yield means(records, ("M", "alpha"), (ERROR, NLPD, SECONDS), "Scores of 10,000 test digits")
     values = {f"M = {r['M']}, alpha {r['alpha']:g}": logged(r, "seconds") for r in records}

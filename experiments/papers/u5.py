@@ -3,12 +3,10 @@ Inducing points move with alpha (Bui, Yan and Turner 2017, fig. 7). Published: a
 boundary; they spread over the data as alpha grows.
 """
 
-from collections.abc import Iterator, Sequence
-
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import decisions
-from experiments.papers.tables import ERROR, EVIDENCE, NLPD, Table, means
+from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
 
 
 def jobs(full: bool) -> list[Job]:
@@ -17,7 +15,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("classification", common, alpha=(0.0, 0.01, 0.5, 1.0))
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show scores, and inducing points before and after training."""
     yield means(records, ("alpha",), (ERROR, NLPD, EVIDENCE), "Scores on banana, M = 30")
     yield decisions(records, "Inducing points by alpha")

@@ -3,14 +3,12 @@ EP for a dense GP classifier (Bui, Yan and Turner 2017, sec. 5.3; Kuss and Rasmu
 point at every input, alpha = 1. Evidence and NLPD over a grid of hyperparameters.
 """
 
-from collections.abc import Iterator, Sequence
-
 import numpy as np
 
-from experiments.papers.grid import Job, Record, grid
-from experiments.papers.pictures import Picture
+from experiments.papers.grid import Job, Records, grid
+from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import contours
-from experiments.papers.tables import ERROR, EVIDENCE, NLPD, Table, means
+from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
 
 
 def jobs(full: bool) -> list[Job]:
@@ -24,7 +22,7 @@ def jobs(full: bool) -> list[Job]:
     return grid("classification", common, **places)
 
 
-def show(records: Sequence[Record]) -> Iterator[Table | Picture]:
+def show(records: Records) -> Shown:
     """Show evidence and NLPD over the hyperparameters, and the best of either."""
     by_evidence = max(records, key=EVIDENCE)
     by_nlpd = min(records, key=NLPD)

@@ -1,6 +1,23 @@
-"""Types of command line arguments; their errors name the accepted values."""
+"""Parsers of command lines, and types of arguments, whose errors name the accepted values."""
 
 import argparse
+from pathlib import Path
+from typing import Any
+
+
+def parser_of(description: str | None, name: str = "", **options: Any) -> argparse.ArgumentParser:
+    """Return a parser whose help is a module's docstring, for the module `name` of `experiments`."""
+    prog = f"python -m experiments.{name}" if name else None
+    text = (description or "").strip()
+    layout = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(prog=prog, description=text, formatter_class=layout, **options)
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """Add the options of commands that run many experiments."""
+    parser.add_argument("--jobs", type=count, help="runs at once on this machine (1)")
+    parser.add_argument("--threads", type=count, help="threads of a run (cores divided by jobs; on a cluster 1)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
 
 
 def power(text: str) -> float:

@@ -1,20 +1,19 @@
-"""Memory of this process, on Linux."""
+"""Memory of this process; its peak on Linux."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
+
+import psutil
 
 MEGABYTE = 2**20
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 T = TypeVar("T")
 
 
-def resident(entry: str = "VmRSS") -> int:
-    """Return the resident memory of this process, or another entry of its status, in bytes."""
-    for line in _STATUS.read_text().splitlines():
-        if line.startswith(f"{entry}:"):
-            return 1024 * int(line.split()[1])
-    raise OSError(f"{_STATUS} has no {entry}; this needs Linux.")
+def resident() -> int:
+    """Return the resident memory of this process in bytes."""
+    return int(psutil.Process().memory_info().rss)
 
 
 def peak_beyond_resident(function: Callable[[], T]) -> tuple[T, int]:
@@ -22,7 +21,8 @@ def peak_beyond_resident(function: Callable[[], T]) -> tuple[T, int]:
     _RESET.write_text("5")  # reset the peak
     before = resident()
     result = function()
-    return result, resident("VmHWM") - before
+    (peak,) = (line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
+    return result, 1024 * int(peak.split()[1]) - before
 
 
 def peak_of(function: Callable[[], None]) -> float | None:

@@ -1,12 +1,11 @@
 """Scores of a model: its objective, parameters and predictions."""
 
 import warnings
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from gpflow.base import AnyNDArray, RegressionData
+from gpflow.base import RegressionData
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
@@ -19,28 +18,20 @@ from gpflow_pep.data.minibatches import Minibatches
 _CHUNK = 10_000  # rows
 
 
-def objective(model: GPModel, data: RegressionData, blocks: Sequence[AnyNDArray] | None = None) -> float:
-    """
-    Compute the objective of all rows for a minibatch model, as the weighted mean over parts to save memory.
-
-    :param blocks: rows of each part, if the parts matter.
-    """
-    X, Y = data
-    N = len(X)
-    estimate = tf.function(model.maximum_log_likelihood_objective, autograph=False, reduce_retracing=True)
-    parts = blocks or [slice(start, start + _CHUNK) for start in range(0, N, _CHUNK)]
-    return sum(float(estimate((X[part], Y[part]))) * len(X[part]) / N for part in parts)
-
-
 def objective_per_point(model: GPModel, data: RegressionData, batches: Minibatches | None) -> float:
     """
     Return the model's log evidence, or a bound on it, divided by N (nats).
 
-    :param batches: minibatches of a minibatch model; they may be blocks of its bound.
+    :param batches: minibatches of a minibatch model, whose objective is the weighted mean over parts of the rows, to
+        save memory; they may be blocks of its bound.
     """
+    X, Y = data
+    N = len(X)
     if batches is None:
-        return float(model.maximum_log_likelihood_objective()) / len(data[0])
-    return objective(model, data, batches.blocks) / len(data[0])
+        return float(model.maximum_log_likelihood_objective()) / N
+    estimate = tf.function(model.maximum_log_likelihood_objective, autograph=False, reduce_retracing=True)
+    parts = batches.blocks or [slice(start, start + _CHUNK) for start in range(0, N, _CHUNK)]
+    return sum(float(estimate((X[part], Y[part]))) * len(X[part]) for part in parts) / N**2
 
 
 def noise_sd(model: GPModel) -> float:

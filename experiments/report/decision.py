@@ -1,6 +1,5 @@
 """A panel with the decision of a classifier with two inputs, and its inducing points before and after training."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ from matplotlib.lines import Line2D
 from experiments.datasets import Dataset
 from experiments.ingredients.initialization import Floats
 from experiments.report.recorded import RecordedRun
+from gpflow_pep.plotting import CLASSES
 
-_CLASSES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")  # Tol's bright scheme
 _DATA: dict[str, Any] = {"linestyle": "", "marker": ".", "alpha": 0.45, "markersize": 5, "markeredgewidth": 0}
 _REGION = 0.2  # opacity
 _HALF: dict[str, Any] = {"color": "black", "linewidth": 1.6}
@@ -28,19 +27,16 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
     points from start to end, in published units.
     """
     arrays = run.predictions
-    x1, x2 = (
-        arrays[name] * scale + mean
-        for name, scale, mean in zip(("x1", "x2"), dataset.x_scale, dataset.x_mean, strict=True)
-    )
-    X, start, end = (Z * dataset.x_scale + dataset.x_mean for Z in (dataset.X_train, arrays["Z_start"], arrays["Z"]))
-    for label, color in enumerate(_CLASSES):
+    x1, x2 = dataset.published_x(np.stack([arrays["x1"], arrays["x2"]], axis=1)).T
+    X, start, end = map(dataset.published_x, (dataset.X_train, arrays["Z_start"], arrays["Z"]))
+    for label, color in enumerate(CLASSES):
         axes.plot(*X[dataset.Y_train[:, 0] == label].T, color=color, **_DATA)
     if arrays["x_probability"].ndim == 2:
         for levels, style in (([0.25, 0.75], _QUARTERS), ([0.5], _HALF)):
             axes.contour(x1, x2, arrays["x_probability"], levels, **_contours(style))
     else:
         _draw_regions(axes, x1, x2, arrays["x_probability"])
-    sets = [(start, end, "black")] if end.ndim == 2 else list(zip(start, end, _CLASSES, strict=False))
+    sets = [(start, end, "black")] if end.ndim == 2 else list(zip(start, end, CLASSES, strict=False))
     outside = [_draw_inducing_points(axes, x1, x2, *points) for points in sets]
     if any(outside):
         text = f"{sum(outside)} of {end.size // 2} end outside"
@@ -48,13 +44,14 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
     axes.set_title(run.title, fontsize=10)
     axes.set_xlim(x1[0], x1[-1])
     axes.set_ylim(x2[0], x2[-1])
-    axes.set_xlabel("input 1")
+    axes.set(xlabel="input 1", ylabel="input 2")
+    axes.label_outer()
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def _draw_regions(axes: Axes, x1: Floats, x2: Floats, probability: Floats) -> None:
     """Draw the region in which each class is the most probable, given probabilities [x2, x1, C]."""
-    for label, color in enumerate(_CLASSES[: probability.shape[2]]):
+    for label, color in enumerate(CLASSES[: probability.shape[2]]):
         lead = probability[..., label] - np.delete(probability, label, axis=2).max(axis=2)
         axes.contourf(x1, x2, lead, [0.0, 1.0], colors=[color], alpha=_REGION)
         axes.contour(x1, x2, lead, [0.0], **_contours(_HALF))
@@ -82,25 +79,9 @@ def add_legend(figure: Figure, num_classes: int, columns: int) -> None:
     else:
         decision = [Line2D([], [], label="most probable class changes", **_HALF)]
     handles = [
-        *(Line2D([], [], color=_CLASSES[k], label=f"class {k}", **_DATA) for k in range(num_classes)),
+        *(Line2D([], [], color=CLASSES[k], label=f"class {k}", **_DATA) for k in range(num_classes)),
         *decision,
         Line2D([], [], label="inducing points at the start", linestyle="", **_START),
         Line2D([], [], label="at the end", linestyle="", **_END),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
-
-
-def panels(runs: Sequence[RecordedRun], dataset: Dataset) -> Figure:
-    """Return a figure with a panel for each run."""
-    columns = min(len(runs), 4)
-    rows = -(-len(runs) // columns)
-    figure = Figure(figsize=(3.6 * columns, 3.7 * rows + 0.6), layout="constrained")
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    for axes, run in zip(grid.flat, runs, strict=False):
-        draw_decision(axes, run, dataset)
-    for axes in grid.flat[len(runs) :]:
-        axes.set_visible(False)
-    for axes in grid[:, 0]:
-        axes.set_ylabel("input 2")
-    add_legend(figure, max(2, runs[0].predictions["probability"].shape[1]), 2 * columns)
-    return figure

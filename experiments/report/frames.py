@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from experiments.datasets import Dataset
 from experiments.report.recorded import RecordedRun
 from experiments.report.style import color
+from gpflow_pep.plotting import CLASSES, INDUCING, OLD_ROWS, ROWS
 
 _MOST = 6  # largest number of frames
 
@@ -39,7 +40,7 @@ def draw_frames(runs: Sequence[RecordedRun], streams: Sequence[Dataset]) -> Figu
             axes.spines[["top", "right"]].set_visible(False)
         row[0].set_ylabel(run.title, fontsize=9)
     if one_input:
-        targets = streams[0].Y_train * streams[0].y_scale + streams[0].y_mean
+        targets = streams[0].published_y(streams[0].Y_train)
         low, high = float(targets.min()), float(targets.max())
         rows[0, 0].set_ylim(1.3 * low - 0.3 * high, 1.15 * high - 0.15 * low)
     figure.supxlabel("x" if one_input else "input 1", fontsize=9)
@@ -49,27 +50,25 @@ def draw_frames(runs: Sequence[RecordedRun], streams: Sequence[Dataset]) -> Figu
 
 def _draw_boundary(axes: Axes, run: RecordedRun, stream: Dataset, number: int, batch: slice) -> None:
     arrays = run.predictions
-    X, Z, x = (values * stream.x_scale + stream.x_mean for values in (stream.X_train, arrays["Z"][number], arrays["x"]))
+    X, Z, x = map(stream.published_x, (stream.X_train, arrays["Z"][number], arrays["x"]))
     for rows, opacity in ((slice(0, batch.start), 0.25), (batch, 1.0)):
         for label, mark in enumerate("ox"):
             chosen = X[rows][stream.Y_train[rows, 0] == label]
-            axes.plot(*chosen.T, mark, color=color(label), markersize=3, alpha=opacity, fillstyle="none")
+            axes.plot(*chosen.T, mark, color=CLASSES[label], markersize=3, alpha=opacity, fillstyle="none")
     side = int(len(x) ** 0.5)
     probability = arrays["x_mean"][number].reshape(side, side)
     axes.contour(x[:side, 0], x[::side, 1], probability, [0.5], colors="black", linewidths=1.4)
-    axes.plot(*Z.T, "o", color="black", markersize=3, markerfacecolor="white")
+    axes.plot(*Z.T, "o", color=INDUCING, markersize=3, markerfacecolor="white")
 
 
 def _draw_posterior(axes: Axes, run: RecordedRun, stream: Dataset, number: int, batch: slice, color: str) -> None:
     arrays = run.predictions
-    X, Z = (values * stream.x_scale + stream.x_mean for values in (stream.X_train, arrays["Z"][number]))
-    x = (arrays["x"] * stream.x_scale + stream.x_mean).ravel()
-    Y = stream.Y_train * stream.y_scale + stream.y_mean
-    mean = (arrays["x_mean"][number] * stream.y_scale + stream.y_mean).ravel()
+    X, Z, x = map(stream.published_x, (stream.X_train, arrays["Z"][number], arrays["x"][:, 0]))
+    Y, mean = map(stream.published_y, (stream.Y_train, arrays["x_mean"][number].ravel()))
     sd = (np.sqrt(arrays["x_variance"][number]) * stream.y_scale).ravel()
-    axes.plot(X[: batch.start], Y[: batch.start], ".", color="0.8", markersize=4)
-    axes.plot(X[batch], Y[batch], ".", color="0.25", markersize=4)
+    axes.plot(X[: batch.start], Y[: batch.start], ".", color=OLD_ROWS, markersize=4)
+    axes.plot(X[batch], Y[batch], ".", color=ROWS, markersize=4)
     axes.fill_between(x, mean - 2.0 * sd, mean + 2.0 * sd, color=color, alpha=0.2, linewidth=0)
     axes.plot(x, mean, color=color)
-    axes.plot(Z.ravel(), np.full(len(Z), 0.05), "^", color="black", markersize=5, transform=axes.get_xaxis_transform())
+    axes.plot(Z.ravel(), np.full(len(Z), 0.05), "^", color=INDUCING, markersize=5, transform=axes.get_xaxis_transform())
     axes.set_xlim(x[0], x[-1])

@@ -36,11 +36,6 @@ class RecordedRun:
     task: Task = "regression"
     """The name of the experiment."""
 
-    @property
-    def is_bound(self) -> bool:
-        """True if the objective is a lower bound on the log evidence, not an approximation."""
-        return bool(self.result["objective_kind"] == "lower bound")
-
 
 def read_run(directory: Path) -> RecordedRun:
     """

@@ -2,7 +2,9 @@
 
 from matplotlib.axes import Axes
 
-_COLORS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#222222")  # Tol's bright scheme
+from gpflow_pep.plotting import CLASSES, PREDICTION
+
+_COLORS = (PREDICTION, *CLASSES)
 _MARKERS = "os^Dv*X"
 _DASHES = ("solid", "dashed", "dashdot", "dotted")
 

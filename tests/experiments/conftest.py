@@ -1,16 +1,12 @@
 """Runs of the regression experiment that take a moment, recorded in a folder of their own."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sacred.run import Run
 
-from experiments.cells import running
-from experiments.cells.cell import Cell, Outcome
-from experiments.cells.child import perform
 from experiments.regression import ex
 
 TINY = {"dataset": "diabetes", "M": 4, "max_train": 60, "maxiter": 3, "log_interval": 2, "seed": 1}
@@ -28,14 +24,3 @@ def run_tiny(runs: Path) -> Callable[..., Run]:
         return ex.run(config_updates=TINY | updates, options=options)
 
     return run
-
-
-class _InThisProcess:
-    def run(self, cell: Cell, runs: Path) -> Outcome:
-        return Outcome(cell, "completed", None, perform(cell, runs))
-
-
-@pytest.fixture
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cells run in the process of the test; another would have to import TensorFlow."""
-    monkeypatch.setattr(running, "Processes", lambda threads: nullcontext(_InThisProcess()))

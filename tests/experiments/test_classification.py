@@ -16,6 +16,7 @@ from experiments import regression
 from experiments.classification import ex
 from experiments.datasets import Dataset
 from experiments.ingredients.classifier import MODELS, classifier_title
+from experiments.papers.pictures import panels
 from experiments.recording.experiment import run_directory
 from experiments.recording.predictions import FILE, save_probabilities
 from experiments.recording.scores import loo_nlpd
@@ -177,5 +178,11 @@ def test_grid_has_the_second_input_along_its_rows(decisions):
 
 
 def test_figures_of_two_inputs(decisions, plane, tmp_path):
-    decision.panels(decisions, plane).savefig(tmp_path / "panels.png", dpi=150)
-    assert imread(tmp_path / "panels.png").shape[1] == pytest.approx(150 * 3 * 3.6, abs=1)
+    figure, axes = panels(3, shared=True)
+    for here, run in zip(axes, decisions, strict=True):
+        decision.draw_decision(here, run, plane)
+    decision.add_legend(figure, 2, 6)
+    figure.savefig(tmp_path / "panels.png", dpi=150)
+    assert imread(tmp_path / "panels.png").std() > 0.01
+    assert [here.get_title() for here in axes] == [run.title for run in decisions]
+    assert [here.get_ylabel() for here in axes] == ["input 2", "", ""]

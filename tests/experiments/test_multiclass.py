@@ -5,7 +5,7 @@ import pytest
 
 from experiments import datasets
 from experiments.cells.cell import Cell
-from experiments.cells.child import perform
+from experiments.cells.processes import perform
 from experiments.classification import ex
 from experiments.ingredients.classifier import _likelihood
 from experiments.recording.predictions import FILE

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments import sweep
-from experiments.cells import child, running
+from experiments.cells import processes, running
 from experiments.cells.cell import Cell
 
 PLAN = """
@@ -54,7 +54,7 @@ def test_a_sweep_of_real_runs(plan, runs, capfd, monkeypatch):
 
 def test_the_result_is_that_of_the_experiment(runs, run_tiny):
     updates = {"dataset": "diabetes", "M": 4, "max_train": 60, "maxiter": 3, "log_interval": 2, "seed": 1}
-    result = child.perform(Cell("regression", updates), runs)
+    result = processes.perform(Cell("regression", updates), runs)
     expected = run_tiny().result
     assert result["directory"] == str(runs / "1")
     # The order of floating-point sums may differ between runs (threads): allow 1e-16 to have grown a millionfold.

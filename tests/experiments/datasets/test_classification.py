@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import datasets
-from experiments.datasets.catalog import ENTRIES
-from experiments.datasets.classification import _ARCHIVE
+from experiments.datasets.catalog import _BINARY, ENTRIES
 from experiments.datasets.sources import ArchivedSplits
 
 # Rows, inputs, rows labeled 1, number of splits and whether they are published, recorded from the files independently
@@ -114,7 +113,7 @@ def test_breast_tumours_have_nine_grades_and_no_number():
 @pytest.mark.data
 def test_australian_predicts_the_decision():
     decision = rows_of("australian")[:, -1]
-    archived = ArchivedSplits(_ARCHIVE, "Australian").read(0)
+    archived = ArchivedSplits(_BINARY, "Australian").read(0)
     np.testing.assert_array_equal(archived.X[:, 13], decision)  # the archive has the decision among its inputs
     np.testing.assert_array_equal(archived.Y[:, 0] > 0.0, rows_of("australian")[:, 0] == 1.0)  # and predicts input 0
 

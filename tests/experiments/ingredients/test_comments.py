@@ -5,10 +5,10 @@ import itertools
 
 import pytest
 
-from experiments.ingredients import classifier, data, learner, model, stream, training
+from experiments.ingredients import classifier, data, kernel, learner, model, stream, training
 
 
-@pytest.mark.parametrize("module", [classifier, data, learner, model, stream, training])
+@pytest.mark.parametrize("module", [classifier, data, kernel, learner, model, stream, training])
 def test_one_line_describes_a_setting(module):
     lines = [line.strip() for line in inspect.getsource(module).split("\n") if line.startswith("    ")]
     settings = [before for before, line in itertools.pairwise(lines) if not line.startswith("#")]

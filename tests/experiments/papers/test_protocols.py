@@ -9,7 +9,7 @@ from matplotlib.image import imread
 from quick import some_slow
 from toy_protocols import toy
 
-from experiments.cells.child import perform
+from experiments.cells.processes import perform
 from experiments.papers import PROTOCOLS, report
 from experiments.papers.grid import Record
 from experiments.papers.running import write

@@ -1,19 +1,17 @@
 """The command of the protocols: what runs, what is skipped, what is run again, and what is refused."""
 
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
+import acting
 import pytest
 
 from experiments import papers
-from experiments.cells import process
+from experiments.cells import processes
 from experiments.papers import PROTOCOLS
 from experiments.papers.__main__ import main
 from experiments.papers.grid import grid
 from experiments.papers.tables import Table
-
-CHILD = Path(__file__).parents[2] / "support" / "acting_child.py"
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ def protocol(monkeypatch):
     def show(records):
         yield Table("Names", [("name",), *((record["name"],) for record in records)])
 
-    monkeypatch.setattr(process, "_CHILD", (str(CHILD),))
+    monkeypatch.setattr(processes, "perform", acting.perform)
     monkeypatch.setitem(PROTOCOLS, "X1", "a test")
     module = SimpleNamespace(__doc__="Text.", jobs=jobs, show=show)
     monkeypatch.setitem(sys.modules, "experiments.papers.x1", module)

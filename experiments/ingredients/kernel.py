@@ -1,0 +1,40 @@
+"""Entries of the ingredients ``gp`` that describe the kernel."""
+
+# ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
+
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+from sacred import Ingredient
+
+from experiments.ingredients.initialization import Floats, median_distance
+
+
+def _config() -> None:
+    # class in gpflow.kernels with one lengthscale per input: SquaredExponential, Matern52, Matern32, ...
+    kernel = "SquaredExponential"
+
+    # initial value of all lengthscales; None: the median distance between inputs (streams: of the first batch)
+    lengthscales = None
+
+    # initial variance of the kernel
+    kernel_variance = 1.0
+
+
+def kernel_of(gp: Ingredient) -> Callable[[Floats], gpflow.kernels.Kernel]:
+    """Add the entries to an ingredient; return the function that builds its kernel."""
+    gp.config(_config)
+
+    @gp.capture
+    def stationary_kernel(
+        X: Floats, kernel: str, lengthscales: float | None, kernel_variance: float, _seed: int
+    ) -> gpflow.kernels.Kernel:
+        """Return a kernel of gpflow.kernels for inputs X [N, D], with a lengthscale for each column."""
+        constructor: Any = getattr(gpflow.kernels, kernel, None)
+        if not (isinstance(constructor, type) and issubclass(constructor, gpflow.kernels.Stationary)):
+            raise ValueError(f"kernel is {kernel!r}; a stationary kernel of gpflow.kernels is accepted.")
+        start = median_distance(X, _seed) if lengthscales is None else lengthscales
+        return constructor(variance=kernel_variance, lengthscales=[start] * X.shape[1])
+
+    return stationary_kernel
