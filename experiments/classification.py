@@ -20,6 +20,7 @@ from sacred.run import Run
 from experiments import datasets
 from experiments.ingredients.classifier import build_classifier, classifier_title, gp, is_lower_bound
 from experiments.ingredients.data import labeled_data, load_labeled
+from experiments.ingredients.monte_carlo import MonteCarlo
 from experiments.ingredients.training import batches_of, train, training
 from experiments.recording.experiment import RecordedExperiment, run_directory
 from experiments.recording.predictions import inducing_points, save_probabilities
@@ -34,11 +35,16 @@ def _config() -> None:
     # show a progress bar
     progress = True
 
+    # MCMC: number of samples, after as many that adapt the size of a step
+    samples = 200
+
     training = {"maxiter": 200}
 
 
 @ex.automain
-def classification(gp: dict[str, Any], progress: bool, _run: Run, _log: logging.Logger) -> dict[str, Any]:
+def classification(
+    gp: dict[str, Any], progress: bool, samples: int, _run: Run, _log: logging.Logger, _seed: int
+) -> dict[str, Any]:
     """Train, log, score; the result has the evidence in nats per training point."""
     dataset = load_labeled()
     data = (dataset.X_train, dataset.Y_train)
@@ -57,6 +63,8 @@ def classification(gp: dict[str, Any], progress: bool, _run: Run, _log: logging.
 
         status = train(model, data, batches_of(model, len(data[0])), log, classifier_title(gp), progress)
         scalars.write(status.iterations, {"objective_per_point": status.objective_per_point})
+    if isinstance(model, MonteCarlo):
+        model.sample(samples, _seed)
 
     if not status.converged and not status.at_limit:
         _log.warning(status.message)

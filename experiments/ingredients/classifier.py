@@ -16,13 +16,14 @@ from sacred import Ingredient
 from experiments.ingredients.initialization import Floats, cluster_centers
 from experiments.ingredients.kernel import kernel_of
 from experiments.ingredients.label_regression import LabelRegression
+from experiments.ingredients.monte_carlo import MonteCarlo
 from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax, PEPClassifier
 from gpflow_pep.likelihoods import Logit, Probit
 
 gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 
-MODELS = ("PEP", "QP", "SVGP", "APEP", "ARPEP", "RPAPEP", "LABELS")
+MODELS = ("PEP", "QP", "SVGP", "APEP", "ARPEP", "RPAPEP", "LABELS", "MCMC")
 POWERED = ("PEP", "QP", "APEP", "ARPEP", "RPAPEP", "LABELS")
 """Models that have an alpha."""
 
@@ -32,10 +33,11 @@ _ROBUST_MAX = "robust-max"
 
 @gp.config
 def _config() -> None:
-    # PEP, QP (quantile propagation), SVGP (GPflow's), APEP, ARPEP, RPAPEP, LABELS (regression on one-hot labels)
+    # PEP, QP (quantile propagation), SVGP (GPflow's), APEP, ARPEP, RPAPEP, LABELS (regression on one-hot labels),
+    # MCMC (GPflow's SGPMC, sampled from the end of training)
     model = "PEP"
 
-    # the power of all but SVGP, from 0 (variational, as SVGP) to 1 (EP)
+    # the power of all but SVGP and MCMC, from 0 (variational, as SVGP) to 1 (EP)
     alpha = 0.5
 
     # number of inducing points, initially k-means centers of the training inputs; None: all inputs (dense)
@@ -73,13 +75,13 @@ _stationary_kernel = kernel_of(gp)
 def classifier_title(config: Mapping[str, Any]) -> str:
     """Return the model's name in tables and figures for a ``gp`` configuration."""
     name = str(config["model"])
-    power = "" if name == "SVGP" else f" α={config['alpha']:g}"
+    power = "" if name not in POWERED else f" α={config['alpha']:g}"
     return f"{name}{power}{', dense' if config['M'] is None else ''}"
 
 
 def is_lower_bound(config: Mapping[str, Any]) -> bool:
     """Return True if the objective is a lower bound on the log evidence when sites have converged."""
-    return bool(config["model"] == "SVGP" or config["alpha"] == 0)
+    return bool(config["model"] == "SVGP" or (config["model"] in POWERED and config["alpha"] == 0))
 
 
 @gp.capture
@@ -113,6 +115,7 @@ def build_classifier(
         "PEP": partial(pep, projection="kl"),
         "QP": partial(pep, projection="wasserstein"),
         "SVGP": partial(gpflow.models.SVGP, num_data=len(X), num_latent_gps=C),
+        "MCMC": partial(MonteCarlo, (X, Y), num_latent_gps=C),
         **{
             tied.__name__: partial(tied, alpha=alpha, num_data=len(X), num_latent_gps=C)
             for tied in (APEP, ARPEP, RPAPEP)

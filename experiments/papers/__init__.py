@@ -31,5 +31,6 @@ PROTOCOLS = {
     "M6": "active learning",
     "Q1": "EP and quantile propagation of a dense GP",
     "A1": "the alpha that select_alpha chooses",
+    "A2": "an alpha for each cluster of rows",
 }
 """Names of the modules, in capitals, and titles."""

@@ -56,7 +56,7 @@ def test_a_leave_one_out_score_that_there_is_not(monkeypatch):
 
 @pytest.mark.parametrize("model", some_slow(MODELS, quick=["SVGP"]))
 def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
-    run = run_tiny(model=model)
+    run = run_tiny(model=model, samples=10)
 
     assert all(np.isfinite(run.result[name]) for name in SCORES)
     assert run.result["objective_kind"] == ("lower bound" if model == "SVGP" else "approximate log evidence")
@@ -71,7 +71,8 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     metrics = read(directory, "metrics.json")
     assert metrics["test/error"]["steps"] == metrics["seconds"]["steps"] == [0, 1, 2]
     assert metrics["objective_per_point"]["steps"] == [2]
-    assert metrics["test/nlpd"]["values"][-1] == pytest.approx(run.result["nlpd"], rel=1e-12)
+    if model != "MCMC":  # which is sampled after the last entry
+        assert metrics["test/nlpd"]["values"][-1] == pytest.approx(run.result["nlpd"], rel=1e-12)
     assert "parameters/kernel.variance" in metrics and list((directory / "tensorboard").glob("events.*"))
     with np.load(directory / FILE) as arrays:
         Z, Z_start, probability = (arrays[name] for name in ("Z", "Z_start", "probability"))

@@ -9,6 +9,7 @@ _SIZES = {
     "labeling": {"additions": 4, "per_round": 2, "M": 4, "maxiter": 1},
     "exactness": {"rows": 60, "batches": 3},
     "alpha_choice": {"max_train": 60, "M": 4, "maxiter": 1},
+    "cluster_alphas": {"max_train": 60, "M": 4, "clusters": 2, "maxiter": 1},
 }
 _KEPT = {"method": 2, "alpha": 2, "m": 2, "way": 2, "blocks": 2, "lengthscales": 2, "kernel_variance": 2}
 

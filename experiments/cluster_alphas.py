@@ -1,0 +1,64 @@
+"""
+Choose a power for each cluster of rows by leave-one-out densities, and compare it with the best power of all rows.
+
+    python -m experiments.cluster_alphas with dataset=yacht clusters=3
+
+The best power of all rows comes first. Then each cluster in turn takes the power of the largest density, the others
+keep theirs. Every candidate is a new PEPR, with a power for each row. Protocol A2 of `experiments.papers` runs it.
+"""
+
+# ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
+
+from typing import Any
+
+import gpflow
+import numpy as np
+
+from experiments.ingredients.data import data, load
+from experiments.ingredients.initialization import cluster_centers, median_distance
+from experiments.recording.experiment import RecordedExperiment
+from gpflow_pep import PEPR
+from gpflow_pep.training import fit, uninterrupted
+
+ex = RecordedExperiment("cluster_alphas", ingredients=[data])
+
+
+@ex.config
+def _config() -> None:
+    # powers to choose from
+    alphas = [0.0, 0.5, 1.0]
+
+    # number of clusters of rows, by k-means
+    clusters = 3
+
+    # number of inducing points
+    M = 20
+
+    # iterations of L-BFGS, at most
+    maxiter = 60
+
+
+@ex.automain
+def cluster_alphas(alphas: list[float], clusters: int, M: int, maxiter: int) -> dict[str, Any]:
+    """Return the powers, and mean leave-one-out and held-out log densities, in nats a row."""
+    dataset = load()
+    X, Y, centers = dataset.X_train, dataset.Y_train, cluster_centers(dataset.X_train, clusters, 0)
+    cluster = np.argmin(np.sum((X[:, None] - centers) ** 2, axis=-1), axis=1)  # [N]
+
+    def densities(powers: list[float]) -> tuple[float, float]:
+        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], median_distance(X, 0)))
+        Z, power = cluster_centers(X, M, 0), np.array(powers)[cluster]
+        model = PEPR((X, Y), kernel, Z, alpha=power, noise_variance=0.1, max_jitter=1e-3)
+        uninterrupted(fit(model, max_iterations=maxiter))
+        held_out = model.predict_log_density((dataset.X_test, dataset.Y_test))
+        return float(np.mean(model.loo_log_predictive_density())), float(np.mean(held_out))
+
+    found = {alpha: densities([alpha] * clusters) for alpha in alphas}
+    single = max(alphas, key=found.__getitem__)
+    powers, best = [single] * clusters, found[single]
+    for number in range(clusters):
+        for alpha in set(alphas) - {powers[number]}:
+            candidate = [*powers[:number], alpha, *powers[number + 1 :]]
+            powers, best = max((powers, best), (candidate, densities(candidate)), key=lambda each: each[1])
+    result = {"single": single, "single_loo": found[single][0], "single_held_out": found[single][1]}
+    return result | {"powers": powers, "loo": best[0], "held_out": best[1]}
