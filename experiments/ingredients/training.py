@@ -158,7 +158,7 @@ def train(
                 train_inducing=True,  # if they are trainable
                 batch_size=size if optimizer == "adam" else None,
                 interval=1,
-                seed=_seed,
+                seed=_seed if batches is None else batches.seed,
                 callback=report,
             )
         )

@@ -38,7 +38,7 @@ class Minibatches:
         self.size = validation.positive_integer(size, "size")
         if self.size > self.num_data:
             raise ValueError(f"size must be at most num_data, {self.num_data}, got {self.size}.")
-        self._seed = validation.seed(seed)
+        self.seed = validation.seed(seed)  #: of the order of rows or blocks
         self._orders: dict[int, AnyNDArray] = {}  # for the last two epochs
         num_blocks = -(-self.num_data // self.size)
         self.blocks = tuple(np.array_split(self._order(self.num_data, 0), num_blocks)) if fixed else None
@@ -70,6 +70,6 @@ class Minibatches:
 
     def _order(self, length: int, epoch: int) -> AnyNDArray:
         if epoch not in self._orders:
-            order = np.random.default_rng([self._seed, epoch]).permutation(length)
+            order = np.random.default_rng([self.seed, epoch]).permutation(length)
             self._orders = dict([*list(self._orders.items())[-1:], (epoch, order)])
         return self._orders[epoch]
