@@ -64,7 +64,7 @@ class _ModelAsEstimator:
         return p if p.shape[1] > 1 else np.concatenate([1.0 - p, p], axis=1)
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class _Display:
     """Predictions on a grid over one or two inputs, the rows, and the inducing points."""
 
@@ -123,7 +123,7 @@ class _Display:
         return values.reshape(*(len(ticks) for ticks in self.grid[::-1]), *values.shape[1:])
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class PredictionDisplay(_Display):
     """
     Mean and standard deviation of new observations over one or two inputs, with rows and inducing points.
@@ -159,7 +159,7 @@ class PredictionDisplay(_Display):
         ax.figure.colorbar(filled, ax=ax, label=self.output)
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class ClassDisplay(_Display):
     """
     Probabilities of classes over one or two inputs, with rows and inducing points.

@@ -20,8 +20,6 @@ _TENSORS = (tf.Tensor, tf.Variable, Parameter)
 
 def matrix(values: Any, name: str, columns: str, dtype: Any = None) -> AnyNDArray:
     """Return a finite, non-empty array [rows, columns] of `dtype`; None: ``default_float()``."""
-    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
-        raise ValueError(f"{name} must have no masked entries, got {values.mask.sum()}; leave these rows out.")
     array = _real(_numpy(values), name)
     if array.ndim != 2:
         hint = "; for one column pass np.reshape(values, [-1, 1])" if array.ndim == 1 else ""
@@ -62,6 +60,8 @@ def inputs(values: Any, name: str) -> tf.Tensor:
 
 def _real(given: Any, name: str) -> AnyNDArray:
     """Return an array of numbers or booleans; object arrays of numbers (pandas with missing values) are converted."""
+    if isinstance(given, np.ma.MaskedArray) and given.mask.any():
+        raise ValueError(f"{name} must have no masked entries, got {given.mask.sum()}; leave these rows out.")
     array = np.asarray(given)
     if array.dtype.kind in "fiub":
         return array
@@ -234,8 +234,7 @@ def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
     if isinstance(alpha, Parameter):
         reason = "alpha cannot be learned, since the objective is not a bound"
         raise ValueError(f"alpha must be a number or an array of numbers, got a gpflow.Parameter: {reason}.")
-    values = np.asarray(_numpy(alpha))
-    if values.dtype.kind not in "fiu":
+    if isinstance(alpha, np.ma.MaskedArray) or (values := np.asarray(_numpy(alpha))).dtype.kind not in "fiu":
         raise ValueError(f"alpha must be a real number in [0, 1], or one per {unit}, got {alpha!r}.")
     if values.shape not in ((), (count,)):
         raise ValueError(f"alpha must be one number or one per {unit} [{count}], got shape {list(values.shape)}.")
@@ -254,7 +253,7 @@ def single_power(alpha: Any) -> AnyNDArray:
 
 def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:
     """Return a finite array of a given shape; None gives `default`."""
-    array: AnyNDArray = np.asarray(default if values is None else _numpy(values), dtype=default_float())
+    array: AnyNDArray = _real(default if values is None else _numpy(values), name).astype(default_float())
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {list(shape)}, got {list(array.shape)}.")
     if not np.isfinite(array).all():

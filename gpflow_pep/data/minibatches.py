@@ -17,11 +17,6 @@ class Minibatches:
     Each row is used once per epoch, in a new random order. A minibatch may span the end of one epoch and the start of
     the next. With ``fixed=True`` the rows are divided into random blocks once, and each block is used once per epoch,
     as the bound of :class:`gpflow_pep.BTSVGP` requires.
-
-    >>> from gpflow_pep.data.minibatches import Minibatches
-    >>> rows = Minibatches(6, 2, seed=0)
-    >>> sorted(row for step in range(3) for row in rows.rows(step).tolist())  # an epoch
-    [0, 1, 2, 3, 4, 5]
     """
 
     blocks: tuple[AnyNDArray, ...] | None  #: The rows of each block; None unless blocks are fixed.

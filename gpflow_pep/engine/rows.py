@@ -67,7 +67,12 @@ class RegressionRows:
         else:
             Kff = self._prior.Kff(chunk.as_blocks(X), *prior_inputs)  # [G, b, b]
         noise = tf.fill(tf.shape(X)[:1], noise) if self._is_constant else self._likelihood.variance_at(X)[:, 0] * noise
-        rows = Rows(Kuf, Kff, noise, Y if type(self._mean_function) is Zero else Y - self._mean_function(X))
+        residual = Y if type(self._mean_function) is Zero else Y - self._mean_function(X)
+        if not residual.shape.is_compatible_with(Y.shape):
+            raise ValueError(
+                f"mean_function must return [rows, {Y.shape[-1]}], but Y - m(X) has shape {residual.shape}."
+            )
+        rows = Rows(Kuf, Kff, noise, residual)
         return rows if chunk.dtype is None else cast(rows, chunk.dtype)
 
 

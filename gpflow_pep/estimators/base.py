@@ -13,7 +13,7 @@ from gpflow.config import default_float, default_jitter
 from gpflow.kernels import Kernel
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -88,7 +88,8 @@ class SparseGPEstimator(BaseEstimator):
             self.kernel = deepcopy(self.kernel)
             parameters = _of_kernel(self.kernel) if isinstance(self.kernel, Kernel) else {}
             if unknown := sorted(values.keys() - parameters.keys()):
-                raise ValueError(f"{', '.join(unknown)} must be parameters of the kernel: {', '.join(parameters)}.")
+                known = ", ".join(parameters) or f"{self.kernel!r} has none: give a kernel"
+                raise ValueError(f"{', '.join(unknown)} must be parameters of the kernel: {known}.")
             for name, value in values.items():
                 parameters[name].assign(np.broadcast_to(value, parameters[name].shape))
         return self
@@ -133,9 +134,14 @@ class SparseGPEstimator(BaseEstimator):
         Z = self._initial_points(X)
         if options is not None and self.train_inducing is None and len(Z) == len(distinct(X)):
             options["train_inducing"] = False  # the model is exact
-        if isinstance(self.alpha, str) and train and len(X) > 1:
+        if isinstance(self.alpha, str) and train and len(X) > 2:
+            trained_points = (None, True) if is_regressor(self) else (True,)
+            trains_points = options is not None and options["train_inducing"] in trained_points
             self.alpha_selection_ = select_alpha(
-                lambda data, alpha: self._make(data, Z, alpha), (X, Y), train=lambda model: trained(model, options)[0]
+                lambda data, alpha: self._make(data, Z, alpha),
+                (X, Y),
+                folds=3 if trains_points else None,  # leave-one-out would rate alpha = 1 too high
+                train=lambda model: trained(model, options)[0],
             )
             self.alpha_ = self.alpha_selection_.alpha
         model = self._make((X, Y), Z, self.alpha_)
@@ -192,9 +198,9 @@ class SparseGPEstimator(BaseEstimator):
         for name, values in (("X", X), ("y", options.get("y"))):
             if isinstance(values, np.ma.MaskedArray):
                 raise ValueError(f"{name} must be an array without a mask, got a masked array: fill or drop values.")
-            dtype = getattr(values, "dtype", None)
-            if name == "X" and getattr(dtype, "kind", "") in ("m", "M"):
-                raise ValueError(f"X must hold numbers, got {dtype}: convert times to numbers of a unit.")
+            for dtype in values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]:
+                if getattr(dtype, "kind", "") in ("m", "M"):
+                    raise ValueError(f"{name} must hold numbers, got {dtype}: convert times to numbers of a unit.")
         return validate_data(self, X, dtype=default_float(), reset=reset, **options)
 
     def _inputs_and_posterior(self, X: Any) -> tuple[tf.Tensor, PosteriorValues]:

@@ -59,8 +59,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :param kernel: a GPflow kernel; a copy is trained. None: a squared exponential with a lengthscale per column.
             Lengthscales start at the column's standard deviation (1 for a constant column) times the square root of the
             number of columns: the correlation of two rows is about 1/e. The variance starts at the variance of y.
-        :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC. "auto": chosen by leave-one-out
-            predictions of the first batch, in six trainings (:func:`gpflow_pep.select_alpha`); 0.5 if that is constant.
+        :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC. "auto": chosen on the first
+            batch by :func:`gpflow_pep.select_alpha`, in 16 trainings by three folds, or in six by leave-one-out if
+            inducing points are not trained; 0.5 if y is constant.
         :param n_inducing: the number of inducing points. They start at k-means centers of the rows, with columns scaled
             to standard deviation 1, and training moves them; if there are no more distinct rows than this, they are the
             points, and stay. None: 700,000 / N, but at least 100 and at most 500; 100 from the second batch on. "auto":

@@ -117,10 +117,9 @@ def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_input
     name = type(kernel).__name__
     columns = np.arange(num_inputs)[active_dims] if isinstance(active_dims, slice) else np.asarray(active_dims)
     outside = columns[(columns < 0) | (columns >= num_inputs)]
-    if outside.size:
-        raise ValueError(
-            f"kernel: active_dims of {name} must be columns of X, 0 to {num_inputs - 1}, got {outside[0]}."
-        )
+    if outside.size or not columns.size:
+        found = outside[0] if outside.size else active_dims
+        raise ValueError(f"kernel: active_dims of {name} must be columns of X, 0 to {num_inputs - 1}, got {found}.")
     for parameter in _ARD:
         values = np.shape(getattr(kernel, parameter, 0.0))
         if len(values) == 1 and values[0] not in (1, len(columns)):

@@ -148,7 +148,7 @@ class InducingVariableGP(GPModel):
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
     ) -> WhitenedPosterior:
         """
-        Return the posterior, with its cache computed once; later changes of the model do not affect it.
+        Return the posterior, with its cache computed once. After a change of the model, call ``update_cache()``.
 
         :param precompute_cache: GPflow's "tensor" (default), "variable" (``update_cache()`` assigns new values without
             changing a compiled graph) or "nocache" (None), for ``fused_predict_f`` only.

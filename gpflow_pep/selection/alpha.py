@@ -61,9 +61,8 @@ def select_alpha(
     Train a model for each power and compare the predictions of unseen rows.
 
     By default these are leave-one-out predictions of one fit per power. The hyperparameters were trained with the row,
-    so the scores are slightly optimistic for all powers alike. With many hyperparameters and few rows, use `folds`.
-    Without a comparison, 0.5 is a good choice (Bui, Yan and Turner 2017, sec. 4); streams do best with small powers
-    (Bui, Nguyen and Turner 2017), and only 0 gives a bound.
+    so the scores are optimistic, most for alpha = 1 if inducing points are trained: use `folds` then.
+    Without a comparison, 0.5 is a good choice (Bui, Yan and Turner 2017, sec. 4); only 0 gives a bound.
 
     >>> X = np.linspace(0.0, 6.0, 30)[:, None]
     >>> Y = np.sin(X) + 0.1 * np.random.default_rng(0).standard_normal(X.shape)

@@ -121,8 +121,7 @@ def select_num_inducing(
 
     :param make: constructs a model of all data with points Z [M, D] and a new kernel, likelihood and other parts; it is
         called once more with one point, for its kernel. With separate kernels, the first latent function's kernel
-        chooses the points; with separate points, larger models start from the points given to `make`, not from the
-        trained points.
+        chooses the points; with separate points, larger models start from the points given to `make`.
     :param data: X [N, D] and Y [N, P].
     :param numbers: the numbers of points to try, ascending; larger numbers than distinct rows of X are reduced to it.
         The default is doubled each time, so that the last training takes most of the time.

@@ -79,9 +79,8 @@ def fit(
     The optimizers work in coordinates that do not depend on units: logarithms of positive parameters, inducing points
     over the standard deviations of their columns (see :class:`gpflow_pep.training.Scipy`). L-BFGS trains in phases:
 
-    1. It compares starts: the present parameters, and the kernel's trainable lengthscales at 1, 0.3 and 0.1 times the
-       standard deviation of a column times the square root of the number of columns. A few iterations from each, or for
-       models with sites one evaluation, decide. Streams start at the present parameters.
+    1. It compares starts: the present parameters, and trainable lengthscales at 1, 0.3 and 0.1 times a column's
+       standard deviation times the square root of the number of columns. Streams start at the present parameters.
     2. From the best start it trains all but the inducing points. If the inputs then explain nothing, models without
        sites go on with all parameters, or from the next start.
     3. It trains all parameters, if `train_inducing`.
@@ -107,14 +106,12 @@ def fit(
     :param learning_rate: the learning rate of Adam.
     :param natural_step: step size of natural gradients, in (0, 1], if they are used; None: Adam trains q(u), too.
     :param train_inducing: whether trainable inducing variables are trained. None: yes, except for :class:`PEP` and its
-        subclasses: it takes ten times the iterations and seldom improves predictions of points that are well spread
-        (k-means) and not too few; at alpha = 1 it overestimates the evidence.
+        subclasses: it takes ten times the iterations and seldom improves predictions of well spread points (k-means).
     :param tolerance: L-BFGS has converged after 20 iterations that together gained less than this, in nats per row. By
         default further gains do not matter to predictions; 1e-6 ends at an optimum to several digits.
     :param n_restarts: the number of further starts from which L-BFGS trains all but the inducing points; the best
         objective is kept. Lengthscales of as many starts are drawn. At most 100.
-    :param batch_size: rows per minibatch (Adam), on each worker; None: all rows, or 500 for minibatch models. Must be
-        None for a dataset.
+    :param batch_size: rows per minibatch (Adam), on each worker; None: all rows, or 500 for minibatch models.
     :param held_out: X and Y of held-out rows, scored at every record.
     :param patience: stop after this many consecutive records without a better held-out score, and restore the
         parameters of the best score. Without `held_out`, stop after this many records without a better objective;

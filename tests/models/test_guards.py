@@ -164,3 +164,31 @@ def test_second_derivatives_raise(data):
         first = inner.gradient(objective, variable)
     with pytest.raises(NotImplementedError, match="differentiates its objectives once"):
         outer.gradient(first, variable)
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda X: X[:, 0], lambda X: tf.tile(X[:, :1], [1, 3])], ids=["no column", "columns"]
+)
+def test_a_mean_function_of_a_wrong_shape_is_refused(wrong):
+    """Y - m(X) would broadcast."""
+
+    class Mean(gpflow.functions.MeanFunction):
+        def __call__(self, X):
+            return wrong(X)
+
+    inputs = np.random.default_rng(0).normal(size=(20, 2))
+    model = PEPR((inputs, inputs[:, :1]), gpflow.kernels.Matern52(), inputs[:5].copy(), mean_function=Mean())
+    for use in (model.training_loss, lambda: model.predict_f(inputs)):
+        with pytest.raises(ValueError, match=r"^mean_function must return \[rows, 1\], but Y - m\(X\) has shape"):
+            use()
+
+
+def test_masked_values_are_refused_in_predictions_and_powers():
+    inputs = np.random.default_rng(0).normal(size=(20, 2))
+    model = PEPR((inputs, inputs[:, :1]), gpflow.kernels.Matern52(), inputs[:5].copy())
+    masked = np.ma.masked_array(inputs, inputs > 1.0)
+    for use in (model.predict_f, model.predict_y, lambda X: model.predict_log_density((inputs, X[:, :1]))):
+        with pytest.raises(ValueError, match="must have no masked entries"):
+            use(masked)
+    with pytest.raises(ValueError, match="alpha must be a real number"):
+        model.alpha = np.ma.masked_array(np.full(20, 0.5), np.arange(20) == 3)
