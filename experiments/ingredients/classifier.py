@@ -33,8 +33,7 @@ _ROBUST_MAX = "robust-max"
 
 @gp.config
 def _config() -> None:
-    # PEP, QP (quantile propagation), SVGP (GPflow's), APEP, ARPEP, RPAPEP, LABELS (regression on one-hot labels),
-    # MCMC (GPflow's SGPMC, sampled from the end of training)
+    # PEP, QP (quantile propagation), SVGP (GPflow's), APEP, ARPEP, RPAPEP, LABELS (one-hot Y), MCMC (GPflow's SGPMC)
     model = "PEP"
 
     # the power of all but SVGP and MCMC, from 0 (variational, as SVGP) to 1 (EP)
