@@ -195,7 +195,7 @@ class SparseGPEstimator(BaseEstimator):
 
     def _validated(self, X: Any, reset: bool, **options: Any) -> Any:
         """Check X, and y if given, by scikit-learn's `validate_data` with these options, which would ignore masks."""
-        for name, values in (("X", X), ("y", options.get("y"))):
+        for name, values in {"X": X, **options}.items():
             if isinstance(values, np.ma.MaskedArray):
                 raise ValueError(f"{name} must be an array without a mask, got a masked array: fill or drop values.")
             for dtype in values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]:
