@@ -13,6 +13,7 @@ from pathlib import Path
 
 import gpflow
 import numpy as np
+from screenshots import BROWSERS  # beside this script
 from sklearn.datasets import load_diabetes
 from sklearn.preprocessing import StandardScaler
 
@@ -36,7 +37,9 @@ def train(folder: Path) -> None:
 
 def main() -> None:
     """Train, serve the logs, and photograph the page of scalars."""
-    browser = shutil.which("chromium-headless-shell") or sys.exit("no Chromium")
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        sys.exit(f"one of these browsers must be installed: {', '.join(BROWSERS)}")
     with tempfile.TemporaryDirectory() as folder:
         train(Path(folder) / "logs")
         serve = [sys.executable, "-m", "tensorboard.main", "--logdir", "logs"]

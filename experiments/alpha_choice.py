@@ -9,6 +9,7 @@ training rows is scored on the test rows. Protocol A1 of `experiments.papers` ru
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
+from functools import partial
 from typing import Any
 
 import gpflow
@@ -39,6 +40,13 @@ def _config() -> None:
     maxiter = 100
 
 
+def model_of(data: RegressionData, alpha: Any, M: int) -> PEPR:
+    """Return PEPR before training; `alpha`: a power, or one for each row."""
+    X, Y = (np.asarray(values) for values in data)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], median_distance(X, 0)))
+    return PEPR((X, Y), kernel, cluster_centers(X, M, 0), alpha=alpha, noise_variance=0.1, max_jitter=1e-3)
+
+
 @ex.automain
 def alpha_choice(alphas: list[float], folds: int | None, M: int, maxiter: int) -> dict[str, Any]:
     """Return the mean log densities of the selection and of held-out rows for each alpha, in nats a row."""
@@ -48,17 +56,12 @@ def alpha_choice(alphas: list[float], folds: int | None, M: int, maxiter: int) -
     def train(model: PEPR) -> None:
         uninterrupted(fit(model, max_iterations=maxiter))
 
-    def make(data: RegressionData, alpha: float) -> PEPR:
-        X, Y = (np.asarray(values) for values in data)
-        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], median_distance(X, 0)))
-        return PEPR((X, Y), kernel, cluster_centers(X, M, 0), alpha=alpha, noise_variance=0.1, max_jitter=1e-3)
-
     def held_out(alpha: float) -> float:
-        model = make(rows, alpha)
+        model = model_of(rows, alpha, M)
         train(model)
         return float(np.mean(model.predict_log_density((dataset.X_test, dataset.Y_test))))
 
-    selection = select_alpha(make, rows, alphas, folds=folds, train=train)
+    selection = select_alpha(partial(model_of, M=M), rows, alphas, folds=folds, train=train)
     return {
         "alphas": list(alphas),
         "selection": [float(score) for score in selection.scores],

@@ -11,13 +11,12 @@ keep theirs. Every candidate is a new PEPR, with a power for each row. Protocol 
 
 from typing import Any
 
-import gpflow
 import numpy as np
 
+from experiments.alpha_choice import model_of
 from experiments.ingredients.data import data, load
-from experiments.ingredients.initialization import cluster_centers, median_distance
+from experiments.ingredients.initialization import cluster_centers
 from experiments.recording.experiment import RecordedExperiment
-from gpflow_pep import PEPR
 from gpflow_pep.training import fit, uninterrupted
 
 ex = RecordedExperiment("cluster_alphas", ingredients=[data])
@@ -46,9 +45,7 @@ def cluster_alphas(alphas: list[float], clusters: int, M: int, maxiter: int) -> 
     cluster = np.argmin(np.sum((X[:, None] - centers) ** 2, axis=-1), axis=1)  # [N]
 
     def densities(powers: list[float]) -> tuple[float, float]:
-        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], median_distance(X, 0)))
-        Z, power = cluster_centers(X, M, 0), np.array(powers)[cluster]
-        model = PEPR((X, Y), kernel, Z, alpha=power, noise_variance=0.1, max_jitter=1e-3)
+        model = model_of((X, Y), np.array(powers)[cluster], M)
         uninterrupted(fit(model, max_iterations=maxiter))
         held_out = model.predict_log_density((dataset.X_test, dataset.Y_test))
         return float(np.mean(model.loo_log_predictive_density())), float(np.mean(held_out))
