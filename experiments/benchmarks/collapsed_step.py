@@ -124,23 +124,28 @@ def data(num_data: int, num_inducing: int, num_inputs: int = INPUTS) -> tuple[An
     return X, Y, X[rng.choice(num_data, num_inducing, replace=False)]
 
 
-def build(X: AnyNDArray, Y: AnyNDArray, Z: AnyNDArray, kernel: Callable[[], Kernel]) -> dict[str, Any]:
+def build(
+    X: AnyNDArray, Y: AnyNDArray, Z: AnyNDArray, kernel: Callable[[], Kernel], chunk_size: int | None = None
+) -> dict[str, Any]:
     """Return the models, all on the same data with the same hyperparameters."""
 
     def model(constructor: Callable[..., Any], **options: Any) -> Any:
         return constructor((X, Y), kernel(), Z.copy(), noise_variance=NOISE, **options)
 
+    def own(constructor: Callable[..., Any], **options: Any) -> Any:
+        return model(constructor, chunk_size=chunk_size, **options)
+
     return {
         "SGPR": model(gpflow.models.SGPR),
-        "PEPR 0": model(PEPR, alpha=0.0),
+        "PEPR 0": own(PEPR, alpha=0.0),
         "GPRFITC": model(GPRFITC),
-        "PEPR 1": model(PEPR, alpha=1.0),
-        "PEPR 0.5": model(PEPR, alpha=0.5),
-        "PEPR 0, mixed": model(PEPR, alpha=0.0, mixed_precision=True),
-        "PEPR 0.5, mixed": model(PEPR, alpha=0.5, mixed_precision=True),
-        "TSGPR": model(TSGPR),
-        "TSGPR, mixed": model(TSGPR, mixed_precision=True),
-        "BTSGPR 20": model(BTSGPR, blocks=20),
+        "PEPR 1": own(PEPR, alpha=1.0),
+        "PEPR 0.5": own(PEPR, alpha=0.5),
+        "PEPR 0, mixed": own(PEPR, alpha=0.0, mixed_precision=True),
+        "PEPR 0.5, mixed": own(PEPR, alpha=0.5, mixed_precision=True),
+        "TSGPR": own(TSGPR),
+        "TSGPR, mixed": own(TSGPR, mixed_precision=True),
+        "BTSGPR 20": own(BTSGPR, blocks=20),
     }
 
 

@@ -190,7 +190,7 @@ class MixedPrecisionRows(RegressionRows):
         noise = tf.reduce_min(rows.noise)
         # Below a condition number of 200 the rounding error of Kff - diag(V'V) dominates, about eps k.
         condition = tf.maximum(k * self._inverse_trace, 200.0)
-        eps = np.finfo(np.float32).eps
+        eps = _eps_of_products()
         error = eps * condition * k * tf.maximum(self._scale, 1.0) / noise
         # Rows at one place add n equal terms to A and c: the sums have relative errors of about sqrt(n) eps, the mean
         # |r| times as much, and its standard deviation is sqrt(noise/n).
@@ -199,6 +199,13 @@ class MixedPrecisionRows(RegressionRows):
         sizes = tf.stack([k, tf.reduce_max(rows.noise), tf.reduce_max(tf.abs(rows.residual))])
         # Products of variances, residuals and precisions up to 1e8 do not overflow.
         return (tf.maximum(error, of_sums) < _MAX_ERROR) & tf.reduce_all(sizes < 1e8) & (noise > 1e-8)
+
+
+def _eps_of_products() -> float:
+    """Return the relative rounding error of products in single precision."""
+    if tf.config.list_physical_devices("GPU") and tf.config.experimental.tensor_float_32_execution_enabled():
+        return 2.0**-10  # TensorFloat-32 has 10 bits
+    return float(np.finfo(np.float32).eps)
 
 
 def collapsed_leave_one_out(

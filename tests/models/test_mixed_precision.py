@@ -121,6 +121,18 @@ def test_accuracy_criterion(condition, variance, scale):
         assert suffices(np.diag([1.0, smallest]), scale, variance=variance, noise=noise) is expected
 
 
+def test_tensorfloat_is_not_accurate_enough(monkeypatch):
+    """On an H200 it had errors of 2e-3 in the gradient, single precision 1e-6."""
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"a {kind}"])
+    assert tf.config.experimental.tensor_float_32_execution_enabled()  # by default
+    assert not suffices(np.eye(2))
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        assert suffices(np.eye(2))
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(True)
+
+
 def test_many_rows_with_large_residuals_are_in_double_precision():
     """eps n sqrt(mean of r^2/noise): at twice the limit the mean of a cluster far from 0 errs by 0.04 deviations."""
     n, limit = 5000, accumulation._MAX_ERROR / np.finfo(np.float32).eps
