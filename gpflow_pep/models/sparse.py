@@ -89,7 +89,7 @@ class InducingVariableGP(GPModel):
 
     def _checked_powers(self, alpha: Any) -> AnyNDArray:
         """Check a value of `alpha` and return it: by default one number, []."""
-        return validation.single_power(alpha)
+        return validation.power(alpha)
 
     def _structure(self) -> list[Any]:
         """Return the parts and settings that compiled methods depend on: replacing one retraces them."""
