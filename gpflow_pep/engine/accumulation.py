@@ -105,7 +105,7 @@ def _many_chunks(
 
     def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
         values = rows(chunk, *inputs)
-        L_, powers_ = _in_precision(chunk, L, _of_chunk(powers, chunk))
+        L_, powers_ = cast((L, _of_chunk(powers, chunk)), chunk.dtype)
         sums = sites.forward(*sites.given_u(L_, values), values, powers_)
         return *sums, tf.constant(float(values.Kuf.dtype != L.dtype), values.Kuf.dtype)
 
@@ -120,7 +120,7 @@ def _many_chunks(
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
                 with repeated():
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
-                    L_, *of_chunk = _in_precision(chunk, L, _of_chunk(powers, chunk), bar)
+                    L_, *of_chunk = cast((L, _of_chunk(powers, chunk), bar), chunk.dtype)
                     V, D = sites.given_u(L_, values)
                 VDV, rows_bar = sites.adjoint(L_, V, D, values, *of_chunk)
                 return VDV, *pull_back(rows_bar)
@@ -138,7 +138,7 @@ def _many_chunks(
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
                 with repeated():
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
-                return pull_back(_in_precision(chunk, adjoint)[0].of_rows(values))
+                return pull_back(cast(adjoint, chunk.dtype).of_rows(values))
 
             VDV = adjoint.trace[..., None] * sums.A  # since d_bar is a multiple of the site precision
             scale_bar, *others_bar = rows.sum_over_chunks(part, zeros)
@@ -151,10 +151,6 @@ def _many_chunks(
         return general()
 
     return sums, pull_back
-
-
-def _in_precision(chunk: Chunk, *values: Any) -> tuple[Any, ...]:
-    return values if chunk.dtype is None else cast(values, chunk.dtype)
 
 
 def _of_chunk(powers: Powers, chunk: Chunk) -> Powers:

@@ -74,12 +74,13 @@ class RegressionRows:
             raise ValueError(
                 f"mean_function must return [rows, {Y.shape[-1]}], but Y - m(X) has shape {residual.shape}."
             )
-        rows = Rows(Kuf, Kff, noise, residual, chunk.take_blocks(scale))
-        return rows if chunk.dtype is None else cast(rows, chunk.dtype)
+        return cast(Rows(Kuf, Kff, noise, residual, chunk.take_blocks(scale)), chunk.dtype)
 
 
-def cast(values: Any, dtype: tf.DType) -> Any:
-    """Cast the floating point tensors of a structure to another precision."""
+def cast(values: Any, dtype: tf.DType | None) -> Any:
+    """Cast the floating point tensors of a structure to another precision; None: the same."""
+    if dtype is None:
+        return values
     return tf.nest.map_structure(lambda value: tf.cast(value, dtype) if value.dtype.is_floating else value, values)
 
 

@@ -208,8 +208,7 @@ def upper_bound(self: CollapsedRegression) -> tf.Tensor:
 
     :return: nats, summed over outputs.
     """
-    half = tf.constant(0.5, default_float())
-    vfe = Powers(noise_power=tf.zeros_like(half), penalty_power=tf.zeros_like(half), weight=half)
+    vfe = Powers.of_pep(tf.zeros([], default_float()))
     sums, row_sums = self._of_sites(vfe, of_single_rows=True)
     wider = self._of_sites(vfe, of_single_rows=True, noise_factor=1.0 + 2.0 * row_sums.penalty)
     bound = log_gaussian(sums, row_sums, self.num_data) + 0.5 * (mahalanobis(sums, row_sums) - mahalanobis(*wider))
