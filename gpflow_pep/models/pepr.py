@@ -32,7 +32,7 @@ class PEPR(CollapsedRegression):
         - \sum_b \frac{1-\alpha}{2\alpha} \log|I + \alpha m D_{bb}/\sigma^2| \\
         & + \frac{N}{2} \log m - \frac{N}{2\alpha} \log(1 + \alpha(m-1)), \qquad D = K_{ff} - Q_{ff}
 
-    with the mean function μ and the blocks b, whose α and `scale` m may differ; by default m = 1 and each row is a block.
+    with the mean function μ and blocks b, whose α and `scale` m may differ; by default m = 1 and each row is a block.
 
     ======================================  =====================================================
     alpha = 0, scale = 1                    VFE (`gpflow.models.SGPR`), exactly, for any blocks
