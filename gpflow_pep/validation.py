@@ -217,38 +217,36 @@ def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
         raise ValueError(f"precompute_cache must be one of {accepted} or None, got {value!r}.") from None
 
 
-def scale(value: Any) -> Parameter:
-    """Return the positive scale m as a parameter of ``default_float()``; a number becomes a fixed parameter."""
+def scale(value: Any, count: int | None = None) -> Parameter:
+    """Return m > 0, one number [] or one per block [count], as a parameter; numbers become a fixed one."""
     if isinstance(value, tf.Variable):
         raise ValueError("scale must be a number or a gpflow.Parameter, got a tf.Variable.")
-    number = positive_number(value, "scale")
+    numbers = _each(value, "scale", "in (0, inf)", lambda m: (m > 0.0) & (m < np.inf), count, "block")
     if not isinstance(value, Parameter):
-        return Parameter(number, transform=positive(), trainable=False)
+        return Parameter(numbers, transform=positive(), trainable=False)
     if value.dtype != default_float():
         raise ValueError(f"scale must have the type {default_float().__name__}, got {value.dtype.name}.")
     return value
 
 
-def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
+def power(alpha: Any, count: int | None = None, unit: str = "block") -> AnyNDArray:
     """Return alpha in [0, 1], one number [] or one per block or row [count]."""
     if isinstance(alpha, Parameter):
         reason = "alpha cannot be learned, since the objective is not a bound"
         raise ValueError(f"alpha must be a number or an array of numbers, got a gpflow.Parameter: {reason}.")
-    if isinstance(alpha, np.ma.MaskedArray) or (values := np.asarray(_numpy(alpha))).dtype.kind not in "fiu":
-        raise ValueError(f"alpha must be a real number in [0, 1], or one per {unit}, got {alpha!r}.")
+    return _each(alpha, "alpha", "in [0, 1]", lambda values: (values >= 0.0) & (values <= 1.0), count, unit)
+
+
+def _each(given: Any, name: str, accepted: str, is_accepted: Any, count: int | None, unit: str) -> AnyNDArray:
+    """Return accepted numbers, one [] or one per block or row [count]; one if count is None."""
+    numbers = "one number" if count is None else f"one number or one per {unit} [{count}]"
+    if isinstance(given, np.ma.MaskedArray) or (values := np.asarray(_numpy(given))).dtype.kind not in "fiu":
+        raise ValueError(f"{name} must be {numbers} {accepted}, got {given!r}.")
     if values.shape not in ((), (count,)):
-        raise ValueError(f"alpha must be one number or one per {unit} [{count}], got shape {list(values.shape)}.")
-    outside = values[~((values >= 0.0) & (values <= 1.0))]
-    if outside.size:
-        raise ValueError(f"alpha must be in [0, 1], got {outside.reshape(-1)[0]}.")
+        raise ValueError(f"{name} must be {numbers} {accepted}, got shape {list(values.shape)}.")
+    if (refused := values[~is_accepted(values)]).size:
+        raise ValueError(f"{name} must be {accepted}, got {refused.reshape(-1)[0]}.")
     return values.astype(default_float())
-
-
-def single_power(alpha: Any) -> AnyNDArray:
-    """Return alpha, one number in [0, 1]."""
-    if shape := np.shape(_numpy(alpha)):
-        raise ValueError(f"alpha must be one number in [0, 1], got an array of shape {list(shape)}.")
-    return power(alpha, 1)
 
 
 def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:

@@ -257,14 +257,14 @@ class DTC(CollapsedRegression):
         zero = tf.zeros([], default_float())
         return Powers(noise_power=zero, penalty_power=zero, weight=zero)
 
-    def _evidence_correction(self, row_sums, powers, scale):
+    def _evidence_correction(self, row_sums, powers):
         return tf.zeros([], default_float())
 
 
 class ExponentialSites(SiteRule):
     """v = s exp(d/s), with s the likelihood's noise."""
 
-    def noise(self, D, rows, powers, scale):
+    def noise(self, D, rows, powers):
         return rows.noise * tf.exp(D / rows.noise)  # [n]
 
 

@@ -184,32 +184,43 @@ def test_alpha_assigned_directly_stops_the_next_evaluation(alpha, options):
 
 
 BAD_SCALES = [
-    (0.0, ["scale", "positive", "0.0"]),
-    (-1.0, ["scale", "positive", "-1.0"]),
-    (np.nan, ["scale", "positive", "nan"]),
-    (np.inf, ["scale", "positive", "inf"]),
-    (True, ["scale", "positive", "True"]),
-    (None, ["scale", "positive", "None"]),
-    ([1.0], ["scale", "positive", "[1.0]"]),
-    (np.complex128(1.0), ["scale", "positive"]),
-    ("best", ["scale", '"optimal"', "'best'"]),
-    *((gpflow.Parameter(values), ["scale", "positive"]) for values in ([1.0, 1.0], -1.0, 0.0)),
+    (0.0, ["(0, inf)", "0.0"]),
+    (-1.0, ["(0, inf)", "-1.0"]),
+    (np.nan, ["(0, inf)", "nan"]),
+    (np.inf, ["(0, inf)", "inf"]),
+    (True, ["(0, inf)", "True"]),
+    (None, ["(0, inf)", "None"]),
+    (np.complex128(1.0), ["(0, inf)"]),
+    ("best", ["'optimal'", "'optimal per block'", "'best'"]),
+    ([1.0], ["one per block [2]", "[1]"]),
+    (np.ones((2, 1)), ["one per block [2]", "[2, 1]"]),
+    ([0.5, 0.0], ["(0, inf)", "0.0"]),
+    *((gpflow.Parameter(values), ["(0, inf)"]) for values in ([1.0, -1.0], [1.0, 1.0, 1.0], -1.0, 0.0)),
 ]
 
 
 def test_bad_scale_is_refused():
-    """A parameter without a transform must start at one positive number."""
+    """A parameter without a transform must start at positive numbers."""
     for scale, words in BAD_SCALES:
-        refused(words, scale=scale)
+        refused(["scale must be", *words], scale=scale, blocks=6)
+    refused(["scale", "one per block [12]", "[2]"], scale=[1.0, 1.0])
     refused(["scale", "float64", "float32"], scale=gpflow.Parameter(1.0, dtype=tf.float32))
     refused(["scale", "number or a gpflow.Parameter", "tf.Variable"], scale=tf.Variable(1.0, dtype=tf.float64))
 
 
+def test_scale_that_is_accepted():
+    for scale in [1, np.float32(0.5), tf.constant(2.0), [0.1, 2], np.array([1, 3]), gpflow.Parameter([0.5, 1.5])]:
+        model = build(scale=scale, blocks=6)
+        expected = scale.numpy() if isinstance(scale, tf.Tensor | gpflow.Parameter) else np.asarray(scale)
+        np.testing.assert_allclose(model.scale, expected, rtol=1e-14)
+        assert model.scale.trainable == isinstance(scale, gpflow.Parameter)
+
+
 @pytest.mark.parametrize("alpha", some_slow([0.5, 1.0, [0.0, 1e-9]], quick=[[0.0, 1e-9]]))
 def test_the_optimal_scale_is_that_of_alpha_0(alpha):
-    refused(["scale", '"optimal"', "alpha=0"], scale="optimal", alpha=alpha, blocks=6)
+    refused(["alpha must be 0", "scale='optimal'"], scale="optimal", alpha=alpha, blocks=6)
     model = build(scale="optimal", alpha=np.zeros(np.shape(alpha)), blocks=6)
-    with pytest.raises(ValueError, match="alpha must stay 0"):
+    with pytest.raises(ValueError, match="alpha must be 0 with scale='optimal'"):
         model.alpha = alpha
     model.alpha.assign(alpha)
     for evaluate in (model.training_loss, model.training_loss_closure(compile=True)):

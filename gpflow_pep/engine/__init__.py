@@ -1,7 +1,7 @@
 """Sums over rows, in chunks, from which evidence, posterior and predictions follow."""
 
 from .accumulation import accumulate_sums, collapsed_leave_one_out
-from .block_sites import BlockSites, SharedBlockSites, StructuredBlockSites
+from .block_sites import BlockSites, SharedBlockSites, SphericalBlockSites, StructuredBlockSites
 from .chunks import BlockChunks, Chunk, Chunks, OneChunk, RowChunks, default_chunk_size, split_rows
 from .covariances import Prior, conditional_variance_of_f, floating_variables, independent_parts, with_checked_variance
 from .dataset_chunks import DatasetChunks, UnreadableData

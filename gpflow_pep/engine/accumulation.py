@@ -26,7 +26,7 @@ _MAX_ERROR = 0.02
 # LinearAdjoint uses one product up to this value of (largest / smallest diagonal entry of L)^2 max diag A, a measure of
 # cond(Kuu) times the precision of the sites. Its relative error was never above machine epsilon times that: 1e-7 here.
 _WELL_CONDITIONED = 5e8
-# From the derivatives in the sums to VDV and the derivatives in scale, sources and variables.
+# From the derivatives in the sums to VDV and the derivatives in sources and variables.
 PullBack = Callable[[RowSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
 
 
@@ -36,13 +36,12 @@ def accumulate_sums(
     powers: Powers,
     *,
     Kuu: tf.Tensor,
-    scale: tf.Tensor,
     factorize: Callable[[tf.Tensor], tf.Tensor],
     mixed_precision: bool = False,
 ) -> tuple[SiteSums, RowSums]:
     """
     Compute the sums over all rows, and the terms that only the evidence needs; both are differentiable once in `Kuu`
-    [..., M, M], the scale m of the structured conditional, [], ``rows.inputs`` and ``rows.variables``.
+    [..., M, M], ``rows.inputs`` and ``rows.variables``.
 
     :param powers: define sites and penalty; not differentiated.
     :param factorize: Cholesky factorization of Kuu.
@@ -55,7 +54,7 @@ def accumulate_sums(
         sources, forward = tuple(rows(chunk, *rows.inputs)), partial(_one_chunk, sites, powers, L)
     else:
         if mixed_precision and isinstance(sites, IndependentSites) and L.dtype == tf.float64:
-            rows = MixedPrecisionRows(rows, L, tf.stop_gradient(scale))
+            rows = MixedPrecisionRows(rows, L)
         fixed = tuple(variable for variable in rows.variables if not variable.trainable)
         # TensorFlow passes trainable variables to the gradient. Fixed variables must be arguments: otherwise a tape
         # that watches them would get the derivative through Kuu only.
@@ -63,37 +62,34 @@ def accumulate_sums(
         forward = partial(_many_chunks, sites, powers, L, rows, fixed)
 
     @tf.custom_gradient
-    def summed(Kuu: tf.Tensor, scale: tf.Tensor, *sources: tf.Tensor) -> Any:
-        sums, pull_back = forward(scale, sources)
+    def summed(Kuu: tf.Tensor, *sources: tf.Tensor) -> Any:
+        sums, pull_back = forward(sources)
 
         def gradient(*sums_bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
             bar = RowSums(*sums_bar)
             bar = bar._replace(A=0.5 * (bar.A + tf.linalg.matrix_transpose(bar.A)))  # A is symmetric
-            VDV, scale_bar, *sources_bar = pull_back(bar, variables)
+            VDV, *sources_bar = pull_back(bar, variables)
             # With V = L^-1 Kuf the derivative in L is -L^-T sum V_bar V'; here it is multiplied by L'.
             LtL_bar = 2.0 * (VDV - tf.matmul(bar.A, sums.A)) - tf.matmul(bar.c, sums.c, transpose_b=True)
             Kuu_bar, *sources_bar = once_differentiable(cholesky_adjoint(L, LtL_bar), *sources_bar)
-            (scale_bar,) = once_differentiable(scale_bar)  # separately: its gradient may be unused
-            return (Kuu_bar, scale_bar, *sources_bar[: len(sources)]), list(sources_bar[len(sources) :])
+            return (Kuu_bar, *sources_bar[: len(sources)]), list(sources_bar[len(sources) :])
 
         return tuple(sums), gradient
 
-    sums = RowSums(*summed(Kuu, scale, *sources))
+    sums = RowSums(*summed(Kuu, *sources))
     return SiteSums(factor, sums.A, sums.c), sums
 
 
-def _one_chunk(
-    sites: SiteRule, powers: Powers, L: tf.Tensor, scale: tf.Tensor, sources: Sequence[tf.Tensor]
-) -> tuple[RowSums, PullBack]:
+def _one_chunk(sites: SiteRule, powers: Powers, L: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[RowSums, PullBack]:
     """Sum all rows, `sources`, at once; V and D are stored for the backward pass."""
     rows = Rows(*sources)
     V, D = sites.given_u(L, rows)
 
     def pull_back(bar: RowSums, _: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
-        VDV, scale_bar, rows_bar = sites.adjoint(L, V, D, rows, powers, scale, bar)
-        return VDV, scale_bar, *rows_bar
+        VDV, rows_bar = sites.adjoint(L, V, D, rows, powers, bar)
+        return VDV, *rows_bar
 
-    return sites.forward(V, D, rows, powers, scale), pull_back
+    return sites.forward(V, D, rows, powers), pull_back
 
 
 def _many_chunks(
@@ -102,7 +98,6 @@ def _many_chunks(
     L: tf.Tensor,
     rows: RegressionRows,
     fixed: Sequence[tf.Variable],
-    scale: tf.Tensor,
     sources: Sequence[tf.Tensor],
 ) -> tuple[RowSums, PullBack]:
     """Sum chunk after chunk; `sources`: ``rows.inputs`` and the values of the `fixed` variables."""
@@ -110,8 +105,8 @@ def _many_chunks(
 
     def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
         values = rows(chunk, *inputs)
-        of_chunk = _in_precision(chunk, L, _of_chunk(powers, chunk), scale)
-        sums = sites.forward(*sites.given_u(of_chunk[0], values), values, *of_chunk[1:])
+        L_, powers_ = cast((L, _of_chunk(powers, chunk)), chunk.dtype)
+        sums = sites.forward(*sites.given_u(L_, values), values, powers_)
         return *sums, tf.constant(float(values.Kuf.dtype != L.dtype), values.Kuf.dtype)
 
     *total, num_single = rows.sum_over_chunks(part, (*sites.zero(L, rows.num_outputs), tf.zeros([], L.dtype)))
@@ -125,38 +120,37 @@ def _many_chunks(
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
                 with repeated():
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
-                    L_, *of_chunk = _in_precision(chunk, L, _of_chunk(powers, chunk), scale, bar)
+                    L_, *of_chunk = cast((L, _of_chunk(powers, chunk), bar), chunk.dtype)
                     V, D = sites.given_u(L_, values)
-                VDV, scale_bar, rows_bar = sites.adjoint(L_, V, D, values, *of_chunk)
-                return VDV, scale_bar, *pull_back(rows_bar)
+                VDV, rows_bar = sites.adjoint(L_, V, D, values, *of_chunk)
+                return VDV, *pull_back(rows_bar)
 
-            return rows.sum_over_chunks(part, (tf.zeros_like(L), tf.zeros_like(scale), *zeros))
+            return rows.sum_over_chunks(part, (tf.zeros_like(L), *zeros))
 
         def linear() -> tuple[tf.Tensor, ...]:
             # Derivatives through A and the rows cancel if Kuu is ill-conditioned: both need V of one precision.
             diagonal, precision = tf.linalg.diag_part(L), tf.reduce_max(tf.linalg.diag_part(sums.A), axis=-1)
             spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
             by_one_product = (tf.reduce_max(spread * precision) < _WELL_CONDITIONED) & (num_single == 0.0)
-            adjoint = LinearAdjoint.of(L, powers, bar, by_one_product, in_single=isinstance(rows, MixedPrecisionRows))
+            in_single = isinstance(rows, MixedPrecisionRows)
+            adjoint = LinearAdjoint.of(L, scale * powers.weight, bar, by_one_product, in_single=in_single)
 
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
                 with repeated():
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
-                return pull_back(_in_precision(chunk, adjoint)[0].of_rows(values))
+                return pull_back(cast(adjoint, chunk.dtype).of_rows(values))
 
             VDV = adjoint.trace[..., None] * sums.A  # since d_bar is a multiple of the site precision
-            return VDV, tf.zeros_like(scale), *rows.sum_over_chunks(part, zeros)
+            scale_bar, *others_bar = rows.sum_over_chunks(part, zeros)
+            return VDV, scale_bar + tf.reduce_sum(bar.penalty * sums.penalty) / scale, *others_bar
 
-        if isinstance(sites, IndependentSites) and all(power.shape.rank == 0 for power in powers):
+        scale = inputs[0]
+        if isinstance(sites, IndependentSites) and all(value.shape.rank == 0 for value in (scale, *powers)):
             is_linear = (powers.noise_power == 0.0) & (powers.penalty_power == 0.0)
             return tuple(tf.cond(is_linear, linear, general))
         return general()
 
     return sums, pull_back
-
-
-def _in_precision(chunk: Chunk, *values: Any) -> tuple[Any, ...]:
-    return values if chunk.dtype is None else cast(values, chunk.dtype)
 
 
 def _of_chunk(powers: Powers, chunk: Chunk) -> Powers:
@@ -166,10 +160,10 @@ def _of_chunk(powers: Powers, chunk: Chunk) -> Powers:
 class MixedPrecisionRows(RegressionRows):
     """Rows in single precision, in chunks in which rounding V = L^-1 Kuf hardly changes the site noise."""
 
-    def __init__(self, rows: RegressionRows, L: tf.Tensor, scale: tf.Tensor):
-        """Take the Cholesky factor L of Kuu, [..., M, M], and the scale m of the structured conditional, []."""
+    def __init__(self, rows: RegressionRows, L: tf.Tensor):
+        """Take the Cholesky factor L of Kuu, [..., M, M]."""
         vars(self).update(vars(rows))  # a copy of `rows`, with its tensors
-        self._scale, self._dtype = scale, L.dtype
+        self._dtype = L.dtype
         inverse = tf.linalg.triangular_solve(L, tf.eye(tf.shape(L)[-1], batch_shape=tf.shape(L)[:-2], dtype=L.dtype))
         self._variance = tf.reduce_max(tf.reduce_sum(tf.square(L), axis=-1))  # largest prior variance of u, []
         self._inverse_trace = tf.reduce_max(tf.reduce_sum(tf.square(inverse), axis=[-2, -1]))  # tr Kuu^-1, []
@@ -191,7 +185,7 @@ class MixedPrecisionRows(RegressionRows):
         # Below a condition number of 200 the rounding error of Kff - diag(V'V) dominates, about eps k.
         condition = tf.maximum(k * self._inverse_trace, 200.0)
         eps = _eps_of_products()
-        error = eps * condition * k * tf.maximum(self._scale, 1.0) / noise
+        error = eps * condition * k * tf.maximum(tf.reduce_max(rows.scale), 1.0) / noise
         # Rows at one place add n equal terms to A and c: the sums have relative errors of about sqrt(n) eps, the mean
         # |r| times as much, and its standard deviation is sqrt(noise/n).
         squares = tf.reduce_mean(tf.square(rows.residual) / rows.noise[..., None], axis=-2)
@@ -208,9 +202,7 @@ def _eps_of_products() -> float:
     return float(np.finfo(np.float32).eps)
 
 
-def collapsed_leave_one_out(
-    rows: RegressionRows, sites: SiteRule, powers: Powers, sums: SiteSums, scale: tf.Tensor
-) -> tf.Tensor:
+def collapsed_leave_one_out(rows: RegressionRows, sites: SiteRule, powers: Powers, sums: SiteSums) -> tf.Tensor:
     """
     Compute log N(y_n; mean, variance), summed over outputs, of each row given the others, at fixed parameters, [N].
 
@@ -223,7 +215,7 @@ def collapsed_leave_one_out(
 
     def part(chunk: Chunk) -> tuple[tf.Tensor]:
         values = rows(chunk, *rows.inputs)
-        V, d, e, v, r = sites.leave_one_out_terms(L, values, _of_chunk(powers, chunk), scale)
+        V, d, e, v, r = sites.leave_one_out_terms(L, values, _of_chunk(powers, chunk))
         TV, Te = tf.linalg.triangular_solve(LB, V), tf.linalg.triangular_solve(LB, e)  # [M, n]
         cavity_variance = v - column_products(Te, Te)
         cross = column_products(TV, Te)

@@ -1,4 +1,4 @@
-"""The penalty log det(I + k X) / k, its limit at k = 0 and its derivative in k, without cancellation.
+"""The penalty log det(I + k X) / k and its limit at k = 0, without cancellation.
 
 Below a threshold on k X a power series is used, above it the closed form. At the threshold the first neglected term of
 the series is at most as large as the rounding error of the closed form.
@@ -12,7 +12,7 @@ from ..maths.linalg import cholesky, inverse_of_product, log_det
 from ..runtime.custom_gradients import once_differentiable
 from ..runtime.distribution import ONE_PROCESS, Workers
 
-_SERIES_BELOW = 1e-3  # of k X: slope of the scalar penalty (five terms) and value for matrices (four terms)
+_SERIES_BELOW = 1e-3  # of k X, for matrices (four terms)
 ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows in a block"
 
 
@@ -34,8 +34,8 @@ def scale_terms(
     per latent function, for any likelihood: the power-EP term of p(f|u)/q(f|u) (Bui and Titsias 2025, eqs 38 to 41).
 
     :param power: α of all rows [], or one for each row or block of this worker, [B].
-    :param scale: m, [].
-    :param count: number of rows per power; rows of all workers if there is one power.
+    :param scale: m, [] or [B].
+    :param count: number of rows per power and scale; rows of all workers if there is one of each.
     """
 
     @tf.custom_gradient
@@ -43,19 +43,12 @@ def scale_terms(
         change = scale - 1.0
         terms = (0.5 * count) * (tf.math.log(scale) - log1p_ratio(power, change))
         slopes = (0.5 * count) * (1.0 / scale - 1.0 / (1.0 + power * change))
-        if power.shape.rank > 0:
-            terms, slopes = tf.unstack(workers.sum(tf.stack([tf.reduce_sum(terms), tf.reduce_sum(slopes)])))
+        if terms.shape.rank > 0:
+            terms, slope = tf.unstack(workers.sum(tf.stack([tf.reduce_sum(terms), tf.reduce_sum(slopes)])))
+            slopes = slope if scale.shape.rank == 0 else slopes
         return terms, lambda bar: once_differentiable(bar * slopes)[0]
 
     return total(scale)
-
-
-def log1p_ratio_slope(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """Derivative of :func:`log1p_ratio` in power; -x^2/2 at 0."""
-    z = power * x
-    series = tf.square(x) * (-1.0 / 2.0 + z * (2.0 / 3.0 - z * (3.0 / 4.0 - z * (4.0 / 5.0 - z * 5.0 / 6.0))))
-    direct = tf.math.divide_no_nan(x / (1.0 + z) - log1p_ratio(power, x), power)
-    return tf.where((power == 0.0) | (tf.abs(z) < _SERIES_BELOW), series, direct)
 
 
 @tf.custom_gradient
@@ -67,25 +60,10 @@ def log_det_ratio(power: tf.Tensor, X: tf.Tensor) -> Any:
     factor = penalty_factor(power, X)
     direct = tf.math.divide_no_nan(log_det(factor), power)
 
-    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        slope = bar * log_det_ratio_slope(power, X)
-        power_bar = tf.reduce_sum(slope) if power.shape.rank == 0 else slope
-        return once_differentiable(power_bar, bar[:, None, None] * inverse_of_product(factor))
+    def gradient(bar: tf.Tensor) -> tuple[None, tf.Tensor]:
+        return None, *once_differentiable(bar[:, None, None] * inverse_of_product(factor))
 
     return tf.where((power == 0.0) | (power * tf.sqrt(t2) < _SERIES_BELOW), series, direct), gradient
-
-
-def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
-    """Derivative of :func:`log_det_ratio` in power; -tr(X^2)/2 at 0. [G]."""
-    X2 = tf.matmul(X, X)
-    X3 = tf.matmul(X, X2)
-    t2, t3, t4, t5, t6 = _dot(X, X), _dot(X, X2), _dot(X2, X2), _dot(X2, X3), _dot(X3, X3)
-    last = 3.0 * t4 / 4.0 - power * (4.0 * t5 / 5.0 - power * 5.0 * t6 / 6.0)
-    series = -t2 / 2.0 + power * (2.0 * t3 / 3.0 - power * last)
-    resolvent = tf.linalg.cholesky_solve(penalty_factor(power, X), X)  # (I + power X)^-1 X
-    direct = tf.math.divide_no_nan(tf.linalg.trace(resolvent) - log_det_ratio(power, X), power)
-    # Above _SERIES_BELOW, since the rounding error of log det, 1e-15, is divided by the square of k X.
-    return tf.where((power == 0.0) | (power * tf.sqrt(t2) < 5e-3), series, direct)
 
 
 def factored_log_det_ratio(factor: tf.Tensor, power: tf.Tensor, trace: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:

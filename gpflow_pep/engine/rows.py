@@ -23,6 +23,7 @@ class Rows(NamedTuple):
     Kff: tf.Tensor  # Prior variances [..., n] of independent rows, or prior covariances [G, b, b] of blocks
     noise: tf.Tensor  # Variance s of the observation noise, [..., n]
     residual: tf.Tensor  # y - m(x), [..., n, P]
+    scale: tf.Tensor  # m of the structured conditional M = m I: [], or of each row [n] or block [G]
 
 
 class RegressionRows:
@@ -37,9 +38,10 @@ class RegressionRows:
         mean_function: MeanFunction,
         noise_factor: tf.Tensor | None = None,
         *,
+        scale: tf.Tensor,
         workers: Workers = ONE_PROCESS,
     ):
-        """Take X [N, D] and Y [N, P], or () for a dataset, and a differentiable factor of the noise variance, []."""
+        """Take X [N, D] and Y [N, P], or () for a dataset, a factor of the noise variance, [], and m, [] or [B]."""
         data = tuple(map(tf.convert_to_tensor, data))
         self.chunked, self._all_workers = chunks.split(data), workers
         self.only_chunk = self.chunked.only_chunk
@@ -47,8 +49,8 @@ class RegressionRows:
         noise = likelihood.variance
         self._is_constant = isinstance(noise, Parameter) and noise.shape.rank == 0
         noise = tf.convert_to_tensor(noise) if self._is_constant else tf.ones([], default_float())
-        # Tensors that the rows depend on and are differentiated in, besides variables.
-        self.inputs = (noise if noise_factor is None else noise * noise_factor, *prior.inputs)
+        # Tensors that the rows depend on and are differentiated in, besides variables; the scale is the first.
+        self.inputs = (scale, noise if noise_factor is None else noise * noise_factor, *prior.inputs)
         self.num_outputs = chunks.columns[1] if isinstance(chunks, DatasetChunks) else int(data[1].shape[-1])
         # Differentiated if trainable or watched by a tape.
         self.variables = floating_variables(prior.kernel, prior.inducing_variable, likelihood, mean_function)
@@ -59,7 +61,7 @@ class RegressionRows:
 
     def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> Rows:
         """Compute the rows of one chunk from `inputs`, in the chunk's precision."""
-        noise, *prior_inputs = inputs
+        scale, noise, *prior_inputs = inputs
         X, Y = chunk.data  # [n, D], [n, P]
         Kuf = self._prior.Kuf(X, *prior_inputs, dtype=chunk.dtype)
         if chunk.shape is None:
@@ -72,12 +74,13 @@ class RegressionRows:
             raise ValueError(
                 f"mean_function must return [rows, {Y.shape[-1]}], but Y - m(X) has shape {residual.shape}."
             )
-        rows = Rows(Kuf, Kff, noise, residual)
-        return rows if chunk.dtype is None else cast(rows, chunk.dtype)
+        return cast(Rows(Kuf, Kff, noise, residual, chunk.take_blocks(scale)), chunk.dtype)
 
 
-def cast(values: Any, dtype: tf.DType) -> Any:
-    """Cast the floating point tensors of a structure to another precision."""
+def cast(values: Any, dtype: tf.DType | None) -> Any:
+    """Cast the floating point tensors of a structure to another precision; None: the same."""
+    if dtype is None:
+        return values
     return tf.nest.map_structure(lambda value: tf.cast(value, dtype) if value.dtype.is_floating else value, values)
 
 

@@ -1,7 +1,7 @@
 """The Gaussian sites of the collapsed methods: their rules, and the sites of single rows (B = N).
 
-Notation for n rows in a chunk: V = L^-1 Kuf [..., M, n], d = diag(Kff - V'V) [..., n], v = s + noise m d, w = 1/v,
-x = d/s. A trailing _bar denotes the derivative of the objective with respect to a quantity.
+Notation for n rows in a chunk: V = L^-1 Kuf [..., M, n], d = m diag(Kff - V'V) [..., n] with the scale m of the rows,
+v = s + noise d, w = 1/v, x = d/s. A trailing _bar denotes the derivative of the objective with respect to a quantity.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from typing_extensions import Self, override
 from ..maths.linalg import column_products, symmetric_product
 from ..runtime.custom_gradients import derivatives
 from .covariances import conditional_variance_of_f
-from .penalty import log1p_ratio, log1p_ratio_slope
+from .penalty import log1p_ratio
 from .rows import Rows
 
 
@@ -20,12 +20,12 @@ class Powers(NamedTuple):
     """
     The three parameters that distinguish the collapsed methods, each [] or [B] (one per block).
 
-    With d the prior variance of f given u, s the noise and m the scale of the structured conditional (M = m I):
+    With d the variance of f given u and s the noise:
 
-        site noise  v = s + noise_power m d,
-        penalty     sum weight log(1 + penalty_power m d / s) / (penalty_power m)
+        site noise  v = s + noise_power d,
+        penalty     sum weight log(1 + penalty_power d / s) / penalty_power
 
-    (log det for blocks; a power of 0 is the limit). They are not differentiated; the scale m is.
+    (log det for blocks; a power of 0 is the limit). They are not differentiated.
 
     | method          | noise_power | penalty_power | weight        |
     |-----------------|-------------|---------------|---------------|
@@ -57,11 +57,11 @@ class RowSums(NamedTuple):
 class SiteRule:
     """Sums of one kind of site and their adjoints, by chunk; a rule for single rows defines `noise` and `penalty`."""
 
-    def noise(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def noise(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
         """Compute the site noise v of single rows, [..., n]."""
         raise NotImplementedError
 
-    def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
         """Compute a chunk's part of the penalty, [...]; 0 by default."""
         return tf.zeros(tf.shape(D)[:-1], D.dtype)
 
@@ -72,37 +72,43 @@ class SiteRule:
         return RowSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
 
     def given_u(self, L: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, tf.Tensor]:
-        """Compute V = L^-1 Kuf [..., M, n], and D = Kff - V'V: its diagonal [..., n], or blocks [G, b, b]."""
+        """Compute V = L^-1 Kuf [..., M, n], and D = m (Kff - V'V): its diagonal [..., n], or blocks [G, b, b]."""
         V = tf.linalg.triangular_solve(L, rows.Kuf)
-        return V, conditional_variance_of_f(rows.Kff, V, L)
+        return V, rows.scale * conditional_variance_of_f(rows.Kff, V, L)
 
-    def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> RowSums:
+    def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers) -> RowSums:
         """Compute a chunk's sums."""
-        w = 1.0 / self.noise(D, rows, powers, scale)
-        return weighted_sums(V, w, rows.residual, self.penalty(D, rows, powers, scale))
+        w = 1.0 / self.noise(D, rows, powers)
+        return weighted_sums(V, w, rows.residual, self.penalty(D, rows, powers))
 
     def adjoint(
-        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: RowSums
-    ) -> tuple[tf.Tensor, tf.Tensor, Rows]:
-        """Compute a chunk's VDV = V D_bar V', D_bar the derivative in D, and the derivatives in m, [], and the rows."""
+        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, bar: RowSums
+    ) -> tuple[tf.Tensor, Rows]:
+        """Compute a chunk's VDV = V Kff_bar V' and the derivatives in the rows."""
         with tf.GradientTape() as tape:
-            sources = V, D, rows.noise, rows.residual, scale
+            sources = V, D, rows.noise, rows.residual
             tape.watch(sources)
-            sums = self.forward(V, D, rows, powers, scale)
-        V_bar, D_bar, noise_bar, residual_bar, scale_bar = derivatives(tape, tuple(sums), sources, tuple(bar))
-        D_bar, VD = self.times(V, D, D_bar)
+            sums = self.forward(V, D, rows, powers)
+        V_bar, D_bar, noise_bar, residual_bar = derivatives(tape, tuple(sums), sources, tuple(bar))
+        Kff_bar, VD, scale_bar = self.times(V, D, D_bar, rows.scale)
         Kuf_bar = tf.linalg.triangular_solve(L, V_bar - 2.0 * VD, adjoint=True)
-        return symmetric_product(VD, V), scale_bar, Rows(Kuf_bar, D_bar, noise_bar, residual_bar)
+        return symmetric_product(VD, V), Rows(Kuf_bar, Kff_bar, noise_bar, residual_bar, scale_bar)
 
-    def times(self, V: tf.Tensor, D: tf.Tensor, D_bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the derivative in Kff, given the derivative in D, and its product with V [..., M, n]."""
-        D_bar = tf.where(D > 0.0, D_bar, tf.zeros_like(D))  # D is clipped at 0
-        return D_bar, V * D_bar[..., None, :]
+    def times(self, V: tf.Tensor, D: tf.Tensor, D_bar: tf.Tensor, scale: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Return the derivative in Kff, its product with V [..., M, n], and the derivative in m, given D_bar."""
+        Kff_bar = tf.where(D > 0.0, scale * D_bar, tf.zeros_like(D))  # D is clipped at 0
+        return Kff_bar, V * Kff_bar[..., None, :], derivative_in_scale(D * D_bar, scale)
 
-    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers) -> tuple[tf.Tensor, ...]:
         """Return V [M, n], variances given u [n], e [M, n], v [n], r [n, P]: a row adds e e'/v to A and e r/v to c."""
         V, D = self.given_u(L, rows)
-        return V, D, V, self.noise(D, rows, powers, scale), rows.residual
+        return V, D / rows.scale, V, self.noise(D, rows, powers), rows.residual
+
+
+def derivative_in_scale(D_times_bar: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+    """Return the derivative in m, [] or one per row or block, from the products of D and D_bar, summed over outputs."""
+    summed = range(D_times_bar.shape.rank - scale.shape.rank)
+    return tf.reduce_sum(D_times_bar, axis=list(summed)) / scale
 
 
 def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> RowSums:
@@ -132,33 +138,30 @@ class IndependentSites(SiteRule):
     """One site per row; any noise, any penalty, any number of latent functions. Its adjoint is faster than a tape."""
 
     @override
-    def noise(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
-        return rows.noise + powers.noise_power * scale * D
+    def noise(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
+        return rows.noise + powers.noise_power * D
 
     @override
-    def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
-        ratio = log1p_ratio(powers.penalty_power * scale, D / rows.noise)
-        return tf.reduce_sum(powers.weight * ratio, axis=-1)
+    def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
+        return tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty_power, D / rows.noise), axis=-1)
 
     @override
     def adjoint(
-        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: RowSums
-    ) -> tuple[tf.Tensor, tf.Tensor, Rows]:
-        r, w, x = rows.residual, 1.0 / self.noise(D, rows, powers, scale), D / rows.noise
+        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, bar: RowSums
+    ) -> tuple[tf.Tensor, Rows]:
+        r, w = rows.residual, 1.0 / self.noise(D, rows, powers)
         AVw = tf.matmul(bar.A, V * w[..., None, :])  # [..., M, n]
         qr = _with_trailing(bar.quadratic, 2) * r
         cV = tf.matmul(V, bar.c, transpose_a=True) + qr  # [..., n, P]
         w_bar = column_products(AVw, V) + w * tf.reduce_sum(cV * r, axis=-1)  # w times the derivative in w, [..., n]
         v_bar = w * (_with_trailing(bar.log_noise, 1) - w_bar)
-        weight = _with_trailing(bar.penalty, 1) * powers.weight  # [..., n]
-        slope = weight / (rows.noise + powers.penalty_power * scale * D)  # of the penalty in D
-        D_bar, VD = self.times(V, D, powers.noise_power * scale * v_bar + slope)
+        # Derivative of the penalty in D, [..., n]
+        slope = _with_trailing(bar.penalty, 1) * powers.weight / (rows.noise + powers.penalty_power * D)
+        Kff_bar, VD, scale_bar = self.times(V, D, powers.noise_power * v_bar + slope, rows.scale)
         half_V_bar = AVw + tf.matmul(0.5 * bar.c, w[..., None] * r, transpose_b=True) - VD
-        ratio_slope = log1p_ratio_slope(powers.penalty_power * scale, x)
-        m_bar = powers.noise_power * D * v_bar + powers.penalty_power * weight * ratio_slope
         Kuf_bar = tf.linalg.triangular_solve(0.5 * L, half_V_bar, adjoint=True)
-        rows_bar = Rows(Kuf_bar, D_bar, noise=v_bar - slope * x, residual=w[..., None] * (cV + qr))
-        return symmetric_product(VD, V), tf.reduce_sum(m_bar), rows_bar
+        noise_bar, residual_bar = v_bar - slope * D / rows.noise, w[..., None] * (cV + qr)
+        return symmetric_product(VD, V), Rows(Kuf_bar, Kff_bar, noise_bar, residual_bar, scale_bar)
 
 
 def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
@@ -168,9 +171,9 @@ def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
 
 class LinearAdjoint(NamedTuple):
     """
-    The adjoint of :class:`IndependentSites` if both powers are 0 and the weight is one number (SGPR).
+    The adjoint of :class:`IndependentSites` if both powers are 0, and weight and scale m one number each (SGPR).
 
-    Then d enters linearly: with S = 2 A_bar - 2 weight penalty_bar I the derivative in Kuf is
+    Then d enters linearly: with S = 2 A_bar - 2 m weight penalty_bar I the derivative in Kuf is
 
         L^-T (S V + c_bar r') diag(w),
 
@@ -187,14 +190,14 @@ class LinearAdjoint(NamedTuple):
     left: tf.Tensor  # H, P or S, [..., M, M]
     c: tf.Tensor  # L^-T c_bar, but c_bar with S, [..., M, P]
     right_c: tf.Tensor  # Factor of Kuf or V in V'c_bar: L^-T c_bar with H, otherwise c_bar
-    trace: tf.Tensor  # Derivative in x, [..., 1]
+    trace: tf.Tensor  # Derivative in x/m, [..., 1]
     quadratic: tf.Tensor  # Derivatives of the objective, [...]
     log_noise: tf.Tensor
 
     @classmethod
-    def of(cls, L: tf.Tensor, powers: Powers, bar: RowSums, by_one_product: tf.Tensor, *, in_single: bool) -> Self:
-        """Return the adjoint for derivatives `bar` in the sums; `in_single`: chunks may be in single precision."""
-        trace = powers.weight * bar.penalty[..., None]
+    def of(cls, L: tf.Tensor, weight: tf.Tensor, bar: RowSums, by_one_product: tf.Tensor, *, in_single: bool) -> Self:
+        """Take m weight and the derivatives `bar` in the sums; `in_single`: chunks may be in single precision."""
+        trace = weight * bar.penalty[..., None]
         S = 2.0 * tf.linalg.set_diag(bar.A, tf.linalg.diag_part(bar.A) - trace)
 
         def solved(value: tf.Tensor) -> tf.Tensor:
@@ -231,4 +234,5 @@ class LinearAdjoint(NamedTuple):
             Kff=self.trace * w,
             noise=w * (self.log_noise[..., None] - w * (w_bar + self.trace * rows.Kff)),
             residual=w[..., None] * (cV + 2.0 * q_bar * r),
+            scale=tf.zeros_like(rows.scale),  # added for all rows at once
         )

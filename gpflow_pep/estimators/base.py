@@ -158,7 +158,7 @@ class SparseGPEstimator(BaseEstimator):
             return
         options, model = self._training_options(), self.model_
         if not isinstance(self.alpha, str):
-            self.alpha_ = float(validation.single_power(self.alpha))  # may have changed since the last batch
+            self.alpha_ = float(validation.power(self.alpha))  # may have changed since the last batch
         if not isinstance(model, Stream):
             kernel, likelihood = deepcopy((model.kernel, model.likelihood))
             parts = {"kernel": kernel, "likelihood": likelihood, "inducing_variable": model.inducing_variable.Z.numpy()}

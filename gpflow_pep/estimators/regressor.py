@@ -178,7 +178,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return float(Y.var(axis=0).mean()) or 1.0
 
     def _make(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
-        if np.ndim(alpha) or 0.0 < validation.single_power(alpha) < _SMALLEST_POWER:
+        if np.ndim(alpha) or 0.0 < validation.power(alpha) < _SMALLEST_POWER:
             found = f"an array of shape {np.shape(alpha)}" if np.ndim(alpha) else f"{alpha:g}"
             raise ValueError(
                 f"alpha must be the power, one number in [0, 1], not a noise variance as in scikit-learn, got {found}: "

@@ -97,10 +97,10 @@ class CollapsedRegression(SparseGP):
         """Return the powers that define the sites and the penalty."""
 
     def _scale(self) -> tf.Tensor:
-        """Return m of the structured conditional M = m I, []."""
+        """Return m of the structured conditional M = m I, [] or one per block [B]."""
         return tf.ones([], default_float())
 
-    def _evidence_correction(self, row_sums: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, row_sums: RowSums, powers: Powers) -> tf.Tensor:
         """Return the term added to log N(y; m, Qff + v), per output, []; by default minus the penalty."""
         return -row_sums.penalty
 
@@ -142,38 +142,40 @@ class CollapsedRegression(SparseGP):
     @override
     def _sums(self) -> SiteSums:
         powers = self._powers()
-        sums, _ = self._of_sites(powers, self._scale())
+        sums, _ = self._of_sites(powers)
         return sums.with_old(self._old_site(sums.L, powers.noise_power))
 
     def _of_sites(
-        self, powers: Powers, scale: tf.Tensor, *, of_single_rows: bool = False, noise_factor: tf.Tensor | None = None
+        self, powers: Powers, *, of_single_rows: bool = False, noise_factor: tf.Tensor | None = None
     ) -> tuple[SiteSums, RowSums]:
-        """Return sums over sites and terms of the evidence; `of_single_rows`: in double precision, without blocks."""
+        """Return sums over sites and terms of the evidence; `of_single_rows`: in double precision, no blocks, m = 1."""
         chunks: Chunks = self._chunks
         if of_single_rows and isinstance(chunks, BlockChunks):
             chunks = RowChunks(self._chunk_size, self._devices)
         if isinstance(chunks, RowChunks) and self.single_chunk and self._workers.count == 1:
             chunks = OneChunk()
         prior = self._prior()
-        rows, Kuu = self._rows(chunks, prior, noise_factor), self._inducing_covariance(prior)
-        sites = IndependentSites() if of_single_rows else self._make_sites()
+        scale, sites = self._scale(), self._make_sites()
+        if of_single_rows:
+            scale, sites = tf.ones([], default_float()), IndependentSites()
+        rows, Kuu = self._rows(chunks, prior, scale, noise_factor), self._inducing_covariance(prior)
         mixed = self.mixed_precision and not of_single_rows
-        return accumulate_sums(
-            rows, sites, powers, Kuu=Kuu, scale=scale, factorize=self._factorize, mixed_precision=mixed
-        )
+        return accumulate_sums(rows, sites, powers, Kuu=Kuu, factorize=self._factorize, mixed_precision=mixed)
 
-    def _rows(self, chunks: Chunks, prior: Prior, noise_factor: tf.Tensor | None = None) -> RegressionRows:
+    def _rows(
+        self, chunks: Chunks, prior: Prior, scale: tf.Tensor, noise_factor: tf.Tensor | None = None
+    ) -> RegressionRows:
         data = self._equally_many("blocks", *([chunks.num_rows] if isinstance(chunks, BlockChunks) else []))
         parts = prior, self.likelihood, self.mean_function, noise_factor
-        return RegressionRows(data, chunks, *parts, workers=self._workers)
+        return RegressionRows(data, chunks, *parts, scale=scale, workers=self._workers)
 
     @inherit_check_shapes
     @no_autograph
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
-        powers, scale = self._powers(), self._scale()
-        sums, row_sums = self._of_sites(powers, scale)
+        powers = self._powers()
+        sums, row_sums = self._of_sites(powers)
         old = self._old_site(sums.L, powers.noise_power)
-        correction = self._evidence_correction(row_sums, powers, scale)
+        correction = self._evidence_correction(row_sums, powers)
         objective = log_gaussian(sums.with_old(old), row_sums, self.num_data) + self.num_latent_gps * correction
         if old is not None:
             objective += old.terms
@@ -188,8 +190,8 @@ class CollapsedRegression(SparseGP):
         At the current hyperparameters, row n is predicted exactly as by the model without that row. Costs one pass over
         the data. Not differentiable.
         """
-        rows, sums = self._rows(self._chunks, self._prior()), self._sums()
-        densities = collapsed_leave_one_out(rows, self._make_sites(), self._powers(), sums, self._scale())
+        rows, sums = self._rows(self._chunks, self._prior(), self._scale()), self._sums()
+        densities = collapsed_leave_one_out(rows, self._make_sites(), self._powers(), sums)
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
 
@@ -206,9 +208,8 @@ def upper_bound(self: CollapsedRegression) -> tf.Tensor:
 
     :return: nats, summed over outputs.
     """
-    half = tf.constant(0.5, default_float())
-    vfe = Powers(noise_power=tf.zeros_like(half), penalty_power=tf.zeros_like(half), weight=half)
-    sums, row_sums = self._of_sites(vfe, 2.0 * half, of_single_rows=True)
-    wider = self._of_sites(vfe, 2.0 * half, of_single_rows=True, noise_factor=1.0 + 2.0 * row_sums.penalty)
+    vfe = Powers.of_pep(tf.zeros([], default_float()))
+    sums, row_sums = self._of_sites(vfe, of_single_rows=True)
+    wider = self._of_sites(vfe, of_single_rows=True, noise_factor=1.0 + 2.0 * row_sums.penalty)
     bound = log_gaussian(sums, row_sums, self.num_data) + 0.5 * (mahalanobis(sums, row_sums) - mahalanobis(*wider))
     return finite(bound, name="the upper bound", advice=_ADVICE)

@@ -13,11 +13,13 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import BlockChunks, Powers, RowSums, scale_terms
+from ..engine import BlockChunks, Powers, RowSums, SiteRule, SphericalBlockSites, scale_terms
 from ..runtime.checks import asserted
 from ..runtime.distribution import local_variable
 from .collapsed import CollapsedRegression, upper_bound
 from .sparse import alpha_property, checked_power
+
+_OPTIMAL, _PER_BLOCK = "optimal", "optimal per block"
 
 
 class PEPR(CollapsedRegression):
@@ -30,13 +32,14 @@ class PEPR(CollapsedRegression):
         - \sum_b \frac{1-\alpha}{2\alpha} \log|I + \alpha m D_{bb}/\sigma^2| \\
         & + \frac{N}{2} \log m - \frac{N}{2\alpha} \log(1 + \alpha(m-1)), \qquad D = K_{ff} - Q_{ff}
 
-    with the mean function μ, the `scale` m and the blocks b; by default m = 1 and each row is a block.
+    with the mean function μ and blocks b, whose α and `scale` m may differ; by default m = 1 and each row is a block.
 
     ======================================  =====================================================
     alpha = 0, scale = 1                    VFE (`gpflow.models.SGPR`), exactly, for any blocks
     alpha = 1                               FITC (`GPRFITC`); with blocks PITC; one block: exact
     scale = m, learned or not               T-PEP: p(f|u) with covariance m D (Bui and Titsias 2025, eq. 14)
     alpha = 0, scale = "optimal"            the spherical bound - N/2 log(1 + Σ d_n/(N σ²))
+    alpha = 0, scale = "optimal per block"  the same in each block; without blocks :class:`TSGPR`
     ======================================  =====================================================
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
@@ -60,7 +63,7 @@ class PEPR(CollapsedRegression):
         inducing_variable: InducingPointsLike,
         *,
         alpha: Any = 0.5,
-        scale: float | Parameter | str = 1.0,
+        scale: TensorData | Parameter | str = 1.0,
         blocks: Any = None,
         mean_function: MeanFunction | None = None,
         noise_variance: TensorData | None = None,
@@ -76,8 +79,9 @@ class PEPR(CollapsedRegression):
         :param kernel: any single-output kernel, which all outputs share, or `SharedIndependent` of one.
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel.
         :param alpha: the power, a number in [0, 1], or one per block [B].
-        :param scale: m > 0 of the structured conditional: a number (fixed), a :class:`gpflow.Parameter` (learned if
-            trainable), or "optimal", the maximizer of the bound at alpha = 0.
+        :param scale: m > 0 of the structured conditional, a number or one per block [B], fixed or as a
+            :class:`gpflow.Parameter` (learned if trainable); one number if there are several workers. Or "optimal" or
+            "optimal per block", the maximizer of the bound at alpha = 0.
         :param blocks: None: each row is a block | int: consecutive blocks of that many rows | integer labels [N],
             blocks in ascending order of the labels | list of arrays of row indices.
         :param mean_function: m(x), zero by default.
@@ -91,27 +95,16 @@ class PEPR(CollapsedRegression):
             noise is small compared with the prior variance, Kuu is ill-conditioned or there are at most `chunk_size`
             rows, everything is in double precision. Must be False with blocks.
         """
-        super().__init__(
-            data,
-            kernel,
-            inducing_variable,
-            mean_function=mean_function,
-            noise_variance=noise_variance,
-            likelihood=likelihood,
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
-            mixed_precision=mixed_precision,
-        )
+        options: dict[str, Any] = dict(noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size)
+        options |= dict(mean_function=mean_function, max_jitter=max_jitter, mixed_precision=mixed_precision)
+        super().__init__(data, kernel, inducing_variable, **options)
         self._use_blocks(blocks)
-        values = validation.power(alpha, int(self._local_num_blocks()))
-        self._alpha = local_variable(values, trainable=False, dtype=default_float())
-        self._optimal_scale = isinstance(scale, str)
-        if self._optimal_scale:
-            if scale != "optimal" or values.any():
-                found = f"got {scale!r} and alpha={alpha!r}"
-                raise ValueError(f'scale must be positive, or "optimal" together with alpha=0, {found}.')
-        else:
-            self.scale = validation.scale(scale)
+        self._optimal_scale = scale if isinstance(scale, str) else ""
+        if self._optimal_scale not in ("", _OPTIMAL, _PER_BLOCK):
+            raise ValueError(f"scale must be positive, {_OPTIMAL!r} or {_PER_BLOCK!r}, got {scale!r}.")
+        self._alpha = local_variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
+        if not self._optimal_scale:
+            self.scale = validation.scale(scale, None if self._workers.count > 1 else int(self._local_num_blocks()))
 
     @check_shapes("return: []")
     def elbo(self) -> tf.Tensor:
@@ -127,29 +120,43 @@ class PEPR(CollapsedRegression):
     def _checked_powers(self, alpha: Any) -> AnyNDArray:
         powers = validation.power(alpha, int(self._local_num_blocks()))
         if self._optimal_scale and powers.any():
-            raise ValueError(f'alpha must stay 0 with scale = "optimal", got {alpha!r}.')
+            raise ValueError(f"alpha must be 0 with scale={self._optimal_scale!r}, got {alpha!r}.")
         return powers
 
     @override
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
-        count = self._alpha.shape[0] if self._alpha.shape.rank == 1 else len(sizes)
-        if len(sizes) != count:
-            raise ValueError(f"data must keep {count} blocks, because alpha was given per block, got {len(sizes)}.")
+        for name, shape in {"alpha": self._alpha.shape, "scale": self._scale().shape}.items():
+            if shape.rank and len(sizes) != shape[0]:
+                found = f"because {name} was given per block, got {len(sizes)}"
+                raise ValueError(f"data must keep {shape[0]} blocks, {found}.")
 
     @override
     def _powers(self) -> Powers:
-        limits = (0.0, ' with scale = "optimal"') if self._optimal_scale else ()
-        return Powers.of_pep(checked_power(self._alpha, *limits))
+        limits = (0.0, f" with scale={self._optimal_scale!r}") if self._optimal_scale else ()
+        powers = Powers.of_pep(alpha := checked_power(self._alpha, *limits))
+        return powers._replace(penalty_power=alpha + 1.0) if self._optimal_scale == _PER_BLOCK else powers
 
     @override
     def _scale(self) -> tf.Tensor:
         return super()._scale() if self._optimal_scale else tf.convert_to_tensor(self.scale)
 
     @override
-    def _evidence_correction(self, row_sums: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _make_sites(self) -> SiteRule:
+        of_blocks = isinstance(self._chunks, BlockChunks) and self._optimal_scale == _PER_BLOCK
+        return SphericalBlockSites() if of_blocks else super()._make_sites()
+
+    @override
+    def _run_identity(self) -> dict[str, Any]:
+        return super()._run_identity() | {"scale": self._optimal_scale}
+
+    @override
+    def _evidence_correction(self, row_sums: RowSums, powers: Powers) -> tf.Tensor:
         N = tf.cast(self.num_data, default_float())
+        if self._optimal_scale == _PER_BLOCK:
+            return -row_sums.penalty
         if self._optimal_scale:
             return -0.5 * N * tf.math.log1p(2.0 * row_sums.penalty / N)
-        rows_per_block = tf.cast(self._chunks.sizes, default_float()) if isinstance(self._chunks, BlockChunks) else 1.0
-        count = N if self._alpha.shape.rank == 0 else rows_per_block  # of rows that share an alpha
-        return scale_terms(powers.noise_power, scale, count, self._workers) - scale * row_sums.penalty
+        scale, count = self._scale(), N
+        if self._alpha.shape.rank or scale.shape.rank:  # of rows that share both
+            count = tf.cast(self._chunks.sizes, N.dtype) if isinstance(self._chunks, BlockChunks) else 1.0
+        return scale_terms(powers.noise_power, scale, count, self._workers) - row_sums.penalty

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, InputData, MeanAndVariance, Parameter, RegressionData
@@ -69,6 +70,9 @@ class InducingVariableGP(GPModel):
     def __setattr__(self, name: str, value: Any) -> None:
         """Assign a number to a parameter, which would otherwise be replaced; see also :func:`.remember_parameters`."""
         if isinstance(vars(self).get(name), Parameter) and not isinstance(value, tf.Module | tf.Tensor | None):
+            shape, given = vars(self)[name].shape, np.shape(value)
+            if not shape.is_compatible_with(given):
+                raise ValueError(f"{name} must keep the shape {shape.as_list()}, got {list(given)}.")
             vars(self)[name].assign(value)
             return
         if isinstance(value, Kernel | Likelihood | MeanFunction | InducingVariables):
@@ -89,7 +93,7 @@ class InducingVariableGP(GPModel):
 
     def _checked_powers(self, alpha: Any) -> AnyNDArray:
         """Check a value of `alpha` and return it: by default one number, []."""
-        return validation.single_power(alpha)
+        return validation.power(alpha)
 
     def _structure(self) -> list[Any]:
         """Return the parts and settings that compiled methods depend on: replacing one retraces them."""

@@ -117,9 +117,9 @@ class BTSGPR(TSGPR):
             )
 
     @override
-    def _evidence_correction(self, row_sums: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, row_sums: RowSums, powers: Powers) -> tf.Tensor:
         if self._shared_size is None:
-            return super()._evidence_correction(row_sums, powers, scale)
+            return super()._evidence_correction(row_sums, powers)
         B = tf.cast(self._workers.sum(self._local_num_blocks()), default_float())
         identity = tf.eye(tf.shape(row_sums.penalty)[0], dtype=default_float())
         factor = cholesky(identity + row_sums.penalty / B, name="the shared block", advice="a larger noise variance")

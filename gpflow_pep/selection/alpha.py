@@ -88,7 +88,7 @@ def select_alpha(
     X, Y = validation.regression_data(data)
     if len(X) < 2:
         raise ValueError(f"data must have at least two rows, got {len(X)}.")
-    powers = np.array([float(validation.power(alpha, 1)) for alpha in alphas])
+    powers = np.array([float(validation.power(alpha)) for alpha in alphas])
     if not len(powers) or len(set(powers)) < len(powers):
         raise ValueError(f"alphas must be different powers, at least one, got {list(alphas)}.")
     order = np.random.default_rng(validation.seed(seed)).permutation(len(X))

@@ -21,6 +21,7 @@ MODELS = (
     "PEPClassifier",
     "VFE in one loop per device and pass",
     "PITC of a power for each block",
+    "a learned scale for each block",
     "TSGPR with a mean function",
     "PEPClassifier of robust-max",
     "fewer chunks than devices",

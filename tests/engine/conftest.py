@@ -37,16 +37,16 @@ def accumulate_sums(*arguments, **options):
 
 
 class TensorRows:
-    """Rows whose covariances, noise and residuals are tensors, all differentiable: [..., M, N], [..., N], ..."""
+    """Rows whose covariances, noise, residuals and scale are tensors, all differentiable: [..., M, N], [..., N], ..."""
 
-    def __init__(self, chunks, Kuf, Kff, noise, residual):
-        self.inputs = tuple(tf.convert_to_tensor(values) for values in (Kuf, Kff, noise, residual))
-        self.num_outputs = self.inputs[3].shape[-1]
+    def __init__(self, chunks, Kuf, Kff, noise, residual, scale=1.0):
+        self.inputs = tuple(tf.convert_to_tensor(values, tf.float64) for values in (scale, Kuf, Kff, noise, residual))
+        self.num_outputs = self.inputs[4].shape[-1]
         self.variables = ()
-        chunked = chunks.split([tf.range(self.inputs[2].shape[-1])])
+        chunked = chunks.split([tf.range(self.inputs[3].shape[-1])])
         self.sum_over_chunks, self.only_chunk = chunked.sum, chunked.only_chunk
 
-    def __call__(self, chunk, Kuf, Kff, noise, residual):
+    def __call__(self, chunk, scale, Kuf, Kff, noise, residual):
         (index,) = chunk.data  # [n]
         if chunk.shape is not None:
             members = chunk.as_blocks(index[:, None])  # [G, b, 1]
@@ -60,6 +60,7 @@ class TensorRows:
             Kff=prior,
             noise=tf.gather(noise, index, axis=-1),
             residual=tf.gather(residual, index, axis=-2),
+            scale=chunk.take_blocks(scale),
         )
 
 
@@ -88,14 +89,15 @@ def numpy_sums(problem, blocks, powers, scale, shared=False):
     D = problem.Kff - V.T @ V
     A, c, quadratic, log_noise, penalty = 0.0, 0.0, 0.0, 0.0, 0.0
     for number, block in enumerate(blocks):
-        S, D_b, r = np.diag(problem.noise[block]), D[np.ix_(block, block)], problem.residual[block]
-        Sigma = S + of_block(powers.noise_power, number) * scale * D_b
+        S, r = np.diag(problem.noise[block]), problem.residual[block]
+        D_b = of_block(scale, number) * D[np.ix_(block, block)]
+        Sigma = S + of_block(powers.noise_power, number) * D_b
         inverse = np.linalg.inv(Sigma)
         A += V[:, block] @ inverse @ V[:, block].T
         c += V[:, block] @ inverse @ r
         quadratic += np.trace(r.T @ inverse @ r)
         log_noise += np.linalg.slogdet(Sigma)[1]
-        k = of_block(powers.penalty_power, number) * scale
+        k = of_block(powers.penalty_power, number)
         X = D_b / np.sqrt(np.outer(np.diag(S), np.diag(S)))
         if shared:
             penalty += X
@@ -107,25 +109,26 @@ def numpy_sums(problem, blocks, powers, scale, shared=False):
 
 def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=False):
     """:func:`numpy_sums` in TensorFlow, for its automatic derivatives (of the log det: its closed form)."""
+    scale = tf.convert_to_tensor(scale, tf.float64)
     L = tf.linalg.cholesky(Kuu)
     V = tf.matmul(tf.linalg.inv(L), Kuf)
     D = Kff - tf.matmul(V, V, transpose_a=True)
     A, c, quadratic, log_noise, penalty = 0.0, 0.0, 0.0, 0.0, 0.0
     for number, block in enumerate(blocks):
         s, r = tf.gather(noise, block), tf.gather(residual, block)
-        D_b = tf.gather(tf.gather(D, block), block, axis=1)
+        D_b = (scale if scale.shape.rank == 0 else scale[number]) * tf.gather(tf.gather(D, block), block, axis=1)
         V_b = tf.gather(V, block, axis=1)
-        Sigma = tf.linalg.diag(s) + of_block(powers.noise_power, number) * scale * D_b
+        Sigma = tf.linalg.diag(s) + of_block(powers.noise_power, number) * D_b
         inverse = tf.linalg.inv(Sigma)
         A += tf.matmul(tf.matmul(V_b, inverse), V_b, transpose_b=True)
         c += tf.matmul(V_b, tf.matmul(inverse, r))
         quadratic += tf.reduce_sum(r * tf.matmul(inverse, r))
         log_noise += tf.linalg.slogdet(Sigma).log_abs_determinant
         X = D_b / tf.sqrt(s[:, None] * s[None, :])
-        k = of_block(powers.penalty_power, number) * scale
+        k = of_block(powers.penalty_power, number)
         if shared:
             penalty += X
-        elif of_block(powers.penalty_power, number) == 0.0:
+        elif k == 0.0:
             penalty += of_block(powers.weight, number) * tf.linalg.trace(X)
         else:
             identity = tf.eye(len(block), dtype=X.dtype)

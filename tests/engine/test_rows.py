@@ -73,14 +73,13 @@ def test_derivatives_of_every_variable(dense, name, kind, likelihood, compiled):
         return log_gaussian(*sums.split(), tf.constant(13)) - 2.0 * sums.penalty
 
     def ours():
-        rows = RegressionRows((X, Y), chunks, Prior(points, kernel), noise, mean, factor + 0.0)
+        rows = RegressionRows((X, Y), chunks, Prior(points, kernel), noise, mean, factor + 0.0, scale=scale + 0.0)
         return evidence(
             dense.accumulate_sums(
                 rows,
                 sites,
                 dense.tensors(powers),
                 Kuu=covariance(),
-                scale=scale + 0.0,
                 factorize=dense.factorize,
             )
         )
@@ -107,7 +106,9 @@ def test_the_rows_of_a_chunk(dense):
     blocks = dense.blocks("unequal", 13)
     chunks = dense.chunks("unequal", blocks, 1)
     mean = gpflow.functions.Constant([0.5, 1.5])
-    rows = RegressionRows((X, Y), chunks, Prior(points, kernel), gpflow.likelihoods.Gaussian(0.3), mean)
+    scales = tf.linspace(0.5, 1.8, len(blocks))
+    parts = Prior(points, kernel), gpflow.likelihoods.Gaussian(0.3), mean
+    rows = RegressionRows((X, Y), chunks, *parts, scale=scales)
     seen = []
 
     def part_of(chunk):
@@ -116,6 +117,9 @@ def test_the_rows_of_a_chunk(dense):
         np.testing.assert_allclose(part.Kuf, kernel(Z, X[index]), rtol=1e-13)
         np.testing.assert_allclose(part.Kff[0], kernel(X[index]), rtol=1e-13)
         np.testing.assert_allclose(part.noise, 0.3)
+        np.testing.assert_array_equal(
+            part.scale, [m for m, b in zip(scales, blocks, strict=True) if set(b) <= set(index)]
+        )
         np.testing.assert_array_equal(part.residual, Y[index] - [0.5, 1.5])
         seen.extend(index)
         return ()

@@ -40,6 +40,9 @@ MODELS = {
     "T-PEP": lambda data: PEPR(
         data, gpflow.kernels.SquaredExponential(), Z.copy(), alpha=0.5, scale=gpflow.Parameter(0.7)
     ),
+    "a scale for each row": lambda data: PEPR(
+        data, gpflow.kernels.SquaredExponential(), Z.copy(), alpha=0.5, scale=gpflow.Parameter(np.linspace(0.4, 1.6, N))
+    ),
     "spherical": lambda data: PEPR(data, gpflow.kernels.SquaredExponential(), Z.copy(), alpha=0.0, scale="optimal"),
     "TSGPR": lambda data: TSGPR(data, gpflow.kernels.SquaredExponential(), Z.copy(), mean_function=linear()),
 }
@@ -60,7 +63,7 @@ COMPILED = [(name, True) for name in MODELS]
 
 
 @pytest.mark.parametrize(
-    ("name", "compiled"), some_slow([*EAGER, *COMPILED], quick=[("TSGPR", False), ("a power for each row", True)])
+    ("name", "compiled"), some_slow([*EAGER, *COMPILED], quick=[("TSGPR", False), ("a scale for each row", True)])
 )
 def test_objective_and_gradient_equal_in_memory(name, compiled):
     models = MODELS[name]((X, Y)), MODELS[name](dataset())

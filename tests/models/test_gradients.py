@@ -39,6 +39,12 @@ CASES = {
     "PITC": (PEPR, lambda: {"alpha": 1.0, "blocks": UNEVEN}),
     "per block": (PEPR, lambda: {"alpha": POWERS, "blocks": UNEVEN}),
     "per block, learned scale": (PEPR, lambda: {"alpha": POWERS, "blocks": UNEVEN, "scale": _learned(0.6)}),
+    "learned scale of each row": (PEPR, lambda: {"alpha": 0.4, "scale": _learned(np.linspace(0.4, 1.8, N))}),
+    "learned scale of each block": (
+        PEPR,
+        lambda: {"alpha": 0.4, "blocks": 4, "scale": _learned(np.linspace(0.4, 1.8, 5))},
+    ),
+    "optimal scale of each block": (PEPR, lambda: {"alpha": 0.0, "scale": "optimal per block", "blocks": UNEVEN}),
     "learned scale": (PEPR, lambda: {"alpha": 0.4, "scale": _learned(0.6)}),
     "learned scale, VFE": (PEPR, lambda: {"alpha": 0.0, "scale": _learned(0.6)}),
     "learned scale, FITC": (PEPR, lambda: {"alpha": 1.0, "scale": _learned(1.7)}),

@@ -190,5 +190,5 @@ def test_masked_values_are_refused_in_predictions_and_powers():
     for use in (model.predict_f, model.predict_y, lambda X: model.predict_log_density((inputs, X[:, :1]))):
         with pytest.raises(ValueError, match="must have no masked entries"):
             use(masked)
-    with pytest.raises(ValueError, match="alpha must be a real number"):
+    with pytest.raises(ValueError, match=r"alpha must be one number or one per block .* in \[0, 1\]"):
         model.alpha = np.ma.masked_array(np.full(20, 0.5), np.arange(20) == 3)

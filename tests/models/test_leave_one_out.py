@@ -26,6 +26,7 @@ MODELS = {
     "TSGPR": (TSGPR, {}, None),
     "PEPR blocks": (PEPR, {"alpha": 0.7, "chunk_size": 4}, _labels),
     "PITC": (PEPR, {"alpha": 1.0}, _labels),
+    "T-PEP of a scale per block": (PEPR, {"alpha": 0.5, "scale": [0.4, 1.0, 1.7]}, _labels),
     "PEPR alpha per block": (PEPR, {"alpha": [0.0, 0.4, 1.0]}, _labels),
     "BTSGPR": (BTSGPR, {}, _labels),
 }

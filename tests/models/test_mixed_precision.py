@@ -95,30 +95,31 @@ def test_precision_is_selected_at_each_evaluation():
     assert equal == [False, True, False]
 
 
-def rows(variance=1.0, noise=1.0, residual=1.0):
+def rows(variance=1.0, noise=1.0, residual=1.0, scale=1.0):
     """Two rows, one of them given."""
     pair = [tf.constant([value, 1.0], tf.float64) for value in (variance, noise)]
-    return Rows(tf.zeros([10, 2], tf.float64), *pair, tf.constant([[residual], [1.0]], tf.float64))
+    residuals, scale = tf.constant([[residual], [1.0]], tf.float64), tf.constant(scale, tf.float64)
+    return Rows(tf.zeros([10, 2], tf.float64), *pair, residuals, scale)
 
 
-def suffices(covariance, scale=1.0, **of_row):
+def suffices(covariance, **of_row):
     source = SimpleNamespace(inputs=(), variables=(), num_outputs=1, only_chunk=None)
-    single = MixedPrecisionRows(source, tf.linalg.cholesky(covariance), tf.constant(scale, tf.float64))
+    single = MixedPrecisionRows(source, tf.linalg.cholesky(covariance))
     return bool(single.suffices(rows(**of_row)))
 
 
 @pytest.mark.parametrize(
     ("condition", "variance", "scale"),
-    [(1e3, 1.0, 1.0), (1e3, 5.0, 1.0), (1e3, 0.5, 7.0), (1e3, 2.0, 0.1), (2.0, 1.0, 1.0)],
+    [(1e3, 1.0, 1.0), (1e3, 5.0, 1.0), (1e3, 0.5, [0.2, 7.0]), (1e3, 2.0, 0.1), (2.0, 1.0, 1.0)],
 )
 def test_accuracy_criterion(condition, variance, scale):
     """eps k max(k tr Kuu^-1, 200) max(m, 1) / noise, with the largest variance k of u and of the rows."""
     smallest = 1.0 / (condition - 1.0)  # the trace of the inverse is the condition
     k = max(variance, 1.0)
-    error = np.finfo(np.float32).eps * k * max(k * condition, 200.0) * max(scale, 1.0)
+    error = np.finfo(np.float32).eps * k * max(k * condition, 200.0) * max(np.max(scale), 1.0)
     for factor, expected in ((1.01, True), (0.99, False)):
         noise = factor * error / accumulation._MAX_ERROR
-        assert suffices(np.diag([1.0, smallest]), scale, variance=variance, noise=noise) is expected
+        assert suffices(np.diag([1.0, smallest]), scale=scale, variance=variance, noise=noise) is expected
 
 
 def test_tensorfloat_is_not_accurate_enough(monkeypatch):
@@ -137,11 +138,13 @@ def test_many_rows_with_large_residuals_are_in_double_precision():
     """eps n sqrt(mean of r^2/noise): at twice the limit the mean of a cluster far from 0 errs by 0.04 deviations."""
     n, limit = 5000, accumulation._MAX_ERROR / np.finfo(np.float32).eps
     source = SimpleNamespace(inputs=(), variables=(), num_outputs=1, only_chunk=None)
-    single = MixedPrecisionRows(source, tf.eye(2, dtype=tf.float64), tf.constant(1.0, tf.float64))
+    single = MixedPrecisionRows(source, tf.eye(2, dtype=tf.float64))
     ones = tf.ones([n], tf.float64)
     for factor, expected in ((0.99, True), (1.01, False)):
         residual = tf.fill([n, 1], tf.constant(factor * limit / n * np.sqrt(0.5), tf.float64))
-        assert bool(single.suffices(Rows(tf.zeros([2, n], tf.float64), ones, 0.5 * ones, residual))) is expected
+        assert (
+            bool(single.suffices(Rows(tf.zeros([2, n], tf.float64), ones, 0.5 * ones, residual, ones[0]))) is expected
+        )
 
 
 @pytest.mark.slow

@@ -346,7 +346,7 @@ def test_rejects_invalid_arguments():
         (BTSVGP, {"likelihood": gpflow.likelihoods.Bernoulli()}, "likelihood must be a gpflow.likelihoods.Gaussian"),
         (PEPSVGP, {"likelihood": gpflow.likelihoods.Poisson()}, "likelihood must be a gpflow.likelihoods.Gaussian"),
         (PEPSVGP, {"alpha": 1.5}, "alpha"),
-        (PEPSVGP, {"scale": -1.0}, "scale must be a positive number"),
+        (PEPSVGP, {"scale": -1.0}, r"scale must be in \(0, inf\), got -1.0"),
         (TSVGP, {"num_data": 0}, "num_data"),
     ]:
         with pytest.raises(ValueError, match=message):

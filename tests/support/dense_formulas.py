@@ -96,6 +96,10 @@ class Dense:
     def spherical_scale(self):
         return 1.0 / (1.0 + np.mean(np.diag(self.relative)))
 
+    def best_scales(self, blocks):
+        """The best m of each block at alpha = 0."""
+        return np.array([1.0 / (1.0 + np.mean(np.diag(self.relative)[b])) for b in blocks])
+
     def spherical(self):
         return self.vfe() + 0.5 * self.P * self.N * np.log(self.spherical_scale())
 
@@ -109,24 +113,28 @@ class Dense:
         return self.vfe() - 0.5 * self.P * len(blocks) * _log_det(mean)
 
     def covariance(self, alpha, blocks, scale=1.0):
-        """Qff + m blkdiag(alpha_b D_bb) + S."""
+        """Qff + blkdiag(alpha_b m_b D_bb) + S."""
         covariance = self.Qff + np.diag(self.noise)
-        for power, b in zip(np.broadcast_to(alpha, len(blocks)), blocks, strict=True):
-            covariance[np.ix_(b, b)] += power * scale * self.D[np.ix_(b, b)]
+        for power, m, b in _by_block(alpha, scale, blocks):
+            covariance[np.ix_(b, b)] += power * m * self.D[np.ix_(b, b)]
         return covariance
 
     def pep(self, alpha, blocks, scale=1.0):
-        """Power EP with a power per block, and M = m I."""
+        """Power EP with a power and a scale per block."""
         penalty = 0.0
-        for power, b in zip(np.broadcast_to(alpha, len(blocks)), blocks, strict=True):
-            X = scale * self.relative[np.ix_(b, b)]
+        for power, m, b in _by_block(alpha, scale, blocks):
+            X = m * self.relative[np.ix_(b, b)]
             if power == 0.0:
-                penalty += 0.5 * np.trace(X) + 0.5 * len(b) * (scale - 1.0)
+                penalty += 0.5 * np.trace(X) + 0.5 * len(b) * (m - 1.0)
             else:
                 penalty += (1.0 - power) / (2.0 * power) * _log_det(power * X)
-                penalty += 0.5 * len(b) / power * np.log1p(power * (scale - 1.0))
-        penalty -= 0.5 * self.N * np.log(scale)
+                penalty += 0.5 * len(b) / power * np.log1p(power * (m - 1.0))
+            penalty -= 0.5 * len(b) * np.log(m)
         return self.log_gaussian(self.covariance(alpha, blocks, scale)) - self.P * penalty
+
+
+def _by_block(alpha, scale, blocks):
+    return zip(np.broadcast_to(alpha, len(blocks)), np.broadcast_to(scale, len(blocks)), blocks, strict=True)
 
 
 def _log_det(X):

@@ -37,6 +37,9 @@ MODELS = {
     "VFE in one loop per device and pass": lambda: PEPR((X, Y), **_options(), alpha=0.0),
     "BTSGPR": lambda: BTSGPR((X, Y), **_options(), blocks=4),
     "PITC of a power for each block": lambda: PEPR((X, Y), **_options(), blocks=3, alpha=np.linspace(0.0, 1.0, 22)),
+    "a learned scale for each block": lambda: PEPR(
+        (X, Y), **_options(), blocks=3, scale=gpflow.Parameter(np.linspace(0.5, 1.5, 22))
+    ),
     "TSGPR with a mean function": lambda: TSGPR(
         (X, Y), **_options(), mean_function=gpflow.functions.Linear(np.ones((2, 1)))
     ),

@@ -45,6 +45,10 @@ def learned_scale():
     return gpflow.Parameter(0.8, transform=positive())
 
 
+def learned_scales():
+    return gpflow.Parameter([0.5, 0.8, 1.3], transform=positive())
+
+
 @dataclass(frozen=True)
 class Entry:
     """A class of models."""
@@ -80,7 +84,9 @@ ENTRIES = (
             "PEPR alpha 0.5": of_noise(alpha=0.5, chunk_size=5),
             "PEPR alpha per block": of_noise(alpha=[0.0, 0.3, 1.0], blocks=np.repeat([2, 0, 1], [3, 4, 5])),
             "T-PEP learned": of_noise(scale=learned_scale, blocks=5),
+            "T-PEP learned per block": of_noise(scale=learned_scales, blocks=np.repeat([2, 0, 1], [3, 4, 5])),
             "spherical": of_noise(alpha=0.0, scale="optimal"),
+            "spherical per block": of_noise(alpha=0.0, scale="optimal per block", blocks=5),
         },
         training=of_noise(),
     ),

@@ -1,0 +1,171 @@
+"""One scale per block or row of PEPR against dense formulas, and the best scales at alpha = 0.
+
+Problems are tiny (N = 24, M = 5) and Kuu is well conditioned (below 1e3): two routes to one number differ by the
+rounding error 1.1e-16 times this condition number and a factor of ten for that of Qff + S. ``CLOSE``, relative to the
+largest, is that bound.
+"""
+
+import itertools
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.inducing_variables import InducingPoints
+from gpflow.kernels import SquaredExponential
+from gpflow.likelihoods import Gaussian
+from gpflow.utilities import positive
+from quick import some_slow
+
+from gpflow_pep import BTSGPR, PEPR, TSGPR, fit
+
+CLOSE = 1e-12
+N = 24
+UNEVEN = [np.array(b) for b in ([5, 0, 23], [1, 2, 3, 4, 6, 7, 8], [22, 9], [10], list(range(11, 22)))]
+ALPHAS = {"0": 0.0, "0.5": 0.5, "1": 1.0, "one each": [0.3, 0.0, 1.0, 0.7, 1e-5]}
+
+
+def scales_of(blocks):
+    """Below and above 1, none of them equal."""
+    return np.random.default_rng(5).permutation(np.linspace(0.3, 1.9, N if blocks is None else len(blocks)))
+
+
+def make(problem, constructor=PEPR, likelihood=None, **options):
+    """A model of two outputs, made of new parts."""
+    X, Y, Z, _ = problem(P=2)
+    parts = SquaredExponential(1.3, lengthscales=[0.8, 1.1]), InducingPoints(Z)
+    mean = gpflow.functions.Linear([[0.3, -0.1], [-0.2, 0.4]], [0.1, 0.2])
+    return constructor((X, Y), *parts, mean_function=mean, likelihood=likelihood or Gaussian(0.15), **options)
+
+
+def dense_derivative(reference, alpha, blocks, scales):
+    """The derivative of the dense objective in each m_b."""
+    covariance, P = reference.covariance(alpha, blocks, scales), reference.P
+    w, inverse = np.linalg.solve(covariance, reference.residual), np.linalg.inv(covariance)
+    slopes = []
+    for a, m, b in zip(np.broadcast_to(alpha, len(blocks)), scales, blocks, strict=True):
+        D, X = (values[np.ix_(b, b)] for values in (reference.D, reference.relative))
+        of_gaussian = 0.5 * a * np.sum((w[b] @ w[b].T - P * inverse[np.ix_(b, b)]) * D)
+        of_penalty = 0.5 * (1.0 - a) * np.trace(np.linalg.solve(np.eye(len(b)) + a * m * X, X))
+        slopes.append(of_gaussian - P * of_penalty + 0.5 * P * len(b) * (1.0 / m - 1.0 / (1.0 + a * (m - 1.0))))
+    return np.array(slopes)
+
+
+@pytest.mark.parametrize("noise", some_slow(["constant", "varying"], quick=["varying"]))
+@pytest.mark.parametrize("chunk_size", some_slow([None, 5], quick=[5]))
+@pytest.mark.parametrize(
+    ("of", "alpha"),
+    some_slow(
+        itertools.product(["rows", "blocks"], ALPHAS), quick=[("rows", "0"), ("rows", "0.5"), ("blocks", "one each")]
+    ),
+)
+def test_equals_the_dense_formulas(problem, dense, varying_noise, assert_close, of, alpha, chunk_size, noise):
+    """Objective, derivatives in the scales, predictions."""
+    blocks = None if of == "rows" else UNEVEN
+    scales = scales_of(blocks)
+    alpha = np.resize(ALPHAS[alpha], np.shape(scales)) if alpha == "one each" else ALPHAS[alpha]
+    likelihood = varying_noise("variance") if noise == "varying" else None
+    learned = gpflow.Parameter(scales)
+    model = make(problem, likelihood=likelihood, alpha=alpha, blocks=blocks, scale=learned, chunk_size=chunk_size)
+    reference = dense.of(model)
+    blocks = reference.singletons() if blocks is None else blocks
+    with tf.GradientTape() as tape:
+        objective = model.maximum_log_likelihood_objective()
+    assert float(objective) == pytest.approx(reference.pep(alpha, blocks, scales), rel=10 * CLOSE)
+    slopes = tape.gradient(objective, learned.unconstrained_variable)
+    assert_close([slopes], [dense_derivative(reference, alpha, blocks, scales)], 10 * CLOSE)
+
+    *_, Xnew = problem(P=2)
+    Kun, Knn = model.kernel(model.inducing_variable.Z, Xnew).numpy(), model.kernel(Xnew).numpy()
+    Qnf = Kun.T @ np.linalg.solve(reference.Kuu, reference.Kuf)
+    solved = np.linalg.solve(reference.covariance(alpha, blocks, scales), np.hstack([reference.residual, Qnf.T]))
+    mean, covariance = model.predict_f(Xnew, full_cov=True)
+    assert_close([mean], [model.mean_function(Xnew).numpy() + Qnf @ solved[:, :2]], CLOSE)
+    assert_close([covariance[0]], [Knn - Qnf @ solved[:, 2:]], CLOSE)
+    assert_close([model.posterior().predict_f(Xnew)[0]], [mean], CLOSE)
+
+
+@pytest.mark.parametrize("blocks", some_slow([None, UNEVEN], 1), ids=["rows", "blocks"])
+def test_equal_scales_equal_one_scale(problem, blocks, value_and_gradients, assert_close):
+    """The derivative in one scale is the sum of the derivatives in equal ones."""
+    one, several = (
+        make(problem, alpha=0.4, blocks=blocks, scale=gpflow.Parameter(m), chunk_size=5)
+        for m in (0.7, np.full(N if blocks is None else len(blocks), 0.7))
+    )
+    (value, (*gradients, slope)), (other, (*others, slopes)) = map(value_and_gradients, (one, several))
+    assert slope.shape == () and slopes.shape == several.scale.shape
+    assert other == pytest.approx(value, rel=CLOSE)
+    assert_close([*others, slopes.sum()], [*gradients, slope], CLOSE)
+    assert_close([several.loo_log_predictive_density()], [one.loo_log_predictive_density()], CLOSE)
+
+
+def test_the_best_scale_of_each_row_gives_tsgpr(problem, dense, value_and_gradients, assert_close):
+    """m = 1/(1 + d/σ²) at alpha = 0: the derivatives in the scales vanish, all others are TSGPR's."""
+    tsgpr = make(problem, TSGPR)
+    scales = dense.of(tsgpr).best_scales(dense.of(tsgpr).singletons())
+    model = make(problem, alpha=0.0, scale=gpflow.Parameter(scales, transform=positive()))
+    (expected, gradients), (value, (*others, slopes)) = map(value_and_gradients, (tsgpr, model))
+    assert value == pytest.approx(expected, rel=CLOSE)
+    assert_close(others, gradients, CLOSE)
+    assert np.abs(slopes).max() < 1e-9
+    model.scale.assign(scales * np.where(np.arange(N) == 3, 0.9, 1.0))
+    assert model.elbo() < expected
+
+
+@pytest.mark.parametrize("blocks", some_slow([UNEVEN, None], 1), ids=["blocks", "rows"])
+def test_optimal_per_block(problem, dense, value_and_gradients, assert_close, blocks):
+    """Objective and derivatives at the best scales, between the bounds of one scale and of a matrix per block."""
+    model = make(problem, alpha=0.0, scale="optimal per block", blocks=blocks, chunk_size=5)
+    reference = dense.of(model)
+    indices = reference.singletons() if blocks is None else blocks
+    scales = reference.best_scales(indices)
+    given = make(problem, alpha=np.zeros(len(indices)), scale=scales, blocks=blocks)
+    (expected, gradients), (value, others) = map(value_and_gradients, (given, model))
+    assert value == pytest.approx(expected, rel=CLOSE)
+    assert_close(others, gradients, CLOSE)
+    assert reference.spherical() + 1e-3 < value < reference.structured(indices) + (-1e-3 if blocks else 1e-9)
+    assert_close([model.loo_log_predictive_density()], [given.loo_log_predictive_density()], CLOSE)
+    assert value < make(problem, BTSGPR, blocks=UNEVEN).elbo()
+    with pytest.raises(ValueError, match="alpha must be 0 with scale='optimal per block'"):
+        model.alpha = 0.5
+
+
+def test_learned_scales_reach_the_best(problem):
+    """With all else fixed, L-BFGS trains the scales to TSGPR's bound."""
+    model = make(problem, alpha=0.0, scale=gpflow.Parameter(np.ones(N), transform=positive()))
+    best = make(problem, TSGPR).elbo()
+    start = model.elbo()
+    for part in (model.kernel, model.likelihood, model.mean_function, model.inducing_variable):
+        gpflow.set_trainable(part, False)
+    fit(model, max_iterations=50)
+    # the objective is quadratic in the distance from the best scales: 1e-4 of it leaves 1e-8 nats per row
+    assert best - 1e-6 < model.elbo() < best + 1e-9
+    assert start < best - 1.0
+
+
+def test_assigned_scales_are_used_by_compiled_functions(problem):
+    model = make(problem, alpha=0.4, scale=scales_of(UNEVEN), blocks=UNEVEN)
+    compiled = tf.function(model.training_loss, autograph=False)
+    before, changed = float(compiled()), 1.3 * scales_of(UNEVEN)
+    model.scale = changed
+    assert float(compiled()) == pytest.approx(float(model.training_loss()), rel=CLOSE)
+    assert compiled.experimental_get_tracing_count() == 1 and abs(float(compiled()) - before) > 1e-3
+    expected = make(problem, alpha=0.4, scale=changed, blocks=UNEVEN).training_loss()
+    assert float(compiled()) == pytest.approx(float(expected), rel=CLOSE)
+    assert not model.scale.trainable
+    with pytest.raises(ValueError, match=r"scale must keep the shape \[5\], got \[4\]"):
+        model.scale = np.ones(4)
+    np.testing.assert_allclose(model.scale, changed, rtol=1e-12)
+
+
+def test_new_data_keep_the_number_of_scales(problem):
+    X, Y, _, _ = problem(P=2)
+    model = make(problem, alpha=0.4, scale=scales_of(None))
+    model.data = (X[::-1], Y[::-1])
+    reversed_scales = make(problem, alpha=0.4, scale=scales_of(None)[::-1])
+    assert float(model.training_loss()) == pytest.approx(float(reversed_scales.training_loss()), rel=CLOSE)
+    with pytest.raises(ValueError, match="data must keep 24 blocks, because scale was given per block, got 20"):
+        model.data = (X[:20], Y[:20])
+    in_blocks = make(problem, alpha=0.4, scale=np.ones(6), blocks=4)
+    with pytest.raises(ValueError, match="data must keep 6 blocks, because scale was given per block, got 5"):
+        in_blocks.data = (X[:20], Y[:20])
