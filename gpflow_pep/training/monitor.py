@@ -75,4 +75,4 @@ def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Ax
     are_classes = isinstance(model.likelihood, CLASSIFICATION) and Y.shape[1] == 1
     display = plotting.ClassDisplay if are_classes else plotting.PredictionDisplay
     with without_warnings(model):
-        display.from_model(model, (X, Y), ax=axes, limits=np.stack([X.min(axis=0), X.max(axis=0)], axis=1))
+        display.from_model(model, (X, Y), ax=axes)
