@@ -16,7 +16,6 @@ _SCORES = (
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: sets x splits."""
     common = {"maxiter": 100 if full else 60}
     return grid("cluster_alphas", common, dataset=("yacht", "energy"), split=range(20 if full else 2))
 

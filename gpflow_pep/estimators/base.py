@@ -1,9 +1,12 @@
 """Base class of the estimators: kernel, inducing points, training, streams and the posterior."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from copy import deepcopy
-from functools import partial
-from typing import Any
+from difflib import get_close_matches
+from functools import partial, wraps
+from inspect import signature
+from typing import Any, TypeVar, cast
 
 import gpflow
 import numpy as np
@@ -29,7 +32,7 @@ from ..runtime.checks import warn
 from ..selection.alpha import AlphaSelection, select_alpha
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
-from ..training import OPTIMIZERS, FitResult, fit, uninterrupted
+from ..training import FitResult, check_optimizer, fit, uninterrupted
 from ..training.coordinates import spreads
 from ..training.objectives import without_warnings
 from ..training.result import FAILED, LIMIT
@@ -50,6 +53,7 @@ _OF_SKLEARN = {  # counterparts of scikit-learn's kernels
 }
 
 PosteriorValues = tuple[AnyNDArray, ...]  # cache of a `WhitenedPosterior`
+Init = TypeVar("Init", bound=Callable[..., None])
 
 
 class SparseGPEstimator(BaseEstimator):
@@ -98,18 +102,6 @@ class SparseGPEstimator(BaseEstimator):
         """Return `log_marginal_likelihood_value_`. Other hyperparameters need a model of their own."""
         check_is_fitted(self)
         return self.log_marginal_likelihood_value_
-
-    @property
-    def kernel_(self) -> Kernel:
-        """The trained kernel of `model_`."""
-        check_is_fitted(self)
-        return self.model_.kernel
-
-    @property
-    def n_inducing_(self) -> int:
-        """The number of inducing points."""
-        check_is_fitted(self)
-        return int(self.model_.inducing_variable.num_inducing)
 
     @abstractmethod
     def _make(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
@@ -182,6 +174,7 @@ class SparseGPEstimator(BaseEstimator):
     def _keep(self, model: GPModel, result: FitResult | None, objective: float, values: PosteriorValues) -> None:
         """Set the fitted attributes; warn if training failed or reached its limit of iterations."""
         self.model_, self.result_, self._posterior_values = model, result, values
+        self.kernel_, self.n_inducing_ = model.kernel, int(model.inducing_variable.num_inducing)
         self.log_marginal_likelihood_value_ = objective
         self.n_iter_ = 0 if result is None else result.iterations
         if result is not None and result.status == LIMIT and self.optimizer == "lbfgs":
@@ -252,11 +245,28 @@ class SparseGPEstimator(BaseEstimator):
             raise ValueError(f'n_inducing must be a number if alpha is "auto", got {self.n_inducing!r}.')
         if self.optimizer is None:
             return None
-        if self.optimizer not in OPTIMIZERS:
-            names = ", ".join(map(repr, OPTIMIZERS))
-            raise ValueError(f"optimizer must be one of {names} or None, got {self.optimizer!r}.")
+        check_optimizer(self.optimizer)
         options = ("optimizer", "max_iterations", "learning_rate", "train_inducing", "tolerance", "n_restarts")
         return {name: getattr(self, name) for name in options}
+
+
+def keeping_arguments(init: Init) -> Init:
+    """Make a constructor assign its arguments, as scikit-learn does; the error of an unknown one names the nearest."""
+    known = signature(init)
+
+    @wraps(init)
+    def assign(self: SparseGPEstimator, *positional: Any, **named: Any) -> None:
+        names = [*known.parameters][1:]
+        for name in named.keys() - names:
+            nearest = "".join(f": give {match}" for match in get_close_matches(name, names, 1))
+            raise TypeError(
+                f"{type(self).__name__} has no argument {name!r}{nearest}; accepted are {', '.join(names)}."
+            )
+        arguments = known.bind(self, *positional, **named)
+        arguments.apply_defaults()
+        self.__dict__.update({name: arguments.arguments[name] for name in names})
+
+    return cast(Init, assign)
 
 
 def _of_kernel(kernel: Kernel) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from ..likelihoods import Logit, MultiClassRobustMax, Probit
 from ..models import PEPClassifier, StreamingPEP
 from ..runtime.transactions import atomic
-from .base import SparseGPEstimator, max_jitter
+from .base import SparseGPEstimator, keeping_arguments, max_jitter
 
 
 class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
@@ -31,8 +31,11 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     indices of `classes_`. After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
     """
 
+    likelihood: Likelihood | None
+
     _STREAM = StreamingPEP
 
+    @keeping_arguments
     def __init__(
         self,
         kernel: Kernel | None = None,
@@ -55,17 +58,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy is trained. None:
             :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow_pep.MultiClassRobustMax` for more.
         """
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.alpha = alpha
-        self.n_inducing = n_inducing
-        self.optimizer = optimizer
-        self.max_iterations = max_iterations
-        self.learning_rate = learning_rate
-        self.train_inducing = train_inducing
-        self.tolerance = tolerance
-        self.n_restarts = n_restarts
-        self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPClassifier":
         """Train on rows X [N, D], numbers, and labels y [N] of at least two classes, of any type."""

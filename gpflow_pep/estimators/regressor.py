@@ -14,7 +14,7 @@ from .. import validation
 from ..models import PEPR, StreamingSGPR
 from ..runtime.transactions import atomic
 from ..training.coordinates import spreads
-from .base import SparseGPEstimator, max_jitter
+from .base import SparseGPEstimator, keeping_arguments, max_jitter
 
 _SMALLEST_POWER = 1e-6  # smaller ones are noise variances: scikit-learn's default is 1e-10
 
@@ -37,8 +37,12 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     afterwards is not supported. After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
     """
 
+    noise_variance: float | None
+    normalize_y: bool
+
     _STREAM = StreamingSGPR
 
+    @keeping_arguments
     def __init__(
         self,
         kernel: Kernel | None = None,
@@ -78,18 +82,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :param n_restarts: the number of further starts of L-BFGS (see :func:`gpflow_pep.fit`).
         :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None (NumPy's global state).
         """
-        self.kernel = kernel
-        self.alpha = alpha
-        self.n_inducing = n_inducing
-        self.noise_variance = noise_variance
-        self.normalize_y = normalize_y
-        self.optimizer = optimizer
-        self.max_iterations = max_iterations
-        self.learning_rate = learning_rate
-        self.train_inducing = train_inducing
-        self.tolerance = tolerance
-        self.n_restarts = n_restarts
-        self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPRegressor":
         """Train on rows X [N, D] and y [N] or [N, P], whose columns share kernel, noise and inducing points."""

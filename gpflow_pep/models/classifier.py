@@ -56,10 +56,10 @@ class PEPClassifier(PEP):
     ):
         """See :class:`PEP` for the arguments; `likelihood`: of class labels, chosen from the labels by default."""
         if not isinstance(likelihood, Likelihood | None):
-            raise ValueError(
-                f"likelihood must be a gpflow Likelihood or None, got {type(likelihood).__name__}; inducing points are "
-                "the argument after it: give inducing_variable=Z."
-            )
+            found, hint = type(likelihood).__name__, "inducing_variable=Z: inducing points are the argument after it"
+            if isinstance(likelihood, str | type):
+                found, hint = repr(likelihood), "an object: likelihoods.Probit(), gpflow.likelihoods.Softmax(3), ..."
+            raise ValueError(f"likelihood must be a gpflow Likelihood or None, got {found}; give {hint}.")
         if inducing_variable is None:
             raise ValueError("inducing_variable must be given: Z [M, D] or a gpflow inducing variable, got None.")
         if likelihood is None:
@@ -73,21 +73,9 @@ class PEPClassifier(PEP):
                 f"likelihood must be a likelihood of class labels ({names}) or None, got "
                 f"{type(likelihood).__name__}; use gpflow_pep.PEP for any other."
             )
-        super().__init__(
-            data,
-            kernel,
-            likelihood,
-            inducing_variable,
-            alpha=alpha,
-            scale=scale,
-            projection=projection,
-            tol=tol,
-            max_sweeps=max_sweeps,
-            damping=damping,
-            mean_function=mean_function,
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
-        )
+        sites: dict[str, Any] = dict(projection=projection, tol=tol, max_sweeps=max_sweeps, damping=damping)
+        options: dict[str, Any] = dict(mean_function=mean_function, chunk_size=chunk_size, max_jitter=max_jitter)
+        super().__init__(data, kernel, likelihood, inducing_variable, alpha=alpha, scale=scale, **sites, **options)
 
 
 def _labels(data: RegressionData | DatasetChunks) -> AnyNDArray:

@@ -91,17 +91,9 @@ class PEPR(CollapsedRegression):
             noise is small compared with the prior variance, Kuu is ill-conditioned or there are at most `chunk_size`
             rows, everything is in double precision. Must be False with blocks.
         """
-        super().__init__(
-            data,
-            kernel,
-            inducing_variable,
-            mean_function=mean_function,
-            noise_variance=noise_variance,
-            likelihood=likelihood,
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
-            mixed_precision=mixed_precision,
-        )
+        noise: dict[str, Any] = dict(noise_variance=noise_variance, likelihood=likelihood)
+        options: dict[str, Any] = dict(chunk_size=chunk_size, max_jitter=max_jitter, mixed_precision=mixed_precision)
+        super().__init__(data, kernel, inducing_variable, mean_function=mean_function, **noise, **options)
         self._use_blocks(blocks)
         values = validation.power(alpha, int(self._local_num_blocks()))
         self._alpha = local_variable(values, trainable=False, dtype=default_float())

@@ -209,7 +209,7 @@ def test_rejects_invalid_parameters(X, y):
         ({"n_inducing": "some"}, "n_inducing must be a whole number of at least 1, or \"auto\", got 'some'"),
         ({"n_inducing": 0}, "n_inducing must be a whole number from 1"),
         ({"alpha": 1.5}, r"alpha must be in \[0, 1\], got 1.5"),
-        ({"optimizer": "sgd"}, "optimizer must be one of 'lbfgs', 'adam' or None, got 'sgd'"),
+        ({"optimizer": "fmin_l_bfgs_b"}, """"adam" or None, got 'fmin_l_bfgs_b': give optimizer="lbfgs"."""),
         ({"max_iterations": 0}, "max_iterations must be a whole number from 1"),
         ({"noise_variance": -1.0}, "noise_variance must be a positive number, got -1.0"),
     ]:
@@ -217,13 +217,21 @@ def test_rejects_invalid_parameters(X, y):
             SparseGPRegressor(**parameters).fit(X, y)
 
 
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("n_restarts_optimizer", ": give n_restarts"), ("max_iter", ": give max_iterations"), ("copy_X", "")],
+)
+def test_unknown_arguments_name_the_nearest(name, nearest):
+    with pytest.raises(
+        TypeError, match=f"SparseGPRegressor has no argument '{name}'{nearest}; accepted are kernel, alpha, "
+    ):
+        SparseGPRegressor(**{name: 1})
+
+
 def test_raises_before_a_fit(X):
     estimator = SparseGPRegressor()
     with pytest.raises(NotFittedError, match="not fitted yet"):
         estimator.predict(X)
-    for attribute in ("kernel_", "n_inducing_"):
-        with pytest.raises(NotFittedError, match="not fitted yet"):
-            getattr(estimator, attribute)
 
 
 def test_the_limit_of_iterations_is_a_warning(X, y):
