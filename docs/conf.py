@@ -90,7 +90,10 @@ def skip_inherited(
     app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any
 ) -> bool | None:
     """Skip members that models inherit from GPflow: its own documentation has them."""
-    return None if defined_here(member) else True
+    is_field = (
+        type(member) is object
+    )  # autodoc's mark for an annotation without a value
+    return None if is_field or defined_here(member) else True
 
 
 def leave_out_generated(
