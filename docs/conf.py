@@ -90,9 +90,9 @@ def skip_inherited(
     app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any
 ) -> bool | None:
     """Skip members that models inherit from GPflow: its own documentation has them."""
-    is_field = (
-        type(member) is object
-    )  # autodoc's mark for an annotation without a value
+    # The type of annotations without a value is autodoc's own, before Sphinx 9 `object`.
+    is_field = f"{type(member).__module__}.".startswith("sphinx.")
+    is_field = is_field or type(member) is object
     return None if is_field or defined_here(member) else True
 
 
