@@ -21,7 +21,6 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show mean log densities, and the powers of each split."""
     yield means(records, ("dataset",), _SCORES, "Log densities, nats a row")
     lines = [("dataset", "split", "one power", "powers of the clusters")]
     for record in records:
