@@ -90,7 +90,10 @@ def skip_inherited(
     app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any
 ) -> bool | None:
     """Skip members that models inherit from GPflow: its own documentation has them."""
-    return None if defined_here(member) else True
+    # The type of annotations without a value is autodoc's own, before Sphinx 9 `object`.
+    is_field = f"{type(member).__module__}.".startswith("sphinx.")
+    is_field = is_field or type(member) is object
+    return None if is_field or defined_here(member) else True
 
 
 def leave_out_generated(

@@ -76,12 +76,9 @@ class _Display:
     _draw: ClassVar[Any]  # draws predictions and rows
 
     @classmethod
-    def from_model(
-        cls, model: GPModel, data: RegressionData, *, ax: Axes | None = None, limits: Limits | None = None
-    ) -> Self:
-        """Draw `predict_y` of a model of this library or of GPflow, and the data X [N, D], D = 1 or 2, and Y [N, P]."""
-        X, Y = (np.asarray(values) for values in data)
-        return cls.from_estimator(_ModelAsEstimator(model), X, Y, ax=ax, limits=limits)
+    def from_model(cls, model: GPModel, data: RegressionData, **options: Any) -> Self:
+        """Draw `predict_y` of a model of GPflow and the data X [N, D], Y [N, P]; options as of `from_estimator`."""
+        return cls.from_estimator(_ModelAsEstimator(model), *map(np.asarray, data), **options)
 
     @classmethod
     def from_estimator(
@@ -96,10 +93,9 @@ class _Display:
         D = rows.shape[1]
         if D not in _RESOLUTION:
             raise ValueError(f"X must have 1 or 2 columns, got {D}: see sklearn.inspection.PartialDependenceDisplay.")
-        default = np.stack([1.05 * rows.min(0) - 0.05 * rows.max(0), 1.05 * rows.max(0) - 0.05 * rows.min(0)], axis=1)
-        ends = default if limits is None else np.reshape(limits, [D, 2])
-        ends = [(low, high if high > low else low + 1.0) for low, high in ends]  # of a constant column
-        grid = [np.linspace(low, high, _RESOLUTION[D], dtype=rows.dtype) for low, high in ends]
+        margin = np.where((width := np.ptp(rows, axis=0)) > 0.0, 0.05 * width, 0.5)  # 0.5 about a constant column
+        low, high = (rows.min(0) - margin, rows.max(0) + margin) if limits is None else np.reshape(limits, [D, 2]).T
+        grid = list(np.linspace(low, high, _RESOLUTION[D], axis=1, dtype=rows.dtype))
         places: Any = np.stack([each.ravel() for each in np.meshgrid(*grid)], axis=1)  # [n, D]
         names: list[str] = ["x"] if D == 1 else ["x1", "x2"]
         if hasattr(X, "columns"):
@@ -144,19 +140,17 @@ class PredictionDisplay(_Display):
 
     def _draw(self, ax: Axes) -> None:
         if len(self.grid) == 1:
-            single = self.mean.shape[1] == 1
-            for mean, std, color in zip(self.mean.T, self.std.T, itertools.cycle(CLASSES), strict=False):
-                band: dict[str, Any] = {"color": BAND} if single else {"color": color, "alpha": 0.25}
-                ax.fill_between(self.grid[0], mean - 2.0 * std, mean + 2.0 * std, lw=0, **band)
-                ax.plot(self.grid[0], mean, color=PREDICTION if single else color)
-            ax.plot(self.X, self.Y, ".", color=ROWS, ms=3)
+            colors: Any = [(PREDICTION, BAND)] if self.mean.shape[1] == 1 else [(c, (c, 0.25)) for c in CLASSES]
+            for mean, std, (line, band) in zip(self.mean.T, self.std.T, itertools.cycle(colors), strict=False):
+                ax.fill_between(self.grid[0], mean - 2.0 * std, mean + 2.0 * std, lw=0, color=band)
+                ax.plot(self.grid[0], mean, color=line)
             ax.set_ylabel(self.output)
-            return
-        filled = ax.contourf(*self.grid, self._on_grid(self.mean[:, 0]), 12, cmap="Blues")
-        style: dict[str, Any] = {"colors": ROWS, "linewidths": 0.8, "linestyles": "dashed"}
-        ax.clabel(ax.contour(*self.grid, self._on_grid(self.std[:, 0]), 3, **style), fontsize=7)
-        ax.plot(*self.X.T, ".", color=ROWS, ms=3)
-        ax.figure.colorbar(filled, ax=ax, label=self.output)
+        else:
+            filled = ax.contourf(*self.grid, self._on_grid(self.mean[:, 0]), 12, cmap="Blues")
+            style: dict[str, Any] = {"colors": ROWS, "linewidths": 0.8, "linestyles": "dashed"}
+            ax.clabel(ax.contour(*self.grid, self._on_grid(self.std[:, 0]), 3, **style), fontsize=7)
+            ax.figure.colorbar(filled, ax=ax, label=self.output)
+        ax.plot(*[*self.X.T, self.Y][:2], ".", color=ROWS, ms=3)
 
 
 @dataclass(kw_only=True, repr=False)
@@ -188,7 +182,7 @@ class ClassDisplay(_Display):
         if len(self.grid) == 1:
             for c in shown:
                 ax.plot(self.grid[0], p[:, c], color=colors[c])
-            ax.set(ylabel="probability", ylim=(-0.05, 1.05))
+            ax.set(ylabel="probability" if count > 2 else f"probability of {self.classes[1]}", ylim=(-0.05, 1.05))
         else:
             certainty = (count * p.max(axis=1, keepdims=True) - 1.0) / (count - 1.0)  # [n, 1]
             image = 1.0 - _STRENGTH * certainty * (1.0 - p @ np.array([to_rgb(color) for color in colors]))  # [n, 3]
@@ -202,3 +196,4 @@ class ClassDisplay(_Display):
             rows = self.X[self.labels == c]
             columns = rows.T if rows.shape[1] == 2 else (rows[:, 0], np.full(len(rows), c / (count - 1)))
             ax.plot(*columns, MARKERS[c % len(MARKERS)], color=color, mec="white", mew=0.4, ms=4.5, label=name)
+        ax.legend(title="class", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hides no rows

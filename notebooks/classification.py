@@ -83,6 +83,8 @@ for ax, alpha in zip(axes, (0.0, 0.5, 1.0), strict=True):
     ClassDisplay.from_model(model, (X, Y), ax=ax, limits=limits)
     ax.set_title(f"alpha = {alpha:g}: test NLPD {-density:.3f}", fontsize=10)
     ax.label_outer()
+    if ax is not axes[-1]:
+        ax.get_legend().remove()
 fig.tight_layout()
 
 # %% [markdown]

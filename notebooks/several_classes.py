@@ -67,6 +67,8 @@ for ax, alpha in zip(axes, (0.0, 0.5, 1.0), strict=True):
     np.testing.assert_allclose(display.probabilities.sum(axis=1), 1.0, atol=1e-8)
     ax.set_title(f"alpha = {alpha:g}: NLPD {densities[alpha]:.3f}", fontsize=10)
     ax.label_outer()
+    if ax is not axes[-1]:
+        ax.get_legend().remove()
     print(f"alpha = {alpha:g}: error {error:.3f}, NLPD {densities[alpha]:.3f}")
     assert error < 0.08
 fig.tight_layout()

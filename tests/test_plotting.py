@@ -109,6 +109,20 @@ def test_each_class_has_its_rows_and_its_marker():
     assert [*drawn] == ["a", "b", "c"]
     assert len({line.get_marker() for line in drawn.values()}) == 3
     np.testing.assert_array_equal(drawn["b"].get_xydata(), X2[y == "b"])
+    legend = display.ax_.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "c"]
+    assert [handle.get_color() for handle in legend.get_lines()] == [*plotting.CLASSES[:3]]
+
+
+def test_one_probability_of_two_classes_names_its_class():
+    y = np.where(X1[:, 0] > 3.0, "ill", "healthy")
+    display = ClassDisplay.from_estimator(Shares().fit(X1, y), X1, y)
+    assert display.ax_.get_ylabel() == "probability of ill"
+
+
+def test_a_constant_column_has_a_width_of_one():
+    display = PredictionDisplay.from_estimator(Plane(), np.column_stack([X1, np.full(30, 3.0)]), X1[:, 0])
+    np.testing.assert_array_equal(display.ax_.get_ylim(), (2.5, 3.5))
 
 
 def test_a_model_of_labels_minus_one_and_one_shows_the_probability_of_one():

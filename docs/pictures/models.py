@@ -103,7 +103,6 @@ def classification() -> Figure:
     fit(model, max_iterations=50)
     figure, axes = plt.subplots(figsize=(0.75 * WIDTH, 3.2), layout="constrained")
     ClassDisplay.from_model(model, data, ax=axes)
-    axes.legend(title="class", loc="lower left")
     return figure
 
 
@@ -125,6 +124,8 @@ def inducing_points() -> Figure:
             line.set(markersize=3, markeredgewidth=0)
         axes.set_title(f"α = {alpha:g}")
         axes.label_outer()
+        if axes is not panels[-1]:
+            axes.get_legend().remove()
     return figure
 
 

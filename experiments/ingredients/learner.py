@@ -21,7 +21,7 @@ from experiments.learners.window import SlidingWindow
 from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.training import OPTIMIZERS, fit, uninterrupted
+from gpflow_pep.training import check_optimizer, fit, uninterrupted
 
 learner_gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 stream_training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
@@ -98,8 +98,7 @@ def begin(learner: Learner, first_maxiter: int) -> None:
 @stream_training.capture
 def _training(optimizer: str, maxiter: int, learning_rate: float) -> tuple[Train, int, float]:
     """Return the training function of models that hold data, iterations after the first batch, and Adam's rate."""
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer is {optimizer!r}; accepted are {', '.join(OPTIMIZERS)}.")
+    check_optimizer(optimizer)
 
     def train(model: gpflow.models.GPModel, iterations: int, data: RegressionData | None = None) -> object:
         chosen = optimizer if data is None else "adam"

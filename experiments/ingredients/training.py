@@ -19,7 +19,7 @@ from gpflow_pep import BTSVGP
 from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.models.structured_svgp import StructuredSVGP
 from gpflow_pep.models.tied import TiedFactors
-from gpflow_pep.training import OPTIMIZERS, fit, uninterrupted
+from gpflow_pep.training import check_optimizer, fit, uninterrupted
 
 training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
 
@@ -123,8 +123,7 @@ def train(
     :raises ValueError: if an entry of the configuration is invalid.
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the objective cannot be computed at the start.
     """
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer is {optimizer!r}; accepted are {', '.join(OPTIMIZERS)}.")
+    check_optimizer(optimizer)
     if batches is not None and isinstance(model.likelihood, gpflow.likelihoods.Gaussian):
         optimizer = "adam"
     if batch_size is not None and optimizer != "adam":

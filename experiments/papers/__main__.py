@@ -5,7 +5,7 @@ Run protocols of the papers, and write their tables and figures.
 
 Every run is recorded in ``runs/``. Started again, the command runs only what has not completed: new, failed,
 interrupted or killed runs. Tables (CSV and Markdown) and figures are in ``runs/papers/U2/``. A protocol takes minutes;
-with ``--full`` it has the published size, which takes hours.
+with ``--full`` it has the published size, which takes hours. ``--only axes=list`` lists a protocol's axes and values.
 """
 
 import argparse
@@ -37,7 +37,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("protocols", nargs="+", choices=list(PROTOCOLS), metavar="PROTOCOL", help="one or more, below")
     parser.add_argument("--full", action="store_true", help="the published size")
     parser.add_argument(
-        "--only", nargs="+", type=_values, default=[], metavar="AXIS=VALUE,...", help="values of some axes (all)"
+        "--only",
+        nargs="+",
+        type=_values,
+        default=[],
+        metavar="AXIS=VALUE,...",
+        help="values of some axes (all); axes=list: list them",
     )
     parser.add_argument(
         "--with", nargs="+", type=_values, default=[], metavar="ENTRY=VALUE", help="other settings of all runs"

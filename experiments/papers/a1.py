@@ -13,7 +13,6 @@ from experiments.papers.tables import Table, shown
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: sets x splits x ways to choose."""
     sets = ("boston", "concrete", "energy", "wine-red", "yacht", "airfoil") if full else ("boston", "yacht")
     ways = {"5 folds": {"folds": 5}, "leave-one-out": {"folds": None}}
     common = {"M": 50, "maxiter": 60} if full else {"M": 20, "maxiter": 20}

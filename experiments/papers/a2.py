@@ -16,13 +16,11 @@ _SCORES = (
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: sets x splits."""
     common = {"maxiter": 100 if full else 60}
     return grid("cluster_alphas", common, dataset=("yacht", "energy"), split=range(20 if full else 2))
 
 
 def show(records: Records) -> Shown:
-    """Show mean log densities, and the powers of each split."""
     yield means(records, ("dataset",), _SCORES, "Log densities, nats a row")
     lines = [("dataset", "split", "one power", "powers of the clusters")]
     for record in records:

@@ -29,7 +29,6 @@ COMMON: dict[str, Any] = {"white": 1e-2, "max_jitter": 1e-2, "log_interval": 10*
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: sets x splits x fractions x methods x alpha."""
     found = []
     for name in _PUBLISHED if full else ("new-thyroid", "wine"):
         N = len(datasets.load(name).X_train)

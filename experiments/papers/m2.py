@@ -11,7 +11,6 @@ from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: methods x alpha."""
     size = {"M": 128, "maxiter": 100} if full else {"M": 20, "maxiter": 15, "max_train": 400}
     fixed = {"train_kernel": False, "train_epsilon": False, "epsilon": 0.05, "lengthscales": 0.7, "max_jitter": 1e-3}
     common = size | fixed | {"dataset": "three-classes", "log_interval": 10**5}
@@ -19,7 +18,6 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show scores, and inducing points before and after training."""
     yield means(records, ("method", "alpha"), (ERROR, NLPD, EVIDENCE), "Scores at fixed hyperparameters")
     for (method,), group in grouped(records, "method").items():
         yield decisions(group, f"Inducing points, {method}")

@@ -23,7 +23,6 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show final scores, and their course in the first split."""
     yield means(records, ("M", "method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
     first = [record for record in records if record["split"] == 0]
     yield from against_seconds(first, lambda record: f"{record['method']}, M = {record['M']}")

@@ -14,7 +14,6 @@ _TIED = {name: {"model": name} for name in ("APEP", "ARPEP", "RPAPEP")}
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs."""
     return minibatch_jobs(full, {"dataset": "mnist", "standardize": False})
 
 
@@ -29,7 +28,6 @@ def minibatch_jobs(full: bool, data: dict[str, Any]) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show final scores, and their course in the first repeat."""
     yield means(records, ("method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
     first = [record for record in records if record["repeat"] == 0]
     yield from against_seconds(first, lambda record: str(record["method"]))

@@ -10,5 +10,4 @@ __all__ = ["jobs", "show"]
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs."""
     return minibatch_jobs(full, {"dataset": "flights"})

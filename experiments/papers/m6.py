@@ -10,7 +10,6 @@ from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: repetitions x methods x rules."""
     methods = {**METHODS, "SVGP": {"model": "SVGP"}} if full else {name: METHODS[name] for name in ("PEP", "APEP")}
     size = {"per_round": 1, "maxiter": 20} if full else {"per_round": 50, "maxiter": 10}
     repetitions = range(20 if full else 2)
@@ -18,7 +17,6 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show scores with the last labels, and against the number of labels."""
     rounds = [
         Record(
             {**record.labels, "method, rule": f"{record['method']}, {record['rule']}", "labels": labels},

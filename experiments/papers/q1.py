@@ -28,7 +28,6 @@ _LL = Score("log_likelihood", "log likelihood of a fold, nats", larger_is_better
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: sets x folds x methods."""
     return grid(
         "classification",
         {"alpha": 1.0, "M": None, "max_jitter": 1e-2, "max_sweeps": 10, "maxiter": 40, "log_interval": 10**5},

@@ -22,20 +22,23 @@ def run(name: str, asked: argparse.Namespace) -> str:
     """
     Run a protocol, print its tables, and write them with figures and results.
 
-    :return: the runs without a result and their reasons; empty if there are none.
+    :return: why runs have no result; empty if all have one.
     """
     protocol: Any = import_module(f"experiments.papers.{name.lower()}")
+    settings = _options("--only", asked.only) + _options("--with", vars(asked)["with"])
+    command = " ".join(["python -m experiments.papers", name, *["--full"] * asked.full, *settings])
     try:
-        jobs = selected(protocol.jobs(asked.full), dict(asked.only), dict(vars(asked)["with"]))
+        plan = protocol.jobs(asked.full)
+        jobs = selected(plan, dict(asked.only), dict(vars(asked)["with"]))
         if asked.stored:
             jobs = [job for job in jobs if (end := Outcomes(asked.runs).read(job.cell)) and end.result]
+            if not jobs:
+                return f"{asked.runs} has no run of {name}. Start some: {command}\nThe axes of {name}: {axes(plan)}"
         records, missing = completed(jobs, asked.runs, jobs=asked.jobs or 1, threads=asked.threads)
     except (ValueError, OSError) as error:  # a bad argument; no network, or not the published file
         sys.exit(str(error))
     if records:
-        settings = _options("--only", asked.only) + _options("--with", vars(asked)["with"])
         size = "-full" if asked.full and not settings else ""
-        command = " ".join(["python -m experiments.papers", name, *["--full"] * asked.full, *settings])
         text = f"{(protocol.__doc__ or '').strip()}\n\n{command}"
         folder = (asked.to or asked.runs / "papers") / f"{name}{size}"
         write(f"{name}: {PROTOCOLS[name]}", text, list(protocol.show(records)), records, folder)
@@ -68,6 +71,8 @@ def selected(jobs: Sequence[Job], only: dict[str, list[Any]], settings: dict[str
     if several:
         raise ValueError(f"--with accepts one value for each entry, got several for {', '.join(several)}.")
     for axis, values in only.items():
+        if not any(axis in job.labels for job in jobs):
+            raise ValueError(f"--only: there is no axis {axis!r}; the axes are {axes(jobs)}")
         accepted = list(dict.fromkeys(job.labels.get(axis) for job in jobs))
         for value in values:
             if value not in accepted:
@@ -75,6 +80,15 @@ def selected(jobs: Sequence[Job], only: dict[str, list[Any]], settings: dict[str
         jobs = [job for job in jobs if job.labels.get(axis) in values]
     changed = [job.changed({name: values[0] for name, values in settings.items()}) for job in jobs]
     return list({(job.cell.key, *job.labels.values()): job for job in changed}.values())
+
+
+def axes(jobs: Sequence[Job]) -> str:
+    """Return the axes of jobs and their values, as `--only` takes them."""
+    values: dict[str, dict[Any, None]] = {}
+    for job in jobs:
+        for name, value in job.labels.items():
+            values.setdefault(name, {})[value] = None
+    return " ".join(f"{name}={','.join(map(str, found))}" for name, found in values.items())
 
 
 def write(title: str, text: str, shown: Sequence[Table | Picture], records: Sequence[Record], folder: Path) -> None:

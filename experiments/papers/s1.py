@@ -29,7 +29,6 @@ def collapsed(N: int, *blocks: int) -> Mapping[str, Mapping[str, Any]]:
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return a run for each method."""
     common = {"dataset": "snelson", "M": 5, "maxiter": 1000 if full else 100, "log_interval": 1}
     return grid("regression", common, method=collapsed(180, 20, 10))
 

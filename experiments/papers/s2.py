@@ -43,7 +43,6 @@ def published(score: Score) -> Published:
 
 
 def show(records: Records) -> Shown:
-    """Show scores beside the published figures, and the hyperparameters."""
     beside = {score: published(score) for score in _SCORES}
     yield means(records, ("M", "method"), _SCORES, "Scores beside the published", beside)
     yield means(records, ("M", "method"), (LENGTHSCALE, VARIANCE, NOISE, SECONDS), "Hyperparameters and seconds")

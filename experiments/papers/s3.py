@@ -13,7 +13,6 @@ _BATCH = 500
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: sets x splits x M x methods."""
     names, epochs = (("kin8nm", "power", "elevators", "kin40k"), 300) if full else (("kin8nm",), 20)
     rows = {name: min(round(0.9 * datasets.describe(name).N), 10_000) for name in names}
     sets = {name: {"dataset": name, "maxiter": epochs * -(-N // _BATCH)} for name, N in rows.items()}
@@ -24,7 +23,6 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show bounds and scores."""
     scores = (EVIDENCE, RMSE, LL, NOISE)
     yield means(records, ("dataset", "M", "method"), (*scores, SECONDS), "Bounds and scores, at most 10,000 rows")
     for score in scores:

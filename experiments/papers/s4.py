@@ -11,7 +11,6 @@ _SCALE = Score("scale", "m")
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: sets x repeats x M x alpha x scale."""
     return grid(
         "regression",
         {"maxiter": 500 if full else 50, "log_interval": 10**5, "max_jitter": 1e-3},

@@ -9,7 +9,6 @@ from experiments.papers.tables import EVIDENCE, LL, RMSE, means
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: sets x splits x sizes x kinds of blocks."""
     common = {"model": "BTSGPR", "M": 20, "maxiter": 500 if full else 100, "log_interval": 10**5, "max_jitter": 1e-3}
     kinds = {"neighbors": {"blocks": "neighbors"}, "random": {"blocks": "order"}}
     sizes = (5, 10, 20, 50, 100, 200) if full else (10, 50)
@@ -20,7 +19,6 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show bounds and scores by the size of the blocks."""
     scores = (EVIDENCE, RMSE, LL)
     yield means(records, ("dataset", "block_size", "blocks"), scores, "Bounds and scores, M = 20")
     for score in scores[:2]:

@@ -15,7 +15,6 @@ STREAM_SCORES = (MEAN_RMSE, END_RMSE, MEAN_LL, END_LL)
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return a run for each order and method."""
     common = {"dataset": "toy-stream", "first": 40, "batch_size": 40, "M": 10, "fraction_to_move": 0.3}
     common |= {"lengthscales": 0.8, "noise_variance": 0.01, "first_maxiter": 500, "maxiter": 500 if full else 100}
     return grid("streaming", common, order=("forward", "shuffled"), method=STREAMING)

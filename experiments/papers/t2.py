@@ -11,7 +11,6 @@ from experiments.papers.tables import means, ranks
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: splits, which are series, x alpha."""
     common = {"dataset": "pseudo-periodic", "first": 1000, "batch_size": 500, "M": 100}
     if not full:
         common |= {"max_train": 2500, "M": 60, "maxiter": 10, "first_maxiter": 40}

@@ -21,7 +21,6 @@ PEERS: Mapping[str, Mapping[str, Any]] = {
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: series x M x batch size x methods."""
     common: dict[str, Any] = {"first": 1000, "window": 3000}
     if not full:
         common |= {"max_train": 3000, "window": 1000, "maxiter": 10, "first_maxiter": 40}
@@ -31,7 +30,6 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show scores, and their course against seconds of training."""
     by = ("dataset", "M", "batch_size", "method")
     yield means(records, by, (*STREAM_SCORES, SECONDS), "Scores of test points passed so far, and of all at the end")
     for labels, group in grouped(records, "dataset", "M", "batch_size").items():

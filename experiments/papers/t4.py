@@ -14,7 +14,6 @@ TERRAIN = {"dataset": "terrain-nn27", "first": 1000, "fraction_to_move": 0.1, "t
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: sizes x methods."""
     short = {"max_train": 3000, "window": 1000, "maxiter": 10, "first_maxiter": 30}
     found = []
     for M, size in ((400, 750), (600, 1000)) if full else ((100, 750),):
@@ -25,5 +24,4 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show scores, and their course against seconds of training."""
     return show_streams(records)

@@ -25,7 +25,6 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show memory and scores."""
     scores = (_PEAK, _CARRIED, *STREAM_SCORES, SECONDS)
     yield means(records, ("method", "M", "window"), scores, "Memory and scores")
     for entry in ("peak", "carried"):

@@ -27,7 +27,6 @@ def banana(full: bool) -> dict[str, Any]:
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return a run for each order and method."""
     methods = {**STREAMING, "streaming SVGP": {"model": "STREAM-SVGP"}}
     return grid("streaming", banana(full), order=("forward", "shuffled"), method=methods)
 

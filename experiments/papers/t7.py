@@ -13,13 +13,11 @@ _PUBLISHED = {"forward": 0.0875, "backward": 0.095, "shuffled": 0.095, "at once"
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return a run for each order and method."""
     orders = {name: {"order": name} for name in ("forward", "backward", "shuffled")}
     return grid("streaming", banana(full), order={**orders, "at once": {"model": "BATCH"}}, method=STREAMING)
 
 
 def show(records: Records) -> Shown:
-    """Show final scores beside the published errors."""
     end = LABEL_SCORES[1]
     beside = {(order, method): error for order, error in _PUBLISHED.items() for method in STREAMING}
     yield means(records, ("order", "method"), (end, LABEL_SCORES[3]), "Scores by the order of arrival", {end: beside})

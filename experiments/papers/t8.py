@@ -25,7 +25,6 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show differences, and hyperparameters along a stream."""
     lines: list[Sequence[str]] = [("stream against", "alpha", "objective, relative", "mean", "variance")]
     fixed = [record for record in records if "against" in record.labels]
     for r in fixed:

@@ -16,7 +16,6 @@ WINS = {
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: sets x splits x M x alpha."""
     common = {"model": "PEPR", "maxiter": 2000 if full else 200, "log_interval": 10**5, "max_jitter": 1e-3}
     return grid(
         "regression",

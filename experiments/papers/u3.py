@@ -13,7 +13,6 @@ ADAM = {"model": "PEP", "optimizer": "adam", "batch_size": 50, "learning_rate": 
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return the runs: sets x splits x M x alpha."""
     return grid(
         "classification",
         ADAM | {"maxiter": 2000 if full else 1000, "log_interval": 10**5},

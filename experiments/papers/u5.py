@@ -10,12 +10,10 @@ from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
 
 
 def jobs(full: bool) -> list[Job]:
-    """Return a run for each alpha, at the same size."""
     common = {"dataset": "banana", "M": 30, "maxiter": 300 if full else 100, "max_jitter": 1e-3}
     return grid("classification", common, alpha=(0.0, 0.01, 0.5, 1.0))
 
 
 def show(records: Records) -> Shown:
-    """Show scores, and inducing points before and after training."""
     yield means(records, ("alpha",), (ERROR, NLPD, EVIDENCE), "Scores on banana, M = 30")
     yield decisions(records, "Inducing points by alpha")

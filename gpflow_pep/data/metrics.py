@@ -20,8 +20,7 @@ def rmse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     >>> metrics.rmse([1.0, 2.0], [1.0, 4.0]) == 2.0**0.5
     True
 
-    :param y: targets [N, P] or [N].
-    :param mean: predicted means, the shape of ``y``.
+    :param y: targets [N, P] or [N]; `mean`: their predictions.
     """
     y, mean = _checked(y=y, mean=mean)
     return float(np.sqrt(np.mean(np.square(y - mean))))
@@ -38,9 +37,8 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike) -> floa
     >>> round(metrics.nlpd([0.0], [0.0], [1.0]), 6)
     0.918939
 
-    :param y: targets [N, P] or [N].
-    :param mean: predicted means, the shape of ``y``.
-    :param variance: predicted variances of the targets, noise included, positive, the shape of ``y``.
+    :param y: targets [N, P] or [N]; `mean`: their predictions.
+    :param variance: their predicted variances, noise included, positive.
     """
     y, mean, variance = _checked(y=y, mean=mean, variance=variance)
     bad = np.argwhere(variance <= 0.0)
@@ -60,8 +58,7 @@ def smse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     >>> metrics.smse([1.0, 3.0], [2.0, 2.0])
     1.0
 
-    :param y: test targets [N, P] or [N], without constant columns.
-    :param mean: predicted means, the shape of ``y``.
+    :param y: test targets [N, P] or [N], without constant columns; `mean`: their predictions.
     :return: 0 at best; 1 for predicting the mean of the test targets everywhere.
     """
     y, mean = _checked(y=y, mean=mean)

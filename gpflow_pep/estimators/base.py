@@ -29,7 +29,7 @@ from ..runtime.checks import warn
 from ..selection.alpha import AlphaSelection, select_alpha
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
-from ..training import OPTIMIZERS, FitResult, fit, uninterrupted
+from ..training import FitResult, check_optimizer, fit, uninterrupted
 from ..training.coordinates import spreads
 from ..training.objectives import without_warnings
 from ..training.result import FAILED, LIMIT
@@ -252,9 +252,7 @@ class SparseGPEstimator(BaseEstimator):
             raise ValueError(f'n_inducing must be a number if alpha is "auto", got {self.n_inducing!r}.')
         if self.optimizer is None:
             return None
-        if self.optimizer not in OPTIMIZERS:
-            names = ", ".join(map(repr, OPTIMIZERS))
-            raise ValueError(f"optimizer must be one of {names} or None, got {self.optimizer!r}.")
+        check_optimizer(self.optimizer)
         options = ("optimizer", "max_iterations", "learning_rate", "train_inducing", "tolerance", "n_restarts")
         return {name: getattr(self, name) for name in options}
 

@@ -56,10 +56,10 @@ class PEPClassifier(PEP):
     ):
         """See :class:`PEP` for the arguments; `likelihood`: of class labels, chosen from the labels by default."""
         if not isinstance(likelihood, Likelihood | None):
-            raise ValueError(
-                f"likelihood must be a gpflow Likelihood or None, got {type(likelihood).__name__}; inducing points are "
-                "the argument after it: give inducing_variable=Z."
-            )
+            found, hint = type(likelihood).__name__, "inducing_variable=Z: inducing points are the argument after it"
+            if isinstance(likelihood, str | type):
+                found, hint = repr(likelihood), "an object: likelihoods.Probit(), gpflow.likelihoods.Softmax(3), ..."
+            raise ValueError(f"likelihood must be a gpflow Likelihood or None, got {found}; give {hint}.")
         if inducing_variable is None:
             raise ValueError("inducing_variable must be given: Z [M, D] or a gpflow inducing variable, got None.")
         if likelihood is None:

@@ -150,7 +150,10 @@ class PEP(SparseGP):
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it.
         """
         if not isinstance(likelihood, Likelihood):
-            raise ValueError(f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}.")
+            found = type(likelihood).__name__
+            raise ValueError(
+                f"likelihood must be a gpflow Likelihood, such as gpflow.likelihoods.StudentT(), got {found}."
+            )
         rule = rule_for(likelihood, projection)  # raises an error for an unsupported pair
         held = checked_data(data, chunk_size)
         batches = held.dataset if isinstance(held, DatasetChunks) else [tuple(map(tf.constant, held))]

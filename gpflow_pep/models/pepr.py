@@ -95,9 +95,17 @@ class PEPR(CollapsedRegression):
             noise is small compared with the prior variance, Kuu is ill-conditioned or there are at most `chunk_size`
             rows, everything is in double precision. Must be False with blocks.
         """
-        options: dict[str, Any] = dict(noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size)
-        options |= dict(mean_function=mean_function, max_jitter=max_jitter, mixed_precision=mixed_precision)
-        super().__init__(data, kernel, inducing_variable, **options)
+        super().__init__(
+            data,
+            kernel,
+            inducing_variable,
+            mean_function=mean_function,
+            noise_variance=noise_variance,
+            likelihood=likelihood,
+            chunk_size=chunk_size,
+            max_jitter=max_jitter,
+            mixed_precision=mixed_precision,
+        )
         self._use_blocks(blocks)
         self._optimal_scale = scale if isinstance(scale, str) else ""
         if self._optimal_scale not in ("", _OPTIMAL, _PER_BLOCK):

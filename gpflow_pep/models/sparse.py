@@ -287,6 +287,13 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         X, Y = self._data
         return {"data.X": X, "data.Y": Y} | ({"alpha": self._alpha} if hasattr(self, "_alpha") else {})
 
+    @inherit_check_shapes
+    def training_loss(self, *data: Any) -> tf.Tensor:
+        """Return the negative objective, [] in nats. Takes no data: the model stores them."""
+        if data:
+            raise TypeError(f"{type(self).__name__} stores its data: call training_loss() without data.")
+        return super().training_loss()
+
     @property
     def data(self) -> RegressionData | tf.data.Dataset:
         """

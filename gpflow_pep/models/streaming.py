@@ -72,8 +72,16 @@ class StreamingSGPR(CollapsedRegression, Stream):
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`.
         :param alpha: the power, a number in [0, 1]; 0 is the exact VFE limit.
         """
-        options: dict[str, Any] = dict(noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size)
-        super().__init__(data, kernel, inducing_variable, mean_function=mean_function, max_jitter=max_jitter, **options)
+        super().__init__(
+            data,
+            kernel,
+            inducing_variable,
+            mean_function=mean_function,
+            noise_variance=noise_variance,
+            likelihood=likelihood,
+            chunk_size=chunk_size,
+            max_jitter=max_jitter,
+        )
         self._alpha = local_variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
 
     @override

@@ -1,8 +1,8 @@
 """Training: one function for all models, with early stopping, checkpoints, exact resumption and TensorBoard."""
 
 from .coordinates import Scipy
-from .fitting import OPTIMIZERS, fit
+from .fitting import check_optimizer, fit
 from .history import Callback
 from .result import FitResult, uninterrupted
 
-__all__ = ["OPTIMIZERS", "Callback", "FitResult", "Scipy", "fit", "uninterrupted"]
+__all__ = ["Callback", "FitResult", "Scipy", "check_optimizer", "fit", "uninterrupted"]

@@ -32,7 +32,6 @@ from .monitor import monitor
 from .objectives import FAILURES, Objective, SitesObjective
 from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
 
-OPTIMIZERS = ("lbfgs", "adam")
 _LOST_WORKERS = (  # errors of collective operations
     tf.errors.UnavailableError,
     tf.errors.DeadlineExceededError,
@@ -254,6 +253,14 @@ def fit(
     )
 
 
+def check_optimizer(optimizer: Any) -> None:
+    """Check that this is the name of an optimizer; the error names the nearest one."""
+    if not (isinstance(optimizer, str) and optimizer in ("lbfgs", "adam")):
+        found = repr(optimizer) if isinstance(optimizer, str) else f"an object, {type(optimizer).__name__}"
+        nearest = "adam" if "adam" in found.lower() else "lbfgs"
+        raise ValueError(f'optimizer must be "lbfgs", "adam" or None, got {found}: give optimizer="{nearest}".')
+
+
 def _checked(
     model: GPModel, data: Any, workers: Workers | None, optimizer: str | None, batch_size: int | None
 ) -> tuple[str, Batch | None, Iterator[Batch] | None]:
@@ -267,8 +274,7 @@ def _checked(
         raise ValueError("data must be arrays, this worker's rows, if several workers train, got a dataset.")
     if optimizer is None:
         optimizer = "lbfgs" if own else "adam"
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer must be one of {', '.join(map(repr, OPTIMIZERS))}, got {optimizer!r}.")
+    check_optimizer(optimizer)
     if optimizer == "lbfgs" and getattr(model, "minibatch_is_block", False):
         raise ValueError(f'optimizer must be "adam" for {name}, whose minibatches are its blocks.')
     if optimizer == "lbfgs" and is_dataset:

@@ -26,6 +26,8 @@ _IGNORED = (
     "The inputs explain nothing: the objective is no better than with a constant f, or with noise alone. Try other "
     "initial lengthscales, a mean function (or Y without its mean), more inducing points, n_restarts."
 )
+_NO_STEP = "no step raises the objective beyond rounding"
+_ADVICE = "Try standardized X and Y, other initial parameters, or a larger tolerance."
 
 
 class _Interrupted(Exception):
@@ -244,7 +246,7 @@ class LBFGS:
             last = f" The last step failed: {self._failure}" if self._failure else ""
             return Outcome(LIMIT, f"L-BFGS: max_iterations was reached.{last}")
         if self._failure:  # no later evaluation was better, although SciPy reports convergence
-            return Outcome(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {self._failure}")
+            return Outcome(FAILED, f"L-BFGS: no step from the last good parameters succeeded: {self._failure}")
         if self._is_flat:
             gain = f"{FLAT_ITERATIONS} iterations gained less than {self._gain:.2g} nats"
             return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
@@ -253,9 +255,11 @@ class LBFGS:
         exhausted = not gained and result.nit == 0 and not self._any_failure
         self._is_stuck = exhausted and not result.success and self._best_slope > max(1e-2, self._gain)
         if self._is_stuck:
-            return Outcome(FAILED, f"L-BFGS: no step raises the objective, whose slope is {self._best_slope:.2g}.")
+            found = f"{_NO_STEP}, although its slope is {self._best_slope:.2g}"
+            return Outcome(FAILED, f"L-BFGS: {found}. {_ADVICE}")
         at_edge = bool(self._any_failure) and self._best_slope > 1e-2  # nats; at an optimum the slopes are smaller
+        message = _NO_STEP if "ABNORMAL" in result.message else result.message  # of SciPy's line search
         if (result.success or exhausted) and not at_edge:
-            return Outcome(CONVERGED, f"L-BFGS: {result.message}.")
+            return Outcome(CONVERGED, f"L-BFGS: {message}.")
         step = f" A step failed: {self._any_failure}" if self._any_failure else ""
-        return Outcome(FAILED, f"L-BFGS: {result.message}.{step}")
+        return Outcome(FAILED, f"L-BFGS: {message}.{step} {_ADVICE}")

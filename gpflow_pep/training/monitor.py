@@ -49,7 +49,8 @@ def monitor(
     first_rows = next(iter(data)) if isinstance(data, tf.data.Dataset) else data
     X, Y = (np.asarray(values)[:1000] for values in first_rows)  # more points would hide each other
     if X.shape[1] <= 2 and not index_columns(model.kernel, X.shape[1]):
-        task = ImageToTensorBoard(directory, partial(_draw, model, X, Y), "predictions")
+        draw, layout = partial(_draw, model, X, Y), {"layout": "constrained"}  # has room for the legend
+        task = ImageToTensorBoard(directory, draw, "predictions", fig_kw=layout)
         groups.append(MonitorTaskGroup(task, period=10 * history.interval))  # a plot takes far longer than scalars
     tasks = Monitor(*groups)
 
@@ -69,10 +70,8 @@ def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Ax
     """Draw predictions of the observations, the data and the inducing points."""
     from .. import plotting  # imports pyplot, which takes time
 
-    for colorbar in figure.axes[1:]:  # of the last drawing
-        figure.delaxes(colorbar)
-    axes.set_subplotspec(figure.add_gridspec(1, 1)[0])
     are_classes = isinstance(model.likelihood, CLASSIFICATION) and Y.shape[1] == 1
     display = plotting.ClassDisplay if are_classes else plotting.PredictionDisplay
     with without_warnings(model):
-        display.from_model(model, (X, Y), ax=axes, limits=np.stack([X.min(axis=0), X.max(axis=0)], axis=1))
+        figure.clear()  # axes and color bar of the last drawing
+        display.from_model(model, (X, Y), ax=figure.add_subplot())

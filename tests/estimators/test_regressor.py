@@ -209,7 +209,7 @@ def test_rejects_invalid_parameters(X, y):
         ({"n_inducing": "some"}, "n_inducing must be a whole number of at least 1, or \"auto\", got 'some'"),
         ({"n_inducing": 0}, "n_inducing must be a whole number from 1"),
         ({"alpha": 1.5}, r"alpha must be in \[0, 1\], got 1.5"),
-        ({"optimizer": "sgd"}, "optimizer must be one of 'lbfgs', 'adam' or None, got 'sgd'"),
+        ({"optimizer": "fmin_l_bfgs_b"}, """"adam" or None, got 'fmin_l_bfgs_b': give optimizer="lbfgs"."""),
         ({"max_iterations": 0}, "max_iterations must be a whole number from 1"),
         ({"noise_variance": -1.0}, "noise_variance must be a positive number, got -1.0"),
     ]:

@@ -159,7 +159,7 @@ def test_library_error_is_recorded(run_tiny, runs):
     [
         ({"model": "GP"}, "model is 'GP'; accepted are GPR, SGPR"),
         ({"kernel": "Linear"}, "kernel is 'Linear'"),
-        ({"optimizer": "sgd"}, "optimizer is 'sgd'"),
+        ({"optimizer": "sgd"}, "optimizer must be .*lbfgs.* got 'sgd'"),
         ({"dataset": "diabets"}, "Did you mean 'diabetes'"),
         ({"M": 61}, "M is 61"),
         ({"model": "BTSGPR", "block_size": None}, "blocks must be"),

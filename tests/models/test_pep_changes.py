@@ -262,3 +262,17 @@ def test_a_softmax_takes_floating_labels_wherever_labels_are_taken():
 def test_classifier_names_misplaced_inducing_points():
     with pytest.raises(ValueError, match=r"likelihood must be a gpflow Likelihood or None, got ndarray; .*=Z"):
         PEPClassifier((X, Y), SquaredExponential(), Z)
+
+
+@pytest.mark.parametrize("likelihood", ["softmax", Softmax])
+def test_classifier_takes_no_names_of_likelihoods(likelihood):
+    with pytest.raises(
+        ValueError, match=r"got .*oftmax.*; give an object: likelihoods.Probit\(\), gpflow.*Softmax\(3\)"
+    ):
+        PEPClassifier((X, Y), SquaredExponential(), likelihood, Z)
+
+
+def test_models_with_data_refuse_other_data():
+    model = PEPClassifier((X, Y), SquaredExponential(), inducing_variable=Z)
+    with pytest.raises(TypeError, match=r"PEPClassifier stores its data: call training_loss\(\) without data"):
+        model.training_loss((X, Y))

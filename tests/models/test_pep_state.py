@@ -522,7 +522,9 @@ def test_likelihoods_without_a_rule():
 
 @pytest.mark.parametrize("likelihood", ["probit", None])
 def test_objects_that_are_no_likelihoods_are_rejected(likelihood):
-    with pytest.raises(ValueError, match=f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}"):
+    with pytest.raises(
+        ValueError, match=f"likelihood must be a gpflow Likelihood, such as .*, got {type(likelihood).__name__}"
+    ):
         PEP((X, Y), SquaredExponential(), likelihood, Z)
 
 

@@ -159,7 +159,11 @@ def test_restores_good_values_after_an_interrupt(model, way):
 
 def test_bad_arguments_are_refused(model):
     for options, message in [
-        ({"optimizer": "newton"}, "optimizer must be one of 'lbfgs', 'adam', got 'newton'"),
+        (
+            {"optimizer": "newton"},
+            """optimizer must be "lbfgs", "adam" or None, got 'newton': give optimizer="lbfgs".""",
+        ),
+        ({"optimizer": tf.optimizers.Adam()}, """got an object, Adam: give optimizer="adam"."""),
         ({"batch_size": 5}, 'batch_size must be None with optimizer="lbfgs", got 5'),
         ({"optimizer": "adam", "batch_size": 0}, "batch_size must be"),
         ({"optimizer": "adam", "batch_size": 2.5}, "batch_size must be"),

@@ -68,7 +68,8 @@ def test_values_and_settings_are_chosen(protocol, runs, capsys):
     ("options", "message"),
     [
         (["--only", "name=d"], "--only: name is 'd'; accepted are a, b"),
-        (["--only", "alpha=0.5"], "alpha is 0.5; accepted are None"),
+        (["--only", "alpha=0.5"], "there is no axis 'alpha'; the axes are name=a,b"),
+        (["--stored"], "has no run of X1. Start some: python -m experiments.papers X1\nThe axes of X1: name=a,b"),
         (["--with", "M=1,2"], "--with accepts one value for each entry, got several for M"),
         (["--only", "name"], "2"),
         (["--jobs", "1000"], "jobs must take no more than"),
