@@ -20,10 +20,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from typing_extensions import Self
 
 from .. import validation
+from ..engine.kernel_columns import checked_indices, index_columns
 from ..inducing import greedy_variance, k_means, uniform
 from ..inducing.rows import distinct
 from ..models import PEP
-from ..models.kernels_and_inducing_variables import check_indices, index_columns
 from ..models.stream import Stream
 from ..runtime.checks import warn
 from ..selection.alpha import AlphaSelection, select_alpha
@@ -207,8 +207,7 @@ class SparseGPEstimator(BaseEstimator):
         """Check the inputs X [n, D]; return them, and the posterior at the end of the fit."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
-        check_indices(self.model_.kernel, X, "X")
-        return tf.constant(X), tuple(map(tf.constant, self._posterior_values))
+        return tf.constant(checked_indices(self.model_.kernel, X, "X")), tuple(map(tf.constant, self._posterior_values))
 
     def _predicted(self, X: Any) -> tuple[AnyNDArray, ...]:
         """Return mean and variance of the model's Y at X [n, D], [n, P] each."""
@@ -232,7 +231,7 @@ class SparseGPEstimator(BaseEstimator):
         if wanted >= len(rows):
             return X[rows].copy()
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        if self.kernel is not None and index_columns(self.kernel, X.shape[1]):
+        if self.kernel is not None and index_columns(self.kernel):
             return uniform(X, wanted, seed=seed)  # the mean of two indices is none
         return k_means(X / scales, wanted, seed=seed) * scales
 

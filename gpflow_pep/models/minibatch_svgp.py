@@ -8,6 +8,7 @@ import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.mean_functions import MeanFunction
@@ -23,7 +24,6 @@ from ..likelihoods.observations import check_observations
 from ..maths.linalg import column_products, finite
 from ..runtime.checks import asserted
 from ..runtime.tracing import in_xla, no_autograph
-from .kernels_and_inducing_variables import checked_inducing_variable
 from .sparse import InducingVariableGP
 
 ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
@@ -49,7 +49,7 @@ class WhitenedQ(NamedTuple):
 class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     """
     A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, trained on minibatches. It defines :meth:`_terms`, and
-    optionally :meth:`_check_likelihood` and :meth:`_add_parameters`.
+    optionally :meth:`_checked_likelihood` and :meth:`_add_parameters`.
     """
 
     _by_precision = False
@@ -82,7 +82,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or standard deviations [M, C] if q_diag; default I.
         :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, instead of q(u).
         """
-        self._check_likelihood(likelihood)
+        self._checked_likelihood(likelihood)
         if num_latent_gps is None:
             if q_mu is not None:
                 num_latent_gps = int(q_mu.shape[1])
@@ -91,10 +91,8 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
             else:
                 num_latent_gps = 1 if isinstance(likelihood, ScalarLikelihood) else likelihood.latent_dim
         C = validation.positive_integer(num_latent_gps, "num_latent_gps")
-        if not isinstance(likelihood, ScalarLikelihood) and likelihood.latent_dim != C:
-            raise ValueError(f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=C)
-        self.inducing_variable = checked_inducing_variable(kernel, inducing_variable, None, C, shared=False)
+        self.inducing_variable = inducing_variable
         self._num_data = None
         if num_data is not None:
             self._num_data = tf.Variable(validation.num_data(num_data), trainable=False, dtype=default_float())
@@ -108,8 +106,20 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         self._add_parameters()
         self._old = self._new_old_posterior()
 
-    def _check_likelihood(self, likelihood: Likelihood) -> None:
-        """Raise an error for a likelihood that the model does not support."""
+    @override
+    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
+        likelihood = super()._checked_likelihood(likelihood)
+        C = vars(self).get("num_latent_gps")
+        if C is not None and not isinstance(likelihood, ScalarLikelihood) and likelihood.latent_dim != C:
+            raise ValueError(f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}.")
+        return likelihood
+
+    @override
+    def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
+        checked = super()._checked_inducing_variable(inducing_variable, kernel)
+        if "q_mu" in vars(self) and (M := int(checked.num_inducing)) != self.q_mu.shape[0]:
+            raise ValueError(f"inducing_variable must keep {self.q_mu.shape[0]} points, as q_mu, got {M}.")
+        return checked
 
     def _add_parameters(self) -> None:
         """Create the parameters of the subclass; called at the end of the constructor."""

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float
-from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
+from gpflow.inducing_variables import InducingPoints, InducingVariables, SeparateIndependentInducingVariables
 from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import parameter_dict
 from typing_extensions import Self, override
@@ -43,7 +43,7 @@ class Stream(InducingVariableGP):
     site of :attr:`_old`, and it must take new data by the three methods below, as every :class:`.sparse.SparseGP` does.
     """
 
-    _old: Any
+    _old: Any = None
     _NEEDED: tuple[str, ...] = ("data.X", "data.Y")  # entries of a state that :meth:`from_state` requires
 
     @abstractmethod
@@ -66,11 +66,18 @@ class Stream(InducingVariableGP):
         if getattr(self, "_workers", ONE_PROCESS).count > 1:
             advice = "construct it outside the scope of the distribution strategy"
             raise ValueError(f"{type(self).__name__} does not support several workers: {advice}.")
-        if not are_inducing_points(self.inducing_variable):
-            raise ValueError(f"inducing_variable must be inducing points, got {type(self.inducing_variable).__name__}.")
         shape, C = inducing_points(self.inducing_variable).shape.as_list(), self.num_latent_gps
         leading, num_outputs = ([], C) if self._shares_covariance else ([C], 1)
         return OldPosterior(shape, leading, num_outputs, default_float())
+
+    @override
+    def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
+        checked = super()._checked_inducing_variable(inducing_variable, kernel)
+        if not are_inducing_points(checked):
+            raise ValueError(f"inducing_variable must be inducing points, got {type(checked).__name__}.")
+        if self._old is not None:
+            validated_points(self.inducing_variable, checked)
+        return checked
 
     def update(
         self,
