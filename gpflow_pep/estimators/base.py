@@ -26,6 +26,7 @@ from ..inducing.rows import distinct
 from ..models import PEP
 from ..models.stream import Stream
 from ..runtime.checks import warn
+from ..runtime.transactions import atomic
 from ..selection.alpha import AlphaSelection, select_alpha
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
@@ -81,11 +82,11 @@ class SparseGPEstimator(BaseEstimator):
         return super().get_params(deep=deep) | {name: parameter.numpy() for name, parameter in of_kernel.items()}
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; of the kernel, a copy gets the values of its parameters."""
+        """Set parameters by name, all or none; of the kernel, a copy gets the values of its parameters."""
         values = {name: params.pop(name) for name in list(params) if name.startswith(_PREFIX)}
-        super().set_params(**params)
-        if values:
-            self.kernel = deepcopy(self.kernel)
+        with atomic([self], ()):
+            super().set_params(**params)
+            self.kernel = deepcopy(self.kernel) if values else self.kernel
             parameters = _of_kernel(self.kernel) if isinstance(self.kernel, Kernel) else {}
             if unknown := sorted(values.keys() - parameters.keys()):
                 known = ", ".join(parameters) or f"{self.kernel!r} has none: give a kernel"

@@ -88,6 +88,12 @@ def are_inducing_points(inducing_variable: InducingVariables) -> bool:
     return all(type(variable) is InducingPoints for variable in single_output_variables(inducing_variable))
 
 
+def check_points(inducing_variable: InducingVariables) -> None:
+    """Raise a ValueError unless every inducing variable is `InducingPoints`."""
+    if not are_inducing_points(inducing_variable):
+        raise ValueError(f"inducing_variable must be inducing points, got {type(inducing_variable).__name__}.")
+
+
 def inducing_points(inducing_variable: InducingVariables) -> tf.Tensor:
     """Return Z, [1 or C, M, D]."""
     return tf.stack([tf.convert_to_tensor(variable.Z) for variable in single_output_variables(inducing_variable)])
@@ -111,9 +117,11 @@ def assigned(parameter: Parameter, value: TensorData) -> Parameter:
 def validated_points(inducing_variable: InducingVariables, Z: Any) -> AnyNDArray:
     """Return new inducing points [1 or C, M, D]; raise an error if they cannot replace the current points."""
     if isinstance(Z, InducingVariables):
-        Z = inducing_points(Z).numpy()
+        check_points(Z)
+        Z = [variable.Z for variable in single_output_variables(Z)]
     current = single_output_variables(inducing_variable)
-    new = [Z] if np.ndim(Z) == 2 else list(Z)
+    rank = 1 + np.ndim(Z[0]) if isinstance(Z, list | tuple) and Z else np.ndim(Z)
+    new = list(Z) if rank == 3 else [Z]
     if len(new) != len(current):
         raise ValueError(f"inducing_variable must be given for {len(current)} latent functions, got {len(new)}.")
     points = [validation.matrix(values, "inducing_variable (Z)", "D") for values in new]

@@ -18,7 +18,8 @@ from gpflow.utilities import positive, triangular
 from typing_extensions import override
 
 from .. import validation
-from ..engine import SiteSums, conditional_variance_of_f
+from ..engine import SiteSums, conditional_variance_of_f, mean_at
+from ..engine.kernel_columns import checked_indices
 from ..ep.sweep import Projected, project_mean
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import column_products, finite
@@ -162,6 +163,8 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     def _checked_minibatch(self, data: RegressionData) -> RegressionData:
         """Return X and Y as tensors; raise an error unless both have the same n <= N valid, finite rows."""
         X = validation.inputs(data[0], "data[0] (X)")
+        X = X if X.shape.rank is not None else tf.ensure_shape(X, [None, None])
+        X = checked_indices(self.kernel, X, "data[0] (X)")
         Y = check_observations(self.likelihood, data[1], self.num_latent_gps)
         if not X.shape[:1].is_compatible_with(Y.shape[:1]):
             raise ValueError(f"data: X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
@@ -214,7 +217,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         prior = self._prior()
         V = tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs))
         conditional_variance = conditional_variance_of_f(prior.variances(X, *prior.inputs), V, L)
-        return Projected(V, conditional_variance, tf.transpose(self.mean_function(X)))
+        return Projected(V, conditional_variance, tf.transpose(mean_at(self.mean_function, X, self.num_latent_gps)))
 
     def _variational_expectations(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ) -> tf.Tensor:
         """E_q[log p(y|f)], summed over the rows, []."""

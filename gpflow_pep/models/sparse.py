@@ -246,7 +246,7 @@ class InducingVariableGP(GPModel):
         X, Y = data
         X = validation.inputs(X, "data[0] (X)")
         Y = validation.real_numbers(Y, "data[1] (Y)")
-        rows = check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]), self.num_latent_gps)
+        rows = check_observations(self.likelihood, tf.reshape(Y, [-1, tf.shape(Y)[-1]]), self.num_latent_gps)
         Y = tf.reshape(rows, tf.shape(Y))
         if in_xla():
             X = asserted(X, tf.math.is_finite(Y))  # a likelihood may treat NaN as a label
