@@ -137,6 +137,8 @@ def _beta(likelihood: likelihoods.Beta, Y: tf.Tensor) -> Accepted:
 
 @accepted_observations.register
 def _ordinal(likelihood: likelihoods.Ordinal, Y: tf.Tensor) -> Accepted:
+    if not np.all(np.diff(likelihood.bin_edges) > 0.0):
+        raise ValueError(f"likelihood: bin_edges of Ordinal must increase, got {likelihood.bin_edges}.")
     return Accepted(_is_whole(Y, likelihood.num_bins), f"whole numbers from 0 to {likelihood.num_bins - 1}")
 
 
