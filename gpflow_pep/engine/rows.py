@@ -9,6 +9,7 @@ from gpflow.config import default_float
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction, Zero
 
+from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
 from ..runtime.distribution import ONE_PROCESS, Workers
 from .chunks import Chunk, Chunks, Part
@@ -69,12 +70,22 @@ class RegressionRows:
         else:
             Kff = self._prior.Kff(chunk.as_blocks(X), *prior_inputs)  # [G, b, b]
         noise = tf.fill(tf.shape(X)[:1], noise) if self._is_constant else self._likelihood.variance_at(X)[:, 0] * noise
-        residual = Y if type(self._mean_function) is Zero else Y - self._mean_function(X)
-        if not residual.shape.is_compatible_with(Y.shape):
-            raise ValueError(
-                f"mean_function must return [rows, {Y.shape[-1]}], but Y - m(X) has shape {residual.shape}."
-            )
+        is_zero = type(self._mean_function) is Zero
+        residual = Y if is_zero else Y - mean_at(self._mean_function, X, self.num_outputs)
         return cast(Rows(Kuf, Kff, noise, residual, chunk.take_blocks(scale)), chunk.dtype)
+
+
+def mean_at(mean_function: MeanFunction, X: tf.Tensor, num_outputs: int) -> tf.Tensor:
+    """Compute m(x) of rows X [n, D], [n, P]; a single row or column of m(x) stands for all."""
+    mean, n = tf.convert_to_tensor(mean_function(X)), X.shape[0]
+    must = f"mean_function must return {X.dtype.name} of shape [{'rows' if n is None else n}, {num_outputs}], got"
+    accepted = [[rows, columns] for rows in (n, 1) for columns in (num_outputs, 1)]
+    if mean.dtype != X.dtype or not any(map(mean.shape.is_compatible_with, accepted)):
+        raise ValueError(f"{must} {mean.dtype.name} of shape {mean.shape}.")
+    sizes, shape = tf.shape(mean), [tf.shape(X)[0], num_outputs]
+    if n is None or not mean.shape.is_fully_defined():
+        mean = asserted(mean, tf.equal(sizes, 1) | tf.equal(sizes, shape), f"{must} shape", sizes)
+    return tf.broadcast_to(mean, shape)
 
 
 def cast(values: Any, dtype: tf.DType | None) -> Any:

@@ -241,7 +241,7 @@ def _after_rejection_or_newton(
     kind = tf.where(ends_probes, NEWTON_STEP, PROBING)
     probed = loop._replace(candidate=candidate, kind=kind, newton=tf.ones_like(loop.newton))
     stepped = choose(accepted, loop._replace(candidate=nearby, kind=tf.constant(PROBING)), _halve(options, loop, step))
-    swept = choose(accepted, followed, _reject(options, loop))
+    swept = choose(accepted, followed, _reject(workers, options, loop))
     loop = choose(sweeping, swept, choose(probing, probed, stepped))
     return _restart_or_finish(options, loop._replace(status=tf.where(moves, loop.final_status, loop.status)))
 
@@ -261,18 +261,20 @@ def _halve(options: SolverOptions, loop: SolverState, step: Step) -> SolverState
     )
 
 
-def _reject(options: SolverOptions, loop: SolverState) -> SolverState:
-    """Continue after a rejected sweep; scale down improper initial sites."""
+def _reject(workers: Workers, options: SolverOptions, loop: SolverState) -> SolverState:
+    """Continue after a rejected sweep; scale down improper initial sites; end if even empty sites are improper."""
     is_valid, anderson = loop.attempt.is_valid, loop.anderson.rejected(loop.attempt.is_valid)
     halvings = loop.attempt.halvings + tf.cast(~is_valid, tf.int32)
     shrink = tf.where(halvings > _MAX_HALVINGS, tf.zeros_like(anderson.fraction), 0.5)
-    improper = tf.where(halvings > _MAX_HALVINGS + 1, IMPROPER, loop.final_status)
+    fails = ~is_valid & ~workers.any(tf.reduce_any(tf.not_equal(loop.candidate, 0.0)))
+    improper = tf.where(fails, IMPROPER, loop.final_status)
+    last = tf.where(fails & ~loop.attempt.preliminary, len(_ATTEMPT_DAMPING) - 1, loop.attempt.number)
     stuck = is_valid & (anderson.fraction < SMALLEST_FRACTION * options.damping)
     update = loop.iterate.swept.sites + anderson.fraction * loop.iterate.swept.update
     return loop._replace(
         candidate=choose(is_valid, update, shrink * loop.candidate),
         anderson=anderson,
-        attempt=loop.attempt._replace(halvings=halvings, stalled=loop.attempt.stalled + 1),
+        attempt=loop.attempt._replace(number=last, halvings=halvings, stalled=loop.attempt.stalled + 1),
         status=tf.where(stuck & tf.equal(improper, RUNNING), STUCK, improper),
     )
 

@@ -18,7 +18,7 @@ from ..engine.chunks import ChunkedData
 from ..engine.covariances import Prior, conditional_variance_of_f
 from ..engine.gaussian import InducingPosterior, OldPosteriorSite, SiteSums, precision_B
 from ..engine.penalty import log1p_ratio
-from ..engine.rows import watched
+from ..engine.rows import mean_at, watched
 from ..maths.linalg import column_products, symmetric_product
 from ..runtime.distribution import ONE_PROCESS, Workers
 from ..tilted import Cavity, Observations, Tilted, TiltedRule
@@ -72,7 +72,7 @@ class LatentRows:
     def mean(self, chunk: Any) -> tf.Tensor:
         """Compute m(x) of one chunk's rows, [n, C]."""
         X, _ = chunk.data
-        return tf.broadcast_to(self.mean_function(X), [tf.shape(X)[0], self.num_latent_gps])
+        return mean_at(self.mean_function, X, self.num_latent_gps)
 
     def alpha(self, chunk: Any) -> tf.Tensor:
         """Return the power of one chunk's rows, [] or [n]."""

@@ -20,12 +20,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from typing_extensions import Self
 
 from .. import validation
+from ..engine.kernel_columns import checked_indices, index_columns
 from ..inducing import greedy_variance, k_means, uniform
 from ..inducing.rows import distinct
 from ..models import PEP
-from ..models.kernels_and_inducing_variables import check_indices, index_columns
 from ..models.stream import Stream
 from ..runtime.checks import warn
+from ..runtime.transactions import atomic
 from ..selection.alpha import AlphaSelection, select_alpha
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
@@ -81,11 +82,11 @@ class SparseGPEstimator(BaseEstimator):
         return super().get_params(deep=deep) | {name: parameter.numpy() for name, parameter in of_kernel.items()}
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; of the kernel, a copy gets the values of its parameters."""
+        """Set parameters by name, all or none; of the kernel, a copy gets the values of its parameters."""
         values = {name: params.pop(name) for name in list(params) if name.startswith(_PREFIX)}
-        super().set_params(**params)
-        if values:
-            self.kernel = deepcopy(self.kernel)
+        with atomic([self], ()):
+            super().set_params(**params)
+            self.kernel = deepcopy(self.kernel) if values else self.kernel
             parameters = _of_kernel(self.kernel) if isinstance(self.kernel, Kernel) else {}
             if unknown := sorted(values.keys() - parameters.keys()):
                 known = ", ".join(parameters) or f"{self.kernel!r} has none: give a kernel"
@@ -207,8 +208,7 @@ class SparseGPEstimator(BaseEstimator):
         """Check the inputs X [n, D]; return them, and the posterior at the end of the fit."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
-        check_indices(self.model_.kernel, X, "X")
-        return tf.constant(X), tuple(map(tf.constant, self._posterior_values))
+        return tf.constant(checked_indices(self.model_.kernel, X, "X")), tuple(map(tf.constant, self._posterior_values))
 
     def _predicted(self, X: Any) -> tuple[AnyNDArray, ...]:
         """Return mean and variance of the model's Y at X [n, D], [n, P] each."""
@@ -232,7 +232,7 @@ class SparseGPEstimator(BaseEstimator):
         if wanted >= len(rows):
             return X[rows].copy()
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        if self.kernel is not None and index_columns(self.kernel, X.shape[1]):
+        if self.kernel is not None and index_columns(self.kernel):
             return uniform(X, wanted, seed=seed)  # the mean of two indices is none
         return k_means(X / scales, wanted, seed=seed) * scales
 

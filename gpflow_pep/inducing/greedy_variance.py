@@ -9,6 +9,7 @@ from gpflow.kernels import Kernel, MultioutputKernel
 
 from .. import validation
 from ..engine import RowChunks, kernel_matrix
+from ..engine.kernel_columns import check_columns, checked_indices
 from ..runtime.checks import asserted
 from ..runtime.tracing import compiled, no_autograph
 from .rows import distinct
@@ -51,7 +52,8 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
         raise ValueError(f"given must have as many columns as X, {X.shape[1]}, got {points.shape[1]}.")
     if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
         raise ValueError(f"kernel must be a gpflow.kernels.Kernel of one output, got {type(kernel).__name__}.")
-    X = np.concatenate([points, X]) if num_given else X
+    check_columns(kernel, X.shape[1])
+    X = np.concatenate([checked_indices(kernel, points, "given"), checked_indices(kernel, X, "X")])
     rows = distinct(X)
     rows = np.concatenate([np.arange(num_given), rows[rows >= num_given]])
     if len(rows) < M:

@@ -37,14 +37,15 @@ def check_observations(
     :raises ValueError: naming the first rejected value and the accepted values, or the number of columns.
     :raises tf.errors.InvalidArgumentError: in a graph, naming the accepted values.
     """
-    Y = real_numbers(Y, _NAME)
-    columns, switches = Y.shape[1], isinstance(likelihood, SwitchedLikelihood)
-    expected = (None,) if num_outputs is None else (None, num_outputs + switches)
-    if len(expected) > 1 and isinstance(likelihood, likelihoods.ScalarLikelihood) and columns not in expected:
-        also = ", and one with the index of each row's likelihood" if switches else ""
-        raise ValueError(
-            f"{_NAME} must have a column for each of {num_outputs} latent functions{also}, got {columns} columns."
-        )
+    Y, is_scalar = real_numbers(Y, _NAME), isinstance(likelihood, likelihoods.ScalarLikelihood)
+    Y = Y if Y.shape.rank is not None else tf.ensure_shape(Y, [None, None])
+    switches = isinstance(likelihood, SwitchedLikelihood)
+    also = ", and one with the index of each row's likelihood" if switches else ""
+    if num_outputs is not None and is_scalar:
+        must = f"have a column for each of {num_outputs} latent functions{also}"
+        Y = _with_columns(Y, num_outputs + switches, must)
+    elif isinstance(likelihood, MultiClassRobustMax | likelihoods.MultiClass | likelihoods.Softmax):
+        Y = _with_columns(Y, 1, "have one column of labels")
     if not tf.executing_eagerly():
         Y = finite(Y, name=_NAME, advice=_ADVICE)
     elif found := not_finite(Y):
@@ -60,6 +61,16 @@ def check_observations(
         value, count = float(Y[row, column]), len(rejected)
         raise ValueError(f"{message} {value:g} in row {first_row + row} ({count} such values).{hint}")
     return Y
+
+
+def _with_columns(Y: tf.Tensor, expected: int, must: str) -> tf.Tensor:
+    """Return Y [N, P], P = `expected`, also in a graph in which P is unknown."""
+    found = Y.shape[1]
+    if found not in (None, expected):
+        raise ValueError(f"{_NAME} must {must}, got {found} columns.")
+    if found is None:
+        Y = asserted(Y, tf.equal(tf.shape(Y)[1], expected), f"{_NAME} must {must}; number of columns:", tf.shape(Y)[1])
+    return tf.ensure_shape(Y, [None, expected])
 
 
 def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -126,6 +137,8 @@ def _beta(likelihood: likelihoods.Beta, Y: tf.Tensor) -> Accepted:
 
 @accepted_observations.register
 def _ordinal(likelihood: likelihoods.Ordinal, Y: tf.Tensor) -> Accepted:
+    if not np.all(np.diff(likelihood.bin_edges) > 0.0):
+        raise ValueError(f"likelihood: bin_edges of Ordinal must increase, got {likelihood.bin_edges}.")
     return Accepted(_is_whole(Y, likelihood.num_bins), f"whole numbers from 0 to {likelihood.num_bins - 1}")
 
 
@@ -133,8 +146,6 @@ def _ordinal(likelihood: likelihoods.Ordinal, Y: tf.Tensor) -> Accepted:
 @accepted_observations.register(likelihoods.MultiClass)
 @accepted_observations.register(likelihoods.Softmax)
 def _classes(likelihood: MultiClassRobustMax | likelihoods.MultiClass | likelihoods.Softmax, Y: tf.Tensor) -> Accepted:
-    if Y.shape[1] not in (None, 1):
-        raise ValueError(f"data[1] (Y) must have one column of labels, got {Y.shape[1]} columns.")
     num_classes = positive_integer(likelihood.num_classes, "likelihood.num_classes")
     return Accepted(_is_whole(Y, num_classes), f"the labels 0, 1, ..., {num_classes - 1}")
 

@@ -9,6 +9,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
+from typing_extensions import override
 
 from ..engine import DatasetChunks
 from ..likelihoods import Logit, MultiClassRobustMax, Probit
@@ -67,12 +68,6 @@ class PEPClassifier(PEP):
                 raise ValueError("likelihood must be given with several workers, as no single worker sees all labels.")
             data = checked_data(data, chunk_size)
             likelihood = _likelihood_for(_labels(data), columns(data)[1])
-        elif not isinstance(likelihood, CLASSIFICATION):
-            names = ", ".join(kind.__name__ for kind in CLASSIFICATION)
-            raise ValueError(
-                f"likelihood must be a likelihood of class labels ({names}) or None, got "
-                f"{type(likelihood).__name__}; use gpflow_pep.PEP for any other."
-            )
         super().__init__(
             data,
             kernel,
@@ -88,6 +83,16 @@ class PEPClassifier(PEP):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
+
+    @override
+    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
+        if not isinstance(likelihood, CLASSIFICATION):
+            names = ", ".join(kind.__name__ for kind in CLASSIFICATION)
+            raise ValueError(
+                f"likelihood must be a likelihood of class labels ({names}) or None, got "
+                f"{type(likelihood).__name__}; use gpflow_pep.PEP for any other."
+            )
+        return super()._checked_likelihood(likelihood)
 
 
 def _labels(data: RegressionData | DatasetChunks) -> AnyNDArray:

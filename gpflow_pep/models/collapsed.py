@@ -74,11 +74,14 @@ class CollapsedRegression(SparseGP):
             likelihood = Gaussian(1.0 if noise_variance is None else validation.noise_variance(noise_variance))
         elif noise_variance is not None:
             raise ValueError("noise_variance and likelihood cannot both be given.")
-        validation.gaussian(likelihood)
         P = columns(held)[1]
         super().__init__(held, kernel, likelihood, inducing_variable, mean_function, P, chunk_size, max_jitter)
         self.mixed_precision = bool(mixed_precision)
         self.single_chunk = bool(self._data) and int(self._local_num_data()) <= self._chunk_size
+
+    @override
+    def _checked_likelihood(self, likelihood: Any) -> Gaussian:
+        return validation.gaussian(likelihood)
 
     def _use_blocks(self, blocks: Any) -> None:
         """Use one site and one penalty term per block of :class:`PEPR`; None: per row."""

@@ -6,14 +6,13 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, TensorData
 from gpflow.inducing_variables import InducingPoints, InducingVariables, MultioutputInducingVariables
-from gpflow.kernels import Combination, Coregion, Kernel, MultioutputKernel, Periodic, SharedIndependent
+from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models.util import InducingPointsLike
 
 from .. import validation
 from ..engine import independent_parts
-
-_ARD = ("lengthscales", "period", "weight_variances", "variance")  # parameters of GPflow's kernels
+from ..engine.kernel_columns import check_columns, checked_indices
 
 
 def latent_functions(likelihood: Likelihood, num_outputs: int) -> int:
@@ -45,37 +44,15 @@ def checked_inducing_variable(
     for variable, part in parts:
         validation.single_output_inducing_variable(variable, num_inputs)
         if type(variable) is InducingPoints:
-            check_indices(part, variable.Z.numpy(), "inducing_variable (Z)")
+            checked_indices(part, variable.Z.numpy(), "inducing_variable (Z)")
     if num_inputs is None:
         num_inputs = next((variable.Z.shape[1] for variable, _ in parts if type(variable) is InducingPoints), None)
     if num_inputs is not None:
-        _check_kernel_columns(kernel, num_inputs)
+        check_columns(kernel, num_inputs)
     sizes = {int(variable.num_inducing) for variable, _ in parts}
     if len(sizes) > 1:
         raise ValueError(f"inducing_variable must have parts of the same size, got {sorted(sizes)}.")
     return inducing_variable
-
-
-def index_columns(kernel: Kernel, num_inputs: int) -> dict[int, int]:
-    """Return the columns of X that hold the index of a `Coregion`, with the number of its values."""
-    if isinstance(kernel, Coregion):
-        columns: AnyNDArray = np.arange(num_inputs)[kernel.active_dims]
-        return {int(columns[0]): int(kernel.output_dim)}
-    parts: Any = getattr(kernel, "kernels", None) or getattr(kernel, "latent_kernels", ())
-    return {column: count for part in parts for column, count in index_columns(part, num_inputs).items()}
-
-
-def check_indices(kernel: Kernel, X: Any, name: str) -> None:
-    """Check columns of X [..., D] that hold an index: GPflow truncates fractions, and fails on others, or returns 0."""
-    for column, count in index_columns(kernel, X.shape[-1]).items():
-        values = np.ravel(X[..., column])
-        wrong = np.flatnonzero(~((values >= 0) & (values < count) & (values == np.floor(values))))
-        if wrong.size:
-            raise ValueError(
-                f"{name} must hold whole numbers from 0 to {count - 1} in column {column}, the index of Coregion, got "
-                f"{values[wrong[0]]} in row {wrong[0]}. Choose inducing points from the rows of X: inducing.uniform, "
-                "greedy_variance."
-            )
 
 
 def _check_shared(kernel: Kernel, inducing_variable: InducingPointsLike, num_outputs: int) -> None:
@@ -99,36 +76,6 @@ def _check_shared(kernel: Kernel, inducing_variable: InducingPointsLike, num_out
         )
 
 
-def _check_kernel_columns(kernel: Kernel, num_inputs: int) -> None:
-    """Check that active dimensions and ARD parameters fit the columns of X (of GPflow's kernels and their parts)."""
-    if isinstance(kernel, Combination):
-        for part in kernel.kernels:
-            _check_kernel_columns(part, num_inputs)
-    elif isinstance(kernel, SharedIndependent):
-        _check_kernel_columns(kernel.kernel, num_inputs)
-    elif isinstance(kernel, Periodic):
-        _check_kernel_columns(kernel.base_kernel, num_inputs)
-        _check_parameters(kernel, kernel.base_kernel.active_dims, num_inputs)
-    elif type(kernel).__module__.startswith("gpflow."):
-        _check_parameters(kernel, kernel.active_dims, num_inputs)
-
-
-def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_inputs: int) -> None:
-    name = type(kernel).__name__
-    columns = np.arange(num_inputs)[active_dims] if isinstance(active_dims, slice) else np.asarray(active_dims)
-    outside = columns[(columns < 0) | (columns >= num_inputs)]
-    if outside.size or not columns.size:
-        found = outside[0] if outside.size else active_dims
-        raise ValueError(f"kernel: active_dims of {name} must be columns of X, 0 to {num_inputs - 1}, got {found}.")
-    for parameter in _ARD:
-        values = np.shape(getattr(kernel, parameter, 0.0))
-        if len(values) == 1 and values[0] not in (1, len(columns)):
-            raise ValueError(
-                f"kernel: {parameter} of {name} must have 1 or {len(columns)} values, one per active column of X, "
-                f"got {values[0]}."
-            )
-
-
 def single_output_variables(inducing_variable: InducingVariables) -> tuple[InducingVariables, ...]:
     """Return the inducing variable of each latent function, or a single shared one."""
     if isinstance(inducing_variable, MultioutputInducingVariables):
@@ -139,6 +86,12 @@ def single_output_variables(inducing_variable: InducingVariables) -> tuple[Induc
 def are_inducing_points(inducing_variable: InducingVariables) -> bool:
     """Return whether every inducing variable is exactly `InducingPoints`, not a subclass."""
     return all(type(variable) is InducingPoints for variable in single_output_variables(inducing_variable))
+
+
+def check_points(inducing_variable: InducingVariables) -> None:
+    """Raise a ValueError unless every inducing variable is `InducingPoints`."""
+    if not are_inducing_points(inducing_variable):
+        raise ValueError(f"inducing_variable must be inducing points, got {type(inducing_variable).__name__}.")
 
 
 def inducing_points(inducing_variable: InducingVariables) -> tf.Tensor:
@@ -164,9 +117,11 @@ def assigned(parameter: Parameter, value: TensorData) -> Parameter:
 def validated_points(inducing_variable: InducingVariables, Z: Any) -> AnyNDArray:
     """Return new inducing points [1 or C, M, D]; raise an error if they cannot replace the current points."""
     if isinstance(Z, InducingVariables):
-        Z = inducing_points(Z).numpy()
+        check_points(Z)
+        Z = [variable.Z for variable in single_output_variables(Z)]
     current = single_output_variables(inducing_variable)
-    new = [Z] if np.ndim(Z) == 2 else list(Z)
+    rank = 1 + np.ndim(Z[0]) if isinstance(Z, list | tuple) and Z else np.ndim(Z)
+    new = list(Z) if rank == 3 else [Z]
     if len(new) != len(current):
         raise ValueError(f"inducing_variable must be given for {len(current)} latent functions, got {len(new)}.")
     points = [validation.matrix(values, "inducing_variable (Z)", "D") for values in new]

@@ -8,6 +8,7 @@ import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.mean_functions import MeanFunction
@@ -17,13 +18,13 @@ from gpflow.utilities import positive, triangular
 from typing_extensions import override
 
 from .. import validation
-from ..engine import SiteSums, conditional_variance_of_f
+from ..engine import SiteSums, conditional_variance_of_f, mean_at
+from ..engine.kernel_columns import checked_indices
 from ..ep.sweep import Projected, project_mean
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import column_products, finite
 from ..runtime.checks import asserted
 from ..runtime.tracing import in_xla, no_autograph
-from .kernels_and_inducing_variables import checked_inducing_variable
 from .sparse import InducingVariableGP
 
 ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
@@ -49,7 +50,7 @@ class WhitenedQ(NamedTuple):
 class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     """
     A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, trained on minibatches. It defines :meth:`_terms`, and
-    optionally :meth:`_check_likelihood` and :meth:`_add_parameters`.
+    optionally :meth:`_checked_likelihood` and :meth:`_add_parameters`.
     """
 
     _by_precision = False
@@ -82,7 +83,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or standard deviations [M, C] if q_diag; default I.
         :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, instead of q(u).
         """
-        self._check_likelihood(likelihood)
+        self._checked_likelihood(likelihood)
         if num_latent_gps is None:
             if q_mu is not None:
                 num_latent_gps = int(q_mu.shape[1])
@@ -91,10 +92,8 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
             else:
                 num_latent_gps = 1 if isinstance(likelihood, ScalarLikelihood) else likelihood.latent_dim
         C = validation.positive_integer(num_latent_gps, "num_latent_gps")
-        if not isinstance(likelihood, ScalarLikelihood) and likelihood.latent_dim != C:
-            raise ValueError(f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=C)
-        self.inducing_variable = checked_inducing_variable(kernel, inducing_variable, None, C, shared=False)
+        self.inducing_variable = inducing_variable
         self._num_data = None
         if num_data is not None:
             self._num_data = tf.Variable(validation.num_data(num_data), trainable=False, dtype=default_float())
@@ -108,8 +107,20 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         self._add_parameters()
         self._old = self._new_old_posterior()
 
-    def _check_likelihood(self, likelihood: Likelihood) -> None:
-        """Raise an error for a likelihood that the model does not support."""
+    @override
+    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
+        likelihood = super()._checked_likelihood(likelihood)
+        C = vars(self).get("num_latent_gps")
+        if C is not None and not isinstance(likelihood, ScalarLikelihood) and likelihood.latent_dim != C:
+            raise ValueError(f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}.")
+        return likelihood
+
+    @override
+    def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
+        checked = super()._checked_inducing_variable(inducing_variable, kernel)
+        if "q_mu" in vars(self) and (M := int(checked.num_inducing)) != self.q_mu.shape[0]:
+            raise ValueError(f"inducing_variable must keep {self.q_mu.shape[0]} points, as q_mu, got {M}.")
+        return checked
 
     def _add_parameters(self) -> None:
         """Create the parameters of the subclass; called at the end of the constructor."""
@@ -152,6 +163,8 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     def _checked_minibatch(self, data: RegressionData) -> RegressionData:
         """Return X and Y as tensors; raise an error unless both have the same n <= N valid, finite rows."""
         X = validation.inputs(data[0], "data[0] (X)")
+        X = X if X.shape.rank is not None else tf.ensure_shape(X, [None, None])
+        X = checked_indices(self.kernel, X, "data[0] (X)")
         Y = check_observations(self.likelihood, data[1], self.num_latent_gps)
         if not X.shape[:1].is_compatible_with(Y.shape[:1]):
             raise ValueError(f"data: X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
@@ -204,7 +217,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         prior = self._prior()
         V = tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs))
         conditional_variance = conditional_variance_of_f(prior.variances(X, *prior.inputs), V, L)
-        return Projected(V, conditional_variance, tf.transpose(self.mean_function(X)))
+        return Projected(V, conditional_variance, tf.transpose(mean_at(self.mean_function, X, self.num_latent_gps)))
 
     def _variational_expectations(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ) -> tf.Tensor:
         """E_q[log p(y|f)], summed over the rows, []."""

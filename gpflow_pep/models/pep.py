@@ -149,19 +149,10 @@ class PEP(SparseGP):
             Must be None for a dataset, whose batches are the chunks.
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it.
         """
-        if not isinstance(likelihood, Likelihood):
-            found = type(likelihood).__name__
-            raise ValueError(
-                f"likelihood must be a gpflow Likelihood, such as gpflow.likelihoods.StudentT(), got {found}."
-            )
-        rule = rule_for(likelihood, projection)  # raises an error for an unsupported pair
         held = checked_data(data, chunk_size)
-        batches = held.dataset if isinstance(held, DatasetChunks) else [tuple(map(tf.constant, held))]
-        check_observations_of(likelihood, batches)
-        C = latent_functions(likelihood, columns(held)[1])
-        rule.check(Observations(*next(iter(batches))), C)
-        super().__init__(held, kernel, likelihood, inducing_variable, mean_function, C, chunk_size, max_jitter)
         self.projection = projection
+        C = self._latent_functions(self._checked_likelihood(likelihood), held)
+        super().__init__(held, kernel, likelihood, inducing_variable, mean_function, C, chunk_size, max_jitter)
         self.scale = validation.scale(scale)
         self._set_sizes(int(self._local_num_data()))
         powers = self._checked_powers(alpha)
@@ -175,6 +166,24 @@ class PEP(SparseGP):
         self._status = local_variable(status_before_updates(self.damping), trainable=False, dtype=default_float())
         self._warned = local_variable(False, trainable=False)
         self._eager_sweeps = _EAGER_SWEEPS
+
+    @override
+    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
+        likelihood = super()._checked_likelihood(likelihood)
+        if "_sites" in vars(self):  # replaced after construction
+            C = self._latent_functions(likelihood, self._data or self._chunks)
+            if C != self.num_latent_gps:
+                raise ValueError(f"likelihood must keep {self.num_latent_gps} latent functions, got {C}.")
+        return likelihood
+
+    def _latent_functions(self, likelihood: Likelihood, data: RegressionData | DatasetChunks) -> int:
+        """Check that the projection has a rule for the likelihood, which accepts the data; return C."""
+        rule = rule_for(likelihood, self.projection)
+        batches = data.dataset if isinstance(data, DatasetChunks) else [tuple(map(tf.convert_to_tensor, data))]
+        check_observations_of(likelihood, batches)
+        C = latent_functions(likelihood, columns(data)[1])
+        rule.check(Observations(*next(iter(batches))), C)
+        return C
 
     @override
     def _checked_powers(self, alpha: Any) -> AnyNDArray:

@@ -11,7 +11,8 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
-from ..engine import Prior, conditional_variance_of_f, split_rows, with_checked_variance
+from ..engine import Prior, conditional_variance_of_f, mean_at, split_rows, with_checked_variance
+from ..engine.kernel_columns import checked_indices
 from ..maths.linalg import column_products, finite
 from ..runtime.tracing import no_autograph
 from ..validation import inputs
@@ -54,14 +55,16 @@ class WhitenedPosterior(AbstractPosterior):
     @no_autograph
     def _add_mean_function(self, Xnew: TensorType, mean: TensorType) -> tf.Tensor:
         Xnew = tf.convert_to_tensor(Xnew, dtype=default_float())
-        return finite(super()._add_mean_function(Xnew, mean), name="the predictive mean", advice=_ADVICE)
+        prior_mean = mean_at(self.mean_function, tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]]), mean.shape[-1])
+        mean += tf.reshape(prior_mean, tf.shape(mean))
+        return finite(mean, name="the predictive mean", advice=_ADVICE)
 
     @inherit_check_shapes
     @no_autograph
     def _conditional_fused(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        Xnew = inputs(Xnew, "Xnew")  # before the cache is computed
+        Xnew = checked_indices(self.kernel, inputs(Xnew, "Xnew"), "Xnew")  # before the cache is computed
         cache = tuple(part.value for part in self._precompute())
         return self._conditional_with_precompute(cache, Xnew, full_cov, full_output_cov)
 
@@ -70,7 +73,7 @@ class WhitenedPosterior(AbstractPosterior):
     def _conditional_with_precompute(
         self, cache: tuple[tf.Tensor, ...], Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        Xnew = inputs(Xnew, "Xnew")
+        Xnew = checked_indices(self.kernel, inputs(Xnew, "Xnew"), "Xnew")
         if full_cov:
             mean, cov = self._joint(cache, Xnew)
         else:

@@ -14,7 +14,7 @@ from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
-from gpflow.mean_functions import MeanFunction
+from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from gpflow.models.util import InducingPointsLike
@@ -23,6 +23,7 @@ from typing_extensions import Self, override
 
 from .. import validation
 from ..engine import DatasetChunks, OldPosterior, OldPosteriorSite, Prior, RowChunks, SiteSums, default_chunk_size
+from ..engine.kernel_columns import checked_indices
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite
 from ..runtime import tracing
@@ -32,7 +33,7 @@ from ..runtime.distribution import Workers, check_disjoint, local_variable
 from ..runtime.tracing import Compiled, compiled, in_xla, no_autograph, resizable_copy, structure_of
 from ..runtime.transactions import atomic
 from ..tilted.predictive import predicted_log_density, predicted_moments
-from .kernels_and_inducing_variables import check_indices, checked_inducing_variable, single_output_variables
+from .kernels_and_inducing_variables import checked_inducing_variable, single_output_variables
 from .posteriors import WhitenedPosterior
 
 ADVICE_KUU = (
@@ -66,18 +67,57 @@ class InducingVariableGP(GPModel):
     _by_precision = True  # `_posterior_values` returns a factor of q's precision; otherwise a root of its covariance
     max_jitter: float | None = None  #: The largest jitter to try if Kuu cannot be factorized; None: the default only.
     _old: OldPosterior | None = None  # of a stream
+    _num_inputs: int | None = None  # D of a model that stores its data
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Assign a number to a parameter, which would otherwise be replaced; see also :func:`.remember_parameters`."""
+        """Check a part, also when it is replaced; assign a number to a parameter, which it would replace otherwise."""
         if isinstance(vars(self).get(name), Parameter) and not isinstance(value, tf.Module | tf.Tensor | None):
             shape, given = vars(self)[name].shape, np.shape(value)
             if not shape.is_compatible_with(given):
                 raise ValueError(f"{name} must keep the shape {shape.as_list()}, got {list(given)}.")
             vars(self)[name].assign(value)
             return
+        if check := getattr(self, f"_checked_{name}", None):
+            value = check(value)
         if isinstance(value, Kernel | Likelihood | MeanFunction | InducingVariables):
             tracing.remember_parameters(value)
         super().__setattr__(name, value)
+
+    def _checked_kernel(self, kernel: Any) -> Kernel:
+        """Check a kernel; in the constructor the inducing variable follows, and is checked with the kernel."""
+        if "inducing_variable" in vars(self):
+            self._checked_inducing_variable(self.inducing_variable, kernel)
+        return kernel
+
+    def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
+        """Check an inducing variable and the kernel, by default the model's; convert an array Z [M, D]."""
+        parts = self.kernel if kernel is ... else kernel, inducing_variable, self._num_inputs, self.num_latent_gps
+        return checked_inducing_variable(*parts, shared=self._shares_covariance)
+
+    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
+        """Check a likelihood; models that support some likelihoods only extend this."""
+        if not isinstance(likelihood, Likelihood):
+            raise ValueError(f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}.")
+        return likelihood
+
+    def _checked_mean_function(self, mean_function: Any) -> MeanFunction:
+        mean_function = Zero() if mean_function is None else mean_function
+        if not (isinstance(mean_function, tf.Module) and callable(mean_function)):
+            raise ValueError(f"mean_function must be a gpflow function or None, got {mean_function!r}.")
+        return mean_function
+
+    def _checked_num_latent_gps(self, number: Any) -> int:
+        current = vars(self).get("num_latent_gps", number)
+        if number != current:
+            raise ValueError(f"num_latent_gps must stay {current}, got {number!r}: construct a new model.")
+        return current
+
+    def _checked_max_jitter(self, max_jitter: Any) -> float | None:
+        if max_jitter is None:
+            return None
+        if validation.positive_number(max_jitter, "max_jitter") <= default_jitter():
+            raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
+        return float(max_jitter)
 
     @abstractmethod
     def _sums(self) -> SiteSums:
@@ -169,8 +209,6 @@ class InducingVariableGP(GPModel):
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """Compute mean and (co)variance of f at Xnew; :meth:`posterior` is faster for many predictions."""
         Xnew = validation.real_numbers(Xnew, "Xnew")
-        if tf.executing_eagerly():
-            check_indices(self.kernel, Xnew, "Xnew")
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
 
     def _posterior_of(self, values: tuple[tf.Tensor, ...]) -> WhitenedPosterior:
@@ -212,7 +250,7 @@ class InducingVariableGP(GPModel):
         X, Y = data
         X = validation.inputs(X, "data[0] (X)")
         Y = validation.real_numbers(Y, "data[1] (Y)")
-        rows = check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]), self.num_latent_gps)
+        rows = check_observations(self.likelihood, tf.reshape(Y, [-1, tf.shape(Y)[-1]]), self.num_latent_gps)
         Y = tf.reshape(rows, tf.shape(Y))
         if in_xla():
             X = asserted(X, tf.math.is_finite(Y))  # a likelihood may treat NaN as a label
@@ -252,22 +290,13 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         max_jitter: float | None,
     ):
         """:param data: from :func:`checked_data`."""
-        inducing_variable = checked_inducing_variable(
-            kernel, inducing_variable, columns(data)[0], num_latent_gps, shared=self._shares_covariance
-        )
-        if not isinstance(data, DatasetChunks):
-            check_indices(kernel, data[0], "data[0] (X)")
-        if not (mean_function is None or (isinstance(mean_function, tf.Module) and callable(mean_function))):
-            raise ValueError(f"mean_function must be a gpflow function or None, got {mean_function!r}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=num_latent_gps)
-        self.inducing_variable = inducing_variable
-        self.max_jitter = None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
-        if self.max_jitter is not None and self.max_jitter <= default_jitter():
-            raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
         self._workers, self._devices = Workers.of_strategy(), devices_of_strategy()
         arrays = () if isinstance(data, DatasetChunks) else data
         options = {"trainable": False, "dtype": default_float()}
         self._data = tuple(local_variable(values, shape=[None, values.shape[1]], **options) for values in arrays)
+        self._num_inputs = columns(data)[0]
+        self.inducing_variable, self.max_jitter = inducing_variable, max_jitter
         self._chunk_size = validation.chunk_size(chunk_size) or self._default_chunk_size()
         eager_size = None if chunk_size else 8 * self._chunk_size  # where a chunk takes 10 ms of Python
         rows = RowChunks(self._chunk_size, self._devices, eager_size=eager_size)
@@ -275,6 +304,13 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         self._old = self._new_old_posterior()
         if self._workers.count > 1:
             check_disjoint(self._workers, data.dataset if isinstance(data, DatasetChunks) else [data])
+
+    @override
+    def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
+        checked = super()._checked_inducing_variable(inducing_variable, kernel)
+        for X in self._data[:1]:
+            checked_indices(self.kernel if kernel is ... else kernel, X, "data[0] (X)")
+        return checked
 
     def _default_chunk_size(self, **options: int) -> int:
         if self._data and self._devices is not None:
@@ -327,8 +363,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         for name, values, variable in zip(("X", "Y"), (X, Y), self._data, strict=True):
             if values.shape[1] != variable.shape[1]:
                 raise ValueError(f"data ({name}) must keep {variable.shape[1]} columns, got {values.shape[1]}.")
-        check_indices(self.kernel, X, "data[0] (X)")
-        return X, Y
+        return checked_indices(self.kernel, X, "data[0] (X)"), Y
 
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Assign checked data X [N, D], Y [N, P], or raise an error."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
-from gpflow.config import default_float
-from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
+from gpflow.config import default_float, default_jitter
+from gpflow.inducing_variables import InducingPoints, InducingVariables, SeparateIndependentInducingVariables
 from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import parameter_dict
 from typing_extensions import Self, override
@@ -22,8 +22,8 @@ from ..runtime.tracing import compiled
 from ..saving.run_identity import settings_of
 from ..saving.stream_state import POINTS, SETTINGS, StreamState
 from .kernels_and_inducing_variables import (
-    are_inducing_points,
     assign_inducing_points,
+    check_points,
     inducing_points,
     validated_points,
 )
@@ -43,7 +43,7 @@ class Stream(InducingVariableGP):
     site of :attr:`_old`, and it must take new data by the three methods below, as every :class:`.sparse.SparseGP` does.
     """
 
-    _old: Any
+    _old: Any = None
     _NEEDED: tuple[str, ...] = ("data.X", "data.Y")  # entries of a state that :meth:`from_state` requires
 
     @abstractmethod
@@ -66,11 +66,17 @@ class Stream(InducingVariableGP):
         if getattr(self, "_workers", ONE_PROCESS).count > 1:
             advice = "construct it outside the scope of the distribution strategy"
             raise ValueError(f"{type(self).__name__} does not support several workers: {advice}.")
-        if not are_inducing_points(self.inducing_variable):
-            raise ValueError(f"inducing_variable must be inducing points, got {type(self.inducing_variable).__name__}.")
         shape, C = inducing_points(self.inducing_variable).shape.as_list(), self.num_latent_gps
         leading, num_outputs = ([], C) if self._shares_covariance else ([C], 1)
         return OldPosterior(shape, leading, num_outputs, default_float())
+
+    @override
+    def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
+        checked = super()._checked_inducing_variable(inducing_variable, kernel)
+        check_points(checked)
+        if self._old is not None:
+            validated_points(self.inducing_variable, checked)
+        return checked
 
     def update(
         self,
@@ -92,14 +98,19 @@ class Stream(InducingVariableGP):
         :param fraction_to_move: move at most this fraction of the points, in [0, 1], to inputs of the new batch, chosen
             greedily by largest conditional variance among the inputs and the current points.
         :raises ValueError: naming the argument that cannot be used; the model is unchanged.
-        :raises tf.errors.InvalidArgumentError: if the posterior cannot be computed; the model is unchanged.
+        :raises tf.errors.InvalidArgumentError: if the posterior, or Kuu of new points, cannot be computed; the model is
+            unchanged.
+        :raises RuntimeError: in a compiled function.
         """
+        if not tf.executing_eagerly():
+            raise RuntimeError("update changes the size of the data and of q: call it outside of a tf.function.")
         X, Y = self._checked_new_data(new_data)
         Z = self._next_points(X, inducing_variable, fraction_to_move)
         posterior = with_plain_errors(self._absorb)
         with self._all_or_nothing():
             if Z is not None:
                 self._move_inducing_points(Z)
+                self._factorize(self._prior().Kuu(default_jitter()))  # an error here, not in every later update
             self._old.assign(posterior, int(self.inducing_variable.num_inducing))
             self._assign_data(X, Y)
 

@@ -14,7 +14,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import Self, override
 
 from .. import validation
-from ..engine import Powers, independent_parts, kernel_matrix
+from ..engine import Powers, independent_parts, kernel_matrix, mean_at
 from ..ep.sweep import Projected
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky
@@ -131,7 +131,7 @@ class StreamingSVGP(MinibatchSVGP, Stream):
             points = tf.constant(Z[c % len(Z)])
             jitter = default_jitter() * tf.eye(len(points), dtype=points.dtype)
             mean, covariance = posterior.predict_f(points, full_cov=True)
-            m = (mean - tf.broadcast_to(self.mean_function(points), mean.shape))[:, c : c + 1]
+            m = (mean - mean_at(self.mean_function, points, self.num_latent_gps))[:, c : c + 1]
             R = cholesky(covariance[c] + jitter, name="the covariance of q at the new points", advice=ADVICE_KUU)
             if self.whiten:
                 L = cholesky(kernel_matrix(kernels[c % len(kernels)], points) + jitter, name="Kuu", advice=ADVICE_KUU)

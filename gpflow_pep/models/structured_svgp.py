@@ -47,8 +47,8 @@ class StructuredSVGP(MinibatchSVGP):
     minibatch_is_block = False  #: A minibatch is a block; otherwise each of its rows is a block.
 
     @override
-    def _check_likelihood(self, likelihood: Likelihood) -> None:
-        validation.gaussian(likelihood)
+    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
+        return validation.gaussian(likelihood)
 
     def _bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:
         """Return (a, p == a, m) of the module's formula (p is a or 0); by default as in the tighter bounds."""
@@ -156,8 +156,15 @@ class TSVGP(StructuredSVGP):
     scale: Parameter | None
 
     @override
-    def _check_likelihood(self, likelihood: Likelihood) -> None:
-        """Accept any likelihood."""
+    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
+        """Accept any likelihood; one that replaces another must need the parameter `scale` as well, or not either."""
+        is_gaussian = isinstance(likelihood, Gaussian)
+        if is_gaussian != (vars(self).get("scale", None if is_gaussian else ...) is None):
+            must = "stay" if self.scale is None else "not become"
+            raise ValueError(
+                f"likelihood must {must} a Gaussian, got {type(likelihood).__name__}: construct a new model."
+            )
+        return MinibatchSVGP._checked_likelihood(self, likelihood)
 
     @override
     def _add_parameters(self) -> None:

@@ -81,8 +81,9 @@ class TiedFactors(MinibatchSVGP):
         self.scale = validation.scale(scale)
 
     @override
-    def _check_likelihood(self, likelihood: Likelihood) -> None:
-        rule_for(likelihood, "kl")
+    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
+        rule_for(super()._checked_likelihood(likelihood), "kl")
+        return likelihood
 
     @abstractmethod
     def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> tuple[tf.Tensor, ...]:

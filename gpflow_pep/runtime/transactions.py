@@ -16,11 +16,13 @@ def atomic(objects: Iterable[Any], variables: Iterable[tf.Variable]) -> Iterator
         yield
     except BaseException:
         for each, before in attributes:
+            # Without the checks of a model, which would compare earlier parts with later ones.
+            restore = (tf.Module if isinstance(each, tf.Module) else object).__setattr__
             for name in vars(each).keys() - before.keys():
                 delattr(each, name)
             for name, value in before.items():
                 if vars(each).get(name) is not value:
-                    setattr(each, name, value)
+                    restore(each, name, value)
         for variable, earlier in values:
             variable.assign(earlier)
         raise

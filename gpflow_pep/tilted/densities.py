@@ -92,7 +92,14 @@ def _column(value: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
 
 
 def _automatic(likelihood: ScalarLikelihood) -> LogDensity:
-    return LogDensity(lambda F, X, Y: likelihood._scalar_log_prob(X, F[..., None], Y)[..., 0])
+    def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        value, F = likelihood._scalar_log_prob(X, F[..., None], Y), F[..., None]
+        if not value.shape.is_compatible_with(F.shape):
+            name, found = type(likelihood).__name__, f"F has shape {F.shape}, the result {value.shape}"
+            raise ValueError(f"likelihood: _scalar_log_prob of {name} must return a value for each f, but {found}.")
+        return value[..., 0]
+
+    return LogDensity(log_prob)
 
 
 @log_density.register(likelihoods.SwitchedLikelihood)

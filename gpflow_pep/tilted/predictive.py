@@ -45,7 +45,7 @@ def _by_rows(
 ) -> list[tf.Tensor]:
     """Apply a function of rows [n, D], which returns tensors with these `columns`, to values [..., D] in chunks."""
     tensors = [tf.convert_to_tensor(each) for each in values]
-    rows = [tf.reshape(each, [-1, each.shape[-1]]) for each in tensors]
+    rows = [tf.reshape(each, [-1, tf.shape(each)[-1]]) for each in tensors]
     dtype, shapes = tensors[1].dtype, [[None, number] for number in columns]
     found = split_rows(rows, _ROWS).concatenate(lambda chunk: function(*chunk.data), dtype, shapes)
     batch = tf.shape(tensors[1])[:-1]

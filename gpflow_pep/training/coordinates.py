@@ -28,7 +28,8 @@ from gpflow.models import GPModel
 from scipy.optimize import OptimizeResult
 from typing_extensions import override
 
-from ..models.kernels_and_inducing_variables import index_columns, single_output_variables
+from ..engine.kernel_columns import index_columns
+from ..models.kernels_and_inducing_variables import single_output_variables
 
 
 class Coordinate:
@@ -188,7 +189,7 @@ def _units(model: Any) -> dict[int, AnyNDArray]:
     units, spread, deviation = dict[int, Any](), np.ones(1), 1.0
     for inputs, kernel in inputs_and_kernels(model):
         spread, deviation = spreads(np.asarray(inputs)), float(np.sqrt(np.mean(kernel(inputs, full_cov=False))))
-        spread[list(index_columns(kernel, len(spread)))] = 1.0  # dividing and multiplying would change the last digit
+        spread[list(index_columns(kernel))] = 1.0  # dividing and multiplying would change the last digit
         deviation = deviation if 0.0 < deviation < np.inf else 1.0
         if isinstance(inputs, Parameter):
             units[id(inputs.unconstrained_variable)] = spread

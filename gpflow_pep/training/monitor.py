@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..models.classifier import CLASSIFICATION
-from ..models.kernels_and_inducing_variables import index_columns
+from ..engine.kernel_columns import index_columns
 from ..runtime.checks import warn
 from ..saving.arrays_file import check_writable
 from .history import History
@@ -48,7 +48,7 @@ def monitor(
     groups = [MonitorTaskGroup(scalars)]
     first_rows = next(iter(data)) if isinstance(data, tf.data.Dataset) else data
     X, Y = (np.asarray(values)[:1000] for values in first_rows)  # more points would hide each other
-    if X.shape[1] <= 2 and not index_columns(model.kernel, X.shape[1]):
+    if X.shape[1] <= 2 and not index_columns(model.kernel):
         draw, layout = partial(_draw, model, X, Y), {"layout": "constrained"}  # has room for the legend
         task = ImageToTensorBoard(directory, draw, "predictions", fig_kw=layout)
         groups.append(MonitorTaskGroup(task, period=10 * history.interval))  # a plot takes far longer than scalars

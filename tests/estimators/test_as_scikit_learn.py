@@ -3,6 +3,7 @@
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 from gpflow.kernels import Coregion, SquaredExponential
 from quick import some_slow
 from sklearn.base import clone
@@ -37,6 +38,15 @@ def test_parameters_of_a_kernel_by_name():
     assert estimator.alpha == 0.2
     with pytest.raises(ValueError, match=r"^kernel__length_scale must be parameters of the kernel: kernel__kernels"):
         estimator.set_params(kernel__length_scale=1.0)
+    before = dict(vars(estimator))
+    for wrong in (
+        {"kernel__kernels[0].variance": -1.0},
+        {"no_such": 1},
+        {"kernel__kernels[0].lengthscales": [1.0] * 3},
+    ):
+        with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
+            estimator.set_params(alpha=0.9, **wrong)
+        assert vars(estimator) == before  # all or none
 
 
 def test_samples_have_the_predicted_moments():

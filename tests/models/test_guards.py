@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 from quick import some_slow
 
-from gpflow_pep import BTSGPR, PEPR, TSGPR
+from gpflow_pep import ARPEP, BTSGPR, PEP, PEPR, TSGPR, TSVGP
+from gpflow_pep.likelihoods import Probit
 
 
 @pytest.fixture
@@ -167,19 +168,42 @@ def test_second_derivatives_raise(data):
 
 
 @pytest.mark.parametrize(
-    "wrong", [lambda X: X[:, 0], lambda X: tf.tile(X[:, :1], [1, 3])], ids=["no column", "columns"]
+    "wrong",
+    [lambda X: X[:, 0], lambda X: tf.tile(X[:, :1], [1, 3]), lambda X: X[None, :, 0], lambda X: X[1:, :1]],
+    ids=["no column", "columns", "transposed", "fewer rows"],
 )
-def test_a_mean_function_of_a_wrong_shape_is_refused(wrong):
-    """Y - m(X) would broadcast."""
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda data, *parts, **options: PEPR(data, *parts, **options),
+        lambda data, kernel, Z, **options: PEP(data, kernel, gpflow.likelihoods.Gaussian(), Z, **options),
+        lambda data, kernel, Z, **options: TSVGP(kernel, gpflow.likelihoods.Gaussian(), Z, **options),
+        lambda data, kernel, Z, **options: ARPEP(kernel, Probit(), Z, num_data=20, **options),
+    ],
+    ids=["PEPR", "PEP", "TSVGP", "ARPEP"],
+)
+def test_a_mean_function_of_a_wrong_shape_is_refused(make, wrong):
+    """m(X) would broadcast in Y - m(X), or in the mean of f."""
 
     class Mean(gpflow.functions.MeanFunction):
         def __call__(self, X):
             return wrong(X)
 
     inputs = np.random.default_rng(0).normal(size=(20, 2))
-    model = PEPR((inputs, inputs[:, :1]), gpflow.kernels.Matern52(), inputs[:5].copy(), mean_function=Mean())
-    for use in (model.training_loss, lambda: model.predict_f(inputs)):
-        with pytest.raises(ValueError, match=r"^mean_function must return \[rows, 1\], but Y - m\(X\) has shape"):
+    data = inputs, (inputs[:, :1] > 0.0).astype(float)
+    model = make(data, gpflow.kernels.Matern52(), inputs[:5].copy(), mean_function=Mean())
+    arguments = () if hasattr(model, "data") else (data,)
+    unknown = tf.function(model.predict_f, input_signature=[tf.TensorSpec([None, None], inputs.dtype)], autograph=False)
+    for use in (
+        lambda: model.training_loss(*arguments),
+        lambda: model.predict_f(inputs),
+        lambda: model.posterior().predict_f(inputs),
+        lambda: unknown(inputs),
+    ):
+        with pytest.raises(
+            (ValueError, tf.errors.InvalidArgumentError),
+            match=r"mean_function must return float64 of shape \[(20|rows), 1\], got ",
+        ):
             use()
 
 
@@ -192,3 +216,17 @@ def test_masked_values_are_refused_in_predictions_and_powers():
             use(masked)
     with pytest.raises(ValueError, match=r"alpha must be one number or one per block .* in \[0, 1\]"):
         model.alpha = np.ma.masked_array(np.full(20, 0.5), np.arange(20) == 3)
+
+
+UNKNOWN = [tf.TensorSpec([None, None], tf.float64)] * 2
+
+
+@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.Gaussian, lambda: gpflow.likelihoods.Softmax(3)])
+def test_further_columns_of_y_are_refused_in_graphs_of_unknown_width(data, likelihood):
+    X, Y = data[0], (data[1] > 0.0).astype(float)
+    model = ARPEP(gpflow.kernels.Matern52(), likelihood(), X[:5].copy(), num_data=30)
+    for function in (model.training_loss, model.predict_log_density):
+        compiled = tf.function(lambda X, Y: function((X, Y)), input_signature=UNKNOWN, autograph=False)
+        np.testing.assert_allclose(compiled(X, Y), function((X, Y)), rtol=1e-9)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"data\[1\] \(Y\) must have .* columns:\] \[2\]"):
+            compiled(X, np.hstack([Y, Y]))

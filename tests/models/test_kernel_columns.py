@@ -1,4 +1,4 @@
-"""The constructor rejects kernels whose active dimensions or ARD parameters do not fit X."""
+"""Constructors and `greedy_variance` reject kernels whose active dimensions or ARD parameters do not fit X."""
 
 import gpflow
 import numpy as np
@@ -6,6 +6,7 @@ import pytest
 from gpflow import kernels as k
 
 from gpflow_pep import PEP, PEPR, TSVGP
+from gpflow_pep.inducing import greedy_variance
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(10, 3))
@@ -30,8 +31,9 @@ WRONG = {
         lambda kernel: PEPR((X, Y), kernel, X[:4]),
         lambda kernel: PEP((X, Y), kernel, LIKELIHOOD, X[:4]),
         lambda kernel: TSVGP(kernel, gpflow.likelihoods.Gaussian(), X[:4], num_data=10),
+        lambda kernel: greedy_variance(getattr(kernel, "kernel", kernel), X, 4),
     ],
-    ids=["PEPR", "PEP", "TSVGP"],
+    ids=["PEPR", "PEP", "TSVGP", "greedy_variance"],
 )
 def test_rejects_invalid_active_dims(make):
     for part in WRONG:

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
-from gpflow_pep import PEP, PEPR, TSVGP, PEPClassifier, StreamingSGPR
+from gpflow_pep import ARPEP, PEP, PEPR, TSVGP, PEPClassifier, StreamingSGPR
+from gpflow_pep.inducing import greedy_variance
 
 X = np.linspace(0.0, 6.0, 30)[:, None]
 Y = np.sin(X)
@@ -80,8 +81,22 @@ def test_an_index_that_is_no_output_is_refused():
         PEPR((wrong, Y), kernel, rows[::6])
     with pytest.raises(ValueError, match=r"^inducing_variable \(Z\) must hold .* got 0\.5 in row 0"):
         PEPR((rows, Y), kernel, rows[::6] + 0.5)
-    with pytest.raises(ValueError, match=r"^Xnew must hold .* got 2\.0 in row 3"):
-        PEPR((rows, Y), kernel, rows[::6].copy()).predict_f(wrong)
+    with pytest.raises(ValueError, match=r"^X must hold .* got 2\.0 in row 3"):
+        greedy_variance(kernel, wrong, 5)
+    model = PEPR((rows, Y), kernel, rows[::6].copy())
+    compiled = tf.function(model.predict_f, input_signature=[tf.TensorSpec([None, None], X.dtype)], autograph=False)
+    for value in (2.0, 0.7, -1.0):
+        wrong[3, 1] = value
+        for predict in (model.predict_f, model.predict_y, model.posterior().predict_f):
+            with pytest.raises(ValueError, match=rf"^Xnew must hold .* got {value} in row 3"):
+                predict(wrong)
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="Xnew must hold whole numbers from 0 to 1 in column 1"
+        ):
+            compiled(wrong)
+    batches = ARPEP(kernel, gpflow.likelihoods.Gaussian(), rows[::6].copy(), num_data=30)
+    with pytest.raises(ValueError, match=r"^data\[0\] \(X\) must hold .* got -1\.0 in row 3"):
+        batches.training_loss((wrong, Y))
 
 
 class Warped(gpflow.kernels.SquaredExponential):

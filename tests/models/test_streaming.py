@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.inducing_variables import Multiscale
 from quick import some_slow
 
 from gpflow_pep import PEPR, StreamingSGPR
@@ -316,6 +317,12 @@ def test_rejected_batch_changes_nothing(settled):
         ((GOOD, GOOD), {"inducing_variable": np.full((5, 1), np.nan)}, r"inducing_variable \(Z\) must be finite"),
         ((GOOD, GOOD), {"inducing_variable": np.ones((5, 2))}, r"inducing_variable \(Z\) must keep 1 columns"),
         ((GOOD, GOOD), {"inducing_variable": np.ones((2, 5, 1))}, "for 1 latent functions, got 2"),
+        (
+            (GOOD, GOOD),
+            {"inducing_variable": 3.0},
+            r"inducing_variable \(Z\) must have shape \[rows, D\], got shape \[\]",
+        ),
+        ((GOOD, GOOD), {"inducing_variable": Multiscale(np.ones((5, 1)), np.ones((5, 1)))}, "must be inducing points"),
         ((GOOD, GOOD), {"fraction_to_move": 1.5}, r"fraction_to_move must be a number in \[0, 1\], got 1.5"),
         ((GOOD, GOOD), {"fraction_to_move": np.nan}, "fraction_to_move"),
         ((GOOD, GOOD), {"fraction_to_move": 0.5, "inducing_variable": np.ones((5, 1))}, "cannot both be given"),
@@ -336,6 +343,21 @@ def test_failed_update_changes_nothing(small):
     after = small.state.as_dict()
     for name, value in before.items():
         assert np.array_equal(value, after[name], equal_nan=value.dtype.kind == "f")  # there is text, too
+
+
+def test_unusable_new_points_are_refused_by_the_update_that_brings_them():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    model = StreamingSGPR((X, X[:, :1]), gpflow.kernels.SquaredExponential(), X[:5].copy())
+    mean, _ = model.predict_f(X)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="lengthscales of their mean"):
+        model.update((X, X[:, :1]), 1e9 * X[:5])
+    np.testing.assert_array_equal(model.predict_f(X)[0], mean)
+    model.update((X, X[:, :1]))
+
+
+def test_an_update_in_a_compiled_function_is_refused(settled):
+    with pytest.raises(RuntimeError, match=r"call it outside of a tf\.function"):
+        tf.function(lambda: settled.update((GOOD, GOOD)), autograph=False)()
 
 
 def test_updates_do_not_retrace(small):

@@ -1,0 +1,67 @@
+"""Columns of X that kernels use: active dimensions, ARD parameters, and the indices of `Coregion`."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.kernels import Combination, Coregion, Kernel, Periodic, SharedIndependent
+
+from ..runtime.checks import asserted
+
+_ARD = ("lengthscales", "period", "weight_variances", "variance")  # parameters of GPflow's kernels
+
+
+def index_columns(kernel: Kernel) -> dict[int, int]:
+    """Return the columns of X that hold the index of a `Coregion`, with the number of its values."""
+    if isinstance(kernel, Coregion):
+        dims = kernel.active_dims
+        return {(dims.start or 0) if isinstance(dims, slice) else int(dims[0]): int(kernel.output_dim)}
+    parts: Any = getattr(kernel, "kernels", None) or getattr(kernel, "latent_kernels", ())
+    return {column: count for part in parts for column, count in index_columns(part).items()}
+
+
+def checked_indices(kernel: Kernel, X: Any, name: str) -> Any:
+    """Return X [..., D]; check columns that hold an index: GPflow truncates fractions, and fails on others or gives 0."""
+    for column, count in index_columns(kernel).items():
+        values = X[..., column]
+        accepted = (values >= 0.0) & (values < count) & tf.equal(values, tf.floor(values))
+        message = f"{name} must hold whole numbers from 0 to {count - 1} in column {column}, the index of Coregion, got"
+        if not tf.executing_eagerly():
+            X = asserted(X, accepted, message, tf.boolean_mask(values, ~accepted))
+        elif (wrong := np.flatnonzero(~np.asarray(accepted))).size:
+            raise ValueError(
+                f"{message} {np.ravel(values)[wrong[0]]} in row {wrong[0]}. Choose inducing points from the rows of X: "
+                "inducing.uniform, greedy_variance."
+            )
+    return X
+
+
+def check_columns(kernel: Kernel, num_inputs: int) -> None:
+    """Check that active dimensions and ARD parameters fit the columns of X (of GPflow's kernels and their parts)."""
+    if isinstance(kernel, Combination):
+        for part in kernel.kernels:
+            check_columns(part, num_inputs)
+    elif isinstance(kernel, SharedIndependent):
+        check_columns(kernel.kernel, num_inputs)
+    elif isinstance(kernel, Periodic):
+        check_columns(kernel.base_kernel, num_inputs)
+        _check_parameters(kernel, kernel.base_kernel.active_dims, num_inputs)
+    elif type(kernel).__module__.startswith("gpflow."):
+        _check_parameters(kernel, kernel.active_dims, num_inputs)
+
+
+def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_inputs: int) -> None:
+    name = type(kernel).__name__
+    columns = np.arange(num_inputs)[active_dims] if isinstance(active_dims, slice) else np.asarray(active_dims)
+    outside = columns[(columns < 0) | (columns >= num_inputs)]
+    if outside.size or not columns.size:
+        found = outside[0] if outside.size else active_dims
+        raise ValueError(f"kernel: active_dims of {name} must be columns of X, 0 to {num_inputs - 1}, got {found}.")
+    for parameter in _ARD:
+        values = np.shape(getattr(kernel, parameter, 0.0))
+        if len(values) == 1 and values[0] not in (1, len(columns)):
+            raise ValueError(
+                f"kernel: {parameter} of {name} must have 1 or {len(columns)} values, one per active column of X, "
+                f"got {values[0]}."
+            )

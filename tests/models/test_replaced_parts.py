@@ -1,0 +1,78 @@
+"""Parts replaced after construction are checked as in the constructor; a refused part leaves the model unchanged."""
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow.kernels import Matern32, Matern52
+
+from gpflow_pep import ARPEP, PEP, PEPR, TSVGP, PEPClassifier, StreamingPEP, StreamingSGPR, StreamingSVGP
+from gpflow_pep.likelihoods import Probit
+
+X = np.random.default_rng(0).uniform(-2.0, 2.0, [20, 2])
+Y = np.sin(2.0 * X[:, :1])
+LABELS = (Y > 0.0).astype(float)
+Z = X[::4].copy()
+POISSON, GAUSSIAN = gpflow.likelihoods.Poisson, gpflow.likelihoods.Gaussian
+
+MODELS = {
+    "PEPR": lambda: PEPR((X, Y), Matern52(), Z),
+    "StreamingSGPR": lambda: StreamingSGPR((X, Y), Matern52(), Z),
+    "PEP": lambda: PEP((X, LABELS), Matern52(), Probit(), Z),
+    "StreamingPEP": lambda: StreamingPEP((X, LABELS), Matern52(), Probit(), Z),
+    "PEPClassifier": lambda: PEPClassifier((X, LABELS), Matern52(), inducing_variable=Z),
+    "ARPEP": lambda: ARPEP(Matern52(), Probit(), Z, num_data=20),
+    "TSVGP": lambda: TSVGP(Matern52(), GAUSSIAN(), Z, num_data=20),
+    "StreamingSVGP": lambda: StreamingSVGP(Matern52(), Probit(), Z, num_data=20),
+}
+REFUSED = [
+    ("kernel", None),
+    ("kernel", "rbf"),
+    ("kernel", Matern32(lengthscales=[1.0, 1.0, 1.0])),
+    ("kernel", Matern32(active_dims=[2])),
+    ("kernel", gpflow.kernels.LinearCoregionalization([Matern32()], W=np.ones((1, 1)))),
+    ("likelihood", None),
+    ("likelihood", gpflow.likelihoods.Softmax(3)),
+    ("mean_function", lambda X: X),
+    ("inducing_variable", Z * np.nan),
+    ("num_latent_gps", 2),
+    ("max_jitter", -1.0),
+]
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_an_unusable_part_is_refused_and_the_model_kept(make):
+    model = make()
+    parts = dict(vars(model))
+    for name, part in REFUSED:
+        with pytest.raises(ValueError, match=f"^{name}|^data.*Softmax|^num_latent_gps must be 3"):
+            setattr(model, name, part)
+        assert vars(model) == parts
+
+
+@pytest.mark.parametrize(
+    ("name", "likelihood"),
+    [("PEPR", POISSON()), ("StreamingSGPR", Probit()), ("PEPClassifier", POISSON()), ("PEP", Probit(labels=(-1, 1)))]
+    + [("TSVGP", POISSON()), ("ARPEP", gpflow.likelihoods.HeteroskedasticTFPConditional())],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_likelihood_must_suit_model_and_data(name, likelihood):
+    model = MODELS[name]()
+    before = model.likelihood
+    with pytest.raises(ValueError, match=r"^likelihood must|^num_latent_gps must|^data\[1\] \(Y\) must hold"):
+        model.likelihood = likelihood
+    assert model.likelihood is before
+
+
+def test_sizes_and_kinds_of_inducing_variables_are_kept_if_q_depends_on_them():
+    with pytest.raises(ValueError, match=r"^inducing_variable must keep 5 points, as q_mu, got 3"):
+        MODELS["TSVGP"]().inducing_variable = Z[:3]
+    for name in ("StreamingSGPR", "StreamingSVGP"):
+        with pytest.raises(ValueError, match="^inducing_variable must be inducing points, got Multiscale"):
+            MODELS[name]().inducing_variable = gpflow.inducing_variables.Multiscale(Z, np.ones_like(Z))
+
+
+def test_a_replaced_part_gives_the_model_constructed_with_it():
+    model = PEPR((X, Y), Matern52(), Z, mean_function=gpflow.functions.Constant(1.0))
+    model.training_loss()
+    model.kernel, model.mean_function, model.inducing_variable = Matern32(), None, Z[:3]
+    assert model.training_loss() == PEPR((X, Y), Matern32(), Z[:3]).training_loss()
