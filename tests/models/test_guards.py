@@ -225,8 +225,49 @@ UNKNOWN = [tf.TensorSpec([None, None], tf.float64)] * 2
 def test_further_columns_of_y_are_refused_in_graphs_of_unknown_width(data, likelihood):
     X, Y = data[0], (data[1] > 0.0).astype(float)
     model = ARPEP(gpflow.kernels.Matern52(), likelihood(), X[:5].copy(), num_data=30)
-    for function in (model.training_loss, model.predict_log_density):
-        compiled = tf.function(lambda X, Y: function((X, Y)), input_signature=UNKNOWN, autograph=False)
-        np.testing.assert_allclose(compiled(X, Y), function((X, Y)), rtol=1e-9)
+    for name in ("training_loss", "predict_log_density"):
+        function = getattr(model, name)
+        compiled = tf.function(lambda *data, name=name: getattr(model, name)(data), autograph=False)
+        compiled = compiled.get_concrete_function(*UNKNOWN)
+        np.testing.assert_allclose(compiled(tf.constant(X), tf.constant(Y)), function((X, Y)), rtol=1e-9)
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"data\[1\] \(Y\) must have .* columns:\] \[2\]"):
-            compiled(X, np.hstack([Y, Y]))
+            compiled(tf.constant(X), tf.constant(np.hstack([Y, Y])))
+
+
+class OfF(gpflow.likelihoods.ScalarLikelihood):
+    """A likelihood whose log density is a function of f."""
+
+    def __init__(self, log_prob):
+        super().__init__()
+        self.log_prob_of = log_prob
+
+    def _scalar_log_prob(self, X, F, Y):
+        return self.log_prob_of(F)
+
+    def _conditional_mean(self, X, F):
+        return tf.identity(F)
+
+    def _conditional_variance(self, X, F):
+        return tf.ones_like(F)
+
+
+def test_a_likelihood_that_returns_nan_ends_the_sweeps_at_once(data):
+    model = PEP(data, gpflow.kernels.Matern52(), OfF(tf.math.log), data[0][:5].copy())
+    assert int(model._inference().solve().sweeps) <= 1
+    with pytest.raises(tf.errors.InvalidArgumentError, match="tilted distributions are not finite"):
+        model.training_loss()
+
+
+def test_log_densities_of_a_wrong_shape_and_descending_edges_are_refused(data):
+    X, Y = data
+    with pytest.raises(ValueError, match=r"^likelihood: _scalar_log_prob of OfF must return a value for each f, but"):
+        PEP(data, gpflow.kernels.Matern52(), OfF(lambda F: tf.reduce_sum(-(F**2))), X[:5].copy())
+    edges = gpflow.likelihoods.Ordinal(np.array([0.5, -0.5]))
+    with pytest.raises(ValueError, match=r"^likelihood: bin_edges of Ordinal must increase"):
+        PEP((X, np.zeros_like(Y)), gpflow.kernels.Matern52(), edges, X[:5].copy())
+
+
+def test_predictions_accept_inputs_of_unknown_rank(data):
+    model = _model(data, gpflow.kernels.Matern52(), mean_function=gpflow.functions.Linear())
+    predict = tf.function(model.predict_f, input_signature=[tf.TensorSpec(None, tf.float64)], autograph=False)
+    np.testing.assert_allclose(predict(data[0])[0], model.predict_f(data[0])[0], rtol=1e-10)

@@ -57,7 +57,7 @@ def test_rejects_separate_kernels_and_points(name):
     for kernel, inducing_variable, message in [
         (SeparateIndependent(KERNELS), Z, "kernel must be .*got SeparateIndependent. .*use gpflow_pep.PEP"),
         (COREGIONALIZED, Z, "kernel must be .*got LinearCoregionalization. .*Coregion"),
-        (SharedIndependent(Matern52(), 3), Z, "kernel must have as many outputs as Y has columns, 2, got 3"),
+        (SharedIndependent(Matern52(), 3), Z, "kernel must have one part for each of 2 latent functions, got 3"),
         (np.eye(2), Z, "kernel must be a gpflow Kernel, got ndarray"),
         (
             Matern52(),

@@ -51,8 +51,14 @@ def test_an_unusable_part_is_refused_and_the_model_kept(make):
 
 @pytest.mark.parametrize(
     ("name", "likelihood"),
-    [("PEPR", POISSON()), ("StreamingSGPR", Probit()), ("PEPClassifier", POISSON()), ("PEP", Probit(labels=(-1, 1)))]
-    + [("TSVGP", POISSON()), ("ARPEP", gpflow.likelihoods.HeteroskedasticTFPConditional())],
+    [
+        ("PEPR", POISSON()),
+        ("StreamingSGPR", Probit()),
+        ("PEPClassifier", POISSON()),
+        ("PEP", Probit(labels=(-1, 1))),
+        ("TSVGP", POISSON()),
+        ("ARPEP", gpflow.likelihoods.HeteroskedasticTFPConditional()),
+    ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_a_likelihood_must_suit_model_and_data(name, likelihood):
@@ -67,7 +73,7 @@ def test_sizes_and_kinds_of_inducing_variables_are_kept_if_q_depends_on_them():
     with pytest.raises(ValueError, match=r"^inducing_variable must keep 5 points, as q_mu, got 3"):
         MODELS["TSVGP"]().inducing_variable = Z[:3]
     for name in ("StreamingSGPR", "StreamingSVGP"):
-        with pytest.raises(ValueError, match="^inducing_variable must be inducing points, got Multiscale"):
+        with pytest.raises(ValueError, match=r"^inducing_variable must be inducing points, got Multiscale"):
             MODELS[name]().inducing_variable = gpflow.inducing_variables.Multiscale(Z, np.ones_like(Z))
 
 
