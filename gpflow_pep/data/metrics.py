@@ -1,8 +1,8 @@
 """Scores of Gaussian predictions of held-out targets.
 
 SMSE and SMLL follow Rasmussen and Williams, Gaussian Processes for Machine Learning, section 2.5. Logarithms are
-natural. All arrays have the same shape, [N] or [N, P]: [N] is never broadcast against [N, 1]. Arguments that are empty,
-not finite or of another shape raise a ValueError.
+natural. Targets y, predicted means and variances have the same shape, [N] or [N, P]: [N] is never broadcast against
+[N, 1]. Arguments that are empty, not finite or of another shape raise a ValueError.
 """
 
 import numpy as np
@@ -19,8 +19,6 @@ def rmse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
 
     >>> metrics.rmse([1.0, 2.0], [1.0, 4.0]) == 2.0**0.5
     True
-
-    :param y: targets [N, P] or [N]; `mean`: their predictions.
     """
     y, mean = _checked(y=y, mean=mean)
     return float(np.sqrt(np.mean(np.square(y - mean))))
@@ -37,8 +35,7 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike) -> floa
     >>> round(metrics.nlpd([0.0], [0.0], [1.0]), 6)
     0.918939
 
-    :param y: targets [N, P] or [N]; `mean`: their predictions.
-    :param variance: their predicted variances, noise included, positive.
+    :param variance: predicted variances of the targets, noise included, positive.
     """
     y, mean, variance = _checked(y=y, mean=mean, variance=variance)
     bad = np.argwhere(variance <= 0.0)
@@ -58,7 +55,7 @@ def smse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     >>> metrics.smse([1.0, 3.0], [2.0, 2.0])
     1.0
 
-    :param y: test targets [N, P] or [N], without constant columns; `mean`: their predictions.
+    :param y: test targets, without constant columns.
     :return: 0 at best; 1 for predicting the mean of the test targets everywhere.
     """
     y, mean = _checked(y=y, mean=mean)
@@ -75,7 +72,6 @@ def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train
     >>> metrics.smll([1.0, 3.0], [2.0, 2.0], [1.0, 1.0], y_train=[1.0, 3.0])
     0.0
 
-    :param y: test targets [N, P] or [N]; `mean` and `variance`: their predictions, as in :func:`nlpd`.
     :param y_train: training targets [N_train, P] or [N_train], without constant columns.
     :return: the mean difference per entry; 0 for the trivial Gaussian, negative is better.
     """

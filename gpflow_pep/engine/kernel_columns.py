@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
-from gpflow.kernels import Combination, Coregion, Kernel, Periodic, SharedIndependent
+from gpflow.kernels import Coregion, Kernel, Periodic
 
 from ..runtime.checks import asserted
 
@@ -17,12 +17,16 @@ def index_columns(kernel: Kernel) -> dict[int, int]:
     if isinstance(kernel, Coregion):
         dims = kernel.active_dims
         return {(dims.start or 0) if isinstance(dims, slice) else int(dims[0]): int(kernel.output_dim)}
-    parts: Any = getattr(kernel, "kernels", None) or getattr(kernel, "latent_kernels", ())
-    return {column: count for part in parts for column, count in index_columns(part).items()}
+    return {column: count for part in _parts(kernel) for column, count in index_columns(part).items()}
+
+
+def _parts(kernel: Kernel) -> Any:
+    """Return the terms, factors or latent kernels of a kernel, or ()."""
+    return getattr(kernel, "kernels", None) or getattr(kernel, "latent_kernels", ())
 
 
 def checked_indices(kernel: Kernel, X: Any, name: str) -> Any:
-    """Return X [..., D]; check columns that hold an index: GPflow truncates fractions, and fails on others or gives 0."""
+    """Return X [..., D]; check the columns that hold an index: GPflow truncates fractions, or returns 0."""
     for column, count in index_columns(kernel).items():
         values = X[..., column]
         accepted = (values >= 0.0) & (values < count) & tf.equal(values, tf.floor(values))
@@ -39,15 +43,12 @@ def checked_indices(kernel: Kernel, X: Any, name: str) -> Any:
 
 def check_columns(kernel: Kernel, num_inputs: int) -> None:
     """Check that active dimensions and ARD parameters fit the columns of X (of GPflow's kernels and their parts)."""
-    if isinstance(kernel, Combination):
-        for part in kernel.kernels:
-            check_columns(part, num_inputs)
-    elif isinstance(kernel, SharedIndependent):
-        check_columns(kernel.kernel, num_inputs)
-    elif isinstance(kernel, Periodic):
+    for part in _parts(kernel):
+        check_columns(part, num_inputs)
+    if isinstance(kernel, Periodic):
         check_columns(kernel.base_kernel, num_inputs)
         _check_parameters(kernel, kernel.base_kernel.active_dims, num_inputs)
-    elif type(kernel).__module__.startswith("gpflow."):
+    elif not _parts(kernel) and type(kernel).__module__.startswith("gpflow."):
         _check_parameters(kernel, kernel.active_dims, num_inputs)
 
 

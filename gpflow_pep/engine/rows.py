@@ -75,15 +75,16 @@ class RegressionRows:
         return cast(Rows(Kuf, Kff, noise, residual, chunk.take_blocks(scale)), chunk.dtype)
 
 
-def mean_at(mean_function: MeanFunction, X: tf.Tensor, num_outputs: int) -> tf.Tensor:
+def mean_at(mean_function: MeanFunction, X: tf.Tensor, num_outputs: int | tf.Tensor) -> tf.Tensor:
     """Compute m(x) of rows X [n, D], [n, P]; a single row or column of m(x) stands for all."""
     mean, n = tf.convert_to_tensor(mean_function(X)), X.shape[0]
-    must = f"mean_function must return {X.dtype.name} of shape [{'rows' if n is None else n}, {num_outputs}], got"
-    accepted = [[rows, columns] for rows in (n, 1) for columns in (num_outputs, 1)]
+    P = num_outputs if isinstance(num_outputs, int) else None
+    must = f"mean_function must return {X.dtype.name} of shape [{'rows' if n is None else n}, {P or 'P'}], got"
+    accepted = [[rows, columns] for rows in (n, 1) for columns in (P, 1)]
     if mean.dtype != X.dtype or not any(map(mean.shape.is_compatible_with, accepted)):
         raise ValueError(f"{must} {mean.dtype.name} of shape {mean.shape}.")
     sizes, shape = tf.shape(mean), [tf.shape(X)[0], num_outputs]
-    if n is None or not mean.shape.is_fully_defined():
+    if n is None or P is None or not mean.shape.is_fully_defined():
         mean = asserted(mean, tf.equal(sizes, 1) | tf.equal(sizes, shape), f"{must} shape", sizes)
     return tf.broadcast_to(mean, shape)
 

@@ -83,14 +83,6 @@ def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[
     return asserted(X, mask, f"{message}: set model.data = (X, Y) instead of assigning"), Y
 
 
-def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> None:
-    """Check the observations of a dataset of batches (X [n, D], Y [n, P]) in one pass."""
-    first = 0
-    for _, Y in batches:
-        check_observations(likelihood, Y, first_row=first)
-        first += len(Y)
-
-
 @singledispatch
 def accepted_observations(likelihood: Likelihood, Y: tf.Tensor) -> Accepted:
     """

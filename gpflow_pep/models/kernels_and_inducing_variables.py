@@ -7,19 +7,11 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, TensorData
 from gpflow.inducing_variables import InducingPoints, InducingVariables, MultioutputInducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
-from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models.util import InducingPointsLike
 
 from .. import validation
 from ..engine import independent_parts
 from ..engine.kernel_columns import check_columns, checked_indices
-
-
-def latent_functions(likelihood: Likelihood, num_outputs: int) -> int:
-    """Return C, the number of latent functions: one per column of Y, or the likelihood's `latent_dim`."""
-    if isinstance(likelihood, ScalarLikelihood):
-        return num_outputs - isinstance(likelihood, SwitchedLikelihood)
-    return validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
 
 
 def checked_inducing_variable(
@@ -29,7 +21,7 @@ def checked_inducing_variable(
     if not isinstance(kernel, Kernel):
         raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
     if shared:
-        _check_shared(kernel, inducing_variable, num_latent_gps)
+        _check_shared(kernel, inducing_variable)
     if isinstance(kernel, MultioutputKernel) and kernel.num_latent_gps != num_latent_gps:
         raise ValueError(
             f"kernel must have one part for each of {num_latent_gps} latent functions, got {kernel.num_latent_gps}."
@@ -55,19 +47,14 @@ def checked_inducing_variable(
     return inducing_variable
 
 
-def _check_shared(kernel: Kernel, inducing_variable: InducingPointsLike, num_outputs: int) -> None:
-    if isinstance(kernel, MultioutputKernel):
-        if not isinstance(kernel, SharedIndependent):
-            raise ValueError(
-                "kernel must be shared by all columns of Y: a single-output kernel or SharedIndependent, got "
-                f"{type(kernel).__name__}. For a kernel per column use gpflow_pep.PEP with SeparateIndependent and "
-                "gpflow.likelihoods.Gaussian(); for correlated columns one column of Y, with gpflow.kernels.Coregion "
-                "on a column of X that holds the index of the output."
-            )
-        if kernel.num_latent_gps != num_outputs:
-            raise ValueError(
-                f"kernel must have as many outputs as Y has columns, {num_outputs}, got {kernel.num_latent_gps}."
-            )
+def _check_shared(kernel: Kernel, inducing_variable: InducingPointsLike) -> None:
+    if isinstance(kernel, MultioutputKernel) and not isinstance(kernel, SharedIndependent):
+        raise ValueError(
+            "kernel must be shared by all columns of Y: a single-output kernel or SharedIndependent, got "
+            f"{type(kernel).__name__}. For a kernel per column use gpflow_pep.PEP with SeparateIndependent and "
+            "gpflow.likelihoods.Gaussian(); for correlated columns one column of Y, with gpflow.kernels.Coregion on a "
+            "column of X that holds the index of the output."
+        )
     if isinstance(inducing_variable, MultioutputInducingVariables):
         raise ValueError(
             "inducing_variable must be shared by all columns of Y: Z [M, D] or a single-output variable, got "

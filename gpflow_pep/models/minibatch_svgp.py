@@ -1,7 +1,7 @@
 """Base class of the minibatch models: an explicit q(u), as in `gpflow.models.SVGP`."""
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
@@ -93,7 +93,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
                 num_latent_gps = 1 if isinstance(likelihood, ScalarLikelihood) else likelihood.latent_dim
         C = validation.positive_integer(num_latent_gps, "num_latent_gps")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=C)
-        self.inducing_variable = inducing_variable
+        self.inducing_variable = cast(InducingVariables, inducing_variable)  # converted if it is an array
         self._num_data = None
         if num_data is not None:
             self._num_data = tf.Variable(validation.num_data(num_data), trainable=False, dtype=default_float())

@@ -14,7 +14,7 @@ from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
@@ -26,7 +26,7 @@ from ..ep.implicit import implicit_derivatives
 from ..ep.inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
 from ..ep.solver import RUNNING, SolverOptions
 from ..ep.sweep import LatentRows, Problem, sum_sites
-from ..likelihoods.observations import check_assigned, check_observations, check_observations_of
+from ..likelihoods.observations import check_assigned, check_observations
 from ..maths.linalg import finite
 from ..runtime.checks import warn, with_plain_errors
 from ..runtime.custom_gradients import derivatives, once_differentiable, unrecorded
@@ -34,7 +34,6 @@ from ..runtime.devices import in_replica
 from ..runtime.distribution import ONE_PROCESS, local_variable
 from ..runtime.tracing import compiled, may_be_recorded, no_autograph, recording_is_stopped, refuse_xla
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
-from .kernels_and_inducing_variables import latent_functions
 from .sparse import SparseGP, alpha_property, checked_data, checked_power, columns
 
 _MAX_STORED = 2**23  # entries of V = L^-1 Kuf that are stored between sweeps (64 MB); a larger V is recomputed
@@ -144,10 +143,7 @@ class PEP(SparseGP):
         :param max_sweeps: maximum number of sweeps over all rows in one update. A small number (for example 1) trains
             without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).
         :param damping: maximum fraction of an update to take, in (0, 1]; reduced adaptively.
-        :param mean_function: m(x), zero by default.
-        :param chunk_size: rows processed at a time; changes results by rounding only. None: up to 5120, more on a GPU.
-            Must be None for a dataset, whose batches are the chunks.
-        :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it.
+        :param mean_function: m(x); like `chunk_size` (up to 5120 by default) and `max_jitter` as in :class:`TSGPR`.
         """
         held = checked_data(data, chunk_size)
         self.projection = projection
@@ -172,16 +168,22 @@ class PEP(SparseGP):
         likelihood = super()._checked_likelihood(likelihood)
         if "_sites" in vars(self):  # replaced after construction
             C = self._latent_functions(likelihood, self._data or self._chunks)
-            if C != self.num_latent_gps:
+            if self.num_latent_gps != C:
                 raise ValueError(f"likelihood must keep {self.num_latent_gps} latent functions, got {C}.")
         return likelihood
 
     def _latent_functions(self, likelihood: Likelihood, data: RegressionData | DatasetChunks) -> int:
-        """Check that the projection has a rule for the likelihood, which accepts the data; return C."""
+        """Check that the likelihood has a rule and accepts the data; return C, one per column of Y or `latent_dim`."""
         rule = rule_for(likelihood, self.projection)
         batches = data.dataset if isinstance(data, DatasetChunks) else [tuple(map(tf.convert_to_tensor, data))]
-        check_observations_of(likelihood, batches)
-        C = latent_functions(likelihood, columns(data)[1])
+        first = 0
+        for _, Y in batches:
+            check_observations(likelihood, Y, first_row=first)
+            first += len(Y)
+        if isinstance(likelihood, ScalarLikelihood):
+            C = columns(data)[1] - isinstance(likelihood, SwitchedLikelihood)
+        else:
+            C = validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
         rule.check(Observations(*next(iter(batches))), C)
         return C
 

@@ -32,6 +32,8 @@ class WhitenedPosterior(AbstractPosterior):
     - b: the mean, [M, P] if outputs share the root, or [C, M, 1].
     """
 
+    mean_function: MeanFunction
+
     def __init__(
         self,
         kernel: Kernel,
@@ -55,7 +57,8 @@ class WhitenedPosterior(AbstractPosterior):
     @no_autograph
     def _add_mean_function(self, Xnew: TensorType, mean: TensorType) -> tf.Tensor:
         Xnew = tf.convert_to_tensor(Xnew, dtype=default_float())
-        prior_mean = mean_at(self.mean_function, tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]]), mean.shape[-1])
+        rows, num_outputs = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]]), mean.shape[-1] or tf.shape(mean)[-1]
+        prior_mean = mean_at(self.mean_function, rows, num_outputs)
         mean += tf.reshape(prior_mean, tf.shape(mean))
         return finite(mean, name="the predictive mean", advice=_ADVICE)
 

@@ -67,6 +67,7 @@ class InducingVariableGP(GPModel):
     _by_precision = True  # `_posterior_values` returns a factor of q's precision; otherwise a root of its covariance
     max_jitter: float | None = None  #: The largest jitter to try if Kuu cannot be factorized; None: the default only.
     _old: OldPosterior | None = None  # of a stream
+    _data: tuple[tf.Variable, ...] = ()  # X and Y of a model that stores them
     _num_inputs: int | None = None  # D of a model that stores its data
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -91,8 +92,12 @@ class InducingVariableGP(GPModel):
 
     def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
         """Check an inducing variable and the kernel, by default the model's; convert an array Z [M, D]."""
-        parts = self.kernel if kernel is ... else kernel, inducing_variable, self._num_inputs, self.num_latent_gps
-        return checked_inducing_variable(*parts, shared=self._shares_covariance)
+        kernel, C = self.kernel if kernel is ... else kernel, self.num_latent_gps
+        options = {"shared": self._shares_covariance}
+        checked = checked_inducing_variable(kernel, inducing_variable, self._num_inputs, C, **options)
+        for X in self._data[:1]:
+            checked_indices(kernel, X, "data[0] (X)")
+        return checked
 
     def _checked_likelihood(self, likelihood: Any) -> Likelihood:
         """Check a likelihood; models that support some likelihoods only extend this."""
@@ -304,13 +309,6 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         self._old = self._new_old_posterior()
         if self._workers.count > 1:
             check_disjoint(self._workers, data.dataset if isinstance(data, DatasetChunks) else [data])
-
-    @override
-    def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
-        checked = super()._checked_inducing_variable(inducing_variable, kernel)
-        for X in self._data[:1]:
-            checked_indices(self.kernel if kernel is ... else kernel, X, "data[0] (X)")
-        return checked
 
     def _default_chunk_size(self, **options: int) -> int:
         if self._data and self._devices is not None:

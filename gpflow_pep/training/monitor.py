@@ -15,8 +15,8 @@ from gpflow.monitor import ImageToTensorBoard, ModelToTensorBoard, Monitor, Moni
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..models.classifier import CLASSIFICATION
 from ..engine.kernel_columns import index_columns
+from ..models.classifier import CLASSIFICATION
 from ..runtime.checks import warn
 from ..saving.arrays_file import check_writable
 from .history import History
