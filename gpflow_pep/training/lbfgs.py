@@ -212,7 +212,7 @@ class LBFGS:
                     self._best_loss, self._failure, gained = before, reason_of(error), False
                     self._objective.restore_best()
                 self._recent.clear()
-        return self._outcome(result, gained=gained, limit=history.is_over)
+        return self._outcome(result, history, gained=gained)
 
     def _evaluate(self, x: AnyNDArray, history: History) -> tuple[float, AnyNDArray]:
         """Return loss and gradient; after a failure, a larger loss, so that the line search backtracks."""
@@ -240,9 +240,16 @@ class LBFGS:
             self._objective.mark_best()
         return loss, gradient
 
-    def _outcome(self, result: OptimizeResult, *, gained: bool, limit: bool) -> Outcome:
-        """Return the outcome of the last search, which `gained` or not, or reached the `limit` of iterations."""
-        if limit:
+    def _rounding(self, history: History) -> float:
+        """Estimate the rounding error of the loss by its range over parameters that differ by rounding errors."""
+        best = self._best[self._active]
+        losses = [self._evaluate(best + 1e-12 * step * (1.0 + np.abs(best)), history)[0] for step in range(4)]
+        self.restore()
+        return float(np.ptp(losses))
+
+    def _outcome(self, result: OptimizeResult, history: History, *, gained: bool) -> Outcome:
+        """Return the outcome of the last search, which `gained` or not."""
+        if history.is_over:
             last = f" The last step failed: {self._failure}" if self._failure else ""
             return Outcome(LIMIT, f"L-BFGS: max_iterations was reached.{last}")
         if self._failure:  # no later evaluation was better, although SciPy reports convergence
@@ -255,6 +262,10 @@ class LBFGS:
         exhausted = not gained and result.nit == 0 and not self._any_failure
         self._is_stuck = exhausted and not result.success and self._best_slope > max(1e-2, self._gain)
         if self._is_stuck:
+            rounding = self._rounding(history)
+            self._is_stuck = self._best_slope > 10.0 * rounding
+            if not self._is_stuck:
+                return Outcome(CONVERGED, f"L-BFGS: {_NO_STEP}, about {rounding:.2g} nats.")
             found = f"{_NO_STEP}, although its slope is {self._best_slope:.2g}"
             return Outcome(FAILED, f"L-BFGS: {found}. {_ADVICE}")
         at_edge = bool(self._any_failure) and self._best_slope > 1e-2  # nats; at an optimum the slopes are smaller
