@@ -190,14 +190,15 @@ class MixedPrecisionRows(RegressionRows):
         # |r| times as much, and its standard deviation is sqrt(noise/n).
         squares = tf.reduce_mean(tf.square(rows.residual) / rows.noise[..., None], axis=-2)
         of_sums = eps * tf.cast(tf.shape(rows.residual)[-2], k.dtype) * tf.sqrt(tf.reduce_max(squares))
+        proper = (noise > 1e-8) & (tf.reduce_min(rows.scale) > 1e-30)
         sizes = tf.stack([k, tf.reduce_max(rows.noise), tf.reduce_max(tf.abs(rows.residual))])
         # Products of variances, residuals and precisions up to 1e8 do not overflow.
-        return (tf.maximum(error, of_sums) < _MAX_ERROR) & tf.reduce_all(sizes < 1e8) & (noise > 1e-8)
+        return (tf.maximum(error, of_sums) < _MAX_ERROR) & tf.reduce_all(sizes < 1e8) & proper
 
 
 def _eps_of_products() -> float:
     """Return the relative rounding error of products in single precision."""
-    if tf.config.list_physical_devices("GPU") and tf.config.experimental.tensor_float_32_execution_enabled():
+    if tf.config.get_visible_devices("GPU") and tf.config.experimental.tensor_float_32_execution_enabled():
         return 2.0**-10  # TensorFloat-32 has 10 bits
     return float(np.finfo(np.float32).eps)
 

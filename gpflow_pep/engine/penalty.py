@@ -40,9 +40,11 @@ def scale_terms(
 
     @tf.custom_gradient
     def total(scale: tf.Tensor) -> Any:
-        change = scale - 1.0
-        terms = (0.5 * count) * (tf.math.log(scale) - log1p_ratio(power, change))
-        slopes = (0.5 * count) * (1.0 / scale - 1.0 / (1.0 + power * change))
+        mixed = (1.0 - power) + power * scale  # 1 + α (m - 1), without cancellation at small m
+        logarithm = tf.math.divide_no_nan(tf.math.log(mixed), power)
+        ratio = tf.where(mixed < 0.5, logarithm, log1p_ratio(power, scale - 1.0))
+        terms = (0.5 * count) * (tf.math.log(scale) - ratio)
+        slopes = (0.5 * count) * (1.0 - power) * (1.0 - scale) / (scale * mixed)
         if terms.shape.rank > 0:
             terms, slope = tf.unstack(workers.sum(tf.stack([tf.reduce_sum(terms), tf.reduce_sum(slopes)])))
             slopes = slope if scale.shape.rank == 0 else slopes

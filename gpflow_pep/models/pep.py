@@ -149,7 +149,7 @@ class PEP(SparseGP):
         self.projection = projection
         C = self._latent_functions(self._checked_likelihood(likelihood), held)
         super().__init__(held, kernel, likelihood, inducing_variable, mean_function, C, chunk_size, max_jitter)
-        self.scale = validation.scale(scale)
+        self.scale = scale
         self._set_sizes(int(self._local_num_data()))
         powers = self._checked_powers(alpha)
         self._alpha = local_variable(powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float())

@@ -112,7 +112,7 @@ class PEPR(CollapsedRegression):
             raise ValueError(f"scale must be positive, {_OPTIMAL!r} or {_PER_BLOCK!r}, got {scale!r}.")
         self._alpha = local_variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
         if not self._optimal_scale:
-            self.scale = validation.scale(scale, None if self._workers.count > 1 else int(self._local_num_blocks()))
+            self.scale = scale
 
     @check_shapes("return: []")
     def elbo(self) -> tf.Tensor:
@@ -123,6 +123,10 @@ class PEPR(CollapsedRegression):
         """
         message = "elbo is a lower bound at alpha = 0 only: use maximum_log_likelihood_objective() at alpha ="
         return asserted(self.maximum_log_likelihood_objective(), self._alpha == 0.0, message, self._alpha)
+
+    @override
+    def _checked_scale(self, scale: Any) -> Parameter:
+        return validation.scale(scale, None if self._workers.count > 1 else int(self._local_num_blocks()))
 
     @override
     def _checked_powers(self, alpha: Any) -> AnyNDArray:
@@ -155,7 +159,7 @@ class PEPR(CollapsedRegression):
 
     @override
     def _run_identity(self) -> dict[str, Any]:
-        return super()._run_identity() | {"scale": self._optimal_scale}
+        return super()._run_identity() | {"optimal_scale": self._optimal_scale}
 
     @override
     def _evidence_correction(self, row_sums: RowSums, powers: Powers) -> tf.Tensor:

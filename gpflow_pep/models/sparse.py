@@ -99,6 +99,9 @@ class InducingVariableGP(GPModel):
             checked_indices(kernel, X, "data[0] (X)")
         return checked
 
+    def _checked_scale(self, scale: Any) -> Parameter | None:
+        return None if scale is None else validation.scale(scale)
+
     def _checked_likelihood(self, likelihood: Any) -> Likelihood:
         """Check a likelihood; models that support some likelihoods only extend this."""
         if not isinstance(likelihood, Likelihood):
@@ -452,7 +455,8 @@ alpha_property = property(
 def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf.Tensor:
     """Return alpha's current value, also in a graph, not differentiated; raise an error outside [0, largest]."""
     value = tf.stop_gradient(tf.convert_to_tensor(alpha))
-    return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be in [0, {largest:g}]{why}", value)
+    accepted = "in [0, 1]" if largest else "0"
+    return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be {accepted}{why}", value)
 
 
 def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | DatasetChunks:

@@ -258,7 +258,7 @@ class PEPSVGP(StructuredSVGP):
         options |= dict(q_diag=q_diag, q_mu=q_mu, q_sqrt=q_sqrt, whiten=whiten)
         super().__init__(kernel, likelihood, inducing_variable, **options)
         self._alpha = tf.Variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
-        self.scale = validation.scale(scale)
+        self.scale = scale
         self.minibatch_is_block = minibatch_is_block
 
     @override

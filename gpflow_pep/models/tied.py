@@ -78,7 +78,7 @@ class TiedFactors(MinibatchSVGP):
         sizes: dict[str, Any] = {"num_data": num_data, "num_latent_gps": num_latent_gps}
         super().__init__(kernel, likelihood, inducing_variable, mean_function=mean_function, **sizes, **q)
         self._alpha = tf.Variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
-        self.scale = validation.scale(scale)
+        self.scale = scale
 
     @override
     def _checked_likelihood(self, likelihood: Any) -> Likelihood:

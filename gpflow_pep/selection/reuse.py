@@ -73,13 +73,14 @@ def check_made(new: GPModel, last: GPModel | None, data: RegressionData, Z: AnyN
 def structure(model: GPModel) -> tuple[Any, ...] | None:
     """
     Return everything that compiled functions depend on except data, alpha, parameter values and sites; None if that
-    cannot be compared: a dataset, alpha by row or block, irregular blocks, several workers or devices, tied parameters,
-    a class or function of another package, or any other object.
+    cannot be compared: a dataset, alpha or scale by row or block, irregular blocks, several workers or devices, tied
+    parameters, a class or function of another package, or any other object.
     """
     if type(model) not in (PEPR, PEP, PEPClassifier) or tf.distribute.has_strategy():
         return None
     is_irregular = isinstance(model._chunks, BlockChunks) and model._block_size is None
-    if is_irregular or isinstance(model.data, tf.data.Dataset) or model.alpha.shape.rank > 0:
+    is_per_block = model.alpha.shape.rank or getattr(model, "scale", model.alpha).shape.rank
+    if is_irregular or isinstance(model.data, tf.data.Dataset) or is_per_block:
         return None
     try:
         settings = settings_of({"model": model}, strict=True)

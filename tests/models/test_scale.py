@@ -8,9 +8,11 @@ largest, is that bound.
 import itertools
 
 import gpflow
+import mpmath
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
@@ -18,6 +20,8 @@ from gpflow.utilities import positive
 from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, fit
+from gpflow_pep.engine import scale_terms
+from gpflow_pep.selection.reuse import structure
 
 CLOSE = 1e-12
 N = 24
@@ -156,6 +160,40 @@ def test_assigned_scales_are_used_by_compiled_functions(problem):
     with pytest.raises(ValueError, match=r"scale must keep the shape \[5\], got \[4\]"):
         model.scale = np.ones(4)
     np.testing.assert_allclose(model.scale, changed, rtol=1e-12)
+
+
+def test_a_parameter_in_place_of_the_scales_has_their_number(problem):
+    model = make(problem, alpha=0.4, scale=scales_of(None))
+    with pytest.raises(
+        ValueError, match=r"scale must be one number or one per block \[24\] in \(0, inf\), got shape \[1\]"
+    ):
+        model.scale = gpflow.Parameter([1.0], transform=positive())
+    model.scale = gpflow.Parameter(0.8, transform=positive())
+    expected = make(problem, alpha=0.4, scale=0.8).training_loss()
+    assert float(model.training_loss()) == pytest.approx(float(expected), rel=CLOSE)
+
+
+def test_models_of_other_scales_have_another_structure(problem):
+    """`select_alpha` trains models of one structure in one compiled model of few rows."""
+    plain, alike, other = (make(problem, scale=gpflow.Parameter(0.5, transform=positive())) for _ in range(3))
+    other.scale.prior = tfp.distributions.LogNormal(np.float64(-3.0), np.float64(0.1))
+    assert structure(plain) == structure(alike) != structure(other)
+    assert structure(make(problem, alpha=0.4, scale=scales_of(None))) is None
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-9, 0.3, 1.0 - 1e-9, 1.0])
+def test_scale_terms_of_tiny_and_huge_scales(alpha):
+    """Against 60 digits; at alpha = 1 the two terms of each row cancel exactly."""
+    m = np.array([1e-20, 1e-13, 1e-3, 0.9, 1.1, 1e6])
+    with tf.GradientTape() as tape:
+        tape.watch(scale := tf.constant(m))
+        total = scale_terms(tf.constant(alpha, tf.float64), scale, 2.0)
+    with mpmath.workdps(60):
+        a = mpmath.mpf(alpha)
+        terms = [mpmath.log(x) - (mpmath.log(1 + a * (x - 1)) / a if a else x - 1) for x in map(mpmath.mpf, m)]
+        slopes = [1 / x - 1 / (1 + a * (x - 1)) for x in map(mpmath.mpf, m)]
+    assert float(total) == pytest.approx(float(sum(terms)), rel=0.0, abs=1e-15 * max(1.0, *map(abs, map(float, terms))))
+    np.testing.assert_allclose(tape.gradient(total, scale), np.array(slopes, float), rtol=1e-9, atol=0.0)
 
 
 def test_new_data_keep_the_number_of_scales(problem):
