@@ -1,5 +1,4 @@
-"""
-Pictures of predictions, classes, inducing points and training, as displays in the manner of scikit-learn.
+"""Pictures of predictions, classes, inducing points and training, as displays in the manner of scikit-learn.
 
 A color has one meaning: predictions are blue, rows gray, inducing points black, classes orange, purple, teal and so on.
 The first three classes differ in lightness, for color-blind readers and gray prints, and each has a marker.
@@ -85,9 +84,10 @@ class _Display:
         cls, estimator: Any, X: Any, y: Any, *, ax: Axes | None = None, limits: Limits | None = None
     ) -> Self:
         """
-        Draw the predictions of a fitted estimator, and the rows X [N, D] (an array or a table of pandas) and y [N].
+        Draw the predictions of a fitted estimator, and X [N, D], D = 1 or 2 (an array or a table of pandas), and y [N].
 
-        X has 1 or 2 columns; `limits` default to 5 per cent beyond them. Inducing points of a pipeline are not drawn.
+        `limits` default to 5 per cent beyond X. Inducing points of a pipeline are not drawn. The legend of classes is
+        beside `ax`: give its figure layout="constrained".
         """
         rows: AnyNDArray = np.asarray(X, dtype=default_float())
         D = rows.shape[1]
