@@ -79,8 +79,12 @@ def structure(model: GPModel) -> tuple[Any, ...] | None:
     if type(model) not in (PEPR, PEP, PEPClassifier) or tf.distribute.has_strategy():
         return None
     is_irregular = isinstance(model._chunks, BlockChunks) and model._block_size is None
-    is_per_block = model.alpha.shape.rank or getattr(model, "scale", model.alpha).shape.rank
-    if is_irregular or isinstance(model.data, tf.data.Dataset) or is_per_block:
+    of_rows = [model.alpha, getattr(model, "scale", None)]
+    if (
+        is_irregular
+        or isinstance(model.data, tf.data.Dataset)
+        or any(each is not None and each.shape.rank for each in of_rows)
+    ):
         return None
     try:
         settings = settings_of({"model": model}, strict=True)
