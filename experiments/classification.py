@@ -24,7 +24,7 @@ from experiments.ingredients.monte_carlo import MonteCarlo
 from experiments.ingredients.training import batches_of, train, training
 from experiments.recording.experiment import RecordedExperiment, run_directory
 from experiments.recording.predictions import inducing_points, save_probabilities
-from experiments.recording.scalars import ScalarLog
+from experiments.recording.scalars import scalar_log
 from experiments.recording.scores import classification_scores, hyperparameters, loo_nlpd
 
 ex = RecordedExperiment("classification", ingredients=[labeled_data, gp, training])
@@ -52,17 +52,17 @@ def classification(
     Z_start = inducing_points(model)
     directory = run_directory(_run)
 
-    with ScalarLog(_run, directory) as scalars:
+    with scalar_log(_run, directory) as write:
 
         def log(iteration: int, seconds: float) -> None:
             # Tracing and first updates of sites are part of the measured time: they must not happen here.
             scored: GPModel = model if iteration else deepcopy(model)
             scores = classification_scores(scored, dataset)
-            scalars.write(iteration, {"seconds": seconds, **{f"test/{name}": score for name, score in scores.items()}})
-            scalars.write(iteration, {f"parameters/{name}": value for name, value in hyperparameters(scored).items()})
+            write(iteration, {"seconds": seconds, **{f"test/{name}": score for name, score in scores.items()}})
+            write(iteration, {f"parameters/{name}": value for name, value in hyperparameters(scored).items()})
 
         status = train(model, data, batches_of(model, len(data[0])), log, classifier_title(gp), progress)
-        scalars.write(status.iterations, {"objective_per_point": status.objective_per_point})
+        write(status.iterations, {"objective_per_point": status.objective_per_point})
     if isinstance(model, MonteCarlo):
         model.sample(samples, _seed)
 

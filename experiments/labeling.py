@@ -27,7 +27,7 @@ from experiments.ingredients.data import check_task
 from experiments.ingredients.initialization import Floats
 from experiments.ingredients.training import batches_of, train, training
 from experiments.recording.experiment import RecordedExperiment, run_directory
-from experiments.recording.scalars import ScalarLog
+from experiments.recording.scalars import scalar_log
 from experiments.recording.scores import classification_scores
 
 Rows = npt.NDArray[np.intp]
@@ -123,11 +123,11 @@ def labeling(
     num_classes = len(datasets.describe(dataset).classes)
     rng, model = np.random.RandomState(repetition), None
     result: dict[str, list[float]] = {name: [] for name in ("labels", "error", "nlpd", "seconds")}
-    with ScalarLog(_run, run_directory(_run)) as log:
+    with scalar_log(_run, run_directory(_run)) as write:
         while True:
             model = _trained(data.trained_on(rows), num_classes, model, result)
             scores = classification_scores(model, data)
-            log.write(len(rows), {f"test/{name}": score for name, score in scores.items()})
+            write(len(rows), {f"test/{name}": score for name, score in scores.items()})
             for name, value in {"labels": len(rows), **scores}.items():
                 if name in result:
                     result[name].append(value)

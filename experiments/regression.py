@@ -20,7 +20,7 @@ from experiments.ingredients.model import build, gp, objective_kind, title
 from experiments.ingredients.training import batches_of, train, training
 from experiments.recording.experiment import RecordedExperiment, run_directory
 from experiments.recording.predictions import save_predictions
-from experiments.recording.scalars import ScalarLog
+from experiments.recording.scalars import scalar_log
 from experiments.recording.scores import hyperparameters, noise_sd, objective_per_point, prediction_scores, scale
 
 ex = RecordedExperiment("regression", ingredients=[data, gp, training])
@@ -44,14 +44,14 @@ def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
     batches = batches_of(model, len(data[0]))
     directory = run_directory(_run)
 
-    with ScalarLog(_run, directory) as scalars:
+    with scalar_log(_run, directory) as write:
 
         def log(iteration: int, seconds: float) -> None:
             scores = prediction_scores(model, dataset)
             objective = objective_per_point(model, data, batches)
             values = {"objective_per_point": objective, "noise_sd": noise_sd(model), "seconds": seconds}
-            scalars.write(iteration, values | {f"test/{name}": score for name, score in scores.items()})
-            scalars.write(iteration, {f"parameters/{name}": value for name, value in hyperparameters(model).items()})
+            write(iteration, values | {f"test/{name}": score for name, score in scores.items()})
+            write(iteration, {f"parameters/{name}": value for name, value in hyperparameters(model).items()})
 
         status = train(model, data, batches, log, title(gp), progress)
 

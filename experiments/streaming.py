@@ -26,7 +26,7 @@ from experiments.learners.learner import Learner
 from experiments.recording.experiment import RecordedExperiment, run_directory
 from experiments.recording.memory import peak_of
 from experiments.recording.predictions import FILE
-from experiments.recording.scalars import ScalarLog
+from experiments.recording.scalars import scalar_log
 from experiments.recording.scores import hyperparameters
 from gpflow_pep.data import metrics
 
@@ -120,7 +120,7 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
     def learn() -> None:
         timed(partial(begin, learner))
         with (
-            ScalarLog(_run, directory) as log,
+            scalar_log(_run, directory) as write,
             tqdm(others, learner_title(gp), unit="batch", mininterval=_BAR_INTERVAL, disable=not progress) as bar,
         ):
 
@@ -128,7 +128,7 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
                 scores = course.score(learner, num_seen, sum(seconds))
                 values = {f"passed/{name}": value for name, value in scores.items()}
                 parameters = {f"parameters/{name}": value for name, value in hyperparameters(learner.model).items()}
-                log.write(num_seen, values | parameters | {"objective": learner.objective()})
+                write(num_seen, values | parameters | {"objective": learner.objective()})
                 bar.set_postfix_str(", ".join(f"{name} {value:.3f}" for name, value in scores.items()), refresh=False)
 
             score(N if gp["model"] == "BATCH" else batches.first.stop)

@@ -12,7 +12,7 @@ GPyTorch is installed.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from typing import Any, cast
 
@@ -182,15 +182,17 @@ def time_rounds(
     """Seconds of each function in each round [rounds], after one call that compiles it."""
     for function in functions.values():
         function()
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(rounds):
-        for name, function in functions.items():
-            seconds[name].append(seconds_of(function, clock))
-    return {name: np.array(times) for name, times in seconds.items()}
+    return in_turns(lambda name: seconds_of(functions[name], clock), functions, rounds)
 
 
-def seconds_of(function: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Return the seconds of a call."""
+def in_turns(time_of: Callable[[str], Any], names: Iterable[str], rounds: int) -> dict[str, AnyNDArray]:
+    """Return the times of each name, which take turns in a round, [rounds, ...]."""
+    times = [[time_of(name) for name in names] for _ in range(rounds)]
+    return {name: np.array(column) for name, column in zip(names, zip(*times, strict=True), strict=True)}
+
+
+def seconds_of(function: Callable[[], Any], clock: Callable[[], Any] = time.perf_counter) -> Any:
+    """Return the seconds of a call by a clock, or by several in an array."""
     start = clock()
     function()
     return clock() - start

@@ -10,8 +10,6 @@ take turns; figures are medians, ratios medians of the ratios of CPU times withi
     python -m experiments.benchmarks.ep_step [--rounds 5] [--repeats 30] [--sizes 400x30 5000x100] [--skip-cold]
 """
 
-import argparse
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +17,8 @@ import gpflow
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from experiments.benchmarks.collapsed_step import compiled_step
-from experiments.benchmarks.machine import machine, use_one_core
-from experiments.benchmarks.memory import printed_by
+from experiments.benchmarks.collapsed_step import compiled_step, in_turns, seconds_of
+from experiments.benchmarks.machine import in_process, machine
 from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.benchmarks.trajectory import clocks
 from experiments.protocols.arguments import count
@@ -49,13 +46,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=count, default=30, help="repeats of each warm figure (%(default)s)")
     parser.add_argument("--sizes", nargs="+", type=size, default=[_SIZE, (5000, 100)], help="N x M of warm figures")
     parser.add_argument("--skip-cold", action="store_true", help="warm figures only")
-    parser.add_argument("--cold", choices=COLD, help=argparse.SUPPRESS)
-    parser.add_argument("--warm", type=size, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.cold or arguments.warm:
-        use_one_core()
-        print(json.dumps(cold(arguments.cold) if arguments.cold else warm(arguments.warm, arguments.repeats)))
-        return
     print(machine())
     tables = [] if arguments.skip_cold else [cold_table(arguments.rounds)]
     write([*tables, warm_table(arguments.sizes, arguments.repeats)], arguments.json)
@@ -69,24 +60,20 @@ def size(text: str) -> tuple[int, int]:
 
 def cold_table(rounds: int) -> Table:
     """Return the table of seconds in fresh processes."""
-    found: dict[str, list[list[float]]] = {name: [] for name in COLD}
-    for _ in range(rounds):
-        for name in COLD:
-            found[name].append(printed_by("experiments.benchmarks.ep_step", cold=name))
+    found = in_turns(lambda name: in_process(cold, name, one_core=True), COLD, rounds)  # [rounds, 2] each
     table = Table(
         f"cold, N = {_SIZE[0]}, M = {_SIZE[1]}, {rounds} processes each",
         {"from the constructor to": "<32", "CPU s": ".2f", "wall s": ".2f", "ratio": ".2f", "to": "<"},
     )
     for name, peer in COLD.items():
-        times = np.array(found[name])  # [rounds, 2]
-        ratio = np.median(times[:, 0] / np.array(found[peer])[:, 0])
-        cpu, wall = np.median(times, axis=0)
+        ratio = np.median(found[name][:, 0] / found[peer][:, 0])
+        cpu, wall = np.median(found[name], axis=0)
         table.add(name, cpu, wall, *((None, None) if name == peer else (ratio, peer.partition(",")[0])))
     return table
 
 
-def cold(name: str) -> list[float]:
-    """Return CPU and wall seconds of one figure in this process, in which nothing has been traced."""
+def cold(name: str) -> AnyNDArray:
+    """Return CPU and wall seconds [2] of one figure in this process, in which nothing has been traced."""
     labels = not name.startswith(("SGPR", "PEPR"))
     X, Y, Z = rows(*_SIZE, labels)
     make: dict[str, Callable[[], Any]] = {
@@ -108,8 +95,7 @@ def cold(name: str) -> list[float]:
             closure = model.training_loss_closure(*data)
             gpflow.optimizers.Scipy().minimize(closure, model.trainable_variables, options={"maxiter": 1})
 
-    seconds: list[float] = _timed(run).tolist()
-    return seconds
+    return seconds_of(run, clocks)
 
 
 def warm_table(sizes: list[tuple[int, int]], repeats: int) -> Table:
@@ -119,20 +105,19 @@ def warm_table(sizes: list[tuple[int, int]], repeats: int) -> Table:
         {"N": "d", "M": "d", "figure": "<38", "CPU ms": ".3f", "wall ms": ".3f", "times SVGP": ".2f"},
     )
     for num_data, inducing in sizes:
-        found = printed_by("experiments.benchmarks.ep_step", warm=f"{num_data}x{inducing}", repeats=repeats)
-        sweeps = found.pop("sweeps")
-        peer = np.array(found["SVGP, loss and gradient"])[:, 0]
+        found, sweeps = in_process(warm, num_data, inducing, repeats, one_core=True)
+        peer = found["SVGP, loss and gradient"][:, 0]
         for name, times in found.items():
             note = f" ({sweeps} of them)" if name == "PEPClassifier, sweep" else ""
-            ratio = np.median(np.array(times)[:, 0] / peer)
+            ratio = np.median(times[:, 0] / peer)
             cpu, wall = 1e3 * np.median(times, axis=0)
             table.add(num_data, inducing, name + note, cpu, wall, ratio)
     return table
 
 
-def warm(numbers: tuple[int, int], repeats: int) -> dict[str, Any]:
+def warm(num_data: int, inducing: int, repeats: int) -> tuple[dict[str, AnyNDArray], int]:
     """Return CPU and wall seconds [repeats, 2] of each figure, and the number of sweeps from sites of 0."""
-    X, Y, Z = rows(*numbers, labels=True)
+    X, Y, Z = rows(num_data, inducing, labels=True)
     swept, model, peer = classifier(X, Y, Z), classifier(X, Y, Z), svgp(X, Z)
     step, peer_step = compiled_step(model), compiled_step(peer, (X, Y))
     lengthscales = model.kernel.lengthscales.unconstrained_variable
@@ -142,28 +127,19 @@ def warm(numbers: tuple[int, int], repeats: int) -> dict[str, Any]:
     sweeps = 0
     for repeat in range(repeats + 1):
         swept.reset_sites()
-        seconds = _timed(swept.update_sites)
+        seconds = seconds_of(swept.update_sites, clocks)
         sweeps = swept.sites_status.sweeps + 1
         found["PEPClassifier, sweep"].append(seconds / sweeps)
         lengthscales.assign(changed if repeat % 2 else start)
-        found["changed"].append(_timed(step))
-        found["unchanged"].append(_timed(step))
-        found["SVGP"].append(_timed(peer_step))
+        for name, function in {"changed": step, "unchanged": step, "SVGP": peer_step}.items():
+            found[name].append(seconds_of(function, clocks))
     assert swept.sites_status.converged and model.sites_status.converged
     titles = {
         "unchanged": "PEPClassifier, loss and gradient",
         "changed": "the same, lengthscales changed by 1 %",
         "SVGP": "SVGP, loss and gradient",
     }
-    after_compiling = {titles.get(name, name): np.array(times[1:]).tolist() for name, times in found.items()}
-    return {**after_compiling, "sweeps": sweeps}
-
-
-def _timed(function: Callable[[], Any]) -> AnyNDArray:
-    """Return CPU and wall seconds, [2]."""
-    began = clocks()
-    function()
-    return clocks() - began
+    return {titles.get(name, name): np.array(times[1:]) for name, times in found.items()}, sweeps  # after compiling
 
 
 def rows(num_data: int, inducing: int, labels: bool) -> tuple[Any, Any, Any]:

@@ -30,8 +30,7 @@ from gpflow.keras import tf_keras
 from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
 
 from experiments import datasets
-from experiments.benchmarks.machine import machine, use_one_core
-from experiments.benchmarks.memory import printed_by
+from experiments.benchmarks.machine import in_process, machine
 from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
 from experiments.ingredients.initialization import cluster_centers, median_distance
@@ -90,11 +89,6 @@ class Trainee:
 def main() -> None:
     """Print a table for each set and likelihood."""
     asked = _parser().parse_args()
-    if asked.measure:
-        use_one_core()
-        method, likelihood = asked.measure
-        print(json.dumps(measure(Case(asked.sets[0], likelihood, asked.short), method)))
-        return
     found: dict[str, Any] = {"machine": machine(), "results": []}
     print(f"{found['machine']}\nM = {INDUCING}, {asked.rounds} rounds{', short' if asked.short else ''}")
     tables = []
@@ -107,7 +101,8 @@ def main() -> None:
         for likelihood in asked.likelihoods if name in MULTICLASS else ["probit"]:
             N, D = data.X_train.shape
             title = f"{name}, {likelihood}: N = {N}, D = {D}, {min(len(data.X_test), _HELD_OUT)} held-out rows"
-            results = [_rounds(name, likelihood, method, asked) for method in asked.methods]
+            case = Case(name, likelihood, asked.short)
+            results = [_rounds(case, method, asked.rounds) for method in asked.methods]
             tables.append(_table(title, asked.methods, results))
             for method, result in zip(asked.methods, results, strict=True):
                 found["results"].append({"set": name, "likelihood": likelihood, "method": method, **result})
@@ -127,20 +122,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=count, default=1, help="processes for each method (%(default)s)")
     parser.add_argument("--short", action="store_true", help="a few iterations, to see that everything works")
     parser.add_argument("--courses", type=Path, help="write seconds and NLPD of every record to this file")
-    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     return parser
 
 
-def _rounds(name: str, likelihood: str, method: str, asked: argparse.Namespace) -> dict[str, Any]:
+def _rounds(case: Case, method: str, rounds: int) -> dict[str, Any]:
     """Return the results of a method's processes with medians of their seconds, or the error of the training."""
-    flags = ["--short"] * asked.short
-    found = [
-        printed_by("experiments.benchmarks.ep_training", "--measure", method, likelihood, "--sets", name, *flags)
-        for _ in range(asked.rounds)
-    ]
+    found = [in_process(measure, case, method, one_core=True) for _ in range(rounds)]
     failed = [each for each in found if "error" in each]
     if failed:
-        return dict(failed[0])
+        return failed[0]
     medians = {key: np.median([each[key] for each in found], axis=0).tolist() for key in ("cold", "warm", "end")}
     return {**found[0], **medians}
 

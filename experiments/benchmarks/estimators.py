@@ -15,8 +15,6 @@ peer is cut off at the limit; GPflow's is then scored as it is. One core, a proc
     python -m experiments.benchmarks.estimators [--sets diabetes iris] [--rows 1500] [--inducing 100] [--alphas 0 0.5]
 """
 
-import argparse
-import json
 import signal
 import time
 import warnings
@@ -36,8 +34,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from experiments import datasets
 from experiments.benchmarks.hard_problems import PROBLEMS, hard_problem
-from experiments.benchmarks.machine import machine, use_one_core
-from experiments.benchmarks.memory import printed_by
+from experiments.benchmarks.machine import in_process, machine
 from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.datasets import Dataset
 from experiments.ingredients.initialization import Floats
@@ -64,26 +61,18 @@ def main() -> None:
     )
     parser.add_argument("--alphas", nargs="+", type=power, default=[0.5])
     parser.add_argument("--limit", type=count, default=600, help="CPU seconds of a peer's fit (%(default)s)")
-    parser.add_argument("--measure", metavar="METHOD", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.measure:
-        use_one_core()
-        size = arguments.rows, arguments.inducing, arguments.limit
-        print(json.dumps(measured(arguments.sets[0], arguments.measure, *size)))
-        return
     print(machine())
     table = Table(
         f"fits of at most {arguments.rows} rows, M = {arguments.inducing or 'default'}",
         {"set": "<13", "N": "d", "D": "d", "classes": "d", "estimator": "<12", "status": "<9", "iterations": "d"}
         | {"first, s": ".2f", "again, s": ".2f", "NLPD": ".3f", "error": ".3f"},
     )
-    options = {"rows": arguments.rows, "limit": arguments.limit}
-    options |= {"inducing": arguments.inducing} if arguments.inducing else {}
+    size = arguments.rows, arguments.inducing, arguments.limit
     for name in arguments.sets:
         few = min(arguments.rows, len(loaded(name).X_train)) <= _SKLEARN_ROWS
         for method in (*(f"alpha {alpha:g}" for alpha in arguments.alphas), *[_SKLEARN] * few, _GPFLOW):
-            row = printed_by("experiments.benchmarks.estimators", sets=name, measure=method, **options)
-            table.add(*row.values())
+            table.add(*in_process(measured, name, method, *size, one_core=True))
     write([table], arguments.json)
 
 
@@ -120,8 +109,8 @@ def housing_like(num_rows: int = 20_000, num_test: int = 2_000) -> Dataset:
     return Dataset("housing-like", X[:num_rows], Y[:num_rows], X[num_rows:], Y[num_rows:], *scales)
 
 
-def measured(name: str, method: str, rows: int, num_inducing: int | None, limit: int) -> dict[str, Any]:
-    """Fit twice, and score."""
+def measured(name: str, method: str, rows: int, num_inducing: int | None, limit: int) -> list[Any]:
+    """Fit twice, and score; return a row of the table."""
     dataset = loaded(name)
     chosen = np.random.default_rng(0).permutation(len(dataset.X_train))[:rows]
     X, y = dataset.X_train[chosen], dataset.Y_train[chosen, 0]
@@ -142,19 +131,9 @@ def measured(name: str, method: str, rows: int, num_inducing: int | None, limit:
     is_fitted = not status or (status, method) == ("cut off", _GPFLOW)
     nlpd, error = scores(estimator, dataset, bool(classes)) if is_fitted else (None, None)
     result = getattr(estimator, "result_", None)
-    return {
-        "set": name,
-        "N": len(X),
-        "D": X.shape[1],
-        "classes": classes or None,
-        "estimator": method,
-        "status": status or getattr(result, "status", ""),
-        "iterations": getattr(result, "iterations", None),
-        "first": seconds[0],
-        "again": seconds[1] if len(seconds) > 1 else None,
-        "NLPD": nlpd,
-        "error": error,
-    }
+    ended = status or getattr(result, "status", ""), getattr(result, "iterations", None)
+    first, again, *_ = [*seconds, None]
+    return [name, *X.shape, classes or None, method, *ended, first, again, nlpd, error]
 
 
 @contextmanager

@@ -9,7 +9,6 @@ the choice alone are measured on generated data (Linux; a process for each metho
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 
@@ -18,7 +17,8 @@ import numpy as np
 from gpflow.base import AnyNDArray
 
 from experiments import datasets
-from experiments.benchmarks.memory import INPUTS, printed_by
+from experiments.benchmarks.collapsed_step import INPUTS
+from experiments.benchmarks.machine import in_process
 from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.ingredients.initialization import Floats, median_distance
 from experiments.protocols.arguments import count, power
@@ -45,11 +45,7 @@ def main() -> None:
     parser.add_argument("--maxiter", type=count, default=50, help="iterations of L-BFGS, at most (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--generated", type=count, default=50_000, help="rows of the generated data (%(default)s)")
-    parser.add_argument("--measure", choices=list(METHODS), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.measure:
-        print(json.dumps(cost(arguments.measure, arguments.generated, arguments.inducing)))
-        return
     columns = {"set": "<11", "N": "d", "D": "d", "points": "<", "seconds": ".2f", "alpha": "g"}
     objectives = Table(
         f"objective in nats per row, M = {arguments.inducing}, {arguments.maxiter} iterations, seed {arguments.seed}",
@@ -63,9 +59,8 @@ def main() -> None:
     )
     matrix = 8 * arguments.generated * arguments.inducing / MEGABYTE
     for method in METHODS:
-        size = {"generated": arguments.generated, "inducing": arguments.inducing}
-        found = printed_by("experiments.benchmarks.inducing_points", measure=method, **size)
-        choices.add(method, found["seconds"], found["peak"] / MEGABYTE, matrix)
+        seconds, peak = in_process(cost, method, arguments.generated, arguments.inducing)
+        choices.add(method, seconds, peak / MEGABYTE, matrix)
     write([objectives, choices], arguments.json)
 
 
@@ -100,13 +95,13 @@ def initial_kernel(X: Floats) -> gpflow.kernels.Kernel:
     return gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], median_distance(X, 0)))
 
 
-def cost(method: str, num_data: int, num_inducing: int) -> dict[str, float]:
+def cost(method: str, num_data: int, num_inducing: int) -> tuple[float, int]:
     """Return seconds and additional peak memory, in bytes, of a choice among generated rows."""
     X = np.random.default_rng(0).uniform(0.0, 4.0, (num_data, INPUTS))
     METHODS[method](X[: 2 * num_inducing], num_inducing, 0)  # libraries initialize
     start = time.perf_counter()
     _, peak = peak_beyond_resident(lambda: METHODS[method](X, num_inducing, 0))
-    return {"seconds": time.perf_counter() - start, "peak": peak}
+    return time.perf_counter() - start, peak
 
 
 if __name__ == "__main__":

@@ -8,18 +8,22 @@ file, which the system may drop at any time (Linux: the kernel's high-water mark
 """
 
 import argparse
-import json
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import gpflow
 import numpy as np
+import tensorflow as tf
 
-from experiments.benchmarks.memory import printed_by
+from experiments.benchmarks.collapsed_step import compiled_step
+from experiments.benchmarks.machine import in_process
 from experiments.benchmarks.tables import Table, parser_of
 from experiments.benchmarks.tables import write as write_tables
 from experiments.recording.memory import MEGABYTE, peak_beyond_resident
+from gpflow_pep import PEPR, PEPClassifier, fit
+from gpflow_pep.data.readers import array_batches
 
 INPUTS = 8
 _PIECE = 250_000  # rows written at a time
@@ -33,12 +37,7 @@ def main() -> None:
     parser.add_argument("--fit", type=int, default=20, help="iterations of fit on the last size; 0: none")
     parser.add_argument("--classify", type=int, default=2_000_000, help="rows of the classifier; 0: none")
     parser.add_argument("--folder", type=Path, help="folder of the file, written if missing (a temporary folder)")
-    parser.add_argument("--measure", choices=["step", "fit", "classify"], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.measure:
-        tasks = {"step": measure_step, "fit": measure_fit, "classify": measure_classifier}
-        print(json.dumps(tasks[arguments.measure](arguments)))
-        return
     with tempfile.TemporaryDirectory() as temporary:
         arguments.folder = arguments.folder or Path(temporary)
         write(arguments.folder, max(*arguments.rows, arguments.classify))
@@ -54,28 +53,23 @@ def report(arguments: argparse.Namespace) -> list[Table]:
     )
     tables = [steps]
     for num_data in arguments.rows:
-        row = _in_process(arguments, "step", num_data)
+        row = in_process(measure_step, arguments, num_data)
         share = 2 * row["reading"] / row["step"]
         file, peak = row["file"] / MEGABYTE, row["peak"] / MEGABYTE
         steps.add(num_data, file, row["construction"], row["step"], share, peak)
     if arguments.fit:
-        row = _in_process(arguments, "fit", arguments.rows[-1])
+        row = in_process(measure_fit, arguments, arguments.rows[-1])
         columns = {"N": ",d", "iterations": "d", "seconds": ".0f", "first objective": ".4f", "last objective": ".4f"}
         tables.append(Table("fit; objectives in nats a row", columns | {"peak MB beyond": ".0f"}))
         values = (row[key] for key in ("iterations", "seconds", "first", "last"))
         tables[-1].add(arguments.rows[-1], *values, row["peak"] / MEGABYTE)
     if arguments.classify:
-        row = _in_process(arguments, "classify", arguments.classify)
+        row = in_process(measure_classifier, arguments)
         columns = {"N": ",d", "converged": "<", "sweeps": "d", "seconds": ".0f", "peak MB beyond": ".0f"}
         tables.append(Table("PEPClassifier, probit, alpha 0.5, fixed hyperparameters", columns))
         converged = "yes" if row["converged"] else "no"
         tables[-1].add(arguments.classify, converged, row["sweeps"], row["seconds"], row["peak"] / MEGABYTE)
     return tables
-
-
-def _in_process(arguments: argparse.Namespace, task: str, num_data: int) -> Any:
-    same = {name: getattr(arguments, name) for name in ("inducing", "fit", "folder")}
-    return printed_by("experiments.benchmarks.large", measure=task, rows=num_data, **same)
 
 
 def write(folder: Path, num_data: int) -> None:
@@ -101,18 +95,13 @@ def write(folder: Path, num_data: int) -> None:
         array.flush()
 
 
-def measure_step(arguments: argparse.Namespace) -> dict[str, float]:
+def measure_step(arguments: argparse.Namespace, num_data: int) -> dict[str, float]:
     """Return seconds to construct PEPR, of a pass that only reads, and of a compiled step; peak memory of all."""
-    import tensorflow as tf
-
-    from experiments.benchmarks.collapsed_step import compiled_step
-
-    (num_data,) = arguments.rows
     tf.linalg.cholesky(tf.eye(2, dtype=tf.float64))  # TensorFlow's own memory
 
     def everything() -> dict[str, float]:
         start = time.perf_counter()
-        model = _regression(arguments)
+        model = _regression(arguments, num_data)
         constructed = time.perf_counter()
         model.check_data()
         read = time.perf_counter()
@@ -128,55 +117,41 @@ def measure_step(arguments: argparse.Namespace) -> dict[str, float]:
     return {**seconds, "peak": peak, "file": 8 * (INPUTS + 1) * num_data}
 
 
-def measure_fit(arguments: argparse.Namespace) -> dict[str, float]:
+def measure_fit(arguments: argparse.Namespace, num_data: int) -> dict[str, float]:
     """Return seconds of `fit`, objectives a row at its first and last iteration, and peak memory."""
-    from gpflow_pep import fit
-
-    model = _regression(arguments)
+    model = _regression(arguments, num_data)
     result, peak = peak_beyond_resident(lambda: fit(model, max_iterations=arguments.fit))
-    (num_data,) = arguments.rows
     first, last = (result.objective[place] / num_data for place in (0, -1))
     return {"iterations": result.iterations, "seconds": result.seconds, "first": first, "last": last, "peak": peak}
 
 
 def measure_classifier(arguments: argparse.Namespace) -> dict[str, float]:
     """Return seconds from the constructor of PEPClassifier to converged sites, and peak memory."""
-    from gpflow_pep import PEPClassifier
 
     def everything() -> dict[str, float]:
         start = time.perf_counter()
-        dataset, Z = _rows(arguments, "labels")
+        dataset, Z = _rows(arguments, arguments.classify, "labels")
         model = PEPClassifier(dataset, _kernel(), inducing_variable=Z, alpha=0.5)
         status = model.update_sites()
-        return {
-            "converged": status.converged,
-            "sweeps": status.sweeps,
-            "seconds": time.perf_counter() - start,
-        }
+        seconds = time.perf_counter() - start
+        return {"converged": status.converged, "sweeps": status.sweeps, "seconds": seconds}
 
     found, peak = peak_beyond_resident(everything)
     return {**found, "peak": peak}
 
 
-def _regression(arguments: argparse.Namespace) -> Any:
-    from gpflow_pep import PEPR
-
-    dataset, Z = _rows(arguments, "Y")
+def _regression(arguments: argparse.Namespace, num_data: int) -> PEPR:
+    dataset, Z = _rows(arguments, num_data, "Y")
     return PEPR(dataset, _kernel(), Z, alpha=0.5, noise_variance=0.1)
 
 
-def _rows(arguments: argparse.Namespace, outputs: str) -> tuple[Any, Any]:
+def _rows(arguments: argparse.Namespace, num_data: int, outputs: str) -> tuple[Any, Any]:
     """Return the dataset of the file's first rows, and M of them as inducing points."""
-    from gpflow_pep.data.readers import array_batches
-
-    (num_data,) = arguments.rows
     X, Y = (np.load(arguments.folder / f"{name}.npy", mmap_mode="r")[:num_data] for name in ("X", outputs))
     return array_batches(X, Y), np.array(X[: arguments.inducing])
 
 
-def _kernel() -> Any:
-    import gpflow
-
+def _kernel() -> gpflow.kernels.Kernel:
     return gpflow.kernels.SquaredExponential(lengthscales=np.full(INPUTS, 1.5))
 
 

@@ -2,19 +2,17 @@
 
 Each size runs in a process of its own (Linux: the kernel's high-water mark is reset before the step).
 
-    python -m experiments.benchmarks.memory [--rows 100000 2000000] [--inducing 256] [--model PEPR]
+    python -m experiments.benchmarks.memory [--rows 100000 2000000] [--inducing 256] [--alpha 0 0.5]
 """
 
-import argparse
-import json
-import subprocess
-import sys
-from typing import Any
+import numpy as np
 
+from experiments.benchmarks.collapsed_step import INPUTS, compiled_step
+from experiments.benchmarks.machine import in_process
+from experiments.benchmarks.small_step import make_problem
 from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.recording.memory import MEGABYTE, peak_beyond_resident
-
-INPUTS = 8
+from gpflow_pep import PEPR
 
 
 def main() -> None:
@@ -23,43 +21,25 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 2_000_000])
     parser.add_argument("--inducing", type=int, default=256)
     parser.add_argument("--alpha", type=float, nargs="+", default=[0.0, 0.5])
-    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.measure:
-        print(json.dumps(measure(arguments.rows[0], arguments.inducing, arguments.alpha[0])))
-        return
     columns = {"alpha": "g", "N": "d", "data": ".0f", "peak beyond": ".0f", "one M x N matrix": ".0f"}
     table = Table(f"MB, PEPR, M = {arguments.inducing}", columns)
     for alpha in arguments.alpha:
         for num_data in arguments.rows:
-            size = {"rows": num_data, "inducing": arguments.inducing, "alpha": alpha}
-            result = printed_by("experiments.benchmarks.memory", "--measure", **size)
+            data, peak = in_process(measure, num_data, arguments.inducing, alpha)
             matrix = 8 * num_data * arguments.inducing
-            table.add(alpha, num_data, *(number / MEGABYTE for number in (result["data"], result["peak"], matrix)))
+            table.add(alpha, num_data, *(number / MEGABYTE for number in (data, peak, matrix)))
     write([table], arguments.json)
 
 
-def measure(num_data: int, num_inducing: int, alpha: float) -> dict[str, int]:
+def measure(num_data: int, num_inducing: int, alpha: float) -> tuple[int, int]:
     """Return bytes of the data arrays, and the additional peak memory of one step in this process."""
-    import numpy as np
-
-    from experiments.benchmarks.collapsed_step import compiled_step
-    from experiments.benchmarks.small_step import make_problem
-    from gpflow_pep import PEPR
-
     problem = make_problem(num_data, num_inducing, INPUTS)
     X, Y = problem.data
     step = compiled_step(PEPR((X, Y), problem.kernel(), problem.Z, alpha=alpha, noise_variance=0.1))
     (loss, _), peak = peak_beyond_resident(step)
     assert np.isfinite(loss.numpy())
-    return {"data": X.nbytes + Y.nbytes, "peak": peak}
-
-
-def printed_by(module: str, *arguments: str, **options: Any) -> Any:
-    """Run a module in a process of its own, with options such as ``--rows 400``; return the JSON that it prints."""
-    words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
-    command = [sys.executable, "-m", module, *arguments, *words]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return X.nbytes + Y.nbytes, peak
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ process for each row.
     python -m experiments.benchmarks.num_inducing [--sets airfoil banana] [--rows 2000] [--numbers 16 64 256]
 """
 
-import argparse
-import json
 import time
 import warnings
 from typing import Any
@@ -19,8 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from experiments import datasets
 from experiments.benchmarks.estimators import scores
-from experiments.benchmarks.machine import machine, use_one_core
-from experiments.benchmarks.memory import printed_by
+from experiments.benchmarks.machine import in_process, machine
 from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.protocols.arguments import count
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
@@ -37,12 +34,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=known, metavar="SET", default=SETS)
     parser.add_argument("--rows", type=count, default=2000, help="training rows, at most (%(default)s)")
     parser.add_argument("--numbers", nargs="+", type=count, default=[16, 64, 256], help="fixed numbers (%(default)s)")
-    parser.add_argument("--measure", metavar="NUMBER", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.measure:
-        use_one_core()
-        print(json.dumps(measured(arguments.sets[0], arguments.measure, arguments.rows)))
-        return
     print(machine())
     table = Table(
         f"at most {arguments.rows} rows",
@@ -51,9 +43,8 @@ def main() -> None:
     )
     paths = {}
     for name in arguments.sets:
-        for number in (*map(str, arguments.numbers), _AUTO):
-            options = {"sets": name, "measure": number, "rows": arguments.rows}
-            row, path = printed_by("experiments.benchmarks.num_inducing", **options)
+        for number in (*arguments.numbers, _AUTO):
+            row, path = in_process(measured, name, number, arguments.rows, one_core=True)
             table.add(*row)
             if path:
                 paths[name] = path
@@ -67,21 +58,21 @@ def main() -> None:
     write([table, steps], arguments.json)
 
 
-def measured(name: str, number: str, rows: int) -> tuple[list[Any], list[list[Any]]]:
+def measured(name: str, number: Any, rows: int) -> tuple[list[Any], list[list[Any]]]:
     """Return a row of the table, and the path of a choice, empty for a fixed number."""
     dataset, task = datasets.load(name), datasets.describe(name).task
     chosen = np.random.default_rng(0).permutation(len(dataset.X_train))[:rows]
     X, y = dataset.X_train[chosen], dataset.Y_train[chosen, 0]
     kind = SparseGPRegressor if task == "regression" else SparseGPClassifier
-    M = _AUTO if number == _AUTO else int(number)
-    estimator: Any = kind(alpha=_ALPHAS[task], n_inducing=M, random_state=0)
+    estimator: Any = kind(alpha=_ALPHAS[task], n_inducing=number, random_state=0)
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         estimator.fit(X, y)
     seconds = time.perf_counter() - start
     objective = estimator.log_marginal_likelihood_value_ / len(X)
-    row = [name, *X.shape, _ALPHAS[task], "auto" if M == _AUTO else "fixed", estimator.n_inducing_, seconds, objective]
+    points = _AUTO if number == _AUTO else "fixed"
+    row = [name, *X.shape, _ALPHAS[task], points, estimator.n_inducing_, seconds, objective]
     found = getattr(estimator, "num_inducing_selection_", None)
     return [*row, *scores(estimator, dataset, task != "regression")], [] if found is None else _path(found)
 

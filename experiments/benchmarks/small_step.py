@@ -7,7 +7,6 @@ affect little. The table has their medians, and medians of the ratios within a r
     python -m experiments.benchmarks.small_step [--rows 400] [--inducing 30] [--inputs 1 8] [--rounds 30] [--starts 7]
 """
 
-import argparse
 import os
 import time
 from collections.abc import Callable
@@ -17,8 +16,8 @@ import gpflow
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from experiments.benchmarks.collapsed_step import Step, compiled_step, data
-from experiments.benchmarks.memory import printed_by
+from experiments.benchmarks.collapsed_step import Step, compiled_step, data, in_turns
+from experiments.benchmarks.machine import in_process
 from experiments.benchmarks.tables import Table, parser_of, write
 from gpflow_pep import PEPR
 
@@ -53,18 +52,10 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--rounds", type=int, default=30, help="rounds of warm steps")
     parser.add_argument("--starts", type=int, default=7, help="fresh processes of each model")
-    parser.add_argument("--first", choices=MODELS, help=argparse.SUPPRESS)  # for fresh processes
     arguments = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    tables = []
-    for num_inputs in arguments.inputs:
-        problem = make_problem(arguments.rows, arguments.inducing, num_inputs)
-        if arguments.first:
-            print(seconds(compiled_step(MODELS[arguments.first](problem)), 1))
-        else:
-            tables.append(compare(problem, arguments.rounds, arguments.starts))
-    if not arguments.first:
-        write(tables, arguments.json)
+    problems = [make_problem(arguments.rows, arguments.inducing, num_inputs) for num_inputs in arguments.inputs]
+    write([compare(problem, arguments.rounds, arguments.starts) for problem in problems], arguments.json)
 
 
 def make_problem(num_data: int, num_inducing: int, num_inputs: int) -> Problem:
@@ -81,6 +72,11 @@ def seconds(step: Step, count: int) -> float:
     return (time.process_time() - start) / count
 
 
+def first_call(name: str, problem: Problem) -> float:
+    """Return the CPU seconds of a model's first call."""
+    return seconds(compiled_step(MODELS[name](problem)), 1)
+
+
 def compare(problem: Problem, rounds: int, starts: int) -> Table:
     """Time every model."""
     X, _ = problem.data
@@ -88,10 +84,8 @@ def compare(problem: Problem, rounds: int, starts: int) -> Table:
     steps = {name: compiled_step(make(problem)) for name, make in MODELS.items()}
     for step in steps.values():
         seconds(step, 1)
-    warm = in_turns(lambda name: seconds(steps[name], STEPS_PER_ROUND), rounds)
-    cold = in_turns(
-        lambda name: printed_by("experiments.benchmarks.small_step", first=name, rows=N, inducing=M, inputs=D), starts
-    )
+    warm = in_turns(lambda name: seconds(steps[name], STEPS_PER_ROUND), MODELS, rounds)
+    cold = in_turns(lambda name: in_process(first_call, name, problem), MODELS, starts)
     columns = {"step, ms": ".2f", "step, of SGPR": ".2f", "first, s": ".2f", "first, of SGPR": ".2f"}
     table = Table(
         f"N = {N}, M = {M}, D = {D}, float64, one core; {rounds} rounds of {STEPS_PER_ROUND} steps, {starts} starts",
@@ -104,12 +98,6 @@ def compare(problem: Problem, rounds: int, starts: int) -> Table:
             row += [unit * float(np.median(times[name])), ratio]
         table.add(name, *row)
     return table
-
-
-def in_turns(time_of: Callable[[str], float], rounds: int) -> dict[str, AnyNDArray]:
-    """Time each model once a round, [rounds]."""
-    times = np.array([[time_of(name) for name in MODELS] for _ in range(rounds)])
-    return dict(zip(MODELS, times.T, strict=True))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ the additional peak memory of each model is measured in a process of its own (Li
     python -m experiments.benchmarks.tied_step [--rounds 40]
 """
 
-import argparse
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.benchmarks.collapsed_step import compiled_step, time_rounds
-from experiments.benchmarks.memory import printed_by
+from experiments.benchmarks.machine import in_process
 from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.recording.memory import MEGABYTE, peak_beyond_resident
 from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax
@@ -31,13 +29,9 @@ def main() -> None:
     """Print a row per model."""
     parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--measure", choices=MODELS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.measure:
-        print(json.dumps(peak(arguments.measure)))
-        return
     seconds = time_rounds({name: step(name) for name in MODELS}, arguments.rounds)
-    memory = {name: printed_by("experiments.benchmarks.tied_step", measure=name) for name in MODELS}
+    memory = {name: in_process(peak, name) for name in MODELS}
     table = Table(
         f"C = {CLASSES}, M = {INDUCING}, batch {BATCH}, D = {INPUTS}, {arguments.rounds} rounds, medians",
         {"model": "<", "ms": ".1f", "ms, times SVGP": ".2f", "MB": ".0f", "MB, times SVGP": ".2f"},

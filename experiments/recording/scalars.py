@@ -1,42 +1,33 @@
 """Numbers that change during training, written to Sacred's metrics and to TensorBoard."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 import tensorflow as tf
 from sacred.run import Run
 
 
-class ScalarLog:
+@contextmanager
+def scalar_log(run: Run, directory: Path | None) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
     """
-    Write scalars to a run's ``metrics.json`` and to ``tensorboard/`` in its directory.
+    Yield a function that writes values by name, of one step, to ``metrics.json`` and ``tensorboard/`` of a run.
 
-    A context manager: scalars are on disk even if the training fails.
+    Scalars are on disk even if the training fails.
+
+    :param directory: directory of the run; None to write no TensorBoard log.
     """
+    create = tf.summary.create_file_writer
+    writer = tf.summary.create_noop_writer() if directory is None else create(str(directory / "tensorboard"))
 
-    def __init__(self, run: Run, directory: Path | None):
-        """
-        :param directory: directory of the run; None to write no TensorBoard log.
-        """
-        self._run = run
-        if directory is None:
-            self._writer = tf.summary.create_noop_writer()
-        else:
-            self._writer = tf.summary.create_file_writer(str(directory / "tensorboard"))
-
-    def __enter__(self) -> "ScalarLog":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._writer.close()
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Write the values, by name, of one step."""
-        with self._writer.as_default(step=step):
+    def write(step: int, values: Mapping[str, float]) -> None:
+        with writer.as_default(step=step):
             for name, value in values.items():
                 tf.summary.scalar(name, value)
-                self._run.log_scalar(name, value, step)
-        self._writer.flush()
+                run.log_scalar(name, value, step)
+        writer.flush()
+
+    try:
+        yield write
+    finally:
+        writer.close()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from campaign.relations import GAUSSIAN, MODELS, Case, make
-from experiments.benchmarks.memory import printed_by
+from experiments.benchmarks.machine import in_process
 from experiments.protocols.arguments import count
 from experiments.recording.memory import MEGABYTE, resident
 from gpflow_pep.training import fit
@@ -31,15 +31,11 @@ def main() -> None:
     parser.add_argument("--models", type=count, default=200, help="of each kind (%(default)s)")
     parser.add_argument("--kinds", nargs="+", choices=MODELS, default=MODELS, metavar="KIND")
     parser.add_argument("--output", type=Path, help="file for the numbers (JSON)")
-    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.measure:
-        print(json.dumps(measure(asked.kinds[0], asked.models)))
-        return
     print(f"{'model':15}{'after the first, MB':>21}{f'beyond, after {asked.models}, MB':>25}")
     found = {}
     for kind in asked.kinds:
-        found[kind] = printed_by("campaign.memory", "--measure", "--kinds", kind, "--models", str(asked.models))
+        found[kind] = in_process(measure, kind, asked.models)
         first, *_, last = found[kind].values()
         print(f"{kind:15}{first:21.0f}{last - first:25.0f}", flush=True)
         if asked.output is not None:

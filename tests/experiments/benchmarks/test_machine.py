@@ -1,0 +1,16 @@
+"""Calls in fresh processes."""
+
+import os
+
+import pytest
+
+from experiments.benchmarks.machine import in_process
+
+
+def test_each_call_has_a_process_of_its_own():
+    assert len({os.getpid(), in_process(os.getpid), in_process(os.getpid)}) == 3
+
+
+def test_the_error_of_the_process_is_raised():
+    with pytest.raises(ValueError, match="invalid literal for int"):
+        in_process(int, "none")
