@@ -39,10 +39,7 @@ class OldPosterior(tf.Module):
     """The old posterior in variables, so that compiled functions use new values, for any number of old points."""
 
     def __init__(self, shape: list[int], leading: list[int], num_outputs: int, dtype: tf.DType):
-        """
-        :param shape: K, M and D of the stream's first inducing points; K (1 or C) and D are fixed.
-        :param leading: [] if outputs share q's covariance, or [C].
-        """
+        """:param shape: K (1 or C), M and D of the first inducing points; `leading`: [] if outputs share q, or [C]."""
         super().__init__()
         num_parts, num_inducing, num_inputs = shape
         self._leading = np.array(leading, np.int32)
