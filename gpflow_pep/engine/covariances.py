@@ -288,8 +288,7 @@ def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff
     lambda of Kuu. The squared ratio of the largest to the smallest entry of L's diagonal estimates |Kuu|/lambda from
     below; a factor of 100 covers the difference.
 
-    :param conditional_variance: [..., n], and the prior variances Kff.
-    :param L: Cholesky factor of Kuu, [M, M] or [C, M, M].
+    :param conditional_variance: [..., n]; `Kff`: the prior variances; `L`: factor of Kuu, [M, M] or [C, M, M].
     :raises tf.errors.InvalidArgumentError: if a variance is negative beyond rounding error.
     """
     diagonal = tf.linalg.diag_part(L)

@@ -75,7 +75,6 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     class, which never drops an instance that its own graphs reference.) If the instance has a method `_structure`, all
     graphs are dropped when it changes. Copies are compiled separately; checkpoints and exports leave methods out.
 
-    :param function: the function to compile; omitted if the decorator has options.
     :param options: options of ``tf.function``, such as ``reduce_retracing=True`` and ``input_signature=[...]``.
     """
     return functools.partial(Compiled, **options) if function is None else Compiled(function, **options)
