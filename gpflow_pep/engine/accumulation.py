@@ -105,7 +105,7 @@ def _many_chunks(
 
     def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
         values = rows(chunk, *inputs)
-        L_, powers_ = cast((L, _of_chunk(powers, chunk)), chunk.dtype)
+        L_, powers_ = cast((L, Powers(*map(chunk.take_blocks, powers))), chunk.dtype)
         sums = sites.forward(*sites.given_u(L_, values), values, powers_)
         return *sums, tf.constant(float(values.Kuf.dtype != L.dtype), values.Kuf.dtype)
 
@@ -120,7 +120,7 @@ def _many_chunks(
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
                 with repeated():
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
-                    L_, *of_chunk = cast((L, _of_chunk(powers, chunk), bar), chunk.dtype)
+                    L_, *of_chunk = cast((L, Powers(*map(chunk.take_blocks, powers)), bar), chunk.dtype)
                     V, D = sites.given_u(L_, values)
                 VDV, rows_bar = sites.adjoint(L_, V, D, values, *of_chunk)
                 return VDV, *pull_back(rows_bar)
@@ -153,10 +153,6 @@ def _many_chunks(
     return sums, pull_back
 
 
-def _of_chunk(powers: Powers, chunk: Chunk) -> Powers:
-    return Powers(*map(chunk.take_blocks, powers))
-
-
 class MixedPrecisionRows(RegressionRows):
     """Rows in single precision, in chunks in which rounding V = L^-1 Kuf hardly changes the site noise."""
 
@@ -184,7 +180,8 @@ class MixedPrecisionRows(RegressionRows):
         noise = tf.reduce_min(rows.noise)
         # Below a condition number of 200 the rounding error of Kff - diag(V'V) dominates, about eps k.
         condition = tf.maximum(k * self._inverse_trace, 200.0)
-        eps = _eps_of_products()
+        is_short = tf.config.get_visible_devices("GPU") and tf.config.experimental.tensor_float_32_execution_enabled()
+        eps = 2.0**-10 if is_short else float(np.finfo(np.float32).eps)  # TensorFloat-32 has 10 bits
         error = eps * condition * k * tf.maximum(tf.reduce_max(rows.scale), 1.0) / noise
         # Rows at one place add n equal terms to A and c: the sums have relative errors of about sqrt(n) eps, the mean
         # |r| times as much, and its standard deviation is sqrt(noise/n).
@@ -194,13 +191,6 @@ class MixedPrecisionRows(RegressionRows):
         sizes = tf.stack([k, tf.reduce_max(rows.noise), tf.reduce_max(tf.abs(rows.residual))])
         # Products of variances, residuals and precisions up to 1e8 do not overflow.
         return (tf.maximum(error, of_sums) < _MAX_ERROR) & tf.reduce_all(sizes < 1e8) & proper
-
-
-def _eps_of_products() -> float:
-    """Return the relative rounding error of products in single precision."""
-    if tf.config.get_visible_devices("GPU") and tf.config.experimental.tensor_float_32_execution_enabled():
-        return 2.0**-10  # TensorFloat-32 has 10 bits
-    return float(np.finfo(np.float32).eps)
 
 
 def collapsed_leave_one_out(rows: RegressionRows, sites: SiteRule, powers: Powers, sums: SiteSums) -> tf.Tensor:
@@ -216,7 +206,7 @@ def collapsed_leave_one_out(rows: RegressionRows, sites: SiteRule, powers: Power
 
     def part(chunk: Chunk) -> tuple[tf.Tensor]:
         values = rows(chunk, *rows.inputs)
-        V, d, e, v, r = sites.leave_one_out_terms(L, values, _of_chunk(powers, chunk))
+        V, d, e, v, r = sites.leave_one_out_terms(L, values, Powers(*map(chunk.take_blocks, powers)))
         TV, Te = tf.linalg.triangular_solve(LB, V), tf.linalg.triangular_solve(LB, e)  # [M, n]
         cavity_variance = v - column_products(Te, Te)
         cross = column_products(TV, Te)

@@ -197,7 +197,8 @@ class _Stationary(_PointCovariances):
 
     def _centered(self, X: tf.Tensor) -> tf.Tensor:
         """The inputs that the kernel uses, [..., n, D]."""
-        return _active(self._kernel, _as_wide(X, self._Z) - self._center)
+        X, dims = _as_wide(X, self._Z) - self._center, self._kernel.active_dims
+        return X if isinstance(dims, slice) and dims == slice(None) else self._kernel.slice(X, None)[0]
 
 
 def _with_jitter(covariance: tf.Tensor, jitter: float) -> tf.Tensor:
@@ -209,11 +210,6 @@ def _as_wide(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
     if X.shape[-1] not in (None, Z.shape[-1]):
         raise ValueError(f"X or Xnew must have {Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}.")
     return tf.ensure_shape(X, [*X.shape[:-1], Z.shape[-1]])
-
-
-def _active(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-    dims = kernel.active_dims
-    return X if isinstance(dims, slice) and dims == slice(None) else kernel.slice(X, None)[0]
 
 
 def _covariance(
@@ -292,8 +288,7 @@ def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff
     lambda of Kuu. The squared ratio of the largest to the smallest entry of L's diagonal estimates |Kuu|/lambda from
     below; a factor of 100 covers the difference.
 
-    :param conditional_variance: [..., n], and the prior variances Kff.
-    :param L: Cholesky factor of Kuu, [M, M] or [C, M, M].
+    :param conditional_variance: [..., n]; `Kff`: the prior variances; `L`: factor of Kuu, [M, M] or [C, M, M].
     :raises tf.errors.InvalidArgumentError: if a variance is negative beyond rounding error.
     """
     diagonal = tf.linalg.diag_part(L)

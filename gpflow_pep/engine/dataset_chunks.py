@@ -48,11 +48,7 @@ class DatasetChunks(Chunks):
     count: None = None  # of the chunks, as in `ChunkLoop`: unknown until the end
 
     def __init__(self, dataset: tf.data.Dataset):
-        """
-        :param dataset: batches (X [n, D], Y [n, P]), in the same order in every pass.
-        :raises ValueError: if the dataset is empty or infinite, its elements are not pairs of matrices with a known
-            number of columns and equally many rows, or a value is not finite, naming its row.
-        """
+        """:raises ValueError: if the dataset is empty or infinite, or has other elements or values, naming the row."""
         super().__init__()
         self.dataset = dataset
         self.columns = _columns(dataset)

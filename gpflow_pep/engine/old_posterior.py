@@ -39,10 +39,7 @@ class OldPosterior(tf.Module):
     """The old posterior in variables, so that compiled functions use new values, for any number of old points."""
 
     def __init__(self, shape: list[int], leading: list[int], num_outputs: int, dtype: tf.DType):
-        """
-        :param shape: K, M and D of the stream's first inducing points; K (1 or C) and D are fixed.
-        :param leading: [] if outputs share q's covariance, or [C].
-        """
+        """:param shape: K (1 or C), M and D of the first inducing points; `leading`: [] if outputs share q, or [C]."""
         super().__init__()
         num_parts, num_inducing, num_inputs = shape
         self._leading = np.array(leading, np.int32)
@@ -91,8 +88,7 @@ class OldPosterior(tf.Module):
 
         :param L: Cholesky factor of Kuu + jitter I, [M, M] or [C, M, M].
         """
-        _, R, linear, log_normalizer = map(tf.convert_to_tensor, self.absorbed)
-        V, Q = self._projected(inducing_variable, kernel, L)
+        V, Q, R, linear, log_normalizer = self._projected(inducing_variable, kernel, L)
         A, c, terms = _site(V, Q, R, linear, alpha)
         return OldPosteriorSite(A, c, log_normalizer + terms)
 
@@ -104,8 +100,7 @@ class OldPosterior(tf.Module):
 
             -(|W'root|² + |W'mean|² + tr D)/2 + η'V' mean + log_normalizer.
         """
-        _, R, linear, log_normalizer = map(tf.convert_to_tensor, self.absorbed)
-        V, Q = self._projected(inducing_variable, kernel, L)
+        V, Q, R, linear, log_normalizer = self._projected(inducing_variable, kernel, L)
         W, mean = tf.matmul(V, R), mean[..., None]  # [C, M, Ma], [C, M, 1]
         root_and_mean = tf.matmul(W, tf.concat([root, mean], axis=-1), transpose_a=True)
         second = tf.reduce_sum(tf.square(root_and_mean)) + tf.reduce_sum(R * tf.matmul(Q, R))
@@ -113,14 +108,15 @@ class OldPosterior(tf.Module):
 
     def _projected(self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """
-        Compute V = L^-1 Kba [..., M, Ma] and Q = Kaa - V'V [..., Ma, Ma] of the old inducing variables.
+        Return V = L^-1 Kba [..., M, Ma], Q = Kaa - V'V [..., Ma, Ma], and R, η and the normalizer of the old posterior.
 
         The jitter belongs to the inducing variables: an old and a new one at the same point are equal, with a column of
         L' in V and zeros in Q. At coinciding points V and Q are set to these exact values, for any conditioning of Kuu;
         gradients go through the solve, since a new point may move away from the old point.
         """
         L = asserted(L, tf.equal(self._num_inducing, L.shape[-1]), _M_CHANGED, self._num_inducing)
-        Z_old, jitter, results = tf.convert_to_tensor(self.absorbed.Z), default_jitter(), []
+        Z_old, *rest = map(tf.convert_to_tensor, self.absorbed)
+        jitter, results = default_jitter(), []
         for number, part in enumerate(independent_parts(inducing_variable, kernel)):
             old, prior = Z_old[number % Z_old.shape[0]], Prior(*part)  # index 0 if functions share Z
             same = _same(tf.convert_to_tensor(part[0].Z), old)
@@ -131,7 +127,7 @@ class OldPosterior(tf.Module):
         exact_V = tf.grad_pass_through(lambda V: tf.matmul(L, same, transpose_a=True) + V * left[..., None, :])
         exact_Q = tf.grad_pass_through(lambda Q: Q * left[..., None, :] * left[..., :, None])
         V = exact_V(tf.linalg.triangular_solve(L, Kba))
-        return V, exact_Q(Kaa - tf.matmul(V, V, transpose_a=True))
+        return V, exact_Q(Kaa - tf.matmul(V, V, transpose_a=True)), *rest
 
 
 def _site(

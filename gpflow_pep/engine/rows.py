@@ -70,8 +70,7 @@ class RegressionRows:
         else:
             Kff = self._prior.Kff(chunk.as_blocks(X), *prior_inputs)  # [G, b, b]
         noise = tf.fill(tf.shape(X)[:1], noise) if self._is_constant else self._likelihood.variance_at(X)[:, 0] * noise
-        is_zero = type(self._mean_function) is Zero
-        residual = Y if is_zero else Y - mean_at(self._mean_function, X, self.num_outputs)
+        residual = Y if type(self._mean_function) is Zero else Y - mean_at(self._mean_function, X, self.num_outputs)
         return cast(Rows(Kuf, Kff, noise, residual, chunk.take_blocks(scale)), chunk.dtype)
 
 

@@ -216,8 +216,7 @@ class LinearAdjoint(NamedTuple):
 
     def of_rows(self, rows: Rows) -> Rows:
         """Compute the derivatives with respect to a chunk's rows."""
-        w = 1.0 / rows.noise  # [..., n]
-        r = rows.residual  # [..., n, P]
+        w, r = 1.0 / rows.noise, rows.residual  # [..., n], [..., n, P]
         # [..., M, n]
         right = tf.cond(self.by_one_product, lambda: rows.Kuf, lambda: tf.linalg.triangular_solve(self.L, rows.Kuf))
         G = tf.matmul(self.left, right)  # [..., M, n]

@@ -129,31 +129,15 @@ class Profile(NamedTuple):
         return 0.2 if self.is_exponent else _ACCURACY
 
 
-PROFILES: dict[type, Profile] = {}
-
-
-def _profile(kernel: type[Kernel], **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as `evaluate` of the :class:`Profile` of a kernel, with its other fields."""
-
-    def register(evaluate: Callable[..., Any]) -> Callable[..., Any]:
-        PROFILES[kernel] = Profile(evaluate, **options)
-        return evaluate
-
-    return register
-
-
 def _root(t: tf.Tensor) -> tf.Tensor:
     return tf.sqrt(tf.maximum(t, _LEAST_SQUARE))
 
 
-@_profile(kernels.SquaredExponential, slope=-0.5, factor=1.0, is_exponent=True)
 def _squared_exponential(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     K = tf.exp(t)
     return K, lambda bar: (bar * K, tf.zeros_like(log_variance))  # log variance is in t
 
 
-@_profile(kernels.Matern12, slope=1.0)
-@_profile(kernels.Exponential, slope=0.25)
 def _matern12(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     s = _root(t)
     K = tf.exp(log_variance - s)
@@ -165,7 +149,6 @@ def _matern12(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
     return K, pull_back
 
 
-@_profile(kernels.Matern32, slope=3.0)
 def _matern32(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     s = _root(t)
     E = tf.exp(log_variance - s)
@@ -173,7 +156,6 @@ def _matern32(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
     return K, lambda bar: (bar * E, tf.reduce_sum(bar * K))
 
 
-@_profile(kernels.Matern52, slope=5.0, factor=-1.0 / 6.0)
 def _matern52(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     s = _root(t)
     E = tf.exp(log_variance - s)
@@ -182,7 +164,6 @@ def _matern52(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
     return K, lambda bar: (bar * F, tf.reduce_sum(bar * K))
 
 
-@_profile(kernels.RationalQuadratic, slope=0.5, factor=-1.0, parameters=("alpha",))
 def _rational_quadratic(t: tf.Tensor, log_variance: tf.Tensor, alpha: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     t = t / alpha
     base, log_base = 1.0 + t, tf.math.log1p(t)
@@ -194,3 +175,13 @@ def _rational_quadratic(t: tf.Tensor, log_variance: tf.Tensor, alpha: tf.Tensor)
         return slope, tf.reduce_sum(G), tf.reduce_sum(slope * t - G * log_base)
 
     return K, pull_back
+
+
+PROFILES: dict[type, Profile] = {
+    kernels.SquaredExponential: Profile(_squared_exponential, slope=-0.5, factor=1.0, is_exponent=True),
+    kernels.Matern12: Profile(_matern12, slope=1.0),
+    kernels.Exponential: Profile(_matern12, slope=0.25),
+    kernels.Matern32: Profile(_matern32, slope=3.0),
+    kernels.Matern52: Profile(_matern52, slope=5.0, factor=-1.0 / 6.0),
+    kernels.RationalQuadratic: Profile(_rational_quadratic, slope=0.5, factor=-1.0, parameters=("alpha",)),
+}

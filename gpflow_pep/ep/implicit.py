@@ -17,6 +17,7 @@ from ..maths.adaptive_quadrature import Panels
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
 from ..tilted import LogDensity, Observations, Tilted, TiltedRule, log_density, log_partition, rule_for
+from ..tilted.rule import flat_latents
 from ..tilted.trapezoid import TiltedRows
 from ..tilted.wasserstein import fixed_panels, projected_moments
 from . import sweep
@@ -60,7 +61,7 @@ class _Cavities(NamedTuple):
     def rows(self) -> TiltedRows:
         """Return the cavities of f as rows, [C n]."""
         observations, alpha = Observations(*self.chunk.data), tf.maximum(self.alpha, _LEAST_POWER)
-        return TiltedRows.of_latents(cavity_of_f(self.w, self.here), observations, alpha)
+        return TiltedRows.of(*flat_latents(cavity_of_f(self.w, self.here), observations, alpha))
 
     def update(self, density: LogDensity, panels: Panels) -> tf.Tensor:
         """Compute F, the sites that match the projected distributions, [N, 2, C]."""

@@ -71,8 +71,7 @@ class LatentRows:
 
     def mean(self, chunk: Any) -> tf.Tensor:
         """Compute m(x) of one chunk's rows, [n, C]."""
-        X, _ = chunk.data
-        return mean_at(self.mean_function, X, self.num_latent_gps)
+        return mean_at(self.mean_function, chunk.data[0], self.num_latent_gps)
 
     def alpha(self, chunk: Any) -> tf.Tensor:
         """Return the power of one chunk's rows, [] or [n]."""

@@ -1,6 +1,6 @@
 """Greedy choice of inducing points by conditional variance (Burt, Rasmussen and van der Wilk 2020, JMLR 21(131))."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +14,7 @@ from ..runtime.checks import asserted
 from ..runtime.tracing import compiled, no_autograph
 from .rows import distinct
 
+_Count: TypeAlias = int | tf.Tensor
 _CONTRADICTION = (
     "a conditional variance is negative beyond rounding error, as when inputs are far from the origin compared with "
     "the lengthscale. Try: subtracting the mean of X from X."
@@ -68,7 +69,7 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
 
 @no_autograph
 def greedy_conditional_variance(
-    kernel: Kernel, X: tf.Tensor, count: int | tf.Tensor, *, first: int | tf.Tensor, among: int | tf.Tensor
+    kernel: Kernel, X: tf.Tensor, count: _Count, *, first: _Count, among: _Count
 ) -> tf.Tensor:
     """
     Return the indices [count] of distinct rows, each with the largest variance given the rows before it.
@@ -83,12 +84,7 @@ def greedy_conditional_variance(
 
 
 def _pivots(
-    kernel: Kernel,
-    X: tf.Tensor,
-    count: int | tf.Tensor,
-    first: int | tf.Tensor,
-    among: int | tf.Tensor,
-    chunk_size: int,
+    kernel: Kernel, X: tf.Tensor, count: _Count, first: _Count, among: _Count, chunk_size: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the chosen rows [count] and the remaining variances [n] (negative if chosen), by a pivoted Cholesky."""
     n, chunks, count = tf.shape(X)[0], RowChunks(chunk_size).split([X]), tf.convert_to_tensor(count)

@@ -124,9 +124,7 @@ def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
     """Return `value`, or raise an error with its name if an entry is not finite (NaN with ``jit_compile=True``)."""
     value, message = tf.convert_to_tensor(value), f" of the entries of {name} are not finite. Try: {advice}"
     is_finite = tf.math.is_finite(value)
-    if in_xla():
-        return asserted(value, is_finite)
-    if value.shape.rank == 0:
+    if in_xla() or value.shape.rank == 0:
         return asserted(value, is_finite, f"{name} is not finite. Try: {advice}")
     num_broken = tf.math.count_nonzero(~is_finite)
     return asserted(value, num_broken == 0, tf.strings.as_string(num_broken) + message)

@@ -3,6 +3,7 @@
 import re
 import sys
 import sysconfig
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -110,9 +111,5 @@ class _UserFrames(tf_stack.StackTraceFilter):
 
     @override
     def get_filtered_filenames(self) -> frozenset[str]:
-        names = set(_CREATE_OPERATION)
-        frame = sys._getframe()
-        while frame.f_back is not None:
-            frame = frame.f_back
-            names.add(frame.f_code.co_filename)
-        return frozenset(filter(_is_of_library, names))
+        names = {frame.f_code.co_filename for frame, _ in traceback.walk_stack(sys._getframe())}
+        return _CREATE_OPERATION.union(filter(_is_of_library, names))

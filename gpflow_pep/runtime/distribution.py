@@ -85,16 +85,9 @@ class Workers:
         return np.asarray(self.sums([tf.constant(everyone)])[0])
 
     def _all_reduce(self, value: tf.Tensor, operation: str = "Add") -> tf.Tensor:
-        return collective_ops.all_reduce_v2(
-            value,
-            tf.constant(self.count),
-            tf.constant(7_340_021),  # any large number: the strategy's groups have small numbers
-            tf.constant(next(_KEYS)),
-            merge_op=operation,
-            final_op="Id",
-            communication_hint="auto",
-            timeout=600.0,  # seconds, while another worker compiles; dead workers are detected earlier
-        )
+        group, key = tf.constant(7_340_021), tf.constant(next(_KEYS))  # the strategy's groups have small numbers
+        # Timeout in seconds, while another worker compiles; dead workers are detected earlier.
+        return collective_ops.all_reduce_v2(value, tf.constant(self.count), group, key, operation, timeout=600.0)
 
 
 ONE_PROCESS = Workers(1, 0)

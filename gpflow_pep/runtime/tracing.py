@@ -75,7 +75,6 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     class, which never drops an instance that its own graphs reference.) If the instance has a method `_structure`, all
     graphs are dropped when it changes. Copies are compiled separately; checkpoints and exports leave methods out.
 
-    :param function: the function to compile; omitted if the decorator has options.
     :param options: options of ``tf.function``, such as ``reduce_retracing=True`` and ``input_signature=[...]``.
     """
     return functools.partial(Compiled, **options) if function is None else Compiled(function, **options)
@@ -235,11 +234,9 @@ def _settings_of(part: tf.Module) -> Iterator[tuple[str, Any]]:
     for name, value in vars(part).items():
         if name.startswith("_"):  # private attributes: TensorFlow stores counters there
             continue
-        if isinstance(value, _PLAIN):
-            yield name, value
-        elif isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray):
             yield name, (value.shape, value.tobytes())
-        elif callable(value) and not isinstance(value, tf.Module):
+        elif isinstance(value, _PLAIN) or (callable(value) and not isinstance(value, tf.Module)):
             yield name, value
 
 
@@ -247,10 +244,9 @@ def release_graphs() -> None:
     """
     Make traced graphs collectable.
 
-    TensorFlow registers every custom gradient that is traced in a graph ("CustomGradient-12") and never drops it. The
-    gradient holds tensors of the graph, so that the graph and its compiled copy stay in memory; so does TensorFlow
-    Probability's cache of transformed values. This concerns every graph that reads a GPflow parameter: its transform is
-    a bijector, and softplus has a custom gradient.
+    TensorFlow registers every custom gradient that is traced in a graph ("CustomGradient-12"), such as softplus in the
+    transform of a GPflow parameter, and never drops it. The gradient holds tensors of the graph, so that the graph and
+    its compiled copy stay in memory; so does TensorFlow Probability's cache of transformed values.
 
     Custom gradients move from the registry to their graphs; the registry keeps a function that looks them up there and
     is removed with the graph, which can be differentiated and exported as before. The cache recomputes what is dropped.

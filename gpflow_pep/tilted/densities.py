@@ -158,14 +158,11 @@ def _logit(likelihood: Logit) -> LogDensity:
 
 @log_density.register(likelihoods.Bernoulli)
 def _bernoulli(likelihood: likelihoods.Bernoulli) -> LogDensity:
-    """Replace GPflow's log(1 - p), which with a sigmoid is -inf above f = 37."""
+    """Replace GPflow's log(1 - p), which with a sigmoid is -inf above f = 37; inv_probit is ε + (1 - 2ε) Phi(f)."""
     if likelihood.invlink in _SIGMOIDS:
         return _logistic(lambda Y: 2.0 * Y - 1.0)
-    return _jittered_probit() if likelihood.invlink is inv_probit else _automatic(likelihood)
-
-
-def _jittered_probit() -> LogDensity:
-    """Return the log density for GPflow's `inv_probit`: p = ε + (1 - 2ε) Phi(±f)."""
+    if likelihood.invlink is not inv_probit:
+        return _automatic(likelihood)
 
     def sign_of(Y: tf.Tensor) -> tf.Tensor:
         one = tf.ones_like(Y[:, 0])

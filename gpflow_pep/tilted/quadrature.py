@@ -51,13 +51,10 @@ class QuadratureRule(TiltedRule):
 
     @override
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
-        return self.moments_and_center(cavity, observations, alpha, negligible)[0]
+        return self.moments_and_center(TiltedRows.of(cavity, observations, alpha), negligible)[0]
 
-    def moments_and_center(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar
-    ) -> tuple[Tilted, tf.Tensor]:
+    def moments_and_center(self, rows: TiltedRows, negligible: Scalar) -> tuple[Tilted, tf.Tensor]:
         """Compute the tilted distributions, and a point near the mode or mean of each, [R]."""
-        rows = TiltedRows(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
         tilted, is_accurate, center = locate(self._density, rows, negligible, self._on_windows)
         inaccurate = tf.squeeze(tf.where(~is_accurate), 1)
 
@@ -78,8 +75,8 @@ class QuadratureRule(TiltedRule):
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
         """Compute d log_partition = E_π[d log p] on the quadrature points of log_partition."""
-        m, shape = cavity.mean, tf.shape(cavity.mean)
-        rows, bar = TiltedRows(cavity, tf.broadcast_to(alpha, shape), observations), tf.broadcast_to(bar, shape)
+        m, rows = cavity.mean, TiltedRows.of(cavity, observations, alpha)
+        bar = tf.broadcast_to(bar, tf.shape(m))
         table = tf.constant(trapezoid_table(_NUMBERS[0]), m.dtype)
         integrated = trapezoid(self._density, rows, tf.zeros_like(m), HALF + tf.zeros_like(m), table, 0.0)
         F = m + tf.sqrt(cavity.variance) * integrated.x

@@ -3,13 +3,12 @@
 The trapezoid rule converges exponentially on a window outside of which a smooth integrand vanishes: with step h the
 error is the Fourier transform of the integrand at 2π/h (Trefethen and Weideman 2014). If the integrand is analytic and
 bounded within a distance r from the real axis, its transform is of order exp(-r ω), and a step of r/3 has a relative
-error of exp(-6π) = 1e-8 or less; the transform of N(f; m, v) alone falls off as exp(-v ω²/2). The values at the points
-determine the transform up to the Nyquist frequency π/h.
+error of exp(-6π) = 1e-8 or less. The values at the points determine the transform up to the Nyquist frequency π/h.
 
-A cavity may be a hundred times wider than the likelihood. The points are therefore equispaced in t, where
-x = c + a sinh(t): dense near the point c at which the likelihood is narrow, and sparser in proportion to the distance
-from c. If a is a fraction of r, singularities of log p at a distance r from c, or farther from the axis the farther out
-they are, stay about π/4 from the real axis of t. With a large a the points are nearly equispaced in x.
+A cavity may be a hundred times wider than the likelihood. The points are therefore equispaced in t, x = c + a sinh(t):
+dense near the point c at which the likelihood is narrow, and sparser in proportion to the distance from c. If a is a
+fraction of r, singularities of log p at a distance r from c, or farther from the axis the farther out they are, stay
+about π/4 from the real axis of t. With a large a the points are nearly equispaced in x.
 
 Narrow cavities share their points x, so all sums are two products with one matrix. The points are equispaced, or Gauss-
 Hermite nodes for cavities much narrower than r. The error of n nodes is about 2^-n times the Hermite coefficients of
@@ -34,7 +33,7 @@ from scipy.special import eval_hermitenorm, factorial, roots_hermitenorm
 from ..maths.normal import LOG_ROOT_2PI
 from ..runtime.tracing import shared
 from .densities import LogDensity
-from .rule import Cavity, Observations, Scalar, Tilted, flat_latents
+from .rule import Cavity, Observations, Scalar, Tilted
 
 HALF = 8.5  # half width of first windows in cavity standard deviations: the cavity has a mass of 2e-17 outside
 _SMALLEST_POWER = 1e-30  # replaces α = 0: the difference is below rounding
@@ -52,9 +51,8 @@ class TiltedRows(NamedTuple):
     observations: Observations
 
     @classmethod
-    def of_latents(cls, cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> "TiltedRows":
-        """Return the rows of cavities [C, n], in order, R = C n."""
-        cavity, observations, alpha = flat_latents(cavity, observations, alpha)
+    def of(cls, cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> "TiltedRows":
+        """Take a power of all rows, [], or one of each row, [R]."""
         return cls(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
 
     def take(self, row: tf.Tensor) -> "TiltedRows":
@@ -118,10 +116,7 @@ def are_narrow(density: LogDensity, rows: TiltedRows, hermite: bool | tf.Tensor)
 def on_shared_points(
     density: LogDensity, rows: TiltedRows, hermite: bool | tf.Tensor, negligible: tf.Tensor
 ) -> tuple[Tilted, tf.Tensor]:
-    """
-    Compute tilted distributions on shared points (with `hermite` on Gauss-Hermite nodes, otherwise equispaced), and a
-    mask of accurate rows [R], which have narrow cavities. `negligible`: see :func:`trapezoid`.
-    """
+    """Compute tilted distributions on Gauss-Hermite nodes or equispaced points, and a mask of accurate rows, [R]."""
     m, sd, is_narrow = rows.cavity.mean, tf.sqrt(rows.cavity.variance), are_narrow(density, rows, hermite)
     first, number = tf.where(hermite, 0, _NUM_NODES), tf.where(hermite, _NUM_NODES, _NUM_EQUISPACED)
     number = tf.where(tf.reduce_any(is_narrow), number, 0)  # all rows: selecting some costs more

@@ -26,9 +26,9 @@ class WassersteinRule(QuadratureRule):
 
     @override
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
-        alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
-        tilted, center = self.moments_and_center(cavity, observations, alpha, negligible)
-        tilted_on_panels, panels = on_panels(self._density, TiltedRows(cavity, alpha, observations), center, keep=True)
+        rows = TiltedRows.of(cavity, observations, alpha)
+        tilted, center = self.moments_and_center(rows, negligible)
+        tilted_on_panels, panels = on_panels(self._density, rows, center, keep=True)
         deviation = _quantile_deviation(panels, tf.shape(cavity.mean)[0])
         distance = tf.nn.relu(tilted_on_panels.variance_ratio - tf.square(deviation))  # squared, in units of v
         distance = tf.where(alpha == 0.0, tf.zeros_like(distance), distance)
@@ -69,7 +69,7 @@ def _normal_at(F: tf.Tensor) -> Any:
 def fixed_panels(likelihood: ScalarLikelihood, rows: TiltedRows) -> Panels:
     """Return panels that resolve the tilted distributions, in units of f, for :func:`projected_moments`."""
     rule = WassersteinRule(likelihood)
-    center = rule.moments_and_center(rows.cavity, rows.observations, rows.alpha, 0.0)[1]
+    center = rule.moments_and_center(rows, 0.0)[1]
     _, (row, left, half, _) = on_panels(rule._density, rows, center, keep=True)
     center, sd = (tf.gather(value, row) for value in (center, tf.sqrt(rows.cavity.variance)))
     return Panels(row, center + sd * left, sd * half)
