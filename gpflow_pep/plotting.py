@@ -1,5 +1,4 @@
-"""
-Pictures of predictions, classes, inducing points and training, as displays in the manner of scikit-learn.
+"""Pictures of predictions, classes, inducing points and training, as displays in the manner of scikit-learn.
 
 A color has one meaning: predictions are blue, rows gray, inducing points black, classes orange, purple, teal and so on.
 The first three classes differ in lightness, for color-blind readers and gray prints, and each has a marker.
