@@ -36,7 +36,6 @@ from ..training.objectives import without_warnings
 from ..training.result import FAILED, LIMIT
 
 _FEW_ROWS = 8  # predicted by a compiled function, which takes 1 ms instead of 8, and the first time 0.2 s
-
 _PREFIX = "kernel__"
 _OF_SKLEARN = {  # counterparts of scikit-learn's kernels
     "RBF": "gpflow.kernels.SquaredExponential",
@@ -116,9 +115,9 @@ class SparseGPEstimator(BaseEstimator):
     def _make(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
         """Construct a model of all data X [N, D] and Y [N, P] with a new kernel."""
 
-    @abstractmethod
     def _initial_variance(self, Y: AnyNDArray) -> float:
-        """Return the variance of the default kernel."""
+        """Return the variance of the default kernel, by default 1."""
+        return 1.0
 
     def _fit_model(self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True) -> None:
         """Construct the model of X [N, D] and Y [N, P], and train it if `train`."""

@@ -131,9 +131,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             raise ValueError(f"y must have labels of classes_, {self.classes_.tolist()}, got {unknown}.")
         return np.searchsorted(self.classes_, y).astype(default_float())[:, None]
 
-    def _initial_variance(self, Y: AnyNDArray) -> float:
-        return 1.0
-
     def _initial_likelihood(self) -> Likelihood:
         count = len(self.classes_)
         if self.likelihood is None:

@@ -102,8 +102,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
         """
         Train on another batch X [N, D] and y [N] or [N, P], by :class:`gpflow_pep.StreamingSGPR`, which stores the
-        posterior of all earlier rows, but not the rows. The first call is equivalent to :meth:`fit`; a call of
-        :meth:`fit` may come first, too.
+        posterior of all earlier rows, but not the rows. The first call equals :meth:`fit`, which may also come first.
 
         The first batch sets the normalization of y. Rows of the batch are added to the inducing points up to
         `n_inducing` points; after that, up to a fifth of the points move to rows of the batch. Hyperparameters are
@@ -133,7 +132,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
         if return_cov:
             inputs, values = self._inputs_and_posterior(X)
-            f, joint = self.model_._posterior_of(values).fused_predict_f(inputs, full_cov=True)
+            f, joint = self.model_._posterior(lambda: values).fused_predict_f(inputs, full_cov=True)
             mean, noise = f.numpy(), float(self.model_.likelihood.variance.numpy()) * np.eye(len(inputs))
             covariance = np.moveaxis(joint.numpy(), 0, -1) + noise[:, :, None]  # [n, n, P]
             return _squeezed(mean * self._y_scale + self._y_mean), _squeezed(covariance * self._y_scale**2)

@@ -153,14 +153,12 @@ class CollapsedRegression(SparseGP):
     ) -> tuple[SiteSums, RowSums]:
         """Return sums over sites and terms of the evidence; `of_single_rows`: in double precision, no blocks, m = 1."""
         chunks: Chunks = self._chunks
-        if of_single_rows and isinstance(chunks, BlockChunks):
-            chunks = RowChunks(self._chunk_size, self._devices)
-        if isinstance(chunks, RowChunks) and self.single_chunk and self._workers.count == 1:
-            chunks = OneChunk()
-        prior = self._prior()
-        scale, sites = self._scale(), self._make_sites()
+        prior, scale, sites = self._prior(), self._scale(), self._make_sites()
         if of_single_rows:
             scale, sites = tf.ones([], default_float()), IndependentSites()
+            chunks = RowChunks(self._chunk_size, self._devices) if isinstance(chunks, BlockChunks) else chunks
+        if isinstance(chunks, RowChunks) and self.single_chunk and self._workers.count == 1:
+            chunks = OneChunk()
         rows, Kuu = self._rows(chunks, prior, scale, noise_factor), self._inducing_covariance(prior)
         mixed = self.mixed_precision and not of_single_rows
         return accumulate_sums(rows, sites, powers, Kuu=Kuu, factorize=self._factorize, mixed_precision=mixed)
@@ -190,8 +188,7 @@ class CollapsedRegression(SparseGP):
         """
         Compute the leave-one-out log predictive density of every row, summed over its outputs, in nats.
 
-        At the current hyperparameters, row n is predicted exactly as by the model without that row. Costs one pass over
-        the data. Not differentiable.
+        Each is exact at the current hyperparameters. Costs one pass over the data. Not differentiable.
         """
         rows, sums = self._rows(self._chunks, self._prior(), self._scale()), self._sums()
         densities = collapsed_leave_one_out(rows, self._make_sites(), self._powers(), sums)

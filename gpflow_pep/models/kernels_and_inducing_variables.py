@@ -7,7 +7,9 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, TensorData
 from gpflow.inducing_variables import InducingPoints, InducingVariables, MultioutputInducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
+from gpflow.models import GPModel
 from gpflow.models.util import InducingPointsLike
+from gpflow.utilities import parameter_dict
 
 from .. import validation
 from ..engine import independent_parts
@@ -70,6 +72,12 @@ def single_output_variables(inducing_variable: InducingVariables) -> tuple[Induc
     return (inducing_variable,)
 
 
+def other_parameters(model: GPModel) -> dict[str, Parameter]:
+    """Return all parameters except the inducing variable's, by path."""
+    points = {id(parameter) for parameter in parameter_dict(model.inducing_variable).values()}
+    return {path: parameter for path, parameter in parameter_dict(model).items() if id(parameter) not in points}
+
+
 def are_inducing_points(inducing_variable: InducingVariables) -> bool:
     """Return whether every inducing variable is exactly `InducingPoints`, not a subclass."""
     return all(type(variable) is InducingPoints for variable in single_output_variables(inducing_variable))
@@ -83,6 +91,7 @@ def check_points(inducing_variable: InducingVariables) -> None:
 
 def inducing_points(inducing_variable: InducingVariables) -> tf.Tensor:
     """Return Z, [1 or C, M, D]."""
+    check_points(inducing_variable)
     return tf.stack([tf.convert_to_tensor(variable.Z) for variable in single_output_variables(inducing_variable)])
 
 

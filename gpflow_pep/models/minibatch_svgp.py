@@ -70,8 +70,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         whiten: bool = True,
     ):
         """
-        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
-            `SeparateIndependent`.
+        :param kernel: any single-output kernel, shared by functions, `SharedIndependent` or `SeparateIndependent`.
         :param likelihood: any likelihood of GPflow but `Ordinal`.
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
             `SeparateIndependentInducingVariables`.
@@ -148,10 +147,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
 
     @property
     def num_data(self) -> tf.Variable | None:
-        """
-        N, the number of all observations, an integer of at least 1; None if each minibatch is treated as the whole data
-        set. Compiled functions use a new value without retracing.
-        """
+        """N, the number of all observations; None: a minibatch is all data. Compiled functions use new values."""
         return self._num_data
 
     @num_data.setter
@@ -166,16 +162,13 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         X = X if X.shape.rank is not None else tf.ensure_shape(X, [None, None])
         X = checked_indices(self.kernel, X, "data[0] (X)")
         Y = check_observations(self.likelihood, data[1], self.num_latent_gps)
-        if not X.shape[:1].is_compatible_with(Y.shape[:1]):
-            raise ValueError(f"data: X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
         message = "data: X and Y must have the same number of rows"
-        if in_xla():
-            Y = self._with_checked_size(asserted(Y, tf.equal(tf.shape(X)[0], tf.shape(Y)[0])))
-            # An invalid Y also makes X NaN, because a likelihood may treat NaN as a label.
+        if not X.shape[:1].is_compatible_with(Y.shape[:1]):
+            raise ValueError(f"{message}, got {X.shape[0]} and {Y.shape[0]}.")
+        X, Y = asserted(X, tf.equal(tf.shape(X)[0], tf.shape(Y)[0]), message), self._with_checked_size(Y)
+        if in_xla():  # an invalid Y also makes X NaN, because a likelihood may treat NaN as a label
             return asserted(X, tf.math.is_finite(X) & tf.reduce_all(tf.math.is_finite(Y))), Y
-        X = asserted(X, tf.equal(tf.shape(X)[0], tf.shape(Y)[0]), message)
-        X = finite(X, name="data[0] (X)", advice="leaving out rows in which an input is missing")
-        return X, self._with_checked_size(Y)
+        return finite(X, name="data[0] (X)", advice="leaving out rows in which an input is missing"), Y
 
     def _with_checked_size(self, Y: tf.Tensor) -> tf.Tensor:
         """Return Y; raise an error unless it has between 1 and num_data rows."""

@@ -127,8 +127,7 @@ class PEP(SparseGP):
         :param data: inputs X [N, D] and observations Y [N, P]. Each column has its own latent function, with the same
             likelihood; labels of C classes are one column, with C latent functions. Or a finite `tf.data.Dataset` of
             batches (X [n, D], Y [n, P]), in the same order in every pass; each sweep reads it twice.
-        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
-            `SeparateIndependent`.
+        :param kernel: any single-output kernel, shared by functions, `SharedIndependent` or `SeparateIndependent`.
         :param likelihood: any `ScalarLikelihood` that is twice differentiable in f; robust-max or softmax over several
             classes (:class:`gpflow_pep.likelihoods.MultiClassRobustMax`, GPflow's `MultiClass` and `Softmax`); or a
             custom likelihood (:data:`gpflow_pep.tilted.tilted_rule`).
@@ -242,8 +241,7 @@ class PEP(SparseGP):
         improper are rejected. A sweep costs O(N M²).
 
         :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time, in random order, and
-            q after each batch, at an extra cost of O(M³) per batch. Parallel sweeps follow if the sites have not
-            converged after `max_sweeps` such sweeps.
+            q after each batch, at an extra cost of O(M³). Parallel sweeps follow `max_sweeps` such sweeps, if needed.
         :param callback: called with the final status and, with `batch_size`, with the status between sweeps.
         :return: the status: whether the sites have converged, and the log evidence.
         :raises ValueError: if batch_size is not a positive integer, or is given for a dataset or several workers.
@@ -311,9 +309,8 @@ class PEP(SparseGP):
 
     def _check_in_memory(self) -> None:
         """Raise a ValueError if data is a dataset, or there are several workers."""
-        several = self._workers.count > 1
-        if several or not self._data:
-            got = f"{self._workers.count} workers" if several else "a tf.data.Dataset"
+        if self._workers.count > 1 or not self._data:
+            got = f"{self._workers.count} workers" if self._data else "a tf.data.Dataset"
             raise ValueError(
                 "data must be arrays in one process if sites are updated in batches, "
                 f"got {got}: use update_sites() without batch_size."

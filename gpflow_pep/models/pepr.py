@@ -74,8 +74,7 @@ class PEPR(CollapsedRegression):
     ):
         """
         :param data: inputs X [N, D] and outputs Y [N, P]; outputs are independent and share kernel and noise. Or a
-            finite ``tf.data.Dataset`` of batches (X, Y), in the same order in every pass. It is read once here, and
-            twice for each loss and gradient.
+            finite ``tf.data.Dataset`` of batches (X, Y) in a fixed order, read once here and twice for each gradient.
         :param kernel: any single-output kernel, which all outputs share, or `SharedIndependent` of one.
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel.
         :param alpha: the power, a number in [0, 1], or one per block [B].

@@ -208,7 +208,7 @@ class InducingVariableGP(GPModel):
         """
         return self._posterior(self._posterior_values, validation.cache_type(precompute_cache))
 
-    def _posterior(self, values: Callable[[], Any], cache: PrecomputeCacheType | None) -> WhitenedPosterior:
+    def _posterior(self, values: Callable[[], Any], cache: PrecomputeCacheType | None = None) -> WhitenedPosterior:
         parts = self.kernel, self.inducing_variable, self.mean_function, values
         return WhitenedPosterior(*parts, by_precision=self._by_precision, precompute_cache=cache)
 
@@ -219,13 +219,9 @@ class InducingVariableGP(GPModel):
         Xnew = validation.real_numbers(Xnew, "Xnew")
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
 
-    def _posterior_of(self, values: tuple[tf.Tensor, ...]) -> WhitenedPosterior:
-        """Return a posterior with the cache of another one."""
-        return self._posterior(lambda: values, None)
-
     def _predict_y_by(self, values: tuple[tf.Tensor, ...], Xnew: tf.Tensor) -> MeanAndVariance:
         """Compute mean and variance of new observations at Xnew [n, D] from the cache of a posterior."""
-        return predicted_moments(self.likelihood, Xnew, *self._posterior_of(values).fused_predict_f(Xnew))
+        return predicted_moments(self.likelihood, Xnew, *self._posterior(lambda: values).fused_predict_f(Xnew))
 
     _compiled_predict_y_by = compiled(_predict_y_by, reduce_retracing=True)
 
@@ -379,8 +375,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     @property
     def num_data(self) -> tf.Tensor:
         """Number of rows N, summed over the workers if there are several, []."""
-        N = self._local_num_data()
-        return self._workers.sum(N) if self._workers.count > 1 else N
+        return self._workers.sum(self._local_num_data())
 
     def _local_num_data(self) -> tf.Tensor:
         """Number of rows of this worker, []."""
@@ -446,8 +441,7 @@ alpha_property = property(
     The power: a variable [], or one number per row or block if it was given so. Set it, or ``.assign`` to it: compiled
     functions use the new value without retracing.
 
-    :raises ValueError: if set to a value outside [0, 1], or of another shape. (After ``.assign`` the next evaluation
-        raises an error.)
+    :raises ValueError: for values outside [0, 1] or a new shape. After ``.assign`` the next evaluation raises an error.
     """,
 )
 

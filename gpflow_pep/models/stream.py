@@ -11,7 +11,6 @@ from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingPoints, InducingVariables, SeparateIndependentInducingVariables
 from gpflow.models.util import InducingPointsLike
-from gpflow.utilities import parameter_dict
 from typing_extensions import Self, override
 
 from ..engine import AbsorbedPosterior, DatasetChunks, OldPosterior, independent_parts
@@ -21,12 +20,7 @@ from ..runtime.distribution import ONE_PROCESS
 from ..runtime.tracing import compiled
 from ..saving.run_identity import settings_of
 from ..saving.stream_state import POINTS, SETTINGS, StreamState
-from .kernels_and_inducing_variables import (
-    assign_inducing_points,
-    check_points,
-    inducing_points,
-    validated_points,
-)
+from .kernels_and_inducing_variables import assign_inducing_points, inducing_points, other_parameters, validated_points
 from .sparse import InducingVariableGP
 
 
@@ -73,7 +67,6 @@ class Stream(InducingVariableGP):
     @override
     def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
         checked = super()._checked_inducing_variable(inducing_variable, kernel)
-        check_points(checked)
         if self._old is not None:
             validated_points(self.inducing_variable, checked)
         return checked
@@ -98,8 +91,7 @@ class Stream(InducingVariableGP):
         :param fraction_to_move: move at most this fraction of the points, in [0, 1], to inputs of the new batch, chosen
             greedily by largest conditional variance among the inputs and the current points.
         :raises ValueError: naming the argument that cannot be used; the model is unchanged.
-        :raises tf.errors.InvalidArgumentError: if the posterior, or Kuu of new points, cannot be computed; the model is
-            unchanged.
+        :raises tf.errors.InvalidArgumentError: if the posterior or new Kuu cannot be computed; the model is unchanged.
         :raises RuntimeError: in a compiled function.
         """
         if not tf.executing_eagerly():
@@ -120,7 +112,6 @@ class Stream(InducingVariableGP):
         return self._old.absorb(inducing_points(self.inducing_variable), self._sums())
 
     def _move_inducing_points(self, Z: AnyNDArray) -> None:
-        """Set the inducing points to Z [1 or C, M, D]."""
         assign_inducing_points(self.inducing_variable, Z)
 
     def _next_points(
@@ -170,7 +161,8 @@ class Stream(InducingVariableGP):
         :param options: the constructor's keyword arguments; alpha is taken from the state.
         :raises ValueError: if the state does not fit a model of this class and these parts.
         """
-        state.check_has({POINTS, SETTINGS, *cls._NEEDED}, f"a {cls.__name__}")
+        if missing := sorted({POINTS, SETTINGS, *cls._NEEDED} - state.arrays.keys()):
+            raise ValueError(f"the state must come from a {cls.__name__}; it lacks {', '.join(missing)}.")
         points: InducingPointsLike = state.points[0]
         if len(state.points) > 1:
             points = SeparateIndependentInducingVariables([InducingPoints(Z) for Z in state.points])
@@ -197,7 +189,6 @@ class Stream(InducingVariableGP):
     def _state_variables(self) -> dict[str, tf.Variable]:
         """Return the variables of the state, by name: old posterior, batch, and parameters except inducing points."""
         old = {f"old.{name}": variable for name, variable in self._old.absorbed._asdict().items()}
-        points = set(map(id, parameter_dict(self.inducing_variable).values()))
-        others = ((path, each) for path, each in parameter_dict(self).items() if id(each) not in points)
+        others = other_parameters(self).items()
         parameters = {f"parameter{path}": each.unconstrained_variable for path, each in others}
         return old | self._batch_variables() | parameters

@@ -190,6 +190,4 @@ class StreamingPEP(PEP, Stream):
     [True, False]
     """
 
-    @override
-    def _checked_powers(self, alpha: Any) -> AnyNDArray:
-        return validation.power(alpha)
+    _checked_powers = Stream._checked_powers  # one number

@@ -15,8 +15,7 @@ APEP     q^(1-a) prior^a, a = α/N             log|S|/2 - log|W|/2a - m'm_cav/2,
 RPAPEP   q^β, β = 1 - α/(N+1)                 log|S|/2 - M(N+1) log β/2α - log|I + tS|/2α - m'(I + tS)^-1 m/2,  t = α/β
 =======  ===================================  ======================================================================
 
-(the paper's eqs. 9, 11 and 10, with g(q), g(cavity) and the prior's factor combined to avoid division by a small α). At
-α = 0 each is the bound of `gpflow.models.SVGP`.
+(the paper's eqs. 9, 11 and 10, rearranged to avoid division by α). At α = 0 each is the bound of `gpflow.models.SVGP`.
 """
 
 from abc import abstractmethod
@@ -87,10 +86,7 @@ class TiedFactors(MinibatchSVGP):
 
     @abstractmethod
     def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """
-        Compute the cavity's mean of v [C, M], its variance of w = V'v at the rows [C, n], V = L^-1 Kuf [M, n] or
-        [C, M, n], and the objective's term in q and the prior [].
-        """
+        """Compute the cavity's mean of v [C, M], its variance of w = V'v [C, n], and the term in q and prior, []."""
 
     @override
     def _terms(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ) -> tuple[tf.Tensor, ...]:
@@ -180,8 +176,7 @@ def tied_cavity(
     q: WhitenedQ, V: tf.Tensor, power: tf.Tensor, offset: float, *, advice: str | tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
     """
-    Compute, with W = I + power (R'R - offset I), log|W| / power [C], m - power R W^-1 R'm [C, M] and
-    diag(V'R W^-1 R'V) [C, n].
+    Compute log|W|/power [C], m - power R W^-1 R'm [C, M], diag(V'R W^-1 R'V) [C, n]; W = I + power (R'R - offset I).
 
     Differentiable once; the hand-written gradient takes fewer products. With Y = W^-1 R'V, i = W^-1 R'm, derivatives
     d, μ, v in the three and j = -power W^-1 R'μ, the derivatives in m, R and V are

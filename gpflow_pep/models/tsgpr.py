@@ -87,8 +87,7 @@ class BTSGPR(TSGPR):
         """
         See :class:`PEPR` for the other arguments; alpha and scale do not apply.
 
-        :param blocks: block size | integer labels [N] | list of arrays of row indices, as for :class:`PEPR`.
-            Blocks of b rows cost O(N b^2) besides O(N M^2).
+        :param blocks: as for :class:`PEPR`, but required. Blocks of b rows cost O(N b^2) besides O(N M^2).
         :param shared: use one matrix for all blocks, which must then have the same size.
         """
         if blocks is None:

@@ -88,8 +88,7 @@ def assign_arrays(
 
     :param about: precedes the array's name in error messages.
     :param resize: whether variables of unknown static shape may change their shape.
-    :raises ValueError: if an array has another type or shape than its variable, or holds NaN or infinite values (except
-        the status of sites that were never updated).
+    :raises ValueError: for another type or shape, or values that are not finite (except the status of new sites).
     """
     for name, variable in variables.items():
         value, shape = arrays[name], variable.shape if resize else tf.TensorShape(variable.numpy().shape)

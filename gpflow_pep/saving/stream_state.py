@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,11 +67,6 @@ class StreamState:
         if Z.ndim != 3 or 0 in Z.shape:
             raise ValueError(f"the state's {POINTS} must have shape [1 or C, M, D], got {list(Z.shape)}.")
         return Z
-
-    def check_has(self, names: Iterable[str], model: str) -> None:
-        """Raise an error that names the model unless the state has these arrays."""
-        if missing := sorted(set(names) - self.arrays.keys()):
-            raise ValueError(f"the state must come from {model}; it lacks {', '.join(missing)}.")
 
     def assign_to(self, variables: Mapping[str, tf.Variable], settings: Mapping[str, str]) -> None:
         """Assign the arrays to the variables of these names; nothing if a name, an array or a setting does not fit."""

@@ -10,7 +10,6 @@ import numpy as np
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.inducing_variables import InducingPoints
 from gpflow.models import GPRFITC, GPModel
-from gpflow.utilities import parameter_dict
 from tqdm import tqdm
 
 from .. import validation
@@ -18,12 +17,12 @@ from ..engine import independent_parts
 from ..inducing import greedy_variance
 from ..inducing.rows import distinct
 from ..models import PEP
+from ..models.kernels_and_inducing_variables import other_parameters
 from ..training import fit, uninterrupted
 from ..training.objectives import FAILURES
 from .reuse import check_made
 
 TOLERANCE, LARGEST, ALL_ROWS = "tolerance", "largest", "all rows"
-
 _LOOK_AHEAD = 256  # points
 
 InducingModelConstructor = Callable[[RegressionData, AnyNDArray], GPModel]
@@ -140,7 +139,7 @@ def select_num_inducing(
     wanted = sorted({min(number, len(rows)) for number in wanted})
     model = make((X, Y), X[rows[:1]].copy())
     criterion = _criterion(model)
-    _check_number(model, 1)
+    check_made(model, None, (X, Y), X[rows[:1]])
     deciding = 0 if criterion == "gap" else 2  # the objective or the density
     initial = kept = ahead = _Candidate(model, X[:0])
     status, was_better = LARGEST, False
@@ -152,11 +151,10 @@ def select_num_inducing(
             kernel = independent_parts(start.model.inducing_variable, start.model.kernel)[0][1]
             Z = greedy_variance(kernel, X, M, given=start.points if 0 < len(start.points) < M else None)
         model = make((X, Y), Z.copy())
-        _check_number(model, M)
         check_made(model, start.model, (X, Y), Z)
         if start is not initial:
-            for name, parameter in _other_parameters(model).items():
-                parameter.unconstrained_variable.assign(_other_parameters(start.model)[name].unconstrained_variable)
+            for name, parameter in other_parameters(model).items():
+                parameter.unconstrained_variable.assign(other_parameters(start.model)[name].unconstrained_variable)
         result = uninterrupted(train(model))
         scores = _scores(model, len(X))
         if np.isnan(scores[2] if criterion == "density" else scores[1] - scores[0]):
@@ -173,8 +171,8 @@ def select_num_inducing(
 
     def look_ahead() -> _Candidate:
         """Train a model with many points briefly from the initial parameters; `initial` if `train` changes none."""
-        before = _other_parameters(initial.model)
-        if all(np.array_equal(before[name], after) for name, after in _other_parameters(kept.model).items()):
+        before = other_parameters(initial.model)
+        if all(np.array_equal(before[name], after) for name, after in other_parameters(kept.model).items()):
             return initial
         with suppress(*FAILURES):
             Z = X[rows[np.linspace(0, len(rows) - 1, min(wanted[-1], _LOOK_AHEAD)).astype(int)]]
@@ -184,7 +182,7 @@ def select_num_inducing(
     def is_promising() -> bool:
         return rise(ahead) >= margin  # False for `initial`, whose scores are NaN
 
-    num_parameters = sum(np.size(each) for each in _other_parameters(model).values() if each.trainable)
+    num_parameters = sum(np.size(each) for each in other_parameters(model).values() if each.trainable)
     margin = max(tolerance, 0.5 * num_parameters * np.log(len(X)) / len(X))
     with tqdm(total=len(wanted), unit="fit", disable=not progress) as bar:
         for M in wanted:
@@ -217,12 +215,6 @@ def select_num_inducing(
     return NumInducingSelection(*columns, criterion, status, reason, number, kept.model, trainings)
 
 
-def _check_number(model: GPModel, M: int) -> None:
-    number = int(model.inducing_variable.num_inducing)
-    if number != M:
-        raise ValueError(f"make(data, Z) returned a model with {number} inducing points, but Z has {M}.")
-
-
 def _criterion(model: GPModel) -> str:
     powers = np.asarray(getattr(model, "alpha", 0.0))
     if hasattr(model, "upper_bound") and not isinstance(model, GPRFITC) and not powers.any():
@@ -233,12 +225,6 @@ def _criterion(model: GPModel) -> str:
         "make must return a model whose objective is a lower bound and which has an upper_bound, or one with "
         f"loo_log_predictive_density, got {type(model).__name__}."
     )
-
-
-def _other_parameters(model: GPModel) -> dict[str, Any]:
-    """Return all parameters except the inducing variable's."""
-    points = {id(parameter) for parameter in parameter_dict(model.inducing_variable).values()}
-    return {name: parameter for name, parameter in parameter_dict(model).items() if id(parameter) not in points}
 
 
 def _scores(model: GPModel, num_data: int) -> tuple[float, float, float]:

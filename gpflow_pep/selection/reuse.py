@@ -58,7 +58,9 @@ def check_made(new: GPModel, last: GPModel | None, data: RegressionData, Z: AnyN
     own = getattr(new, "data", data)
     if isinstance(own, tuple) and not all(map(np.array_equal, own, data)):
         raise ValueError(f"make must use the data it is given, got a {type(new).__name__} of other data.")
-    points = getattr(new, "inducing_variable", None)
+    points: Any = getattr(new, "inducing_variable", None)
+    if Z is not None and (number := int(points.num_inducing)) != len(Z):
+        raise ValueError(f"make(data, Z) returned a model with {number} inducing points, but Z has {len(Z)}.")
     if Z is not None and type(points) is InducingPoints and not np.array_equal(points.Z, Z):
         raise ValueError(f"make must use the inducing points it is given, Z {list(Z.shape)}, got others.")
     variables = {id(each) for each in getattr(last, "trainable_variables", ())}

@@ -7,12 +7,10 @@ inducing points                     divided by the standard deviations of the co
 other variables                     unchanged
 ==================================  =====================================================================
 
-A softplus is linear for large values, so that a lengthscale of 1e5 would be 1e5 steps away. The objective is the same
-function of the parameters, priors included.
+A softplus is linear for large values: a lengthscale of 1e5 would be 1e5 steps away. Objective and priors are the same.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from itertools import cycle, islice
 from types import ModuleType
 from typing import Any
 
@@ -212,7 +210,7 @@ def inputs_and_kernels(model: Any) -> list[tuple[Any, Kernel]]:
         return [(data[0], each) for each in kernels] if isinstance(data, tuple) else []
     variables = single_output_variables(variable)
     count = max(len(variables), len(kernels))
-    pairs = zip(islice(cycle(variables), count), islice(cycle(kernels), count), strict=True)
+    pairs = [(variables[part % len(variables)], kernels[part % len(kernels)]) for part in range(count)]
     return [(z.Z, kernel) for z, kernel in pairs if isinstance(z, InducingPoints) and type(z) is not InducingPatches]
 
 

@@ -123,16 +123,14 @@ def fit(
         public settings is rejected; functions and classes are compared by name. With a dataset the resumed run begins
         a new pass, and only types and shapes of the data are compared.
     :param checkpoint_seconds: the minimum number of seconds between checkpoints; ``math.inf``: write only at the end.
-    :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
-        dimensions plots of predictions and inducing points.
+    :param tensorboard: a directory for TensorBoard: objective, parameters, scores; for D <= 2 plots of predictions.
     :param seed: seed for the order of minibatches and the starts of `n_restarts`.
     :param callback: called at every record with the iteration, from 1, and the objective in nats. If it raises
         `StopIteration`, training ends with the status "stopped early", and the same call resumes.
     :param progress: show a progress bar.
     :param jit_compile: whether XLA compiles objective and gradient. If they are not finite, they are evaluated again
         without XLA, which cannot raise errors.
-    :raises ValueError: naming the invalid argument; also during training, if a batch of the dataset is invalid, after
-        the last good parameters were restored.
+    :raises ValueError: naming the invalid argument or, after restoring the last good parameters, the invalid batch.
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the first evaluation of the objective fails.
     :raises NotImplementedError: if XLA cannot compile the objective.
     """
@@ -159,7 +157,10 @@ def fit(
         raise ValueError(f"jit_compile must be False with batch_size for {type(model).__name__}, got True.")
     if jit_compile and workers is not None:
         raise ValueError("jit_compile must be False if several workers train, got True.")
-    objective = _objective(model, rows, batches, workers, optimizer, batch_size, seed)
+    if batches is None:
+        objective = _objective(model, rows, workers, optimizer, batch_size, seed)
+    else:
+        objective = objectives.MinibatchObjective(model, lambda step: next(batches))
     objective.training_step.jit_compile = bool(jit_compile)
     phases = _phases(model, objective.variables, train_inducing)
     interval = objective.default_interval if interval is None else validation.positive_integer(interval, "interval")
@@ -178,7 +179,7 @@ def fit(
     with (
         _reporting_lost_workers(workers),
         objectives.without_warnings(model),
-        objectives.precision_restored(model),
+        objectives.restored(model, "mixed_precision"),
         recorded_interruption(enabled=workers is None) as interrupted,
         tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar,
     ):
@@ -294,13 +295,7 @@ def _checked(
 
 
 def _objective(
-    model: GPModel,
-    rows: Batch | None,
-    batches: Iterator[Batch] | None,
-    workers: Workers | None,
-    optimizer: str,
-    batch_size: int | None,
-    seed: int,
+    model: GPModel, rows: Batch | None, workers: Workers | None, optimizer: str, batch_size: int | None, seed: int
 ) -> Objective:
     if isinstance(model, PEP):
         if optimizer == "lbfgs":
@@ -311,8 +306,6 @@ def _objective(
         return objectives.SweptMinibatchObjective(model, batch_size, seed)
     if rows is None:
         return Objective(model)
-    if batches is not None:
-        return objectives.MinibatchObjective(model, lambda step: next(batches))
     X, Y = rows
     N, mean = len(X), None
     if workers is not None:

@@ -132,7 +132,6 @@ class LBFGS:
         return len(self._recent) > FLAT_ITERATIONS and self._recent[0] - self._recent[-1] < self._gain
 
     def _begin(self, values: AnyNDArray) -> None:
-        """Begin at these coordinates."""
         self._best, self._best_loss = values, np.inf  # of all evaluations from this start
         self._best_slope = 0.0  # the largest derivative there
         self._is_at_best = True  # the variables have these values

@@ -36,14 +36,14 @@ def without_warnings(model: GPModel) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def precision_restored(model: GPModel) -> Iterator[None]:
-    """Restore `mixed_precision` of the model, if it has one, at the end of the context."""
-    before = vars(model).get("mixed_precision")
+def restored(model: GPModel, *names: str) -> Iterator[None]:
+    """Restore these attributes of the model, if it has them, at the end of the context."""
+    before = {name: getattr(model, name) for name in names if hasattr(model, name)}
     try:
         yield
     finally:
-        if before is not None:
-            model.mixed_precision = before
+        for name, value in before.items():
+            setattr(model, name, value)
 
 
 def has_own_data(model: GPModel) -> bool:
@@ -206,7 +206,8 @@ class SitesObjective(Objective):
 
     def converge(self) -> SitesStatus:
         """Update the sites until they converge, even if `max_sweeps` was small in training."""
-        with self._options(self.model.tol, max(self.model.max_sweeps, _MAX_SWEEPS)):
+        with restored(self.model, "max_sweeps"):
+            self.model.max_sweeps = max(self.model.max_sweeps, _MAX_SWEEPS)
             if self.training_step.compiled:  # faster than tracing `update_sites`, although it also computes derivatives
                 self.training_step()
                 if self.model.sites_status.converged:
@@ -221,16 +222,6 @@ class SitesObjective(Objective):
             yield
         finally:
             self.model.sites.assign(before)
-
-    @contextmanager
-    def _options(self, tol: float, max_sweeps: int) -> Iterator[None]:
-        """Converge to another tolerance in this context."""
-        before = self.model.tol, self.model.max_sweeps
-        try:
-            self.model.tol, self.model.max_sweeps = tol, max_sweeps
-            yield
-        finally:
-            self.model.tol, self.model.max_sweeps = before
 
 
 class SweptMinibatchObjective(SitesObjective):
@@ -290,7 +281,8 @@ class ConvergedSitesObjective(SitesObjective):
         tol = max(self.model.tol, min(self._loosest, self._of_gain * np.sqrt(self._gain)))
         # The first evaluation has no best sites to return to.
         max_sweeps = min(self.model.max_sweeps, _MAX_SWEEPS if self._best is None else _MAX_SWEEPS // 2)
-        with self._options(tol, max_sweeps):
+        with restored(self.model, "tol", "max_sweeps"):
+            self.model.tol, self.model.max_sweeps = tol, max_sweeps
             loss, gradient = super().evaluate(step)
         change = self.model.sites_status.change
         self.is_accurate = change <= self._max_change or not self.waits
