@@ -70,7 +70,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         whiten: bool = True,
     ):
         """
-        :param kernel: any single-output kernel, shared by functions, `SharedIndependent` or `SeparateIndependent`.
+        :param kernel: a single-output kernel for all latent functions, `SharedIndependent` or `SeparateIndependent`.
         :param likelihood: any likelihood of GPflow but `Ordinal`.
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
             `SeparateIndependentInducingVariables`.

@@ -127,7 +127,7 @@ class PEP(SparseGP):
         :param data: inputs X [N, D] and observations Y [N, P]. Each column has its own latent function, with the same
             likelihood; labels of C classes are one column, with C latent functions. Or a finite `tf.data.Dataset` of
             batches (X [n, D], Y [n, P]), in the same order in every pass; each sweep reads it twice.
-        :param kernel: any single-output kernel, shared by functions, `SharedIndependent` or `SeparateIndependent`.
+        :param kernel: a single-output kernel for all latent functions, `SharedIndependent` or `SeparateIndependent`.
         :param likelihood: any `ScalarLikelihood` that is twice differentiable in f; robust-max or softmax over several
             classes (:class:`gpflow_pep.likelihoods.MultiClassRobustMax`, GPflow's `MultiClass` and `Softmax`); or a
             custom likelihood (:data:`gpflow_pep.tilted.tilted_rule`).
