@@ -71,7 +71,6 @@ class SparseGPEstimator(BaseEstimator):
     alpha_: float
     alpha_selection_: AlphaSelection
     num_inducing_selection_: NumInducingSelection
-
     _posterior_values: PosteriorValues
     _STREAM: type[Any]  # class of the model from the second batch on
 

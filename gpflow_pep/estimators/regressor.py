@@ -159,7 +159,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return X, Y[:, None] if Y.ndim == 1 else Y
 
     def _set_normalization(self, Y: AnyNDArray) -> None:
-        """Set mean and scale of the columns of Y [N, P]."""
         self._y_mean, self._y_scale = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
             if self.normalize_y:

@@ -48,10 +48,7 @@ class WhitenedQ(NamedTuple):
 
 
 class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
-    """
-    A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, trained on minibatches. It defines :meth:`_terms`, and
-    optionally :meth:`_checked_likelihood` and :meth:`_add_parameters`.
-    """
+    """A model with an explicit q(u), trained on minibatches; it defines :meth:`_terms`, may :meth:`_add_parameters`."""
 
     _by_precision = False
 
