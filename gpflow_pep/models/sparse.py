@@ -105,7 +105,8 @@ class InducingVariableGP(GPModel):
     def _checked_likelihood(self, likelihood: Any) -> Likelihood:
         """Check a likelihood; models that support some likelihoods only extend this."""
         if not isinstance(likelihood, Likelihood):
-            raise ValueError(f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}.")
+            found = type(likelihood).__name__
+            raise ValueError(f"likelihood must be a gpflow Likelihood, such as gpflow.likelihoods.StudentT(), got {found}.")
         return likelihood
 
     def _checked_mean_function(self, mean_function: Any) -> MeanFunction:
