@@ -105,8 +105,8 @@ class InducingVariableGP(GPModel):
     def _checked_likelihood(self, likelihood: Any) -> Likelihood:
         """Check a likelihood; models that support some likelihoods only extend this."""
         if not isinstance(likelihood, Likelihood):
-            found = type(likelihood).__name__
-            raise ValueError(f"likelihood must be a gpflow Likelihood, such as gpflow.likelihoods.StudentT(), got {found}.")
+            example, found = "gpflow.likelihoods.StudentT()", type(likelihood).__name__
+            raise ValueError(f"likelihood must be a gpflow Likelihood, such as {example}, got {found}.")
         return likelihood
 
     def _checked_mean_function(self, mean_function: Any) -> MeanFunction:
