@@ -132,6 +132,8 @@ def gaussian(likelihood: Any) -> Gaussian:
     """Return a Gaussian likelihood; its noise may depend on x."""
     if not isinstance(likelihood, Gaussian):
         raise ValueError(f"likelihood must be a gpflow.likelihoods.Gaussian, got {type(likelihood).__name__}.")
+    if isinstance(likelihood.variance, Parameter) and likelihood.variance.shape.num_elements() != 1:
+        raise ValueError(f"likelihood must have one noise variance, got shape {likelihood.variance.shape.as_list()}.")
     return likelihood
 
 

@@ -82,14 +82,16 @@ class ChunkedData:
         def add(_: Any, chunk: Chunk, total: Any) -> tuple[tf.Tensor, ...]:
             return tuple(tf.ensure_shape(old + new, old.shape) for old, new in zip(total, part(chunk), strict=True))
 
-        if (only := self.only_chunk) is not None:
+        only = self.only_chunk  # no assignment in the condition: AutoGraph would warn
+        if only is not None:
             return tuple(part(only))
         totals = self._run(add, lambda _: tuple(zero))
         return totals[0] if len(totals) == 1 else tuple(map(tf.add_n, zip(*totals, strict=True)))
 
     def concatenate(self, part: Part, dtype: tf.DType, shapes: Sequence[Any]) -> tuple[tf.Tensor, ...]:
         """Concatenate the results of `part`, tensors of n rows, over the chunks; `shapes` are static."""
-        if (only := self.only_chunk) is not None:
+        only = self.only_chunk
+        if only is not None:
             return tuple(part(only))
         shapes = list(map(tf.TensorShape, shapes))
         # With any number of rows, which TensorFlow needs if there are no chunks.
@@ -103,7 +105,8 @@ class ChunkedData:
 
     def keep(self, part: Part, dtype: tf.DType, count: int) -> Callable[[Chunk], tuple[tf.Tensor, ...]]:
         """Store the results of `part` for each chunk, `count` tensors [..., n]; return a function that reads them."""
-        if (only := self.only_chunk) is not None:
+        only = self.only_chunk
+        if only is not None:
             kept = tuple(part(only))
             return lambda _: kept
         if any(loop.count is None for loop in self._loops):

@@ -147,8 +147,7 @@ class _PointCovariances(_GPflowCovariances):
 
 
 class _Stationary(_PointCovariances):
-    """
-    Covariances of a stationary kernel with a profile, for inputs centered at the mean of Z.
+    """Covariances of a stationary kernel with a profile, for inputs centered at the mean of Z.
 
     In units of lengthscales t = offset + slope |z - x|^2 is one product of [-2 slope z, offset + slope |z|^2, slope]
     with [x, 1, |x|^2]; only the profile is elementwise. The product cancels if x is near z and both are far from the

@@ -10,6 +10,7 @@ from gpflow.kernels import Coregion, Kernel, Periodic
 from ..runtime.checks import asserted
 
 _ARD = ("lengthscales", "period", "weight_variances", "variance")  # parameters of GPflow's kernels
+_HINT = " Choose inducing points from the rows of X: inducing.uniform, greedy_variance."
 
 
 def index_columns(kernel: Kernel) -> dict[int, int]:
@@ -34,10 +35,8 @@ def checked_indices(kernel: Kernel, X: Any, name: str) -> Any:
         if not tf.executing_eagerly():
             X = asserted(X, accepted, message, tf.boolean_mask(values, ~accepted))
         elif (wrong := np.flatnonzero(~np.asarray(accepted))).size:
-            raise ValueError(
-                f"{message} {np.ravel(values)[wrong[0]]} in row {wrong[0]}. Choose inducing points from the rows of X: "
-                "inducing.uniform, greedy_variance."
-            )
+            hint = _HINT if "Z" in name else ""
+            raise ValueError(f"{message} {np.ravel(values)[wrong[0]]} in row {wrong[0]}.{hint}")
     return X
 
 
@@ -62,7 +61,5 @@ def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_input
     for parameter in _ARD:
         values = np.shape(getattr(kernel, parameter, 0.0))
         if len(values) == 1 and values[0] not in (1, len(columns)):
-            raise ValueError(
-                f"kernel: {parameter} of {name} must have 1 or {len(columns)} values, one per active column of X, "
-                f"got {values[0]}."
-            )
+            must = f"kernel: {parameter} of {name} must have one value or one for each of {len(columns)} active columns"
+            raise ValueError(f"{must}, got {values[0]}.")

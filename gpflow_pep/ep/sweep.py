@@ -342,8 +342,7 @@ def evaluate(problem: Problem, sites: tf.Tensor, preliminary: tf.Tensor, may_shi
 def _without_common_shift(
     q: InducingPosterior, A: tf.Tensor, c: tf.Tensor, allowed: tf.Tensor
 ) -> tuple[InducingPosterior, tf.Tensor, tf.Tensor]:
-    """
-    Shift the means of all sites of a row by V'e, so that c becomes c + A e and b becomes b + e - B^-1 e.
+    """Shift the means of all sites of a row by V'e, so that c becomes c + A e and b becomes b + e - B^-1 e.
 
     If the likelihood is invariant to it, b = V d1 sums to 0 over the latent functions at converged sites, but only the
     prior reduces a common shift: the number of sweeps grows with the ratio of the variances of prior and q. With P the

@@ -181,8 +181,7 @@ def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor
 
 
 def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: tf.Tensor) -> Largest:
-    """
-    Compute the result from the integrals, with E the mean under the integrand; for k ≠ y and for k = y.
+    """Compute the result from the integrals, with E the mean under the integrand; for k ≠ y and for k = y.
 
         P'/P = -E[h]/√v_k,   P''/P = -E[Q h]/v_k;     P'/P = E[S1]/√v_y,   P''/P = E[S1² - S2]/v_y = E[x² - 1]/v_y.
 

@@ -125,6 +125,8 @@ class PEPR(CollapsedRegression):
 
     @override
     def _checked_scale(self, scale: Any) -> Parameter:
+        if self._optimal_scale:
+            raise ValueError(f"scale must stay {self._optimal_scale!r}, got {scale!r}: construct a new model.")
         return validation.scale(scale, None if self._workers.count > 1 else int(self._local_num_blocks()))
 
     @override

@@ -72,14 +72,15 @@ class InducingVariableGP(GPModel):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Check a part, also when it is replaced; assign a number to a parameter, which it would replace otherwise."""
-        if isinstance(vars(self).get(name), Parameter) and not isinstance(value, tf.Module | tf.Tensor | None):
+        checked = getattr(self, f"_checked_{name}", lambda value: value)(value)
+        if isinstance(vars(self).get(name), Parameter) and not isinstance(value, tf.Module):
             shape, given = vars(self)[name].shape, np.shape(value)
-            if not shape.is_compatible_with(given):
-                raise ValueError(f"{name} must keep the shape {shape.as_list()}, got {list(given)}.")
+            if value is None or not shape.is_compatible_with(given):
+                found = None if value is None else list(given)
+                raise ValueError(f"{name} must keep the shape {shape.as_list()}, got {found}.")
             vars(self)[name].assign(value)
             return
-        if check := getattr(self, f"_checked_{name}", None):
-            value = check(value)
+        value = checked
         if isinstance(value, Kernel | Likelihood | MeanFunction | InducingVariables):
             tracing.remember_parameters(value)
         super().__setattr__(name, value)
@@ -210,8 +211,14 @@ class InducingVariableGP(GPModel):
         return self._posterior(self._posterior_values, validation.cache_type(precompute_cache))
 
     def _posterior(self, values: Callable[[], Any], cache: PrecomputeCacheType | None = None) -> WhitenedPosterior:
-        parts = self.kernel, self.inducing_variable, self.mean_function, values
-        return WhitenedPosterior(*parts, by_precision=self._by_precision, precompute_cache=cache)
+        parts = [self.kernel, self.inducing_variable, self.mean_function]
+
+        def current() -> Any:
+            if list(map(id, parts)) != list(map(id, [self.kernel, self.inducing_variable, self.mean_function])):
+                raise ValueError("posterior() must have the model's parts, one was replaced: call posterior() again.")
+            return values()
+
+        return WhitenedPosterior(*parts, current, by_precision=self._by_precision, precompute_cache=cache)
 
     @inherit_check_shapes
     @no_autograph
@@ -451,7 +458,7 @@ def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf
     """Return alpha's current value, also in a graph, not differentiated; raise an error outside [0, largest]."""
     value = tf.stop_gradient(tf.convert_to_tensor(alpha))
     accepted = "in [0, 1]" if largest else "0"
-    return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be {accepted}{why}", value)
+    return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be {accepted}{why}, got", value)
 
 
 def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | DatasetChunks:

@@ -14,6 +14,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import Self, override
 
 from ..engine import AbsorbedPosterior, DatasetChunks, OldPosterior, independent_parts
+from ..engine.kernel_columns import checked_indices
 from ..inducing import greedy_conditional_variance
 from ..runtime.checks import with_plain_errors
 from ..runtime.distribution import ONE_PROCESS
@@ -68,7 +69,11 @@ class Stream(InducingVariableGP):
     def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
         checked = super()._checked_inducing_variable(inducing_variable, kernel)
         if self._old is not None:
-            validated_points(self.inducing_variable, checked)
+            new, old = validated_points(self.inducing_variable, checked), inducing_points(self.inducing_variable)
+            if old.shape != new.shape:
+                raise ValueError(
+                    f"inducing_variable must keep {old.shape[1]} points, got {new.shape[1]}: see update()."
+                )
         return checked
 
     def update(
@@ -124,7 +129,8 @@ class Stream(InducingVariableGP):
             return self._moved_points(X, float(fraction_to_move)) if fraction_to_move else None
         if fraction_to_move:
             raise ValueError("inducing_variable and fraction_to_move cannot both be given.")
-        return validated_points(self.inducing_variable, inducing_variable)
+        Z = validated_points(self.inducing_variable, inducing_variable)
+        return checked_indices(self.kernel, Z, "inducing_variable (Z)")
 
     def _moved_points(self, X: AnyNDArray, fraction: float) -> AnyNDArray:
         """Return the points [1 or C, M, D] after moving at most this fraction to inputs X [N, D]."""

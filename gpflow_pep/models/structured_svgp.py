@@ -161,9 +161,7 @@ class TSVGP(StructuredSVGP):
         is_gaussian = isinstance(likelihood, Gaussian)
         if is_gaussian != (vars(self).get("scale", None if is_gaussian else ...) is None):
             must = "stay" if self.scale is None else "not become"
-            raise ValueError(
-                f"likelihood must {must} a Gaussian, got {type(likelihood).__name__}: construct a new model."
-            )
+            raise ValueError(f"likelihood must {must} a Gaussian in this model, got {type(likelihood).__name__}.")
         return MinibatchSVGP._checked_likelihood(self, likelihood)
 
     @override

@@ -81,12 +81,8 @@ def structure(model: GPModel) -> tuple[Any, ...] | None:
     if type(model) not in (PEPR, PEP, PEPClassifier) or tf.distribute.has_strategy():
         return None
     is_irregular = isinstance(model._chunks, BlockChunks) and model._block_size is None
-    of_rows = [model.alpha, getattr(model, "scale", None)]
-    if (
-        is_irregular
-        or isinstance(model.data, tf.data.Dataset)
-        or any(each is not None and each.shape.rank for each in of_rows)
-    ):
+    of_rows = [each for each in (model.alpha, getattr(model, "scale", None)) if each is not None and each.shape.rank]
+    if is_irregular or of_rows or isinstance(model.data, tf.data.Dataset):
         return None
     try:
         settings = settings_of({"model": model}, strict=True)

@@ -114,8 +114,7 @@ def _log_integrands(rows: _Rows, t: tf.Tensor, log_S: tf.Tensor) -> tuple[tf.Ten
 
 
 def _approximate_survival(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-    """
-    Return log(-log S) with an absolute error of about 1, by Laplace's method.
+    """Return log(-log S) with an absolute error of about 1, by Laplace's method.
 
     log S = -(w²/2 + w)/v - log(1 + w)/2 with w + log w = x + log v (Asmussen, Jensen and Rojas-Nandayapa 2016); w by
     Winitzki (2003) and one step of Iacono and Boyd (2017). On the left 1 - S is, up to a constant, the maximum of
@@ -200,8 +199,7 @@ def _by_trapezoid(rows: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """
-    Return points t from left to right and their weights, [R, K] each.
+    """Return points t from left to right and their weights, [R, K] each.
 
     They are equispaced in u with t = transition + (κ+1)/2 u - (κ-1)/2 √(u² + b²): κ times as far apart on the left of
     the transition. A distance b below 2 would move a singularity near the real axis.

@@ -228,8 +228,7 @@ def _best_form(
     negligible: tf.Tensor,
     alias: tf.Tensor,
 ) -> tuple[Tilted, tf.Tensor, tf.Tensor]:
-    """
-    Return the tilted distributions, a mask of accurate rows and a mask of rows with the second form, where accurate.
+    """Return the tilted distributions, a mask of accurate rows and a mask of rows with the second form, where accurate.
 
     `pi_moments`: of p^α exp(-x²/2 - height); `q_moments`: of α q exp(-x²/2)/2, about 0; `power`: α > 0; `covers`: if
     the points cover and resolve N, as the second form requires; `alias`: the largest relative amplitude of spectra.

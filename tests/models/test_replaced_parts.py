@@ -82,3 +82,57 @@ def test_a_replaced_part_gives_the_model_constructed_with_it():
     model.training_loss()
     model.kernel, model.mean_function, model.inducing_variable = Matern32(), None, Z[:3]
     assert model.training_loss() == PEPR((X, Y), Matern32(), Z[:3]).training_loss()
+
+
+def test_a_posterior_must_have_the_parts_of_its_model():
+    model = PEPR((X, Y), Matern52(), Z)
+    posterior = model.posterior()
+    model.mean_function = gpflow.mean_functions.Constant([3.0])
+    with pytest.raises(ValueError, match=r"one was replaced: call posterior\(\) again"):
+        posterior.update_cache()
+    new, expected = model.posterior(), PEPR((X, Y), Matern52(), Z, mean_function=model.mean_function)
+    np.testing.assert_allclose(new.predict_f(X)[0], expected.predict_f(X)[0], rtol=1e-12)
+
+
+def test_tensors_are_assigned_to_parameters():
+    """They took the place of a parameter, which then was no longer trained."""
+    model = PEPR((X, Y), Matern52(), Z, scale=gpflow.Parameter(0.5, transform=gpflow.utilities.positive()))
+    scale = model.scale
+    model.scale = scale * 1.5
+    assert model.scale is scale and scale.trainable and scale.numpy() == pytest.approx(0.75)
+    minibatch = TSVGP(Matern52(), GAUSSIAN(), Z, num_data=20)
+    minibatch.q_mu = minibatch.q_mu + 1.0
+    assert isinstance(minibatch.q_mu, gpflow.Parameter)
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute", "value", "message"),
+    [
+        ("PEPR", "scale", -1.0, r"scale must be in \(0, inf\), got -1.0"),
+        ("PEPR", "scale", "x", "scale must be one number or one per block"),
+        ("ARPEP", "scale", True, "scale must be one number"),
+        ("ARPEP", "scale", None, r"scale must keep the shape \[\], got None"),
+        ("TSVGP", "q_mu", None, r"q_mu must keep the shape \[5, 1\], got None"),
+        ("TSVGP", "q_mu", np.zeros((3, 1)), r"q_mu must keep the shape \[5, 1\], got \[3, 1\]"),
+        ("StreamingSGPR", "inducing_variable", Z[:3], "inducing_variable must keep 5 points, got 3"),
+        ("StreamingPEP", "inducing_variable", Z[:3], "inducing_variable must keep 5 points, got 3"),
+        ("PEPR", "likelihood", GAUSSIAN([1.0, 2.0]), r"likelihood must have one noise variance, got shape \[2\]"),
+    ],
+)
+def test_unusable_values_are_refused(name, attribute, value, message):
+    with pytest.raises(ValueError, match=message):
+        setattr(MODELS[name](), attribute, value)
+
+
+def test_an_optimal_scale_stays_optimal():
+    model = PEPR((X, Y), Matern52(), Z, alpha=0.0, scale="optimal")
+    with pytest.raises(ValueError, match=r"scale must stay 'optimal', got 2\.0: construct a new model"):
+        model.scale = 2.0
+
+
+def test_points_of_an_update_must_have_the_index_of_an_output():
+    both = np.hstack([X[:, :1], np.arange(20.0)[:, None] % 2.0])
+    kernel = Matern52(active_dims=[0]) * gpflow.kernels.Coregion(2, 1, active_dims=[1])
+    stream = StreamingSGPR((both, Y), kernel, both[:5])
+    with pytest.raises(ValueError, match=r"^inducing_variable \(Z\) must hold whole numbers from 0 to 1 in column 1"):
+        stream.update((both, Y), inducing_variable=both[:5] + np.array([0.0, 0.6]))
