@@ -211,7 +211,7 @@ class InducingVariableGP(GPModel):
         return self._posterior(self._posterior_values, validation.cache_type(precompute_cache))
 
     def _posterior(self, values: Callable[[], Any], cache: PrecomputeCacheType | None = None) -> WhitenedPosterior:
-        parts = [self.kernel, self.inducing_variable, self.mean_function]
+        parts = self.kernel, self.inducing_variable, self.mean_function
 
         def current() -> Any:
             if list(map(id, parts)) != list(map(id, [self.kernel, self.inducing_variable, self.mean_function])):
