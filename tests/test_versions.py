@@ -55,7 +55,7 @@ def test_the_package_needs_what_it_imports():
 
 
 def test_the_experiments_need_what_they_import():
-    """Campaigns, which test the package, may import the tools; benchmarks GPyTorch and JAX, where they are installed."""
+    """Campaigns, which test the package, may import the tools; benchmarks also GPyTorch and JAX, if installed."""
     optional = {"gpytorch", "jax", "jaxlib", "torch"}
     found = imported(ROOT.glob("experiments/**/*.py"))
     assert found - names(NEEDED) - optional == names(EXPERIMENTS, CLUSTER) - NEEDED_BY_OTHERS.keys()
