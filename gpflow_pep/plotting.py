@@ -53,6 +53,8 @@ class _ModelAsEstimator:
 
     def __init__(self, model: GPModel):
         self.model_ = model
+        count = getattr(model.likelihood, "num_classes", 2)
+        self.classes_ = np.array(getattr(model.likelihood, "labels", range(count)))
 
     def predict(self, X: AnyNDArray, return_std: bool) -> tuple[AnyNDArray, AnyNDArray]:
         mean, variance = self.model_.predict_y(X)
@@ -121,8 +123,7 @@ class _Display:
 
 @dataclass(kw_only=True, repr=False)
 class PredictionDisplay(_Display):
-    """
-    Mean and standard deviation of new observations over one or two inputs, with rows and inducing points.
+    """Mean and standard deviation of new observations over one or two inputs, with rows and inducing points.
 
     Over one input a band shows two standard deviations. Over two inputs filled contours show the mean of the
     first output and dashed ones its standard deviation.
@@ -155,8 +156,7 @@ class PredictionDisplay(_Display):
 
 @dataclass(kw_only=True, repr=False)
 class ClassDisplay(_Display):
-    """
-    Probabilities of classes over one or two inputs, with rows and inducing points.
+    """Probabilities of classes over one or two inputs, with rows and inducing points.
 
     Over one input a line shows each class (of two, the second). Over two inputs the color shows the most probable
     class, white if all are equally probable, and lines separate the classes.
@@ -169,10 +169,10 @@ class ClassDisplay(_Display):
     @staticmethod
     def _predicted(estimator: Any, places: Any, y: Any) -> dict[str, Any]:
         p = estimator.predict_proba(places)
-        classes = getattr(estimator, "classes_", np.arange(p.shape[1]))
-        if hasattr(estimator, "classes_") and not np.isin(y, classes).all():
-            raise ValueError(f"y must have labels of classes_, {list(classes)}.")
-        labels = np.searchsorted(classes, np.ravel(y))  # of a model's labels -1 and 1: 0 and 1
+        classes: AnyNDArray = np.asarray(estimator.classes_)
+        if not np.isin(y, classes).all():
+            raise ValueError(f"y must have labels of classes_, {classes.tolist()}.")
+        labels = np.searchsorted(classes, np.ravel(y))
         return {"labels": labels, "probabilities": p, "classes": [str(name) for name in classes]}
 
     def _draw(self, ax: Axes) -> None:

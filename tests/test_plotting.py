@@ -134,6 +134,9 @@ def test_a_model_of_labels_minus_one_and_one_shows_the_probability_of_one():
     np.testing.assert_allclose(curve[:, 1:], probability)
     assert set(first[:, 1]) == {0.0} and set(second[:, 1]) == {1.0}
     assert len(first) == np.sum(labels < 0.0) and len(points) == 4
+    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["-1", "1"]
+    with pytest.raises(ValueError, match=r"y must have labels of classes_, \[-1, 1\]"):
+        ClassDisplay.from_model(model, (X1, np.sin(X1)))
 
 
 def test_a_history_is_drawn_at_its_records():
