@@ -1,5 +1,7 @@
 """Changes after construction either raise an error or give correct results."""
 
+import itertools
+
 import gpflow
 import numpy as np
 import pytest
@@ -167,22 +169,25 @@ def test_second_derivatives_raise(data):
         outer.gradient(first, variable)
 
 
+WRONG = {
+    "no column": lambda X: X[:, 0],
+    "columns": lambda X: tf.tile(X[:, :1], [1, 3]),
+    "transposed": lambda X: X[None, :, 0],
+    "fewer rows": lambda X: X[1:, :1],
+}
+MAKES = {
+    "PEPR": lambda data, *parts, **options: PEPR(data, *parts, **options),
+    "PEP": lambda data, kernel, Z, **options: PEP(data, kernel, gpflow.likelihoods.Gaussian(), Z, **options),
+    "TSVGP": lambda data, kernel, Z, **options: TSVGP(kernel, gpflow.likelihoods.Gaussian(), Z, **options),
+    "ARPEP": lambda data, kernel, Z, **options: ARPEP(kernel, Probit(), Z, num_data=20, **options),
+}
+
+
 @pytest.mark.parametrize(
-    "wrong",
-    [lambda X: X[:, 0], lambda X: tf.tile(X[:, :1], [1, 3]), lambda X: X[None, :, 0], lambda X: X[1:, :1]],
-    ids=["no column", "columns", "transposed", "fewer rows"],
+    ("name", "shape"), some_slow(itertools.product(MAKES, WRONG), quick=list(zip(MAKES, WRONG, strict=True)))
 )
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda data, *parts, **options: PEPR(data, *parts, **options),
-        lambda data, kernel, Z, **options: PEP(data, kernel, gpflow.likelihoods.Gaussian(), Z, **options),
-        lambda data, kernel, Z, **options: TSVGP(kernel, gpflow.likelihoods.Gaussian(), Z, **options),
-        lambda data, kernel, Z, **options: ARPEP(kernel, Probit(), Z, num_data=20, **options),
-    ],
-    ids=["PEPR", "PEP", "TSVGP", "ARPEP"],
-)
-def test_a_mean_function_of_a_wrong_shape_is_refused(make, wrong):
+def test_a_mean_function_of_a_wrong_shape_is_refused(name, shape):
+    make, wrong = MAKES[name], WRONG[shape]
     """m(X) would broadcast in Y - m(X), or in the mean of f."""
 
     class Mean(gpflow.functions.MeanFunction):
