@@ -111,7 +111,7 @@ class PEPR(CollapsedRegression):
             raise ValueError(f"scale must be positive, {_OPTIMAL!r} or {_PER_BLOCK!r}, got {scale!r}.")
         self._alpha = local_variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
         if not self._optimal_scale:
-            self.scale = scale
+            self.scale = self._checked_scale(scale)
 
     @check_shapes("return: []")
     def elbo(self) -> tf.Tensor:
