@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_values,
         default=[],
         metavar="AXIS=VALUE,...",
-        help="values of some axes (all); axes=list: list them",
+        help="values of some axes (all); runs without an axis stay; axes=list: list them",
     )
     parser.add_argument(
         "--with", nargs="+", type=_values, default=[], metavar="ENTRY=VALUE", help="other settings of all runs"

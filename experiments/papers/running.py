@@ -63,7 +63,7 @@ def completed(plan: Sequence[Job], runs: Path, **options: Any) -> tuple[list[Rec
 
 def selected(jobs: Sequence[Job], only: dict[str, list[Any]], settings: dict[str, list[Any]]) -> list[Job]:
     """
-    Return the jobs with the given values on the axes, with other settings.
+    Return the jobs with the given values on the axes, with other settings. Jobs without an axis stay.
 
     :raises ValueError: if no job has a value, or a setting has several.
     """
@@ -73,11 +73,11 @@ def selected(jobs: Sequence[Job], only: dict[str, list[Any]], settings: dict[str
     for axis, values in only.items():
         if not any(axis in job.labels for job in jobs):
             raise ValueError(f"--only: there is no axis {axis!r}; the axes are {axes(jobs)}")
-        accepted = list(dict.fromkeys(job.labels.get(axis) for job in jobs))
+        accepted = list(dict.fromkeys(job.labels[axis] for job in jobs if axis in job.labels))
         for value in values:
             if value not in accepted:
                 raise ValueError(f"--only: {axis} is {value!r}; accepted are {', '.join(map(str, accepted))}.")
-        jobs = [job for job in jobs if job.labels.get(axis) in values]
+        jobs = [job for job in jobs if axis not in job.labels or job.labels[axis] in values]
     changed = [job.changed({name: values[0] for name, values in settings.items()}) for job in jobs]
     return list({(job.cell.key, *job.labels.values()): job for job in changed}.values())
 

@@ -11,6 +11,7 @@ from experiments.cells import processes
 from experiments.papers import PROTOCOLS
 from experiments.papers.__main__ import main
 from experiments.papers.grid import grid
+from experiments.papers.running import selected
 from experiments.papers.tables import Table
 
 
@@ -62,6 +63,12 @@ def test_values_and_settings_are_chosen(protocol, runs, capsys):
     text = (runs / "papers" / "X1" / "title.txt").read_text()
     assert text.endswith("X1 --full --only name=a,c --with act=return maxiter=5\n")
     assert begun(runs) == "ac" and "| a    |\n| c    |" in capsys.readouterr().out
+
+
+def test_runs_without_an_axis_stay():
+    sparse, exact = grid("none", {}, split=(0, 1), M=(5, 20)), grid("none", {}, split=(0, 1))
+    chosen = selected(sparse + exact, {"M": [20], "split": [1]}, {})
+    assert [job.labels for job in chosen] == [{"split": 1, "M": 20}, {"split": 1}]
 
 
 @pytest.mark.parametrize(
