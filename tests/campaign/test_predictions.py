@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from campaign import predictions
 from campaign.predictions import LIKELIHOODS, case_of, print_table, run
@@ -21,6 +22,13 @@ def test_a_small_share(name, capsys):
     assert outcome.verdict == "right", outcome
     print_table([(first_of(name), outcome)])
     assert capsys.readouterr().out.strip().splitlines()[-1].split()[:3] == ["all", "1", "1"]
+
+
+def test_an_observation_that_contradicts_the_marginal():
+    """Gaussian noise has a closed form, and its integrand lies 90 standard deviations away."""
+    mean, variance, y, noise = 7.0, 5e-4, 9.1, 1e-4
+    density = predictions.expected(lambda f, y: stats.norm.logpdf(y, f, np.sqrt(noise)), mean, variance, y)
+    np.testing.assert_allclose(density, stats.norm.logpdf(y, mean, np.sqrt(variance + noise)), rtol=1e-9)
 
 
 def test_wrong_densities_are_found(monkeypatch):
