@@ -59,7 +59,7 @@ def _check_shared(kernel: Kernel, inducing_variable: InducingPointsLike) -> None
         )
     if isinstance(inducing_variable, MultioutputInducingVariables):
         raise ValueError(
-            "inducing_variable must be shared by all columns of Y: Z [M, D] or a single-output variable, got "
+            "inducing_variable must be Z [M, D] or a single-output variable, which all columns of Y share, got "
             f"{type(inducing_variable).__name__}. For inducing points per column use gpflow_pep.PEP with "
             "gpflow.likelihoods.Gaussian()."
         )
