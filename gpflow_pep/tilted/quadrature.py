@@ -32,6 +32,7 @@ _TABLE = np.concatenate([trapezoid_table(number) for number in _NUMBERS], axis=1
 # First panels about the mode, in cavity standard deviations. For a log-concave likelihood log π has at least the
 # curvature of the cavity, so the mass beyond 10 is 1e-22: small enough for log Z = -1e-12 (p nearly 1).
 _EDGES = np.array([-10.0, -4.5, 0.0, 4.5, 10.0])
+_FAR = 3.0  # so many standard deviations from a cavity mean the panels miss 1e-12 of the cavity
 RULE = gauss_legendre(23)  # the rule of a panel
 
 
@@ -252,8 +253,21 @@ def _integrate(density: LogDensity, centered: Centered, rows: TiltedRows, keep: 
         return Evaluated(values, moduli, tails / tolerance, tf.transpose(P))
 
     left, half = (tf.tile(tf.constant(value, dtype), [R]) for value in (_EDGES[:-1], 0.5 * np.diff(_EDGES)))
-    first = Panels(tf.repeat(tf.range(R), len(_EDGES) - 1), left, half)
+    pairs = zip((tf.repeat(tf.range(R), len(_EDGES) - 1), left, half), _panels_of_cavities(centered), strict=True)
+    first = Panels(*(tf.concat(pair, axis=0) for pair in pairs))
     return integrate(evaluate, first, R, shape=(7, 4), keep=keep)
+
+
+def _panels_of_cavities(centered: Centered) -> Panels:
+    """
+    Return two more panels, up to 10 beyond the cavity mean, for each row whose mode is far from it: if the likelihood
+    is not log-concave, π may have a second mode there.
+    """
+    row = tf.squeeze(tf.where(tf.abs(centered.shift) > _FAR), 1)
+    shift = tf.repeat(tf.gather(centered.shift, row), 2)
+    width, number = 0.5 * tf.abs(shift), tf.cast(tf.range(tf.size(shift)) % 2, shift.dtype)
+    begin = _EDGES[-1] + number * width
+    return Panels(tf.cast(tf.repeat(row, 2), tf.int32), tf.where(shift < 0.0, begin, -begin - width), 0.5 * width)
 
 
 def panel_nodes(left: tf.Tensor, half: tf.Tensor) -> tf.Tensor:

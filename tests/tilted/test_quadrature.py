@@ -181,6 +181,25 @@ def test_resolves_narrow_distant_peak(high_precision, moments, scale, out, alpha
     assert_within(moments(rule, y, mean, sd**2, alpha), case)
 
 
+@pytest.mark.parametrize(("sign", "alpha"), some_slow([(1, 1.0), (-1, 1.0), (1, 0.6)], quick=[(-1, 1.0)]))
+def test_resolves_a_second_mode_at_the_cavity_mean(moments, sign, alpha):
+    """
+    Of a beta density at 5.6, where its mean is .999, and y = .54: the mode is 8 standard deviations away, but GPflow's
+    link keeps 1e-3 from 1, so that 3 % of the mass are near the cavity mean.
+    """
+    scale, y, mean, variance = 55.93, 0.5389, 5.585, 0.4276
+
+    def log_prob(f):
+        p = 1e-3 + (1.0 - 2e-3) * special.ndtr(f)
+        return stats.beta.logpdf(y, scale * p, scale * (1.0 - p))
+
+    expected = by_dense_sum(log_prob, mean, np.sqrt(variance), alpha)
+    rule = QuadratureRule(gpflow.likelihoods.Beta(scale=scale))
+    found = moments(rule, y if sign > 0 else 1.0 - y, sign * mean, variance, alpha)
+    found = [found.log_partition, sign * found.d1, found.d2]
+    np.testing.assert_allclose(np.ravel(found), expected, rtol=REQUIRED)
+
+
 # --- a fixed rule does not do ---------------------------------------------------------------------------------------
 
 
