@@ -28,8 +28,11 @@ def run(name: str, asked: argparse.Namespace) -> str:
     settings = _options("--only", asked.only) + _options("--with", vars(asked)["with"])
     command = " ".join(["python -m experiments.papers", name, *["--full"] * asked.full, *settings])
     try:
-        plan = protocol.jobs(asked.full)
-        jobs = selected(plan, dict(asked.only), dict(vars(asked)["with"]))
+        plan, only = protocol.jobs(asked.full), dict(asked.only)
+        if only.get("axes") == ["list"]:
+            print(f"The axes of {name}: {axes(plan)}")
+            return ""
+        jobs = selected(plan, only, dict(vars(asked)["with"]))
         if asked.stored:
             jobs = [job for job in jobs if (end := Outcomes(asked.runs).read(job.cell)) and end.result]
             if not jobs:

@@ -71,6 +71,11 @@ def test_runs_without_an_axis_stay():
     assert [job.labels for job in chosen] == [{"split": 1, "M": 20}, {"split": 1}]
 
 
+def test_axes_are_listed_without_runs(protocol, runs, capsys):
+    main(["X1", "--only", "axes=list", "--runs", str(runs)])
+    assert capsys.readouterr().out == "The axes of X1: name=a,b\n" and not runs.exists()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
