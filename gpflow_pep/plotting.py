@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import matplotlib.pyplot as plt
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData
-from gpflow.config import default_float
 from gpflow.inducing_variables import InducingPoints
 from gpflow.models import GPModel
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from typing_extensions import Self
 
+from . import validation
 from .models.kernels_and_inducing_variables import single_output_variables
 from .training import FitResult
 
@@ -35,6 +35,7 @@ Limits = Sequence[float] | Sequence[Sequence[float]]  # of each input; default: 
 
 def draw_inducing_points(ax: Axes, Z: AnyNDArray) -> None:
     """Draw inducing points Z [M, D]: of one input as ticks at the bottom, of two as circles."""
+    Z = _places(Z, "Z")
     if Z.shape[1] == 1:
         ax.plot(Z[:, 0], np.full(len(Z), 0.03), "|", color=INDUCING, ms=9, mew=1.5, transform=ax.get_xaxis_transform())
     else:
@@ -43,9 +44,19 @@ def draw_inducing_points(ax: Axes, Z: AnyNDArray) -> None:
 
 def draw_history(ax: Axes, result: FitResult, name: str = "objective", **line: Any) -> None:
     """Draw the "objective" of a training run against its iterations, or the held-out "nlpd" or "rmse"."""
-    values = result.objective if name == "objective" else result.held_out[name]
-    ax.plot(result.recorded, values, **{"color": PREDICTION} | line)
+    values = {"objective": result.objective, **result.held_out}
+    if name not in values:
+        raise ValueError(f"name must be one of {', '.join(map(repr, values))}, as recorded, got {name!r}.")
+    ax.plot(result.recorded, values[name], **{"color": PREDICTION} | line)
     ax.set(xlabel="iteration", ylabel=_LABELS[name])
+
+
+def _places(X: Any, name: str) -> AnyNDArray:
+    """Return finite inputs [n, D] that can be drawn, D = 1 or 2."""
+    places = validation.matrix(X, name, "D")
+    if (D := places.shape[1]) not in _RESOLUTION:
+        raise ValueError(f"{name} must have 1 or 2 columns, got {D}: see sklearn.inspection.PartialDependenceDisplay.")
+    return places
 
 
 class _ModelAsEstimator:
@@ -79,7 +90,7 @@ class _Display:
     @classmethod
     def from_model(cls, model: GPModel, data: RegressionData, **options: Any) -> Self:
         """Draw `predict_y` of a model of GPflow and the data X [N, D], Y [N, P]; options as of `from_estimator`."""
-        return cls.from_estimator(_ModelAsEstimator(model), *map(np.asarray, data), **options)
+        return cls.from_estimator(_ModelAsEstimator(model), *validation.regression_data(data), **options)
 
     @classmethod
     def from_estimator(
@@ -91,12 +102,14 @@ class _Display:
         `limits` default to 5 per cent beyond X. Inducing points of a pipeline are not drawn. The legend of classes is
         beside `ax`: give its figure layout="constrained".
         """
-        rows: AnyNDArray = np.asarray(X, dtype=default_float())
+        rows = _places(X, "X")
         D = rows.shape[1]
-        if D not in _RESOLUTION:
-            raise ValueError(f"X must have 1 or 2 columns, got {D}: see sklearn.inspection.PartialDependenceDisplay.")
+        if np.shape(y)[:1] != (len(rows),):
+            raise ValueError(f"y must have one entry for each of {len(rows)} rows of X, got shape {list(np.shape(y))}.")
         margin = np.where((width := np.ptp(rows, axis=0)) > 0.0, 0.05 * width, 0.5)  # 0.5 about a constant column
-        low, high = (rows.min(0) - margin, rows.max(0) + margin) if limits is None else np.reshape(limits, [D, 2]).T
+        ends = np.stack([rows.min(0) - margin, rows.max(0) + margin], axis=1)  # [D, 2]
+        pairs = [limits] if np.asarray(limits).ndim == D == 1 else limits
+        low, high = validation.shaped(pairs, (D, 2), ends, "limits").T
         grid = list(np.linspace(low, high, _RESOLUTION[D], axis=1, dtype=rows.dtype))
         places: Any = np.stack([each.ravel() for each in np.meshgrid(*grid)], axis=1)  # [n, D]
         names: list[str] = ["x"] if D == 1 else ["x1", "x2"]
@@ -136,6 +149,7 @@ class PredictionDisplay(_Display):
 
     @staticmethod
     def _predicted(estimator: Any, places: Any, y: Any) -> dict[str, Any]:
+        validation.real_numbers(y, "y")
         mean, std = (v.reshape(len(places), -1) for v in estimator.predict(places, return_std=True))
         return {"Y": y, "mean": mean, "std": std, "output": str(getattr(y, "name", None) or "y")}
 
@@ -170,8 +184,8 @@ class ClassDisplay(_Display):
     def _predicted(estimator: Any, places: Any, y: Any) -> dict[str, Any]:
         p = estimator.predict_proba(places)
         classes: AnyNDArray = np.asarray(estimator.classes_)
-        if not np.isin(y, classes).all():
-            raise ValueError(f"y must have labels of classes_, {classes.tolist()}.")
+        if np.shape(y)[1:] not in ((), (1,)) or not np.isin(y, classes).all():
+            raise ValueError(f"y must have one label of classes_, {classes.tolist()}, for each row of X.")
         labels = np.searchsorted(classes, np.ravel(y))
         return {"labels": labels, "probabilities": p, "classes": [str(name) for name in classes]}
 

@@ -135,7 +135,7 @@ def test_a_model_of_labels_minus_one_and_one_shows_the_probability_of_one():
     assert set(first[:, 1]) == {0.0} and set(second[:, 1]) == {1.0}
     assert len(first) == np.sum(labels < 0.0) and len(points) == 4
     assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["-1", "1"]
-    with pytest.raises(ValueError, match=r"y must have labels of classes_, \[-1, 1\]"):
+    with pytest.raises(ValueError, match=r"y must have one label of classes_, \[-1, 1\]"):
         ClassDisplay.from_model(model, (X1, np.sin(X1)))
 
 
@@ -147,9 +147,35 @@ def test_a_history_is_drawn_at_its_records():
     assert ax.get_ylabel() == "held-out NLPD, nats per row"
 
 
-def test_rejects_tables_of_many_columns():
-    with pytest.raises(ValueError, match="X must have 1 or 2 columns, got 3"):
-        PredictionDisplay.from_estimator(Plane(), np.zeros([5, 3]), np.zeros(5))
+def test_rejects_rows_and_limits_that_cannot_be_drawn(regression):
+    y, names = np.zeros(40), np.repeat(["a", "b"], 20)
+    gap = np.where(np.arange(40)[:, None] == 3, np.nan, X2)
+    for display, X, targets, options, message in (
+        (PredictionDisplay, np.zeros([40, 3]), y, {}, "X must have 1 or 2 columns, got 3"),
+        (PredictionDisplay, X2[:, 0], y, {}, "X must have shape"),
+        (PredictionDisplay, X2[:0], y, {}, "X must have at least one row"),
+        (PredictionDisplay, gap, y, {}, "X must be finite .* the first in row 3"),
+        (PredictionDisplay, X2, y[:5], {}, "y must have one entry for each of 40 rows of X"),
+        (PredictionDisplay, X2, names, {}, "y must hold real numbers"),
+        (PredictionDisplay, X2, y, {"limits": [0.0, 1.0]}, "limits must have shape"),
+        (PredictionDisplay, X2, y, {"limits": [[0.0, 1.0], [0.0, np.inf]]}, "limits must be finite"),
+        (ClassDisplay, X2, np.stack([names, names], axis=1), {}, "y must have one label of classes_"),
+        (ClassDisplay, X2, np.repeat("c", 40), {}, "y must have one label of classes_"),
+    ):
+        estimator = Plane() if display is PredictionDisplay else Shares().fit(X2, names)
+        with pytest.raises(ValueError, match=f"^{message}"):
+            display.from_estimator(estimator, X, targets, **options)
+    with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\)"):
+        PredictionDisplay.from_model(regression, X1)
+
+
+def test_rejects_points_and_scores_that_cannot_be_drawn():
+    ax = plt.figure().add_subplot()
+    with pytest.raises(ValueError, match=r"^Z must have 1 or 2 columns, got 3"):
+        plotting.draw_inducing_points(ax, np.zeros([5, 3]))
+    result = FitResult("limit", "", 2, (2,), (-3.0,), {}, None, 0.1)
+    with pytest.raises(ValueError, match=r"^name must be one of 'objective', as recorded, got 'nlpd'"):
+        draw_history(ax, result, "nlpd")
 
 
 # Machado, Oliveira and Fernandes (2009), full deficiency, for linear RGB.
