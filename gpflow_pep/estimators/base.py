@@ -8,7 +8,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, RegressionData
+from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.kernels import Kernel
 from gpflow.models import GPModel
@@ -90,7 +90,7 @@ class SparseGPEstimator(BaseEstimator):
                 known = ", ".join(parameters) or f"{self.kernel!r} has none: give a kernel"
                 raise ValueError(f"{', '.join(unknown)} must be parameters of the kernel: {known}.")
             for name, value in values.items():
-                parameters[name].assign(np.broadcast_to(value, parameters[name].shape))
+                _assign(name, parameters[name], value)
         return self
 
     def log_marginal_likelihood(self) -> float:
@@ -257,6 +257,16 @@ class SparseGPEstimator(BaseEstimator):
 
 def _of_kernel(kernel: Kernel) -> dict[str, Any]:
     return {f"{_PREFIX}{path.lstrip('.')}": parameter for path, parameter in parameter_dict(kernel).items()}
+
+
+def _assign(name: str, parameter: Parameter, value: Any) -> None:
+    """Assign a value to a parameter of a kernel: an array of its shape, or one number for all entries."""
+    numbers, shape = validation.inputs(value, name), parameter.shape.as_list()
+    try:
+        parameter.assign(np.broadcast_to(numbers, shape))
+    except (ValueError, tf.errors.InvalidArgumentError) as error:
+        accepted = f"one number or an array of shape {shape}, in the range of its transform (mostly: positive)"
+        raise ValueError(f"{name} must be {accepted}, got {value!r}.") from error
 
 
 def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:

@@ -1,9 +1,10 @@
 """Habits from scikit-learn: kernel parameters in a search, samples, noise given as alpha, rows one at a time."""
 
+import re
+
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
 from gpflow.kernels import Coregion, SquaredExponential
 from quick import some_slow
 from sklearn.base import clone
@@ -39,13 +40,18 @@ def test_parameters_of_a_kernel_by_name():
     with pytest.raises(ValueError, match=r"^kernel__length_scale must be parameters of the kernel: kernel__kernels"):
         estimator.set_params(kernel__length_scale=1.0)
     before = dict(vars(estimator))
-    for wrong in (
-        {"kernel__kernels[0].variance": -1.0},
-        {"no_such": 1},
-        {"kernel__kernels[0].lengthscales": [1.0] * 3},
+    lengthscales, must = "kernel__kernels[0].lengthscales", "must be one number or an array of shape [2]"
+    for name, value, message in (
+        ("no_such", 1, "Invalid parameter 'no_such'"),
+        ("kernel__kernels[0].variance", -1.0, "kernel__kernels[0].variance must be one number"),
+        (lengthscales, [1.0] * 3, f"{lengthscales} {must}"),
+        (lengthscales, 0.0, f"{lengthscales} {must}, in the range of its transform (mostly: positive), got 0.0."),
+        (lengthscales, np.nan, f"{lengthscales} must be finite"),
+        (lengthscales, "long", f"{lengthscales} must hold real numbers"),
+        (lengthscales, None, f"{lengthscales} must hold real numbers"),
     ):
-        with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
-            estimator.set_params(alpha=0.9, **wrong)
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+            estimator.set_params(**{"alpha": 0.9, name: value})
         assert vars(estimator) == before  # all or none
 
 
