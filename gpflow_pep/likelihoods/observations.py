@@ -13,6 +13,7 @@ from ..maths.linalg import finite
 from ..runtime.checks import asserted
 from ..validation import not_finite, positive_integer, real_numbers
 from . import Logit, MultiClassRobustMax, Probit
+from .robust_max import listed_labels
 
 _NAME = "data[1] (Y)"
 _ADVICE = "leaving out rows whose observation is missing"
@@ -97,18 +98,13 @@ def _is_whole(Y: tf.Tensor, below: float = np.inf) -> tf.Tensor:
     return (Y >= 0.0) & (below > Y) & tf.equal(tf.floor(Y), Y)
 
 
+@accepted_observations.register(likelihoods.Bernoulli)
 @accepted_observations.register(Probit)
 @accepted_observations.register(Logit)
-def _binary(likelihood: Probit | Logit, Y: tf.Tensor) -> Accepted:
-    low, high = likelihood.labels
-    hint = " Set labels=(0, 1) or (-1, 1) in the likelihood."
+def _binary(likelihood: likelihoods.Bernoulli | Probit | Logit, Y: tf.Tensor) -> Accepted:
+    low, high = getattr(likelihood, "labels", (0, 1))
+    hint = " Give gpflow_pep.likelihoods.Probit or Logit with labels=(0, 1) or (-1, 1)."
     return Accepted(tf.equal(Y, low) | tf.equal(Y, high), f"the labels {low} and {high}", hint)
-
-
-@accepted_observations.register
-def _bernoulli(likelihood: likelihoods.Bernoulli, Y: tf.Tensor) -> Accepted:
-    hint = " For -1 and 1 use gpflow_pep.likelihoods.Probit(labels=(-1, 1)) or Logit."
-    return Accepted(_is_whole(Y, 2), "the labels 0 and 1", hint)
 
 
 @accepted_observations.register
@@ -139,7 +135,7 @@ def _ordinal(likelihood: likelihoods.Ordinal, Y: tf.Tensor) -> Accepted:
 @accepted_observations.register(likelihoods.Softmax)
 def _classes(likelihood: MultiClassRobustMax | likelihoods.MultiClass | likelihoods.Softmax, Y: tf.Tensor) -> Accepted:
     num_classes = positive_integer(likelihood.num_classes, "likelihood.num_classes")
-    return Accepted(_is_whole(Y, num_classes), f"the labels 0, 1, ..., {num_classes - 1}")
+    return Accepted(_is_whole(Y, num_classes), f"the labels {listed_labels(num_classes)}")
 
 
 @accepted_observations.register

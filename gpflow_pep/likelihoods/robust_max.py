@@ -138,4 +138,9 @@ def class_labels(Y: TensorType, num_classes: int) -> tf.Tensor:
     Y = tf.convert_to_tensor(Y)[..., 0]
     label = tf.cast(Y, tf.int32)
     accepted = (tf.cast(label, Y.dtype) == Y) & (label >= 0) & (label < num_classes)
-    return asserted(label, accepted, f"Y must hold the labels 0, 1, ..., {num_classes - 1}", Y)
+    return asserted(label, accepted, f"Y must hold the labels {listed_labels(num_classes)}", Y)
+
+
+def listed_labels(num_classes: int) -> str:
+    """Name the labels of C classes, for error messages."""
+    return "0 and 1" if num_classes == 2 else f"0, 1, ..., {num_classes - 1}"

@@ -12,6 +12,7 @@ from gpflow.likelihoods import (
     Gaussian,
     Ordinal,
     Poisson,
+    Softmax,
     StudentT,
     SwitchedLikelihood,
 )
@@ -54,7 +55,8 @@ REFUSED = [
     (lambda: Probit(labels=(-1, 1)), [1, 0, 1, 0], "labels -1 and 1", "0 in row 1"),
     (Logit, [0, 1, 1, -1], "labels 0 and 1", "-1 in row 3"),
     (lambda: Logit(labels=(-1, 1)), [1, 0, 1, 0], "labels -1 and 1", "0 in row 1"),
-    (Bernoulli, [-1, 1, 1, -1], "gpflow_pep.likelihoods.Probit(labels=(-1, 1))", "-1 in row 0 (2 such values)"),
+    (Bernoulli, [-1, 1, 1, -1], "gpflow_pep.likelihoods.Probit or Logit with", "-1 in row 0 (2 such values)"),
+    (lambda: Softmax(2), [0, 1, 1, 2], "the labels 0 and 1 for Softmax", "2 in row 3"),
     (Bernoulli, [0, 1, 1, 0.5], "labels 0 and 1", "0.5 in row 3"),
     (Poisson, [0, 1, 1, 0.5], "counts 0, 1, 2", "0.5 in row 3"),
     (Poisson, [0, 1, -1, 2], "counts 0, 1, 2", "-1 in row 2"),
