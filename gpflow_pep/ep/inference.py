@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..engine import SiteSums
-from ..runtime.checks import check
+from ..runtime.checks import asserted
 from ..runtime.distribution import local_variable
 from .energy import energy_derivatives, minibatch_objective
 from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, SolverOptions, SolverState, solve_fixed_point
@@ -106,7 +106,8 @@ class Inference:
         log_evidence = iterate.log_evidence + self.problem.terms
         counts = (tf.cast(count, log_evidence.dtype) for count in (tf.equal(last.status, CONVERGED), last.sweeps))
         status = tf.stack([*counts, iterate.change, log_evidence, last.anderson.fraction])
-        with tf.control_dependencies(check(last.status != IMPROPER, _IMPROPER)):
+        status = asserted(status, last.status != IMPROPER, _IMPROPER)
+        with tf.control_dependencies([status]):
             self.sites.assign(Site(*tf.unstack(sites, axis=1)))
             self.status.assign(status)
         sums = SiteSums(self.problem.L, iterate.A, iterate.c)

@@ -67,11 +67,6 @@ def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
         return tf.identity(value)
 
 
-def check(accepted: tf.Tensor, *message: Any) -> list[tf.Tensor]:
-    """Like :func:`asserted` for no single value: return control dependencies. Has no effect under XLA."""
-    return [asserted(tf.zeros([]), accepted, *message)]
-
-
 def with_plain_errors(function: Callable[..., Any], *args: Any) -> Any:
     """Call a compiled function; errors of its checks and of datasets omit TensorFlow's description of the graph."""
     try:

@@ -13,7 +13,7 @@ from gpflow.optimizers import NaturalGradient
 from ..runtime.devices import in_every_replica, scope_of
 from ..runtime.tracing import compiled
 from .coordinates import Coordinates
-from .history import History, check_finite
+from .history import History, finite_loss
 from .objectives import Objective
 from .result import LIMIT, Outcome
 from .starts import bring_within_reach
@@ -70,7 +70,7 @@ class Adam:
                 history.step(None)
         # The parameters after the last step have not been checked yet.
         loss, gradient = self._objective.probe(history.iterations)
-        check_finite(loss, *gradient)
+        finite_loss(tf.constant(loss), gradient)
         return history.stopped or Outcome(LIMIT, f"Adam: max_iterations={history.iterations} was reached.")
 
     def restore(self) -> None:
@@ -81,7 +81,7 @@ class Adam:
     def _apply(self, loss: tf.Tensor, gradient: list[tf.Tensor]) -> None:
         """Take a step; the previous parameters become the last good parameters if loss and gradient are finite."""
         pairs = list(zip(gradient, self._objective.variables, strict=True))
-        with tf.control_dependencies(check_finite(loss, *gradient)):
+        with tf.control_dependencies([finite_loss(loss, gradient)]):
             saved = [good.assign(variable) for good, variable in zip(self._good, self._changing, strict=True)]
         with tf.control_dependencies(saved):
             if (q := self._q) is not None:

@@ -17,7 +17,7 @@ from gpflow.models import GPModel
 
 from ..engine import Chunk, split_rows
 from ..models.sparse import SparseGP
-from ..runtime.checks import check
+from ..runtime.checks import asserted
 from ..runtime.tracing import compiled
 from ..tilted.predictive import predicted_log_density
 from .checkpoints import HISTORY, Checkpoints
@@ -254,6 +254,7 @@ class History:
         return name, [value if np.isfinite(value) else np.inf for value in values]
 
 
-def check_finite(*values: tf.Tensor) -> list[tf.Tensor]:
-    """Check that all values are finite; in a graph, return the check as control dependencies."""
-    return check(tf.reduce_all([tf.reduce_all(tf.math.is_finite(value)) for value in values]), NOT_FINITE)
+def finite_loss(loss: tf.Tensor, gradient: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return the loss; raise an error unless loss and gradient are finite."""
+    accepted = [tf.reduce_all(tf.math.is_finite(value)) for value in (loss, *gradient)]
+    return asserted(loss, tf.stack(accepted), NOT_FINITE)
