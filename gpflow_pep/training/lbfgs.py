@@ -27,7 +27,7 @@ _IGNORED = (
     "initial lengthscales, a mean function (or Y without its mean), more inducing points, n_restarts."
 )
 _NO_STEP = "no step raises the objective beyond rounding"
-_ADVICE = "Try standardized X and Y, other initial parameters, or a larger tolerance."
+_ADVICE = "Try standardized X and Y, a mean function, other initial parameters, or a larger tolerance."
 
 
 class _Interrupted(Exception):
@@ -252,7 +252,8 @@ class LBFGS:
             last = f" The last step failed: {self._failure}" if self._failure else ""
             return Outcome(LIMIT, f"L-BFGS: max_iterations was reached.{last}")
         if self._failure:  # no later evaluation was better, although SciPy reports convergence
-            return Outcome(FAILED, f"L-BFGS: no step from the last good parameters succeeded: {self._failure}")
+            failed = f"no step from the last good parameters succeeded: {self._failure.rstrip('.')}"
+            return Outcome(FAILED, f"L-BFGS: {failed}. {_ADVICE}")
         if self._is_flat:
             gain = f"{FLAT_ITERATIONS} iterations gained less than {self._gain:.2g} nats"
             return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")

@@ -43,6 +43,13 @@ def test_a_line_search_that_fails_on_a_slope_is_no_convergence():
         assert fit(model).status == "failed"
 
 
+def test_training_that_fails_far_from_zero_advises_to_standardize():
+    X = np.random.default_rng(0).uniform(0.0, 6.0, (40, 1))
+    with pytest.warns(UserWarning, match="Try standardized X and Y, a mean function"):
+        result = fit(PEPR((X, 1e8 + np.sin(X)), gpflow.kernels.Matern52(), X[:10].copy()))
+    assert result.status == "failed"
+
+
 def test_a_line_search_that_fails_by_rounding_is_convergence():
     """Kuu + noise has a condition number of 1e14: objectives at neighboring numbers differ by 0.3 nats."""
     X = np.repeat(np.random.default_rng(0).uniform(-4.0, 4.0, (200, 1)), 3, axis=1)
