@@ -8,6 +8,6 @@ from .dataset_chunks import DatasetChunks, UnreadableData
 from .gaussian import InducingPosterior, OldPosteriorSite, SiteSums, log_gaussian, mahalanobis, precision_B
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
-from .rows import RegressionRows, Rows, mean_at, watched
+from .rows import RegressionRows, Rows, mean_at, noise_at, watched
 from .sites import IndependentSites, Powers, RowSums, SiteRule
 from .stationary_kernels import kernel_matrix

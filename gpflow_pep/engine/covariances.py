@@ -5,6 +5,7 @@ kernels at inducing points are computed by `kernel_matrix`. Both are accurate fa
 """
 
 from collections.abc import Callable, Sequence
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -62,20 +63,14 @@ class _Combination:
     def Kuu(self, jitter: float) -> tf.Tensor:
         return _with_jitter(self._reduction([part.Kuu(0.0) for part in self._parts]), jitter)
 
-    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
-        return self._combined("Kuf", X, inputs, dtype=dtype)
-
-    def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        return self._combined("variances", X, inputs)
-
-    def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        return self._combined("Kff", X, inputs)
-
-    def _combined(self, name: str, X: tf.Tensor, inputs: Sequence[tf.Tensor], **options: Any) -> tf.Tensor:
+    def _combined(self, name: str, X: tf.Tensor, *inputs: tf.Tensor, **options: Any) -> tf.Tensor:
         """Combine the covariances `name` of all parts, each with its part of the inputs."""
         rest = iter(inputs)
         own = ((part, [next(rest) for _ in part.inputs]) for part in self._parts)
         return self._reduction([getattr(part, name)(X, *values, **options) for part, values in own])
+
+    Kuf, variances = partialmethod(_combined, "Kuf"), partialmethod(_combined, "variances")
+    Kff = partialmethod(_combined, "Kff")
 
 
 class Prior(_Combination):
@@ -101,7 +96,7 @@ class Prior(_Combination):
 
     @override
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        covariance = super().Kff(X, *inputs)  # [n, n], or [C, ..., n, n]
+        covariance = self._combined("Kff", X, *inputs)  # [n, n], or [C, ..., n, n]
         leading = X.shape.rank - 2
         if len(self._parts) == 1 or leading == 0:
             return covariance
@@ -119,7 +114,7 @@ class _GPflowCovariances:
     def Kuu(self, jitter: float) -> tf.Tensor:
         return Kuu(self._inducing_variable, self._kernel, jitter=jitter)
 
-    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
+    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
         return tf.cast(Kuf(self._inducing_variable, self._kernel, X), dtype or X.dtype)
 
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
@@ -141,7 +136,7 @@ class _PointCovariances(_GPflowCovariances):
         return _with_jitter(self.Kff(self._Z, *self.inputs), jitter)
 
     @override
-    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
+    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
         Z = tf.convert_to_tensor(self._inducing_variable.Z)  # read here: it is not among the inputs
         return tf.cast(kernel_matrix(self._kernel, Z, _as_wide(X, Z)), dtype or X.dtype)
 
@@ -170,7 +165,7 @@ class _Stationary(_PointCovariances):
         return tf.linalg.set_diag(covariance, tf.fill(tf.shape(self._Z)[:-1], diagonal))
 
     @override
-    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
+    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
         left, lengthscales, _, *rest = inputs
         return _covariance(self._profile, left, self._centered(X), lengthscales, *rest, dtype=dtype or X.dtype)
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from gpflow.base import Parameter
 from gpflow.config import default_float
+from gpflow.functions import Function
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction, Zero
 
@@ -69,16 +70,26 @@ class RegressionRows:
             Kff = self._prior.variances(X, *prior_inputs)  # [n]
         else:
             Kff = self._prior.Kff(chunk.as_blocks(X), *prior_inputs)  # [G, b, b]
-        noise = tf.fill(tf.shape(X)[:1], noise) if self._is_constant else self._likelihood.variance_at(X)[:, 0] * noise
+        noise = tf.fill(tf.shape(X)[:1], noise) if self._is_constant else noise_at(self._likelihood, X) * noise
         residual = Y if type(self._mean_function) is Zero else Y - mean_at(self._mean_function, X, self.num_outputs)
         return cast(Rows(Kuf, Kff, noise, residual, chunk.take_blocks(scale)), chunk.dtype)
 
 
-def mean_at(mean_function: MeanFunction, X: tf.Tensor, num_outputs: int | tf.Tensor) -> tf.Tensor:
+def noise_at(likelihood: Gaussian, X: tf.Tensor) -> tf.Tensor:
+    """Compute the noise variance of rows X [n, D], [n]."""
+    for function in (likelihood.variance, likelihood.scale):
+        if isinstance(function, Function):
+            mean_at(function, X, 1, "likelihood: the noise function")
+    return likelihood.variance_at(X)[:, 0]
+
+
+def mean_at(
+    mean_function: Function, X: tf.Tensor, num_outputs: int | tf.Tensor, name: str = "mean_function"
+) -> tf.Tensor:
     """Compute m(x) of rows X [n, D], [n, P]; a single row or column of m(x) stands for all."""
     mean, n = tf.convert_to_tensor(mean_function(X)), X.shape[0]
     P = num_outputs if isinstance(num_outputs, int) else None
-    must = f"mean_function must return {X.dtype.name} of shape [{'rows' if n is None else n}, {P or 'P'}], got"
+    must = f"{name} must return {X.dtype.name} of shape [{'rows' if n is None else n}, {P or 'P'}], got"
     accepted = [[rows, columns] for rows in (n, 1) for columns in (P, 1)]
     if mean.dtype != X.dtype or not any(map(mean.shape.is_compatible_with, accepted)):
         raise ValueError(f"{must} {mean.dtype.name} of shape {mean.shape}.")

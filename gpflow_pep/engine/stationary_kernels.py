@@ -26,6 +26,7 @@ from gpflow.kernels import Kernel
 from gpflow.utilities.ops import difference_matrix
 
 from ..runtime.checks import asserted
+from .kernel_columns import check_columns
 
 FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
 _ACCURACY = 0.375  # exponent p of the accepted error eps^p of a squared distance: 1e-6 in double precision
@@ -58,11 +59,8 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
 
 def num_active(kernel: Kernel, num_inputs: int) -> int:
     """Count the inputs that a kernel uses; raise a ValueError if active_dims are not columns of X."""
-    try:
-        return len(np.arange(num_inputs)[kernel.active_dims])
-    except IndexError as error:
-        dims = np.asarray(kernel.active_dims).tolist()
-        raise ValueError(f"kernel must have active_dims below {num_inputs}, the columns of X, got {dims}.") from error
+    check_columns(kernel, num_inputs)
+    return len(np.arange(num_inputs)[kernel.active_dims])
 
 
 def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Tensor:

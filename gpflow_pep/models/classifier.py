@@ -68,21 +68,9 @@ class PEPClassifier(PEP):
                 raise ValueError("likelihood must be given with several workers, as no single worker sees all labels.")
             data = checked_data(data, chunk_size)
             likelihood = _likelihood_for(_labels(data), columns(data)[1])
-        super().__init__(
-            data,
-            kernel,
-            likelihood,
-            inducing_variable,
-            alpha=alpha,
-            scale=scale,
-            projection=projection,
-            tol=tol,
-            max_sweeps=max_sweeps,
-            damping=damping,
-            mean_function=mean_function,
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
-        )
+        solver: dict[str, Any] = dict(projection=projection, tol=tol, max_sweeps=max_sweeps, damping=damping)
+        options: dict[str, Any] = dict(mean_function=mean_function, chunk_size=chunk_size, max_jitter=max_jitter)
+        super().__init__(data, kernel, likelihood, inducing_variable, alpha=alpha, scale=scale, **solver, **options)
 
     @override
     def _checked_likelihood(self, likelihood: Any) -> Likelihood:

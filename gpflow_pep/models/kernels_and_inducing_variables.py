@@ -35,14 +35,15 @@ def checked_inducing_variable(
         raise ValueError(
             f"inducing_variable must have one part for each of {num_latent_gps} latent functions, got {len(parts)}."
         )
-    for variable, part in parts:
+    for variable, _ in parts:
         validation.single_output_inducing_variable(variable, num_inputs)
-        if type(variable) is InducingPoints:
-            checked_indices(part, variable.Z.numpy(), "inducing_variable (Z)")
-    if num_inputs is None:
-        num_inputs = next((variable.Z.shape[1] for variable, _ in parts if type(variable) is InducingPoints), None)
+    points = [(part, variable.Z.numpy()) for variable, part in parts if type(variable) is InducingPoints]
+    if num_inputs is None and points:
+        num_inputs = points[0][1].shape[1]
     if num_inputs is not None:
         check_columns(kernel, num_inputs)
+    for part, Z in points:
+        checked_indices(part, Z, "inducing_variable (Z)")
     sizes = {int(variable.num_inducing) for variable, _ in parts}
     if len(sizes) > 1:
         raise ValueError(f"inducing_variable must have parts of the same size, got {sorted(sizes)}.")

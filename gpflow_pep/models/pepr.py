@@ -94,17 +94,9 @@ class PEPR(CollapsedRegression):
             noise is small compared with the prior variance, Kuu is ill-conditioned or there are at most `chunk_size`
             rows, everything is in double precision. Must be False with blocks.
         """
-        super().__init__(
-            data,
-            kernel,
-            inducing_variable,
-            mean_function=mean_function,
-            noise_variance=noise_variance,
-            likelihood=likelihood,
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
-            mixed_precision=mixed_precision,
-        )
+        options: dict[str, Any] = dict(noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size)
+        options |= dict(max_jitter=max_jitter, mixed_precision=mixed_precision)
+        super().__init__(data, kernel, inducing_variable, mean_function=mean_function, **options)
         self._use_blocks(blocks)
         self._optimal_scale = scale if isinstance(scale, str) else ""
         if self._optimal_scale not in ("", _OPTIMAL, _PER_BLOCK):

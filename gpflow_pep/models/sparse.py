@@ -23,7 +23,7 @@ from typing_extensions import Self, override
 
 from .. import validation
 from ..engine import DatasetChunks, OldPosterior, OldPosteriorSite, Prior, RowChunks, SiteSums, default_chunk_size
-from ..engine.kernel_columns import checked_indices
+from ..engine.kernel_columns import checked_indices, index_columns
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite
 from ..runtime import tracing
@@ -33,7 +33,7 @@ from ..runtime.distribution import Workers, check_disjoint, local_variable
 from ..runtime.tracing import Compiled, compiled, in_xla, no_autograph, resizable_copy, structure_of
 from ..runtime.transactions import atomic
 from ..tilted.predictive import predicted_log_density, predicted_moments
-from .kernels_and_inducing_variables import checked_inducing_variable, single_output_variables
+from .kernels_and_inducing_variables import are_inducing_points, checked_inducing_variable, single_output_variables
 from .posteriors import WhitenedPosterior
 
 ADVICE_KUU = (
@@ -309,6 +309,9 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         self._data = tuple(local_variable(values, shape=[None, values.shape[1]], **options) for values in arrays)
         self._num_inputs = columns(data)[0]
         self.inducing_variable, self.max_jitter = inducing_variable, max_jitter
+        if isinstance(data, DatasetChunks) and index_columns(kernel):
+            for number, (X, _) in enumerate(data.dataset, start=1):
+                checked_indices(kernel, tf.cast(X, default_float()), f"data[0] (X) of batch {number}")
         self._chunk_size = validation.chunk_size(chunk_size) or self._default_chunk_size()
         eager_size = None if chunk_size else 8 * self._chunk_size  # where a chunk takes 10 ms of Python
         rows = RowChunks(self._chunk_size, self._devices, eager_size=eager_size)
@@ -468,6 +471,18 @@ def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | 
     if chunk_size is not None:
         raise ValueError(f"chunk_size must be None if data is a dataset, whose batches are chunks, got {chunk_size!r}.")
     return data if isinstance(data, DatasetChunks) else DatasetChunks(data)
+
+
+def checked_rows(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+    """Check X [N, D] and Y [N, P] for a model of this library or of GPflow that does not store its data."""
+    X, Y = validation.regression_data(data)
+    if isinstance(model, InducingVariableGP) and are_inducing_points(model.inducing_variable):
+        D = int(single_output_variables(model.inducing_variable)[0].Z.shape[1])
+        if X.shape[1] != D:
+            raise ValueError(f"data[0] (X) must have as many columns as the inducing points, {D}, got {X.shape[1]}.")
+    mixing = getattr(model.kernel, "W", None)  # [P, C], of latent functions that outputs share
+    check_observations(model.likelihood, Y, int(model.num_latent_gps if mixing is None else mixing.shape[0]))
+    return checked_indices(model.kernel, X, "data[0] (X)"), Y
 
 
 def columns(data: RegressionData | DatasetChunks) -> tuple[int, int]:

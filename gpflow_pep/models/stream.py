@@ -22,7 +22,7 @@ from ..runtime.tracing import compiled
 from ..saving.run_identity import settings_of
 from ..saving.stream_state import POINTS, SETTINGS, StreamState
 from .kernels_and_inducing_variables import assign_inducing_points, inducing_points, other_parameters, validated_points
-from .sparse import InducingVariableGP
+from .sparse import InducingVariableGP, checked_rows
 
 
 class Stream(InducingVariableGP):
@@ -41,9 +41,9 @@ class Stream(InducingVariableGP):
     _old: Any = None
     _NEEDED: tuple[str, ...] = ("data.X", "data.Y")  # entries of a state that :meth:`from_state` requires
 
-    @abstractmethod
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check another batch (X, Y) and return it as arrays."""
+        return checked_rows(self, data)
 
     @abstractmethod
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
@@ -102,6 +102,10 @@ class Stream(InducingVariableGP):
         if not tf.executing_eagerly():
             raise RuntimeError("update changes the size of the data and of q: call it outside of a tf.function.")
         X, Y = self._checked_new_data(new_data)
+        for name, values in {"[0] (X)": X, "[1] (Y)": Y}.items():
+            limit = float(np.finfo(values.dtype).max) ** 0.4  # sums of squares, over noise, would overflow in the state
+            if (size := np.abs(values).max()) > limit:
+                raise ValueError(f"new_data{name} must be at most {limit:.0e} in size, got {size:g}: try another unit.")
         Z = self._next_points(X, inducing_variable, fraction_to_move)
         posterior = with_plain_errors(self._absorb)
         with self._all_or_nothing():

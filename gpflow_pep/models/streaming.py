@@ -13,10 +13,8 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import Self, override
 
-from .. import validation
 from ..engine import Powers, independent_parts, kernel_matrix, mean_at
 from ..ep.sweep import Projected
-from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky
 from ..runtime.distribution import local_variable
 from .collapsed import CollapsedRegression
@@ -72,16 +70,8 @@ class StreamingSGPR(CollapsedRegression, Stream):
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`.
         :param alpha: the power, a number in [0, 1]; 0 is the exact VFE limit.
         """
-        super().__init__(
-            data,
-            kernel,
-            inducing_variable,
-            mean_function=mean_function,
-            noise_variance=noise_variance,
-            likelihood=likelihood,
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
-        )
+        options: dict[str, Any] = dict(noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size)
+        super().__init__(data, kernel, inducing_variable, mean_function=mean_function, max_jitter=max_jitter, **options)
         self._alpha = local_variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
 
     @override
@@ -141,15 +131,6 @@ class StreamingSVGP(MinibatchSVGP, Stream):
         assign_inducing_points(self.inducing_variable, Z)
         self.q_mu = assigned(self.q_mu, tf.concat(means, axis=1))
         self.q_sqrt = assigned(self.q_sqrt, tf.concat(roots, axis=1) if self.q_diag else tf.stack(roots))
-
-    @override
-    def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        X, Y = validation.regression_data(data)
-        check_observations(self.likelihood, Y, self.num_latent_gps)
-        num_inputs = inducing_points(self.inducing_variable).shape[-1]
-        if X.shape[1] != num_inputs:
-            raise ValueError(f"data (X) must have as many columns as Z, {num_inputs}, got {X.shape[1]}.")
-        return X, Y
 
     @override
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:

@@ -31,7 +31,7 @@ from gpflow.utilities import positive
 from typing_extensions import override
 
 from .. import validation
-from ..engine import factored_log_det_ratio, log1p_ratio
+from ..engine import factored_log_det_ratio, log1p_ratio, noise_at
 from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products, inverse_of_product, symmetric_product
 from ..runtime.custom_gradients import once_differentiable
@@ -58,7 +58,7 @@ class StructuredSVGP(MinibatchSVGP):
     @override
     def _terms(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ) -> tuple[tf.Tensor, ...]:
         power, in_noise, m = self._bound()
-        noise = tf.transpose(self.likelihood.variance_at(X))  # [1 or C, n]
+        noise = noise_at(self.likelihood, X)[None]  # [1, n]
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
         if self.minibatch_is_block:

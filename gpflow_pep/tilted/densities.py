@@ -13,7 +13,7 @@ from gpflow.likelihoods.utils import inv_probit
 from gpflow.utilities import Dispatcher, to_default_float
 from typing_extensions import override
 
-from ..engine import log1p_ratio
+from ..engine import log1p_ratio, noise_at
 from ..likelihoods import Logit, Probit
 from ..maths.normal import log_ndtr, log_ndtr_and_derivatives
 from ..runtime.tracing import refuse_xla
@@ -94,9 +94,10 @@ def _column(value: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
 def _automatic(likelihood: ScalarLikelihood) -> LogDensity:
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         value, F = likelihood._scalar_log_prob(X, F[..., None], Y), F[..., None]
-        if not value.shape.is_compatible_with(F.shape):
-            name, found = type(likelihood).__name__, f"F has shape {F.shape}, the result {value.shape}"
-            raise ValueError(f"likelihood: _scalar_log_prob of {name} must return a value for each f, but {found}.")
+        if value.dtype != F.dtype or not value.shape.is_compatible_with(F.shape):
+            name, found = type(likelihood).__name__, f"F is {F.dtype.name} of shape {F.shape}, the result"
+            must = f"_scalar_log_prob of {name} must return a value for each f, but {found}"
+            raise ValueError(f"likelihood: {must} {value.dtype.name} of shape {value.shape}.")
         return value[..., 0]
 
     return LogDensity(log_prob)
@@ -271,7 +272,7 @@ def _gaussian(likelihood: likelihoods.Gaussian, projection: Projection) -> Tilte
     """N(y; f, s)^α is proportional to N(y; f, s/α), so the tilted distribution is Gaussian for all α."""
 
     def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
-        noise = likelihood.variance_at(observations.X)[:, 0]  # s [R]
+        noise = noise_at(likelihood, observations.X)  # s [R]
         total = noise + alpha * cavity.variance
         error = observations.Y[:, 0] - cavity.mean
         log_det = tf.math.log(2.0 * np.pi * noise) + log1p_ratio(alpha, cavity.variance / noise)

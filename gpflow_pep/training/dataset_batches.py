@@ -9,11 +9,8 @@ from gpflow.base import AnyNDArray
 from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
 
-from .. import validation
 from ..engine import UnreadableData
-from ..likelihoods.observations import check_observations
-from ..models.kernels_and_inducing_variables import are_inducing_points, single_output_variables
-from ..models.sparse import InducingVariableGP
+from ..models.sparse import checked_rows
 from ..runtime.checks import reason_of
 
 Batch = tuple[AnyNDArray, AnyNDArray]  # X [n, D] and Y [n, P]
@@ -21,14 +18,7 @@ Batch = tuple[AnyNDArray, AnyNDArray]  # X [n, D] and Y [n, P]
 
 def rows_for(model: GPModel, data: Any) -> Batch:
     """Check X [N, D] and Y [N, P] and return them in the form that the model's objective accepts."""
-    X, Y = validation.regression_data(data)
-    if isinstance(model, InducingVariableGP) and are_inducing_points(model.inducing_variable):
-        columns = int(single_output_variables(model.inducing_variable)[0].Z.shape[1])
-        if X.shape[1] != columns:
-            expected = f"as many columns as the inducing points, {columns}, got {X.shape[1]}"
-            raise ValueError(f"data[0] (X) must have {expected}.")
-    mixing = getattr(model.kernel, "W", None)  # [P, C], of latent functions that outputs share
-    check_observations(model.likelihood, Y, int(model.num_latent_gps if mixing is None else mixing.shape[0]))
+    X, Y = checked_rows(model, data)
     # GPflow's softmax accepts integer labels only; the models here accept them, too.
     return X, Y.astype(np.int64) if isinstance(model.likelihood, Softmax) else Y
 

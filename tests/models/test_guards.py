@@ -212,6 +212,22 @@ def test_a_mean_function_of_a_wrong_shape_is_refused(name, shape):
             use()
 
 
+def test_a_noise_function_of_a_wrong_shape_is_refused():
+    inputs = np.random.default_rng(0).normal(size=(20, 2))
+    data = inputs, (inputs[:, :1] > 0.0).astype(float)
+
+    class Noise(gpflow.functions.Function):
+        def __call__(self, X):
+            return tf.square(X[:, 0]) + 0.1
+
+    for likelihood in (gpflow.likelihoods.Gaussian(Noise()), gpflow.likelihoods.Gaussian(scale=Noise())):
+        parts = gpflow.kernels.Matern52(), inputs[:5].copy()
+        models = PEPR(data, *parts, likelihood=likelihood), TSVGP(parts[0], likelihood, parts[1])
+        for model, arguments in zip(models, ((), (data,)), strict=True):
+            with pytest.raises(ValueError, match=r"^likelihood: the noise function must .* shape \[20, 1\], got"):
+                model.training_loss(*arguments)
+
+
 def test_masked_values_are_refused_in_predictions_and_powers():
     inputs = np.random.default_rng(0).normal(size=(20, 2))
     model = PEPR((inputs, inputs[:, :1]), gpflow.kernels.Matern52(), inputs[:5].copy())
@@ -267,6 +283,8 @@ def test_log_densities_of_a_wrong_shape_and_descending_edges_are_refused(data):
     X, Y = data
     with pytest.raises(ValueError, match=r"^likelihood: _scalar_log_prob of OfF must return a value for each f, but"):
         PEP(data, gpflow.kernels.Matern52(), OfF(lambda F: tf.reduce_sum(-(F**2))), X[:5].copy())
+    with pytest.raises(ValueError, match=r"^likelihood: _scalar_log_prob of OfF .* F is float64 .* the result float32"):
+        PEP(data, gpflow.kernels.Matern52(), OfF(lambda F: -tf.square(tf.cast(F, tf.float32))), X[:5].copy())
     edges = gpflow.likelihoods.Ordinal(np.array([0.5, -0.5]))
     with pytest.raises(ValueError, match=r"^likelihood: bin_edges of Ordinal must increase"):
         PEP((X, np.zeros_like(Y)), gpflow.kernels.Matern52(), edges, X[:5].copy())

@@ -22,6 +22,7 @@ WRONG = {
     "lengthscales of Matern12": k.SharedIndependent(k.Matern12(lengthscales=[1.0, 1.0]), output_dim=1),
     "active_dims of Matern52": k.Matern52(active_dims=[0, 3]),
     "active_dims of Matern12": k.Matern12(active_dims=[-1]),
+    "active_dims of Coregion": k.Matern52(active_dims=[0]) * k.Coregion(2, rank=1, active_dims=[3]),
 }
 
 

@@ -312,6 +312,8 @@ def test_rejected_batch_changes_nothing(settled):
         ((np.ones((3, 2)), GOOD), {}, r"data \(X\) must keep 1 columns"),
         ((GOOD, np.ones((3, 2))), {}, r"data \(Y\) must keep 1 columns"),
         ((GOOD, np.ones((4, 1))), {}, "the same number of rows"),
+        ((GOOD * 1e200, GOOD), {}, r"new_data\[0\] \(X\) must be at most 2e\+123 in size, got 1e\+200"),
+        ((GOOD, GOOD * -1e200), {}, r"new_data\[1\] \(Y\) must be at most 2e\+123 in size, got 1e\+200"),
         ((np.ones((0, 1)), np.ones((0, 1))), {}, "at least one row"),
         (GOOD, {}, "pair"),
         ((GOOD, GOOD), {"inducing_variable": np.full((5, 1), np.nan)}, r"inducing_variable \(Z\) must be finite"),

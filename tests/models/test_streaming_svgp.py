@@ -163,7 +163,7 @@ def test_rejected_batches_change_nothing():
     before = model.state.as_dict()
     for batch, message in (
         ((X, np.full_like(X, 3.0)), "labels"),
-        ((np.ones((4, 2)), np.ones((4, 1))), "must have as many columns as Z, 1, got 2"),
+        ((np.ones((4, 2)), np.ones((4, 1))), "must have as many columns as the inducing points, 1, got 2"),
         ((np.full((2, 1), np.nan), np.ones((2, 1))), "must be finite"),
     ):
         with pytest.raises(ValueError, match=message):
