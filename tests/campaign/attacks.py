@@ -1,0 +1,138 @@
+"""Random attacks on models, data, streams, estimators and files: each has the right result or is refused clearly.
+
+A case is one of the attacks on a random subject. It must give the numbers of an independent computation, such as of a
+model constructed anew with the part that was replaced. Or it must be refused by an error of ours that names the
+argument, after which the subject has the same numbers as before. All follows from the seed of the case.
+
+    python -m campaign.attacks [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
+"""
+
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from check_shapes.exceptions import ShapeMismatchError
+
+from campaign import attacks_on_data, attacks_on_estimators, attacks_on_files, attacks_on_models, attacks_on_streams
+from campaign.attack_subjects import Attack, NotConverged, Numbers
+from campaign.running import Outcome, options, outcomes_of, tally
+
+_TOLERANCE = 1e-6  # relative; sites converge to 1e-9
+_LONGEST = 400  # characters in which a message names the argument
+_ERRORS = (
+    ValueError,
+    TypeError,
+    RuntimeError,
+    NotImplementedError,
+    OSError,
+    tf.errors.InvalidArgumentError,
+    ShapeMismatchError,
+)
+
+ATTACKS = {
+    "models": attacks_on_models.ATTACKS,
+    "data": attacks_on_data.ATTACKS,
+    "streams": attacks_on_streams.ATTACKS,
+    "estimators": attacks_on_estimators.ATTACKS,
+    "files": attacks_on_files.ATTACKS,
+}
+NAMES = [(kind, name) for kind, attacks in ATTACKS.items() for name in attacks]
+
+
+class Case(NamedTuple):
+    """An attack, by name, and the seed of its subject."""
+
+    seed: int
+    kind: str
+    name: str
+
+
+def case_of(seed: int) -> Case:
+    """Return the case of a seed: the attacks follow each other."""
+    return Case(seed, *NAMES[seed % len(NAMES)])
+
+
+def run(case: Case) -> Outcome:
+    """Attack the subject of a case, and judge what comes of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return judge(ATTACKS[case.kind][case.name], np.random.default_rng([case.seed, 11]))
+        except NotConverged as error:
+            return Outcome("not converged", np.nan, str(error))
+
+
+def judge(attack: Attack, rng: np.random.Generator) -> Outcome:
+    """Judge an attack on a random subject."""
+    subject = attack.subject(rng)
+    before = subject.numbers()
+    try:
+        result = attack.act(subject)
+    except NotConverged:
+        raise
+    except Exception as error:
+        outcome = _refusal(attack.names, error)
+        return outcome if outcome.verdict != "refused" else _unchanged(outcome, subject, before)
+    if attack.names is not None:
+        return Outcome("accepted", np.nan, "")
+    found, expected = result
+    return _compared(found, expected)
+
+
+def _refusal(names: str | None, error: Exception) -> Outcome:
+    said = str(error)
+    message = f"{type(error).__name__}: {said}"[:300]
+    if names is None or not isinstance(error, _ERRORS):
+        return Outcome("raw error", np.nan, message)
+    # GPflow's shapes are a table, and scikit-learn adds advice in further lines.
+    first = said if isinstance(error, ShapeMismatchError) else said.partition("\n")[0][:_LONGEST]
+    return Outcome("refused" if re.search(names, first) else "refused obscurely", np.nan, message)
+
+
+def _unchanged(refused: Outcome, subject: Any, before: Numbers) -> Outcome:
+    try:
+        after = _compared(subject.numbers(), before)
+    except NotConverged:
+        raise
+    except Exception as error:
+        return Outcome("model changed", np.inf, f"{type(error).__name__}: {error}"[:300])
+    return refused if after.verdict == "right" else Outcome("model changed", after.error, after.message)
+
+
+def _compared(found: Numbers, expected: Numbers) -> Outcome:
+    """Compare arrays, by name, relative to the largest entry."""
+    worst = Outcome("right", 0.0, "")
+    for name in found.keys() | expected.keys():
+        one, two = (np.asarray(each.get(name, np.nan), dtype=float) for each in (found, expected))
+        error = np.inf
+        if one.shape == two.shape and np.isfinite(one).all() and np.isfinite(two).all():
+            error = float(np.abs(one - two).max(initial=0.0) / (_TOLERANCE * (1.0 + np.abs(two).max(initial=0.0))))
+        if error >= worst.error:
+            worst = Outcome("right" if error <= 1.0 else "wrong numbers", error, "" if error <= 1.0 else name)
+    return worst
+
+
+def main() -> None:
+    """Run cases and print how they ended."""
+    print_table(outcomes_of(options(__doc__).parse_args(), case_of, run, _told))
+
+
+def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
+    return () if outcome.verdict in ("right", "refused", "not converged") else (case.kind, repr(case.name))
+
+
+def print_table(found: list[tuple[Case, Outcome]]) -> None:
+    """Print how many cases ended how, and the worst errors of those that are right."""
+    columns = ("right", "refused", "not converged", "other")
+    print(f"\n{'':20}{'cases':>7}" + "".join(f"{name:>15}" for name in columns) + f"{'worst error / tolerated':>25}")
+    for group in (*ATTACKS, "all"):
+        outcomes = [outcome for case, outcome in found if group in (case.kind, "all")]
+        counts, worst = tally(outcomes, columns[:-1])
+        print(f"{group:20}{len(outcomes):7}" + "".join(f"{number:15}" for number in counts) + worst)
+
+
+if __name__ == "__main__":
+    main()
