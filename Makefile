@@ -38,7 +38,7 @@ help:
 	@echo 'make types      check types (mypy)'
 	@echo 'make format     format the code, and mend what ruff can mend safely'
 	@echo 'make bench      time one step of training against GPflow'
-	@echo 'make campaign   run random cases; report what is wrong, MINUTES=60 for each of six parts'
+	@echo 'make campaign   run random cases; report what is wrong, MINUTES=60 for each of seven parts'
 	@echo 'make notebooks  execute every notebook from its text; writes nothing; NOTEBOOKS="streaming" selects some'
 	@echo 'make notebooks-update  the same, and write the outputs to the notebooks'
 	@echo 'make docs       build the documentation; open docs/_build/html/index.html'
@@ -60,6 +60,7 @@ bench: $(VENV)/.installed
 
 campaign: $(VENV)/.installed-dev
 	PYTHONPATH=tests $(PY) -m campaign.calls --cases 10000 --minutes $(MINUTES)
+	PYTHONPATH=tests $(PY) -m campaign.attacks --cases 10000 --minutes $(MINUTES)
 	PYTHONPATH=tests $(PY) -m campaign.relations --cases 10000 --minutes $(MINUTES)
 	PYTHONPATH=tests $(PY) -m campaign.convergence --problems 1600 --minutes $(MINUTES)
 	PYTHONPATH=tests $(PY) -m campaign.faults --minutes $(MINUTES)

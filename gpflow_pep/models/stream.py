@@ -171,7 +171,7 @@ class Stream(InducingVariableGP):
         :param options: the constructor's keyword arguments; alpha is taken from the state.
         :raises ValueError: if the state does not fit a model of this class and these parts.
         """
-        if missing := sorted({POINTS, SETTINGS, *cls._NEEDED} - state.arrays.keys()):
+        if missing := sorted({POINTS, SETTINGS, *cls._NEEDED} - getattr(state, "arrays", {}).keys()):
             raise ValueError(f"the state must come from a {cls.__name__}; it lacks {', '.join(missing)}.")
         points: InducingPointsLike = state.points[0]
         if len(state.points) > 1:

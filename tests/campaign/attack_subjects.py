@@ -17,6 +17,8 @@ from gpflow_pep.likelihoods import Logit, Probit
 
 Numbers = Mapping[str, Any]
 """Arrays by name."""
+Pair = tuple[Numbers, Numbers]
+"""The numbers that were found, and those that are expected."""
 
 
 class Attack(NamedTuple):
@@ -66,6 +68,13 @@ def replace(subject: Any, part: Any, name: str, value: Any) -> None:
     except Exception:
         setattr(part, name, old)
         raise
+
+
+def masked(values: AnyNDArray) -> Any:
+    """Return an array with a masked first row."""
+    mask = np.zeros(values.shape, bool)
+    mask[0] = True
+    return np.ma.MaskedArray(values, mask=mask)
 
 
 class Rows:

@@ -11,9 +11,7 @@ import tensorflow as tf
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from campaign.attack_subjects import Attack, Attacks, Numbers, Rows, drawn, new_kernel, one_of
-from campaign.attacks_on_data import masked
-from campaign.attacks_on_models import Pair
+from campaign.attack_subjects import Attack, Attacks, Numbers, Pair, Rows, drawn, masked, new_kernel, one_of
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 from gpflow_pep.plotting import ClassDisplay, PredictionDisplay
 
@@ -75,7 +73,8 @@ def _with_option(name: str, *values: Any) -> Callable[[Estimator], None]:
 
     def act(s: Estimator) -> None:
         s.estimator.set_params(**{"optimizer": "lbfgs", name: drawn(s, values)})
-        getattr(s.estimator, drawn(s, ["fit", "partial_fit"]))(s.X, s.y)
+        method = "fit" if name in ("kernel", "likelihood") else drawn(s, ["fit", "partial_fit"])  # of the first batch
+        getattr(s.estimator, method)(s.X, s.y)
 
     return act
 

@@ -11,9 +11,7 @@ import pandas as pd
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from campaign.attack_subjects import Attack, Attacks, Rows, drawn
-from campaign.attacks_on_data import masked
-from campaign.attacks_on_models import Pair
+from campaign.attack_subjects import Attack, Attacks, Pair, Rows, drawn, masked
 from gpflow_pep.data.readers import Statistics, array_batches, csv_batches, parquet_batches, standardized, statistics
 
 

@@ -12,9 +12,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints, Multiscale
 
-from campaign.attack_subjects import BINARY, Attack, Attacks, Model, drawn, new_kernel
-from campaign.attacks_on_data import masked
-from campaign.attacks_on_models import Pair
+from campaign.attack_subjects import BINARY, Attack, Attacks, Model, Pair, drawn, masked, new_kernel
 from gpflow_pep import StreamState
 
 STREAMS = ("StreamingSGPR", "StreamingPEP", "StreamingSVGP")
@@ -93,7 +91,7 @@ def _after_refusal(s: RunningStream) -> Pair:
 def _copied(s: RunningStream) -> Pair:
     """A copy, or a pickled stream, goes on as the stream does; and the stream does not notice."""
     before = s.numbers()
-    copied = drawn(s, [deepcopy, lambda _: lambda model: pickle.loads(pickle.dumps(model))])(s.model)
+    copied = drawn(s, [lambda _: deepcopy, lambda _: lambda model: pickle.loads(pickle.dumps(model))])(s.model)
     copied.update(s.third)
     unnoticed, found = s.numbers(), s.numbers(copied)
     s.model.update(s.third)

@@ -10,9 +10,9 @@ from campaign.attacks import ATTACKS, NAMES, case_of, judge, print_table, run
 from gpflow_pep.models.sparse import InducingVariableGP
 
 QUICK = [
-    ("models", "kernel replaced"),
-    ("models", "data"),
-    ("data", "category of no output"),
+    ("parts", "kernel replaced"),
+    ("values", "data"),
+    ("predictions", "category of no output"),
     ("streams", "damaged array of a state"),
     ("estimators", "value of a kernel's parameter"),
     ("files", "field that is no number"),
@@ -78,7 +78,7 @@ def test_numbers_are_judged():
 def test_a_model_without_checks_is_found(monkeypatch):
     """It takes a wrong number of latent functions, and raises an error of another place for no kernel."""
     monkeypatch.setattr(InducingVariableGP, "_checked_num_latent_gps", lambda self, number: number)
-    seed = NAMES.index(("models", "num_latent_gps"))
+    seed = NAMES.index(("values", "num_latent_gps"))
     assert run(case_of(seed)).verdict not in ("right", "refused")
 
 
@@ -86,5 +86,5 @@ def test_sites_that_do_not_converge_are_no_error(monkeypatch):
     def act(subject):
         raise attacks.NotConverged
 
-    monkeypatch.setitem(ATTACKS["models"], "kernel replaced", Attack(Subject, act))
-    assert run(case_of(0)).verdict == "not converged"
+    monkeypatch.setitem(ATTACKS["parts"], "kernel replaced", Attack(Subject, act))
+    assert run(case_of(NAMES.index(("parts", "kernel replaced")))).verdict == "not converged"

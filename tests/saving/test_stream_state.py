@@ -122,6 +122,8 @@ def test_other_states_are_refused(tmp_path):
         StreamState.from_dict(dict(state.arrays))
     with pytest.raises(ValueError, match=r"differ in parameter\.mean_function\.c"):
         StreamingSGPR.from_state(state, kernel())
+    with pytest.raises(ValueError, match=r"the state must come from a StreamingSGPR; it lacks data\.X"):
+        StreamingSGPR.from_state("stream.npz", kernel())
     with pytest.raises(ValueError, match=r"parameter\.kernel\.lengthscales must be float64 of shape"):
         StreamingSGPR.from_state(
             state,
