@@ -10,11 +10,10 @@ from campaign.attacks import ATTACKS, NAMES, case_of, judge, print_table, run
 from gpflow_pep.models.sparse import InducingVariableGP
 
 QUICK = [
-    ("parts", "kernel replaced"),
     ("values", "data"),
     ("predictions", "category of no output"),
-    ("streams", "damaged array of a state"),
-    ("estimators", "value of a kernel's parameter"),
+    ("training", "no model"),
+    ("selection", "number of inducing points"),
     ("files", "field that is no number"),
 ]
 
@@ -30,6 +29,7 @@ def test_a_small_share(kind, name, capsys):
     assert len(lines) == len(ATTACKS) + 2 and lines[-1].split()[:2] == ["all", "1"]
 
 
+@pytest.mark.slow
 def test_every_kind_of_model_is_drawn():
     drawn = {Model(np.random.default_rng(seed)).kind for seed in range(150)}
     assert drawn == set(KINDS)
