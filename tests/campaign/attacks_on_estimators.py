@@ -157,6 +157,12 @@ def _display_of_model(s: Estimator) -> None:
     ClassDisplay.from_model(s.estimator.model_, (s.X, np.full([len(s.X), 1], drawn(s, [7.0, -1.0, 0.5]))))
 
 
+def _display_of_other_inputs(s: Estimator) -> None:
+    display: Any = ClassDisplay if s.classifies else PredictionDisplay
+    wrong = [np.ones((len(s.y), 3)), s.X * np.nan, s.X[:, 0], np.full(s.X.shape, "a"), masked(s.X)]
+    display.from_estimator(s.estimator, drawn(s, wrong), s.y)
+
+
 def _drawn_numbers(s: Estimator) -> Pair:
     """A display holds the estimator's predictions."""
     display: Any = (ClassDisplay if s.classifies else PredictionDisplay).from_estimator(s.estimator, s.X, s.y)
@@ -187,7 +193,7 @@ ATTACKS: Attacks = {
     "drawn": Attack(Estimator, _drawn_numbers),
     "not fitted": Attack(Estimator, _unfitted, "not fitted"),
     "rows that are not finite": Attack(
-        Estimator, _again(lambda s: (s.X * np.nan, s.y), lambda s: (s.X + np.inf, s.y)), "X|NaN|infinity"
+        Estimator, _again(lambda s: (s.X * np.nan, s.y), lambda s: (s.X + np.inf, s.y)), r"\bX\b"
     ),
     "y that is not finite": Attack(
         _regressor, _again(lambda s: (s.X, s.y * np.nan), lambda s: (s.X, s.y + np.inf)), r"\by\b"
@@ -240,9 +246,9 @@ ATTACKS: Attacks = {
         "classes",
     ),
     "predictions of other columns": Attack(
-        Estimator, _predicting(np.ones((4, 3)), lambda s: s.X[:, :0], lambda s: s.X[:, 0]), "features|feature|X|1D"
+        Estimator, _predicting(np.ones((4, 3)), lambda s: s.X[:, :0], lambda s: s.X[:, 0]), r"feature|\bX\b|1D array"
     ),
-    "predictions at what is not finite": Attack(Estimator, _predicting(lambda s: s.X * np.nan), "X|NaN"),
+    "predictions at what is not finite": Attack(Estimator, _predicting(lambda s: s.X * np.nan), r"\bX\b"),
     "predictions at a mask or dates": Attack(
         Estimator, _predicting(lambda s: masked(s.X), lambda s: s.X.astype("M8[s]")), r"\bX\b"
     ),
@@ -276,7 +282,5 @@ ATTACKS: Attacks = {
     "category of no output": Attack(Estimator, _category, "Coregion"),
     "display of other labels": Attack(_classifier, _display, r"\by\b"),
     "display of a model with other labels": Attack(_classifier, _display_of_model, r"\by\b|labels"),
-    "display of three columns": Attack(
-        _regressor, lambda s: PredictionDisplay.from_estimator(s.estimator, np.ones((4, 3)), np.ones(4)), r"\bX\b"
-    ),
+    "display of other inputs": Attack(Estimator, _display_of_other_inputs, r"\bX\b"),
 }

@@ -130,7 +130,9 @@ ATTACKS: Attacks = {
         r"\bX\b|\bY\b|data",
     ),
     "density of other columns": Attack(
-        models(), _density(lambda s: (s.X, np.hstack([s.Y, s.Y])), lambda s: (np.ones((len(s.Y), 3)), s.Y)), "Y|X"
+        models(),
+        _density(lambda s: (s.X, np.hstack([s.Y, s.Y])), lambda s: (np.ones((len(s.Y), 3)), s.Y)),
+        r"\bX\b|\bY\b|data",
     ),
     "density of rows that are not finite": Attack(
         models(), _density(lambda s: (s.X * np.nan, s.Y), lambda s: (s.X, s.Y * np.nan)), r"\(X\)|\(Y\)"

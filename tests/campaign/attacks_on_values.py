@@ -6,7 +6,7 @@ from copy import deepcopy
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.utilities import multiple_assign, parameter_dict, positive
+from gpflow.utilities import freeze, multiple_assign, parameter_dict, positive
 
 from campaign.attack_subjects import (
     BINARY,
@@ -68,6 +68,11 @@ def _copied(s: Model) -> Pair:
 
 def _pickled(s: Model) -> Pair:
     return s.numbers(pickle.loads(pickle.dumps(s.model))), s.numbers()
+
+
+def _frozen(s: Model) -> Pair:
+    """A copy with constants for parameters, as GPflow recommends for exports."""
+    return s.numbers(freeze(s.model)), s.numbers()
 
 
 def _assigned_from_another(s: Model) -> Pair:
@@ -135,6 +140,7 @@ ATTACKS: Attacks = {
     "max_jitter assigned": Attack(models(), _max_jitter),
     "copied, and the copy changed": Attack(models(), _copied),
     "pickled": Attack(models(), _pickled),
+    "frozen": Attack(models(), _frozen),
     "values of another model assigned": Attack(models(), _assigned_from_another),
     "q_mu assigned": Attack(models(MINIBATCH), _q_mu),
     "tensor where the kernel has a parameter": Attack(models(), _tensor_for_parameter),
