@@ -119,7 +119,6 @@ def _wrong_noise(s: Rows) -> None:
     functions: list[Callable[[Any], Any]] = [
         lambda X: tf.cast(X[:, :1], tf.float32) ** 2,
         lambda X: X[:, :1] * np.nan,
-        lambda X: -1.0 - X[:, :1] ** 2,
         lambda X: tf.ones([3, 7], tf.float64),
     ]
     likelihood = Gaussian(variance=_Noise(functions[int(s.rng.integers(len(functions)))]))
@@ -214,7 +213,7 @@ ATTACKS: Attacks = {
         _making("likelihood", lambda s: StudentT(), lambda s: gpflow.likelihoods.Poisson()),
         "likelihood",
     ),
-    "own likelihood of another shape": Attack(Rows, _wrong_likelihood, "likelihood|log p|log.prob|Y"),
+    "own likelihood of another shape": Attack(Rows, _wrong_likelihood, "likelihood|log p|objective"),
     "noise of another shape": Attack(Rows, _wrong_noise, "noise|likelihood|variance|parameter_or_function"),
     "ordinal labels": Attack(Rows, _ordinal, r"\(Y\)|bin_edges"),
     "index of a likelihood": Attack(Rows, _switched, r"\(Y\)"),
