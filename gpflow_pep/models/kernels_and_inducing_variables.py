@@ -22,13 +22,18 @@ def checked_inducing_variable(
     """Check kernel and inducing variable, which functions must share if `shared`, for X with `num_inputs` columns."""
     if not isinstance(kernel, Kernel):
         raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
-    if shared:
-        _check_shared(kernel, inducing_variable)
+    if shared and isinstance(kernel, MultioutputKernel) and not isinstance(kernel, SharedIndependent):
+        raise ValueError(
+            "kernel must be shared by all columns of Y: a single-output kernel or SharedIndependent, got "
+            f"{type(kernel).__name__}. For a kernel per column use gpflow_pep.PEP with SeparateIndependent and "
+            "gpflow.likelihoods.Gaussian(); for correlated columns one column of Y, with gpflow.kernels.Coregion on a "
+            "column of X that holds the index of the output."
+        )
     if isinstance(kernel, MultioutputKernel) and kernel.num_latent_gps != num_latent_gps:
         raise ValueError(
             f"kernel must have one part for each of {num_latent_gps} latent functions, got {kernel.num_latent_gps}."
         )
-    if not isinstance(inducing_variable, MultioutputInducingVariables):
+    if shared or not isinstance(inducing_variable, MultioutputInducingVariables):
         inducing_variable = validation.single_output_inducing_variable(inducing_variable, num_inputs)
     parts = independent_parts(inducing_variable, kernel)
     if len(parts) not in (1, num_latent_gps):
@@ -48,22 +53,6 @@ def checked_inducing_variable(
     if len(sizes) > 1:
         raise ValueError(f"inducing_variable must have parts of the same size, got {sorted(sizes)}.")
     return inducing_variable
-
-
-def _check_shared(kernel: Kernel, inducing_variable: InducingPointsLike) -> None:
-    if isinstance(kernel, MultioutputKernel) and not isinstance(kernel, SharedIndependent):
-        raise ValueError(
-            "kernel must be shared by all columns of Y: a single-output kernel or SharedIndependent, got "
-            f"{type(kernel).__name__}. For a kernel per column use gpflow_pep.PEP with SeparateIndependent and "
-            "gpflow.likelihoods.Gaussian(); for correlated columns one column of Y, with gpflow.kernels.Coregion on a "
-            "column of X that holds the index of the output."
-        )
-    if isinstance(inducing_variable, MultioutputInducingVariables):
-        raise ValueError(
-            "inducing_variable must be Z [M, D] or a single-output variable, which all columns of Y share, got "
-            f"{type(inducing_variable).__name__}. For inducing points per column use gpflow_pep.PEP with "
-            "gpflow.likelihoods.Gaussian()."
-        )
 
 
 def single_output_variables(inducing_variable: InducingVariables) -> tuple[InducingVariables, ...]:

@@ -74,16 +74,14 @@ class InducingVariableGP(GPModel):
         """Check a part, also when it is replaced; assign a number to a parameter, which it would replace otherwise."""
         checked = getattr(self, f"_checked_{name}", lambda value: value)(value)
         if isinstance(vars(self).get(name), Parameter) and not isinstance(value, tf.Module):
-            shape, given = vars(self)[name].shape, np.shape(value)
-            if value is None or not shape.is_compatible_with(given):
-                found = None if value is None else list(given)
+            shape, found = vars(self)[name].shape, None if value is None else list(np.shape(value))
+            if found is None or not shape.is_compatible_with(found):
                 raise ValueError(f"{name} must keep the shape {shape.as_list()}, got {found}.")
             vars(self)[name].assign(value)
             return
-        value = checked
-        if isinstance(value, Kernel | Likelihood | MeanFunction | InducingVariables):
-            tracing.remember_parameters(value)
-        super().__setattr__(name, value)
+        if isinstance(checked, Kernel | Likelihood | MeanFunction | InducingVariables):
+            tracing.remember_parameters(checked)
+        super().__setattr__(name, checked)
 
     def _checked_kernel(self, kernel: Any) -> Kernel:
         """Check a kernel; in the constructor the inducing variable follows, and is checked with the kernel."""

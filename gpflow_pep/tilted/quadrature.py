@@ -31,7 +31,8 @@ _MANY_ROWS = 600  # with more rows, separate Gauss-Hermite nodes for very narrow
 _TABLE = np.concatenate([trapezoid_table(number) for number in _NUMBERS], axis=1)
 # First panels about the mode, in cavity standard deviations. For a log-concave likelihood log π has at least the
 # curvature of the cavity, so the mass beyond 10 is 1e-22: small enough for log Z = -1e-12 (p nearly 1).
-_EDGES = np.array([-10.0, -4.5, 0.0, 4.5, 10.0])
+_INNER, _EDGES = 4.5, np.array([-10.0, -10.0, -10.0, -4.5, 0.0, 4.5, 10.0, 10.0, 10.0])
+_BEYOND = np.array([1.0, 0.5] + 7 * [0.0])  # the share of the distance to the cavity mean by which an edge moves out
 _FAR = 3.0  # so many standard deviations from a cavity mean the panels miss 1e-12 of the cavity
 RULE = gauss_legendre(23)  # the rule of a panel
 
@@ -249,25 +250,22 @@ def _integrate(density: LogDensity, centered: Centered, rows: TiltedRows, keep: 
         at, taken = Centered(*(tf.gather(value, row) for value in centered)), rows.take(row)
         P, *integrands = _integrands(density, panel_nodes(left, half), at, taken)
         values, moduli, tails = (tf.transpose(half * part) for part in _integrals(P, integrands, left, half))
-        tolerance = tf.where(tf.abs(left + half) > _EDGES[-2], outside, inside)[:, None]
+        tolerance = tf.where(tf.abs(left + half) > _INNER, outside, inside)[:, None]
         return Evaluated(values, moduli, tails / tolerance, tf.transpose(P))
 
-    left, half = (tf.tile(tf.constant(value, dtype), [R]) for value in (_EDGES[:-1], 0.5 * np.diff(_EDGES)))
-    pairs = zip((tf.repeat(tf.range(R), len(_EDGES) - 1), left, half), _panels_of_cavities(centered), strict=True)
-    first = Panels(*(tf.concat(pair, axis=0) for pair in pairs))
-    return integrate(evaluate, first, R, shape=(7, 4), keep=keep)
+    return integrate(evaluate, _first_panels(centered.shift), R, shape=(7, 4), keep=keep)
 
 
-def _panels_of_cavities(centered: Centered) -> Panels:
+def _first_panels(shift: tf.Tensor) -> Panels:
     """
-    Return two more panels, up to 10 beyond the cavity mean, for each row whose mode is far from it: if the likelihood
-    is not log-concave, π may have a second mode there.
+    Return panels up to 10 from the center and, if the cavity mean is far from it, up to 10 beyond that mean: if the
+    likelihood is not log-concave, π may have a second mode there.
     """
-    row = tf.squeeze(tf.where(tf.abs(centered.shift) > _FAR), 1)
-    shift = tf.repeat(tf.gather(centered.shift, row), 2)
-    width, number = 0.5 * tf.abs(shift), tf.cast(tf.range(tf.size(shift)) % 2, shift.dtype)
-    begin = _EDGES[-1] + number * width
-    return Panels(tf.cast(tf.repeat(row, 2), tf.int32), tf.where(shift < 0.0, begin, -begin - width), 0.5 * width)
+    far = tf.where(tf.abs(shift) > _FAR, shift, tf.zeros_like(shift))[:, None]
+    edges = _EDGES - tf.nn.relu(far) * _BEYOND + tf.nn.relu(-far) * _BEYOND[::-1]  # [R, 9]
+    half = 0.5 * (edges[:, 1:] - edges[:, :-1])
+    at = tf.where(half > 0.0)
+    return Panels(tf.cast(at[:, 0], tf.int32), tf.gather_nd(edges, at), tf.gather_nd(half, at))
 
 
 def panel_nodes(left: tf.Tensor, half: tf.Tensor) -> tf.Tensor:
