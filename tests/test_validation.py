@@ -316,11 +316,11 @@ BAD_INDUCING_VARIABLES = [
     (gpflow.inducing_variables.InducingPoints(Z[:, :1]), ["inducing_variable", "2", "1"]),
     (
         gpflow.inducing_variables.SharedIndependentInducingVariables(gpflow.inducing_variables.InducingPoints(Z)),
-        ["inducing_variable", "all columns of Y", "SharedIndependentInducingVariables"],
+        ["inducing_variable", "single-output variable", "SharedIndependentInducingVariables"],
     ),
     (
         gpflow.inducing_variables.SeparateIndependentInducingVariables([gpflow.inducing_variables.InducingPoints(Z)]),
-        ["inducing_variable", "all columns of Y", "SeparateIndependentInducingVariables"],
+        ["inducing_variable", "single-output variable", "SeparateIndependentInducingVariables"],
     ),
     (NoVariables(), ["inducing_variable", "at least one inducing variable", "0"]),
 ]

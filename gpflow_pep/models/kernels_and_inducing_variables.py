@@ -29,17 +29,14 @@ def checked_inducing_variable(
             "gpflow.likelihoods.Gaussian(); for correlated columns one column of Y, with gpflow.kernels.Coregion on a "
             "column of X that holds the index of the output."
         )
+    must = f"must have one part for each of {num_latent_gps} latent functions, got"
     if isinstance(kernel, MultioutputKernel) and kernel.num_latent_gps != num_latent_gps:
-        raise ValueError(
-            f"kernel must have one part for each of {num_latent_gps} latent functions, got {kernel.num_latent_gps}."
-        )
+        raise ValueError(f"kernel {must} {kernel.num_latent_gps}.")
     if shared or not isinstance(inducing_variable, MultioutputInducingVariables):
         inducing_variable = validation.single_output_inducing_variable(inducing_variable, num_inputs)
     parts = independent_parts(inducing_variable, kernel)
     if len(parts) not in (1, num_latent_gps):
-        raise ValueError(
-            f"inducing_variable must have one part for each of {num_latent_gps} latent functions, got {len(parts)}."
-        )
+        raise ValueError(f"inducing_variable {must} {len(parts)}.")
     for variable, _ in parts:
         validation.single_output_inducing_variable(variable, num_inputs)
     points = [(part, variable.Z.numpy()) for variable, part in parts if type(variable) is InducingPoints]

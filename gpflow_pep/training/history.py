@@ -60,7 +60,11 @@ class HeldOut:
     """Held-out scores at the current parameters; smaller is better."""
 
     def __init__(self, model: GPModel, data: RegressionData):
-        self._model, self._data = model, tuple(map(tf.constant, rows_for(model, data)))
+        try:
+            rows = rows_for(model, data)
+        except ValueError as error:
+            raise ValueError(f"held_out: {error}") from error
+        self._model, self._data = model, tuple(map(tf.constant, rows))
         self.names = ["nlpd", "rmse"] if isinstance(model.likelihood, Gaussian) else ["nlpd"]
 
     def __call__(self) -> dict[str, float]:

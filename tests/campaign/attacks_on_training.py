@@ -131,9 +131,9 @@ ATTACKS: Attacks = {
                 lambda s: (s.X, masked(s.Y)),
             )
         ),
-        "data|held_out",
+        "held_out",
     ),
-    "held-out labels": Attack(models(SITES, BINARY), _fitting(held_out=(lambda s: (s.X, s.Y + 2.0),)), r"\(Y\)"),
+    "held-out labels": Attack(models(SITES, BINARY), _fitting(held_out=(lambda s: (s.X, s.Y + 2.0),)), "held_out"),
     "no model": Attack(
         Rows, lambda s: fit(drawn(s, [None, new_kernel(s.rng), PEPR, "PEPR", 3]), max_iterations=1), "model"
     ),

@@ -152,6 +152,12 @@ def test_many_rows_are_scored_in_parts(as_new):
 # --- early stopping --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("held_out", "message"), [((X,), "a pair"), ((X[:3], Y), "rows"), ((X, np.nan * Y), "finite")])
+def test_bad_held_out_rows_are_named(as_new, held_out, message):
+    with pytest.raises(ValueError, match=f"held_out: .*{message}"):
+        fit(as_new("PEPR"), held_out=held_out)
+
+
 def test_held_out_scores_stop_training_at_their_best(as_new):
     """Held-out rows of noise alone: the better the data are fitted, the worse they are; the best was at a record."""
     rng = np.random.default_rng(0)
