@@ -3,6 +3,7 @@
 import argparse
 import csv
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -26,7 +27,7 @@ def run(name: str, asked: argparse.Namespace) -> str:
     """
     protocol: Any = import_module(f"experiments.papers.{name.lower()}")
     settings = _options("--only", asked.only) + _options("--with", vars(asked)["with"])
-    command = " ".join(["python -m experiments.papers", name, *["--full"] * asked.full, *settings])
+    command = shlex.join(["python", "-m", "experiments.papers", name, *["--full"] * asked.full, *settings])
     try:
         plan, only = protocol.jobs(asked.full), dict(asked.only)
         if only.get("axes") == ["list"]:

@@ -59,9 +59,9 @@ def test_a_killed_run_is_run_again_and_completed_runs_are_not(protocol, runs):
 
 
 def test_values_and_settings_are_chosen(protocol, runs, capsys):
-    main(["X1", "--full", "--only", "name=a,c", "--with", "act=return", "maxiter=5", "--runs", str(runs)])
+    main(["X1", "--full", "--only", "name=a,c", "--with", "act=return", "note=two words", "--runs", str(runs)])
     text = (runs / "papers" / "X1" / "title.txt").read_text()
-    assert text.endswith("X1 --full --only name=a,c --with act=return maxiter=5\n")
+    assert text.endswith("X1 --full --only name=a,c --with act=return 'note=two words'\n")
     assert begun(runs) == "ac" and "| a    |\n| c    |" in capsys.readouterr().out
 
 
