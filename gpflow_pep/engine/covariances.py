@@ -33,23 +33,17 @@ def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> l
     if isinstance(kernel, SharedIndependent | SeparateIndependent):
         kernels = kernel.latent_kernels
     elif isinstance(kernel, MultioutputKernel):
-        raise ValueError(
-            "kernel must be a single-output kernel, SharedIndependent or SeparateIndependent, "
-            f"got {type(kernel).__name__}."
-        )
+        accepted = "a single-output kernel, SharedIndependent or SeparateIndependent"
+        raise ValueError(f"kernel must be {accepted}, got {type(kernel).__name__}.")
     if isinstance(inducing_variable, SharedIndependentInducingVariables | SeparateIndependentInducingVariables):
         variables = inducing_variable.inducing_variables
     elif isinstance(inducing_variable, MultioutputInducingVariables):
-        raise ValueError(
-            "inducing_variable must be shared by all latent functions or SeparateIndependentInducingVariables, "
-            f"got {type(inducing_variable).__name__}."
-        )
+        accepted = "shared by all latent functions or SeparateIndependentInducingVariables"
+        raise ValueError(f"inducing_variable must be {accepted}, got {type(inducing_variable).__name__}.")
     count = max(len(kernels), len(variables))
     if not {len(kernels), len(variables)} <= {1, count}:
-        raise ValueError(
-            "kernel and inducing_variable must have the same number of parts, got "
-            f"{len(kernels)} kernels and {len(variables)} inducing variables."
-        )
+        found = f"{len(kernels)} kernels and {len(variables)} inducing variables"
+        raise ValueError(f"kernel and inducing_variable must have the same number of parts, got {found}.")
     return [(variables[part % len(variables)], kernels[part % len(kernels)]) for part in range(count)]
 
 

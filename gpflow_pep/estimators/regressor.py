@@ -178,10 +178,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _make(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
         if np.ndim(alpha) or 0.0 < validation.power(alpha) < _SMALLEST_POWER:
             found = f"an array of shape {np.shape(alpha)}" if np.ndim(alpha) else f"{alpha:g}"
-            raise ValueError(
-                f"alpha must be the power, one number in [0, 1], not a noise variance as in scikit-learn, got {found}: "
-                "use noise_variance, or a PEPR with Gaussian(scale=...) for the noise of each row."
-            )
+            accepted = "the power, one number in [0, 1], not a noise variance as in scikit-learn"
+            hint = "use noise_variance, or a PEPR with Gaussian(scale=...) for the noise of each row"
+            raise ValueError(f"alpha must be {accepted}, got {found}: {hint}.")
         noise, kernel = self.noise_variance, self._initial_kernel(*data)
         if noise is None:  # at least 10 times GPflow's bound: training can lower it
             noise = max(0.1 * self._initial_variance(data[1]), 10.0 * default_likelihood_positive_minimum())

@@ -76,10 +76,8 @@ class PEPClassifier(PEP):
     def _checked_likelihood(self, likelihood: Any) -> Likelihood:
         if not isinstance(likelihood, CLASSIFICATION):
             names = ", ".join(kind.__name__ for kind in CLASSIFICATION)
-            raise ValueError(
-                f"likelihood must be a likelihood of class labels ({names}) or None, got "
-                f"{type(likelihood).__name__}; use gpflow_pep.PEP for any other."
-            )
+            found = f"{type(likelihood).__name__}; use gpflow_pep.PEP for any other"
+            raise ValueError(f"likelihood must be one of class labels ({names}) or None, got {found}.")
         return super()._checked_likelihood(likelihood)
 
 
@@ -91,10 +89,8 @@ def _labels(data: RegressionData | DatasetChunks) -> AnyNDArray:
         found.append(np.unique(Y))
         one_hot = one_hot and bool(np.isin(Y, (0, 1)).all() and (Y.sum(axis=1) == 1).all())
     if one_hot:
-        raise ValueError(
-            "data[1] (Y) must be one column of labels if likelihood is None, got rows that each hold a single 1: give "
-            "np.argmax(Y, axis=1)[:, None]; or, for several outputs with two classes each, likelihood=Probit()."
-        )
+        hint = "give np.argmax(Y, axis=1)[:, None] or, for outputs of two classes each, likelihood=Probit()"
+        raise ValueError(f"data[1] (Y) must be one column of labels, got rows that each hold a single 1: {hint}.")
     return np.unique(np.concatenate(found))
 
 
@@ -116,7 +112,6 @@ def _likelihood_for(labels: AnyNDArray, num_outputs: int) -> Likelihood:
                 "that is intended."
             )
         return MultiClassRobustMax(num_classes)
-    raise ValueError(
-        "data[1] (Y) must hold the labels 0 and 1, or -1 and 1, or one column of labels 0, 1, ..., C - 1 if "
-        f"likelihood is None, got {', '.join(f'{value:g}' for value in labels[:5])} among {len(labels)} values."
-    )
+    accepted = "the labels 0 and 1, or -1 and 1, or one column of labels 0, 1, ..., C - 1 if likelihood is None"
+    found = f"{', '.join(f'{value:g}' for value in labels[:5])} among {len(labels)} values"
+    raise ValueError(f"data[1] (Y) must hold {accepted}, got {found}.")

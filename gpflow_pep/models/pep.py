@@ -311,10 +311,7 @@ class PEP(SparseGP):
         """Raise a ValueError if data is a dataset, or there are several workers."""
         if self._workers.count > 1 or not self._data:
             got = f"{self._workers.count} workers" if self._data else "a tf.data.Dataset"
-            raise ValueError(
-                "data must be arrays in one process if sites are updated in batches, "
-                f"got {got}: use update_sites() without batch_size."
-            )
+            raise ValueError(f"data must be arrays in one process if sites are updated in batches, got {got}.")
 
     @no_autograph
     def surrogate(self) -> Surrogate:

@@ -71,9 +71,8 @@ class Stream(InducingVariableGP):
         if self._old is not None:
             new, old = validated_points(self.inducing_variable, checked), inducing_points(self.inducing_variable)
             if old.shape != new.shape:
-                raise ValueError(
-                    f"inducing_variable must keep {old.shape[1]} points, got {new.shape[1]}: see update()."
-                )
+                found = f"{new.shape[1]}: see update()"
+                raise ValueError(f"inducing_variable must keep {old.shape[1]} points, got {found}.")
         return checked
 
     def update(

@@ -110,10 +110,8 @@ class BTSGPR(TSGPR):
     @override
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
         if self._shared_size is not None and (sizes != self._shared_size).any():
-            raise ValueError(
-                f"blocks must be of one size with shared=True, {self._shared_size}, "
-                f"got sizes {sizes.min()} to {sizes.max()}."
-            )
+            found = f"sizes {sizes.min()} to {sizes.max()}"
+            raise ValueError(f"blocks must be of one size with shared=True, {self._shared_size}, got {found}.")
 
     @override
     def _evidence_correction(self, row_sums: RowSums, powers: Powers) -> tf.Tensor:

@@ -67,10 +67,8 @@ def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[Any]:
     if isinstance(current, tf.distribute.MirroredStrategy):
         strategies.add(current)
     if len(strategies) > 1:
-        raise ValueError(
-            "model, with its kernel, likelihood and mean function, must be constructed in the scope of the strategy in "
-            "which Adam trains it, got one of which a part, or all, was constructed elsewhere."
-        )
+        accepted = "constructed in the scope of the strategy in which Adam trains it, with all its parts"
+        raise ValueError(f"model must be {accepted}, got one of which a part, or all, was constructed elsewhere.")
     (strategy,) = strategies or {None}
     return nullcontext() if strategy in (None, current) else strategy.scope()
 

@@ -225,9 +225,8 @@ def _settings_of(part: tf.Module) -> Iterator[tuple[str, Any]]:
         value = getattr(part, name, None)
         is_other = isinstance(value, tf.Tensor) and value.dtype != default_float()
         if is_other or isinstance(value, (*_PLAIN, np.ndarray, list, tuple)):
-            raise ValueError(
-                f"{name} of {type(part).__name__} must stay a parameter, got {value!r}: use .{name}.assign(value)."
-            )
+            kind = type(part).__name__
+            raise ValueError(f"{name} of {kind} must stay a parameter, got {value!r}: use .{name}.assign(value).")
     if isinstance(part, Kernel):
         dims = part.active_dims
         yield "active_dims", str(dims) if isinstance(dims, slice) else str(np.asarray(dims).tolist())

@@ -221,10 +221,8 @@ def _criterion(model: GPModel) -> str:
         return "gap"
     if hasattr(model, "loo_log_predictive_density"):
         return "density"
-    raise ValueError(
-        "make must return a model whose objective is a lower bound and which has an upper_bound, or one with "
-        f"loo_log_predictive_density, got {type(model).__name__}."
-    )
+    accepted = "a model with a lower bound and an upper_bound, or with loo_log_predictive_density"
+    raise ValueError(f"make must return {accepted}, got {type(model).__name__}.")
 
 
 def _scores(model: GPModel, num_data: int) -> tuple[float, float, float]:

@@ -66,10 +66,8 @@ def check_made(new: GPModel, last: GPModel | None, data: RegressionData, Z: AnyN
     variables = {id(each) for each in getattr(last, "trainable_variables", ())}
     count = sum(id(each) in variables for each in getattr(new, "trainable_variables", ()))
     if count and last is not new:
-        raise ValueError(
-            f"make must build a new kernel, likelihood and inducing variable each time; this {type(new).__name__} "
-            f"shares {count} trainable parameters with the previous model."
-        )
+        found = f"a {type(new).__name__} that shares {count} trainable parameters with the previous model"
+        raise ValueError(f"make must build a new kernel, likelihood and inducing variable each time, got {found}.")
 
 
 def structure(model: GPModel) -> tuple[Any, ...] | None:

@@ -34,6 +34,8 @@ _TABLE = np.concatenate([trapezoid_table(number) for number in _NUMBERS], axis=1
 _INNER, _EDGES = 4.5, np.array([-10.0, -10.0, -10.0, -4.5, 0.0, 4.5, 10.0, 10.0, 10.0])
 _BEYOND = np.array([1.0, 0.5] + 7 * [0.0])  # the share of the distance to the cavity mean by which an edge moves out
 _FAR = 3.0  # so many standard deviations from a cavity mean the panels miss 1e-12 of the cavity
+_SMALL = -20.0  # log Z below which more than 1e-8 of it may be outside of the first window, where p is at most about 1
+_UNIT = np.linspace(0.0, 1.0, 40)[:, None]
 RULE = gauss_legendre(23)  # the rule of a panel
 
 
@@ -49,7 +51,8 @@ class QuadratureRule(TiltedRule):
     def __init__(self, likelihood: ScalarLikelihood):
         self._density, self._name = log_density(likelihood), type(likelihood).__name__
         self._on_panels = on_demand(partial(on_panels, self._density))
-        self._on_windows = on_demand(partial(on_windows, self._density))
+        on_others = (on_demand(partial(function, self._density)) for function in (on_windows, far_modes))
+        self._locate = partial(locate, self._density, *on_others)
 
     @override
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
@@ -57,7 +60,7 @@ class QuadratureRule(TiltedRule):
 
     def moments_and_center(self, rows: TiltedRows, negligible: Scalar) -> tuple[Tilted, tf.Tensor]:
         """Compute the tilted distributions, and a point near the mode or mean of each, [R]."""
-        tilted, is_accurate, center = locate(self._density, rows, negligible, self._on_windows)
+        tilted, is_accurate, center = self._locate(rows, negligible)
         inaccurate = tf.squeeze(tf.where(~is_accurate), 1)
 
         def with_panels() -> tuple[tf.Tensor, ...]:
@@ -83,14 +86,15 @@ class QuadratureRule(TiltedRule):
         integrated = trapezoid(self._density, rows, tf.zeros_like(m), HALF + tf.zeros_like(m), table, 0.0)
         F = m + tf.sqrt(cavity.variance) * integrated.x
         pi = tf.nn.softmax(integrated.log_pi, axis=0) * integrated.weight
-        weight = tf.where(integrated.is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), tf.zeros_like(F))
+        is_accurate = integrated.is_accurate & (rows.alpha * integrated.tilted.log_partition > _SMALL)
+        weight = tf.where(is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), tf.zeros_like(F))
         F = tf.where(weight == 0.0, m, F)  # if log p is -inf, its derivatives may be NaN
         accurate = _weighted_vjp(self._density, F, weight, observations, sources)
-        inaccurate = tf.squeeze(tf.where(~integrated.is_accurate), 1)
+        inaccurate = tf.squeeze(tf.where(~is_accurate), 1)
 
         def with_panels() -> tuple[tf.Tensor, ...]:
             taken = rows.take(inaccurate)
-            centered = _centered(self._density, taken, locate(self._density, taken, 0.0, self._on_windows)[-1])
+            centered = _centered(self._density, taken, self._locate(taken, 0.0)[-1])
             sums, (row, left, half, pi) = _integrate(self._density, centered, taken, keep=True)
             weight = tf.gather(tf.gather(bar, inaccurate) / sums[:, 0], row) * half * tf.transpose(pi * RULE.weights)
             F = tf.gather(centered.center, row) + tf.gather(centered.sd, row) * panel_nodes(left, half)  # [K, W]
@@ -118,13 +122,14 @@ def _by_quadrature(likelihood: ScalarLikelihood, projection: KL) -> TiltedRule:
 
 # --- points and windows ---------------------------------------------------------------------------------------------
 def locate(
-    density: LogDensity, rows: TiltedRows, negligible: Scalar, with_windows: Any
+    density: LogDensity, with_windows: Any, with_far_modes: Any, rows: TiltedRows, negligible: Scalar
 ) -> tuple[Tilted, tf.Tensor, tf.Tensor]:
     """
     Compute tilted distributions on shared points, then on individual windows for the rows that need them.
 
-    :param negligible: see :class:`~gpflow_pep.tilted.TiltedRule`; infinity acts like 0: no row is expensive here.
     :param with_windows: :func:`on_windows` with the density bound, usually traced on demand.
+    :param with_far_modes: :func:`far_modes`, likewise.
+    :param negligible: see :class:`~gpflow_pep.tilted.TiltedRule`; infinity acts like 0: no row is expensive here.
     :return: tilted distributions; a mask of rows in which the relative errors of log Z, d1 and d2 are below 1e-8, [R];
         the tilted means, or the modes in inaccurate rows, [R].
     """
@@ -137,6 +142,8 @@ def locate(
     rest = results[:, -2] == 0.0
     first = narrow & hermite & rest
     results = tf.cond(tf.reduce_any(rest), lambda: with_windows(rows, first, results, least), lambda: results)
+    small = rows.alpha * results[:, 0] < _SMALL
+    results = tf.cond(tf.reduce_any(small), lambda: with_far_modes(rows, small, results), lambda: results)
     *tilted, flag, center = tf.unstack(results, axis=1)
     return Tilted(*tilted), flag > 0.0, center
 
@@ -205,6 +212,26 @@ def on_windows(
         shape_invariants=(tf.TensorShape([]), *[tf.TensorShape([None])] * 3, tf.TensorShape([None, 6])),
     )
     return results
+
+
+def far_modes(density: LogDensity, rows: TiltedRows, small: tf.Tensor, results: tf.Tensor) -> tf.Tensor:
+    """
+    Center rows of the mask `small` [R] on larger modes of π outside of the first window, if there are any, and mark
+    their `results` [R, 6] inaccurate. Only likelihoods that are not log-concave have any.
+    """
+    row = tf.squeeze(tf.where(small), 1)
+    taken, found = rows.take(row), tf.gather(results, row)
+    m, sd, log_Z = taken.cavity.mean, tf.sqrt(taken.cavity.variance), taken.alpha * found[:, 0]
+    end = tf.sqrt(-2.0 * (log_Z + _SMALL))  # beyond it, N is much smaller than Z
+    x = HALF + (end - HALF) * tf.constant(_UNIT, sd.dtype)
+    x = tf.concat([-x, x], axis=0)  # [K, W]
+    log_pi = taken.alpha * density.log_prob(m + sd * x, *taken.observations) - 0.5 * tf.square(x)
+    is_larger = (log_pi > log_Z + _SMALL) & (tf.abs(m + sd * x - found[:, -1]) > HALF * sd)
+    best = tf.argmax(tf.where(is_larger, log_pi, -np.inf * tf.ones_like(x)), axis=0)
+    center = m + sd * tf.gather(tf.transpose(x), best, batch_dims=1)
+    values = tf.concat([found[:, :-2], tf.zeros_like(center)[:, None], center[:, None]], axis=1)
+    is_far = tf.reduce_any(is_larger, axis=0)[:, None]
+    return tf.tensor_scatter_nd_update(results, row[:, None], tf.where(is_far, values, found))
 
 
 # --- adaptive panels ------------------------------------------------------------------------------------------------

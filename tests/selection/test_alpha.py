@@ -183,7 +183,7 @@ def test_bad_arguments_are_refused():
         ({"make": lambda data, alpha: make(data, 0.5)}, r"make\(data, 0\) returned a model with alpha = 0\.5\."),
         (
             {"make": lambda data, alpha: PEPR(data, KERNEL, Z, alpha=alpha)},
-            "make must build a new kernel, .* this PEPR shares 2 trainable parameters with the previous",
+            "make must build a new kernel, .* got a PEPR that shares 2 trainable parameters with the previous",
         ),
         (
             {"make": lambda data, alpha: TSVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), Z)},

@@ -238,12 +238,12 @@ def test_bad_arguments_are_refused():
         (
             {"make": WithoutScores},
             ValueError,
-            "make must return a model whose objective is a lower bound and which has",
+            "make must return a model with a lower bound and an upper_bound",
         ),
         (
             {"make": lambda data, Z: gpflow.models.GPRFITC(data, SquaredExponential(), Z)},
             ValueError,
-            "make must return a model whose objective is a lower bound .*, got GPRFITC",
+            "make must return a model with a lower bound .*, got GPRFITC",
         ),
         (
             {"make": lambda data, Z: NotANumber(data, SquaredExponential(), Z)},

@@ -1,15 +1,14 @@
 """Fixtures for tilted rules: references and moments."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tilted_references
 
-from gpflow_pep.tilted import Cavity, Observations, TiltedRule, log_density
-from gpflow_pep.tilted.quadrature import locate, on_panels, on_windows
+from gpflow_pep.tilted import Cavity, Observations, QuadratureRule, TiltedRule
+from gpflow_pep.tilted.quadrature import on_panels
 from gpflow_pep.tilted.trapezoid import TiltedRows
 
 
@@ -39,12 +38,12 @@ class PanelRule(TiltedRule):
     """Adaptive panels for all rows, about the centers that the other points give."""
 
     def __init__(self, likelihood):
-        self._density = log_density(likelihood)
+        self._rule = QuadratureRule(likelihood)
 
     def moments(self, cavity, observations, alpha, negligible=0.0):
         rows = TiltedRows(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
-        center = locate(self._density, rows, 0.0, partial(on_windows, self._density))[-1]
-        return on_panels(self._density, rows, center)[0]
+        center = self._rule._locate(rows, 0.0)[-1]
+        return on_panels(self._rule._density, rows, center)[0]
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ from gpflow_pep.tilted import (
     tilted_rule,
     trapezoid,
 )
-from gpflow_pep.tilted.quadrature import locate, on_windows
+from gpflow_pep.tilted.quadrature import far_modes, locate, on_windows
 from gpflow_pep.tilted.trapezoid import TiltedRows
 
 PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
@@ -41,7 +41,9 @@ ALPHAS = (0.0, 0.01, 0.5, 1.0)
 
 def located(density, rows, negligible=0.0):
     """Tilted distributions on shared points and on windows."""
-    tilted, is_accurate, center = locate(density, rows, negligible, partial(on_windows, density))
+    tilted, is_accurate, center = locate(
+        density, partial(on_windows, density), partial(far_modes, density), rows, negligible
+    )
     return SimpleNamespace(tilted=tilted, is_accurate=is_accurate, center=center)
 
 
@@ -181,23 +183,41 @@ def test_resolves_narrow_distant_peak(high_precision, moments, scale, out, alpha
     assert_within(moments(rule, y, mean, sd**2, alpha), case)
 
 
-@pytest.mark.parametrize(("sign", "alpha"), some_slow([(1, 1.0), (-1, 1.0), (1, 0.6)], quick=[(-1, 1.0)]))
-def test_resolves_a_second_mode_at_the_cavity_mean(moments, sign, alpha):
-    """
-    Of a beta density at 5.6, where its mean is .999, and y = .54: the mode is 8 standard deviations away, but GPflow's
-    link keeps 1e-3 from 1, so that 3 % of the mass are near the cavity mean.
-    """
-    scale, y, mean, variance = 55.93, 0.5389, 5.585, 0.4276
+FAR_OUT = np.linspace(-40.0, 40.0, 2_000_001)
+
+
+def beta(scale, y):
+    """log p of GPflow's Beta, whose mean keeps 1e-3 from 0 and 1."""
 
     def log_prob(f):
         p = 1e-3 + (1.0 - 2e-3) * special.ndtr(f)
         return stats.beta.logpdf(y, scale * p, scale * (1.0 - p))
 
-    expected = by_dense_sum(log_prob, mean, np.sqrt(variance), alpha)
-    rule = QuadratureRule(gpflow.likelihoods.Beta(scale=scale))
-    found = moments(rule, y if sign > 0 else 1.0 - y, sign * mean, variance, alpha)
-    found = [found.log_partition, sign * found.d1, found.d2]
-    np.testing.assert_allclose(np.ravel(found), expected, rtol=REQUIRED)
+    return gpflow.likelihoods.Beta(scale=scale), log_prob
+
+
+def student_t(scale, y):
+    return gpflow.likelihoods.StudentT(scale=scale, df=100.0), lambda f: stats.t.logpdf(y, 100.0, f, scale)
+
+
+CONTRADICTED = {
+    "second mode at the cavity mean": (beta, 55.93, 0.5389, 5.585, 0.4276),
+    "mirrored": (beta, 55.93, 0.4611, -5.585, 0.4276),
+    "largest mode 14 sd away": (beta, 26.722, 0.98382, -7.891, 0.3745),
+    "peak 12 sd away": (student_t, 0.02, 12.0, 0.0, 1.0),
+    "peak -22 sd away": (student_t, 0.1, -22.0, 0.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("alpha", some_slow([1.0, 0.6], quick=[1.0]))
+@pytest.mark.parametrize("name", CONTRADICTED)
+def test_finds_all_modes_if_y_contradicts_the_cavity(moments, name, alpha):
+    """Likelihoods that are not log-concave: the cavity mean and a point far from it have some of the mass."""
+    make, scale, y, mean, variance = CONTRADICTED[name]
+    likelihood, log_prob = make(scale, y)
+    expected = by_dense_sum(log_prob, mean, np.sqrt(variance), alpha, FAR_OUT)
+    found = moments(QuadratureRule(likelihood), y, mean, variance, alpha)
+    np.testing.assert_allclose(np.ravel(found[:3]), expected, rtol=REQUIRED, atol=1e-12)  # rounding of the sums
 
 
 # --- a fixed rule does not do ---------------------------------------------------------------------------------------
@@ -236,17 +256,17 @@ def test_twenty_hermite_nodes_are_inaccurate(references, moments):
 DENSE = np.linspace(-14.0, 14.0, 400_001)  # at most 0.007 apart in f: the trapezoid rule is right to rounding
 
 
-def by_dense_sum(log_prob, mean, sd, alpha):
-    """log Z / α, d1 and d2 of one row (E[l] and its derivatives at α = 0), by NumPy on 400,001 points."""
-    weight = np.exp(-0.5 * DENSE**2) * (DENSE[1] - DENSE[0]) / np.sqrt(2.0 * np.pi)
-    log_p = log_prob(mean + sd * DENSE)
+def by_dense_sum(log_prob, mean, sd, alpha, points=DENSE):
+    """log Z / α, d1 and d2 of one row (E[l] and its derivatives at α = 0), by NumPy on 400,001 points or others."""
+    weight = np.exp(-0.5 * points**2) * (points[1] - points[0]) / np.sqrt(2.0 * np.pi)
+    log_p = log_prob(mean + sd * points)
     if alpha == 0.0:
-        E0, E1, E2 = (np.sum(weight * log_p * DENSE**k) for k in range(3))
+        E0, E1, E2 = (np.sum(weight * log_p * points**k) for k in range(3))
         return E0, E1 / sd, (E2 - E0) / sd**2
     pi = weight * np.exp(alpha * log_p)
     Z = np.sum(pi)
-    x = np.sum(pi * DENSE) / Z
-    ratio = np.sum(pi * (DENSE - x) ** 2) / Z
+    x = np.sum(pi * points) / Z
+    ratio = np.sum(pi * (points - x) ** 2) / Z
     return np.log(Z) / alpha, x / (alpha * sd), (ratio - 1.0) / (alpha * sd**2)
 
 
