@@ -554,7 +554,7 @@ def test_a_classifier_rejects_values_that_are_no_labels():
         (
             Y,
             Poisson(),
-            r"likelihood must be a likelihood of class labels \(.*\) or None, got Poisson; use gpflow_pep.PEP",
+            r"likelihood must be one of class labels \(.*\) or None, got Poisson; use gpflow_pep.PEP",
         ),
         (Y, gpflow.likelihoods.StudentT(), "got StudentT"),
         (Y, gpflow.likelihoods.Gaussian(), "got Gaussian"),
