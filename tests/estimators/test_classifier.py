@@ -94,7 +94,7 @@ def test_a_given_likelihood_is_copied(X, labels, small):
     assert isinstance(estimator.model_.likelihood, Softmax) and estimator.model_.likelihood is not likelihood
     np.testing.assert_allclose(estimator.predict_proba(X).sum(axis=1), 1.0, rtol=1e-14)
     assert estimator.score(X, labels) > 0.6
-    with pytest.raises(ValueError, match=r"likelihood must be a likelihood of class labels .*, got Gaussian"):
+    with pytest.raises(ValueError, match=r"likelihood must be one of class labels .*, got Gaussian"):
         SparseGPClassifier(likelihood=Gaussian()).fit(X, labels)
 
 

@@ -565,7 +565,7 @@ def test_a_classifier_rejects_values_that_are_no_labels():
         ),
         (Y - 0.5, None, r"labels 0 and 1, or -1 and 1, .* got -0.5, 0.5 among 2 values"),
         (np.hstack([Y, 2.0 * Y]), None, "labels 0 and 1"),
-        (np.hstack([Y, 1.0 - Y]), None, r"one column of labels .* np.argmax\(Y, axis=1\)\[:, None\]"),
+        (np.hstack([Y, 1.0 - Y]), None, r"one column of labels, .* np.argmax\(Y, axis=1\)\[:, None\]"),
         (Y + 1.0, Probit(), r"data\[1\] \(Y\) must hold"),
     ]:
         with pytest.raises(ValueError, match=message):
