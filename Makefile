@@ -38,7 +38,7 @@ help:
 	@echo 'make types      check types (mypy)'
 	@echo 'make format     format the code, and mend what ruff can mend safely'
 	@echo 'make bench      time one step of training against GPflow'
-	@echo 'make campaign   run random cases; report what is wrong, MINUTES=60 for each of seven parts'
+	@echo 'make campaign   run random cases; report what is wrong, MINUTES=60 for each of six parts'
 	@echo 'make notebooks  execute every notebook from its text; writes nothing; NOTEBOOKS="streaming" selects some'
 	@echo 'make notebooks-update  the same, and write the outputs to the notebooks'
 	@echo 'make docs       build the documentation; open docs/_build/html/index.html'

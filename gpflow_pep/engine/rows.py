@@ -83,11 +83,9 @@ def noise_at(likelihood: Gaussian, X: tf.Tensor) -> tf.Tensor:
     return likelihood.variance_at(X)[:, 0]
 
 
-def mean_at(
-    mean_function: Function, X: tf.Tensor, num_outputs: int | tf.Tensor, name: str = "mean_function"
-) -> tf.Tensor:
+def mean_at(function: Function, X: tf.Tensor, num_outputs: int | tf.Tensor, name: str = "mean_function") -> tf.Tensor:
     """Compute m(x) of rows X [n, D], [n, P]; a single row or column of m(x) stands for all."""
-    mean, n = tf.convert_to_tensor(mean_function(X)), X.shape[0]
+    mean, n = tf.convert_to_tensor(function(X)), X.shape[0]
     P = num_outputs if isinstance(num_outputs, int) else None
     must = f"{name} must return {X.dtype.name} of shape [{'rows' if n is None else n}, {P or 'P'}], got"
     accepted = [[rows, columns] for rows in (n, 1) for columns in (P, 1)]

@@ -126,7 +126,7 @@ def solve_fixed_point(
     A = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], dtype)
     nothing, workers = tf.zeros_like(sites), rows.all_workers
     _ = problem.projected  # computed outside of the loop
-    sites = tf.where(tf.math.is_finite(sites), sites, nothing)  # no fraction of NaN is empty
+    sites = tf.where(tf.math.is_finite(sites), sites, nothing)  # 0 · NaN is not 0
     is_empty = ~workers.any(tf.reduce_any(tf.not_equal(sites, 0.0)))
     is_empty &= options.max_sweeps > 1  # otherwise they would stay empty
     is_preliminary = is_empty & workers.any(tf.reduce_any(rows.powers < PRELIMINARY_POWER))

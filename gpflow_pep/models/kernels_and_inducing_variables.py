@@ -40,8 +40,7 @@ def checked_inducing_variable(
     for variable, _ in parts:
         validation.single_output_inducing_variable(variable, num_inputs)
     points = [(part, variable.Z.numpy()) for variable, part in parts if type(variable) is InducingPoints]
-    if num_inputs is None and points:
-        num_inputs = points[0][1].shape[1]
+    num_inputs = points[0][1].shape[1] if num_inputs is None and points else num_inputs
     if num_inputs is not None:
         check_columns(kernel, num_inputs)
     for part, Z in points:

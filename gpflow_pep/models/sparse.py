@@ -472,7 +472,7 @@ def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | 
 
 
 def checked_rows(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-    """Check X [N, D] and Y [N, P] for a model of this library or of GPflow that does not store its data."""
+    """Check X [N, D] and Y [N, P] that a model, of this library or of GPflow, does not store."""
     X, Y = validation.regression_data(data)
     if isinstance(model, InducingVariableGP) and are_inducing_points(model.inducing_variable):
         D = int(single_output_variables(model.inducing_variable)[0].Z.shape[1])

@@ -102,7 +102,7 @@ class Stream(InducingVariableGP):
             raise RuntimeError("update changes the size of the data and of q: call it outside of a tf.function.")
         X, Y = self._checked_new_data(new_data)
         for name, values in {"[0] (X)": X, "[1] (Y)": Y}.items():
-            limit = float(np.finfo(values.dtype).max) ** 0.4  # sums of squares, over noise, would overflow in the state
+            limit = float(np.finfo(values.dtype).max) ** 0.4  # larger squares / noise may overflow in the state
             if (size := np.abs(values).max()) > limit:
                 raise ValueError(f"new_data{name} must be at most {limit:.0e} in size, got {size:g}: try another unit.")
         Z = self._next_points(X, inducing_variable, fraction_to_move)
@@ -171,7 +171,7 @@ class Stream(InducingVariableGP):
         :raises ValueError: if the state does not fit a model of this class and these parts.
         """
         if missing := sorted({POINTS, SETTINGS, *cls._NEEDED} - getattr(state, "arrays", {}).keys()):
-            raise ValueError(f"the state must come from a {cls.__name__}; it lacks {', '.join(missing)}.")
+            raise ValueError(f"state must be the StreamState of a {cls.__name__}; it lacks {', '.join(missing)}.")
         points: InducingPointsLike = state.points[0]
         if len(state.points) > 1:
             points = SeparateIndependentInducingVariables([InducingPoints(Z) for Z in state.points])

@@ -84,7 +84,7 @@ def _of_minibatch(
     D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, power: tf.Tensor, in_noise: bool
 ) -> tf.Tensor:
     """log|I + a X|/a and the quadratic form of one block with covariance m D, `D` [n, n] or [C, n, n], summed, []."""
-    sd = tf.sqrt(noise)  # [1 or C, n]
+    sd = tf.sqrt(noise)  # [1, n]
     X = D / (sd[:, :, None] * sd[:, None, :])  # [1 or C, n, n]
     white = tf.concat([residual[:, None, :], T], axis=1) / sd[:, None, :]  # [C, 1 + M, n]
     if in_noise:

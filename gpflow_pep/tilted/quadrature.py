@@ -32,8 +32,8 @@ _TABLE = np.concatenate([trapezoid_table(number) for number in _NUMBERS], axis=1
 # First panels about the mode, in cavity standard deviations. For a log-concave likelihood log π has at least the
 # curvature of the cavity, so the mass beyond 10 is 1e-22: small enough for log Z = -1e-12 (p nearly 1).
 _INNER, _EDGES = 4.5, np.array([-10.0, -10.0, -10.0, -4.5, 0.0, 4.5, 10.0, 10.0, 10.0])
-_BEYOND = np.array([1.0, 0.5] + 7 * [0.0])  # the share of the distance to the cavity mean by which an edge moves out
-_FAR = 3.0  # so many standard deviations from a cavity mean the panels miss 1e-12 of the cavity
+_BEYOND = np.array([1.0, 0.5] + 7 * [0.0])  # share of the distance to the cavity mean by which each edge moves out
+_FAR = 3.0  # up to this distance from the cavity mean, the panels cover all of the cavity but 1e-12
 _SMALL = -20.0  # log Z below which more than 1e-8 of it may be outside of the first window, where p is at most about 1
 _UNIT = np.linspace(0.0, 1.0, 40)[:, None]
 RULE = gauss_legendre(23)  # the rule of a panel
@@ -45,7 +45,8 @@ class QuadratureRule(TiltedRule):
 
     The relative error of log Z, d1 and d2 is below 1e-8 for cavity means up to a few tens, variances from 1e-4 to 1e3.
     Near a change of sign (a value below 1/100 of the integral of its modulus) the error is below 1e-8 of that integral.
-    Values below 1e-15 (nearly certain labels) are less accurate.
+    Values below 1e-15 (nearly certain labels) are less accurate. A second mode of π, more than 10 standard deviations
+    from the first, is found only at the cavity mean or, for Student's t, at y.
     """
 
     def __init__(self, likelihood: ScalarLikelihood):
@@ -284,10 +285,7 @@ def _integrate(density: LogDensity, centered: Centered, rows: TiltedRows, keep: 
 
 
 def _first_panels(shift: tf.Tensor) -> Panels:
-    """
-    Return panels up to 10 from the center and, if the cavity mean is far from it, up to 10 beyond that mean: if the
-    likelihood is not log-concave, π may have a second mode there.
-    """
+    """Return panels up to 10 from the center and up to 10 beyond a distant cavity mean, where π may have a mode."""
     far = tf.where(tf.abs(shift) > _FAR, shift, tf.zeros_like(shift))[:, None]
     edges = _EDGES - tf.nn.relu(far) * _BEYOND + tf.nn.relu(-far) * _BEYOND[::-1]  # [R, 9]
     half = 0.5 * (edges[:, 1:] - edges[:, :-1])

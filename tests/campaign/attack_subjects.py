@@ -1,6 +1,6 @@
-"""Attacks, and the random models that they are made on."""
+"""Attacks, and the random models that are attacked."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel
+from gpflow.mean_functions import MeanFunction
 
 import gpflow_pep
 from gpflow_pep import PEP, MultiClassRobustMax
@@ -18,7 +19,7 @@ from gpflow_pep.likelihoods import Logit, Probit
 Numbers = Mapping[str, Any]
 """Arrays by name."""
 Pair = tuple[Numbers, Numbers]
-"""The numbers that were found, and those that are expected."""
+"""The numbers found, and the expected numbers."""
 
 
 class Attack(NamedTuple):
@@ -27,7 +28,7 @@ class Attack(NamedTuple):
     subject: Callable[[np.random.Generator], Any]
     """Makes a random subject, whose `numbers()` an attack that is refused must not change."""
     act: Callable[[Any], Any]
-    """Does it. If nothing must be refused, it returns the numbers found and those that are expected."""
+    """Performs the attack; unless it must be refused, returns the numbers found and the expected numbers."""
     names: str | None = None
     """A regular expression that the error message must match; None if the attack must give the right numbers."""
 
@@ -77,6 +78,17 @@ def masked(values: AnyNDArray) -> Any:
     return np.ma.MaskedArray(values, mask=mask)
 
 
+class FunctionOf(MeanFunction):
+    """A mean function, or a noise variance, that is any function of the inputs."""
+
+    def __init__(self, function: Callable[[Any], Any]):
+        super().__init__()
+        self._function = function
+
+    def __call__(self, X: Any) -> Any:
+        return self._function(X)
+
+
 class Rows:
     """Random rows X [N, D] and Y [N, 1], and new inputs."""
 
@@ -91,6 +103,16 @@ class Rows:
     def numbers(self) -> Numbers:
         """Nothing: arrays cannot change."""
         return {}
+
+    def generated(self, batches: Callable[[], Iterator[Any]]) -> tf.data.Dataset:
+        """Return a dataset of the batches (X, Y) of a generator."""
+        signature = tuple(tf.TensorSpec([None, values.shape[1]], tf.float64) for values in (self.X, self.Y))
+        return tf.data.Dataset.from_generator(batches, output_signature=signature)
+
+
+def unequal_batch(s: Rows) -> tf.data.Dataset:
+    """Return a dataset in which the second batch has fewer rows in Y than in X."""
+    return s.generated(lambda: iter([(s.X, s.Y), (s.X, s.Y[:2])]))
 
 
 def _alpha(rng: np.random.Generator) -> float:
@@ -203,5 +225,5 @@ class Model(Rows):
 
 
 def models(kinds: Sequence[str] = tuple(KINDS), likelihoods: Sequence[str] = ()) -> Callable[..., Model]:
-    """Return what draws a model of one of these kinds, and of one of these likelihoods."""
+    """Return a function that draws a model of one of these kinds and likelihoods."""
     return lambda rng: Model(rng, kinds, likelihoods)

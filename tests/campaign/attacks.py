@@ -1,8 +1,8 @@
 """Random attacks on models, data, streams, estimators and files: each has the right result or is refused clearly.
 
 A case is one of the attacks on a random subject. It must give the numbers of an independent computation, such as of a
-model constructed anew with the part that was replaced. Or it must be refused by an error of ours that names the
-argument, after which the subject has the same numbers as before. All follows from the seed of the case.
+model constructed anew with the part that was replaced. Or it must be refused by an error that names the
+argument, after which the subject has the same numbers as before. The seed of a case determines it.
 
     python -m campaign.attacks [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
 """
@@ -70,7 +70,7 @@ def case_of(seed: int) -> Case:
 
 
 def run(case: Case) -> Outcome:
-    """Attack the subject of a case, and judge what comes of it."""
+    """Attack the subject of a case, and judge the outcome."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

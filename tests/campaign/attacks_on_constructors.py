@@ -16,6 +16,7 @@ from campaign.attack_subjects import (
     WITH_DATA,
     Attack,
     Attacks,
+    FunctionOf,
     Model,
     Pair,
     Rows,
@@ -93,21 +94,10 @@ def _wrong_likelihood(s: Rows) -> None:
         ARPEP(new_kernel(s.rng), own, s.X[:3].copy(), num_data=len(s.X)).training_loss((s.X, s.Y))
 
 
-class _Noise(gpflow.functions.MeanFunction):
-    """A noise variance that depends on the inputs."""
-
-    def __init__(self, f: Callable[[Any], Any]):
-        super().__init__()
-        self._f = f
-
-    def __call__(self, X: Any) -> Any:
-        return self._f(X)
-
-
 def _noise_of_inputs(s: Rows) -> Pair:
-    """A constant function is a number."""
+    """A constant function of the inputs acts as that number."""
     kernel, alpha = new_kernel(s.rng), float(s.rng.uniform())
-    function = _Noise(lambda X: 0.3 * tf.ones_like(X[:, :1]))
+    function = FunctionOf(lambda X: 0.3 * tf.ones_like(X[:, :1]))
     found, expected = (
         PEPR((s.X, s.Y), kernel, s.X[:3].copy(), alpha=alpha, likelihood=Gaussian(variance=variance))
         for variance in (function, 0.3)
@@ -121,7 +111,7 @@ def _wrong_noise(s: Rows) -> None:
         lambda X: X[:, :1] * np.nan,
         lambda X: tf.ones([3, 7], tf.float64),
     ]
-    likelihood = Gaussian(variance=_Noise(functions[int(s.rng.integers(len(functions)))]))
+    likelihood = Gaussian(variance=FunctionOf(functions[int(s.rng.integers(len(functions)))]))
     PEPR((s.X, s.Y), new_kernel(s.rng), s.X[:3].copy(), likelihood=likelihood).training_loss()
 
 
@@ -214,7 +204,7 @@ ATTACKS: Attacks = {
         "likelihood",
     ),
     "own likelihood of another shape": Attack(Rows, _wrong_likelihood, "likelihood|log p|objective"),
-    "noise of another shape": Attack(Rows, _wrong_noise, "noise|likelihood|variance|parameter_or_function"),
+    "noise of another shape": Attack(Rows, _wrong_noise, "likelihood: the noise function|not finite"),
     "ordinal labels": Attack(Rows, _ordinal, r"\(Y\)|bin_edges"),
     "index of a likelihood": Attack(Rows, _switched, r"\(Y\)"),
     "category without its column": Attack(Rows, _category_without_column, "kernel|Coregion"),

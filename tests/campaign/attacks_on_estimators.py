@@ -73,7 +73,8 @@ def _with_option(name: str, *values: Any) -> Callable[[Estimator], None]:
 
     def act(s: Estimator) -> None:
         s.estimator.set_params(**{"optimizer": "lbfgs", name: drawn(s, values)})
-        method = "fit" if name in ("kernel", "likelihood") else drawn(s, ["fit", "partial_fit"])  # of the first batch
+        # Later batches keep the kernel and the likelihood.
+        method = "fit" if name in ("kernel", "likelihood") else drawn(s, ["fit", "partial_fit"])
         getattr(s.estimator, method)(s.X, s.y)
 
     return act
@@ -242,7 +243,7 @@ ATTACKS: Attacks = {
     "classes that are missing": Attack(_classifier, _missing_classes, "classes"),
     "other classes": Attack(
         _classifier,
-        _again(lambda s: (s.X, s.y, [*s.labels.tolist(), s.labels[0]][:1] * 2), method="partial_fit"),
+        _again(lambda s: (s.X, s.y, s.labels[:1].tolist() * 2), method="partial_fit"),
         "classes",
     ),
     "predictions of other columns": Attack(

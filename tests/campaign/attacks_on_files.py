@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from campaign.attack_subjects import Attack, Attacks, Pair, Rows, drawn, masked
+from campaign.attack_subjects import Attack, Attacks, Pair, Rows, drawn, masked, unequal_batch
 from gpflow_pep.data.readers import Statistics, array_batches, csv_batches, parquet_batches, standardized, statistics
 
 
@@ -152,11 +151,6 @@ def _statistics(*values: Any) -> Callable[[Table], None]:
     return act
 
 
-def _unequal(s: Table) -> tf.data.Dataset:
-    signature = tuple(tf.TensorSpec([None, values.shape[1]], tf.float64) for values in (s.X, s.Y))
-    return tf.data.Dataset.from_generator(lambda: iter([(s.X, s.Y), (s.X, s.Y[:2])]), output_signature=signature)
-
-
 def _other_statistics(s: Table) -> None:
     ones = np.ones(s.X.shape[1] + 1)
     values = drawn(s, [Statistics(ones, ones, np.ones(1), np.ones(1)), Statistics(ones[1:], ones[1:], ones, ones)])
@@ -203,7 +197,7 @@ ATTACKS: Attacks = {
     "statistics of what has none": Attack(
         Table,
         _statistics(
-            _unequal,
+            unequal_batch,
             lambda s: array_batches(s.X, np.ones_like(s.Y)),
             lambda s: array_batches(s.X * np.nan, s.Y),
             lambda s: array_batches(s.X[:0], s.Y[:0]),

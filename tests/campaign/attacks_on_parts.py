@@ -1,7 +1,6 @@
 """Attacks on the parts of models: kernel, likelihood, mean function and inducing variable are replaced."""
 
 from copy import copy
-from typing import Any
 
 import gpflow
 import numpy as np
@@ -19,6 +18,7 @@ from campaign.attack_subjects import (
     WITH_DATA,
     Attack,
     Attacks,
+    FunctionOf,
     Model,
     Pair,
     assigning,
@@ -77,15 +77,6 @@ def _shared_kernel(s: Model) -> Pair:
     return s.compared(kernel=s.model.kernel)
 
 
-class _Function(gpflow.mean_functions.MeanFunction):
-    def __init__(self, f: Any):
-        super().__init__()
-        self._f = f
-
-    def __call__(self, X: Any) -> Any:
-        return self._f(X)
-
-
 def _wrong_means(s: Model) -> gpflow.mean_functions.MeanFunction:
     functions = [
         lambda X: X[:, 0],
@@ -93,7 +84,7 @@ def _wrong_means(s: Model) -> gpflow.mean_functions.MeanFunction:
         lambda X: tf.cast(X[:, :1], tf.float32),
         lambda X: X[:2, :1],
     ]
-    return _Function(functions[int(s.rng.integers(len(functions)))])
+    return FunctionOf(functions[int(s.rng.integers(len(functions)))])
 
 
 def _old_posterior(s: Model) -> None:

@@ -99,7 +99,7 @@ def _other_category(s: Rows) -> None:
 
 
 def _category_like_numbers(s: Rows) -> Pair:
-    """Of one category, the kernel is another one's times a number."""
+    """If all rows have the same category, the kernel of categories is a constant factor."""
     X, kernel = _categories(s)
     X[:, 1] = 0.0
     plain = gpflow.kernels.Matern32(float(kernel.kernels[1].output_covariance()[0, 0]), active_dims=[0])

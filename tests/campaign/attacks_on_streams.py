@@ -11,8 +11,9 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints, Multiscale
+from gpflow.utilities import multiple_assign, parameter_dict
 
-from campaign.attack_subjects import BINARY, Attack, Attacks, Model, Pair, drawn, masked, new_kernel
+from campaign.attack_subjects import BINARY, Attack, Attacks, Model, Pair, drawn, masked
 from gpflow_pep import StreamState
 
 STREAMS = ("StreamingSGPR", "StreamingPEP", "StreamingSVGP")
@@ -52,7 +53,7 @@ class RunningStream(Model):
 
 
 def of(*kinds: str, likelihoods: tuple[str, ...] = ()) -> Callable[..., RunningStream]:
-    """Return what draws a stream of one of these kinds and likelihoods."""
+    """Return a function that draws a stream of one of these kinds and likelihoods."""
     return lambda rng: RunningStream(rng, kinds or STREAMS, likelihoods)
 
 
@@ -89,7 +90,7 @@ def _after_refusal(s: RunningStream) -> Pair:
 
 
 def _copied(s: RunningStream) -> Pair:
-    """A copy, or a pickled stream, goes on as the stream does; and the stream does not notice."""
+    """A copied or pickled stream continues as the stream does, which stays unchanged."""
     before = s.numbers()
     copied = drawn(s, [lambda _: deepcopy, lambda _: lambda model: pickle.loads(pickle.dumps(model))])(s.model)
     copied.update(s.third)
@@ -109,11 +110,13 @@ def _restored(s: RunningStream) -> Pair:
 
 
 def _kernel_replaced(s: RunningStream) -> Pair:
-    """The old posterior is a factor on the old points: its value stays, and the kernel's terms are new."""
-    kernel = new_kernel(s.rng)
+    """A new kernel acts as its values assigned to the old one: the old posterior, a factor on the old points, stays."""
+    kernel = deepcopy(s.arguments["kernel"])
+    for parameter in kernel.trainable_parameters:
+        parameter.assign(parameter * s.rng.uniform(0.5, 2.0))
     s.model.kernel = kernel
     other = s.started()
-    other.kernel = deepcopy(kernel)
+    multiple_assign(other.kernel, parameter_dict(kernel))
     return s.numbers(), s.numbers(other)
 
 

@@ -22,6 +22,7 @@ from campaign.attack_subjects import (
     masked,
     models,
     new_kernel,
+    unequal_batch,
 )
 from gpflow_pep import PEPR, fit
 
@@ -54,8 +55,7 @@ def _raising(s: Model) -> tf.data.Dataset:
         yield s.X[:3], s.Y[:3]
         raise OSError("the database is gone")
 
-    signature = tuple(tf.TensorSpec([None, values.shape[1]], tf.float64) for values in (s.X, s.Y))
-    return tf.data.Dataset.from_generator(batches, output_signature=signature)
+    return s.generated(batches)
 
 
 def _failed_training(s: Model) -> Pair:
@@ -82,13 +82,7 @@ def _dataset_like_arrays(s: Rows) -> Pair:
 
 
 def _changing(s: Rows) -> tf.data.Dataset:
-    signature = tuple(tf.TensorSpec([None, values.shape[1]], tf.float64) for values in (s.X, s.Y))
-    return tf.data.Dataset.from_generator(lambda: iter([(s.X, s.Y)]), output_signature=signature)
-
-
-def _unequal_batch(s: Rows) -> tf.data.Dataset:
-    signature = tuple(tf.TensorSpec([None, values.shape[1]], tf.float64) for values in (s.X, s.Y))
-    return tf.data.Dataset.from_generator(lambda: iter([(s.X, s.Y), (s.X, s.Y[:2])]), output_signature=signature)
+    return s.generated(lambda: iter([(s.X, s.Y)]))
 
 
 ATTACKS: Attacks = {
@@ -157,7 +151,7 @@ ATTACKS: Attacks = {
         Rows,
         _from_dataset(
             _changing,
-            _unequal_batch,
+            unequal_batch,
             lambda s: tf.data.Dataset.from_tensor_slices((s.X, s.Y)).batch(3).repeat(),
             lambda s: tf.data.Dataset.from_tensor_slices((s.X, s.Y * np.nan)).batch(3),
         ),

@@ -59,7 +59,7 @@ def _max_jitter(s: Model) -> Pair:
 
 
 def _copied(s: Model) -> Pair:
-    """What is done to a copy leaves the model as it is, and the copy has the change."""
+    """A new kernel in a copy leaves the model unchanged."""
     before, other = s.numbers(), deepcopy(s.model)
     other.kernel = kernel = new_kernel(s.rng)
     found, expected = s.numbers(other), s.numbers(s.make(kernel=kernel))

@@ -122,7 +122,7 @@ def test_other_states_are_refused(tmp_path):
         StreamState.from_dict(dict(state.arrays))
     with pytest.raises(ValueError, match=r"differ in parameter\.mean_function\.c"):
         StreamingSGPR.from_state(state, kernel())
-    with pytest.raises(ValueError, match=r"the state must come from a StreamingSGPR; it lacks data\.X"):
+    with pytest.raises(ValueError, match=r"^state must be the StreamState of a StreamingSGPR; it lacks data\.X"):
         StreamingSGPR.from_state("stream.npz", kernel())
     with pytest.raises(ValueError, match=r"parameter\.kernel\.lengthscales must be float64 of shape"):
         StreamingSGPR.from_state(

@@ -187,36 +187,39 @@ FAR_OUT = np.linspace(-40.0, 40.0, 2_000_001)
 
 
 def beta(scale, y):
-    """log p of GPflow's Beta, whose mean keeps 1e-3 from 0 and 1."""
+    """GPflow's Beta, whose mean stays 1e-3 away from 0 and 1."""
 
     def log_prob(f):
         p = 1e-3 + (1.0 - 2e-3) * special.ndtr(f)
         return stats.beta.logpdf(y, scale * p, scale * (1.0 - p))
 
-    return gpflow.likelihoods.Beta(scale=scale), log_prob
+    return gpflow.likelihoods.Beta(scale=scale), log_prob, y
 
 
-def student_t(scale, y):
-    return gpflow.likelihoods.StudentT(scale=scale, df=100.0), lambda f: stats.t.logpdf(y, 100.0, f, scale)
+def student_t(df, scale, y):
+    return gpflow.likelihoods.StudentT(scale, df), partial(stats.t.logpdf, loc=y, scale=scale, df=df), y
 
 
 CONTRADICTED = {
-    "second mode at the cavity mean": (beta, 55.93, 0.5389, 5.585, 0.4276),
-    "mirrored": (beta, 55.93, 0.4611, -5.585, 0.4276),
-    "largest mode 14 sd away": (beta, 26.722, 0.98382, -7.891, 0.3745),
-    "peak 12 sd away": (student_t, 0.02, 12.0, 0.0, 1.0),
-    "peak -22 sd away": (student_t, 0.1, -22.0, 0.0, 1.0),
+    "Beta, 3 % of the mass at the cavity mean": (beta(55.93, 0.5389), 5.585, 0.654),
+    "Beta, mirrored": (beta(55.93, 0.4611), -5.585, 0.654),
+    "Beta, mode 14 sd away": (beta(26.722, 0.98382), -7.891, 0.612),
+    "Student-t, y 12 sd away": (student_t(100.0, 0.02, 12.0), 0.0, 1.0),
+    "Student-t, y 22 sd away": (student_t(100.0, 0.1, -22.0), 0.0, 1.0),
+    "Student-t, y 18 sd away": (student_t(70.0, 0.26, 38.2), 0.4, 2.1),
+    "Student-t, y 20 sd away": (student_t(70.0, 0.26, 43.45), 0.4, 2.1),
+    "Student-t, y 15 sd away": (student_t(70.0, 0.26, -31.1), 0.4, 2.1),
+    "Student-t, 0.3 % of the mass at y": (student_t(16.0, 0.018, -11.15), -7.25, 0.33),
 }
 
 
 @pytest.mark.parametrize("alpha", some_slow([1.0, 0.6], quick=[1.0]))
 @pytest.mark.parametrize("name", CONTRADICTED)
 def test_finds_all_modes_if_y_contradicts_the_cavity(moments, name, alpha):
-    """Likelihoods that are not log-concave: the cavity mean and a point far from it have some of the mass."""
-    make, scale, y, mean, variance = CONTRADICTED[name]
-    likelihood, log_prob = make(scale, y)
-    expected = by_dense_sum(log_prob, mean, np.sqrt(variance), alpha, FAR_OUT)
-    found = moments(QuadratureRule(likelihood), y, mean, variance, alpha)
+    """Likelihoods that are not log-concave: π may have modes at the cavity mean and far from it."""
+    (likelihood, log_prob, y), mean, sd = CONTRADICTED[name]
+    expected = by_dense_sum(log_prob, mean, sd, alpha, x=FAR_OUT)
+    found = moments(QuadratureRule(likelihood), y, mean, sd**2, alpha)
     np.testing.assert_allclose(np.ravel(found[:3]), expected, rtol=REQUIRED, atol=1e-12)  # rounding of the sums
 
 
@@ -256,18 +259,18 @@ def test_twenty_hermite_nodes_are_inaccurate(references, moments):
 DENSE = np.linspace(-14.0, 14.0, 400_001)  # at most 0.007 apart in f: the trapezoid rule is right to rounding
 
 
-def by_dense_sum(log_prob, mean, sd, alpha, points=DENSE):
-    """log Z / α, d1 and d2 of one row (E[l] and its derivatives at α = 0), by NumPy on 400,001 points or others."""
-    weight = np.exp(-0.5 * points**2) * (points[1] - points[0]) / np.sqrt(2.0 * np.pi)
-    log_p = log_prob(mean + sd * points)
+def by_dense_sum(log_prob, mean, sd, alpha, x=DENSE):
+    """log Z / α, d1 and d2 of one row (E[l] and its derivatives at α = 0), by NumPy on 400,001 points."""
+    weight = np.exp(-0.5 * x**2) * (x[1] - x[0]) / np.sqrt(2.0 * np.pi)
+    log_p = log_prob(mean + sd * x)
     if alpha == 0.0:
-        E0, E1, E2 = (np.sum(weight * log_p * points**k) for k in range(3))
+        E0, E1, E2 = (np.sum(weight * log_p * x**k) for k in range(3))
         return E0, E1 / sd, (E2 - E0) / sd**2
     pi = weight * np.exp(alpha * log_p)
     Z = np.sum(pi)
-    x = np.sum(pi * points) / Z
-    ratio = np.sum(pi * (points - x) ** 2) / Z
-    return np.log(Z) / alpha, x / (alpha * sd), (ratio - 1.0) / (alpha * sd**2)
+    center = np.sum(pi * x) / Z
+    ratio = np.sum(pi * (x - center) ** 2) / Z
+    return np.log(Z) / alpha, center / (alpha * sd), (ratio - 1.0) / (alpha * sd**2)
 
 
 WIDE = {
