@@ -45,8 +45,8 @@ class QuadratureRule(TiltedRule):
 
     The relative error of log Z, d1 and d2 is below 1e-8 for cavity means up to a few tens, variances from 1e-4 to 1e3.
     Near a change of sign (a value below 1/100 of the integral of its modulus) the error is below 1e-8 of that integral.
-    Values below 1e-15 (nearly certain labels) are less accurate. A second mode of π, more than 10 standard deviations
-    from the first, is found only at the cavity mean or, for Student's t, at y.
+    Values below 1e-15 (nearly certain labels) are less accurate. Farther than 10 standard deviations from the
+    cavity mean, a narrow mode (unless of Student's t) or one of two modes on different sides may be missed.
     """
 
     def __init__(self, likelihood: ScalarLikelihood):
@@ -225,7 +225,8 @@ def far_modes(density: LogDensity, rows: TiltedRows, small: tf.Tensor, results: 
     m, sd, log_Z = taken.cavity.mean, tf.sqrt(taken.cavity.variance), taken.alpha * found[:, 0]
     end = tf.sqrt(-2.0 * (log_Z + _SMALL))  # beyond it, N is much smaller than Z
     x = HALF + (end - HALF) * tf.constant(_UNIT, sd.dtype)
-    x = tf.concat([-x, x], axis=0)  # [K, W]
+    own = [] if density.center is None else [((density.center(taken.observations) - m) / sd)[None]]  # Student's t: y
+    x = tf.concat([-x, x, *own], axis=0)  # [K, W]
     log_pi = taken.alpha * density.log_prob(m + sd * x, *taken.observations) - 0.5 * tf.square(x)
     is_larger = (log_pi > log_Z + _SMALL) & (tf.abs(m + sd * x - found[:, -1]) > HALF * sd)
     best = tf.argmax(tf.where(is_larger, log_pi, -np.inf * tf.ones_like(x)), axis=0)
