@@ -52,8 +52,8 @@ class QuadratureRule(TiltedRule):
     def __init__(self, likelihood: ScalarLikelihood):
         self._density, self._name = log_density(likelihood), type(likelihood).__name__
         self._on_panels = on_demand(partial(on_panels, self._density))
-        on_others = (on_demand(partial(function, self._density)) for function in (on_windows, far_modes))
-        self._locate = partial(locate, self._density, *on_others)
+        windows, modes = (on_demand(partial(function, self._density)) for function in (on_windows, far_modes))
+        self._locate = partial(locate, self._density, windows, modes)
 
     @override
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:

@@ -43,6 +43,7 @@ def test_a_line_search_that_fails_on_a_slope_is_no_convergence():
         assert fit(model).status == "failed"
 
 
+@pytest.mark.slow
 def test_training_that_fails_far_from_zero_advises_to_standardize():
     X = np.random.default_rng(0).uniform(0.0, 6.0, (40, 1))
     with pytest.warns(UserWarning, match="Try standardized X and Y, a mean function"):
