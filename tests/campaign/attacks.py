@@ -28,9 +28,10 @@ from campaign import (
     attacks_on_values,
 )
 from campaign.attack_subjects import Attack, NotConverged, Numbers
-from campaign.running import Outcome, options, outcomes_of, tally
+from campaign.running import Outcome, options, outcomes_of, print_counts
 
 _TOLERANCE = 1e-6  # relative; sites converge to 1e-9
+_VERDICTS = ("right", "refused", "not converged")  # all others are found
 _LONGEST = 400  # characters in which a message names the argument
 _ERRORS = (
     ValueError,
@@ -135,17 +136,12 @@ def main() -> None:
 
 
 def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
-    return () if outcome.verdict in ("right", "refused", "not converged") else (case.kind, repr(case.name))
+    return () if outcome.verdict in _VERDICTS else (case.kind, repr(case.name))
 
 
 def print_table(found: list[tuple[Case, Outcome]]) -> None:
     """Print how many cases ended how, and the worst errors of those that are right."""
-    columns = ("right", "refused", "not converged", "other")
-    print(f"\n{'':20}{'cases':>7}" + "".join(f"{name:>15}" for name in columns) + f"{'worst error / tolerated':>25}")
-    for group in (*ATTACKS, "all"):
-        outcomes = [outcome for case, outcome in found if group in (case.kind, "all")]
-        counts, worst = tally(outcomes, columns[:-1])
-        print(f"{group:20}{len(outcomes):7}" + "".join(f"{number:15}" for number in counts) + worst)
+    print_counts(found, ATTACKS, lambda case: (case.kind,), _VERDICTS)
 
 
 if __name__ == "__main__":

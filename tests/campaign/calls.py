@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from campaign.cases import KERNELS, PLACES, Case, case_of, flaw_of, make
 from campaign.reference import Reference, power_ep
-from campaign.running import Outcome, judged, options, outcomes_of, tally
+from campaign.running import Outcome, judged, options, outcomes_of, print_counts
 
 _TOLERANCE = 1e-6  # relative, of what is well conditioned
 _EPS = float(np.finfo(float).eps)
@@ -119,13 +119,8 @@ def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
 
 def print_table(found: list[tuple[Case, Outcome]]) -> None:
     """Print how many cases ended how, and the worst errors of those that are right."""
-    print(f"\n{'':28}{'cases':>7}{'right':>7}{'refused':>9}{'other':>7}{'worst error / tolerated':>25}")
-    for group in ("flawed", *PLACES, "all"):
-        outcomes = [
-            outcome for case, outcome in found if group in ("all", case.place if case.flaw is None else "flawed")
-        ]
-        (right, refused, other), worst = tally(outcomes, ("right", "refused"))
-        print(f"{group:28}{len(outcomes):7}{right:7}{refused:9}{other:7}{worst}")
+    groups = "flawed", *PLACES
+    print_counts(found, groups, lambda case: (case.place if case.flaw is None else "flawed",), ["right", "refused"])
 
 
 if __name__ == "__main__":

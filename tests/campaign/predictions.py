@@ -17,7 +17,7 @@ from gpflow.likelihoods import Bernoulli, Beta, Exponential, Gamma, Ordinal, Poi
 from scipy import stats
 from scipy.special import logsumexp, softplus
 
-from campaign.running import Outcome, judged, options, outcomes_of, tally
+from campaign.running import Outcome, judged, options, outcomes_of, print_counts
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted.predictive import predicted_log_density
 
@@ -172,11 +172,7 @@ def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
 
 def print_table(found: list[tuple[Case, Outcome]]) -> None:
     """Print how many cases ended how, each of twenty densities, and the worst errors of those that are right."""
-    print(f"\n{'':20}{'cases':>7}{'right':>15}{'other':>15}{'worst error / tolerated':>25}")
-    for group in (*LIKELIHOODS, "all"):
-        outcomes = [outcome for case, outcome in found if group in (case.name, "all")]
-        counts, worst = tally(outcomes, ["right"])
-        print(f"{group:20}{len(outcomes):7}" + "".join(f"{number:15}" for number in counts) + worst)
+    print_counts(found, LIKELIHOODS, lambda case: (case.name,), ["right"])
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from campaign.running import Outcome, judged, options, outcomes_of, tally
+from campaign.running import Outcome, judged, options, outcomes_of, print_counts
 from gpflow_pep import (
     APEP,
     ARPEP,
@@ -38,6 +38,7 @@ from gpflow_pep import (
 from gpflow_pep.likelihoods import Logit, Probit
 
 _RELATIVE = 1e-6  # what is tolerated where nothing is ill-conditioned
+_VERDICTS = ("right", "refused", "not converged")  # all others are found
 _LONGER, _AMPLIFIED = 1e-12, 300.0  # the change of a lengthscale, and how many times its effect is tolerated
 _NAMED = r"factorization of .* failed|variance of f given u|lengthscales of their mean|sites cannot be updated"
 
@@ -312,7 +313,7 @@ def main() -> None:
 
 
 def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
-    if outcome.verdict in ("right", "refused", "not converged"):
+    if outcome.verdict in _VERDICTS:
         return ()
     numbers = [f"{name} {getattr(case, name):.2g}" for name in ("alpha", "variance", "lengthscale", "noise")]
     return *case[1:4], *numbers
@@ -320,12 +321,7 @@ def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
 
 def print_table(found: list[tuple[Case, Outcome]]) -> None:
     """Print how many cases ended how, and the worst errors of those that are right."""
-    columns = ("right", "refused", "not converged", "other")
-    print(f"\n{'':20}{'cases':>7}" + "".join(f"{name:>15}" for name in columns) + f"{'worst error / tolerated':>25}")
-    for group in (*MODELS, *RELATIONS, "all"):
-        outcomes = [outcome for case, outcome in found if group in (case.model, case.relation, "all")]
-        counts, worst = tally(outcomes, columns[:-1])
-        print(f"{group:20}{len(outcomes):7}" + "".join(f"{number:15}" for number in counts) + worst)
+    print_counts(found, (*MODELS, *RELATIONS), lambda case: (case.model, case.relation), _VERDICTS)
 
 
 if __name__ == "__main__":

@@ -83,3 +83,18 @@ def tally(outcomes: Sequence[Outcome], verdicts: Sequence[str]) -> tuple[list[in
     counts = [counted[verdict] for verdict in verdicts]
     errors = [outcome.error for outcome in outcomes if outcome.verdict == "right"]
     return [*counts, len(outcomes) - sum(counts)], f"{max(errors):25.2g}" if errors else ""
+
+
+def print_counts(
+    found: Sequence[tuple[_Item, Outcome]],
+    groups: Iterable[str],
+    groups_of: Callable[[_Item], Sequence[str]],
+    verdicts: Sequence[str],
+) -> None:
+    """Print how many cases of each group, and of all, ended how, and the worst errors of those that are right."""
+    columns = "".join(f"{name:>15}" for name in (*verdicts, "other"))
+    print(f"\n{'':20}{'cases':>7}{columns}{'worst error / tolerated':>25}")
+    for group in (*groups, "all"):
+        outcomes = [outcome for case, outcome in found if group in (*groups_of(case), "all")]
+        counts, worst = tally(outcomes, verdicts)
+        print(f"{group:20}{len(outcomes):7}" + "".join(f"{number:15}" for number in counts) + worst)
