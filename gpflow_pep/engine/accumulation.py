@@ -105,7 +105,7 @@ def _many_chunks(
 
     def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
         values = rows(chunk, *inputs)
-        L_, powers_ = cast((L, Powers(*map(chunk.take_blocks, powers))), chunk.dtype)
+        L_, powers_ = cast((L, chunk.take_blocks(powers)), chunk.dtype)
         sums = sites.forward(*sites.given_u(L_, values), values, powers_)
         return *sums, tf.constant(float(values.Kuf.dtype != L.dtype), values.Kuf.dtype)
 
@@ -120,7 +120,7 @@ def _many_chunks(
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
                 with repeated():
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
-                    L_, *of_chunk = cast((L, Powers(*map(chunk.take_blocks, powers)), bar), chunk.dtype)
+                    L_, *of_chunk = cast((L, chunk.take_blocks(powers), bar), chunk.dtype)
                     V, D = sites.given_u(L_, values)
                 VDV, rows_bar = sites.adjoint(L_, V, D, values, *of_chunk)
                 return VDV, *pull_back(rows_bar)
@@ -206,7 +206,7 @@ def collapsed_leave_one_out(rows: RegressionRows, sites: SiteRule, powers: Power
 
     def part(chunk: Chunk) -> tuple[tf.Tensor]:
         values = rows(chunk, *rows.inputs)
-        V, d, e, v, r = sites.leave_one_out_terms(L, values, Powers(*map(chunk.take_blocks, powers)))
+        V, d, e, v, r = sites.leave_one_out_terms(L, values, chunk.take_blocks(powers))
         TV, Te = tf.linalg.triangular_solve(LB, V), tf.linalg.triangular_solve(LB, e)  # [M, n]
         cavity_variance = v - column_products(Te, Te)
         cross = column_products(TV, Te)

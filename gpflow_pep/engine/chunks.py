@@ -33,9 +33,10 @@ class Chunk(NamedTuple):
     place: tuple[int, Any] = (0, 0)  # The loop that visits the chunk, and the chunk's number in it
     dtype: tf.DType | None = None  # Precision of computations with the rows; None: the precision of the data
 
-    def take_blocks(self, values: tf.Tensor) -> tf.Tensor:
-        """Return the values of the chunk's blocks: [G] from values per block [B]; a single value [] is unchanged."""
-        return values if values.shape.rank == 0 else (self.blocks or self.take)(values)
+    def take_blocks(self, values: Any) -> Any:
+        """Return tensors of the chunk's blocks: [G] from values per block [B]; a single value [] is unchanged."""
+        take = self.blocks or self.take
+        return tf.nest.map_structure(lambda each: each if each.shape.rank == 0 else take(each), values)
 
     def as_blocks(self, values: tf.Tensor) -> tf.Tensor:
         """Reshape the chunk's rows [n, D] to blocks [G, b, D]."""

@@ -40,10 +40,15 @@ def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> l
     elif isinstance(inducing_variable, MultioutputInducingVariables):
         accepted = "shared by all latent functions or SeparateIndependentInducingVariables"
         raise ValueError(f"inducing_variable must be {accepted}, got {type(inducing_variable).__name__}.")
-    count = max(len(kernels), len(variables))
-    if not {len(kernels), len(variables)} <= {1, count}:
+    if len(kernels) != len(variables) and min(len(kernels), len(variables)) != 1:
         found = f"{len(kernels)} kernels and {len(variables)} inducing variables"
         raise ValueError(f"kernel and inducing_variable must have the same number of parts, got {found}.")
+    return paired(variables, kernels)
+
+
+def paired(variables: Sequence[Any], kernels: Sequence[Kernel]) -> list[tuple[Any, Kernel]]:
+    """Pair the inducing variables and kernels of latent functions, which may share a single one."""
+    count = max(len(variables), len(kernels))
     return [(variables[part % len(variables)], kernels[part % len(kernels)]) for part in range(count)]
 
 

@@ -91,9 +91,8 @@ class InducingVariableGP(GPModel):
 
     def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
         """Check an inducing variable and the kernel, by default the model's; convert an array Z [M, D]."""
-        kernel, C = self.kernel if kernel is ... else kernel, self.num_latent_gps
-        shared, D = self._shares_covariance, self._num_inputs
-        checked = checked_inducing_variable(kernel, inducing_variable, D, C, shared=shared)
+        kernel, C, D = self.kernel if kernel is ... else kernel, self.num_latent_gps, self._num_inputs
+        checked = checked_inducing_variable(kernel, inducing_variable, D, C, shared=self._shares_covariance)
         for X in self._data[:1]:
             checked_indices(kernel, X, "data[0] (X)")
         return checked

@@ -26,6 +26,7 @@ from gpflow.models import GPModel
 from scipy.optimize import OptimizeResult
 from typing_extensions import override
 
+from ..engine.covariances import paired
 from ..engine.kernel_columns import index_columns
 from ..models.kernels_and_inducing_variables import single_output_variables
 
@@ -208,9 +209,7 @@ def inputs_and_kernels(model: Any) -> list[tuple[Any, Kernel]]:
     if variable is None:
         data = getattr(model, "data", None)
         return [(data[0], each) for each in kernels] if isinstance(data, tuple) else []
-    variables = single_output_variables(variable)
-    count = max(len(variables), len(kernels))
-    pairs = [(variables[part % len(variables)], kernels[part % len(kernels)]) for part in range(count)]
+    pairs = paired(single_output_variables(variable), kernels)
     return [(z.Z, kernel) for z, kernel in pairs if isinstance(z, InducingPoints) and type(z) is not InducingPatches]
 
 
