@@ -43,8 +43,12 @@ def _config() -> None:
 def model_of(data: RegressionData, alpha: Any, M: int) -> PEPR:
     """Return PEPR before training; `alpha`: a power, or one for each row."""
     X, Y = (np.asarray(values) for values in data)
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], median_distance(X, 0)))
-    return PEPR((X, Y), kernel, cluster_centers(X, M, 0), alpha=alpha, noise_variance=0.1, max_jitter=1e-3)
+    kernel = gpflow.kernels.SquaredExponential(
+        lengthscales=np.full(X.shape[1], median_distance(X, 0))
+    )
+    return PEPR(
+        (X, Y), kernel, cluster_centers(X, M, 0), alpha=alpha, noise_variance=0.1, max_jitter=1e-3
+    )
 
 
 @ex.automain

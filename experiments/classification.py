@@ -18,7 +18,12 @@ from gpflow.models import GPModel
 from sacred.run import Run
 
 from experiments import datasets
-from experiments.ingredients.classifier import build_classifier, classifier_title, gp, is_lower_bound
+from experiments.ingredients.classifier import (
+    build_classifier,
+    classifier_title,
+    gp,
+    is_lower_bound,
+)
 from experiments.ingredients.data import labeled_data, load_labeled
 from experiments.ingredients.monte_carlo import MonteCarlo
 from experiments.ingredients.training import batches_of, train, training
@@ -58,10 +63,18 @@ def classification(
             # Tracing and first updates of sites are part of the measured time: they must not happen here.
             scored: GPModel = model if iteration else deepcopy(model)
             scores = classification_scores(scored, dataset)
-            write(iteration, {"seconds": seconds, **{f"test/{name}": score for name, score in scores.items()}})
-            write(iteration, {f"parameters/{name}": value for name, value in hyperparameters(scored).items()})
+            write(
+                iteration,
+                {"seconds": seconds, **{f"test/{name}": score for name, score in scores.items()}},
+            )
+            write(
+                iteration,
+                {f"parameters/{name}": value for name, value in hyperparameters(scored).items()},
+            )
 
-        status = train(model, data, batches_of(model, len(data[0])), log, classifier_title(gp), progress)
+        status = train(
+            model, data, batches_of(model, len(data[0])), log, classifier_title(gp), progress
+        )
         write(status.iterations, {"objective_per_point": status.objective_per_point})
     if isinstance(model, MonteCarlo):
         model.sample(samples, _seed)

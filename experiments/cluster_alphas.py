@@ -56,6 +56,8 @@ def cluster_alphas(alphas: list[float], clusters: int, M: int, maxiter: int) -> 
     for number in range(clusters):
         for alpha in set(alphas) - {powers[number]}:
             candidate = [*powers[:number], alpha, *powers[number + 1 :]]
-            powers, best = max((powers, best), (candidate, densities(candidate)), key=lambda each: each[1])
+            powers, best = max(
+                (powers, best), (candidate, densities(candidate)), key=lambda each: each[1]
+            )
     result = {"single": single, "single_loo": found[single][0], "single_held_out": found[single][1]}
     return result | {"powers": powers, "loo": best[0], "held_out": best[1]}

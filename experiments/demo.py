@@ -64,16 +64,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         check_task(name, asked.task)
         datasets.load(name, asked.split)
-    except (ValueError, OSError) as error:  # no such set or split; no network, or not the published file
+    except (
+        ValueError,
+        OSError,
+    ) as error:  # no such set or split; no network, or not the published file
         sys.exit(str(error))
-    experiments = {"regression": regression.ex, "classification": classification.ex, "streaming": streaming.ex}
+    experiments = {
+        "regression": regression.ex,
+        "classification": classification.ex,
+        "streaming": streaming.ex,
+    }
     common, methods = demonstration.configurations(name, split=asked.split, short=asked.short)
     print(f"Demonstration of {demonstration.title}.")
-    print(f"{len(methods)} methods, L-BFGS, at most {common['maxiter']} iterations each:", flush=True)
+    print(
+        f"{len(methods)} methods, L-BFGS, at most {common['maxiter']} iterations each:", flush=True
+    )
     options = {"--file_storage": str(asked.runs), "--loglevel": "WARNING"}
     records = []
     for method in methods:
-        run = experiments[demonstration.experiment].run(config_updates=common | method, options=options)
+        run = experiments[demonstration.experiment].run(
+            config_updates=common | method, options=options
+        )
         directory = run_directory(run)
         assert directory is not None  # file_storage is among the options
         result = {**(run.result or {}), "directory": str(directory)}
@@ -83,7 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = f"N = {first['N']} training and {first['N_test']} test points, D = {first['D']}"
     heading = f"{name}, split {asked.split}: {rows}, M = {common['M']} inducing points"
     lines = _table(records, demonstration.experiment)
-    print(f"\n{heading}\n{_UNITS[demonstration.experiment]}\n\n{lines}\n\n{demonstration.how_to_read}\n")
+    print(
+        f"\n{heading}\n{_UNITS[demonstration.experiment]}\n\n{lines}\n\n{demonstration.how_to_read}\n"
+    )
     figure = asked.runs / f"demo-{name}.png"
     _picture(records, demonstration.experiment, name, heading).figure.savefig(figure, dpi=150)
     print(f"Figure: {os.path.relpath(figure)}")
@@ -105,7 +118,11 @@ def _table(records: "Sequence[Record]", experiment: str) -> str:
             scores.insert(0, f"{sign} {record['objective_per_point']:.4f}")
             iterations += " " if record["converged"] else "+" if record["at_limit"] else "!"
         lines.append((record["method"], *scores, iterations, f"{record['seconds']:.1f}"))
-    marks = "\n+: not converged at the last iteration; !: ended earlier without converging." if evidence else ""
+    marks = (
+        "\n+: not converged at the last iteration; !: ended earlier without converging."
+        if evidence
+        else ""
+    )
     return f"{aligned(lines)}{marks}"
 
 
@@ -120,17 +137,33 @@ def _picture(records: "Sequence[Record]", experiment: str, name: str, title: str
         return fits(records, "method", title)
     if experiment == "classification" and records[0]["D"] == 2:
         return decisions(records, title)
-    return dots(records, "method", {"objective_per_point": "log evidence", **_COLUMNS[experiment]}, title)
+    return dots(
+        records, "method", {"objective_per_point": "log evidence", **_COLUMNS[experiment]}, title
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m experiments.demo", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--task", choices=list(DEMONSTRATIONS), default="regression", help="task (%(default)s)")
-    defaults = ", ".join(f"{task}: {demonstration.dataset}" for task, demonstration in DEMONSTRATIONS.items())
-    parser.add_argument("--dataset", help=f"a name of experiments.datasets.names(task=...) ({defaults})")
-    parser.add_argument("--split", type=int, default=0, help="number of the train/test split (%(default)s)")
-    parser.add_argument("--short", action="store_true", help="a few iterations only, to see that everything works")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.demo", description=(__doc__ or "").split("\n\n")[0]
+    )
+    parser.add_argument(
+        "--task", choices=list(DEMONSTRATIONS), default="regression", help="task (%(default)s)"
+    )
+    defaults = ", ".join(
+        f"{task}: {demonstration.dataset}" for task, demonstration in DEMONSTRATIONS.items()
+    )
+    parser.add_argument(
+        "--dataset", help=f"a name of experiments.datasets.names(task=...) ({defaults})"
+    )
+    parser.add_argument(
+        "--split", type=int, default=0, help="number of the train/test split (%(default)s)"
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="a few iterations only, to see that everything works"
+    )
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)"
+    )
     return parser
 
 

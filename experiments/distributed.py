@@ -39,8 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.folder or Path(temporary)
         write(folder, asked.rows)
-        print(f"PEPR, alpha 0.5, {asked.rows:,} rows, M = {asked.inducing}, {asked.iterations} iterations")
-        print(f"{'workers':>7}{'seconds a step':>16}{'bytes a step':>14}{'objective differs':>19}{'parameters':>12}")
+        print(
+            f"PEPR, alpha 0.5, {asked.rows:,} rows, M = {asked.inducing}, {asked.iterations} iterations"
+        )
+        print(
+            f"{'workers':>7}{'seconds a step':>16}{'bytes a step':>14}{'objective differs':>19}{'parameters':>12}"
+        )
         single = None
         for count in range(1, asked.workers + 1):
             results = _run_workers(asked, folder, count)
@@ -52,9 +56,13 @@ def _row(count: int, results: Sequence[Any], single: Any) -> str:
     for result in results[1:]:
         if result["parameters"] != results[0]["parameters"]:
             raise RuntimeError("workers must end with the same parameters, but they differ")
-    objective, parameters = (_difference(results[0][name], single[name]) for name in ("objective", "parameters"))
+    objective, parameters = (
+        _difference(results[0][name], single[name]) for name in ("objective", "parameters")
+    )
     seconds = max(result["seconds"] for result in results)
-    return f"{count:7}{seconds:16.3f}{results[0]['bytes']:14,.0f}{objective:19.0e}{parameters:12.0e}"
+    return (
+        f"{count:7}{seconds:16.3f}{results[0]['bytes']:14,.0f}{objective:19.0e}{parameters:12.0e}"
+    )
 
 
 def _difference(values: Sequence[float], expected: Sequence[float]) -> float:
@@ -74,14 +82,27 @@ def _run_workers(asked: argparse.Namespace, folder: Path, count: int) -> list[An
         processes = []
         for index in range(count):
             config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-            environment = os.environ | {"TF_CONFIG": json.dumps(config)} if count > 1 else dict(os.environ)
-            command = [sys.executable, "-m", "experiments.distributed", *words, "--index", str(index)]
+            environment = (
+                os.environ | {"TF_CONFIG": json.dumps(config)} if count > 1 else dict(os.environ)
+            )
+            command = [
+                sys.executable,
+                "-m",
+                "experiments.distributed",
+                *words,
+                "--index",
+                str(index),
+            ]
             pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-            processes.append(stack.enter_context(subprocess.Popen(command, env=environment, **pipes)))
+            processes.append(
+                stack.enter_context(subprocess.Popen(command, env=environment, **pipes))
+            )
         outputs = [process.communicate() for process in processes]
     for index, (process, (_, errors)) in enumerate(zip(processes, outputs, strict=True)):
         if process.returncode != 0:
-            raise RuntimeError(f"worker {index} ended with status {process.returncode}:\n{errors[-3000:]}")
+            raise RuntimeError(
+                f"worker {index} ended with status {process.returncode}:\n{errors[-3000:]}"
+            )
     return [json.loads(printed.splitlines()[-1]) for printed, _ in outputs]
 
 
@@ -106,13 +127,18 @@ def train(asked: argparse.Namespace) -> dict[str, Any]:
     threads = max(1, (os.cpu_count() or 1) // asked.workers)
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
-    scope = tf.distribute.MultiWorkerMirroredStrategy().scope() if asked.workers > 1 else nullcontext()
+    scope = (
+        tf.distribute.MultiWorkerMirroredStrategy().scope() if asked.workers > 1 else nullcontext()
+    )
     X, Y = (np.load(asked.folder / f"{name}.npy", mmap_mode="r") for name in ("X", "Y"))
     first, last = (asked.rows * part // asked.workers for part in (asked.index, asked.index + 1))
     with scope:
         kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], 1.5))
         model = PEPR(
-            array_batches(X[first:last], Y[first:last]), kernel, np.array(X[: asked.inducing]), noise_variance=0.1
+            array_batches(X[first:last], Y[first:last]),
+            kernel,
+            np.array(X[: asked.inducing]),
+            noise_variance=0.1,
         )
         step = TrainingStep(model)
         step()  # traces
@@ -121,8 +147,15 @@ def train(asked: argparse.Namespace) -> dict[str, Any]:
             for _ in range(_STEPS):
                 step()
             seconds = (time.perf_counter() - start) / _STEPS
-        result = fit(model, max_iterations=asked.iterations, checkpoint=asked.checkpoint, checkpoint_seconds=0.0)
-        parameters = np.concatenate([np.ravel(variable.numpy()) for variable in model.trainable_variables])
+        result = fit(
+            model,
+            max_iterations=asked.iterations,
+            checkpoint=asked.checkpoint,
+            checkpoint_seconds=0.0,
+        )
+        parameters = np.concatenate(
+            [np.ravel(variable.numpy()) for variable in model.trainable_variables]
+        )
     return {
         "objective": result.objective,
         "parameters": parameters.tolist(),
@@ -147,8 +180,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--inducing", type=int, default=50)
     parser.add_argument("--iterations", type=int, default=10)
-    parser.add_argument("--folder", type=Path, help="folder of the file, written if missing (a temporary folder)")
-    parser.add_argument("--checkpoint", type=Path, help="resume from here; the number of workers is added to the name")
+    parser.add_argument(
+        "--folder", type=Path, help="folder of the file, written if missing (a temporary folder)"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        help="resume from here; the number of workers is added to the name",
+    )
     parser.add_argument("--index", type=int, help=argparse.SUPPRESS)
     return parser
 

@@ -37,14 +37,18 @@ def _config() -> None:
     exact = False
 
 
-def difference(at_once: Any, X: Floats, Y: Floats, Z: Floats, alpha: float, num_batches: int) -> dict[str, float]:
+def difference(
+    at_once: Any, X: Floats, Y: Floats, Z: Floats, alpha: float, num_batches: int
+) -> dict[str, float]:
     """
     Compare a stream, with inducing points at Z throughout, with a model of all rows.
 
     :return: difference of the sum of online objectives (relative), and largest of predictive means and variances.
     """
     parts = np.array_split(np.arange(len(X)), num_batches)
-    model = StreamingSGPR((X[parts[0]], Y[parts[0]]), kernel(), Z, alpha=alpha, noise_variance=_NOISE)
+    model = StreamingSGPR(
+        (X[parts[0]], Y[parts[0]]), kernel(), Z, alpha=alpha, noise_variance=_NOISE
+    )
     total = float(model.maximum_log_likelihood_objective())
     for part in parts[1:]:
         model.update((X[part], Y[part]))
@@ -53,7 +57,11 @@ def difference(at_once: Any, X: Floats, Y: Floats, Z: Floats, alpha: float, num_
     Xnew = np.linspace(-0.5, 10.5, 200)[:, None]
     ours, theirs = model.predict_f(Xnew), at_once.predict_f(Xnew)
     mean, variance = (float(np.max(np.abs(a - b))) for a, b in zip(ours, theirs, strict=True))
-    return {"objective": abs(total - objective) / abs(objective), "mean": mean, "variance": variance}
+    return {
+        "objective": abs(total - objective) / abs(objective),
+        "mean": mean,
+        "variance": variance,
+    }
 
 
 def kernel() -> gpflow.kernels.Kernel:
@@ -74,7 +82,9 @@ def exactness(alpha: float, rows: int, batches: int, exact: bool) -> dict[str, f
     X, Y = noisy_function(rows)
     if not exact:
         Z = X[np.linspace(0, rows - 1, 20).astype(int)]
-        return difference(PEPR((X, Y), kernel(), Z, alpha=alpha, noise_variance=_NOISE), X, Y, Z, alpha, batches)
+        return difference(
+            PEPR((X, Y), kernel(), Z, alpha=alpha, noise_variance=_NOISE), X, Y, Z, alpha, batches
+        )
     few = np.sort(np.random.RandomState(1).permutation(rows)[:_DENSE_ROWS])
     at_once = gpflow.models.GPR((X[few], Y[few]), kernel(), noise_variance=_NOISE)
     return difference(at_once, X[few], Y[few], X[few], alpha, batches)

@@ -61,7 +61,9 @@ def _config() -> None:
     training = {"maxiter": 20}
 
 
-def divided(name: str, repetition: int, initial: int, num_test: int, additions: int) -> tuple[Dataset, Rows, Rows]:
+def divided(
+    name: str, repetition: int, initial: int, num_test: int, additions: int
+) -> tuple[Dataset, Rows, Rows]:
     """
     Return a data set with all rows but the test rows for training, standardized by their inputs, and the indices of the
     initially labeled rows and of the pool.
@@ -91,13 +93,22 @@ def entropy(probability: Floats) -> Floats:
     return found
 
 
-def _trained(labeled: Dataset, num_classes: int, before: GPModel | None, result: dict[str, list[float]]) -> GPModel:
+def _trained(
+    labeled: Dataset, num_classes: int, before: GPModel | None, result: dict[str, list[float]]
+) -> GPModel:
     """Train a model of the labeled rows from the parameters of the last model, and record the seconds."""
     model: GPModel = build_classifier(labeled.X_train, labeled.Y_train, num_classes)
     if before is not None:
         multiple_assign(model, parameter_dict(before))
     data = labeled.X_train, labeled.Y_train
-    status = train(model, data, batches_of(model, len(labeled.X_train)), lambda iteration, seconds: None, "", False)
+    status = train(
+        model,
+        data,
+        batches_of(model, len(labeled.X_train)),
+        lambda iteration, seconds: None,
+        "",
+        False,
+    )
     result["seconds"].append(status.seconds)
     return model
 
@@ -118,7 +129,9 @@ def labeling(
     if rule not in RULES:
         raise ValueError(f"rule is {rule!r}; accepted are {', '.join(RULES)}.")
     if not 1 <= per_round <= additions:
-        raise ValueError(f"per_round is {per_round}; whole numbers from 1 to additions, {additions}, are accepted.")
+        raise ValueError(
+            f"per_round is {per_round}; whole numbers from 1 to additions, {additions}, are accepted."
+        )
     data, rows, pool = divided(dataset, repetition, initial, num_test, additions)
     num_classes = len(datasets.describe(dataset).classes)
     rng, model = np.random.RandomState(repetition), None

@@ -21,7 +21,13 @@ from experiments.ingredients.training import batches_of, train, training
 from experiments.recording.experiment import RecordedExperiment, run_directory
 from experiments.recording.predictions import save_predictions
 from experiments.recording.scalars import scalar_log
-from experiments.recording.scores import hyperparameters, noise_sd, objective_per_point, prediction_scores, scale
+from experiments.recording.scores import (
+    hyperparameters,
+    noise_sd,
+    objective_per_point,
+    prediction_scores,
+    scale,
+)
 
 ex = RecordedExperiment("regression", ingredients=[data, gp, training])
 
@@ -49,9 +55,16 @@ def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
         def log(iteration: int, seconds: float) -> None:
             scores = prediction_scores(model, dataset)
             objective = objective_per_point(model, data, batches)
-            values = {"objective_per_point": objective, "noise_sd": noise_sd(model), "seconds": seconds}
+            values = {
+                "objective_per_point": objective,
+                "noise_sd": noise_sd(model),
+                "seconds": seconds,
+            }
             write(iteration, values | {f"test/{name}": score for name, score in scores.items()})
-            write(iteration, {f"parameters/{name}": value for name, value in hyperparameters(model).items()})
+            write(
+                iteration,
+                {f"parameters/{name}": value for name, value in hyperparameters(model).items()},
+            )
 
         status = train(model, data, batches, log, title(gp), progress)
 

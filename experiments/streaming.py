@@ -20,7 +20,13 @@ from sacred.run import Run
 from tqdm import tqdm
 
 from experiments import datasets
-from experiments.ingredients.learner import begin, build_learner, learner_gp, learner_title, stream_training
+from experiments.ingredients.learner import (
+    begin,
+    build_learner,
+    learner_gp,
+    learner_title,
+    stream_training,
+)
 from experiments.ingredients.stream import Batches, load_stream, stream_data
 from experiments.learners.learner import Learner
 from experiments.recording.experiment import RecordedExperiment, run_directory
@@ -51,7 +57,10 @@ def _scores(learner: Learner, X: Any, Y: Any, labels: bool) -> dict[str, float]:
     mean, variance = learner.predict(X)
     if labels:
         density = np.where(Y == 1.0, mean, 1.0 - mean)
-        return {"error": float(np.mean((mean > 0.5) != Y)), "log_likelihood": float(np.mean(np.log(density)))}
+        return {
+            "error": float(np.mean((mean > 0.5) != Y)),
+            "log_likelihood": float(np.mean(np.log(density))),
+        }
     return {"rmse": metrics.rmse(Y, mean), "log_likelihood": -metrics.nlpd(Y, mean, variance)}
 
 
@@ -92,7 +101,9 @@ class _Course:
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays for the figures, stacked over time."""
-        arrays = {name: np.array([score[name] for score in self._scores]) for name in self._scores[0]}
+        arrays = {
+            name: np.array([score[name] for score in self._scores]) for name in self._scores[0]
+        }
         frames = {name: np.stack(parts) for name, parts in self._frames.items() if parts}
         grid = {} if self._grid is None else {"x": self._grid}
         return arrays | frames | grid
@@ -121,15 +132,27 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
         timed(partial(begin, learner))
         with (
             scalar_log(_run, directory) as write,
-            tqdm(others, learner_title(gp), unit="batch", mininterval=_BAR_INTERVAL, disable=not progress) as bar,
+            tqdm(
+                others,
+                learner_title(gp),
+                unit="batch",
+                mininterval=_BAR_INTERVAL,
+                disable=not progress,
+            ) as bar,
         ):
 
             def score(num_seen: int) -> None:
                 scores = course.score(learner, num_seen, sum(seconds))
                 values = {f"passed/{name}": value for name, value in scores.items()}
-                parameters = {f"parameters/{name}": value for name, value in hyperparameters(learner.model).items()}
+                parameters = {
+                    f"parameters/{name}": value
+                    for name, value in hyperparameters(learner.model).items()
+                }
                 write(num_seen, values | parameters | {"objective": learner.objective()})
-                bar.set_postfix_str(", ".join(f"{name} {value:.3f}" for name, value in scores.items()), refresh=False)
+                bar.set_postfix_str(
+                    ", ".join(f"{name} {value:.3f}" for name, value in scores.items()),
+                    refresh=False,
+                )
 
             score(N if gp["model"] == "BATCH" else batches.first.stop)
             for number, rows in enumerate(bar, 1):

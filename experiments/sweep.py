@@ -39,9 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = _parser()
     asked = parser.parse_args(arguments)
     if asked.scheduler is not None and asked.jobs is not None:
-        parser.error("--jobs is for this machine; with --scheduler Dask has one for each thread of its workers.")
+        parser.error(
+            "--jobs is for this machine; with --scheduler Dask has one for each thread of its workers."
+        )
     if asked.scheduler is not None and find_spec("distributed") is None:
-        parser.error("--scheduler needs Dask: pip install -c constraints.txt -e '.[cluster,experiments]'.")
+        parser.error(
+            "--scheduler needs Dask: pip install -c constraints.txt -e '.[cluster,experiments]'."
+        )
 
     # Imported after parsing the arguments, since it takes seconds.
     from experiments.papers.running import completed
@@ -55,7 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(str(error))
     score = RMSE if jobs[0].cell.experiment == "regression" else ERROR
     if records:
-        print(means(records, _AXES[:-1], (EVIDENCE, score, NLPD, SECONDS), "Means of the splits ± standard errors"))
+        print(
+            means(
+                records,
+                _AXES[:-1],
+                (EVIDENCE, score, NLPD, SECONDS),
+                "Means of the splits ± standard errors",
+            )
+        )
     if missing:
         sys.exit(f"\n{missing}")
 
@@ -71,20 +82,31 @@ def read_plan(path: Path) -> list[Job]:
     from experiments.ingredients import classifier, model
 
     given = read_toml(path)
-    accepted = {"regression": (regression.ex, model), "classification": (classification.ex, classifier)}
+    accepted = {
+        "regression": (regression.ex, model),
+        "classification": (classification.ex, classifier),
+    }
     keys = ("experiment", *_AXES)
     if set(given) - {"options"} != set(keys):
-        raise ValueError(f"{path} has the keys {', '.join(given)}; accepted are {', '.join(keys)} and options.")
+        raise ValueError(
+            f"{path} has the keys {', '.join(given)}; accepted are {', '.join(keys)} and options."
+        )
     if given["experiment"] not in accepted:
-        raise ValueError(f"{path}: experiment is {given['experiment']!r}; accepted are {', '.join(accepted)}.")
+        raise ValueError(
+            f"{path}: experiment is {given['experiment']!r}; accepted are {', '.join(accepted)}."
+        )
     experiment, ingredient = accepted[given["experiment"]]
     for axis in _AXES:
         if not isinstance(given[axis], list) or not given[axis]:
-            raise ValueError(f"{path}: {axis} is {given[axis]!r}; a list of at least one value is accepted.")
+            raise ValueError(
+                f"{path}: {axis} is {given[axis]!r}; a list of at least one value is accepted."
+            )
     options = given.get("options", {})
     for name in options:
         if name.rpartition(".")[2] in _AXES or not experiment.accepts(name):
-            raise ValueError(f"{path}: options has {name!r}; other entries of the configuration are accepted.")
+            raise ValueError(
+                f"{path}: options has {name!r}; other entries of the configuration are accepted."
+            )
     jobs = []
     for name in given["model"]:
         axes: dict[str, list[Any]] = {axis: given[axis] for axis in _AXES} | {"model": [name]}
@@ -100,7 +122,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = parser_of(__doc__, "sweep")
     parser.add_argument("plan", type=Path, metavar="FILE", help="a TOML file, as above")
     add_running(parser)
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, whose workers run the sweep (none)")
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="a Dask scheduler, whose workers run the sweep (none)",
+    )
     return parser
 
 

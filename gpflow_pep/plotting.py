@@ -28,16 +28,30 @@ CLASSES, MARKERS = ("#e8962a", "#542788", "#147d72", "#c51b7d", "#f2cf4a", "#8c5
 
 _RESOLUTION = {1: 300, 2: 80}  # places along each of D inputs
 _STRENGTH = 0.6  # of the color of a certain class: rows stay visible
-_LABELS = {"objective": "objective, nats", "nlpd": "held-out NLPD, nats per row", "rmse": "held-out RMSE"}
+_LABELS = {
+    "objective": "objective, nats",
+    "nlpd": "held-out NLPD, nats per row",
+    "rmse": "held-out RMSE",
+}
 
-Limits = Sequence[float] | Sequence[Sequence[float]]  # of each input; default: 5 per cent beyond the rows
+Limits = (
+    Sequence[float] | Sequence[Sequence[float]]
+)  # of each input; default: 5 per cent beyond the rows
 
 
 def draw_inducing_points(ax: Axes, Z: AnyNDArray) -> None:
     """Draw inducing points Z [M, D]: of one input as ticks at the bottom, of two as circles."""
     Z = _places(Z, "Z")
     if Z.shape[1] == 1:
-        ax.plot(Z[:, 0], np.full(len(Z), 0.03), "|", color=INDUCING, ms=9, mew=1.5, transform=ax.get_xaxis_transform())
+        ax.plot(
+            Z[:, 0],
+            np.full(len(Z), 0.03),
+            "|",
+            color=INDUCING,
+            ms=9,
+            mew=1.5,
+            transform=ax.get_xaxis_transform(),
+        )
     else:
         ax.plot(*Z.T, "o", mfc="white", mec=INDUCING, ms=4.5 if len(Z) <= 100 else 2.5, mew=0.8)
 
@@ -46,7 +60,9 @@ def draw_history(ax: Axes, result: FitResult, name: str = "objective", **line: A
     """Draw the "objective" of a training run against its iterations, or the held-out "nlpd" or "rmse"."""
     values = {"objective": result.objective, **result.held_out}
     if name not in values:
-        raise ValueError(f"name must be one of {', '.join(map(repr, values))}, as recorded, got {name!r}.")
+        raise ValueError(
+            f"name must be one of {', '.join(map(repr, values))}, as recorded, got {name!r}."
+        )
     ax.plot(result.recorded, values[name], **{"color": PREDICTION} | line)
     ax.set(xlabel="iteration", ylabel=_LABELS[name])
 
@@ -55,7 +71,9 @@ def _places(X: Any, name: str) -> AnyNDArray:
     """Return finite inputs [n, D] that can be drawn, D = 1 or 2."""
     places = validation.matrix(X, name, "D")
     if (D := places.shape[1]) not in _RESOLUTION:
-        raise ValueError(f"{name} must have 1 or 2 columns, got {D}: see sklearn.inspection.PartialDependenceDisplay.")
+        raise ValueError(
+            f"{name} must have 1 or 2 columns, got {D}: see sklearn.inspection.PartialDependenceDisplay."
+        )
     return places
 
 
@@ -72,7 +90,9 @@ class _ModelAsEstimator:
         return mean.numpy(), np.sqrt(variance)
 
     def predict_proba(self, X: AnyNDArray) -> AnyNDArray:
-        p: AnyNDArray = self.model_.predict_y(X)[0].numpy()  # [n, C], or [n, 1] of the second of two classes
+        p: AnyNDArray = self.model_.predict_y(X)[
+            0
+        ].numpy()  # [n, C], or [n, 1] of the second of two classes
         return p if p.shape[1] > 1 else np.concatenate([1.0 - p, p], axis=1)
 
 
@@ -90,7 +110,9 @@ class _Display:
     @classmethod
     def from_model(cls, model: GPModel, data: RegressionData, **options: Any) -> Self:
         """Draw `predict_y` of a model of GPflow and the data X [N, D], Y [N, P]; options as of `from_estimator`."""
-        return cls.from_estimator(_ModelAsEstimator(model), *validation.regression_data(data), **options)
+        return cls.from_estimator(
+            _ModelAsEstimator(model), *validation.regression_data(data), **options
+        )
 
     @classmethod
     def from_estimator(
@@ -105,8 +127,12 @@ class _Display:
         rows = _places(X, "X")
         D = rows.shape[1]
         if np.shape(y)[:1] != (len(rows),):
-            raise ValueError(f"y must have one entry for each of {len(rows)} rows of X, got shape {list(np.shape(y))}.")
-        margin = np.where((width := np.ptp(rows, axis=0)) > 0.0, 0.05 * width, 0.5)  # 0.5 about a constant column
+            raise ValueError(
+                f"y must have one entry for each of {len(rows)} rows of X, got shape {list(np.shape(y))}."
+            )
+        margin = np.where(
+            (width := np.ptp(rows, axis=0)) > 0.0, 0.05 * width, 0.5
+        )  # 0.5 about a constant column
         ends = np.stack([rows.min(0) - margin, rows.max(0) + margin], axis=1)  # [D, 2]
         pairs = [limits] if np.asarray(limits).ndim == D == 1 else limits
         low, high = validation.shaped(pairs, (D, 2), ends, "limits").T
@@ -116,8 +142,14 @@ class _Display:
         if hasattr(X, "columns"):
             places, names = type(X)(places, columns=X.columns), [str(name) for name in X.columns]
         variable: Any = getattr(getattr(estimator, "model_", None), "inducing_variable", None)
-        Z = [each.Z.numpy() for each in single_output_variables(variable) if isinstance(each, InducingPoints)]
-        return cls(grid=grid, X=rows, Z=Z, names=names, **cls._predicted(estimator, places, y)).plot(ax)
+        Z = [
+            each.Z.numpy()
+            for each in single_output_variables(variable)
+            if isinstance(each, InducingPoints)
+        ]
+        return cls(
+            grid=grid, X=rows, Z=Z, names=names, **cls._predicted(estimator, places, y)
+        ).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw into `ax`, or into a new figure; `ax_` has the picture."""
@@ -155,8 +187,14 @@ class PredictionDisplay(_Display):
 
     def _draw(self, ax: Axes) -> None:
         if len(self.grid) == 1:
-            colors: Any = [(PREDICTION, BAND)] if self.mean.shape[1] == 1 else [(c, (c, 0.25)) for c in CLASSES]
-            for mean, std, (line, band) in zip(self.mean.T, self.std.T, itertools.cycle(colors), strict=False):
+            colors: Any = (
+                [(PREDICTION, BAND)]
+                if self.mean.shape[1] == 1
+                else [(c, (c, 0.25)) for c in CLASSES]
+            )
+            for mean, std, (line, band) in zip(
+                self.mean.T, self.std.T, itertools.cycle(colors), strict=False
+            ):
                 ax.fill_between(self.grid[0], mean - 2.0 * std, mean + 2.0 * std, lw=0, color=band)
                 ax.plot(self.grid[0], mean, color=line)
             ax.set_ylabel(self.output)
@@ -185,7 +223,9 @@ class ClassDisplay(_Display):
         p = estimator.predict_proba(places)
         classes: AnyNDArray = np.asarray(estimator.classes_)
         if np.shape(y)[1:] not in ((), (1,)) or not np.isin(y, classes).all():
-            raise ValueError(f"y must have one label of classes_, {classes.tolist()}, for each row of X.")
+            raise ValueError(
+                f"y must have one label of classes_, {classes.tolist()}, for each row of X."
+            )
         labels = np.searchsorted(classes, np.ravel(y))
         return {"labels": labels, "probabilities": p, "classes": [str(name) for name in classes]}
 
@@ -196,18 +236,43 @@ class ClassDisplay(_Display):
         if len(self.grid) == 1:
             for c in shown:
                 ax.plot(self.grid[0], p[:, c], color=colors[c])
-            ax.set(ylabel="probability" if count > 2 else f"probability of {self.classes[1]}", ylim=(-0.05, 1.05))
+            ax.set(
+                ylabel="probability" if count > 2 else f"probability of {self.classes[1]}",
+                ylim=(-0.05, 1.05),
+            )
         else:
             certainty = (count * p.max(axis=1, keepdims=True) - 1.0) / (count - 1.0)  # [n, 1]
-            image = 1.0 - _STRENGTH * certainty * (1.0 - p @ np.array([to_rgb(color) for color in colors]))  # [n, 3]
+            image = 1.0 - _STRENGTH * certainty * (
+                1.0 - p @ np.array([to_rgb(color) for color in colors])
+            )  # [n, 3]
             extent = (*self.grid[0][[0, -1]], *self.grid[1][[0, -1]])
-            ax.imshow(self._on_grid(image), origin="lower", extent=extent, aspect="auto", interpolation="bilinear")
+            ax.imshow(
+                self._on_grid(image),
+                origin="lower",
+                extent=extent,
+                aspect="auto",
+                interpolation="bilinear",
+            )
             for c in shown:
                 lead = p[:, c] - np.delete(p, c, axis=1).max(axis=1)
                 if lead.min() < 0.0 < lead.max():
-                    ax.contour(*self.grid, self._on_grid(lead), [0.0], colors="black", linewidths=1.2)
+                    ax.contour(
+                        *self.grid, self._on_grid(lead), [0.0], colors="black", linewidths=1.2
+                    )
         for c, (color, name) in enumerate(zip(colors, self.classes, strict=True)):
             rows = self.X[self.labels == c]
-            columns = rows.T if rows.shape[1] == 2 else (rows[:, 0], np.full(len(rows), c / (count - 1)))
-            ax.plot(*columns, MARKERS[c % len(MARKERS)], color=color, mec="white", mew=0.4, ms=4.5, label=name)
-        ax.legend(title="class", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hides no rows
+            columns = (
+                rows.T if rows.shape[1] == 2 else (rows[:, 0], np.full(len(rows), c / (count - 1)))
+            )
+            ax.plot(
+                *columns,
+                MARKERS[c % len(MARKERS)],
+                color=color,
+                mec="white",
+                mew=0.4,
+                ms=4.5,
+                label=name,
+            )
+        ax.legend(
+            title="class", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0)
+        )  # hides no rows

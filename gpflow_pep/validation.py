@@ -7,7 +7,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter
 from gpflow.config import default_float, default_likelihood_positive_minimum
-from gpflow.inducing_variables import InducingPatches, InducingPoints, InducingVariables, MultioutputInducingVariables
+from gpflow.inducing_variables import (
+    InducingPatches,
+    InducingPoints,
+    InducingVariables,
+    MultioutputInducingVariables,
+)
 from gpflow.inducing_variables.inducing_variables import InducingPointsBase
 from gpflow.likelihoods import Gaussian
 from gpflow.models.util import InducingPointsLike
@@ -23,9 +28,13 @@ def matrix(values: Any, name: str, columns: str, dtype: Any = None) -> AnyNDArra
     array = _real(_numpy(values), name)
     if array.ndim != 2:
         hint = "; for one column pass np.reshape(values, [-1, 1])" if array.ndim == 1 else ""
-        raise ValueError(f"{name} must have shape [rows, {columns}], got shape {list(array.shape)}{hint}.")
+        raise ValueError(
+            f"{name} must have shape [rows, {columns}], got shape {list(array.shape)}{hint}."
+        )
     if 0 in array.shape:
-        raise ValueError(f"{name} must have at least one row and one column, got shape {list(array.shape)}.")
+        raise ValueError(
+            f"{name} must have at least one row and one column, got shape {list(array.shape)}."
+        )
     with np.errstate(over="ignore"):  # reported below
         array = array.astype(dtype or default_float(), copy=False)
     if found := not_finite(array):
@@ -46,7 +55,9 @@ def real_numbers(values: Any, name: str) -> tf.Tensor:
     if not isinstance(values, _TENSORS):
         values = _real(values, name)
     elif not (values.dtype.is_floating or values.dtype.is_integer or values.dtype.is_bool):
-        raise ValueError(f"{name} must hold real numbers, got a tensor of dtype {values.dtype.name}.")
+        raise ValueError(
+            f"{name} must hold real numbers, got a tensor of dtype {values.dtype.name}."
+        )
     return tf.cast(values, default_float())
 
 
@@ -61,7 +72,9 @@ def inputs(values: Any, name: str) -> tf.Tensor:
 def _real(given: Any, name: str) -> AnyNDArray:
     """Return an array of numbers or booleans; object arrays of numbers (pandas with missing values) are converted."""
     if isinstance(given, np.ma.MaskedArray) and given.mask.any():
-        raise ValueError(f"{name} must have no masked entries, got {given.mask.sum()}; leave these rows out.")
+        raise ValueError(
+            f"{name} must have no masked entries, got {given.mask.sum()}; leave these rows out."
+        )
     array = np.asarray(given)
     if array.dtype.kind in "fiub":
         return array
@@ -71,7 +84,9 @@ def _real(given: Any, name: str) -> AnyNDArray:
     if wrong:
         values = "value" if len(wrong) == 1 else "values"
         place = f" in column {given.columns[wrong[0][1]]!r}" if hasattr(given, "columns") else ""
-        raise ValueError(f"{name} must hold real numbers, got {array[wrong[0]]!r}{place} ({len(wrong)} such {values}).")
+        raise ValueError(
+            f"{name} must hold real numbers, got {array[wrong[0]]!r}{place} ({len(wrong)} such {values})."
+        )
     return array.astype(np.float64)
 
 
@@ -81,11 +96,15 @@ def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         raise ValueError(f"data must be a pair (X, Y), got {type(data).__name__}.")
     X, Y = matrix(data[0], "data[0] (X)", "D"), matrix(data[1], "data[1] (Y)", "P")
     if len(X) != len(Y):
-        raise ValueError(f"data[0] (X) and data[1] (Y) must have the same number of rows, got {len(X)} and {len(Y)}.")
+        raise ValueError(
+            f"data[0] (X) and data[1] (Y) must have the same number of rows, got {len(X)} and {len(Y)}."
+        )
     return X, Y
 
 
-def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_inputs: int | None) -> InducingVariables:
+def single_output_inducing_variable(
+    inducing_variable: InducingPointsLike, num_inputs: int | None
+) -> InducingVariables:
     """Return a non-empty, finite single-output inducing variable with the columns of X; convert an array Z [M, D]."""
     name = "inducing_variable"
     if isinstance(inducing_variable, MultioutputInducingVariables):
@@ -95,10 +114,16 @@ def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_i
         inducing_variable = InducingPoints(matrix(inducing_variable, f"{name} (Z)", "D"))
     if isinstance(inducing_variable, InducingPointsBase):
         Z = matrix(inducing_variable.Z, f"{name} (Z)", "D")
-        if num_inputs not in (None, Z.shape[1]) and not isinstance(inducing_variable, InducingPatches):
-            raise ValueError(f"{name} (Z) must have as many columns as X, {num_inputs}, got {Z.shape[1]}.")
+        if num_inputs not in (None, Z.shape[1]) and not isinstance(
+            inducing_variable, InducingPatches
+        ):
+            raise ValueError(
+                f"{name} (Z) must have as many columns as X, {num_inputs}, got {Z.shape[1]}."
+            )
     elif int(inducing_variable.num_inducing) < 1:
-        raise ValueError(f"{name} must have at least one inducing variable, got {inducing_variable.num_inducing}.")
+        raise ValueError(
+            f"{name} must have at least one inducing variable, got {inducing_variable.num_inducing}."
+        )
     return inducing_variable
 
 
@@ -114,12 +139,19 @@ def fraction(value: Any, name: str) -> float:
 
 def seconds(value: Any, name: str) -> float:
     """Return a duration, 0 to infinity."""
-    return _number(value, name, "a number of at least 0 (math.inf: only at the end)", lambda number: number >= 0.0)
+    return _number(
+        value,
+        name,
+        "a number of at least 0 (math.inf: only at the end)",
+        lambda number: number >= 0.0,
+    )
 
 
 def _number(value: Any, name: str, accepted: str, is_accepted: Callable[[float], bool]) -> float:
     array = np.asarray(_numpy(value))
-    if array.ndim or array.dtype.kind not in "fiu" or not is_accepted(float(array)):  # integers of 64 bits or fewer
+    if (
+        array.ndim or array.dtype.kind not in "fiu" or not is_accepted(float(array))
+    ):  # integers of 64 bits or fewer
         raise ValueError(f"{name} must be {accepted}, got {value!r}.")
     return float(array)
 
@@ -132,15 +164,22 @@ def seed(value: Any) -> int:
 def gaussian(likelihood: Any) -> Gaussian:
     """Return a Gaussian likelihood; its noise may depend on x."""
     if not isinstance(likelihood, Gaussian):
-        raise ValueError(f"likelihood must be a gpflow.likelihoods.Gaussian, got {type(likelihood).__name__}.")
+        raise ValueError(
+            f"likelihood must be a gpflow.likelihoods.Gaussian, got {type(likelihood).__name__}."
+        )
     if isinstance(likelihood.variance, Parameter) and likelihood.variance.shape.num_elements() != 1:
-        raise ValueError(f"likelihood must have one noise variance, got shape {likelihood.variance.shape.as_list()}.")
+        raise ValueError(
+            f"likelihood must have one noise variance, got shape {likelihood.variance.shape.as_list()}."
+        )
     return likelihood
 
 
 def noise_variance(value: Any) -> float:
     """Return the variance of a Gaussian likelihood, above GPflow's lower bound."""
-    smallest, variance = default_likelihood_positive_minimum(), positive_number(value, "noise_variance")
+    smallest, variance = (
+        default_likelihood_positive_minimum(),
+        positive_number(value, "noise_variance"),
+    )
     if variance <= smallest:
         bound = f"{smallest:g} (gpflow.config.set_default_likelihood_positive_minimum)"
         raise ValueError(f"noise_variance must be above {bound}, got {variance:g}.")
@@ -184,17 +223,25 @@ def partition(blocks: Any, num_data: int) -> tuple[AnyNDArray, AnyNDArray]:
         labels = np.arange(num_data) // positive_integer(blocks, "blocks")
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         found = f"an array of dtype {labels.dtype} and shape {list(labels.shape)}"
-        raise ValueError(f"blocks must be None, a size, integer labels [N] or arrays of row indices, got {found}.")
+        raise ValueError(
+            f"blocks must be None, a size, integer labels [N] or arrays of row indices, got {found}."
+        )
     if len(labels) != num_data:
-        raise ValueError(f"blocks given as labels must have one for each of the {num_data} rows, got {len(labels)}.")
+        raise ValueError(
+            f"blocks given as labels must have one for each of the {num_data} rows, got {len(labels)}."
+        )
     return np.argsort(labels, kind="stable"), np.unique(labels, return_counts=True)[1]
 
 
-def _partition_of_indices(blocks: Sequence[AnyNDArray], num_data: int) -> tuple[AnyNDArray, AnyNDArray]:
+def _partition_of_indices(
+    blocks: Sequence[AnyNDArray], num_data: int
+) -> tuple[AnyNDArray, AnyNDArray]:
     for number, block in enumerate(blocks):
         if block.ndim != 1 or block.size == 0 or block.dtype.kind not in "iu":
             found = f"dtype {block.dtype} and shape {list(block.shape)}"
-            raise ValueError(f"blocks[{number}] must be a non-empty array of row indices, got {found}.")
+            raise ValueError(
+                f"blocks[{number}] must be a non-empty array of row indices, got {found}."
+            )
     rows = np.concatenate(blocks)
     outside = rows[(rows < 0) | (rows >= num_data)]
     if outside.size:
@@ -217,18 +264,24 @@ def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
         return PrecomputeCacheType(value.lower() if isinstance(value, str) else value)
     except ValueError:
         accepted = ", ".join(repr(kind.value) for kind in PrecomputeCacheType)
-        raise ValueError(f"precompute_cache must be one of {accepted} or None, got {value!r}.") from None
+        raise ValueError(
+            f"precompute_cache must be one of {accepted} or None, got {value!r}."
+        ) from None
 
 
 def scale(value: Any, count: int | None = None) -> Parameter:
     """Return m > 0, one number [] or one per block [count], as a parameter; numbers become a fixed one."""
     if isinstance(value, tf.Variable):
         raise ValueError("scale must be a number or a gpflow.Parameter, got a tf.Variable.")
-    numbers = _each(value, "scale", "in (0, inf)", lambda m: (m > 0.0) & (m < np.inf), count, "block")
+    numbers = _each(
+        value, "scale", "in (0, inf)", lambda m: (m > 0.0) & (m < np.inf), count, "block"
+    )
     if not isinstance(value, Parameter):
         return Parameter(numbers, transform=positive(), trainable=False)
     if value.dtype != default_float():
-        raise ValueError(f"scale must have the type {default_float().__name__}, got {value.dtype.name}.")
+        raise ValueError(
+            f"scale must have the type {default_float().__name__}, got {value.dtype.name}."
+        )
     return value
 
 
@@ -236,14 +289,23 @@ def power(alpha: Any, count: int | None = None, unit: str = "block") -> AnyNDArr
     """Return alpha in [0, 1], one number [] or one per block or row [count]."""
     if isinstance(alpha, Parameter):
         reason = "alpha cannot be learned, since the objective is not a bound"
-        raise ValueError(f"alpha must be a number or an array of numbers, got a gpflow.Parameter: {reason}.")
-    return _each(alpha, "alpha", "in [0, 1]", lambda values: (values >= 0.0) & (values <= 1.0), count, unit)
+        raise ValueError(
+            f"alpha must be a number or an array of numbers, got a gpflow.Parameter: {reason}."
+        )
+    return _each(
+        alpha, "alpha", "in [0, 1]", lambda values: (values >= 0.0) & (values <= 1.0), count, unit
+    )
 
 
-def _each(given: Any, name: str, accepted: str, is_accepted: Any, count: int | None, unit: str) -> AnyNDArray:
+def _each(
+    given: Any, name: str, accepted: str, is_accepted: Any, count: int | None, unit: str
+) -> AnyNDArray:
     """Return accepted numbers, one [] or one per block or row [count]; one if count is None."""
     numbers = "one number" if count is None else f"one number or one per {unit} [{count}]"
-    if isinstance(given, np.ma.MaskedArray) or (values := np.asarray(_numpy(given))).dtype.kind not in "fiu":
+    if (
+        isinstance(given, np.ma.MaskedArray)
+        or (values := np.asarray(_numpy(given))).dtype.kind not in "fiu"
+    ):
         raise ValueError(f"{name} must be {numbers} {accepted}, got {given!r}.")
     if values.shape not in ((), (count,)):
         raise ValueError(f"{name} must be {numbers} {accepted}, got shape {list(values.shape)}.")
@@ -254,11 +316,15 @@ def _each(given: Any, name: str, accepted: str, is_accepted: Any, count: int | N
 
 def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:
     """Return a finite array of a given shape; None gives `default`."""
-    array: AnyNDArray = _real(default if values is None else _numpy(values), name).astype(default_float())
+    array: AnyNDArray = _real(default if values is None else _numpy(values), name).astype(
+        default_float()
+    )
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {list(shape)}, got {list(array.shape)}.")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got {(~np.isfinite(array)).sum()} NaN or infinite values.")
+        raise ValueError(
+            f"{name} must be finite, got {(~np.isfinite(array)).sum()} NaN or infinite values."
+        )
     return array
 
 

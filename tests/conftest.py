@@ -20,7 +20,9 @@ from tensorflow.python.framework.ops import gradient_registry
 
 from gpflow_pep.runtime.tracing import release_graphs
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they run in the background ignore it
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # shells let what they run in the background ignore it
 
 _C = ctypes.CDLL(None)
 _STATM = Path("/proc/self/statm")  # of Linux
@@ -38,7 +40,9 @@ The same graphs are optimized in the tests of ep, training, contracts and estima
 def graphs(request: pytest.FixtureRequest) -> Generator[None, None, None]:
     """Leave the graphs of some files unoptimized."""
     path = request.path.relative_to(Path(__file__).parent).as_posix()
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": path.startswith(UNOPTIMIZED)})
+    tf.config.optimizer.set_experimental_options(
+        {"disable_meta_optimizer": path.startswith(UNOPTIMIZED)}
+    )
     yield
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
@@ -51,7 +55,9 @@ def imported() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
     """Release what tests leave behind, when pytest itself no longer refers to what the last one was given."""
     result = yield
     if nextitem is None or nextitem.path != item.path:
@@ -70,7 +76,9 @@ def _release_module(item: pytest.Item) -> None:
     release_graphs()
     entries = gradient_registry._registry
     for name in list(entries):  # the loader registers gradients of its own, which never go
-        if getattr(entries[name]["type"], "__module__", "").startswith("tensorflow.python.saved_model"):
+        if getattr(entries[name]["type"], "__module__", "").startswith(
+            "tensorflow.python.saved_model"
+        ):
             del entries[name]
     gc.collect()
     context.context().clear_kernel_cache()  # of operations that ran eagerly
@@ -87,7 +95,11 @@ def _release() -> None:
 
 def _resident() -> float:
     """Bytes that the process occupies; 0 where that is not known."""
-    return float(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if _STATM.exists() else 0.0
+    return (
+        float(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        if _STATM.exists()
+        else 0.0
+    )
 
 
 _after_release = [_resident()]

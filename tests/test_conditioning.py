@@ -51,7 +51,9 @@ def make_case(kind, noise):
             X + np.where(np.arange(N) < N // 2, 0.0, FAR)[:, None],
             Z + np.where(np.arange(M) < M // 2, 0.0, FAR)[:, None],
         )
-    return types.SimpleNamespace(X=X, Y=Y, Z=Z, lengthscale=LENGTHSCALES.get(kind, 1.0), noise=noise)
+    return types.SimpleNamespace(
+        X=X, Y=Y, Z=Z, lengthscale=LENGTHSCALES.get(kind, 1.0), noise=noise
+    )
 
 
 def make_model(name, case):
@@ -100,7 +102,9 @@ def objective(name, theta, X, Y, jitter, rounding=None):
     variance, lengthscale, noise, *Z = theta
 
     def k(a, b):
-        return [[variance * mpmath.exp(-((x - y) ** 2) / (2 * lengthscale**2)) for y in b] for x in a]
+        return [
+            [variance * mpmath.exp(-((x - y) ** 2) / (2 * lengthscale**2)) for y in b] for x in a
+        ]
 
     Kuu = k(Z, Z)
     for i in range(M):
@@ -117,7 +121,9 @@ def objective(name, theta, X, Y, jitter, rounding=None):
         Q[i][i] += noise + alpha * D[i][i]
     C = factor(Q)
     e = solve(C, Y)
-    log_normal = -N * mpmath.log(2 * mpmath.pi) / 2 - mpmath.fsum(mpmath.log(C[i][i]) for i in range(N))
+    log_normal = -N * mpmath.log(2 * mpmath.pi) / 2 - mpmath.fsum(
+        mpmath.log(C[i][i]) for i in range(N)
+    )
     log_normal -= mpmath.fdot(e, e) / 2
     x = [D[i][i] / noise for i in range(N)]
     if name == "PEPR 0":
@@ -129,11 +135,18 @@ def objective(name, theta, X, Y, jitter, rounding=None):
             block = range(start, start + BLOCK)
             log_normal -= log_det([[D[i][j] / noise + (i == j) for j in block] for i in block]) / 2
         return log_normal
-    return log_normal - (1 - alpha) / (2 * alpha) * mpmath.fsum(mpmath.log(1 + alpha * value) for value in x)
+    return log_normal - (1 - alpha) / (2 * alpha) * mpmath.fsum(
+        mpmath.log(1 + alpha * value) for value in x
+    )
 
 
 def parameters(model):
-    return [model.kernel.variance, model.kernel.lengthscales, model.likelihood.variance, model.inducing_variable.Z]
+    return [
+        model.kernel.variance,
+        model.kernel.lengthscales,
+        model.likelihood.variance,
+        model.inducing_variable.Z,
+    ]
 
 
 def exact_objective(name, model, case, jitter):
@@ -148,7 +161,12 @@ def effect_of_rounding(name, model, case, jitter):
     values = []
     for change in changes:
         value = objective(
-            name, theta, exactly(case.X), exactly(case.Y), mpmath.mpf(jitter), np.tril(change) + np.tril(change, -1).T
+            name,
+            theta,
+            exactly(case.X),
+            exactly(case.Y),
+            mpmath.mpf(jitter),
+            np.tril(change) + np.tril(change, -1).T,
         )
         if isinstance(value, mpmath.mpc):  # no longer positive definite: not a digit is left
             return np.inf
@@ -180,7 +198,11 @@ def model_gradient(model):
     parts = []
     for parameter, variable, gradient in zip(parameters(model), variables, gradients, strict=True):
         with tf.GradientTape() as tape:
-            constrained = parameter.transform.forward(variable + 0.0) if parameter.transform else variable + 0.0
+            constrained = (
+                parameter.transform.forward(variable + 0.0)
+                if parameter.transform
+                else variable + 0.0
+            )
         slope = tape.gradient(constrained, variable)
         parts.append(np.reshape(tf.convert_to_tensor(gradient) / slope, -1))
     return np.concatenate(parts)
@@ -231,11 +253,15 @@ def test_objectives_are_right_or_an_error(kind, jitter, noise):
                 continue
             exact = exact_objective(name, model, case, jitter)
             if value != pytest.approx(exact, rel=1e-6, abs=1e-6):
-                assert abs(value - exact) <= 10.0 * effect_of_rounding(name, model, case, jitter), name
+                assert abs(value - exact) <= 10.0 * effect_of_rounding(name, model, case, jitter), (
+                    name
+                )
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(("jitter", "decades"), some_slow([(1e-5, 6), (1e-7, 8), (1e-9, 10)], quick=[(1e-9, 10)]))
+@pytest.mark.parametrize(
+    ("jitter", "decades"), some_slow([(1e-5, 6), (1e-7, 8), (1e-9, 10)], quick=[(1e-9, 10)])
+)
 @pytest.mark.parametrize("kind", some_slow(["duplicated", "long lengthscale"], 1))
 def test_derivatives_are_right(name, kind, jitter, decades):
     """All derivatives to 1e-7 of the largest, up to a condition number of 1e10."""
@@ -270,13 +296,24 @@ def test_derivatives_that_nearly_cancel():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 1))
     Y, Z = np.sin(2.0 * X) + 0.2 * rng.normal(size=(300, 1)), np.linspace(-3.0, 3.0, 40)[:, None]
-    model = PEPR((X, Y), gpflow.kernels.SquaredExponential(), Z, alpha=0.0, noise_variance=1e-4, chunk_size=50)
+    model = PEPR(
+        (X, Y),
+        gpflow.kernels.SquaredExponential(),
+        Z,
+        alpha=0.0,
+        noise_variance=1e-4,
+        chunk_size=50,
+    )
     with gpflow.config.as_context(gpflow.config.Config(jitter=1e-6)), tf.GradientTape() as tape:
         loss = model.training_loss()
-    in_Z = tape.gradient(loss, model.inducing_variable.Z.unconstrained_variable).numpy()[[0, 10, 20, 33], 0]
+    in_Z = tape.gradient(loss, model.inducing_variable.Z.unconstrained_variable).numpy()[
+        [0, 10, 20, 33], 0
+    ]
     assert float(loss) == pytest.approx(52486.59061429405, rel=1e-11)
     np.testing.assert_allclose(
-        in_Z, [49.23074002045574, -7.295118285522868, 0.1543500217260232, 6.77963787199889], rtol=5e-5
+        in_Z,
+        [49.23074002045574, -7.295118285522868, 0.1543500217260232, 6.77963787199889],
+        rtol=5e-5,
     )
 
 
@@ -286,12 +323,16 @@ def test_growing_jitter_is_the_jitter_it_says(max_jitter, capfd):
     case = make_case("duplicated", 1e-2)
     with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
         kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=case.lengthscale)
-        model = PEPR((case.X, case.Y), kernel, case.Z, noise_variance=1e-2, alpha=0.5, max_jitter=max_jitter)
+        model = PEPR(
+            (case.X, case.Y), kernel, case.Z, noise_variance=1e-2, alpha=0.5, max_jitter=max_jitter
+        )
         value = float(model.maximum_log_likelihood_objective())
     reported = capfd.readouterr().err.split("jitter raised from ")[1].split(" to ")[1].split()[0]
     assert 0.0 < float(reported) <= max_jitter
     # Entries rounded to eps beside a jitter of some 1e-15 leave it uncertain, but hardly what u says about f.
-    assert value == pytest.approx(exact_objective("PEPR 0.5", model, case, float(reported)), rel=1e-6)
+    assert value == pytest.approx(
+        exact_objective("PEPR 0.5", model, case, float(reported)), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["BTSGPR"]))
@@ -322,7 +363,10 @@ KERNELS = {
 def test_seconds_of_an_epoch(kernel, name):
     """Objectives, derivatives and predictions are those near the origin: 2^30 s, whole seconds, lose no bit."""
     rng = np.random.default_rng(1)
-    X, Z = np.sort(np.round(rng.uniform(0.0, 600.0, (N, 1))), axis=0), np.round(np.linspace(0.0, 600.0, M))[:, None]
+    X, Z = (
+        np.sort(np.round(rng.uniform(0.0, 600.0, (N, 1))), axis=0),
+        np.round(np.linspace(0.0, 600.0, M))[:, None],
+    )
     Y = np.sin(X / 80.0) + 0.1 * rng.normal(size=(N, 1))
     results = []
     for origin in (0.0, 2.0**30):
@@ -332,7 +376,9 @@ def test_seconds_of_an_epoch(kernel, name):
         gradients = tape.gradient(value, model.trainable_variables)
         rows = np.linspace(-64.0, 704.0, 13)[:, None] + origin  # 64 s apart
         predicted = [*model.predict_f(rows), model.predict_f(rows, full_cov=True)[1]]
-        results.append(np.concatenate([np.reshape(part, -1) for part in [value, *gradients, *predicted]]))
+        results.append(
+            np.concatenate([np.reshape(part, -1) for part in [value, *gradients, *predicted]])
+        )
     # Nothing is rounded differently but cosines of differences, so the condition number 1e6 of Kuu leaves 1e-9.
     np.testing.assert_allclose(results[1], results[0], rtol=1e-8, atol=1e-8)
 
@@ -349,10 +395,14 @@ class ExpandedSquare(gpflow.kernels.Matern52):
 def test_covariances_that_contradict_each_other_are_refused(name, way):
     """At 1e9 s and a lengthscale of 60 s, |x|^2 eps = 0.06; near the origin the same kernel is as good as any."""
     X, Z = np.linspace(0.0, 600.0, N)[:, None], np.linspace(1.0, 597.0, M)[:, None]
-    far = MODELS[name]((X + 1e9, np.sin(X)), ExpandedSquare(1.3, 60.0), Z + 1e9, noise_variance=1e-2)
+    far = MODELS[name](
+        (X + 1e9, np.sin(X)), ExpandedSquare(1.3, 60.0), Z + 1e9, noise_variance=1e-2
+    )
     near = MODELS[name]((X, np.sin(X)), ExpandedSquare(1.3, 60.0), Z, noise_variance=1e-2)
     assert np.isfinite(way(near.maximum_log_likelihood_objective)())
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"are inconsistent(.|\n)*subtracting the mean"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"are inconsistent(.|\n)*subtracting the mean"
+    ):
         way(far.maximum_log_likelihood_objective)()
 
 

@@ -37,7 +37,8 @@ LONG = ("StreamingPEP", "StreamingSVGP", "BTSVGP", "ARPEP", "select_num_inducing
 
 
 @pytest.mark.parametrize(
-    "name", some_slow(EXAMPLES, quick=[name for name in EXAMPLES if name.split(".")[-1] not in LONG])
+    "name",
+    some_slow(EXAMPLES, quick=[name for name in EXAMPLES if name.split(".")[-1] not in LONG]),
 )
 def test_example(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files
@@ -53,5 +54,7 @@ def test_public_models_and_functions_have_an_example():
     exceptions = results | alike | {gpflow_pep.inducing.greedy_conditional_variance}
     packages = [gpflow_pep, gpflow_pep.likelihoods, gpflow_pep.inducing]
     public = {getattr(package, name) for package in packages for name in package.__all__}
-    called = {value for value in public if inspect.isclass(value) or inspect.isfunction(value)} - exceptions
+    called = {
+        value for value in public if inspect.isclass(value) or inspect.isfunction(value)
+    } - exceptions
     assert {f"{value.__module__}.{value.__name__}" for value in called} <= EXAMPLES.keys()

@@ -19,7 +19,9 @@ import gpflow_pep
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-FILE = re.compile(r"^```\{code-block\} python\n:caption: (\S+)\n\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE = re.compile(
+    r"^```\{code-block\} python\n:caption: (\S+)\n\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
 
 
 DIRECTIVE = re.compile(r"^\.\. auto(class|function|module):: ([\w.]+)$", re.MULTILINE)
@@ -51,16 +53,25 @@ def test_page(path, tmp_path, monkeypatch):
 def test_lines_of_python_fit_the_page():
     """88 columns, in code of pages and notebooks; text cells of notebooks are comments."""
     lines = {
-        (path.name, line) for path in PAGES for block in BLOCK.findall(text_of(path)) for line in block.splitlines()
+        (path.name, line)
+        for path in PAGES
+        for block in BLOCK.findall(text_of(path))
+        for line in block.splitlines()
     }
     for path in (ROOT / "notebooks").glob("*.py"):
-        lines |= {(path.name, line) for line in text_of(path).splitlines() if not line.startswith("#")}
+        lines |= {
+            (path.name, line) for line in text_of(path).splitlines() if not line.startswith("#")
+        }
     assert [found for found in lines if len(found[1]) > 88] == []
 
 
 def test_every_picture_of_the_site_is_drawn_by_a_script():
     drawn = set(
-        re.findall(r"^def (\w+)\(\) -> Figure", "".join(map(text_of, (ROOT / "docs" / "pictures").glob("*.py"))), re.M)
+        re.findall(
+            r"^def (\w+)\(\) -> Figure",
+            "".join(map(text_of, (ROOT / "docs" / "pictures").glob("*.py"))),
+            re.M,
+        )
     )
     drawn.add("tensorboard")  # by docs/tensorboard_picture.py, which needs a browser
     assert {path.stem for path in (ROOT / "docs" / "images").glob("*.*")} == drawn
@@ -70,17 +81,29 @@ def test_every_picture_of_the_site_is_drawn_by_a_script():
 
 def public(module):
     """What a module offers: its __all__, or else what it defines."""
-    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-    return [getattr(module, name) for name in getattr(module, "__all__", own) if not name.startswith("_")]
+    own = [
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__
+    ]
+    return [
+        getattr(module, name)
+        for name in getattr(module, "__all__", own)
+        if not name.startswith("_")
+    ]
 
 
 def called(module):
-    return [value for value in public(module) if inspect.isclass(value) or inspect.isfunction(value)]
+    return [
+        value for value in public(module) if inspect.isclass(value) or inspect.isfunction(value)
+    ]
 
 
 def test_every_public_name_is_in_the_api_and_no_other():
     documented = []
-    for kind, name in DIRECTIVE.findall("".join(text_of(path) for path in (ROOT / "docs" / "api").glob("*.md"))):
+    for kind, name in DIRECTIVE.findall(
+        "".join(text_of(path) for path in (ROOT / "docs" / "api").glob("*.md"))
+    ):
         if kind == "module":
             documented += called(importlib.import_module(name))
             continue
@@ -98,5 +121,10 @@ def test_links_lead_somewhere():
             file = path.parent / target if target else path
             assert file.is_file(), f"{path.name}: {target}"
             if anchor:
-                words = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text_of(file))]
-                assert anchor in [heading.replace(" ", "-") for heading in words], f"{path.name}: {target}#{anchor}"
+                words = [
+                    re.sub(r"[^\w\- ]", "", heading.lower())
+                    for heading in HEADING.findall(text_of(file))
+                ]
+                assert anchor in [heading.replace(" ", "-") for heading in words], (
+                    f"{path.name}: {target}#{anchor}"
+                )

@@ -10,7 +10,13 @@ from quick import some_slow
 from threadpoolctl import threadpool_limits
 
 from gpflow_pep import PEPR, TSVGP, PEPClassifier
-from gpflow_pep.inducing import greedy_conditional_variance, greedy_variance, k_means, neighbor_blocks, uniform
+from gpflow_pep.inducing import (
+    greedy_conditional_variance,
+    greedy_variance,
+    k_means,
+    neighbor_blocks,
+    uniform,
+)
 
 rng = np.random.default_rng(5)
 X = rng.uniform(-2.0, 2.0, (40, 2))
@@ -34,7 +40,11 @@ def conditional_variances(chosen, X=X, kernel=KERNEL):
 
 def select(X, count, first=0, among=None, kernel=KERNEL):
     among = len(X) if among is None else among
-    return greedy_conditional_variance(kernel, tf.constant(X), count, first=first, among=among).numpy().tolist()
+    return (
+        greedy_conditional_variance(kernel, tf.constant(X), count, first=first, among=among)
+        .numpy()
+        .tolist()
+    )
 
 
 def rows_of(Z, X=X):
@@ -79,7 +89,9 @@ def test_copies_come_last_and_no_row_comes_twice():
 
 def test_compiled_for_any_number_of_rows():
     compiled = tf.function(
-        lambda X, count: greedy_conditional_variance(KERNEL, X, count, first=0, among=tf.shape(X)[0]),
+        lambda X, count: greedy_conditional_variance(
+            KERNEL, X, count, first=0, among=tf.shape(X)[0]
+        ),
         input_signature=[tf.TensorSpec([None, 2], tf.float64), tf.TensorSpec([], tf.int32)],
     )
     for n, count in ((40, 7), (9, 9), (20, 1), (18, 18)):
@@ -93,7 +105,11 @@ def test_compiled_for_any_number_of_rows():
     some_slow(
         [
             # Not stationary: the largest variance is not in the first row.
-            (gpflow.kernels.Linear([1.0, 2.0]) + gpflow.kernels.Matern12(lengthscales=[0.5, 0.4]), 33),
+            (
+                gpflow.kernels.Linear([1.0, 2.0])
+                + gpflow.kernels.Matern12(lengthscales=[0.5, 0.4]),
+                33,
+            ),
             # Both sides of full panels, and one row.
             *((KERNEL, M) for M in (40, 16, 1)),
             (gpflow.kernels.Matern12(0.4, lengthscales=1.0, active_dims=[1]), 33),
@@ -137,7 +153,11 @@ def test_points_that_are_given():
         (2, np.zeros((2, 2)), "given must have fewer than M = 2 points, got 2"),
         (5, np.zeros((2, 3)), "given must have as many columns as X, 2, got 3"),
         (5, np.zeros(2), r"given must have shape \[rows, D\]"),
-        (45, X[:4], "M must be at most the number of distinct rows of X and given points, 40, got 45"),
+        (
+            45,
+            X[:4],
+            "M must be at most the number of distinct rows of X and given points, 40, got 45",
+        ),
     ],
 )
 def test_given_points_are_checked(M, given, message):
@@ -154,7 +174,9 @@ def test_greedy_explains_more_than_chance():
     def left(Z):
         return conditional_variances(rows_of(Z, rows), rows, smooth).sum()
 
-    assert left(greedy_variance(smooth, rows, 25)) < 0.5 * min(left(uniform(rows, 25, seed=seed)) for seed in range(5))
+    assert left(greedy_variance(smooth, rows, 25)) < 0.5 * min(
+        left(uniform(rows, 25, seed=seed)) for seed in range(5)
+    )
 
 
 @every_method
@@ -197,7 +219,9 @@ def test_as_many_k_means_as_rows():
 
 
 def test_k_means_do_not_depend_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "4")  # otherwise scikit-learn takes no more than there are cores
+    monkeypatch.setenv(
+        "OMP_NUM_THREADS", "4"
+    )  # otherwise scikit-learn takes no more than there are cores
     many = np.random.default_rng(0).normal(size=(4000, 8))
     found = []
     for threads in (1, 4, 4):
@@ -232,7 +256,9 @@ def test_greedy_passes_over_copies_where_nothing_is_left_of_any_row():
 
 @every_method
 def test_more_points_than_distinct_rows_are_rejected(method):
-    with pytest.raises(ValueError, match="M must be at most the number of distinct rows of X, 12, got 13"):
+    with pytest.raises(
+        ValueError, match="M must be at most the number of distinct rows of X, 12, got 13"
+    ):
         method(copies(12, 200), 13)
     with pytest.raises(ValueError, match="distinct rows of X, 2, got 3"):
         method(np.array([[0.0, 0.0], [-0.0, 0.0], [1.0, 0.0]]), 3)
@@ -256,7 +282,11 @@ def test_minibatches_of_copies():
         (X, 2**31, "M must be a whole number from 1 to 2147483647, got 2147483648"),
         (X, 41, "M must be at most the number of distinct rows of X, 40, got 41"),
         (X[:, 0], 3, r"X must have shape \[rows, D\], got shape \[40\]"),
-        (np.where(X[7] == X, np.nan, X), 3, "X must be finite in float64, got 2 values .* the first in row 7"),
+        (
+            np.where(X[7] == X, np.nan, X),
+            3,
+            "X must be finite in float64, got 2 values .* the first in row 7",
+        ),
     ],
 )
 def test_bad_rows_are_refused(method, X, M, message):
@@ -273,7 +303,9 @@ def test_bad_seeds_are_refused(seed):
 
 def test_bad_kernels_are_refused():
     several = gpflow.kernels.SharedIndependent(gpflow.kernels.SquaredExponential(), output_dim=2)
-    with pytest.raises(ValueError, match=r"kernel must be a gpflow\.kernels\.Kernel of one output, got SharedIndep"):
+    with pytest.raises(
+        ValueError, match=r"kernel must be a gpflow\.kernels\.Kernel of one output, got SharedIndep"
+    ):
         greedy_variance(several, X, 3)
     with pytest.raises(ValueError, match=r"kernel must be .*, got ndarray"):
         greedy_variance(X, X, 3)
@@ -285,7 +317,9 @@ class Broken(gpflow.kernels.Static):
     """A covariance that is not a number, of finite variances."""
 
     def K(self, X, X2=None):
-        return tf.fill([tf.shape(X)[0], tf.shape(X if X2 is None else X2)[0]], np.nan * self.variance)
+        return tf.fill(
+            [tf.shape(X)[0], tf.shape(X if X2 is None else X2)[0]], np.nan * self.variance
+        )
 
 
 def test_kernels_that_give_nan_are_refused():
@@ -301,7 +335,9 @@ def test_float32(method):
         Z = greedy_variance(kernel, X, 12) if greedy else method(X, 12)
     assert Z.dtype == np.float32
     if greedy:
-        assert_largest(rows_of(Z, X.astype(np.float32)), rel=1e-3)  # 1e-7 by a condition number of 1e4
+        assert_largest(
+            rows_of(Z, X.astype(np.float32)), rel=1e-3
+        )  # 1e-7 by a condition number of 1e4
 
 
 def test_kept_copies_take_nothing_from_the_others_in_float32():
@@ -328,7 +364,10 @@ def test_models_take_the_points(method):
         (PEPR((X, Y), kernel, Z, alpha=0.5), ()),
         (gpflow.models.SGPR((X, Y), kernel, Z), ()),
         (TSVGP(kernel, gaussian, Z, num_data=40), ((X, Y),)),
-        (PEPClassifier((X, (Y > 0.0).astype(float)), kernel, gpflow.likelihoods.Bernoulli(), Z), ()),
+        (
+            PEPClassifier((X, (Y > 0.0).astype(float)), kernel, gpflow.likelihoods.Bernoulli(), Z),
+            (),
+        ),
     ):
         np.testing.assert_array_equal(model.inducing_variable.Z, Z)
         assert np.isfinite(model.training_loss(*data))

@@ -32,5 +32,9 @@ def test_the_outputs(path):
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in outputs)
-    assert {output.output_type for output in outputs} <= {"stream", "display_data", "execute_result"}
+    assert {output.output_type for output in outputs} <= {
+        "stream",
+        "display_data",
+        "execute_result",
+    }
     assert {output.name for output in outputs if output.output_type == "stream"} == {"stdout"}

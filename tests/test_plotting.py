@@ -66,7 +66,10 @@ def test_a_prediction_is_mean_two_standard_deviations_rows_and_points(regression
     np.testing.assert_array_equal(drawn[plotting.ROWS], np.hstack([X1, np.sin(X1)]))
     np.testing.assert_array_equal(drawn[plotting.INDUCING][:, 0], X1[:4, 0])
     (band,) = display.ax_.collections
-    upper, expected = band.get_paths()[0].vertices[:, 1].max(), np.max(mean + 2.0 * np.sqrt(variance))
+    upper, expected = (
+        band.get_paths()[0].vertices[:, 1].max(),
+        np.max(mean + 2.0 * np.sqrt(variance)),
+    )
     np.testing.assert_allclose(upper, expected)
 
 
@@ -85,18 +88,24 @@ def test_a_plane_has_contours_a_color_bar_and_the_names_of_the_table():
     display = PredictionDisplay.from_estimator(pipeline, table, y)
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("north", "east")
     assert display.ax_.figure.axes[1].get_ylabel() == "height, m"
-    corners = pipeline.predict(pd.DataFrame([[g[end] for g in display.grid] for end in (0, -1)], columns=table.columns))
+    corners = pipeline.predict(
+        pd.DataFrame([[g[end] for g in display.grid] for end in (0, -1)], columns=table.columns)
+    )
     np.testing.assert_allclose(display.mean[[0, -1], 0], corners)
     assert display.Z == []  # of a pipeline
 
 
 def test_two_classes_meet_in_white_and_have_their_colors_far_away():
     classifier = Shares().fit(X2, np.where(X2[:, 0] > 0.0, "b", "a"))
-    display = ClassDisplay.from_estimator(classifier, X2, np.where(X2[:, 0] > 0.0, "b", "a"), limits=[(-9, 9), (-1, 1)])
+    display = ClassDisplay.from_estimator(
+        classifier, X2, np.where(X2[:, 0] > 0.0, "b", "a"), limits=[(-9, 9), (-1, 1)]
+    )
     (image,) = display.ax_.get_images()
     row = np.asarray(image.get_array())[0]  # along the first input
     for color, shown in zip(plotting.CLASSES, row[[0, -1]], strict=False):
-        np.testing.assert_allclose((1.0 - shown) / plotting._STRENGTH, 1.0 - np.array(to_rgb(color)), atol=1e-3)
+        np.testing.assert_allclose(
+            (1.0 - shown) / plotting._STRENGTH, 1.0 - np.array(to_rgb(color)), atol=1e-3
+        )
     assert row[len(row) // 2].min() > 0.9  # nearly equal probabilities
     boundary = display.ax_.collections[0].get_paths()[0].vertices
     np.testing.assert_allclose(boundary[:, 0], 0.0, atol=1e-9)
@@ -121,7 +130,9 @@ def test_one_probability_of_two_classes_names_its_class():
 
 
 def test_a_constant_column_has_a_width_of_one():
-    display = PredictionDisplay.from_estimator(Plane(), np.column_stack([X1, np.full(30, 3.0)]), X1[:, 0])
+    display = PredictionDisplay.from_estimator(
+        Plane(), np.column_stack([X1, np.full(30, 3.0)]), X1[:, 0]
+    )
     np.testing.assert_array_equal(display.ax_.get_ylim(), (2.5, 3.5))
 
 
@@ -158,8 +169,20 @@ def test_rejects_rows_and_limits_that_cannot_be_drawn(regression):
         (PredictionDisplay, X2, y[:5], {}, "y must have one entry for each of 40 rows of X"),
         (PredictionDisplay, X2, names, {}, "y must hold real numbers"),
         (PredictionDisplay, X2, y, {"limits": [0.0, 1.0]}, "limits must have shape"),
-        (PredictionDisplay, X2, y, {"limits": [[0.0, 1.0], [0.0, np.inf]]}, "limits must be finite"),
-        (ClassDisplay, X2, np.stack([names, names], axis=1), {}, "y must have one label of classes_"),
+        (
+            PredictionDisplay,
+            X2,
+            y,
+            {"limits": [[0.0, 1.0], [0.0, np.inf]]},
+            "limits must be finite",
+        ),
+        (
+            ClassDisplay,
+            X2,
+            np.stack([names, names], axis=1),
+            {},
+            "y must have one label of classes_",
+        ),
         (ClassDisplay, X2, np.repeat("c", 40), {}, "y must have one label of classes_"),
     ):
         estimator = Plane() if display is PredictionDisplay else Shares().fit(X2, names)
@@ -174,16 +197,30 @@ def test_rejects_points_and_scores_that_cannot_be_drawn():
     with pytest.raises(ValueError, match=r"^Z must have 1 or 2 columns, got 3"):
         plotting.draw_inducing_points(ax, np.zeros([5, 3]))
     result = FitResult("limit", "", 2, (2,), (-3.0,), {}, None, 0.1)
-    with pytest.raises(ValueError, match=r"^name must be one of 'objective', as recorded, got 'nlpd'"):
+    with pytest.raises(
+        ValueError, match=r"^name must be one of 'objective', as recorded, got 'nlpd'"
+    ):
         draw_history(ax, result, "nlpd")
 
 
 # Machado, Oliveira and Fernandes (2009), full deficiency, for linear RGB.
 DEFICIENCIES = {
     "none": np.eye(3),
-    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
 }
 
 
@@ -196,7 +233,9 @@ def lightness(color, deficiency):
 
 
 @pytest.mark.parametrize("deficiency", DEFICIENCIES)
-@pytest.mark.parametrize("colors", [plotting.CLASSES[:3], plotting.POWERS], ids=["classes", "powers"])
+@pytest.mark.parametrize(
+    "colors", [plotting.CLASSES[:3], plotting.POWERS], ids=["classes", "powers"]
+)
 def test_colors_differ_in_lightness_also_for_color_blind_readers(colors, deficiency):
     """By 10 units of L* and more: side by side, one is just noticeable."""
     values = np.sort([lightness(color, deficiency) for color in colors])

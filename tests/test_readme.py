@@ -15,7 +15,9 @@ SCRIPTS = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE
 
 
 @pytest.mark.parametrize(
-    "script", SCRIPTS, ids=lambda script: re.search(r"^model = (\w+)", script, re.MULTILINE).group(1)
+    "script",
+    SCRIPTS,
+    ids=lambda script: re.search(r"^model = (\w+)", script, re.MULTILINE).group(1),
 )
 def test_script(script, tmp_path, monkeypatch):
     (tmp_path / "docs").mkdir()

@@ -62,8 +62,14 @@ BAD_DATA = [
     ((X, with_bad(Y, [0, 11], -np.inf)), ["data[1] (Y)", "2 values", "row 0"]),
     ((X.astype(str), Y), ["data[0] (X)", "real numbers"]),
     ((X.astype(complex), Y), ["data[0] (X)", "real numbers", "complex128"]),
-    ((X, with_bad(Y.astype(object), [3, 5], "2.5")), ["data[1] (Y)", "real numbers", "'2.5' (2 such values)"]),
-    ((X, with_bad(Y.astype(object), [3], None)), ["data[1] (Y)", "real numbers", "None (1 such value)"]),
+    (
+        (X, with_bad(Y.astype(object), [3, 5], "2.5")),
+        ["data[1] (Y)", "real numbers", "'2.5' (2 such values)"],
+    ),
+    (
+        (X, with_bad(Y.astype(object), [3], None)),
+        ["data[1] (Y)", "real numbers", "None (1 such value)"],
+    ),
     ((X, None), ["data[1] (Y)"]),
     (X, ["data", "pair", "ndarray"]),
     ((X,), ["data", "pair"]),
@@ -84,14 +90,20 @@ def test_truth_values_and_objects_that_are_numbers_are_numbers():
     for given in ((X.astype(object), Y > 0.0), (X, (Y > 0.0).astype(object))):
         assert float(PEPR(given, kernel, Z).training_loss()) == expected
     with pytest.raises(ValueError, match=r"Xnew must hold real numbers, got 'a' \(1 such value\)"):
-        PEPR((X, Y), kernel, Z).predict_f(np.array([["a"] + [0.0] * (X.shape[1] - 1)], dtype=object))
+        PEPR((X, Y), kernel, Z).predict_f(
+            np.array([["a"] + [0.0] * (X.shape[1] - 1)], dtype=object)
+        )
 
 
 def test_the_column_of_a_table_that_holds_no_numbers():
     table = pd.DataFrame(X, columns=["width", "height"]).assign(city=["Rome"] * len(X))
-    with pytest.raises(ValueError, match=r"real numbers, got 'Rome' in column 'city' \(12 such values\)"):
+    with pytest.raises(
+        ValueError, match=r"real numbers, got 'Rome' in column 'city' \(12 such values\)"
+    ):
         PEPR((table, Y), kernel(), Z)
-    with pytest.raises(ValueError, match=r"^Xnew must hold real numbers, got 'Rome' in column 'city'"):
+    with pytest.raises(
+        ValueError, match=r"^Xnew must hold real numbers, got 'Rome' in column 'city'"
+    ):
         build().predict_f(table[["width", "city"]])
 
 
@@ -158,7 +170,15 @@ def test_alpha_keeps_its_shape(first, second):
 
 
 def test_alpha_that_is_accepted():
-    for alpha in [0, 1, np.float32(0.5), np.array(0.25), tf.constant(0.5), tf.Variable(0.5), [0.1, 1]]:
+    for alpha in [
+        0,
+        1,
+        np.float32(0.5),
+        np.array(0.25),
+        tf.constant(0.5),
+        tf.Variable(0.5),
+        [0.1, 1],
+    ]:
         model = build(alpha=alpha, blocks=6)
         np.testing.assert_array_equal(model.alpha, np.asarray(alpha, np.float64))
         model.alpha = np.zeros(np.shape(alpha))
@@ -166,14 +186,22 @@ def test_alpha_that_is_accepted():
 
 
 @pytest.mark.parametrize("alpha", some_slow([2.0, -1e-3, np.nan], quick=[-1e-3]))
-@pytest.mark.parametrize("options", some_slow([{}, {"blocks": 6}], quick=[{"blocks": 6}]), ids=["rows", "blocks"])
+@pytest.mark.parametrize(
+    "options", some_slow([{}, {"blocks": 6}], quick=[{"blocks": 6}]), ids=["rows", "blocks"]
+)
 def test_alpha_assigned_directly_stops_the_next_evaluation(alpha, options):
     model = build(**options)
     compiled = model.training_loss_closure(compile=True)
     predict = tf.function(model.predict_f)
     compiled(), predict(X)
     model.alpha.assign(alpha)
-    for evaluate in (model.training_loss, compiled, lambda: model.predict_f(X), lambda: predict(X), model.posterior):
+    for evaluate in (
+        model.training_loss,
+        compiled,
+        lambda: model.predict_f(X),
+        lambda: predict(X),
+        model.posterior,
+    ):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"alpha must be in \[0, 1\]"):
             evaluate()
     model.alpha.assign(0.5)
@@ -195,7 +223,10 @@ BAD_SCALES = [
     ([1.0], ["one per block [2]", "[1]"]),
     (np.ones((2, 1)), ["one per block [2]", "[2, 1]"]),
     ([0.5, 0.0], ["(0, inf)", "0.0"]),
-    *((gpflow.Parameter(values), ["(0, inf)"]) for values in ([1.0, -1.0], [1.0, 1.0, 1.0], -1.0, 0.0)),
+    *(
+        (gpflow.Parameter(values), ["(0, inf)"])
+        for values in ([1.0, -1.0], [1.0, 1.0, 1.0], -1.0, 0.0)
+    ),
 ]
 
 
@@ -205,13 +236,25 @@ def test_bad_scale_is_refused():
         refused(["scale must be", *words], scale=scale, blocks=6)
     refused(["scale", "one per block [12]", "[2]"], scale=[1.0, 1.0])
     refused(["scale", "float64", "float32"], scale=gpflow.Parameter(1.0, dtype=tf.float32))
-    refused(["scale", "number or a gpflow.Parameter", "tf.Variable"], scale=tf.Variable(1.0, dtype=tf.float64))
+    refused(
+        ["scale", "number or a gpflow.Parameter", "tf.Variable"],
+        scale=tf.Variable(1.0, dtype=tf.float64),
+    )
 
 
 def test_scale_that_is_accepted():
-    for scale in [1, np.float32(0.5), tf.constant(2.0), [0.1, 2], np.array([1, 3]), gpflow.Parameter([0.5, 1.5])]:
+    for scale in [
+        1,
+        np.float32(0.5),
+        tf.constant(2.0),
+        [0.1, 2],
+        np.array([1, 3]),
+        gpflow.Parameter([0.5, 1.5]),
+    ]:
         model = build(scale=scale, blocks=6)
-        expected = scale.numpy() if isinstance(scale, tf.Tensor | gpflow.Parameter) else np.asarray(scale)
+        expected = (
+            scale.numpy() if isinstance(scale, tf.Tensor | gpflow.Parameter) else np.asarray(scale)
+        )
         np.testing.assert_allclose(model.scale, expected, rtol=1e-14)
         assert model.scale.trainable == isinstance(scale, gpflow.Parameter)
 
@@ -224,7 +267,9 @@ def test_the_optimal_scale_is_that_of_alpha_0(alpha):
         model.alpha = alpha
     model.alpha.assign(alpha)
     for evaluate in (model.training_loss, model.training_loss_closure(compile=True)):
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"alpha must be 0 with scale=.*optimal.*got"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"alpha must be 0 with scale=.*optimal.*got"
+        ):
             evaluate()
 
 
@@ -266,7 +311,13 @@ def test_blocks_that_mean_the_same():
     lists = [np.flatnonzero(labels == -2), np.flatnonzero(labels == 7)]
     losses = [
         float(build(blocks=blocks, alpha=[0.2, 0.9]).training_loss())
-        for blocks in (labels, labels.tolist(), tf.constant(labels), lists, [block.tolist() for block in lists])
+        for blocks in (
+            labels,
+            labels.tolist(),
+            tf.constant(labels),
+            lists,
+            [block.tolist() for block in lists],
+        )
     ]
     assert losses == [losses[0]] * 5
 
@@ -275,7 +326,9 @@ def test_block_sizes_need_not_divide_the_rows():
     """The last block is shorter; a size above the number of rows is one block."""
     rows = np.arange(12)
     for size, blocks in ((12, [rows]), (100, [rows]), (np.int32(5), np.split(rows, [5, 10]))):
-        assert float(build(blocks=size).training_loss()) == float(build(blocks=blocks).training_loss())
+        assert float(build(blocks=size).training_loss()) == float(
+            build(blocks=blocks).training_loss()
+        )
 
 
 def test_btsgpr_needs_blocks():
@@ -315,11 +368,15 @@ BAD_INDUCING_VARIABLES = [
     (None, ["inducing_variable"]),
     (gpflow.inducing_variables.InducingPoints(Z[:, :1]), ["inducing_variable", "2", "1"]),
     (
-        gpflow.inducing_variables.SharedIndependentInducingVariables(gpflow.inducing_variables.InducingPoints(Z)),
+        gpflow.inducing_variables.SharedIndependentInducingVariables(
+            gpflow.inducing_variables.InducingPoints(Z)
+        ),
         ["inducing_variable", "single-output variable", "SharedIndependentInducingVariables"],
     ),
     (
-        gpflow.inducing_variables.SeparateIndependentInducingVariables([gpflow.inducing_variables.InducingPoints(Z)]),
+        gpflow.inducing_variables.SeparateIndependentInducingVariables(
+            [gpflow.inducing_variables.InducingPoints(Z)]
+        ),
         ["inducing_variable", "single-output variable", "SeparateIndependentInducingVariables"],
     ),
     (NoVariables(), ["inducing_variable", "at least one inducing variable", "0"]),
@@ -346,7 +403,10 @@ BAD_OPTIONS = [
     ({"likelihood": gpflow.likelihoods.StudentT()}, ["likelihood", "Gaussian", "StudentT"]),
     ({"likelihood": gpflow.likelihoods.Bernoulli()}, ["likelihood", "Gaussian", "Bernoulli"]),
     ({"likelihood": "gaussian"}, ["likelihood", "Gaussian", "str"]),
-    ({"likelihood": gpflow.likelihoods.Gaussian(), "noise_variance": 1.0}, ["noise_variance", "likelihood"]),
+    (
+        {"likelihood": gpflow.likelihoods.Gaussian(), "noise_variance": 1.0},
+        ["noise_variance", "likelihood"],
+    ),
     ({"noise_variance": 0.0}, ["noise_variance", "0.0"]),
     ({"noise_variance": -1.0}, ["noise_variance", "-1.0"]),
     ({"noise_variance": np.nan}, ["noise_variance", "nan"]),
@@ -370,16 +430,35 @@ def test_other_bad_arguments_are_refused(model):
         refused(words, model, **options)
 
 
-CHUNK_SIZES = [1, np.int64(5), 10**6, 2**30, 2**31 - 1, 2**31, np.int64(2**62), sys.maxsize, 2**70, None]
+CHUNK_SIZES = [
+    1,
+    np.int64(5),
+    10**6,
+    2**30,
+    2**31 - 1,
+    2**31,
+    np.int64(2**62),
+    sys.maxsize,
+    2**70,
+    None,
+]
 
 
-OF_PEP = [1, np.int64(5), 2**31, 2**70, None]  # it plans the same chunks of rows, and compiles a model for each
+OF_PEP = [
+    1,
+    np.int64(5),
+    2**31,
+    2**70,
+    None,
+]  # it plans the same chunks of rows, and compiles a model for each
 
 
 def in_chunks(model, chunk_size):
     """Objective, means and, of a model that has them, leave-one-out densities."""
     if model == "PEP":
-        made = PEP((X, Y), kernel(), gpflow.likelihoods.StudentT(), Z, tol=1e-10, chunk_size=chunk_size)
+        made = PEP(
+            (X, Y), kernel(), gpflow.likelihoods.StudentT(), Z, tol=1e-10, chunk_size=chunk_size
+        )
     else:
         made = build(blocks=5 if model == "blocks" else None, chunk_size=chunk_size)
     left_out = np.zeros(0) if model == "blocks" else made.loo_log_predictive_density().numpy()
@@ -394,7 +473,11 @@ def in_chunks_of_four(model):
 @pytest.mark.parametrize(
     ("model", "chunk_size"),
     some_slow(
-        [(model, size) for model in ("rows", "blocks", "PEP") for size in (OF_PEP if model == "PEP" else CHUNK_SIZES)],
+        [
+            (model, size)
+            for model in ("rows", "blocks", "PEP")
+            for size in (OF_PEP if model == "PEP" else CHUNK_SIZES)
+        ],
         2,
     ),
 )
@@ -415,7 +498,9 @@ def test_bad_whole_numbers_are_refused():
     for value in (*TOO_MANY, 0, -1, True, 1.0, "1", None, np.nan):
         with pytest.raises(ValueError) as error:  # noqa: PT011
             validation.positive_integer(value, "count")
-        assert str(error.value) == f"count must be a whole number from 1 to 2147483647, got {value!r}."
+        assert (
+            str(error.value) == f"count must be a whole number from 1 to 2147483647, got {value!r}."
+        )
 
 
 def test_bad_seeds_are_refused():
@@ -423,12 +508,16 @@ def test_bad_seeds_are_refused():
     calls = (
         lambda value: Minibatches(12, 4, seed=value),
         lambda value: model.minibatches(4, seed=value),
-        lambda value: select_alpha(lambda data, alpha: build(data=data, alpha=alpha), (X, Y), seed=value),
+        lambda value: select_alpha(
+            lambda data, alpha: build(data=data, alpha=alpha), (X, Y), seed=value
+        ),
         lambda value: fit(model, seed=value),
     )
     for value in (2**32, np.int64(2**32), -1, 2**70, 0.0, False):
         for call in calls:
-            with pytest.raises(ValueError, match="seed must be a whole number from 0 to 4294967295, got"):
+            with pytest.raises(
+                ValueError, match="seed must be a whole number from 0 to 4294967295, got"
+            ):
                 call(value)
 
 
@@ -445,13 +534,18 @@ def test_counts_beyond_32_bits_are_refused():
     }
     for name, call in calls.items():
         for value in TOO_MANY:
-            with pytest.raises(ValueError, match=f"^{name} must be a whole number from 1 to 2147483647, got"):
+            with pytest.raises(
+                ValueError, match=f"^{name} must be a whole number from 1 to 2147483647, got"
+            ):
                 call(value)
 
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: PEPR((X, Y), kernel(), Z), lambda: TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, q_mu=Z[:, :1])],
+    [
+        lambda: PEPR((X, Y), kernel(), Z),
+        lambda: TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, q_mu=Z[:, :1]),
+    ],
 )
 def test_inputs_in_a_list_are_not_rounded(make):
     """To single precision, as TensorFlow's cast of Python's numbers does."""
@@ -468,17 +562,29 @@ def test_the_largest_numbers_that_are_counted_to():
     model = PEP((X, Y), kernel(), gpflow.likelihoods.StudentT(), Z, max_sweeps=largest)
     assert model.update_sites(batch_size=largest).converged
     assert len(list(model.minibatches(largest, seed=np.int64(2**32 - 1)))) == 1
-    assert fit(build(), max_iterations=largest, patience=largest, seed=np.uint32(2**32 - 1)).converged
+    assert fit(
+        build(), max_iterations=largest, patience=largest, seed=np.uint32(2**32 - 1)
+    ).converged
     assert build(blocks=largest).num_blocks == 1
-    assert np.isfinite(select_alpha(lambda data, alpha: build(data=data), (X, Y), [0.5], folds=np.int64(2)).scores)
+    assert np.isfinite(
+        select_alpha(lambda data, alpha: build(data=data), (X, Y), [0.5], folds=np.int64(2)).scores
+    )
 
 
 @pytest.mark.slow
 def test_numpy_integers_in_a_checkpoint(tmp_path):
     """They are the same settings as Python's."""
-    model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=np.int64(12), num_latent_gps=np.int64(1))
+    model = TSVGP(
+        kernel(),
+        gpflow.likelihoods.Gaussian(),
+        Z,
+        num_data=np.int64(12),
+        num_latent_gps=np.int64(1),
+    )
     options = {"max_iterations": 2, "batch_size": 3, "interval": 1, "patience": 2, "seed": 4}
-    first = fit(model, (X, Y), checkpoint=tmp_path / "c.npz", **{k: np.int64(v) for k, v in options.items()})
+    first = fit(
+        model, (X, Y), checkpoint=tmp_path / "c.npz", **{k: np.int64(v) for k, v in options.items()}
+    )
     again = fit(model, (X, Y), checkpoint=tmp_path / "c.npz", **options)
     assert again.objective == first.objective
 
@@ -503,7 +609,11 @@ def test_inputs_of_another_width_are_refused():
 
 
 def snapshot(model):
-    return [np.array(values) for values in model.data], model.num_blocks, float(model.training_loss())
+    return (
+        [np.array(values) for values in model.data],
+        model.num_blocks,
+        float(model.training_loss()),
+    )
 
 
 def same(before, after):
@@ -572,14 +682,18 @@ def test_new_data_with_another_number_of_rows(name, rows):
     model = MODELS[name]()
     before = snapshot(model)
     larger = (np.resize(X, (rows, 2)) + np.arange(rows)[:, None] / 7.0, np.resize(Y, (rows, 1)))
-    allowed = {"PEPR", "TSGPR", "blocks of a size", "BTSGPR", "shared"} - ({"shared"} if rows == 3 else set())
+    allowed = {"PEPR", "TSGPR", "blocks of a size", "BTSGPR", "shared"} - (
+        {"shared"} if rows == 3 else set()
+    )
     if name in allowed:
         model.data = larger
         options = {"blocks": 4} if model._block_size else {}
         if name == "shared":
             options["shared"] = True
         fresh = build(type(model), data=larger, **options)
-        assert float(model.training_loss()) == pytest.approx(float(fresh.training_loss()), rel=1e-13)
+        assert float(model.training_loss()) == pytest.approx(
+            float(fresh.training_loss()), rel=1e-13
+        )
         assert model.num_blocks == fresh.num_blocks
     else:
         with pytest.raises(ValueError, match=r"data must keep|one size"):
@@ -607,11 +721,14 @@ def test_a_message_shows_a_few_entries():
 
 
 @pytest.mark.parametrize(
-    ("shape", "index", "row"), [((), (), 0), ((4,), (2,), 2), ((4, 2), (2, 1), 2), ((3, 4, 2), (1, 2, 0), 2)]
+    ("shape", "index", "row"),
+    [((), (), 0), ((4,), (2,), 2), ((4, 2), (2, 1), 2), ((3, 4, 2), (1, 2, 0), 2)],
 )
 def test_inputs_that_are_not_finite_are_named_by_their_row(shape, index, row):
     """Of any rank, since the checks of shapes come later."""
     X = np.zeros(shape)
     X[index] = np.nan
-    with pytest.raises(ValueError, match=rf"Xnew must be finite, got 1 values .* the first in row {row}\."):
+    with pytest.raises(
+        ValueError, match=rf"Xnew must be finite, got 1 values .* the first in row {row}\."
+    ):
         validation.inputs(X, "Xnew")

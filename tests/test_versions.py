@@ -39,7 +39,9 @@ def names(*groups):
 def imported(files):
     """The distributions that the files import, but for this repository's packages and the standard library."""
     modules = set()
-    for node in (node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))):
+    for node in (
+        node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    ):
         if isinstance(node, ast.Import):
             modules |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -51,7 +53,9 @@ def imported(files):
 
 
 def test_the_package_needs_what_it_imports():
-    assert names(NEEDED, FILES) == imported(ROOT.glob("gpflow_pep/**/*.py")) | NEEDED_BY_OTHERS.keys()
+    assert (
+        names(NEEDED, FILES) == imported(ROOT.glob("gpflow_pep/**/*.py")) | NEEDED_BY_OTHERS.keys()
+    )
 
 
 def test_the_experiments_need_what_they_import():
@@ -64,7 +68,10 @@ def test_the_experiments_need_what_they_import():
 
 
 def test_the_tools_are_installed_with_the_experiments():
-    assert (EXTRA.name, EXTRA.extras) == ("gpflow_pep", {"cluster", "databases", "docs", "experiments", "files"})
+    assert (EXTRA.name, EXTRA.extras) == (
+        "gpflow_pep",
+        {"cluster", "databases", "docs", "experiments", "files"},
+    )
 
 
 def versions(name):
@@ -84,7 +91,13 @@ def lowest(requirement):
 
 def test_the_oldest_versions():
     """All that is needed, and what the tests import; where 1.4 is the minimum, 1.4.something."""
-    tested = [*NEEDED, *EXPERIMENTS, *CLUSTER, *FILES, *(each for each in TOOLS if each.name in IN_TESTS)]
+    tested = [
+        *NEEDED,
+        *EXPERIMENTS,
+        *CLUSTER,
+        *FILES,
+        *(each for each in TOOLS if each.name in IN_TESTS),
+    ]
     expected = {each.name: lowest(each) for each in tested}
     found = versions("constraints-oldest.txt")
     assert found.keys() == expected.keys()
@@ -96,4 +109,6 @@ def test_the_usual_versions():
     """Everything that is installed is pinned, and allowed."""
     pinned = versions("constraints.txt")
     for requirement in (*NEEDED, *EXPERIMENTS, *CLUSTER, *FILES, *DOCS, *TOOLS):
-        assert all(requirement.specifier.contains(version) for version in pinned[requirement.name]), requirement
+        assert all(
+            requirement.specifier.contains(version) for version in pinned[requirement.name]
+        ), requirement

@@ -12,7 +12,12 @@ def warn(category, module):
 
 
 def test_warnings_of_our_own_code_are_errors():
-    categories = (RuntimeWarning, DeprecationWarning, ResourceWarning, np.exceptions.VisibleDeprecationWarning)
+    categories = (
+        RuntimeWarning,
+        DeprecationWarning,
+        ResourceWarning,
+        np.exceptions.VisibleDeprecationWarning,
+    )
     for module in ("gpflow_pep", "gpflow_pep.training.lbfgs", "experiments.demo"):
         for category in categories:
             with pytest.raises(category, match="as an example"):
@@ -30,6 +35,8 @@ def test_warnings_of_our_own_code_are_errors():
     ],
 )
 def test_warnings_to_users_and_of_others_are_none(category, module):
-    with warnings.catch_warnings(record=True) as told:  # by the same filters; pytest.warns has its own
+    with warnings.catch_warnings(
+        record=True
+    ) as told:  # by the same filters; pytest.warns has its own
         warn(category, module)
     assert [each.category for each in told] == [category]

@@ -37,7 +37,10 @@ BENCHMARKS = {  # name -> arguments, and arguments of --quick
     "ep_training": ("", "--short --sets breast-cancer --methods 'PEP 0.5' 'SVGP L-BFGS'"),
     "projections": ("", "--rounds 3 --likelihoods Probit"),
     "streaming": ("", "--rounds 3 --skip-audio"),
-    "inducing_points": ("", "--sets diabetes --rows 1000 --inducing 50 --maxiter 5 --generated 5000"),
+    "inducing_points": (
+        "",
+        "--sets diabetes --rows 1000 --inducing 50 --maxiter 5 --generated 5000",
+    ),
     "num_inducing": ("", "--sets diabetes --rows 200 --numbers 16"),
     "estimators": ("", "--sets diabetes iris --rows 100 --inducing 10 --alphas 0.5"),
     "xla_step": ("", "--rows 200 --inducing 10 --rounds 2 --models 'PEPR 0.5' PEPSVGP"),
@@ -51,9 +54,13 @@ _LAST_LINES = 5  # recorded lines of an error message
 def main() -> None:
     """Run them and write benchmarks.json and benchmarks.md."""
     parser = parser_of(__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes and few rounds, as a test")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes and few rounds, as a test"
+    )
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
-    parser.add_argument("--to", type=Path, default=Path("runs/benchmarks"), help="folder of the files (%(default)s)")
+    parser.add_argument(
+        "--to", type=Path, default=Path("runs/benchmarks"), help="folder of the files (%(default)s)"
+    )
     arguments = parser.parse_args()
     commands = {name: shlex.split(BENCHMARKS[name][arguments.quick]) for name in arguments.only}
     found = run(commands, arguments.to)
@@ -68,7 +75,9 @@ def run(commands: Mapping[str, Sequence[str]], folder: Path) -> dict[str, Any]:
     for name, options in commands.items():
         print(f"\n# {name}", flush=True)
         found["benchmarks"][name] = measure(name, options)
-        (folder / "benchmarks.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        (folder / "benchmarks.json").write_text(
+            json.dumps(found, indent=1) + "\n", encoding="utf-8"
+        )
         (folder / "benchmarks.md").write_text(as_markdown(found), encoding="utf-8")
     print(f"\n{folder / 'benchmarks.json'}, {folder / 'benchmarks.md'}")
     return found
@@ -78,10 +87,20 @@ def measure(name: str, options: Sequence[str]) -> dict[str, Any]:
     """Run one benchmark; return its arguments, seconds, and tables or error."""
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / "tables.json"
-        command = [sys.executable, "-m", f"experiments.benchmarks.{name}", *options, "--json", str(path)]
+        command = [
+            sys.executable,
+            "-m",
+            f"experiments.benchmarks.{name}",
+            *options,
+            "--json",
+            str(path),
+        ]
         began = time.perf_counter()
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-        result: dict[str, Any] = {"arguments": list(options), "seconds": time.perf_counter() - began}
+        result: dict[str, Any] = {
+            "arguments": list(options),
+            "seconds": time.perf_counter() - began,
+        }
         if done.returncode:
             lines = done.stderr.strip().splitlines()[-_LAST_LINES:]
             error = "\n".join([f"exit status {done.returncode}", *lines])
@@ -97,7 +116,10 @@ def about_the_machine() -> dict[str, Any]:
         "processor": processor(),
         "cores": os.cpu_count(),
         "product GFLOP/s": float(2e-9 * 512**2 * UNIT_COLUMNS / np.median(seconds)),
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in (*PACKAGES, *_OPTIONAL)}},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: _version(name) for name in (*PACKAGES, *_OPTIONAL)},
+        },
     }
 
 
@@ -118,7 +140,9 @@ def as_markdown(found: Mapping[str, Any]) -> str:
         f"{versions}.",
     ]
     for name, result in found["benchmarks"].items():
-        command = shlex.join(["python", "-m", f"experiments.benchmarks.{name}", *result["arguments"]])
+        command = shlex.join(
+            ["python", "-m", f"experiments.benchmarks.{name}", *result["arguments"]]
+        )
         parts += [f"## {name}", f"`{command}`, {result['seconds']:.0f} s"]
         if "error" in result:
             parts.append(f"```\n{result['error']}\n```")

@@ -56,7 +56,14 @@ COMPARED = {
     "TSGPR, mixed": "TSGPR",
 }
 """Models whose losses and gradients agree, with mixed precision to fewer digits."""
-_LEAST = {"SGPR": 1.5, "PEPR 0": 1.5, "GPRFITC": 3.0, "PEPR 1": 3.0, "PEPR 0.5": 3.0, "TSGPR": 3.0}  # units
+_LEAST = {
+    "SGPR": 1.5,
+    "PEPR 0": 1.5,
+    "GPRFITC": 3.0,
+    "PEPR 1": 3.0,
+    "PEPR 0.5": 3.0,
+    "TSGPR": 3.0,
+}  # units
 Step = Callable[[], tuple[tf.Tensor, list[tf.Tensor]]]
 
 
@@ -79,7 +86,9 @@ def main() -> None:
     write(tables, arguments.json)
 
 
-def compare(num_data: int, num_inducing: int, kernel: str, rounds: int, cores: int | None = None) -> Table:
+def compare(
+    num_data: int, num_inducing: int, kernel: str, rounds: int, cores: int | None = None
+) -> Table:
     """Time every model, after checking that losses and gradients agree with GPflow's."""
     X, Y, Z = data(num_data, num_inducing)
     steps = {name: compiled_step(model) for name, model in build(X, Y, Z, KERNELS[kernel]).items()}
@@ -98,7 +107,14 @@ def compare(num_data: int, num_inducing: int, kernel: str, rounds: int, cores: i
         f"N = {num_data}, M = {num_inducing}, D = {INPUTS}, float64, {kernel} ARD, {rounds} rounds, "
         f"{'all cores' if cores is None else 'one core, CPU'}, products {rate:.0f} GFLOP/s, "
         f"GPyTorch {'installed' if with_gpytorch else 'not installed'}",
-        {"model": "<16", "seconds": ".3f", "units": ".1f", "share": ".0%", "times as fast": ".2f", "as": "<"}
+        {
+            "model": "<16",
+            "seconds": ".3f",
+            "units": ".1f",
+            "share": ".0%",
+            "times as fast": ".2f",
+            "as": "<",
+        }
         | {"as GPyTorch": ".2f", "loss differs": ".0e", "gradient": ".0e"},
     )
     for name, times in seconds.items():
@@ -110,13 +126,17 @@ def compare(num_data: int, num_inducing: int, kernel: str, rounds: int, cores: i
             _LEAST[name] / units if name in _LEAST else None,
             float(np.median(seconds[against] / times)) if against else None,
             against,
-            float(np.median(seconds["GPyTorch SGPR"] / times)) if with_gpytorch and name == "PEPR 0" else None,
+            float(np.median(seconds["GPyTorch SGPR"] / times))
+            if with_gpytorch and name == "PEPR 0"
+            else None,
             *errors.get(name, (None, None)),
         )
     return table
 
 
-def data(num_data: int, num_inducing: int, num_inputs: int = INPUTS) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
+def data(
+    num_data: int, num_inducing: int, num_inputs: int = INPUTS
+) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
     """Draw X [N, D], Y [N, 1], a smooth function with noise, and Z [M, D]."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 4.0, (num_data, num_inputs))
@@ -125,7 +145,11 @@ def data(num_data: int, num_inducing: int, num_inputs: int = INPUTS) -> tuple[An
 
 
 def build(
-    X: AnyNDArray, Y: AnyNDArray, Z: AnyNDArray, kernel: Callable[[], Kernel], chunk_size: int | None = None
+    X: AnyNDArray,
+    Y: AnyNDArray,
+    Z: AnyNDArray,
+    kernel: Callable[[], Kernel],
+    chunk_size: int | None = None,
 ) -> dict[str, Any]:
     """Return the models, all on the same data with the same hyperparameters."""
 
@@ -177,7 +201,9 @@ def differences(ours: Any, theirs: Any) -> tuple[float, float]:
 
 
 def time_rounds(
-    functions: dict[str, Callable[[], Any]], rounds: int, clock: Callable[[], float] = time.perf_counter
+    functions: dict[str, Callable[[], Any]],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
     """Seconds of each function in each round [rounds], after one call that compiles it."""
     for function in functions.values():
@@ -185,10 +211,14 @@ def time_rounds(
     return in_turns(lambda name: seconds_of(functions[name], clock), functions, rounds)
 
 
-def in_turns(time_of: Callable[[str], Any], names: Iterable[str], rounds: int) -> dict[str, AnyNDArray]:
+def in_turns(
+    time_of: Callable[[str], Any], names: Iterable[str], rounds: int
+) -> dict[str, AnyNDArray]:
     """Return the times of each name, which take turns in a round, [rounds, ...]."""
     times = [[time_of(name) for name in names] for _ in range(rounds)]
-    return {name: np.array(column) for name, column in zip(names, zip(*times, strict=True), strict=True)}
+    return {
+        name: np.array(column) for name, column in zip(names, zip(*times, strict=True), strict=True)
+    }
 
 
 def seconds_of(function: Callable[[], Any], clock: Callable[[], Any] = time.perf_counter) -> Any:

@@ -42,9 +42,15 @@ _CHANGE = 1.01  # factor on the lengthscales
 def main() -> None:
     """Print a table of cold and a table of warm figures."""
     parser = parser_of(__doc__)
-    parser.add_argument("--rounds", type=count, default=5, help="processes for each cold figure (%(default)s)")
-    parser.add_argument("--repeats", type=count, default=30, help="repeats of each warm figure (%(default)s)")
-    parser.add_argument("--sizes", nargs="+", type=size, default=[_SIZE, (5000, 100)], help="N x M of warm figures")
+    parser.add_argument(
+        "--rounds", type=count, default=5, help="processes for each cold figure (%(default)s)"
+    )
+    parser.add_argument(
+        "--repeats", type=count, default=30, help="repeats of each warm figure (%(default)s)"
+    )
+    parser.add_argument(
+        "--sizes", nargs="+", type=size, default=[_SIZE, (5000, 100)], help="N x M of warm figures"
+    )
     parser.add_argument("--skip-cold", action="store_true", help="warm figures only")
     arguments = parser.parse_args()
     print(machine())
@@ -60,15 +66,25 @@ def size(text: str) -> tuple[int, int]:
 
 def cold_table(rounds: int) -> Table:
     """Return the table of seconds in fresh processes."""
-    found = in_turns(lambda name: in_process(cold, name, one_core=True), COLD, rounds)  # [rounds, 2] each
+    found = in_turns(
+        lambda name: in_process(cold, name, one_core=True), COLD, rounds
+    )  # [rounds, 2] each
     table = Table(
         f"cold, N = {_SIZE[0]}, M = {_SIZE[1]}, {rounds} processes each",
-        {"from the constructor to": "<32", "CPU s": ".2f", "wall s": ".2f", "ratio": ".2f", "to": "<"},
+        {
+            "from the constructor to": "<32",
+            "CPU s": ".2f",
+            "wall s": ".2f",
+            "ratio": ".2f",
+            "to": "<",
+        },
     )
     for name, peer in COLD.items():
         ratio = np.median(found[name][:, 0] / found[peer][:, 0])
         cpu, wall = np.median(found[name], axis=0)
-        table.add(name, cpu, wall, *((None, None) if name == peer else (ratio, peer.partition(",")[0])))
+        table.add(
+            name, cpu, wall, *((None, None) if name == peer else (ratio, peer.partition(",")[0]))
+        )
     return table
 
 
@@ -93,7 +109,9 @@ def cold(name: str) -> AnyNDArray:
             assert np.isfinite(loss)
         else:
             closure = model.training_loss_closure(*data)
-            gpflow.optimizers.Scipy().minimize(closure, model.trainable_variables, options={"maxiter": 1})
+            gpflow.optimizers.Scipy().minimize(
+                closure, model.trainable_variables, options={"maxiter": 1}
+            )
 
     return seconds_of(run, clocks)
 
@@ -102,7 +120,14 @@ def warm_table(sizes: list[tuple[int, int]], repeats: int) -> Table:
     """Return the table of milliseconds of compiled functions."""
     table = Table(
         f"warm, {repeats} repeats",
-        {"N": "d", "M": "d", "figure": "<38", "CPU ms": ".3f", "wall ms": ".3f", "times SVGP": ".2f"},
+        {
+            "N": "d",
+            "M": "d",
+            "figure": "<38",
+            "CPU ms": ".3f",
+            "wall ms": ".3f",
+            "times SVGP": ".2f",
+        },
     )
     for num_data, inducing in sizes:
         found, sweeps = in_process(warm, num_data, inducing, repeats, one_core=True)
@@ -122,8 +147,12 @@ def warm(num_data: int, inducing: int, repeats: int) -> tuple[dict[str, AnyNDArr
     step, peer_step = compiled_step(model), compiled_step(peer, (X, Y))
     lengthscales = model.kernel.lengthscales.unconstrained_variable
     start = lengthscales.numpy()
-    changed = model.kernel.lengthscales.transform.inverse(_CHANGE * model.kernel.lengthscales.numpy()).numpy()
-    found: dict[str, list[AnyNDArray]] = {name: [] for name in ("PEPClassifier, sweep", "changed", "unchanged", "SVGP")}
+    changed = model.kernel.lengthscales.transform.inverse(
+        _CHANGE * model.kernel.lengthscales.numpy()
+    ).numpy()
+    found: dict[str, list[AnyNDArray]] = {
+        name: [] for name in ("PEPClassifier, sweep", "changed", "unchanged", "SVGP")
+    }
     sweeps = 0
     for repeat in range(repeats + 1):
         swept.reset_sites()
@@ -139,7 +168,9 @@ def warm(num_data: int, inducing: int, repeats: int) -> tuple[dict[str, AnyNDArr
         "changed": "the same, lengthscales changed by 1 %",
         "SVGP": "SVGP, loss and gradient",
     }
-    return {titles.get(name, name): np.array(times[1:]) for name, times in found.items()}, sweeps  # after compiling
+    return {
+        titles.get(name, name): np.array(times[1:]) for name, times in found.items()
+    }, sweeps  # after compiling
 
 
 def rows(num_data: int, inducing: int, labels: bool) -> tuple[Any, Any, Any]:

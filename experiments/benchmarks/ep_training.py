@@ -51,7 +51,10 @@ _SHORT = (15, 150, 20)
 _HELD_OUT = 1000  # largest number of rows
 _BETWEEN = 10  # steps of Adam between records
 _FLAT_ITERATIONS, _FLAT_GAIN = 20, 1e-3  # of SVGP's L-BFGS; nats
-_GAIN, _ADAM_AT_LEAST = 1e-4, 1000  # Adam has converged: nats a row in the last third of its steps; fewest steps
+_GAIN, _ADAM_AT_LEAST = (
+    1e-4,
+    1000,
+)  # Adam has converged: nats a row in the last third of its steps; fewest steps
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,9 @@ def main() -> None:
     """Print a table for each set and likelihood."""
     asked = _parser().parse_args()
     found: dict[str, Any] = {"machine": machine(), "results": []}
-    print(f"{found['machine']}\nM = {INDUCING}, {asked.rounds} rounds{', short' if asked.short else ''}")
+    print(
+        f"{found['machine']}\nM = {INDUCING}, {asked.rounds} rounds{', short' if asked.short else ''}"
+    )
     tables = []
     for name in asked.sets:
         try:
@@ -105,7 +110,9 @@ def main() -> None:
             results = [_rounds(case, method, asked.rounds) for method in asked.methods]
             tables.append(_table(title, asked.methods, results))
             for method, result in zip(asked.methods, results, strict=True):
-                found["results"].append({"set": name, "likelihood": likelihood, "method": method, **result})
+                found["results"].append(
+                    {"set": name, "likelihood": likelihood, "method": method, **result}
+                )
             if asked.courses is not None:
                 asked.courses.write_text(json.dumps(found, indent=1))
     write(tables, asked.json)
@@ -114,14 +121,26 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = parser_of(__doc__)
     known = (*datasets.names(task="classification"), *datasets.names(task="multiclass"))
-    parser.add_argument("--sets", nargs="+", choices=known, metavar="SET", default=[*BINARY, *MULTICLASS])
+    parser.add_argument(
+        "--sets", nargs="+", choices=known, metavar="SET", default=[*BINARY, *MULTICLASS]
+    )
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument(
-        "--likelihoods", nargs="+", choices=LIKELIHOODS, default=LIKELIHOODS, help="likelihoods for several classes"
+        "--likelihoods",
+        nargs="+",
+        choices=LIKELIHOODS,
+        default=LIKELIHOODS,
+        help="likelihoods for several classes",
     )
-    parser.add_argument("--rounds", type=count, default=1, help="processes for each method (%(default)s)")
-    parser.add_argument("--short", action="store_true", help="a few iterations, to see that everything works")
-    parser.add_argument("--courses", type=Path, help="write seconds and NLPD of every record to this file")
+    parser.add_argument(
+        "--rounds", type=count, default=1, help="processes for each method (%(default)s)"
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="a few iterations, to see that everything works"
+    )
+    parser.add_argument(
+        "--courses", type=Path, help="write seconds and NLPD of every record to this file"
+    )
     return parser
 
 
@@ -131,7 +150,10 @@ def _rounds(case: Case, method: str, rounds: int) -> dict[str, Any]:
     failed = [each for each in found if "error" in each]
     if failed:
         return failed[0]
-    medians = {key: np.median([each[key] for each in found], axis=0).tolist() for key in ("cold", "warm", "end")}
+    medians = {
+        key: np.median([each[key] for each in found], axis=0).tolist()
+        for key in ("cold", "warm", "end")
+    }
     return {**found[0], **medians}
 
 
@@ -156,7 +178,9 @@ def measure(case: Case, method: str) -> dict[str, Any]:
     if trainee.objective is not None:
         objective = course.scores(trainee.recorded, trainee.objective)
         converged |= course.end_where_flat(objective, _FLAT_ITERATIONS, _FLAT_GAIN)
-    nlpd = course.scores(trainee.recorded, _score(trainee.model, data.X_test[:_HELD_OUT], data.Y_test[:_HELD_OUT]))
+    nlpd = course.scores(
+        trainee.recorded, _score(trainee.model, data.X_test[:_HELD_OUT], data.Y_test[:_HELD_OUT])
+    )
     reached = settled(nlpd, CLOSE)
     assign(trained, start)
     again = Trajectory(max_iterations=course.iterations[reached])
@@ -202,7 +226,9 @@ def _score(model: gpflow.models.GPModel, X: Any, Y: Any) -> Callable[[], float]:
             return tf.reduce_mean(model.predict_log_density((X, Y)))
         mean, variance = (tf.transpose(each) for each in model.predict_f(X))  # [C, n]
         labels = tf.constant(Y[:, 0].astype(np.int32))
-        return tf.reduce_mean(softmax_power(labels, mean, variance, tf.constant(1.0, mean.dtype)).log_normalizer)
+        return tf.reduce_mean(
+            softmax_power(labels, mean, variance, tf.constant(1.0, mean.dtype)).log_normalizer
+        )
 
     compiled = tf.function(density, autograph=False)
     return lambda: -float(compiled())
@@ -220,11 +246,15 @@ def _trainee(case: Case, method: str, X: Any, Y: Any, Z: Any, lengthscale: float
         recorded = [*model.trainable_variables, model.sites.precision, model.sites.linear]
 
         def train(report: Report) -> bool:
-            return fit(model, max_iterations=case.limits[0], callback=lambda step, objective: report(step)).converged
+            return fit(
+                model, max_iterations=case.limits[0], callback=lambda step, objective: report(step)
+            ).converged
 
         return Trainee(model, recorded, [], train)
     likelihood = _likelihood(case.likelihood, C, ours=False)
-    model = gpflow.models.SVGP(kernel, likelihood, Z, num_data=len(X), num_latent_gps=1 if C == 2 else C)
+    model = gpflow.models.SVGP(
+        kernel, likelihood, Z, num_data=len(X), num_latent_gps=1 if C == 2 else C
+    )
     # GPflow's softmax takes whole numbers only.
     data = tf.constant(X), tf.constant(Y.astype(np.int64) if isinstance(likelihood, Softmax) else Y)
     if how == "L-BFGS":
@@ -248,13 +278,17 @@ def _lbfgs(model: gpflow.models.SVGP, data: tuple[tf.Tensor, tf.Tensor], limit: 
     loss = model.training_loss_closure(data, compile=False)  # Scipy compiles, once
 
     def train(report: Report) -> bool:
-        def callback(step: int, variables: Sequence[tf.Variable], values: Sequence[tf.Tensor]) -> None:
+        def callback(
+            step: int, variables: Sequence[tf.Variable], values: Sequence[tf.Tensor]
+        ) -> None:
             assign(variables, values)
             report(step + 1)
 
         options = {"maxiter": limit, "maxfun": 4 * limit}
         compiled = {"autograph": False}  # nothing to convert
-        found = optimizer.minimize(loss, variables, step_callback=callback, tf_fun_args=compiled, options=options)
+        found = optimizer.minimize(
+            loss, variables, step_callback=callback, tf_fun_args=compiled, options=options
+        )
         return bool(found.success)
 
     compiled_loss = tf.function(loss, autograph=False)
@@ -262,7 +296,10 @@ def _lbfgs(model: gpflow.models.SVGP, data: tuple[tf.Tensor, tf.Tensor], limit: 
 
 
 def _adam(
-    model: gpflow.models.SVGP, data: tuple[tf.Tensor, tf.Tensor], limit: int, natural_step: float | None
+    model: gpflow.models.SVGP,
+    data: tuple[tf.Tensor, tf.Tensor],
+    limit: int,
+    natural_step: float | None,
 ) -> Trainee:
     loss = model.training_loss_closure(data, compile=False)
     recorded = model.trainable_variables
@@ -290,7 +327,9 @@ def _adam(
             if number % _BETWEEN == 0:
                 losses.append(float(value))
                 report(number)
-                early, late = np.array_split(losses, 3)[1:] if number >= _ADAM_AT_LEAST else ([np.inf], [0.0])
+                early, late = (
+                    np.array_split(losses, 3)[1:] if number >= _ADAM_AT_LEAST else ([np.inf], [0.0])
+                )
                 if np.mean(early) - np.mean(late) < _GAIN * len(data[0]):
                     return True
         return False
@@ -303,7 +342,9 @@ def _adam(
 
 def _table(title: str, methods: Sequence[str], results: Sequence[dict[str, Any]]) -> Table:
     """Return the table: ratios of CPU seconds to the fastest SVGP's; the last column has errors of failed training."""
-    peers = [result for name, result in zip(methods, results, strict=True) if name.startswith("SVGP")]
+    peers = [
+        result for name, result in zip(methods, results, strict=True) if name.startswith("SVGP")
+    ]
     best = {
         key: min((result[key][0] for result in peers if "error" not in result), default=np.nan)
         for key in ("cold", "warm")
@@ -320,7 +361,9 @@ def _table(title: str, methods: Sequence[str], results: Sequence[dict[str, Any]]
         times = ((*result[key], result[key][0] / best[key]) for key in ("cold", "warm"))
         first, last = result["iterations"]
         converged = "yes" if result["converged"] else "no"
-        table.add(method, result["nlpd"], first, *chain(*times), result["end"][0], last, converged, None)
+        table.add(
+            method, result["nlpd"], first, *chain(*times), result["end"][0], last, converged, None
+        )
     return table
 
 

@@ -54,24 +54,44 @@ _LONG = 20.0  # seconds of a fit that is not repeated
 def main() -> None:
     """Print a row for each set and estimator."""
     parser = parser_of(__doc__)
-    parser.add_argument("--sets", nargs="+", metavar="SET", default=SETS, choices=[*SETS, *PROBLEMS])
-    parser.add_argument("--rows", type=count, default=50_000, help="training rows, at most (%(default)s)")
     parser.add_argument(
-        "--inducing", type=count, help="number of inducing points; by default the estimators' own, and 100"
+        "--sets", nargs="+", metavar="SET", default=SETS, choices=[*SETS, *PROBLEMS]
+    )
+    parser.add_argument(
+        "--rows", type=count, default=50_000, help="training rows, at most (%(default)s)"
+    )
+    parser.add_argument(
+        "--inducing",
+        type=count,
+        help="number of inducing points; by default the estimators' own, and 100",
     )
     parser.add_argument("--alphas", nargs="+", type=power, default=[0.5])
-    parser.add_argument("--limit", type=count, default=600, help="CPU seconds of a peer's fit (%(default)s)")
+    parser.add_argument(
+        "--limit", type=count, default=600, help="CPU seconds of a peer's fit (%(default)s)"
+    )
     arguments = parser.parse_args()
     print(machine())
     table = Table(
         f"fits of at most {arguments.rows} rows, M = {arguments.inducing or 'default'}",
-        {"set": "<13", "N": "d", "D": "d", "classes": "d", "estimator": "<12", "status": "<9", "iterations": "d"}
+        {
+            "set": "<13",
+            "N": "d",
+            "D": "d",
+            "classes": "d",
+            "estimator": "<12",
+            "status": "<9",
+            "iterations": "d",
+        }
         | {"first, s": ".2f", "again, s": ".2f", "NLPD": ".3f", "error": ".3f"},
     )
     size = arguments.rows, arguments.inducing, arguments.limit
     for name in arguments.sets:
         few = min(arguments.rows, len(loaded(name).X_train)) <= _SKLEARN_ROWS
-        for method in (*(f"alpha {alpha:g}" for alpha in arguments.alphas), *[_SKLEARN] * few, _GPFLOW):
+        for method in (
+            *(f"alpha {alpha:g}" for alpha in arguments.alphas),
+            *[_SKLEARN] * few,
+            _GPFLOW,
+        ):
             table.add(*in_process(measured, name, method, *size, one_core=True))
     write([table], arguments.json)
 
@@ -83,7 +103,9 @@ def loaded(name: str) -> Dataset:
     if name == "digits-3-5":
         digits = datasets.load("digits")
         train, test = (np.isin(Y[:, 0], (3.0, 5.0)) for Y in (digits.Y_train, digits.Y_test))
-        return replace(digits.trained_on(train), X_test=digits.X_test[test], Y_test=digits.Y_test[test])
+        return replace(
+            digits.trained_on(train), X_test=digits.X_test[test], Y_test=digits.Y_test[test]
+        )
     if name == "housing-like":
         return housing_like()
     dataset = datasets.load(name)
@@ -101,9 +123,13 @@ def housing_like(num_rows: int = 20_000, num_test: int = 2_000) -> Dataset:
     skewed = np.exp(rng.normal(size=(n, 6)) @ np.diag([0.5, 0.5, 0.4, 0.3, 0.8, 0.6]))
     X = np.column_stack([skewed, place])
     waves = np.sin(2.0 * place[:, 0]) + np.cos(3.0 * place[:, 1]) * np.sin(place[:, 0])
-    price = np.log(skewed[:, 0]) + 0.3 * np.log(skewed[:, 1]) * waves + 0.5 * waves - 0.2 * skewed[:, 5]
+    price = (
+        np.log(skewed[:, 0]) + 0.3 * np.log(skewed[:, 1]) * waves + 0.5 * waves - 0.2 * skewed[:, 5]
+    )
     Y = np.exp(np.minimum(price + 0.3 * rng.normal(size=n), 1.0))[:, None]
-    (x_mean, x_scale), (y_mean, y_scale) = ((part.mean(0), part.std(0)) for part in (X[:num_rows], Y[:num_rows]))
+    (x_mean, x_scale), (y_mean, y_scale) = (
+        (part.mean(0), part.std(0)) for part in (X[:num_rows], Y[:num_rows])
+    )
     X, Y = (X - x_mean) / x_scale, (Y - y_mean) / y_scale
     scales = (x_mean, x_scale, y_mean, y_scale)
     return Dataset("housing-like", X[:num_rows], Y[:num_rows], X[num_rows:], Y[num_rows:], *scales)
@@ -178,8 +204,12 @@ class GPflow:
         kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(X.shape[1]))
         if self._is_classifier:
             C = len(self.classes_)
-            likelihood = gpflow.likelihoods.Bernoulli() if C == 2 else gpflow.likelihoods.MultiClass(C)
-            self.model = gpflow.models.SVGP(kernel, likelihood, Z, num_latent_gps=1 if C == 2 else C, num_data=len(X))
+            likelihood = (
+                gpflow.likelihoods.Bernoulli() if C == 2 else gpflow.likelihoods.MultiClass(C)
+            )
+            self.model = gpflow.models.SVGP(
+                kernel, likelihood, Z, num_latent_gps=1 if C == 2 else C, num_data=len(X)
+            )
             labels = np.searchsorted(self.classes_, y)[:, None].astype(float)
             loss = self.model.training_loss_closure((X, labels))
         else:
@@ -187,7 +217,9 @@ class GPflow:
             self.model = gpflow.models.SGPR((X, ((y - self._mean) / self._std)[:, None]), kernel, Z)
             loss = self.model.training_loss
         result = gpflow.optimizers.Scipy().minimize(loss, self.model.trainable_variables)
-        self.result_ = SimpleNamespace(status="converged" if result.success else "limit", iterations=result.nit)
+        self.result_ = SimpleNamespace(
+            status="converged" if result.success else "limit", iterations=result.nit
+        )
 
     def predict(self, X: Floats, return_std: bool = False) -> Any:
         """Predict labels, or mean and standard deviation."""

@@ -26,12 +26,18 @@ def main() -> None:
     parser.add_argument("--rows", type=count, default=50_000)
     parser.add_argument("--inducing", type=count, default=256)
     parser.add_argument("--chunk-size", type=count, help="rows of a chunk (all)")
-    parser.add_argument("--models", nargs="+", default=["SGPR", "GPRFITC", "PEPR 0", "PEPR 0.5", "PEPR 1", "TSGPR"])
+    parser.add_argument(
+        "--models", nargs="+", default=["SGPR", "GPRFITC", "PEPR 0", "PEPR 0.5", "PEPR 1", "TSGPR"]
+    )
     arguments = parser.parse_args()
     X, Y, Z = data(arguments.rows, arguments.inducing)
     chunk_size = arguments.chunk_size or arguments.rows
     models = build(X, Y, Z, KERNELS["SquaredExponential"], chunk_size)
-    arrays: dict[str, Any] = {"X": X, "Y": Y, "size": [arguments.rows, arguments.inducing, chunk_size]}
+    arrays: dict[str, Any] = {
+        "X": X,
+        "Y": Y,
+        "size": [arguments.rows, arguments.inducing, chunk_size],
+    }
     for name in arguments.models:
         if name in models:
             step = compiled_step(models[name])
@@ -48,7 +54,9 @@ def exported(step: Any, shared: dict[str, Any]) -> dict[str, Any]:
     variables = {id(variable.handle): variable for variable in graph.graph.variables}
     inputs = [variables.get(id(tensor), tensor).numpy() for tensor in graph.captured_inputs]
     found = {f"input{place}": _shared(value, shared) for place, value in enumerate(inputs)}
-    found |= {f"output{place}": value.numpy() for place, value in enumerate(tf.nest.flatten(step()))}
+    found |= {
+        f"output{place}": value.numpy() for place, value in enumerate(tf.nest.flatten(step()))
+    }
     return found | {"module": np.array(compiled.experimental_get_compiler_ir()(stage="stablehlo"))}
 
 

@@ -45,10 +45,14 @@ def sgpr_step(
         def __init__(self) -> None:
             super().__init__(inputs, outputs, likelihood)
             self.mean_module = gpytorch.means.ZeroMean()
-            self.covar_module = InducingPointKernel(kernels[kernel](), torch.from_numpy(Z.copy()), likelihood)
+            self.covar_module = InducingPointKernel(
+                kernels[kernel](), torch.from_numpy(Z.copy()), likelihood
+            )
 
         def forward(self, x: Any) -> Any:
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(x), self.covar_module(x)
+            )
 
     model = SGPR()
     model.train()
@@ -56,7 +60,10 @@ def sgpr_step(
 
     def step() -> Any:
         model.zero_grad()
-        with gpytorch.settings.cholesky_jitter(double_value=1e-6), gpytorch.settings.max_cholesky_size(10**6):
+        with (
+            gpytorch.settings.cholesky_jitter(double_value=1e-6),
+            gpytorch.settings.max_cholesky_size(10**6),
+        ):
             loss = -len(X) * objective(model(inputs), outputs)
             loss.backward()
         return loss.detach()

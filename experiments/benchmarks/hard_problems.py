@@ -22,11 +22,17 @@ def hard_problem(name: str) -> Dataset:
         mean, scale = y[:num_rows].mean(keepdims=True), y[:num_rows].std(keepdims=True)
     Y = ((y - mean) / scale)[:, None]
     zero, one = np.zeros(X.shape[1]), np.ones(X.shape[1])
-    return Dataset(name, X[:num_rows], Y[:num_rows], X[num_rows:], Y[num_rows:], zero, one, mean, scale)
+    return Dataset(
+        name, X[:num_rows], Y[:num_rows], X[num_rows:], Y[num_rows:], zero, one, mean, scale
+    )
 
 
 def _uniform(
-    D: int, function: Callable[[Floats], Floats], noise: float = 0.0, low: float = -2.0, high: float = 2.0
+    D: int,
+    function: Callable[[Floats], Floats],
+    noise: float = 0.0,
+    low: float = -2.0,
+    high: float = 2.0,
 ) -> Generate:
     """Return a generator of a noisy function of columns x [D, n], drawn from a uniform distribution."""
 
@@ -93,7 +99,10 @@ PROBLEMS: dict[str, tuple[int, Generate]] = {
     "two-of-ten": (400, _uniform(10, lambda x: np.sin(3.0 * x[0]) + np.cos(3.0 * x[1]), 0.1)),
     "clusters": (500, _clusters),
     "heavy-tails": (400, _heavy_tails),
-    "two-scales": (400, _uniform(1, lambda x: 0.3 * (x[0] - 5.0) ** 2 + np.sin(8.0 * x[0]), 0.1, 0.0, 10.0)),
+    "two-scales": (
+        400,
+        _uniform(1, lambda x: 0.3 * (x[0] - 5.0) ** 2 + np.sin(8.0 * x[0]), 0.1, 0.0, 10.0),
+    ),
     "steps": (400, _uniform(2, lambda x: np.floor(2.0 * x[0]) + np.sign(x[1]), 0.1)),
     "noisy": (1000, _uniform(2, lambda x: np.sin(5.0 * x[0]), 2.0)),
 }

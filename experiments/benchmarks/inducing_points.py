@@ -37,14 +37,24 @@ METHODS: dict[str, Callable[[Floats, int, int], AnyNDArray]] = {
 def main() -> None:
     """Print a table of objectives, and a table of time and memory."""
     parser = parser_of(__doc__)
-    parser.add_argument("--sets", nargs="+", choices=datasets.names(task="regression"), metavar="SET")
+    parser.add_argument(
+        "--sets", nargs="+", choices=datasets.names(task="regression"), metavar="SET"
+    )
     parser.set_defaults(sets=["kin40k", "elevators", "power"])
-    parser.add_argument("--rows", type=count, default=10_000, help="training rows, at most (%(default)s)")
-    parser.add_argument("--inducing", type=count, default=200, help="number of inducing points (%(default)s)")
+    parser.add_argument(
+        "--rows", type=count, default=10_000, help="training rows, at most (%(default)s)"
+    )
+    parser.add_argument(
+        "--inducing", type=count, default=200, help="number of inducing points (%(default)s)"
+    )
     parser.add_argument("--alphas", nargs="+", type=power, default=[0.0, 0.5])
-    parser.add_argument("--maxiter", type=count, default=50, help="iterations of L-BFGS, at most (%(default)s)")
+    parser.add_argument(
+        "--maxiter", type=count, default=50, help="iterations of L-BFGS, at most (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--generated", type=count, default=50_000, help="rows of the generated data (%(default)s)")
+    parser.add_argument(
+        "--generated", type=count, default=50_000, help="rows of the generated data (%(default)s)"
+    )
     arguments = parser.parse_args()
     columns = {"set": "<11", "N": "d", "D": "d", "points": "<", "seconds": ".2f", "alpha": "g"}
     objectives = Table(
@@ -76,12 +86,18 @@ def compare(table: Table, name: str, arguments: argparse.Namespace) -> None:
         for alpha in arguments.alphas:
             begun, *reached = (
                 objective(X, Y, Z, alpha, maxiter, train_points)
-                for maxiter, train_points in ((0, False), (arguments.maxiter, False), (arguments.maxiter, True))
+                for maxiter, train_points in (
+                    (0, False),
+                    (arguments.maxiter, False),
+                    (arguments.maxiter, True),
+                )
             )
             table.add(name, len(X), X.shape[1], method, seconds, alpha, begun, *reached)
 
 
-def objective(X: Floats, Y: Floats, Z: AnyNDArray, alpha: float, maxiter: int, train_points: bool) -> float:
+def objective(
+    X: Floats, Y: Floats, Z: AnyNDArray, alpha: float, maxiter: int, train_points: bool
+) -> float:
     """Return PEPR's objective per row after `maxiter` iterations of L-BFGS."""
     model = PEPR((X, Y), initial_kernel(X), Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3)
     gpflow.set_trainable(model.inducing_variable, train_points)
@@ -92,7 +108,9 @@ def objective(X: Floats, Y: Floats, Z: AnyNDArray, alpha: float, maxiter: int, t
 
 def initial_kernel(X: Floats) -> gpflow.kernels.Kernel:
     """Return a squared exponential, every lengthscale the median distance between inputs."""
-    return gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], median_distance(X, 0)))
+    return gpflow.kernels.SquaredExponential(
+        lengthscales=np.full(X.shape[1], median_distance(X, 0))
+    )
 
 
 def cost(method: str, num_data: int, num_inducing: int) -> tuple[float, int]:

@@ -34,9 +34,15 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--inducing", type=int, default=256)
-    parser.add_argument("--fit", type=int, default=20, help="iterations of fit on the last size; 0: none")
-    parser.add_argument("--classify", type=int, default=2_000_000, help="rows of the classifier; 0: none")
-    parser.add_argument("--folder", type=Path, help="folder of the file, written if missing (a temporary folder)")
+    parser.add_argument(
+        "--fit", type=int, default=20, help="iterations of fit on the last size; 0: none"
+    )
+    parser.add_argument(
+        "--classify", type=int, default=2_000_000, help="rows of the classifier; 0: none"
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="folder of the file, written if missing (a temporary folder)"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         arguments.folder = arguments.folder or Path(temporary)
@@ -46,7 +52,13 @@ def main() -> None:
 
 def report(arguments: argparse.Namespace) -> list[Table]:
     """Measure each size and task in a process of its own."""
-    columns = {"N": ",d", "file MB": ".0f", "construct": ".1f", "loss+gradient": ".1f", "reading, of it": ".1%"}
+    columns = {
+        "N": ",d",
+        "file MB": ".0f",
+        "construct": ".1f",
+        "loss+gradient": ".1f",
+        "reading, of it": ".1%",
+    }
     steps = Table(
         f"PEPR, alpha 0.5, M = {arguments.inducing}, D = {INPUTS}, float64, from a file: seconds",
         columns | {"peak MB beyond": ".0f"},
@@ -59,16 +71,30 @@ def report(arguments: argparse.Namespace) -> list[Table]:
         steps.add(num_data, file, row["construction"], row["step"], share, peak)
     if arguments.fit:
         row = in_process(measure_fit, arguments, arguments.rows[-1])
-        columns = {"N": ",d", "iterations": "d", "seconds": ".0f", "first objective": ".4f", "last objective": ".4f"}
+        columns = {
+            "N": ",d",
+            "iterations": "d",
+            "seconds": ".0f",
+            "first objective": ".4f",
+            "last objective": ".4f",
+        }
         tables.append(Table("fit; objectives in nats a row", columns | {"peak MB beyond": ".0f"}))
         values = (row[key] for key in ("iterations", "seconds", "first", "last"))
         tables[-1].add(arguments.rows[-1], *values, row["peak"] / MEGABYTE)
     if arguments.classify:
         row = in_process(measure_classifier, arguments)
-        columns = {"N": ",d", "converged": "<", "sweeps": "d", "seconds": ".0f", "peak MB beyond": ".0f"}
+        columns = {
+            "N": ",d",
+            "converged": "<",
+            "sweeps": "d",
+            "seconds": ".0f",
+            "peak MB beyond": ".0f",
+        }
         tables.append(Table("PEPClassifier, probit, alpha 0.5, fixed hyperparameters", columns))
         converged = "yes" if row["converged"] else "no"
-        tables[-1].add(arguments.classify, converged, row["sweeps"], row["seconds"], row["peak"] / MEGABYTE)
+        tables[-1].add(
+            arguments.classify, converged, row["sweeps"], row["seconds"], row["peak"] / MEGABYTE
+        )
     return tables
 
 
@@ -87,7 +113,11 @@ def write(folder: Path, num_data: int) -> None:
         rows = slice(start, min(start + _PIECE, num_data))
         X = rng.uniform(0.0, 4.0, (rows.stop - rows.start, INPUTS))
         # As in records of flights: a smooth part of some inputs, a weak part of other inputs, and much noise.
-        f = np.sin(X[:, :1] + X[:, 1:2]) + 0.5 * np.cos(2.0 * X[:, 2:3]) + 0.1 * X[:, 3:].sum(axis=1, keepdims=True)
+        f = (
+            np.sin(X[:, :1] + X[:, 1:2])
+            + 0.5 * np.cos(2.0 * X[:, 2:3])
+            + 0.1 * X[:, 3:].sum(axis=1, keepdims=True)
+        )
         arrays["X"][rows] = X
         arrays["Y"][rows] = f + 0.3 * rng.normal(size=f.shape)
         arrays["labels"][rows] = f - f.mean() + rng.normal(size=f.shape) > 0.0
@@ -111,7 +141,11 @@ def measure_step(arguments: argparse.Namespace, num_data: int) -> dict[str, floa
         loss, _ = step()
         assert np.isfinite(loss.numpy())
         end = time.perf_counter()
-        return {"construction": constructed - start, "reading": read - constructed, "step": end - traced}
+        return {
+            "construction": constructed - start,
+            "reading": read - constructed,
+            "step": end - traced,
+        }
 
     seconds, peak = peak_beyond_resident(everything)
     return {**seconds, "peak": peak, "file": 8 * (INPUTS + 1) * num_data}
@@ -122,7 +156,13 @@ def measure_fit(arguments: argparse.Namespace, num_data: int) -> dict[str, float
     model = _regression(arguments, num_data)
     result, peak = peak_beyond_resident(lambda: fit(model, max_iterations=arguments.fit))
     first, last = (result.objective[place] / num_data for place in (0, -1))
-    return {"iterations": result.iterations, "seconds": result.seconds, "first": first, "last": last, "peak": peak}
+    return {
+        "iterations": result.iterations,
+        "seconds": result.seconds,
+        "first": first,
+        "last": last,
+        "peak": peak,
+    }
 
 
 def measure_classifier(arguments: argparse.Namespace) -> dict[str, float]:
@@ -147,7 +187,10 @@ def _regression(arguments: argparse.Namespace, num_data: int) -> PEPR:
 
 def _rows(arguments: argparse.Namespace, num_data: int, outputs: str) -> tuple[Any, Any]:
     """Return the dataset of the file's first rows, and M of them as inducing points."""
-    X, Y = (np.load(arguments.folder / f"{name}.npy", mmap_mode="r")[:num_data] for name in ("X", outputs))
+    X, Y = (
+        np.load(arguments.folder / f"{name}.npy", mmap_mode="r")[:num_data]
+        for name in ("X", outputs)
+    )
     return array_batches(X, Y), np.array(X[: arguments.inducing])
 
 

@@ -22,7 +22,13 @@ def main() -> None:
     parser.add_argument("--inducing", type=int, default=256)
     parser.add_argument("--alpha", type=float, nargs="+", default=[0.0, 0.5])
     arguments = parser.parse_args()
-    columns = {"alpha": "g", "N": "d", "data": ".0f", "peak beyond": ".0f", "one M x N matrix": ".0f"}
+    columns = {
+        "alpha": "g",
+        "N": "d",
+        "data": ".0f",
+        "peak beyond": ".0f",
+        "one M x N matrix": ".0f",
+    }
     table = Table(f"MB, PEPR, M = {arguments.inducing}", columns)
     for alpha in arguments.alpha:
         for num_data in arguments.rows:

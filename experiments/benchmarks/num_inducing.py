@@ -32,8 +32,16 @@ def main() -> None:
     parser = parser_of(__doc__)
     known = [name for task in _ALPHAS for name in datasets.names(task=task)]  # type: ignore[arg-type]
     parser.add_argument("--sets", nargs="+", choices=known, metavar="SET", default=SETS)
-    parser.add_argument("--rows", type=count, default=2000, help="training rows, at most (%(default)s)")
-    parser.add_argument("--numbers", nargs="+", type=count, default=[16, 64, 256], help="fixed numbers (%(default)s)")
+    parser.add_argument(
+        "--rows", type=count, default=2000, help="training rows, at most (%(default)s)"
+    )
+    parser.add_argument(
+        "--numbers",
+        nargs="+",
+        type=count,
+        default=[16, 64, 256],
+        help="fixed numbers (%(default)s)",
+    )
     arguments = parser.parse_args()
     print(machine())
     table = Table(
@@ -50,7 +58,14 @@ def main() -> None:
                 paths[name] = path
     steps = Table(
         "paths of auto, in nats a row",
-        {"set": "<11", "M": "d", "objective": ".4f", "upper bound": ".4f", "loo density": ".4f", "seconds": ".1f"},
+        {
+            "set": "<11",
+            "M": "d",
+            "objective": ".4f",
+            "upper bound": ".4f",
+            "loo density": ".4f",
+            "seconds": ".1f",
+        },
     )
     for name, path in paths.items():
         for step in path:
@@ -74,12 +89,18 @@ def measured(name: str, number: Any, rows: int) -> tuple[list[Any], list[list[An
     points = _AUTO if number == _AUTO else "fixed"
     row = [name, *X.shape, _ALPHAS[task], points, estimator.n_inducing_, seconds, objective]
     found = getattr(estimator, "num_inducing_selection_", None)
-    return [*row, *scores(estimator, dataset, task != "regression")], [] if found is None else _path(found)
+    return [
+        *row,
+        *scores(estimator, dataset, task != "regression"),
+    ], [] if found is None else _path(found)
 
 
 def _path(found: Any) -> list[list[Any]]:
     columns = (found.numbers, found.objectives, found.upper_bounds, found.densities, found.seconds)
-    return [[None if np.isnan(value) else value.item() for value in step] for step in zip(*columns, strict=True)]
+    return [
+        [None if np.isnan(value) else value.item() for value in step]
+        for step in zip(*columns, strict=True)
+    ]
 
 
 if __name__ == "__main__":

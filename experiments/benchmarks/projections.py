@@ -34,12 +34,20 @@ def main() -> None:
     parser.add_argument("--likelihoods", nargs="+", choices=LIKELIHOODS, default=list(LIKELIHOODS))
     arguments = parser.parse_args()
     rounds = arguments.rounds
-    columns = {"likelihood": "<10", "alpha": "g", "KL, ms": ".1f", "Wasserstein, ms": ".1f", "ratio": ".2f"}
+    columns = {
+        "likelihood": "<10",
+        "alpha": "g",
+        "KL, ms": ".1f",
+        "Wasserstein, ms": ".1f",
+        "ratio": ".2f",
+    }
     table = Table(f"N = {NUM_DATA}, M = {INDUCING}, {rounds} rounds, medians", columns)
     for name in arguments.likelihoods:
         for alpha in (0.0, 0.5, 1.0):
             models = [converged(name, alpha, projection) for projection in ("kl", "wasserstein")]
-            seconds = np.array([[seconds_of(model.update_sites) for model in models] for _ in range(rounds)])
+            seconds = np.array(
+                [[seconds_of(model.update_sites) for model in models] for _ in range(rounds)]
+            )
             kl, wasserstein = 1e3 * np.median(seconds, axis=0)
             ratio = np.median(seconds[:, 1] / seconds[:, 0])
             table.add(name, alpha, kl, wasserstein, ratio)
@@ -52,7 +60,9 @@ def converged(name: str, alpha: float, projection: str) -> PEP:
     X = rng.uniform(0.0, 4.0, (NUM_DATA, 2))
     f = 1.5 * np.sin(2.0 * X.sum(axis=1, keepdims=True))
     noisy = f + 0.3 * rng.standard_t(4.0, f.shape)
-    Y = {"Poisson": rng.poisson(np.exp(f)).astype(float), "StudentT": noisy}.get(name, np.where(noisy > 0.0, 1.0, 0.0))
+    Y = {"Poisson": rng.poisson(np.exp(f)).astype(float), "StudentT": noisy}.get(
+        name, np.where(noisy > 0.0, 1.0, 0.0)
+    )
     kernel = gpflow.kernels.SquaredExponential(2.0, lengthscales=0.8)
     Z = X[rng.choice(NUM_DATA, INDUCING, replace=False)]
     model = PEP((X, Y), kernel, LIKELIHOODS[name](), Z, alpha=alpha, projection=projection)

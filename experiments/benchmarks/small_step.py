@@ -54,8 +54,14 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=7, help="fresh processes of each model")
     arguments = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    problems = [make_problem(arguments.rows, arguments.inducing, num_inputs) for num_inputs in arguments.inputs]
-    write([compare(problem, arguments.rounds, arguments.starts) for problem in problems], arguments.json)
+    problems = [
+        make_problem(arguments.rows, arguments.inducing, num_inputs)
+        for num_inputs in arguments.inputs
+    ]
+    write(
+        [compare(problem, arguments.rounds, arguments.starts) for problem in problems],
+        arguments.json,
+    )
 
 
 def make_problem(num_data: int, num_inducing: int, num_inputs: int) -> Problem:
@@ -86,7 +92,12 @@ def compare(problem: Problem, rounds: int, starts: int) -> Table:
         seconds(step, 1)
     warm = in_turns(lambda name: seconds(steps[name], STEPS_PER_ROUND), MODELS, rounds)
     cold = in_turns(lambda name: in_process(first_call, name, problem), MODELS, starts)
-    columns = {"step, ms": ".2f", "step, of SGPR": ".2f", "first, s": ".2f", "first, of SGPR": ".2f"}
+    columns = {
+        "step, ms": ".2f",
+        "step, of SGPR": ".2f",
+        "first, s": ".2f",
+        "first, of SGPR": ".2f",
+    }
     table = Table(
         f"N = {N}, M = {M}, D = {D}, float64, one core; {rounds} rounds of {STEPS_PER_ROUND} steps, {starts} starts",
         {"model": "<", **columns},

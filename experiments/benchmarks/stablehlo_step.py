@@ -18,13 +18,22 @@ import numpy as np
 from jaxlib import xla_client
 
 _COLUMNS = ("ms", "units", "share", "loss differs", "gradient", "temporary, MB", "compiling, s")
-_LEAST = {"SGPR": 1.5, "PEPR 0": 1.5, "GPRFITC": 3.0, "PEPR 1": 3.0, "PEPR 0.5": 3.0, "TSGPR": 3.0}  # units
+_LEAST = {
+    "SGPR": 1.5,
+    "PEPR 0": 1.5,
+    "GPRFITC": 3.0,
+    "PEPR 1": 3.0,
+    "PEPR 0.5": 3.0,
+    "TSGPR": 3.0,
+}  # units
 _CHOLESKY = re.compile(r"stablehlo\.cholesky (%\w+), lower = true : (tensor<(\d+)x\d+xf64>)")
 
 
 def main() -> None:
     """Print a table for each file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("files", nargs="+")
     parser.add_argument("--rounds", type=int, default=50)
     arguments = parser.parse_args()
@@ -40,7 +49,9 @@ def time_steps(arrays: Mapping[str, Any], device: Any, rounds: int) -> None:
     """Compile, compare and time the steps of a file."""
     rows, inducing, chunk_size = map(int, arrays["size"])
     shapes, product = ((inducing, inducing), (inducing, rows)), jax.jit(jax.numpy.dot)
-    factors = [jax.device_put(np.random.default_rng(0).normal(size=shape), device) for shape in shapes]
+    factors = [
+        jax.device_put(np.random.default_rng(0).normal(size=shape), device) for shape in shapes
+    ]
     unit = seconds(lambda: product(*factors), rounds)
     rate = 2e-12 * inducing**2 * rows / unit
     print(f"\nN = {rows}, M = {inducing}, chunks of {chunk_size}, products {rate:.1f} TFLOP/s")
@@ -54,13 +65,25 @@ def time_steps(arrays: Mapping[str, Any], device: Any, rounds: int) -> None:
             xla_client.CompileOptions(),
         )
         compiling = time.perf_counter() - began
-        inputs = [jax.device_put(arrays.get(str(value), value), device) for value in values(arrays, f"{name}/input")]
+        inputs = [
+            jax.device_put(arrays.get(str(value), value), device)
+            for value in values(arrays, f"{name}/input")
+        ]
         results = zip(step.execute(inputs), values(arrays, f"{name}/output"), strict=True)
-        errors = [float(np.max(np.abs(ours - theirs)) / (np.max(np.abs(theirs)) or 1.0)) for ours, theirs in results]
+        errors = [
+            float(np.max(np.abs(ours - theirs)) / (np.max(np.abs(theirs)) or 1.0))
+            for ours, theirs in results
+        ]
         taken = seconds(partial(step.execute, inputs), rounds)
         share = f"{_LEAST[name] * unit / taken:.0%}" if name in _LEAST else ""
         memory = step.get_compiled_memory_stats().temp_size_in_bytes / 1e6
-        of_columns = (f"{1e3 * taken:.3f}", f"{taken / unit:.1f}", share, f"{errors[0]:.0e}", f"{max(errors[1:]):.0e}")
+        of_columns = (
+            f"{1e3 * taken:.3f}",
+            f"{taken / unit:.1f}",
+            share,
+            f"{errors[0]:.0e}",
+            f"{max(errors[1:]):.0e}",
+        )
         shown = (*of_columns, f"{memory:.0f}", f"{compiling:.1f}")
         print(f"{name:<18}", *(f"{value:>13}" for value in shown), flush=True)
 
@@ -78,13 +101,17 @@ def cholesky_function(size: int) -> str:
     cholesky = jax.jit(partial(jax.lax.linalg.cholesky, symmetrize_input=False))
     traced = cholesky.trace(jax.ShapeDtypeStruct((size, size), np.float64))
     module = traced.lower(lowering_platforms=("cuda",)).as_text()
-    function = re.sub(r" \{jax\.result_info[^}]*\}", "", module[module.index("func.func") : module.rindex("}")])
+    function = re.sub(
+        r" \{jax\.result_info[^}]*\}", "", module[module.index("func.func") : module.rindex("}")]
+    )
     return function.replace("public @main", f"private @cholesky_{size}")
 
 
 def values(arrays: Mapping[str, Any], prefix: str) -> list[Any]:
     """Return the arrays prefix0, prefix1, ... in this order."""
-    return [arrays[f"{prefix}{place}"] for place in range(sum(key.startswith(prefix) for key in arrays))]
+    return [
+        arrays[f"{prefix}{place}"] for place in range(sum(key.startswith(prefix) for key in arrays))
+    ]
 
 
 def seconds(function: Callable[[], Any], rounds: int) -> float:

@@ -27,18 +27,32 @@ def main() -> None:
     """Print the times, then the scores on the audio series."""
     parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--skip-audio", action="store_true", help="times only, which need no data set")
+    parser.add_argument(
+        "--skip-audio", action="store_true", help="times only, which need no data set"
+    )
     arguments = parser.parse_args()
     columns = {"alpha": "g", "D": "d"}
-    columns |= {"update, ms": ".2f", "moved, ms": ".2f", "batch, ms": ".1f", "window, ms": ".1f", "ratio": ".2f"}
+    columns |= {
+        "update, ms": ".2f",
+        "moved, ms": ".2f",
+        "batch, ms": ".1f",
+        "window, ms": ".1f",
+        "ratio": ".2f",
+    }
     table = Table(
-        f"batch {BATCH}, M = {INDUCING}, {EVALUATIONS} evaluations, window {WINDOW}, {arguments.rounds} rounds", columns
+        f"batch {BATCH}, M = {INDUCING}, {EVALUATIONS} evaluations, window {WINDOW}, {arguments.rounds} rounds",
+        columns,
     )
     for alpha in (0.0, 0.5):
         for num_inputs in (1, 8):
             seconds = compare(alpha, num_inputs, arguments.rounds)
             ratio = np.median(seconds["window"] / (seconds["update"] + seconds["steps"]))
-            times = (seconds["update"], seconds["moved"], seconds["update"] + seconds["steps"], seconds["window"])
+            times = (
+                seconds["update"],
+                seconds["moved"],
+                seconds["update"] + seconds["steps"],
+                seconds["window"],
+            )
             table.add(alpha, num_inputs, *(1e3 * np.median(time) for time in times), ratio)
     write([table] if arguments.skip_audio else [table, audio()], arguments.json)
 
@@ -51,8 +65,12 @@ def compare(alpha: float, num_inputs: int, rounds: int) -> dict[str, Any]:
     Z = X[rng.choice(WINDOW, INDUCING, replace=False)]
     window = tuple(tf.Variable(values[:WINDOW], trainable=False) for values in (X, Y))
     peer = gpflow.models.SGPR(window, _kernel(num_inputs), Z.copy(), noise_variance=0.1)
-    model = StreamingSGPR((X[:BATCH], Y[:BATCH]), _kernel(num_inputs), Z.copy(), alpha=alpha, noise_variance=0.1)
-    moving = StreamingSGPR((X[:BATCH], Y[:BATCH]), _kernel(num_inputs), Z.copy(), alpha=alpha, noise_variance=0.1)
+    model = StreamingSGPR(
+        (X[:BATCH], Y[:BATCH]), _kernel(num_inputs), Z.copy(), alpha=alpha, noise_variance=0.1
+    )
+    moving = StreamingSGPR(
+        (X[:BATCH], Y[:BATCH]), _kernel(num_inputs), Z.copy(), alpha=alpha, noise_variance=0.1
+    )
     step, peer_step = compiled_step(model), compiled_step(peer)
 
     def learn_again(recent: slice) -> None:
@@ -75,7 +93,12 @@ def audio() -> Table:
     """Return scores of held-out rows of the audio series, and the seconds of all batches, for both methods."""
     from experiments.streaming import ex
 
-    scores = {"log likelihood": ".3f", "LL at the end": ".3f", "RMSE": ".3f", "RMSE at the end": ".3f"}
+    scores = {
+        "log likelihood": ".3f",
+        "LL at the end": ".3f",
+        "RMSE": ".3f",
+        "RMSE at the end": ".3f",
+    }
     table = Table(
         "audio-subband, batches of 300: held-out rows passed so far, means over batches, and at the end",
         {"method": "<13", "M": "d", **scores, "seconds": ".1f"},
@@ -84,17 +107,27 @@ def audio() -> Table:
     common: dict[str, Any] = {"dataset": "audio-subband", "batch_size": BATCH, "progress": False}
     common |= {"maxiter": EVALUATIONS, "window": WINDOW}
     for inducing in (INDUCING, 2 * INDUCING):
-        for updates in ({"model": "STREAM", "alpha": 0.0}, {"model": "STREAM", "alpha": 0.5}, {"model": "SGPR"}):
+        for updates in (
+            {"model": "STREAM", "alpha": 0.0},
+            {"model": "STREAM", "alpha": 0.5},
+            {"model": "SGPR"},
+        ):
             run = ex.run(config_updates=common | {"M": inducing} | updates, options=options)
             found = run.result or {}
             name = f"streaming {updates['alpha']:g}" if "alpha" in updates else f"SGPR, {WINDOW}"
-            reached = (found[f"{when}{score}"] for score in ("log_likelihood", "rmse") for when in ("mean_", ""))
+            reached = (
+                found[f"{when}{score}"]
+                for score in ("log_likelihood", "rmse")
+                for when in ("mean_", "")
+            )
             table.add(name, inducing, *reached, found["seconds"])
     return table
 
 
 def _kernel(num_inputs: int) -> gpflow.kernels.Kernel:
-    return gpflow.kernels.SquaredExponential(lengthscales=np.full(num_inputs, 0.2 if num_inputs == 1 else 1.5))
+    return gpflow.kernels.SquaredExponential(
+        lengthscales=np.full(num_inputs, 0.2 if num_inputs == 1 else 1.5)
+    )
 
 
 def _repeat(step: Callable[[], Any]) -> None:

@@ -39,7 +39,11 @@ def main() -> None:
         {"model": "<18", "ms": ".1f", "times SVGP": ".2f"},
     )
     for name in MODELS:
-        table.add(name, 1e3 * np.median(seconds[name]), np.median(np.divide(seconds[name], seconds["SVGP"])))
+        table.add(
+            name,
+            1e3 * np.median(seconds[name]),
+            np.median(np.divide(seconds[name], seconds["SVGP"])),
+        )
     write([table], arguments.json)
 
 

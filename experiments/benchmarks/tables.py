@@ -25,7 +25,8 @@ class Table:
         self.title, self.rows = title, list[dict[str, Any]]()
         self._columns = dict(columns)
         self._widths = {
-            name: max(_NARROW, len(name), int(_WIDTH.findall(form)[0] or 0)) for name, form in self._columns.items()
+            name: max(_NARROW, len(name), int(_WIDTH.findall(form)[0] or 0))
+            for name, form in self._columns.items()
         }
         print(f"\n{title}")
         print(self._line({name: name for name in self._columns}), flush=True)
@@ -65,7 +66,9 @@ def markdown(table: Mapping[str, Any]) -> str:
         f"|{'|'.join(':--' if _is_text(form) else '--:' for form in columns.values())}|",
     ]
     for row in table["rows"]:
-        lines.append(f"| {' | '.join(_written(row[name], form) for name, form in columns.items())} |")
+        lines.append(
+            f"| {' | '.join(_written(row[name], form) for name, form in columns.items())} |"
+        )
     return "\n".join(lines)
 
 
@@ -79,4 +82,6 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 def write(tables: Sequence[Table], path: Path | None) -> None:
     """Write the tables to a file, unless `path` is None."""
     if path is not None:
-        path.write_text(json.dumps([table.as_data() for table in tables], indent=1) + "\n", encoding="utf-8")
+        path.write_text(
+            json.dumps([table.as_data() for table in tables], indent=1) + "\n", encoding="utf-8"
+        )

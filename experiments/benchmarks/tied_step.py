@@ -21,7 +21,12 @@ from experiments.recording.memory import MEGABYTE, peak_beyond_resident
 from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax
 
 CLASSES, INDUCING, BATCH, INPUTS, NUM_DATA = 10, 200, 200, 784, 60_000
-MODELS: dict[str, Callable[..., Any]] = {"SVGP": gpflow.models.SVGP, "ARPEP": ARPEP, "APEP": APEP, "RPAPEP": RPAPEP}
+MODELS: dict[str, Callable[..., Any]] = {
+    "SVGP": gpflow.models.SVGP,
+    "ARPEP": ARPEP,
+    "APEP": APEP,
+    "RPAPEP": RPAPEP,
+}
 _STEPS = 5  # steps in which the peak memory is measured
 
 

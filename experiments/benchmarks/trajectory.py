@@ -35,7 +35,9 @@ class Trajectory:
         self._spent = np.zeros(2)
         self._began = clocks()
 
-    def record(self, iteration: int, variables: Sequence[tf.Variable], *, last: bool = False) -> None:
+    def record(
+        self, iteration: int, variables: Sequence[tf.Variable], *, last: bool = False
+    ) -> None:
         """
         Record the variables after an iteration, from 1; late in a training only after some iterations.
 
@@ -47,7 +49,12 @@ class Trajectory:
         if last and iteration == before:
             for records in (self.iterations, self.seconds, self.values):
                 records.pop()
-        if last or iteration <= _ALL or iteration >= _THINNED * before or iteration >= self._max_iterations:
+        if (
+            last
+            or iteration <= _ALL
+            or iteration >= _THINNED * before
+            or iteration >= self._max_iterations
+        ):
             self.iterations.append(iteration)
             self.seconds.append(spent)
             self.values.append([variable.numpy() for variable in variables])

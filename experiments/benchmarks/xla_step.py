@@ -27,10 +27,14 @@ NEW_ROWS = 1000
 
 MODELS: dict[str, Callable[[Problem], Any]] = {
     "SGPR (GPflow)": lambda p: gpflow.models.SGPR(p.data, p.kernel(), p.Z, noise_variance=0.1),
-    "PEPR 0.5": lambda p: PEPR(p.data, p.kernel(), p.Z, noise_variance=0.1, chunk_size=len(p.data[0])),
+    "PEPR 0.5": lambda p: PEPR(
+        p.data, p.kernel(), p.Z, noise_variance=0.1, chunk_size=len(p.data[0])
+    ),
     "PEPR 0.5, chunks": lambda p: PEPR(p.data, p.kernel(), p.Z, noise_variance=0.1, chunk_size=512),
     "TSGPR": lambda p: TSGPR(p.data, p.kernel(), p.Z, noise_variance=0.1),
-    "StreamingSGPR": lambda p: in_midstream(StreamingSGPR(p.data, p.kernel(), p.Z, noise_variance=0.1), p),
+    "StreamingSGPR": lambda p: in_midstream(
+        StreamingSGPR(p.data, p.kernel(), p.Z, noise_variance=0.1), p
+    ),
     "PEPSVGP": lambda p: PEPSVGP(p.kernel(), gpflow.likelihoods.Gaussian(0.1), p.Z, **own_q(p)),
     "APEP": lambda p: APEP(p.kernel(), gpflow.likelihoods.Gaussian(0.1), p.Z, **own_q(p)),
 }
@@ -38,7 +42,10 @@ MODELS: dict[str, Callable[[Problem], Any]] = {
 
 def own_q(problem: Problem) -> dict[str, Any]:
     """Return arguments of a minibatch model, with a q(u) whose mean is not 0."""
-    return {"num_data": len(problem.data[0]), "q_mu": np.random.default_rng(2).normal(size=(len(problem.Z), 1))}
+    return {
+        "num_data": len(problem.data[0]),
+        "q_mu": np.random.default_rng(2).normal(size=(len(problem.Z), 1)),
+    }
 
 
 def in_midstream(model: StreamingSGPR, problem: Problem) -> StreamingSGPR:
@@ -88,7 +95,10 @@ def functions(model: Any, problem: Problem) -> list[tuple[str, Function]]:
 
 def compared(function: Function, rounds: int) -> tuple[float, ...]:
     """Return times without and with XLA, and the difference of the values."""
-    compiled = [tf.function(function, autograph=False), tf.function(function, autograph=False, jit_compile=True)]
+    compiled = [
+        tf.function(function, autograph=False),
+        tf.function(function, autograph=False, jit_compile=True),
+    ]
     first, values = [], []
     for run in compiled:
         start = time.perf_counter()

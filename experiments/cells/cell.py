@@ -30,7 +30,9 @@ class Cell:
 
     def __str__(self) -> str:
         """Return the rest of the command ``python -m experiments.`` that runs the cell by hand."""
-        return " ".join([self.experiment, "with", *(f"{name}={value}" for name, value in self.updates.items())])
+        return " ".join(
+            [self.experiment, "with", *(f"{name}={value}" for name, value in self.updates.items())]
+        )
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,11 @@ class Outcome:
 
 def not_completed(outcomes: Sequence[Outcome]) -> str:
     """List the cells without a result, and the reasons; empty if there are none."""
-    lines = [f"{outcome.status}: {outcome.cell}: {outcome.reason}" for outcome in outcomes if outcome.result is None]
+    lines = [
+        f"{outcome.status}: {outcome.cell}: {outcome.reason}"
+        for outcome in outcomes
+        if outcome.result is None
+    ]
     if not lines:
         return ""
     heading = f"{len(lines)} of {len(outcomes)} runs have no result; the same command tries only these again:"

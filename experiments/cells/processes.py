@@ -16,12 +16,20 @@ from joblib.externals.loky import ProcessPoolExecutor
 
 from experiments.cells.cell import Cell, Outcome, Result
 
-warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")  # its memory had grown by 300 MB
+warnings.filterwarnings(
+    "ignore", "A worker stopped while some jobs were given"
+)  # its memory had grown by 300 MB
 
 _GRACE = 5.0  # seconds for Sacred to record that runs were interrupted
-_IDLE = 60.0  # seconds after which a process without a cell ends, also if the command has been killed
+_IDLE = (
+    60.0  # seconds after which a process without a cell ends, also if the command has been killed
+)
 _LIBRARIES = ("OMP", "OPENBLAS", "MKL")
-_THREADS = (*(f"{name}_NUM_THREADS" for name in _LIBRARIES), "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+_THREADS = (
+    *(f"{name}_NUM_THREADS" for name in _LIBRARIES),
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+)
 
 
 def perform(cell: Cell, runs: Path) -> Result:
@@ -30,13 +38,17 @@ def perform(cell: Cell, runs: Path) -> Result:
 
     experiment = import_module(f"experiments.{cell.experiment}").ex
     run = experiment.run(
-        config_updates={"progress": False, **cell.updates} if experiment.accepts("progress") else cell.updates,
+        config_updates={"progress": False, **cell.updates}
+        if experiment.accepts("progress")
+        else cell.updates,
         options={"--file_storage": str(runs), "--loglevel": "ERROR"},
     )
     return {**(run.result or {}), "directory": str(run_directory(run))}
 
 
-def run_in_processes(cells: Iterable[Cell], runs: Path, jobs: int, threads: int) -> Generator[Outcome, None, None]:
+def run_in_processes(
+    cells: Iterable[Cell], runs: Path, jobs: int, threads: int
+) -> Generator[Outcome, None, None]:
     """
     Run cells, recorded in `runs`, and yield outcomes as they come.
 
@@ -63,7 +75,9 @@ def _in_a_pool(
         try:
             while True:
                 while waiting and len(running) < jobs:
-                    running[pool.submit(_outcome, perform, waiting[0], runs.absolute())] = waiting[0]
+                    running[pool.submit(_outcome, perform, waiting[0], runs.absolute())] = waiting[
+                        0
+                    ]
                     waiting.popleft()
                 if not running:
                     return None
@@ -74,7 +88,9 @@ def _in_a_pool(
         except BrokenProcessPool as error:
             codes = re.search(r"\{.*\}", str(error))
             advice = ", perhaps for lack of memory" if "SIGKILL" in str(error) else ""
-            return f"its process ended with {codes[0] if codes else error}{advice}", list(running.values())
+            return f"its process ended with {codes[0] if codes else error}{advice}", list(
+                running.values()
+            )
         except BaseException:  # Ctrl-C reaches all processes
             pool.shutdown(kill_workers=bool(wait(running, _GRACE).not_done))
             raise
@@ -91,7 +107,9 @@ def _begin() -> None:
 def _outcome(perform: Callable[[Cell, Path], Result], cell: Cell, runs: Path) -> Outcome:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return Outcome(cell, "completed", None, json.loads(json.dumps(perform(cell, runs))))  # as read from its file
+        return Outcome(
+            cell, "completed", None, json.loads(json.dumps(perform(cell, runs)))
+        )  # as read from its file
     except Exception as error:  # Sacred has recorded it with its traceback
         return Outcome(cell, "failed", f"{type(error).__name__}: {error}")
     finally:

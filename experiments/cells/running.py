@@ -18,7 +18,12 @@ from experiments.cells.processes import run_in_processes
 
 
 def run_cells(
-    cells: Sequence[Cell], runs: Path, *, jobs: int = 1, threads: int | None = None, scheduler: str | None = None
+    cells: Sequence[Cell],
+    runs: Path,
+    *,
+    jobs: int = 1,
+    threads: int | None = None,
+    scheduler: str | None = None,
 ) -> list[Outcome]:
     """
     Run cells that have not completed, one at a time per process, and record how they end.
@@ -34,14 +39,22 @@ def run_cells(
     :raises OSError: if the scheduler cannot be reached.
     """
     written = Outcomes(runs)
-    found = {cell.key: outcome for cell in cells if (outcome := written.read(cell)) and outcome.result is not None}
-    missing = [cell for cell in {cell.key: cell for cell in cells}.values() if cell.key not in found]
+    found = {
+        cell.key: outcome
+        for cell in cells
+        if (outcome := written.read(cell)) and outcome.result is not None
+    }
+    missing = [
+        cell for cell in {cell.key: cell for cell in cells}.values() if cell.key not in found
+    ]
     if scheduler is None:
         outcomes = run_in_processes(missing, runs, jobs, _thread_budget(jobs, threads))
     else:
         outcomes = _on_a_cluster(missing, runs, threads or 1, scheduler)
     with (
-        tqdm(total=len(found) + len(missing), initial=len(found), unit="run", mininterval=1.0) as bar,
+        tqdm(
+            total=len(found) + len(missing), initial=len(found), unit="run", mininterval=1.0
+        ) as bar,
         closing(outcomes) as ended,
     ):
         for outcome in ended:
@@ -57,11 +70,15 @@ def _thread_budget(jobs: int, threads: int | None) -> int:
     cores = cpu_count()
     if jobs * (threads or 1) > cores:
         each = "" if threads is None else f" of {threads} threads"
-        raise ValueError(f"jobs must take no more than the {cores} cores of this machine, got {jobs} jobs{each}.")
+        raise ValueError(
+            f"jobs must take no more than the {cores} cores of this machine, got {jobs} jobs{each}."
+        )
     return threads or cores // jobs
 
 
-def _on_a_cluster(cells: Sequence[Cell], runs: Path, threads: int, scheduler: str) -> Generator[Outcome, None, None]:
+def _on_a_cluster(
+    cells: Sequence[Cell], runs: Path, threads: int, scheduler: str
+) -> Generator[Outcome, None, None]:
     if not cells:
         return
     from distributed import Client, as_completed  # an extra
@@ -80,7 +97,10 @@ def _check_experiments_are_found(client: Any) -> None:
     :raises ValueError: if one of them cannot.
     """
     package = experiments.__name__
-    found = {"the scheduler": client.run_on_scheduler(find_spec, package), **client.run(find_spec, package)}
+    found = {
+        "the scheduler": client.run_on_scheduler(find_spec, package),
+        **client.run(find_spec, package),
+    }
     for place, spec in found.items():
         if spec is None:
             raise ValueError(
@@ -90,6 +110,8 @@ def _check_experiments_are_found(client: Any) -> None:
 
 
 def _run_alone(cell: Cell, runs: Path, threads: int) -> Outcome:
-    multiprocessing.current_process().daemon = False  # a worker of Dask is one, and could have no processes
+    multiprocessing.current_process().daemon = (
+        False  # a worker of Dask is one, and could have no processes
+    )
     (outcome,) = run_in_processes([cell], runs, 1, threads)
     return outcome

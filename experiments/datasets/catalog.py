@@ -29,7 +29,8 @@ Table = tuple[Callable[[], Floats], tuple[PublishedFile, ...]]
 """Reader of a table, and its files."""
 
 _REGRESSION, _BINARY, _MULTICLASS = (
-    published(f"cvillacampa/dgps_pep/datasets/{name}.tgz") for name in ("regression", "binary", "multiclass")
+    published(f"cvillacampa/dgps_pep/datasets/{name}.tgz")
+    for name in ("regression", "binary", "multiclass")
 )
 _SNELSON = published("thangbui/tighter_sparse_gp/example/snelson.csv")
 _AUSTRALIAN = published("andybaoxv/copula/data/australian.dat")
@@ -41,10 +42,16 @@ _FLIGHTS, _PLANES = (
 )
 _MNIST = "unixpickle/mnistlite/data/"
 _MNIST_TRAIN = (
-    published(f"{_MNIST}train-images-idx3-ubyte.gz", packed=True, elsewhere="mnist-rebuilt/train-images-idx3-ubyte.gz"),
+    published(
+        f"{_MNIST}train-images-idx3-ubyte.gz",
+        packed=True,
+        elsewhere="mnist-rebuilt/train-images-idx3-ubyte.gz",
+    ),
     published(f"{_MNIST}train-labels-idx1-ubyte.gz"),
 )
-_MNIST_TEST = tuple(published(f"{_MNIST}t10k-{name}-ubyte.gz") for name in ("images-idx3", "labels-idx1"))
+_MNIST_TEST = tuple(
+    published(f"{_MNIST}t10k-{name}-ubyte.gz") for name in ("images-idx3", "labels-idx1")
+)
 
 _PLUS_MINUS, _ZERO_ONE = (-1.0, 1.0), (0.0, 1.0)
 
@@ -58,7 +65,9 @@ def _two(table: Table, classes: tuple[float, float], **options: Any) -> Table:
 
 
 def _stacked(*parts: Table) -> Table:
-    return partial(tables.stack, *(read for read, _ in parts)), tuple(file for _, files in parts for file in files)
+    return partial(tables.stack, *(read for read, _ in parts)), tuple(
+        file for _, files in parts for file in files
+    )
 
 
 def _train_and_test(train: Table, test: Table) -> TrainAndTest:
@@ -72,7 +81,9 @@ def _parts(choose: Callable[..., Floats], table: Table, **options: Any) -> Train
 
 def _uci(name: str, dropped: tuple[int, ...] = ()) -> MaskedFolds:
     place = f"treforevans/uci_datasets/uci_datasets/{name}/"
-    return MaskedFolds(published(f"{place}data.csv.gz"), published(f"{place}test_mask.csv.gz"), dropped)
+    return MaskedFolds(
+        published(f"{place}data.csv.gz"), published(f"{place}test_mask.csv.gz"), dropped
+    )
 
 
 def _qp(*names: str) -> tuple[PublishedFile, ...]:
@@ -85,13 +96,18 @@ def _streaming(*names: str) -> tuple[PublishedFile, ...]:
 
 
 _BANANA_TRAIN, _BANANA_TEST = (
-    _two(_table(tables.read_columns, *_streaming(f"banana_{part}_x", f"banana_{part}_y")), _PLUS_MINUS)
+    _two(
+        _table(tables.read_columns, *_streaming(f"banana_{part}_x", f"banana_{part}_y")),
+        _PLUS_MINUS,
+    )
     for part in ("train", "test")
 )
 _USPS_TRAIN, _USPS_TEST = (
     _two(_table(tables.read_csv, file, delimiter=None), (3.0, 5.0), target=0)
     for file in (
-        published(f"dgkim5360/the-elements-of-statistical-learning-notebooks/data/zipcode/zip.{part}.gz")
+        published(
+            f"dgkim5360/the-elements-of-statistical-learning-notebooks/data/zipcode/zip.{part}.gz"
+        )
         for part in ("train", "test")
     )
 )
@@ -118,7 +134,9 @@ _SOURCES: dict[str, Source] = {
     "protein": _uci("protein"),
     "diabetes": SeededSplits(partial(tables.read_bundled, "diabetes", scaled=False)),
     "gp-draws": Draws(gaussian_process_draw, lambda place: place >= NUM_ROWS // 2, num_splits=30),
-    "australian": SeededSplits(*_two(_table(tables.read_csv, _AUSTRALIAN, delimiter=None), _PLUS_MINUS)),
+    "australian": SeededSplits(
+        *_two(_table(tables.read_csv, _AUSTRALIAN, delimiter=None), _PLUS_MINUS)
+    ),
     "breast": ArchivedSplits(_BINARY, "Breast", dropped=(0,), classes=_PLUS_MINUS),
     "crabs": ArchivedSplits(_BINARY, "Crabs", dropped=(1,), classes=_PLUS_MINUS),
     "iono": ArchivedSplits(_BINARY, "Iono", classes=(1.0, -1.0)),
@@ -128,20 +146,33 @@ _SOURCES: dict[str, Source] = {
         *_two(_words(*_qp("ionosphere.data"), codes={"b": 0.0, "g": 1.0}, delimiter=","), _ZERO_ONE)
     ),
     "qp-cancer": SeededFolds(
-        *_two(_words(*_qp("breast-cancer-wisconsin.data"), codes={}, delimiter=","), (2.0, 4.0), dropped=(0,))
+        *_two(
+            _words(*_qp("breast-cancer-wisconsin.data"), codes={}, delimiter=","),
+            (2.0, 4.0),
+            dropped=(0,),
+        )
     ),
     "qp-pima": SeededFolds(
         *_two(
-            _words(*_qp("pima.tr", "pima.tr2", "pima.te"), codes={"No": 0.0, "Yes": 1.0}, num_header_lines=1),
+            _words(
+                *_qp("pima.tr", "pima.tr2", "pima.te"),
+                codes={"No": 0.0, "Yes": 1.0},
+                num_header_lines=1,
+            ),
             _ZERO_ONE,
         )
     ),
-    "qp-crabs": SeededFolds(*_two(_words(*_qp("crabs.dat"), codes=_CRABS, num_header_lines=1), _ZERO_ONE, target=1)),
+    "qp-crabs": SeededFolds(
+        *_two(_words(*_qp("crabs.dat"), codes=_CRABS, num_header_lines=1), _ZERO_ONE, target=1)
+    ),
     "qp-sonar": SeededFolds(
         *_two(_words(*_qp("sonar.all-data"), codes={"R": 0.0, "M": 1.0}, delimiter=","), _ZERO_ONE)
     ),
     **{f"qp-iris-{a}{b}": SeededFolds(TwoClasses(_IRIS, (a - 1.0, b - 1.0))) for a, b in _PAIRS},
-    **{f"qp-wine-{a}{b}": SeededFolds(*_two(_WINE, (float(a), float(b)), target=0)) for a, b in _PAIRS},
+    **{
+        f"qp-wine-{a}{b}": SeededFolds(*_two(_WINE, (float(a), float(b)), target=0))
+        for a, b in _PAIRS
+    },
     "usps-3-5": _train_and_test(_USPS_TRAIN, _USPS_TEST),
     "qp-usps-3-5": SeededFolds(*_stacked(_USPS_TRAIN, _USPS_TEST)),
     "mnist-even-odd": _train_and_test(
@@ -149,19 +180,36 @@ _SOURCES: dict[str, Source] = {
     ),
     "banana": _train_and_test(_BANANA_TRAIN, _BANANA_TEST),
     "banana-5300": SeededSplits(*_stacked(_BANANA_TRAIN, _BANANA_TEST)),
-    "breast-cancer": SeededSplits(TwoClasses(partial(tables.read_bundled, "breast_cancer"), (1.0, 0.0))),
+    "breast-cancer": SeededSplits(
+        TwoClasses(partial(tables.read_bundled, "breast_cancer"), (1.0, 0.0))
+    ),
     **{
         name: ArchivedArrays(_MULTICLASS, name)
-        for name in ("glass", "new-thyroid", "satellite", "svmguide2", "vehicle", "vowel", "waveform", "wine")
+        for name in (
+            "glass",
+            "new-thyroid",
+            "satellite",
+            "svmguide2",
+            "vehicle",
+            "vowel",
+            "waveform",
+            "wine",
+        )
     },
     "iris": SeededSplits(_IRIS),
     "digits": SeededSplits(partial(tables.read_bundled, "digits")),
-    "mnist": _train_and_test(_table(tables.read_images, *_MNIST_TRAIN), _table(tables.read_images, *_MNIST_TEST)),
+    "mnist": _train_and_test(
+        _table(tables.read_images, *_MNIST_TRAIN), _table(tables.read_images, *_MNIST_TEST)
+    ),
     "flights": SeededSplits(*_table(read_flights, _FLIGHTS, _PLANES)),
     "three-classes": TrainAndTest(partial(three_classes, 0), partial(three_classes, 1), files=()),
-    "toy-stream": _parts(series.alternate, _table(series.read_toy, *_streaming("reg_toy_x", "reg_toy_y")), period=5),
+    "toy-stream": _parts(
+        series.alternate, _table(series.read_toy, *_streaming("reg_toy_x", "reg_toy_y")), period=5
+    ),
     "audio-subband": _parts(series.alternate, _table(series.read_audio, _AUDIO)),
-    "terrain-nn27": _parts(series.every_second_place, (partial(series.read_grid, _TERRAIN, "NN27.asc"), (_TERRAIN,))),
+    "terrain-nn27": _parts(
+        series.every_second_place, (partial(series.read_grid, _TERRAIN, "NN27.asc"), (_TERRAIN,))
+    ),
     "jacksboro": _parts(series.every_second_place, (series.read_jacksboro, ())),
     "pseudo-periodic": Draws(series.pseudo_periodic, lambda place: place % 2 == 1, num_splits=4),
     "periodic": _parts(series.alternate, (series.periodic, ())),
@@ -169,16 +217,38 @@ _SOURCES: dict[str, Source] = {
 
 
 def _entry(
-    task: Task, name: str, *, N: int, D: int, target: str, license: str, classes: Sequence[str] = (), notes: str = ""
+    task: Task,
+    name: str,
+    *,
+    N: int,
+    D: int,
+    target: str,
+    license: str,
+    classes: Sequence[str] = (),
+    notes: str = "",
 ) -> Entry:
     source = _SOURCES[name]
     splits, published_ones = source.num_splits, source.splits_published
-    info = DatasetInfo(name, task, N, D, target, tuple(classes), splits, published_ones, license, notes, source.files)
+    info = DatasetInfo(
+        name,
+        task,
+        N,
+        D,
+        target,
+        tuple(classes),
+        splits,
+        published_ones,
+        license,
+        notes,
+        source.files,
+    )
     return Entry(info, source)
 
 
 _DESCRIBED = read_toml(Path(__file__).with_suffix(".toml"))
 
 ENTRIES: dict[str, Entry] = {
-    name: _entry(task, name, **description) for task in get_args(Task) for name, description in _DESCRIBED[task].items()
+    name: _entry(task, name, **description)
+    for task in get_args(Task)
+    for name, description in _DESCRIBED[task].items()
 }

@@ -67,7 +67,10 @@ def published(place: str, **options: Any) -> PublishedFile:
 def _pins() -> dict[str, tuple[str, str, str, str]]:
     _, *lines = Path(__file__).with_name("files.txt").read_text(encoding="ascii").splitlines()
     pins = (tuple(line.split()) for line in lines)
-    return {f"{repository}/{path}": (repository, commit, path, sha256) for repository, commit, path, sha256 in pins}
+    return {
+        f"{repository}/{path}": (repository, commit, path, sha256)
+        for repository, commit, path, sha256 in pins
+    }
 
 
 def local_copy(file: PublishedFile) -> Path:
@@ -117,14 +120,18 @@ def _cached(file: PublishedFile) -> Path:
     """Return the path in the cache; download the file if it is absent or its sha256 is wrong; keep no wrong file."""
     path = Path(pooch.os_cache("gpflow_pep")) / file.relative_path
     if path.exists() and not path.is_file():  # reading a pipe would not end
-        raise FileExistsError(errno.EEXIST, "Not a regular file, in the cache of data sets", str(path))
+        raise FileExistsError(
+            errno.EEXIST, "Not a regular file, in the cache of data sets", str(path)
+        )
     retrieve = partial(pooch.retrieve, file.url, fname=path.name, path=path.parent)
     try:
         if not file.packed:
             return Path(retrieve(known_hash=f"sha256:{file.sha256}"))
         if path.is_file() and _sha256(path, packed=True) != file.sha256:
             path.unlink()
-        return Path(retrieve(known_hash=None, downloader=partial(_download_packed, sha256=file.sha256)))
+        return Path(
+            retrieve(known_hash=None, downloader=partial(_download_packed, sha256=file.sha256))
+        )
     except RequestException as error:
         raise ConnectionError(
             f"{file.url} could not be downloaded ({error}). Without a network, put the file at "
@@ -139,7 +146,9 @@ def _cached(file: PublishedFile) -> Path:
     except OSError as error:
         if error.errno is None:  # pooch's own, which names the folder
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error  # the error of a full disk names no path
+        raise OSError(
+            error.errno, error.strerror, str(path)
+        ) from error  # the error of a full disk names no path
 
 
 def _download_packed(url: str, output_file: str, pooch_: object, *, sha256: str) -> None:

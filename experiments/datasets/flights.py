@@ -17,7 +17,11 @@ def read_flights(flights: PublishedFile, planes: PublishedFile) -> Floats:
     midnight of departure and arrival, minutes in the air, miles, years since the plane was built; last 0 for early, 1
     for on time, 2 for late.
     """
-    built = {plane["tailnum"]: plane["year"] for plane in _rows(planes) if plane["year"] not in {"", *MISSING}}
+    built = {
+        plane["tailnum"]: plane["year"]
+        for plane in _rows(planes)
+        if plane["year"] not in {"", *MISSING}
+    }
     rows = []
     for flight in _rows(flights):
         if flight["tailnum"] not in built:
@@ -29,7 +33,10 @@ def read_flights(flights: PublishedFile, planes: PublishedFile) -> Floats:
                 month,
                 day,
                 date(year, month, day).weekday(),
-                *(60 * (int(flight[name]) // 100) + int(flight[name]) % 100 for name in ("dep_time", "arr_time")),
+                *(
+                    60 * (int(flight[name]) // 100) + int(flight[name]) % 100
+                    for name in ("dep_time", "arr_time")
+                ),
                 float(flight["air_time"]),
                 float(flight["distance"]),
                 year - int(built[flight["tailnum"]]),

@@ -27,9 +27,13 @@ def three_classes(part: int) -> Floats:
     phase = rng.uniform(0.0, 2.0 * np.pi, size=(3, _NUM_WAVES))
     weight = rng.normal(size=(3, _NUM_WAVES))
     X = rng.uniform(-_HALF_WIDTH, _HALF_WIDTH, size=(2, NUM_ROWS, 2))[part]
-    f = [np.cos(X @ d.T + p) @ w for d, p, w in zip(direction, phase, weight, strict=True)]  # [3] of [1000]
+    f = [
+        np.cos(X @ d.T + p) @ w for d, p, w in zip(direction, phase, weight, strict=True)
+    ]  # [3] of [1000]
     at_random = rng.uniform(size=(2, NUM_ROWS))[part] < _NOISE
-    labels = np.where(at_random, rng.randint(3, size=(2, NUM_ROWS))[part], np.argmax(f, axis=0))  # [1000]
+    labels = np.where(
+        at_random, rng.randint(3, size=(2, NUM_ROWS))[part], np.argmax(f, axis=0)
+    )  # [1000]
     return np.column_stack([X, labels])
 
 
@@ -46,6 +50,8 @@ def gaussian_process_draw(number: int) -> Floats:
     X = rng.normal(size=(NUM_ROWS, 5))
     scaled = X / lengthscales
     squares = np.sum(scaled**2, axis=1)
-    distances = np.maximum(squares[:, None] + squares - 2.0 * scaled @ scaled.T, 0.0)  # [1000, 1000]
+    distances = np.maximum(
+        squares[:, None] + squares - 2.0 * scaled @ scaled.T, 0.0
+    )  # [1000, 1000]
     covariance = np.exp(-0.5 * distances) + 0.01 * np.eye(NUM_ROWS)
     return np.column_stack([X, np.linalg.cholesky(covariance) @ rng.normal(size=NUM_ROWS)])

@@ -132,7 +132,9 @@ def _entry(name: str) -> Entry:
 
 def _check_split(info: DatasetInfo, split: int) -> None:
     if not isinstance(split, (int, np.integer)) or not 0 <= split < info.num_splits:
-        raise ValueError(f"split is {split!r}; {info.name} accepts whole numbers from 0 to {info.num_splits - 1}.")
+        raise ValueError(
+            f"split is {split!r}; {info.name} accepts whole numbers from 0 to {info.num_splits - 1}."
+        )
 
 
 def _moments(columns: Floats) -> tuple[Floats, Floats]:

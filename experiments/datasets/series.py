@@ -58,7 +58,9 @@ def read_jacksboro() -> Floats:
     from matplotlib import cbook  # slow to import, needed here only
 
     with np.load(cbook.get_sample_data("jacksboro_fault_dem.npz", asfileobj=False)) as content:
-        return by_columns(content["elevation"][::2, ::2].astype(float), 2.0)  # 3 seconds of arc, twice
+        return by_columns(
+            content["elevation"][::2, ::2].astype(float), 2.0
+        )  # 3 seconds of arc, twice
 
 
 def by_columns(heights: Floats, step: float) -> Floats:
@@ -90,7 +92,9 @@ def pseudo_periodic(number: int, num_rows: int = 24_000) -> Floats:
     """
     rng = np.random.RandomState(number)
     t = np.arange(num_rows) / 100_000.0
-    waves = [np.sin(2.0 * np.pi * (2 ** (2 + i) + rng.randint(2**i)) * t) / 2**i for i in range(3, 8)]
+    waves = [
+        np.sin(2.0 * np.pi * (2 ** (2 + i) + rng.randint(2**i)) * t) / 2**i for i in range(3, 8)
+    ]
     return np.column_stack([t, np.sum(waves, axis=0) + 0.005 * rng.normal(size=num_rows)])
 
 

@@ -103,11 +103,15 @@ class ArchivedArrays(_Archived):
     def read(self, split: int) -> SplitTable:
         with tarfile.open(local_copy(self.archive)) as archive:
             X, codes = self._pair(archive, "data")  # [N, D], [N]
-            train, test = self._pair(archive, "folds")  # [num_splits, N_train], [num_splits, N_test]
+            train, test = self._pair(
+                archive, "folds"
+            )  # [num_splits, N_train], [num_splits, N_test]
         Y = codes.astype(np.float64)[:, None] - 1.0  # [N, 1]
         return SplitTable(X, Y, train[split].astype(np.intp), test[split].astype(np.intp))
 
-    def _pair(self, archive: tarfile.TarFile, name: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    def _pair(
+        self, archive: tarfile.TarFile, name: str
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         with np.load(io.BytesIO(self._member(archive, f"{name}.npz").read())) as arrays:
             return arrays["arr_0"], arrays["arr_1"]
 
@@ -154,7 +158,10 @@ class SeededSplits:
         return SplitTable(*_target_last(table), *self._rows(len(table), split))
 
     def _rows(self, N: int, split: int) -> tuple[Rows, Rows]:
-        rows, num_train = np.random.RandomState(split).permutation(N), round(SEEDED_TRAIN_FRACTION * N)
+        rows, num_train = (
+            np.random.RandomState(split).permutation(N),
+            round(SEEDED_TRAIN_FRACTION * N),
+        )
         return rows[:num_train], rows[num_train:]
 
 

@@ -24,7 +24,10 @@ def read_csv(file: PublishedFile, delimiter: str | None = ",") -> Floats:
 
 
 def read_words(
-    *files: PublishedFile, codes: Mapping[str, float], delimiter: str | None = None, num_header_lines: int = 0
+    *files: PublishedFile,
+    codes: Mapping[str, float],
+    delimiter: str | None = None,
+    num_header_lines: int = 0,
 ) -> Floats:
     """
     Read text files with words among their numbers, one file below the other, without rows with a missing value.
@@ -43,7 +46,11 @@ def read_words(
         if line.strip()
     ]
     return np.array(
-        [[codes[cell] if cell in codes else float(cell) for cell in row] for row in rows if MISSING.isdisjoint(row)]
+        [
+            [codes[cell] if cell in codes else float(cell) for cell in row]
+            for row in rows
+            if MISSING.isdisjoint(row)
+        ]
     )  # [N, columns]
 
 
@@ -77,7 +84,9 @@ def read_bundled(name: str, **options: Any) -> Floats:
     """Read a set that comes with scikit-learn, target last."""
     import sklearn.datasets  # slow to import, needed here only
 
-    return np.column_stack(getattr(sklearn.datasets, f"load_{name}")(return_X_y=True, **options))  # [N, D + 1]
+    return np.column_stack(
+        getattr(sklearn.datasets, f"load_{name}")(return_X_y=True, **options)
+    )  # [N, D + 1]
 
 
 @dataclass(frozen=True)
@@ -99,13 +108,17 @@ class TwoClasses:
         table = self.read_table()  # [all rows, columns]
         table = table[np.isin(table[:, self.target], self.classes)]  # [N, columns]
         inputs = np.delete(table, [self.target, *self.dropped], axis=1)  # [N, D]
-        return np.column_stack([inputs, as_labels(table[:, self.target], self.classes)])  # [N, D + 1]
+        return np.column_stack(
+            [inputs, as_labels(table[:, self.target], self.classes)]
+        )  # [N, D + 1]
 
 
 def as_labels(codes: Floats, classes: tuple[float, float]) -> Floats:
     """Return 0 for ``classes[0]`` and 1 for ``classes[1]``; refuse other codes."""
     if not np.isin(codes, classes).all():
-        raise ValueError(f"codes of classes are {np.unique(codes).tolist()}; accepted are {list(classes)}.")
+        raise ValueError(
+            f"codes of classes are {np.unique(codes).tolist()}; accepted are {list(classes)}."
+        )
     return np.where(codes == classes[1], 1.0, 0.0)
 
 
@@ -115,6 +128,8 @@ def _read_idx(file: PublishedFile, num_axes: int) -> npt.NDArray[np.uint8]:
         data = content.read()
     magic = int.from_bytes(data[:4], "big")
     if magic != 0x0800 + num_axes:
-        raise ValueError(f"{file.path} starts with {magic:#010x}; expected {0x0800 + num_axes:#010x}.")
+        raise ValueError(
+            f"{file.path} starts with {magic:#010x}; expected {0x0800 + num_axes:#010x}."
+        )
     shape = np.frombuffer(data, dtype=">u4", offset=4, count=num_axes)
     return np.frombuffer(data, dtype=np.uint8, offset=4 * (1 + num_axes)).reshape(shape)

@@ -108,7 +108,9 @@ def build_classifier(
     kernels = [_stationary_kernel(X) for _ in parts]
     if white is not None:
         kernels = [kernel + gpflow.kernels.White(white) for kernel in kernels]
-    Z = [InducingPoints(cluster_centers(X, len(X) if M is None else M, _seed + k)) for k in parts]  # [M, D] each
+    Z = [
+        InducingPoints(cluster_centers(X, len(X) if M is None else M, _seed + k)) for k in parts
+    ]  # [M, D] each
     pep = partial(PEPClassifier, (X, Y), alpha=alpha, max_sweeps=max_sweeps, max_jitter=max_jitter)
     constructors: dict[str, Callable[..., gpflow.models.GPModel]] = {
         "PEP": partial(pep, projection="kl"),
@@ -142,7 +144,9 @@ def _likelihood(
     accepted = [*_BINARY] if num_classes == 2 else [_ROBUST_MAX]
     name = accepted[0] if name is None else name
     if name not in accepted:
-        raise ValueError(f"likelihood is {name!r}; accepted are {', '.join(accepted)} for {num_classes} classes.")
+        raise ValueError(
+            f"likelihood is {name!r}; accepted are {', '.join(accepted)} for {num_classes} classes."
+        )
     if num_classes == 2:
         return _BINARY[name]()
     likelihood = MultiClassRobustMax(num_classes, epsilon)

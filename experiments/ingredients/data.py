@@ -41,7 +41,9 @@ def _data_for(default: str, *tasks: Task) -> tuple[Ingredient, Callable[[], data
     ingredient.add_config(dataset=default)
 
     @ingredient.capture
-    def load(dataset: str, split: int, standardize: bool, max_train: int | None, _seed: int) -> datasets.Dataset:
+    def load(
+        dataset: str, split: int, standardize: bool, max_train: int | None, _seed: int
+    ) -> datasets.Dataset:
         """Load the split of the configuration."""
         check_task(dataset, *tasks)
         loaded = datasets.load(dataset, split, standardize=standardize)

@@ -19,7 +19,9 @@ class ExactGPR(gpflow.models.GPR):
         """Compute the log evidence, []."""
         X, Y = self.data
         covariance = self.kernel(X)  # [N, N]
-        covariance = tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + self.likelihood.variance)
+        covariance = tf.linalg.set_diag(
+            covariance, tf.linalg.diag_part(covariance) + self.likelihood.variance
+        )
         return _log_density(covariance, Y)
 
 
@@ -30,7 +32,9 @@ def _log_density(C: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
     def value(C: tf.Tensor) -> Any:
         L = tf.linalg.cholesky(C)
         V = tf.linalg.triangular_solve(L, Y)
-        half_log_det = tf.reduce_sum(0.5 * np.log(2.0 * np.pi) + tf.math.log(tf.linalg.diag_part(L)))
+        half_log_det = tf.reduce_sum(
+            0.5 * np.log(2.0 * np.pi) + tf.math.log(tf.linalg.diag_part(L))
+        )
 
         def gradient(bar: tf.Tensor) -> tf.Tensor:
             root = tf.linalg.triangular_solve(L, tf.eye(tf.shape(L)[0], dtype=L.dtype))

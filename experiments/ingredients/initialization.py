@@ -16,7 +16,9 @@ def cluster_centers(X: Floats, M: int, seed: int) -> Floats:
     :raises ValueError: if M is not from 1 to N, or larger than the number of distinct rows and not N.
     """
     if not 1 <= M <= len(X):
-        raise ValueError(f"M is {M}; whole numbers from 1 to the number of training rows, {len(X)}, are accepted.")
+        raise ValueError(
+            f"M is {M}; whole numbers from 1 to the number of training rows, {len(X)}, are accepted."
+        )
     if len(X) == M:
         return X.copy()
     # Imported here, since it takes seconds.

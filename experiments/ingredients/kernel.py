@@ -32,8 +32,12 @@ def kernel_of(gp: Ingredient) -> Callable[[Floats], gpflow.kernels.Kernel]:
     ) -> gpflow.kernels.Kernel:
         """Return a kernel of gpflow.kernels for inputs X [N, D], with a lengthscale for each column."""
         constructor: Any = getattr(gpflow.kernels, kernel, None)
-        if not (isinstance(constructor, type) and issubclass(constructor, gpflow.kernels.Stationary)):
-            raise ValueError(f"kernel is {kernel!r}; a stationary kernel of gpflow.kernels is accepted.")
+        if not (
+            isinstance(constructor, type) and issubclass(constructor, gpflow.kernels.Stationary)
+        ):
+            raise ValueError(
+                f"kernel is {kernel!r}; a stationary kernel of gpflow.kernels is accepted."
+            )
         start = median_distance(X, _seed) if lengthscales is None else lengthscales
         return constructor(variance=kernel_variance, lengthscales=[start] * X.shape[1])
 

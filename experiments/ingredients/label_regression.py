@@ -18,7 +18,9 @@ class LabelRegression(PEPR):
     Means below 0.001 count as 0.001; the estimates of more than two classes are divided by their sum.
     """
 
-    def __init__(self, data: tuple[Floats, Floats], num_classes: int, *arguments: Any, **options: Any):
+    def __init__(
+        self, data: tuple[Floats, Floats], num_classes: int, *arguments: Any, **options: Any
+    ):
         """
         :param data: inputs X [N, D] and labels Y [N, 1].
         """
@@ -34,7 +36,9 @@ class LabelRegression(PEPR):
             probability /= tf.reduce_sum(probability, axis=1, keepdims=True)
         return probability, variance
 
-    def predict_log_density(self, data: Any, full_cov: bool = False, full_output_cov: bool = False) -> tf.Tensor:
+    def predict_log_density(
+        self, data: Any, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tf.Tensor:
         """Return the log probability of the labels [N]."""
         X, Y = data
         probability = self.predict_y(X)[0].numpy()

@@ -100,10 +100,14 @@ def _training(optimizer: str, maxiter: int, learning_rate: float) -> tuple[Train
     """Return the training function of models that hold data, iterations after the first batch, and Adam's rate."""
     check_optimizer(optimizer)
 
-    def train(model: gpflow.models.GPModel, iterations: int, data: RegressionData | None = None) -> object:
+    def train(
+        model: gpflow.models.GPModel, iterations: int, data: RegressionData | None = None
+    ) -> object:
         chosen = optimizer if data is None else "adam"
         steps = STEPS_OF_ADAM * iterations if chosen == "adam" else iterations
-        return uninterrupted(fit(model, data, optimizer=chosen, max_iterations=steps, learning_rate=learning_rate))
+        return uninterrupted(
+            fit(model, data, optimizer=chosen, max_iterations=steps, learning_rate=learning_rate)
+        )
 
     return train, maxiter, learning_rate
 
@@ -153,13 +157,17 @@ def build_learner(
         if labels:
             classifier = trained(StreamingPEP((X, Y), covariance, Probit(), Z, **options))
             return OnlineClassification(classifier, train, **moves)
-        regression = trained(StreamingSGPR((X, Y), covariance, Z, noise_variance=noise_variance, **options))
+        regression = trained(
+            StreamingSGPR((X, Y), covariance, Z, noise_variance=noise_variance, **options)
+        )
         return OnlineRegression(regression, train, **moves)
     if model == "SVGP":
         likelihood = gpflow.likelihoods.Gaussian(noise_variance)
 
         def svgp(num_data: tf.Variable) -> gpflow.models.SVGP:
-            built: gpflow.models.SVGP = trained(gpflow.models.SVGP(covariance, likelihood, Z, num_data=num_data))
+            built: gpflow.models.SVGP = trained(
+                gpflow.models.SVGP(covariance, likelihood, Z, num_data=num_data)
+            )
             return built
 
         return Stochastic(svgp, X, Y, iterations=iterations, learning_rate=learning_rate)

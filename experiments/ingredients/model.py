@@ -118,7 +118,9 @@ def build(
         return ExactGPR((X, Y), covariance, noise_variance=noise_variance)
     Z = cluster_centers(X, M, _seed)  # [M, D]
     if model in stochastic:
-        return stochastic[model](covariance, gpflow.likelihoods.Gaussian(noise_variance), Z, num_data=len(X))
+        return stochastic[model](
+            covariance, gpflow.likelihoods.Gaussian(noise_variance), Z, num_data=len(X)
+        )
     return constructors[model]((X, Y), covariance, Z, noise_variance=noise_variance)
 
 

@@ -21,7 +21,9 @@ class MonteCarlo(gpflow.models.SGPMC):
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
         for parameter in self.kernel.trainable_parameters:
-            parameter.prior = tfp.distributions.LogNormal(*map(gpflow.utilities.to_default_float, (0.0, 1.0)))
+            parameter.prior = tfp.distributions.LogNormal(
+                *map(gpflow.utilities.to_default_float, (0.0, 1.0))
+            )
         self._sampled = [self.V, *self.kernel.trainable_parameters]
         self._samples: list[tf.Tensor] = []
 
@@ -30,7 +32,9 @@ class MonteCarlo(gpflow.models.SGPMC):
         for part in (self.inducing_variable, self.likelihood):
             gpflow.set_trainable(part, False)
         helper = gpflow.optimizers.SamplingHelper(self.log_posterior_density, self._sampled)
-        proposal = tfp.mcmc.HamiltonianMonteCarlo(helper.target_log_prob_fn, step_size=0.01, num_leapfrog_steps=_STEPS)
+        proposal = tfp.mcmc.HamiltonianMonteCarlo(
+            helper.target_log_prob_fn, step_size=0.01, num_leapfrog_steps=_STEPS
+        )
         adapted = tfp.mcmc.SimpleStepSizeAdaptation(
             proposal,
             num_adaptation_steps=samples * 4 // 5,
@@ -39,14 +43,21 @@ class MonteCarlo(gpflow.models.SGPMC):
         )
         chain = tf.function(
             lambda: tfp.mcmc.sample_chain(
-                samples, helper.current_state, kernel=adapted, num_burnin_steps=samples, trace_fn=None, seed=seed
+                samples,
+                helper.current_state,
+                kernel=adapted,
+                num_burnin_steps=samples,
+                trace_fn=None,
+                seed=seed,
             )
         )
         self._samples = list(zip(*map(tf.unstack, chain()), strict=True))
 
     def predict_y(self, Xnew: Any, full_cov: bool = False, full_output_cov: bool = False) -> Any:
         """Return mean and variance of the mixture of the samples' predictions."""
-        means, variances = zip(*self._for_each(lambda: gpflow.models.SGPMC.predict_y(self, Xnew)), strict=True)
+        means, variances = zip(
+            *self._for_each(lambda: gpflow.models.SGPMC.predict_y(self, Xnew)), strict=True
+        )
         mean = tf.reduce_mean(means, axis=0)
         return mean, tf.reduce_mean(variances + tf.square(means - mean), axis=0)
 
@@ -55,7 +66,9 @@ class MonteCarlo(gpflow.models.SGPMC):
     ) -> tf.Tensor:
         """Return the log density of the mixture [N]."""
         densities = [*self._for_each(lambda: gpflow.models.SGPMC.predict_log_density(self, data))]
-        return tf.reduce_logsumexp(densities, axis=0) - tf.math.log(tf.cast(len(densities), densities[0].dtype))
+        return tf.reduce_logsumexp(densities, axis=0) - tf.math.log(
+            tf.cast(len(densities), densities[0].dtype)
+        )
 
     def _for_each(self, predict: Callable[[], Any]) -> Iterator[Any]:
         """Predict with the parameters of every sample; the present parameters stay."""

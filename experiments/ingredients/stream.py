@@ -62,7 +62,13 @@ def _config() -> None:
 
 @stream_data.capture
 def load_stream(
-    dataset: str, split: int, order: str, first: int, batch_size: int, max_train: int | None, _seed: int
+    dataset: str,
+    split: int,
+    order: str,
+    first: int,
+    batch_size: int,
+    max_train: int | None,
+    _seed: int,
 ) -> Batches:
     """
     Load the batches of the configuration.
@@ -71,12 +77,20 @@ def load_stream(
     """
     loaded = arriving(dataset, split, order, first, batch_size, max_train, _seed)
     N = len(loaded.X_train)
-    others = tuple(slice(start, min(start + batch_size, N)) for start in range(first, N, batch_size))
+    others = tuple(
+        slice(start, min(start + batch_size, N)) for start in range(first, N, batch_size)
+    )
     return Batches(loaded, slice(0, min(first, N)), others)
 
 
 def arriving(
-    dataset: str, split: int, order: str, first: int, batch_size: int, max_train: int | None, seed: int
+    dataset: str,
+    split: int,
+    order: str,
+    first: int,
+    batch_size: int,
+    max_train: int | None,
+    seed: int,
 ) -> datasets.Dataset:
     """
     Return a data set with its training rows in the order of arrival.

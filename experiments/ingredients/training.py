@@ -82,7 +82,9 @@ def _config() -> None:
     log_interval = 10
 
 
-def minibatches(model: gpflow.models.GPModel, num_data: int, size: int | None, seed: int) -> Minibatches | None:
+def minibatches(
+    model: gpflow.models.GPModel, num_data: int, size: int | None, seed: int
+) -> Minibatches | None:
     """
     Return the minibatches of `fit`: fixed if they are blocks of the model's bound, else shuffled every epoch.
 
@@ -90,11 +92,15 @@ def minibatches(model: gpflow.models.GPModel, num_data: int, size: int | None, s
     """
     if not isinstance(model, _MINIBATCH_MODELS):
         return None
-    return Minibatches(num_data, min(size or 500, num_data), fixed=isinstance(model, BTSVGP), seed=seed)
+    return Minibatches(
+        num_data, min(size or 500, num_data), fixed=isinstance(model, BTSVGP), seed=seed
+    )
 
 
 @training.capture
-def batches_of(model: gpflow.models.GPModel, num_data: int, batch_size: int | None, _seed: int) -> Minibatches | None:
+def batches_of(
+    model: gpflow.models.GPModel, num_data: int, batch_size: int | None, _seed: int
+) -> Minibatches | None:
     """Return the minibatches of the configuration."""
     return minibatches(model, num_data, batch_size, _seed)
 
@@ -127,12 +133,20 @@ def train(
     if batches is not None and isinstance(model.likelihood, gpflow.likelihoods.Gaussian):
         optimizer = "adam"
     if batch_size is not None and optimizer != "adam":
-        raise ValueError(f"batch_size is {batch_size}; with optimizer={optimizer} only None is accepted.")
+        raise ValueError(
+            f"batch_size is {batch_size}; with optimizer={optimizer} only None is accepted."
+        )
     log(0, 0.0)
     if maxiter == 0:
         value = objective_per_point(model, data, batches)
         return Training(value, 0, 0.0, False, "Not trained: maxiter is 0.", None, None, True)
-    with tqdm(total=maxiter, desc=f"{caption:21}", unit="it", mininterval=_BAR_INTERVAL, disable=not progress) as bar:
+    with tqdm(
+        total=maxiter,
+        desc=f"{caption:21}",
+        unit="it",
+        mininterval=_BAR_INTERVAL,
+        disable=not progress,
+    ) as bar:
         began, last = time.perf_counter(), 0
 
         def report(iteration: int, value: float) -> None:
@@ -140,7 +154,9 @@ def train(
             seconds = time.perf_counter() - began
             bar.set_postfix_str(f"{value / len(data[0]):.4f} nats per point", refresh=False)
             bar.update(iteration - last)
-            if iteration // log_interval > last // log_interval and iteration < maxiter:  # the end is logged below
+            if (
+                iteration // log_interval > last // log_interval and iteration < maxiter
+            ):  # the end is logged below
                 log(iteration, seconds)
             last = iteration
             began = time.perf_counter() - seconds
@@ -168,7 +184,9 @@ def train(
     sites = result.sites
     return Training(
         objective_per_point=(
-            objective_per_point(model, data, batches) if sites is None else result.objective[-1] / len(data[0])
+            objective_per_point(model, data, batches)
+            if sites is None
+            else result.objective[-1] / len(data[0])
         ),
         iterations=result.iterations,
         seconds=seconds,

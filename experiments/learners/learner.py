@@ -47,7 +47,9 @@ class Learner:
         """Return mean and variance of the observations at X, [n, 1] each; for labels of the probability of 1."""
         posterior = self.model.posterior()  # one factorization
         likelihood = self.model.likelihood
-        return in_chunks(lambda rows: likelihood.predict_mean_and_var(rows, *posterior.predict_f(rows)), X)
+        return in_chunks(
+            lambda rows: likelihood.predict_mean_and_var(rows, *posterior.predict_f(rows)), X
+        )
 
     def objective(self) -> float:
         """Return the objective of the last batch, or of the window, in nats."""

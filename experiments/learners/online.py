@@ -39,7 +39,9 @@ class OnlineClassification(OnlineRegression):
 class OnlineMinibatches(OnlineClassification):
     """StreamingSVGP for numbers or labels, trained by Adam and natural gradients of q(u)."""
 
-    def __init__(self, model: StreamingSVGP, data: tuple[Floats, Floats], train: Train, **options: Any):
+    def __init__(
+        self, model: StreamingSVGP, data: tuple[Floats, Floats], train: Train, **options: Any
+    ):
         """
         :param data: the first batch.
         """

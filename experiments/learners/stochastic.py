@@ -39,7 +39,9 @@ class Stochastic(Learner):
         self._optimizer.build(self._variables)
         self._step = tf.function(self._take_step, autograph=False, reduce_retracing=True)
 
-    def _take_steps(self, model: gpflow.models.SVGP, iterations: int, data: tuple[Floats, Floats]) -> None:
+    def _take_steps(
+        self, model: gpflow.models.SVGP, iterations: int, data: tuple[Floats, Floats]
+    ) -> None:
         for _ in range(STEPS_OF_ADAM * iterations):
             loss = float(self._step(*map(tf.constant, data)))
             if not math.isfinite(loss):

@@ -14,7 +14,9 @@ WindowModel = gpflow.models.GPR | gpflow.models.SGPR
 
 def _resizable(values: Floats) -> tf.Variable:
     """Return a variable whose number of rows may change."""
-    return tf.Variable(values, trainable=False, shape=[None, values.shape[1]], dtype=gpflow.default_float())
+    return tf.Variable(
+        values, trainable=False, shape=[None, values.shape[1]], dtype=gpflow.default_float()
+    )
 
 
 class SlidingWindow(Learner):
@@ -43,7 +45,9 @@ class SlidingWindow(Learner):
             variable.assign(np.concatenate([variable.numpy(), new])[-self._window :])
         if isinstance(self.model, gpflow.models.SGPR):
             rows, M = self._rows[0].numpy(), len(self.inducing_points)
-            self.model.inducing_variable.Z.assign(rows[np.linspace(0, len(rows) - 1, M).astype(int)])
+            self.model.inducing_variable.Z.assign(
+                rows[np.linspace(0, len(rows) - 1, M).astype(int)]
+            )
 
     @property
     def inducing_points(self) -> Floats:

@@ -34,7 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"{name:5} {title}" for name, title in PROTOCOLS.items())
     parser = parser_of(__doc__, "papers", epilog=listed)
-    parser.add_argument("protocols", nargs="+", choices=list(PROTOCOLS), metavar="PROTOCOL", help="one or more, below")
+    parser.add_argument(
+        "protocols",
+        nargs="+",
+        choices=list(PROTOCOLS),
+        metavar="PROTOCOL",
+        help="one or more, below",
+    )
     parser.add_argument("--full", action="store_true", help="the published size")
     parser.add_argument(
         "--only",
@@ -45,11 +51,20 @@ def _parser() -> argparse.ArgumentParser:
         help="values of some axes (all); runs without an axis stay; axes=list: list them",
     )
     parser.add_argument(
-        "--with", nargs="+", type=_values, default=[], metavar="ENTRY=VALUE", help="other settings of all runs"
+        "--with",
+        nargs="+",
+        type=_values,
+        default=[],
+        metavar="ENTRY=VALUE",
+        help="other settings of all runs",
     )
-    parser.add_argument("--stored", action="store_true", help="show the runs that have completed, and run nothing")
+    parser.add_argument(
+        "--stored", action="store_true", help="show the runs that have completed, and run nothing"
+    )
     add_running(parser)
-    parser.add_argument("--to", type=Path, help="folder of tables and figures (papers/ in the folder of runs)")
+    parser.add_argument(
+        "--to", type=Path, help="folder of tables and figures (papers/ in the folder of runs)"
+    )
     return parser
 
 

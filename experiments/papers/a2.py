@@ -17,7 +17,9 @@ _SCORES = (
 
 def jobs(full: bool) -> list[Job]:
     common = {"maxiter": 100 if full else 60}
-    return grid("cluster_alphas", common, dataset=("yacht", "energy"), split=range(20 if full else 2))
+    return grid(
+        "cluster_alphas", common, dataset=("yacht", "energy"), split=range(20 if full else 2)
+    )
 
 
 def show(records: Records) -> Shown:

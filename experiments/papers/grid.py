@@ -26,8 +26,12 @@ class Job:
 
     def changed(self, updates: Mapping[str, Any]) -> "Job":
         """Return the job with other entries of the configuration."""
-        labels = self.labels | {name: value for name, value in updates.items() if name in self.labels}
-        return replace(self, labels=labels, cell=Cell(self.cell.experiment, self.cell.updates | dict(updates)))
+        labels = self.labels | {
+            name: value for name, value in updates.items() if name in self.labels
+        }
+        return replace(
+            self, labels=labels, cell=Cell(self.cell.experiment, self.cell.updates | dict(updates))
+        )
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,12 @@ def grid(experiment: str, common: Mapping[str, Any], **axes: Axis) -> list[Job]:
         updates = {"seed": 0, **common}
         for _, changed in values:
             updates |= changed
-        jobs.append(Job(dict(zip(axes, (label for label, _ in values), strict=True)), Cell(experiment, updates)))
+        jobs.append(
+            Job(
+                dict(zip(axes, (label for label, _ in values), strict=True)),
+                Cell(experiment, updates),
+            )
+        )
     return jobs
 
 

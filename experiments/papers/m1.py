@@ -32,12 +32,25 @@ def jobs(full: bool) -> list[Job]:
     found = []
     for name in _PUBLISHED if full else ("new-thyroid", "wine"):
         N = len(datasets.load(name).X_train)
-        fractions = {f"{percent} %": {"M": max(1, N * percent // 100)} for percent in ((5, 10, 20) if full else (5,))}
+        fractions = {
+            f"{percent} %": {"M": max(1, N * percent // 100)}
+            for percent in ((5, 10, 20) if full else (5,))
+        }
         common = COMMON | {"maxiter": 500 if full else 30}
-        axes: dict[str, Any] = {"dataset": (name,), "split": range(20 if full else 2), "M": fractions}
+        axes: dict[str, Any] = {
+            "dataset": (name,),
+            "split": range(20 if full else 2),
+            "M": fractions,
+        }
         alphas = tuple(round(0.1 * k, 1) for k in range(11)) if full else (0.0, 0.5, 1.0)
         found += grid("classification", common, **axes, method=METHODS, alpha=alphas)
-        found += grid("classification", common, **axes, method={"regression": {"model": "LABELS"}}, alpha=(0.5,))
+        found += grid(
+            "classification",
+            common,
+            **axes,
+            method={"regression": {"model": "LABELS"}},
+            alpha=(0.5,),
+        )
         found += grid("classification", common, **axes, method={"MCMC": {"model": "MCMC"}})
     return found
 
@@ -45,7 +58,11 @@ def jobs(full: bool) -> list[Job]:
 def published(place: int) -> Published:
     """Return published errors (0) or NLPDs (1) by set, M, method and alpha."""
     alphas = enumerate((0.0, 0.5, 1.0))
-    return {(name, "5 %", "PEP", alpha): of[k][place] for k, alpha in alphas for name, of in _PUBLISHED.items()}
+    return {
+        (name, "5 %", "PEP", alpha): of[k][place]
+        for k, alpha in alphas
+        for name, of in _PUBLISHED.items()
+    }
 
 
 def show(records: Records) -> Shown:
@@ -54,5 +71,10 @@ def show(records: Records) -> Shown:
     by = ("dataset", "M", "method", "alpha")
     yield means(records, by, (ERROR, NLPD, SECONDS), "Scores beside the published", beside)
     own = [record for record in records if record["method"] in METHODS]
-    yield ranks([r for r in own if r["method"] == "PEP"], "alpha", (ERROR, NLPD), "Average ranks of alpha, PEP")
+    yield ranks(
+        [r for r in own if r["method"] == "PEP"],
+        "alpha",
+        (ERROR, NLPD),
+        "Average ranks of alpha, PEP",
+    )
     yield ranks(own, "method", (ERROR, NLPD), "Average ranks of the methods")

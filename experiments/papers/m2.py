@@ -12,12 +12,20 @@ from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
 
 def jobs(full: bool) -> list[Job]:
     size = {"M": 128, "maxiter": 100} if full else {"M": 20, "maxiter": 15, "max_train": 400}
-    fixed = {"train_kernel": False, "train_epsilon": False, "epsilon": 0.05, "lengthscales": 0.7, "max_jitter": 1e-3}
+    fixed = {
+        "train_kernel": False,
+        "train_epsilon": False,
+        "epsilon": 0.05,
+        "lengthscales": 0.7,
+        "max_jitter": 1e-3,
+    }
     common = size | fixed | {"dataset": "three-classes", "log_interval": 10**5}
     return grid("classification", common, method=METHODS, alpha=(0.0, 0.5, 1.0))
 
 
 def show(records: Records) -> Shown:
-    yield means(records, ("method", "alpha"), (ERROR, NLPD, EVIDENCE), "Scores at fixed hyperparameters")
+    yield means(
+        records, ("method", "alpha"), (ERROR, NLPD, EVIDENCE), "Scores at fixed hyperparameters"
+    )
     for (method,), group in grouped(records, "method").items():
         yield decisions(group, f"Inducing points, {method}")

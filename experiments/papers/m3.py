@@ -15,7 +15,11 @@ _SVGP = {"SVGP": {"model": "SVGP"}}
 def jobs(full: bool) -> list[Job]:
     """Return the runs: splits x M x methods x alpha; SVGP has no alpha."""
     common = {"dataset": "satellite", "max_jitter": 1e-2}
-    common |= {"maxiter": 500, "log_interval": 50} if full else {"maxiter": 10, "log_interval": 2, "max_train": 400}
+    common |= (
+        {"maxiter": 500, "log_interval": 50}
+        if full
+        else {"maxiter": 10, "log_interval": 2, "max_train": 400}
+    )
     axes = {"split": range(5 if full else 1), "M": (4, 20, 100) if full else (4, 20)}
     alphas = (0.0, 0.5, 1.0) if full else (0.5,)
     found = grid("classification", common, **axes, method=METHODS, alpha=alphas)

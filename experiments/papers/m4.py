@@ -19,12 +19,20 @@ def jobs(full: bool) -> list[Job]:
 
 def minibatch_jobs(full: bool, data: dict[str, Any]) -> list[Job]:
     """Return the runs on a data set: repeats x methods x alpha; SVGP has no alpha."""
-    size = {"M": 200, "maxiter": 20_000, "log_interval": 500} if full else {"M": 20, "maxiter": 100, "log_interval": 20}
-    common = size | data | {"optimizer": "adam", "batch_size": 200, "max_train": None if full else 4000}
+    size = (
+        {"M": 200, "maxiter": 20_000, "log_interval": 500}
+        if full
+        else {"M": 20, "maxiter": 100, "log_interval": 20}
+    )
+    common = (
+        size | data | {"optimizer": "adam", "batch_size": 200, "max_train": None if full else 4000}
+    )
     repeats = {number: {"seed": number} for number in range(3 if full else 1)}
     alphas = (0.0, 0.5, 1.0) if full else (0.5,)
     found = grid("classification", common, repeat=repeats, method=_TIED, alpha=alphas)
-    return found + grid("classification", common, repeat=repeats, method={"SVGP": {"model": "SVGP"}})
+    return found + grid(
+        "classification", common, repeat=repeats, method={"SVGP": {"model": "SVGP"}}
+    )
 
 
 def show(records: Records) -> Shown:

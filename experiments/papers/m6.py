@@ -10,16 +10,26 @@ from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 
 
 def jobs(full: bool) -> list[Job]:
-    methods = {**METHODS, "SVGP": {"model": "SVGP"}} if full else {name: METHODS[name] for name in ("PEP", "APEP")}
+    methods = (
+        {**METHODS, "SVGP": {"model": "SVGP"}}
+        if full
+        else {name: METHODS[name] for name in ("PEP", "APEP")}
+    )
     size = {"per_round": 1, "maxiter": 20} if full else {"per_round": 50, "maxiter": 10}
     repetitions = range(20 if full else 2)
-    return grid("labeling", size, repetition=repetitions, method=methods, rule=("entropy", "random"))
+    return grid(
+        "labeling", size, repetition=repetitions, method=methods, rule=("entropy", "random")
+    )
 
 
 def show(records: Records) -> Shown:
     rounds = [
         Record(
-            {**record.labels, "method, rule": f"{record['method']}, {record['rule']}", "labels": labels},
+            {
+                **record.labels,
+                "method, rule": f"{record['method']}, {record['rule']}",
+                "labels": labels,
+            },
             {name: record[name][place] for name in ("error", "nlpd", "seconds")},
         )
         for record in records
@@ -27,4 +37,6 @@ def show(records: Records) -> Shown:
     ]
     last = [record for record in rounds if record["labels"] == max(r["labels"] for r in rounds)]
     yield means(last, ("method", "rule"), (ERROR, NLPD, SECONDS), "With the last labels")
-    yield curves(rounds, "labels", (ERROR, NLPD), "method, rule", "Scores against the number of labels")
+    yield curves(
+        rounds, "labels", (ERROR, NLPD), "method, rule", "Scores against the number of labels"
+    )

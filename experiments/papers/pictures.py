@@ -17,7 +17,11 @@ from experiments.report.style import color, dashes, marker, tidy
 Course = Mapping[str, tuple[Any, Any]]
 """Coordinates and values by scalar."""
 
-_UNITS = {"M": "M, inducing points", "peak": "peak memory, MB", "carried": "memory carried from batch to batch, bytes"}
+_UNITS = {
+    "M": "M, inducing points",
+    "peak": "peak memory, MB",
+    "carried": "memory carried from batch to batch, bytes",
+}
 _FEW = 8  # places along an axis, each with its label
 _ACROSS = 4  # panels a row, at most
 
@@ -45,7 +49,9 @@ def panels(number: int, *, height: float = 2.8, shared: bool = False) -> tuple[F
     columns = min(number, _ACROSS)
     rows = -(-number // columns)
     figure = Figure(figsize=(3.4 * columns + 0.6, height * rows + 0.7), layout="constrained")
-    axes: list[Axes] = list(figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared).flat)
+    axes: list[Axes] = list(
+        figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared).flat
+    )
     for unused in axes[number:]:
         unused.set_visible(False)
     return figure, axes[:number]
@@ -54,7 +60,14 @@ def panels(number: int, *, height: float = 2.8, shared: bool = False) -> tuple[F
 def add_legend(figure: Figure, axes: Axes) -> None:
     """Write the legend of one of the panels below the figure."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), fontsize=9, frameon=False)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=min(6, len(labels)),
+        fontsize=9,
+        frameon=False,
+    )
 
 
 def curves(
@@ -87,7 +100,9 @@ def curves(
                 _draw(here, of_line, x, score, line_label(line, name[0]), names.index(name))
             if reference:
                 level = float(np.mean([score(record) for record in reference]))
-                here.axhline(level, color="black", linestyle="dashed", linewidth=1.0, label="exact GP")
+                here.axhline(
+                    level, color="black", linestyle="dashed", linewidth=1.0, label="exact GP"
+                )
             tidy(here, _UNITS.get(x, x.replace("_", " ")), score.heading, logarithmic=logarithmic)
             if logarithmic and len(places := sorted({record[x] for record in of_part})) < _FEW:
                 here.set_xticks(places, [f"{place:g}" for place in places], minor=False)
@@ -109,8 +124,15 @@ def _draw(axes: Axes, records: Records, x: str, score: Score, label: str, positi
     places = sorted(by_x)
     mean = np.array([np.mean(by_x[place]) for place in places])
     error = [standard_error(by_x[place]) if len(by_x[place]) > 1 else 0.0 for place in places]
-    style: dict[str, Any] = {"color": color(position), "marker": marker(position), "markersize": 4, "capsize": 2}
-    axes.errorbar(places, mean, error, label=label, linewidth=1.2, linestyle=dashes(position), **style)
+    style: dict[str, Any] = {
+        "color": color(position),
+        "marker": marker(position),
+        "markersize": 4,
+        "capsize": 2,
+    }
+    axes.errorbar(
+        places, mean, error, label=label, linewidth=1.2, linestyle=dashes(position), **style
+    )
 
 
 def courses(
@@ -133,8 +155,20 @@ def courses(
         for position, (run, of_run) in enumerate(values.items()):
             if name in of_run:
                 x, y = of_run[name]
-                style: Any = {"marker": marker(position), "markersize": 4, "markevery": max(1, len(x) // 10)}
-                here.plot(x, y, color=color(position), linewidth=1.2, linestyle=dashes(position), label=run, **style)
+                style: Any = {
+                    "marker": marker(position),
+                    "markersize": 4,
+                    "markevery": max(1, len(x) // 10),
+                }
+                here.plot(
+                    x,
+                    y,
+                    color=color(position),
+                    linewidth=1.2,
+                    linestyle=dashes(position),
+                    label=run,
+                    **style,
+                )
         tidy(here, along, label, logarithmic=logarithmic)
     add_legend(figure, axes[0])
     return Picture(title, figure, note)
@@ -142,12 +176,16 @@ def courses(
 
 def dots(records: Records, by: str, scores: Mapping[str, str], title: str) -> Picture:
     """Draw entries of the results, a panel for each, a line for each record; missing values are left out."""
-    figure = Figure(figsize=(2.6 * len(scores) + 1.5, 1.2 + 0.35 * len(records)), layout="constrained")
+    figure = Figure(
+        figsize=(2.6 * len(scores) + 1.5, 1.2 + 0.35 * len(records)), layout="constrained"
+    )
     axes = figure.subplots(1, len(scores), sharey=True, squeeze=False)[0]
     for here, (name, label) in zip(axes, scores.items(), strict=True):
         for position, record in enumerate(records):
             if record[name] is not None:
-                here.plot(record[name], position, marker(position), color=color(position), markersize=7)
+                here.plot(
+                    record[name], position, marker(position), color=color(position), markersize=7
+                )
         tidy(here, label, "")
         here.locator_params(axis="x", nbins=4)
     axes[0].set_yticks(range(len(records)), [str(record[by]) for record in records])

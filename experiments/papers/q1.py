@@ -30,7 +30,14 @@ _LL = Score("log_likelihood", "log likelihood of a fold, nats", larger_is_better
 def jobs(full: bool) -> list[Job]:
     return grid(
         "classification",
-        {"alpha": 1.0, "M": None, "max_jitter": 1e-2, "max_sweeps": 10, "maxiter": 40, "log_interval": 10**5},
+        {
+            "alpha": 1.0,
+            "M": None,
+            "max_jitter": 1e-2,
+            "max_sweeps": 10,
+            "maxiter": 40,
+            "log_interval": 10**5,
+        },
         dataset=tuple(_PUBLISHED) if full else ("qp-iris-12", "qp-iris-23", "qp-wine-23"),
         split=range(10 if full else 2),
         method={"EP": {"model": "PEP"}, "QP": {"model": "QP"}},
@@ -39,12 +46,22 @@ def jobs(full: bool) -> list[Job]:
 
 def published(first: int) -> Published:
     """Return the published figures in columns `first` (EP) and `first` + 1 (QP), by set and method."""
-    return {(name, method): of[first + k] for name, of in _PUBLISHED.items() for k, method in enumerate(("EP", "QP"))}
+    return {
+        (name, method): of[first + k]
+        for name, of in _PUBLISHED.items()
+        for k, method in enumerate(("EP", "QP"))
+    }
 
 
 def show(records: Records) -> Shown:
     """Show scores beside the published, and how often QP is better."""
     beside = {_ERROR: published(0), _LL: published(2)}
-    yield means(records, ("dataset", "method"), (_ERROR, _LL, SECONDS), "Scores beside the published", beside)
+    yield means(
+        records,
+        ("dataset", "method"),
+        (_ERROR, _LL, SECONDS),
+        "Scores beside the published",
+        beside,
+    )
     for score in (_ERROR, _LL):
         yield wins(records, "method", score, {("QP", "EP"): None}, f"Wins by {score.heading}")

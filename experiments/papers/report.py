@@ -32,12 +32,18 @@ _LONG = 25  # lines; a longer table is folded
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the page; see ``--help``."""
     parser = parser_of(__doc__, "papers.report")
-    parser.add_argument("folders", nargs="*", type=Path, default=list(FOLDERS), help="folders of results")
-    parser.add_argument("--to", type=Path, default=Path("runs/report.html"), help="the page (%(default)s)")
+    parser.add_argument(
+        "folders", nargs="*", type=Path, default=list(FOLDERS), help="folders of results"
+    )
+    parser.add_argument(
+        "--to", type=Path, default=Path("runs/report.html"), help="the page (%(default)s)"
+    )
     asked = parser.parse_args(arguments)
     found = stored(asked.folders)
     if not found:
-        sys.exit(f"No protocol has results in {', '.join(map(str, asked.folders))}: run python -m experiments.papers.")
+        sys.exit(
+            f"No protocol has results in {', '.join(map(str, asked.folders))}: run python -m experiments.papers."
+        )
     asked.to.parent.mkdir(parents=True, exist_ok=True)
     asked.to.write_text(page(found), encoding="utf-8")
     print(f"{asked.to}: {', '.join(folder.name for folder in found)}")
@@ -45,7 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def stored(folders: Sequence[Path]) -> list[Path]:
     """Return the folders of protocols with results, in the order of the papers; the small size before the published."""
-    found = {path.parent.name: path.parent for folder in folders for path in sorted(folder.glob("*/title.txt"))}
+    found = {
+        path.parent.name: path.parent
+        for folder in folders
+        for path in sorted(folder.glob("*/title.txt"))
+    }
     names = (f"{name}{size}" for name in PROTOCOLS for size in ("", "-full"))
     return [found[name] for name in names if name in found]
 
@@ -71,7 +81,9 @@ def _section(folder: Path) -> str:
         if path.suffix == ".md":
             parts.append(_table(path.read_text(encoding="utf-8")))
         elif path.suffix == ".png":
-            caption = path.with_suffix(".txt").read_text(encoding="utf-8").strip().replace("\n\n", ". ")
+            caption = (
+                path.with_suffix(".txt").read_text(encoding="utf-8").strip().replace("\n\n", ". ")
+            )
             image = base64.b64encode(path.read_bytes()).decode()
             alt = escape(caption, quote=True)
             parts.append(
@@ -84,9 +96,13 @@ def _section(folder: Path) -> str:
 def _table(markdown: str) -> str:
     """Translate a table of `experiments.papers.tables`, with its title and note."""
     title, table, *note = markdown.strip().split("\n\n")
-    headings, _, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    headings, _, *lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()
+    ]
     head = "".join(f"<th>{escape(cell)}</th>" for cell in headings)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>\n" for line in lines)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>\n" for line in lines
+    )
     html = f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>\n"
     below = "".join(f'<p class="note">{escape(text)}</p>\n' for text in note)
     name = f"<b>{escape(title.strip('*'))}</b>"

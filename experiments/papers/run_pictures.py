@@ -31,13 +31,22 @@ def logged(record: Record, along: str = "steps") -> Course:
 
     :param along: "steps", or a logged scalar; its zeros are left out.
     """
-    metrics: dict[str, Any] = json.loads((Path(record.result["directory"]) / "metrics.json").read_text())
+    metrics: dict[str, Any] = json.loads(
+        (Path(record.result["directory"]) / "metrics.json").read_text()
+    )
     if along == "steps":
         return {name: (of["steps"], of["values"]) for name, of in metrics.items()}
-    places = {step: place for step, place in zip(*(metrics[along][key] for key in ("steps", "values")), strict=True)}
+    places = {
+        step: place
+        for step, place in zip(*(metrics[along][key] for key in ("steps", "values")), strict=True)
+    }
     found = {}
     for name, of in metrics.items():
-        pairs = [(places[s], value) for s, value in zip(of["steps"], of["values"], strict=True) if places.get(s)]
+        pairs = [
+            (places[s], value)
+            for s, value in zip(of["steps"], of["values"], strict=True)
+            if places.get(s)
+        ]
         found[name] = ([x for x, _ in pairs], [y for _, y in pairs])
     return found
 
@@ -71,7 +80,9 @@ def decisions(records: Records, title: str) -> Picture:
     figure, axes = panels(len(runs), height=3.5, shared=True)
     for here, run in zip(axes, runs, strict=True):
         decision.draw_decision(here, run, dataset)
-    decision.add_legend(figure, max(2, runs[0].predictions["probability"].shape[1]), 2 * min(len(runs), 4))
+    decision.add_legend(
+        figure, max(2, runs[0].predictions["probability"].shape[1]), 2 * min(len(runs), 4)
+    )
     return Picture(title, figure, "Lines lead from the initial to the trained inducing points.")
 
 
@@ -91,7 +102,9 @@ def posteriors(records: Records, title: str) -> Picture:
     """Draw frames of the posterior in the course of streams, a row for each run."""
     runs = [run_of(record) for record in records]
     figure = frames.draw_frames(runs, [stream_of(run) for run in runs])
-    return Picture(title, figure, "Rows of the batch are dark, rows before it pale; ▲ or ○: inducing points.")
+    return Picture(
+        title, figure, "Rows of the batch are dark, rows before it pale; ▲ or ○: inducing points."
+    )
 
 
 def stream_of(run: RecordedRun) -> Dataset:
@@ -107,12 +120,21 @@ def reliability(records: Records, line: str, panel: str) -> Picture:
         here.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
         for position, ((value,), group) in enumerate(grouped(of_part, line).items()):
             places, fractions = _calibration([run_of(record) for record in group])
-            style: Any = {"marker": marker(position), "color": color(position), "markersize": 4, "linewidth": 1.0}
+            style: Any = {
+                "marker": marker(position),
+                "color": color(position),
+                "markersize": 4,
+                "linewidth": 1.0,
+            }
             here.plot(places, fractions, label=line_label(line, value), **style)
         tidy(here, "predicted probability of label 1", "fraction of labels 1")
         here.set_title(str(name), fontsize=10)
     add_legend(figure, axes[0])
-    return Picture("Reliability of probabilities", figure, "Test rows in bins of width 0.1, of at least ten rows.")
+    return Picture(
+        "Reliability of probabilities",
+        figure,
+        "Test rows in bins of width 0.1, of at least ten rows.",
+    )
 
 
 def _calibration(runs: Sequence[RecordedRun]) -> tuple[Any, Any]:

@@ -27,7 +27,9 @@ def run(name: str, asked: argparse.Namespace) -> str:
     """
     protocol: Any = import_module(f"experiments.papers.{name.lower()}")
     settings = _options("--only", asked.only) + _options("--with", vars(asked)["with"])
-    command = shlex.join(["python", "-m", "experiments.papers", name, *["--full"] * asked.full, *settings])
+    command = shlex.join(
+        ["python", "-m", "experiments.papers", name, *["--full"] * asked.full, *settings]
+    )
     try:
         plan, only = protocol.jobs(asked.full), dict(asked.only)
         if only.get("axes") == ["list"]:
@@ -35,7 +37,9 @@ def run(name: str, asked: argparse.Namespace) -> str:
             return ""
         jobs = selected(plan, only, dict(vars(asked)["with"]))
         if asked.stored:
-            jobs = [job for job in jobs if (end := Outcomes(asked.runs).read(job.cell)) and end.result]
+            jobs = [
+                job for job in jobs if (end := Outcomes(asked.runs).read(job.cell)) and end.result
+            ]
             if not jobs:
                 return f"{asked.runs} has no run of {name}. Start some: {command}\nThe axes of {name}: {axes(plan)}"
         records, missing = completed(jobs, asked.runs, jobs=asked.jobs or 1, threads=asked.threads)
@@ -51,7 +55,11 @@ def run(name: str, asked: argparse.Namespace) -> str:
 
 def _options(option: str, given: Sequence[tuple[str, list[Any]]]) -> list[str]:
     """Return an option of the command, as it was given."""
-    return [option, *(f"{name}={','.join(map(str, values))}" for name, values in given)] if given else []
+    return (
+        [option, *(f"{name}={','.join(map(str, values))}" for name, values in given)]
+        if given
+        else []
+    )
 
 
 def completed(plan: Sequence[Job], runs: Path, **options: Any) -> tuple[list[Record], str]:
@@ -61,11 +69,17 @@ def completed(plan: Sequence[Job], runs: Path, **options: Any) -> tuple[list[Rec
     :return: the records of its completed jobs; the runs without a result and their reasons, empty if there are none.
     """
     outcomes = run_cells([job.cell for job in plan], runs, **options)
-    found = [Record(job.labels, end.result) for job, end in zip(plan, outcomes, strict=True) if end.result]
+    found = [
+        Record(job.labels, end.result)
+        for job, end in zip(plan, outcomes, strict=True)
+        if end.result
+    ]
     return found, not_completed(outcomes)
 
 
-def selected(jobs: Sequence[Job], only: dict[str, list[Any]], settings: dict[str, list[Any]]) -> list[Job]:
+def selected(
+    jobs: Sequence[Job], only: dict[str, list[Any]], settings: dict[str, list[Any]]
+) -> list[Job]:
     """
     Return the jobs with the given values on the axes, with other settings. Jobs without an axis stay.
 
@@ -73,14 +87,18 @@ def selected(jobs: Sequence[Job], only: dict[str, list[Any]], settings: dict[str
     """
     several = [name for name, values in settings.items() if len(values) > 1]
     if several:
-        raise ValueError(f"--with accepts one value for each entry, got several for {', '.join(several)}.")
+        raise ValueError(
+            f"--with accepts one value for each entry, got several for {', '.join(several)}."
+        )
     for axis, values in only.items():
         if not any(axis in job.labels for job in jobs):
             raise ValueError(f"--only: there is no axis {axis!r}; the axes are {axes(jobs)}")
         accepted = list(dict.fromkeys(job.labels[axis] for job in jobs if axis in job.labels))
         for value in values:
             if value not in accepted:
-                raise ValueError(f"--only: {axis} is {value!r}; accepted are {', '.join(map(str, accepted))}.")
+                raise ValueError(
+                    f"--only: {axis} is {value!r}; accepted are {', '.join(map(str, accepted))}."
+                )
         jobs = [job for job in jobs if axis not in job.labels or job.labels[axis] in values]
     changed = [job.changed({name: values[0] for name, values in settings.items()}) for job in jobs]
     return list({(job.cell.key, *job.labels.values()): job for job in changed}.values())
@@ -95,7 +113,9 @@ def axes(jobs: Sequence[Job]) -> str:
     return " ".join(f"{name}={','.join(map(str, found))}" for name, found in values.items())
 
 
-def write(title: str, text: str, shown: Sequence[Table | Picture], records: Sequence[Record], folder: Path) -> None:
+def write(
+    title: str, text: str, shown: Sequence[Table | Picture], records: Sequence[Record], folder: Path
+) -> None:
     """Print the tables; write tables, figures and ``records.csv`` in place of those in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("[0-9][0-9]-*"):
@@ -103,10 +123,17 @@ def write(title: str, text: str, shown: Sequence[Table | Picture], records: Sequ
     (folder / "title.txt").write_text(f"{title}\n\n{text.strip()}\n", encoding="utf-8")
     print(f"\n{title}")
     for number, part in enumerate(shown):
-        stem = folder / f"{number:02d}-{re.sub('[^a-z0-9]+', '-', part.title.lower()).strip('-')[:50]}"
+        stem = (
+            folder / f"{number:02d}-{re.sub('[^a-z0-9]+', '-', part.title.lower()).strip('-')[:50]}"
+        )
         part.save(stem)
         print(f"\n{part}" if isinstance(part, Table) else f"\nFigure: {stem.with_suffix('.png')}")
-    entries = {name: None for record in records for name, value in record.result.items() if _is_number(value)}
+    entries = {
+        name: None
+        for record in records
+        for name, value in record.result.items()
+        if _is_number(value)
+    }
     axes = {name: None for record in records for name in record.labels}
     with (folder / "records.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")

@@ -22,7 +22,10 @@ def collapsed(N: int, *blocks: int) -> Mapping[str, Mapping[str, Any]]:
         "exact GP": {"model": "GPR"},
         "SGPR": {"model": "SGPR"},
         "T-SGPR": {"model": "TSGPR"},
-        **{f"BT-SGPR, {number} blocks": {"model": "BTSGPR", "block_size": size} for number, size in sizes.items()},
+        **{
+            f"BT-SGPR, {number} blocks": {"model": "BTSGPR", "block_size": size}
+            for number, size in sizes.items()
+        },
         "PEP 0.5": {"model": "PEPR", "alpha": 0.5},
         "T-PEP 0.5": {"model": "TPEP", "alpha": 0.5},
     }
@@ -35,11 +38,18 @@ def jobs(full: bool) -> list[Job]:
 
 def show(records: Records) -> Shown:
     """Show final values, their course in training, and predictions."""
-    yield means(records, ("method",), (EVIDENCE, NOISE, VARIANCE, RMSE, LL), "Snelson's function, M = 5")
+    yield means(
+        records, ("method",), (EVIDENCE, NOISE, VARIANCE, RMSE, LL), "Snelson's function, M = 5"
+    )
     scalars = {
         "objective_per_point": "objective a row, nats",
         "noise_sd": "noise s.d., standardized",
         "parameters/kernel.variance": "kernel variance, standardized",
     }
-    yield courses({r["method"]: logged(r) for r in records}, scalars, "iteration", "Bounds in the course of training")
+    yield courses(
+        {r["method"]: logged(r) for r in records},
+        scalars,
+        "iteration",
+        "Bounds in the course of training",
+    )
     yield fits(records, "method", "Predictions")

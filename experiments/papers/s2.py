@@ -27,7 +27,12 @@ def jobs(full: bool) -> list[Job]:
     """Return the runs: repeats x M x methods; the exact GP has no M."""
     N = 5000 if full else 1000
     repeats = {number: {"split": number, "seed": number} for number in range(3 if full else 1)}
-    common = {"dataset": "kin40k", "max_train": N, "blocks": "order", "maxiter": 1000 if full else 50}
+    common = {
+        "dataset": "kin40k",
+        "max_train": N,
+        "blocks": "order",
+        "maxiter": 1000 if full else 50,
+    }
     common |= {"log_interval": 10**5, "max_jitter": 1e-3}
     methods = dict(collapsed(N, 50, 10))
     exact = {"exact GP": methods.pop("exact GP")}
@@ -39,10 +44,18 @@ def jobs(full: bool) -> list[Job]:
 def published(score: Score) -> Published:
     """Return the published figures of a score by M and method."""
     place = _SCORES.index(score)
-    return {(None if method == "exact GP" else 256, method): of[place] for method, of in _PUBLISHED.items()}
+    return {
+        (None if method == "exact GP" else 256, method): of[place]
+        for method, of in _PUBLISHED.items()
+    }
 
 
 def show(records: Records) -> Shown:
     beside = {score: published(score) for score in _SCORES}
     yield means(records, ("M", "method"), _SCORES, "Scores beside the published", beside)
-    yield means(records, ("M", "method"), (LENGTHSCALE, VARIANCE, NOISE, SECONDS), "Hyperparameters and seconds")
+    yield means(
+        records,
+        ("M", "method"),
+        (LENGTHSCALE, VARIANCE, NOISE, SECONDS),
+        "Hyperparameters and seconds",
+    )

@@ -15,15 +15,46 @@ _BATCH = 500
 def jobs(full: bool) -> list[Job]:
     names, epochs = (("kin8nm", "power", "elevators", "kin40k"), 300) if full else (("kin8nm",), 20)
     rows = {name: min(round(0.9 * datasets.describe(name).N), 10_000) for name in names}
-    sets = {name: {"dataset": name, "maxiter": epochs * -(-N // _BATCH)} for name, N in rows.items()}
+    sets = {
+        name: {"dataset": name, "maxiter": epochs * -(-N // _BATCH)} for name, N in rows.items()
+    }
     repeats = {number: {"split": number, "seed": number} for number in range(10 if full else 1)}
-    common = {"batch_size": _BATCH, "learning_rate": 0.005, "log_interval": 10**5, "max_train": 10_000}
-    methods = {"SVGP": {"model": "SVGP"}, "T-SVGP": {"model": "TSVGP"}, "BT-SVGP": {"model": "BTSVGP"}}
-    return grid("regression", common, dataset=sets, repeat=repeats, M=(256, 512) if full else (32, 64), method=methods)
+    common = {
+        "batch_size": _BATCH,
+        "learning_rate": 0.005,
+        "log_interval": 10**5,
+        "max_train": 10_000,
+    }
+    methods = {
+        "SVGP": {"model": "SVGP"},
+        "T-SVGP": {"model": "TSVGP"},
+        "BT-SVGP": {"model": "BTSVGP"},
+    }
+    return grid(
+        "regression",
+        common,
+        dataset=sets,
+        repeat=repeats,
+        M=(256, 512) if full else (32, 64),
+        method=methods,
+    )
 
 
 def show(records: Records) -> Shown:
     scores = (EVIDENCE, RMSE, LL, NOISE)
-    yield means(records, ("dataset", "M", "method"), (*scores, SECONDS), "Bounds and scores, at most 10,000 rows")
+    yield means(
+        records,
+        ("dataset", "M", "method"),
+        (*scores, SECONDS),
+        "Bounds and scores, at most 10,000 rows",
+    )
     for score in scores:
-        yield curves(records, "M", (score,), "method", f"{score.heading} against M", panel="dataset", logarithmic=True)
+        yield curves(
+            records,
+            "M",
+            (score,),
+            "method",
+            f"{score.heading} against M",
+            panel="dataset",
+            logarithmic=True,
+        )

@@ -14,7 +14,9 @@ def jobs(full: bool) -> list[Job]:
     return grid(
         "regression",
         {"maxiter": 500 if full else 50, "log_interval": 10**5, "max_jitter": 1e-3},
-        dataset=("yacht", "boston", "energy", "concrete", "wine-red") if full else ("yacht", "boston"),
+        dataset=("yacht", "boston", "energy", "concrete", "wine-red")
+        if full
+        else ("yacht", "boston"),
         repeat={number: {"split": number, "seed": number} for number in range(10 if full else 2)},
         M=(10, 20, 50, 100) if full else (20,),
         alpha=(0.0, 0.2, 0.4, 0.6, 0.8, 1.0) if full else (0.0, 0.5, 1.0),
@@ -26,7 +28,11 @@ def show(records: Records) -> Shown:
     """Show pairs, scores and the learned scale, and curves over alpha."""
     for score in (RMSE, LL):
         for (alpha,), group in grouped(records, "alpha").items():
-            yield wins(group, "m", score, {("learned", "1"): None}, f"alpha = {alpha:g}: {score.heading}")
+            yield wins(
+                group, "m", score, {("learned", "1"): None}, f"alpha = {alpha:g}: {score.heading}"
+            )
     yield means(records, ("dataset", "M", "alpha", "m"), (RMSE, LL, _SCALE), "Means of the repeats")
     for score in (RMSE, LL, _SCALE):
-        yield curves(records, "alpha", (score,), "m", f"{score.heading} over alpha", panel="dataset")
+        yield curves(
+            records, "alpha", (score,), "m", f"{score.heading} over alpha", panel="dataset"
+        )

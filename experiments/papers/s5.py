@@ -9,12 +9,23 @@ from experiments.papers.tables import EVIDENCE, LL, RMSE, means
 
 
 def jobs(full: bool) -> list[Job]:
-    common = {"model": "BTSGPR", "M": 20, "maxiter": 500 if full else 100, "log_interval": 10**5, "max_jitter": 1e-3}
+    common = {
+        "model": "BTSGPR",
+        "M": 20,
+        "maxiter": 500 if full else 100,
+        "log_interval": 10**5,
+        "max_jitter": 1e-3,
+    }
     kinds = {"neighbors": {"blocks": "neighbors"}, "random": {"blocks": "order"}}
     sizes = (5, 10, 20, 50, 100, 200) if full else (10, 50)
     splits = range(10 if full else 2)
     return grid(
-        "regression", common, dataset=("boston", "concrete", "energy"), split=splits, block_size=sizes, blocks=kinds
+        "regression",
+        common,
+        dataset=("boston", "concrete", "energy"),
+        split=splits,
+        block_size=sizes,
+        blocks=kinds,
     )
 
 
@@ -23,4 +34,6 @@ def show(records: Records) -> Shown:
     yield means(records, ("dataset", "block_size", "blocks"), scores, "Bounds and scores, M = 20")
     for score in scores[:2]:
         title = f"{score.heading} by the size of the blocks"
-        yield curves(records, "block_size", (score,), "blocks", title, panel="dataset", logarithmic=True)
+        yield curves(
+            records, "block_size", (score,), "blocks", title, panel="dataset", logarithmic=True
+        )

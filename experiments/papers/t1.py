@@ -9,21 +9,41 @@ from experiments.papers.run_pictures import posteriors, streams
 from experiments.papers.tables import Score, means
 
 STREAMING = {"VFE": {"alpha": 0.0}, "PEP 0.5": {"alpha": 0.5}}
-MEAN_RMSE, MEAN_LL = Score("mean_rmse", "RMSE, mean"), Score("mean_log_likelihood", "log likelihood, mean")
-END_RMSE, END_LL = Score("rmse", "RMSE at the end"), Score("log_likelihood", "log likelihood at the end")
+MEAN_RMSE, MEAN_LL = (
+    Score("mean_rmse", "RMSE, mean"),
+    Score("mean_log_likelihood", "log likelihood, mean"),
+)
+END_RMSE, END_LL = (
+    Score("rmse", "RMSE at the end"),
+    Score("log_likelihood", "log likelihood at the end"),
+)
 STREAM_SCORES = (MEAN_RMSE, END_RMSE, MEAN_LL, END_LL)
 
 
 def jobs(full: bool) -> list[Job]:
-    common = {"dataset": "toy-stream", "first": 40, "batch_size": 40, "M": 10, "fraction_to_move": 0.3}
-    common |= {"lengthscales": 0.8, "noise_variance": 0.01, "first_maxiter": 500, "maxiter": 500 if full else 100}
+    common = {
+        "dataset": "toy-stream",
+        "first": 40,
+        "batch_size": 40,
+        "M": 10,
+        "fraction_to_move": 0.3,
+    }
+    common |= {
+        "lengthscales": 0.8,
+        "noise_variance": 0.01,
+        "first_maxiter": 500,
+        "maxiter": 500 if full else 100,
+    }
     return grid("streaming", common, order=("forward", "shuffled"), method=STREAMING)
 
 
 def show(records: Records) -> Shown:
     """Show scores, their course, and frames of the posterior."""
     yield means(
-        records, ("order", "method"), STREAM_SCORES, "Scores of test points passed so far, and of all at the end"
+        records,
+        ("order", "method"),
+        STREAM_SCORES,
+        "Scores of test points passed so far, and of all at the end",
     )
     for (order,), group in grouped(records, "order").items():
         yield posteriors(group, f"Posteriors, {order}")

@@ -20,7 +20,14 @@ def jobs(full: bool) -> list[Job]:
 
 def show(records: Records) -> Shown:
     """Show scores and ranks by alpha, and their course."""
-    yield means(records, ("alpha",), STREAM_SCORES, "Scores of test points passed so far, and of all at the end")
+    yield means(
+        records,
+        ("alpha",),
+        STREAM_SCORES,
+        "Scores of test points passed so far, and of all at the end",
+    )
     yield ranks(records, "alpha", (MEAN_RMSE, END_RMSE, MEAN_LL, END_LL), "Average ranks of alpha")
     yield curves(records, "alpha", STREAM_SCORES, "split", "Scores by alpha")
-    yield streams([r for r in records if r["split"] == 0], "alpha", "Scores of the first series", along="seen")
+    yield streams(
+        [r for r in records if r["split"] == 0], "alpha", "Scores of the first series", along="seen"
+    )

@@ -26,12 +26,24 @@ def jobs(full: bool) -> list[Job]:
         common |= {"max_train": 3000, "window": 1000, "maxiter": 10, "first_maxiter": 40}
     names = ("pseudo-periodic", "audio-subband")
     numbers, sizes = ((100, 200), (300, 500)) if full else ((60,), (500,))
-    return grid("streaming", common, dataset=names, M=numbers, batch_size=sizes, method={**STREAMING, **PEERS})
+    return grid(
+        "streaming",
+        common,
+        dataset=names,
+        M=numbers,
+        batch_size=sizes,
+        method={**STREAMING, **PEERS},
+    )
 
 
 def show(records: Records) -> Shown:
     by = ("dataset", "M", "batch_size", "method")
-    yield means(records, by, (*STREAM_SCORES, SECONDS), "Scores of test points passed so far, and of all at the end")
+    yield means(
+        records,
+        by,
+        (*STREAM_SCORES, SECONDS),
+        "Scores of test points passed so far, and of all at the end",
+    )
     for labels, group in grouped(records, "dataset", "M", "batch_size").items():
         name, M, size = labels
         yield streams(group, "method", f"{name}, M = {M}, batches of {size}")

@@ -10,7 +10,12 @@ from experiments.papers.t1 import STREAMING
 from experiments.papers.t3 import PEERS
 from experiments.papers.t3 import show as show_streams
 
-TERRAIN = {"dataset": "terrain-nn27", "first": 1000, "fraction_to_move": 0.1, "train_inducing": False}
+TERRAIN = {
+    "dataset": "terrain-nn27",
+    "first": 1000,
+    "fraction_to_move": 0.1,
+    "train_inducing": False,
+}
 
 
 def jobs(full: bool) -> list[Job]:

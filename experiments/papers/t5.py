@@ -18,10 +18,14 @@ def jobs(full: bool) -> list[Job]:
     if not full:
         common |= {"max_train": 3000, "maxiter": 10, "first_maxiter": 20}
     numbers, windows, M = (
-        ((50, 100, 200, 400, 600), (1000, 2500, 7500), 400) if full else ((50, 150), (1000, 2000), 100)
+        ((50, 100, 200, 400, 600), (1000, 2500, 7500), 400)
+        if full
+        else ((50, 150), (1000, 2000), 100)
     )
     own = grid("streaming", common, method={"streaming VFE": {"alpha": 0.0}}, M=numbers)
-    return own + grid("streaming", common, method={"SGPR": {"model": "SGPR"}}, M=(M,), window=windows)
+    return own + grid(
+        "streaming", common, method={"SGPR": {"model": "SGPR"}}, M=(M,), window=windows
+    )
 
 
 def show(records: Records) -> Shown:
@@ -30,5 +34,10 @@ def show(records: Records) -> Shown:
     for entry in ("peak", "carried"):
         text = {"peak": "MB at the peak", "carried": "bytes carried"}[entry]
         yield curves(
-            records, entry, (END_RMSE, END_LL), "method", f"Scores at the end against {text}", logarithmic=True
+            records,
+            entry,
+            (END_RMSE, END_LL),
+            "method",
+            f"Scores at the end against {text}",
+            logarithmic=True,
         )

@@ -11,7 +11,14 @@ from experiments.papers.run_pictures import posteriors, streams
 from experiments.papers.t1 import STREAMING
 from experiments.papers.tables import Score, means
 
-BANANA = {"dataset": "banana", "first": 40, "batch_size": 40, "M": 30, "fraction_to_move": 0.2, "lengthscales": 1.5}
+BANANA = {
+    "dataset": "banana",
+    "first": 40,
+    "batch_size": 40,
+    "M": 30,
+    "fraction_to_move": 0.2,
+    "lengthscales": 1.5,
+}
 LABEL_SCORES = (
     Score("mean_error", "error, mean"),
     Score("error", "error at the end", 4),
@@ -33,7 +40,9 @@ def jobs(full: bool) -> list[Job]:
 
 def show(records: Records) -> Shown:
     """Show scores, their course, and frames of the boundary."""
-    yield means(records, ("order", "method"), LABEL_SCORES, "Scores of all test rows after the batches")
+    yield means(
+        records, ("order", "method"), LABEL_SCORES, "Scores of all test rows after the batches"
+    )
     for (order,), group in grouped(records, "order").items():
         yield streams(group, "method", f"Scores, {order}", along="seen")
         yield posteriors(group, f"Boundaries, {order}")

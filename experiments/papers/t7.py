@@ -14,10 +14,18 @@ _PUBLISHED = {"forward": 0.0875, "backward": 0.095, "shuffled": 0.095, "at once"
 
 def jobs(full: bool) -> list[Job]:
     orders = {name: {"order": name} for name in ("forward", "backward", "shuffled")}
-    return grid("streaming", banana(full), order={**orders, "at once": {"model": "BATCH"}}, method=STREAMING)
+    return grid(
+        "streaming", banana(full), order={**orders, "at once": {"model": "BATCH"}}, method=STREAMING
+    )
 
 
 def show(records: Records) -> Shown:
     end = LABEL_SCORES[1]
     beside = {(order, method): error for order, error in _PUBLISHED.items() for method in STREAMING}
-    yield means(records, ("order", "method"), (end, LABEL_SCORES[3]), "Scores by the order of arrival", {end: beside})
+    yield means(
+        records,
+        ("order", "method"),
+        (end, LABEL_SCORES[3]),
+        "Scores by the order of arrival",
+        {end: beside},
+    )

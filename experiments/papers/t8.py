@@ -18,14 +18,27 @@ def jobs(full: bool) -> list[Job]:
     rows = {"rows": 600 if full else 200, "batches": 6}
     against = {"all rows, M = 20": {"exact": False}, "exact GP of 60 rows": {"exact": True}}
     fixed = grid("exactness", rows, against=against, alpha=(0.0, 0.5, 1.0))
-    common = {"dataset": "periodic", "first": 100, "batch_size": 100, "M": 30, "first_maxiter": 100, "window": 10**6}
+    common = {
+        "dataset": "periodic",
+        "first": 100,
+        "batch_size": 100,
+        "M": 30,
+        "first_maxiter": 100,
+        "window": 10**6,
+    }
     common |= {} if full else {"max_train": 500, "maxiter": 10}
-    methods = {"VFE": {"alpha": 0.0}, "PEP 0.5": {"alpha": 0.5}, "exact GP of all rows": {"model": "GPR"}}
+    methods = {
+        "VFE": {"alpha": 0.0},
+        "PEP 0.5": {"alpha": 0.5},
+        "exact GP of all rows": {"model": "GPR"},
+    }
     return fixed + grid("streaming", common, method=methods)
 
 
 def show(records: Records) -> Shown:
-    lines: list[Sequence[str]] = [("stream against", "alpha", "objective, relative", "mean", "variance")]
+    lines: list[Sequence[str]] = [
+        ("stream against", "alpha", "objective, relative", "mean", "variance")
+    ]
     fixed = [record for record in records if "against" in record.labels]
     for r in fixed:
         differences = (f"{r[name]:.0e}" for name in ("objective", "mean", "variance"))
@@ -39,4 +52,6 @@ def show(records: Records) -> Shown:
         "parameters/likelihood.variance": "noise variance",
     }
     if values:
-        yield courses(values, scalars, "training rows", "Hyperparameters along a stream, standardized targets")
+        yield courses(
+            values, scalars, "training rows", "Hyperparameters along a stream, standardized targets"
+        )

@@ -85,7 +85,9 @@ def means(
     :param published: published values of some scores.
     """
     published = published or {}
-    headings = [part for score in scores for part in (score.heading, *["published"] * (score in published))]
+    headings = [
+        part for score in scores for part in (score.heading, *["published"] * (score in published))
+    ]
     lines: list[Sequence[str]] = [(*by, *headings, "runs", "not converged")]
     for labels, group in grouped(records, *by).items():
         cells = list(map(shown, labels))
@@ -100,7 +102,11 @@ def means(
 
 
 def wins(
-    records: Records, axis: str, score: Score, pairs: Mapping[tuple[Label, Label], int | None], title: str
+    records: Records,
+    axis: str,
+    score: Score,
+    pairs: Mapping[tuple[Label, Label], int | None],
+    title: str,
 ) -> Table:
     """
     Return the fraction of runs in which one value of an axis is better than another, all else equal; ties count half.
@@ -114,7 +120,11 @@ def wins(
         for labels, group in grouped(records, *others).items():
             found = {record.labels[axis]: score(record) for record in group}
             if first in found and second in found:
-                difference = found[first] - found[second] if score.larger_is_better else found[second] - found[first]
+                difference = (
+                    found[first] - found[second]
+                    if score.larger_is_better
+                    else found[second] - found[first]
+                )
                 by_set.setdefault(labels[0], []).append(50.0 * (1.0 + np.sign(difference)))
         values = [value for of_set in by_set.values() for value in of_set]
         if not values:  # --only has left out one of the two
@@ -133,11 +143,19 @@ def ranks(records: Records, axis: str, scores: Sequence[Score], title: str) -> T
     groups = [group for group in grouped(records, *others).values() if len(group) == len(values)]
     lines: list[Sequence[str]] = [(axis, *(f"rank by {score.heading}" for score in scores))]
     found = [
-        rankdata([[-score(r) if score.larger_is_better else score(r) for r in group] for group in groups], axis=1)
+        rankdata(
+            [
+                [-score(r) if score.larger_is_better else score(r) for r in group]
+                for group in groups
+            ],
+            axis=1,
+        )
         for score in scores
     ]  # [groups, values] for each score
     for position, value in enumerate(values):
-        lines.append((shown(value), *(mean_and_error(rank[:, position].tolist()) for rank in found)))
+        lines.append(
+            (shown(value), *(mean_and_error(rank[:, position].tolist()) for rank in found))
+        )
     return Table(title, lines, f"Over {len(groups)} groups of runs that differ in {axis} alone.")
 
 

@@ -14,11 +14,18 @@ EXACT = "exact GP"
 def jobs(full: bool) -> list[Job]:
     """Return the runs: draws x M x alpha, and the exact GP of each draw."""
     draws = range(30 if full else 5)
-    common = {"dataset": "gp-draws", "maxiter": 2000 if full else 500, "log_interval": 10**5, "max_jitter": 1e-3}
+    common = {
+        "dataset": "gp-draws",
+        "maxiter": 2000 if full else 500,
+        "log_interval": 10**5,
+        "max_jitter": 1e-3,
+    }
     numbers = (5, 10, 20, 50, 100, 200, 500) if full else (5, 20, 50, 100)
     alphas = (0.0, 0.05, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0) if full else (0.0, 0.2, 0.5, 0.8, 1.0)
     exact = grid("regression", common, split=draws, alpha={EXACT: {"model": "GPR"}})
-    return grid("regression", common | {"model": "PEPR"}, split=draws, M=numbers, alpha=alphas) + exact
+    return (
+        grid("regression", common | {"model": "PEPR"}, split=draws, M=numbers, alpha=alphas) + exact
+    )
 
 
 def show(records: Records) -> Shown:
@@ -26,8 +33,22 @@ def show(records: Records) -> Shown:
     exact = [record for record in records if record.labels["alpha"] == EXACT]
     sparse = [record for record in records if record.labels["alpha"] != EXACT]
     scores = (EVIDENCE, SMSE, SMLL, NOISE)
-    yield means(records, ("M", "alpha"), scores, "Means of the draws", note="SMLL and SMSE of test rows; nats.")
-    yield curves(sparse, "M", scores, "alpha", "Evidence and scores against M", logarithmic=True, reference=exact)
+    yield means(
+        records,
+        ("M", "alpha"),
+        scores,
+        "Means of the draws",
+        note="SMLL and SMSE of test rows; nats.",
+    )
+    yield curves(
+        sparse,
+        "M",
+        scores,
+        "alpha",
+        "Evidence and scores against M",
+        logarithmic=True,
+        reference=exact,
+    )
     for score, published in WINS.items():
         yield wins(sparse, "alpha", score, dict.fromkeys(published), f"Wins by {score.heading}")
     yield ranks(sparse, "alpha", (SMSE, SMLL), "Average ranks of alpha")

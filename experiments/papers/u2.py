@@ -16,7 +16,12 @@ WINS = {
 
 
 def jobs(full: bool) -> list[Job]:
-    common = {"model": "PEPR", "maxiter": 2000 if full else 200, "log_interval": 10**5, "max_jitter": 1e-3}
+    common = {
+        "model": "PEPR",
+        "maxiter": 2000 if full else 200,
+        "log_interval": 10**5,
+        "max_jitter": 1e-3,
+    }
     return grid(
         "regression",
         common,
@@ -32,6 +37,16 @@ def show(records: Records) -> Shown:
     for score, published in WINS.items():
         yield wins(records, "alpha", score, published, f"Wins by {score.heading}")
     yield ranks(records, "alpha", (SMSE, SMLL), "Average ranks of alpha")
-    yield means(records, ("dataset", "M", "alpha"), (SMSE, SMLL, EVIDENCE, NOISE), "Means of the splits")
+    yield means(
+        records, ("dataset", "M", "alpha"), (SMSE, SMLL, EVIDENCE, NOISE), "Means of the splits"
+    )
     for score in (SMSE, SMLL, EVIDENCE, NOISE):
-        yield curves(records, "M", (score,), "alpha", f"{score.heading} against M", panel="dataset", logarithmic=True)
+        yield curves(
+            records,
+            "M",
+            (score,),
+            "alpha",
+            f"{score.heading} against M",
+            panel="dataset",
+            logarithmic=True,
+        )

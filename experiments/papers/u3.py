@@ -9,7 +9,13 @@ from experiments.papers.run_pictures import reliability
 from experiments.papers.tables import ERROR, NLPD, means, ranks, wins
 
 SETS = ("australian", "breast", "crabs", "iono", "pima", "sonar")
-ADAM = {"model": "PEP", "optimizer": "adam", "batch_size": 50, "learning_rate": 0.01, "max_jitter": 1e-3}
+ADAM = {
+    "model": "PEP",
+    "optimizer": "adam",
+    "batch_size": 50,
+    "learning_rate": 0.01,
+    "max_jitter": 1e-3,
+}
 
 
 def jobs(full: bool) -> list[Job]:
@@ -25,9 +31,19 @@ def jobs(full: bool) -> list[Job]:
 
 def show(records: Records) -> Shown:
     """Show win fractions, ranks, means, scores against M, and the reliability of the probabilities."""
-    yield wins(records, "alpha", NLPD, {(0.5, 1.0): 65, (0.5, 0.0): None, (1.0, 0.0): None}, "Wins by NLPD")
-    yield wins(records, "alpha", ERROR, {(0.5, 1.0): None, (0.5, 0.0): None, (1.0, 0.0): None}, "Wins by error")
+    yield wins(
+        records, "alpha", NLPD, {(0.5, 1.0): 65, (0.5, 0.0): None, (1.0, 0.0): None}, "Wins by NLPD"
+    )
+    yield wins(
+        records,
+        "alpha",
+        ERROR,
+        {(0.5, 1.0): None, (0.5, 0.0): None, (1.0, 0.0): None},
+        "Wins by error",
+    )
     yield ranks(records, "alpha", (ERROR, NLPD), "Average ranks of alpha")
     yield means(records, ("dataset", "M", "alpha"), (ERROR, NLPD), "Means of the splits")
-    yield curves(records, "M", (NLPD,), "alpha", "NLPD against M", panel="dataset", logarithmic=True)
+    yield curves(
+        records, "M", (NLPD,), "alpha", "NLPD against M", panel="dataset", logarithmic=True
+    )
     yield reliability(records, "alpha", "dataset")

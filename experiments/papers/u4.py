@@ -10,7 +10,11 @@ from experiments.papers.u3 import ADAM
 
 
 def jobs(full: bool) -> list[Job]:
-    size = {"maxiter": 6000, "log_interval": 240} if full else {"maxiter": 200, "log_interval": 20, "max_train": 5000}
+    size = (
+        {"maxiter": 6000, "log_interval": 240}
+        if full
+        else {"maxiter": 200, "log_interval": 20, "max_train": 5000}
+    )
     common = ADAM | size | {"dataset": "mnist-even-odd", "standardize": False, "batch_size": 500}
     return grid("classification", common, M=(100, 200) if full else (30,), alpha=(0.0, 0.5, 1.0))
 

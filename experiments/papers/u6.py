@@ -27,6 +27,11 @@ def show(records: Records) -> Shown:
     by_evidence = max(records, key=EVIDENCE)
     by_nlpd = min(records, key=NLPD)
     names = ("lengthscales", "kernel_variance")
-    yield means([by_evidence, by_nlpd], names, (EVIDENCE, NLPD, ERROR), "Largest evidence, and smallest NLPD")
+    yield means(
+        [by_evidence, by_nlpd],
+        names,
+        (EVIDENCE, NLPD, ERROR),
+        "Largest evidence, and smallest NLPD",
+    )
     scores = {"objective_per_point": "log evidence a row, nats", "nlpd": "test NLPD, nats"}
     yield contours(records, *names, scores, "Evidence and NLPD over hyperparameters")

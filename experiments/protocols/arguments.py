@@ -16,8 +16,12 @@ def parser_of(description: str | None, name: str = "", **options: Any) -> argpar
 def add_running(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that run many experiments."""
     parser.add_argument("--jobs", type=count, help="runs at once on this machine (1)")
-    parser.add_argument("--threads", type=count, help="threads of a run (cores divided by jobs; on a cluster 1)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
+    parser.add_argument(
+        "--threads", type=count, help="threads of a run (cores divided by jobs; on a cluster 1)"
+    )
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)"
+    )
 
 
 def power(text: str) -> float:

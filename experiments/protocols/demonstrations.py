@@ -32,14 +32,24 @@ class Demonstration:
     of_sets: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Other settings for particular data sets."""
 
-    def configurations(self, dataset: str, *, split: int, short: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def configurations(
+        self, dataset: str, *, split: int, short: bool
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Return the common settings of the runs on a data set, and the settings of each run."""
-        common = {"dataset": dataset, "split": split, "seed": 0, **self.settings, **self.of_sets.get(dataset, {})}
+        common = {
+            "dataset": dataset,
+            "split": split,
+            "seed": 0,
+            **self.settings,
+            **self.of_sets.get(dataset, {}),
+        }
         if short:
             common["maxiter"] = _SHORT_MAXITER
         block_size = common.pop("block_size", None)
         blocks = {"block_size": block_size}
-        return common, [method | (blocks if method["model"] == "BTSGPR" else {}) for method in self.methods]
+        return common, [
+            method | (blocks if method["model"] == "BTSGPR" else {}) for method in self.methods
+        ]
 
 
 _SHORT_MAXITER = 5

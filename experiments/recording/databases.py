@@ -20,14 +20,18 @@ class SqlRuns(SqlObserver):
         vars(self).update(vars(observer))
         self._metrics: dict[str, dict[str, list[Any]]] = {}
 
-    def log_metrics(self, metrics_by_name: Mapping[str, Mapping[str, list[Any]]], info: dict[str, Any]) -> None:
+    def log_metrics(
+        self, metrics_by_name: Mapping[str, Mapping[str, list[Any]]], info: dict[str, Any]
+    ) -> None:
         """Keep the values since the last heartbeat."""
         for name, new in metrics_by_name.items():
             known = self._metrics.setdefault(name, {"steps": [], "values": []})
             for part, values in known.items():
                 values.extend(new[part])
 
-    def heartbeat_event(self, info: dict[str, Any], captured_out: str, beat_time: datetime, result: Any) -> None:
+    def heartbeat_event(
+        self, info: dict[str, Any], captured_out: str, beat_time: datetime, result: Any
+    ) -> None:
         """Write metrics, output and result."""
         known = info | {"metrics": self._metrics, "result": result}
         super().heartbeat_event(known, captured_out, beat_time, result=None)  # type: ignore[no-untyped-call]

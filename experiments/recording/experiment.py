@@ -75,14 +75,20 @@ class RecordedExperiment(Experiment):
         part, _, entry = name.rpartition(".")
         if part:
             return any(
-                str(ingredient.path) == part and entry in _entries(ingredient) for ingredient in self.ingredients
+                str(ingredient.path) == part and entry in _entries(ingredient)
+                for ingredient in self.ingredients
             )
-        return name in _entries(self) or sum(name in _entries(ingredient) for ingredient in self.ingredients) == 1
+        return (
+            name in _entries(self)
+            or sum(name in _entries(ingredient) for ingredient in self.ingredients) == 1
+        )
 
     def _full_name(self, name: str) -> str:
         if name in _entries(self):
             return name
-        full_names = [f"{part.path!s}.{name}" for part in self.ingredients if name in _entries(part)]
+        full_names = [
+            f"{part.path!s}.{name}" for part in self.ingredients if name in _entries(part)
+        ]
         if len(full_names) > 1:
             raise SacredError(f"{name} is ambiguous: give one of {', '.join(full_names)}.")
         return full_names[0] if full_names else name

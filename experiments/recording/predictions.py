@@ -26,7 +26,9 @@ def save_predictions(model: GPModel, dataset: Dataset, directory: Path) -> Path:
     arrays = {"Z": inducing_points(model), "mean": mean.numpy(), "variance": variance.numpy()}
     if dataset.X_train.shape[1] == 1:
         arrays["x"] = _across(dataset.X_train[:, 0], _GRID)[:, None]
-        arrays["x_mean"], arrays["x_variance"] = (part.numpy() for part in model.predict_y(arrays["x"]))
+        arrays["x_mean"], arrays["x_variance"] = (
+            part.numpy() for part in model.predict_y(arrays["x"])
+        )
     return _saved(arrays, directory)
 
 
@@ -48,7 +50,11 @@ def save_probabilities(model: GPModel, dataset: Dataset, Z_start: Floats, direct
         arrays["x1"], arrays["x2"] = (_across(column, _SQUARE) for column in dataset.X_train.T)
         points = np.stack(np.meshgrid(arrays["x1"], arrays["x2"]), -1).reshape(-1, 2)
         of_points = model.predict_y(points)[0].numpy()  # [14400, 1 or C]
-        shape = (_SQUARE, _SQUARE) if of_points.shape[1] == 1 else (_SQUARE, _SQUARE, of_points.shape[1])
+        shape = (
+            (_SQUARE, _SQUARE)
+            if of_points.shape[1] == 1
+            else (_SQUARE, _SQUARE, of_points.shape[1])
+        )
         arrays["x_probability"] = of_points.reshape(shape)
     return _saved(arrays, directory)
 

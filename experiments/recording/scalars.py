@@ -9,7 +9,9 @@ from sacred.run import Run
 
 
 @contextmanager
-def scalar_log(run: Run, directory: Path | None) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
+def scalar_log(
+    run: Run, directory: Path | None
+) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
     """
     Yield a function that writes values by name, of one step, to ``metrics.json`` and ``tensorboard/`` of a run.
 
@@ -18,7 +20,11 @@ def scalar_log(run: Run, directory: Path | None) -> Iterator[Callable[[int, Mapp
     :param directory: directory of the run; None to write no TensorBoard log.
     """
     create = tf.summary.create_file_writer
-    writer = tf.summary.create_noop_writer() if directory is None else create(str(directory / "tensorboard"))
+    writer = (
+        tf.summary.create_noop_writer()
+        if directory is None
+        else create(str(directory / "tensorboard"))
+    )
 
     def write(step: int, values: Mapping[str, float]) -> None:
         with writer.as_default(step=step):

@@ -29,7 +29,9 @@ def objective_per_point(model: GPModel, data: RegressionData, batches: Minibatch
     N = len(X)
     if batches is None:
         return float(model.maximum_log_likelihood_objective()) / N
-    estimate = tf.function(model.maximum_log_likelihood_objective, autograph=False, reduce_retracing=True)
+    estimate = tf.function(
+        model.maximum_log_likelihood_objective, autograph=False, reduce_retracing=True
+    )
     parts = batches.blocks or [slice(start, start + _CHUNK) for start in range(0, N, _CHUNK)]
     return sum(float(estimate((X[part], Y[part]))) * len(X[part]) for part in parts) / N**2
 
@@ -54,7 +56,9 @@ def hyperparameters(model: GPModel) -> dict[str, float]:
         if parameter.shape.rank == 0:
             values[name] = float(parameter.numpy())
         else:
-            values |= {f"{name}/{i}": float(element) for i, element in enumerate(parameter.numpy().ravel())}
+            values |= {
+                f"{name}/{i}": float(element) for i, element in enumerate(parameter.numpy().ravel())
+            }
     return values
 
 
@@ -82,7 +86,9 @@ def classification_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
     Compute the fraction of wrong test labels, the mean negative log predictive probability and the sum of the log
     predictive probabilities (nats).
     """
-    probability = model.predict_y(dataset.X_test)[0].numpy()  # [N_test, 1], of label 1, or [N_test, C]
+    probability = model.predict_y(dataset.X_test)[
+        0
+    ].numpy()  # [N_test, 1], of label 1, or [N_test, C]
     log_densities = model.predict_log_density((dataset.X_test, dataset.Y_test)).numpy()  # [N_test]
     return {
         "error": float(np.mean(most_probable(probability) != dataset.Y_test[:, 0])),

@@ -16,7 +16,9 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
     """Format a table in Markdown; the first column is left-aligned, the rest right-aligned."""
     widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    first, *others = ([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])] for cells in lines)
+    first, *others = (
+        [cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])] for cells in lines
+    )
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [first, rule, *others])
 
 

@@ -12,12 +12,28 @@ from experiments.ingredients.initialization import Floats
 from experiments.report.recorded import RecordedRun
 from gpflow_pep.plotting import CLASSES
 
-_DATA: dict[str, Any] = {"linestyle": "", "marker": ".", "alpha": 0.45, "markersize": 5, "markeredgewidth": 0}
+_DATA: dict[str, Any] = {
+    "linestyle": "",
+    "marker": ".",
+    "alpha": 0.45,
+    "markersize": 5,
+    "markeredgewidth": 0,
+}
 _REGION = 0.2  # opacity
 _HALF: dict[str, Any] = {"color": "black", "linewidth": 1.6}
 _QUARTERS: dict[str, Any] = {"color": "0.45", "linewidth": 0.9, "linestyle": "dashed"}
-_START: dict[str, Any] = {"color": "black", "marker": "o", "markersize": 3.5, "markerfacecolor": "white"}
-_END: dict[str, Any] = {"color": "black", "marker": "o", "markersize": 5.5, "markeredgecolor": "white"}
+_START: dict[str, Any] = {
+    "color": "black",
+    "marker": "o",
+    "markersize": 3.5,
+    "markerfacecolor": "white",
+}
+_END: dict[str, Any] = {
+    "color": "black",
+    "marker": "o",
+    "markersize": 5.5,
+    "markeredgecolor": "white",
+}
 _WAY: dict[str, Any] = {"color": "black", "linewidth": 0.8}
 
 
@@ -36,11 +52,20 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
             axes.contour(x1, x2, arrays["x_probability"], levels, **_contours(style))
     else:
         _draw_regions(axes, x1, x2, arrays["x_probability"])
-    sets = [(start, end, "black")] if end.ndim == 2 else list(zip(start, end, CLASSES, strict=False))
+    sets = (
+        [(start, end, "black")] if end.ndim == 2 else list(zip(start, end, CLASSES, strict=False))
+    )
     outside = [_draw_inducing_points(axes, x1, x2, *points) for points in sets]
     if any(outside):
         text = f"{sum(outside)} of {end.size // 2} end outside"
-        axes.text(0.02, 0.02, text, fontsize=8, transform=axes.transAxes, bbox={"color": "white", "pad": 1})
+        axes.text(
+            0.02,
+            0.02,
+            text,
+            fontsize=8,
+            transform=axes.transAxes,
+            bbox={"color": "white", "pad": 1},
+        )
     axes.set_title(run.title, fontsize=10)
     axes.set_xlim(x1[0], x1[-1])
     axes.set_ylim(x2[0], x2[-1])
@@ -62,7 +87,9 @@ def _contours(style: dict[str, Any]) -> dict[str, Any]:
     return {f"{name}s": value for name, value in style.items()}
 
 
-def _draw_inducing_points(axes: Axes, x1: Floats, x2: Floats, start: Floats, end: Floats, color: str) -> int:
+def _draw_inducing_points(
+    axes: Axes, x1: Floats, x2: Floats, start: Floats, end: Floats, color: str
+) -> int:
     """Draw inducing points from start to end [M, 2]; return the number that end outside of the figure."""
     outside = ((end < [x1[0], x2[0]]) | (end > [x1[-1], x2[-1]])).any(axis=1)  # [M]
     for path, fades in zip(np.stack([start, end], 1), outside, strict=True):  # [2, 2] each
@@ -75,13 +102,21 @@ def _draw_inducing_points(axes: Axes, x1: Floats, x2: Floats, start: Floats, end
 def add_legend(figure: Figure, num_classes: int, columns: int) -> None:
     """Write the legend below the figure, in so many columns."""
     if num_classes == 2:
-        decision = [Line2D([], [], label="p = ½", **_HALF), Line2D([], [], label="p = ¼, ¾", **_QUARTERS)]
+        decision = [
+            Line2D([], [], label="p = ½", **_HALF),
+            Line2D([], [], label="p = ¼, ¾", **_QUARTERS),
+        ]
     else:
         decision = [Line2D([], [], label="most probable class changes", **_HALF)]
     handles = [
-        *(Line2D([], [], color=CLASSES[k], label=f"class {k}", **_DATA) for k in range(num_classes)),
+        *(
+            Line2D([], [], color=CLASSES[k], label=f"class {k}", **_DATA)
+            for k in range(num_classes)
+        ),
         *decision,
         Line2D([], [], label="inducing points at the start", linestyle="", **_START),
         Line2D([], [], label="at the end", linestyle="", **_END),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=columns, fontsize=9, frameon=False
+    )

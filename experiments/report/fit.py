@@ -18,5 +18,12 @@ def draw_fit(axes: Axes, run: RecordedRun, dataset: Dataset, color: str) -> None
     rows = dataset.published_x(dataset.X_train), dataset.published_y(dataset.Y_train)
     axes.plot(*rows, ".", color=ROWS, markersize=3)
     axes.plot(x, mean, color=color)
-    axes.plot(Z, np.full_like(Z, 0.04), "^", color=INDUCING, markersize=6, transform=axes.get_xaxis_transform())
+    axes.plot(
+        Z,
+        np.full_like(Z, 0.04),
+        "^",
+        color=INDUCING,
+        markersize=6,
+        transform=axes.get_xaxis_transform(),
+    )
     axes.set_xlim(x[0], x[-1])

@@ -48,20 +48,26 @@ def draw_frames(runs: Sequence[RecordedRun], streams: Sequence[Dataset]) -> Figu
     return figure
 
 
-def _draw_boundary(axes: Axes, run: RecordedRun, stream: Dataset, number: int, batch: slice) -> None:
+def _draw_boundary(
+    axes: Axes, run: RecordedRun, stream: Dataset, number: int, batch: slice
+) -> None:
     arrays = run.predictions
     X, Z, x = map(stream.published_x, (stream.X_train, arrays["Z"][number], arrays["x"]))
     for rows, opacity in ((slice(0, batch.start), 0.25), (batch, 1.0)):
         for label, mark in enumerate("ox"):
             chosen = X[rows][stream.Y_train[rows, 0] == label]
-            axes.plot(*chosen.T, mark, color=CLASSES[label], markersize=3, alpha=opacity, fillstyle="none")
+            axes.plot(
+                *chosen.T, mark, color=CLASSES[label], markersize=3, alpha=opacity, fillstyle="none"
+            )
     side = int(len(x) ** 0.5)
     probability = arrays["x_mean"][number].reshape(side, side)
     axes.contour(x[:side, 0], x[::side, 1], probability, [0.5], colors="black", linewidths=1.4)
     axes.plot(*Z.T, "o", color=INDUCING, markersize=3, markerfacecolor="white")
 
 
-def _draw_posterior(axes: Axes, run: RecordedRun, stream: Dataset, number: int, batch: slice, color: str) -> None:
+def _draw_posterior(
+    axes: Axes, run: RecordedRun, stream: Dataset, number: int, batch: slice, color: str
+) -> None:
     arrays = run.predictions
     X, Z, x = map(stream.published_x, (stream.X_train, arrays["Z"][number], arrays["x"][:, 0]))
     Y, mean = map(stream.published_y, (stream.Y_train, arrays["x_mean"][number].ravel()))
@@ -70,5 +76,12 @@ def _draw_posterior(axes: Axes, run: RecordedRun, stream: Dataset, number: int, 
     axes.plot(X[batch], Y[batch], ".", color=ROWS, markersize=4)
     axes.fill_between(x, mean - 2.0 * sd, mean + 2.0 * sd, color=color, alpha=0.2, linewidth=0)
     axes.plot(x, mean, color=color)
-    axes.plot(Z.ravel(), np.full(len(Z), 0.05), "^", color=INDUCING, markersize=5, transform=axes.get_xaxis_transform())
+    axes.plot(
+        Z.ravel(),
+        np.full(len(Z), 0.05),
+        "^",
+        color=INDUCING,
+        markersize=5,
+        transform=axes.get_xaxis_transform(),
+    )
     axes.set_xlim(x[0], x[-1])

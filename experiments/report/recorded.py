@@ -45,7 +45,9 @@ def read_run(directory: Path) -> RecordedRun:
     """
     entry = json.loads((directory / "run.json").read_text())
     if entry["status"] != "COMPLETED":
-        raise ValueError(f"{directory} is of a run with status {entry['status']}; only a completed run has results.")
+        raise ValueError(
+            f"{directory} is of a run with status {entry['status']}; only a completed run has results."
+        )
     config = json.loads((directory / "config.json").read_text())
     task: Task = entry["experiment"]["name"]
     with np.load(directory / FILE) as arrays:

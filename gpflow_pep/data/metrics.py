@@ -62,7 +62,9 @@ def smse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     return float(np.mean(np.mean(np.square(y - mean), axis=0) / _variance(y, "y")))
 
 
-def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train: npt.ArrayLike) -> float:
+def smll(
+    y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train: npt.ArrayLike
+) -> float:
     """
     Standardized mean log loss: the ``nlpd`` of the predictions minus the ``nlpd`` of a trivial Gaussian, in nats.
 
@@ -79,7 +81,9 @@ def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train
     if np.shape(y_train)[1:] != np.shape(y)[1:]:
         shapes = f"{list(np.shape(y))} except for the number of rows, got shape {list(np.shape(y_train))}"
         raise ValueError(f"y_train must have the shape of y, {shapes}.")
-    return loss - _mean_loss(_matrix(y, "y"), np.mean(targets, axis=0), _variance(targets, "y_train"))
+    return loss - _mean_loss(
+        _matrix(y, "y"), np.mean(targets, axis=0), _variance(targets, "y_train")
+    )
 
 
 def _mean_loss(y: Floats, mean: Floats, variance: Floats) -> float:
@@ -89,16 +93,23 @@ def _mean_loss(y: Floats, mean: Floats, variance: Floats) -> float:
 
 def _checked(**arrays: npt.ArrayLike) -> list[Floats]:
     """Return arrays of the shape of y, [N] or [N, P], as finite matrices."""
-    matrices, shape = [_matrix(values, name) for name, values in arrays.items()], np.shape(arrays["y"])
+    matrices, shape = (
+        [_matrix(values, name) for name, values in arrays.items()],
+        np.shape(arrays["y"]),
+    )
     for name, values in arrays.items():
         if np.shape(values) != shape:
-            raise ValueError(f"{name} must have the shape of y, {list(shape)}, got shape {list(np.shape(values))}.")
+            raise ValueError(
+                f"{name} must have the shape of y, {list(shape)}, got shape {list(np.shape(values))}."
+            )
     return matrices
 
 
 def _matrix(values: npt.ArrayLike, name: str) -> Floats:
     """Return values [N] or [N, P] as a finite matrix of float64; [N] becomes one column."""
-    return validation.matrix(np.reshape(values, [-1, 1]) if np.ndim(values) == 1 else values, name, "P", np.float64)
+    return validation.matrix(
+        np.reshape(values, [-1, 1]) if np.ndim(values) == 1 else values, name, "P", np.float64
+    )
 
 
 def _variance(y: Floats, name: str) -> Floats:
@@ -106,5 +117,7 @@ def _variance(y: Floats, name: str) -> Floats:
     constant = np.flatnonzero(np.ptp(y, axis=0) == 0.0)
     if constant.size:
         found = f"{y[0, constant[0]]} in every row of column {constant[0]}"
-        raise ValueError(f"{name} must not be constant, since the score divides by the variance, got {found}.")
+        raise ValueError(
+            f"{name} must not be constant, since the score divides by the variance, got {found}."
+        )
     return np.var(y, axis=0)

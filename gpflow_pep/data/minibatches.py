@@ -36,7 +36,9 @@ class Minibatches:
         self.seed = validation.seed(seed)  #: of the order of rows or blocks
         self._orders: dict[int, AnyNDArray] = {}  # for the last two epochs
         num_blocks = -(-self.num_data // self.size)
-        self.blocks = tuple(np.array_split(self._order(self.num_data, 0), num_blocks)) if fixed else None
+        self.blocks = (
+            tuple(np.array_split(self._order(self.num_data, 0), num_blocks)) if fixed else None
+        )
 
     def rows(self, step: int) -> AnyNDArray:
         """Return the row indices of a step (from 0): [size], or the rows of a block."""
@@ -46,7 +48,11 @@ class Minibatches:
         epoch, first = divmod(step * self.size, self.num_data)
         rows = self._order(self.num_data, epoch)[first : first + self.size]
         missing = self.size - len(rows)
-        return np.concatenate([rows, self._order(self.num_data, epoch + 1)[:missing]]) if missing else rows
+        return (
+            np.concatenate([rows, self._order(self.num_data, epoch + 1)[:missing]])
+            if missing
+            else rows
+        )
 
     def dataset(self, data: RegressionData, *, first: int = 0) -> tf.data.Dataset:
         """Return endless batches of X [N, D], Y [N, P] from step `first`, for ``training_loss_closure(iter(...))``."""

@@ -30,13 +30,21 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
     size = validation.positive_integer(batch_size, "batch_size")
     for name, values in (("X", X), ("Y", Y)):
         if isinstance(values, np.ma.MaskedArray):
-            raise ValueError(f"{name} must be an array without a mask, got a masked array: fill or drop the values.")
+            raise ValueError(
+                f"{name} must be an array without a mask, got a masked array: fill or drop the values."
+            )
         shape = getattr(values, "shape", ())
         if len(shape) != 2 or np.dtype(values.dtype).kind not in "fiu":
-            found = f"shape {tuple(shape)}, dtype {values.dtype}" if hasattr(values, "shape") else type(values).__name__
+            found = (
+                f"shape {tuple(shape)}, dtype {values.dtype}"
+                if hasattr(values, "shape")
+                else type(values).__name__
+            )
             raise ValueError(f"{name} must be an array [N, columns] of real numbers, got {found}.")
     if X.shape[0] != Y.shape[0]:
-        raise ValueError(f"X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
+        raise ValueError(
+            f"X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}."
+        )
     dtype = default_float()
 
     def rows(start: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
@@ -46,14 +54,21 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
     @tf.autograph.experimental.do_not_convert
     def read(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         X_batch, Y_batch = tf.numpy_function(rows, [start], (dtype, dtype))
-        return tf.ensure_shape(X_batch, [None, X.shape[1]]), tf.ensure_shape(Y_batch, [None, Y.shape[1]])
+        return tf.ensure_shape(X_batch, [None, X.shape[1]]), tf.ensure_shape(
+            Y_batch, [None, Y.shape[1]]
+        )
 
     starts = tf.data.Dataset.range(0, X.shape[0], size)
     return starts.map(read, num_parallel_calls=_READ_AHEAD).prefetch(_READ_AHEAD)
 
 
 def csv_batches(
-    path: _Path, *, inputs: Sequence[str], outputs: Sequence[str], batch_size: int = _ROWS, delimiter: str = ","
+    path: _Path,
+    *,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    batch_size: int = _ROWS,
+    delimiter: str = ",",
 ) -> tf.data.Dataset:
     """
     Return batches of a CSV file whose first line names the columns, by pyarrow: ``pip install gpflow_pep[files]``.
@@ -72,7 +87,9 @@ def csv_batches(
     format = pyarrow.dataset.CsvFileFormat(
         pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(null_values=[""]),
-        read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK),  # one thread counts the lines
+        read_options=pyarrow.csv.ReadOptions(
+            use_threads=False, block_size=_BLOCK
+        ),  # one thread counts the lines
     )
     return _columns_of(path, format, inputs, outputs, batch_size)
 
@@ -97,7 +114,11 @@ def _columns_of(
     import pyarrow
     import pyarrow.dataset
 
-    size, dtype, path = validation.positive_integer(batch_size, "batch_size"), default_float(), os.fspath(path)
+    size, dtype, path = (
+        validation.positive_integer(batch_size, "batch_size"),
+        default_float(),
+        os.fspath(path),
+    )
     if not os.path.isfile(path):
         raise ValueError(f"path must be a file, which can be read again in each pass, got {path}.")
 
@@ -148,11 +169,15 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
         raise ValueError("dataset must be finite, got one that repeats without end.")
     for X, Y in dataset.as_numpy_iterator():
         if len(X) != len(Y):
-            raise ValueError(f"X and Y of a batch must have the same number of rows, got {len(X)} and {len(Y)}.")
+            raise ValueError(
+                f"X and Y of a batch must have the same number of rows, got {len(X)} and {len(Y)}."
+            )
         if not len(X):
             continue
         values, n, D = np.concatenate([X, Y], axis=1, dtype=float), len(X), X.shape[1]  # [n, D + P]
-        origin = values[0] if origin is None else origin  # avoids cancellation for values far from 0
+        origin = (
+            values[0] if origin is None else origin
+        )  # avoids cancellation for values far from 0
         values = values - origin
         difference = values.mean(axis=0) - mean
         square = square + n * values.var(axis=0) + np.square(difference) * (count * n / (count + n))
@@ -173,7 +198,9 @@ def standardized(dataset: tf.data.Dataset, values: Statistics) -> tf.data.Datase
     """Standardize batches by given statistics, such as the training data's; a ValueError if they have other columns."""
     for name, spec, mean in zip(("X", "Y"), dataset.element_spec, values[::2], strict=True):
         if not spec.shape.is_compatible_with([None, len(mean)]):
-            raise ValueError(f"values must be of the columns of {name}, {spec.shape[-1]}, got {len(mean)} columns.")
+            raise ValueError(
+                f"values must be of the columns of {name}, {spec.shape[-1]}, got {len(mean)} columns."
+            )
 
     @tf.autograph.experimental.do_not_convert
     def scaled(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -183,13 +210,17 @@ def standardized(dataset: tf.data.Dataset, values: Statistics) -> tf.data.Datase
     return dataset.map(scaled, num_parallel_calls=_READ_AHEAD)
 
 
-def _checked_columns(inputs: Sequence[str], outputs: Sequence[str], available: Sequence[str], path: str) -> list[str]:
+def _checked_columns(
+    inputs: Sequence[str], outputs: Sequence[str], available: Sequence[str], path: str
+) -> list[str]:
     for argument, names in (("inputs", inputs), ("outputs", outputs)):
         if isinstance(names, str) or not names:
             raise ValueError(f"{argument} must be a list of names of columns, got {names!r}.")
         missing = [name for name in names if list(available).count(name) != 1]
         if missing:
-            raise ValueError(f"{argument} must be columns of {path}, {list(available)}, each once, got {missing}.")
+            raise ValueError(
+                f"{argument} must be columns of {path}, {list(available)}, each once, got {missing}."
+            )
     names = [*inputs, *outputs]
     if len(set(names)) < len(names):
         raise ValueError(f"inputs and outputs must name each column once, got {names}.")

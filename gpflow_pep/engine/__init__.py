@@ -3,9 +3,22 @@
 from .accumulation import accumulate_sums, collapsed_leave_one_out
 from .block_sites import BlockSites, SharedBlockSites, SphericalBlockSites, StructuredBlockSites
 from .chunks import BlockChunks, Chunk, Chunks, OneChunk, RowChunks, default_chunk_size, split_rows
-from .covariances import Prior, conditional_variance_of_f, floating_variables, independent_parts, with_checked_variance
+from .covariances import (
+    Prior,
+    conditional_variance_of_f,
+    floating_variables,
+    independent_parts,
+    with_checked_variance,
+)
 from .dataset_chunks import DatasetChunks, UnreadableData
-from .gaussian import InducingPosterior, OldPosteriorSite, SiteSums, log_gaussian, mahalanobis, precision_B
+from .gaussian import (
+    InducingPosterior,
+    OldPosteriorSite,
+    SiteSums,
+    log_gaussian,
+    mahalanobis,
+    precision_B,
+)
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
 from .rows import RegressionRows, Rows, mean_at, noise_at, watched

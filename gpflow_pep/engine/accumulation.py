@@ -67,10 +67,14 @@ def accumulate_sums(
 
         def gradient(*sums_bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
             bar = RowSums(*sums_bar)
-            bar = bar._replace(A=0.5 * (bar.A + tf.linalg.matrix_transpose(bar.A)))  # A is symmetric
+            bar = bar._replace(
+                A=0.5 * (bar.A + tf.linalg.matrix_transpose(bar.A))
+            )  # A is symmetric
             VDV, *sources_bar = pull_back(bar, variables)
             # With V = L^-1 Kuf the derivative in L is -L^-T sum V_bar V'; here it is multiplied by L'.
-            LtL_bar = 2.0 * (VDV - tf.matmul(bar.A, sums.A)) - tf.matmul(bar.c, sums.c, transpose_b=True)
+            LtL_bar = 2.0 * (VDV - tf.matmul(bar.A, sums.A)) - tf.matmul(
+                bar.c, sums.c, transpose_b=True
+            )
             Kuu_bar, *sources_bar = once_differentiable(cholesky_adjoint(L, LtL_bar), *sources_bar)
             return (Kuu_bar, *sources_bar[: len(sources)]), list(sources_bar[len(sources) :])
 
@@ -80,7 +84,9 @@ def accumulate_sums(
     return SiteSums(factor, sums.A, sums.c), sums
 
 
-def _one_chunk(sites: SiteRule, powers: Powers, L: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[RowSums, PullBack]:
+def _one_chunk(
+    sites: SiteRule, powers: Powers, L: tf.Tensor, sources: Sequence[tf.Tensor]
+) -> tuple[RowSums, PullBack]:
     """Sum all rows, `sources`, at once; V and D are stored for the backward pass."""
     rows = Rows(*sources)
     V, D = sites.given_u(L, rows)
@@ -109,7 +115,9 @@ def _many_chunks(
         sums = sites.forward(*sites.given_u(L_, values), values, powers_)
         return *sums, tf.constant(float(values.Kuf.dtype != L.dtype), values.Kuf.dtype)
 
-    *total, num_single = rows.sum_over_chunks(part, (*sites.zero(L, rows.num_outputs), tf.zeros([], L.dtype)))
+    *total, num_single = rows.sum_over_chunks(
+        part, (*sites.zero(L, rows.num_outputs), tf.zeros([], L.dtype))
+    )
     sums = RowSums(*total)
 
     def pull_back(bar: RowSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
@@ -129,23 +137,34 @@ def _many_chunks(
 
         def linear() -> tuple[tf.Tensor, ...]:
             # Derivatives through A and the rows cancel if Kuu is ill-conditioned: both need V of one precision.
-            diagonal, precision = tf.linalg.diag_part(L), tf.reduce_max(tf.linalg.diag_part(sums.A), axis=-1)
+            diagonal, precision = (
+                tf.linalg.diag_part(L),
+                tf.reduce_max(tf.linalg.diag_part(sums.A), axis=-1),
+            )
             spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
-            by_one_product = (tf.reduce_max(spread * precision) < _WELL_CONDITIONED) & (num_single == 0.0)
+            by_one_product = (tf.reduce_max(spread * precision) < _WELL_CONDITIONED) & (
+                num_single == 0.0
+            )
             in_single = isinstance(rows, MixedPrecisionRows)
-            adjoint = LinearAdjoint.of(L, scale * powers.weight, bar, by_one_product, in_single=in_single)
+            adjoint = LinearAdjoint.of(
+                L, scale * powers.weight, bar, by_one_product, in_single=in_single
+            )
 
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
                 with repeated():
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
                 return pull_back(cast(adjoint, chunk.dtype).of_rows(values))
 
-            VDV = adjoint.trace[..., None] * sums.A  # since d_bar is a multiple of the site precision
+            VDV = (
+                adjoint.trace[..., None] * sums.A
+            )  # since d_bar is a multiple of the site precision
             scale_bar, *others_bar = rows.sum_over_chunks(part, zeros)
             return VDV, scale_bar + tf.reduce_sum(bar.penalty * sums.penalty) / scale, *others_bar
 
         scale = inputs[0]
-        if isinstance(sites, IndependentSites) and all(value.shape.rank == 0 for value in (scale, *powers)):
+        if isinstance(sites, IndependentSites) and all(
+            value.shape.rank == 0 for value in (scale, *powers)
+        ):
             is_linear = (powers.noise_power == 0.0) & (powers.penalty_power == 0.0)
             return tuple(tf.cond(is_linear, linear, general))
         return general()
@@ -160,16 +179,28 @@ class MixedPrecisionRows(RegressionRows):
         """Take the Cholesky factor L of Kuu, [..., M, M]."""
         vars(self).update(vars(rows))  # a copy of `rows`, with its tensors
         self._dtype = L.dtype
-        inverse = tf.linalg.triangular_solve(L, tf.eye(tf.shape(L)[-1], batch_shape=tf.shape(L)[:-2], dtype=L.dtype))
-        self._variance = tf.reduce_max(tf.reduce_sum(tf.square(L), axis=-1))  # largest prior variance of u, []
-        self._inverse_trace = tf.reduce_max(tf.reduce_sum(tf.square(inverse), axis=[-2, -1]))  # tr Kuu^-1, []
+        inverse = tf.linalg.triangular_solve(
+            L, tf.eye(tf.shape(L)[-1], batch_shape=tf.shape(L)[:-2], dtype=L.dtype)
+        )
+        self._variance = tf.reduce_max(
+            tf.reduce_sum(tf.square(L), axis=-1)
+        )  # largest prior variance of u, []
+        self._inverse_trace = tf.reduce_max(
+            tf.reduce_sum(tf.square(inverse), axis=[-2, -1])
+        )  # tr Kuu^-1, []
 
     @override
     def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         def in_precision(chunk: Chunk) -> tuple[tf.Tensor, ...]:
             suffices = self.suffices(self(chunk, *self.inputs))  # a graph prunes the unused Kuf
             single = chunk._replace(dtype=tf.float32)
-            return tuple(tf.cond(suffices, lambda: cast(tuple(part(single)), self._dtype), lambda: tuple(part(chunk))))
+            return tuple(
+                tf.cond(
+                    suffices,
+                    lambda: cast(tuple(part(single)), self._dtype),
+                    lambda: tuple(part(chunk)),
+                )
+            )
 
         return super().sum_over_chunks(in_precision, zero)
 
@@ -180,20 +211,29 @@ class MixedPrecisionRows(RegressionRows):
         noise = tf.reduce_min(rows.noise)
         # Below a condition number of 200 the rounding error of Kff - diag(V'V) dominates, about eps k.
         condition = tf.maximum(k * self._inverse_trace, 200.0)
-        is_short = tf.config.get_visible_devices("GPU") and tf.config.experimental.tensor_float_32_execution_enabled()
-        eps = 2.0**-10 if is_short else float(np.finfo(np.float32).eps)  # TensorFloat-32 has 10 bits
+        is_short = (
+            tf.config.get_visible_devices("GPU")
+            and tf.config.experimental.tensor_float_32_execution_enabled()
+        )
+        eps = (
+            2.0**-10 if is_short else float(np.finfo(np.float32).eps)
+        )  # TensorFloat-32 has 10 bits
         error = eps * condition * k * tf.maximum(tf.reduce_max(rows.scale), 1.0) / noise
         # Rows at one place add n equal terms to A and c: the sums have relative errors of about sqrt(n) eps, the mean
         # |r| times as much, and its standard deviation is sqrt(noise/n).
         squares = tf.reduce_mean(tf.square(rows.residual) / rows.noise[..., None], axis=-2)
-        of_sums = eps * tf.cast(tf.shape(rows.residual)[-2], k.dtype) * tf.sqrt(tf.reduce_max(squares))
+        of_sums = (
+            eps * tf.cast(tf.shape(rows.residual)[-2], k.dtype) * tf.sqrt(tf.reduce_max(squares))
+        )
         proper = (noise > 1e-8) & (tf.reduce_min(rows.scale) > 1e-30)
         sizes = tf.stack([k, tf.reduce_max(rows.noise), tf.reduce_max(tf.abs(rows.residual))])
         # Products of variances, residuals and precisions up to 1e8 do not overflow.
         return (tf.maximum(error, of_sums) < _MAX_ERROR) & tf.reduce_all(sizes < 1e8) & proper
 
 
-def collapsed_leave_one_out(rows: RegressionRows, sites: SiteRule, powers: Powers, sums: SiteSums) -> tf.Tensor:
+def collapsed_leave_one_out(
+    rows: RegressionRows, sites: SiteRule, powers: Powers, sums: SiteSums
+) -> tf.Tensor:
     """
     Compute log N(y_n; mean, variance), summed over outputs, of each row given the others, at fixed parameters, [N].
 
@@ -214,6 +254,8 @@ def collapsed_leave_one_out(rows: RegressionRows, sites: SiteRule, powers: Power
         mean = tf.matmul(V, b, transpose_a=True) - cross[:, None] * surprise
         variance = d + column_products(TV, TV) + tf.square(cross) / cavity_variance + values.noise
         squares = tf.square(values.residual - mean) / variance[:, None]
-        return (-0.5 * tf.reduce_sum(tf.math.log(2.0 * np.pi * variance)[:, None] + squares, axis=-1),)
+        return (
+            -0.5 * tf.reduce_sum(tf.math.log(2.0 * np.pi * variance)[:, None] + squares, axis=-1),
+        )
 
     return rows.chunked.in_order_of_data(rows.chunked.concatenate(part, L.dtype, [[None]])[0])

@@ -36,22 +36,30 @@ class BlockSites(SiteRule):
 
     @override
     def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
-        return tf.reduce_sum(powers.weight * log_det_ratio(powers.penalty_power, _relative(D, rows)))
+        return tf.reduce_sum(
+            powers.weight * log_det_ratio(powers.penalty_power, _relative(D, rows))
+        )
 
     @override
-    def times(self, V: tf.Tensor, D: tf.Tensor, D_bar: tf.Tensor, scale: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def times(
+        self, V: tf.Tensor, D: tf.Tensor, D_bar: tf.Tensor, scale: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         Kff_bar = 0.5 * scale[..., None, None] * (D_bar + tf.linalg.matrix_transpose(D_bar))
         VD = tf.transpose(_flat(tf.matmul(Kff_bar, _in_blocks(tf.transpose(V), D))))
         return Kff_bar, VD, derivative_in_scale(tf.reduce_sum(D * D_bar, axis=[1, 2]), scale)
 
     @override
-    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers) -> tuple[tf.Tensor, ...]:
+    def leave_one_out_terms(
+        self, L: tf.Tensor, rows: Rows, powers: Powers
+    ) -> tuple[tf.Tensor, ...]:
         """Leaving row n out subtracts p_n p_n' / p_nn from Sigma^-1 = [..., p_n, ...]."""
         V, D = self.given_u(L, rows)
         precision = inverse_of_product(self._factor_of_noise(D, rows, powers))  # [G, b, b]
         noise = 1.0 / tf.linalg.diag_part(precision)  # [G, b]
         both = tf.transpose(V), rows.residual
-        e, residual = (_flat(noise[..., None] * tf.matmul(precision, _in_blocks(values, D))) for values in both)
+        e, residual = (
+            _flat(noise[..., None] * tf.matmul(precision, _in_blocks(values, D))) for values in both
+        )
         return V, _variance(D, rows), tf.transpose(e), tf.reshape(noise, [-1]), residual
 
     def _factor_of_noise(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
@@ -70,10 +78,14 @@ class StructuredBlockSites(BlockSites):
 
     @override
     def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
-        return tf.reduce_sum(powers.weight * log_det(penalty_factor(powers.penalty_power, _relative(D, rows))))
+        return tf.reduce_sum(
+            powers.weight * log_det(penalty_factor(powers.penalty_power, _relative(D, rows)))
+        )
 
     @override
-    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers) -> tuple[tf.Tensor, ...]:
+    def leave_one_out_terms(
+        self, L: tf.Tensor, rows: Rows, powers: Powers
+    ) -> tuple[tf.Tensor, ...]:
         V, D = self.given_u(L, rows)
         return V, _variance(D, rows), V, rows.noise, rows.residual
 
@@ -96,7 +108,11 @@ class SharedBlockSites(StructuredBlockSites):
 
     @override
     def zero(self, L: tf.Tensor, num_outputs: int) -> RowSums:
-        return super().zero(L, num_outputs)._replace(penalty=tf.zeros([self._size, self._size], L.dtype))
+        return (
+            super()
+            .zero(L, num_outputs)
+            ._replace(penalty=tf.zeros([self._size, self._size], L.dtype))
+        )
 
     @override
     def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:

@@ -28,15 +28,23 @@ class Chunk(NamedTuple):
 
     data: tuple[tf.Tensor, ...]  # The chunk's rows of the data, [n, D] and [n, P]
     take: Callable[[tf.Tensor], tf.Tensor]  # Select the chunk's rows [n, ...] of values [N, ...]
-    blocks: Callable[[tf.Tensor], tf.Tensor] | None = None  # Select its blocks [G]; None: every row is a block
-    shape: tuple[tf.Tensor, tf.Tensor] | None = None  # Number and size (G, b) of the blocks, if rows are not blocks
+    blocks: Callable[[tf.Tensor], tf.Tensor] | None = (
+        None  # Select its blocks [G]; None: every row is a block
+    )
+    shape: tuple[tf.Tensor, tf.Tensor] | None = (
+        None  # Number and size (G, b) of the blocks, if rows are not blocks
+    )
     place: tuple[int, Any] = (0, 0)  # The loop that visits the chunk, and the chunk's number in it
-    dtype: tf.DType | None = None  # Precision of computations with the rows; None: the precision of the data
+    dtype: tf.DType | None = (
+        None  # Precision of computations with the rows; None: the precision of the data
+    )
 
     def take_blocks(self, values: Any) -> Any:
         """Return tensors of the chunk's blocks: [G] from values per block [B]; a single value [] is unchanged."""
         take = self.blocks or self.take
-        return tf.nest.map_structure(lambda each: each if each.shape.rank == 0 else take(each), values)
+        return tf.nest.map_structure(
+            lambda each: each if each.shape.rank == 0 else take(each), values
+        )
 
     def as_blocks(self, values: tf.Tensor) -> tf.Tensor:
         """Reshape the chunk's rows [n, D] to blocks [G, b, D]."""
@@ -62,7 +70,9 @@ class ChunkLoop(NamedTuple):
             return body(0, *start)[1:]
         with on_device():
             first, options = (tf.constant(0), *start), {"parallel_iterations": CHUNKS_IN_FLIGHT}
-            return tuple(tf.while_loop(lambda number, *_: number < self.count, body, first, **options)[1:])
+            return tuple(
+                tf.while_loop(lambda number, *_: number < self.count, body, first, **options)[1:]
+            )
 
 
 class ChunkedData:
@@ -75,13 +85,20 @@ class ChunkedData:
     @property
     def only_chunk(self) -> Chunk | None:
         """The single chunk of all rows; None if there may be several."""
-        return self._loops[0].chunk(0) if len(self._loops) == 1 and isinstance(self._loops[0].count, int) else None
+        return (
+            self._loops[0].chunk(0)
+            if len(self._loops) == 1 and isinstance(self._loops[0].count, int)
+            else None
+        )
 
     def sum(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks."""
 
         def add(_: Any, chunk: Chunk, total: Any) -> tuple[tf.Tensor, ...]:
-            return tuple(tf.ensure_shape(old + new, old.shape) for old, new in zip(total, part(chunk), strict=True))
+            return tuple(
+                tf.ensure_shape(old + new, old.shape)
+                for old, new in zip(total, part(chunk), strict=True)
+            )
 
         only = self.only_chunk  # no assignment in the condition: AutoGraph would warn
         if only is not None:
@@ -89,22 +106,31 @@ class ChunkedData:
         totals = self._run(add, lambda _: tuple(zero))
         return totals[0] if len(totals) == 1 else tuple(map(tf.add_n, zip(*totals, strict=True)))
 
-    def concatenate(self, part: Part, dtype: tf.DType, shapes: Sequence[Any]) -> tuple[tf.Tensor, ...]:
+    def concatenate(
+        self, part: Part, dtype: tf.DType, shapes: Sequence[Any]
+    ) -> tuple[tf.Tensor, ...]:
         """Concatenate the results of `part`, tensors of n rows, over the chunks; `shapes` are static."""
         only = self.only_chunk
         if only is not None:
             return tuple(part(only))
         shapes = list(map(tf.TensorShape, shapes))
         # With any number of rows, which TensorFlow needs if there are no chunks.
-        of_chunks = [shape if shape.rank is None else tf.TensorShape([None, *shape[1:]]) for shape in shapes]
+        of_chunks = [
+            shape if shape.rank is None else tf.TensorShape([None, *shape[1:]]) for shape in shapes
+        ]
         written = self._written(part, dtype, of_chunks)
         # Without empty loops: eager concat fails for an empty TensorArray.
         pairs = zip(self._loops, written, strict=True)
         full = [arrays for loop, arrays in pairs if tf.get_static_value(loop.count) != 0]
         parts = [list(map(_joined, arrays, of_chunks)) for arrays in full]
-        return tuple(tf.ensure_shape(tf.concat(some, 0), shape) for *some, shape in zip(*parts, shapes, strict=True))
+        return tuple(
+            tf.ensure_shape(tf.concat(some, 0), shape)
+            for *some, shape in zip(*parts, shapes, strict=True)
+        )
 
-    def keep(self, part: Part, dtype: tf.DType, count: int) -> Callable[[Chunk], tuple[tf.Tensor, ...]]:
+    def keep(
+        self, part: Part, dtype: tf.DType, count: int
+    ) -> Callable[[Chunk], tuple[tf.Tensor, ...]]:
         """Store the results of `part` for each chunk, `count` tensors [..., n]; return a function that reads them."""
         only = self.only_chunk
         if only is not None:
@@ -123,26 +149,38 @@ class ChunkedData:
 
         def read(chunk: Chunk) -> tuple[tf.Tensor, ...]:
             loop, number = chunk.place
-            return tuple(map(tf.ensure_shape, (array.read(number) for array in arrays[loop]), shapes))
+            return tuple(
+                map(tf.ensure_shape, (array.read(number) for array in arrays[loop]), shapes)
+            )
 
         return read
 
-    def _written(self, part: Part, dtype: tf.DType, shapes: Sequence[Any]) -> list[tuple[tf.TensorArray, ...]]:
+    def _written(
+        self, part: Part, dtype: tf.DType, shapes: Sequence[Any]
+    ) -> list[tuple[tf.TensorArray, ...]]:
         """Write the results of `part`, of these static shapes, to arrays with one element per chunk."""
 
         def start(loop: Any) -> tuple[tf.TensorArray, ...]:
-            options = {"size": 0, "dynamic_size": True} if loop.count is None else {"size": loop.count}
+            options = (
+                {"size": 0, "dynamic_size": True} if loop.count is None else {"size": loop.count}
+            )
             options |= {"infer_shape": False, "clear_after_read": False}
             return tuple(tf.TensorArray(dtype, element_shape=shape, **options) for shape in shapes)
 
         def write(number: Any, chunk: Chunk, arrays: Any) -> tuple[tf.TensorArray, ...]:
-            return tuple(array.write(number, value) for array, value in zip(arrays, part(chunk), strict=True))
+            return tuple(
+                array.write(number, value) for array, value in zip(arrays, part(chunk), strict=True)
+            )
 
         return self._run(write, start)
 
-    def _run(self, step: ChunkStep, start: Callable[[Any], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def _run(
+        self, step: ChunkStep, start: Callable[[Any], tuple[Any, ...]]
+    ) -> list[tuple[Any, ...]]:
         def placed(place: int) -> ChunkStep:
-            return lambda number, chunk, total: step(number, chunk._replace(place=(place, number)), total)
+            return lambda number, chunk, total: step(
+                number, chunk._replace(place=(place, number)), total
+            )
 
         with side_by_side() if len(self._loops) > 1 else nullcontext():
             return [loop.run(placed(place), start(loop)) for place, loop in enumerate(self._loops)]
@@ -204,10 +242,15 @@ class _Divided(Chunks):
     def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
         count = self._count(tf.shape(data[0])[0])
         if self._devices is None:
-            return ChunkedData([ChunkLoop(count, lambda number: self._chunk(number, data))], self._order)
+            return ChunkedData(
+                [ChunkLoop(count, lambda number: self._chunk(number, data))], self._order
+            )
         refuse_xla("a model whose rows are divided among several devices")
         limits = [count * device // len(self._devices) for device in range(len(self._devices) + 1)]
-        loops = [self._share(data, *share) for share in zip(self._devices, limits[:-1], limits[1:], strict=True)]
+        loops = [
+            self._share(data, *share)
+            for share in zip(self._devices, limits[:-1], limits[1:], strict=True)
+        ]
         return ChunkedData(loops, self._order)
 
     def _chunk(self, number: tf.Tensor, data: Sequence[tf.Tensor]) -> Chunk:
@@ -216,9 +259,14 @@ class _Divided(Chunks):
 
         return Chunk(tuple(map(take, data)), take)
 
-    def _share(self, data: Sequence[tf.Tensor], device: str, first: tf.Tensor, stop: tf.Tensor) -> ChunkLoop:
+    def _share(
+        self, data: Sequence[tf.Tensor], device: str, first: tf.Tensor, stop: tf.Tensor
+    ) -> ChunkLoop:
         """Return the loop over chunks `first` to `stop` on a device, to which their rows are copied once."""
-        before, end = (tf.where(number > 0, self._bounds(tf.maximum(number - 1, 0))[1], 0) for number in (first, stop))
+        before, end = (
+            tf.where(number > 0, self._bounds(tf.maximum(number - 1, 0))[1], 0)
+            for number in (first, stop)
+        )
         shard = [self._visited(values, before, end) for values in data]
 
         def chunk(number: tf.Tensor) -> Chunk:
@@ -233,7 +281,11 @@ class RowChunks(_Divided):
     """Every row is a block (B = N); chunks are `chunk_size` consecutive rows, which several devices may share."""
 
     def __init__(
-        self, chunk_size: int | None = None, devices: Sequence[str] | None = None, *, eager_size: int | None = None
+        self,
+        chunk_size: int | None = None,
+        devices: Sequence[str] | None = None,
+        *,
+        eager_size: int | None = None,
     ):
         """:param eager_size: chunk size outside of compiled functions; None: the same."""
         super().__init__(devices)
@@ -281,20 +333,28 @@ class RowChunks(_Divided):
 def split_rows(data: Sequence[tf.Tensor], chunk_size: int) -> ChunkedData:
     """Split rows into chunks; without a loop if they are known to be few."""
     count = data[0].shape[0]
-    return (OneChunk() if count is not None and count <= chunk_size else RowChunks(chunk_size)).split(data)
+    return (
+        OneChunk() if count is not None and count <= chunk_size else RowChunks(chunk_size)
+    ).split(data)
 
 
 class BlockChunks(_Divided):
     """Blocks of any rows; a chunk has blocks of one size: a dense array [G, b, ...] without padding."""
 
     def __init__(
-        self, rows: AnyNDArray, sizes: AnyNDArray, chunk_size: int | None = None, devices: Sequence[str] | None = None
+        self,
+        rows: AnyNDArray,
+        sizes: AnyNDArray,
+        chunk_size: int | None = None,
+        devices: Sequence[str] | None = None,
     ):
         """Take a permutation `rows` of 0..N-1, block after block; a block larger than `chunk_size` is one chunk."""
         super().__init__(devices)
         self._chunk_size = RowChunks(chunk_size).chunk_size
         plan, options = self._planned(rows, sizes), {"trainable": False, "dtype": tf.int32}
-        self._plan = tuple(local_variable(values, shape=[None, *values.shape[1:]], **options) for values in plan)
+        self._plan = tuple(
+            local_variable(values, shape=[None, *values.shape[1:]], **options) for values in plan
+        )
         self._rows, self._numbers, self._table, self.sizes = self._plan
 
     def _planned(self, rows: AnyNDArray, sizes: AnyNDArray) -> tuple[AnyNDArray, ...]:
@@ -357,7 +417,12 @@ class BlockChunks(_Divided):
 
 
 def default_chunk_size(
-    device: str, num_inducing: int, bytes_per_number: int, *, num_rows: int = _MOST_ROWS, on_cpu: int = ROWS_PER_CHUNK
+    device: str,
+    num_inducing: int,
+    bytes_per_number: int,
+    *,
+    num_rows: int = _MOST_ROWS,
+    on_cpu: int = ROWS_PER_CHUNK,
 ) -> int:
     """Return how many rows to compute together on a variable's ``device`` that has `num_rows`: `on_cpu` on a CPU."""
     is_gpu = tf.DeviceSpec.from_string(device).device_type == "GPU"

@@ -18,15 +18,31 @@ from gpflow.inducing_variables import (
     SeparateIndependentInducingVariables,
     SharedIndependentInducingVariables,
 )
-from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent, SquaredExponential
+from gpflow.kernels import (
+    Kernel,
+    MultioutputKernel,
+    SeparateIndependent,
+    SharedIndependent,
+    SquaredExponential,
+)
 from typing_extensions import override
 
 from ..maths.linalg import column_products
 from ..runtime.checks import asserted
-from .stationary_kernels import FEW_INPUTS, PROFILES, REDUCTIONS, Profile, kernel_matrix, num_active, within_reach
+from .stationary_kernels import (
+    FEW_INPUTS,
+    PROFILES,
+    REDUCTIONS,
+    Profile,
+    kernel_matrix,
+    num_active,
+    within_reach,
+)
 
 
-def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> list[tuple[InducingVariables, Kernel]]:
+def independent_parts(
+    inducing_variable: InducingVariables, kernel: Kernel
+) -> list[tuple[InducingVariables, Kernel]]:
     """Return one (inducing variable, kernel) pair per latent function, which must be independent, or a shared pair."""
     kernels: Sequence[Kernel] = [kernel]
     variables: Sequence[InducingVariables] = [inducing_variable]
@@ -35,21 +51,29 @@ def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> l
     elif isinstance(kernel, MultioutputKernel):
         accepted = "a single-output kernel, SharedIndependent or SeparateIndependent"
         raise ValueError(f"kernel must be {accepted}, got {type(kernel).__name__}.")
-    if isinstance(inducing_variable, SharedIndependentInducingVariables | SeparateIndependentInducingVariables):
+    if isinstance(
+        inducing_variable, SharedIndependentInducingVariables | SeparateIndependentInducingVariables
+    ):
         variables = inducing_variable.inducing_variables
     elif isinstance(inducing_variable, MultioutputInducingVariables):
         accepted = "shared by all latent functions or SeparateIndependentInducingVariables"
-        raise ValueError(f"inducing_variable must be {accepted}, got {type(inducing_variable).__name__}.")
+        raise ValueError(
+            f"inducing_variable must be {accepted}, got {type(inducing_variable).__name__}."
+        )
     if len(kernels) != len(variables) and min(len(kernels), len(variables)) != 1:
         found = f"{len(kernels)} kernels and {len(variables)} inducing variables"
-        raise ValueError(f"kernel and inducing_variable must have the same number of parts, got {found}.")
+        raise ValueError(
+            f"kernel and inducing_variable must have the same number of parts, got {found}."
+        )
     return paired(variables, kernels)
 
 
 def paired(variables: Sequence[Any], kernels: Sequence[Kernel]) -> list[tuple[Any, Kernel]]:
     """Pair the inducing variables and kernels of latent functions, which may share a single one."""
     count = max(len(variables), len(kernels))
-    return [(variables[part % len(variables)], kernels[part % len(kernels)]) for part in range(count)]
+    return [
+        (variables[part % len(variables)], kernels[part % len(kernels)]) for part in range(count)
+    ]
 
 
 class _Combination:
@@ -85,7 +109,9 @@ class Prior(_Combination):
     """
 
     def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):
-        super().__init__(stacked, [_part(*part) for part in independent_parts(inducing_variable, kernel)])
+        super().__init__(
+            stacked, [_part(*part) for part in independent_parts(inducing_variable, kernel)]
+        )
         self.inducing_variable, self.kernel = inducing_variable, kernel
 
     @override
@@ -151,11 +177,22 @@ class _Stationary(_PointCovariances):
     def __init__(self, inducing_variable: InducingPoints, kernel: Any, profile: Profile):
         super().__init__(inducing_variable, kernel)
         self._profile = profile
-        self._center = tf.stop_gradient(tf.reduce_mean(self._Z, axis=0))  # the kernel is translation invariant
+        self._center = tf.stop_gradient(
+            tf.reduce_mean(self._Z, axis=0)
+        )  # the kernel is translation invariant
         lengthscales = tf.broadcast_to(kernel.lengthscales, [num_active(kernel, self._Z.shape[-1])])
-        variance, *others = (tf.convert_to_tensor(getattr(kernel, name)) for name in ("variance", *profile.parameters))
+        variance, *others = (
+            tf.convert_to_tensor(getattr(kernel, name))
+            for name in ("variance", *profile.parameters)
+        )
         log_variance = tf.math.log(variance)
-        self.inputs = self._left(self._Z, lengthscales, log_variance), lengthscales, variance, log_variance, *others
+        self.inputs = (
+            self._left(self._Z, lengthscales, log_variance),
+            lengthscales,
+            variance,
+            log_variance,
+            *others,
+        )
 
     @override
     def Kuu(self, jitter: float) -> tf.Tensor:
@@ -166,7 +203,9 @@ class _Stationary(_PointCovariances):
     @override
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
         left, lengthscales, _, *rest = inputs
-        return _covariance(self._profile, left, self._centered(X), lengthscales, *rest, dtype=dtype or X.dtype)
+        return _covariance(
+            self._profile, left, self._centered(X), lengthscales, *rest, dtype=dtype or X.dtype
+        )
 
     @override
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
@@ -176,8 +215,12 @@ class _Stationary(_PointCovariances):
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         _, lengthscales, _, *rest = inputs
         left = self._left(X, lengthscales, rest[0])
-        covariance = _covariance(self._profile, left, self._centered(X), lengthscales, *rest, dtype=X.dtype)
-        return tf.linalg.set_diag(covariance, tf.fill(tf.shape(X)[:-1], tf.exp(rest[0])))  # rounded as other entries
+        covariance = _covariance(
+            self._profile, left, self._centered(X), lengthscales, *rest, dtype=X.dtype
+        )
+        return tf.linalg.set_diag(
+            covariance, tf.fill(tf.shape(X)[:-1], tf.exp(rest[0]))
+        )  # rounded as other entries
 
     def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
         """[-2 slope z, offset + slope |z|^2, slope], [..., M, D + 2]."""
@@ -191,7 +234,9 @@ class _Stationary(_PointCovariances):
     def _centered(self, X: tf.Tensor) -> tf.Tensor:
         """The inputs that the kernel uses, [..., n, D]."""
         X, dims = _as_wide(X, self._Z) - self._center, self._kernel.active_dims
-        return X if isinstance(dims, slice) and dims == slice(None) else self._kernel.slice(X, None)[0]
+        return (
+            X if isinstance(dims, slice) and dims == slice(None) else self._kernel.slice(X, None)[0]
+        )
 
 
 def _with_jitter(covariance: tf.Tensor, jitter: float) -> tf.Tensor:
@@ -201,12 +246,19 @@ def _with_jitter(covariance: tf.Tensor, jitter: float) -> tf.Tensor:
 def _as_wide(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
     """Return X; raise an error unless it has as many columns as Z (a single column would broadcast)."""
     if X.shape[-1] not in (None, Z.shape[-1]):
-        raise ValueError(f"X or Xnew must have {Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}.")
+        raise ValueError(
+            f"X or Xnew must have {Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}."
+        )
     return tf.ensure_shape(X, [*X.shape[:-1], Z.shape[-1]])
 
 
 def _covariance(
-    profile: Profile, left: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor, *rest: tf.Tensor, dtype: tf.DType
+    profile: Profile,
+    left: tf.Tensor,
+    X: tf.Tensor,
+    lengthscales: tf.Tensor,
+    *rest: tf.Tensor,
+    dtype: tf.DType,
 ) -> Any:
     """The profile of left [x, 1, |x|^2]', x = X / lengthscales, [..., M, n]; `rest`: log variance, parameters, []."""
 
@@ -215,7 +267,9 @@ def _covariance(
         x = X / lengthscales
         square = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)  # [..., n, 1]
         right = tf.concat([x, tf.ones_like(square), square], axis=-1)  # [..., n, D + 2]
-        t, *others = (tf.cast(value, dtype) for value in (tf.matmul(left, right, transpose_b=True), *rest))
+        t, *others = (
+            tf.cast(value, dtype) for value in (tf.matmul(left, right, transpose_b=True), *rest)
+        )
         K, pull_back = profile.evaluate(t, *others)
 
         def sum_rows(values: tf.Tensor) -> tf.Tensor:
@@ -227,7 +281,9 @@ def _covariance(
             of_x, _, of_square = tf.split(left, parts, axis=-1)
             left_bar = factor * tf.matmul(G, right)
             of_x_bar, _, _ = tf.split(left_bar, parts, axis=-1)
-            twice_square_bar = 2.0 * tf.matmul(G, factor * of_square, transpose_a=True)  # [..., n, 1]
+            twice_square_bar = 2.0 * tf.matmul(
+                G, factor * of_square, transpose_a=True
+            )  # [..., n, 1]
             # Unused for rows of data: the graph then prunes this product.
             x_bar = tf.matmul(G, factor * of_x, transpose_a=True) + x * twice_square_bar
             xx_bar = sum_rows(of_x * of_x_bar) + sum_rows(tf.square(x) * twice_square_bar)
@@ -251,7 +307,11 @@ def _part(inducing_variable: InducingVariables, kernel: Kernel) -> Any:
     if type(inducing_variable) is not points or not is_default:
         return _GPflowCovariances(inducing_variable, kernel)
     # The squared exponential takes no root, which would amplify errors of small distances.
-    return _at_points(inducing_variable, kernel, few_inputs=1 if type(kernel) is SquaredExponential else FEW_INPUTS)
+    return _at_points(
+        inducing_variable,
+        kernel,
+        few_inputs=1 if type(kernel) is SquaredExponential else FEW_INPUTS,
+    )
 
 
 def _at_points(inducing_variable: InducingPoints, kernel: Any, few_inputs: int) -> Any:
@@ -272,7 +332,9 @@ def conditional_variance_of_f(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.
     return tf.nn.relu(with_checked_variance(conditional_variance, conditional_variance, Kff, L))
 
 
-def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
+def with_checked_variance(
+    value: tf.Tensor, conditional_variance: tf.Tensor, Kff: tf.Tensor, L: tf.Tensor
+) -> tf.Tensor:
     """
     Return `value` if the variances of f given u, Kff - diag(V'V) with V = L^-1 Kuf, are not negative beyond rounding.
 

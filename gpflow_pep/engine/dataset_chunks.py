@@ -32,7 +32,9 @@ class PassSummary(NamedTuple):
     rows: tf.Tensor  # Number of rows, []
     checksum: tf.Tensor  # Of the values in their order, []
     not_finite: tf.Tensor  # The first row with a value that is NaN or infinite, []
-    unequal: tf.Tensor  # The first row of the first batch whose X and Y differ in their number of rows, []
+    unequal: (
+        tf.Tensor
+    )  # The first row of the first batch whose X and Y differ in their number of rows, []
 
     def plus(self, other: "PassSummary") -> "PassSummary":
         """Combine the summaries of two parts of a pass."""
@@ -73,7 +75,9 @@ class DatasetChunks(Chunks):
         return self  # it is immutable
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("data: a model with a tf.data.Dataset cannot be pickled. Save its parameters instead.")
+        raise TypeError(
+            "data: a model with a tf.data.Dataset cannot be pickled. Save its parameters instead."
+        )
 
     @override
     def split(self, data: Sequence[tf.Tensor] = ()) -> ChunkedData:
@@ -88,7 +92,10 @@ class DatasetChunks(Chunks):
         same = tf.equal(rows, self.num_data) & tf.equal(summary.checksum, self._checksum)
         rows = asserted(rows, same, _CHANGED, self.num_data, summary.rows)
         with tf.control_dependencies([rows]):
-            return tuple(each.identity() if isinstance(each, tf.TensorArray) else tf.identity(each) for each in total)
+            return tuple(
+                each.identity() if isinstance(each, tf.TensorArray) else tf.identity(each)
+                for each in total
+            )
 
     def _read(self) -> PassSummary:
         """Read the whole dataset, eagerly; a ValueError names the row of a value or batch that is not accepted."""
@@ -107,19 +114,28 @@ class DatasetChunks(Chunks):
         refuse_xla("a model of a tf.data.Dataset, which is read while the function runs")
         batches = iter(self._batches)
 
-        def body(batch: Any, number: tf.Tensor, summary: PassSummary, total: Any) -> tuple[Any, ...]:
+        def body(
+            batch: Any, number: tf.Tensor, summary: PassSummary, total: Any
+        ) -> tuple[Any, ...]:
             (first, X, Y), own = batch.get_value()
-            chunk = Chunk((X, Y), lambda values: values[first : first + tf.shape(X, first.dtype)[0]])
+            chunk = Chunk(
+                (X, Y), lambda values: values[first : first + tf.shape(X, first.dtype)[0]]
+            )
             following = batches.get_next_as_optional()
             return following, number + 1, summary.plus(own), step(number, chunk, total)
 
         # TensorFlow adds control dependencies between stateful operations, but not in functions that it generates, such
         # as the backward function of a compiled objective.
-        operations = [] if tf.executing_eagerly() else tf.compat.v1.get_default_graph().get_operations()
+        operations = (
+            [] if tf.executing_eagerly() else tf.compat.v1.get_default_graph().get_operations()
+        )
         with tf.control_dependencies([each for each in operations if each.type == "MakeIterator"]):
             batch = batches.get_next_as_optional()
         nothing = PassSummary(*(tf.constant(value, tf.int64) for value in (0, 0, _NONE, _NONE)))
-        first, options = (batch, tf.constant(0), nothing, start), {"parallel_iterations": CHUNKS_IN_FLIGHT}
+        first, options = (
+            (batch, tf.constant(0), nothing, start),
+            {"parallel_iterations": CHUNKS_IN_FLIGHT},
+        )
         return tf.while_loop(lambda batch, *_: batch.has_value(), body, first, **options)[2:]
 
 
@@ -144,27 +160,42 @@ def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
         bad_rows = tf.where(tf.reduce_all(is_finite, axis=-1), _NONE, numbers)
         numbered_values = [tf.cast(part, tf.float64) for part in (numbers[:, None], values)]
         checksum = tf.reduce_sum(row_hashes(tf.concat(numbered_values, axis=-1)))  # modulo 2^64
-        X, Y = tf.split(tf.where(is_finite, values, tf.zeros_like(values)), [X.shape[1], Y.shape[1]], axis=-1)
-        return (first, X, Y), PassSummary(n, checksum, tf.reduce_min(bad_rows), tf.where(is_equal, _NONE, first))
+        X, Y = tf.split(
+            tf.where(is_finite, values, tf.zeros_like(values)), [X.shape[1], Y.shape[1]], axis=-1
+        )
+        return (first, X, Y), PassSummary(
+            n, checksum, tf.reduce_min(bad_rows), tf.where(is_equal, _NONE, first)
+        )
 
     options = tf.data.Options()  # no graph optimization: it takes longer than a pass over few rows
     options.autotune.enabled = options.experimental_optimization.apply_default_optimizations = False
     batches = dataset.scan(tf.constant(0, tf.int64), numbered)
     # deterministic, for any options of the dataset
-    return batches.map(summarized, num_parallel_calls=CHUNKS_IN_FLIGHT, deterministic=True).with_options(options)
+    return batches.map(
+        summarized, num_parallel_calls=CHUNKS_IN_FLIGHT, deterministic=True
+    ).with_options(options)
 
 
 def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:
     spec = dataset.element_spec
     wanted = "data must be a pair (X, Y) or a tf.data.Dataset of batches (X [n, D], Y [n, P]) of real numbers"
-    pair = isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(part, tf.TensorSpec) for part in spec)
-    if not pair or any(part.shape.rank != 2 or not (part.dtype.is_floating or part.dtype.is_integer) for part in spec):
+    pair = (
+        isinstance(spec, tuple)
+        and len(spec) == 2
+        and all(isinstance(part, tf.TensorSpec) for part in spec)
+    )
+    if not pair or any(
+        part.shape.rank != 2 or not (part.dtype.is_floating or part.dtype.is_integer)
+        for part in spec
+    ):
         raise ValueError(f"{wanted}, got elements {spec}.")
     D, P = (part.shape[1] for part in spec)
     if 0 in (D, P):
         raise ValueError(f"{wanted}, of at least one column each, got elements {spec}.")
     if None in (D, P):
-        raise ValueError(f"data must be a dataset whose numbers of columns are known (output_signature), got {spec}.")
+        raise ValueError(
+            f"data must be a dataset whose numbers of columns are known (output_signature), got {spec}."
+        )
     if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
         raise ValueError("data must be a finite dataset, got one that repeats without end.")
     return D, P

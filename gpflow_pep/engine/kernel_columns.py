@@ -17,8 +17,12 @@ def index_columns(kernel: Kernel) -> dict[int, int]:
     """Return the columns of X that hold the index of a `Coregion`, with the number of its values."""
     if isinstance(kernel, Coregion):
         dims = kernel.active_dims
-        return {(dims.start or 0) if isinstance(dims, slice) else int(dims[0]): int(kernel.output_dim)}
-    return {column: count for part in _parts(kernel) for column, count in index_columns(part).items()}
+        return {
+            (dims.start or 0) if isinstance(dims, slice) else int(dims[0]): int(kernel.output_dim)
+        }
+    return {
+        column: count for part in _parts(kernel) for column, count in index_columns(part).items()
+    }
 
 
 def _parts(kernel: Kernel) -> Any:
@@ -53,11 +57,17 @@ def check_columns(kernel: Kernel, num_inputs: int) -> None:
 
 def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_inputs: int) -> None:
     name = type(kernel).__name__
-    columns = np.arange(num_inputs)[active_dims] if isinstance(active_dims, slice) else np.asarray(active_dims)
+    columns = (
+        np.arange(num_inputs)[active_dims]
+        if isinstance(active_dims, slice)
+        else np.asarray(active_dims)
+    )
     outside = columns[(columns < 0) | (columns >= num_inputs)]
     if outside.size or not columns.size:
         found = outside[0] if outside.size else active_dims
-        raise ValueError(f"kernel: active_dims of {name} must be columns of X, 0 to {num_inputs - 1}, got {found}.")
+        raise ValueError(
+            f"kernel: active_dims of {name} must be columns of X, 0 to {num_inputs - 1}, got {found}."
+        )
     for parameter in _ARD:
         values = np.shape(getattr(kernel, parameter, 0.0))
         if len(values) == 1 and values[0] not in (1, len(columns)):

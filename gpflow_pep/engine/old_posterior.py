@@ -32,7 +32,9 @@ class AbsorbedPosterior(NamedTuple):
     Z: tf.Tensor  # [K, Ma, D]: K = 1 if all latent functions share the points, otherwise C
     root: tf.Tensor  # R, [..., Ma, Ma]
     linear: tf.Tensor  # η, [..., Ma, P]
-    log_normalizer: tf.Tensor  # log ∫ p_old(a)/q_old(a) without their normalizers: P/2 log|B| - c'B^-1 c/2, []
+    log_normalizer: (
+        tf.Tensor
+    )  # log ∫ p_old(a)/q_old(a) without their normalizers: P/2 log|B| - c'B^-1 c/2, []
 
 
 class OldPosterior(tf.Module):
@@ -50,7 +52,9 @@ class OldPosterior(tf.Module):
             return tf.Variable(zeros, trainable=False, shape=shape, dtype=dtype)
 
         Z, root = empty(num_parts, None, num_inputs), empty(*leading, None, None)
-        self.absorbed = AbsorbedPosterior(Z, root, linear=empty(*leading, None, num_outputs), log_normalizer=empty())
+        self.absorbed = AbsorbedPosterior(
+            Z, root, linear=empty(*leading, None, num_outputs), log_normalizer=empty()
+        )
 
     def absorb(self, Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
         """
@@ -61,20 +65,34 @@ class OldPosterior(tf.Module):
 
         :param sums: with the leading dimensions of this posterior, or without those of size 1.
         """
-        A, c = (tf.reshape(values, tf.concat([self._leading, tf.shape(values)[-2:]], 0)) for values in sums[1:])
-        eigenvalues, U = tf.linalg.eigh(finite(A, name="A of the old posterior", advice=_ADVICE_SUMS))
+        A, c = (
+            tf.reshape(values, tf.concat([self._leading, tf.shape(values)[-2:]], 0))
+            for values in sums[1:]
+        )
+        eigenvalues, U = tf.linalg.eigh(
+            finite(A, name="A of the old posterior", advice=_ADVICE_SUMS)
+        )
         eigenvalues = tf.nn.relu(eigenvalues)[..., None, :]  # [..., 1, Ma]
         L = tf.broadcast_to(sums.L, tf.shape(A))
-        Uc = tf.matmul(U, finite(c, name="c of the old posterior", advice=_ADVICE_SUMS), transpose_a=True)
+        Uc = tf.matmul(
+            U, finite(c, name="c of the old posterior", advice=_ADVICE_SUMS), transpose_a=True
+        )
         num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
-        log_det = num_outputs * tf.reduce_sum(tf.math.log1p(eigenvalues))  # of B = U (I + eigenvalues) U'
+        log_det = num_outputs * tf.reduce_sum(
+            tf.math.log1p(eigenvalues)
+        )  # of B = U (I + eigenvalues) U'
         quadratic = tf.reduce_sum(tf.square(Uc) / (1.0 + tf.linalg.matrix_transpose(eigenvalues)))
-        root, linear = (tf.linalg.triangular_solve(L, value, adjoint=True) for value in (U * tf.sqrt(eigenvalues), c))
+        root, linear = (
+            tf.linalg.triangular_solve(L, value, adjoint=True)
+            for value in (U * tf.sqrt(eigenvalues), c)
+        )
         return AbsorbedPosterior(Z, root, linear, 0.5 * (log_det - quadratic))
 
     def assign(self, absorbed: AbsorbedPosterior, num_inducing: int) -> None:
         """Assign new values and M of the model; functions compiled for a different M raise an error."""
-        for variable, value in zip((*self.absorbed, self._num_inducing), (*absorbed, num_inducing), strict=True):
+        for variable, value in zip(
+            (*self.absorbed, self._num_inducing), (*absorbed, num_inducing), strict=True
+        ):
             variable.assign(value)
 
     def site(
@@ -93,7 +111,12 @@ class OldPosterior(tf.Module):
         return OldPosteriorSite(A, c, log_normalizer + terms)
 
     def log_ratio(
-        self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, mean: tf.Tensor, root: tf.Tensor
+        self,
+        inducing_variable: InducingVariables,
+        kernel: Kernel,
+        L: tf.Tensor,
+        mean: tf.Tensor,
+        root: tf.Tensor,
     ) -> tf.Tensor:
         """
         Compute E[log q_old(a)/p_old(a)] under q(v) = N(mean [C, M], root root' [C, M, M]), []; differentiable.
@@ -106,7 +129,9 @@ class OldPosterior(tf.Module):
         second = tf.reduce_sum(tf.square(root_and_mean)) + tf.reduce_sum(R * tf.matmul(Q, R))
         return tf.reduce_sum(tf.matmul(V, linear) * mean) - 0.5 * second + log_normalizer
 
-    def _projected(self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _projected(
+        self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         """
         Return V = L^-1 Kba [..., M, Ma], Q = Kaa - V'V [..., Ma, Ma], and R, η and the normalizer of the old posterior.
 
@@ -118,13 +143,20 @@ class OldPosterior(tf.Module):
         Z_old, *rest = map(tf.convert_to_tensor, self.absorbed)
         jitter, results = default_jitter(), []
         for number, part in enumerate(independent_parts(inducing_variable, kernel)):
-            old, prior = Z_old[number % Z_old.shape[0]], Prior(*part)  # index 0 if functions share Z
+            old, prior = (
+                Z_old[number % Z_old.shape[0]],
+                Prior(*part),
+            )  # index 0 if functions share Z
             same = _same(tf.convert_to_tensor(part[0].Z), old)
             Kaa = prior.Kff(old, *prior.inputs) + jitter * tf.eye(tf.shape(old)[0], dtype=old.dtype)
             results.append((prior.Kuf(old, *prior.inputs) + jitter * same, Kaa, same))
         Kba, Kaa, same = (stacked(values) for values in zip(*results, strict=True))
-        left = 1.0 - tf.reduce_sum(same, axis=-2)  # [..., Ma], 0 for an old point that is also a new point
-        exact_V = tf.grad_pass_through(lambda V: tf.matmul(L, same, transpose_a=True) + V * left[..., None, :])
+        left = 1.0 - tf.reduce_sum(
+            same, axis=-2
+        )  # [..., Ma], 0 for an old point that is also a new point
+        exact_V = tf.grad_pass_through(
+            lambda V: tf.matmul(L, same, transpose_a=True) + V * left[..., None, :]
+        )
         exact_Q = tf.grad_pass_through(lambda Q: Q * left[..., None, :] * left[..., :, None])
         V = exact_V(tf.linalg.triangular_solve(L, Kba))
         return V, exact_Q(Kaa - tf.matmul(V, V, transpose_a=True)), *rest
@@ -144,7 +176,9 @@ def _site(
     def values(V: tf.Tensor, Q: tf.Tensor) -> Any:
         D = tf.matmul(tf.matmul(R, Q, transpose_a=True), R)
         identity = tf.eye(tf.shape(D)[-1], dtype=D.dtype)
-        factor = cholesky(identity + alpha * D, name="I + alpha R'QR of the old posterior", advice=_ADVICE)
+        factor = cholesky(
+            identity + alpha * D, name="I + alpha R'QR of the old posterior", advice=_ADVICE
+        )
         G = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(R))  # S = G'G
         e = tf.matmul(G, tf.matmul(Q, linear))
         omega = linear - alpha * tf.matmul(G, e, transpose_a=True)
@@ -154,14 +188,20 @@ def _site(
         num_outputs = tf.cast(tf.shape(linear)[-1], D.dtype)
         terms = 0.5 * (alpha * tf.reduce_sum(linear * tf.matmul(Q, omega)) - num_outputs * log_det)
 
-        def gradient(A_bar: tf.Tensor, c_bar: tf.Tensor, terms_bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def gradient(
+            A_bar: tf.Tensor, c_bar: tf.Tensor, terms_bar: tf.Tensor
+        ) -> tuple[tf.Tensor, ...]:
             A_bar = 0.5 * (A_bar + tf.linalg.matrix_transpose(A_bar))
             VS = tf.matmul(H, G, transpose_a=True)
             A_bar_VS = tf.matmul(A_bar, VS)
             V_bar = 2.0 * A_bar_VS + tf.matmul(c_bar, omega, transpose_b=True)
             S_omega = tf.matmul(VS, c_bar, transpose_a=True) - 0.5 * terms_bar * omega
-            Q_bar = tf.matmul(VS, A_bar_VS, transpose_a=True) + tf.matmul(S_omega, omega, transpose_b=True)
-            Q_bar = -alpha * Q_bar - 0.5 * num_outputs * terms_bar * tf.matmul(G, G, transpose_a=True)
+            Q_bar = tf.matmul(VS, A_bar_VS, transpose_a=True) + tf.matmul(
+                S_omega, omega, transpose_b=True
+            )
+            Q_bar = -alpha * Q_bar - 0.5 * num_outputs * terms_bar * tf.matmul(
+                G, G, transpose_a=True
+            )
             if V.shape.rank < V_bar.shape.rank:  # several latent functions share them
                 V_bar, Q_bar = tf.reduce_sum(V_bar, axis=0), tf.reduce_sum(Q_bar, axis=0)
             return once_differentiable(V_bar, Q_bar)

@@ -20,7 +20,9 @@ def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     """Compute log(1 + power x) / power elementwise, x if power is 0; broadcasts."""
     z = power * x
     # Below 1e-30 log(1 + z) is z; a product that underflows must not become 0. A NaN in x stays, also if power is 0.
-    return tf.where((power == 0.0) | (tf.abs(z) < 1e-30), x, tf.math.divide_no_nan(tf.math.log1p(z), power))
+    return tf.where(
+        (power == 0.0) | (tf.abs(z) < 1e-30), x, tf.math.divide_no_nan(tf.math.log1p(z), power)
+    )
 
 
 def scale_terms(
@@ -46,7 +48,9 @@ def scale_terms(
         terms = (0.5 * count) * (tf.math.log(scale) - ratio)
         slopes = (0.5 * count) * (1.0 - power) * (1.0 - scale) / (scale * mixed)
         if terms.shape.rank > 0:
-            terms, slope = tf.unstack(workers.sum(tf.stack([tf.reduce_sum(terms), tf.reduce_sum(slopes)])))
+            terms, slope = tf.unstack(
+                workers.sum(tf.stack([tf.reduce_sum(terms), tf.reduce_sum(slopes)]))
+            )
             slopes = slope if scale.shape.rank == 0 else slopes
         return terms, lambda bar: once_differentiable(bar * slopes)[0]
 
@@ -65,10 +69,14 @@ def log_det_ratio(power: tf.Tensor, X: tf.Tensor) -> Any:
     def gradient(bar: tf.Tensor) -> tuple[None, tf.Tensor]:
         return None, *once_differentiable(bar[:, None, None] * inverse_of_product(factor))
 
-    return tf.where((power == 0.0) | (power * tf.sqrt(t2) < _SERIES_BELOW), series, direct), gradient
+    return tf.where(
+        (power == 0.0) | (power * tf.sqrt(t2) < _SERIES_BELOW), series, direct
+    ), gradient
 
 
-def factored_log_det_ratio(factor: tf.Tensor, power: tf.Tensor, trace: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:
+def factored_log_det_ratio(
+    factor: tf.Tensor, power: tf.Tensor, trace: tf.Tensor, squares: tf.Tensor
+) -> tf.Tensor:
     """
     Compute log det(I + power X) / power, [...], of symmetric X [..., b, b] from a factor of I + power X, its trace and
     tr X², `squares`, [...]; the trace if power is 0. The relative accuracy is 1e-10, with two terms of the series.
@@ -87,4 +95,6 @@ def _dot(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
 def penalty_factor(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
     """Cholesky factor of I + power X with power [] or [G], [G, b, b]."""
     identity = tf.eye(tf.shape(X)[-1], dtype=X.dtype)
-    return cholesky(identity + power[..., None, None] * X, name="a block of the penalty", advice=ADVICE)
+    return cholesky(
+        identity + power[..., None, None] * X, name="a block of the penalty", advice=ADVICE
+    )

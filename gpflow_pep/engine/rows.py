@@ -22,7 +22,9 @@ class Rows(NamedTuple):
     """The rows of a chunk; G blocks of b rows are n = G b consecutive rows."""
 
     Kuf: tf.Tensor  # Covariance of u with f, [..., M, n]
-    Kff: tf.Tensor  # Prior variances [..., n] of independent rows, or prior covariances [G, b, b] of blocks
+    Kff: (
+        tf.Tensor
+    )  # Prior variances [..., n] of independent rows, or prior covariances [G, b, b] of blocks
     noise: tf.Tensor  # Variance s of the observation noise, [..., n]
     residual: tf.Tensor  # y - m(x), [..., n, P]
     scale: tf.Tensor  # m of the structured conditional M = m I: [], or of each row [n] or block [G]
@@ -52,10 +54,18 @@ class RegressionRows:
         self._is_constant = isinstance(noise, Parameter) and noise.shape.rank == 0
         noise = tf.convert_to_tensor(noise) if self._is_constant else tf.ones([], default_float())
         # Tensors that the rows depend on and are differentiated in, besides variables; the scale is the first.
-        self.inputs = (scale, noise if noise_factor is None else noise * noise_factor, *prior.inputs)
-        self.num_outputs = chunks.columns[1] if isinstance(chunks, DatasetChunks) else int(data[1].shape[-1])
+        self.inputs = (
+            scale,
+            noise if noise_factor is None else noise * noise_factor,
+            *prior.inputs,
+        )
+        self.num_outputs = (
+            chunks.columns[1] if isinstance(chunks, DatasetChunks) else int(data[1].shape[-1])
+        )
         # Differentiated if trainable or watched by a tape.
-        self.variables = floating_variables(prior.kernel, prior.inducing_variable, likelihood, mean_function)
+        self.variables = floating_variables(
+            prior.kernel, prior.inducing_variable, likelihood, mean_function
+        )
 
     def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks."""
@@ -70,8 +80,16 @@ class RegressionRows:
             Kff = self._prior.variances(X, *prior_inputs)  # [n]
         else:
             Kff = self._prior.Kff(chunk.as_blocks(X), *prior_inputs)  # [G, b, b]
-        noise = tf.fill(tf.shape(X)[:1], noise) if self._is_constant else noise_at(self._likelihood, X) * noise
-        residual = Y if type(self._mean_function) is Zero else Y - mean_at(self._mean_function, X, self.num_outputs)
+        noise = (
+            tf.fill(tf.shape(X)[:1], noise)
+            if self._is_constant
+            else noise_at(self._likelihood, X) * noise
+        )
+        residual = (
+            Y
+            if type(self._mean_function) is Zero
+            else Y - mean_at(self._mean_function, X, self.num_outputs)
+        )
         return cast(Rows(Kuf, Kff, noise, residual, chunk.take_blocks(scale)), chunk.dtype)
 
 
@@ -83,7 +101,9 @@ def noise_at(likelihood: Gaussian, X: tf.Tensor) -> tf.Tensor:
     return likelihood.variance_at(X)[:, 0]
 
 
-def mean_at(function: Function, X: tf.Tensor, num_outputs: int | tf.Tensor, name: str = "mean_function") -> tf.Tensor:
+def mean_at(
+    function: Function, X: tf.Tensor, num_outputs: int | tf.Tensor, name: str = "mean_function"
+) -> tf.Tensor:
     """Compute m(x) of rows X [n, D], [n, P]; a single row or column of m(x) stands for all."""
     mean, n = tf.convert_to_tensor(function(X)), X.shape[0]
     P = num_outputs if isinstance(num_outputs, int) else None
@@ -101,7 +121,9 @@ def cast(values: Any, dtype: tf.DType | None) -> Any:
     """Cast the floating point tensors of a structure to another precision; None: the same."""
     if dtype is None:
         return values
-    return tf.nest.map_structure(lambda value: tf.cast(value, dtype) if value.dtype.is_floating else value, values)
+    return tf.nest.map_structure(
+        lambda value: tf.cast(value, dtype) if value.dtype.is_floating else value, values
+    )
 
 
 def watched(

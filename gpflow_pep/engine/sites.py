@@ -51,7 +51,9 @@ class RowSums(NamedTuple):
     c: tf.Tensor  # V diag(1/v) r, [..., M, P]
     quadratic: tf.Tensor  # r' diag(1/v) r summed over outputs, [...]
     log_noise: tf.Tensor  # log det of the site noise, [...]
-    penalty: tf.Tensor  # Sum of `Powers`, [...]; of a shared block, the sum of S^-1/2 D_b S^-1/2, [b, b]
+    penalty: (
+        tf.Tensor
+    )  # Sum of `Powers`, [...]; of a shared block, the sum of S^-1/2 D_b S^-1/2, [b, b]
 
 
 class SiteRule:
@@ -94,12 +96,16 @@ class SiteRule:
         Kuf_bar = tf.linalg.triangular_solve(L, V_bar - 2.0 * VD, adjoint=True)
         return symmetric_product(VD, V), Rows(Kuf_bar, Kff_bar, noise_bar, residual_bar, scale_bar)
 
-    def times(self, V: tf.Tensor, D: tf.Tensor, D_bar: tf.Tensor, scale: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def times(
+        self, V: tf.Tensor, D: tf.Tensor, D_bar: tf.Tensor, scale: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         """Return the derivative in Kff, its product with V [..., M, n], and the derivative in m, given D_bar."""
         Kff_bar = tf.where(D > 0.0, scale * D_bar, tf.zeros_like(D))  # D is clipped at 0
         return Kff_bar, V * Kff_bar[..., None, :], derivative_in_scale(D * D_bar, scale)
 
-    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers) -> tuple[tf.Tensor, ...]:
+    def leave_one_out_terms(
+        self, L: tf.Tensor, rows: Rows, powers: Powers
+    ) -> tuple[tf.Tensor, ...]:
         """Return V [M, n], variances given u [n], e [M, n], v [n], r [n, P]: a row adds e e'/v to A and e r/v to c."""
         V, D = self.given_u(L, rows)
         return V, D / rows.scale, V, self.noise(D, rows, powers), rows.residual
@@ -143,7 +149,9 @@ class IndependentSites(SiteRule):
 
     @override
     def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
-        return tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty_power, D / rows.noise), axis=-1)
+        return tf.reduce_sum(
+            powers.weight * log1p_ratio(powers.penalty_power, D / rows.noise), axis=-1
+        )
 
     @override
     def adjoint(
@@ -153,10 +161,14 @@ class IndependentSites(SiteRule):
         AVw = tf.matmul(bar.A, V * w[..., None, :])  # [..., M, n]
         qr = _with_trailing(bar.quadratic, 2) * r
         cV = tf.matmul(V, bar.c, transpose_a=True) + qr  # [..., n, P]
-        w_bar = column_products(AVw, V) + w * tf.reduce_sum(cV * r, axis=-1)  # w times the derivative in w, [..., n]
+        w_bar = column_products(AVw, V) + w * tf.reduce_sum(
+            cV * r, axis=-1
+        )  # w times the derivative in w, [..., n]
         v_bar = w * (_with_trailing(bar.log_noise, 1) - w_bar)
         # Derivative of the penalty in D, [..., n]
-        slope = _with_trailing(bar.penalty, 1) * powers.weight / (rows.noise + powers.penalty_power * D)
+        slope = (
+            _with_trailing(bar.penalty, 1) * powers.weight / (rows.noise + powers.penalty_power * D)
+        )
         Kff_bar, VD, scale_bar = self.times(V, D, powers.noise_power * v_bar + slope, rows.scale)
         half_V_bar = AVw + tf.matmul(0.5 * bar.c, w[..., None] * r, transpose_b=True) - VD
         Kuf_bar = tf.linalg.triangular_solve(0.5 * L, half_V_bar, adjoint=True)
@@ -166,7 +178,11 @@ class IndependentSites(SiteRule):
 
 def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
     """Add trailing dimensions to values [...] of the latent functions; a single value [] is unchanged."""
-    return value if value.shape.rank == 0 else tf.reshape(value, tf.concat([tf.shape(value), [1] * count], 0))
+    return (
+        value
+        if value.shape.rank == 0
+        else tf.reshape(value, tf.concat([tf.shape(value), [1] * count], 0))
+    )
 
 
 class LinearAdjoint(NamedTuple):
@@ -195,7 +211,15 @@ class LinearAdjoint(NamedTuple):
     log_noise: tf.Tensor
 
     @classmethod
-    def of(cls, L: tf.Tensor, weight: tf.Tensor, bar: RowSums, by_one_product: tf.Tensor, *, in_single: bool) -> Self:
+    def of(
+        cls,
+        L: tf.Tensor,
+        weight: tf.Tensor,
+        bar: RowSums,
+        by_one_product: tf.Tensor,
+        *,
+        in_single: bool,
+    ) -> Self:
         """Take m weight and the derivatives `bar` in the sums; `in_single`: chunks may be in single precision."""
         trace = weight * bar.penalty[..., None]
         S = 2.0 * tf.linalg.set_diag(bar.A, tf.linalg.diag_part(bar.A) - trace)
@@ -212,13 +236,19 @@ class LinearAdjoint(NamedTuple):
 
         left, c, right_c = tf.cond(by_one_product, with_H, with_V)
         solves_last = tf.constant(False) if in_single else ~by_one_product
-        return cls(by_one_product, solves_last, L, left, c, right_c, trace, bar.quadratic, bar.log_noise)
+        return cls(
+            by_one_product, solves_last, L, left, c, right_c, trace, bar.quadratic, bar.log_noise
+        )
 
     def of_rows(self, rows: Rows) -> Rows:
         """Compute the derivatives with respect to a chunk's rows."""
         w, r = 1.0 / rows.noise, rows.residual  # [..., n], [..., n, P]
         # [..., M, n]
-        right = tf.cond(self.by_one_product, lambda: rows.Kuf, lambda: tf.linalg.triangular_solve(self.L, rows.Kuf))
+        right = tf.cond(
+            self.by_one_product,
+            lambda: rows.Kuf,
+            lambda: tf.linalg.triangular_solve(self.L, rows.Kuf),
+        )
         G = tf.matmul(self.left, right)  # [..., M, n]
         cV = tf.matmul(right, self.right_c, transpose_a=True)  # [..., n, P]
         q_bar = self.quadratic[..., None, None]
@@ -228,7 +258,9 @@ class LinearAdjoint(NamedTuple):
         product = G * w[..., None, :] + tf.matmul(self.c, w[..., None] * r, transpose_b=True)
         return Rows(
             Kuf=tf.cond(
-                self.solves_last, lambda: tf.linalg.triangular_solve(self.L, product, adjoint=True), lambda: product
+                self.solves_last,
+                lambda: tf.linalg.triangular_solve(self.L, product, adjoint=True),
+                lambda: product,
             ),
             Kff=self.trace * w,
             noise=w * (self.log_noise[..., None] - w * (w_bar + self.trace * rows.Kff)),

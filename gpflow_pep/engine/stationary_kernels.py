@@ -29,9 +29,18 @@ from ..runtime.checks import asserted
 from .kernel_columns import check_columns
 
 FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
-_ACCURACY = 0.375  # exponent p of the accepted error eps^p of a squared distance: 1e-6 in double precision
+_ACCURACY = (
+    0.375  # exponent p of the accepted error eps^p of a squared distance: 1e-6 in double precision
+)
 _LEAST_SQUARE = 1e-36  # smallest squared distance, as in GPflow: gradients are 0 below, since sqrt'(0) is infinite
-_PLAIN = ("K", "scaled_squared_euclid_dist", "scaled_difference_matrix", "scale", "slice", "__call__")
+_PLAIN = (
+    "K",
+    "scaled_squared_euclid_dist",
+    "scaled_difference_matrix",
+    "scale",
+    "slice",
+    "__call__",
+)
 PullBack = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
     kernels.Sum: tf.add_n,
@@ -76,7 +85,9 @@ def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Te
     largest = tf.reduce_max(squares)  # of several latent functions and blocks together
     return asserted(
         value,
-        ~((largest > limit) & (largest < np.inf)),  # infinity is left to the factorization, which reports it
+        ~(
+            (largest > limit) & (largest < np.inf)
+        ),  # infinity is left to the factorization, which reports it
         f"X and the inducing points must lie within {np.sqrt(limit):.0f} lengthscales of their mean: farther away, "
         "squared distances of nearby points are dominated by rounding. Try: longer lengthscales, standardizing X, or "
         "a product of kernels of one input each (active_dims), which have no such limit. The largest distance is",
@@ -87,13 +98,17 @@ def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Te
 def _is_plain(kernel: Kernel, base: type[kernels.Stationary]) -> bool:
     """Return whether the kernel overrides only the function of the distance or difference."""
     kind = type(kernel)
-    return isinstance(kernel, base) and all(getattr(kind, name, None) is getattr(base, name, None) for name in _PLAIN)
+    return isinstance(kernel, base) and all(
+        getattr(kind, name, None) is getattr(base, name, None) for name in _PLAIN
+    )
 
 
 def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
     if X.shape[-1] is not None and X.shape[-1] <= FEW_INPUTS:
         return kernel.K_r2(_squared_distances(X, X if X2 is None else X2, kernel.lengthscales))
-    center = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # the kernel is translation invariant
+    center = tf.stop_gradient(
+        tf.reduce_mean(X, axis=-2, keepdims=True)
+    )  # the kernel is translation invariant
     X = X - center
     X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), _ACCURACY)
     if X2 is not None:
@@ -106,7 +121,10 @@ def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> 
     """Compute |(x - z) / lengthscales|², [..., m, n], from differences of the unrounded inputs."""
     weights = tf.broadcast_to(tf.math.reciprocal(tf.square(lengthscales)), X.shape[-1:])
     inputs = zip(*(tf.unstack(values, axis=-1) for values in (weights, X, X2)), strict=True)
-    terms = [weight * tf.math.squared_difference(x[..., :, None], x2[..., None, :]) for weight, x, x2 in inputs]
+    terms = [
+        weight * tf.math.squared_difference(x[..., :, None], x2[..., None, :])
+        for weight, x, x2 in inputs
+    ]
     return terms[0] if len(terms) == 1 else tf.add_n(terms)
 
 
@@ -117,7 +135,9 @@ class Profile(NamedTuple):
     # t (up to `factor`), log variance and the parameters.
     evaluate: Callable[..., tuple[tf.Tensor, PullBack]]
     slope: float  # Derivative of t in r²
-    factor: float = -0.5  # `evaluate` returns the derivative in t divided by this; -0.5: from s = √t
+    factor: float = (
+        -0.5
+    )  # `evaluate` returns the derivative in t divided by this; -0.5: from s = √t
     parameters: tuple[str, ...] = ()  # The kernel's parameters besides variance and lengthscales
     is_exponent: bool = False  # t is log k, which is log variance at r = 0; otherwise t = 0 there
 
@@ -162,7 +182,9 @@ def _matern52(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
     return K, lambda bar: (bar * F, tf.reduce_sum(bar * K))
 
 
-def _rational_quadratic(t: tf.Tensor, log_variance: tf.Tensor, alpha: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
+def _rational_quadratic(
+    t: tf.Tensor, log_variance: tf.Tensor, alpha: tf.Tensor
+) -> tuple[tf.Tensor, PullBack]:
     t = t / alpha
     base, log_base = 1.0 + t, tf.math.log1p(t)
     K = tf.exp(log_variance - alpha * log_base)
@@ -176,10 +198,14 @@ def _rational_quadratic(t: tf.Tensor, log_variance: tf.Tensor, alpha: tf.Tensor)
 
 
 PROFILES: dict[type, Profile] = {
-    kernels.SquaredExponential: Profile(_squared_exponential, slope=-0.5, factor=1.0, is_exponent=True),
+    kernels.SquaredExponential: Profile(
+        _squared_exponential, slope=-0.5, factor=1.0, is_exponent=True
+    ),
     kernels.Matern12: Profile(_matern12, slope=1.0),
     kernels.Exponential: Profile(_matern12, slope=0.25),
     kernels.Matern32: Profile(_matern32, slope=3.0),
     kernels.Matern52: Profile(_matern52, slope=5.0, factor=-1.0 / 6.0),
-    kernels.RationalQuadratic: Profile(_rational_quadratic, slope=0.5, factor=-1.0, parameters=("alpha",)),
+    kernels.RationalQuadratic: Profile(
+        _rational_quadratic, slope=0.5, factor=-1.0, parameters=("alpha",)
+    ),
 }

@@ -17,10 +17,15 @@ import tensorflow as tf
 from ..runtime.distribution import ONE_PROCESS, Workers
 from .sweep import Iterate, choose
 
-_DEPTHS = ((20_000, 15), (100_000, 5))  # stored secants for up to this many sites, otherwise 1: memory grows with both
+_DEPTHS = (
+    (20_000, 15),
+    (100_000, 5),
+)  # stored secants for up to this many sites, otherwise 1: memory grows with both
 # A secant across a change this large, or growing this much, no longer approximates the Jacobian: drop earlier secants.
 _FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0
-_LEAST_DAMPED = 0.02  # of the damping: oscillation does not reduce the fraction of an update below this
+_LEAST_DAMPED = (
+    0.02  # of the damping: oscillation does not reduce the fraction of an update below this
+)
 _RIDGE = 1e-12  # relative to the largest secant, and at least 10 times the rounding error
 
 
@@ -53,17 +58,26 @@ class Secants(NamedTuple):
         """K."""
         return int(self.steps.shape[0]) - 1
 
-    def updated(self, step: tf.Tensor, change: tf.Tensor, *, add: tf.Tensor, forget: tf.Tensor) -> "Secants":
+    def updated(
+        self, step: tf.Tensor, change: tf.Tensor, *, add: tf.Tensor, forget: tf.Tensor
+    ) -> "Secants":
         """Replace the oldest secant if `add`; drop all if `forget`."""
         slot = tf.where(add, self.count % self.depth, self.depth)[None, None]
 
         def put(ring: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
-            return tf.tensor_scatter_nd_update(ring, slot, choose(add, value, tf.zeros_like(value))[None])
+            return tf.tensor_scatter_nd_update(
+                ring, slot, choose(add, value, tf.zeros_like(value))[None]
+            )
 
         count = tf.where(forget, 0, self.count + tf.cast(add, tf.int32))
         return Secants(put(self.steps, step), put(self.changes, change), count)
 
-    def step(self, update: tf.Tensor, normalized: Callable[..., tf.Tensor], workers: Workers = ONE_PROCESS) -> Step:
+    def step(
+        self,
+        update: tf.Tensor,
+        normalized: Callable[..., tf.Tensor],
+        workers: Workers = ONE_PROCESS,
+    ) -> Step:
         """Return the step to the fixed point, given the undamped update at the current sites."""
         count = tf.minimum(self.count, self.depth)
         steps, changes = self.steps[:count], self.changes[:count]
@@ -71,7 +85,9 @@ class Secants(NamedTuple):
         f = tf.reshape(normalized(update), [1, -1])
         sums = tf.matmul(F, tf.concat([f, F], axis=0), transpose_b=True)  # [K, K + 1]
         unused = self.depth + 1 - count
-        sums = tf.pad(sums, [[0, unused], [0, unused]])  # workers add up tensors of the same shape in every sweep
+        sums = tf.pad(
+            sums, [[0, unused], [0, unused]]
+        )  # workers add up tensors of the same shape in every sweep
         sums = workers.sum(sums)[:count, : count + 1]
         products = sums[:, 1:]
         largest = tf.reduce_max(products)
@@ -88,11 +104,15 @@ class Anderson(NamedTuple):
 
     secants: Secants
     fraction: tf.Tensor  # β, at most the damping, []
-    follows: tf.Tensor  # the candidate comes directly after the iterate: their updates are comparable, []
+    follows: (
+        tf.Tensor
+    )  # the candidate comes directly after the iterate: their updates are comparable, []
     is_plain: tf.Tensor  # the candidate is not accelerated, []
 
     @classmethod
-    def start(cls, sites: tf.Tensor, fraction: tf.Tensor, damping: tf.Tensor, num_sites: int) -> "Anderson":
+    def start(
+        cls, sites: tf.Tensor, fraction: tf.Tensor, damping: tf.Tensor, num_sites: int
+    ) -> "Anderson":
         """Start without secants, with the given fraction clipped to the limits of the damping."""
         depth = next((depth for most, depth in _DEPTHS if num_sites <= most), 1)
         fraction = tf.clip_by_value(fraction, _LEAST_DAMPED * damping, damping)
@@ -102,19 +122,30 @@ class Anderson(NamedTuple):
         """Return whether the change is too large, or has grown too much, for the secants to be useful."""
         return evaluated.change > tf.minimum(_FORGET_GROWTH * last.change, _FORGET_ABOVE)
 
-    def after(self, workers: Workers, last: Iterate, iterate: Iterate, largest: tf.Tensor) -> "Anderson":
+    def after(
+        self, workers: Workers, last: Iterate, iterate: Iterate, largest: tf.Tensor
+    ) -> "Anderson":
         """Adapt the fraction after an accepted sweep: halve it if sweeps oscillate or diverge, else add a fifth."""
-        before, now = iterate.swept.normalized(last.swept.update), iterate.swept.normalized(iterate.swept.update)
+        before, now = (
+            iterate.swept.normalized(last.swept.update),
+            iterate.swept.normalized(iterate.swept.update),
+        )
         norms = workers.norm(before) * workers.norm(now)
-        cosine = workers.sum(tf.reduce_sum(before * now)) / tf.where(norms > 0.0, norms, tf.ones_like(norms))
+        cosine = workers.sum(tf.reduce_sum(before * now)) / tf.where(
+            norms > 0.0, norms, tf.ones_like(norms)
+        )
         tolerated = tf.where(cosine > 0.5, 2.0 * last.change, last.change)
         halve = (cosine < -0.3) | (iterate.change > tolerated)
         least = tf.minimum(largest, _LEAST_DAMPED)
-        adapted = tf.where(halve, tf.maximum(0.5 * self.fraction, least), tf.minimum(1.2 * self.fraction, largest))
+        adapted = tf.where(
+            halve, tf.maximum(0.5 * self.fraction, least), tf.minimum(1.2 * self.fraction, largest)
+        )
         fraction = tf.where(self.follows, adapted, self.fraction)
         return self._replace(fraction=fraction, is_plain=tf.equal(self.secants.count, 0))
 
     def rejected(self, is_valid: tf.Tensor) -> "Anderson":
         """Continue with a plain update instead of an accelerated one, then with a smaller fraction."""
         fraction = tf.where(self.is_plain & is_valid, 0.5 * self.fraction, self.fraction)
-        return self._replace(fraction=fraction, follows=tf.constant(False), is_plain=tf.constant(True))
+        return self._replace(
+            fraction=fraction, follows=tf.constant(False), is_plain=tf.constant(True)
+        )

@@ -24,7 +24,9 @@ from . import sweep
 from .sweep import Iterate, LatentRows, PriorRows, Problem, Site
 
 
-def energy_derivatives(problem: Problem, tape: tf.GradientTape, iterate: Iterate) -> list[tf.Tensor]:
+def energy_derivatives(
+    problem: Problem, tape: tf.GradientTape, iterate: Iterate
+) -> list[tf.Tensor]:
     """
     Compute the derivatives of the energy at converged sites in the problem's variables; `tape` recorded the problem.
 
@@ -34,7 +36,14 @@ def energy_derivatives(problem: Problem, tape: tf.GradientTape, iterate: Iterate
 
     and V_bar V' of all rows together is -P A + b (c - A b)' - 2 V diag(d_bar) V'.
     """
-    rows, L, scale, old, A, c = problem.rows, problem.L, problem.scale, problem.old, iterate.A, iterate.c
+    rows, L, scale, old, A, c = (
+        problem.rows,
+        problem.L,
+        problem.scale,
+        problem.old,
+        iterate.A,
+        iterate.c,
+    )
     q = SiteSums(L, A, c).with_old(old).posterior()
     b, P = tf.squeeze(q.b, -1), inverse_of_product(q.LB)
     inputs = rows.prior.inputs
@@ -51,14 +60,18 @@ def energy_derivatives(problem: Problem, tape: tf.GradientTape, iterate: Iterate
         d_bar = tf.where(d > 0.0, d_bar, tf.zeros_like(d_bar))
         Vd = V * tf.expand_dims(scale * d_bar, -2)
         residual = site.linear - site.precision * sweep.project_mean(V, b)  # h - τ μ
-        half_V_bar = 0.5 * (q.b * tf.expand_dims(residual, 1) - P @ (V * tf.expand_dims(site.precision, 1)))
+        half_V_bar = 0.5 * (
+            q.b * tf.expand_dims(residual, 1) - P @ (V * tf.expand_dims(site.precision, 1))
+        )
         Kuf_bar = tf.linalg.triangular_solve(0.5 * L, _shared(half_V_bar, L) - Vd, adjoint=True)
         pulled = list(pull_back(PriorRows(Kuf_bar, scale * d_bar, d1)))
         if own:
             w = sweep.cavity_of_w(sweep.marginals(q, V), site, alpha)
             cavity, one = sweep.cavity_of_f(w, here), tf.ones_like(mean[:1])
             own_variables = [variables[number] for number in own]
-            by_likelihood = problem.rule.log_partition_vjp(cavity, Observations(*chunk.data), alpha, one, own_variables)
+            by_likelihood = problem.rule.log_partition_vjp(
+                cavity, Observations(*chunk.data), alpha, one, own_variables
+            )
             for number, slope in zip(own, by_likelihood, strict=True):
                 pulled[len(inputs) + number] += slope
         return symmetric_product(Vd, V), tf.reduce_sum(d_bar * d) / scale, *pulled
@@ -84,14 +97,21 @@ def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
 
 def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> tf.Tensor:
     """Compute Σ_C log ∫ q_-n(f_n) p(y_n|f_n) df_n, [N], q_-n without a site of [N, 2, C]; an error if improper."""
-    one, rows, rule, projected = tf.ones([], q.L.dtype), problem.rows, problem.rule, problem.projected
+    one, rows, rule, projected = (
+        tf.ones([], q.L.dtype),
+        problem.rows,
+        problem.rule,
+        problem.projected,
+    )
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         here = projected(chunk)
         w = sweep.cavity_of_w(sweep.marginals(q, here.V), Site(*sweep.take_pair(sites, chunk)), one)
         message = "q without the site of an observation is not proper. Try: a smaller alpha. The smallest 1 - τ s is"
         w = w._replace(ratio=asserted(w.ratio, w.ratio > 0.0, message, tf.reduce_min(w.ratio)))
-        density = rule.moments(sweep.cavity_of_f(w, here), Observations(*chunk.data), one).log_partition
+        density = rule.moments(
+            sweep.cavity_of_f(w, here), Observations(*chunk.data), one
+        ).log_partition
         return (tf.reduce_sum(density, axis=0),)
 
     return rows.chunked.concatenate(part, q.L.dtype, [[None]])[0]
@@ -112,8 +132,12 @@ def minibatch_objective(
     alpha, marginal = batch.alpha(chunk), sweep.marginals(q, projected.V)
     w = sweep.cavity_of_w(marginal, site, alpha)
     w = w._replace(mean=tf.stop_gradient(w.mean), variance=tf.stop_gradient(w.variance))
-    log_Z = log_partition(problem.rule, sweep.cavity_of_f(w, projected), Observations(*chunk.data), alpha)
-    bilinear = site.linear * marginal.mean - 0.5 * site.precision * (marginal.variance + tf.square(marginal.mean))
+    log_Z = log_partition(
+        problem.rule, sweep.cavity_of_f(w, projected), Observations(*chunk.data), alpha
+    )
+    bilinear = site.linear * marginal.mean - 0.5 * site.precision * (
+        marginal.variance + tf.square(marginal.mean)
+    )
     weight = tf.cast(num_data, bilinear.dtype) / tf.cast(tf.shape(bilinear)[1], bilinear.dtype)
     objective = weight * (tf.reduce_sum(bilinear) + tf.reduce_sum(log_Z)) + problem.terms
     if problem.old is None:

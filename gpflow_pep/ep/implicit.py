@@ -16,7 +16,15 @@ from ..engine import InducingPosterior, SiteSums
 from ..maths.adaptive_quadrature import Panels
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
-from ..tilted import LogDensity, Observations, Tilted, TiltedRule, log_density, log_partition, rule_for
+from ..tilted import (
+    LogDensity,
+    Observations,
+    Tilted,
+    TiltedRule,
+    log_density,
+    log_partition,
+    rule_for,
+)
 from ..tilted.rule import flat_latents
 from ..tilted.trapezoid import TiltedRows
 from ..tilted.wasserstein import fixed_panels, projected_moments
@@ -44,17 +52,25 @@ class _Cavities(NamedTuple):
     def at(cls, problem: Problem, sites: tf.Tensor) -> "_Cavities":
         """Compute the cavities at sites [N, 2, C]."""
         chunk: Any = problem.rows.chunked.only_chunk
-        here, site, alpha = problem.projected(chunk), Site(*sweep.take_pair(sites, chunk)), problem.rows.alpha(chunk)
+        here, site, alpha = (
+            problem.projected(chunk),
+            Site(*sweep.take_pair(sites, chunk)),
+            problem.rows.alpha(chunk),
+        )
         total = SiteSums(problem.L, *sweep.sum_sites(problem, sites)).with_old(problem.old)
         q = total.posterior()
         marginal = sweep.marginals(q, here.V)
-        return cls(chunk, q, total.c, here, site, marginal, sweep.cavity_of_w(marginal, site, alpha), alpha)
+        return cls(
+            chunk, q, total.c, here, site, marginal, sweep.cavity_of_w(marginal, site, alpha), alpha
+        )
 
     def energy(self, problem: Problem, kl: TiltedRule) -> tf.Tensor:
         """Compute the energy, differentiable also in the sites, by the likelihood's rule `kl` for the KL divergence."""
         cavity = cavity_of_f(self.w, self.here)
         log_Z = log_partition(kl, cavity, Observations(*self.chunk.data), self.alpha)
-        terms = sweep.row_terms(self.marginal, self.site, self.w, Tilted(log_Z, log_Z, log_Z, log_Z), self.alpha)
+        terms = sweep.row_terms(
+            self.marginal, self.site, self.w, Tilted(log_Z, log_Z, log_Z, log_Z), self.alpha
+        )
         old_terms = 0.0 if problem.old is None else problem.old.terms
         return sweep.log_integral(self.q, self.c) + terms + problem.terms + old_terms
 
@@ -70,12 +86,17 @@ class _Cavities(NamedTuple):
         ratio, scaled = tf.square(deviation) / v, rows.alpha * v
         values = (mean - m) / scaled, (ratio - 1.0) / scaled, ratio
         d1, d2, ratio = (tf.reshape(each, tf.shape(self.w.mean)) for each in values)
-        sites = sweep.matching_site(self.w, self.here.conditional_variance, Tilted(d1, d1, d2, ratio))
+        sites = sweep.matching_site(
+            self.w, self.here.conditional_variance, Tilted(d1, d1, d2, ratio)
+        )
         return tf.transpose(tf.stack(sites), [2, 0, 1])
 
 
 def implicit_derivatives(
-    problem: Callable[[], Problem], likelihood: Likelihood, sites: tf.Tensor, variables: Sequence[tf.Variable]
+    problem: Callable[[], Problem],
+    likelihood: Likelihood,
+    sites: tf.Tensor,
+    variables: Sequence[tf.Variable],
 ) -> list[tf.Tensor]:
     """Differentiate the energy at converged sites [N, 2, C] in the variables; `problem()` has all rows in one chunk."""
     kl, density, fixed = rule_for(likelihood, "kl"), log_density(likelihood), problem()
@@ -96,7 +117,9 @@ def implicit_derivatives(
         tape.watch(variables)
         moving = problem()
         cavities = _Cavities.at(moving, sites)
-        value = cavities.energy(moving, kl) + tf.reduce_sum(adjoint * cavities.update(density, panels))
+        value = cavities.energy(moving, kl) + tf.reduce_sum(
+            adjoint * cavities.update(density, panels)
+        )
     return list(derivatives(tape, value, variables))
 
 
@@ -107,7 +130,14 @@ def _solve(start: tf.Tensor, pull_back: Callable[[tf.Tensor], tf.Tensor]) -> tf.
     def dot(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(a * b)
 
-    def step(number: tf.Tensor, bar: tf.Tensor, r: tf.Tensor, p: tf.Tensor, v: tf.Tensor, scalars: tf.Tensor) -> Any:
+    def step(
+        number: tf.Tensor,
+        bar: tf.Tensor,
+        r: tf.Tensor,
+        p: tf.Tensor,
+        v: tf.Tensor,
+        scalars: tf.Tensor,
+    ) -> Any:
         rho, alpha, omega = tf.unstack(scalars)
         new_rho = dot(start, r)
         p = r + tf.math.divide_no_nan(new_rho * alpha, rho * omega) * (p - omega * v)

@@ -11,7 +11,14 @@ from ..engine import SiteSums
 from ..runtime.checks import asserted
 from ..runtime.distribution import local_variable
 from .energy import energy_derivatives, minibatch_objective
-from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, SolverOptions, SolverState, solve_fixed_point
+from .solver import (
+    CONVERGED,
+    IMPROPER,
+    SMALLEST_FRACTION,
+    SolverOptions,
+    SolverState,
+    solve_fixed_point,
+)
 from .sweep import LatentRows, Problem, Site, sum_sites, sweep
 
 _IMPROPER = (
@@ -46,7 +53,8 @@ class Sites(tf.Module):
         super().__init__()
         zeros = tf.zeros([num_data, num_latent_gps], dtype)
         self.precision, self.linear = (
-            local_variable(zeros, trainable=False, shape=[None, num_latent_gps], dtype=dtype) for _ in range(2)
+            local_variable(zeros, trainable=False, shape=[None, num_latent_gps], dtype=dtype)
+            for _ in range(2)
         )
 
     def reset(self, num_data: int) -> None:
@@ -94,17 +102,28 @@ class Inference:
 
     def solve(self, interrupt_after: int | None = None) -> SolverState:
         """Run the solver from the current sites without assigning the result, for `interrupt_after` sweeps at most."""
-        sites, options = self.sites.stacked(), SolverOptions(*map(tf.convert_to_tensor, self.options))
+        sites, options = (
+            self.sites.stacked(),
+            SolverOptions(*map(tf.convert_to_tensor, self.options)),
+        )
         fraction = tf.where(self.status[0] > 0.0, options.damping, self.status[4])
         return solve_fixed_point(
-            self.problem, sites, options, num_data=self.num_data, fraction=fraction, interrupt_after=interrupt_after
+            self.problem,
+            sites,
+            options,
+            num_data=self.num_data,
+            fraction=fraction,
+            interrupt_after=interrupt_after,
         )
 
     def accept(self, last: SolverState) -> UpdatedPosterior:
         """Assign sites and status of the solver's last state; raise an error if no proper sites were found."""
         iterate, sites = last.iterate, last.iterate.swept.sites
         log_evidence = iterate.log_evidence + self.problem.terms
-        counts = (tf.cast(count, log_evidence.dtype) for count in (tf.equal(last.status, CONVERGED), last.sweeps))
+        counts = (
+            tf.cast(count, log_evidence.dtype)
+            for count in (tf.equal(last.status, CONVERGED), last.sweeps)
+        )
         status = tf.stack([*counts, iterate.change, log_evidence, last.anderson.fraction])
         status = asserted(status, last.status != IMPROPER, _IMPROPER)
         with tf.control_dependencies([status]):
@@ -120,26 +139,38 @@ class Inference:
         last = inference.solve()
         return inference.accept(last).log_evidence, energy_derivatives(problem, tape, last.iterate)
 
-    def update_some(self, rows: LatentRows, indices: tf.Tensor, sums: SiteSums, damping: tf.Tensor) -> SiteSums:
+    def update_some(
+        self, rows: LatentRows, indices: tf.Tensor, sums: SiteSums, damping: tf.Tensor
+    ) -> SiteSums:
         """
         Update the sites of some rows, of these indices [n], damped, and the sums over all sites. Sites with an improper
         cavity and rows with a non-finite update stay. The fraction is halved until B is positive definite, or set to 0.
         """
         problem, sites = replace(self.problem, rows=rows, keep=False, variables=None), self.sites
         total = sums.with_old(problem.old)
-        values = tf.stack([tf.gather(variable, indices) for variable in (sites.precision, sites.linear)], axis=1)
+        values = tf.stack(
+            [tf.gather(variable, indices) for variable in (sites.precision, sites.linear)], axis=1
+        )
         swept = sweep(problem, values, total.posterior())
-        finite = tf.reduce_all(tf.math.is_finite(swept.update), axis=[1, 2], keepdims=True)  # of each row
+        finite = tf.reduce_all(
+            tf.math.is_finite(swept.update), axis=[1, 2], keepdims=True
+        )  # of each row
         update = tf.where(finite, swept.update, tf.zeros_like(swept.update))
         A, c = sum_sites(problem, update)
 
         fraction = tf.while_loop(
             lambda fraction: ~total.plus(fraction * A, fraction * c).is_proper() & (fraction > 0.0),
-            lambda fraction: [tf.where(fraction < SMALLEST_FRACTION, tf.zeros_like(fraction), 0.5 * fraction)],
+            lambda fraction: [
+                tf.where(fraction < SMALLEST_FRACTION, tf.zeros_like(fraction), 0.5 * fraction)
+            ],
             [damping],
         )[0]
-        pairs = zip((sites.precision, sites.linear), tf.unstack(fraction * update, axis=1), strict=True)
-        moved = [variable.scatter_add(tf.IndexedSlices(change, indices)) for variable, change in pairs]
+        pairs = zip(
+            (sites.precision, sites.linear), tf.unstack(fraction * update, axis=1), strict=True
+        )
+        moved = [
+            variable.scatter_add(tf.IndexedSlices(change, indices)) for variable, change in pairs
+        ]
         with tf.control_dependencies([change for change in moved if isinstance(change, tf.Tensor)]):
             return sums.plus(fraction * A, fraction * c)
 
@@ -149,14 +180,20 @@ class Inference:
 
         def step(first: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, ...]:
             indices = order[first : first + size]
-            sums = self.update_some(self.batch(indices), indices, SiteSums(self.problem.L, A, c), damping)
+            sums = self.update_some(
+                self.batch(indices), indices, SiteSums(self.problem.L, A, c), damping
+            )
             return first + size, sums.A, sums.c
 
         start = (tf.constant(0), *sum_sites(self.problem, self.sites.stacked()))
         tf.while_loop(lambda first, *_: first < tf.size(order), step, start, parallel_iterations=1)
 
     def minibatch(
-        self, tape: tf.GradientTape, sums: tuple[tf.Tensor, tf.Tensor], indices: tf.Tensor, damping: tf.Tensor
+        self,
+        tape: tf.GradientTape,
+        sums: tuple[tf.Tensor, tf.Tensor],
+        indices: tf.Tensor,
+        damping: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Update the sites of a minibatch and their sums A and c; return A, c and the objective that `tape` records."""
         problem, batch = self.problem, self.batch(indices)
@@ -166,4 +203,8 @@ class Inference:
         with tf.control_dependencies([A_c.A]):  # the sites of the minibatch have been updated
             variables = self.sites.precision, self.sites.linear
             site = Site(*(tf.transpose(tf.gather(variable, indices)) for variable in variables))
-            return A_c.A, A_c.c, minibatch_objective(problem, batch, site, q, tf.shape(self.sites.precision)[0])
+            return (
+                A_c.A,
+                A_c.c,
+                minibatch_objective(problem, batch, site, q, tf.shape(self.sites.precision)[0]),
+            )

@@ -15,24 +15,36 @@ LEAST_DEPTH = 5  # stored secants: with fewer, Newton's step is no better than A
 # the smallest fraction of a step to try, because to first order a fraction decreases the norm by that fraction.
 LEAST_DECREASE = 0.01
 _SOLVED = 0.1  # probing ends at this remainder, as a fraction of the update
-_NEARBY = (1e-5, 1e-3)  # limits of the distance of a probe: above rounding, within the range of linearity
+_NEARBY = (
+    1e-5,
+    1e-3,
+)  # limits of the distance of a probe: above rounding, within the range of linearity
 
 
-def is_acceptable(workers: Workers, is_bound: tf.Tensor, size: tf.Tensor, last: Iterate, iterate: Iterate) -> tf.Tensor:
+def is_acceptable(
+    workers: Workers, is_bound: tf.Tensor, size: tf.Tensor, last: Iterate, iterate: Iterate
+) -> tf.Tensor:
     """Return whether a step reduced the update or increased a bound; the best sites (size 0) are accepted."""
-    before, now = (workers.norm(each.swept.normalized(each.swept.update)) for each in (last, iterate))
+    before, now = (
+        workers.norm(each.swept.normalized(each.swept.update)) for each in (last, iterate)
+    )
     gains = is_bound & (iterate.log_evidence > last.log_evidence + last.rounding())
     return (now < (1.0 - LEAST_DECREASE * size) * before) | gains | tf.equal(size, 0.0)
 
 
 def ends_probing(workers: Workers, iterate: Iterate, anderson: Anderson, step: Step) -> tf.Tensor:
     """Return whether the secants predict enough of the update, or their ring buffer is full."""
-    remainder, whole = (workers.norm(iterate.swept.normalized(each)) for each in (step.remainder, iterate.swept.update))
+    remainder, whole = (
+        workers.norm(iterate.swept.normalized(each))
+        for each in (step.remainder, iterate.swept.update)
+    )
     return (anderson.secants.count >= anderson.secants.depth) | (remainder < _SOLVED * whole)
 
 
 def probe(workers: Workers, iterate: Iterate, direction: tf.Tensor) -> tf.Tensor:
     """Return sites near the iterate in the given direction."""
-    size = tf.clip_by_value(iterate.change, *(tf.constant(limit, direction.dtype) for limit in _NEARBY))
+    size = tf.clip_by_value(
+        iterate.change, *(tf.constant(limit, direction.dtype) for limit in _NEARBY)
+    )
     largest = workers.largest(tf.reduce_max(tf.abs(iterate.swept.normalized(direction))))
     return iterate.swept.sites + tf.math.divide_no_nan(size, largest) * direction

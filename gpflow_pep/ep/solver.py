@@ -38,7 +38,9 @@ _PRELIMINARY, _MAX_PRELIMINARY = 0.02, 5
 _ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # fraction of the damping in each attempt
 _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
 _MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
-_PATIENCE = 30  # sweeps that do not halve the change before Newton's method starts; doubled after it fails
+_PATIENCE = (
+    30  # sweeps that do not halve the change before Newton's method starts; doubled after it fails
+)
 FEW_SWEEPS = 10  # with max_sweeps at most this, do not return to the best sites: the change may grow before it falls
 
 
@@ -61,7 +63,9 @@ class Best(NamedTuple):
 class Attempt(NamedTuple):
     """State of an attempt from given or from empty sites."""
 
-    number: tf.Tensor  # 0: given sites; 1: empty sites and preliminary sweeps; 2 and more: empty sites
+    number: (
+        tf.Tensor
+    )  # 0: given sites; 1: empty sites and preliminary sweeps; 2 and more: empty sites
     is_valid: tf.Tensor  # there is an accepted iterate
     preliminary: tf.Tensor  # preliminary sweeps from empty sites
     halvings: tf.Tensor  # of improper initial sites
@@ -73,7 +77,9 @@ class Attempt(NamedTuple):
     def start(cls, number: tf.Tensor, dtype: tf.DType) -> "Attempt":
         """Start the attempt of this number."""
         inf, zero = tf.constant(np.inf, dtype), tf.constant(0)
-        return cls(number, tf.constant(False), tf.equal(number, 1), zero, inf, zero, tf.constant(_PATIENCE))
+        return cls(
+            number, tf.constant(False), tf.equal(number, 1), zero, inf, zero, tf.constant(_PATIENCE)
+        )
 
     def after(self, change: tf.Tensor) -> "Attempt":
         """Count an accepted sweep."""
@@ -83,7 +89,9 @@ class Attempt(NamedTuple):
 
     def damping(self, options: SolverOptions) -> tf.Tensor:
         """Return the largest fraction of an update to take, []."""
-        return options.damping * tf.gather(tf.constant(_ATTEMPT_DAMPING, options.damping.dtype), self.number)
+        return options.damping * tf.gather(
+            tf.constant(_ATTEMPT_DAMPING, options.damping.dtype), self.number
+        )
 
 
 class SolverState(NamedTuple):
@@ -93,11 +101,15 @@ class SolverState(NamedTuple):
     candidate: tf.Tensor  # [N, 2, C]
     kind: tf.Tensor  # of the candidate: SWEEPING, PROBING or NEWTON_STEP
     anderson: Anderson
-    newton: tf.Tensor  # fraction of the Newton step being tried; 0 before the first, at the best sites, []
+    newton: (
+        tf.Tensor
+    )  # fraction of the Newton step being tried; 0 before the first, at the best sites, []
     best: Best
     attempt: Attempt
     sweeps: tf.Tensor
-    final_status: tf.Tensor  # the status to end with after the last sweep, at the best sites; RUNNING before that
+    final_status: (
+        tf.Tensor
+    )  # the status to end with after the last sweep, at the best sites; RUNNING before that
     status: tf.Tensor
 
     def returns_to_best(self) -> tf.Tensor:
@@ -164,16 +176,26 @@ def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> Solver
     # Rarely taken branches are compiled when they first run.
     accepts_step = on_demand(partial(is_acceptable, problem.rows.all_workers))
     trial = problem.is_bound, loop.newton, loop.iterate, evaluated
-    by_newton = tf.cond(tf.equal(loop.kind, NEWTON_STEP), lambda: accepts_step(*trial), lambda: tf.constant(True))
+    by_newton = tf.cond(
+        tf.equal(loop.kind, NEWTON_STEP), lambda: accepts_step(*trial), lambda: tf.constant(True)
+    )
     accepted &= probing | (_keeps_bound(problem, options, loop, evaluated) & by_newton)
     loop = loop._replace(sweeps=loop.sweeps + 1)
     converged = accepted & ~probing & ~loop.attempt.preliminary & (evaluated.change <= options.tol)
     ended = loop._replace(iterate=evaluated, status=tf.constant(CONVERGED))
-    return tf.cond(converged, lambda: ended, lambda: _after_evaluation(problem, options, loop, evaluated, accepted))
+    return tf.cond(
+        converged,
+        lambda: ended,
+        lambda: _after_evaluation(problem, options, loop, evaluated, accepted),
+    )
 
 
 def _after_evaluation(
-    problem: Problem, options: SolverOptions, loop: SolverState, evaluated: Iterate, accepted: tf.Tensor
+    problem: Problem,
+    options: SolverOptions,
+    loop: SolverState,
+    evaluated: Iterate,
+    accepted: tf.Tensor,
 ) -> SolverState:
     """Choose the next candidate after one that has not converged."""
     last, attempt, anderson, best = loop.iterate, loop.attempt, loop.anderson, loop.best
@@ -188,11 +210,15 @@ def _after_evaluation(
         evaluated.swept.sites - last.swept.sites,
         evaluated.swept.update - last.swept.update,
         add=accepted & (probing | (sweeping & anderson.follows)),
-        forget=tf.where(sweeping, ~accepted | anderson.is_far(last, evaluated) | preliminary_ends, moves),
+        forget=tf.where(
+            sweeping, ~accepted | anderson.is_far(last, evaluated) | preliminary_ends, moves
+        ),
     )
     iterate: Iterate = choose(moves, evaluated, last)
     step = secants.step(iterate.swept.update, iterate.swept.normalized, workers)
-    better = tf.where(problem.is_bound, iterate.log_evidence >= best.log_evidence, iterate.change < best.change)
+    better = tf.where(
+        problem.is_bound, iterate.log_evidence >= best.log_evidence, iterate.change < best.change
+    )
     is_best = moves & ~attempt.preliminary & better
     best = choose(is_best, Best(iterate.swept.sites, iterate.change, iterate.log_evidence), best)
     loop = loop._replace(iterate=iterate, anderson=anderson._replace(secants=secants), best=best)
@@ -200,23 +226,41 @@ def _after_evaluation(
     otherwise = on_demand(partial(_after_rejection_or_newton, workers))
     goes_on = tf.equal(loop.final_status, RUNNING) & (loop.sweeps < options.max_sweeps)
     return tf.cond(
-        sweeping & accepted & goes_on, lambda: followed, lambda: otherwise(options, loop, followed, step, accepted)
+        sweeping & accepted & goes_on,
+        lambda: followed,
+        lambda: otherwise(options, loop, followed, step, accepted),
     )
 
 
-def _keeps_bound(problem: Problem, options: SolverOptions, loop: SolverState, iterate: Iterate) -> tf.Tensor:
+def _keeps_bound(
+    problem: Problem, options: SolverOptions, loop: SolverState, iterate: Iterate
+) -> tf.Tensor:
     """Return whether a bound has not decreased beyond rounding."""
     attempt = loop.attempt
-    applies = problem.is_bound & attempt.is_valid & ~attempt.preliminary & tf.equal(loop.final_status, RUNNING)
+    applies = (
+        problem.is_bound
+        & attempt.is_valid
+        & ~attempt.preliminary
+        & tf.equal(loop.final_status, RUNNING)
+    )
     applies &= (loop.anderson.fraction > _MAY_LOWER * options.damping) & ~loop.returns_to_best()
     return ~applies | (iterate.log_evidence >= loop.iterate.log_evidence - loop.iterate.rounding())
 
 
 def _after_accepted_sweep(
-    workers: Workers, options: SolverOptions, loop: SolverState, last: Iterate, step: Step, preliminary_ends: tf.Tensor
+    workers: Workers,
+    options: SolverOptions,
+    loop: SolverState,
+    last: Iterate,
+    step: Step,
+    preliminary_ends: tf.Tensor,
 ) -> SolverState:
     """Continue after an accepted sweep: with Anderson's move, or with Newton's method if sweeps have stalled."""
-    iterate, sites, attempt = loop.iterate, loop.iterate.swept.sites, loop.attempt.after(loop.iterate.change)
+    iterate, sites, attempt = (
+        loop.iterate,
+        loop.iterate.swept.sites,
+        loop.attempt.after(loop.iterate.change),
+    )
     anderson = loop.anderson.after(workers, last, iterate, attempt.damping(options))
     enters = (attempt.stalled >= attempt.patience) & (loop.sweeps < options.max_sweeps - 1)
     enters &= anderson.secants.depth >= LEAST_DEPTH
@@ -227,12 +271,19 @@ def _after_accepted_sweep(
         anderson=anderson._replace(follows=~preliminary_ends),
         newton=tf.zeros_like(loop.newton),
         # After preliminary sweeps the sites are evaluated again.
-        attempt=attempt._replace(is_valid=~preliminary_ends, preliminary=attempt.preliminary & ~preliminary_ends),
+        attempt=attempt._replace(
+            is_valid=~preliminary_ends, preliminary=attempt.preliminary & ~preliminary_ends
+        ),
     )
 
 
 def _after_rejection_or_newton(
-    workers: Workers, options: SolverOptions, loop: SolverState, followed: SolverState, step: Step, accepted: tf.Tensor
+    workers: Workers,
+    options: SolverOptions,
+    loop: SolverState,
+    followed: SolverState,
+    step: Step,
+    accepted: tf.Tensor,
 ) -> SolverState:
     """Continue after a rejected sweep, a probe or a Newton step, or end; `followed`: state after accepted sweeps."""
     sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
@@ -241,15 +292,26 @@ def _after_rejection_or_newton(
     candidate = choose(ends_probes, loop.iterate.swept.sites + step.newton, nearby)
     kind = tf.where(ends_probes, NEWTON_STEP, PROBING)
     probed = loop._replace(candidate=candidate, kind=kind, newton=tf.ones_like(loop.newton))
-    stepped = choose(accepted, loop._replace(candidate=nearby, kind=tf.constant(PROBING)), _halve(options, loop, step))
+    stepped = choose(
+        accepted,
+        loop._replace(candidate=nearby, kind=tf.constant(PROBING)),
+        _halve(options, loop, step),
+    )
     swept = choose(accepted, followed, _reject(workers, options, loop))
     loop = choose(sweeping, swept, choose(probing, probed, stepped))
-    return _restart_or_finish(options, loop._replace(status=tf.where(moves, loop.final_status, loop.status)))
+    return _restart_or_finish(
+        options, loop._replace(status=tf.where(moves, loop.final_status, loop.status))
+    )
 
 
 def _halve(options: SolverOptions, loop: SolverState, step: Step) -> SolverState:
     """Halve the Newton step; return to sweeps if it is too small."""
-    size, sites, anderson, attempt = 0.5 * loop.newton, loop.iterate.swept.sites, loop.anderson, loop.attempt
+    size, sites, anderson, attempt = (
+        0.5 * loop.newton,
+        loop.iterate.swept.sites,
+        loop.anderson,
+        loop.attempt,
+    )
     fails = size < LEAST_DECREASE
     fraction = tf.where(fails, attempt.damping(options), anderson.fraction)
     patience = tf.where(fails, 2 * attempt.patience, attempt.patience)
@@ -269,13 +331,17 @@ def _reject(workers: Workers, options: SolverOptions, loop: SolverState) -> Solv
     shrink = tf.where(halvings > _MAX_HALVINGS, tf.zeros_like(anderson.fraction), 0.5)
     fails = ~is_valid & ~workers.any(tf.reduce_any(tf.not_equal(loop.candidate, 0.0)))
     improper = tf.where(fails, IMPROPER, loop.final_status)
-    last = tf.where(fails & ~loop.attempt.preliminary, len(_ATTEMPT_DAMPING) - 1, loop.attempt.number)
+    last = tf.where(
+        fails & ~loop.attempt.preliminary, len(_ATTEMPT_DAMPING) - 1, loop.attempt.number
+    )
     stuck = is_valid & (anderson.fraction < SMALLEST_FRACTION * options.damping)
     update = loop.iterate.swept.sites + anderson.fraction * loop.iterate.swept.update
     return loop._replace(
         candidate=choose(is_valid, update, shrink * loop.candidate),
         anderson=anderson,
-        attempt=loop.attempt._replace(number=last, halvings=halvings, stalled=loop.attempt.stalled + 1),
+        attempt=loop.attempt._replace(
+            number=last, halvings=halvings, stalled=loop.attempt.stalled + 1
+        ),
         status=tf.where(stuck & tf.equal(improper, RUNNING), STUCK, improper),
     )
 
@@ -297,7 +363,9 @@ def _restart_or_finish(options: SolverOptions, loop: SolverState) -> SolverState
     # The last evaluation is at sites that were proper before, if there are any, else at preliminary or empty sites.
     status = tf.where(is_last & ~has_best, IMPROPER, status)
     empty = tf.zeros_like(loop.candidate)
-    last = choose(has_best, loop.best.sites, choose(attempt.preliminary, iterate.swept.sites, empty))
+    last = choose(
+        has_best, loop.best.sites, choose(attempt.preliminary, iterate.swept.sites, empty)
+    )
     again = Attempt.start(attempt.number + tf.cast(restarts, tf.int32), iterate.change.dtype)
     inf = tf.constant(np.inf, iterate.change.dtype)
     fraction = tf.where(restarts, again.damping(options), anderson.fraction)
@@ -305,8 +373,12 @@ def _restart_or_finish(options: SolverOptions, loop: SolverState) -> SolverState
         iterate=iterate._replace(change=tf.where(restarts, inf, iterate.change)),
         candidate=choose(restarts, empty, choose(returns, last, loop.candidate)),
         kind=tf.where(restarts | returns, SWEEPING, loop.kind),
-        anderson=anderson._replace(fraction=fraction, follows=anderson.follows & ~restarts & ~returns),
-        attempt=choose(restarts, again, attempt._replace(preliminary=attempt.preliminary & ~returns)),
+        anderson=anderson._replace(
+            fraction=fraction, follows=anderson.follows & ~restarts & ~returns
+        ),
+        attempt=choose(
+            restarts, again, attempt._replace(preliminary=attempt.preliminary & ~returns)
+        ),
         final_status=tf.where(returns, status, loop.final_status),
         status=tf.where(returns | restarts, RUNNING, status),
     )

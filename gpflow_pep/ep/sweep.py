@@ -23,7 +23,9 @@ from ..maths.linalg import column_products, symmetric_product
 from ..runtime.distribution import ONE_PROCESS, Workers
 from ..tilted import Cavity, Observations, Tilted, TiltedRule
 
-_SMALLEST_VARIANCE = 1e-30  # of a cavity, even if the prior variance is 0: the likelihood is nearly constant over it
+_SMALLEST_VARIANCE = (
+    1e-30  # of a cavity, even if the prior variance is 0: the likelihood is nearly constant over it
+)
 PRELIMINARY_POWER = 0.5  # the least in preliminary sweeps: at 0, derivatives under the prior may be huge or infinite
 # Tilted distributions are integrated to a relative tolerance of 1e-8; smaller values to 1e-8 times this.
 _NEGLIGIBLE = 1e-4
@@ -45,7 +47,9 @@ class Projected(NamedTuple):
     """n rows given u = L v: f = w + m(x) + N(0, d), w = V'v."""
 
     V: tf.Tensor  # L^-1 Kuf, [M, n] or [C, M, n]
-    conditional_variance: tf.Tensor  # d, the variance of f given u times the scale of T-PEP, [n] or [C, n]
+    conditional_variance: (
+        tf.Tensor
+    )  # d, the variance of f given u times the scale of T-PEP, [n] or [C, n]
     mean: tf.Tensor  # m(x), [C, n]
 
 
@@ -67,7 +71,11 @@ class LatentRows:
     def __call__(self, chunk: Any, *inputs: tf.Tensor) -> PriorRows:
         """Compute the prior of one chunk from `inputs`."""
         X, _ = chunk.data  # [n, D]
-        return PriorRows(self.prior.Kuf(X, *inputs), self.prior.variances(X, *inputs), tf.transpose(self.mean(chunk)))
+        return PriorRows(
+            self.prior.Kuf(X, *inputs),
+            self.prior.variances(X, *inputs),
+            tf.transpose(self.mean(chunk)),
+        )
 
     def mean(self, chunk: Any) -> tf.Tensor:
         """Compute m(x) of one chunk's rows, [n, C]."""
@@ -77,7 +85,9 @@ class LatentRows:
         """Return the power of one chunk's rows, [] or [n]."""
         return self.powers if self.powers.shape.rank == 0 else chunk.take(self.powers)
 
-    def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    def sum_over_chunks(
+        self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, ...]:
         """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks of all workers."""
         return self.all_workers.sums(self.chunked.sum(part, zero))
 
@@ -110,7 +120,9 @@ class Marginals(NamedTuple):
 class CavityOfW(NamedTuple):
     """Moments of w under q without the fraction α of a site, [C, n] each."""
 
-    ratio: tf.Tensor  # r = 1 - α τ s, the marginal's variance over the cavity's; the cavity is proper if r > 0
+    ratio: (
+        tf.Tensor
+    )  # r = 1 - α τ s, the marginal's variance over the cavity's; the cavity is proper if r > 0
     mean: tf.Tensor
     variance: tf.Tensor
 
@@ -132,12 +144,16 @@ def cavity_of_w(marginal: Marginals, site: Site, alpha: tf.Tensor) -> CavityOfW:
     improper = ratio <= 0.0
     safe = tf.where(improper, tf.ones_like(ratio), ratio)
     linear = tf.where(improper, tf.zeros_like(ratio), alpha * site.linear)
-    return CavityOfW(ratio, (marginal.mean - linear * marginal.variance) / safe, marginal.variance / safe)
+    return CavityOfW(
+        ratio, (marginal.mean - linear * marginal.variance) / safe, marginal.variance / safe
+    )
 
 
 def cavity_of_f(w: CavityOfW, rows: Projected) -> Cavity:
     """Add the variance given u: N(f; m(x) + mean, d + variance), [C, n]."""
-    return Cavity(w.mean + rows.mean, tf.maximum(w.variance + rows.conditional_variance, _SMALLEST_VARIANCE))
+    return Cavity(
+        w.mean + rows.mean, tf.maximum(w.variance + rows.conditional_variance, _SMALLEST_VARIANCE)
+    )
 
 
 def matching_site(w: CavityOfW, conditional_variance: tf.Tensor, tilted: Tilted) -> Site:
@@ -150,7 +166,9 @@ def matching_site(w: CavityOfW, conditional_variance: tf.Tensor, tilted: Tilted)
     """
     _, d1, d2, ratio = tilted
     total = tf.maximum(conditional_variance + w.variance, _SMALLEST_VARIANCE)
-    factor = total / tf.maximum(conditional_variance + w.variance * ratio, _SMALLEST_VARIANCE * ratio)
+    factor = total / tf.maximum(
+        conditional_variance + w.variance * ratio, _SMALLEST_VARIANCE * ratio
+    )
     return Site(-d2 * factor, (d1 - w.mean * d2) * factor)
 
 
@@ -168,7 +186,9 @@ class Problem:
     is_bound: tf.Tensor  # the energy is a lower bound on the log evidence, []
     keep: bool  # keep V of all rows in memory
     variables: Sequence[tf.Variable] | None = None  # the energy will be differentiated in these
-    likelihood_variables: Sequence[tf.Variable] = ()  # the subset of them that belongs to the likelihood
+    likelihood_variables: Sequence[
+        tf.Variable
+    ] = ()  # the subset of them that belongs to the likelihood
 
     @cached_property
     def projected(self) -> Callable[[Any], Projected]:
@@ -211,7 +231,9 @@ class Sweep(NamedTuple):
     mean: tf.Tensor  # μ of the marginals of w, [N, C]
     variance: tf.Tensor  # s of the marginals of w, [N, C]
     terms: tf.Tensor  # the rows' part of the energy (row_terms), []
-    cavity_ratio: tf.Tensor  # the smallest r = 1 - α τ s of a cavity, []; sites with r <= 0 are not updated
+    cavity_ratio: (
+        tf.Tensor
+    )  # the smallest r = 1 - α τ s of a cavity, []; sites with r <= 0 are not updated
 
     def normalized(self, change: tf.Tensor) -> tf.Tensor:
         """Return the relative change Δτ s of a marginal's variance, and (Δh - μ Δτ) √s of its mean, [..., N, 2, C]."""
@@ -240,7 +262,9 @@ class Iterate(NamedTuple):
 def choose(condition: tf.Tensor, one: Any, two: Any) -> Any:
     """Select a structure by a scalar; `tf.where` would broadcast it to [N, 2, C], which takes 200 times as long."""
     select = tf.raw_ops.Select
-    return tf.nest.map_structure(lambda x, y: x if x is y else select(condition=condition, x=x, y=y), one, two)
+    return tf.nest.map_structure(
+        lambda x, y: x if x is y else select(condition=condition, x=x, y=y), one, two
+    )
 
 
 def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -250,8 +274,18 @@ def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, ...]:
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         V, (precision, linear) = projected(chunk).V, take_pair(sites, chunk)
         Vt = V * tf.expand_dims(precision, 1)  # [C, M, n]
-        each = V if V.shape.rank == 3 else tf.expand_dims(V, 0) if C == 1 else tf.broadcast_to(V, tf.shape(Vt))
-        c = tf.matmul(linear, V, transpose_b=True) if V.shape.rank == 2 else tf.linalg.matvec(V, linear)  # [C, M]
+        each = (
+            V
+            if V.shape.rank == 3
+            else tf.expand_dims(V, 0)
+            if C == 1
+            else tf.broadcast_to(V, tf.shape(Vt))
+        )
+        c = (
+            tf.matmul(linear, V, transpose_b=True)
+            if V.shape.rank == 2
+            else tf.linalg.matvec(V, linear)
+        )  # [C, M]
         return symmetric_product(Vt, each), tf.expand_dims(c, -1)
 
     zero = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], problem.L.dtype)
@@ -280,7 +314,9 @@ def sweep(
         here, site = projected(chunk), Site(*take_pair(sites, chunk))
         alpha = tf.maximum(rows.alpha(chunk), least_power)
         if shift is not None:
-            shifted = site.linear + site.precision * tf.linalg.matvec(here.V, shift, transpose_a=True)
+            shifted = site.linear + site.precision * tf.linalg.matvec(
+                here.V, shift, transpose_a=True
+            )
             site = site._replace(linear=shifted)
         marginal = marginals(q, here.V)
         w = cavity_of_w(marginal, site, alpha)
@@ -288,8 +324,13 @@ def sweep(
         target = matching_site(w, here.conditional_variance, tilted)
         # Sites with an improper cavity are not updated.
         proper = w.ratio > 0.0
-        update = (tf.where(proper, new - old, tf.zeros_like(old)) for new, old in zip(target, site, strict=True))
-        by_row = tf.stack([*update, tilted.d1, tilted.d2, *marginal, w.ratio, site.linear])  # [8, C, n]
+        update = (
+            tf.where(proper, new - old, tf.zeros_like(old))
+            for new, old in zip(target, site, strict=True)
+        )
+        by_row = tf.stack(
+            [*update, tilted.d1, tilted.d2, *marginal, w.ratio, site.linear]
+        )  # [8, C, n]
         return tf.transpose(by_row, [2, 0, 1]), row_terms(marginal, site, w, tilted, alpha)[None]
 
     shapes = ([None, 8, rows.num_latent_gps], [None])
@@ -301,7 +342,9 @@ def sweep(
     return Sweep(sites, by_row[:, :2], by_row[:, 2:4], mean, variance, row_terms_of_all, least)
 
 
-def row_terms(marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alpha: tf.Tensor) -> tf.Tensor:
+def row_terms(
+    marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alpha: tf.Tensor
+) -> tf.Tensor:
     """
     Compute the rows' part of the energy (JMLR 18(104), eq. 38), summed over rows and latent functions, [].
 
@@ -318,14 +361,18 @@ def log_integral(q: InducingPosterior, c: tf.Tensor) -> tf.Tensor:
     return 0.5 * tf.reduce_sum(c * q.b) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(q.LB)))
 
 
-def evaluate(problem: Problem, sites: tf.Tensor, preliminary: tf.Tensor, may_shift: tf.Tensor) -> Iterate:
+def evaluate(
+    problem: Problem, sites: tf.Tensor, preliminary: tf.Tensor, may_shift: tf.Tensor
+) -> Iterate:
     """Compute sums, q and energy at the sites, and sweep; `preliminary`: roughly, `may_shift`: by a common shift."""
     A, c = sum_sites(problem, sites)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
     factor = tf.linalg.cholesky(precision_B(total.A))
     workers = problem.rows.all_workers
     is_proper = ~workers.any(tf.reduce_any(~tf.math.is_finite(factor)))
-    LB = tf.where(is_proper, factor, precision_B(tf.zeros_like(factor)))  # the prior's: NaN as energy rejects it
+    LB = tf.where(
+        is_proper, factor, precision_B(tf.zeros_like(factor))
+    )  # the prior's: NaN as energy rejects it
     q, shift = InducingPosterior(problem.L, LB, tf.linalg.cholesky_solve(LB, total.c)), None
     if problem.rule.is_shift_invariant and problem.old is None and problem.L.shape.rank == 2:
         q, c, shift = _without_common_shift(q, A, c, may_shift)

@@ -35,7 +35,9 @@ from ..training.coordinates import spreads
 from ..training.objectives import without_warnings
 from ..training.result import FAILED, LIMIT
 
-_FEW_ROWS = 8  # predicted by a compiled function, which takes 1 ms instead of 8, and the first time 0.2 s
+_FEW_ROWS = (
+    8  # predicted by a compiled function, which takes 1 ms instead of 8, and the first time 0.2 s
+)
 _PREFIX = "kernel__"
 _OF_SKLEARN = {  # counterparts of scikit-learn's kernels
     "RBF": "gpflow.kernels.SquaredExponential",
@@ -77,7 +79,9 @@ class SparseGPEstimator(BaseEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, with ``deep`` also the kernel's, such as "kernel__lengthscales"."""
         of_kernel = _of_kernel(self.kernel) if deep and isinstance(self.kernel, Kernel) else {}
-        return super().get_params(deep=deep) | {name: parameter.numpy() for name, parameter in of_kernel.items()}
+        return super().get_params(deep=deep) | {
+            name: parameter.numpy() for name, parameter in of_kernel.items()
+        }
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name, all or none; of the kernel, a copy gets the values of its parameters."""
@@ -127,7 +131,9 @@ class SparseGPEstimator(BaseEstimator):
         if isinstance(self.n_inducing, str):
             make = partial(self._make, alpha=self.alpha_)
             found = select_num_inducing(make, (X, Y), train=lambda model: trained(model, options))
-            self._keep(found.model, *found.trainings[found.numbers.tolist().index(found.num_inducing)])
+            self._keep(
+                found.model, *found.trainings[found.numbers.tolist().index(found.num_inducing)]
+            )
             self.num_inducing_selection_ = found
             return
         Z = self._initial_points(X)
@@ -157,10 +163,16 @@ class SparseGPEstimator(BaseEstimator):
             return
         options, model = self._training_options(), self.model_
         if not isinstance(self.alpha, str):
-            self.alpha_ = float(validation.power(self.alpha))  # may have changed since the last batch
+            self.alpha_ = float(
+                validation.power(self.alpha)
+            )  # may have changed since the last batch
         if not isinstance(model, Stream):
             kernel, likelihood = deepcopy((model.kernel, model.likelihood))
-            parts = {"kernel": kernel, "likelihood": likelihood, "inducing_variable": model.inducing_variable.Z.numpy()}
+            parts = {
+                "kernel": kernel,
+                "likelihood": likelihood,
+                "inducing_variable": model.inducing_variable.Z.numpy(),
+            }
             batch = tuple(values.numpy() for values in model.data)
             model = self._STREAM(batch, **parts, alpha=self.alpha_, max_jitter=max_jitter())
         points = self._next_points(model, X)
@@ -176,19 +188,29 @@ class SparseGPEstimator(BaseEstimator):
         new = len(distinct(np.concatenate([Z, X]))) - len(distinct(Z))
         if min(missing, new) <= 0:
             return {"fraction_to_move": 0.2}  # most points stay where earlier batches put them
-        return {"inducing_variable": greedy_variance(model.kernel, X, len(Z) + min(missing, new), given=Z)}
+        return {
+            "inducing_variable": greedy_variance(
+                model.kernel, X, len(Z) + min(missing, new), given=Z
+            )
+        }
 
-    def _keep(self, model: GPModel, result: FitResult | None, objective: float, values: PosteriorValues) -> None:
+    def _keep(
+        self, model: GPModel, result: FitResult | None, objective: float, values: PosteriorValues
+    ) -> None:
         """Set the fitted attributes; warn if training failed or reached its limit of iterations."""
         self.model_, self.result_, self._posterior_values = model, result, values
         self.log_marginal_likelihood_value_ = objective
         self.n_iter_ = 0 if result is None else result.iterations
         if result is not None and result.status == LIMIT and self.optimizer == "lbfgs":
             reached = f"{result.iterations} iterations, the limit"
-            warn(f"L-BFGS stopped after {reached}: try a larger max_iterations.", ConvergenceWarning)
+            warn(
+                f"L-BFGS stopped after {reached}: try a larger max_iterations.", ConvergenceWarning
+            )
         if result is not None and result.status == FAILED:
             warn(f"Training failed: {result.reason}", ConvergenceWarning)
-        if result is None and isinstance(model, PEP) and not model.sites_status.converged:  # `fit` would have warned
+        if (
+            result is None and isinstance(model, PEP) and not model.sites_status.converged
+        ):  # `fit` would have warned
             message = f"The sites have not converged: {model.sites_status}. Try a smaller alpha or another kernel."
             warn(message, ConvergenceWarning)
 
@@ -196,22 +218,34 @@ class SparseGPEstimator(BaseEstimator):
         """Check X, and y if given, by scikit-learn's `validate_data` with these options, which would ignore masks."""
         for name, values in {"X": X, **options}.items():
             if isinstance(values, np.ma.MaskedArray):
-                raise ValueError(f"{name} must be an array without a mask, got a masked array: fill or drop values.")
-            for dtype in values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]:
+                raise ValueError(
+                    f"{name} must be an array without a mask, got a masked array: fill or drop values."
+                )
+            for dtype in (
+                values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]
+            ):
                 if getattr(dtype, "kind", "") in ("m", "M"):
-                    raise ValueError(f"{name} must hold numbers, got {dtype}: convert times to numbers of a unit.")
+                    raise ValueError(
+                        f"{name} must hold numbers, got {dtype}: convert times to numbers of a unit."
+                    )
         return validate_data(self, X, dtype=default_float(), reset=reset, **options)
 
     def _inputs_and_posterior(self, X: Any) -> tuple[tf.Tensor, PosteriorValues]:
         """Check the inputs X [n, D]; return them, and the posterior at the end of the fit."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
-        return tf.constant(checked_indices(self.model_.kernel, X, "X")), tuple(map(tf.constant, self._posterior_values))
+        return tf.constant(checked_indices(self.model_.kernel, X, "X")), tuple(
+            map(tf.constant, self._posterior_values)
+        )
 
     def _predicted(self, X: Any) -> tuple[AnyNDArray, ...]:
         """Return mean and variance of the model's Y at X [n, D], [n, P] each."""
         inputs, values = self._inputs_and_posterior(X)
-        predict = self.model_._compiled_predict_y_by if len(inputs) <= _FEW_ROWS else self.model_._predict_y_by
+        predict = (
+            self.model_._compiled_predict_y_by
+            if len(inputs) <= _FEW_ROWS
+            else self.model_._predict_y_by
+        )
         return tuple(each.numpy() for each in predict(values, inputs))
 
     def _initial_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
@@ -243,20 +277,34 @@ class SparseGPEstimator(BaseEstimator):
     def _training_options(self) -> dict[str, Any] | None:
         """Return the options of `fit`; None if `optimizer` is None."""
         if isinstance(self.n_inducing, str) and self.n_inducing != "auto":
-            raise ValueError(f'n_inducing must be a whole number of at least 1, or "auto", got {self.n_inducing!r}.')
+            raise ValueError(
+                f'n_inducing must be a whole number of at least 1, or "auto", got {self.n_inducing!r}.'
+            )
         if isinstance(self.alpha, str) and self.alpha != "auto":
             raise ValueError(f'alpha must be a number in [0, 1] or "auto", got {self.alpha!r}.')
         if isinstance(self.alpha, str) and isinstance(self.n_inducing, str):
-            raise ValueError(f'n_inducing must be a number if alpha is "auto", got {self.n_inducing!r}.')
+            raise ValueError(
+                f'n_inducing must be a number if alpha is "auto", got {self.n_inducing!r}.'
+            )
         if self.optimizer is None:
             return None
         check_optimizer(self.optimizer)
-        options = ("optimizer", "max_iterations", "learning_rate", "train_inducing", "tolerance", "n_restarts")
+        options = (
+            "optimizer",
+            "max_iterations",
+            "learning_rate",
+            "train_inducing",
+            "tolerance",
+            "n_restarts",
+        )
         return {name: getattr(self, name) for name in options}
 
 
 def _of_kernel(kernel: Kernel) -> dict[str, Any]:
-    return {f"{_PREFIX}{path.lstrip('.')}": parameter for path, parameter in parameter_dict(kernel).items()}
+    return {
+        f"{_PREFIX}{path.lstrip('.')}": parameter
+        for path, parameter in parameter_dict(kernel).items()
+    }
 
 
 def _assign(name: str, parameter: Parameter, value: Any) -> None:
@@ -269,7 +317,9 @@ def _assign(name: str, parameter: Parameter, value: Any) -> None:
         raise ValueError(f"{name} must be {accepted}, got {value!r}.") from error
 
 
-def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:
+def trained(
+    model: GPModel, options: dict[str, Any] | None
+) -> tuple[FitResult | None, float, PosteriorValues]:
     """Train a model by `fit` with these options (None: converge its sites); return result, objective and posterior."""
     result = None if options is None else uninterrupted(fit(model, **options))
     with without_warnings(model):  # `_keep` warns
@@ -283,4 +333,6 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult |
 
 def max_jitter() -> float:
     """Return the largest jitter of Kuu, which is nearly singular if rows are duplicates or points move together."""
-    return max(1e-3, 10.0 * default_jitter())  # the default jitter may be larger in single precision
+    return max(
+        1e-3, 10.0 * default_jitter()
+    )  # the default jitter may be larger in single precision

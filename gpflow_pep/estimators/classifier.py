@@ -73,7 +73,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             X, y = self._validated_rows(X, y, reset=True)
             classes = np.unique(y)
             if len(classes) < 2:
-                raise ValueError(f"y must have labels of two classes or more, got 1 class: {classes.tolist()}.")
+                raise ValueError(
+                    f"y must have labels of two classes or more, got 1 class: {classes.tolist()}."
+                )
             self.classes_ = classes
             self._fit_model(X, self._encoded(y))
         return self
@@ -96,9 +98,13 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             if classes is not None:
                 labels = unique_labels(classes)
                 if len(labels) < 2:
-                    raise ValueError(f"classes must be two labels or more, got {len(labels)} class: {labels.tolist()}.")
+                    raise ValueError(
+                        f"classes must be two labels or more, got {len(labels)} class: {labels.tolist()}."
+                    )
                 if not (first or np.array_equal(labels, self.classes_)):
-                    raise ValueError(f"classes must stay {self.classes_.tolist()}, got {labels.tolist()}.")
+                    raise ValueError(
+                        f"classes must stay {self.classes_.tolist()}, got {labels.tolist()}."
+                    )
                 self.classes_ = labels
             self._partial_fit_model(X, self._encoded(y))
         return self
@@ -117,7 +123,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
     def _validated_rows(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
         kind = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
-        if kind is not None and not np.any(y.isna()):  # scikit-learn would convert a nullable pandas Series to numbers
+        if kind is not None and not np.any(
+            y.isna()
+        ):  # scikit-learn would convert a nullable pandas Series to numbers
             y = y.to_numpy(dtype=kind)
         X, y = self._validated(X, reset, y=y)
         check_classification_targets(y)
@@ -127,8 +135,12 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         """Return indices of the labels y [N] in `classes_`, [N, 1]."""
         known = np.isin(y, self.classes_)
         if not known.all():
-            unknown = ", ".join(map(repr, np.unique(y[~known])[:5].tolist()))  # a message of one line
-            raise ValueError(f"y must have labels of classes_, {self.classes_.tolist()}, got {unknown}.")
+            unknown = ", ".join(
+                map(repr, np.unique(y[~known])[:5].tolist())
+            )  # a message of one line
+            raise ValueError(
+                f"y must have labels of classes_, {self.classes_.tolist()}, got {unknown}."
+            )
         return np.searchsorted(self.classes_, y).astype(default_float())[:, None]
 
     def _initial_likelihood(self) -> Likelihood:

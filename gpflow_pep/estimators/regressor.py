@@ -133,20 +133,30 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         if return_cov:
             inputs, values = self._inputs_and_posterior(X)
             f, joint = self.model_._posterior(lambda: values).fused_predict_f(inputs, full_cov=True)
-            mean, noise = f.numpy(), float(self.model_.likelihood.variance.numpy()) * np.eye(len(inputs))
+            mean, noise = (
+                f.numpy(),
+                float(self.model_.likelihood.variance.numpy()) * np.eye(len(inputs)),
+            )
             covariance = np.moveaxis(joint.numpy(), 0, -1) + noise[:, :, None]  # [n, n, P]
-            return _squeezed(mean * self._y_scale + self._y_mean), _squeezed(covariance * self._y_scale**2)
+            return _squeezed(mean * self._y_scale + self._y_mean), _squeezed(
+                covariance * self._y_scale**2
+            )
         mean, variance = self._predicted(X)  # [n, P]
         mean = _squeezed(mean * self._y_scale + self._y_mean)
         return (mean, _squeezed(np.sqrt(variance) * self._y_scale)) if return_std else mean
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
         """Draw S = `n_samples` samples of new observations at X [n, D], jointly: [n, S], or of P outputs [n, P, S]."""
-        (mean, covariance), generator = self.predict(X, return_cov=True), check_random_state(random_state)
+        (mean, covariance), generator = (
+            self.predict(X, return_cov=True),
+            check_random_state(random_state),
+        )
         if mean.ndim == 1:
             return np.asarray(generator.multivariate_normal(mean, covariance, n_samples).T)
         outputs = zip(mean.T, np.moveaxis(covariance, -1, 0), strict=True)
-        return np.stack([generator.multivariate_normal(*output, n_samples).T for output in outputs], axis=1)
+        return np.stack(
+            [generator.multivariate_normal(*output, n_samples).T for output in outputs], axis=1
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -167,7 +177,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 self._y_scale = spreads(np.concatenate([Y, -Y]))
         if not (np.isfinite([self._y_mean, self._y_scale]).all() and self._y_scale.all()):
             found = f"got values up to {np.abs(Y).max():g} in absolute value: try another unit"
-            raise ValueError(f"y must have mean and standard deviation within floating point range, {found}.")
+            raise ValueError(
+                f"y must have mean and standard deviation within floating point range, {found}."
+            )
 
     def _normalized(self, Y: AnyNDArray) -> AnyNDArray:
         return ((Y - self._y_mean) / self._y_scale).astype(Y.dtype, copy=False)
@@ -179,11 +191,15 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         if np.ndim(alpha) or 0.0 < validation.power(alpha) < _SMALLEST_POWER:
             found = f"an array of shape {np.shape(alpha)}" if np.ndim(alpha) else f"{alpha:g}"
             accepted = "the power, one number in [0, 1], not a noise variance as in scikit-learn"
-            hint = "use noise_variance, or a PEPR with Gaussian(scale=...) for the noise of each row"
+            hint = (
+                "use noise_variance, or a PEPR with Gaussian(scale=...) for the noise of each row"
+            )
             raise ValueError(f"alpha must be {accepted}, got {found}: {hint}.")
         noise, kernel = self.noise_variance, self._initial_kernel(*data)
         if noise is None:  # at least 10 times GPflow's bound: training can lower it
-            noise = max(0.1 * self._initial_variance(data[1]), 10.0 * default_likelihood_positive_minimum())
+            noise = max(
+                0.1 * self._initial_variance(data[1]), 10.0 * default_likelihood_positive_minimum()
+            )
         return PEPR(data, kernel, Z, alpha=alpha, noise_variance=noise, max_jitter=max_jitter())
 
 

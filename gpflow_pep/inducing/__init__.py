@@ -7,4 +7,10 @@ from .blocks import neighbor_blocks
 from .greedy_variance import greedy_conditional_variance, greedy_variance
 from .rows import k_means, uniform
 
-__all__ = ["greedy_conditional_variance", "greedy_variance", "k_means", "neighbor_blocks", "uniform"]
+__all__ = [
+    "greedy_conditional_variance",
+    "greedy_variance",
+    "k_means",
+    "neighbor_blocks",
+    "uniform",
+]

@@ -23,7 +23,9 @@ _ROWS = 16_384  # per kernel evaluation: fewer take longer, more only take memor
 _PANEL = 16  # rows of the root per panel: a step copies its panel and loops over the full ones; 4 or 64 are slower
 
 
-def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_size: int | None = None) -> AnyNDArray:
+def greedy_variance(
+    kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_size: int | None = None
+) -> AnyNDArray:
     """
     Choose M distinct rows of X, each with the largest prior variance given the rows chosen before it.
 
@@ -50,20 +52,30 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
     if num_given >= M:
         raise ValueError(f"given must have fewer than M = {M} points, got {num_given}.")
     if points.shape[1] != X.shape[1]:
-        raise ValueError(f"given must have as many columns as X, {X.shape[1]}, got {points.shape[1]}.")
+        raise ValueError(
+            f"given must have as many columns as X, {X.shape[1]}, got {points.shape[1]}."
+        )
     if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
-        raise ValueError(f"kernel must be a gpflow.kernels.Kernel of one output, got {type(kernel).__name__}.")
+        raise ValueError(
+            f"kernel must be a gpflow.kernels.Kernel of one output, got {type(kernel).__name__}."
+        )
     check_columns(kernel, X.shape[1])
     X = np.concatenate([checked_indices(kernel, points, "given"), checked_indices(kernel, X, "X")])
     rows = distinct(X)
     rows = np.concatenate([np.arange(num_given), rows[rows >= num_given]])
     if len(rows) < M:
         of = "X and given points" if num_given else "X"
-        raise ValueError(f"M must be at most the number of distinct rows of {of}, {len(rows)}, got {M}.")
+        raise ValueError(
+            f"M must be at most the number of distinct rows of {of}, {len(rows)}, got {M}."
+        )
     X = X[rows]
-    chosen, left = compiled(lambda X: _pivots(kernel, X, M, num_given, num_given, chunk_size))(tf.constant(X))
+    chosen, left = compiled(lambda X: _pivots(kernel, X, M, num_given, num_given, chunk_size))(
+        tf.constant(X)
+    )
     if not np.isfinite(left).all():
-        raise ValueError("kernel must give finite variances and covariances of the rows of X, got NaN or infinity.")
+        raise ValueError(
+            "kernel must give finite variances and covariances of the rows of X, got NaN or infinity."
+        )
     return X[np.concatenate([np.arange(num_given), chosen.numpy()[num_given:]])]
 
 
@@ -95,38 +107,68 @@ def _pivots(
     variances = by_chunks(lambda rows: kernel(rows, full_cov=False))  # [n]
     position = tf.range(n)
     eps = float(np.finfo(X.dtype.as_numpy_dtype).eps)
-    share = max(1e-12, 10.0 * eps)  # smallest pivot relative to the largest variance; a row below it is a duplicate
+    share = max(
+        1e-12, 10.0 * eps
+    )  # smallest pivot relative to the largest variance; a row below it is a duplicate
     smallest = share * tf.reduce_max(variances)
     # An entry of R has an error of count eps Kff / sqrt(left), its square twice that times the entry; 10 is for safety.
     bound = 10.0 * eps / share**0.5 * tf.cast(count, X.dtype) * tf.reduce_max(variances)
     # The root R [count, n], RᵀR = Qff. TensorFlow copies what it updates, so that full panels are left as they are.
-    panels = tf.TensorArray(X.dtype, -(-count // _PANEL), clear_after_read=False, element_shape=[_PANEL, None])
+    panels = tf.TensorArray(
+        X.dtype, -(-count // _PANEL), clear_after_read=False, element_shape=[_PANEL, None]
+    )
 
-    def fill(index: tf.Tensor, panels: tf.TensorArray, left: tf.Tensor, chosen: tf.Tensor) -> tuple[Any, ...]:
-        def step(number: tf.Tensor, panel: tf.Tensor, left: tf.Tensor, chosen: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def fill(
+        index: tf.Tensor, panels: tf.TensorArray, left: tf.Tensor, chosen: tf.Tensor
+    ) -> tuple[Any, ...]:
+        def step(
+            number: tf.Tensor, panel: tf.Tensor, left: tf.Tensor, chosen: tf.Tensor
+        ) -> tuple[tf.Tensor, ...]:
             eligible = (number >= first) | (position < among)
             pivot = tf.argmax(tf.where(eligible, left, -tf.ones_like(left)), output_type=tf.int32)
             given = tf.while_loop(
                 lambda earlier, _: earlier < index,
-                lambda earlier, total: (earlier + 1, total + _explained(panels.read(earlier), pivot)),
+                lambda earlier, total: (
+                    earlier + 1,
+                    total + _explained(panels.read(earlier), pivot),
+                ),
                 (tf.constant(0), _explained(panel, pivot)),
                 parallel_iterations=1,
             )[1]
             scale = tf.sqrt(tf.maximum(left[pivot], smallest))
-            row = (by_chunks(lambda rows: kernel_matrix(kernel, X[pivot : pivot + 1], rows)[0]) - given) / scale  # [n]
-            rest = asserted(left - row**2, ~tf.reduce_any((left >= 0.0) & (left - row**2 < -bound)), _CONTRADICTION)
+            row = (
+                by_chunks(lambda rows: kernel_matrix(kernel, X[pivot : pivot + 1], rows)[0]) - given
+            ) / scale  # [n]
+            rest = asserted(
+                left - row**2,
+                ~tf.reduce_any((left >= 0.0) & (left - row**2 < -bound)),
+                _CONTRADICTION,
+            )
             # Chosen rows come last, also after rows without remaining variance.
-            left = tf.where(position == pivot, -0.5 * tf.ones_like(left), tf.where(left < 0.0, left, tf.nn.relu(rest)))
+            left = tf.where(
+                position == pivot,
+                -0.5 * tf.ones_like(left),
+                tf.where(left < 0.0, left, tf.nn.relu(rest)),
+            )
             panel = tf.tensor_scatter_nd_update(panel, [[number % _PANEL]], row[None])
-            return number + 1, panel, left, tf.tensor_scatter_nd_update(chosen, [[number]], pivot[None])
+            return (
+                number + 1,
+                panel,
+                left,
+                tf.tensor_scatter_nd_update(chosen, [[number]], pivot[None]),
+            )
 
         last = tf.minimum((index + 1) * _PANEL, count)
         start = (index * _PANEL, tf.zeros([_PANEL, n], X.dtype), left, chosen)
-        _, panel, left, chosen = tf.while_loop(lambda number, *_: number < last, step, start, parallel_iterations=1)
+        _, panel, left, chosen = tf.while_loop(
+            lambda number, *_: number < last, step, start, parallel_iterations=1
+        )
         return index + 1, panels.write(index, panel), left, chosen
 
     begin = (tf.constant(0), panels, variances, tf.zeros([count], tf.int32))
-    _, _, left, chosen = tf.while_loop(lambda index, *_: index * _PANEL < count, fill, begin, parallel_iterations=1)
+    _, _, left, chosen = tf.while_loop(
+        lambda index, *_: index * _PANEL < count, fill, begin, parallel_iterations=1
+    )
     return chosen, left
 
 

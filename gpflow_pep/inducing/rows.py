@@ -28,7 +28,11 @@ def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     :param seed: seed for the draw; the same seed gives the same rows.
     :return: Z [M, D] in the order drawn.
     """
-    X, M, seed = validation.matrix(X, "X", "D"), validation.positive_integer(M, "M"), validation.seed(seed)
+    X, M, seed = (
+        validation.matrix(X, "X", "D"),
+        validation.positive_integer(M, "M"),
+        validation.seed(seed),
+    )
     return X[_first_distinct(X, np.random.default_rng(seed).permutation(len(X)), M)]
 
 
@@ -49,13 +53,19 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     from sklearn.cluster import KMeans, MiniBatchKMeans  # slow to import, needed only here
     from sklearn.exceptions import ConvergenceWarning
 
-    X, M, seed = validation.matrix(X, "X", "D"), validation.positive_integer(M, "M"), validation.seed(seed)
+    X, M, seed = (
+        validation.matrix(X, "X", "D"),
+        validation.positive_integer(M, "M"),
+        validation.seed(seed),
+    )
     _first_distinct(X, np.arange(len(X)), M)
     if len(X) == M:
         return X.copy()
     method = MiniBatchKMeans if len(X) >= 20_000 else KMeans  # faster for so many rows
     with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # clusters without rows, which are moved below
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # clusters without rows, which are moved below
         clusters = method(n_clusters=M, n_init=1, random_state=seed).fit(X)
     centers = clusters.cluster_centers_  # [M, D]
     empty = np.setdiff1d(np.arange(M), np.intersect1d(clusters.labels_, distinct(centers)))
@@ -76,5 +86,7 @@ def _first_distinct(X: AnyNDArray, rows: AnyNDArray, M: int) -> AnyNDArray:
         if len(chosen) >= M:
             return chosen[:M]
         if size >= len(rows):
-            raise ValueError(f"M must be at most the number of distinct rows of X, {len(chosen)}, got {M}.")
+            raise ValueError(
+                f"M must be at most the number of distinct rows of X, {len(chosen)}, got {M}."
+            )
         size *= 2

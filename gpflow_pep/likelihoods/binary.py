@@ -61,12 +61,16 @@ class Probit(_Binary):
     log_cdf = staticmethod(log_ndtr)
 
     @inherit_check_shapes
-    def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
         return self._moments(tf.exp(log_ndtr(Fmu / tf.sqrt(1.0 + Fvar))))
 
     @inherit_check_shapes
     @no_autograph
-    def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         return tf.reduce_sum(log_ndtr(self.sign(Y) * Fmu / tf.sqrt(1.0 + Fvar)), axis=-1)
 
 

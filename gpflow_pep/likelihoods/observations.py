@@ -60,7 +60,9 @@ def check_observations(
     if len(rejected):
         row, column = rejected[0]
         value, count = float(Y[row, column]), len(rejected)
-        raise ValueError(f"{message} {value:g} in row {first_row + row} ({count} such values).{hint}")
+        raise ValueError(
+            f"{message} {value:g} in row {first_row + row} ({count} such values).{hint}"
+        )
     return Y
 
 
@@ -70,13 +72,22 @@ def _with_columns(Y: tf.Tensor, expected: int, must: str) -> tf.Tensor:
     if found not in (None, expected):
         raise ValueError(f"{_NAME} must {must}, got {found} columns.")
     if found is None:
-        Y = asserted(Y, tf.equal(tf.shape(Y)[1], expected), f"{_NAME} must {must}; number of columns:", tf.shape(Y)[1])
+        Y = asserted(
+            Y,
+            tf.equal(tf.shape(Y)[1], expected),
+            f"{_NAME} must {must}; number of columns:",
+            tf.shape(Y)[1],
+        )
     return tf.ensure_shape(Y, [None, expected])
 
 
-def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def check_assigned(
+    likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Return X [N, D] and Y [N, P] of variables; raise an error that names the accepted values of Y."""
-    if accepted_observations.dispatch(type(likelihood)) is accepted_observations.dispatch(Likelihood):
+    if accepted_observations.dispatch(type(likelihood)) is accepted_observations.dispatch(
+        Likelihood
+    ):
         return X, Y  # accepts all real numbers; NaN makes the objective NaN, which raises an error
     mask, accepted, _ = accepted_observations(likelihood, tf.cast(Y, tf.float64))
     message = f"{_NAME} must hold {accepted} for {type(likelihood).__name__}"
@@ -126,14 +137,20 @@ def _beta(likelihood: likelihoods.Beta, Y: tf.Tensor) -> Accepted:
 @accepted_observations.register
 def _ordinal(likelihood: likelihoods.Ordinal, Y: tf.Tensor) -> Accepted:
     if not np.all(np.diff(likelihood.bin_edges) > 0.0):
-        raise ValueError(f"likelihood: bin_edges of Ordinal must increase, got {likelihood.bin_edges}.")
-    return Accepted(_is_whole(Y, likelihood.num_bins), f"whole numbers from 0 to {likelihood.num_bins - 1}")
+        raise ValueError(
+            f"likelihood: bin_edges of Ordinal must increase, got {likelihood.bin_edges}."
+        )
+    return Accepted(
+        _is_whole(Y, likelihood.num_bins), f"whole numbers from 0 to {likelihood.num_bins - 1}"
+    )
 
 
 @accepted_observations.register(MultiClassRobustMax)
 @accepted_observations.register(likelihoods.MultiClass)
 @accepted_observations.register(likelihoods.Softmax)
-def _classes(likelihood: MultiClassRobustMax | likelihoods.MultiClass | likelihoods.Softmax, Y: tf.Tensor) -> Accepted:
+def _classes(
+    likelihood: MultiClassRobustMax | likelihoods.MultiClass | likelihoods.Softmax, Y: tf.Tensor
+) -> Accepted:
     num_classes = positive_integer(likelihood.num_classes, "likelihood.num_classes")
     return Accepted(_is_whole(Y, num_classes), f"the labels {listed_labels(num_classes)}")
 

@@ -67,7 +67,9 @@ class MultiClassRobustMax(Likelihood):
 
         @tf.custom_gradient
         def value(mean: tf.Tensor, variance: tf.Tensor) -> Any:
-            chunks = RowChunks(max(1, _VALUES_PER_CHUNK // self.num_classes)).split((label, mean, variance))
+            chunks = RowChunks(max(1, _VALUES_PER_CHUNK // self.num_classes)).split(
+                (label, mean, variance)
+            )
             shapes = [None], mean.shape, mean.shape
             log_prob, slope, curvature = chunks.concatenate(of_chunk, mean.dtype, shapes)
 
@@ -79,30 +81,42 @@ class MultiClassRobustMax(Likelihood):
 
         return value(tf.convert_to_tensor(Fmu), tf.convert_to_tensor(Fvar))
 
-    def _log_mean(self, label: tf.Tensor, Fmu: TensorType, Fvar: TensorType, power: float) -> tf.Tensor:
+    def _log_mean(
+        self, label: tf.Tensor, Fmu: TensorType, Fvar: TensorType, power: float
+    ) -> tf.Tensor:
         """Compute log E[p^power] / power, or E[log p] if power = 0, [n]."""
         probability = tf.exp(self.log_prob_largest(label, Fmu, Fvar))
-        return log_power_mean(probability, *self.log_values, tf.constant(power, probability.dtype))[0]
+        return log_power_mean(probability, *self.log_values, tf.constant(power, probability.dtype))[
+            0
+        ]
 
     @inherit_check_shapes
     @no_autograph
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        hits = tf.equal(tf.argmax(F, axis=-1, output_type=tf.int32), class_labels(Y, self.num_classes))
+        hits = tf.equal(
+            tf.argmax(F, axis=-1, output_type=tf.int32), class_labels(Y, self.num_classes)
+        )
         return tf.where(hits, *self.log_values)
 
     @inherit_check_shapes
     @no_autograph
-    def _variational_expectations(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         return self._log_mean(class_labels(Y, self.num_classes), Fmu, Fvar, 0.0)
 
     @inherit_check_shapes
     @no_autograph
-    def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         return self._log_mean(class_labels(Y, self.num_classes), Fmu, Fvar, 1.0)
 
     @inherit_check_shapes
     @no_autograph
-    def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
         C = self.num_classes
         label = tf.repeat(tf.range(C), tf.shape(Fmu)[0])
         log_mean = self._log_mean(label, tf.tile(Fmu, [C, 1]), tf.tile(Fvar, [C, 1]), 1.0)
@@ -128,7 +142,10 @@ def log_power_mean(
     if p = a with probability P and p = b otherwise, with the logarithms `log_hit` of a and `log_miss` of b, [].
     """
     gain = log_hit - log_miss
-    slope = tf.where(alpha == 0.0, gain, tf.math.divide_no_nan(tf.math.expm1(alpha * gain), alpha)) * probability
+    slope = (
+        tf.where(alpha == 0.0, gain, tf.math.divide_no_nan(tf.math.expm1(alpha * gain), alpha))
+        * probability
+    )
     return log_miss + log1p_ratio(alpha, slope), slope / (1.0 + alpha * slope)
 
 

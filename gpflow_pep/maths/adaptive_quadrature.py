@@ -20,7 +20,9 @@ class GaussLegendre(NamedTuple):
     # Maps values at the nodes to the last three Legendre coefficients, [K, 3]. If they are small, the nodes resolve the
     # function, and the error of its integral is about their square.
     last_coefficients: AnyNDArray
-    antiderivative: AnyNDArray  # Maps values at the nodes to integrals from -1 up to each node, [K, K]
+    antiderivative: (
+        AnyNDArray  # Maps values at the nodes to integrals from -1 up to each node, [K, K]
+    )
 
 
 @functools.cache
@@ -30,7 +32,10 @@ def gauss_legendre(number: int) -> GaussLegendre:
     degrees = np.arange(number)
     # c_k = (k + 1/2) ∫ f P_k; the rule integrates f P_k exactly.
     coefficients = legendre.legvander(nodes, number - 1) * weights[:, None] * (degrees + 0.5)  # type: ignore[no-untyped-call]
-    integrals = [legendre.legval(nodes, legendre.legint(unit, lbnd=-1.0)) for unit in np.eye(number)]  # type: ignore[no-untyped-call]
+    integrals = []
+    for unit in np.eye(number):
+        integral = legendre.legint(unit, lbnd=-1.0)  # type: ignore[no-untyped-call]
+        integrals.append(legendre.legval(nodes, integral))  # type: ignore[no-untyped-call]
     return GaussLegendre(nodes, weights, coefficients[:, -3:], coefficients @ np.stack(integrals))
 
 
@@ -47,7 +52,9 @@ class Evaluated(NamedTuple):
 
     integrals: tf.Tensor  # [W, S]
     moduli: tf.Tensor  # Integrals of the modulus of the T functions that must be resolved, [W, T]
-    tails: tf.Tensor  # Their largest last coefficients times the panel width, divided by the tolerance, [W, T]
+    tails: (
+        tf.Tensor
+    )  # Their largest last coefficients times the panel width, divided by the tolerance, [W, T]
     values: tf.Tensor | None = None  # Values at the nodes, returned with `keep`, [W, K]
 
 
@@ -65,26 +72,46 @@ def integrate(
     """
     refuse_xla("adaptive quadrature, whose panels depend on the data")
     num_integrals, dtype = shape[0], panels.left.dtype
-    arrays = [tf.TensorArray(kind, 0, True, infer_shape=False) for kind in (tf.int32, *[dtype] * 3) if keep]
+    arrays = [
+        tf.TensorArray(kind, 0, True, infer_shape=False)
+        for kind in (tf.int32, *[dtype] * 3)
+        if keep
+    ]
 
     def level(
-        number: tf.Tensor, row: tf.Tensor, left: tf.Tensor, half: tf.Tensor, done: tf.Tensor, *arrays: tf.TensorArray
+        number: tf.Tensor,
+        row: tf.Tensor,
+        left: tf.Tensor,
+        half: tf.Tensor,
+        done: tf.Tensor,
+        *arrays: tf.TensorArray,
     ) -> tuple[Any, ...]:
         evaluated = evaluate(Panels(row, left, half))
-        moduli = done[:, num_integrals:] + tf.math.unsorted_segment_sum(evaluated.moduli, row, num_rows)  # [R, T]
+        moduli = done[:, num_integrals:] + tf.math.unsorted_segment_sum(
+            evaluated.moduli, row, num_rows
+        )  # [R, T]
         resolved = tf.reduce_all(evaluated.tails <= tf.gather(moduli, row), axis=-1)
         num_open = tf.math.unsorted_segment_sum(tf.cast(~resolved, row.dtype), row, num_rows)  # [R]
         # More than 64 unresolved panels of a row are noise or NaN: accept them. After 60 halvings rounding dominates.
         resolved |= (tf.gather(num_open, row) > 64) | (number >= 60)
         accepted, open_ = (tf.squeeze(tf.where(mask), 1) for mask in (resolved, ~resolved))
         parts = tf.concat([evaluated.integrals, evaluated.moduli], axis=-1)  # [W, S + T]
-        done += tf.math.unsorted_segment_sum(tf.gather(parts, accepted), tf.gather(row, accepted), num_rows)
+        done += tf.math.unsorted_segment_sum(
+            tf.gather(parts, accepted), tf.gather(row, accepted), num_rows
+        )
         finished = (row, left, half, evaluated.values) if keep else ()
         pairs = zip(arrays, finished, strict=True)
         arrays = tuple(array.write(number, tf.gather(value, accepted)) for array, value in pairs)
         row, left, half = (tf.gather(value, open_) for value in (row, left, 0.5 * half))
         divided = tf.concat([left, left + 2.0 * half], 0)
-        return number + 1, tf.concat([row, row], 0), divided, tf.concat([half, half], 0), done, *arrays
+        return (
+            number + 1,
+            tf.concat([row, row], 0),
+            divided,
+            tf.concat([half, half], 0),
+            done,
+            *arrays,
+        )
 
     start = (tf.constant(0), *panels, tf.zeros([num_rows, sum(shape)], dtype), *arrays)
     invariants = map(tf.TensorShape, ([], *[[None]] * 3, [None, sum(shape)], *[None] * len(arrays)))

@@ -32,7 +32,9 @@ class Largest(NamedTuple):
     log_prob: tf.Tensor  # [R]
     slope: tf.Tensor  # d log P / dm_k, [C, R]; dP/dv_k is half of d²P/dm_k²
     curvature: tf.Tensor  # d² log P / dm_k², [C, R]
-    ratio: tf.Tensor  # Var(f_k | f_y is the largest)/v_k, [C, R]: 1 + v_k curvature without cancellation
+    ratio: (
+        tf.Tensor
+    )  # Var(f_k | f_y is the largest)/v_k, [C, R]: 1 + v_k curvature without cancellation
 
 
 class _Units(NamedTuple):
@@ -55,7 +57,9 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     own = tf.equal(tf.range(C)[:, None], label[None])  # [C, R]
     sd = tf.sqrt(tf.maximum(variance, tf.constant(1e-30, dtype)))  # avoids division by 0
     m, s = (select_own(value, own) for value in (mean, sd))
-    sd = tf.maximum(sd, (500.0 * np.finfo(dtype.as_numpy_dtype).eps) * s)  # steeper steps change P by less
+    sd = tf.maximum(
+        sd, (500.0 * np.finfo(dtype.as_numpy_dtype).eps) * s
+    )  # steeper steps change P by less
     one = tf.ones_like(mean)
     location = tf.where(own, -40.0 * one, (mean - m) / s)  # Φ(x + 40) = 1
     inverse = tf.where(own, one, s / sd)
@@ -81,11 +85,17 @@ def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
     return tuple(tf.cond(tf.reduce_all(product > smallest), plain, in_logarithms))
 
 
-def _derivatives(location: tf.Tensor, inverse: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def _derivatives(
+    location: tf.Tensor, inverse: tf.Tensor, x: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return g, g' and -g'' at x [R]."""
     log_product, h, curvature = _log_product((x - location) * inverse)
     slope = tf.reduce_sum(h * inverse, axis=0) - x
-    return log_product - 0.5 * tf.square(x), slope, 1.0 + tf.reduce_sum(curvature * tf.square(inverse), axis=0)
+    return (
+        log_product - 0.5 * tf.square(x),
+        slope,
+        1.0 + tf.reduce_sum(curvature * tf.square(inverse), axis=0),
+    )
 
 
 def _continues(number: tf.Tensor, *state: tf.Tensor) -> tf.Tensor:
@@ -96,13 +106,22 @@ def _continues(number: tf.Tensor, *state: tf.Tensor) -> tf.Tensor:
 def _mode(location: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return a point near the mode, on its left, with g and -g'' at that point, each [R], by Newton's method."""
 
-    def step(number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def step(
+        number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, *_: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         x = x + move
         g, slope, curvature = _derivatives(location, inverse, x)
         slope = tf.nn.relu(slope)
         # g can rise by at most slope²/2 and at most Σ log 1/Φ: by less than 5 unless it is low.
         is_low = (slope > 1.0) & (-0.5 * tf.square(x) - g > 5.0)
-        return number + 1, x, slope / curvature, g, curvature, is_low | (tf.square(slope) > _NEAR_MODE**2 * curvature)
+        return (
+            number + 1,
+            x,
+            slope / curvature,
+            g,
+            curvature,
+            is_low | (tf.square(slope) > _NEAR_MODE**2 * curvature),
+        )
 
     # The rightmost of the modes with h = max(0, -z) for class k and 0 for the rest: g'' misleads left of a steep step.
     start = tf.nn.relu(tf.reduce_max(location / (1.0 + tf.square(1.0 / inverse)), axis=0))
@@ -125,8 +144,12 @@ def _reach(units: _Units, curvature: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, t
         return number + 1, nearer, drop / slope, (nearer < 0.8 * t) | (drop > 2.0 * _DROP)
 
     farthest = np.sqrt(2.0 * _DROP)
-    start = tf.stack([farthest / tf.sqrt(curvature), (farthest + _NEAR_MODE) * tf.ones_like(curvature)])  # [2, R]
-    _, reach, rise, _ = tf.while_loop(_continues, step, (tf.constant(0), start, start, tf.ones_like(start, bool)))
+    start = tf.stack(
+        [farthest / tf.sqrt(curvature), (farthest + _NEAR_MODE) * tf.ones_like(curvature)]
+    )  # [2, R]
+    _, reach, rise, _ = tf.while_loop(
+        _continues, step, (tf.constant(0), start, start, tf.ones_like(start, bool))
+    )
     return reach[0], reach[1], rise[0]
 
 
@@ -147,16 +170,24 @@ def _first_panels(left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor) -> Panels:
 def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor) -> tf.Tensor:
     """Integrate exp(g - height) times 1, t, t², S2, S1² + S2, each h and each Q h over t = x - mode, [R, 5 + 2C]."""
     dtype, R, C = left.dtype, tf.shape(left)[0], units.location.shape[0]
-    nodes, weights, last, _ = (tf.constant(value, dtype) for value in _RULE._replace(nodes=_RULE.nodes + 1.0))
+    nodes, weights, last, _ = (
+        tf.constant(value, dtype) for value in _RULE._replace(nodes=_RULE.nodes + 1.0)
+    )
     # Tolerances of the last coefficients relative to the integrals of P and its first and second derivatives. The
     # integrands are entire functions: errors are far below the squared tolerances, 1e-10 or less.
     tolerances = tf.constant([5e-5, 3e-4, 5e-4], dtype)
-    class_values = tf.stack([units.location - units.mode + left, units.inverse])  # μ from the left end
+    class_values = tf.stack(
+        [units.location - units.mode + left, units.inverse]
+    )  # μ from the left end
     row_values = tf.stack([units.mode, units.height, left])
 
     def evaluate(panels: Panels) -> Evaluated:
-        location, inverse = tf.unstack(tf.gather(class_values, panels.row, axis=2)[..., None])  # [C, W, 1]
-        mode, height, left = tf.unstack(tf.gather(row_values, panels.row, axis=1)[..., None])  # [W, 1]
+        location, inverse = tf.unstack(
+            tf.gather(class_values, panels.row, axis=2)[..., None]
+        )  # [C, W, 1]
+        mode, height, left = tf.unstack(
+            tf.gather(row_values, panels.row, axis=1)[..., None]
+        )  # [W, 1]
         position = panels.left[:, None] + panels.half[:, None] * nodes  # [W, K]
         t = position - left
         x = mode + t
@@ -174,13 +205,17 @@ def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor
         unchecked = tf.linalg.matvec(tf.stack([w * t, w * tf.square(t), w * S2]), weights)
         first_order = (tf.linalg.matvec(values, weights) for values in (wh, wh * Q))  # [C, W]
         sums = tf.concat([moduli[:1], unchecked, moduli[2:], *first_order], axis=0)
-        integrals, moduli, tails = (tf.transpose(panels.half * value) for value in (sums, moduli, tails))
+        integrals, moduli, tails = (
+            tf.transpose(panels.half * value) for value in (sums, moduli, tails)
+        )
         return Evaluated(integrals, moduli, tails / tolerances)
 
     return integrate(evaluate, _first_panels(left, right, rise), R, shape=(5 + 2 * C, 3))[0]
 
 
-def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: tf.Tensor) -> Largest:
+def _largest(
+    units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: tf.Tensor
+) -> Largest:
     """Compute the result from the integrals, with E the mean under the integrand; for k ≠ y and for k = y.
 
         P'/P = -E[h]/√v_k,   P''/P = -E[Q h]/v_k;     P'/P = E[S1]/√v_y,   P''/P = E[S1² - S2]/v_y = E[x² - 1]/v_y.
@@ -192,7 +227,9 @@ def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: t
     mass = tf.maximum(mass, np.finfo(sd.dtype.as_numpy_dtype).tiny)
     mean_t, mean_tt, mean_S2 = (value / mass for value in means)
     mean_S1_S2 = sums[:, 4] / mass
-    mean_h, mean_Qh = (tf.transpose(value) / mass for value in tf.split(sums[:, 5:], [C, C], axis=1))  # [C, R]
+    mean_h, mean_Qh = (
+        tf.transpose(value) / mass for value in tf.split(sums[:, 5:], [C, C], axis=1)
+    )  # [C, R]
     slope_own = tf.reduce_sum(mean_h * units.inverse, axis=0)  # E[S1]; h = 0 for k = y
     spread = mean_S1_S2 - mean_S2 - tf.square(slope_own)  # Var[S1]
     ratio_own = mean_tt - tf.square(mean_t)

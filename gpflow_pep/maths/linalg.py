@@ -35,11 +35,15 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
         if not (tf.executing_eagerly() and tf.reduce_all(succeeded)):
             message = []
             if not in_xla():
-                matrices = tf.reshape(matrix, tf.concat([[tf.size(succeeded)], tf.shape(matrix)[-2:]], 0))  # [B, M, M]
+                matrices = tf.reshape(
+                    matrix, tf.concat([[tf.size(succeeded)], tf.shape(matrix)[-2:]], 0)
+                )  # [B, M, M]
                 texts = map(tf.convert_to_tensor, (name, advice))
                 message.append(_diagnosis(matrices, tf.reshape(succeeded, [-1]), *texts))
             L = asserted(L, succeeded, *message)
-        return L, lambda bar: once_differentiable(cholesky_adjoint(L, tf.matmul(L, bar, transpose_a=True)))
+        return L, lambda bar: once_differentiable(
+            cholesky_adjoint(L, tf.matmul(L, bar, transpose_a=True))
+        )
 
     return checked(tf.convert_to_tensor(matrix))
 
@@ -64,7 +68,9 @@ def cholesky_with_growing_jitter(
         return ~_succeeds(fixed + (total - present) * identity) & (10.0 * total <= max_jitter)
 
     total = tf.cond(
-        _succeeds(fixed), lambda: present, lambda: tf.while_loop(fails, lambda total: [10.0 * total], [start])[0]
+        _succeeds(fixed),
+        lambda: present,
+        lambda: tf.while_loop(fails, lambda total: [10.0 * total], [start])[0],
     )
 
     def report() -> tf.Tensor:
@@ -74,7 +80,11 @@ def cholesky_with_growing_jitter(
             return tf.constant(True)
 
     total = tf.stop_gradient(total)
-    reported = tf.constant(False) if in_xla() else tf.cond(total > present, report, lambda: tf.constant(False))
+    reported = (
+        tf.constant(False)
+        if in_xla()
+        else tf.cond(total > present, report, lambda: tf.constant(False))
+    )
     with tf.control_dependencies([reported]):
         return cholesky(matrix + (total - present) * identity, name=name, advice=advice)
 
@@ -84,33 +94,56 @@ def _succeeds(matrix: tf.Tensor) -> tf.Tensor:
 
 
 @shared
-def _diagnosis(matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advice: tf.Tensor) -> tf.Tensor:
+def _diagnosis(
+    matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advice: tf.Tensor
+) -> tf.Tensor:
     """Describe the first matrix that failed, and the jitter it needs: rounding changes λ by up to M eps max|λ|."""
     size = tf.shape(matrices)[-1]
     # Empty if no matrix failed: this traces faster than a branch.
     culprit = tf.gather(matrices, tf.where(~succeeded)[:1, 0])  # [0 or 1, M, M]
     is_finite = tf.math.is_finite(culprit)
-    num_broken = tf.reduce_sum(tf.cast(~is_finite, tf.int32), axis=[1, 2])  # [0 or 1], like all values below
+    num_broken = tf.reduce_sum(
+        tf.cast(~is_finite, tf.int32), axis=[1, 2]
+    )  # [0 or 1], like all values below
     eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, tf.zeros_like(culprit)))
     sizes = tf.abs(eigenvalues)
     dtype = matrices.dtype.as_numpy_dtype
     lowest, greatest_size = tf.reduce_min(eigenvalues, axis=1), tf.reduce_max(sizes, axis=1)
     rounding = (np.finfo(dtype).eps * tf.cast(size, matrices.dtype)) * greatest_size
     missing = tf.maximum(rounding - lowest, np.finfo(dtype).tiny)
-    missing = tf.pow(tf.constant(10.0, matrices.dtype), tf.math.ceil(tf.math.log(missing) / np.log(10.0)))
+    missing = tf.pow(
+        tf.constant(10.0, matrices.dtype), tf.math.ceil(tf.math.log(missing) / np.log(10.0))
+    )
     # reduce_min instead of eigenvalues[:, 0]: a matrix [0, 0] has no eigenvalues.
-    numbers = lowest, tf.reduce_max(eigenvalues, axis=1), greatest_size / tf.reduce_min(sizes, axis=1)
-    smallest, largest, condition = (tf.strings.as_string(number, shortest=True) for number in numbers)
+    numbers = (
+        lowest,
+        tf.reduce_max(eigenvalues, axis=1),
+        greatest_size / tf.reduce_min(sizes, axis=1),
+    )
+    smallest, largest, condition = (
+        tf.strings.as_string(number, shortest=True) for number in numbers
+    )
     shape = tf.strings.format("{} x {}", (size, size))
     more = tf.strings.as_string(missing, scientific=True, precision=0)
     heading = ["Cholesky decomposition was not successful: ", name, " has size ", shape, ", "]
-    not_finite = " of its entries are not finite, so an input or a parameter is NaN, infinite or overflowing"
-    spectrum = ["smallest eigenvalue ", smallest, ", largest ", largest, ", condition number about ", condition]
+    not_finite = (
+        " of its entries are not finite, so an input or a parameter is NaN, infinite or overflowing"
+    )
+    spectrum = [
+        "smallest eigenvalue ",
+        smallest,
+        ", largest ",
+        largest,
+        ", condition number about ",
+        condition,
+    ]
     end = [". Try: ", advice]
     return tf.where(
         num_broken > 0,
         tf.strings.join([*heading, tf.strings.as_string(num_broken), not_finite, *end]),
-        tf.strings.join([*heading, *spectrum, "; it succeeds with ", more, " more on the diagonal", *end]),
+        tf.strings.join(
+            [*heading, *spectrum, "; it succeeds with ", more, " more on the diagonal", *end]
+        ),
     )
 
 
@@ -122,7 +155,10 @@ def log_det(factor: tf.Tensor) -> tf.Tensor:
 @check_shapes("value: [shape...]", "return: [shape...]")
 def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
     """Return `value`, or raise an error with its name if an entry is not finite (NaN with ``jit_compile=True``)."""
-    value, message = tf.convert_to_tensor(value), f" of the entries of {name} are not finite. Try: {advice}"
+    value, message = (
+        tf.convert_to_tensor(value),
+        f" of the entries of {name} are not finite. Try: {advice}",
+    )
     is_finite = tf.math.is_finite(value)
     if in_xla() or value.shape.rank == 0:
         return asserted(value, is_finite, f"{name} is not finite. Try: {advice}")
@@ -135,7 +171,9 @@ def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
     """Return diag(left' right). Many rows are summed by a product with ones, faster than a reduction."""
     if left.shape[-2] is not None and left.shape[-2] < _STRIP:
         return tf.reduce_sum(left * right, axis=-2)
-    return tf.linalg.matvec(left * right, tf.ones(tf.shape(left)[:-1], left.dtype), transpose_a=True)
+    return tf.linalg.matvec(
+        left * right, tf.ones(tf.shape(left)[:-1], left.dtype), transpose_a=True
+    )
 
 
 @check_shapes("left: [batch..., M, N]", "right: [batch..., M, N]", "return: [batch..., M, M]")
@@ -153,11 +191,15 @@ def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = Fals
     for number in range(num_strips):
         start, stop = size * number // num_strips, size * (number + 1) // num_strips
         first = start if upper else 0
-        strip = tf.matmul(left[..., start:stop, first:], right[..., :stop, first:], transpose_b=True)
+        strip = tf.matmul(
+            left[..., start:stop, first:], right[..., :stop, first:], transpose_b=True
+        )
         padding = tf.pad([[0, size - stop]], [[tf.rank(left) - 1, 0], [0, 0]])
         strips.append(tf.pad(strip, padding))
     lower = tf.linalg.band_part(tf.concat(strips, axis=-2), -1, 0)
-    whole = tf.linalg.set_diag(lower + tf.linalg.matrix_transpose(lower), tf.linalg.diag_part(lower))
+    whole = tf.linalg.set_diag(
+        lower + tf.linalg.matrix_transpose(lower), tf.linalg.diag_part(lower)
+    )
     return tf.ensure_shape(whole, [*left.shape[:-1], left.shape[-2]])
 
 

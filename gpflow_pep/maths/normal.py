@@ -6,7 +6,9 @@ import tensorflow as tf
 from ..runtime.tracing import on_demand, shared
 
 LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
-_SERIES_BELOW = -12.0  # below, x + h = 1/|x| or so loses digits, and the series of Mills' ratio replaces it
+_SERIES_BELOW = (
+    -12.0
+)  # below, x + h = 1/|x| or so loses digits, and the series of Mills' ratio replaces it
 
 
 def log_ndtr(x: tf.Tensor) -> tf.Tensor:
@@ -41,7 +43,9 @@ def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
     Compute log Phi(x), its derivative h = phi(x)/Phi(x) and its negative second derivative h (x + h), in (0, 1): in the
     left tail from the series of Mills' ratio (1 - g)/|x|, with x + h = |x| g/(1 - g).
     """
-    return tuple(_in_shape_of(x, values) for values in _log_ndtr_and_derivatives(tf.reshape(x, [-1])))
+    return tuple(
+        _in_shape_of(x, values) for values in _log_ndtr_and_derivatives(tf.reshape(x, [-1]))
+    )
 
 
 @shared

@@ -57,27 +57,54 @@ class PEPClassifier(PEP):
     ):
         """See :class:`PEP` for the arguments; `likelihood`: of class labels, chosen from the labels by default."""
         if not isinstance(likelihood, Likelihood | None):
-            found, hint = type(likelihood).__name__, "inducing_variable=Z: inducing points are the argument after it"
+            found, hint = (
+                type(likelihood).__name__,
+                "inducing_variable=Z: inducing points are the argument after it",
+            )
             if isinstance(likelihood, str | type):
-                found, hint = repr(likelihood), "an object: likelihoods.Probit(), gpflow.likelihoods.Softmax(3), ..."
-            raise ValueError(f"likelihood must be a gpflow Likelihood or None, got {found}; give {hint}.")
+                found, hint = (
+                    repr(likelihood),
+                    "an object: likelihoods.Probit(), gpflow.likelihoods.Softmax(3), ...",
+                )
+            raise ValueError(
+                f"likelihood must be a gpflow Likelihood or None, got {found}; give {hint}."
+            )
         if inducing_variable is None:
-            raise ValueError("inducing_variable must be given: Z [M, D] or a gpflow inducing variable, got None.")
+            raise ValueError(
+                "inducing_variable must be given: Z [M, D] or a gpflow inducing variable, got None."
+            )
         if likelihood is None:
             if Workers.of_strategy().count > 1:
-                raise ValueError("likelihood must be given with several workers, as no single worker sees all labels.")
+                raise ValueError(
+                    "likelihood must be given with several workers, as no single worker sees all labels."
+                )
             data = checked_data(data, chunk_size)
             likelihood = _likelihood_for(_labels(data), columns(data)[1])
-        solver: dict[str, Any] = dict(projection=projection, tol=tol, max_sweeps=max_sweeps, damping=damping)
-        options: dict[str, Any] = dict(mean_function=mean_function, chunk_size=chunk_size, max_jitter=max_jitter)
-        super().__init__(data, kernel, likelihood, inducing_variable, alpha=alpha, scale=scale, **solver, **options)
+        solver: dict[str, Any] = dict(
+            projection=projection, tol=tol, max_sweeps=max_sweeps, damping=damping
+        )
+        options: dict[str, Any] = dict(
+            mean_function=mean_function, chunk_size=chunk_size, max_jitter=max_jitter
+        )
+        super().__init__(
+            data,
+            kernel,
+            likelihood,
+            inducing_variable,
+            alpha=alpha,
+            scale=scale,
+            **solver,
+            **options,
+        )
 
     @override
     def _checked_likelihood(self, likelihood: Any) -> Likelihood:
         if not isinstance(likelihood, CLASSIFICATION):
             names = ", ".join(kind.__name__ for kind in CLASSIFICATION)
             found = f"{type(likelihood).__name__}; use gpflow_pep.PEP for any other"
-            raise ValueError(f"likelihood must be one of class labels ({names}) or None, got {found}.")
+            raise ValueError(
+                f"likelihood must be one of class labels ({names}) or None, got {found}."
+            )
         return super()._checked_likelihood(likelihood)
 
 
@@ -90,7 +117,9 @@ def _labels(data: RegressionData | DatasetChunks) -> AnyNDArray:
         one_hot = one_hot and bool(np.isin(Y, (0, 1)).all() and (Y.sum(axis=1) == 1).all())
     if one_hot:
         hint = "give np.argmax(Y, axis=1)[:, None] or, for outputs of two classes each, likelihood=Probit()"
-        raise ValueError(f"data[1] (Y) must be one column of labels, got rows that each hold a single 1: {hint}.")
+        raise ValueError(
+            f"data[1] (Y) must be one column of labels, got rows that each hold a single 1: {hint}."
+        )
     return np.unique(np.concatenate(found))
 
 
@@ -101,7 +130,9 @@ def _likelihood_for(labels: AnyNDArray, num_outputs: int) -> Likelihood:
     if np.isin(labels, (-1, 1)).all():
         return Probit(labels=(-1, 1))
     # Allocate nothing of the size of the largest label, which may be huge (seconds since 1970, for example).
-    are_labels = labels[0] >= 0.0 and labels[-1] < 2**31 and np.array_equal(labels, np.floor(labels))
+    are_labels = (
+        labels[0] >= 0.0 and labels[-1] < 2**31 and np.array_equal(labels, np.floor(labels))
+    )
     if num_outputs == 1 and labels[-1] >= 2.0 and are_labels:
         num_classes = int(labels[-1]) + 1
         if len(labels) < num_classes:

@@ -26,7 +26,9 @@ from ..maths.linalg import finite
 from ..runtime.tracing import no_autograph
 from .sparse import SparseGP, checked_data, columns
 
-_ADVICE = "checking parameters, mean function and noise variance for NaN, infinite or overflowing values"
+_ADVICE = (
+    "checking parameters, mean function and noise variance for NaN, infinite or overflowing values"
+)
 
 
 class CollapsedRegression(SparseGP):
@@ -53,7 +55,9 @@ class CollapsedRegression(SparseGP):
     mixed_precision: bool
     """Compute with rows in single precision if that is accurate enough; takes effect when a function is traced."""
 
-    _block_size: int | None = None  # rows per block, if all blocks have one size and consecutive rows
+    _block_size: int | None = (
+        None  # rows per block, if all blocks have one size and consecutive rows
+    )
 
     def __init__(
         self,
@@ -71,11 +75,15 @@ class CollapsedRegression(SparseGP):
         """See :class:`PEPR` for the arguments, of which alpha, scale and blocks do not apply."""
         held = checked_data(data, chunk_size)
         if likelihood is None:
-            likelihood = Gaussian(1.0 if noise_variance is None else validation.noise_variance(noise_variance))
+            likelihood = Gaussian(
+                1.0 if noise_variance is None else validation.noise_variance(noise_variance)
+            )
         elif noise_variance is not None:
             raise ValueError("noise_variance and likelihood cannot both be given.")
         P = columns(held)[1]
-        super().__init__(held, kernel, likelihood, inducing_variable, mean_function, P, chunk_size, max_jitter)
+        super().__init__(
+            held, kernel, likelihood, inducing_variable, mean_function, P, chunk_size, max_jitter
+        )
         self.mixed_precision = bool(mixed_precision)
         self.single_chunk = bool(self._data) and int(self._local_num_data()) <= self._chunk_size
 
@@ -88,9 +96,13 @@ class CollapsedRegression(SparseGP):
         if blocks is None:
             return
         if not self._data:
-            raise ValueError(f"blocks must be None if data is a dataset, got {type(blocks).__name__}.")
+            raise ValueError(
+                f"blocks must be None if data is a dataset, got {type(blocks).__name__}."
+            )
         if self.mixed_precision:
-            raise ValueError(f"mixed_precision must be False with blocks, got {self.mixed_precision!r}.")
+            raise ValueError(
+                f"mixed_precision must be False with blocks, got {self.mixed_precision!r}."
+            )
         rows, sizes = validation.partition(blocks, int(self._local_num_data()))
         self._chunks = BlockChunks(rows, sizes, self._chunk_size, self._devices)
         self._block_size = int(blocks) if isinstance(blocks, int | np.integer) else None
@@ -130,7 +142,9 @@ class CollapsedRegression(SparseGP):
             self._check_block_sizes(np.ones(num_data, dtype=int))
         elif num_data != (num_rows := int(self._chunks.num_rows)):
             if self._block_size is None:
-                raise ValueError(f"data must keep {num_rows} rows, since blocks were given row by row, got {num_data}.")
+                raise ValueError(
+                    f"data must keep {num_rows} rows, since blocks were given row by row, got {num_data}."
+                )
             rows, sizes = validation.partition(self._block_size, num_data)
             self._check_block_sizes(sizes)
             self._chunks.replan(rows, sizes)
@@ -140,7 +154,9 @@ class CollapsedRegression(SparseGP):
     @override
     def _run_identity(self) -> dict[str, Any]:
         labels = self._chunks.variables if isinstance(self._chunks, BlockChunks) else ()
-        return super()._run_identity() | {"blocks": labels if self._block_size is None else self._block_size}
+        return super()._run_identity() | {
+            "blocks": labels if self._block_size is None else self._block_size
+        }
 
     @override
     def _sums(self) -> SiteSums:
@@ -156,17 +172,25 @@ class CollapsedRegression(SparseGP):
         prior, scale, sites = self._prior(), self._scale(), self._make_sites()
         if of_single_rows:
             scale, sites = tf.ones([], default_float()), IndependentSites()
-            chunks = RowChunks(self._chunk_size, self._devices) if isinstance(chunks, BlockChunks) else chunks
+            chunks = (
+                RowChunks(self._chunk_size, self._devices)
+                if isinstance(chunks, BlockChunks)
+                else chunks
+            )
         if isinstance(chunks, RowChunks) and self.single_chunk and self._workers.count == 1:
             chunks = OneChunk()
         rows, Kuu = self._rows(chunks, prior, scale, noise_factor), self._inducing_covariance(prior)
         mixed = self.mixed_precision and not of_single_rows
-        return accumulate_sums(rows, sites, powers, Kuu=Kuu, factorize=self._factorize, mixed_precision=mixed)
+        return accumulate_sums(
+            rows, sites, powers, Kuu=Kuu, factorize=self._factorize, mixed_precision=mixed
+        )
 
     def _rows(
         self, chunks: Chunks, prior: Prior, scale: tf.Tensor, noise_factor: tf.Tensor | None = None
     ) -> RegressionRows:
-        data = self._equally_many("blocks", *([chunks.num_rows] if isinstance(chunks, BlockChunks) else []))
+        data = self._equally_many(
+            "blocks", *([chunks.num_rows] if isinstance(chunks, BlockChunks) else [])
+        )
         parts = prior, self.likelihood, self.mean_function, noise_factor
         return RegressionRows(data, chunks, *parts, scale=scale, workers=self._workers)
 
@@ -177,7 +201,10 @@ class CollapsedRegression(SparseGP):
         sums, row_sums = self._of_sites(powers)
         old = self._old_site(sums.L, powers.noise_power)
         correction = self._evidence_correction(row_sums, powers)
-        objective = log_gaussian(sums.with_old(old), row_sums, self.num_data) + self.num_latent_gps * correction
+        objective = (
+            log_gaussian(sums.with_old(old), row_sums, self.num_data)
+            + self.num_latent_gps * correction
+        )
         if old is not None:
             objective += old.terms
         return finite(objective, name="the objective", advice=_ADVICE)
@@ -211,5 +238,7 @@ def upper_bound(self: CollapsedRegression) -> tf.Tensor:
     vfe = Powers.of_pep(tf.zeros([], default_float()))
     sums, row_sums = self._of_sites(vfe, of_single_rows=True)
     wider = self._of_sites(vfe, of_single_rows=True, noise_factor=1.0 + 2.0 * row_sums.penalty)
-    bound = log_gaussian(sums, row_sums, self.num_data) + 0.5 * (mahalanobis(sums, row_sums) - mahalanobis(*wider))
+    bound = log_gaussian(sums, row_sums, self.num_data) + 0.5 * (
+        mahalanobis(sums, row_sums) - mahalanobis(*wider)
+    )
     return finite(bound, name="the upper bound", advice=_ADVICE)

@@ -5,7 +5,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, TensorData
-from gpflow.inducing_variables import InducingPoints, InducingVariables, MultioutputInducingVariables
+from gpflow.inducing_variables import (
+    InducingPoints,
+    InducingVariables,
+    MultioutputInducingVariables,
+)
 from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.models import GPModel
 from gpflow.models.util import InducingPointsLike
@@ -17,12 +21,21 @@ from ..engine.kernel_columns import check_columns, checked_indices
 
 
 def checked_inducing_variable(
-    kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int | None, num_latent_gps: int, *, shared: bool
+    kernel: Kernel,
+    inducing_variable: InducingPointsLike,
+    num_inputs: int | None,
+    num_latent_gps: int,
+    *,
+    shared: bool,
 ) -> InducingVariables:
     """Check kernel and inducing variable, which functions must share if `shared`, for X with `num_inputs` columns."""
     if not isinstance(kernel, Kernel):
         raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
-    if shared and isinstance(kernel, MultioutputKernel) and not isinstance(kernel, SharedIndependent):
+    if (
+        shared
+        and isinstance(kernel, MultioutputKernel)
+        and not isinstance(kernel, SharedIndependent)
+    ):
         raise ValueError(
             "kernel must be shared by all columns of Y: a single-output kernel or SharedIndependent, got "
             f"{type(kernel).__name__}. For a kernel per column use gpflow_pep.PEP with SeparateIndependent and "
@@ -33,13 +46,17 @@ def checked_inducing_variable(
     if isinstance(kernel, MultioutputKernel) and kernel.num_latent_gps != num_latent_gps:
         raise ValueError(f"kernel {must} {kernel.num_latent_gps}.")
     if shared or not isinstance(inducing_variable, MultioutputInducingVariables):
-        inducing_variable = validation.single_output_inducing_variable(inducing_variable, num_inputs)
+        inducing_variable = validation.single_output_inducing_variable(
+            inducing_variable, num_inputs
+        )
     parts = independent_parts(inducing_variable, kernel)
     if len(parts) not in (1, num_latent_gps):
         raise ValueError(f"inducing_variable {must} {len(parts)}.")
     for variable, _ in parts:
         validation.single_output_inducing_variable(variable, num_inputs)
-    points = [(part, variable.Z.numpy()) for variable, part in parts if type(variable) is InducingPoints]
+    points = [
+        (part, variable.Z.numpy()) for variable, part in parts if type(variable) is InducingPoints
+    ]
     num_inputs = points[0][1].shape[1] if num_inputs is None and points else num_inputs
     if num_inputs is not None:
         check_columns(kernel, num_inputs)
@@ -47,7 +64,9 @@ def checked_inducing_variable(
         checked_indices(part, Z, "inducing_variable (Z)")
     sizes = {int(variable.num_inducing) for variable, _ in parts}
     if len(sizes) > 1:
-        raise ValueError(f"inducing_variable must have parts of the same size, got {sorted(sizes)}.")
+        raise ValueError(
+            f"inducing_variable must have parts of the same size, got {sorted(sizes)}."
+        )
     return inducing_variable
 
 
@@ -61,24 +80,37 @@ def single_output_variables(inducing_variable: InducingVariables) -> tuple[Induc
 def other_parameters(model: GPModel) -> dict[str, Parameter]:
     """Return all parameters except the inducing variable's, by path."""
     points = {id(parameter) for parameter in parameter_dict(model.inducing_variable).values()}
-    return {path: parameter for path, parameter in parameter_dict(model).items() if id(parameter) not in points}
+    return {
+        path: parameter
+        for path, parameter in parameter_dict(model).items()
+        if id(parameter) not in points
+    }
 
 
 def are_inducing_points(inducing_variable: InducingVariables) -> bool:
     """Return whether every inducing variable is exactly `InducingPoints`, not a subclass."""
-    return all(type(variable) is InducingPoints for variable in single_output_variables(inducing_variable))
+    return all(
+        type(variable) is InducingPoints for variable in single_output_variables(inducing_variable)
+    )
 
 
 def check_points(inducing_variable: InducingVariables) -> None:
     """Raise a ValueError unless every inducing variable is `InducingPoints`."""
     if not are_inducing_points(inducing_variable):
-        raise ValueError(f"inducing_variable must be inducing points, got {type(inducing_variable).__name__}.")
+        raise ValueError(
+            f"inducing_variable must be inducing points, got {type(inducing_variable).__name__}."
+        )
 
 
 def inducing_points(inducing_variable: InducingVariables) -> tf.Tensor:
     """Return Z, [1 or C, M, D]."""
     check_points(inducing_variable)
-    return tf.stack([tf.convert_to_tensor(variable.Z) for variable in single_output_variables(inducing_variable)])
+    return tf.stack(
+        [
+            tf.convert_to_tensor(variable.Z)
+            for variable in single_output_variables(inducing_variable)
+        ]
+    )
 
 
 def assign_inducing_points(inducing_variable: InducingVariables, Z: AnyNDArray) -> None:
@@ -105,11 +137,17 @@ def validated_points(inducing_variable: InducingVariables, Z: Any) -> AnyNDArray
     rank = 1 + np.ndim(Z[0]) if isinstance(Z, list | tuple) and Z else np.ndim(Z)
     new = list(Z) if rank == 3 else [Z]
     if len(new) != len(current):
-        raise ValueError(f"inducing_variable must be given for {len(current)} latent functions, got {len(new)}.")
+        raise ValueError(
+            f"inducing_variable must be given for {len(current)} latent functions, got {len(new)}."
+        )
     points = [validation.matrix(values, "inducing_variable (Z)", "D") for values in new]
     num_inputs = int(current[0].Z.shape[1])
     if any(values.shape[1] != num_inputs for values in points):
-        raise ValueError(f"inducing_variable (Z) must keep {num_inputs} columns, got {points[0].shape[1]}.")
+        raise ValueError(
+            f"inducing_variable (Z) must keep {num_inputs} columns, got {points[0].shape[1]}."
+        )
     if len({len(values) for values in points}) > 1:
-        raise ValueError(f"inducing_variable must have parts of the same size, got {[len(Z) for Z in points]}.")
+        raise ValueError(
+            f"inducing_variable must have parts of the same size, got {[len(Z) for Z in points]}."
+        )
     return np.stack(points)

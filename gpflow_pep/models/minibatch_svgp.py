@@ -86,20 +86,30 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
             elif q_sqrt is not None:
                 num_latent_gps = int(q_sqrt.shape[1 if q_diag else 0])
             else:
-                num_latent_gps = 1 if isinstance(likelihood, ScalarLikelihood) else likelihood.latent_dim
+                num_latent_gps = (
+                    1 if isinstance(likelihood, ScalarLikelihood) else likelihood.latent_dim
+                )
         C = validation.positive_integer(num_latent_gps, "num_latent_gps")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=C)
-        self.inducing_variable = cast(InducingVariables, inducing_variable)  # converted if it is an array
+        self.inducing_variable = cast(
+            InducingVariables, inducing_variable
+        )  # converted if it is an array
         self._num_data = None
         if num_data is not None:
-            self._num_data = tf.Variable(validation.num_data(num_data), trainable=False, dtype=default_float())
+            self._num_data = tf.Variable(
+                validation.num_data(num_data), trainable=False, dtype=default_float()
+            )
         self.whiten, self.q_diag = whiten, q_diag
         M = int(self.inducing_variable.num_inducing)
-        self.q_mu = Parameter(validation.shaped(q_mu, (M, C), np.zeros((M, C)), "q_mu"), dtype=default_float())
+        self.q_mu = Parameter(
+            validation.shaped(q_mu, (M, C), np.zeros((M, C)), "q_mu"), dtype=default_float()
+        )
         shape = (M, C) if q_diag else (C, M, M)
         identity = np.ones(shape) if q_diag else np.tile(np.eye(M), (C, 1, 1))
         q_sqrt = validation.shaped(q_sqrt, shape, identity, "q_sqrt")
-        self.q_sqrt = Parameter(q_sqrt, transform=positive() if q_diag else triangular(), dtype=default_float())
+        self.q_sqrt = Parameter(
+            q_sqrt, transform=positive() if q_diag else triangular(), dtype=default_float()
+        )
         self._add_parameters()
         self._old = self._new_old_posterior()
 
@@ -107,22 +117,34 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     def _checked_likelihood(self, likelihood: Any) -> Likelihood:
         likelihood = super()._checked_likelihood(likelihood)
         C = vars(self).get("num_latent_gps")
-        if C is not None and not isinstance(likelihood, ScalarLikelihood) and likelihood.latent_dim != C:
-            raise ValueError(f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}.")
+        if (
+            C is not None
+            and not isinstance(likelihood, ScalarLikelihood)
+            and likelihood.latent_dim != C
+        ):
+            raise ValueError(
+                f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}."
+            )
         return likelihood
 
     @override
-    def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
+    def _checked_inducing_variable(
+        self, inducing_variable: Any, kernel: Any = ...
+    ) -> InducingVariables:
         checked = super()._checked_inducing_variable(inducing_variable, kernel)
         if "q_mu" in vars(self) and (M := int(checked.num_inducing)) != self.q_mu.shape[0]:
-            raise ValueError(f"inducing_variable must keep {self.q_mu.shape[0]} points, as q_mu, got {M}.")
+            raise ValueError(
+                f"inducing_variable must keep {self.q_mu.shape[0]} points, as q_mu, got {M}."
+            )
         return checked
 
     def _add_parameters(self) -> None:
         """Create the parameters of the subclass; called at the end of the constructor."""
 
     @abstractmethod
-    def _terms(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ) -> tuple[tf.Tensor, ...]:
+    def _terms(
+        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
+    ) -> tuple[tf.Tensor, ...]:
         """Compute the objective's sum over the rows of a minibatch, and its terms in q and the prior, [] each."""
 
     @inherit_check_shapes
@@ -150,7 +172,9 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     @num_data.setter
     def num_data(self, num_data: int) -> None:
         if self._num_data is None:
-            raise ValueError("num_data was None at construction and cannot be set afterwards: pass it there.")
+            raise ValueError(
+                "num_data was None at construction and cannot be set afterwards: pass it there."
+            )
         self._num_data.assign(validation.num_data(num_data))
 
     def _checked_minibatch(self, data: RegressionData) -> RegressionData:
@@ -162,10 +186,15 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         message = "data: X and Y must have the same number of rows"
         if not X.shape[:1].is_compatible_with(Y.shape[:1]):
             raise ValueError(f"{message}, got {X.shape[0]} and {Y.shape[0]}.")
-        X, Y = asserted(X, tf.equal(tf.shape(X)[0], tf.shape(Y)[0]), message), self._with_checked_size(Y)
+        X, Y = (
+            asserted(X, tf.equal(tf.shape(X)[0], tf.shape(Y)[0]), message),
+            self._with_checked_size(Y),
+        )
         if in_xla():  # an invalid Y also makes X NaN, because a likelihood may treat NaN as a label
             return asserted(X, tf.math.is_finite(X) & tf.reduce_all(tf.math.is_finite(Y))), Y
-        return finite(X, name="data[0] (X)", advice="leaving out rows in which an input is missing"), Y
+        return finite(
+            X, name="data[0] (X)", advice="leaving out rows in which an input is missing"
+        ), Y
 
     def _with_checked_size(self, Y: tf.Tensor) -> tf.Tensor:
         """Return Y; raise an error unless it has between 1 and num_data rows."""
@@ -183,7 +212,11 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         """Return L, and q(v)."""
         L = self._factorize(self._prior().Kuu(default_jitter()))
         m = tf.transpose(self.q_mu)
-        R = tf.linalg.diag(tf.transpose(self.q_sqrt)) if self.q_diag else tf.convert_to_tensor(self.q_sqrt)
+        R = (
+            tf.linalg.diag(tf.transpose(self.q_sqrt))
+            if self.q_diag
+            else tf.convert_to_tensor(self.q_sqrt)
+        )
         if self.whiten:
             return L, WhitenedQ(m, R)
         m = tf.linalg.triangular_solve(L, m[..., None])[..., 0]
@@ -207,9 +240,15 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         prior = self._prior()
         V = tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs))
         conditional_variance = conditional_variance_of_f(prior.variances(X, *prior.inputs), V, L)
-        return Projected(V, conditional_variance, tf.transpose(mean_at(self.mean_function, X, self.num_latent_gps)))
+        return Projected(
+            V,
+            conditional_variance,
+            tf.transpose(mean_at(self.mean_function, X, self.num_latent_gps)),
+        )
 
-    def _variational_expectations(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ) -> tf.Tensor:
+    def _variational_expectations(
+        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ
+    ) -> tf.Tensor:
         """E_q[log p(y|f)], summed over the rows, []."""
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]
         mean = tf.transpose(rows.mean + project_mean(rows.V, q.m))  # [n, C]

@@ -20,7 +20,16 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import Chunks, DatasetChunks, OneChunk, Prior, RowChunks, SiteSums, floating_variables, scale_terms
+from ..engine import (
+    Chunks,
+    DatasetChunks,
+    OneChunk,
+    Prior,
+    RowChunks,
+    SiteSums,
+    floating_variables,
+    scale_terms,
+)
 from ..ep.energy import leave_one_out
 from ..ep.implicit import implicit_derivatives
 from ..ep.inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
@@ -32,14 +41,24 @@ from ..runtime.checks import warn, with_plain_errors
 from ..runtime.custom_gradients import derivatives, once_differentiable, unrecorded
 from ..runtime.devices import in_replica
 from ..runtime.distribution import ONE_PROCESS, local_variable
-from ..runtime.tracing import compiled, may_be_recorded, no_autograph, recording_is_stopped, refuse_xla
+from ..runtime.tracing import (
+    compiled,
+    may_be_recorded,
+    no_autograph,
+    recording_is_stopped,
+    refuse_xla,
+)
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
 from .sparse import SparseGP, alpha_property, checked_data, checked_power, columns
 
-_MAX_STORED = 2**23  # entries of V = L^-1 Kuf that are stored between sweeps (64 MB); a larger V is recomputed
+_MAX_STORED = (
+    2**23
+)  # entries of V = L^-1 Kuf that are stored between sweeps (64 MB); a larger V is recomputed
 # Default rows of a chunk, if its V has at most half as many entries: in two thirds of the time of 1024 (M = 100).
 _ROWS_PER_SWEEP = 5120
-_EAGER_SWEEPS = 40  # run eagerly before a graph is traced (per chunk), because they take less time than tracing
+_EAGER_SWEEPS = (
+    40  # run eagerly before a graph is traced (per chunk), because they take less time than tracing
+)
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
 _NOT_CONVERGED = (
     "the sites have not converged. Objective and predictions use the sites with the smallest change. Raise "
@@ -103,7 +122,14 @@ class PEP(SparseGP):
     """
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
-        {"_alpha", "_sites", "_status", "_options", "_warned", *SparseGP._TF_MODULE_IGNORED_PROPERTIES}
+        {
+            "_alpha",
+            "_sites",
+            "_status",
+            "_options",
+            "_warned",
+            *SparseGP._TF_MODULE_IGNORED_PROPERTIES,
+        }
     )
 
     def __init__(
@@ -147,18 +173,28 @@ class PEP(SparseGP):
         held = checked_data(data, chunk_size)
         self.projection = projection
         C = self._latent_functions(self._checked_likelihood(likelihood), held)
-        super().__init__(held, kernel, likelihood, inducing_variable, mean_function, C, chunk_size, max_jitter)
+        super().__init__(
+            held, kernel, likelihood, inducing_variable, mean_function, C, chunk_size, max_jitter
+        )
         self.scale = scale
         self._set_sizes(int(self._local_num_data()))
         powers = self._checked_powers(alpha)
-        self._alpha = local_variable(powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float())
+        self._alpha = local_variable(
+            powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float()
+        )
         self._sites = Sites(self._num_rows, C, default_float())
         self._options = SolverOptions(
-            local_variable(validation.positive_number(tol, "tol"), trainable=False, dtype=default_float()),
+            local_variable(
+                validation.positive_number(tol, "tol"), trainable=False, dtype=default_float()
+            ),
             local_variable(validation.positive_integer(max_sweeps, "max_sweeps"), trainable=False),
-            local_variable(validation.fraction(damping, "damping"), trainable=False, dtype=default_float()),
+            local_variable(
+                validation.fraction(damping, "damping"), trainable=False, dtype=default_float()
+            ),
         )
-        self._status = local_variable(status_before_updates(self.damping), trainable=False, dtype=default_float())
+        self._status = local_variable(
+            status_before_updates(self.damping), trainable=False, dtype=default_float()
+        )
         self._warned = local_variable(False, trainable=False)
         self._eager_sweeps = _EAGER_SWEEPS
 
@@ -168,13 +204,21 @@ class PEP(SparseGP):
         if "_sites" in vars(self):  # replaced after construction
             C = self._latent_functions(likelihood, self._data or self._chunks)
             if self.num_latent_gps != C:
-                raise ValueError(f"likelihood must keep {self.num_latent_gps} latent functions, got {C}.")
+                raise ValueError(
+                    f"likelihood must keep {self.num_latent_gps} latent functions, got {C}."
+                )
         return likelihood
 
-    def _latent_functions(self, likelihood: Likelihood, data: RegressionData | DatasetChunks) -> int:
+    def _latent_functions(
+        self, likelihood: Likelihood, data: RegressionData | DatasetChunks
+    ) -> int:
         """Check that the likelihood has a rule and accepts the data; return C, one per column of Y or `latent_dim`."""
         rule = rule_for(likelihood, self.projection)
-        batches = data.dataset if isinstance(data, DatasetChunks) else [tuple(map(tf.convert_to_tensor, data))]
+        batches = (
+            data.dataset
+            if isinstance(data, DatasetChunks)
+            else [tuple(map(tf.convert_to_tensor, data))]
+        )
         first = 0
         for _, Y in batches:
             check_observations(likelihood, Y, first_row=first)
@@ -191,9 +235,17 @@ class PEP(SparseGP):
         return validation.power(alpha, self._num_rows, "row")
 
     alpha = alpha_property
-    tol = _option("tol", validation.positive_number, "Convergence tolerance of the sites; see the constructor.")
-    max_sweeps = _option("max_sweeps", validation.positive_integer, "The largest number of sweeps in one update.")
-    damping = _option("damping", validation.fraction, "The largest fraction of an update that is taken.")
+    tol = _option(
+        "tol",
+        validation.positive_number,
+        "Convergence tolerance of the sites; see the constructor.",
+    )
+    max_sweeps = _option(
+        "max_sweeps", validation.positive_integer, "The largest number of sweeps in one update."
+    )
+    damping = _option(
+        "damping", validation.fraction, "The largest fraction of an update that is taken."
+    )
 
     @property
     def sites(self) -> Sites:
@@ -209,7 +261,11 @@ class PEP(SparseGP):
     @property
     def sites_variables(self) -> dict[str, tf.Variable]:
         """The sites and their status, which includes the damping at which the next sweeps start."""
-        return {"precision": self._sites.precision, "linear": self._sites.linear, "status": self._status}
+        return {
+            "precision": self._sites.precision,
+            "linear": self._sites.linear,
+            "status": self._status,
+        }
 
     @property
     def is_lower_bound(self) -> bool:
@@ -232,7 +288,10 @@ class PEP(SparseGP):
             self._warned.assign(before)
 
     def update_sites(
-        self, *, batch_size: int | None = None, callback: Callable[[SitesStatus], None] | None = None
+        self,
+        *,
+        batch_size: int | None = None,
+        callback: Callable[[SitesStatus], None] | None = None,
     ) -> SitesStatus:
         """
         Update the sites until they have converged, starting from their current values, with hyperparameters fixed.
@@ -249,11 +308,15 @@ class PEP(SparseGP):
         :raises tf.errors.InvalidArgumentError: if tilted distributions are not finite even under the prior.
         """
         if not tf.executing_eagerly():
-            raise RuntimeError("update_sites returns a Python object: call it outside of a tf.function.")
+            raise RuntimeError(
+                "update_sites returns a Python object: call it outside of a tf.function."
+            )
         callback = callback or (lambda _: None)
         if batch_size is not None:
             self._check_in_memory()
-            size = tf.constant(min(validation.positive_integer(batch_size, "batch_size"), self._num_rows))
+            size = tf.constant(
+                min(validation.positive_integer(batch_size, "batch_size"), self._num_rows)
+            )
             self._update_in_batches(size, callback)
         self._converge()
         callback(self.sites_status)
@@ -275,7 +338,9 @@ class PEP(SparseGP):
         finally:
             self._options.max_sweeps.assign(limit)
 
-    def minibatches(self, batch_size: int, *, damping: float | None = None, seed: int = 0) -> Iterator[list[tf.Tensor]]:
+    def minibatches(
+        self, batch_size: int, *, damping: float | None = None, seed: int = 0
+    ) -> Iterator[list[tf.Tensor]]:
         """
         Estimate the gradient of the training loss in the trainable variables from each minibatch of an epoch.
 
@@ -299,8 +364,12 @@ class PEP(SparseGP):
         data, sites = [tf.convert_to_tensor(values) for values in self._data], None
         for start in range(0, len(order), batch_size):
             if _differ(data, self._data):
-                raise RuntimeError("data must not change within an epoch: call minibatches() again.")
-            if sites is None or _differ(sites, self._sites.values()):  # predictions may have updated the sites
+                raise RuntimeError(
+                    "data must not change within an epoch: call minibatches() again."
+                )
+            if sites is None or _differ(
+                sites, self._sites.values()
+            ):  # predictions may have updated the sites
                 A, c = with_plain_errors(self._sum_sites_step)
             indices = tf.constant(order[start : start + batch_size])
             A, c, gradients = with_plain_errors(self._minibatch_step, A, c, indices, damping)
@@ -311,7 +380,9 @@ class PEP(SparseGP):
         """Raise a ValueError if data is a dataset, or there are several workers."""
         if self._workers.count > 1 or not self._data:
             got = f"{self._workers.count} workers" if self._data else "a tf.data.Dataset"
-            raise ValueError(f"data must be arrays in one process if sites are updated in batches, got {got}.")
+            raise ValueError(
+                f"data must be arrays in one process if sites are updated in batches, got {got}."
+            )
 
     @no_autograph
     def surrogate(self) -> Surrogate:
@@ -352,14 +423,18 @@ class PEP(SparseGP):
 
             def gradient(bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
                 now = [tf.convert_to_tensor(variable) for variable in floating]
-                scaled = [bar * derivative for derivative in once_differentiable(*derivatives, of=now)]
+                scaled = [
+                    bar * derivative for derivative in once_differentiable(*derivatives, of=now)
+                ]
                 # TensorFlow also reports captured variables; their gradients are the arguments' gradients.
                 return (scaled, [None] * len(variables)) if variables else scaled
 
             return tf.identity(value), gradient
 
         # Pass all variables: `trainable` may change before the gradient is taken.
-        return finite(energy(*map(tf.convert_to_tensor, floating)), name="the energy", advice=_ADVICE)
+        return finite(
+            energy(*map(tf.convert_to_tensor, floating)), name="the energy", advice=_ADVICE
+        )
 
     @check_shapes("return: [N]")
     @no_autograph
@@ -397,10 +472,16 @@ class PEP(SparseGP):
 
     def _may_run_eagerly(self) -> bool:
         """Return whether sweeps may run without a graph; in a model's first calls this is faster than tracing one."""
-        in_one_place = isinstance(self._chunks, RowChunks) and self._workers.count == 1 and self._devices is None
+        in_one_place = (
+            isinstance(self._chunks, RowChunks)
+            and self._workers.count == 1
+            and self._devices is None
+        )
         if not tf.executing_eagerly() or not in_one_place or tf.distribute.has_strategy():
             return False
-        return not (may_be_recorded() or recording_is_stopped())  # then tapes inside densities do not record, either
+        return not (
+            may_be_recorded() or recording_is_stopped()
+        )  # then tapes inside densities do not record, either
 
     @contextmanager
     def _updating(self) -> Iterator[None]:
@@ -409,7 +490,11 @@ class PEP(SparseGP):
         with lock_of(self) if tf.executing_eagerly() else nullcontext():
             yield
             if not tf.executing_eagerly():
-                tf.cond((self._status[0] > 0.0) | self._warned, lambda: tf.constant(False), self._print_warning)
+                tf.cond(
+                    (self._status[0] > 0.0) | self._warned,
+                    lambda: tf.constant(False),
+                    self._print_warning,
+                )
             elif not self.sites_status.converged and not self._warned:
                 self._warned.assign(True)
                 warn(_NOT_CONVERGED[0].upper() + _NOT_CONVERGED[1:])
@@ -429,9 +514,14 @@ class PEP(SparseGP):
         """Converge the sites; return the energy and its derivatives in the model's floating variables."""
         variables = self._floating_variables()
         if self._has_implicit_gradient():
-            updated, rows = self._converge_step(), tf.range(self._num_rows)  # all rows, in one chunk
+            updated, rows = (
+                self._converge_step(),
+                tf.range(self._num_rows),
+            )  # all rows, in one chunk
             options = self.likelihood, updated.sites, variables
-            return updated.log_evidence, implicit_derivatives(lambda: self._inference(indices=rows).problem, *options)
+            return updated.log_evidence, implicit_derivatives(
+                lambda: self._inference(indices=rows).problem, *options
+            )
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             inference = self._inference(variables)
@@ -439,12 +529,18 @@ class PEP(SparseGP):
 
     def _has_implicit_gradient(self) -> bool:
         """Return whether the projection is Wasserstein's and all rows are in the memory of this process."""
-        is_wasserstein = self.projection == "wasserstein" or isinstance(self.projection, Wasserstein)
+        is_wasserstein = self.projection == "wasserstein" or isinstance(
+            self.projection, Wasserstein
+        )
         return bool(is_wasserstein and self._data and self._workers.count == 1)
 
     def _has_exact_gradient(self) -> bool:
         """Return whether the gradient is the derivative of the energy, or treats the moments of sites as matched."""
-        return self._has_implicit_gradient() or self.projection == "kl" or isinstance(self.projection, KL)
+        return (
+            self._has_implicit_gradient()
+            or self.projection == "kl"
+            or isinstance(self.projection, KL)
+        )
 
     @compiled(reduce_retracing=True)
     def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
@@ -472,7 +568,9 @@ class PEP(SparseGP):
 
         return in_replica(update, *args)
 
-    def _inference(self, variables: Sequence[tf.Variable] | None = None, indices: tf.Tensor | None = None) -> Inference:
+    def _inference(
+        self, variables: Sequence[tf.Variable] | None = None, indices: tf.Tensor | None = None
+    ) -> Inference:
         prior = self._prior()
         Kuu = self._inducing_covariance(prior)
         L = self._factorize(Kuu)
@@ -497,7 +595,10 @@ class PEP(SparseGP):
 
     def _rows(self, prior: Prior, indices: tf.Tensor | None = None) -> LatentRows:
         """Return the source of all rows, or of the given rows in one chunk."""
-        data, alpha = self._equally_many("sites", tf.shape(self._sites.precision)[0]), checked_power(self._alpha)
+        data, alpha = (
+            self._equally_many("sites", tf.shape(self._sites.precision)[0]),
+            checked_power(self._alpha),
+        )
         if data:
             data = check_assigned(self.likelihood, *data)
         chunks: Chunks = OneChunk() if indices is not None or self._single_chunk() else self._chunks
@@ -505,22 +606,34 @@ class PEP(SparseGP):
             data = tuple(tf.gather(values, indices) for values in data)
             alpha = alpha if alpha.shape.rank == 0 else tf.gather(alpha, indices)
         workers = self._workers if indices is None else ONE_PROCESS
-        return LatentRows(chunks.split(data), alpha, prior, self.mean_function, self.num_latent_gps, workers)
+        return LatentRows(
+            chunks.split(data), alpha, prior, self.mean_function, self.num_latent_gps, workers
+        )
 
     @override
     def _default_chunk_size(self, **options: int) -> int:
-        entries = int(self.inducing_variable.num_inducing) * self.num_latent_gps  # of V, for each row
-        return super()._default_chunk_size(on_cpu=min(_ROWS_PER_SWEEP, _MAX_STORED // 2 // entries), **options)
+        entries = (
+            int(self.inducing_variable.num_inducing) * self.num_latent_gps
+        )  # of V, for each row
+        return super()._default_chunk_size(
+            on_cpu=min(_ROWS_PER_SWEEP, _MAX_STORED // 2 // entries), **options
+        )
 
     def _single_chunk(self) -> bool:
         return self._keeps_projections() and self._num_rows_of_all_workers <= self._chunk_size
 
     def _keeps_projections(self) -> bool:
         in_memory = isinstance(self._chunks, RowChunks)
-        return in_memory and self._num_rows_of_all_workers * self._num_points * self.num_latent_gps <= _MAX_STORED
+        return (
+            in_memory
+            and self._num_rows_of_all_workers * self._num_points * self.num_latent_gps
+            <= _MAX_STORED
+        )
 
     def _is_bound(self) -> tf.Tensor:
-        bound_at_zero = self.projection in ("kl", "wasserstein") or isinstance(self.projection, KL | Wasserstein)
+        bound_at_zero = self.projection in ("kl", "wasserstein") or isinstance(
+            self.projection, KL | Wasserstein
+        )
         is_positive = tf.reduce_any(tf.not_equal(self._alpha, 0.0))
         if self._alpha.shape.rank == 1:
             is_positive = self._workers.any(is_positive)
@@ -528,19 +641,30 @@ class PEP(SparseGP):
 
     def _floating_variables(self) -> tuple[tf.Variable, ...]:
         """Return the variables with respect to which the energy is differentiated."""
-        scale = [self.scale] if isinstance(self.scale, Parameter) else []  # a tensor in a frozen model
-        return floating_variables(self.kernel, self.inducing_variable, self.mean_function, self.likelihood, *scale)
+        scale = (
+            [self.scale] if isinstance(self.scale, Parameter) else []
+        )  # a tensor in a frozen model
+        return floating_variables(
+            self.kernel, self.inducing_variable, self.mean_function, self.likelihood, *scale
+        )
 
     @override
     def _structure(self) -> list[Any]:
-        return [*super()._structure(), self.projection, self._single_chunk(), self._keeps_projections()]
+        return [
+            *super()._structure(),
+            self.projection,
+            self._single_chunk(),
+            self._keeps_projections(),
+        ]
 
     @override
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         X, Y = super()._checked_new_data(data)
         check_observations(self.likelihood, Y)
         if self._alpha.shape.rank == 1 and len(X) != self._num_rows:
-            raise ValueError(f"data must keep {self._num_rows} rows, because alpha was given per row, got {len(X)}.")
+            raise ValueError(
+                f"data must keep {self._num_rows} rows, because alpha was given per row, got {len(X)}."
+            )
         return X, Y
 
     def _set_sizes(self, num_rows: int) -> None:
@@ -561,7 +685,10 @@ class PEP(SparseGP):
 
 def _differ(a: Iterable[tf.Tensor], b: Iterable[Any]) -> bool:
     """Return whether a tensor differs from its counterpart in shape or value; NaN equals NaN."""
-    return not all(np.array_equal(x, y, equal_nan=True) for x, y in zip(a, map(tf.convert_to_tensor, b), strict=True))
+    return not all(
+        np.array_equal(x, y, equal_nan=True)
+        for x, y in zip(a, map(tf.convert_to_tensor, b), strict=True)
+    )
 
 
 def lock_of(model: tf.Module) -> Any:

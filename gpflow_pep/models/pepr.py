@@ -94,14 +94,20 @@ class PEPR(CollapsedRegression):
             noise is small compared with the prior variance, Kuu is ill-conditioned or there are at most `chunk_size`
             rows, everything is in double precision. Must be False with blocks.
         """
-        options: dict[str, Any] = dict(noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size)
+        options: dict[str, Any] = dict(
+            noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size
+        )
         options |= dict(max_jitter=max_jitter, mixed_precision=mixed_precision)
         super().__init__(data, kernel, inducing_variable, mean_function=mean_function, **options)
         self._use_blocks(blocks)
         self._optimal_scale = scale if isinstance(scale, str) else ""
         if self._optimal_scale not in ("", _OPTIMAL, _PER_BLOCK):
-            raise ValueError(f"scale must be positive, {_OPTIMAL!r} or {_PER_BLOCK!r}, got {scale!r}.")
-        self._alpha = local_variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
+            raise ValueError(
+                f"scale must be positive, {_OPTIMAL!r} or {_PER_BLOCK!r}, got {scale!r}."
+            )
+        self._alpha = local_variable(
+            self._checked_powers(alpha), trainable=False, dtype=default_float()
+        )
         if not self._optimal_scale:
             self.scale = cast(Parameter, scale)  # checked, and converted if it holds numbers
 
@@ -113,13 +119,19 @@ class PEPR(CollapsedRegression):
         :raises tf.errors.InvalidArgumentError: at other powers, at which the objective approximates the log evidence.
         """
         message = "elbo is a lower bound at alpha = 0 only: use maximum_log_likelihood_objective() at alpha ="
-        return asserted(self.maximum_log_likelihood_objective(), self._alpha == 0.0, message, self._alpha)
+        return asserted(
+            self.maximum_log_likelihood_objective(), self._alpha == 0.0, message, self._alpha
+        )
 
     @override
     def _checked_scale(self, scale: Any) -> Parameter:
         if self._optimal_scale:
-            raise ValueError(f"scale must stay {self._optimal_scale!r}, got {scale!r}: construct a new model.")
-        return validation.scale(scale, None if self._workers.count > 1 else int(self._local_num_blocks()))
+            raise ValueError(
+                f"scale must stay {self._optimal_scale!r}, got {scale!r}: construct a new model."
+            )
+        return validation.scale(
+            scale, None if self._workers.count > 1 else int(self._local_num_blocks())
+        )
 
     @override
     def _checked_powers(self, alpha: Any) -> AnyNDArray:
@@ -139,7 +151,11 @@ class PEPR(CollapsedRegression):
     def _powers(self) -> Powers:
         limits = (0.0, f" with scale={self._optimal_scale!r}") if self._optimal_scale else ()
         powers = Powers.of_pep(alpha := checked_power(self._alpha, *limits))
-        return powers._replace(penalty_power=alpha + 1.0) if self._optimal_scale == _PER_BLOCK else powers
+        return (
+            powers._replace(penalty_power=alpha + 1.0)
+            if self._optimal_scale == _PER_BLOCK
+            else powers
+        )
 
     @override
     def _scale(self) -> tf.Tensor:
@@ -163,5 +179,9 @@ class PEPR(CollapsedRegression):
             return -0.5 * N * tf.math.log1p(2.0 * row_sums.penalty / N)
         scale, count = self._scale(), N
         if self._alpha.shape.rank or scale.shape.rank:  # of rows that share both
-            count = tf.cast(self._chunks.sizes, N.dtype) if isinstance(self._chunks, BlockChunks) else 1.0
+            count = (
+                tf.cast(self._chunks.sizes, N.dtype)
+                if isinstance(self._chunks, BlockChunks)
+                else 1.0
+            )
         return scale_terms(powers.noise_power, scale, count, self._workers) - row_sums.penalty

@@ -17,7 +17,9 @@ from ..maths.linalg import column_products, finite
 from ..runtime.tracing import no_autograph
 from ..validation import inputs
 
-ROWS_PER_CHUNK = 4096  # predicted together: memory beyond the result does not grow with the number of rows
+ROWS_PER_CHUNK = (
+    4096  # predicted together: memory beyond the result does not grow with the number of rows
+)
 _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
 
 
@@ -51,13 +53,18 @@ class WhitenedPosterior(AbstractPosterior):
             self.update_cache(precompute_cache)
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
-        return tuple(PrecomputedValue(value, (False,) * len(value.shape)) for value in self._values())
+        return tuple(
+            PrecomputedValue(value, (False,) * len(value.shape)) for value in self._values()
+        )
 
     @inherit_check_shapes
     @no_autograph
     def _add_mean_function(self, Xnew: TensorType, mean: TensorType) -> tf.Tensor:
         Xnew = tf.convert_to_tensor(Xnew, dtype=default_float())
-        rows, num_outputs = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]]), mean.shape[-1] or tf.shape(mean)[-1]
+        rows, num_outputs = (
+            tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]]),
+            mean.shape[-1] or tf.shape(mean)[-1],
+        )
         prior_mean = mean_at(self.mean_function, rows, num_outputs)
         mean += tf.reshape(prior_mean, tf.shape(mean))
         return finite(mean, name="the predictive mean", advice=_ADVICE)
@@ -67,14 +74,20 @@ class WhitenedPosterior(AbstractPosterior):
     def _conditional_fused(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        Xnew = checked_indices(self.kernel, inputs(Xnew, "Xnew"), "Xnew")  # before the cache is computed
+        Xnew = checked_indices(
+            self.kernel, inputs(Xnew, "Xnew"), "Xnew"
+        )  # before the cache is computed
         cache = tuple(part.value for part in self._precompute())
         return self._conditional_with_precompute(cache, Xnew, full_cov, full_output_cov)
 
     @inherit_check_shapes
     @no_autograph
     def _conditional_with_precompute(
-        self, cache: tuple[tf.Tensor, ...], Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+        self,
+        cache: tuple[tf.Tensor, ...],
+        Xnew: TensorType,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
     ) -> MeanAndVariance:
         Xnew = checked_indices(self.kernel, inputs(Xnew, "Xnew"), "Xnew")
         if full_cov:
@@ -82,23 +95,37 @@ class WhitenedPosterior(AbstractPosterior):
         else:
             flat = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])  # [batch N, D]
             chunks = split_rows([flat], ROWS_PER_CHUNK)
-            mean, cov = chunks.concatenate(lambda chunk: self._marginals(cache, *chunk.data), flat.dtype, [None, None])
+            mean, cov = chunks.concatenate(
+                lambda chunk: self._marginals(cache, *chunk.data), flat.dtype, [None, None]
+            )
             *_, b = cache
-            shape = tf.concat([tf.shape(Xnew)[:-1], [b.shape[-1] if b.shape.rank == 2 else b.shape[0]]], 0)
+            shape = tf.concat(
+                [tf.shape(Xnew)[:-1], [b.shape[-1] if b.shape.rank == 2 else b.shape[0]]], 0
+            )
             mean, cov = tf.reshape(mean, shape), tf.reshape(cov, shape)
         mean = finite(mean, name="the predictive mean", advice=_ADVICE)
         cov = finite(cov, name="the predictive (co)variance", advice=_ADVICE)
         if not full_output_cov:
             return mean, cov
         if not full_cov:
-            return mean, tf.linalg.diag(cov)  # outputs are independent: [..., N, P, P], or [..., N, P, N, P]
-        return mean, tf.einsum("...pnm,pq->...npmq", cov, tf.eye(tf.shape(cov)[-3], dtype=cov.dtype))
+            return mean, tf.linalg.diag(
+                cov
+            )  # outputs are independent: [..., N, P, P], or [..., N, P, N, P]
+        return mean, tf.einsum(
+            "...pnm,pq->...npmq", cov, tf.eye(tf.shape(cov)[-3], dtype=cov.dtype)
+        )
 
-    def _projected(self, cache: tuple[tf.Tensor, ...], prior: Prior, X: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _projected(
+        self, cache: tuple[tf.Tensor, ...], prior: Prior, X: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         """T1 = L^-1 Ku*, a root T2 with T1' Cov[v] T1 = T2'T2, [M, n] or [C, M, n] each, and T1' E[v], [n, P or C]."""
         L, root, b = cache
         T1 = tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs))
-        T2 = tf.linalg.triangular_solve(root, T1) if self._by_precision else tf.matmul(root, T1, transpose_a=True)
+        T2 = (
+            tf.linalg.triangular_solve(root, T1)
+            if self._by_precision
+            else tf.matmul(root, T1, transpose_a=True)
+        )
         mean = tf.matmul(T1, b, transpose_a=True)  # [n, P] or [C, n, 1]
         return T1, T2, mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0])
 
@@ -106,9 +133,13 @@ class WhitenedPosterior(AbstractPosterior):
         """Mean and variance k** - T1'T1 + T2'T2 [n, P] at X [n, D]. Negative rounding errors are clipped at 0."""
         prior = Prior(self.X_data, self.kernel)
         T1, T2, mean = self._projected(cache, prior, X)
-        conditional_variance = conditional_variance_of_f(prior.variances(X, *prior.inputs), T1, cache[0])
+        conditional_variance = conditional_variance_of_f(
+            prior.variances(X, *prior.inputs), T1, cache[0]
+        )
         variance = conditional_variance + column_products(T2, T2)  # [n] or [C, n]
-        return mean, tf.transpose(variance[None] if variance.shape.rank == 1 else variance) * tf.ones_like(mean)
+        return mean, tf.transpose(
+            variance[None] if variance.shape.rank == 1 else variance
+        ) * tf.ones_like(mean)
 
     def _joint(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
         """k** - T1'T1 + T2'T2: mean [..., N, P] and covariance [..., P, N, N] at X [..., N, D]."""
@@ -119,7 +150,9 @@ class WhitenedPosterior(AbstractPosterior):
         def gram(T: tf.Tensor) -> tf.Tensor:
             """T'T for each batch element, [..., 1 or C, N, N]."""
             T = tf.reshape(T, [-1, *T.shape[-2:-1], tf.shape(T)[-1]])  # [1 or C, M, batch N]
-            R = tf.reshape(tf.transpose(T, [2, 0, 1]), tf.concat([batch, [N, tf.shape(T)[0], T.shape[1]]], 0))
+            R = tf.reshape(
+                tf.transpose(T, [2, 0, 1]), tf.concat([batch, [N, tf.shape(T)[0], T.shape[1]]], 0)
+            )
             R = tf.experimental.numpy.swapaxes(R, -2, -3)  # [..., 1 or C, N, M]
             return tf.matmul(R, R, transpose_b=True)
 

@@ -22,7 +22,15 @@ from gpflow.posteriors import PrecomputeCacheType
 from typing_extensions import Self, override
 
 from .. import validation
-from ..engine import DatasetChunks, OldPosterior, OldPosteriorSite, Prior, RowChunks, SiteSums, default_chunk_size
+from ..engine import (
+    DatasetChunks,
+    OldPosterior,
+    OldPosteriorSite,
+    Prior,
+    RowChunks,
+    SiteSums,
+    default_chunk_size,
+)
 from ..engine.kernel_columns import checked_indices, index_columns
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite
@@ -33,7 +41,11 @@ from ..runtime.distribution import Workers, check_disjoint, local_variable
 from ..runtime.tracing import Compiled, compiled, in_xla, no_autograph, resizable_copy, structure_of
 from ..runtime.transactions import atomic
 from ..tilted.predictive import predicted_log_density, predicted_moments
-from .kernels_and_inducing_variables import are_inducing_points, checked_inducing_variable, single_output_variables
+from .kernels_and_inducing_variables import (
+    are_inducing_points,
+    checked_inducing_variable,
+    single_output_variables,
+)
 from .posteriors import WhitenedPosterior
 
 ADVICE_KUU = (
@@ -65,7 +77,9 @@ class InducingVariableGP(GPModel):
 
     _shares_covariance = False  # all outputs share kernel, inducing variable and q's covariance
     _by_precision = True  # `_posterior_values` returns a factor of q's precision; otherwise a root of its covariance
-    max_jitter: float | None = None  #: The largest jitter to try if Kuu cannot be factorized; None: the default only.
+    max_jitter: float | None = (
+        None  #: The largest jitter to try if Kuu cannot be factorized; None: the default only.
+    )
     _old: OldPosterior | None = None  # of a stream
     _data: tuple[tf.Variable, ...] = ()  # X and Y of a model that stores them
     _num_inputs: int | None = None  # D of a model that stores its data
@@ -89,10 +103,18 @@ class InducingVariableGP(GPModel):
             self._checked_inducing_variable(self.inducing_variable, kernel)
         return kernel
 
-    def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
+    def _checked_inducing_variable(
+        self, inducing_variable: Any, kernel: Any = ...
+    ) -> InducingVariables:
         """Check an inducing variable and the kernel, by default the model's; convert an array Z [M, D]."""
-        kernel, C, D = self.kernel if kernel is ... else kernel, self.num_latent_gps, self._num_inputs
-        checked = checked_inducing_variable(kernel, inducing_variable, D, C, shared=self._shares_covariance)
+        kernel, C, D = (
+            self.kernel if kernel is ... else kernel,
+            self.num_latent_gps,
+            self._num_inputs,
+        )
+        checked = checked_inducing_variable(
+            kernel, inducing_variable, D, C, shared=self._shares_covariance
+        )
         for X in self._data[:1]:
             checked_indices(kernel, X, "data[0] (X)")
         return checked
@@ -104,26 +126,34 @@ class InducingVariableGP(GPModel):
         """Check a likelihood; models that support some likelihoods only extend this."""
         if not isinstance(likelihood, Likelihood):
             example, found = "gpflow.likelihoods.StudentT()", type(likelihood).__name__
-            raise ValueError(f"likelihood must be a gpflow Likelihood, such as {example}, got {found}.")
+            raise ValueError(
+                f"likelihood must be a gpflow Likelihood, such as {example}, got {found}."
+            )
         return likelihood
 
     def _checked_mean_function(self, mean_function: Any) -> MeanFunction:
         mean_function = Zero() if mean_function is None else mean_function
         if not (isinstance(mean_function, tf.Module) and callable(mean_function)):
-            raise ValueError(f"mean_function must be a gpflow function or None, got {mean_function!r}.")
+            raise ValueError(
+                f"mean_function must be a gpflow function or None, got {mean_function!r}."
+            )
         return mean_function
 
     def _checked_num_latent_gps(self, number: Any) -> int:
         current = vars(self).get("num_latent_gps", number)
         if number != current:
-            raise ValueError(f"num_latent_gps must stay {current}, got {number!r}: construct a new model.")
+            raise ValueError(
+                f"num_latent_gps must stay {current}, got {number!r}: construct a new model."
+            )
         return current
 
     def _checked_max_jitter(self, max_jitter: Any) -> float | None:
         if max_jitter is None:
             return None
         if validation.positive_number(max_jitter, "max_jitter") <= default_jitter():
-            raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
+            raise ValueError(
+                f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}."
+            )
         return float(max_jitter)
 
     @abstractmethod
@@ -167,14 +197,19 @@ class InducingVariableGP(GPModel):
         return atomic(objects, [*self.variables, *self._hidden_variables()])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        memo |= {id(variable): resizable_copy(variable, variable.shape) for variable in self._hidden_variables()}
+        memo |= {
+            id(variable): resizable_copy(variable, variable.shape)
+            for variable in self._hidden_variables()
+        }
         clone = memo[id(self)] = type(self).__new__(type(self))
         attributes = dict(vars(self))  # copy first: other threads may add attributes
         clone.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
         return clone
 
     def __getstate__(self) -> tuple[dict[str, Any], list[Any]]:
-        return dict(vars(self)), [(variable, variable.shape.as_list()) for variable in self._hidden_variables()]
+        return dict(vars(self)), [
+            (variable, variable.shape.as_list()) for variable in self._hidden_variables()
+        ]
 
     def __setstate__(self, state: tuple[dict[str, Any], list[Any]]) -> None:
         attributes, resizable = state
@@ -185,14 +220,20 @@ class InducingVariableGP(GPModel):
         """Omit compiled methods (exports include the functions they need) and, in TensorFlow checkpoints, the data."""
         left_out = ("_data", "_chunks") if save_type == "checkpoint" else ()
         children = super()._trackable_children(save_type, **kwargs).items()
-        compiled_methods = {name for name, _ in children if isinstance(getattr(type(self), name, None), Compiled)}
-        return {name: part for name, part in children if name not in compiled_methods.union(left_out)}
+        compiled_methods = {
+            name for name, _ in children if isinstance(getattr(type(self), name, None), Compiled)
+        }
+        return {
+            name: part for name, part in children if name not in compiled_methods.union(left_out)
+        }
 
     def _factorize(self, Kuu: tf.Tensor) -> tf.Tensor:
         message = {"name": "Kuu", "advice": ADVICE_KUU}
         if self.max_jitter is None:
             return cholesky(Kuu, **message)
-        return cholesky_with_growing_jitter(Kuu, jitter=default_jitter(), max_jitter=self.max_jitter, **message)
+        return cholesky_with_growing_jitter(
+            Kuu, jitter=default_jitter(), max_jitter=self.max_jitter, **message
+        )
 
     @no_autograph
     def posterior(
@@ -207,31 +248,49 @@ class InducingVariableGP(GPModel):
         """
         return self._posterior(self._posterior_values, validation.cache_type(precompute_cache))
 
-    def _posterior(self, values: Callable[[], Any], cache: PrecomputeCacheType | None = None) -> WhitenedPosterior:
+    def _posterior(
+        self, values: Callable[[], Any], cache: PrecomputeCacheType | None = None
+    ) -> WhitenedPosterior:
         parts = self.kernel, self.inducing_variable, self.mean_function
 
         def current() -> Any:
-            if list(map(id, parts)) != list(map(id, [self.kernel, self.inducing_variable, self.mean_function])):
-                raise ValueError("posterior() must have the model's parts, one was replaced: call posterior() again.")
+            if list(map(id, parts)) != list(
+                map(id, [self.kernel, self.inducing_variable, self.mean_function])
+            ):
+                raise ValueError(
+                    "posterior() must have the model's parts, one was replaced: call posterior() again."
+                )
             return values()
 
-        return WhitenedPosterior(*parts, current, by_precision=self._by_precision, precompute_cache=cache)
+        return WhitenedPosterior(
+            *parts, current, by_precision=self._by_precision, precompute_cache=cache
+        )
 
     @inherit_check_shapes
     @no_autograph
-    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
+    def predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
         """Compute mean and (co)variance of f at Xnew; :meth:`posterior` is faster for many predictions."""
         Xnew = validation.real_numbers(Xnew, "Xnew")
-        return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
+        return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(
+            Xnew, full_cov, full_output_cov
+        )
 
     def _predict_y_by(self, values: tuple[tf.Tensor, ...], Xnew: tf.Tensor) -> MeanAndVariance:
         """Compute mean and variance of new observations at Xnew [n, D] from the cache of a posterior."""
-        return predicted_moments(self.likelihood, Xnew, *self._posterior(lambda: values).fused_predict_f(Xnew))
+        return predicted_moments(
+            self.likelihood, Xnew, *self._posterior(lambda: values).fused_predict_f(Xnew)
+        )
 
     _compiled_predict_y_by = compiled(_predict_y_by, reduce_retracing=True)
 
-    @check_shapes("Xnew: [batch..., N, D]", "return[0]: [batch..., N, P]", "return[1]: [batch..., N, P]")
-    def predict_y(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
+    @check_shapes(
+        "Xnew: [batch..., N, D]", "return[0]: [batch..., N, P]", "return[1]: [batch..., N, P]"
+    )
+    def predict_y(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
         """
         Compute mean and variance of new observations at Xnew, by quadrature if there is no closed form.
 
@@ -240,10 +299,14 @@ class InducingVariableGP(GPModel):
         :raises tf.errors.InvalidArgumentError: if a predicted mean or variance is NaN.
         """
         if full_cov or full_output_cov:
-            raise NotImplementedError("predict_y has no full_cov and no full_output_cov: they must be False.")
+            raise NotImplementedError(
+                "predict_y has no full_cov and no full_output_cov: they must be False."
+            )
         Xnew = validation.real_numbers(Xnew, "Xnew")
         mean, variance = predicted_moments(self.likelihood, Xnew, *self.predict_f(Xnew))
-        return _not_nan(mean, "the predicted mean of y"), _not_nan(variance, "the predicted variance of y")
+        return _not_nan(mean, "the predicted mean of y"), _not_nan(
+            variance, "the predicted variance of y"
+        )
 
     @check_shapes("data[0]: [batch..., N, D]", "data[1]: [batch..., N, P]", "return: [batch..., N]")
     def predict_log_density(
@@ -259,18 +322,26 @@ class InducingVariableGP(GPModel):
         X, Y = data
         X = validation.inputs(X, "data[0] (X)")
         Y = validation.real_numbers(Y, "data[1] (Y)")
-        rows = check_observations(self.likelihood, tf.reshape(Y, [-1, tf.shape(Y)[-1]]), self.num_latent_gps)
+        rows = check_observations(
+            self.likelihood, tf.reshape(Y, [-1, tf.shape(Y)[-1]]), self.num_latent_gps
+        )
         Y = tf.reshape(rows, tf.shape(Y))
         if in_xla():
             X = asserted(X, tf.math.is_finite(Y))  # a likelihood may treat NaN as a label
         if full_cov or full_output_cov:
-            raise NotImplementedError("predict_log_density has no full_cov and no full_output_cov: they must be False.")
+            raise NotImplementedError(
+                "predict_log_density has no full_cov and no full_output_cov: they must be False."
+            )
         density = predicted_log_density(self.likelihood, X, *self.predict_f(X), Y)
         return _not_nan(density, "the log predictive densities")
 
     @inherit_check_shapes
     def predict_f_samples(
-        self, Xnew: InputData, num_samples: int | None = None, full_cov: bool = True, full_output_cov: bool = False
+        self,
+        Xnew: InputData,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        full_output_cov: bool = False,
     ) -> tf.Tensor:
         """
         Sample the latent functions at Xnew; see :meth:`gpflow.models.GPModel.predict_f_samples`.
@@ -278,7 +349,11 @@ class InducingVariableGP(GPModel):
         :raises tf.errors.InvalidArgumentError: if their covariance cannot be factorized.
         """
         samples = super().predict_f_samples(Xnew, num_samples, full_cov, full_output_cov)
-        return finite(samples, name="the posterior samples", advice="a larger jitter, or fewer or distinct Xnew")
+        return finite(
+            samples,
+            name="the posterior samples",
+            advice="a larger jitter, or fewer or distinct Xnew",
+        )
 
 
 class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
@@ -303,19 +378,27 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         self._workers, self._devices = Workers.of_strategy(), devices_of_strategy()
         arrays = () if isinstance(data, DatasetChunks) else data
         options = {"trainable": False, "dtype": default_float()}
-        self._data = tuple(local_variable(values, shape=[None, values.shape[1]], **options) for values in arrays)
+        self._data = tuple(
+            local_variable(values, shape=[None, values.shape[1]], **options) for values in arrays
+        )
         self._num_inputs = columns(data)[0]
         self.inducing_variable, self.max_jitter = inducing_variable, max_jitter
         if isinstance(data, DatasetChunks) and index_columns(kernel):
             for number, (X, _) in enumerate(data.dataset, start=1):
-                checked_indices(kernel, tf.cast(X, default_float()), f"data[0] (X) of batch {number}")
+                checked_indices(
+                    kernel, tf.cast(X, default_float()), f"data[0] (X) of batch {number}"
+                )
         self._chunk_size = validation.chunk_size(chunk_size) or self._default_chunk_size()
-        eager_size = None if chunk_size else 8 * self._chunk_size  # where a chunk takes 10 ms of Python
+        eager_size = (
+            None if chunk_size else 8 * self._chunk_size
+        )  # where a chunk takes 10 ms of Python
         rows = RowChunks(self._chunk_size, self._devices, eager_size=eager_size)
         self._chunks: Any = data if isinstance(data, DatasetChunks) else rows
         self._old = self._new_old_posterior()
         if self._workers.count > 1:
-            check_disjoint(self._workers, data.dataset if isinstance(data, DatasetChunks) else [data])
+            check_disjoint(
+                self._workers, data.dataset if isinstance(data, DatasetChunks) else [data]
+            )
 
     def _default_chunk_size(self, **options: int) -> int:
         if self._data and self._devices is not None:
@@ -326,13 +409,17 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     def _batch_variables(self) -> dict[str, tf.Variable]:
         """Return the variables that a stream replaces with its batch, by name."""
         X, Y = self._data
-        return {"data.X": X, "data.Y": Y} | ({"alpha": self._alpha} if hasattr(self, "_alpha") else {})
+        return {"data.X": X, "data.Y": Y} | (
+            {"alpha": self._alpha} if hasattr(self, "_alpha") else {}
+        )
 
     @inherit_check_shapes
     def training_loss(self, *data: Any) -> tf.Tensor:
         """Return the negative objective, [] in nats. Takes no data: the model stores them."""
         if data:
-            raise TypeError(f"{type(self).__name__} stores its data: call training_loss() without data.")
+            raise TypeError(
+                f"{type(self).__name__} stores its data: call training_loss() without data."
+            )
         return super().training_loss()
 
     @property
@@ -359,15 +446,23 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check new data for the model and return them as arrays, without assigning them."""
         if not self._data:
-            raise ValueError("data of a model with a dataset cannot be replaced: construct a new model.")
+            raise ValueError(
+                "data of a model with a dataset cannot be replaced: construct a new model."
+            )
         if self._workers.count > 1:
-            raise ValueError("data of a model of several workers cannot be replaced: construct a new model.")
+            raise ValueError(
+                "data of a model of several workers cannot be replaced: construct a new model."
+            )
         if isinstance(data, tf.data.Dataset):
-            raise ValueError("data must be a pair (X, Y) of arrays, got a dataset: construct a new model for it.")
+            raise ValueError(
+                "data must be a pair (X, Y) of arrays, got a dataset: construct a new model for it."
+            )
         X, Y = validation.regression_data(data)
         for name, values, variable in zip(("X", "Y"), (X, Y), self._data, strict=True):
             if values.shape[1] != variable.shape[1]:
-                raise ValueError(f"data ({name}) must keep {variable.shape[1]} columns, got {values.shape[1]}.")
+                raise ValueError(
+                    f"data ({name}) must keep {variable.shape[1]} columns, got {values.shape[1]}."
+                )
         return checked_indices(self.kernel, X, "data[0] (X)"), Y
 
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
@@ -394,20 +489,38 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         if not self._data:
             return ()
         X, Y = map(tf.convert_to_tensor, self._data)
-        same = tf.reduce_all([tf.equal(tf.shape(X)[0], count) for count in (tf.shape(Y)[0], *counts)])
-        message = f"X, Y and {others} have different numbers of rows: set model.data = (X, Y) instead"
+        same = tf.reduce_all(
+            [tf.equal(tf.shape(X)[0], count) for count in (tf.shape(Y)[0], *counts)]
+        )
+        message = (
+            f"X, Y and {others} have different numbers of rows: set model.data = (X, Y) instead"
+        )
         return asserted(X, same, message), Y
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite | None:
         """Return the site of the old posterior for one power []; None unless the model is a stream."""
-        return None if self._old is None else self._old.site(self.inducing_variable, self.kernel, L, alpha)
+        return (
+            None
+            if self._old is None
+            else self._old.site(self.inducing_variable, self.kernel, L, alpha)
+        )
 
     def _inducing_covariance(self, prior: Prior) -> tf.Tensor:
         """Compute Kuu. Its gradient raises an error if a kernel has a tensor for a parameter: Kuf and Kff lack it."""
         covariance = prior.Kuu(default_jitter())
-        parts = (part for part in (self.kernel, *self.kernel.submodules) if isinstance(part, Kernel))
-        values = ((f"{name} of {type(part).__name__}", value) for part in parts for name, value in vars(part).items())
-        tensors = [name for name, value in values if isinstance(value, tf.Tensor) and value.dtype.is_floating]
+        parts = (
+            part for part in (self.kernel, *self.kernel.submodules) if isinstance(part, Kernel)
+        )
+        values = (
+            (f"{name} of {type(part).__name__}", value)
+            for part in parts
+            for name, value in vars(part).items()
+        )
+        tensors = [
+            name
+            for name, value in values
+            if isinstance(value, tf.Tensor) and value.dtype.is_floating
+        ]
         if not tensors:
             return covariance
         found = f"{', '.join(tensors)} is a tensor; make it a gpflow.Parameter (trainable or not)"
@@ -438,7 +551,9 @@ def _set_power(model: Any, alpha: Any) -> None:
     powers, shape = model._checked_powers(alpha), model._alpha.shape
     if not shape.is_compatible_with(powers.shape):
         kept = "one number for each row or block" if shape.rank else "one number"
-        raise ValueError(f"alpha must stay {kept}, as in the constructor, got shape {list(powers.shape)}.")
+        raise ValueError(
+            f"alpha must stay {kept}, as in the constructor, got shape {list(powers.shape)}."
+        )
     model._alpha.assign(powers)
 
 
@@ -458,7 +573,9 @@ def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf
     """Return alpha's current value, also in a graph, not differentiated; raise an error outside [0, largest]."""
     value = tf.stop_gradient(tf.convert_to_tensor(alpha))
     accepted = "in [0, 1]" if largest else "0"
-    return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be {accepted}{why}, got", value)
+    return asserted(
+        value, (value >= 0.0) & (value <= largest), f"alpha must be {accepted}{why}, got", value
+    )
 
 
 def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | DatasetChunks:
@@ -466,7 +583,9 @@ def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | 
     if not isinstance(data, tf.data.Dataset | DatasetChunks):
         return validation.regression_data(data)
     if chunk_size is not None:
-        raise ValueError(f"chunk_size must be None if data is a dataset, whose batches are chunks, got {chunk_size!r}.")
+        raise ValueError(
+            f"chunk_size must be None if data is a dataset, whose batches are chunks, got {chunk_size!r}."
+        )
     return data if isinstance(data, DatasetChunks) else DatasetChunks(data)
 
 
@@ -476,9 +595,13 @@ def checked_rows(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
     if isinstance(model, InducingVariableGP) and are_inducing_points(model.inducing_variable):
         D = int(single_output_variables(model.inducing_variable)[0].Z.shape[1])
         if X.shape[1] != D:
-            raise ValueError(f"data[0] (X) must have as many columns as the inducing points, {D}, got {X.shape[1]}.")
+            raise ValueError(
+                f"data[0] (X) must have as many columns as the inducing points, {D}, got {X.shape[1]}."
+            )
     mixing = getattr(model.kernel, "W", None)  # [P, C], of latent functions that outputs share
-    check_observations(model.likelihood, Y, int(model.num_latent_gps if mixing is None else mixing.shape[0]))
+    check_observations(
+        model.likelihood, Y, int(model.num_latent_gps if mixing is None else mixing.shape[0])
+    )
     return checked_indices(model.kernel, X, "data[0] (X)"), Y
 
 

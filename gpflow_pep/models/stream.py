@@ -9,7 +9,11 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float, default_jitter
-from gpflow.inducing_variables import InducingPoints, InducingVariables, SeparateIndependentInducingVariables
+from gpflow.inducing_variables import (
+    InducingPoints,
+    InducingVariables,
+    SeparateIndependentInducingVariables,
+)
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import Self, override
 
@@ -21,7 +25,12 @@ from ..runtime.distribution import ONE_PROCESS
 from ..runtime.tracing import compiled
 from ..saving.run_identity import settings_of
 from ..saving.stream_state import POINTS, SETTINGS, StreamState
-from .kernels_and_inducing_variables import assign_inducing_points, inducing_points, other_parameters, validated_points
+from .kernels_and_inducing_variables import (
+    assign_inducing_points,
+    inducing_points,
+    other_parameters,
+    validated_points,
+)
 from .sparse import InducingVariableGP, checked_rows
 
 
@@ -39,7 +48,10 @@ class Stream(InducingVariableGP):
     """
 
     _old: Any = None
-    _NEEDED: tuple[str, ...] = ("data.X", "data.Y")  # entries of a state that :meth:`from_state` requires
+    _NEEDED: tuple[str, ...] = (
+        "data.X",
+        "data.Y",
+    )  # entries of a state that :meth:`from_state` requires
 
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check another batch (X, Y) and return it as arrays."""
@@ -57,7 +69,9 @@ class Stream(InducingVariableGP):
     def _new_old_posterior(self) -> OldPosterior:
         """Return an empty old posterior; reject datasets, several workers and variables other than inducing points."""
         if isinstance(getattr(self, "_chunks", None), DatasetChunks):
-            raise ValueError("data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset.")
+            raise ValueError(
+                "data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset."
+            )
         if getattr(self, "_workers", ONE_PROCESS).count > 1:
             advice = "construct it outside the scope of the distribution strategy"
             raise ValueError(f"{type(self).__name__} does not support several workers: {advice}.")
@@ -66,10 +80,15 @@ class Stream(InducingVariableGP):
         return OldPosterior(shape, leading, num_outputs, default_float())
 
     @override
-    def _checked_inducing_variable(self, inducing_variable: Any, kernel: Any = ...) -> InducingVariables:
+    def _checked_inducing_variable(
+        self, inducing_variable: Any, kernel: Any = ...
+    ) -> InducingVariables:
         checked = super()._checked_inducing_variable(inducing_variable, kernel)
         if self._old is not None:
-            new, old = validated_points(self.inducing_variable, checked), inducing_points(self.inducing_variable)
+            new, old = (
+                validated_points(self.inducing_variable, checked),
+                inducing_points(self.inducing_variable),
+            )
             if old.shape != new.shape:
                 found = f"{new.shape[1]}: see update()"
                 raise ValueError(f"inducing_variable must keep {old.shape[1]} points, got {found}.")
@@ -99,18 +118,26 @@ class Stream(InducingVariableGP):
         :raises RuntimeError: in a compiled function.
         """
         if not tf.executing_eagerly():
-            raise RuntimeError("update changes the size of the data and of q: call it outside of a tf.function.")
+            raise RuntimeError(
+                "update changes the size of the data and of q: call it outside of a tf.function."
+            )
         X, Y = self._checked_new_data(new_data)
         for name, values in {"[0] (X)": X, "[1] (Y)": Y}.items():
-            limit = float(np.finfo(values.dtype).max) ** 0.4  # larger squares / noise may overflow in the state
+            limit = (
+                float(np.finfo(values.dtype).max) ** 0.4
+            )  # larger squares / noise may overflow in the state
             if (size := np.abs(values).max()) > limit:
-                raise ValueError(f"new_data{name} must be at most {limit:.0e} in size, got {size:g}: try another unit.")
+                raise ValueError(
+                    f"new_data{name} must be at most {limit:.0e} in size, got {size:g}: try another unit."
+                )
         Z = self._next_points(X, inducing_variable, fraction_to_move)
         posterior = with_plain_errors(self._absorb)
         with self._all_or_nothing():
             if Z is not None:
                 self._move_inducing_points(Z)
-                self._factorize(self._prior().Kuu(default_jitter()))  # an error here, not in every later update
+                self._factorize(
+                    self._prior().Kuu(default_jitter())
+                )  # an error here, not in every later update
             self._old.assign(posterior, int(self.inducing_variable.num_inducing))
             self._assign_data(X, Y)
 
@@ -126,8 +153,12 @@ class Stream(InducingVariableGP):
         self, X: AnyNDArray, inducing_variable: InducingPointsLike | None, fraction_to_move: float
     ) -> AnyNDArray | None:
         """Return the new inducing points, [1 or C, M, D]; None to keep the current ones."""
-        if not (isinstance(fraction_to_move, int | float | np.number) and 0.0 <= fraction_to_move <= 1.0):
-            raise ValueError(f"fraction_to_move must be a number in [0, 1], got {fraction_to_move!r}.")
+        if not (
+            isinstance(fraction_to_move, int | float | np.number) and 0.0 <= fraction_to_move <= 1.0
+        ):
+            raise ValueError(
+                f"fraction_to_move must be a number in [0, 1], got {fraction_to_move!r}."
+            )
         if inducing_variable is None:
             return self._moved_points(X, float(fraction_to_move)) if fraction_to_move else None
         if fraction_to_move:
@@ -141,13 +172,17 @@ class Stream(InducingVariableGP):
         count, num_kept = Z.shape[1], Z.shape[1] - int(fraction * Z.shape[1])
         for number, old in enumerate(Z.copy()):
             candidates = np.concatenate([old, X])
-            selected = self._greedy(number, *map(tf.constant, (candidates, count, num_kept))).numpy()
+            selected = self._greedy(
+                number, *map(tf.constant, (candidates, count, num_kept))
+            ).numpy()
             stays = np.isin(np.arange(count), selected)  # a point that stays keeps its index
             Z[number, ~stays] = candidates[selected[selected >= count]]
         return Z
 
     @compiled(reduce_retracing=True)
-    def _greedy(self, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor) -> tf.Tensor:
+    def _greedy(
+        self, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor
+    ) -> tf.Tensor:
         """Select points for a latent function from candidates X, the current points first; return their indices [M]."""
         _, kernel = independent_parts(self.inducing_variable, self.kernel)[number]
         return greedy_conditional_variance(kernel, X, count, first=num_kept, among=count)
@@ -170,20 +205,34 @@ class Stream(InducingVariableGP):
         :param options: the constructor's keyword arguments; alpha is taken from the state.
         :raises ValueError: if the state does not fit a model of this class and these parts.
         """
-        if missing := sorted({POINTS, SETTINGS, *cls._NEEDED} - getattr(state, "arrays", {}).keys()):
-            raise ValueError(f"state must be the StreamState of a {cls.__name__}; it lacks {', '.join(missing)}.")
+        if missing := sorted(
+            {POINTS, SETTINGS, *cls._NEEDED} - getattr(state, "arrays", {}).keys()
+        ):
+            raise ValueError(
+                f"state must be the StreamState of a {cls.__name__}; it lacks {', '.join(missing)}."
+            )
         points: InducingPointsLike = state.points[0]
         if len(state.points) > 1:
             points = SeparateIndependentInducingVariables([InducingPoints(Z) for Z in state.points])
         try:
             model = cls._of_batch(state.arrays, *parts, points, **options)
-        except (TypeError, ValueError) as error:  # names an argument from the state, or a missing one
-            raise ValueError(f"cannot construct a {cls.__name__} from this state and these parts: {error}") from error
+        except (
+            TypeError,
+            ValueError,
+        ) as error:  # names an argument from the state, or a missing one
+            raise ValueError(
+                f"cannot construct a {cls.__name__} from this state and these parts: {error}"
+            ) from error
         state.assign_to(model._state_variables(), model._settings_of_parts())
-        root, sizes = state.arrays["old.root"], [state.arrays[f"old.{name}"].shape[-2] for name in ("Z", "linear")]
+        root, sizes = (
+            state.arrays["old.root"],
+            [state.arrays[f"old.{name}"].shape[-2] for name in ("Z", "linear")],
+        )
         if [root.shape[-2], *sizes] != [root.shape[-1]] * 3:
             found = f"{root.shape[-1]}, {sizes[0]} and {sizes[1]}"
-            raise ValueError(f"the state must have root, Z and linear terms of as many old points, got {found}.")
+            raise ValueError(
+                f"the state must have root, Z and linear terms of as many old points, got {found}."
+            )
         return model
 
     @classmethod
@@ -193,7 +242,9 @@ class Stream(InducingVariableGP):
 
     def _settings_of_parts(self) -> dict[str, str]:
         """Return classes and settings of kernel, likelihood and mean function, by path."""
-        return settings_of({name: getattr(self, name) for name in ("kernel", "likelihood", "mean_function")})
+        return settings_of(
+            {name: getattr(self, name) for name in ("kernel", "likelihood", "mean_function")}
+        )
 
     def _state_variables(self) -> dict[str, tf.Variable]:
         """Return the variables of the state, by name: old posterior, batch, and parameters except inducing points."""

@@ -70,9 +70,20 @@ class StreamingSGPR(CollapsedRegression, Stream):
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`.
         :param alpha: the power, a number in [0, 1]; 0 is the exact VFE limit.
         """
-        options: dict[str, Any] = dict(noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size)
-        super().__init__(data, kernel, inducing_variable, mean_function=mean_function, max_jitter=max_jitter, **options)
-        self._alpha = local_variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
+        options: dict[str, Any] = dict(
+            noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size
+        )
+        super().__init__(
+            data,
+            kernel,
+            inducing_variable,
+            mean_function=mean_function,
+            max_jitter=max_jitter,
+            **options,
+        )
+        self._alpha = local_variable(
+            self._checked_powers(alpha), trainable=False, dtype=default_float()
+        )
 
     @override
     def _powers(self) -> Powers:
@@ -106,7 +117,9 @@ class StreamingSVGP(MinibatchSVGP, Stream):
     elbo = elbo
 
     @override
-    def _terms(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ) -> tuple[tf.Tensor, ...]:
+    def _terms(
+        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
+    ) -> tuple[tf.Tensor, ...]:
         log_ratio = self._old.log_ratio(self.inducing_variable, self.kernel, L, *q)
         return self._variational_expectations(X, Y, rows, q), log_ratio - q.divergence()
 
@@ -122,15 +135,25 @@ class StreamingSVGP(MinibatchSVGP, Stream):
             jitter = default_jitter() * tf.eye(len(points), dtype=points.dtype)
             mean, covariance = posterior.predict_f(points, full_cov=True)
             m = (mean - mean_at(self.mean_function, points, self.num_latent_gps))[:, c : c + 1]
-            R = cholesky(covariance[c] + jitter, name="the covariance of q at the new points", advice=ADVICE_KUU)
+            R = cholesky(
+                covariance[c] + jitter,
+                name="the covariance of q at the new points",
+                advice=ADVICE_KUU,
+            )
             if self.whiten:
-                L = cholesky(kernel_matrix(kernels[c % len(kernels)], points) + jitter, name="Kuu", advice=ADVICE_KUU)
+                L = cholesky(
+                    kernel_matrix(kernels[c % len(kernels)], points) + jitter,
+                    name="Kuu",
+                    advice=ADVICE_KUU,
+                )
                 m, R = tf.linalg.triangular_solve(L, m), tf.linalg.triangular_solve(L, R)
             means.append(m)
             roots.append(tf.norm(R, axis=1)[:, None] if self.q_diag else R)
         assign_inducing_points(self.inducing_variable, Z)
         self.q_mu = assigned(self.q_mu, tf.concat(means, axis=1))
-        self.q_sqrt = assigned(self.q_sqrt, tf.concat(roots, axis=1) if self.q_diag else tf.stack(roots))
+        self.q_sqrt = assigned(
+            self.q_sqrt, tf.concat(roots, axis=1) if self.q_diag else tf.stack(roots)
+        )
 
     @override
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
@@ -146,7 +169,9 @@ class StreamingSVGP(MinibatchSVGP, Stream):
     @classmethod
     def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> Self:
         num_data = int(arrays["num_data"]) if "num_data" in arrays else None
-        return cls(*parts, num_data=num_data, num_latent_gps=arrays["old.linear"].shape[0], **options)
+        return cls(
+            *parts, num_data=num_data, num_latent_gps=arrays["old.linear"].shape[0], **options
+        )
 
 
 class StreamingPEP(PEP, Stream):

@@ -56,7 +56,9 @@ class StructuredSVGP(MinibatchSVGP):
         return one, False, one
 
     @override
-    def _terms(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ) -> tuple[tf.Tensor, ...]:
+    def _terms(
+        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
+    ) -> tuple[tf.Tensor, ...]:
         power, in_noise, m = self._bound()
         noise = noise_at(self.likelihood, X)[None]  # [1, n]
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
@@ -77,11 +79,18 @@ class StructuredSVGP(MinibatchSVGP):
 
 def _total(value: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
     """Sum values [1 or C, ...] over C latent functions, []."""
-    return tf.reduce_sum(tf.broadcast_to(value, tf.concat([tf.shape(like)[:1], tf.shape(value)[1:]], 0)))
+    return tf.reduce_sum(
+        tf.broadcast_to(value, tf.concat([tf.shape(like)[:1], tf.shape(value)[1:]], 0))
+    )
 
 
 def _of_minibatch(
-    D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, power: tf.Tensor, in_noise: bool
+    D: tf.Tensor,
+    noise: tf.Tensor,
+    residual: tf.Tensor,
+    T: tf.Tensor,
+    power: tf.Tensor,
+    in_noise: bool,
 ) -> tf.Tensor:
     """log|I + a X|/a and the quadratic form of one block with covariance m D, `D` [n, n] or [C, n, n], summed, []."""
     sd = tf.sqrt(noise)  # [1, n]
@@ -97,14 +106,19 @@ def _of_minibatch(
 def _conditional_covariance(Kff: tf.Tensor, V: tf.Tensor) -> Any:
     """D = Kff - V'V, [..., n, n]. dL/dD is symmetric, so dL/dV is a single product."""
     Vt = tf.linalg.matrix_transpose(V)
-    return Kff - symmetric_product(Vt, Vt), lambda bar: once_differentiable(bar, -2.0 * tf.matmul(V, bar))
+    return Kff - symmetric_product(Vt, Vt), lambda bar: once_differentiable(
+        bar, -2.0 * tf.matmul(V, bar)
+    )
 
 
 def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Tensor:
     """log|I + a X|/a + tr W'(I + a X)^-1 W, summed over latent functions, []; X [1 or C, n, n], W [C, n, k]."""
     copies = 1.0
     if X.shape[0] == 1:  # one matrix for all: columns of one W
-        copies, W = float(W.shape[0]), tf.reshape(tf.transpose(W, [1, 0, 2]), [1, tf.shape(W)[1], -1])
+        copies, W = (
+            float(W.shape[0]),
+            tf.reshape(tf.transpose(W, [1, 0, 2]), [1, tf.shape(W)[1], -1]),
+        )
 
     @tf.custom_gradient
     def value(X: tf.Tensor, W: tf.Tensor) -> Any:
@@ -114,7 +128,9 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
         squares = tf.reduce_sum(tf.square(X), axis=[1, 2])
         log_det = factored_log_det_ratio(factor, power, tf.linalg.trace(X), squares)
 
-        def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:  # in fewer products than automatically
+        def gradient(
+            bar: tf.Tensor,
+        ) -> tuple[tf.Tensor, ...]:  # in fewer products than automatically
             in_X = copies * inverse_of_product(factor) - power * tf.matmul(U, U, transpose_b=True)
             return once_differentiable(bar * in_X, 2.0 * bar * U)
 
@@ -161,15 +177,21 @@ class TSVGP(StructuredSVGP):
         is_gaussian = isinstance(likelihood, Gaussian)
         if is_gaussian != (vars(self).get("scale", None if is_gaussian else ...) is None):
             must = "stay" if self.scale is None else "not become"
-            raise ValueError(f"likelihood must {must} a Gaussian in this model, got {type(likelihood).__name__}.")
+            raise ValueError(
+                f"likelihood must {must} a Gaussian in this model, got {type(likelihood).__name__}."
+            )
         return MinibatchSVGP._checked_likelihood(self, likelihood)
 
     @override
     def _add_parameters(self) -> None:
-        self.scale = None if isinstance(self.likelihood, Gaussian) else Parameter(1.0, transform=positive())
+        self.scale = (
+            None if isinstance(self.likelihood, Gaussian) else Parameter(1.0, transform=positive())
+        )
 
     @override
-    def _terms(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ) -> tuple[tf.Tensor, ...]:
+    def _terms(
+        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
+    ) -> tuple[tf.Tensor, ...]:
         if self.scale is None:
             return super()._terms(X, Y, rows, L, q)
         m = tf.convert_to_tensor(self.scale)
@@ -252,10 +274,14 @@ class PEPSVGP(StructuredSVGP):
         :param minibatch_is_block: whether a minibatch is one block, as in :class:`BTSVGP`; otherwise each row is one.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         """
-        options: dict[str, Any] = dict(num_data=num_data, mean_function=mean_function, num_latent_gps=num_latent_gps)
+        options: dict[str, Any] = dict(
+            num_data=num_data, mean_function=mean_function, num_latent_gps=num_latent_gps
+        )
         options |= dict(q_diag=q_diag, q_mu=q_mu, q_sqrt=q_sqrt, whiten=whiten)
         super().__init__(kernel, likelihood, inducing_variable, **options)
-        self._alpha = tf.Variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
+        self._alpha = tf.Variable(
+            self._checked_powers(alpha), trainable=False, dtype=default_float()
+        )
         self.scale = scale
         self.minibatch_is_block = minibatch_is_block
 

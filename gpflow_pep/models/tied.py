@@ -75,8 +75,12 @@ class TiedFactors(MinibatchSVGP):
         validation.num_data(num_data)  # not None
         q: dict[str, Any] = {"q_diag": q_diag, "q_mu": q_mu, "q_sqrt": q_sqrt, "whiten": whiten}
         sizes: dict[str, Any] = {"num_data": num_data, "num_latent_gps": num_latent_gps}
-        super().__init__(kernel, likelihood, inducing_variable, mean_function=mean_function, **sizes, **q)
-        self._alpha = tf.Variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
+        super().__init__(
+            kernel, likelihood, inducing_variable, mean_function=mean_function, **sizes, **q
+        )
+        self._alpha = tf.Variable(
+            self._checked_powers(alpha), trainable=False, dtype=default_float()
+        )
         self.scale = scale
 
     @override
@@ -85,16 +89,24 @@ class TiedFactors(MinibatchSVGP):
         return likelihood
 
     @abstractmethod
-    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _cavity(
+        self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         """Compute the cavity's mean of v [C, M], its variance of w = V'v [C, n], and the term in q and prior, []."""
 
     @override
-    def _terms(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ) -> tuple[tf.Tensor, ...]:
+    def _terms(
+        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
+    ) -> tuple[tf.Tensor, ...]:
         alpha = checked_power(self._alpha)
         N, m = tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
         mean, variance, term = self._cavity(q, rows.V, alpha, N)
-        cavity_of_f = Cavity(rows.mean + project_mean(rows.V, mean), m * rows.conditional_variance + variance)  # [C, n]
-        of_rows = log_partition(rule_for(self.likelihood, "kl"), cavity_of_f, Observations(X, Y), alpha)
+        cavity_of_f = Cavity(
+            rows.mean + project_mean(rows.V, mean), m * rows.conditional_variance + variance
+        )  # [C, n]
+        of_rows = log_partition(
+            rule_for(self.likelihood, "kl"), cavity_of_f, Observations(X, Y), alpha
+        )
         return tf.reduce_sum(of_rows), term + self.num_latent_gps * scale_terms(alpha, m, N)
 
 
@@ -118,7 +130,9 @@ class ARPEP(TiedFactors):
     """
 
     @override
-    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _cavity(
+        self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
         return q.m, column_products(T, T), -q.divergence()
 
@@ -138,8 +152,12 @@ class APEP(TiedFactors):
     """
 
     @override
-    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        log_det, mean, variance = tied_cavity(q, V, alpha / num_data, 1.0, advice=_advice(alpha, num_data))
+    def _cavity(
+        self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        log_det, mean, variance = tied_cavity(
+            q, V, alpha / num_data, 1.0, advice=_advice(alpha, num_data)
+        )
         term = q.half_log_det() - 0.5 * (tf.reduce_sum(log_det) + tf.reduce_sum(q.m * mean))
         return mean, variance, term
 
@@ -157,12 +175,20 @@ class RPAPEP(TiedFactors):
     """
 
     @override
-    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _cavity(
+        self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         M = tf.cast(tf.size(q.m), q.m.dtype)
         beta = 1.0 - alpha / (num_data + 1.0)
-        log_det, mean, _ = tied_cavity(q, V[..., :0], alpha / beta, 0.0, advice=_advice(alpha, num_data))
+        log_det, mean, _ = tied_cavity(
+            q, V[..., :0], alpha / beta, 0.0, advice=_advice(alpha, num_data)
+        )
         log_beta = log1p_ratio(alpha, -1.0 / (num_data + 1.0))  # log β / α
-        term = -0.5 * (M * (num_data + 1.0) * log_beta + tf.reduce_sum(log_det) / beta + tf.reduce_sum(q.m * mean))
+        term = -0.5 * (
+            M * (num_data + 1.0) * log_beta
+            + tf.reduce_sum(log_det) / beta
+            + tf.reduce_sum(q.m * mean)
+        )
         T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
         return q.m, column_products(T, T) / beta, q.half_log_det() + term
 
@@ -201,15 +227,21 @@ def tied_cavity(
             m_bar = mu + tf.linalg.matvec(R, j)
             Y = tf.linalg.triangular_solve(factor, U, adjoint=True)
             RY = tf.matmul(R, Y)
-            RW = tf.linalg.matrix_transpose(tf.linalg.cholesky_solve(factor, tf.linalg.matrix_transpose(R)))  # R W^-1
+            RW = tf.linalg.matrix_transpose(
+                tf.linalg.cholesky_solve(factor, tf.linalg.matrix_transpose(R))
+            )  # R W^-1
             thin = tf.stack([mean, -power * m_bar], axis=-1), tf.stack([j, i], axis=-1)  # [C, M, 2]
             R_bar = 2.0 * d[:, None, None] * RW + tf.matmul(*thin, transpose_b=True)
             R_bar += tf.matmul(V - power * RY, 2.0 * v[:, None, :] * Y, transpose_b=True)
             V_bar = 2.0 * v[:, None, :] * RY
-            return once_differentiable(m_bar, R_bar, tf.reduce_sum(V_bar, axis=0) if V.shape.rank == 2 else V_bar)
+            return once_differentiable(
+                m_bar, R_bar, tf.reduce_sum(V_bar, axis=0) if V.shape.rank == 2 else V_bar
+            )
 
         squares = tf.reduce_sum(tf.square(G), axis=[-2, -1])
-        squares += tf.reduce_sum(tf.square(diagonal) - tf.square(tf.linalg.diag_part(G)), axis=-1)  # |R'R - offset I|²
+        squares += tf.reduce_sum(
+            tf.square(diagonal) - tf.square(tf.linalg.diag_part(G)), axis=-1
+        )  # |R'R - offset I|²
         log_det = factored_log_det_ratio(factor, power, tf.reduce_sum(diagonal, axis=-1), squares)
         return (log_det, mean, column_products(U, U)), gradient
 

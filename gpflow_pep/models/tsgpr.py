@@ -91,9 +91,20 @@ class BTSGPR(TSGPR):
         :param shared: use one matrix for all blocks, which must then have the same size.
         """
         if blocks is None:
-            raise ValueError("blocks must be a block size, integer labels [N] or a list of arrays of row indices.")
-        options: dict[str, Any] = dict(noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size)
-        super().__init__(data, kernel, inducing_variable, mean_function=mean_function, max_jitter=max_jitter, **options)
+            raise ValueError(
+                "blocks must be a block size, integer labels [N] or a list of arrays of row indices."
+            )
+        options: dict[str, Any] = dict(
+            noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size
+        )
+        super().__init__(
+            data,
+            kernel,
+            inducing_variable,
+            mean_function=mean_function,
+            max_jitter=max_jitter,
+            **options,
+        )
         self._use_blocks(blocks)
         sizes = self._chunks.sizes.numpy()
         self._shared_size = int(sizes[0]) if shared else None
@@ -101,7 +112,11 @@ class BTSGPR(TSGPR):
 
     @override
     def _make_sites(self) -> SiteRule:
-        return StructuredBlockSites() if self._shared_size is None else SharedBlockSites(self._shared_size)
+        return (
+            StructuredBlockSites()
+            if self._shared_size is None
+            else SharedBlockSites(self._shared_size)
+        )
 
     @override
     def _run_identity(self) -> dict[str, Any]:
@@ -111,7 +126,9 @@ class BTSGPR(TSGPR):
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
         if self._shared_size is not None and (sizes != self._shared_size).any():
             found = f"sizes {sizes.min()} to {sizes.max()}"
-            raise ValueError(f"blocks must be of one size with shared=True, {self._shared_size}, got {found}.")
+            raise ValueError(
+                f"blocks must be of one size with shared=True, {self._shared_size}, got {found}."
+            )
 
     @override
     def _evidence_correction(self, row_sums: RowSums, powers: Powers) -> tf.Tensor:
@@ -119,5 +136,9 @@ class BTSGPR(TSGPR):
             return super()._evidence_correction(row_sums, powers)
         B = tf.cast(self._workers.sum(self._local_num_blocks()), default_float())
         identity = tf.eye(tf.shape(row_sums.penalty)[0], dtype=default_float())
-        factor = cholesky(identity + row_sums.penalty / B, name="the shared block", advice="a larger noise variance")
+        factor = cholesky(
+            identity + row_sums.penalty / B,
+            name="the shared block",
+            advice="a larger noise variance",
+        )
         return -B * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))

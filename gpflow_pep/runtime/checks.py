@@ -19,7 +19,9 @@ from typing_extensions import override
 from .tracing import in_xla
 
 _MAX_SHOWN = 3  # entries of a tensor in a message, to keep it short
-_LIBRARIES = tuple({str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))})
+_LIBRARIES = tuple(
+    {str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))}
+)
 _AUTOGRAPH = "__autograph_generated_file"  # in the names of files that TensorFlow has converted
 _CREATE_OPERATION = frozenset(
     str(Path(tf.__file__).parent / "python" / file)
@@ -50,7 +52,9 @@ def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
     accepted = tf.convert_to_tensor(accepted)
     accepted = accepted if accepted.shape.rank == 0 else tf.reduce_all(accepted)
     if in_xla():
-        return value * tf.where(accepted, tf.ones([], value.dtype), tf.constant(np.nan, value.dtype))
+        return value * tf.where(
+            accepted, tf.ones([], value.dtype), tf.constant(np.nan, value.dtype)
+        )
     if _IS_REPEATED.get():
         return tf.identity(value)
     if tf.executing_eagerly():

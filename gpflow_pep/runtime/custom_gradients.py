@@ -19,7 +19,9 @@ _ONCE = (
 
 
 @no_autograph
-def once_differentiable(*derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()) -> tuple[tf.Tensor, ...]:
+def once_differentiable(
+    *derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()
+) -> tuple[tf.Tensor, ...]:
     """
     Return `derivatives`; differentiating them raises a NotImplementedError, or in a compiled function, where other
     results may need a second derivative, an InvalidArgumentError. They depend on tensors `of`, unseen by tapes.
@@ -39,7 +41,9 @@ def once_differentiable(*derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()) -
     return tuple(first_only(*derivatives, *of))
 
 
-def derivatives(tape: tf.GradientTape, value: Any, sources: Sequence[Any], bar: Any = None) -> tuple[tf.Tensor, ...]:
+def derivatives(
+    tape: tf.GradientTape, value: Any, sources: Sequence[Any], bar: Any = None
+) -> tuple[tf.Tensor, ...]:
     """Return the gradient of tensors in each source, zero if unconnected; `bar`: upstream gradients, 1 by default."""
     pulled = tape.gradient(value, sources, bar, tf.UnconnectedGradients.ZERO)
     return tuple(tf.convert_to_tensor(derivative) for derivative in pulled)

@@ -13,7 +13,10 @@ import tensorflow as tf
 def devices_of_strategy() -> tuple[str, ...] | None:
     """Return the devices of the current `tf.distribute.MirroredStrategy`; None if it has only one."""
     strategy = tf.distribute.get_strategy()
-    if not isinstance(strategy, tf.distribute.MirroredStrategy) or strategy.num_replicas_in_sync == 1:
+    if (
+        not isinstance(strategy, tf.distribute.MirroredStrategy)
+        or strategy.num_replicas_in_sync == 1
+    ):
         return None
     return tuple(strategy.extended.worker_devices)
 
@@ -49,7 +52,9 @@ def in_every_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any
     if strategy is None:
         return function(*arguments)
     results = strategy.run(function, args=arguments)
-    return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
+    return tf.nest.map_structure(
+        lambda value: strategy.experimental_local_results(value)[0], results
+    )
 
 
 def sync_trainable(variables: Sequence[tf.Variable]) -> None:
@@ -67,8 +72,12 @@ def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[Any]:
     if isinstance(current, tf.distribute.MirroredStrategy):
         strategies.add(current)
     if len(strategies) > 1:
-        accepted = "constructed in the scope of the strategy in which Adam trains it, with all its parts"
-        raise ValueError(f"model must be {accepted}, got one of which a part, or all, was constructed elsewhere.")
+        accepted = (
+            "constructed in the scope of the strategy in which Adam trains it, with all its parts"
+        )
+        raise ValueError(
+            f"model must be {accepted}, got one of which a part, or all, was constructed elsewhere."
+        )
     (strategy,) = strategies or {None}
     return nullcontext() if strategy in (None, current) else strategy.scope()
 

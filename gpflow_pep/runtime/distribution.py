@@ -13,7 +13,9 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from tensorflow.python.ops import collective_ops, resource_variable_ops
 
-_KEYS = itertools.count(1)  # of collective operations, equal in all workers: they trace the same operations in order
+_KEYS = itertools.count(
+    1
+)  # of collective operations, equal in all workers: they trace the same operations in order
 
 
 class Workers:
@@ -30,7 +32,10 @@ class Workers:
             return ONE_PROCESS
         resolver = strategy.cluster_resolver
         members = resolver.cluster_spec().as_dict()
-        chiefs, count = len(members.get("chief", ())), sum(len(members.get(kind, ())) for kind in ("chief", "worker"))
+        chiefs, count = (
+            len(members.get("chief", ())),
+            sum(len(members.get(kind, ())) for kind in ("chief", "worker")),
+        )
         if count <= 1:
             return ONE_PROCESS
         if strategy.num_replicas_in_sync != count:
@@ -56,7 +61,9 @@ class Workers:
             return tuple(values)
         total = self._all_reduce(tf.concat([tf.reshape(value, [-1]) for value in values], axis=0))
         pairs = zip(tf.split(total, list(map(tf.size, values))), values, strict=True)
-        return tuple(tf.ensure_shape(tf.reshape(part, tf.shape(value)), value.shape) for part, value in pairs)
+        return tuple(
+            tf.ensure_shape(tf.reshape(part, tf.shape(value)), value.shape) for part, value in pairs
+        )
 
     def norm(self, values: tf.Tensor) -> tf.Tensor:
         """Return the Euclidean norm, over the workers, of values [N, ...]."""
@@ -66,7 +73,9 @@ class Workers:
         """Return the maximum over the workers, []. NaN on any of several gives infinity: a maximum may drop NaN."""
         if self.count == 1:
             return value
-        return self._all_reduce(tf.where(tf.math.is_nan(value), tf.constant(np.inf, value.dtype), value), "Max")
+        return self._all_reduce(
+            tf.where(tf.math.is_nan(value), tf.constant(np.inf, value.dtype), value), "Max"
+        )
 
     def any(self, condition: tf.Tensor) -> tf.Tensor:
         """Return whether a condition holds on any worker, []."""
@@ -83,9 +92,14 @@ class Workers:
         return np.asarray(self.sums([tf.constant(everyone)])[0])
 
     def _all_reduce(self, value: tf.Tensor, operation: str = "Add") -> tf.Tensor:
-        group, key = tf.constant(7_340_021), tf.constant(next(_KEYS))  # the strategy's groups have small numbers
+        group, key = (
+            tf.constant(7_340_021),
+            tf.constant(next(_KEYS)),
+        )  # the strategy's groups have small numbers
         # Timeout in seconds, while another worker compiles; dead workers are detected earlier.
-        return collective_ops.all_reduce_v2(value, tf.constant(self.count), group, key, operation, timeout=600.0)
+        return collective_ops.all_reduce_v2(
+            value, tf.constant(self.count), group, key, operation, timeout=600.0
+        )
 
 
 ONE_PROCESS = Workers(1, 0)
@@ -105,19 +119,26 @@ def row_hashes(values: tf.Tensor) -> tf.Tensor:
 
 def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDArray]]) -> None:
     """Raise a ValueError that names two workers with common rows, given this worker's batches (X [n, D], Y [n, P])."""
-    hashes, sample_size = np.zeros(0, np.int64), 1000  # the smallest hashes, so that all workers choose alike
+    hashes, sample_size = (
+        np.zeros(0, np.int64),
+        1000,
+    )  # the smallest hashes, so that all workers choose alike
     for batch in batches:
         values = np.concatenate([np.asarray(part, np.float64) for part in batch], axis=1)
         hashes = np.sort(np.concatenate([hashes, row_hashes(values).numpy()]))[:sample_size]
     everyone = workers.gather(len(hashes), *np.resize(hashes, sample_size).tolist())
     samples = [row[1 : 1 + row[0]] for row in everyone]
     for first, second in itertools.combinations(range(workers.count), 2):
-        reach = min(samples[first].max(), samples[second].max())  # up to here both samples are complete
+        reach = min(
+            samples[first].max(), samples[second].max()
+        )  # up to here both samples are complete
         some, others = (sample[sample <= reach] for sample in (samples[first], samples[second]))
         shared = len(np.intersect1d(some, others))
         # Workers with duplicates of their own are ignored.
         are_distinct = len(np.unique(some)) == len(some) and len(np.unique(others)) == len(others)
-        if are_distinct and shared > 0.01 * min(len(some), len(others)):  # a few rows may be equal by chance
+        if are_distinct and shared > 0.01 * min(
+            len(some), len(others)
+        ):  # a few rows may be equal by chance
             raise ValueError(
                 f"data must be different rows on each worker, got {shared} of {len(others)} sampled rows of worker "
                 f"{second} also on worker {first}: give each worker different rows, such as X[index::num_workers]."

@@ -22,7 +22,9 @@ from .distribution import local_variable
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _TRACES = "_traces"  # the attribute of an instance that holds its compiled methods
-_PARAMETER_NAMES = "_parameter_names"  # the attribute of a part that holds the names of its parameters
+_PARAMETER_NAMES = (
+    "_parameter_names"  # the attribute of a part that holds the names of its parameters
+)
 _PLAIN = (bool, int, float, str, np.generic)
 
 
@@ -77,7 +79,11 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     :param options: options of ``tf.function``, such as ``reduce_retracing=True`` and ``input_signature=[...]``.
     """
-    return functools.partial(Compiled, **options) if function is None else Compiled(function, **options)
+    return (
+        functools.partial(Compiled, **options)
+        if function is None
+        else Compiled(function, **options)
+    )
 
 
 def shared(function: Callable[..., Any], **options: Any) -> Any:
@@ -108,7 +114,10 @@ class Compiled:
 
     def _function(self, functions: dict[tuple[str, bool], Any]) -> Any:
         """Return the ``tf.function`` for the context of the call, and store it in `functions`."""
-        key = self._name, in_xla()  # XLA needs separate graphs, but tf.function would reuse existing ones
+        key = (
+            self._name,
+            in_xla(),
+        )  # XLA needs separate graphs, but tf.function would reuse existing ones
         if key not in functions:
             function = tf.function(self._traced, autograph=False, **self._options)
             # TensorFlow counts the traces of a method over all instances of a class, and warns after a few models.
@@ -168,7 +177,9 @@ def differ(a: Sequence[Any], b: Sequence[Any]) -> bool:
 def _is_another(a: Any, b: Any) -> bool:
     if isinstance(a, tuple) and isinstance(b, tuple):  # a setting; its value may be any callable
         return differ(a, b)
-    return a is not b and not (isinstance(a, (*_PLAIN, bytes, MethodType)) and type(a) is type(b) and a == b)
+    return a is not b and not (
+        isinstance(a, (*_PLAIN, bytes, MethodType)) and type(a) is type(b) and a == b
+    )
 
 
 def _components(whole: Any, seen: set[int]) -> Iterator[Any]:
@@ -199,8 +210,16 @@ def remember_parameters(module: tf.Module) -> None:
     for part in (module, *module.submodules):
         for name, value in vars(part).items():
             for each in () if name.startswith("_self_") else _leaves(value):  # see `_components`
-                origins = [kind.__module__ for kind in type(each).__mro__ if kind.__module__.startswith("keras.")]
-                if origins and getattr(each, "trainable", False) and "preprocessing" not in origins[0]:
+                origins = [
+                    kind.__module__
+                    for kind in type(each).__mro__
+                    if kind.__module__.startswith("keras.")
+                ]
+                if (
+                    origins
+                    and getattr(each, "trainable", False)
+                    and "preprocessing" not in origins[0]
+                ):
                     raise ValueError(
                         f"{name} of {type(part).__name__} must be a layer of tf_keras, got {type(each).__name__} of "
                         "Keras 3, whose weights would not be trained: use `from gpflow.keras import tf_keras`, or set "
@@ -226,10 +245,15 @@ def _settings_of(part: tf.Module) -> Iterator[tuple[str, Any]]:
         is_other = isinstance(value, tf.Tensor) and value.dtype != default_float()
         if is_other or isinstance(value, (*_PLAIN, np.ndarray, list, tuple)):
             kind = type(part).__name__
-            raise ValueError(f"{name} of {kind} must stay a parameter, got {value!r}: use .{name}.assign(value).")
+            raise ValueError(
+                f"{name} of {kind} must stay a parameter, got {value!r}: use .{name}.assign(value)."
+            )
     if isinstance(part, Kernel):
         dims = part.active_dims
-        yield "active_dims", str(dims) if isinstance(dims, slice) else str(np.asarray(dims).tolist())
+        yield (
+            "active_dims",
+            str(dims) if isinstance(dims, slice) else str(np.asarray(dims).tolist()),
+        )
     for name, value in vars(part).items():
         if name.startswith("_"):  # private attributes: TensorFlow stores counters there
             continue
@@ -253,7 +277,9 @@ def release_graphs() -> None:
     """
     entries = getattr(getattr(ops, "gradient_registry", None), "_registry", {})
     found = []
-    for name in reversed(list(entries)):  # a list: an entry may be removed with its graph at any time
+    for name in reversed(
+        list(entries)
+    ):  # a list: an entry may be removed with its graph at any time
         entry = entries.get(name)
         gradient = entry.get("type") if isinstance(entry, dict) else None
         if isinstance(gradient, _InGraph):
@@ -280,7 +306,9 @@ class _InGraph:
 
 def _graph_of(gradient: Any) -> tf.Graph | None:
     """Return the graph in which a custom gradient was traced; None if the registration is not tf.custom_gradient's."""
-    results = tf.nest.flatten(_enclosed(_enclosed(gradient, "tape_grad_fn"), "result"), expand_composites=True)
+    results = tf.nest.flatten(
+        _enclosed(_enclosed(gradient, "tape_grad_fn"), "result"), expand_composites=True
+    )
     return next((each.graph for each in results if tf.is_symbolic_tensor(each)), None)
 
 

@@ -17,7 +17,15 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 # Errors of zipfile and NumPy for files that are damaged, encrypted or of another format.
-_DAMAGE = (zipfile.BadZipFile, ValueError, EOFError, RuntimeError, OverflowError, SyntaxError, tokenize.TokenError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    ValueError,
+    EOFError,
+    RuntimeError,
+    OverflowError,
+    SyntaxError,
+    tokenize.TokenError,
+)
 DIGEST = "sha256"  # the member that holds the digest of all other members; files of early versions lack it
 
 
@@ -43,7 +51,9 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) 
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        if isinstance(error, OSError) and error.errno is not None:  # the error may name no path or the temporary file
+        if (
+            isinstance(error, OSError) and error.errno is not None
+        ):  # the error may name no path or the temporary file
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
@@ -66,8 +76,12 @@ def load_arrays(path: str | os.PathLike[str], name: str) -> dict[str, AnyNDArray
         raise unusable(path, name, "it is not a regular file")
     try:
         with open(path, "rb") as opened, zipfile.ZipFile(opened) as file:
-            _check_sizes(file, os.fstat(opened.fileno()).st_size)  # size of the open file: the path may be replaced
-            return without_digest({each.filename.removesuffix(".npy"): _array(file, each) for each in file.infolist()})
+            _check_sizes(
+                file, os.fstat(opened.fileno()).st_size
+            )  # size of the open file: the path may be replaced
+            return without_digest(
+                {each.filename.removesuffix(".npy"): _array(file, each) for each in file.infolist()}
+            )
     except _DAMAGE as error:
         raise unusable(path, name, str(error)) from error
 
@@ -81,7 +95,11 @@ def without_digest(arrays: Mapping[str, AnyNDArray]) -> dict[str, AnyNDArray]:
 
 
 def assign_arrays(
-    arrays: Mapping[str, AnyNDArray], variables: Mapping[str, tf.Variable], *, about: str = "", resize: bool = False
+    arrays: Mapping[str, AnyNDArray],
+    variables: Mapping[str, tf.Variable],
+    *,
+    about: str = "",
+    resize: bool = False,
 ) -> None:
     """
     Assign the arrays to the variables of the same names, or none of them if one does not fit.
@@ -91,10 +109,17 @@ def assign_arrays(
     :raises ValueError: for another type or shape, or values that are not finite (except the status of new sites).
     """
     for name, variable in variables.items():
-        value, shape = arrays[name], variable.shape if resize else tf.TensorShape(variable.numpy().shape)
-        if value.dtype != variable.dtype.as_numpy_dtype or not shape.is_compatible_with(value.shape):
+        value, shape = (
+            arrays[name],
+            variable.shape if resize else tf.TensorShape(variable.numpy().shape),
+        )
+        if value.dtype != variable.dtype.as_numpy_dtype or not shape.is_compatible_with(
+            value.shape
+        ):
             found = f"{value.dtype} of shape {value.shape}"
-            raise ValueError(f"{about}{name} must be {variable.dtype.name} of shape {shape}, got {found}.")
+            raise ValueError(
+                f"{about}{name} must be {variable.dtype.name} of shape {shape}, got {found}."
+            )
         if name != "status" and value.dtype.kind == "f" and not np.isfinite(value).all():
             raise ValueError(f"{about}{name} must be finite, got values that are NaN or infinite.")
     for name, variable in variables.items():
@@ -104,8 +129,12 @@ def assign_arrays(
 def unusable(path: str | os.PathLike[str], name: str, reason: str) -> ValueError:
     """Return an error with the reason, shortened to one line, and the remedy."""
     reason = " ".join(reason.split()).rstrip(".")
-    reason = reason if len(reason) <= 300 else f"{reason[:300]} ..."  # it may quote a damaged file of any size
-    return ValueError(f"{name} {os.fspath(path)!r} cannot be used: {reason}. Give the path of another file.")
+    reason = (
+        reason if len(reason) <= 300 else f"{reason[:300]} ..."
+    )  # it may quote a damaged file of any size
+    return ValueError(
+        f"{name} {os.fspath(path)!r} cannot be used: {reason}. Give the path of another file."
+    )
 
 
 def _replaceable(path: str | os.PathLike[str]) -> Path:
@@ -135,7 +164,10 @@ def _check_sizes(file: zipfile.ZipFile, available: int) -> None:
     members, names = file.infolist(), file.namelist()
     if len(set(names)) < len(names) or not all(name.endswith(".npy") for name in names):
         raise ValueError("it holds entries that are not arrays, or several of one name")
-    if any(info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size for info in members):
+    if any(
+        info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size
+        for info in members
+    ):
         raise ValueError("it is a compressed file, which this library does not write")
     declared = sum(info.file_size for info in members)
     if declared > available:

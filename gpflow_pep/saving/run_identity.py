@@ -47,7 +47,9 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
         identity[f"parameter{path}"] = value
     held: Any = getattr(model, "data", ()) if data is None else data
     is_dataset = isinstance(held, tf.data.Dataset)
-    identity["data"] = f"batches {held.element_spec}" if is_dataset else fingerprint(*map(np.asarray, held))
+    identity["data"] = (
+        f"batches {held.element_spec}" if is_dataset else fingerprint(*map(np.asarray, held))
+    )
     return identity | {"jitter": default_jitter()}
 
 
@@ -65,17 +67,25 @@ def settings_of(whole: tf.Module | Mapping[str, Any], *, strict: bool = False) -
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     """Return the sorted names of entries that differ or are missing in one of the two."""
-    return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name, ...) != theirs.get(name, ...))
+    return sorted(
+        name for name in ours.keys() | theirs.keys() if ours.get(name, ...) != theirs.get(name, ...)
+    )
 
 
 def fingerprint(*values: AnyNDArray) -> int:
     """Compute a CRC-32 checksum of the values."""
-    return functools.reduce(lambda total, value: zlib.crc32(np.ascontiguousarray(value).tobytes(), total), values, 0)
+    return functools.reduce(
+        lambda total, value: zlib.crc32(np.ascontiguousarray(value).tobytes(), total), values, 0
+    )
 
 
-def _settings(value: Any, path: str, paths: dict[int, str], strict: bool) -> Iterator[tuple[str, str]]:
+def _settings(
+    value: Any, path: str, paths: dict[int, str], strict: bool
+) -> Iterator[tuple[str, str]]:
     """List the settings of a value with their paths; `paths`: the first of each module and variable so far, by `id`."""
-    if isinstance(value, list | tuple) and any(isinstance(part, (tf.Module, tf.Variable)) for part in value):
+    if isinstance(value, list | tuple) and any(
+        isinstance(part, (tf.Module, tf.Variable)) for part in value
+    ):
         value = dict(enumerate(value))
     if isinstance(value, Mapping):
         for name, part in value.items():
@@ -98,7 +108,11 @@ def _settings(value: Any, path: str, paths: dict[int, str], strict: bool) -> Ite
             yield f"{path}.active_dims", describe(value.active_dims)
         is_model = isinstance(value, BayesianModel)
         hidden = _CHANGING if strict and not is_model else "_"
-        shown = sorted(name for name in vars(value) if not (name.startswith(hidden) or (is_model and name == "data")))
+        shown = sorted(
+            name
+            for name in vars(value)
+            if not (name.startswith(hidden) or (is_model and name == "data"))
+        )
         yield from _settings({name: vars(value)[name] for name in shown}, path, paths, strict)
         for name, declared in getattr(value, "_run_identity", dict)().items() if is_model else ():
             yield f"{path}.{name}", describe(declared)
@@ -118,7 +132,9 @@ def describe(value: Any, *, strict: bool = False) -> str:
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, Mapping):
-        return _in_parentheses(f"{described(key)}: {described(part)}" for key, part in value.items())
+        return _in_parentheses(
+            f"{described(key)}: {described(part)}" for key, part in value.items()
+        )
     if isinstance(value, set | frozenset | list | tuple):
         parts = map(described, value)
         return _in_parentheses(sorted(parts) if isinstance(value, set | frozenset) else parts)

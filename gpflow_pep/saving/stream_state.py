@@ -45,7 +45,9 @@ class StreamState:
         if version.shape != () or version.dtype.kind not in "iu" or version != _VERSION:
             raise ValueError(f"the state must be of version {_VERSION}, got {version.tolist()!r}.")
         arrays = without_digest(arrays)
-        return cls({name: np.asarray(value) for name, value in arrays.items() if name != _VERSION_KEY})
+        return cls(
+            {name: np.asarray(value) for name, value in arrays.items() if name != _VERSION_KEY}
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an npz file. An existing file at `path` is replaced when the new file is complete."""
@@ -65,21 +67,29 @@ class StreamState:
         """The current inducing points, [1 or C, M, D]."""
         Z = self.arrays[POINTS]
         if Z.ndim != 3 or 0 in Z.shape:
-            raise ValueError(f"the state's {POINTS} must have shape [1 or C, M, D], got {list(Z.shape)}.")
+            raise ValueError(
+                f"the state's {POINTS} must have shape [1 or C, M, D], got {list(Z.shape)}."
+            )
         return Z
 
     def assign_to(self, variables: Mapping[str, tf.Variable], settings: Mapping[str, str]) -> None:
         """Assign the arrays to the variables of these names; nothing if a name, an array or a setting does not fit."""
         if names := sorted(variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS})):
-            raise ValueError(f"the state must have the parameters of this model; they differ in {', '.join(names)}.")
+            raise ValueError(
+                f"the state must have the parameters of this model; they differ in {', '.join(names)}."
+            )
         text = str(self.arrays[SETTINGS])
         try:
             saved = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"the state's {SETTINGS} must be JSON that a model wrote, got {text[:40]!r}.") from error
+            raise ValueError(
+                f"the state's {SETTINGS} must be JSON that a model wrote, got {text[:40]!r}."
+            ) from error
         if not isinstance(saved, dict):
             raise ValueError(f"the state's {SETTINGS} must be settings by path, got {text[:40]!r}.")
         if names := differing(settings, saved):
-            parts = f"the same kernel, likelihood and mean function; they differ in {', '.join(names)}"
+            parts = (
+                f"the same kernel, likelihood and mean function; they differ in {', '.join(names)}"
+            )
             raise ValueError(f"the state must come from a model with {parts}.")
         assign_arrays(self.arrays, variables, about="the state's ", resize=True)

@@ -28,7 +28,9 @@ class AlphaSelection:
     differences: AnyNDArray  #: Score minus the best score, at most 0.
     difference_errors: AnyNDArray  #: Standard errors of the differences, smaller than `errors`: the rows are paired.
     densities: AnyNDArray  #: Log predictive density of every row, [A, N].
-    trainings: tuple[tuple[Any, ...], ...]  #: Results of `train` for each power: one, or one per fold.
+    trainings: tuple[
+        tuple[Any, ...], ...
+    ]  #: Results of `train` for each power: one, or one per fold.
 
     @property
     def alpha(self) -> float:
@@ -43,7 +45,9 @@ class AlphaSelection:
 
     def __repr__(self) -> str:
         scores = zip(self.alphas, self.scores, self.errors, strict=True)
-        listed = ", ".join(f"{alpha:g}: {score:.4f} ± {error:.4f}" for alpha, score, error in scores)
+        listed = ", ".join(
+            f"{alpha:g}: {score:.4f} ± {error:.4f}" for alpha, score, error in scores
+        )
         return f"AlphaSelection(alpha={self.alpha:g}; {listed})"
 
 
@@ -92,7 +96,11 @@ def select_alpha(
     if not len(powers) or len(set(powers)) < len(powers):
         raise ValueError(f"alphas must be different powers, at least one, got {list(alphas)}.")
     order = np.random.default_rng(validation.seed(seed)).permutation(len(X))
-    parts = [] if folds is None else np.array_split(order, validation.whole_number(folds, "folds", 2, len(X)))
+    parts = (
+        []
+        if folds is None
+        else np.array_split(order, validation.whole_number(folds, "folds", 2, len(X)))
+    )
     densities = np.empty([len(powers), len(X)])
     trainings: list[tuple[Any, ...]] = []
     last: GPModel | None = None
@@ -109,22 +117,30 @@ def select_alpha(
                 last = model
                 if not parts and not hasattr(model, "loo_log_predictive_density"):
                     found = f"got {type(model).__name__}; or give folds"
-                    raise ValueError(f"make must return a model with loo_log_predictive_density, {found}.")
+                    raise ValueError(
+                        f"make must return a model with loo_log_predictive_density, {found}."
+                    )
                 given = () if hasattr(model, "data") else (rows,)
                 with compiled_model(model) as worker:
                     results.append(uninterrupted(train(worker, *given)))
                     if parts:
-                        density[part] = worker.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
+                        density[part] = worker.predict_log_density(
+                            (tf.constant(X[part]), tf.constant(Y[part]))
+                        )
                     else:
                         density[:] = worker.loo_log_predictive_density()
                 bar.update()
             if missing := np.isnan(density).sum():
-                raise FloatingPointError(f"the log densities of {missing} rows are NaN at alpha = {alpha:g}.")
+                raise FloatingPointError(
+                    f"the log densities of {missing} rows are NaN at alpha = {alpha:g}."
+                )
             trainings.append(tuple(results))
     scores = densities.mean(axis=1)
     best = densities[np.argmax(scores)]
     # Rows of density -inf under both powers do not differ.
-    differences = np.subtract(densities, best, out=np.zeros_like(densities), where=densities != best)
+    differences = np.subtract(
+        densities, best, out=np.zeros_like(densities), where=densities != best
+    )
     errors = _error(densities), differences.mean(axis=1), _error(differences)
     return AlphaSelection(powers, scores, *errors, densities, tuple(trainings))
 

@@ -34,7 +34,9 @@ class NumInducingSelection:
     """Result of :func:`select_num_inducing`. Arrays [K] have an entry per number tried; scores are in nats per row."""
 
     numbers: AnyNDArray  #: Numbers of inducing points, ascending.
-    objectives: AnyNDArray  #: The objective after training; a lower bound on the log evidence at alpha = 0.
+    objectives: (
+        AnyNDArray  #: The objective after training; a lower bound on the log evidence at alpha = 0.
+    )
     upper_bounds: AnyNDArray  #: Upper bounds on the log evidence at the trained hyperparameters; NaN if there are none.
     densities: AnyNDArray  #: Mean leave-one-out log density; NaN for models without one.
     seconds: AnyNDArray  #: Wall time for choosing points, training and scoring.
@@ -45,7 +47,9 @@ class NumInducingSelection:
     gained more, but no larger number was given | "all rows": the same, and all distinct rows are inducing points.
     """
     reason: str  #: The reason why the search stopped, as a sentence.
-    num_inducing: int  #: The selected number: the last number whose step gained at least the tolerance.
+    num_inducing: (
+        int  #: The selected number: the last number whose step gained at least the tolerance.
+    )
     model: GPModel  #: The trained model with `num_inducing` points.
     trainings: tuple[Any, ...]  #: Results of `train` for each number.
 
@@ -60,7 +64,9 @@ class NumInducingSelection:
     def __str__(self) -> str:
         """Return all scores as a table."""
         columns = self.objectives, self.upper_bounds, self.gaps, self.densities
-        lines = [f"{'M':>6}{'objective':>13}{'upper bound':>13}{'gap':>13}{'loo density':>13}{'seconds':>9}"]
+        lines = [
+            f"{'M':>6}{'objective':>13}{'upper bound':>13}{'gap':>13}{'loo density':>13}{'seconds':>9}"
+        ]
         for number, seconds, *scores in zip(self.numbers, self.seconds, *columns, strict=True):
             cells = (f"{'' if np.isnan(score) else f'{score:.4f}':>13}" for score in scores)
             lines.append(f"{number:>6}{''.join(cells)}{seconds:>9.2f}")
@@ -145,22 +151,32 @@ def select_num_inducing(
     status, was_better = LARGEST, False
     found, seconds = list[_Candidate](), list[float]()
 
-    def candidate(M: int, start: _Candidate, train: Callable[..., Any], Z: AnyNDArray | None = None) -> _Candidate:
+    def candidate(
+        M: int, start: _Candidate, train: Callable[..., Any], Z: AnyNDArray | None = None
+    ) -> _Candidate:
         """Train a model with M points, Z or a greedy choice, from the parameters of `start`."""
         if Z is None:
             kernel = independent_parts(start.model.inducing_variable, start.model.kernel)[0][1]
-            Z = greedy_variance(kernel, X, M, given=start.points if 0 < len(start.points) < M else None)
+            Z = greedy_variance(
+                kernel, X, M, given=start.points if 0 < len(start.points) < M else None
+            )
         model = make((X, Y), Z.copy())
         check_made(model, start.model, (X, Y), Z)
         if start is not initial:
             for name, parameter in other_parameters(model).items():
-                parameter.unconstrained_variable.assign(other_parameters(start.model)[name].unconstrained_variable)
+                parameter.unconstrained_variable.assign(
+                    other_parameters(start.model)[name].unconstrained_variable
+                )
         result = uninterrupted(train(model))
         scores = _scores(model, len(X))
         if np.isnan(scores[2] if criterion == "density" else scores[1] - scores[0]):
-            raise FloatingPointError(f"the {criterion} of the model with {M} inducing points is NaN.")
+            raise FloatingPointError(
+                f"the {criterion} of the model with {M} inducing points is NaN."
+            )
         is_one_set = type(model.inducing_variable) is InducingPoints  # perhaps moved
-        return _Candidate(model, model.inducing_variable.Z.numpy() if is_one_set else Z, scores, result)
+        return _Candidate(
+            model, model.inducing_variable.Z.numpy() if is_one_set else Z, scores, result
+        )
 
     def rise(after: _Candidate) -> float:
         return after.scores[deciding] - kept.scores[deciding]
@@ -172,17 +188,27 @@ def select_num_inducing(
     def look_ahead() -> _Candidate:
         """Train a model with many points briefly from the initial parameters; `initial` if `train` changes none."""
         before = other_parameters(initial.model)
-        if all(np.array_equal(before[name], after) for name, after in other_parameters(kept.model).items()):
+        if all(
+            np.array_equal(before[name], after)
+            for name, after in other_parameters(kept.model).items()
+        ):
             return initial
         with suppress(*FAILURES):
             Z = X[rows[np.linspace(0, len(rows) - 1, min(wanted[-1], _LOOK_AHEAD)).astype(int)]]
-            return candidate(len(Z), initial, lambda model: fit(model, max_iterations=20, train_inducing=False), Z)
+            return candidate(
+                len(Z),
+                initial,
+                lambda model: fit(model, max_iterations=20, train_inducing=False),
+                Z,
+            )
         return initial
 
     def is_promising() -> bool:
         return rise(ahead) >= margin  # False for `initial`, whose scores are NaN
 
-    num_parameters = sum(np.size(each) for each in other_parameters(model).values() if each.trainable)
+    num_parameters = sum(
+        np.size(each) for each in other_parameters(model).values() if each.trainable
+    )
     margin = max(tolerance, 0.5 * num_parameters * np.log(len(X)) / len(X))
     with tqdm(total=len(wanted), unit="fit", disable=not progress) as bar:
         for M in wanted:
@@ -207,8 +233,12 @@ def select_num_inducing(
     tried = wanted[: len(found)]
     if status == LARGEST and tried[-1] == len(rows):
         status = ALL_ROWS
-    note = "; a new start with more points was better" if was_better else "; a new start was no better"
-    reason = _reason(status, tried, criterion, tolerance, kept is found[-1], "" if ahead is initial else note)
+    note = (
+        "; a new start with more points was better" if was_better else "; a new start was no better"
+    )
+    reason = _reason(
+        status, tried, criterion, tolerance, kept is found[-1], "" if ahead is initial else note
+    )
     objectives, upper_bounds, densities = np.array([each.scores for each in found]).T
     columns = np.array(tried), objectives, upper_bounds, densities, np.array(seconds)
     number, trainings = tried[found.index(kept)], tuple(each.result for each in found)
@@ -232,12 +262,22 @@ def _scores(model: GPModel, num_data: int) -> tuple[float, float, float]:
     upper_bound = float(model.upper_bound()) if hasattr(model, "upper_bound") else np.nan
     # Computing the densities has converged the sites.
     is_pep = isinstance(model, PEP)
-    objective = model.sites_status.log_evidence if is_pep else float(model.maximum_log_likelihood_objective())
+    objective = (
+        model.sites_status.log_evidence
+        if is_pep
+        else float(model.maximum_log_likelihood_objective())
+    )
     return objective / num_data, upper_bound / num_data, density
 
 
-def _reason(status: str, tried: Sequence[int], criterion: str, tolerance: float, gains: bool, note: str) -> str:
-    ends = {TOLERANCE: "", LARGEST: ", and no larger number was given", ALL_ROWS: ", and these are all distinct rows"}
+def _reason(
+    status: str, tried: Sequence[int], criterion: str, tolerance: float, gains: bool, note: str
+) -> str:
+    ends = {
+        TOLERANCE: "",
+        LARGEST: ", and no larger number was given",
+        ALL_ROWS: ", and these are all distinct rows",
+    }
     if len(tried) == 1:
         return f"only one number was tried{ends[status]}."
     score = "the bounds" if criterion == "gap" else "the leave-one-out density"

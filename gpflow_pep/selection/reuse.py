@@ -47,27 +47,39 @@ def assign_values(model: GPModel, other: GPModel) -> None:
     """Assign the data, alpha, parameters and sites of another model of the same structure."""
     model.data = tuple(values.numpy() for values in other.data)
     model.alpha = other.alpha.numpy()
-    for ours, theirs in zip(parameter_dict(model).values(), parameter_dict(other).values(), strict=True):
+    for ours, theirs in zip(
+        parameter_dict(model).values(), parameter_dict(other).values(), strict=True
+    ):
         ours.unconstrained_variable.assign(theirs.unconstrained_variable)
     for name, variable in getattr(model, "sites_variables", {}).items():
         variable.assign(other.sites_variables[name])
 
 
-def check_made(new: GPModel, last: GPModel | None, data: RegressionData, Z: AnyNDArray | None = None) -> None:
+def check_made(
+    new: GPModel, last: GPModel | None, data: RegressionData, Z: AnyNDArray | None = None
+) -> None:
     """Raise a `ValueError` if `make` returned a model of other data or points, or with parts of the last one."""
     own = getattr(new, "data", data)
     if isinstance(own, tuple) and not all(map(np.array_equal, own, data)):
-        raise ValueError(f"make must use the data it is given, got a {type(new).__name__} of other data.")
+        raise ValueError(
+            f"make must use the data it is given, got a {type(new).__name__} of other data."
+        )
     points: Any = getattr(new, "inducing_variable", None)
     if Z is not None and (number := int(points.num_inducing)) != len(Z):
-        raise ValueError(f"make(data, Z) returned a model with {number} inducing points, but Z has {len(Z)}.")
+        raise ValueError(
+            f"make(data, Z) returned a model with {number} inducing points, but Z has {len(Z)}."
+        )
     if Z is not None and type(points) is InducingPoints and not np.array_equal(points.Z, Z):
-        raise ValueError(f"make must use the inducing points it is given, Z {list(Z.shape)}, got others.")
+        raise ValueError(
+            f"make must use the inducing points it is given, Z {list(Z.shape)}, got others."
+        )
     variables = {id(each) for each in getattr(last, "trainable_variables", ())}
     count = sum(id(each) in variables for each in getattr(new, "trainable_variables", ()))
     if count and last is not new:
         found = f"a {type(new).__name__} that shares {count} trainable parameters with the previous model"
-        raise ValueError(f"make must build a new kernel, likelihood and inducing variable each time, got {found}.")
+        raise ValueError(
+            f"make must build a new kernel, likelihood and inducing variable each time, got {found}."
+        )
 
 
 def structure(model: GPModel) -> tuple[Any, ...] | None:
@@ -79,13 +91,25 @@ def structure(model: GPModel) -> tuple[Any, ...] | None:
     if type(model) not in (PEPR, PEP, PEPClassifier) or tf.distribute.has_strategy():
         return None
     is_irregular = isinstance(model._chunks, BlockChunks) and model._block_size is None
-    of_rows = [each for each in (model.alpha, getattr(model, "scale", None)) if each is not None and each.shape.rank]
+    of_rows = [
+        each
+        for each in (model.alpha, getattr(model, "scale", None))
+        if each is not None and each.shape.rank
+    ]
     if is_irregular or of_rows or isinstance(model.data, tf.data.Dataset):
         return None
     try:
         settings = settings_of({"model": model}, strict=True)
     except NotComparable:
         return None
-    parameters = [(each.shape, each.dtype, each.trainable) for each in parameter_dict(model).values()]
+    parameters = [
+        (each.shape, each.dtype, each.trainable) for each in parameter_dict(model).values()
+    ]
     sweeps = [float(getattr(model, name, np.inf)) for name in ("tol", "max_sweeps", "damping")]
-    return settings, parameters, sweeps, [values.shape[1] for values in model.data], default_jitter()
+    return (
+        settings,
+        parameters,
+        sweeps,
+        [values.shape[1] for values in model.data],
+        default_jitter(),
+    )

@@ -35,9 +35,19 @@ from ..maths.adaptive_quadrature import Evaluated, Panels, gauss_legendre, integ
 from ..maths.largest import select_own
 from ..runtime.tracing import on_demand, refuse_xla
 from ..tilted.trapezoid import trapezoid_table
-from .survival import LARGEST_G, LARGEST_VARIANCE, LOWEST, log_survival, smallest, tabulated_survival
+from .survival import (
+    LARGEST_G,
+    LARGEST_VARIANCE,
+    LOWEST,
+    log_survival,
+    smallest,
+    tabulated_survival,
+)
 
-_NUMBERS = (64, 128)  # points of the trapezoid rule; rows that are not resolved by the first number use the second
+_NUMBERS = (
+    64,
+    128,
+)  # points of the trapezoid rule; rows that are not resolved by the first number use the second
 _RULE = gauss_legendre(32)
 _TRAPEZOID = np.concatenate([trapezoid_table(number)[:4] for number in _NUMBERS], axis=1)
 
@@ -62,7 +72,9 @@ class _Rows(NamedTuple):
     right: Any = None
     missed: Any = None  # Approximate maximum of log H (1 - P)
     product: Any = None  # Approximate maximum of log H P Σ_k h_k
-    transition: Any = None  # Left of this point integrands are exponentials, or as smooth as normal densities
+    transition: Any = (
+        None  # Left of this point integrands are exponentials, or as smooth as normal densities
+    )
 
     def take(self, row: tf.Tensor) -> "_Rows":
         """Select rows."""
@@ -70,7 +82,11 @@ class _Rows(NamedTuple):
 
 
 def softmax_power(
-    label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, alpha: tf.Tensor, accurate: bool | tf.Tensor = True
+    label: tf.Tensor,
+    mean: tf.Tensor,
+    variance: tf.Tensor,
+    alpha: tf.Tensor,
+    accurate: bool | tf.Tensor = True,
 ) -> SoftmaxPower:
     """
     Compute log Z / α, d1 and d2 with a relative error of 1e-9 for variances up to 1e6; not differentiable. If f_y has a
@@ -98,7 +114,9 @@ def softmax_power(
     sums = tf.cond(tf.size(rest) > 0, with_panels, lambda: sums)
     # The scan misses integrands if a mean is too far above m_y, in standard deviations (or units) of both: NaN.
     limit = 2e4 * tf.sqrt(tf.maximum(tf.minimum(variance, v), 1.0))
-    sums = tf.where(tf.reduce_any(mean - m > limit, axis=0)[:, None], tf.constant(np.nan, sums.dtype), sums)
+    sums = tf.where(
+        tf.reduce_any(mean - m > limit, axis=0)[:, None], tf.constant(np.nan, sums.dtype), sums
+    )
     return _power(tf.transpose(sums), own, rows, alpha)
 
 
@@ -142,7 +160,9 @@ def _scan(rows: _Rows) -> _Rows:
     H, P = _log_integrands(rows, t, -tf.exp(tf.minimum(G, LARGEST_G)))
     missed = H + _log(-tf.math.expm1(P))
     infinite = tf.constant(-np.inf, dtype)
-    h_own, h_rest = (H + P + tf.reduce_max(tf.where(mask, G, infinite), axis=0) for mask in (rows.own, ~rows.own))
+    h_own, h_rest = (
+        H + P + tf.reduce_max(tf.where(mask, G, infinite), axis=0) for mask in (rows.own, ~rows.own)
+    )
     is_visible = tf.zeros_like(t, tf.bool)
     for value in (missed, h_own, h_rest):
         is_visible |= value > tf.reduce_max(value, axis=1, keepdims=True) - 26.0  # neglects 1e-11
@@ -150,7 +170,9 @@ def _scan(rows: _Rows) -> _Rows:
     right = tf.reduce_max(tf.where(is_visible, t + step, first), axis=1, keepdims=True)
     # Wider factors decrease farther right.
     transition = tf.reduce_min(tf.sqrt(rows.variance) - rows.mean, axis=0) - 4.0
-    height, product = (tf.reduce_max(value, axis=1, keepdims=True) for value in (missed, tf.maximum(h_own, h_rest)))
+    height, product = (
+        tf.reduce_max(value, axis=1, keepdims=True) for value in (missed, tf.maximum(h_own, h_rest))
+    )
     return _Rows(*rows[:5], left, right, height, product, tf.clip_by_value(transition, left, right))
 
 
@@ -162,7 +184,9 @@ def _integrals(
     sums [1 + 2C, R], the values that must be resolved [4, R, K] and log S [C, R, K]. `survival`: log S and the hazard.
     """
     x = t + rows.mean  # [C, R, K]
-    values = survival(tf.reshape(x, [-1, x.shape[-1] or tf.shape(x)[-1]]), tf.reshape(rows.variance, [-1]))
+    values = survival(
+        tf.reshape(x, [-1, x.shape[-1] or tf.shape(x)[-1]]), tf.reshape(rows.variance, [-1])
+    )
     log_S, hazard = (tf.ensure_shape(tf.reshape(value, tf.shape(x)), x.shape) for value in values)
     H, P = _log_integrands(rows, t, log_S)
     missed = -weights * tf.exp(H - rows.missed) * tf.math.expm1(P)
@@ -183,7 +207,9 @@ def _by_trapezoid(rows: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
         begin, size = number * _NUMBERS[0], tf.gather(_NUMBERS, number)
         points, *waves = tf.unstack(table[:, begin : begin + size])
         taken = rows.take(row)
-        integrals, resolved, log_S = _integrals(taken, *_points(taken, 0.5 * (points + 1.0)), tabulated_survival)
+        integrals, resolved, log_S = _integrals(
+            taken, *_points(taken, 0.5 * (points + 1.0)), tabulated_survival
+        )
         good = _is_accurate(taken, resolved, log_S, tf.stack(waves))
         sums = tf.tensor_scatter_nd_update(sums, row[:, None], tf.transpose(integrals))
         return number + 1, tf.boolean_mask(row, ~good), sums
@@ -205,7 +231,9 @@ def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     the transition. A distance b below 2 would move a singularity near the real axis.
     """
     kappa, mean, half = 5.0, 3.0, 2.0  # κ, (κ+1)/2, (κ-1)/2
-    square = tf.square(tf.maximum(0.05 * (rows.right - rows.left), tf.constant(2.0, position.dtype)))
+    square = tf.square(
+        tf.maximum(0.05 * (rows.right - rows.left), tf.constant(2.0, position.dtype))
+    )
     ends = (end - rows.transition for end in (rows.left, rows.right))
     first, last = ((mean * t + half * tf.sqrt(tf.square(t) + kappa * square)) / kappa for t in ends)
     u = first + (last - first) * position
@@ -253,7 +281,9 @@ def _panel_integrals(C: int, rows: _Rows) -> tf.Tensor:
     number = 4  # first panels of a row
     half = (rows.right - rows.left) / (2 * number)  # [R, 1]
     starts = rows.left + 2.0 * half * tf.range(number, dtype=dtype)
-    first = Panels(tf.repeat(tf.range(R), number), tf.reshape(starts, [-1]), tf.repeat(half[:, 0], number))
+    first = Panels(
+        tf.repeat(tf.range(R), number), tf.reshape(starts, [-1]), tf.repeat(half[:, 0], number)
+    )
     return integrate(evaluate, first, R, shape=(1 + 2 * C, 4))[0]
 
 
@@ -268,12 +298,18 @@ def _power(sums: tf.Tensor, own: tf.Tensor, rows: _Rows, alpha: tf.Tensor) -> So
     log_missed, log_product = rows.missed[:, 0] - log_gamma, rows.product[:, 0] - log_gamma
     missed = tf.exp(log_missed) * sums[0]
     singles, pairs = sums[1 : 1 + C], sums[1 + C :]  # [C, R]
-    nearly_one = alpha * missed < 0.5  # if so, log1p is more accurate, otherwise the integral of the product
+    nearly_one = (
+        alpha * missed < 0.5
+    )  # if so, log1p is more accurate, otherwise the integral of the product
     small = log1p_ratio(alpha, tf.where(nearly_one, -missed, tf.zeros_like(missed)))
     large = log_product + tf.math.log(tf.reduce_sum(singles, axis=0))
-    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)  # unlike divide_no_nan, it keeps a NaN
+    safe = tf.where(
+        alpha == 0.0, tf.ones_like(alpha), alpha
+    )  # unlike divide_no_nan, it keeps a NaN
     log_normalizer = tf.where(nearly_one, small, large / safe)
     factor = tf.exp(log_product - alpha * log_normalizer)
     singles, pairs = factor * singles, factor * pairs
     rest = _sum_rest(singles)
-    return SoftmaxPower(log_normalizer, tf.where(own, rest, -singles), alpha * singles * rest - pairs)
+    return SoftmaxPower(
+        log_normalizer, tf.where(own, rest, -singles), alpha * singles * rest - pairs
+    )

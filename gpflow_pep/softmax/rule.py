@@ -26,7 +26,9 @@ class SoftmaxTilting(TiltedRule):
 
     @override
     @no_autograph
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
+    def moments(
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0
+    ) -> Tilted:
         label = class_labels(observations.Y, self._num_classes)
         power = tf.broadcast_to(alpha, tf.shape(label))
         accurate = negligible < np.inf
@@ -52,4 +54,6 @@ class SoftmaxTilting(TiltedRule):
 
 @tilted_rule.register(Softmax, KL)
 def _softmax(likelihood: Softmax, projection: Projection) -> TiltedRule:
-    return SoftmaxTilting(validation.positive_integer(likelihood.num_classes, "likelihood.num_classes"))
+    return SoftmaxTilting(
+        validation.positive_integer(likelihood.num_classes, "likelihood.num_classes")
+    )

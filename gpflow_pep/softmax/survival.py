@@ -34,7 +34,9 @@ def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
     indices = [tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide)]
     parts = [(tf.gather(x, index), tf.gather(variance, index)[:, None]) for index in indices]
     narrow, wide = _narrow(*parts[0]), _wide(*parts[1])
-    return tuple(tf.dynamic_stitch(indices, list(values)) for values in zip(narrow, wide, strict=True))
+    return tuple(
+        tf.dynamic_stitch(indices, list(values)) for values in zip(narrow, wide, strict=True)
+    )
 
 
 def smallest(dtype: tf.DType) -> tf.Tensor:
@@ -50,9 +52,13 @@ def _remainders() -> tuple[AnyNDArray, AnyNDArray]:
     u = tau - 2.0 * np.log1p(ratio)
     y, above = np.exp(u), ndtr(u / _WIDTH)
     missed = -np.expm1(-y)
-    series = -y * y * (0.5 - y * (1.0 / 6.0 - y * (1.0 / 24.0 - y / 120.0)))  # missed - y, which cancels
+    series = (
+        -y * y * (0.5 - y * (1.0 / 6.0 - y * (1.0 / 24.0 - y / 120.0)))
+    )  # missed - y, which cancels
     difference = np.where(y < 0.01, series, missed - y)
-    remainders = np.stack([difference - above * (1.0 - y), above - missed, y * (above - missed)], axis=1)
+    remainders = np.stack(
+        [difference - above * (1.0 - y), above - missed, y * (above - missed)], axis=1
+    )
     weights = (tau[1] - tau[0]) * (1.0 + ratio / (1.0 + ratio)) / np.sqrt(2.0 * np.pi)
     return u, weights[:, None] * remainders
 
@@ -67,8 +73,12 @@ def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     weights = tf.constant(density / density.sum(), x.dtype)
     factor = tf.exp(tf.sqrt(v) * tf.constant(nodes, x.dtype))  # [Q, 48]
     scale = tf.exp(tf.minimum(x, tf.constant(40.0, x.dtype)))  # S underflows before
-    values = tf.exp(-scale[..., None] * (factor - factor[:, :1])[:, None])  # [Q, K, 48], 1 at the first node
-    sums = tf.matmul(values, tf.stack([weights + tf.zeros_like(factor), weights * factor], axis=-1))  # [Q, K, 2]
+    values = tf.exp(
+        -scale[..., None] * (factor - factor[:, :1])[:, None]
+    )  # [Q, K, 48], 1 at the first node
+    sums = tf.matmul(
+        values, tf.stack([weights + tf.zeros_like(factor), weights * factor], axis=-1)
+    )  # [Q, K, 2]
     S, slope = tf.unstack(sums, axis=-1)
     # 1 - S = E[y] - E[y²]/2 + E[y³]/6 - E[y⁴]/24, E[y^k] = s^k g^(k²), s = exp(x), g = exp(v/2): to 1e-13 if x < -10.
     far = x < -10.0
@@ -83,12 +93,20 @@ def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Sum over u, for x [Q, K] and v [Q, 1]. If x > 0, the sums are multiplied by exp(x²/2v) to avoid underflow."""
     dtype = x.dtype
     sd, B = tf.sqrt(v), tf.sqrt(v + _WIDTH**2)
-    farthest = {tf.float64: 40.0, tf.float32: 13.0}[dtype]  # standard deviations beyond x = v: S is 1e-300, 1e-37
+    farthest = {tf.float64: 40.0, tf.float32: 13.0}[
+        dtype
+    ]  # standard deviations beyond x = v: S is 1e-300, 1e-37
     beyond, x = x, tf.minimum(x, v + farthest * sd)
     height = -0.5 * tf.square(tf.nn.relu(x)) / v
-    parts = [x / v, -0.5 / v + tf.zeros_like(x), -0.5 * tf.square(tf.nn.relu(-x)) / v - tf.math.log(sd)]
+    parts = [
+        x / v,
+        -0.5 / v + tf.zeros_like(x),
+        -0.5 * tf.square(tf.nn.relu(-x)) / v - tf.math.log(sd),
+    ]
     u = tf.constant(np.stack([_POINTS, _POINTS**2, np.ones_like(_POINTS)]), dtype)
-    density = tf.exp(tf.tensordot(tf.stack(parts, axis=-1), u, 1))  # [Q, K, 64], N(u; x, v) times this factor
+    density = tf.exp(
+        tf.tensordot(tf.stack(parts, axis=-1), u, 1)
+    )  # [Q, K, 64], N(u; x, v) times this factor
     F, S, slope = tf.unstack(tf.tensordot(density, tf.constant(_REMAINDERS, dtype), 1), axis=-1)
     tail = tf.exp(x + 0.5 * v + log_ndtr(-(x + v) / B) - height)
     F += tf.exp(log_ndtr(x / B)) + tail
@@ -109,7 +127,10 @@ def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 LARGEST_VARIANCE = 120.0  # larger variances would need polynomials of a higher degree
 LOWEST = -150.0  # smallest log S in the table; G is extrapolated linearly beyond
 LARGEST_G = 50.0  # S = exp(-exp(50)) is 0
-_PANELS, _DEGREE = 24, 9  # panels on each side of c, degree of the polynomials; for the errors of tabulated_survival
+_PANELS, _DEGREE = (
+    24,
+    9,
+)  # panels on each side of c, degree of the polynomials; for the errors of tabulated_survival
 _TERMS, _OFFSET = 72, 0.3  # terms of the Chebyshev sums in log(√v + _OFFSET); for the same errors
 
 
@@ -136,7 +157,9 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
     density = tf.where(is_right, densities[1], densities[0])
     outward = 1.0 / (scale + tf.abs(from_center))
     count = density * tf.abs(from_center) * outward
-    panel = tf.clip_by_value(tf.cast(count, tf.int32), 0, _PANELS - 1)  # NaN becomes a negative number
+    panel = tf.clip_by_value(
+        tf.cast(count, tf.int32), 0, _PANELS - 1
+    )  # NaN becomes a negative number
     s = 2.0 * (count - tf.cast(panel, dtype)) - 1.0
     coefficients = tf.gather(polynomials, first_index + panel, batch_dims=1)  # [Q, K, D + 1]
     value, *lower = tf.unstack(coefficients, axis=-1)
@@ -158,7 +181,13 @@ def _panels(root: Any, module: Any) -> tuple[Any, ...]:
     # The right end is near log S = LOWEST. By Laplace's method log S = -(w²/2 + w)/v with w + log(w/v) = x.
     ratio = -2.0 * LOWEST / (1.0 + module.sqrt(1.0 - 2.0 * LOWEST * v))  # w/v
     right = v * ratio + module.log(ratio)
-    return center, scale, left, right, *(_PANELS * (1.0 + scale / end) for end in (center - left, right - center))
+    return (
+        center,
+        scale,
+        left,
+        right,
+        *(_PANELS * (1.0 + scale / end) for end in (center - left, right - center)),
+    )
 
 
 @functools.cache
@@ -184,7 +213,11 @@ def _table() -> AnyNDArray:
 
 def _exact(x: AnyNDArray, root: float, is_right: bool) -> AnyNDArray:
     """Compute G by the trapezoid rule, whose error is exp(-π²/(h √v)), for S near 1 or, on the right, for S near 0."""
-    z = np.arange(-23.0 if is_right else -9.5, 9.5 if is_right else root + 9.5, min(0.3, 0.2 / root))
+    z = np.arange(
+        -23.0 if is_right else -9.5, 9.5 if is_right else root + 9.5, min(0.3, 0.2 / root)
+    )
     weights = np.exp(-0.5 * z * z) * ((z[1] - z[0]) / np.sqrt(2.0 * np.pi))
     y = np.exp(x)[..., None] * np.exp(root * z)
-    return np.asarray(np.log(-(np.log(np.exp(-y) @ weights) if is_right else np.log1p(np.expm1(-y) @ weights))))
+    return np.asarray(
+        np.log(-(np.log(np.exp(-y) @ weights) if is_right else np.log1p(np.expm1(-y) @ weights)))
+    )

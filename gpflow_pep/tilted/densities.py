@@ -17,7 +17,18 @@ from ..engine import log1p_ratio, noise_at
 from ..likelihoods import Logit, Probit
 from ..maths.normal import log_ndtr, log_ndtr_and_derivatives
 from ..runtime.tracing import refuse_xla
-from .rule import KL, AtPower, Cavity, Observations, Projection, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
+from .rule import (
+    KL,
+    AtPower,
+    Cavity,
+    Observations,
+    Projection,
+    Scalar,
+    Tilted,
+    TiltedRule,
+    Wasserstein,
+    tilted_rule,
+)
 
 EXPONENTIALS = (tf.exp, tf.math.exp)
 _SIGMOIDS = (tf.sigmoid, tf.nn.sigmoid, tf.math.sigmoid)
@@ -95,7 +106,10 @@ def _automatic(likelihood: ScalarLikelihood) -> LogDensity:
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         value, F = likelihood._scalar_log_prob(X, F[..., None], Y), F[..., None]
         if value.dtype != F.dtype or not value.shape.is_compatible_with(F.shape):
-            name, found = type(likelihood).__name__, f"F is {F.dtype.name} of shape {F.shape}, the result"
+            name, found = (
+                type(likelihood).__name__,
+                f"F is {F.dtype.name} of shape {F.shape}, the result",
+            )
             must = f"_scalar_log_prob of {name} must return a value for each f, but {found}"
             raise ValueError(f"likelihood: {must} {value.dtype.name} of shape {value.shape}.")
         return value[..., 0]
@@ -138,7 +152,10 @@ def _probit(likelihood: Probit) -> LogDensity:
 
     # Both labels are equally probable at 0; 2.816 is the imaginary part of the first zeros of Phi(z).
     return LogDensity(
-        lambda F, X, Y: log_ndtr(likelihood.sign(Y)[:, 0] * F), derivatives, lambda X: 2.816, lambda _: 0.0
+        lambda F, X, Y: log_ndtr(likelihood.sign(Y)[:, 0] * F),
+        derivatives,
+        lambda X: 2.816,
+        lambda _: 0.0,
     )
 
 
@@ -149,7 +166,9 @@ def _logistic(sign: Callable[[tf.Tensor], tf.Tensor]) -> LogDensity:
         return Density(tf.math.log_sigmoid(s * F), s * wrong, -wrong * tf.sigmoid(s * F))
 
     log_sigmoid = tf.math.log_sigmoid  # with poles at ± iπ
-    return LogDensity(lambda F, X, Y: log_sigmoid(sign(Y)[:, 0] * F), derivatives, lambda X: np.pi, lambda _: 0.0)
+    return LogDensity(
+        lambda F, X, Y: log_sigmoid(sign(Y)[:, 0] * F), derivatives, lambda X: np.pi, lambda _: 0.0
+    )
 
 
 @log_density.register(Logit)
@@ -186,7 +205,12 @@ def _bernoulli(likelihood: likelihoods.Bernoulli) -> LogDensity:
         return Density(log_prob(F, X, Y), sign * h, -h * (x + h))
 
     # The first zeros of p for y = 1 are at f = -3.202 ± 0.905i.
-    return LogDensity(log_prob, derivatives, lambda X: 0.905, lambda observations: -3.202 * sign_of(observations.Y))
+    return LogDensity(
+        log_prob,
+        derivatives,
+        lambda X: 0.905,
+        lambda observations: -3.202 * sign_of(observations.Y),
+    )
 
 
 @log_density.register(likelihoods.Poisson)
@@ -201,7 +225,9 @@ def _poisson(likelihood: likelihoods.Poisson) -> LogDensity:
         rate = tf.exp(F + log_bin)
         return Density(Y * (F + log_bin) - rate - tf.math.lgamma(Y + 1.0), Y - rate, -rate)
 
-    return LogDensity(lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL)
+    return LogDensity(
+        lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL
+    )
 
 
 def log_power(y: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
@@ -213,7 +239,11 @@ def log_power(y: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
 
 def _shape(likelihood: likelihoods.Gamma | likelihoods.Exponential, X: tf.Tensor) -> tf.Tensor:
     """Return the shape k of the gamma density, [] or [R]; k = 1 for an exponential density."""
-    return _column(likelihood._shape(X), X) if isinstance(likelihood, likelihoods.Gamma) else tf.ones([], X.dtype)
+    return (
+        _column(likelihood._shape(X), X)
+        if isinstance(likelihood, likelihoods.Gamma)
+        else tf.ones([], X.dtype)
+    )
 
 
 @log_density.register((likelihoods.Gamma, likelihoods.Exponential))
@@ -228,7 +258,9 @@ def _gamma(likelihood: likelihoods.Gamma | likelihoods.Exponential) -> LogDensit
         constant = log_power(Y, k) - tf.math.lgamma(k)
         return Density(constant - k * F - relative, relative - k, -relative)
 
-    return LogDensity(lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL)
+    return LogDensity(
+        lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL
+    )
 
 
 @log_density.register(likelihoods.StudentT)
@@ -237,7 +269,11 @@ def _student_t(likelihood: likelihoods.StudentT) -> LogDensity:
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         df, scale = to_default_float(likelihood.df), _column(likelihood._scale(X), X)
-        constant = -tfp.math.log_gamma_difference(0.5, 0.5 * df) - 0.5 * tf.math.log(np.pi * df) - tf.math.log(scale)
+        constant = (
+            -tfp.math.log_gamma_difference(0.5, 0.5 * df)
+            - 0.5 * tf.math.log(np.pi * df)
+            - tf.math.log(scale)
+        )
         return constant - 0.5 * (df + 1.0) * tf.math.log1p(tf.square((Y[:, 0] - F) / scale) / df)
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
@@ -250,7 +286,9 @@ def _student_t(likelihood: likelihoods.StudentT) -> LogDensity:
     def radius(X: tf.Tensor) -> tf.Tensor:
         """Return the |z| of the imaginary z with (1 + z²/(ν s²))^(-(ν + 1)/2) = 10; the pole is at z = i s √ν."""
         df = to_default_float(likelihood.df)
-        return _column(likelihood._scale(X), X) * tf.sqrt(-df * tf.math.expm1(-2.0 * np.log(10.0) / (df + 1.0)))
+        return _column(likelihood._scale(X), X) * tf.sqrt(
+            -df * tf.math.expm1(-2.0 * np.log(10.0) / (df + 1.0))
+        )
 
     return LogDensity(log_prob, derivatives, radius, lambda observations: observations.Y[:, 0])
 
@@ -263,7 +301,9 @@ class ClosedForm(TiltedRule):
         self._function = function
 
     @override
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
+    def moments(
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0
+    ) -> Tilted:
         return self._function(cavity, observations, alpha)
 
 
@@ -276,7 +316,9 @@ def _gaussian(likelihood: likelihoods.Gaussian, projection: Projection) -> Tilte
         total = noise + alpha * cavity.variance
         error = observations.Y[:, 0] - cavity.mean
         log_det = tf.math.log(2.0 * np.pi * noise) + log1p_ratio(alpha, cavity.variance / noise)
-        return Tilted(-0.5 * (log_det + tf.square(error) / total), error / total, -1.0 / total, noise / total)
+        return Tilted(
+            -0.5 * (log_det + tf.square(error) / total), error / total, -1.0 / total, noise / total
+        )
 
     return ClosedForm(moments)
 
@@ -310,7 +352,9 @@ def _poisson_rule(likelihood: likelihoods.Poisson, projection: Projection) -> Ti
 
 
 @tilted_rule.register((likelihoods.Gamma, likelihoods.Exponential), (KL, Wasserstein))
-def _gamma_rule(likelihood: likelihoods.Gamma | likelihoods.Exponential, projection: Projection) -> TiltedRule:
+def _gamma_rule(
+    likelihood: likelihoods.Gamma | likelihoods.Exponential, projection: Projection
+) -> TiltedRule:
     """For α = 0 and an exponential link: E[-k f - y exp(-f)] with shape k."""
 
     def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
@@ -318,7 +362,9 @@ def _gamma_rule(likelihood: likelihoods.Gamma | likelihoods.Exponential, project
         k = _shape(likelihood, observations.X)
         expected = y * tf.exp(-cavity.mean + 0.5 * cavity.variance)
         constant = log_power(y, k) - tf.math.lgamma(k)
-        return Tilted(constant - k * cavity.mean - expected, expected - k, -expected, tf.ones_like(expected))
+        return Tilted(
+            constant - k * cavity.mean - expected, expected - k, -expected, tf.ones_like(expected)
+        )
 
     return _with_expectation(moments, likelihood, projection)
 
@@ -326,7 +372,11 @@ def _gamma_rule(likelihood: likelihoods.Gamma | likelihoods.Exponential, project
 def _with_expectation(moments: _Moments, likelihood: Any, projection: Projection) -> TiltedRule:
     """Use the closed-form expectation of an exponential link at α = 0, at which both projections coincide."""
     quadrature = _by_quadrature(likelihood, projection)
-    return AtPower(0.0, ClosedForm(moments), quadrature) if likelihood.invlink in EXPONENTIALS else quadrature
+    return (
+        AtPower(0.0, ClosedForm(moments), quadrature)
+        if likelihood.invlink in EXPONENTIALS
+        else quadrature
+    )
 
 
 def _by_quadrature(likelihood: ScalarLikelihood, projection: Projection) -> TiltedRule:

@@ -14,10 +14,16 @@ from ..likelihoods import MultiClassRobustMax, Probit
 from .densities import EXPONENTIALS
 from .rule import Cavity, Observations, has_rule, log_partition, rule_for
 
-_EXACT = (likelihoods.Gaussian, Probit, MultiClassRobustMax)  # their own predictions are as accurate as the rules
+_EXACT = (
+    likelihoods.Gaussian,
+    Probit,
+    MultiClassRobustMax,
+)  # their own predictions are as accurate as the rules
 _WITH_LINK = (likelihoods.Poisson, likelihoods.Gamma, likelihoods.Exponential)
 _ROWS = 4096  # rows of f per chunk
-_POSITIONS = np.linspace(-1.0, 1.0, 257)  # fewer than 150 would not resolve standard deviations of 100
+_POSITIONS = np.linspace(
+    -1.0, 1.0, 257
+)  # fewer than 150 would not resolve standard deviations of 100
 _LEAST_VARIANCE = 1e-12  # of f: rules divide by it
 
 
@@ -34,7 +40,9 @@ def predicted_log_density(
     return _by_rows(of_rows, [1], X, Fmu, Fvar, Y)[0][..., 0]
 
 
-def predicted_moments(likelihood: Likelihood, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+def predicted_moments(
+    likelihood: Likelihood, X: TensorType, Fmu: TensorType, Fvar: TensorType
+) -> MeanAndVariance:
     """Return mean and variance of y, each [..., P], from mean and variance of f [..., C]."""
     mean, variance = _by_rows(lambda *rows: _moments(likelihood, *rows), [None, None], X, Fmu, Fvar)
     return mean, variance
@@ -59,12 +67,19 @@ def _log_densities(
     if isinstance(likelihood, Ordinal):
         own = tf.one_hot(tf.cast(Y, tf.int32), likelihood.num_bins, axis=0, dtype=mean.dtype)
         return tf.math.log(tf.reduce_sum(own * _of_labels(likelihood, mean, variance), axis=0))
-    cavity = Cavity(tf.transpose(mean), tf.transpose(tf.maximum(variance, tf.constant(_LEAST_VARIANCE, mean.dtype))))
+    cavity = Cavity(
+        tf.transpose(mean),
+        tf.transpose(tf.maximum(variance, tf.constant(_LEAST_VARIANCE, mean.dtype))),
+    )
     observations = Observations(X, tf.cast(Y, mean.dtype))
-    return tf.transpose(log_partition(rule_for(likelihood, "kl"), cavity, observations, tf.ones([], mean.dtype)))
+    return tf.transpose(
+        log_partition(rule_for(likelihood, "kl"), cavity, observations, tf.ones([], mean.dtype))
+    )
 
 
-def _moments(likelihood: Likelihood, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Sequence[tf.Tensor]:
+def _moments(
+    likelihood: Likelihood, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor
+) -> Sequence[tf.Tensor]:
     """Return mean and variance of y [n, P] for rows of f [n, C]."""
     if isinstance(likelihood, likelihoods.SwitchedLikelihood):
         parts = [_moments(each, X, mean, variance) for each in likelihood.likelihoods]
@@ -73,7 +88,9 @@ def _moments(likelihood: Likelihood, X: tf.Tensor, mean: tf.Tensor, variance: tf
         C, n = likelihood.num_classes, tf.shape(mean)[0]
         labels = tf.repeat(tf.range(C, dtype=mean.dtype), n)[:, None]
         X, mean, variance = (tf.tile(each, [C, 1]) for each in (X, mean, variance))
-        p = tf.transpose(tf.reshape(tf.exp(_log_densities(likelihood, X, mean, variance, labels)), [C, n]))
+        p = tf.transpose(
+            tf.reshape(tf.exp(_log_densities(likelihood, X, mean, variance, labels)), [C, n])
+        )
         return p, p * (1.0 - p)
     if isinstance(likelihood, _EXACT) or not isinstance(likelihood, likelihoods.ScalarLikelihood):
         return likelihood.predict_mean_and_var(X, mean, variance)
@@ -101,7 +118,9 @@ def _mean_and_variance(values: tf.Tensor, weights: tf.Tensor) -> MeanAndVariance
 def _nodes(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return points and weights for N(m, v), [K, n, C] each, equispaced in asinh(f): dense at 0, where links change."""
     sd = tf.sqrt(tf.maximum(variance, tf.constant(_LEAST_VARIANCE, variance.dtype)))
-    reach = sd * (8.0 + 2.0 * tf.minimum(sd, 10.0))  # some inverse links grow like exp(f), which moves the maximum by v
+    reach = sd * (
+        8.0 + 2.0 * tf.minimum(sd, 10.0)
+    )  # some inverse links grow like exp(f), which moves the maximum by v
     first, last = tf.asinh(mean - reach), tf.asinh(mean + reach)
     t = first + (last - first) * tf.constant(_POSITIONS[:, None, None], mean.dtype)
     F = tf.sinh(t)
@@ -115,7 +134,9 @@ def _of_labels(likelihood: Ordinal, mean: tf.Tensor, variance: tf.Tensor) -> tf.
     terms, with the jitter of `inv_probit` and of the logarithm, do not add up to 1.
     """
     spread = tf.sqrt(tf.square(likelihood.sigma) + variance)
-    inner = (tf.cast(likelihood.bin_edges, mean.dtype)[:, None, None] - mean) / spread  # [K - 1, n, C]
+    inner = (
+        tf.cast(likelihood.bin_edges, mean.dtype)[:, None, None] - mean
+    ) / spread  # [K - 1, n, C]
     far = 1e10 * tf.ones_like(mean)[None]  # finite: TensorFlow's erf is NaN at infinity
     below = inv_probit(tf.concat([-far, inner, far], axis=0))
     terms = below[1:] - below[:-1] + 1e-6

@@ -24,15 +24,29 @@ from ..runtime.tracing import on_demand, refuse_xla
 from .densities import LogDensity, log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, tilted_rule
 from .smoothness import check_smooth
-from .trapezoid import HALF, TiltedRows, are_narrow, next_window, on_shared_points, trapezoid, trapezoid_table
+from .trapezoid import (
+    HALF,
+    TiltedRows,
+    are_narrow,
+    next_window,
+    on_shared_points,
+    trapezoid,
+    trapezoid_table,
+)
 
-_NUMBERS = (60, 96, 160)  # points of the first, second and later windows of a row; wide cavities start with the second
+_NUMBERS = (
+    60,
+    96,
+    160,
+)  # points of the first, second and later windows of a row; wide cavities start with the second
 _MANY_ROWS = 600  # with more rows, separate Gauss-Hermite nodes for very narrow cavities save more than they cost
 _TABLE = np.concatenate([trapezoid_table(number) for number in _NUMBERS], axis=1)
 # First panels about the mode, in cavity standard deviations. For a log-concave likelihood log π has at least the
 # curvature of the cavity, so the mass beyond 10 is 1e-22: small enough for log Z = -1e-12 (p nearly 1).
 _INNER, _EDGES = 4.5, np.array([-10.0, -10.0, -10.0, -4.5, 0.0, 4.5, 10.0, 10.0, 10.0])
-_BEYOND = np.array([1.0, 0.5] + 7 * [0.0])  # share of the distance to the cavity mean by which each edge moves out
+_BEYOND = np.array(
+    [1.0, 0.5] + 7 * [0.0]
+)  # share of the distance to the cavity mean by which each edge moves out
 _FAR = 3.0  # up to this distance from the cavity mean, the panels cover all of the cavity but 1e-12
 _SMALL = -20.0  # log Z below which more than 1e-8 of it may be outside of the first window, where p is at most about 1
 _UNIT = np.linspace(0.0, 1.0, 40)[:, None]
@@ -52,11 +66,15 @@ class QuadratureRule(TiltedRule):
     def __init__(self, likelihood: ScalarLikelihood):
         self._density, self._name = log_density(likelihood), type(likelihood).__name__
         self._on_panels = on_demand(partial(on_panels, self._density))
-        windows, modes = (on_demand(partial(function, self._density)) for function in (on_windows, far_modes))
+        windows, modes = (
+            on_demand(partial(function, self._density)) for function in (on_windows, far_modes)
+        )
         self._locate = partial(locate, self._density, windows, modes)
 
     @override
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
+    def moments(
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0
+    ) -> Tilted:
         return self.moments_and_center(TiltedRows.of(cavity, observations, alpha), negligible)[0]
 
     def moments_and_center(self, rows: TiltedRows, negligible: Scalar) -> tuple[Tilted, tf.Tensor]:
@@ -67,9 +85,14 @@ class QuadratureRule(TiltedRule):
         def with_panels() -> tuple[tf.Tensor, ...]:
             better, _ = self._on_panels(rows.take(inaccurate), tf.gather(center, inaccurate))
             pairs = zip(tilted, better, strict=True)
-            return tuple(tf.tensor_scatter_nd_update(old, tf.expand_dims(inaccurate, 1), new) for old, new in pairs)
+            return tuple(
+                tf.tensor_scatter_nd_update(old, tf.expand_dims(inaccurate, 1), new)
+                for old, new in pairs
+            )
 
-        values = tf.cond((tf.size(inaccurate) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted))
+        values = tf.cond(
+            (tf.size(inaccurate) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted)
+        )
         return Tilted(*values), center
 
     @override
@@ -78,16 +101,25 @@ class QuadratureRule(TiltedRule):
 
     @override
     def log_partition_vjp(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+        self,
+        cavity: Cavity,
+        observations: Observations,
+        alpha: tf.Tensor,
+        bar: tf.Tensor,
+        sources: Sequence[Any],
     ) -> tuple[tf.Tensor, ...]:
         """Compute d log_partition = E_π[d log p] on the quadrature points of log_partition."""
         m, rows = cavity.mean, TiltedRows.of(cavity, observations, alpha)
         bar = tf.broadcast_to(bar, tf.shape(m))
         table = tf.constant(trapezoid_table(_NUMBERS[0]), m.dtype)
-        integrated = trapezoid(self._density, rows, tf.zeros_like(m), HALF + tf.zeros_like(m), table, 0.0)
+        integrated = trapezoid(
+            self._density, rows, tf.zeros_like(m), HALF + tf.zeros_like(m), table, 0.0
+        )
         F = m + tf.sqrt(cavity.variance) * integrated.x
         pi = tf.nn.softmax(integrated.log_pi, axis=0) * integrated.weight
-        is_accurate = integrated.is_accurate & (rows.alpha * integrated.tilted.log_partition > _SMALL)
+        is_accurate = integrated.is_accurate & (
+            rows.alpha * integrated.tilted.log_partition > _SMALL
+        )
         weight = tf.where(is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), tf.zeros_like(F))
         F = tf.where(weight == 0.0, m, F)  # if log p is -inf, its derivatives may be NaN
         accurate = _weighted_vjp(self._density, F, weight, observations, sources)
@@ -97,8 +129,14 @@ class QuadratureRule(TiltedRule):
             taken = rows.take(inaccurate)
             centered = _centered(self._density, taken, self._locate(taken, 0.0)[-1])
             sums, (row, left, half, pi) = _integrate(self._density, centered, taken, keep=True)
-            weight = tf.gather(tf.gather(bar, inaccurate) / sums[:, 0], row) * half * tf.transpose(pi * RULE.weights)
-            F = tf.gather(centered.center, row) + tf.gather(centered.sd, row) * panel_nodes(left, half)  # [K, W]
+            weight = (
+                tf.gather(tf.gather(bar, inaccurate) / sums[:, 0], row)
+                * half
+                * tf.transpose(pi * RULE.weights)
+            )
+            F = tf.gather(centered.center, row) + tf.gather(centered.sd, row) * panel_nodes(
+                left, half
+            )  # [K, W]
             rest = _weighted_vjp(self._density, F, weight, taken.take(row).observations, sources)
             return tuple(map(tf.add, accurate, rest))
 
@@ -106,7 +144,11 @@ class QuadratureRule(TiltedRule):
 
 
 def _weighted_vjp(
-    density: LogDensity, F: tf.Tensor, weight: tf.Tensor, observations: Observations, sources: Sequence[Any]
+    density: LogDensity,
+    F: tf.Tensor,
+    weight: tf.Tensor,
+    observations: Observations,
+    sources: Sequence[Any],
 ) -> tuple[tf.Tensor, ...]:
     """Compute the gradient of the sum of weight [K, R] times log p."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -123,7 +165,11 @@ def _by_quadrature(likelihood: ScalarLikelihood, projection: KL) -> TiltedRule:
 
 # --- points and windows ---------------------------------------------------------------------------------------------
 def locate(
-    density: LogDensity, with_windows: Any, with_far_modes: Any, rows: TiltedRows, negligible: Scalar
+    density: LogDensity,
+    with_windows: Any,
+    with_far_modes: Any,
+    rows: TiltedRows,
+    negligible: Scalar,
 ) -> tuple[Tilted, tf.Tensor, tf.Tensor]:
     """
     Compute tilted distributions on shared points, then on individual windows for the rows that need them.
@@ -137,14 +183,21 @@ def locate(
     refuse_xla("tilted distributions by quadrature, whose number of points depends on the data")
     least = tf.cast(negligible, rows.alpha.dtype)
     least = tf.where(tf.math.is_finite(least), least, tf.zeros_like(least))
-    narrow, very_narrow = are_narrow(density, rows, hermite=False), are_narrow(density, rows, hermite=True)
+    narrow, very_narrow = (
+        are_narrow(density, rows, hermite=False),
+        are_narrow(density, rows, hermite=True),
+    )
     hermite = (tf.size(rows.alpha) >= _MANY_ROWS) | ~tf.reduce_any(narrow & ~very_narrow)
     results = _results(rows, *on_shared_points(density, rows, hermite, least))
     rest = results[:, -2] == 0.0
     first = narrow & hermite & rest
-    results = tf.cond(tf.reduce_any(rest), lambda: with_windows(rows, first, results, least), lambda: results)
+    results = tf.cond(
+        tf.reduce_any(rest), lambda: with_windows(rows, first, results, least), lambda: results
+    )
     small = rows.alpha * results[:, 0] < _SMALL
-    results = tf.cond(tf.reduce_any(small), lambda: with_far_modes(rows, small, results), lambda: results)
+    results = tf.cond(
+        tf.reduce_any(small), lambda: with_far_modes(rows, small, results), lambda: results
+    )
     *tilted, flag, center = tf.unstack(results, axis=1)
     return Tilted(*tilted), flag > 0.0, center
 
@@ -172,7 +225,10 @@ def on_windows(
     # Only 1 % of cavities wider than 5 radii are resolved by 60 points.
     is_wide = (tf.sqrt(rows.cavity.variance) > 5.0 * radius) & (radius > 0.0)
     rest = results[:, -2] == 0.0
-    narrower, wide = tf.squeeze(tf.where(rest & ~is_wide), 1), tf.squeeze(tf.where(rest & is_wide), 1)
+    narrower, wide = (
+        tf.squeeze(tf.where(rest & ~is_wide), 1),
+        tf.squeeze(tf.where(rest & is_wide), 1),
+    )
 
     def level(
         number: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor, results: tf.Tensor
@@ -188,8 +244,18 @@ def on_windows(
         results = tf.tensor_scatter_nd_update(results, tf.expand_dims(row, 1), values)
 
         inaccurate = tf.squeeze(tf.where(~integrated.is_accurate), 1)
-        values = (integrated.log_pi, integrated.x, integrated.peak, integrated.second_form, middle, half, row)
-        log_pi, x, peak, second_form, middle, half, row = (tf.gather(value, inaccurate, axis=-1) for value in values)
+        values = (
+            integrated.log_pi,
+            integrated.x,
+            integrated.peak,
+            integrated.second_form,
+            middle,
+            half,
+            row,
+        )
+        log_pi, x, peak, second_form, middle, half, row = (
+            tf.gather(value, inaccurate, axis=-1) for value in values
+        )
         next_middle, next_half = next_window(log_pi, x, peak, second_form, half)
         # The second level uses more points on the same window, unless the next window is much wider or narrower. After
         # it, rows whose window barely changes are dropped, because more points would not help.
@@ -210,12 +276,18 @@ def on_windows(
         lambda number, row, *_: (number < 24) & ((tf.size(row) > 0) | tf.equal(number, 0)),
         level,
         (tf.constant(0), narrower, zero, zero + HALF, results),
-        shape_invariants=(tf.TensorShape([]), *[tf.TensorShape([None])] * 3, tf.TensorShape([None, 6])),
+        shape_invariants=(
+            tf.TensorShape([]),
+            *[tf.TensorShape([None])] * 3,
+            tf.TensorShape([None, 6]),
+        ),
     )
     return results
 
 
-def far_modes(density: LogDensity, rows: TiltedRows, small: tf.Tensor, results: tf.Tensor) -> tf.Tensor:
+def far_modes(
+    density: LogDensity, rows: TiltedRows, small: tf.Tensor, results: tf.Tensor
+) -> tf.Tensor:
     """
     Center rows of the mask `small` [R] on larger modes of π outside of the first window, if there are any, and mark
     their `results` [R, 6] inaccurate. Only likelihoods that are not log-concave have any.
@@ -225,7 +297,9 @@ def far_modes(density: LogDensity, rows: TiltedRows, small: tf.Tensor, results: 
     m, sd, log_Z = taken.cavity.mean, tf.sqrt(taken.cavity.variance), taken.alpha * found[:, 0]
     end = tf.sqrt(-2.0 * (log_Z + _SMALL))  # beyond it, N is much smaller than Z
     x = HALF + (end - HALF) * tf.constant(_UNIT, sd.dtype)
-    own = [] if density.center is None else [((density.center(taken.observations) - m) / sd)[None]]  # Student's t: y
+    own = (
+        [] if density.center is None else [((density.center(taken.observations) - m) / sd)[None]]
+    )  # Student's t: y
     x = tf.concat([-x, x, *own], axis=0)  # [K, W]
     log_pi = taken.alpha * density.log_prob(m + sd * x, *taken.observations) - 0.5 * tf.square(x)
     is_larger = (log_pi > log_Z + _SMALL) & (tf.abs(m + sd * x - found[:, -1]) > HALF * sd)
@@ -247,7 +321,9 @@ class Centered(NamedTuple):
     slope: tf.Tensor  # l'(center)
 
 
-def on_panels(density: LogDensity, rows: TiltedRows, center: tf.Tensor, keep: bool = False) -> tuple[Tilted, Any]:
+def on_panels(
+    density: LogDensity, rows: TiltedRows, center: tf.Tensor, keep: bool = False
+) -> tuple[Tilted, Any]:
     """
     Compute tilted distributions from panels about centers [R]; with `keep` also return row, left and half the width [W]
     of the resolved panels in any order, in cavity standard deviations from the center, and unnormalized π [W, K].
@@ -261,10 +337,14 @@ def _centered(density: LogDensity, rows: TiltedRows, center: tf.Tensor) -> Cente
     at = density(tf.expand_dims(center, 0), *rows.observations)
     sd = tf.sqrt(rows.cavity.variance)
     shift = (center - rows.cavity.mean) / sd
-    return Centered(center, sd, shift, rows.alpha * at.log_prob[0] - 0.5 * tf.square(shift), at.slope[0])
+    return Centered(
+        center, sd, shift, rows.alpha * at.log_prob[0] - 0.5 * tf.square(shift), at.slope[0]
+    )
 
 
-def _integrate(density: LogDensity, centered: Centered, rows: TiltedRows, keep: bool) -> tuple[tf.Tensor, Any]:
+def _integrate(
+    density: LogDensity, centered: Centered, rows: TiltedRows, keep: bool
+) -> tuple[tf.Tensor, Any]:
     """
     Compute the integrals [R, 7] of P, P x, P x², P h, P h², P l'' and N (p^α - 1)/α, or N l if α = 0, with P the
     unnormalized π, h = l' - l'(center) and N the normalized cavity; with `keep` also return the panels.
@@ -278,7 +358,9 @@ def _integrate(density: LogDensity, centered: Centered, rows: TiltedRows, keep: 
         row, left, half = panels
         at, taken = Centered(*(tf.gather(value, row) for value in centered)), rows.take(row)
         P, *integrands = _integrands(density, panel_nodes(left, half), at, taken)
-        values, moduli, tails = (tf.transpose(half * part) for part in _integrals(P, integrands, left, half))
+        values, moduli, tails = (
+            tf.transpose(half * part) for part in _integrals(P, integrands, left, half)
+        )
         tolerance = tf.where(tf.abs(left + half) > _INNER, outside, inside)[:, None]
         return Evaluated(values, moduli, tails / tolerance, tf.transpose(P))
 
@@ -299,7 +381,9 @@ def panel_nodes(left: tf.Tensor, half: tf.Tensor) -> tf.Tensor:
     return left + half * tf.constant(RULE.nodes + 1.0, half.dtype)[:, None]
 
 
-def _integrands(density: LogDensity, x: tf.Tensor, at: Centered, rows: TiltedRows) -> tuple[tf.Tensor, ...]:
+def _integrands(
+    density: LogDensity, x: tf.Tensor, at: Centered, rows: TiltedRows
+) -> tuple[tf.Tensor, ...]:
     """Return P and the last four integrands at nodes x [K, W], each [K, W]."""
     log_prob, l1, l2 = density(at.center + at.sd * x, *rows.observations)
     alpha, exponent = rows.alpha, -0.5 * tf.square(x + at.shift)
@@ -307,20 +391,32 @@ def _integrands(density: LogDensity, x: tf.Tensor, at: Centered, rows: TiltedRow
     outside = P == 0.0  # if it underflows, l' and l'' may overflow
     h = tf.where(outside, tf.zeros_like(P), l1 - at.slope)
     curvature = tf.where(outside, tf.zeros_like(P), l2)
-    change = tf.where(alpha == 0.0, log_prob, tf.math.divide_no_nan(tf.math.expm1(alpha * log_prob), alpha))
+    change = tf.where(
+        alpha == 0.0, log_prob, tf.math.divide_no_nan(tf.math.expm1(alpha * log_prob), alpha)
+    )
     return P, P * h, P * tf.square(h), P * curvature, change * tf.exp(exponent - LOG_ROOT_2PI)
 
 
-def _integrals(P: tf.Tensor, others: Sequence[tf.Tensor], left: tf.Tensor, half: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def _integrals(
+    P: tf.Tensor, others: Sequence[tf.Tensor], left: tf.Tensor, half: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
     """Return integrals / half [7, W] and, but for P x, P x², P h², moduli and largest last coefficients, [4, W]."""
     t, last = 1.0 + RULE.nodes, RULE.last_coefficients.T
-    moments = np.concatenate([RULE.weights * np.stack([np.ones_like(t), t, np.square(t)]), last])  # [6, K]
+    moments = np.concatenate(
+        [RULE.weights * np.stack([np.ones_like(t), t, np.square(t)]), last]
+    )  # [6, K]
     P, Pt, Ptt, *tail = tf.unstack(tf.constant(moments, half.dtype) @ P)
-    integrals = [P, left * P + half * Pt, tf.square(left) * P + 2.0 * left * half * Pt + tf.square(half) * Ptt]
+    integrals = [
+        P,
+        left * P + half * Pt,
+        tf.square(left) * P + 2.0 * left * half * Pt + tf.square(half) * Ptt,
+    ]
     moduli, tails = [P], [tail]
     weights = tf.constant(RULE.weights[None], half.dtype)
     for number, integrand in enumerate(others):
-        integral, *tail = tf.unstack(tf.constant(np.vstack([RULE.weights, last]), half.dtype) @ integrand)
+        integral, *tail = tf.unstack(
+            tf.constant(np.vstack([RULE.weights, last]), half.dtype) @ integrand
+        )
         integrals.append(integral)
         if number != 1:  # P h² is resolved if P h is
             moduli.append((weights @ tf.abs(integrand))[0])
@@ -331,19 +427,25 @@ def _integrals(P: tf.Tensor, others: Sequence[tf.Tensor], left: tf.Tensor, half:
 def _tilted(centered: Centered, sums: tf.Tensor, alpha: tf.Tensor) -> Tilted:
     """Compute the tilted distributions from the integrals [R, 7]."""
     mass, *weighted, change = tf.unstack(sums, axis=-1)
-    mean, square, h, h_square, curvature = (value / mass for value in weighted)  # mean: from the center, in units of sd
+    mean, square, h, h_square, curvature = (
+        value / mass for value in weighted
+    )  # mean: from the center, in units of sd
     ratio = square - tf.square(mean)
     spread = tf.nn.relu(h_square - tf.square(h))
     # For a π much narrower than the cavity d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v) do not cancel;
     # otherwise d1 = E_π l' and d2 = E_π l'' + α Var_π l'.
     narrow = (ratio < 0.5) & (alpha > 0.0)
-    gain, drop = (tf.math.divide_no_nan(value, alpha) for value in (centered.shift + mean, ratio - 1.0))
+    gain, drop = (
+        tf.math.divide_no_nan(value, alpha) for value in (centered.shift + mean, ratio - 1.0)
+    )
     d1 = tf.where(narrow, gain / centered.sd, centered.slope + h)
     d2 = tf.where(narrow, drop / tf.square(centered.sd), curvature + alpha * spread)
     log_Z = centered.height + tf.math.log(mass) - LOG_ROOT_2PI
     # log1p of E[p^α - 1] is accurate for p near 1 or α near 0, if the panels cover the cavity: the mode is near m.
     nearly_one = (alpha * tf.abs(change) < 0.5) & (tf.abs(centered.shift) < 3.0)
     change = tf.where(nearly_one, change, tf.zeros_like(mass))
-    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)  # unlike divide_no_nan, it keeps a NaN
+    safe = tf.where(
+        alpha == 0.0, tf.ones_like(alpha), alpha
+    )  # unlike divide_no_nan, it keeps a NaN
     log_partition = tf.where(nearly_one, log1p_ratio(alpha, change), log_Z / safe)
     return Tilted(log_partition, d1, d2, ratio)

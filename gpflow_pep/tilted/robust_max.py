@@ -24,7 +24,9 @@ class RobustMaxTilting(TiltedRule):
 
     @override
     @no_autograph
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
+    def moments(
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0
+    ) -> Tilted:
         top = largest(class_labels(observations.Y, self._num_classes), cavity.mean, cavity.variance)
         log_Z, weight = log_power_mean(tf.exp(top.log_prob), *self._log_values(), alpha)
         d1 = weight * top.slope
@@ -43,4 +45,6 @@ def _robust_max(likelihood: MultiClassRobustMax, projection: Projection) -> Tilt
 def _gpflow_robust_max(likelihood: MultiClass, projection: Projection) -> TiltedRule:
     """GPflow's epsilon is ε (C - 1)/C in the parametrization of MultiClassRobustMax."""
     link = likelihood.invlink
-    return RobustMaxTilting(likelihood.num_classes, lambda: (tf.math.log1p(-link.epsilon), tf.math.log(link.eps_k1)))
+    return RobustMaxTilting(
+        likelihood.num_classes, lambda: (tf.math.log1p(-link.epsilon), tf.math.log(link.eps_k1))
+    )

@@ -46,10 +46,14 @@ class Tilted(NamedTuple):
 class TiltedRule(ABC):
     """Base class: compute the tilted distributions of one likelihood and project them onto Gaussians."""
 
-    is_shift_invariant = False  #: True if adding a constant to all latent functions does not change p(y|f).
+    is_shift_invariant = (
+        False  #: True if adding a constant to all latent functions does not change p(y|f).
+    )
 
     @abstractmethod
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
+    def moments(
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0
+    ) -> Tilted:
         """
         Compute the projected tilted distribution of each row. Gradients do not flow through the result.
 
@@ -62,7 +66,12 @@ class TiltedRule(ABC):
         """Raise a ValueError if the rule does not support these observations of C = `num_latent_gps` functions."""
 
     def log_partition_vjp(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+        self,
+        cavity: Cavity,
+        observations: Observations,
+        alpha: tf.Tensor,
+        bar: tf.Tensor,
+        sources: Sequence[Any],
     ) -> tuple[tf.Tensor, ...]:
         """
         Compute the gradient of sum(bar * log_partition) in `sources`, variables of the likelihood, at fixed cavities:
@@ -74,7 +83,9 @@ class TiltedRule(ABC):
         return derivatives(tape, total, sources)
 
 
-def log_partition(rule: TiltedRule, cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> tf.Tensor:
+def log_partition(
+    rule: TiltedRule, cavity: Cavity, observations: Observations, alpha: tf.Tensor
+) -> tf.Tensor:
     """Compute log Z / α, differentiable once in the moments of the cavity and the variables of the likelihood."""
 
     @tf.custom_gradient
@@ -85,7 +96,11 @@ def log_partition(rule: TiltedRule, cavity: Cavity, observations: Observations, 
         def gradient(bar: tf.Tensor, variables: Any = ()) -> Any:
             in_variance = 0.5 * (tilted.d2 + alpha * tf.square(tilted.d1))
             bars = once_differentiable(bar * tilted.d1, bar * in_variance)
-            vjp = rule.log_partition_vjp(fixed, observations, alpha, bar, list(variables)) if variables else ()
+            vjp = (
+                rule.log_partition_vjp(fixed, observations, alpha, bar, list(variables))
+                if variables
+                else ()
+            )
             return bars, list(vjp)
 
         return tilted.log_partition, gradient
@@ -115,7 +130,9 @@ class Projection:
             return
         other = _PROJECTIONS.setdefault(cls.name, cls)
         if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ValueError(f"name must be unique, got {cls.name!r}, the name of {other.__qualname__}.")
+            raise ValueError(
+                f"name must be unique, got {cls.name!r}, the name of {other.__qualname__}."
+            )
         _PROJECTIONS[cls.name] = cls
 
 
@@ -140,7 +157,9 @@ def rule_for(likelihood: Likelihood, projection: str | Projection) -> TiltedRule
     """
     if not isinstance(projection, Projection):
         if projection not in _PROJECTIONS:
-            raise ValueError(f"projection must be one of {', '.join(map(repr, _PROJECTIONS))}, got {projection!r}.")
+            raise ValueError(
+                f"projection must be one of {', '.join(map(repr, _PROJECTIONS))}, got {projection!r}."
+            )
         projection = _PROJECTIONS[projection]()
     rule = tilted_rule(likelihood, projection)
     return EachLatent(rule) if isinstance(likelihood, ScalarLikelihood) else rule
@@ -154,7 +173,11 @@ def has_rule(likelihood: Likelihood) -> bool:
 @tilted_rule.register(Likelihood, Projection)
 def _no_rule(likelihood: Likelihood, projection: Projection) -> TiltedRule:
     kind = type(likelihood)
-    names = [name for name, other in _PROJECTIONS.items() if tilted_rule.dispatch(kind, other) is not _no_rule]
+    names = [
+        name
+        for name, other in _PROJECTIONS.items()
+        if tilted_rule.dispatch(kind, other) is not _no_rule
+    ]
     if names:
         accepted = f'"{names[0]}"' if len(names) == 1 else f"one of {', '.join(map(repr, names))}"
         given = getattr(projection, "name", projection)
@@ -174,7 +197,9 @@ class EachLatent(TiltedRule):
 
     @override
     @no_autograph
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
+    def moments(
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0
+    ) -> Tilted:
         tilted = self._rule.moments(*flat_latents(cavity, observations, alpha), negligible)
         return Tilted(*(tf.reshape(value, tf.shape(cavity.mean)) for value in tilted))
 
@@ -185,10 +210,17 @@ class EachLatent(TiltedRule):
     @override
     @no_autograph
     def log_partition_vjp(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+        self,
+        cavity: Cavity,
+        observations: Observations,
+        alpha: tf.Tensor,
+        bar: tf.Tensor,
+        sources: Sequence[Any],
     ) -> tuple[tf.Tensor, ...]:
         bar = tf.reshape(tf.broadcast_to(bar, tf.shape(cavity.mean)), [-1])
-        return self._rule.log_partition_vjp(*flat_latents(cavity, observations, alpha), bar, sources)
+        return self._rule.log_partition_vjp(
+            *flat_latents(cavity, observations, alpha), bar, sources
+        )
 
 
 def flat_latents(
@@ -197,13 +229,19 @@ def flat_latents(
     """Flatten cavities [C, n] to [C n]; also return their observations and powers, [C n] or []."""
     C = cavity.mean.shape[0]
     alpha = alpha if alpha.shape.rank == 0 or C == 1 else tf.tile(alpha, [C])
-    return Cavity(*(tf.reshape(value, [-1]) for value in cavity)), _one_column(observations, C), alpha
+    return (
+        Cavity(*(tf.reshape(value, [-1]) for value in cavity)),
+        _one_column(observations, C),
+        alpha,
+    )
 
 
 def _one_column(observations: Observations, C: int) -> Observations:
     if C == 1:
         return observations
-    return Observations(tf.tile(observations.X, [C, 1]), tf.reshape(tf.transpose(observations.Y), [-1, 1]))
+    return Observations(
+        tf.tile(observations.X, [C, 1]), tf.reshape(tf.transpose(observations.Y), [-1, 1])
+    )
 
 
 class AtPower(TiltedRule):
@@ -214,7 +252,9 @@ class AtPower(TiltedRule):
         self._power, self._rule, self._otherwise = power, rule, otherwise
 
     @override
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
+    def moments(
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0
+    ) -> Tilted:
         has_power, power, other = self._split(alpha)
 
         def here() -> tuple[tf.Tensor, ...]:
@@ -227,7 +267,9 @@ class AtPower(TiltedRule):
             return Tilted(*tf.cond(has_power, here, otherwise))
         tilted = here()
         fallback = tf.cond(tf.reduce_all(has_power), lambda: tilted, otherwise)
-        return Tilted(*(tf.where(has_power, one, two) for one, two in zip(tilted, fallback, strict=True)))
+        return Tilted(
+            *(tf.where(has_power, one, two) for one, two in zip(tilted, fallback, strict=True))
+        )
 
     @override
     def check(self, observations: Observations, num_latent_gps: int) -> None:
@@ -236,23 +278,41 @@ class AtPower(TiltedRule):
 
     @override
     def log_partition_vjp(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+        self,
+        cavity: Cavity,
+        observations: Observations,
+        alpha: tf.Tensor,
+        bar: tf.Tensor,
+        sources: Sequence[Any],
     ) -> tuple[tf.Tensor, ...]:
         has_power, power, other = self._split(alpha)
         zero, one = tf.zeros_like(cavity.mean), tf.ones_like(cavity.mean)
         bar = tf.broadcast_to(bar, tf.shape(zero))
         # Rows with another power get a finite cavity: 0 times infinity would be NaN.
-        finite = Cavity(tf.where(has_power, cavity.mean, zero), tf.where(has_power, cavity.variance, one))
-        first = self._rule.log_partition_vjp(finite, observations, power, tf.where(has_power, bar, zero), sources)
+        finite = Cavity(
+            tf.where(has_power, cavity.mean, zero), tf.where(has_power, cavity.variance, one)
+        )
+        first = self._rule.log_partition_vjp(
+            finite, observations, power, tf.where(has_power, bar, zero), sources
+        )
 
         def otherwise() -> tuple[tf.Tensor, ...]:
             rest = tf.where(has_power, zero, bar)
             return self._otherwise.log_partition_vjp(cavity, observations, other, rest, sources)
 
-        second = tf.cond(tf.reduce_all(has_power), lambda: tuple(map(tf.zeros_like, first)), otherwise)
+        second = tf.cond(
+            tf.reduce_all(has_power), lambda: tuple(map(tf.zeros_like, first)), otherwise
+        )
         return tuple(map(tf.add, first, second))
 
     def _split(self, alpha: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return a mask of rows with the power, this power, and powers for the other rule, in the shape of `alpha`."""
-        has_power, power = tf.equal(alpha, self._power), tf.fill(tf.shape(alpha), tf.cast(self._power, alpha.dtype))
-        return has_power, power, tf.where(has_power, 0.5 * tf.ones_like(alpha), alpha)  # 0.5: result unused
+        has_power, power = (
+            tf.equal(alpha, self._power),
+            tf.fill(tf.shape(alpha), tf.cast(self._power, alpha.dtype)),
+        )
+        return (
+            has_power,
+            power,
+            tf.where(has_power, 0.5 * tf.ones_like(alpha), alpha),
+        )  # 0.5: result unused

@@ -32,7 +32,9 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
 
     def slopes(F: AnyNDArray) -> AnyNDArray:
         """Return the slope and its derivative, [2, ...]; NaN if p = 0."""
-        value, slope, curvature = (part.numpy() for part in density(tf.constant(F, default_float()), x, y))
+        value, slope, curvature = (
+            part.numpy() for part in density(tf.constant(F, default_float()), x, y)
+        )
         return np.stack([np.where(np.isfinite(value), slope, np.nan), curvature])
 
     def excess(width: Any, low: AnyNDArray, high: AnyNDArray) -> AnyNDArray:
@@ -55,13 +57,20 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
         for _ in range(num_halvings):
             middle = (left + right) / 2.0
             at_middle = slopes(middle)
-            is_left = excess(middle - left, at_left, at_middle) >= excess(right - middle, at_middle, at_right)
+            is_left = excess(middle - left, at_left, at_middle) >= excess(
+                right - middle, at_middle, at_right
+            )
             left, right = np.where(is_left, left, middle), np.where(is_left, middle, right)
-            at_left, at_right = np.where(is_left, at_left, at_middle), np.where(is_left, at_middle, at_right)
+            at_left, at_right = (
+                np.where(is_left, at_left, at_middle),
+                np.where(is_left, at_middle, at_right),
+            )
             jump = np.abs(at_left[0] - at_right[0])[0]
             jumps.append(np.where(np.isfinite(jump), jump, 0.0))
     # At a pole of log p (y log f² at 0) the change of the slope grows with each halving, but p is smooth.
-    found = np.flatnonzero((jumps[-1] > 1e-4 * steepest) & (jumps[-1] < 2.0 * jumps[num_halvings // 2]))
+    found = np.flatnonzero(
+        (jumps[-1] > 1e-4 * steepest) & (jumps[-1] < 2.0 * jumps[num_halvings // 2])
+    )
     if found.size:
         row = found[0]
         raise ValueError(

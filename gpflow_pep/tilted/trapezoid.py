@@ -40,7 +40,10 @@ _SMALLEST_POWER = 1e-30  # replaces α = 0: the difference is below rounding
 _LARGEST_STEP = 0.26  # step at the center in units of the radius: the error is exp(-2π/0.26) = 3e-11 of the amplitude
 _ALIAS = 6e-4  # relative amplitude near the Nyquist frequency; at 1e-3 GPflow's Bernoulli has an error of 1.1e-8
 _largest = functools.partial(functools.reduce, tf.maximum)
-_NUM_EQUISPACED, _NUM_NODES = 40, 16  # numbers of shared points; so few resolve narrow cavities only
+_NUM_EQUISPACED, _NUM_NODES = (
+    40,
+    16,
+)  # numbers of shared points; so few resolve narrow cavities only
 
 
 class TiltedRows(NamedTuple):
@@ -80,7 +83,9 @@ def trapezoid_table(number: int) -> AnyNDArray:
     k = np.arange(number)
     phase = 0.93 * np.pi * k
     ends = (k == 0).astype(float), (k == number - 1).astype(float)
-    return np.stack([2.0 * k / (number - 1) - 1.0, np.ones(number), np.cos(phase), np.sin(phase), *ends])
+    return np.stack(
+        [2.0 * k / (number - 1) - 1.0, np.ones(number), np.cos(phase), np.sin(phase), *ends]
+    )
 
 
 def _shared_table(x: AnyNDArray, mass: AnyNDArray, sums: Iterable[AnyNDArray]) -> AnyNDArray:
@@ -117,7 +122,11 @@ def on_shared_points(
     density: LogDensity, rows: TiltedRows, hermite: bool | tf.Tensor, negligible: tf.Tensor
 ) -> tuple[Tilted, tf.Tensor]:
     """Compute tilted distributions on Gauss-Hermite nodes or equispaced points, and a mask of accurate rows, [R]."""
-    m, sd, is_narrow = rows.cavity.mean, tf.sqrt(rows.cavity.variance), are_narrow(density, rows, hermite)
+    m, sd, is_narrow = (
+        rows.cavity.mean,
+        tf.sqrt(rows.cavity.variance),
+        are_narrow(density, rows, hermite),
+    )
     first, number = tf.where(hermite, 0, _NUM_NODES), tf.where(hermite, _NUM_NODES, _NUM_EQUISPACED)
     number = tf.where(tf.reduce_any(is_narrow), number, 0)  # all rows: selecting some costs more
     table = tf.ensure_shape(tf.constant(_SHARED, m.dtype)[:, first : first + number], [16, None])
@@ -130,27 +139,44 @@ def on_shared_points(
     pi_moments, q_moments = (_Moments(each, zero, zero + HALF) for each in sums)
     covers = tf.fill(tf.shape(m), True)
     # Hermite nodes: the orders of the last coefficients are half the first neglected order, so 1e-2 suffices.
-    alias = tf.fill(tf.shape(m), tf.where(hermite, tf.constant(1e-2, m.dtype), tf.constant(_ALIAS, m.dtype)))
-    tilted, is_accurate, _ = _best_form(pi_moments, q_moments, zero, rows.cavity, power, covers, negligible, alias)
+    alias = tf.fill(
+        tf.shape(m), tf.where(hermite, tf.constant(1e-2, m.dtype), tf.constant(_ALIAS, m.dtype))
+    )
+    tilted, is_accurate, _ = _best_form(
+        pi_moments, q_moments, zero, rows.cavity, power, covers, negligible, alias
+    )
     limits = np.finfo(m.dtype.as_numpy_dtype)
-    is_visible = pi_moments.sums[0, 0] > limits.tiny / limits.eps**2  # above, underflow at some points is harmless
+    is_visible = (
+        pi_moments.sums[0, 0] > limits.tiny / limits.eps**2
+    )  # above, underflow at some points is harmless
     return tilted, is_narrow & is_accurate & is_visible
 
 
 def trapezoid(
-    density: LogDensity, rows: TiltedRows, middle: tf.Tensor, half: tf.Tensor, table: tf.Tensor, negligible: Scalar
+    density: LogDensity,
+    rows: TiltedRows,
+    middle: tf.Tensor,
+    half: tf.Tensor,
+    table: tf.Tensor,
+    negligible: Scalar,
 ) -> Approximation:
     """
     Compute tilted distributions on points x of a `trapezoid_table` in the windows middle ± half, each [R]; log Z / α,
     d1 √v and d2 v below `negligible` need only be accurate relative to it.
     """
-    m, sd, radius = rows.cavity.mean, tf.sqrt(rows.cavity.variance), density.radius(rows.observations.X)
+    m, sd, radius = (
+        rows.cavity.mean,
+        tf.sqrt(rows.cavity.variance),
+        density.radius(rows.observations.X),
+    )
     sum_weights = table[1:]
     power = tf.maximum(rows.alpha, _SMALLEST_POWER)
     # Points x = c + a sinh(t), with a between 1e-6 and 4 times half the window (at 4 the distances vary by 3 %).
     center, scale = middle, 4.0 * half
     if density.center is not None:
-        center = tf.clip_by_value((density.center(rows.observations) - m) / sd, middle - half, middle + half)
+        center = tf.clip_by_value(
+            (density.center(rows.observations) - m) / sd, middle - half, middle + half
+        )
         # A fraction of the radius, but more if c is far from m, near which the points must resolve the cavity.
         near = tf.square(0.7 * radius / sd) + tf.square(0.1 * center)
         scale = tf.clip_by_value(tf.sqrt(near), 1e-6 * half, scale)
@@ -164,7 +190,9 @@ def trapezoid(
     def moments(integrand: tf.Tensor, origin: tf.Tensor) -> _Moments:
         offset = x - origin
         first_order = offset * integrand
-        sums = tf.stack([sum_weights @ values for values in (integrand, first_order, offset * first_order)])
+        sums = tf.stack(
+            [sum_weights @ values for values in (integrand, first_order, offset * first_order)]
+        )
         return _Moments(sums, origin, half + tf.abs(origin - middle))
 
     z = power * density.log_prob(m + sd * x, *rows.observations)
@@ -172,7 +200,9 @@ def trapezoid(
     log_pi = z + exponent
     height = tf.reduce_max(log_pi, axis=0)
     peak = tf.reduce_min(tf.where(log_pi >= height, x, tf.constant(np.inf, x.dtype)), axis=0)
-    pi_moments = moments(tf.exp(log_pi - height) * weight, peak)  # about the peak: accurate for narrow π
+    pi_moments = moments(
+        tf.exp(log_pi - height) * weight, peak
+    )  # about the peak: accurate for narrow π
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
     q_moments = moments(tf.exp(exponent) * weight * (T / (1.0 - T)), tf.zeros_like(peak))
 
@@ -184,7 +214,9 @@ def trapezoid(
     is_fine = (sd * scale * step <= _LARGEST_STEP * radius) & (step <= 0.16)
     alias = tf.where(is_fine, tf.constant(_ALIAS, sd.dtype), tf.constant(2e-9, sd.dtype))
     least = tf.cast(negligible, sd.dtype)
-    tilted, is_accurate, is_second = _best_form(pi_moments, q_moments, height, rows.cavity, power, covers, least, alias)
+    tilted, is_accurate, is_second = _best_form(
+        pi_moments, q_moments, height, rows.cavity, power, covers, least, alias
+    )
     return Approximation(tilted, is_accurate, is_second, x, weight, log_pi, peak)
 
 
@@ -203,7 +235,9 @@ def next_window(
         # Extend the window at an end at which π is not negligible; far, if π is largest there.
         beyond = tf.where(tf.equal(peak, end), 15.0 * half, 0.5 * half)
         reach += tf.where(visible, beyond, tf.zeros_like(half))
-        ends.append(sign * tf.where(second_form, tf.maximum(reach, 9.0), reach))  # above 7.5, see trapezoid
+        ends.append(
+            sign * tf.where(second_form, tf.maximum(reach, 9.0), reach)
+        )  # above 7.5, see trapezoid
     left, right = ends
     return 0.5 * (left + right), 0.5 * (right - left)
 
@@ -237,7 +271,9 @@ def _best_form(
     ratio, first = _from_pi(pi_moments, height - LOG_ROOT_2PI, power, mean, sd, negligible)
     is_small, second = _from_q(q_moments, power, mean, sd, tf.sqrt(ratio), negligible)
     is_second = covers & is_small
-    log_partition, d1, d2, amplitude, rest = (tf.where(is_second, *pair) for pair in zip(second, first, strict=True))
+    log_partition, d1, d2, amplitude, rest = (
+        tf.where(is_second, *pair) for pair in zip(second, first, strict=True)
+    )
     # α |E[q]| is small, so 1 + α v d2 does not cancel. (The second form bounds no error of the variance of π.)
     ratio = tf.where(is_second, 1.0 + power * cavity.variance * d2, ratio)
     is_resolved = rest <= 1e-9  # truncation and rounding: a tenth of the required accuracy
@@ -252,7 +288,12 @@ def _parts(sums: tf.Tensor, unit: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.T
 
 
 def _from_pi(
-    moments: _Moments, offset: tf.Tensor, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, negligible: tf.Tensor
+    moments: _Moments,
+    offset: tf.Tensor,
+    power: tf.Tensor,
+    m: tf.Tensor,
+    sd: tf.Tensor,
+    negligible: tf.Tensor,
 ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
     """Return Var_π[x]; log Z / α, d1, d2 and bounds of their relative errors: by the step, and by other causes."""
     sums, origin, reach = moments
@@ -267,16 +308,29 @@ def _from_pi(
     scale = tf.maximum(tf.abs(mean) + gap * tf.sqrt(ratio), least)  # the scale of d1
     d2_scale = tf.minimum(gap, ratio)
     shift = tf.abs(distance)
-    alias = _largest([a0 / size, (a1 + shift * a0) / scale, (a2 + 2.0 * shift * a1 + mean_square * a0) / d2_scale])
+    alias = _largest(
+        [
+            a0 / size,
+            (a1 + shift * a0) / scale,
+            (a2 + 2.0 * shift * a1 + mean_square * a0) / d2_scale,
+        ]
+    )
     reach += shift
     truncation = end * _largest([1.0 / size, reach / scale, tf.square(reach) / d2_scale])
-    rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (1.0 + mean_square + tf.abs(m * mean) / sd) / gap
+    rounding = (
+        np.finfo(sd.dtype.as_numpy_dtype).eps * (1.0 + mean_square + tf.abs(m * mean) / sd) / gap
+    )
     values = log_Z / power, mean / (power * sd), (ratio - 1.0) / (power * tf.square(sd))
     return ratio, (*values, alias, truncation + rounding)
 
 
 def _from_q(
-    moments: _Moments, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, width: tf.Tensor, negligible: tf.Tensor
+    moments: _Moments,
+    power: tf.Tensor,
+    m: tf.Tensor,
+    sd: tf.Tensor,
+    width: tf.Tensor,
+    negligible: tf.Tensor,
 ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
     """Return whether α |E_N[q]| is small, and as :func:`_from_pi` from E_N[q x^k]; `width`: sd of π in cavity units."""
     sums, _, reach = moments

@@ -25,12 +25,16 @@ class WassersteinRule(QuadratureRule):
     """Project tilted distributions of a scalar likelihood; at α = 0 both projections coincide."""
 
     @override
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
+    def moments(
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0
+    ) -> Tilted:
         rows = TiltedRows.of(cavity, observations, alpha)
         tilted, center = self.moments_and_center(rows, negligible)
         tilted_on_panels, panels = on_panels(self._density, rows, center, keep=True)
         deviation = _quantile_deviation(panels, tf.shape(cavity.mean)[0])
-        distance = tf.nn.relu(tilted_on_panels.variance_ratio - tf.square(deviation))  # squared, in units of v
+        distance = tf.nn.relu(
+            tilted_on_panels.variance_ratio - tf.square(deviation)
+        )  # squared, in units of v
         distance = tf.where(alpha == 0.0, tf.zeros_like(distance), distance)
         d2 = tilted.d2 - tf.math.divide_no_nan(distance, alpha * cavity.variance)
         return tilted._replace(d2=d2, variance_ratio=tilted.variance_ratio - distance)
@@ -75,7 +79,9 @@ def fixed_panels(likelihood: ScalarLikelihood, rows: TiltedRows) -> Panels:
     return Panels(row, center + sd * left, sd * half)
 
 
-def projected_moments(density: LogDensity, panels: Panels, rows: TiltedRows) -> tuple[tf.Tensor, tf.Tensor]:
+def projected_moments(
+    density: LogDensity, panels: Panels, rows: TiltedRows
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Return mean and standard deviation of the projections, [R] each, differentiable on fixed panels."""
     row, left, half = panels
     ((m, v), alpha, observations), count = rows.take(row), tf.shape(rows.alpha)[0]
@@ -87,7 +93,9 @@ def projected_moments(density: LogDensity, panels: Panels, rows: TiltedRows) -> 
     value = tf.stop_gradient(log_pi(F))
     height = tf.gather(tf.math.unsorted_segment_max(tf.reduce_max(value, axis=0), row, count), row)
     is_visible = value > height - 300.0  # elsewhere derivatives may be NaN
-    density_at = tf.where(is_visible, tf.exp(log_pi(tf.where(is_visible, F, m)) - height), tf.zeros_like(F))
+    density_at = tf.where(
+        is_visible, tf.exp(log_pi(tf.where(is_visible, F, m)) - height), tf.zeros_like(F)
+    )
     sums = [
         half * tf.linalg.matvec(values, tf.constant(RULE.weights, F.dtype), transpose_a=True)
         for values in (density_at, density_at * F)

@@ -22,7 +22,13 @@ from .starts import bring_within_reach
 class Adam:
     """The Adam optimizer in scaled coordinates, with its state."""
 
-    def __init__(self, objective: Objective, variables: Iterable[tf.Variable], rate: float, natural_step: float | None):
+    def __init__(
+        self,
+        objective: Objective,
+        variables: Iterable[tf.Variable],
+        rate: float,
+        natural_step: float | None,
+    ):
         """
         :param variables: the variables trained, of those of the objective.
         :param natural_step: natural gradient step size, if the objective is quadratic in q(u); None: use Adam only.
@@ -37,7 +43,9 @@ class Adam:
         self._coordinates = [each for each in coordinates if id(each.variable) in trained]
         with scope_of(objective.variables):
             self._optimizer = tf_keras.optimizers.Adam(rate)
-            self._values = [tf.Variable(each.variable) for each in self._coordinates]  # recomputed in each step
+            self._values = [
+                tf.Variable(each.variable) for each in self._coordinates
+            ]  # recomputed in each step
             self._optimizer.build(self._values)
             self._units = [tf.Variable(each.unit, trainable=False) for each in self._coordinates]
             for each, unit in zip(self._coordinates, self._units, strict=True):
@@ -49,7 +57,9 @@ class Adam:
     @property
     def state(self) -> dict[str, tf.Variable]:
         """Variables besides the parameters that change from step to step, by name."""
-        moments = {f"adam.{number}": variable for number, variable in enumerate(self._optimizer.variables)}
+        moments = {
+            f"adam.{number}": variable for number, variable in enumerate(self._optimizer.variables)
+        }
         moments |= {f"unit.{number}": variable for number, variable in enumerate(self._units)}
         return moments | {f"good.{number}": variable for number, variable in enumerate(self._good)}
 
@@ -71,7 +81,9 @@ class Adam:
         # The parameters after the last step have not been checked yet.
         loss, gradient = self._objective.probe(history.iterations)
         finite_loss(tf.constant(loss), gradient)
-        return history.stopped or Outcome(LIMIT, f"Adam: max_iterations={history.iterations} was reached.")
+        return history.stopped or Outcome(
+            LIMIT, f"Adam: max_iterations={history.iterations} was reached."
+        )
 
     def restore(self) -> None:
         """Assign the last good values to the parameters and the state."""
@@ -82,7 +94,10 @@ class Adam:
         """Take a step; the previous parameters become the last good parameters if loss and gradient are finite."""
         pairs = list(zip(gradient, self._objective.variables, strict=True))
         with tf.control_dependencies([finite_loss(loss, gradient)]):
-            saved = [good.assign(variable) for good, variable in zip(self._good, self._changing, strict=True)]
+            saved = [
+                good.assign(variable)
+                for good, variable in zip(self._good, self._changing, strict=True)
+            ]
         with tf.control_dependencies(saved):
             if (q := self._q) is not None:
                 of_q = [pair for pair in pairs if id(pair[1]) in self._ids_of_q]
@@ -97,7 +112,9 @@ class Adam:
                 value.assign(each.of(each.variable, tf.math))
                 steps.append((derivatives[id(each.variable)] * each.slope(value, tf.math), value))
             # The gradient is already summed over the rows of all workers.
-            in_every_replica(lambda: self._optimizer.apply_gradients(steps, skip_gradients_aggregation=True))
+            in_every_replica(
+                lambda: self._optimizer.apply_gradients(steps, skip_gradients_aggregation=True)
+            )
             for each, value in zip(self._coordinates, self._values, strict=True):
                 each.variable.assign(each.inverse(value, tf.math))
 

@@ -22,13 +22,22 @@ from .result import STATUSES
 HISTORY = ("iterations", "seconds", "recorded", "objective", "held_out", "ended")
 """The record of a training run: attributes of :class:`.history.History`, and the outcome of a finished run."""
 _VERSION = 1  # format of the file, compared as part of a run's identity
-_PER_WORKER = frozenset({"data", "model.blocks", "model.dataset"})  # entries of a run's identity that may differ
+_PER_WORKER = frozenset(
+    {"data", "model.blocks", "model.dataset"}
+)  # entries of a run's identity that may differ
 
 
 class Checkpoints:
     """The checkpoint file of one run, replaced at intervals."""
 
-    def __init__(self, path: str | os.PathLike[str], run: Mapping[str, Any], seconds: float, *, writes: bool = True):
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        run: Mapping[str, Any],
+        seconds: float,
+        *,
+        writes: bool = True,
+    ):
         """
         :param run: identity of the run: settings, model and data, as JSON data.
         :param seconds: the minimum time between two writes, in seconds.
@@ -42,7 +51,9 @@ class Checkpoints:
             check_writable(self._path)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise ValueError(f"checkpoint must be a file that can be written, got {str(path)!r}: {reason}.") from error
+            raise ValueError(
+                f"checkpoint must be a file that can be written, got {str(path)!r}: {reason}."
+            ) from error
         self._has_failed = False
         self._run: dict[str, Any] = json.loads(json.dumps({"version": _VERSION, **run}))
         self._last = time.perf_counter()
@@ -58,11 +69,16 @@ class Checkpoints:
             return
         about = np.array(json.dumps({"run": self._run, "history": history}))
         try:
-            save_arrays(self._path, {"about": about, **{name: value.numpy() for name, value in variables.items()}})
+            save_arrays(
+                self._path,
+                {"about": about, **{name: value.numpy() for name, value in variables.items()}},
+            )
         except OSError as error:
             if not self._has_failed:
                 reason = error.strerror or str(error)
-                warn(f"checkpoint {str(self._path)!r} could not be written: {reason}; training continues")
+                warn(
+                    f"checkpoint {str(self._path)!r} could not be written: {reason}; training continues"
+                )
             self._has_failed = True
         self._last = time.perf_counter()
 
@@ -100,18 +116,23 @@ class Checkpoints:
             history = record.get("history")
             if not isinstance(history, dict) or history.keys() != set(HISTORY):
                 raise ValueError("it has no record of the training")
-            iterations, seconds, recorded, objective, held_out, ended = (history[name] for name in HISTORY)
+            iterations, seconds, recorded, objective, held_out, ended = (
+                history[name] for name in HISTORY
+            )
             accepted = (
                 _are([iterations], int) and iterations >= 0,
                 _are([seconds], int | float) and 0.0 <= seconds < 1e18,
                 _are(recorded, int) and min(recorded, default=0) >= 0,
                 _are(objective, int | float),
-                isinstance(held_out, dict) and all(_are(scores, int | float) for scores in held_out.values()),
+                isinstance(held_out, dict)
+                and all(_are(scores, int | float) for scores in held_out.values()),
                 ended is None or (_are(ended, str) and len(ended) == 2 and ended[0] in STATUSES),
             )
             for name, is_accepted in zip(HISTORY, accepted, strict=True):
                 if not is_accepted:
-                    raise ValueError(f"its record of the training cannot have {name} {history[name]!r}")
+                    raise ValueError(
+                        f"its record of the training cannot have {name} {history[name]!r}"
+                    )
         except (ValueError, RecursionError) as error:
             raise unusable(self._path, "checkpoint", str(error)) from error
         return record["run"], history
@@ -119,21 +140,33 @@ class Checkpoints:
 
 def _are(values: Any, kind: Any) -> bool:
     """Return whether the values are a list of this type, booleans excluded."""
-    return isinstance(values, list) and all(isinstance(value, kind) and not isinstance(value, bool) for value in values)
+    return isinstance(values, list) and all(
+        isinstance(value, kind) and not isinstance(value, bool) for value in values
+    )
 
 
 def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> dict[str, Any]:
     """Check that all workers run the same training from the same parameters; return the identity of the joint run."""
     power = getattr(model, "alpha", None)
-    per_worker = _PER_WORKER if power is None or power.shape.rank == 0 else _PER_WORKER | {"model.alpha"}
-    compared = {name: _checksum(value) for name, value in sorted(run.items()) if name not in per_worker}
+    per_worker = (
+        _PER_WORKER if power is None or power.shape.rank == 0 else _PER_WORKER | {"model.alpha"}
+    )
+    compared = {
+        name: _checksum(value) for name, value in sorted(run.items()) if name not in per_worker
+    }
     compared["parameters at the start"] = _checksum_of_parameters(model)
     everyone = workers.gather(*compared.values())
     for index, different in enumerate(everyone != everyone[0]):
         if different.any():
             found = f"worker {index} differs from worker 0 in {', '.join(np.array(list(compared))[different])}"
             raise ValueError(f"all workers must run the same training, but {found}.")
-    return {**run, **{name: workers.gather(_checksum(run[name])).tolist() for name in sorted(per_worker & run.keys())}}
+    return {
+        **run,
+        **{
+            name: workers.gather(_checksum(run[name])).tolist()
+            for name in sorted(per_worker & run.keys())
+        },
+    }
 
 
 def check_same_start(workers: Workers, iterations: int, model: GPModel) -> None:

@@ -41,7 +41,9 @@ class Coordinate:
         """
         self.variable, self.is_log = variable, is_log
         self.shape = variable.numpy().shape  # static shapes may be unknown
-        self._least = -0.9 * np.log(np.finfo(variable.dtype.as_numpy_dtype).max)  # e^x must not be 0
+        self._least = -0.9 * np.log(
+            np.finfo(variable.dtype.as_numpy_dtype).max
+        )  # e^x must not be 0
         self.unit: Any = np.asarray(unit, variable.dtype.as_numpy_dtype)
 
     def of(self, x: Any, maths: ModuleType) -> Any:
@@ -75,9 +77,14 @@ class Coordinates:
         :param variables: the variables to train; a variable of no parameter is its own coordinate.
         """
         if wrong := [each.name for each in variables if not each.dtype.is_floating]:
-            raise ValueError(f"trainable variables must be floating point numbers, got {', '.join(wrong)}.")
+            raise ValueError(
+                f"trainable variables must be floating point numbers, got {', '.join(wrong)}."
+            )
         logs, units = _softplus_variables(model), _units(model)
-        self.each = [Coordinate(each, is_log=id(each) in logs, unit=units.get(id(each), 1.0)) for each in variables]
+        self.each = [
+            Coordinate(each, is_log=id(each) in logs, unit=units.get(id(each), 1.0))
+            for each in variables
+        ]
         self._sizes = [np.prod(each.shape, dtype=int) for each in self.each]
         self.are_logs = np.repeat([each.is_log for each in self.each], self._sizes)  # booleans [P]
 
@@ -88,18 +95,26 @@ class Coordinates:
     def variables_at(self, values: AnyNDArray) -> list[AnyNDArray]:
         """Return the values of the variables at coordinates [P]; an overflow is infinite."""
         with np.errstate(over="ignore", divide="ignore"):
-            return [each.inverse(part, np) for each, part in zip(self.each, self.split(values), strict=True)]
+            return [
+                each.inverse(part, np)
+                for each, part in zip(self.each, self.split(values), strict=True)
+            ]
 
     def assign(self, values: AnyNDArray) -> None:
         """Assign coordinates [P] to the variables; those that have them keep their last digit."""
-        for each, part, value in zip(self.each, self.split(values), self.variables_at(values), strict=True):
+        for each, part, value in zip(
+            self.each, self.split(values), self.variables_at(values), strict=True
+        ):
             if not np.array_equal(each.of(each.variable.numpy(), np), part):
                 each.variable.assign(value.astype(each.variable.dtype.as_numpy_dtype))
 
     def gradient(self, values: AnyNDArray, derivatives: Sequence[AnyNDArray]) -> AnyNDArray:
         """Return the gradient in the coordinates [P] at coordinates [P], from derivatives in the variables."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            slopes = [each.slope(part, np) for each, part in zip(self.each, self.split(values), strict=True)]
+            slopes = [
+                each.slope(part, np)
+                for each, part in zip(self.each, self.split(values), strict=True)
+            ]
             return concatenated([d * slope for d, slope in zip(derivatives, slopes, strict=True)])
 
     def entries(self, variables: Collection[tf.Variable]) -> AnyNDArray:
@@ -150,12 +165,16 @@ class Scipy(gpflow.optimizers.Scipy):
     @override
     def initial_parameters(self, variables: Sequence[tf.Variable]) -> AnyNDArray:  # type: ignore[override]
         if not {id(each) for each in variables} & {id(each) for each in self._model.variables}:
-            raise ValueError(f"variables must belong to the model given to Scipy, a {type(self._model).__name__}.")
+            raise ValueError(
+                f"variables must belong to the model given to Scipy, a {type(self._model).__name__}."
+            )
         self._coordinates = Coordinates(self._model, variables)
         return self._coordinates.values()
 
     @override
-    def eval_func(self, *args: Any, **kwargs: Any) -> Callable[[AnyNDArray], tuple[AnyNDArray, AnyNDArray]]:
+    def eval_func(
+        self, *args: Any, **kwargs: Any
+    ) -> Callable[[AnyNDArray], tuple[AnyNDArray, AnyNDArray]]:
         evaluate, coordinates = super().eval_func(*args, **kwargs), self._coordinates
 
         def loss_and_gradient(values: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
@@ -175,7 +194,9 @@ def _softplus_variables(model: tf.Module) -> set[int]:
     found = set()
     for parameter in model.parameters:
         transform = parameter.transform
-        *shifts, innermost = transform.bijectors if isinstance(transform, tfp.bijectors.Chain) else [transform]
+        *shifts, innermost = (
+            transform.bijectors if isinstance(transform, tfp.bijectors.Chain) else [transform]
+        )
         is_softplus = type(innermost) is tfp.bijectors.Softplus and innermost.hinge_softness is None
         if is_softplus and all(type(shift) is tfp.bijectors.Shift for shift in shifts):
             found.add(id(parameter.unconstrained_variable))
@@ -187,8 +208,13 @@ def _units(model: Any) -> dict[int, AnyNDArray]:
     mean_function = getattr(model, "mean_function", None)
     units, spread, deviation = dict[int, Any](), np.ones(1), 1.0
     for inputs, kernel in inputs_and_kernels(model):
-        spread, deviation = spreads(np.asarray(inputs)), float(np.sqrt(np.mean(kernel(inputs, full_cov=False))))
-        spread[list(index_columns(kernel))] = 1.0  # dividing and multiplying would change the last digit
+        spread, deviation = (
+            spreads(np.asarray(inputs)),
+            float(np.sqrt(np.mean(kernel(inputs, full_cov=False)))),
+        )
+        spread[list(index_columns(kernel))] = (
+            1.0  # dividing and multiplying would change the last digit
+        )
         deviation = deviation if 0.0 < deviation < np.inf else 1.0
         if isinstance(inputs, Parameter):
             units[id(inputs.unconstrained_variable)] = spread
@@ -210,7 +236,11 @@ def inputs_and_kernels(model: Any) -> list[tuple[Any, Kernel]]:
         data = getattr(model, "data", None)
         return [(data[0], each) for each in kernels] if isinstance(data, tuple) else []
     pairs = paired(single_output_variables(variable), kernels)
-    return [(z.Z, kernel) for z, kernel in pairs if isinstance(z, InducingPoints) and type(z) is not InducingPatches]
+    return [
+        (z.Z, kernel)
+        for z, kernel in pairs
+        if isinstance(z, InducingPoints) and type(z) is not InducingPatches
+    ]
 
 
 def spreads(X: AnyNDArray) -> AnyNDArray:

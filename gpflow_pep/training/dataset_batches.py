@@ -30,21 +30,33 @@ def dataset_batches(model: GPModel, dataset: tf.data.Dataset) -> Iterator[Batch]
     Each pass must have the `num_data` rows to which the model scales its objective, except a smaller last batch.
     """
     spec = dataset.element_spec
-    if not (isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(part, tf.TensorSpec) for part in spec)):
-        raise ValueError(f"data must be a tf.data.Dataset of batches (X [n, D], Y [n, P]), got elements {spec}.")
+    if not (
+        isinstance(spec, tuple)
+        and len(spec) == 2
+        and all(isinstance(part, tf.TensorSpec) for part in spec)
+    ):
+        raise ValueError(
+            f"data must be a tf.data.Dataset of batches (X [n, D], Y [n, P]), got elements {spec}."
+        )
     if getattr(model, "num_data", None) is None:
-        raise ValueError("num_data of the model must be the number of rows of the dataset, got None.")
+        raise ValueError(
+            "num_data of the model must be the number of rows of the dataset, got None."
+        )
     num_data = int(model.num_data)
     while True:
         number = num_rows = largest = 0
         try:
-            for number, batch in enumerate(dataset.prefetch(tf.data.AUTOTUNE).as_numpy_iterator(), start=1):
+            for number, batch in enumerate(
+                dataset.prefetch(tf.data.AUTOTUNE).as_numpy_iterator(), start=1
+            ):
                 if not (len(batch[0]) or len(batch[1])):
                     continue
                 try:
                     X, Y = rows_for(model, batch)
                     if len(X) > num_data:
-                        raise ValueError(f"data must have at most num_data rows, {num_data}, in a batch, got {len(X)}.")
+                        raise ValueError(
+                            f"data must have at most num_data rows, {num_data}, in a batch, got {len(X)}."
+                        )
                 except ValueError as error:
                     raise ValueError(f"batch {number} of a pass: {error}") from error
                 num_rows, largest = num_rows + len(X), max(largest, len(X))
@@ -56,4 +68,6 @@ def dataset_batches(model: GPModel, dataset: tf.data.Dataset) -> Iterator[Batch]
             raise ValueError("data must have at least one row, got a dataset without rows.")
         if not num_data - largest < num_rows <= num_data:
             found = f"{num_data}, in each pass, got {num_rows}: change num_data of the model"
-            raise ValueError(f"data must be a dataset of num_data rows, {found}, or repeat() one whose passes differ.")
+            raise ValueError(
+                f"data must be a dataset of num_data rows, {found}, or repeat() one whose passes differ."
+            )

@@ -135,12 +135,20 @@ def fit(
     :raises NotImplementedError: if XLA cannot compile the objective.
     """
     workers = objectives.workers_of(model)
-    batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
+    batch_size = (
+        None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
+    )
     optimizer, rows, batches = _checked(model, data, workers, optimizer, batch_size)
     default_steps = 2000 if optimizer == "lbfgs" else 5000
-    steps = default_steps if max_iterations is None else validation.positive_integer(max_iterations, "max_iterations")
+    steps = (
+        default_steps
+        if max_iterations is None
+        else validation.positive_integer(max_iterations, "max_iterations")
+    )
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
-    natural_step = None if natural_step is None else validation.fraction(natural_step, "natural_step")
+    natural_step = (
+        None if natural_step is None else validation.fraction(natural_step, "natural_step")
+    )
     if not isinstance(train_inducing, bool | np.bool_ | None):
         raise ValueError(f"train_inducing must be True, False or None, got {train_inducing!r}.")
     tolerance = validation.positive_number(tolerance, "tolerance")
@@ -154,7 +162,9 @@ def fit(
         raise ValueError(f"callback must be a function or None, got {callback!r}.")
     sync_trainable(model.variables)
     if jit_compile and isinstance(model, PEP) and batch_size is not None:
-        raise ValueError(f"jit_compile must be False with batch_size for {type(model).__name__}, got True.")
+        raise ValueError(
+            f"jit_compile must be False with batch_size for {type(model).__name__}, got True."
+        )
     if jit_compile and workers is not None:
         raise ValueError("jit_compile must be False if several workers train, got True.")
     if batches is None:
@@ -163,19 +173,29 @@ def fit(
         objective = objectives.MinibatchObjective(model, lambda step: next(batches))
     objective.training_step.jit_compile = bool(jit_compile)
     phases = _phases(model, objective.variables, train_inducing)
-    interval = objective.default_interval if interval is None else validation.positive_integer(interval, "interval")
+    interval = (
+        objective.default_interval
+        if interval is None
+        else validation.positive_integer(interval, "interval")
+    )
     interval = -(-interval // objective.interval) * objective.interval  # rounded up to a multiple
     scores = None if held_out is None else HeldOut(model, held_out)
     checkpoints = None
     if checkpoint is not None or workers is not None:
         run = run_identity(model, rows if batches is None else data)
-        run |= {"optimizer": optimizer, "learning_rate": learning_rate, "natural_step": natural_step}
+        run |= {
+            "optimizer": optimizer,
+            "learning_rate": learning_rate,
+            "natural_step": natural_step,
+        }
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
         run |= {"train_inducing": train_inducing, "tolerance": tolerance, "n_restarts": n_restarts}
         run["held_out"] = fingerprint(*map(np.asarray, held_out or ()))
         run = run if workers is None else check_same_run(workers, model, run)
         if checkpoint is not None:
-            checkpoints = Checkpoints(checkpoint, run, checkpoint_seconds, writes=workers is None or workers.is_chief)
+            checkpoints = Checkpoints(
+                checkpoint, run, checkpoint_seconds, writes=workers is None or workers.is_chief
+            )
     with (
         _reporting_lost_workers(workers),
         objectives.without_warnings(model),
@@ -198,20 +218,28 @@ def fit(
             directory = os.fspath(tensorboard)
             if workers is not None and not workers.is_chief:
                 directory = os.path.join(directory, f"worker-{workers.index}")
-            history.monitor = monitor(model, history, directory, model.data if rows is None else rows)
-        minimize: Adam | LBFGS = LBFGS(objective, phases, tolerance * _num_rows(model, rows), n_restarts, seed)
+            history.monitor = monitor(
+                model, history, directory, model.data if rows is None else rows
+            )
+        minimize: Adam | LBFGS = LBFGS(
+            objective, phases, tolerance * _num_rows(model, rows), n_restarts, seed
+        )
         if optimizer == "adam":
             minimize = Adam(objective, phases[-1], learning_rate, natural_step)
         outcome = history.resume({**objective.state, **minimize.state})
         if workers is not None:
             check_same_start(workers, history.iterations, model)
         if history.iterations > steps:
-            status, reason = (LIMIT, "") if outcome is None else (outcome.status, f" {outcome.reason}")
+            status, reason = (
+                (LIMIT, "") if outcome is None else (outcome.status, f" {outcome.reason}")
+            )
             done = f"the checkpoint has {history.iterations} iterations, max_iterations={steps}."
             outcome = Outcome(status, f"Nothing was trained: {done}{reason}")
         elif outcome is None or (outcome.status == LIMIT and not history.is_over):
             try:
-                outcome = minimize(history) if phases[-1] else Outcome(CONVERGED, "Nothing is trainable.")
+                outcome = (
+                    minimize(history) if phases[-1] else Outcome(CONVERGED, "Nothing is trainable.")
+                )
             except FAILURES as error:
                 minimize.restore()
                 objective.reset()
@@ -221,7 +249,9 @@ def fit(
                     raise
                 if optimizer == "adam":
                     history.discard_last()
-                outcome = Outcome(FAILED, f"Stopped, and the last good parameters restored: {reason_of(error)}")
+                outcome = Outcome(
+                    FAILED, f"Stopped, and the last good parameters restored: {reason_of(error)}"
+                )
             except BaseException:
                 minimize.restore()
                 raise
@@ -233,13 +263,23 @@ def fit(
         if isinstance(objective, SitesObjective):
             try:
                 sites = objective.converge()
-            except FAILURES:  # sites from other hyperparameters may be improper: start from the prior
+            except (
+                FAILURES
+            ):  # sites from other hyperparameters may be improper: start from the prior
                 objective.reset()
                 sites = objective.converge()
             energy = sites.log_evidence + float(model.log_prior_density())
-            outcome = _judged(outcome, sites, history.objective[-1] if history.objective else -np.inf, energy)
-        if outcome.status == CONVERGED and isinstance(model, PEP) and not model._has_exact_gradient():
-            outcome = Outcome(EARLY, f"{outcome.reason} The gradient treats moments of the sites as matched.")
+            outcome = _judged(
+                outcome, sites, history.objective[-1] if history.objective else -np.inf, energy
+            )
+        if (
+            outcome.status == CONVERGED
+            and isinstance(model, PEP)
+            and not model._has_exact_gradient()
+        ):
+            outcome = Outcome(
+                EARLY, f"{outcome.reason} The gradient treats moments of the sites as matched."
+            )
         history.close(restored, energy)
     if outcome.status == FAILED or interrupted():
         warn(outcome.reason)
@@ -257,22 +297,38 @@ def fit(
 def check_optimizer(optimizer: Any) -> None:
     """Check that this is the name of an optimizer; the error names the nearest one."""
     if not (isinstance(optimizer, str) and optimizer in ("lbfgs", "adam")):
-        found = repr(optimizer) if isinstance(optimizer, str) else f"an object, {type(optimizer).__name__}"
+        found = (
+            repr(optimizer)
+            if isinstance(optimizer, str)
+            else f"an object, {type(optimizer).__name__}"
+        )
         nearest = "adam" if "adam" in found.lower() else "lbfgs"
-        raise ValueError(f'optimizer must be "lbfgs", "adam" or None, got {found}: give optimizer="{nearest}".')
+        raise ValueError(
+            f'optimizer must be "lbfgs", "adam" or None, got {found}: give optimizer="{nearest}".'
+        )
 
 
 def _checked(
-    model: GPModel, data: Any, workers: Workers | None, optimizer: str | None, batch_size: int | None
+    model: GPModel,
+    data: Any,
+    workers: Workers | None,
+    optimizer: str | None,
+    batch_size: int | None,
 ) -> tuple[str, Batch | None, Iterator[Batch] | None]:
     """Return optimizer and given rows; for a dataset, its first batch and an iterator over all batches."""
-    own, name, is_dataset = objectives.has_own_data(model), type(model).__name__, isinstance(data, tf.data.Dataset)
+    own, name, is_dataset = (
+        objectives.has_own_data(model),
+        type(model).__name__,
+        isinstance(data, tf.data.Dataset),
+    )
     if own and data is not None:
         raise ValueError(f"data must be None: {name} stores its data.")
     if data is None and not own:
         raise ValueError(f"data must be given: {name} does not store data.")
     if is_dataset and workers is not None:
-        raise ValueError("data must be arrays, this worker's rows, if several workers train, got a dataset.")
+        raise ValueError(
+            "data must be arrays, this worker's rows, if several workers train, got a dataset."
+        )
     if optimizer is None:
         optimizer = "lbfgs" if own else "adam"
     check_optimizer(optimizer)
@@ -295,7 +351,12 @@ def _checked(
 
 
 def _objective(
-    model: GPModel, rows: Batch | None, workers: Workers | None, optimizer: str, batch_size: int | None, seed: int
+    model: GPModel,
+    rows: Batch | None,
+    workers: Workers | None,
+    optimizer: str,
+    batch_size: int | None,
+    seed: int,
 ) -> Objective:
     if isinstance(model, PEP):
         if optimizer == "lbfgs":
@@ -309,7 +370,9 @@ def _objective(
     X, Y = rows
     N, mean = len(X), None
     if workers is not None:
-        N = int(workers.gather(len(X)).sum())  # each worker's estimate is weighted by its share of the rows
+        N = int(
+            workers.gather(len(X)).sum()
+        )  # each worker's estimate is weighted by its share of the rows
         mean = compiled(lambda values: workers.sums([len(X) / N * value for value in values]))
     size = len(X) if optimizer == "lbfgs" else batch_size or min(len(X), 500)
     _check_batch_size(size, len(X))
@@ -330,9 +393,13 @@ def _objective(
     return objectives.MinibatchObjective(model, minibatch, mean)
 
 
-def _phases(model: GPModel, variables: list[tf.Variable], train_inducing: bool | None) -> list[list[tf.Variable]]:
+def _phases(
+    model: GPModel, variables: list[tf.Variable], train_inducing: bool | None
+) -> list[list[tf.Variable]]:
     """Return the variables trained in each phase: all but the inducing variable's, and then, if wanted, all."""
-    of_points = set(map(id, getattr(getattr(model, "inducing_variable", None), "trainable_variables", ())))
+    of_points = set(
+        map(id, getattr(getattr(model, "inducing_variable", None), "trainable_variables", ()))
+    )
     others = [each for each in variables if id(each) not in of_points]
     if not (train_inducing or (train_inducing is None and not isinstance(model, PEP))):
         return [others]
@@ -341,7 +408,10 @@ def _phases(model: GPModel, variables: list[tf.Variable], train_inducing: bool |
 
 def _num_rows(model: GPModel, rows: Batch | None) -> int:
     """Return the number of rows of all workers; 1 for a model that does not state its data."""
-    data, number = getattr(model, "data", None) if rows is None else rows, getattr(model, "num_data", None)
+    data, number = (
+        getattr(model, "data", None) if rows is None else rows,
+        getattr(model, "num_data", None),
+    )
     if number is None:
         number = tf.shape(data[1])[0] if isinstance(data, tuple) else 1
     return int(tf.convert_to_tensor(number))
@@ -349,7 +419,9 @@ def _num_rows(model: GPModel, rows: Batch | None) -> int:
 
 def _check_batch_size(batch_size: int, num_rows: int) -> None:
     if batch_size > num_rows:
-        raise ValueError(f"batch_size must be at most the number of rows, {num_rows}, got {batch_size}.")
+        raise ValueError(
+            f"batch_size must be at most the number of rows, {num_rows}, got {batch_size}."
+        )
 
 
 @contextmanager
@@ -369,7 +441,9 @@ def _reporting_lost_workers(workers: Workers | None) -> Iterator[None]:
 def _judged(outcome: Outcome, sites: SitesStatus, before: float, after: float) -> Outcome:
     """Return the outcome at converged sites, given the objectives `before` and `after` their convergence."""
     status, reason = outcome.status, outcome.reason
-    if status == CONVERGED and after < before - 1e-2 * (1.0 + abs(before)):  # a larger drop than loose sites cause
+    if status == CONVERGED and after < before - 1e-2 * (
+        1.0 + abs(before)
+    ):  # a larger drop than loose sites cause
         status, found = FAILED, f"at converged sites the objective is {after:.6g}, not {before:.6g}"
         reason += f" The sites had not converged in training: {found}. Try a larger max_sweeps."
     if not sites.converged:

@@ -28,7 +28,9 @@ from .result import EARLY, INTERRUPTED, Outcome
 _CHUNK_ROWS = 4096  # held-out rows predicted at a time
 NOT_FINITE = "the training loss or its derivatives are not finite."
 
-Callback = Callable[[int, float], None]  #: Called at every record with iteration, from 1, and objective in nats.
+Callback = Callable[
+    [int, float], None
+]  #: Called at every record with iteration, from 1, and objective in nats.
 
 
 @contextmanager
@@ -79,13 +81,19 @@ class HeldOut:
     def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Return sums of log predictive densities [] and squared errors [] over rows; compute the posterior once."""
         # Each call of `predict_f` of a model with data would read all its rows.
-        predict = self._model.posterior().predict_f if isinstance(self._model, SparseGP) else self._model.predict_f
+        predict = (
+            self._model.posterior().predict_f
+            if isinstance(self._model, SparseGP)
+            else self._model.predict_f
+        )
 
         def part(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
             inputs, outputs = chunk.data
             mean, variance = predict(inputs)
             density = predicted_log_density(self._model.likelihood, inputs, mean, variance, outputs)
-            square = tf.square(outputs - mean) if "rmse" in self.names else tf.zeros([], density.dtype)
+            square = (
+                tf.square(outputs - mean) if "rmse" in self.names else tf.zeros([], density.dtype)
+            )
             return tf.reduce_sum(density), tf.reduce_sum(square)
 
         zero = tf.zeros([], X.dtype)
@@ -102,7 +110,9 @@ class History:
     progress_bar: Any
     callback: Callback | None
     scores: HeldOut | None
-    patience: int | None  # stop after as many records without improvement of the first score, else the objective
+    patience: (
+        int | None
+    )  # stop after as many records without improvement of the first score, else the objective
     checkpoints: Checkpoints | None
     interrupted: Callable[[], bool]
     monitor: Callable[[int], Any] | None = None  # called at every record, for TensorBoard
@@ -110,13 +120,17 @@ class History:
     recorded: list[int] = field(default_factory=list)  # iteration of every record
     objective: list[float] = field(default_factory=list)
     held_out: dict[str, list[float]] = field(default_factory=dict)
-    callback_error: BaseException | None = None  # raised by the user's callback; not handled as a failed step
+    callback_error: BaseException | None = (
+        None  # raised by the user's callback; not handled as a failed step
+    )
     stopped_by_callback: bool = False
     _state: dict[str, tf.Variable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         keeps_best = self.scores is not None and self.patience is not None
-        self._best = [tf.Variable(each, trainable=False) for each in self.variables] if keeps_best else []
+        self._best = (
+            [tf.Variable(each, trainable=False) for each in self.variables] if keeps_best else []
+        )
         self._began = time.perf_counter()
         self._first_of_phase = 0  # record from which `patience` counts
 
@@ -147,14 +161,22 @@ class History:
             return None
         name, values = self._criterion()
         values = values[self._first_of_phase :]
-        if len(values) <= self.patience or int(np.argmin(values)) >= len(values) - self.patience:  # the first best
+        if (
+            len(values) <= self.patience or int(np.argmin(values)) >= len(values) - self.patience
+        ):  # the first best
             return None
-        return Outcome(EARLY, f"Stopped early: the {name} has not improved for {self.patience} records.")
+        return Outcome(
+            EARLY, f"Stopped early: the {name} has not improved for {self.patience} records."
+        )
 
     def resume(self, state: Mapping[str, tf.Variable]) -> Outcome | None:
         """Resume from the checkpoint, if there is one; return the outcome of a finished run, or None to continue."""
-        self._state = {f"best.{number}": variable for number, variable in enumerate(self._best)} | dict(state)
-        self._state |= {f"parameter.{number}": variable for number, variable in enumerate(self.variables)}
+        self._state = {
+            f"best.{number}": variable for number, variable in enumerate(self._best)
+        } | dict(state)
+        self._state |= {
+            f"parameter.{number}": variable for number, variable in enumerate(self.variables)
+        }
         saved = None if self.checkpoints is None else self.checkpoints.restore(self._state)
         if saved is None:
             return None
@@ -194,7 +216,9 @@ class History:
             return None
         for variable, best in zip(self.variables, self._best, strict=True):
             variable.assign(best)
-        return len(values) - 1 - int(np.argmin(values[::-1]))  # the last of equal scores, whose parameters were copied
+        return (
+            len(values) - 1 - int(np.argmin(values[::-1]))
+        )  # the last of equal scores, whose parameters were copied
 
     def save(self, outcome: Outcome | None = None) -> None:
         """Write a checkpoint, if there is a checkpoint file."""
@@ -211,7 +235,9 @@ class History:
                     scores = self.scores()
                 except FAILURES:  # training has ended, and its result must not be lost
                     scores = dict.fromkeys(self.scores.names, np.nan)
-            self._append(self.iterations if restored is None else self.recorded[restored], energy, scores)
+            self._append(
+                self.iterations if restored is None else self.recorded[restored], energy, scores
+            )
         elif restored is not None:
             for values in self._columns:
                 values.append(values[restored])

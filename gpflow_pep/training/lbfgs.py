@@ -20,14 +20,18 @@ from .result import CONVERGED, FAILED, LIMIT, Outcome
 from .starts import starts, without_inputs
 
 FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than `gain`
-_REACH = np.log(1e4)  # of positive parameters in a search: at extreme values matrices are singular and sites diverge
+_REACH = np.log(
+    1e4
+)  # of positive parameters in a search: at extreme values matrices are singular and sites diverge
 _SECANTS = 50  # with SciPy's default of 10 inducing points take a third more iterations
 _IGNORED = (
     "The inputs explain nothing: the objective is no better than with a constant f, or with noise alone. Try other "
     "initial lengthscales, a mean function (or Y without its mean), more inducing points, n_restarts."
 )
 _NO_STEP = "no step raises the objective beyond rounding"
-_ADVICE = "Try standardized X and Y, a mean function, other initial parameters, or a larger tolerance."
+_ADVICE = (
+    "Try standardized X and Y, a mean function, other initial parameters, or a larger tolerance."
+)
 
 
 class _Interrupted(Exception):
@@ -38,25 +42,41 @@ class LBFGS:
     """Minimize the loss over the variables of each phase in turn, from the best of several starts."""
 
     def __init__(
-        self, objective: Objective, phases: Sequence[Collection[tf.Variable]], gain: float, n_restarts: int, seed: int
+        self,
+        objective: Objective,
+        phases: Sequence[Collection[tf.Variable]],
+        gain: float,
+        n_restarts: int,
+        seed: int,
     ):
         """
         :param phases: the variables trained in each phase, of those of the objective.
         :param gain: a phase ends after FLAT_ITERATIONS iterations that gained less than this, in nats.
         :param n_restarts: the number of starts, after the best, from which the first phase is trained, too.
         """
-        self._objective, self._gain, self._n_restarts, self._seed = objective, gain, n_restarts, seed
+        self._objective, self._gain, self._n_restarts, self._seed = (
+            objective,
+            gain,
+            n_restarts,
+            seed,
+        )
         self._coordinates = Coordinates(objective.model, objective.variables)
         self._phases = [self._coordinates.entries(variables) for variables in phases]
         self._active = self._phases[0]
-        self._ends: list[tuple[float, AnyNDArray]] = []  # loss and coordinates at the ends from earlier starts
+        self._ends: list[
+            tuple[float, AnyNDArray]
+        ] = []  # loss and coordinates at the ends from earlier starts
         self._begin(self._coordinates.values())
-        self._best_end = tf.Variable(np.zeros(1 + len(self._best)), trainable=False)  # 1 and the best of `_ends`, or 0
+        self._best_end = tf.Variable(
+            np.zeros(1 + len(self._best)), trainable=False
+        )  # 1 and the best of `_ends`, or 0
         self.state: Mapping[str, tf.Variable] = {"best end": self._best_end}  # for a resumed run
 
     def restore(self) -> None:
         """Assign the best parameters to the variables."""
-        self._coordinates.assign(min([(self._best_loss, self._best), *self._ends], key=itemgetter(0))[1])
+        self._coordinates.assign(
+            min([(self._best_loss, self._best), *self._ends], key=itemgetter(0))[1]
+        )
 
     def __call__(self, history: History) -> Outcome:
         """Minimize the loss; the variables end at the best parameters evaluated."""
@@ -72,7 +92,11 @@ class LBFGS:
                 outcome = self._best_of(ends[: 1 + self._n_restarts], history)
                 if is_cheap and not history.is_over and self._ignores_inputs(history):
                     # Few points in their first places may explain nothing: train them, too, from the best start.
-                    others = ends[1 + self._n_restarts :][:1] if len(self._phases) == 1 else [ranked[0][0]]
+                    others = (
+                        ends[1 + self._n_restarts :][:1]
+                        if len(self._phases) == 1
+                        else [ranked[0][0]]
+                    )
                     self._active = self._phases[-1]
                     outcome = self._best_of(others, history, outcome)
             for active in self._phases[1:]:
@@ -82,8 +106,12 @@ class LBFGS:
                 self._active = active
                 self._recent.clear()
                 before, outcome = outcome, self._search(history)
-                if before.status == CONVERGED and self._is_stuck:  # at a kink of the kernel: rows at inducing points
-                    outcome = Outcome(CONVERGED, f"{before.reason} The inducing points stay. {outcome.reason}")
+                if (
+                    before.status == CONVERGED and self._is_stuck
+                ):  # at a kink of the kernel: rows at inducing points
+                    outcome = Outcome(
+                        CONVERGED, f"{before.reason} The inducing points stay. {outcome.reason}"
+                    )
             if is_cheap and outcome.status == CONVERGED and self._ignores_inputs(history):
                 outcome = Outcome(CONVERGED, f"{outcome.reason} {_IGNORED}")
         except _Interrupted:
@@ -91,7 +119,9 @@ class LBFGS:
         history.record_last(-min([self._best_loss, *(loss for loss, _ in self._ends)]))
         return history.stopped or outcome
 
-    def _best_of(self, begins: Sequence[AnyNDArray], history: History, outcome: Outcome | None = None) -> Outcome:
+    def _best_of(
+        self, begins: Sequence[AnyNDArray], history: History, outcome: Outcome | None = None
+    ) -> Outcome:
         """Search from each of these coordinates; go to the best end, or the present one, if it has an `outcome`."""
         outcomes = [] if outcome is None else [outcome]
         self._ends = [(self._best_loss, self._best) for _ in outcomes]
@@ -103,7 +133,9 @@ class LBFGS:
             outcomes.append(self._search(history))
             self._ends.append((self._best_loss, self._best))
             self._best_end.assign([1.0, *min(self._ends, key=itemgetter(0))[1]])
-        (_, best), outcome = min(zip(self._ends, outcomes, strict=True), key=lambda pair: pair[0][0])
+        (_, best), outcome = min(
+            zip(self._ends, outcomes, strict=True), key=lambda pair: pair[0][0]
+        )
         self._ends.clear()
         self._best_end.assign(np.zeros(1 + len(best)))
         if best is not self._best:
@@ -129,7 +161,9 @@ class LBFGS:
     @property
     def _is_flat(self) -> bool:
         """True if the last FLAT_ITERATIONS iterations gained less than `gain`."""
-        return len(self._recent) > FLAT_ITERATIONS and self._recent[0] - self._recent[-1] < self._gain
+        return (
+            len(self._recent) > FLAT_ITERATIONS and self._recent[0] - self._recent[-1] < self._gain
+        )
 
     def _begin(self, values: AnyNDArray) -> None:
         self._best, self._best_loss = values, np.inf  # of all evaluations from this start
@@ -138,7 +172,9 @@ class LBFGS:
         self._failure = ""  # the last failure after the best evaluation, in the current search
         self._any_failure = ""  # the last failure of the current search
         self._is_stuck = False  # the last search made no step, although the loss has a slope
-        self._recent: deque[float] = deque(maxlen=FLAT_ITERATIONS + 1)  # the best losses after the last iterations
+        self._recent: deque[float] = deque(
+            maxlen=FLAT_ITERATIONS + 1
+        )  # the best losses after the last iterations
 
     def _go_to(self, values: AnyNDArray, history: History) -> None:
         """Begin at these coordinates, far from the last ones, and evaluate the loss there."""
@@ -148,7 +184,9 @@ class LBFGS:
 
     def _ranked_starts(self, history: History) -> list[tuple[AnyNDArray, AnyNDArray]]:
         """Return the starts, each with the end of a few iterations, the best first."""
-        given, *others = starts(self._objective.model, self._coordinates, self._n_restarts, self._seed)
+        given, *others = starts(
+            self._objective.model, self._coordinates, self._n_restarts, self._seed
+        )
         if not (others and self._objective.waits):
             return [(given, given)]
         self._evaluate(given[self._active], history)
@@ -158,7 +196,11 @@ class LBFGS:
                 if start is not given:
                     self._go_to(start, history)
                 if self._objective.trial_iterations:
-                    self._minimize(history, lambda _: None, min(self._objective.trial_iterations, history.steps))
+                    self._minimize(
+                        history,
+                        lambda _: None,
+                        min(self._objective.trial_iterations, history.steps),
+                    )
                 if start is given or self._objective.is_accurate:
                     found.append(start)
                     self._ends.append((self._best_loss, self._best))
@@ -173,18 +215,32 @@ class LBFGS:
     ) -> OptimizeResult:
         """Minimize over the active coordinates, from the best ones."""
         options = {"maxiter": max_iterations, "maxfun": 4 * history.steps + 20, "maxcor": _SECANTS}
-        start, reach = self._best[self._active], np.where(self._coordinates.are_logs[self._active], _REACH, np.inf)
+        start, reach = (
+            self._best[self._active],
+            np.where(self._coordinates.are_logs[self._active], _REACH, np.inf),
+        )
         least = start - reach
-        least[:1] = -np.inf  # if all had bounds, SciPy's first step would be as long as the gradient
-        arguments: dict[str, Any] = {"args": (history,), "method": "L-BFGS-B", "jac": True, "options": options}
-        with threadpool_limits(1, user_api="blas"):  # idle BLAS threads spin and slow down TensorFlow
+        least[
+            :1
+        ] = -np.inf  # if all had bounds, SciPy's first step would be as long as the gradient
+        arguments: dict[str, Any] = {
+            "args": (history,),
+            "method": "L-BFGS-B",
+            "jac": True,
+            "options": options,
+        }
+        with threadpool_limits(
+            1, user_api="blas"
+        ):  # idle BLAS threads spin and slow down TensorFlow
             bounds = Bounds(least, start + reach)
             return minimize(self._evaluate, start, bounds=bounds, callback=callback, **arguments)
 
     def _search(self, history: History) -> Outcome:
         """Minimize over the active coordinates, by searches each from the end of the one before."""
 
-        def callback(intermediate_result: OptimizeResult) -> None:  # SciPy requires this argument name
+        def callback(
+            intermediate_result: OptimizeResult,
+        ) -> None:  # SciPy requires this argument name
             if not self._is_at_best:
                 self._coordinates.assign(self._best)
                 self._objective.restore_best()
@@ -200,11 +256,20 @@ class LBFGS:
             before, self._failure, self._any_failure = self._best_loss, "", ""
             result = self._minimize(history, callback, history.steps - history.iterations)
             self._coordinates.assign(self._best)
-            gained = not before - self._best_loss < 1e-6 * (1.0 + abs(self._best_loss))  # else stop searching
+            gained = not before - self._best_loss < 1e-6 * (
+                1.0 + abs(self._best_loss)
+            )  # else stop searching
             is_last = self._active is self._phases[-1]
-            if is_last and not (history.is_over or self._is_flat) and self._objective.tighten(fully=not gained):
+            if (
+                is_last
+                and not (history.is_over or self._is_flat)
+                and self._objective.tighten(fully=not gained)
+            ):
                 gained = True  # a tighter tolerance may still improve
-                self._best_loss, before = np.inf, self._best_loss  # loose sites may underestimate it
+                self._best_loss, before = (
+                    np.inf,
+                    self._best_loss,
+                )  # loose sites may underestimate it
                 try:
                     self._evaluate(self._best[self._active], history)
                 except FAILURES as error:
@@ -223,7 +288,9 @@ class LBFGS:
         self._is_at_best = False
         try:
             loss, derivatives = self._objective.evaluate(history.iterations)
-            gradient = self._coordinates.gradient(values, [each.numpy() for each in derivatives])[self._active]
+            gradient = self._coordinates.gradient(values, [each.numpy() for each in derivatives])[
+                self._active
+            ]
             if not (np.isfinite(loss) and np.isfinite(gradient).all()):
                 raise FloatingPointError(NOT_FINITE)
         except FAILURES as error:
@@ -234,7 +301,11 @@ class LBFGS:
             self._objective.restore_best()
             return self._best_loss + 1.0 + abs(self._best_loss), np.zeros_like(x)
         if loss < self._best_loss:
-            self._best, self._best_loss, self._best_slope = values, loss, float(np.abs(gradient).max())
+            self._best, self._best_loss, self._best_slope = (
+                values,
+                loss,
+                float(np.abs(gradient).max()),
+            )
             self._failure, self._is_at_best = "", True
             self._objective.mark_best()
         return loss, gradient
@@ -242,7 +313,10 @@ class LBFGS:
     def _rounding(self, history: History) -> float:
         """Estimate the rounding error of the loss by its range over parameters that differ by rounding errors."""
         best = self._best[self._active]
-        losses = [self._evaluate(best + 1e-12 * step * (1.0 + np.abs(best)), history)[0] for step in range(4)]
+        losses = [
+            self._evaluate(best + 1e-12 * step * (1.0 + np.abs(best)), history)[0]
+            for step in range(4)
+        ]
         self.restore()
         return float(np.ptp(losses))
 
@@ -260,7 +334,9 @@ class LBFGS:
         # A search without a step started at an optimum up to rounding, or at the edge of the loss's domain, at which
         # SciPy reports convergence, too (the steps that it shortens gain almost nothing), but the loss has a slope.
         exhausted = not gained and result.nit == 0 and not self._any_failure
-        self._is_stuck = exhausted and not result.success and self._best_slope > max(1e-2, self._gain)
+        self._is_stuck = (
+            exhausted and not result.success and self._best_slope > max(1e-2, self._gain)
+        )
         if self._is_stuck:
             rounding = self._rounding(history)
             self._is_stuck = self._best_slope > 10.0 * rounding
@@ -268,8 +344,12 @@ class LBFGS:
                 return Outcome(CONVERGED, f"L-BFGS: {_NO_STEP}, about {rounding:.2g} nats.")
             found = f"{_NO_STEP}, although its slope is {self._best_slope:.2g}"
             return Outcome(FAILED, f"L-BFGS: {found}. {_ADVICE}")
-        at_edge = bool(self._any_failure) and self._best_slope > 1e-2  # nats; at an optimum the slopes are smaller
-        message = _NO_STEP if "ABNORMAL" in result.message else result.message  # of SciPy's line search
+        at_edge = (
+            bool(self._any_failure) and self._best_slope > 1e-2
+        )  # nats; at an optimum the slopes are smaller
+        message = (
+            _NO_STEP if "ABNORMAL" in result.message else result.message
+        )  # of SciPy's line search
         if (result.success or exhausted) and not at_edge:
             return Outcome(CONVERGED, f"L-BFGS: {message}.")
         step = f" A step failed: {self._any_failure}" if self._any_failure else ""

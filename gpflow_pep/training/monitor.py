@@ -11,7 +11,13 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.models import GPModel
-from gpflow.monitor import ImageToTensorBoard, ModelToTensorBoard, Monitor, MonitorTaskGroup, ScalarToTensorBoard
+from gpflow.monitor import (
+    ImageToTensorBoard,
+    ModelToTensorBoard,
+    Monitor,
+    MonitorTaskGroup,
+    ScalarToTensorBoard,
+)
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -36,7 +42,9 @@ def monitor(
         os.makedirs(directory, exist_ok=True)
         check_writable(Path(directory) / "events")
     except OSError as error:
-        raise ValueError(f"tensorboard must be a directory that can be written, got {directory!r}: {error}") from error
+        raise ValueError(
+            f"tensorboard must be a directory that can be written, got {directory!r}: {error}"
+        ) from error
     keywords = ["kernel", "likelihood", "mean_function", "scale"]
     scalars: list[Any] = [
         ScalarToTensorBoard(directory, lambda: history.objective[-1], "objective"),
@@ -49,18 +57,31 @@ def monitor(
     first_rows = next(iter(data)) if isinstance(data, tf.data.Dataset) else data
     X, Y = (np.asarray(values)[:1000] for values in first_rows)  # more points would hide each other
     if X.shape[1] <= 2 and not index_columns(model.kernel):
-        draw, layout = partial(_draw, model, X, Y), {"layout": "constrained"}  # has room for the legend
+        draw, layout = (
+            partial(_draw, model, X, Y),
+            {"layout": "constrained"},
+        )  # has room for the legend
         task = ImageToTensorBoard(directory, draw, "predictions", fig_kw=layout)
-        groups.append(MonitorTaskGroup(task, period=10 * history.interval))  # a plot takes far longer than scalars
+        groups.append(
+            MonitorTaskGroup(task, period=10 * history.interval)
+        )  # a plot takes far longer than scalars
     tasks = Monitor(*groups)
 
     def show(iteration: int) -> None:
         try:
             tasks(iteration)
-        except (OSError, ValueError, tf.errors.OpError) as error:  # also of a prediction between the rows
+        except (
+            OSError,
+            ValueError,
+            tf.errors.OpError,
+        ) as error:  # also of a prediction between the rows
             reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
-            reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]  # first line, without the operation
-            warn(f"tensorboard {directory!r} could not be written: {reason}; training continues without it.")
+            reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[
+                0
+            ]  # first line, without the operation
+            warn(
+                f"tensorboard {directory!r} could not be written: {reason}; training continues without it."
+            )
             history.monitor = None
 
     return show

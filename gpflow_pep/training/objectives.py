@@ -10,7 +10,10 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.config import default_float, default_jitter
 from gpflow.models import GPModel
-from gpflow.models.training_mixins import ExternalDataTrainingLossMixin, InternalDataTrainingLossMixin
+from gpflow.models.training_mixins import (
+    ExternalDataTrainingLossMixin,
+    InternalDataTrainingLossMixin,
+)
 from typing_extensions import override
 
 from ..engine import UnreadableData
@@ -22,12 +25,16 @@ from ..runtime.devices import in_replica
 from ..runtime.distribution import ONE_PROCESS, Workers
 from ..runtime.tracing import compiled, compiled_functions, structure_of
 
-Evaluation = tuple[float, list[tf.Tensor]]  # the loss, 0 if not computed, and its gradient in the trainable variables
+Evaluation = tuple[
+    float, list[tf.Tensor]
+]  # the loss, 0 if not computed, and its gradient in the trainable variables
 
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError, UnreadableData)
 """Errors of an evaluation: a matrix cannot be factorized, a value is not finite, or a dataset cannot be read."""
 
-_MAX_SWEEPS = 1000  # in the first evaluation, which cannot return to earlier sites, and after training
+_MAX_SWEEPS = (
+    1000  # in the first evaluation, which cannot return to earlier sites, and after training
+)
 
 
 def without_warnings(model: GPModel) -> AbstractContextManager[None]:
@@ -51,7 +58,9 @@ def has_own_data(model: GPModel) -> bool:
     if isinstance(model, InternalDataTrainingLossMixin):
         return True
     if not isinstance(model, ExternalDataTrainingLossMixin):
-        raise ValueError(f"model must be a gpflow_pep or GPflow model with training loss, got {type(model).__name__}.")
+        raise ValueError(
+            f"model must be a gpflow_pep or GPflow model with training loss, got {type(model).__name__}."
+        )
     return False
 
 
@@ -60,7 +69,9 @@ def workers_of(model: Any) -> Workers | None:
     workers = getattr(model, "_workers", None) or Workers.of_strategy()
     if workers.count > 1 and not hasattr(model, "_workers") and has_own_data(model):
         reason = f"the data of {type(model).__name__} are not divided among them"
-        raise ValueError(f"model must be a gpflow_pep model if there are several workers: {reason}.")
+        raise ValueError(
+            f"model must be a gpflow_pep model if there are several workers: {reason}."
+        )
     return workers if workers.count > 1 else None
 
 
@@ -80,10 +91,18 @@ class TrainingStep:
             return self._run(tensors, False)  # raises the error for which XLA returned NaN
         return loss, gradient
 
-    def _run(self, rows: tuple[tf.Tensor, ...], jit_compile: bool) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        key = jit_compile, tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
+    def _run(
+        self, rows: tuple[tf.Tensor, ...], jit_compile: bool
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        key = (
+            jit_compile,
+            tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows),
+        )
         if key not in self.compiled:
-            step, xla = partial(in_replica, self._loss_and_gradient), {"jit_compile": True} if jit_compile else {}
+            step, xla = (
+                partial(in_replica, self._loss_and_gradient),
+                {"jit_compile": True} if jit_compile else {},
+            )
             self.compiled[key] = compiled(step, input_signature=key[1], **xla)
         try:
             return with_plain_errors(self.compiled[key], *rows)
@@ -97,7 +116,10 @@ class TrainingStep:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             loss = self._model.training_loss(*([rows] if rows else []))
-        gradient, workers = list(derivatives(tape, loss, variables)), getattr(self._model, "_workers", ONE_PROCESS)
+        gradient, workers = (
+            list(derivatives(tape, loss, variables)),
+            getattr(self._model, "_workers", ONE_PROCESS),
+        )
         if workers.count > 1:  # all workers need the same last digit, or their steps would diverge
             loss, *gradient = workers.from_chief([loss, *gradient])
         return loss, gradient
@@ -114,7 +136,10 @@ class Objective:
     waits = True  # False if sites need not converge in an evaluation: losses far from each other are not compared
 
     def __init__(
-        self, model: Any, rows: Callable[[int], Any] = lambda step: (), mean: Callable[..., Any] | None = None
+        self,
+        model: Any,
+        rows: Callable[[int], Any] = lambda step: (),
+        mean: Callable[..., Any] | None = None,
     ):
         """
         :param rows: returns X and Y of a step, for a model without data; called once for each step.
@@ -162,7 +187,9 @@ class Objective:
         """Tighten the tolerance of later evaluations, `fully` to the model's; return whether it was loose."""
         if not (fully and getattr(self.model, "mixed_precision", False)):
             return False
-        self.model.mixed_precision = False  # until `fit` ends: rounding of single precision may have ended the search
+        self.model.mixed_precision = (
+            False  # until `fit` ends: rounding of single precision may have ended the search
+        )
         self.training_step = TrainingStep(self.model, jit_compile=self.training_step.jit_compile)
         return True
 
@@ -208,7 +235,9 @@ class SitesObjective(Objective):
         """Update the sites until they converge, even if `max_sweeps` was small in training."""
         with restored(self.model, "max_sweeps"):
             self.model.max_sweeps = max(self.model.max_sweeps, _MAX_SWEEPS)
-            if self.training_step.compiled:  # faster than tracing `update_sites`, although it also computes derivatives
+            if (
+                self.training_step.compiled
+            ):  # faster than tracing `update_sites`, although it also computes derivatives
                 self.training_step()
                 if self.model.sites_status.converged:
                     return self.model.sites_status
@@ -280,7 +309,9 @@ class ConvergedSitesObjective(SitesObjective):
     def evaluate(self, step: int) -> Evaluation:
         tol = max(self.model.tol, min(self._loosest, self._of_gain * np.sqrt(self._gain)))
         # The first evaluation has no best sites to return to.
-        max_sweeps = min(self.model.max_sweeps, _MAX_SWEEPS if self._best is None else _MAX_SWEEPS // 2)
+        max_sweeps = min(
+            self.model.max_sweeps, _MAX_SWEEPS if self._best is None else _MAX_SWEEPS // 2
+        )
         with restored(self.model, "tol", "max_sweeps"):
             self.model.tol, self.model.max_sweeps = tol, max_sweeps
             loss, gradient = super().evaluate(step)
@@ -302,9 +333,13 @@ class ConvergedSitesObjective(SitesObjective):
     @override
     def tighten(self, *, fully: bool) -> bool:
         was_loose = bool(self._loosest > self.model.tol)
-        self._loosest *= 0.0 if fully else 0.1  # before each further search, down to the model's tolerance
+        self._loosest *= (
+            0.0 if fully else 0.1
+        )  # before each further search, down to the model's tolerance
         self._of_gain *= 0.1
-        self._best_loss = np.inf  # loose sites may underestimate it, and the next gain would be negative
+        self._best_loss = (
+            np.inf
+        )  # loose sites may underestimate it, and the next gain would be negative
         return was_loose
 
     @override

@@ -41,7 +41,9 @@ class FitResult:
     """
     held_out: Mapping[str, tuple[float, ...]]
     """Scores of held-out rows by name, at every record: "nlpd" (nats per row), "rmse" (Gaussian likelihoods)."""
-    sites: SitesStatus | None  #: Status of the last update of the sites; None for a model without sites.
+    sites: (
+        SitesStatus | None
+    )  #: Status of the last update of the sites; None for a model without sites.
     seconds: float  #: Wall time.
 
     @property
@@ -50,7 +52,11 @@ class FitResult:
         return self.status == CONVERGED
 
     def __repr__(self) -> str:
-        scores = "".join(f", held-out {name} {values[-1]:.4g}" for name, values in self.held_out.items() if values)
+        scores = "".join(
+            f", held-out {name} {values[-1]:.4g}"
+            for name, values in self.held_out.items()
+            if values
+        )
         objective = f", objective {self.objective[-1]:.6g} nats" if self.objective else ""
         run = f"{self.status} after {self.iterations} iterations, {self.seconds:.3g} s{objective}{scores}"
         return f"FitResult({run}; {self.reason})"

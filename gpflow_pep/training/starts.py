@@ -25,7 +25,11 @@ def starts(model: GPModel, coordinates: Coordinates, num_drawn: int, seed: int) 
     These are `FRACTIONS` of their units, then `num_drawn` times fractions drawn log-uniform between 0.1 and 1. A stream
     and a model without lengthscales start at the present values only.
     """
-    found, parts, random = [coordinates.values()], list(_units_of_lengthscales(model)), np.random.default_rng(seed)
+    found, parts, random = (
+        [coordinates.values()],
+        list(_units_of_lengthscales(model)),
+        np.random.default_rng(seed),
+    )
     if parts and not isinstance(model, Stream):
         for number in range(len(FRACTIONS) + num_drawn):
             lengthscales = []
@@ -42,7 +46,9 @@ def without_inputs(model: GPModel, coordinates: Coordinates) -> list[AnyNDArray]
     """Return the present coordinates with lengthscales 1000 times longer (f is constant) and shorter (f is noise)."""
     kernels, found = [kernel for kernel, *_ in _units_of_lengthscales(model)], []
     for factor in (1e3, 1e-3) if kernels else ():
-        found += _coordinates_at(coordinates, [(kernel, factor * kernel.lengthscales.numpy()) for kernel in kernels])
+        found += _coordinates_at(
+            coordinates, [(kernel, factor * kernel.lengthscales.numpy()) for kernel in kernels]
+        )
     return found
 
 
@@ -61,7 +67,9 @@ def bring_within_reach(model: GPModel, loss: Callable[[], float]) -> None:
                     kernel.lengthscales.assign(values)
 
 
-def _coordinates_at(coordinates: Coordinates, lengthscales: list[tuple[Any, AnyNDArray]]) -> list[AnyNDArray]:
+def _coordinates_at(
+    coordinates: Coordinates, lengthscales: list[tuple[Any, AnyNDArray]]
+) -> list[AnyNDArray]:
     """Return the coordinates with other lengthscales, in a list; nothing if their bounds exclude these."""
     given = coordinates.values()
     try:
@@ -79,9 +87,17 @@ def _units_of_lengthscales(model: GPModel) -> Iterator[tuple[Any, AnyNDArray, in
     for X, kernel in inputs_and_kernels(model):
         for place, part in enumerate(_stationary(kernel)):
             columns, lengthscales = np.asarray(X)[:, part.active_dims], part.lengthscales
-            if isinstance(lengthscales, Parameter) and lengthscales.trainable and np.ptp(columns, axis=0).any():
+            if (
+                isinstance(lengthscales, Parameter)
+                and lengthscales.trainable
+                and np.ptp(columns, axis=0).any()
+            ):
                 unit = spreads(columns) * np.sqrt(columns.shape[1])
-                unit = unit if lengthscales.shape == unit.shape else np.full(lengthscales.shape, unit.mean())
+                unit = (
+                    unit
+                    if lengthscales.shape == unit.shape
+                    else np.full(lengthscales.shape, unit.mean())
+                )
                 yield part, unit, place
 
 

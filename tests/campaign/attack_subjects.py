@@ -106,7 +106,9 @@ class Rows:
 
     def generated(self, batches: Callable[[], Iterator[Any]]) -> tf.data.Dataset:
         """Return a dataset of the batches (X, Y) of a generator."""
-        signature = tuple(tf.TensorSpec([None, values.shape[1]], tf.float64) for values in (self.X, self.Y))
+        signature = tuple(
+            tf.TensorSpec([None, values.shape[1]], tf.float64) for values in (self.X, self.Y)
+        )
         return tf.data.Dataset.from_generator(batches, output_signature=signature)
 
 
@@ -121,14 +123,23 @@ def _alpha(rng: np.random.Generator) -> float:
 
 _COLLAPSED: dict[str, tuple[Any, Callable[[np.random.Generator, int], dict[str, Any]]]] = {
     "PEPR": (gpflow_pep.PEPR, lambda rng, N: {"alpha": _alpha(rng)}),
-    "PEPR scale": (gpflow_pep.PEPR, lambda rng, N: {"alpha": _alpha(rng), "scale": float(rng.uniform(0.5, 2.0))}),
+    "PEPR scale": (
+        gpflow_pep.PEPR,
+        lambda rng, N: {"alpha": _alpha(rng), "scale": float(rng.uniform(0.5, 2.0))},
+    ),
     "StreamingSGPR": (gpflow_pep.StreamingSGPR, lambda rng, N: {"alpha": _alpha(rng)}),
     "TSGPR": (gpflow_pep.TSGPR, lambda rng, N: {}),
     "BTSGPR": (gpflow_pep.BTSGPR, lambda rng, N: {"blocks": 3}),
-    "PEPR blocks": (gpflow_pep.PEPR, lambda rng, N: {"alpha": rng.uniform(size=-(-N // 3)), "blocks": 3}),
+    "PEPR blocks": (
+        gpflow_pep.PEPR,
+        lambda rng, N: {"alpha": rng.uniform(size=-(-N // 3)), "blocks": 3},
+    ),
 }
 _SITES: dict[str, tuple[Any, Callable[[np.random.Generator, int], dict[str, Any]]]] = {
-    name: (getattr(gpflow_pep, name), lambda rng, N: {"alpha": float(rng.uniform(0.0, 0.6)), "tol": 1e-9})
+    name: (
+        getattr(gpflow_pep, name),
+        lambda rng, N: {"alpha": float(rng.uniform(0.0, 0.6)), "tol": 1e-9},
+    )
     for name in ("PEP", "StreamingPEP", "PEPClassifier")
 }
 _TIED = ("APEP", "ARPEP", "RPAPEP")
@@ -147,13 +158,27 @@ WITH_DATA = (*COLLAPSED, *SITES)
 OF_NOISE = (*COLLAPSED, "BTSVGP", "PEPSVGP")
 """Models that take a Gaussian likelihood only."""
 
-LIKELIHOODS: dict[str, tuple[Callable[[np.random.Generator], Any], Callable[[Rows], AnyNDArray]]] = {
-    "Gaussian": (lambda rng: gpflow.likelihoods.Gaussian(10.0 ** rng.uniform(-2.0, 0.0)), lambda rows: rows.f),
-    "Student-t": (lambda rng: gpflow.likelihoods.StudentT(10.0 ** rng.uniform(-1.0, 0.0)), lambda rows: rows.f),
-    "Poisson": (lambda rng: gpflow.likelihoods.Poisson(), lambda rows: rows.rng.poisson(np.exp(rows.f)).astype(float)),
+LIKELIHOODS: dict[
+    str, tuple[Callable[[np.random.Generator], Any], Callable[[Rows], AnyNDArray]]
+] = {
+    "Gaussian": (
+        lambda rng: gpflow.likelihoods.Gaussian(10.0 ** rng.uniform(-2.0, 0.0)),
+        lambda rows: rows.f,
+    ),
+    "Student-t": (
+        lambda rng: gpflow.likelihoods.StudentT(10.0 ** rng.uniform(-1.0, 0.0)),
+        lambda rows: rows.f,
+    ),
+    "Poisson": (
+        lambda rng: gpflow.likelihoods.Poisson(),
+        lambda rows: rows.rng.poisson(np.exp(rows.f)).astype(float),
+    ),
     "Probit": (lambda rng: Probit(), lambda rows: (rows.f > 0.0).astype(float)),
     "Logit": (lambda rng: Logit(), lambda rows: (rows.f > 0.0).astype(float)),
-    "robust-max": (lambda rng: MultiClassRobustMax(3), lambda rows: np.digitize(rows.f, [-0.4, 0.4]).astype(float)),
+    "robust-max": (
+        lambda rng: MultiClassRobustMax(3),
+        lambda rows: np.digitize(rows.f, [-0.4, 0.4]).astype(float),
+    ),
 }
 BINARY = ("Probit", "Logit")
 
@@ -169,16 +194,30 @@ def _possible(kind: str) -> Sequence[str]:
 
 def new_kernel(rng: np.random.Generator, D: int = 0) -> Kernel:
     """Draw a kernel, with a lengthscale for each of D > 0 columns or one for all."""
-    constructor = one_of(rng, [gpflow.kernels.SquaredExponential, gpflow.kernels.Matern32, gpflow.kernels.Matern52])
-    return constructor(rng.uniform(0.5, 2.0), lengthscales=rng.uniform(0.5, 2.0, [D] if D else None))
+    constructor = one_of(
+        rng, [gpflow.kernels.SquaredExponential, gpflow.kernels.Matern32, gpflow.kernels.Matern52]
+    )
+    return constructor(
+        rng.uniform(0.5, 2.0), lengthscales=rng.uniform(0.5, 2.0, [D] if D else None)
+    )
 
 
 class Model(Rows):
     """A random model, which has computed, and its arguments, from which another one is constructed."""
 
-    def __init__(self, rng: np.random.Generator, kinds: Sequence[str] = tuple(KINDS), likelihoods: Sequence[str] = ()):
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        kinds: Sequence[str] = tuple(KINDS),
+        likelihoods: Sequence[str] = (),
+    ):
         super().__init__(rng)
-        pairs = [(kind, name) for kind in kinds for name in _possible(kind) if not likelihoods or name in likelihoods]
+        pairs = [
+            (kind, name)
+            for kind in kinds
+            for name in _possible(kind)
+            if not likelihoods or name in likelihoods
+        ]
         self.kind = str(one_of(rng, sorted({kind for kind, _ in pairs})))
         self.likelihood = str(one_of(rng, [name for kind, name in pairs if kind == self.kind]))
         make_likelihood, observe = LIKELIHOODS[self.likelihood]
@@ -214,7 +253,12 @@ class Model(Rows):
         model = self.model if model is None else model
         objective = model.maximum_log_likelihood_objective(*self.batch)
         mean, variance = model.predict_f(self.Xnew)
-        found = {"objective": objective, "mean": mean, "variance": variance, "y": model.predict_y(self.Xnew)[0]}
+        found = {
+            "objective": objective,
+            "mean": mean,
+            "variance": variance,
+            "y": model.predict_y(self.Xnew)[0],
+        }
         if isinstance(model, PEP) and not model.sites_status.converged:
             raise NotConverged(str(model.sites_status))
         return {name: value.numpy() for name, value in found.items()}
@@ -224,6 +268,8 @@ class Model(Rows):
         return self.numbers(), self.numbers(self.make(**replaced))
 
 
-def models(kinds: Sequence[str] = tuple(KINDS), likelihoods: Sequence[str] = ()) -> Callable[..., Model]:
+def models(
+    kinds: Sequence[str] = tuple(KINDS), likelihoods: Sequence[str] = ()
+) -> Callable[..., Model]:
     """Return a function that draws a model of one of these kinds and likelihoods."""
     return lambda rng: Model(rng, kinds, likelihoods)

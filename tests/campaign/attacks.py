@@ -114,7 +114,11 @@ def _unchanged(refused: Outcome, subject: Any, before: Numbers) -> Outcome:
         raise
     except Exception as error:
         return Outcome("model changed", np.inf, f"{type(error).__name__}: {error}"[:300])
-    return refused if after.verdict == "right" else Outcome("model changed", after.error, after.message)
+    return (
+        refused
+        if after.verdict == "right"
+        else Outcome("model changed", after.error, after.message)
+    )
 
 
 def _compared(found: Numbers, expected: Numbers) -> Outcome:
@@ -124,9 +128,14 @@ def _compared(found: Numbers, expected: Numbers) -> Outcome:
         one, two = (np.asarray(each.get(name, np.nan), dtype=float) for each in (found, expected))
         error = np.inf
         if one.shape == two.shape and np.isfinite(one).all() and np.isfinite(two).all():
-            error = float(np.abs(one - two).max(initial=0.0) / (_TOLERANCE * (1.0 + np.abs(two).max(initial=0.0))))
+            error = float(
+                np.abs(one - two).max(initial=0.0)
+                / (_TOLERANCE * (1.0 + np.abs(two).max(initial=0.0)))
+            )
         if error >= worst.error:
-            worst = Outcome("right" if error <= 1.0 else "wrong numbers", error, "" if error <= 1.0 else name)
+            worst = Outcome(
+                "right" if error <= 1.0 else "wrong numbers", error, "" if error <= 1.0 else name
+            )
     return worst
 
 

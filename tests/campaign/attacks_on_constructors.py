@@ -99,7 +99,9 @@ def _noise_of_inputs(s: Rows) -> Pair:
     kernel, alpha = new_kernel(s.rng), float(s.rng.uniform())
     function = FunctionOf(lambda X: 0.3 * tf.ones_like(X[:, :1]))
     found, expected = (
-        PEPR((s.X, s.Y), kernel, s.X[:3].copy(), alpha=alpha, likelihood=Gaussian(variance=variance))
+        PEPR(
+            (s.X, s.Y), kernel, s.X[:3].copy(), alpha=alpha, likelihood=Gaussian(variance=variance)
+        )
         for variance in (function, 0.3)
     )
     return {"loss": found.training_loss()}, {"loss": expected.training_loss()}
@@ -118,8 +120,12 @@ def _wrong_noise(s: Rows) -> None:
 def _ordinal(s: Rows) -> None:
     """Labels of no bin, or edges that do not increase."""
     labels = np.digitize(s.f, [-0.4, 0.4]).astype(float)
-    edges, shift = drawn(s, [([-0.4, 0.4], 1.0), ([-0.4, 0.4], 0.5), ([0.4, -0.4], 0.0), ([0.4, 0.4], 0.0)])
-    PEP((s.X, labels + shift), new_kernel(s.rng), Ordinal(np.array(edges)), s.X[:3].copy()).training_loss()
+    edges, shift = drawn(
+        s, [([-0.4, 0.4], 1.0), ([-0.4, 0.4], 0.5), ([0.4, -0.4], 0.0), ([0.4, 0.4], 0.0)]
+    )
+    PEP(
+        (s.X, labels + shift), new_kernel(s.rng), Ordinal(np.array(edges)), s.X[:3].copy()
+    ).training_loss()
 
 
 def _switched(s: Rows) -> None:
@@ -127,20 +133,26 @@ def _switched(s: Rows) -> None:
     index = np.arange(len(s.X))[:, None] % 2
     index[1] = drawn(s, [2, -1])
     Y = drawn(s, [np.hstack([s.Y, index]), s.Y, np.hstack([s.Y, index % 2 + 0.5])])
-    PEP((s.X, Y), new_kernel(s.rng), SwitchedLikelihood([Gaussian(0.1), StudentT()]), s.X[:3].copy()).training_loss()
+    PEP(
+        (s.X, Y), new_kernel(s.rng), SwitchedLikelihood([Gaussian(0.1), StudentT()]), s.X[:3].copy()
+    ).training_loss()
 
 
 def _one_switch(s: Rows) -> Pair:
     """All rows of one of two likelihoods."""
     kernel, Y = new_kernel(s.rng), np.hstack([s.Y, np.ones_like(s.Y)])
-    found = PEP((s.X, Y), kernel, SwitchedLikelihood([StudentT(), Gaussian(0.1)]), s.X[:3].copy(), tol=1e-9)
+    found = PEP(
+        (s.X, Y), kernel, SwitchedLikelihood([StudentT(), Gaussian(0.1)]), s.X[:3].copy(), tol=1e-9
+    )
     expected = PEP((s.X, s.Y), kernel, Gaussian(0.1), s.X[:3].copy(), tol=1e-9)
     return {"loss": found.training_loss()}, {"loss": expected.training_loss()}
 
 
 def _category_without_column(s: Rows) -> None:
     """A kernel of categories in a column that the rows do not have."""
-    kernel = gpflow.kernels.Matern32(active_dims=[0]) * gpflow.kernels.Coregion(2, 1, active_dims=[3])
+    kernel = gpflow.kernels.Matern32(active_dims=[0]) * gpflow.kernels.Coregion(
+        2, 1, active_dims=[3]
+    )
     calls = (
         lambda: PEPR((s.X, s.Y), kernel, s.X[:3]),
         lambda: TSVGP(kernel, Gaussian(), s.X[:3], num_data=len(s.X)),
@@ -170,41 +182,74 @@ ATTACKS: Attacks = {
         ),
         r"data|\b[XY]\b",
     ),
-    "kernel": Attack(models(), _making("kernel", None, "rbf", 3.0, gpflow.kernels.Matern32), "kernel"),
-    "likelihood": Attack(models(), _making("likelihood", "probit", 1.0, gpflow.likelihoods.Bernoulli), "likelihood"),
+    "kernel": Attack(
+        models(), _making("kernel", None, "rbf", 3.0, gpflow.kernels.Matern32), "kernel"
+    ),
+    "likelihood": Attack(
+        models(), _making("likelihood", "probit", 1.0, gpflow.likelihoods.Bernoulli), "likelihood"
+    ),
     "inducing variable": Attack(
         models(),
         _making("inducing_variable", None, "kmeans", 5, lambda s: s.X[0], lambda s: s.X[:0]),
         "inducing_variable",
     ),
-    "alpha": Attack(models([*COLLAPSED[:3], *SITES]), _making("alpha", -0.1, 2, None, np.nan, "x", True), "alpha"),
-    "scale": Attack(models(["PEPR", "PEP", "PEPSVGP", "ARPEP"]), _making("scale", 0, -1.0, np.nan, "x", True), "scale"),
+    "alpha": Attack(
+        models([*COLLAPSED[:3], *SITES]),
+        _making("alpha", -0.1, 2, None, np.nan, "x", True),
+        "alpha",
+    ),
+    "scale": Attack(
+        models(["PEPR", "PEP", "PEPSVGP", "ARPEP"]),
+        _making("scale", 0, -1.0, np.nan, "x", True),
+        "scale",
+    ),
     "blocks": Attack(
         models(["PEPR", "BTSGPR"]),
         _making(
-            "blocks", 0, -1, 2.5, "all", [0, 1], lambda s: [np.array([0]), np.array([0])], lambda s: [np.array([99])]
+            "blocks",
+            0,
+            -1,
+            2.5,
+            "all",
+            [0, 1],
+            lambda s: [np.array([0]), np.array([0])],
+            lambda s: [np.array([99])],
         ),
         "blocks",
     ),
-    "chunk size": Attack(models(WITH_DATA), _making("chunk_size", 0, -1, 2.5, True, "all"), "chunk_size"),
-    "max_jitter": Attack(models(WITH_DATA), _making("max_jitter", 0, -1, 1e-12, np.nan, "a"), "max_jitter"),
-    "noise and likelihood": Attack(models(COLLAPSED), _noise_and_likelihood, "noise_variance and likelihood"),
+    "chunk size": Attack(
+        models(WITH_DATA), _making("chunk_size", 0, -1, 2.5, True, "all"), "chunk_size"
+    ),
+    "max_jitter": Attack(
+        models(WITH_DATA), _making("max_jitter", 0, -1, 1e-12, np.nan, "a"), "max_jitter"
+    ),
+    "noise and likelihood": Attack(
+        models(COLLAPSED), _noise_and_likelihood, "noise_variance and likelihood"
+    ),
     "noise": Attack(models(COLLAPSED), _noise, "noise_variance"),
     "tolerance of sites": Attack(models(SITES), _making("tol", 0, -1, np.nan, "a", None), "tol"),
     "sweeps": Attack(models(SITES), _making("max_sweeps", 0, 1.5, "a", None, 2**40), "max_sweeps"),
     "damping": Attack(models(SITES), _making("damping", 0, 1.5, "a", None, np.nan), "damping"),
-    "projection": Attack(models(SITES), _making("projection", "wasserstien", 3, None), "projection"),
+    "projection": Attack(
+        models(SITES), _making("projection", "wasserstien", 3, None), "projection"
+    ),
     "num_data": Attack(models(MINIBATCH), _making("num_data", 0, -1, 1.5, "60"), "num_data"),
     "q_mu and q_sqrt": Attack(
-        models(MINIBATCH), lambda s: s.make(**{drawn(s, ["q_mu", "q_sqrt"]): np.zeros((9, 9))}), "q_mu|q_sqrt"
+        models(MINIBATCH),
+        lambda s: s.make(**{drawn(s, ["q_mu", "q_sqrt"]): np.zeros((9, 9))}),
+        "q_mu|q_sqrt",
     ),
     "likelihood without Gaussian noise": Attack(
         models(OF_NOISE),
         _making("likelihood", lambda s: StudentT(), lambda s: gpflow.likelihoods.Poisson()),
         "likelihood",
     ),
-    "own likelihood of another shape": Attack(Rows, _wrong_likelihood, "likelihood|log p|objective"),
-    "noise of another shape": Attack(Rows, _wrong_noise, "likelihood: the noise function|not finite"),
+    "own likelihood of another shape": Attack(
+        Rows, _wrong_likelihood, "likelihood|log p|objective"
+    ),
+    "noise of another shape": Attack(
+        Rows, _wrong_noise, "likelihood: the noise function|not finite"
+    ),
     "ordinal labels": Attack(Rows, _ordinal, r"\(Y\)|bin_edges"),
     "index of a likelihood": Attack(Rows, _switched, r"\(Y\)"),
     "category without its column": Attack(Rows, _category_without_column, "kernel|Coregion"),

@@ -11,7 +11,17 @@ import tensorflow as tf
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from campaign.attack_subjects import Attack, Attacks, Numbers, Pair, Rows, drawn, masked, new_kernel, one_of
+from campaign.attack_subjects import (
+    Attack,
+    Attacks,
+    Numbers,
+    Pair,
+    Rows,
+    drawn,
+    masked,
+    new_kernel,
+    one_of,
+)
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 from gpflow_pep.plotting import ClassDisplay, PredictionDisplay
 
@@ -25,9 +35,14 @@ class Estimator(Rows):
         super().__init__(rng)
         self.classifies = bool(rng.integers(2)) if classifies is None else classifies
         self.labels = drawn(
-            self, [np.array(["no", "yes"]), np.array([0, 1]), np.array([-1, 1]), np.array([False, True])]
+            self,
+            [np.array(["no", "yes"]), np.array([0, 1]), np.array([-1, 1]), np.array([False, True])],
         )
-        self.y = self.labels[(self.f[:, 0] > np.median(self.f)).astype(int)] if self.classifies else self.f[:, 0]
+        self.y = (
+            self.labels[(self.f[:, 0] > np.median(self.f)).astype(int)]
+            if self.classifies
+            else self.f[:, 0]
+        )
         self.options: dict[str, Any] = {
             "kernel": new_kernel(rng),
             "n_inducing": 4,
@@ -42,7 +57,9 @@ class Estimator(Rows):
 
     def make(self, **options: Any) -> Any:
         """Return an estimator that is not fitted."""
-        return (SparseGPClassifier if self.classifies else SparseGPRegressor)(**(self.options | options))
+        return (SparseGPClassifier if self.classifies else SparseGPRegressor)(
+            **(self.options | options)
+        )
 
     def numbers(self, estimator: Any = None) -> Numbers:
         """Predict, by default by the attacked estimator."""
@@ -106,7 +123,9 @@ def _setting(**values: Any) -> Callable[[Estimator], None]:
 def _kernel_parameters(s: Estimator) -> Pair:
     """`set_params` of the kernel's parameters is a kernel of these."""
     lengthscale = s.rng.uniform(0.5, 2.0)
-    kernel = type(s.options["kernel"])(s.options["kernel"].variance.numpy(), lengthscales=lengthscale)
+    kernel = type(s.options["kernel"])(
+        s.options["kernel"].variance.numpy(), lengthscales=lengthscale
+    )
     found = s.make(optimizer=None).set_params(kernel__lengthscales=lengthscale).fit(s.X, s.y)
     return s.numbers(found), s.numbers(s.make(optimizer=None, kernel=kernel).fit(s.X, s.y))
 
@@ -124,7 +143,14 @@ def _cloned(s: Estimator) -> Pair:
 def _other_forms(s: Estimator) -> Pair:
     """Tables, lists and integers are the numbers that they hold."""
     X = np.round(3.0 * s.X)
-    forms = [X.tolist(), X.astype(int), pd.DataFrame(X), X.astype(np.float32), X.astype(object), np.asfortranarray(X)]
+    forms = [
+        X.tolist(),
+        X.astype(int),
+        pd.DataFrame(X),
+        X.astype(np.float32),
+        X.astype(object),
+        np.asfortranarray(X),
+    ]
     y = drawn(s, [s.y, s.y.tolist(), lambda s: pd.Series(s.y, index=np.arange(len(s.y))[::-1])])
     found = s.make().fit(drawn(s, forms), y)
     return s.numbers(found), s.numbers(s.make().fit(X, s.y))
@@ -155,7 +181,9 @@ def _display(s: Estimator) -> None:
 
 
 def _display_of_model(s: Estimator) -> None:
-    ClassDisplay.from_model(s.estimator.model_, (s.X, np.full([len(s.X), 1], drawn(s, [7.0, -1.0, 0.5]))))
+    ClassDisplay.from_model(
+        s.estimator.model_, (s.X, np.full([len(s.X), 1], drawn(s, [7.0, -1.0, 0.5])))
+    )
 
 
 def _display_of_other_inputs(s: Estimator) -> None:
@@ -166,7 +194,9 @@ def _display_of_other_inputs(s: Estimator) -> None:
 
 def _drawn_numbers(s: Estimator) -> Pair:
     """A display holds the estimator's predictions."""
-    display: Any = (ClassDisplay if s.classifies else PredictionDisplay).from_estimator(s.estimator, s.X, s.y)
+    display: Any = (ClassDisplay if s.classifies else PredictionDisplay).from_estimator(
+        s.estimator, s.X, s.y
+    )
     places = np.stack([each.ravel() for each in np.meshgrid(*display.grid)], axis=1)
     matplotlib.pyplot.close("all")
     if s.classifies:
@@ -178,7 +208,9 @@ def _drawn_numbers(s: Estimator) -> Pair:
 def _category(s: Estimator) -> None:
     """A category of no output in a column of a `Coregion`."""
     X = np.column_stack([s.X[:, 0], np.arange(len(s.X)) % 2])
-    kernel = gpflow.kernels.Matern32(active_dims=[0]) * gpflow.kernels.Coregion(2, 1, active_dims=[1])
+    kernel = gpflow.kernels.Matern32(active_dims=[0]) * gpflow.kernels.Coregion(
+        2, 1, active_dims=[1]
+    )
     estimator = s.make(kernel=kernel).fit(X, s.y)
     wrong = X.copy()
     wrong[1, 1] = drawn(s, [2.0, 0.5, -1.0])
@@ -206,7 +238,9 @@ ATTACKS: Attacks = {
         Estimator, _again(lambda s: (np.hstack([s.X, s.X]), s.y), method="partial_fit"), "features"
     ),
     "rows of a mask": Attack(
-        Estimator, _again(lambda s: (masked(s.X), s.y), lambda s: (s.X, masked(s.y))), r"\b[Xy]\b.*mask"
+        Estimator,
+        _again(lambda s: (masked(s.X), s.y), lambda s: (s.X, masked(s.y))),
+        r"\b[Xy]\b.*mask",
     ),
     "dates": Attack(
         Estimator,
@@ -217,12 +251,20 @@ ATTACKS: Attacks = {
         "X must hold numbers",
     ),
     "text": Attack(
-        Estimator, _again(lambda s: (np.full(s.X.shape, "a"), s.y), lambda s: (s.X, None)), r"\b[Xy]\b|float"
+        Estimator,
+        _again(lambda s: (np.full(s.X.shape, "a"), s.y), lambda s: (s.X, None)),
+        r"\b[Xy]\b|float",
     ),
     "more outputs in a batch": Attack(
-        _regressor, _again(lambda s: (s.X, np.column_stack([s.y, s.y])), method="partial_fit"), r"\by\b.*columns"
+        _regressor,
+        _again(lambda s: (s.X, np.column_stack([s.y, s.y])), method="partial_fit"),
+        r"\by\b.*columns",
     ),
-    "weights": Attack(Estimator, lambda s: s.make().fit(s.X, s.y, sample_weight=np.ones(len(s.y))), "sample_weight"),
+    "weights": Attack(
+        Estimator,
+        lambda s: s.make().fit(s.X, s.y, sample_weight=np.ones(len(s.y))),
+        "sample_weight",
+    ),
     "label that is missing": Attack(
         _classifier,
         _again(
@@ -234,11 +276,16 @@ ATTACKS: Attacks = {
     ),
     "label of no class": Attack(
         _classifier,
-        _again(lambda s: (s.X, np.full(len(s.y), "maybe" if s.y.dtype.kind == "U" else 5)), method="partial_fit"),
+        _again(
+            lambda s: (s.X, np.full(len(s.y), "maybe" if s.y.dtype.kind == "U" else 5)),
+            method="partial_fit",
+        ),
         r"\by\b.*classes_",
     ),
     "one class": Attack(
-        _classifier, _again(lambda s: (s.X, np.repeat(s.labels[:1], len(s.y))), method="fit"), r"\by\b"
+        _classifier,
+        _again(lambda s: (s.X, np.repeat(s.labels[:1], len(s.y))), method="fit"),
+        r"\by\b",
     ),
     "classes that are missing": Attack(_classifier, _missing_classes, "classes"),
     "other classes": Attack(
@@ -247,29 +294,50 @@ ATTACKS: Attacks = {
         "classes",
     ),
     "predictions of other columns": Attack(
-        Estimator, _predicting(np.ones((4, 3)), lambda s: s.X[:, :0], lambda s: s.X[:, 0]), r"feature|\bX\b|1D array"
+        Estimator,
+        _predicting(np.ones((4, 3)), lambda s: s.X[:, :0], lambda s: s.X[:, 0]),
+        r"feature|\bX\b|1D array",
     ),
-    "predictions at what is not finite": Attack(Estimator, _predicting(lambda s: s.X * np.nan), r"\bX\b"),
+    "predictions at what is not finite": Attack(
+        Estimator, _predicting(lambda s: s.X * np.nan), r"\bX\b"
+    ),
     "predictions at a mask or dates": Attack(
         Estimator, _predicting(lambda s: masked(s.X), lambda s: s.X.astype("M8[s]")), r"\bX\b"
     ),
     "kernel": Attack(
         Estimator,
         _with_option(
-            "kernel", "rbf", gpflow.kernels.Matern32, RBF(), ConstantKernel() * RBF(), lambda s: new_kernel(s.rng, 3)
+            "kernel",
+            "rbf",
+            gpflow.kernels.Matern32,
+            RBF(),
+            ConstantKernel() * RBF(),
+            lambda s: new_kernel(s.rng, 3),
         ),
         "kernel",
     ),
-    "alpha": Attack(Estimator, _with_option("alpha", -1, 2, None, "x", np.nan, [0.5, 0.5], True), "alpha"),
-    "n_inducing": Attack(Estimator, _with_option("n_inducing", 0, -1, 2.5, "many", True), "n_inducing"),
-    "optimizer": Attack(Estimator, _with_option("optimizer", "sgd", 3, tf.keras.optimizers.Adam), "optimizer"),
-    "max_iterations": Attack(Estimator, _with_option("max_iterations", 0, 1.5, "2"), "max_iterations"),
+    "alpha": Attack(
+        Estimator, _with_option("alpha", -1, 2, None, "x", np.nan, [0.5, 0.5], True), "alpha"
+    ),
+    "n_inducing": Attack(
+        Estimator, _with_option("n_inducing", 0, -1, 2.5, "many", True), "n_inducing"
+    ),
+    "optimizer": Attack(
+        Estimator, _with_option("optimizer", "sgd", 3, tf.keras.optimizers.Adam), "optimizer"
+    ),
+    "max_iterations": Attack(
+        Estimator, _with_option("max_iterations", 0, 1.5, "2"), "max_iterations"
+    ),
     "noise_variance": Attack(
-        _regressor, lambda s: s.make(noise_variance=drawn(s, [0, -1.0, np.nan, "a"])).fit(s.X, s.y), "noise_variance"
+        _regressor,
+        lambda s: s.make(noise_variance=drawn(s, [0, -1.0, np.nan, "a"])).fit(s.X, s.y),
+        "noise_variance",
     ),
     "likelihood": Attack(
         _classifier,
-        _with_option("likelihood", "probit", gpflow.likelihoods.Gaussian(), gpflow.likelihoods.Softmax(3)),
+        _with_option(
+            "likelihood", "probit", gpflow.likelihoods.Gaussian(), gpflow.likelihoods.Softmax(3)
+        ),
         "likelihood",
     ),
     "unknown parameter": Attack(
@@ -278,7 +346,9 @@ ATTACKS: Attacks = {
         "lengthscale|width",
     ),
     "value of a kernel's parameter": Attack(
-        Estimator, _setting(kernel__lengthscales=(-1.0, np.nan, "a", [1.0, 2.0, 3.0], None)), "lengthscales"
+        Estimator,
+        _setting(kernel__lengthscales=(-1.0, np.nan, "a", [1.0, 2.0, 3.0], None)),
+        "lengthscales",
     ),
     "category of no output": Attack(Estimator, _category, "Coregion"),
     "display of other labels": Attack(_classifier, _display, r"\by\b"),

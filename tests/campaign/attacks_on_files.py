@@ -11,7 +11,14 @@ import pandas as pd
 from gpflow.base import AnyNDArray
 
 from campaign.attack_subjects import Attack, Attacks, Pair, Rows, drawn, masked, unequal_batch
-from gpflow_pep.data.readers import Statistics, array_batches, csv_batches, parquet_batches, standardized, statistics
+from gpflow_pep.data.readers import (
+    Statistics,
+    array_batches,
+    csv_batches,
+    parquet_batches,
+    standardized,
+    statistics,
+)
 
 
 class Table(Rows):
@@ -28,14 +35,20 @@ class Table(Rows):
     def read(self, text: str | None = None, **options: Any) -> list[Any]:
         """Write a text, or the rows, and read the file."""
         self.path.write_text("\n".join(self.lines) + "\n" if text is None else text)
-        given: dict[str, Any] = {"inputs": self.inputs, "outputs": ["y"], "batch_size": int(self.rng.integers(1, 9))}
+        given: dict[str, Any] = {
+            "inputs": self.inputs,
+            "outputs": ["y"],
+            "batch_size": int(self.rng.integers(1, 9)),
+        }
         return list(csv_batches(self.path, **(given | options)).as_numpy_iterator())
 
     def read_parquet(self, table: pd.DataFrame) -> list[Any]:
         """Write a table, and read the file."""
         path = self.path.with_suffix(".parquet")
         table.to_parquet(path)
-        batches = parquet_batches(path, inputs=self.inputs, outputs=["y"], batch_size=int(self.rng.integers(1, 9)))
+        batches = parquet_batches(
+            path, inputs=self.inputs, outputs=["y"], batch_size=int(self.rng.integers(1, 9))
+        )
         return list(batches.as_numpy_iterator())
 
     def row(self) -> int:
@@ -69,7 +82,10 @@ def _empty_lines(s: Table) -> Pair:
 def _parquet(s: Table) -> Pair:
     table = s.table.astype(drawn(s, ["float64", "float32"]))
     values = table.to_numpy(float)
-    return _joined(s.read_parquet(table.assign(name="a"))), {"X": values[:, :-1], "Y": values[:, -1:]}
+    return _joined(s.read_parquet(table.assign(name="a"))), {
+        "X": values[:, :-1],
+        "Y": values[:, -1:],
+    }
 
 
 def _arrays(s: Table) -> Pair:
@@ -106,20 +122,26 @@ def _field(*values: str) -> Callable[[Table], None]:
 def _line(s: Table) -> None:
     """Read a file with a line of fewer or more fields."""
     row = s.row()
-    s.lines[row] = drawn(s, [s.lines[row] + ",1", s.lines[row].rpartition(",")[0], s.lines[row] + ",", "1"])
+    s.lines[row] = drawn(
+        s, [s.lines[row] + ",1", s.lines[row].rpartition(",")[0], s.lines[row] + ",", "1"]
+    )
     s.read()
 
 
 def _text_late(s: Table) -> None:
     """Text after many rows."""
-    s.lines += [s.lines[1]] * int(s.rng.integers(1000, 3000)) + [s.lines[1].rpartition(",")[0] + ",n/a"]
+    s.lines += [s.lines[1]] * int(s.rng.integers(1000, 3000)) + [
+        s.lines[1].rpartition(",")[0] + ",n/a"
+    ]
     s.read(batch_size=500)
 
 
 def _pipe(s: Table) -> None:
     path = s.path.with_suffix(".pipe")
     os.mkfifo(path)
-    csv_batches(drawn(s, [path, s.path.parent, s.path.with_name("no.csv")]), inputs=s.inputs, outputs=["y"])
+    csv_batches(
+        drawn(s, [path, s.path.parent, s.path.with_name("no.csv")]), inputs=s.inputs, outputs=["y"]
+    )
 
 
 def _integers(s: Table) -> None:
@@ -153,7 +175,13 @@ def _statistics(*values: Any) -> Callable[[Table], None]:
 
 def _other_statistics(s: Table) -> None:
     ones = np.ones(s.X.shape[1] + 1)
-    values = drawn(s, [Statistics(ones, ones, np.ones(1), np.ones(1)), Statistics(ones[1:], ones[1:], ones, ones)])
+    values = drawn(
+        s,
+        [
+            Statistics(ones, ones, np.ones(1), np.ones(1)),
+            Statistics(ones[1:], ones[1:], ones, ones),
+        ],
+    )
     standardized(array_batches(s.X, s.Y), values)
 
 
@@ -173,11 +201,15 @@ ATTACKS: Attacks = {
     "empty file": Attack(Table, lambda s: s.read(drawn(s, ["", "\n", "x1\n"])), r"rows\.csv"),
     "columns that are missing": Attack(
         Table,
-        lambda s: s.read(**{drawn(s, ["inputs", "outputs"]): drawn(s, [["z"], "y", [], ["x1", "z"]])}),
+        lambda s: s.read(
+            **{drawn(s, ["inputs", "outputs"]): drawn(s, [["z"], "y", [], ["x1", "z"]])}
+        ),
         "inputs|outputs",
     ),
     "column twice": Attack(Table, lambda s: s.read(outputs=["x1"]), "inputs and outputs"),
-    "batch size": Attack(Table, lambda s: s.read(batch_size=drawn(s, [0, -1, 2.5, True, "all"])), "batch_size"),
+    "batch size": Attack(
+        Table, lambda s: s.read(batch_size=drawn(s, [0, -1, 2.5, True, "all"])), "batch_size"
+    ),
     "integers beyond 2^53": Attack(Table, _integers, r"rows\.parquet"),
     "Parquet without numbers": Attack(Table, _parquet_text, r"rows\.parquet"),
     "damaged Parquet": Attack(Table, _damaged_parquet, r"rows\.parquet"),

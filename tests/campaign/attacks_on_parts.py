@@ -40,7 +40,13 @@ def _lengthscale_per_column(s: Model) -> Pair:
 
 
 def _likelihood(s: Model) -> Pair:
-    names = [s.likelihood] if s.kind in OF_NOISE else BINARY if s.likelihood in BINARY else ["Gaussian", "Student-t"]
+    names = (
+        [s.likelihood]
+        if s.kind in OF_NOISE
+        else BINARY
+        if s.likelihood in BINARY
+        else ["Gaussian", "Student-t"]
+    )
     s.model.likelihood = likelihood = LIKELIHOODS[drawn(s, names)][0](s.rng)
     return s.compared(likelihood=likelihood)
 
@@ -48,7 +54,9 @@ def _likelihood(s: Model) -> Pair:
 def _mean_function(s: Model) -> Pair:
     D = s.X.shape[1]
     linear = gpflow.mean_functions.Linear(s.rng.normal(size=(D, 1)), s.rng.normal(size=1))
-    s.model.mean_function = function = drawn(s, [linear, gpflow.mean_functions.Constant(np.ones(1))])
+    s.model.mean_function = function = drawn(
+        s, [linear, gpflow.mean_functions.Constant(np.ones(1))]
+    )
     found = s.compared(mean_function=function)
     s.model.mean_function = None
     zero = s.compared()
@@ -57,7 +65,9 @@ def _mean_function(s: Model) -> Pair:
 
 def _points(s: Model) -> Pair:
     Z = s.rng.uniform(-2.0, 2.0, (int(s.rng.integers(2, 6)), s.X.shape[1]))
-    s.model.inducing_variable = drawn(s, [lambda _: Z, lambda _: Z.tolist(), lambda _: InducingPoints(Z.copy())])
+    s.model.inducing_variable = drawn(
+        s, [lambda _: Z, lambda _: Z.tolist(), lambda _: InducingPoints(Z.copy())]
+    )
     return s.compared(inducing_variable=Z)
 
 
@@ -104,19 +114,29 @@ ATTACKS: Attacks = {
     "likelihood replaced": Attack(models(likelihoods=["Gaussian"]), _likelihood),
     "labels' likelihood replaced": Attack(models([*SITES, "APEP", "ARPEP"], BINARY), _likelihood),
     "mean function replaced": Attack(models(likelihoods=["Gaussian"]), _mean_function),
-    "inducing variable replaced": Attack(models([*ONE_BLOCK[:2], "TSGPR", "BTSGPR", "PEP"]), _points),
-    "inducing points replaced": Attack(models(["PEPR", "TSGPR", "PEP", "PEPClassifier"]), _points_as_parameter),
+    "inducing variable replaced": Attack(
+        models([*ONE_BLOCK[:2], "TSGPR", "BTSGPR", "PEP"]), _points
+    ),
+    "inducing points replaced": Attack(
+        models(["PEPR", "TSGPR", "PEP", "PEPClassifier"]), _points_as_parameter
+    ),
     "kernel shared with another model": Attack(models(), _shared_kernel),
     "no kernel": Attack(
         models(),
-        assigning("kernel", None, "rbf", 3.0, gpflow.kernels.Matern32, gpflow.likelihoods.Gaussian()),
+        assigning(
+            "kernel", None, "rbf", 3.0, gpflow.kernels.Matern32, gpflow.likelihoods.Gaussian()
+        ),
         "kernel",
     ),
     "lengthscales of other columns": Attack(
-        models(), assigning("kernel", lambda s: gpflow.kernels.Matern32(lengthscales=np.ones(3))), "lengthscales"
+        models(),
+        assigning("kernel", lambda s: gpflow.kernels.Matern32(lengthscales=np.ones(3))),
+        "lengthscales",
     ),
     "active_dims outside": Attack(
-        models(WITH_DATA), assigning("kernel", lambda s: gpflow.kernels.Matern52(active_dims=[0, 5])), "active_dims"
+        models(WITH_DATA),
+        assigning("kernel", lambda s: gpflow.kernels.Matern52(active_dims=[0, 5])),
+        "active_dims",
     ),
     "kernel of several outputs": Attack(
         models(likelihoods=["Gaussian"]),
@@ -124,33 +144,55 @@ ATTACKS: Attacks = {
             "kernel",
             lambda s: gpflow.kernels.SharedIndependent(new_kernel(s.rng), 3),
             lambda s: gpflow.kernels.SeparateIndependent([new_kernel(s.rng), new_kernel(s.rng)]),
-            lambda s: gpflow.kernels.LinearCoregionalization([new_kernel(s.rng)], W=np.ones((1, 1))),
+            lambda s: gpflow.kernels.LinearCoregionalization(
+                [new_kernel(s.rng)], W=np.ones((1, 1))
+            ),
         ),
         "kernel",
     ),
     "no likelihood": Attack(
-        models(), assigning("likelihood", None, "probit", 1.0, gpflow.likelihoods.StudentT), "likelihood"
+        models(),
+        assigning("likelihood", None, "probit", 1.0, gpflow.likelihoods.StudentT),
+        "likelihood",
     ),
     "likelihood without Gaussian noise": Attack(
-        models(OF_NOISE), assigning("likelihood", lambda s: drawn(s, [gpflow.likelihoods.Poisson()])), "likelihood"
+        models(OF_NOISE),
+        assigning("likelihood", lambda s: drawn(s, [gpflow.likelihoods.Poisson()])),
+        "likelihood",
     ),
     "likelihood of other labels": Attack(
         models(SITES, ["Gaussian", "Student-t"]),
-        assigning("likelihood", lambda s: gpflow.likelihoods.Poisson(), lambda s: gpflow.likelihoods.Beta()),
+        assigning(
+            "likelihood",
+            lambda s: gpflow.likelihoods.Poisson(),
+            lambda s: gpflow.likelihoods.Beta(),
+        ),
         r"likelihood|data\[1\] \(Y\)|\bY\b",
     ),
     "likelihood of more classes": Attack(
-        models(SITES, BINARY), assigning("likelihood", lambda s: gpflow.likelihoods.Softmax(3)), "likelihood|latent"
+        models(SITES, BINARY),
+        assigning("likelihood", lambda s: gpflow.likelihoods.Softmax(3)),
+        "likelihood|latent",
     ),
     "no mean function": Attack(
         models(),
         assigning("mean_function", 3.0, "zero", lambda s: lambda X: X, gpflow.mean_functions.Zero),
         "mean_function",
     ),
-    "mean function of another shape": Attack(models(), assigning("mean_function", _wrong_means), "mean.function"),
+    "mean function of another shape": Attack(
+        models(), assigning("mean_function", _wrong_means), "mean.function"
+    ),
     "no inducing variable": Attack(
         models(),
-        assigning("inducing_variable", None, "kmeans", 5, lambda s: s.X[:0], lambda s: s.X[0], lambda s: s.X * np.nan),
+        assigning(
+            "inducing_variable",
+            None,
+            "kmeans",
+            5,
+            lambda s: s.X[:0],
+            lambda s: s.X[0],
+            lambda s: s.X * np.nan,
+        ),
         "inducing_variable",
     ),
     "inducing variable of other columns": Attack(

@@ -28,7 +28,9 @@ def _predicting(*values: Any) -> Callable[[Model], None]:
 
     def act(s: Model) -> None:
         method = drawn(s, ["predict_f", "predict_y", "posterior"])
-        predict = s.model.posterior().predict_f if method == "posterior" else getattr(s.model, method)
+        predict = (
+            s.model.posterior().predict_f if method == "posterior" else getattr(s.model, method)
+        )
         predict(drawn(s, values))
 
     return act
@@ -37,12 +39,28 @@ def _predicting(*values: Any) -> Callable[[Model], None]:
 def _converted(s: Model) -> Pair:
     """Inputs in another form, or in batches, are those numbers."""
     whole = np.round(3.0 * s.Xnew)
-    forms = [whole.tolist(), whole.astype(int), whole.astype(np.float32), pd.DataFrame(whole), whole.astype(object)]
+    forms = [
+        whole.tolist(),
+        whole.astype(int),
+        whole.astype(np.float32),
+        pd.DataFrame(whole),
+        whole.astype(object),
+    ]
     found, expected = (s.model.predict_f(each) for each in (drawn(s, forms), whole))
     batches = s.model.predict_f(np.stack([s.Xnew, whole]))
     one = s.model.predict_f(s.Xnew)
-    numbers = {"mean": found[0], "variance": found[1], "first": batches[0][0], "second": batches[1][1]}
-    return numbers, {"mean": expected[0], "variance": expected[1], "first": one[0], "second": expected[1]}
+    numbers = {
+        "mean": found[0],
+        "variance": found[1],
+        "first": batches[0][0],
+        "second": batches[1][1],
+    }
+    return numbers, {
+        "mean": expected[0],
+        "variance": expected[1],
+        "first": one[0],
+        "second": expected[1],
+    }
 
 
 def _covariance(s: Model) -> Pair:
@@ -50,7 +68,10 @@ def _covariance(s: Model) -> Pair:
     _, full = s.model.predict_f(s.Xnew, full_cov=True)
     mean, variance = s.model.predict_f(s.Xnew)
     none = s.model.predict_f(s.Xnew[:0])[0]
-    return {"variance": np.diagonal(full, axis1=1, axis2=2).T, "none": none}, {"variance": variance, "none": mean[:0]}
+    return {"variance": np.diagonal(full, axis1=1, axis2=2).T, "none": none}, {
+        "variance": variance,
+        "none": mean[:0],
+    }
 
 
 def _density(*values: Any) -> Callable[[Model], None]:
@@ -65,14 +86,18 @@ def _batch(*values: Any) -> Callable[[Model], None]:
 
     def act(s: Model) -> None:
         X, Y = drawn(s, values)
-        s.model.training_loss((X, Y)) if s.rng.uniform() < 0.5 else fit(s.model, (X, Y), max_iterations=1)
+        s.model.training_loss((X, Y)) if s.rng.uniform() < 0.5 else fit(
+            s.model, (X, Y), max_iterations=1
+        )
 
     return act
 
 
 def _categories(s: Rows) -> tuple[AnyNDArray, gpflow.kernels.Kernel]:
     """Return X with a column of categories 0 and 1, and a kernel of them."""
-    kernel = gpflow.kernels.Matern32(active_dims=[0]) * gpflow.kernels.Coregion(2, 1, active_dims=[1])
+    kernel = gpflow.kernels.Matern32(active_dims=[0]) * gpflow.kernels.Coregion(
+        2, 1, active_dims=[1]
+    )
     return np.column_stack([s.X[:, 0], np.arange(len(s.X)) % 2]), kernel
 
 
@@ -93,7 +118,9 @@ def _other_category(s: Rows) -> None:
         lambda: PEPR((X, s.Y), kernel, X[:4]).posterior().predict_f(wrong),
         lambda: setattr(PEPR((X, s.Y), kernel, X[:4]), "data", (wrong, s.Y)),
         lambda: setattr(PEPR((X, s.Y), kernel, X[:4]), "inducing_variable", wrong[:4]),
-        lambda: TSVGP(kernel, gpflow.likelihoods.Gaussian(), X[:4], num_data=len(X)).elbo((wrong, s.Y)),
+        lambda: TSVGP(kernel, gpflow.likelihoods.Gaussian(), X[:4], num_data=len(X)).elbo(
+            (wrong, s.Y)
+        ),
     )
     calls[int(s.rng.integers(len(calls)))]()
 
@@ -102,7 +129,9 @@ def _category_like_numbers(s: Rows) -> Pair:
     """If all rows have the same category, the kernel of categories is a constant factor."""
     X, kernel = _categories(s)
     X[:, 1] = 0.0
-    plain = gpflow.kernels.Matern32(float(kernel.kernels[1].output_covariance()[0, 0]), active_dims=[0])
+    plain = gpflow.kernels.Matern32(
+        float(kernel.kernels[1].output_covariance()[0, 0]), active_dims=[0]
+    )
     found, expected = (PEPR((X, s.Y), each, X[:4]) for each in (kernel, plain))
     return {"loss": found.training_loss()}, {"loss": expected.training_loss()}
 
@@ -112,17 +141,25 @@ ATTACKS: Attacks = {
     "covariance and no rows": Attack(models(), _covariance),
     "inputs that are no numbers": Attack(
         models(),
-        _predicting("x", None, lambda s: s.X.astype(str), lambda s: s.X + 0j, lambda s: s.X.astype("M8[s]")),
+        _predicting(
+            "x", None, lambda s: s.X.astype(str), lambda s: s.X + 0j, lambda s: s.X.astype("M8[s]")
+        ),
         "Xnew",
     ),
-    "inputs that are not finite": Attack(models(), _predicting(lambda s: s.X * np.nan, lambda s: s.X + np.inf), "Xnew"),
+    "inputs that are not finite": Attack(
+        models(), _predicting(lambda s: s.X * np.nan, lambda s: s.X + np.inf), "Xnew"
+    ),
     "inputs with a mask": Attack(models(), _predicting(lambda s: masked(s.X)), "Xnew"),
     "inputs of other columns": Attack(
-        models(), _predicting(np.ones((4, 3)), lambda s: pd.DataFrame(s.X).assign(third=1.0, fourth=2.0)), "Xnew"
+        models(),
+        _predicting(np.ones((4, 3)), lambda s: pd.DataFrame(s.X).assign(third=1.0, fourth=2.0)),
+        "Xnew",
     ),
     "inputs of one dimension": Attack(models(), _predicting(lambda s: s.X[:, 0], 3.0), "Xnew"),
     "covariance of observations": Attack(
-        models(), lambda s: s.model.predict_y(s.X, **{drawn(s, ["full_cov", "full_output_cov"]): True}), "full_cov"
+        models(),
+        lambda s: s.model.predict_y(s.X, **{drawn(s, ["full_cov", "full_output_cov"]): True}),
+        "full_cov",
     ),
     "density of other rows": Attack(
         models(),
@@ -135,17 +172,23 @@ ATTACKS: Attacks = {
         r"\bX\b|\bY\b|data",
     ),
     "density of rows that are not finite": Attack(
-        models(), _density(lambda s: (s.X * np.nan, s.Y), lambda s: (s.X, s.Y * np.nan)), r"\(X\)|\(Y\)"
+        models(),
+        _density(lambda s: (s.X * np.nan, s.Y), lambda s: (s.X, s.Y * np.nan)),
+        r"\(X\)|\(Y\)",
     ),
     "density of a mask": Attack(
-        models(), _density(lambda s: (masked(s.X), s.Y), lambda s: (s.X, masked(s.Y))), r"\(X\)|\(Y\)"
+        models(),
+        _density(lambda s: (masked(s.X), s.Y), lambda s: (s.X, masked(s.Y))),
+        r"\(X\)|\(Y\)",
     ),
     "density of other labels": Attack(
         models(likelihoods=[*BINARY, "robust-max", "Poisson"]),
         _density(lambda s: (s.X, s.Y + 0.5), lambda s: (s.X, -1.0 - s.Y)),
         r"\(Y\)",
     ),
-    "batch of other rows": Attack(models(MINIBATCH), _batch(lambda s: (s.X, s.Y[:2])), r"\bX\b|\bY\b|data"),
+    "batch of other rows": Attack(
+        models(MINIBATCH), _batch(lambda s: (s.X, s.Y[:2])), r"\bX\b|\bY\b|data"
+    ),
     "batch of other columns": Attack(
         models(MINIBATCH),
         _batch(lambda s: (s.X, np.hstack([s.Y, s.Y])), lambda s: (np.hstack([s.X, s.X, s.X]), s.Y)),

@@ -29,7 +29,9 @@ def _pepr(s: Rows, data: Any, alpha: Any, Z: Any = None) -> PEPR:
 
 
 _CHOICE_OF_ALPHA: dict[str, Callable[[Rows], Any]] = {
-    "alpha": lambda s: select_alpha(lambda data, alpha: _pepr(s, data, 0.3), (s.X, s.Y), [0.5], train=_train),
+    "alpha": lambda s: select_alpha(
+        lambda data, alpha: _pepr(s, data, 0.3), (s.X, s.Y), [0.5], train=_train
+    ),
     "data": lambda s: select_alpha(
         lambda data, alpha: _pepr(s, (s.X, s.Y), alpha), (s.X, s.Y), [0.5], folds=2, train=_train
     ),
@@ -42,7 +44,12 @@ _CHOICE_OF_ALPHA: dict[str, Callable[[Rows], Any]] = {
 
 def _shared_parts(s: Rows) -> None:
     kernel = new_kernel(s.rng)
-    select_alpha(lambda data, alpha: PEPR(data, kernel, s.X[:3], alpha=alpha), (s.X, s.Y), [0.0, 0.5], train=_train)
+    select_alpha(
+        lambda data, alpha: PEPR(data, kernel, s.X[:3], alpha=alpha),
+        (s.X, s.Y),
+        [0.0, 0.5],
+        train=_train,
+    )
 
 
 def _alphas(s: Rows) -> None:
@@ -52,7 +59,9 @@ def _alphas(s: Rows) -> None:
 
 def _points_ignored(s: Rows) -> None:
     Z: Any = drawn(s, [s.X[:4], s.X[:1] + 0.1])
-    select_num_inducing(lambda data, given: _pepr(s, data, 0.0, Z), (s.X, s.Y), [2, 3], train=_train)
+    select_num_inducing(
+        lambda data, given: _pepr(s, data, 0.0, Z), (s.X, s.Y), [2, 3], train=_train
+    )
 
 
 def _data_ignored(s: Rows) -> None:
@@ -112,7 +121,9 @@ ATTACKS: Attacks = {
         _choosing(
             lambda s: greedy_variance(None, s.X, 2),  # type: ignore[arg-type]
             lambda s: greedy_variance(gpflow.kernels.Matern32(lengthscales=np.ones(3)), s.X, 2),
-            lambda s: greedy_variance(gpflow.kernels.SeparateIndependent([new_kernel(s.rng)]), s.X, 2),
+            lambda s: greedy_variance(
+                gpflow.kernels.SeparateIndependent([new_kernel(s.rng)]), s.X, 2
+            ),
         ),
         "kernel",
     ),

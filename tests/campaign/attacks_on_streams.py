@@ -22,9 +22,16 @@ STREAMS = ("StreamingSGPR", "StreamingPEP", "StreamingSVGP")
 class RunningStream(Model):
     """A stream after its second batch, and a third batch."""
 
-    def __init__(self, rng: np.random.Generator, kinds: tuple[str, ...] = STREAMS, likelihoods: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        kinds: tuple[str, ...] = STREAMS,
+        likelihoods: tuple[str, ...] = (),
+    ):
         super().__init__(rng, kinds, likelihoods)
-        self.first, self.second, self.third = ((self.X[part::3], self.Y[part::3]) for part in range(3))
+        self.first, self.second, self.third = (
+            (self.X[part::3], self.Y[part::3]) for part in range(3)
+        )
         if self.kind == "StreamingSVGP":
             self.arguments["num_data"] = None  # each batch is a whole one
         else:
@@ -92,7 +99,9 @@ def _after_refusal(s: RunningStream) -> Pair:
 def _copied(s: RunningStream) -> Pair:
     """A copied or pickled stream continues as the stream does, which stays unchanged."""
     before = s.numbers()
-    copied = drawn(s, [lambda _: deepcopy, lambda _: lambda model: pickle.loads(pickle.dumps(model))])(s.model)
+    copied = drawn(
+        s, [lambda _: deepcopy, lambda _: lambda model: pickle.loads(pickle.dumps(model))]
+    )(s.model)
     copied.update(s.third)
     unnoticed, found = s.numbers(), s.numbers(copied)
     s.model.update(s.third)
@@ -124,7 +133,16 @@ def _same_points(s: RunningStream) -> Pair:
     """New points that are the old points, in any form, are an update without points."""
     Z = s.model.inducing_variable.Z.numpy()
     s.model.update(
-        s.third, drawn(s, [lambda _: Z, lambda _: Z.tolist(), lambda _: tf.constant(Z), lambda _: InducingPoints(Z)])
+        s.third,
+        drawn(
+            s,
+            [
+                lambda _: Z,
+                lambda _: Z.tolist(),
+                lambda _: tf.constant(Z),
+                lambda _: InducingPoints(Z),
+            ],
+        ),
     )
     other = s.started()
     other.update(s.third)
@@ -154,7 +172,9 @@ def _damaged(s: RunningStream) -> None:
 
 
 def _version(s: RunningStream) -> None:
-    arrays = s.model.state.as_dict() | {"version": drawn(s, [np.array(2), np.array("1"), np.array([1]), np.array(1.5)])}
+    arrays = s.model.state.as_dict() | {
+        "version": drawn(s, [np.array(2), np.array("1"), np.array([1]), np.array(1.5)])
+    }
     StreamState.from_dict(arrays)
 
 
@@ -169,12 +189,18 @@ def _damaged_file(s: RunningStream) -> None:
             content[int(s.rng.integers(len(content) // 2))] ^= 255
         path.write_bytes(bytes(content))
         restored = StreamState.load(path)
-        if all(np.array_equal(restored.arrays[name], value) for name, value in s.model.state.arrays.items()):
+        if all(
+            np.array_equal(restored.arrays[name], value)
+            for name, value in s.model.state.arrays.items()
+        ):
             raise ValueError("state.npz: a byte without meaning was changed")
 
 
 def _other_parts(s: RunningStream) -> None:
-    kernel: Any = drawn(s, [gpflow.kernels.Cosine(), gpflow.kernels.Matern12() + gpflow.kernels.White(), None, "rbf"])
+    kernel: Any = drawn(
+        s,
+        [gpflow.kernels.Cosine(), gpflow.kernels.Matern12() + gpflow.kernels.White(), None, "rbf"],
+    )
     s.from_state(s.model.state, kernel=kernel)
 
 
@@ -212,15 +238,23 @@ ATTACKS: Attacks = {
     ),
     "batch of other shapes": Attack(
         of(),
-        _updating(lambda s: (s.X[:, 0], s.Y[:, 0]), lambda s: (s.X, s.Y[:1]), lambda s: (s.X[:0], s.Y[:0])),
+        _updating(
+            lambda s: (s.X[:, 0], s.Y[:, 0]), lambda s: (s.X, s.Y[:1]), lambda s: (s.X[:0], s.Y[:0])
+        ),
         r"\(X\)|\(Y\)",
     ),
     "batch that is not finite": Attack(
-        of(), _updating(lambda s: (s.X * np.nan, s.Y), lambda s: (s.X, s.Y + np.inf)), r"\(X\)|\(Y\)"
+        of(),
+        _updating(lambda s: (s.X * np.nan, s.Y), lambda s: (s.X, s.Y + np.inf)),
+        r"\(X\)|\(Y\)",
     ),
     "batch that is no numbers": Attack(
         of(),
-        _updating(lambda s: (s.X.astype(str), s.Y), lambda s: (s.X, s.Y + 1j), lambda s: (s.X, s.Y.astype("M8[s]"))),
+        _updating(
+            lambda s: (s.X.astype(str), s.Y),
+            lambda s: (s.X, s.Y + 1j),
+            lambda s: (s.X, s.Y.astype("M8[s]")),
+        ),
         r"\(X\)|\(Y\)",
     ),
     "batch of a mask": Attack(
@@ -253,7 +287,9 @@ ATTACKS: Attacks = {
         of(), _moving(fraction_to_move=(2, -0.1, "a", np.nan, None, [0.5])), "fraction_to_move"
     ),
     "points and a fraction": Attack(
-        of(), lambda s: s.model.update(s.third, s.X[:2], fraction_to_move=0.5), "inducing_variable and fraction_to_move"
+        of(),
+        lambda s: s.model.update(s.third, s.X[:2], fraction_to_move=0.5),
+        "inducing_variable and fraction_to_move",
     ),
     "another number of points": Attack(of(), _other_number, "inducing_variable.*update"),
     "update in a graph": Attack(of(), _in_graph, "update.*tf.function"),
@@ -262,5 +298,7 @@ ATTACKS: Attacks = {
     "damaged file of a state": Attack(of(), _damaged_file, r"state\.npz"),
     "state for other parts": Attack(of(), _other_parts, "state|kernel"),
     "state of fewer old points": Attack(of(), _numbers_of_old, "state"),
-    "state that is none": Attack(of(), lambda s: s.from_state(drawn(s, [None, "state.npz", {}])), "state"),
+    "state that is none": Attack(
+        of(), lambda s: s.from_state(drawn(s, [None, "state.npz", {}])), "state"
+    ),
 }

@@ -87,27 +87,41 @@ def _changing(s: Rows) -> tf.data.Dataset:
 
 ATTACKS: Attacks = {
     "training data of a mask": Attack(
-        models(MINIBATCH), lambda s: fit(s.model, drawn(s, [(masked(s.X), s.Y), (s.X, masked(s.Y))])), r"\(X\)|\(Y\)"
+        models(MINIBATCH),
+        lambda s: fit(s.model, drawn(s, [(masked(s.X), s.Y), (s.X, masked(s.Y))])),
+        r"\(X\)|\(Y\)",
     ),
     "training options": Attack(
         models(),
         _fitting(max_iterations=(0, -1, 1.5, "5", True, np.inf)),
         "max_iterations",
     ),
-    "optimizer": Attack(models(), _fitting(optimizer=("LBFGS", "sgd", 5, gpflow.optimizers.Scipy())), "optimizer"),
+    "optimizer": Attack(
+        models(), _fitting(optimizer=("LBFGS", "sgd", 5, gpflow.optimizers.Scipy())), "optimizer"
+    ),
     "tolerance": Attack(models(), _fitting(tolerance=(0, -1, np.nan, "a", np.inf)), "tolerance"),
-    "learning rate": Attack(models(), _fitting(learning_rate=(0, "a", np.nan, [0.1])), "learning_rate"),
-    "patience": Attack(models(), _fitting(patience=(0, -1, 1.5, "a"), interval=(0, 1.5)), "patience|interval"),
+    "learning rate": Attack(
+        models(), _fitting(learning_rate=(0, "a", np.nan, [0.1])), "learning_rate"
+    ),
+    "patience": Attack(
+        models(), _fitting(patience=(0, -1, 1.5, "a"), interval=(0, 1.5)), "patience|interval"
+    ),
     "restarts": Attack(models(WITH_DATA), _fitting(n_restarts=(-1, 101, True, 1.0)), "n_restarts"),
     "seed": Attack(models(), _fitting(seed=(-1, "a", None, 1.5, 2**33)), "seed"),
     "train_inducing": Attack(models(), _fitting(train_inducing=("yes", 1, 0.0)), "train_inducing"),
     "callback": Attack(models(), _fitting(callback=("print", 3)), "callback"),
     "batch size": Attack(models(), _fitting(batch_size=(0, -1, 2.5, True, "all")), "batch_size"),
     "checkpoint": Attack(
-        models(COLLAPSED[:4]), _fitting(checkpoint=("/dev/null", "/proc/x/y")), "checkpoint|/dev/null|/proc"
+        models(COLLAPSED[:4]),
+        _fitting(checkpoint=("/dev/null", "/proc/x/y")),
+        "checkpoint|/dev/null|/proc",
     ),
-    "data for a model with data": Attack(models(WITH_DATA), lambda s: fit(s.model, (s.X, s.Y)), "data must be None"),
-    "no data for a minibatch model": Attack(models(MINIBATCH), lambda s: fit(s.model), "data must be given"),
+    "data for a model with data": Attack(
+        models(WITH_DATA), lambda s: fit(s.model, (s.X, s.Y)), "data must be None"
+    ),
+    "no data for a minibatch model": Attack(
+        models(MINIBATCH), lambda s: fit(s.model), "data must be given"
+    ),
     "held-out data": Attack(
         models(WITH_DATA),
         _fitting(
@@ -127,9 +141,13 @@ ATTACKS: Attacks = {
         ),
         "held_out",
     ),
-    "held-out labels": Attack(models(SITES, BINARY), _fitting(held_out=(lambda s: (s.X, s.Y + 2.0),)), "held_out"),
+    "held-out labels": Attack(
+        models(SITES, BINARY), _fitting(held_out=(lambda s: (s.X, s.Y + 2.0),)), "held_out"
+    ),
     "no model": Attack(
-        Rows, lambda s: fit(drawn(s, [None, new_kernel(s.rng), PEPR, "PEPR", 3]), max_iterations=1), "model"
+        Rows,
+        lambda s: fit(drawn(s, [None, new_kernel(s.rng), PEPR, "PEPR", 3]), max_iterations=1),
+        "model",
     ),
     "dataset of other elements": Attack(
         models(MINIBATCH),

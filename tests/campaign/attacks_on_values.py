@@ -41,14 +41,21 @@ def _alpha(s: Model) -> Pair:
 
 def _scale(s: Model) -> Pair:
     scale = s.rng.uniform(0.5, 2.0)
-    given = [scale, np.float64(scale), tf.constant(scale, tf.float64), gpflow.Parameter(scale, transform=positive())]
+    given = [
+        scale,
+        np.float64(scale),
+        tf.constant(scale, tf.float64),
+        gpflow.Parameter(scale, transform=positive()),
+    ]
     s.model.scale = drawn(s, given)
     return s.compared(scale=scale)
 
 
 def _fewer_rows(s: Model) -> Pair:
     s.X, s.Y = s.X[:-2], s.Y[:-2]
-    s.model.data = drawn(s, [(s.X, s.Y), (s.X.tolist(), s.Y.tolist()), (tf.constant(s.X), np.asfortranarray(s.Y))])
+    s.model.data = drawn(
+        s, [(s.X, s.Y), (s.X.tolist(), s.Y.tolist()), (tf.constant(s.X), np.asfortranarray(s.Y))]
+    )
     return s.compared(data=(s.X, s.Y))
 
 
@@ -93,7 +100,9 @@ def _compiled(s: Model) -> Pair:
     """A compiled training loss uses values that are assigned later."""
     loss = s.model.training_loss_closure(*s.batch)
     loss()
-    s.model.kernel.lengthscales.assign(np.full(s.model.kernel.lengthscales.shape, s.rng.uniform(0.3, 3.0)))
+    s.model.kernel.lengthscales.assign(
+        np.full(s.model.kernel.lengthscales.shape, s.rng.uniform(0.3, 3.0))
+    )
     for name in ("alpha", "scale"):
         if name in s.arguments and np.ndim(s.arguments[name]) == 0:
             setattr(s.model, name, s.rng.uniform(0.5, 0.7))
@@ -134,8 +143,12 @@ def _nan_in_data(s: Model) -> None:
 
 ATTACKS: Attacks = {
     "lengthscales assigned": Attack(models(), _lengthscales),
-    "alpha assigned": Attack(models([*ONE_BLOCK[:3], *SITES, "PEPSVGP", "APEP", "ARPEP", "RPAPEP"]), _alpha),
-    "scale assigned": Attack(models([*ONE_BLOCK[:2], "PEP", "PEPClassifier", "PEPSVGP", "ARPEP"]), _scale),
+    "alpha assigned": Attack(
+        models([*ONE_BLOCK[:3], *SITES, "PEPSVGP", "APEP", "ARPEP", "RPAPEP"]), _alpha
+    ),
+    "scale assigned": Attack(
+        models([*ONE_BLOCK[:2], "PEP", "PEPClassifier", "PEPSVGP", "ARPEP"]), _scale
+    ),
     "data replaced by fewer rows": Attack(models([*ONE_BLOCK, *SITES]), _fewer_rows),
     "max_jitter assigned": Attack(models(), _max_jitter),
     "copied, and the copy changed": Attack(models(), _copied),
@@ -145,9 +158,13 @@ ATTACKS: Attacks = {
     "q_mu assigned": Attack(models(MINIBATCH), _q_mu),
     "tensor where the kernel has a parameter": Attack(models(), _tensor_for_parameter),
     "values assigned after compilation": Attack(models(), _compiled),
-    "num_latent_gps": Attack(models(), assigning("num_latent_gps", 0, 5, None, "1"), "num_latent_gps"),
+    "num_latent_gps": Attack(
+        models(), assigning("num_latent_gps", 0, 5, None, "1"), "num_latent_gps"
+    ),
     "max_jitter": Attack(
-        models(), assigning("max_jitter", 0, -1, 1e-12, np.nan, np.inf, "a", [1e-3], True), "max_jitter"
+        models(),
+        assigning("max_jitter", 0, -1, 1e-12, np.nan, np.inf, "a", [1e-3], True),
+        "max_jitter",
     ),
     "scale": Attack(
         models([*ONE_BLOCK[:2], *SITES[:2], "PEPSVGP", "ARPEP"]),
@@ -189,7 +206,9 @@ ATTACKS: Attacks = {
     "number where the kernel has a parameter": Attack(
         models(), _number_for_parameter, r"(variance|lengthscales).*\.assign"
     ),
-    "number where the noise is a parameter": Attack(models(OF_NOISE), _number_for_noise, r"variance.*\.assign"),
+    "number where the noise is a parameter": Attack(
+        models(OF_NOISE), _number_for_noise, r"variance.*\.assign"
+    ),
     "data": Attack(
         models(WITH_DATA),
         assigning(
@@ -217,12 +236,21 @@ ATTACKS: Attacks = {
     ),
     "labels that the likelihood does not know": Attack(
         models(SITES, [*BINARY, "robust-max"]),
-        assigning("data", lambda s: (s.X, s.Y + 3.0), lambda s: (s.X, s.Y + 0.5), lambda s: (s.X, -3.0 - s.Y)),
+        assigning(
+            "data",
+            lambda s: (s.X, s.Y + 3.0),
+            lambda s: (s.X, s.Y + 0.5),
+            lambda s: (s.X, -3.0 - s.Y),
+        ),
         r"\(Y\)",
     ),
     "NaN in the variable of Y": Attack(models(WITH_DATA), _nan_in_data, r"\bY\b|finite"),
-    "num_data": Attack(models(MINIBATCH), assigning("num_data", 0, -1, 1.5, "60", None, np.nan, True), "num_data"),
+    "num_data": Attack(
+        models(MINIBATCH), assigning("num_data", 0, -1, 1.5, "60", None, np.nan, True), "num_data"
+    ),
     "q_mu of another shape": Attack(
-        models(MINIBATCH), assigning("q_mu", np.zeros((9, 1)), 0.0, None, lambda s: np.zeros(2)), "q_mu"
+        models(MINIBATCH),
+        assigning("q_mu", np.zeros((9, 1)), 0.0, None, lambda s: np.zeros(2)),
+        "q_mu",
     ),
 }

@@ -38,7 +38,8 @@ def run(case: Case) -> Outcome:
         except tf.errors.InvalidArgumentError as error:
             message = str(error)
             named = re.search(
-                r"factorization of (Kuu|B) failed|variance of f given u|lengthscales of their mean", message
+                r"factorization of (Kuu|B) failed|variance of f given u|lengthscales of their mean",
+                message,
             )
             return Outcome("refused" if named else "raw error", np.nan, message[:300])
         except Exception as error:
@@ -52,7 +53,9 @@ def _refusal(case: Case) -> Outcome:
     except ValueError as error:
         said = str(error)
         return Outcome(
-            "refused" if re.search(rf"\b{name}\b", said) and len(said) < 400 else "refused obscurely",
+            "refused"
+            if re.search(rf"\b{name}\b", said) and len(said) < 400
+            else "refused obscurely",
             np.nan,
             said[:300],
         )
@@ -79,7 +82,8 @@ def compare(case: Case, model: Any) -> Outcome:
         "objective": abs(objective - expected.objective) / tolerated["objective"],
         "mean": np.abs(mean - expected.mean).max() / tolerated["mean"],
         "variance": np.abs(variance - expected.variance).max() / tolerated["variance"],
-        "full covariance": np.abs(np.diagonal(full.numpy()[0]) - expected.variance).max() / tolerated["variance"],
+        "full covariance": np.abs(np.diagonal(full.numpy()[0]) - expected.variance).max()
+        / tolerated["variance"],
     }
     return judged(errors)
 
@@ -94,7 +98,9 @@ def _tolerated(case: Case, expected: Reference, noise: float) -> dict[str, float
     likewise.
     """
     Z = np.asarray(case.Z, dtype=float)
-    points = (np.concatenate([Z, np.asarray(case.Xnew, dtype=float)]) - Z.mean(axis=0)) / case.lengthscale
+    points = (
+        np.concatenate([Z, np.asarray(case.Xnew, dtype=float)]) - Z.mean(axis=0)
+    ) / case.lengthscale
     squares = np.square(points).sum(axis=1).max() if Z.shape[1] > 1 else 0.0
     moved = _EPS * max(10.0 * len(Z), squares) * case.variance * (1.0 + expected.amplification)
     relative = _TOLERANCE + len(case.X) * moved / noise
@@ -113,14 +119,21 @@ def main() -> None:
 def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
     if outcome.verdict == "right" or (outcome.verdict == "refused" and case.flaw is not None):
         return ()
-    numbers = f"variance {case.variance:.2g} lengthscale {case.lengthscale:.2g} noise {case.noise:.2g}"
+    numbers = (
+        f"variance {case.variance:.2g} lengthscale {case.lengthscale:.2g} noise {case.noise:.2g}"
+    )
     return *case[1:6], f"{numbers} alpha {case.alpha}"
 
 
 def print_table(found: list[tuple[Case, Outcome]]) -> None:
     """Print how many cases ended how, and the worst errors of those that are right."""
     groups = "flawed", *PLACES
-    print_counts(found, groups, lambda case: (case.place if case.flaw is None else "flawed",), ["right", "refused"])
+    print_counts(
+        found,
+        groups,
+        lambda case: (case.place if case.flaw is None else "flawed",),
+        ["right", "refused"],
+    )
 
 
 if __name__ == "__main__":

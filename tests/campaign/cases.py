@@ -58,7 +58,13 @@ def _line(X: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
     return np.column_stack([X[:, 0], *([np.zeros(len(X))] * (X.shape[1] - 1))])
 
 
-PLACES = {"near": _near, "far": _far, "clusters": _clusters, "duplicated": _duplicated, "on a line": _line}
+PLACES = {
+    "near": _near,
+    "far": _far,
+    "clusters": _clusters,
+    "duplicated": _duplicated,
+    "on a line": _line,
+}
 LAYOUTS: dict[str, Callable[[AnyNDArray], Any]] = {
     "array": lambda values: values,
     "Fortran order": np.asfortranarray,
@@ -103,10 +109,14 @@ FLAWS = {
     "rows that differ": Flaw("X", lambda a: a | {"X": np.concatenate([a["X"], a["X"][:1]])}),
     "no rows": Flaw("X", lambda a: a | {"X": a["X"][:0], "Y": a["Y"][:0]}),
     "no inducing points": Flaw("inducing_variable", lambda a: a | {"Z": a["Z"][:0]}),
-    "another width of Z": Flaw("inducing_variable", lambda a: a | {"Z": np.column_stack([a["Z"], a["Z"]])}),
+    "another width of Z": Flaw(
+        "inducing_variable", lambda a: a | {"Z": np.column_stack([a["Z"], a["Z"]])}
+    ),
     "text": Flaw("Y", lambda a: a | {"Y": a["Y"].astype(str)}),
     "complex numbers": Flaw("X", lambda a: a | {"X": a["X"] + 1j}),
-    "objects": Flaw("X", lambda a: a | {"X": np.array([["a"] * len(a["X"][0]), *a["X"][1:]], dtype=object)}),
+    "objects": Flaw(
+        "X", lambda a: a | {"X": np.array([["a"] * len(a["X"][0]), *a["X"][1:]], dtype=object)}
+    ),
     "not a pair": Flaw("data", lambda a: a | {"Y": None}),
     "noise 0": Flaw("noise_variance", lambda a: a | {"noise_variance": 0.0}),
     "noise NaN": Flaw("noise_variance", lambda a: a | {"noise_variance": np.nan}),
@@ -141,21 +151,39 @@ def case_of(seed: int) -> Case:
     """Make the case of a seed."""
     rng = np.random.default_rng(seed)
     N, M, D = int(rng.choice([1, 2, 5, 12])), int(rng.choice([1, 2, 5, 8])), int(rng.choice([1, 2]))
-    model, kernel, place = (str(rng.choice(list(names))) for names in (("PEPR", "TSGPR"), KERNELS, PLACES))
+    model, kernel, place = (
+        str(rng.choice(list(names))) for names in (("PEPR", "TSGPR"), KERNELS, PLACES)
+    )
     X = PLACES[place](rng.uniform(-1.0, 1.0, (N, D)), rng)
     points = np.concatenate([X[rng.integers(0, N, M)] + 0.3 * rng.standard_normal((M, D))])
     flaws = list(FLAWS | (OF_PEPR if model == "PEPR" else {}))
     flaw = str(rng.choice(flaws)) if rng.uniform() < 0.5 else None
     lengthscale, noise = 10.0 ** rng.uniform(-1.5, 1.5), 10.0 ** rng.uniform(-6.0, 2.0)
     variance = 10.0 ** rng.uniform(-3.0, 3.0)
-    Y = np.sin(3.0 * (X[:, :1] - X[0, 0])) * np.sqrt(variance) + np.sqrt(noise) * rng.standard_normal((N, 1))
+    Y = np.sin(3.0 * (X[:, :1] - X[0, 0])) * np.sqrt(variance) + np.sqrt(
+        noise
+    ) * rng.standard_normal((N, 1))
     alpha = float(rng.choice([0.0, 1e-6, 0.1, 0.5, 0.9, 1.0])) if model == "PEPR" else 0.0
     chunk_size = CHUNKS[rng.integers(len(CHUNKS))]
     Xnew = X[rng.integers(0, N, 3)] + 0.1 * rng.standard_normal((3, D))
     options: dict[str, Any] = {} if chunk_size is None else {"chunk_size": chunk_size}
     layout = str(rng.choice(list(LAYOUTS)))
     return Case(
-        seed, model, kernel, place, layout, flaw, X, Y, points, Xnew, options, alpha, variance, lengthscale, noise
+        seed,
+        model,
+        kernel,
+        place,
+        layout,
+        flaw,
+        X,
+        Y,
+        points,
+        Xnew,
+        options,
+        alpha,
+        variance,
+        lengthscale,
+        noise,
     )
 
 

@@ -174,7 +174,10 @@ class Trained(NamedTuple):
 
 
 def train(
-    name: str, path: Path | None, report: Callable[[int, float], None] | None = None, tensorboard: Path | None = None
+    name: str,
+    path: Path | None,
+    report: Callable[[int, float], None] | None = None,
+    tensorboard: Path | None = None,
 ) -> Trained:
     """Train a new model, with a checkpoint at every record; and watched or not."""
     training = TRAININGS[name]
@@ -225,7 +228,9 @@ def _undisturbed(name: str) -> Undisturbed:
         path, midway = Path(folder) / "c.npz", [b""]
 
         def report(iteration: int, objective: float) -> None:
-            if path.exists() and (not midway[0] or iteration <= TRAININGS[name].options["max_iterations"] // 3):
+            if path.exists() and (
+                not midway[0] or iteration <= TRAININGS[name].options["max_iterations"] // 3
+            ):
                 midway[0] = path.read_bytes()
 
         trained = train(name, path, report)
@@ -251,7 +256,9 @@ def stream_parts(name: str) -> list[Any]:
 
 
 def new_stream(name: str, **options: Any) -> Any:
-    return STREAMS[name](_batch(name, 0), *stream_parts(name), X_STREAM[:4].copy(), alpha=0.5, **options)
+    return STREAMS[name](
+        _batch(name, 0), *stream_parts(name), X_STREAM[:4].copy(), alpha=0.5, **options
+    )
 
 
 STREAMS: dict[str, Any] = {"StreamingSGPR": StreamingSGPR, "StreamingPEP": StreamingPEP}
@@ -273,7 +280,10 @@ def _go_on(model: Any, name: str, number: int) -> None:
 
 
 def follow(
-    name: str, path: Path, begin: Callable[[int], None] | None = None, failed: list[str] | None = None
+    name: str,
+    path: Path,
+    begin: Callable[[int], None] | None = None,
+    failed: list[str] | None = None,
 ) -> dict[str, AnyNDArray]:
     """
     Follow a stream, from where it was saved, to its end, and save it after each batch.
@@ -321,7 +331,9 @@ def _undisturbed_stream(name: str) -> tuple[dict[str, AnyNDArray], bytes]:
 # --- downloads -------------------------------------------------------------------------------------------------------
 
 CONTENT = "".join(f"{number},{number**2}\n" for number in range(20000)).encode()
-PUBLISHED = PublishedFile("someone/numbers", "c0ffee", "some/numbers.csv", hashlib.sha256(CONTENT).hexdigest())
+PUBLISHED = PublishedFile(
+    "someone/numbers", "c0ffee", "some/numbers.csv", hashlib.sha256(CONTENT).hexdigest()
+)
 
 
 class Half(http.server.BaseHTTPRequestHandler):
@@ -348,7 +360,9 @@ def served() -> Iterator[str]:
         port = listening.getsockname()[1]
 
         def serve() -> None:
-            server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Half, bind_and_activate=False)
+            server = http.server.ThreadingHTTPServer(
+                ("127.0.0.1", port), Half, bind_and_activate=False
+            )
             server.socket = listening
             server.serve_forever()
 

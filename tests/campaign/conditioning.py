@@ -26,9 +26,15 @@ MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "PEPR 0": (lambda *parts, **options: PEPR(*parts, alpha=0.0, **options), {"alpha": 0.0}),
     "PEPR 0.5": (lambda *parts, **options: PEPR(*parts, alpha=0.5, **options), {"alpha": 0.5}),
     "PEPR 1": (lambda *parts, **options: PEPR(*parts, alpha=1.0, **options), {"alpha": 1.0}),
-    "StreamingSGPR 0.5": (lambda *parts, **options: StreamingSGPR(*parts, alpha=0.5, **options), {"alpha": 0.5}),
+    "StreamingSGPR 0.5": (
+        lambda *parts, **options: StreamingSGPR(*parts, alpha=0.5, **options),
+        {"alpha": 0.5},
+    ),
     "TSGPR": (TSGPR, {"alpha": 0.0, "structured": True}),
-    "BTSGPR, rows": (lambda *p, **options: BTSGPR(*p, blocks=1, **options), {"alpha": 0.0, "structured": True}),
+    "BTSGPR, rows": (
+        lambda *p, **options: BTSGPR(*p, blocks=1, **options),
+        {"alpha": 0.0, "structured": True},
+    ),
 }
 _N, _M, _SPACING = 15, 6, 0.02
 
@@ -45,11 +51,22 @@ def error_of(model: str, condition: float, noise: float, seed: int) -> float | N
     jitter = variance * _M / condition if condition > _M else 0.0
     Xnew = X[:3] + 0.1 * lengthscale
     make, options = MODELS[model]
-    with gpflow.config.as_context(gpflow.config.Config(jitter=jitter, likelihood_positive_minimum=1e-10)):
-        trained = make((X, Y), gpflow.kernels.SquaredExponential(variance, lengthscale), Z, noise_variance=noise)
-        held = (float(value.numpy()) for value in (trained.kernel.variance, trained.kernel.lengthscales))
+    with gpflow.config.as_context(
+        gpflow.config.Config(jitter=jitter, likelihood_positive_minimum=1e-10)
+    ):
+        trained = make(
+            (X, Y),
+            gpflow.kernels.SquaredExponential(variance, lengthscale),
+            Z,
+            noise_variance=noise,
+        )
+        held = (
+            float(value.numpy()) for value in (trained.kernel.variance, trained.kernel.lengthscales)
+        )
         noise = float(trained.likelihood.variance.numpy())
-        exact = power_ep((X, Y), squared_exponential(*held), Z, Xnew, noise=noise, jitter=jitter, **options)
+        exact = power_ep(
+            (X, Y), squared_exponential(*held), Z, Xnew, noise=noise, jitter=jitter, **options
+        )
         try:
             objective = float(trained.maximum_log_likelihood_objective())
             mean, spread = (value.numpy()[:, 0] for value in trained.predict_f(Xnew))
@@ -76,18 +93,27 @@ def table(model: str, seeds: Sequence[int]) -> list[list[float | None]]:
 
 def main() -> None:
     """Print a table for each model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cases", type=count, default=5, help="for each entry (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the first (%(default)s)")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL")
+    parser.add_argument(
+        "--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL"
+    )
     arguments = parser.parse_args()
     for model in arguments.models:
         print(f"\n{model:20}" + "".join(f"{f'noise {noise:.0e}':>13}" for noise in NOISES))
         for condition, row in zip(
-            CONDITIONS, table(model, range(arguments.seed, arguments.seed + arguments.cases)), strict=True
+            CONDITIONS,
+            table(model, range(arguments.seed, arguments.seed + arguments.cases)),
+            strict=True,
         ):
             cells = ("refused" if error is None else f"{error:.0e}" for error in row)
-            print(f"{f'cond {condition:.0e}':20}" + "".join(f"{cell:>13}" for cell in cells), flush=True)
+            print(
+                f"{f'cond {condition:.0e}':20}" + "".join(f"{cell:>13}" for cell in cells),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -84,19 +84,27 @@ KINDS = {
     "probit": Kind(Probit, _labels),
     "logit": Kind(Logit, _labels),
     "Bernoulli": Kind(gpflow.likelihoods.Bernoulli, _labels),
-    "Student-t": Kind(gpflow.likelihoods.StudentT, lambda F, rng: F[:, :1] + rng.standard_t(3.0, (len(F), 1))),
+    "Student-t": Kind(
+        gpflow.likelihoods.StudentT, lambda F, rng: F[:, :1] + rng.standard_t(3.0, (len(F), 1))
+    ),
     "Poisson": Kind(gpflow.likelihoods.Poisson, lambda F, rng: _counts(_exp(F), rng)),
     "Poisson, square": Kind(
-        lambda: gpflow.likelihoods.Poisson(invlink=tf.square), lambda F, rng: _counts(np.square(F[:, :1]), rng)
+        lambda: gpflow.likelihoods.Poisson(invlink=tf.square),
+        lambda F, rng: _counts(np.square(F[:, :1]), rng),
     ),
-    "exponential": Kind(gpflow.likelihoods.Exponential, lambda F, rng: rng.exponential(_exp(F)) + 1e-12),
+    "exponential": Kind(
+        gpflow.likelihoods.Exponential, lambda F, rng: rng.exponential(_exp(F)) + 1e-12
+    ),
     "gamma": Kind(gpflow.likelihoods.Gamma, lambda F, rng: rng.gamma(1.0, _exp(F)) + 1e-12),
     "beta": Kind(
-        gpflow.likelihoods.Beta, lambda F, rng: np.clip(rng.beta(1.0 + _exp(-np.abs(F)), 1.5), 1e-3, 1.0 - 1e-3)
+        gpflow.likelihoods.Beta,
+        lambda F, rng: np.clip(rng.beta(1.0 + _exp(-np.abs(F)), 1.5), 1e-3, 1.0 - 1e-3),
     ),
     "ordinal": Kind(
         lambda: gpflow.likelihoods.Ordinal(np.array([-1.0, 0.0, 1.0])),
-        lambda F, rng: np.digitize(F[:, :1] + rng.standard_normal((len(F), 1)), [-1.0, 0.0, 1.0]).astype(float),
+        lambda F, rng: np.digitize(
+            F[:, :1] + rng.standard_normal((len(F), 1)), [-1.0, 0.0, 1.0]
+        ).astype(float),
     ),
     "robust-max": Kind(lambda: MultiClassRobustMax(_CLASSES), _classes, _CLASSES),
     "softmax": Kind(lambda: gpflow.likelihoods.Softmax(_CLASSES), _classes, _CLASSES),
@@ -105,7 +113,9 @@ KINDS = {
         gpflow.likelihoods.Poisson, lambda F, rng: _counts(_exp(F), rng), projection="wasserstein"
     ),
     "gamma, Wasserstein": Kind(
-        gpflow.likelihoods.Gamma, lambda F, rng: rng.gamma(1.0, _exp(F)) + 1e-12, projection="wasserstein"
+        gpflow.likelihoods.Gamma,
+        lambda F, rng: rng.gamma(1.0, _exp(F)) + 1e-12,
+        projection="wasserstein",
     ),
     "Student-t, Wasserstein": Kind(
         gpflow.likelihoods.StudentT,
@@ -141,7 +151,10 @@ def data(problem: Problem) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
     kind, rng = KINDS[problem.kind], np.random.default_rng(problem.seed)
     X = rng.uniform(-1.0, 1.0, (problem.num_data, 2))
     Z = X[: problem.num_inducing] if problem.num_inducing <= len(X) else X
-    variance, slope = problem.variance, np.array([[1.0, -0.5, 0.2], [0.3, 1.0, -0.7]])[:, : kind.latent]
+    variance, slope = (
+        problem.variance,
+        np.array([[1.0, -0.5, 0.2], [0.3, 1.0, -0.7]])[:, : kind.latent],
+    )
     if problem.observations == "of the model":
         covariance = variance * np.exp(
             -0.5 * np.square((X[:, None] - X[None]) / problem.lengthscale).sum(axis=-1)
@@ -171,7 +184,9 @@ class Models:
             points = gpflow.inducing_variables.InducingPoints(
                 gpflow.Parameter(Z, unconstrained_shape=[None, 2], constrained_shape=[None, 2])
             )
-            self._models[problem.kind] = PEP((X, Y), kernel, kind.make(), points, projection=kind.projection)
+            self._models[problem.kind] = PEP(
+                (X, Y), kernel, kind.make(), points, projection=kind.projection
+            )
         model = self._models[problem.kind]
         model.kernel.variance.assign(problem.variance)
         model.kernel.lengthscales.assign(problem.lengthscale)
@@ -202,26 +217,34 @@ def main() -> None:
     parser = options(__doc__, "problems", 700)
     parser.add_argument("--only", choices=KINDS, help="problems of this kind only")
     arguments, models, found = parser.parse_args(), Models(), []
-    for problem in within(arguments.minutes, problems(arguments.problems, arguments.seed, arguments.only)):
+    for problem in within(
+        arguments.minutes, problems(arguments.problems, arguments.seed, arguments.only)
+    ):
         outcome = solve(models(problem))
         found.append((problem, outcome))
         if outcome.status != "converged":
             print(*problem, *outcome, flush=True)
     if arguments.output:
-        arguments.output.write_text(json.dumps([{**one._asdict(), **two._asdict()} for one, two in found], indent=1))
+        arguments.output.write_text(
+            json.dumps([{**one._asdict(), **two._asdict()} for one, two in found], indent=1)
+        )
     print_table(found)
 
 
 def print_table(found: list[tuple[Problem, Outcome]]) -> None:
     """Print how many problems of each kind converged, and the most that one took."""
-    print(f"\n{'':26}{'problems':>10}{'converged':>11}{'sweeps: median':>16}{'largest':>9}{'seconds: largest':>18}")
+    print(
+        f"\n{'':26}{'problems':>10}{'converged':>11}{'sweeps: median':>16}{'largest':>9}{'seconds: largest':>18}"
+    )
     for kind in [*KINDS, "all"]:
         of_kind = [outcome for problem, outcome in found if kind in (problem.kind, "all")]
         if of_kind:
             share = np.mean([outcome.status == "converged" for outcome in of_kind])
             sweeps = [outcome.sweeps for outcome in of_kind]
             seconds = max(outcome.seconds for outcome in of_kind)
-            print(f"{kind:26}{len(of_kind):10}{share:11.1%}{np.median(sweeps):16.0f}{max(sweeps):9}{seconds:18.2f}")
+            print(
+                f"{kind:26}{len(of_kind):10}{share:11.1%}{np.median(sweeps):16.0f}{max(sweeps):9}{seconds:18.2f}"
+            )
 
 
 if __name__ == "__main__":

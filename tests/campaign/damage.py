@@ -130,7 +130,9 @@ class Disk:
         (self._folder / "filler").unlink(missing_ok=True)
 
     def _mount(self, flags: int) -> None:
-        self._check(self._system.mount(b"tmpfs", os.fsencode(self._folder), b"tmpfs", flags, self._options))
+        self._check(
+            self._system.mount(b"tmpfs", os.fsencode(self._folder), b"tmpfs", flags, self._options)
+        )
 
     @staticmethod
     def _check(code: int) -> None:
@@ -205,13 +207,19 @@ Arrays = dict[str, AnyNDArray]
 
 
 def _some(arrays: Arrays, rng: Rng) -> str:
-    return str(rng.choice([name for name, value in arrays.items() if value.dtype.kind == "f" and value.size]))
+    return str(
+        rng.choice(
+            [name for name, value in arrays.items() if value.dtype.kind == "f" and value.size]
+        )
+    )
 
 
 def _swapped(arrays: Arrays, rng: Rng) -> Arrays:
     """Two of one shape where there are such."""
     one = _some(arrays, rng)
-    alike = [name for name, value in arrays.items() if value.shape == arrays[one].shape and name != one]
+    alike = [
+        name for name, value in arrays.items() if value.shape == arrays[one].shape and name != one
+    ]
     other = str(rng.choice(alike or [name for name in arrays if name != one]))
     return arrays | {one: arrays[other], other: arrays[one]}
 
@@ -251,11 +259,15 @@ MEMBERS: dict[str, Callable[[Arrays, Rng], Arrays]] = {
     "integers": lambda arrays, rng: _with(arrays, rng, lambda values: values.astype(int)),
     "objects": lambda arrays, rng: _with(arrays, rng, lambda values: values.astype(object)),
     "text for numbers": lambda arrays, rng: _with(arrays, rng, lambda values: values.astype(str)),
-    "another shape": lambda arrays, rng: _with(arrays, rng, lambda values: np.stack([values, values])),
+    "another shape": lambda arrays, rng: _with(
+        arrays, rng, lambda values: np.stack([values, values])
+    ),
     "flat": lambda arrays, rng: _with(arrays, rng, lambda values: values.reshape(-1)[:-1]),
     "NaN": lambda arrays, rng: _with(arrays, rng, lambda values: _spoilt(values, rng, np.nan)),
     "infinity": lambda arrays, rng: _with(arrays, rng, lambda values: _spoilt(values, rng, np.inf)),
-    "another number": lambda arrays, rng: _with(arrays, rng, lambda values: _spoilt(values, rng, 0.123)),
+    "another number": lambda arrays, rng: _with(
+        arrays, rng, lambda values: _spoilt(values, rng, 0.123)
+    ),
     "one missing": _without,
     "one more": lambda arrays, rng: arrays | {"more": np.zeros(3)},
     "another text": _retold,
@@ -280,7 +292,10 @@ def rewritten(content: bytes, change: Callable[[Arrays], Arrays], check: str) ->
 def compressed(content: bytes) -> bytes:
     """The same arrays, packed."""
     found = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(content)) as file, zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as packed:
+    with (
+        zipfile.ZipFile(io.BytesIO(content)) as file,
+        zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
         for name in file.namelist():
             packed.writestr(name, file.read(name))
     return found.getvalue()

@@ -50,7 +50,18 @@ from campaign.children import (
     undisturbed_stream,
     values_of,
 )
-from campaign.judging import TOLERANCE, Case, compared, of_ended, refusal, right, same_arrays, small_disk, whole, wrong
+from campaign.judging import (
+    TOLERANCE,
+    Case,
+    compared,
+    of_ended,
+    refusal,
+    right,
+    same_arrays,
+    small_disk,
+    whole,
+    wrong,
+)
 from campaign.records import SUBJECTS, records
 from campaign.running import Outcome, options, tally, within
 from gpflow_pep import StreamState
@@ -87,12 +98,25 @@ def killed(case: Case, folder: Path) -> list[Outcome]:
             _DOWNLOAD: lambda: download(folder, address),
         }[case.subject]
         for _ in range(int(rng.integers(1, 4))):
-            ways = ("any", "file") if case.subject == _DOWNLOAD else ("any", "file", "record", *damage.CALLS)
-            way, number, pause = str(rng.choice(ways)), int(rng.integers(1, 15)), float(rng.uniform())
+            ways = (
+                ("any", "file")
+                if case.subject == _DOWNLOAD
+                else ("any", "file", "record", *damage.CALLS)
+            )
+            way, number, pause = (
+                str(rng.choice(ways)),
+                int(rng.integers(1, 15)),
+                float(rng.uniform()),
+            )
             if way in damage.CALLS:
                 victim = Child(_dying, task, way, number * (12 if way == "write" else 1))
             elif way == "record":
-                victim = Child(train if case.subject in TRAININGS else follow, case.subject, path, _dying_at(number))
+                victim = Child(
+                    train if case.subject in TRAININGS else follow,
+                    case.subject,
+                    path,
+                    _dying_at(number),
+                )
             else:
                 victim = Child(task)
                 while way == "file" and not path.exists() and not victim.has_ended():
@@ -100,7 +124,11 @@ def killed(case: Case, folder: Path) -> list[Outcome]:
                 time.sleep(pause * (0.3 if way == "file" or case.subject == _DOWNLOAD else 2.0))
                 victim.kill()
             ended = victim.ended()
-            as_meant = right() if ended.code in (0, -signal.SIGKILL) else of_ended(ended, lambda _: right())
+            as_meant = (
+                right()
+                if ended.code in (0, -signal.SIGKILL)
+                else of_ended(ended, lambda _: right())
+            )
             found.append(whole(path) or as_meant)
         least = _objective_of(path)
         ended = Child(task).ended()
@@ -159,7 +187,11 @@ def _train_on_disk(case: Case, folder: Path) -> list[Outcome]:
             try:
                 trained = train(case.subject, path)
             except ValueError as error:
-                return [refusal(error, f"checkpoint must be a file that can be written, got {str(path)!r}")]
+                return [
+                    refusal(
+                        error, f"checkpoint must be a file that can be written, got {str(path)!r}"
+                    )
+                ]
         told = 1 if failing.times else 0
     else:
         space = small_disk(folder, rng)
@@ -184,21 +216,32 @@ def _left(folder: Path, path: Path) -> list[Outcome]:
 
 def _follow_on_disk(case: Case, folder: Path) -> list[Outcome]:
     rng, path = case.rng, folder / "c.npz"
-    way, place = str(rng.choice(["fill", "forbid", *damage.CALLS])), int(rng.integers(1, NUM_BATCHES))
+    way, place = (
+        str(rng.choice(["fill", "forbid", *damage.CALLS])),
+        int(rng.integers(1, NUM_BATCHES)),
+    )
     failed: list[str] = []
     if way in damage.CALLS:
         number = place * (8 if way == "write" else 1)
-        with damage.Disturbed(way, number, damage.failing(int(rng.choice(damage.ERRORS))), bool(rng.integers(2))):
+        with damage.Disturbed(
+            way, number, damage.failing(int(rng.choice(damage.ERRORS))), bool(rng.integers(2))
+        ):
             state = follow(case.subject, path, failed=failed)
     else:
         space = small_disk(folder, rng)
         state = follow(
-            case.subject, path, lambda batch: getattr(space, way)() if batch == place else None, failed=failed
+            case.subject,
+            path,
+            lambda batch: getattr(space, way)() if batch == place else None,
+            failed=failed,
         )
         space.allow()
     expected = undisturbed_stream(case.subject)[0]
     found = [same_arrays(state, expected), *_left(folder, path)]
-    found += [Outcome("refused" if str(path) in each else "refused obscurely", np.nan, each) for each in failed]
+    found += [
+        Outcome("refused" if str(path) in each else "refused obscurely", np.nan, each)
+        for each in failed
+    ]
     return [*found, same_arrays(follow(case.subject, path), expected)]
 
 
@@ -237,10 +280,16 @@ def damaged(case: Case, folder: Path) -> list[Outcome]:
 _UNSEEN = ("members swapped", "another number", "another text", "one missing")  # but for the digest
 
 
-def _put(path: Path, content: bytes, others: list[bytes], rng: np.random.Generator) -> tuple[str, Path]:
+def _put(
+    path: Path, content: bytes, others: list[bytes], rng: np.random.Generator
+) -> tuple[str, Path]:
     """Damage in one way, and return its name and the path to use."""
     arrays = {} if not others else damage.MEMBERS
-    way = str(rng.choice([*damage.BYTES, *arrays, *damage.THINGS, *(["of another", "packed"] if others else [])]))
+    way = str(
+        rng.choice(
+            [*damage.BYTES, *arrays, *damage.THINGS, *(["of another", "packed"] if others else [])]
+        )
+    )
     if way in damage.THINGS:
         return way, damage.put(way, path)
     if way in damage.BYTES:
@@ -263,13 +312,24 @@ def _damaged_files(case: Case, folder: Path, others: list[bytes]) -> list[Outcom
     for number in range(_DAMAGES):
         place = folder / str(number)
         place.mkdir()
-        content = undisturbed_stream(case.subject)[1] if known is None else (known.midway, known.last)[rng.integers(2)]
-        foreign = [each for each in others if each != content and (known is None or each != known.last)]
+        content = (
+            undisturbed_stream(case.subject)[1]
+            if known is None
+            else (known.midway, known.last)[rng.integers(2)]
+        )
+        foreign = [
+            each for each in others if each != content and (known is None or each != known.last)
+        ]
         way, path = _put(place / "c.npz", content, foreign, rng)
         written = path.read_bytes() if path.is_file() else b""
         with _alarm(30):
-            outcome = (_train_damaged if is_training else _restore_damaged)(case.subject, path, content)
-        if outcome.verdict == "refused" and (path.read_bytes() if path.is_file() else b"") != written:
+            outcome = (_train_damaged if is_training else _restore_damaged)(
+                case.subject, path, content
+            )
+        if (
+            outcome.verdict == "refused"
+            and (path.read_bytes() if path.is_file() else b"") != written
+        ):
             outcome = wrong("file changed", way)
         found.append(outcome._replace(message=f"{way}: {outcome.message}"))
     return found
@@ -303,7 +363,9 @@ def _train_damaged(name: str, path: Path, content: bytes) -> Outcome:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = fit(model, training.rows, checkpoint=path, checkpoint_seconds=np.inf, **training.options)
+            result = fit(
+                model, training.rows, checkpoint=path, checkpoint_seconds=np.inf, **training.options
+            )
     except _Hung as error:
         return wrong("hung", error)
     except Exception as error:
@@ -317,13 +379,21 @@ def _train_damaged(name: str, path: Path, content: bytes) -> Outcome:
 
 def _restore_damaged(name: str, path: Path, content: bytes) -> Outcome:
     parts = stream_parts(name)
-    before = {f"{number}{key}": value for number, part in enumerate(parts) for key, value in values_of(part).items()}
+    before = {
+        f"{number}{key}": value
+        for number, part in enumerate(parts)
+        for key, value in values_of(part).items()
+    }
     try:
         model = STREAMS[name].from_state(StreamState.load(path), *parts)
     except _Hung as error:
         return wrong("hung", error)
     except Exception as error:
-        after = {f"{number}{key}": value for number, part in enumerate(parts) for key, value in values_of(part).items()}
+        after = {
+            f"{number}{key}": value
+            for number, part in enumerate(parts)
+            for key, value in values_of(part).items()
+        }
         changed = same_arrays(after, before).verdict != "right"
         return wrong("parts changed", error) if changed else refusal(error, path, "the state")
     intact = path.with_name("intact.npz")
@@ -341,7 +411,9 @@ def _damaged_downloads(case: Case, folder: Path, address: str) -> list[Outcome]:
         way, _ = _put(path, CONTENT, [], rng)
         try:
             with _alarm(30):
-                outcome = _is_content(download(place, address if reachable else "http://127.0.0.1:9"))
+                outcome = _is_content(
+                    download(place, address if reachable else "http://127.0.0.1:9")
+                )
         except _Hung as error:
             outcome = wrong("hung", error)
         except Exception as error:
@@ -383,7 +455,9 @@ def two_writers(case: Case, folder: Path) -> list[Outcome]:
 def _whole_download(folder: Path) -> Outcome | None:
     path = cached_path(folder)
     found = _is_content(path.read_bytes()) if path.exists() else None
-    return None if found is None or found.verdict == "right" else found._replace(verdict="torn file")
+    return (
+        None if found is None or found.verdict == "right" else found._replace(verdict="torn file")
+    )
 
 
 # --- threads ---------------------------------------------------------------------------------------------------------
@@ -414,7 +488,11 @@ def threads(case: Case, folder: Path) -> list[Outcome]:
 
 def _in_rounds(case: Case) -> list[Outcome]:
     rng, found = case.rng, []
-    number, model, alone = int(rng.integers(20, 101)), _MODELS[case.subject](), _MODELS[case.subject]()
+    number, model, alone = (
+        int(rng.integers(20, 101)),
+        _MODELS[case.subject](),
+        _MODELS[case.subject](),
+    )
     Xnew = X[:15] if case.subject.startswith("PEP") else rng.uniform(0.0, 5.0, (15, 2))
     for _ in range(int(rng.integers(2, 5))):
         change, value = int(rng.integers(4)), float(rng.uniform(0.2, 1.0))
@@ -427,8 +505,13 @@ def _in_rounds(case: Case) -> list[Outcome]:
                 each.kernel.variance.assign(2.0 * value)
         asked = [str(name) for name in rng.choice(list(_ASKED), number)]
         answers = _at_once(model, asked, Xnew)
-        expected = {name: [np.asarray(part) for part in ask(alone, Xnew)] for name, ask in _ASKED.items()}
-        found += [_answered(answer, expected[name], case) for name, answer in zip(asked, answers, strict=True)]
+        expected = {
+            name: [np.asarray(part) for part in ask(alone, Xnew)] for name, ask in _ASKED.items()
+        }
+        found += [
+            _answered(answer, expected[name], case)
+            for name, answer in zip(asked, answers, strict=True)
+        ]
     return found
 
 
@@ -443,7 +526,9 @@ def _at_once(model: Any, asked: list[str], Xnew: AnyNDArray) -> list[Any]:
         except Exception as error:
             answers[place] = error
 
-    running = [threading.Thread(target=ask, args=(place,), daemon=True) for place in range(len(asked))]
+    running = [
+        threading.Thread(target=ask, args=(place,), daemon=True) for place in range(len(asked))
+    ]
     for thread in running:
         thread.start()
     for thread in running:
@@ -455,8 +540,12 @@ def _answered(answer: Any, expected: list[AnyNDArray], case: Case) -> Outcome:
     if isinstance(answer, Exception):
         return wrong("raw error", f"{type(answer).__name__}: {answer}")
     tolerance = TOLERANCE if case.subject.endswith(("Classifier", "PEP")) else _ROUNDING
-    errors = [np.abs(a - b).max() / (1.0 + np.abs(b).max()) for a, b in zip(answer, expected, strict=True)]
-    return right(float(max(errors)) / tolerance) if np.isfinite(errors).all() else wrong("not finite")
+    errors = [
+        np.abs(a - b).max() / (1.0 + np.abs(b).max()) for a, b in zip(answer, expected, strict=True)
+    ]
+    return (
+        right(float(max(errors)) / tolerance) if np.isfinite(errors).all() else wrong("not finite")
+    )
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------
@@ -512,7 +601,9 @@ def main() -> None:
 
 def print_table(found: list[tuple[Case, list[Outcome]]]) -> None:
     """Print how many checks ended how, and the worst errors of those that are right."""
-    print(f"\n{'':14}{'cases':>7}{'checks':>8}{'right':>7}{'refused':>9}{'other':>7}{'worst error / tolerated':>25}")
+    print(
+        f"\n{'':14}{'cases':>7}{'checks':>8}{'right':>7}{'refused':>9}{'other':>7}{'worst error / tolerated':>25}"
+    )
     for kind in (*KINDS, "all"):
         of_kind = [outcomes for case, outcomes in found if kind in (case.kind, "all")]
         outcomes = [outcome for each in of_kind for outcome in each]

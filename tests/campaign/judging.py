@@ -45,7 +45,9 @@ def same_arrays(found: dict[str, AnyNDArray], expected: dict[str, AnyNDArray]) -
     differing = [
         name
         for name in found.keys() | expected.keys()
-        if name not in found or name not in expected or not np.array_equal(found[name], expected[name])
+        if name not in found
+        or name not in expected
+        or not np.array_equal(found[name], expected[name])
     ]
     return wrong("wrong numbers", f"{sorted(differing)} differ") if differing else right()
 
@@ -61,14 +63,19 @@ def compared(name: str, trained: Trained, least: float = -np.inf) -> Outcome:
         return wrong("other status", trained.status)
     if TRAININGS[name].exact:
         if trained.objective != expected.objective:
-            return wrong("wrong numbers", f"objectives {trained.objective}, not {expected.objective}")
+            return wrong(
+                "wrong numbers", f"objectives {trained.objective}, not {expected.objective}"
+            )
         return same_arrays(trained.values, expected.values)
     size = TOLERANCE * (1.0 + abs(expected.evaluated))
     found = trained.evaluated
-    another_way = (expected.evaluated - found) * (TOLERANCE / _ELSEWHERE if "precision" in trained.values else 1.0)
+    another_way = (expected.evaluated - found) * (
+        TOLERANCE / _ELSEWHERE if "precision" in trained.values else 1.0
+    )
     worse = max(abs(trained.objective[-1] - found), least - found, another_way, 0.0)
     return right(
-        worse / size, f"{found!r}, said {trained.objective[-1]!r}, killed {least!r}, undisturbed {expected.evaluated!r}"
+        worse / size,
+        f"{found!r}, said {trained.objective[-1]!r}, killed {least!r}, undisturbed {expected.evaluated!r}",
     )
 
 
@@ -91,7 +98,9 @@ def refusal(error: Exception, *names: object) -> Outcome:
     if not ours:
         return wrong("raw error", f"{type(error).__name__}: {said}")
     good = named and "\n" not in said and len(said) < 700
-    return Outcome("refused" if good else "refused obscurely", np.nan, f"{type(error).__name__}: {said}"[:300])
+    return Outcome(
+        "refused" if good else "refused obscurely", np.nan, f"{type(error).__name__}: {said}"[:300]
+    )
 
 
 def of_ended(ended: Ended, judge: Callable[[Any], Outcome]) -> Outcome:
@@ -101,7 +110,9 @@ def of_ended(ended: Ended, judge: Callable[[Any], Outcome]) -> Outcome:
     return wrong("hung" if ended.code == -signal.SIGALRM else "died", f"{ended.code}: {ended.said}")
 
 
-def small_disk(folder: Path, rng: np.random.Generator, least: int = 64) -> damage.Disk | damage.Limit:
+def small_disk(
+    folder: Path, rng: np.random.Generator, least: int = 64
+) -> damage.Disk | damage.Limit:
     """Return a place that will be full: at first with room for the file and another one, in kilobytes."""
     try:
         return damage.Disk(folder, least + int(rng.integers(512)))

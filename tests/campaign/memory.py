@@ -27,7 +27,9 @@ _SHOWN = 10  # numbers of models at which memory is noted, at most
 
 def main() -> None:
     """Print a row for each kind of model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", type=count, default=200, help="of each kind (%(default)s)")
     parser.add_argument("--kinds", nargs="+", choices=MODELS, default=MODELS, metavar="KIND")
     parser.add_argument("--output", type=Path, help="file for the numbers (JSON)")

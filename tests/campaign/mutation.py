@@ -85,9 +85,19 @@ _OPERATORS: dict[type[ast.AST], Any] = {
     ast.BitAnd: ast.BitOr,
 }
 _OPERATORS |= {ast.BitOr: ast.BitAnd, ast.FloorDiv: ast.Mult, ast.And: ast.Or, ast.Or: ast.And}
-_COMPARISONS = {ast.Lt: (ast.LtE, ast.Gt), ast.Gt: (ast.GtE, ast.Lt), ast.LtE: (ast.Lt,), ast.GtE: (ast.Gt,)}
+_COMPARISONS = {
+    ast.Lt: (ast.LtE, ast.Gt),
+    ast.Gt: (ast.GtE, ast.Lt),
+    ast.LtE: (ast.Lt,),
+    ast.GtE: (ast.Gt,),
+}
 _COMPARISONS |= {ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,)}
-_FUNCTIONS = {"minimum": "maximum", "reduce_min": "reduce_max", "min": "max", "reduce_any": "reduce_all"}
+_FUNCTIONS = {
+    "minimum": "maximum",
+    "reduce_min": "reduce_max",
+    "min": "max",
+    "reduce_any": "reduce_all",
+}
 _FUNCTIONS |= {two: one for one, two in _FUNCTIONS.items()}
 _Edit = tuple[str, ast.AST]
 
@@ -98,7 +108,10 @@ def _edits(node: Any) -> Iterator[_Edit]:
         yield "operator", ast.BinOp(node.left, _OPERATORS[type(node.op)](), node.right)
         if isinstance(node.op, ast.Add | ast.Sub):
             yield "term", node.left
-            yield "term", node.right if isinstance(node.op, ast.Add) else ast.UnaryOp(ast.USub(), node.right)
+            yield (
+                "term",
+                node.right if isinstance(node.op, ast.Add) else ast.UnaryOp(ast.USub(), node.right),
+            )
     elif isinstance(node, ast.BoolOp):
         yield "operator", ast.BoolOp(_OPERATORS[type(node.op)](), node.values)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -108,8 +121,15 @@ def _edits(node: Any) -> Iterator[_Edit]:
         yield "sign", node.operand
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
         c: Any = node.value
-        yield from (("number", ast.Constant(value)) for value in ((1 - c,) if c in (0, 1) else (2 * c, c + 1, -c)))
-    elif isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant) and type(node.value.value) is bool:
+        yield from (
+            ("number", ast.Constant(value))
+            for value in ((1 - c,) if c in (0, 1) else (2 * c, c + 1, -c))
+        )
+    elif (
+        isinstance(node, ast.keyword)
+        and isinstance(node.value, ast.Constant)
+        and type(node.value.value) is bool
+    ):
         if node.arg != "strict":  # of zip: a check
             yield "flag", ast.keyword(node.arg, ast.Constant(not node.value.value))
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -125,9 +145,18 @@ def _edits(node: Any) -> Iterator[_Edit]:
 def _may_be_left_out(node: Any) -> bool:
     """Return whether a statement is a call or reassigns names from their old values."""
     if isinstance(node, ast.Assign):
-        names = {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
-        return bool(names) and names <= {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
-    return isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+        names = {
+            name.id
+            for target in node.targets
+            for name in ast.walk(target)
+            if isinstance(name, ast.Name)
+        }
+        return bool(names) and names <= {
+            name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)
+        }
+    return isinstance(node, ast.AugAssign) or (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    )
 
 
 def _places(node: ast.AST) -> Iterator[tuple[Any, Any, Any]]:
@@ -135,9 +164,15 @@ def _places(node: ast.AST) -> Iterator[tuple[Any, Any, Any]]:
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list", "bases"):
             continue
-        holder, children = (value, enumerate(value)) if isinstance(value, list) else (node, [(field, value)])
+        holder, children = (
+            (value, enumerate(value)) if isinstance(value, list) else (node, [(field, value)])
+        )
         for key, child in children:
-            if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr | ast.Raise) and not _is_all(child):
+            if (
+                isinstance(child, ast.AST)
+                and not isinstance(child, ast.JoinedStr | ast.Raise)
+                and not _is_all(child)
+            ):
                 yield holder, key, child
                 yield from _places(child)
 
@@ -158,7 +193,9 @@ class Mutations:
 
     def __init__(self, module: str, source: str):
         self._module, self._tree = module, ast.parse(source)
-        self._places = [place for place in _places(self._tree) if any(True for _ in _edits(place[2]))]
+        self._places = [
+            place for place in _places(self._tree) if any(True for _ in _edits(place[2]))
+        ]
 
     def __len__(self) -> int:
         """Return the number of places that can be changed."""
@@ -173,14 +210,18 @@ class Mutations:
             _put(holder, key, new)
             source = ast.unparse(self._tree)
             _put(holder, key, node)
-            mutants.append(Mutant(self._module, line, kind, ast.unparse(node), ast.unparse(new), source))
+            mutants.append(
+                Mutant(self._module, line, kind, ast.unparse(node), ast.unparse(new), source)
+            )
         return mutants
 
 
 def modules(names: Sequence[str]) -> list[str]:
     """Return the paths of files and folders' modules in the package."""
     paths = (_PACKAGE / name for name in names)
-    files = (file for path in paths for file in ([path] if path.suffix else sorted(path.glob("*.py"))))
+    files = (
+        file for path in paths for file in ([path] if path.suffix else sorted(path.glob("*.py")))
+    )
     return [str(file.relative_to(_PACKAGE)) for file in files if file.name != "__init__.py"]
 
 
@@ -222,7 +263,9 @@ def run(mutant: Mutant | None, tests: Sequence[str], seconds: float = _SECONDS) 
         text = said.read().decode(errors="replace")
     verdict = "survived" if code == 0 else "too long" if code == -signal.SIGKILL else "killed"
     by = re.findall(r"^(?:FAILED|ERROR) (.*)", text, flags=re.MULTILINE)
-    return Outcome(verdict, time.monotonic() - began, (by[-1] if by else text[-200:])[:300] if code else "")
+    return Outcome(
+        verdict, time.monotonic() - began, (by[-1] if by else text[-200:])[:300] if code else ""
+    )
 
 
 def install(mutant: Mutant, folder: Path) -> None:
@@ -248,7 +291,9 @@ def _perform(mutant: Mutant | None, tests: Sequence[str], folder: Path, said: An
         os.environ["COLUMNS"] = "300"  # of messages
         if mutant is not None:
             install(mutant, folder)
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", *tests])
+        code = pytest.main(
+            ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", *tests]
+        )
     finally:
         sys.stdout.flush()
         os._exit(code)
@@ -257,9 +302,18 @@ def _perform(mutant: Mutant | None, tests: Sequence[str], folder: Path, said: An
 def main() -> None:
     """Run the tests with mutants, and print a table."""
     parser = options(__doc__, "mutants", 200)
-    parser.add_argument("--modules", nargs="+", default=_DEFAULT, help="files and folders of the package (%(default)s)")
+    parser.add_argument(
+        "--modules",
+        nargs="+",
+        default=_DEFAULT,
+        help="files and folders of the package (%(default)s)",
+    )
     arguments, found = parser.parse_args(), []
-    intact = run(None, sorted({path for name in modules(arguments.modules) for path in noticing(name)}), np.inf)
+    intact = run(
+        None,
+        sorted({path for name in modules(arguments.modules) for path in noticing(name)}),
+        np.inf,
+    )
     if intact.verdict != "survived":
         sys.exit(f"The tests fail without a change: {intact.message}")
     print(f"the tests pass without a change, in {intact.error:.0f} s", flush=True)
@@ -269,7 +323,10 @@ def main() -> None:
         found.append((mutant, outcome))
         print(_described(mutant, outcome), flush=True)
         if arguments.output:
-            records = [mutant._replace(source="")._asdict() | outcome._asdict() for mutant, outcome in found]
+            records = [
+                mutant._replace(source="")._asdict() | outcome._asdict()
+                for mutant, outcome in found
+            ]
             arguments.output.write_text(json.dumps(records, indent=1))
     print_table(found)
 
@@ -284,7 +341,11 @@ def print_table(found: Sequence[tuple[Mutant, Outcome]]) -> None:
     print(f"\n{'':20}{'mutants':>9}" + "".join(f"{name:>10}" for name in VERDICTS))
     folders = [mutant.module.split("/")[0] for mutant, _ in found]
     for group in (*sorted(set(folders)), "all"):
-        outcomes = [each for folder, (_, each) in zip(folders, found, strict=True) if group in ("all", folder)]
+        outcomes = [
+            each
+            for folder, (_, each) in zip(folders, found, strict=True)
+            if group in ("all", folder)
+        ]
         counts, _ = tally(outcomes, VERDICTS)
         print(f"{group:20}{len(outcomes):9}" + "".join(f"{number:10}" for number in counts[:-1]))
 

@@ -23,8 +23,12 @@ from gpflow_pep.tilted.predictive import predicted_log_density
 
 _TOLERANCE = 1e-5  # nats
 _ROWS = 20
-_Z = np.linspace(-33.0, 33.0, 400_001)  # points f in standard deviations of the marginal, whose density ends at e^-540
-_FAR = np.linspace(-300.0, 300.0, 6001)  # to find the center of these points, if y contradicts the marginal
+_Z = np.linspace(
+    -33.0, 33.0, 400_001
+)  # points f in standard deviations of the marginal, whose density ends at e^-540
+_FAR = np.linspace(
+    -300.0, 300.0, 6001
+)  # to find the center of these points, if y contradicts the marginal
 
 Density = Callable[[AnyNDArray, float], AnyNDArray]
 """log p(y|f) of many f."""
@@ -63,7 +67,11 @@ def _counts(invlink: Any, mean: Callable[[AnyNDArray], AnyNDArray]) -> Callable[
         def density(f: AnyNDArray, y: float) -> AnyNDArray:
             return stats.poisson.logpmf(y, size * mean(f))
 
-        return Poisson(invlink, binsize=size), density, lambda f: rng.poisson(np.minimum(size * mean(f), 1e4))
+        return (
+            Poisson(invlink, binsize=size),
+            density,
+            lambda f: rng.poisson(np.minimum(size * mean(f), 1e4)),
+        )
 
     return drawn
 
@@ -71,17 +79,29 @@ def _counts(invlink: Any, mean: Callable[[AnyNDArray], AnyNDArray]) -> Callable[
 def _student_t(rng: np.random.Generator, size: float) -> Drawn:
     df = 10.0 ** rng.uniform(0.2, 2.0)
     likelihood = StudentT(scale=size, df=df)
-    return likelihood, lambda f, y: stats.t.logpdf(y, df, f, size), lambda f: f + size * rng.standard_t(df, f.shape)
+    return (
+        likelihood,
+        lambda f, y: stats.t.logpdf(y, df, f, size),
+        lambda f: f + size * rng.standard_t(df, f.shape),
+    )
 
 
 def _gamma(rng: np.random.Generator, size: float) -> Drawn:
     likelihood = Gamma()
     likelihood.shape.assign(size)
-    return likelihood, lambda f, y: stats.gamma.logpdf(y, size, scale=np.exp(f)), _gamma_draws(rng, size)
+    return (
+        likelihood,
+        lambda f, y: stats.gamma.logpdf(y, size, scale=np.exp(f)),
+        _gamma_draws(rng, size),
+    )
 
 
 def _exponential(rng: np.random.Generator, size: float) -> Drawn:
-    return Exponential(), lambda f, y: stats.expon.logpdf(y, scale=np.exp(f)), _gamma_draws(rng, 1.0)
+    return (
+        Exponential(),
+        lambda f, y: stats.expon.logpdf(y, scale=np.exp(f)),
+        _gamma_draws(rng, 1.0),
+    )
 
 
 def _gamma_draws(rng: np.random.Generator, shape: float) -> Callable[[AnyNDArray], AnyNDArray]:
@@ -103,7 +123,9 @@ def _ordinal(rng: np.random.Generator, size: float) -> Drawn:
 
     def density(f: AnyNDArray, y: float) -> AnyNDArray:
         below = _within_1e_3(stats.norm.cdf((edges[:, None] - f) / size))
-        p = np.diff(below, axis=0, prepend=1e-3, append=1.0 - 1e-3) + 1e-6  # as in GPflow, but divided by their sum
+        p = (
+            np.diff(below, axis=0, prepend=1e-3, append=1.0 - 1e-3) + 1e-6
+        )  # as in GPflow, but divided by their sum
         return np.log(p[int(y)] / p.sum(axis=0))
 
     return likelihood, density, lambda f: rng.integers(0, 4, f.shape)
@@ -154,10 +176,14 @@ def run(case: Case) -> Outcome:
         found = predicted_log_density(case.likelihood, np.zeros((_ROWS, 1)), *rows).numpy()
     except Exception as error:
         return Outcome("raw error", np.nan, f"{type(error).__name__}: {error}"[:300])
-    wanted = [expected(case.density, *row) for row in zip(case.mean, case.variance, case.Y, strict=True)]
+    wanted = [
+        expected(case.density, *row) for row in zip(case.mean, case.variance, case.Y, strict=True)
+    ]
     errors = np.abs(found - wanted) / _TOLERANCE
     worst = int(np.argmax(np.where(np.isnan(errors), np.inf, errors)))
-    where = f"mean {case.mean[worst]:.4g}, variance {case.variance[worst]:.4g}, y {case.Y[worst]:.4g}"
+    where = (
+        f"mean {case.mean[worst]:.4g}, variance {case.variance[worst]:.4g}, y {case.Y[worst]:.4g}"
+    )
     return judged({"density": float(errors[worst])})._replace(message=where)
 
 

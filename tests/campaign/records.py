@@ -30,9 +30,16 @@ def _watched(case: Case, folder: Path) -> list[Outcome]:
     if ended.code != 0:
         return [of_ended(ended, lambda _: right())]
     trained, is_full = ended.value
-    told = [message for message in trained.warned if repr(str(folder)) in message and "\n" not in message]
+    told = [
+        message
+        for message in trained.warned
+        if repr(str(folder)) in message and "\n" not in message
+    ]
     as_meant = len(told) == len(trained.warned) == int(is_full)
-    return [compared(name, trained), right() if as_meant else wrong("not told once", trained.warned)]
+    return [
+        compared(name, trained),
+        right() if as_meant else wrong("not told once", trained.warned),
+    ]
 
 
 def _watched_on_disk(name: str, folder: Path, case: Case) -> Any:
@@ -57,10 +64,16 @@ def _recorded(case: Case, folder: Path) -> list[Outcome]:
     ends = [child.ended() for child in children]
     ends.append(Child(_run, folder).ended())  # and one more beside what is left
     results = [ended.value[0] for ended in ends if ended.code == 0]
-    found = [of_ended(ended, lambda _: right()) for ended, dies in zip(ends, [*killed, False], strict=True) if not dies]
+    found = [
+        of_ended(ended, lambda _: right())
+        for ended, dies in zip(ends, [*killed, False], strict=True)
+        if not dies
+    ]
     found.append(right() if len(set(results)) == 1 else wrong("wrong numbers", results))
     folders = [ended.value[1] for ended in ends if ended.code == 0]
-    found.append(right() if len(set(folders)) == len(folders) else wrong("one folder for two runs", folders))
+    found.append(
+        right() if len(set(folders)) == len(folders) else wrong("one folder for two runs", folders)
+    )
     return found + [_entry(Path(each)) for each in folders]
 
 
@@ -75,7 +88,10 @@ def _entry(folder: Path) -> Outcome:
     """Judge the record of a run that was not killed."""
     try:
         status = json.loads((folder / "run.json").read_text())["status"]
-        json.loads((folder / "config.json").read_text()), json.loads((folder / "metrics.json").read_text())
+        (
+            json.loads((folder / "config.json").read_text()),
+            json.loads((folder / "metrics.json").read_text()),
+        )
     except (OSError, ValueError, KeyError) as error:
         return wrong("torn file", f"{type(error).__name__}: {error}")
     return right() if status == "COMPLETED" else wrong("other status", status)

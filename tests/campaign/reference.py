@@ -41,7 +41,10 @@ def matern52(variance: float, lengthscale: float) -> Callable[[Any, Any], mpmath
     variance, lengthscale = mpmath.mpf(variance), mpmath.mpf(lengthscale)
 
     def kernel(x: Numbers, z: Numbers) -> mpmath.mpf:
-        r = mpmath.sqrt(5 * mpmath.fsum((a - b) ** 2 for a, b in zip(x, z, strict=True))) / lengthscale
+        r = (
+            mpmath.sqrt(5 * mpmath.fsum((a - b) ** 2 for a, b in zip(x, z, strict=True)))
+            / lengthscale
+        )
         return variance * (1 + r + r**2 / 3) * mpmath.exp(-r)
 
     return kernel
@@ -68,7 +71,10 @@ def power_ep(
         X, U, new = (_rows(values) for values in (data[0], Z, Xnew))
         y = [row[0] for row in _rows(data[1])]
         power, noise = mpmath.mpf(alpha), mpmath.mpf(noise)
-        Kuu = [[kernel(a, b) + (mpmath.mpf(jitter) if i == j else 0) for j, b in enumerate(U)] for i, a in enumerate(U)]
+        Kuu = [
+            [kernel(a, b) + (mpmath.mpf(jitter) if i == j else 0) for j, b in enumerate(U)]
+            for i, a in enumerate(U)
+        ]
         L = _cholesky(Kuu)
         columns = [[kernel(a, b) for b in U] for a in X]
         V = [_solve(L, column) for column in columns]
@@ -81,15 +87,27 @@ def power_ep(
         for i in range(len(U)):
             B[i][i] += 1
         LB = _cholesky(B)
-        c = _solve(LB, [mpmath.fsum(v[i] * t / n for v, n, t in zip(V, N, y, strict=True)) for i in range(len(U))])
-        log_det = mpmath.fsum(mpmath.log(n) for n in N) + 2 * mpmath.fsum(mpmath.log(LB[i][i]) for i in range(len(U)))
+        c = _solve(
+            LB,
+            [
+                mpmath.fsum(v[i] * t / n for v, n, t in zip(V, N, y, strict=True))
+                for i in range(len(U))
+            ],
+        )
+        log_det = mpmath.fsum(mpmath.log(n) for n in N) + 2 * mpmath.fsum(
+            mpmath.log(LB[i][i]) for i in range(len(U))
+        )
         fit = mpmath.fsum(t**2 / n for n, t in zip(N, y, strict=True))
         if structured:
             penalty = mpmath.fsum(mpmath.log(1 + value / noise) for value in d) / 2
         elif power == 0:
             penalty = mpmath.fsum(d) / (2 * noise)
         else:
-            penalty = (1 - power) / (2 * power) * mpmath.fsum(mpmath.log(1 + power * value / noise) for value in d)
+            penalty = (
+                (1 - power)
+                / (2 * power)
+                * mpmath.fsum(mpmath.log(1 + power * value / noise) for value in d)
+            )
         constant = len(y) * mpmath.log(2 * mpmath.pi)
         terms = [-constant / 2, -log_det / 2, -fit / 2, mpmath.fdot(c, c) / 2, -penalty]
         mean, variance = [], []

@@ -39,7 +39,10 @@ from gpflow_pep.likelihoods import Logit, Probit
 
 _RELATIVE = 1e-6  # what is tolerated where nothing is ill-conditioned
 _VERDICTS = ("right", "refused", "not converged")  # all others are found
-_LONGER, _AMPLIFIED = 1e-12, 300.0  # the change of a lengthscale, and how many times its effect is tolerated
+_LONGER, _AMPLIFIED = (
+    1e-12,
+    300.0,
+)  # the change of a lengthscale, and how many times its effect is tolerated
 _NAMED = r"factorization of .* failed|variance of f given u|lengthscales of their mean|sites cannot be updated"
 
 
@@ -79,13 +82,19 @@ LIKELIHOODS: dict[str, Callable[[Case], gpflow.likelihoods.Likelihood]] = {
     "Student-t": lambda case: gpflow.likelihoods.StudentT(scale=np.sqrt(case.noise)),
 }
 _REGRESSION: dict[str, Callable[..., Any]] = {
-    "PEPR": lambda case, *parts, **o: PEPR(*parts, alpha=case.alpha, noise_variance=case.noise, **o),
+    "PEPR": lambda case, *parts, **o: PEPR(
+        *parts, alpha=case.alpha, noise_variance=case.noise, **o
+    ),
     "PEPR blocks": lambda case, *parts, **o: PEPR(
         *parts, alpha=case.alpha, noise_variance=case.noise, blocks=_blocks(case), **o
     ),
     "TSGPR": lambda case, *parts, **o: TSGPR(*parts, noise_variance=case.noise, **o),
-    "BTSGPR": lambda case, *parts, **o: BTSGPR(*parts, noise_variance=case.noise, blocks=_blocks(case), **o),
-    "StreamingSGPR": lambda case, *parts, **o: StreamingSGPR(*parts, alpha=case.alpha, noise_variance=case.noise, **o),
+    "BTSGPR": lambda case, *parts, **o: BTSGPR(
+        *parts, noise_variance=case.noise, blocks=_blocks(case), **o
+    ),
+    "StreamingSGPR": lambda case, *parts, **o: StreamingSGPR(
+        *parts, alpha=case.alpha, noise_variance=case.noise, **o
+    ),
 }
 _EP = {"PEP": PEP, "StreamingPEP": StreamingPEP}
 _MINIBATCH = {"TSVGP": TSVGP, "PEPSVGP": PEPSVGP, "APEP": APEP, "ARPEP": ARPEP, "RPAPEP": RPAPEP}
@@ -101,7 +110,9 @@ def _blocks(case: Case) -> AnyNDArray:
 
 
 def _kernel(case: Case) -> gpflow.kernels.Kernel:
-    return (gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52)[case.seed % 2](case.variance, case.lengthscale)
+    return (gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52)[case.seed % 2](
+        case.variance, case.lengthscale
+    )
 
 
 def make(case: Case, **options: Any) -> Any:
@@ -111,7 +122,9 @@ def make(case: Case, **options: Any) -> Any:
         return _REGRESSION[case.model](case, data, kernel, case.Z.copy(), **options)
     likelihood = LIKELIHOODS[case.likelihood](case)
     if case.model in _EP:
-        model = _EP[case.model](data, kernel, likelihood, case.Z.copy(), alpha=case.alpha, tol=1e-9, **options)
+        model = _EP[case.model](
+            data, kernel, likelihood, case.Z.copy(), alpha=case.alpha, tol=1e-9, **options
+        )
         return model
     alpha: dict[str, Any] = {} if case.model == "TSVGP" else {"alpha": case.alpha}
     options |= {"num_data": len(case.X), "num_latent_gps": case.q[0].shape[1]}
@@ -124,9 +137,16 @@ def make(case: Case, **options: Any) -> Any:
 def _found(case: Case, model: Any, *, compiled: bool = False) -> Found:
     def numbers() -> tuple[tf.Tensor, ...]:
         data = () if hasattr(model, "data") else ((tf.constant(case.X), tf.constant(case.Y)),)
-        return model.maximum_log_likelihood_objective(*data), *model.predict_f(tf.constant(case.Xnew))
+        return model.maximum_log_likelihood_objective(*data), *model.predict_f(
+            tf.constant(case.Xnew)
+        )
 
-    return Found(*(each.numpy() for each in (tf.function(numbers, autograph=False) if compiled else numbers)()))
+    return Found(
+        *(
+            each.numpy()
+            for each in (tf.function(numbers, autograph=False) if compiled else numbers)()
+        )
+    )
 
 
 # --- relations: from a case and what its model finds to what must be found as well, and what is -----------------------
@@ -134,7 +154,9 @@ def _found(case: Case, model: Any, *, compiled: bool = False) -> Found:
 Relation = Callable[[Case, Any, Found, np.random.Generator], tuple[Found, Found, Any]]
 
 
-def _rows(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+def _rows(
+    case: Case, model: Any, found: Found, rng: np.random.Generator
+) -> tuple[Found, Found, Any]:
     order = rng.permutation(len(case.X))
     return _with(found, case._replace(X=case.X[order], Y=case.Y[order]))
 
@@ -144,13 +166,19 @@ def _with(expected: Found, case: Case, **options: Any) -> tuple[Found, Found, An
     return expected, _found(case, model), model
 
 
-def _units(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+def _units(
+    case: Case, model: Any, found: Found, rng: np.random.Generator
+) -> tuple[Found, Found, Any]:
     s = 10.0 ** rng.uniform(-4.0, 4.0)
-    other = case._replace(X=s * case.X, Z=s * case.Z, Xnew=s * case.Xnew, lengthscale=s * case.lengthscale)
+    other = case._replace(
+        X=s * case.X, Z=s * case.Z, Xnew=s * case.Xnew, lengthscale=s * case.lengthscale
+    )
     return _with(found, other)
 
 
-def _origin(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+def _origin(
+    case: Case, model: Any, found: Found, rng: np.random.Generator
+) -> tuple[Found, Found, Any]:
     """A grid of 2^-20 of the lengthscale moves by a power of two without rounding."""
     unit = 2.0 ** np.round(np.log2(case.lengthscale) - 20.0)
     near = [unit * np.round(values / unit) for values in (case.X, case.Z, case.Xnew)]
@@ -160,33 +188,50 @@ def _origin(case: Case, model: Any, found: Found, rng: np.random.Generator) -> t
     return _with(_found(there, make(there)), far)
 
 
-def _outputs(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+def _outputs(
+    case: Case, model: Any, found: Found, rng: np.random.Generator
+) -> tuple[Found, Found, Any]:
     """The jitter has a unit as well, and a noise variance a least value."""
     s = max(10.0 ** rng.uniform(-4.0, 4.0), np.sqrt(2e-6 / case.noise))
-    expected = Found(found.objective - len(case.Y) * np.log(s), s * found.mean, s * s * found.variance)
+    expected = Found(
+        found.objective - len(case.Y) * np.log(s), s * found.mean, s * s * found.variance
+    )
     with gpflow.config.as_context(gpflow.config.Config(jitter=s * s * gpflow.default_jitter())):
-        return _with(expected, case._replace(Y=s * case.Y, variance=s * s * case.variance, noise=s * s * case.noise))
+        return _with(
+            expected,
+            case._replace(Y=s * case.Y, variance=s * s * case.variance, noise=s * s * case.noise),
+        )
 
 
-def _columns(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+def _columns(
+    case: Case, model: Any, found: Found, rng: np.random.Generator
+) -> tuple[Found, Found, Any]:
     expected = Found(2.0 * found.objective, *(np.repeat(each, 2, axis=1) for each in found[1:]))
     return _with(expected, case._replace(Y=np.repeat(case.Y, 2, axis=1)))
 
 
-def _chunks(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+def _chunks(
+    case: Case, model: Any, found: Found, rng: np.random.Generator
+) -> tuple[Found, Found, Any]:
     return _with(found, case, chunk_size=int(rng.integers(1, len(case.X) + 2)))
 
 
-def _copied(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+def _copied(
+    case: Case, model: Any, found: Found, rng: np.random.Generator
+) -> tuple[Found, Found, Any]:
     twin = copy.deepcopy(model)
     return found, _found(case, twin), twin
 
 
-def _compiled(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+def _compiled(
+    case: Case, model: Any, found: Found, rng: np.random.Generator
+) -> tuple[Found, Found, Any]:
     return found, _found(case, model, compiled=True), model
 
 
-def _labels(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+def _labels(
+    case: Case, model: Any, found: Found, rng: np.random.Generator
+) -> tuple[Found, Found, Any]:
     if case.likelihood == "robust-max":
         order = rng.permutation(3)  # class k becomes order[k]
         columns = np.argsort(order)
@@ -197,11 +242,15 @@ def _labels(case: Case, model: Any, found: Found, rng: np.random.Generator) -> t
     return _with(expected, case._replace(Y=1.0 - case.Y, q=(-case.q[0], case.q[1])))
 
 
-def _sibling(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+def _sibling(
+    case: Case, model: Any, found: Found, rng: np.random.Generator
+) -> tuple[Found, Found, Any]:
     """Another class, or its settings, that is the same thing here."""
     kernel, Z, data = _kernel(case), case.Z.copy(), (case.X, case.Y)
     siblings: dict[str, Callable[[], Any]] = {
-        "PEPR": lambda: PEPR(data, kernel, Z, alpha=case.alpha, noise_variance=case.noise, blocks=1),
+        "PEPR": lambda: PEPR(
+            data, kernel, Z, alpha=case.alpha, noise_variance=case.noise, blocks=1
+        ),
         "TSGPR": lambda: BTSGPR(data, kernel, Z, noise_variance=case.noise, blocks=1),
         "StreamingSGPR": lambda: PEPR(data, kernel, Z, alpha=case.alpha, noise_variance=case.noise),
         "StreamingPEP": lambda: make(case._replace(model="PEP")),
@@ -211,7 +260,9 @@ def _sibling(case: Case, model: Any, found: Found, rng: np.random.Generator) -> 
     return found, _found(case, other), other
 
 
-def _batches(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+def _batches(
+    case: Case, model: Any, found: Found, rng: np.random.Generator
+) -> tuple[Found, Found, Any]:
     """Two batches: the online evidences add up to that of all rows, and q is that of all rows."""
     n = int(rng.integers(1, len(case.X)))
     first = make(case._replace(X=case.X[:n], Y=case.Y[:n]))
@@ -225,8 +276,14 @@ RELATIONS: dict[str, tuple[Relation, Callable[[str, str], bool]]] = {
     "order of rows": (_rows, lambda model, likelihood: True),
     "units of inputs": (_units, lambda model, likelihood: True),
     "origin of inputs": (_origin, lambda model, likelihood: True),
-    "units of outputs": (_outputs, lambda model, likelihood: likelihood == "Gaussian" and model not in _MINIBATCH),
-    "columns of outputs": (_columns, lambda model, likelihood: likelihood == "Gaussian" and model not in _MINIBATCH),
+    "units of outputs": (
+        _outputs,
+        lambda model, likelihood: likelihood == "Gaussian" and model not in _MINIBATCH,
+    ),
+    "columns of outputs": (
+        _columns,
+        lambda model, likelihood: likelihood == "Gaussian" and model not in _MINIBATCH,
+    ),
     "chunks": (_chunks, lambda model, likelihood: model not in _MINIBATCH),
     "copy": (_copied, lambda model, likelihood: True),
     "compiled": (_compiled, lambda model, likelihood: True),
@@ -234,7 +291,8 @@ RELATIONS: dict[str, tuple[Relation, Callable[[str, str], bool]]] = {
     "another class": (
         _sibling,
         lambda model, likelihood: (
-            model in ("PEPR", "TSGPR", "StreamingSGPR", "StreamingPEP") or (model == "PEP" and likelihood == "Gaussian")
+            model in ("PEPR", "TSGPR", "StreamingSGPR", "StreamingPEP")
+            or (model == "PEP" and likelihood == "Gaussian")
         ),
     ),
     "batches": (_batches, lambda model, likelihood: model == "StreamingSGPR"),
@@ -277,7 +335,9 @@ def run(case: Case) -> Outcome:
             return _judged(case)
         except tf.errors.InvalidArgumentError as error:
             message = str(error)
-            return Outcome("refused" if re.search(_NAMED, message) else "raw error", np.nan, message[:300])
+            return Outcome(
+                "refused" if re.search(_NAMED, message) else "raw error", np.nan, message[:300]
+            )
         except Exception as error:
             return Outcome("raw error", np.nan, f"{type(error).__name__}: {error}"[:300])
 
@@ -298,8 +358,12 @@ def _judged(case: Case) -> Outcome:
     ]
     errors = {}
     for name, want, have, effect in zip(Found._fields, expected, obtained, moved, strict=True):
-        size = np.max(np.abs(want)) + (len(case.X) if name == "objective" else np.sqrt(np.max(expected.variance)))
-        errors[name] = float(np.max(np.abs(want - have)) / (size * (_RELATIVE + _AMPLIFIED * effect)))
+        size = np.max(np.abs(want)) + (
+            len(case.X) if name == "objective" else np.sqrt(np.max(expected.variance))
+        )
+        errors[name] = float(
+            np.max(np.abs(want - have)) / (size * (_RELATIVE + _AMPLIFIED * effect))
+        )
     return judged(errors)
 
 
@@ -315,7 +379,10 @@ def main() -> None:
 def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
     if outcome.verdict in _VERDICTS:
         return ()
-    numbers = [f"{name} {getattr(case, name):.2g}" for name in ("alpha", "variance", "lengthscale", "noise")]
+    numbers = [
+        f"{name} {getattr(case, name):.2g}"
+        for name in ("alpha", "variance", "lengthscale", "noise")
+    ]
     return *case[1:4], *numbers
 
 

@@ -33,12 +33,22 @@ def judged(errors: Mapping[str, float]) -> Outcome:
     return Outcome("right" if errors[worst] <= 1.0 else f"wrong {worst}", float(errors[worst]), "")
 
 
-def options(description: str | None, what: str = "cases", number: int = 1000) -> argparse.ArgumentParser:
+def options(
+    description: str | None, what: str = "cases", number: int = 1000
+) -> argparse.ArgumentParser:
     """Return a parser of the options that every campaign has."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(f"--{what}", type=count, default=number, help="how many, at most (%(default)s)")
-    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so many (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first one, from which all follow (%(default)s)")
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        f"--{what}", type=count, default=number, help="how many, at most (%(default)s)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="stop after so many (%(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the first one, from which all follow (%(default)s)"
+    )
     parser.add_argument("--output", type=Path, help="file for outcomes (JSON)")
     return parser
 

@@ -61,16 +61,32 @@ def test_refusals_are_judged():
     assert verdict(lambda subject: None, "alpha") == "accepted"
     assert verdict(raising(ValueError("out of range")), "alpha") == "refused obscurely"
     assert verdict(raising(ValueError(f"{'x' * 400} alpha")), "alpha") == "refused obscurely"
-    assert verdict(raising(AttributeError("'NoneType' has no attribute 'alpha'")), "alpha") == "raw error"
-    assert verdict(raising(ValueError("alpha must be in [0, 1]"), change=1e-3), "alpha") == "model changed"
-    assert verdict(raising(ValueError("alpha must be in [0, 1]"), change=np.nan), "alpha") == "model changed"
+    assert (
+        verdict(raising(AttributeError("'NoneType' has no attribute 'alpha'")), "alpha")
+        == "raw error"
+    )
+    assert (
+        verdict(raising(ValueError("alpha must be in [0, 1]"), change=1e-3), "alpha")
+        == "model changed"
+    )
+    assert (
+        verdict(raising(ValueError("alpha must be in [0, 1]"), change=np.nan), "alpha")
+        == "model changed"
+    )
 
 
 def test_numbers_are_judged():
     assert verdict(lambda subject: (subject.numbers(), {"value": np.array(1.0 + 1e-8)})) == "right"
-    assert verdict(lambda subject: (subject.numbers(), {"value": np.array(1.0001)})) == "wrong numbers"
-    assert verdict(lambda subject: (subject.numbers(), {"value": np.array([1.0])})) == "wrong numbers"
-    assert verdict(lambda subject: (subject.numbers(), {"value": np.array(1.0), "other": 2.0})) == "wrong numbers"
+    assert (
+        verdict(lambda subject: (subject.numbers(), {"value": np.array(1.0001)})) == "wrong numbers"
+    )
+    assert (
+        verdict(lambda subject: (subject.numbers(), {"value": np.array([1.0])})) == "wrong numbers"
+    )
+    assert (
+        verdict(lambda subject: (subject.numbers(), {"value": np.array(1.0), "other": 2.0}))
+        == "wrong numbers"
+    )
     assert verdict(lambda subject: ({"value": np.nan}, {"value": np.nan})) == "wrong numbers"
     assert verdict(raising(ValueError("alpha"))) == "raw error"
 

@@ -19,11 +19,26 @@ SOUND = Case(
 @pytest.mark.parametrize(("alpha", "kernel"), [(0.0, squared_exponential), (1.0, matern52)])
 def test_the_reference_is_gpflow_at_the_ends(alpha, kernel):
     """SGPR and FITC; at a noise of 0.2 GPflow errs by some 1e-12."""
-    constructor = {squared_exponential: gpflow.kernels.SquaredExponential, matern52: gpflow.kernels.Matern52}[kernel]
+    constructor = {
+        squared_exponential: gpflow.kernels.SquaredExponential,
+        matern52: gpflow.kernels.Matern52,
+    }[kernel]
     peer = {0.0: gpflow.models.SGPR, 1.0: gpflow.models.GPRFITC}[alpha]
-    model = peer((SOUND.X, SOUND.Y), constructor(1.3, lengthscales=0.8), SOUND.Z.copy(), noise_variance=0.2)
-    found = power_ep((SOUND.X, SOUND.Y), kernel(1.3, 0.8), SOUND.Z, SOUND.Xnew, alpha=alpha, noise=0.2, jitter=1e-6)
-    assert found.objective == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=1e-9)
+    model = peer(
+        (SOUND.X, SOUND.Y), constructor(1.3, lengthscales=0.8), SOUND.Z.copy(), noise_variance=0.2
+    )
+    found = power_ep(
+        (SOUND.X, SOUND.Y),
+        kernel(1.3, 0.8),
+        SOUND.Z,
+        SOUND.Xnew,
+        alpha=alpha,
+        noise=0.2,
+        jitter=1e-6,
+    )
+    assert found.objective == pytest.approx(
+        float(model.maximum_log_likelihood_objective()), rel=1e-9
+    )
     mean, variance = (value.numpy()[:, 0] for value in model.predict_f(SOUND.Xnew))
     np.testing.assert_allclose(found.mean, mean, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(found.variance, variance, rtol=1e-8)

@@ -14,10 +14,14 @@ def test_problems_follow_from_the_seed():
     some, again, others = problems(40, 3), problems(40, 3), problems(40, 4)
     assert some == again and some != others
     assert [problem.kind for problem in some[: len(KINDS)]] == list(KINDS)
-    assert problems(40, 3, only="probit") == [problem for problem in some if problem.kind == "probit"]
+    assert problems(40, 3, only="probit") == [
+        problem for problem in some if problem.kind == "probit"
+    ]
     for problem in some:
         (X, Y, Z), once_more = data(problem), data(problem)
-        assert len(X) == len(Y) == problem.num_data and len(Z) == min(problem.num_inducing, problem.num_data)
+        assert len(X) == len(Y) == problem.num_data and len(Z) == min(
+            problem.num_inducing, problem.num_data
+        )
         assert all(np.array_equal(one, two) for one, two in zip((X, Y, Z), once_more, strict=True))
 
 
@@ -47,7 +51,10 @@ def test_a_small_share(capsys):
 
 
 def test_the_command(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("sys.argv", ["convergence", "--problems", "4", "--only", "probit", "--output", f"{tmp_path}/a"])
+    monkeypatch.setattr(
+        "sys.argv",
+        ["convergence", "--problems", "4", "--only", "probit", "--output", f"{tmp_path}/a"],
+    )
     convergence.main()
     assert capsys.readouterr().out.splitlines()[-1].split()[:3] == ["all", "1", "100.0%"]
     assert '"status": "converged"' in (tmp_path / "a").read_text()

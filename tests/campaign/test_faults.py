@@ -23,9 +23,21 @@ ROOT = Path(__file__).parents[2]
 def test_a_small_share(tmp_path):
     """In a process of its own, which forks before it runs TensorFlow: kills, a full disk, damages."""
     path = tmp_path / "wrong.json"
-    command = [sys.executable, "-m", "campaign.faults", "--seed", "18", "--cases", "3", "--output", path]
+    command = [
+        sys.executable,
+        "-m",
+        "campaign.faults",
+        "--seed",
+        "18",
+        "--cases",
+        "3",
+        "--output",
+        path,
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False)
+    ended = subprocess.run(
+        command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     assert json.loads(path.read_text()) == []
     lines = ended.stdout.strip().splitlines()
@@ -51,7 +63,12 @@ def test_trainings_are_compared(monkeypatch):
     monkeypatch.setattr(judging, "undisturbed", lambda name: Undisturbed(TRAINED, b"", b""))
     for name, trained, least, verdict in [
         ("TSVGP", TRAINED, -np.inf, "right"),
-        ("TSVGP", TRAINED._replace(values={"a": np.array([1.0, 1.0 + 1e-15])}), -np.inf, "wrong numbers"),
+        (
+            "TSVGP",
+            TRAINED._replace(values={"a": np.array([1.0, 1.0 + 1e-15])}),
+            -np.inf,
+            "wrong numbers",
+        ),
         ("TSVGP", TRAINED._replace(objective=(-3.0, -2.1)), -np.inf, "wrong numbers"),
         ("TSVGP", TRAINED._replace(status="failed"), -np.inf, "other status"),
         ("PEPR, L-BFGS", TRAINED._replace(values={"a": np.zeros(2)}), -2.1, "right"),
@@ -85,7 +102,9 @@ def test_damaged_files_are_found(tmp_path):
         outcome = whole(path)
         assert outcome is not None and outcome.verdict == "torn file", way
     for way, change in damage.MEMBERS.items():
-        path.write_bytes(damage.rewritten(content, lambda arrays, change=change: change(arrays, rng), DIGEST))
+        path.write_bytes(
+            damage.rewritten(content, lambda arrays, change=change: change(arrays, rng), DIGEST)
+        )
         assert whole(path) is not None, way
 
 

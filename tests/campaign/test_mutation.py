@@ -16,7 +16,9 @@ from campaign.running import Outcome
 def expressions(source):
     """Return the changed sources."""
     mutations = Mutations("", source)
-    return [change.source.strip() for number in range(len(mutations)) for change in mutations.at(number)]
+    return [
+        change.source.strip() for number in range(len(mutations)) for change in mutations.at(number)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,9 @@ def test_docstrings_types_messages_and_decorators_are_left_alone():
 
 
 def test_mutants_differ_from_the_package_and_follow_from_the_seed():
-    one, again, other = (list(islice(drawn(["maths/normal.py", "maths/linalg.py"], seed), 20)) for seed in (1, 1, 2))
+    one, again, other = (
+        list(islice(drawn(["maths/normal.py", "maths/linalg.py"], seed), 20)) for seed in (1, 1, 2)
+    )
     assert one == again != other
     assert len(set(one)) == len(one)
     for mutant in one:
@@ -78,7 +82,11 @@ def test_mutants_differ_from_the_package_and_follow_from_the_seed():
 
 def test_every_module_has_tests():
     found = modules(TESTS)
-    assert "maths/linalg.py" in found and "ep/sweep.py" in found and not any("__init__" in name for name in found)
+    assert (
+        "maths/linalg.py" in found
+        and "ep/sweep.py" in found
+        and not any("__init__" in name for name in found)
+    )
     for module in found:
         assert noticing(module)
         for path in noticing(module):
@@ -101,9 +109,13 @@ def test_a_module_is_loaded_from_the_mutated_source(monkeypatch, tmp_path):
 def test_the_command(monkeypatch, capsys, tmp_path):
     """Without processes: the first of three mutants is not noticed, and the table says so."""
     ends = iter(["survived", "survived", "killed", "too long"])
-    monkeypatch.setattr(mutation, "run", lambda *_: Outcome(next(ends), 1.0, "tests/maths/test_normal.py::test"))
+    monkeypatch.setattr(
+        mutation, "run", lambda *_: Outcome(next(ends), 1.0, "tests/maths/test_normal.py::test")
+    )
     output = tmp_path / "mutants.json"
-    monkeypatch.setattr("sys.argv", f"mutation --mutants 3 --modules maths/normal.py --output {output}".split())
+    monkeypatch.setattr(
+        "sys.argv", f"mutation --mutants 3 --modules maths/normal.py --output {output}".split()
+    )
     mutation.main()
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["survived", "killed", "too"]
@@ -112,14 +124,22 @@ def test_the_command(monkeypatch, capsys, tmp_path):
 
 
 def test_tests_that_fail_without_a_change_end_it(monkeypatch):
-    monkeypatch.setattr(mutation, "run", lambda *_: Outcome("killed", 1.0, "tests/maths/test_normal.py::test"))
+    monkeypatch.setattr(
+        mutation, "run", lambda *_: Outcome("killed", 1.0, "tests/maths/test_normal.py::test")
+    )
     monkeypatch.setattr("sys.argv", ["mutation", "--modules", "maths/normal.py"])
     with pytest.raises(SystemExit, match="fail without a change: tests/maths/test_normal"):
         mutation.main()
 
 
 def test_a_table_has_the_folders_that_were_changed(capsys):
-    mutants = [Mutant(module, 1, "number", "1", "2", "") for module in ("ep/sweep.py", "maths/linalg.py")]
+    mutants = [
+        Mutant(module, 1, "number", "1", "2", "") for module in ("ep/sweep.py", "maths/linalg.py")
+    ]
     found = [(mutant, Outcome("killed", 1.0, "")) for mutant in mutants]
     print_table(found)
-    assert [line.split()[0] for line in capsys.readouterr().out.strip().splitlines()[1:]] == ["ep", "maths", "all"]
+    assert [line.split()[0] for line in capsys.readouterr().out.strip().splitlines()[1:]] == [
+        "ep",
+        "maths",
+        "all",
+    ]

@@ -27,8 +27,12 @@ def test_a_small_share(name, capsys):
 def test_an_observation_that_contradicts_the_marginal():
     """Gaussian noise has a closed form, and its integrand lies 90 standard deviations away."""
     mean, variance, y, noise = 7.0, 5e-4, 9.1, 1e-4
-    density = predictions.expected(lambda f, y: stats.norm.logpdf(y, f, np.sqrt(noise)), mean, variance, y)
-    np.testing.assert_allclose(density, stats.norm.logpdf(y, mean, np.sqrt(variance + noise)), rtol=1e-9)
+    density = predictions.expected(
+        lambda f, y: stats.norm.logpdf(y, f, np.sqrt(noise)), mean, variance, y
+    )
+    np.testing.assert_allclose(
+        density, stats.norm.logpdf(y, mean, np.sqrt(variance + noise)), rtol=1e-9
+    )
 
 
 def test_wrong_densities_are_found(monkeypatch):
@@ -36,5 +40,7 @@ def test_wrong_densities_are_found(monkeypatch):
     case, right = first_of("ordinal"), predictions.predicted_log_density
     for error, verdict in ((2e-5, "wrong density"), (np.nan, "not finite")):
         change = np.array([error] + 19 * [0.0])
-        monkeypatch.setattr(predictions, "predicted_log_density", lambda *rows, by=change: right(*rows) + by)
+        monkeypatch.setattr(
+            predictions, "predicted_log_density", lambda *rows, by=change: right(*rows) + by
+        )
         assert run(case).verdict == verdict

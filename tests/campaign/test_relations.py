@@ -17,7 +17,11 @@ def test_every_model_likelihood_and_relation_is_drawn():
 
 def first_of(relation, model):
     """The first case of a relation and a model."""
-    return next(case for case in map(case_of, range(5000)) if (case.relation, case.model) == (relation, model))
+    return next(
+        case
+        for case in map(case_of, range(5000))
+        if (case.relation, case.model) == (relation, model)
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,7 +49,11 @@ def test_a_small_share(relation, model, capsys):
     assert outcome.verdict == "right", outcome
     print_table([(case, outcome)])
     lines = capsys.readouterr().out.strip().splitlines()
-    assert len(lines) == len(MODELS) + len(RELATIONS) + 2 and lines[-1].split()[:3] == ["all", "1", "1"]
+    assert len(lines) == len(MODELS) + len(RELATIONS) + 2 and lines[-1].split()[:3] == [
+        "all",
+        "1",
+        "1",
+    ]
 
 
 def test_wrong_numbers_are_found(monkeypatch):

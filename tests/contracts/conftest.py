@@ -60,7 +60,9 @@ def constructed(entry, data, kernel, points, *, noise_variance, **options):
 
 def regression_model(entry, P, seed, **options):
     """A stream has an earlier batch, equal for all outputs and data."""
-    options.setdefault("mean_function", gpflow.functions.Constant(np.full(P, 0.1, gpflow.default_float())))
+    options.setdefault(
+        "mean_function", gpflow.functions.Constant(np.full(P, 0.1, gpflow.default_float()))
+    )
     options.setdefault("noise_variance", 0.2)
     kernel, data = SquaredExponential(variance=1.2, lengthscales=[0.8, 1.1]), make_data(P, seed)
     if not entry.is_stream:
@@ -89,7 +91,9 @@ def parts(separate=False):
     gpflow.set_trainable(likelihood.epsilon, True)
     if not separate:
         return SquaredExponential(1.2, lengthscales=[0.8, 1.1]), likelihood, Z.copy()
-    kernels = [SquaredExponential(1.2 + 0.3 * c, lengthscales=[0.8, 1.1 - 0.1 * c]) for c in range(C)]
+    kernels = [
+        SquaredExponential(1.2 + 0.3 * c, lengthscales=[0.8, 1.1 - 0.1 * c]) for c in range(C)
+    ]
     points = [InducingPoints(Z + 0.1 * c) for c in range(C)]
     return SeparateIndependent(kernels), likelihood, SeparateIndependentInducingVariables(points)
 
@@ -97,13 +101,22 @@ def parts(separate=False):
 def model_of_classes(entry, setting, seed, fitted, *, separate=False, **options):
     """The seed selects data and q(u); a fitted stream has an earlier batch."""
     kernel, robust_max, points = parts(separate)
-    options["mean_function"] = gpflow.functions.Constant(np.array([0.2, 0.0, -0.1], gpflow.default_float()))
+    options["mean_function"] = gpflow.functions.Constant(
+        np.array([0.2, 0.0, -0.1], gpflow.default_float())
+    )
     if entry.family == SITES:
-        return entry.constructor(make_labels(seed), kernel, robust_max, points, tol=tolerance(), **options)
+        return entry.constructor(
+            make_labels(seed), kernel, robust_max, points, tol=tolerance(), **options
+        )
     rng = np.random.default_rng(100 + seed)
-    q_mu, q_sqrt = rng.normal(size=(M, C)), np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M)
+    q_mu, q_sqrt = (
+        rng.normal(size=(M, C)),
+        np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M),
+    )
     likelihood = robust_max if setting.labels else gpflow.likelihoods.Gaussian(0.2)
-    model = entry.constructor(kernel, likelihood, points, num_data=N, q_mu=q_mu, q_sqrt=q_sqrt, **options)
+    model = entry.constructor(
+        kernel, likelihood, points, num_data=N, q_mu=q_mu, q_sqrt=q_sqrt, **options
+    )
     if entry.is_stream and fitted:
         model.update(make_labels(99))
         model.q_mu.assign(0.5 * model.q_mu + 0.3)
@@ -145,7 +158,11 @@ class Subject:
         return X, np.eye(C)[Y[:, 0].astype(int)] if is_gaussian(model) else Y
 
     def loss(self, model):
-        return model.training_loss if holds_data(model) else lambda: model.training_loss(self.observations(model))
+        return (
+            model.training_loss
+            if holds_data(model)
+            else lambda: model.training_loss(self.observations(model))
+        )
 
     def compiled_loss(self, model):
         data = () if holds_data(model) else (self.observations(model),)
@@ -210,7 +227,10 @@ def shared(subject, _kept):
         key = subject.name, P if subject.is_regression else C
         if key not in _kept:
             model = subject.new(P)
-            _kept[key] = model, [(variable, variable.numpy()) for variable in _variables(model, set())]
+            _kept[key] = (
+                model,
+                [(variable, variable.numpy()) for variable in _variables(model, set())],
+            )
         model, values = _kept[key]
         for variable, value in values:
             variable.assign(value)
@@ -253,7 +273,9 @@ def contract():
         """Perturb all trainable variables."""
         generator = np.random.default_rng(seed)
         for variable in model.trainable_variables:
-            variable.assign_add(tf.constant(size * generator.normal(size=variable.shape), variable.dtype))
+            variable.assign_add(
+                tf.constant(size * generator.normal(size=variable.shape), variable.dtype)
+            )
 
     def same_predictions(first, second, rtol=1e-12):  # with or without a graph
         for actual, expected in zip(first, second, strict=True):
@@ -262,7 +284,10 @@ def contract():
     def value_and_gradient(model, loss):
         with tf.GradientTape() as tape:
             value = loss()
-        return value, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(value, model.trainable_variables)]
+        return value, [
+            tf.convert_to_tensor(gradient)
+            for gradient in tape.gradient(value, model.trainable_variables)
+        ]
 
     return types.SimpleNamespace(
         N=N, D=D, M=M, Xnew=rng.uniform(-2.5, 2.5, size=(7, D)), labels=make_labels, new=functools.partial(Subject),

@@ -36,11 +36,18 @@ def test_nan_variable_raises(subject, model, compiled, contract):
     data; predictions of observations read everything. Then all is as it was.
     """
     loss, X, labels = compiled(model), contract.Xnew, np.zeros((len(contract.Xnew), 1))
-    Y = np.zeros((len(X), 3)) if not subject.is_regression and contract.is_gaussian(model) else labels
+    Y = (
+        np.zeros((len(X), 3))
+        if not subject.is_regression and contract.is_gaussian(model)
+        else labels
+    )
     subject.loss(model)()  # sites whose classes were shifted repeat from the next evaluation on
     expected, predict = float(loss()), tf.function(lambda: model.predict_f(X))
     before = [value.numpy() for value in predict()]
-    variables, of_likelihood = model.trainable_variables, {id(v) for v in model.likelihood.trainable_variables}
+    variables, of_likelihood = (
+        model.trainable_variables,
+        {id(v) for v in model.likelihood.trainable_variables},
+    )
     for variable in variables:
         value = variable.numpy()
         variable.assign(np.full_like(value, np.nan))
@@ -56,7 +63,9 @@ def test_nan_variable_raises(subject, model, compiled, contract):
         stops_or_is_finite(lambda: model.predict_y(X), np.nan)
         stops_or_is_finite(lambda: model.predict_log_density((X, Y)), np.nan)
         variable.assign(value)
-    assert float(loss()) == pytest.approx(expected, rel=1e-12)  # sites have converged to the same values
+    assert float(loss()) == pytest.approx(
+        expected, rel=1e-12
+    )  # sites have converged to the same values
     for actual, wanted in zip(predict(), before, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-11, atol=1e-11)
 
@@ -110,7 +119,9 @@ def test_upper_bound_of_nan_raises(model):
     bound = tf.function(model.upper_bound)
     scale = getattr(model, "scale", None)
     unused = (
-        {id(variable) for variable in scale.trainable_variables} if hasattr(scale, "trainable_variables") else set()
+        {id(variable) for variable in scale.trainable_variables}
+        if hasattr(scale, "trainable_variables")
+        else set()
     )
     for variable in model.trainable_variables:
         if id(variable) in unused:  # a bound of the exact evidence, which has no scale
@@ -129,7 +140,9 @@ def test_rejects_invalid_prediction_inputs(model, contract):
         Xnew = contract.Xnew.copy()
         Xnew[3, 1] = bad
         for predict in (model.predict_f, model.predict_y, posterior.predict_f):
-            with pytest.raises(ValueError, match=r"Xnew must be finite, got 1 values .* the first in row 3\."):
+            with pytest.raises(
+                ValueError, match=r"Xnew must be finite, got 1 values .* the first in row 3\."
+            ):
                 predict(Xnew)
         with pytest.raises(ValueError, match="Xnew must be finite"):
             posterior.predict_f(Xnew, full_cov=True)
@@ -159,7 +172,9 @@ def test_duplicate_inducing_points_without_jitter_raise(make, contract):
             lambda: model.predict_f(contract.Xnew),
             getattr(model, "upper_bound", model.training_loss),
         ):
-            with pytest.raises(tf.errors.InvalidArgumentError, match=r"not successful: Kuu.*jitter"):
+            with pytest.raises(
+                tf.errors.InvalidArgumentError, match=r"not successful: Kuu.*jitter"
+            ):
                 evaluate()
         assert np.isfinite(mended.training_loss())
         assert np.isfinite(mended.training_loss_closure(compile=True)())

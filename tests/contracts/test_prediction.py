@@ -63,7 +63,10 @@ def test_accepts_leading_batch_dimensions(many, contract):
             mean, cov = model.predict_f(batch.reshape(*lead, *batch.shape[1:]), *form)
             assert mean.shape == [*lead, 7, P]
             assert cov.shape == [*lead, *FORMS[form](7, P)]
-            mean, cov = tf.reshape(mean, [6, *mean.shape[len(lead) :]]), tf.reshape(cov, [6, *cov.shape[len(lead) :]])
+            mean, cov = (
+                tf.reshape(mean, [6, *mean.shape[len(lead) :]]),
+                tf.reshape(cov, [6, *cov.shape[len(lead) :]]),
+            )
             for number, one in zip(range(0, 6, 2), expected, strict=True):
                 contract.same_predictions((mean[number], cov[number]), one, EXACT)
 
@@ -79,7 +82,9 @@ def test_predict_y_adds_likelihood(subject, shared, contract):
         if contract.is_gaussian(model):
             f_mean, f_var = model.predict_f(X)
             np.testing.assert_allclose(mean, f_mean, rtol=0, atol=EXACT)
-            np.testing.assert_allclose(variance, f_var + model.likelihood.variance, rtol=0, atol=EXACT)
+            np.testing.assert_allclose(
+                variance, f_var + model.likelihood.variance, rtol=0, atol=EXACT
+            )
             expected = np.sum(norm.logpdf(Y, mean, np.sqrt(variance)), axis=1)
         else:
             assert np.all((mean > 0.0) & (mean < 1.0))
@@ -94,7 +99,9 @@ def test_samples_have_predicted_moments(many, contract):
     model, P = many, many.num_latent_gps
     assert model.predict_f_samples(contract.Xnew).shape == [7, P]
     assert model.predict_f_samples(contract.Xnew, 3).shape == [3, 7, P]
-    assert model.predict_f_samples(contract.Xnew, 3, full_cov=False, full_output_cov=True).shape == [3, 7, P]
+    assert model.predict_f_samples(
+        contract.Xnew, 3, full_cov=False, full_output_cov=True
+    ).shape == [3, 7, P]
     tf.random.set_seed(0)
     draws = model.predict_f_samples(contract.Xnew[:2], 20_000).numpy()
     mean, cov = model.predict_f(contract.Xnew[:2], full_cov=True)
@@ -102,7 +109,9 @@ def test_samples_have_predicted_moments(many, contract):
     largest = float(tf.reduce_max(cov))
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=5 * np.sqrt(largest / 20_000))
     for p in range(P):
-        np.testing.assert_allclose(np.cov(draws[:, :, p].T), cov[p], atol=5 * np.sqrt(2 / 20_000) * largest)
+        np.testing.assert_allclose(
+            np.cov(draws[:, :, p].T), cov[p], atol=5 * np.sqrt(2 / 20_000) * largest
+        )
 
 
 @ONE_OF_ALL
@@ -110,14 +119,18 @@ def test_posterior_predicts_the_same(subject, model, contract):
     subject.loss(model)()  # sites whose classes were shifted repeat from the next evaluation on
     for cache in (*PrecomputeCacheType, "tensor", "variable", None):
         posterior = model.posterior(cache)
-        contract.same_predictions(posterior.fused_predict_f(contract.Xnew), model.predict_f(contract.Xnew), EXACT)
+        contract.same_predictions(
+            posterior.fused_predict_f(contract.Xnew), model.predict_f(contract.Xnew), EXACT
+        )
         if cache in (PrecomputeCacheType.NOCACHE, None):
             with pytest.raises(ValueError, match="Cache has not been precomputed"):
                 posterior.predict_f(contract.Xnew)
             continue
         for full_cov in (False, True):
             contract.same_predictions(
-                posterior.predict_f(contract.Xnew, full_cov), model.predict_f(contract.Xnew, full_cov), EXACT
+                posterior.predict_f(contract.Xnew, full_cov),
+                model.predict_f(contract.Xnew, full_cov),
+                EXACT,
             )
 
 
@@ -145,7 +158,9 @@ def test_tensor_cache_updates_on_demand(subject, model, contract):
         contract.perturb(model)
     assert np.abs(model.predict_f(contract.Xnew)[0] - old[0]).max() > 1e-3
     posterior.update_cache()
-    contract.same_predictions(posterior.predict_f(contract.Xnew), model.predict_f(contract.Xnew), EXACT)
+    contract.same_predictions(
+        posterior.predict_f(contract.Xnew), model.predict_f(contract.Xnew), EXACT
+    )
 
 
 @ONE_IN_REGRESSION
@@ -172,7 +187,9 @@ def test_predicts_several_chunks(many):
     some_slow([(True, False), (False, True)], 1),
     ids=["covariances eager", "variances compiled"],
 )
-def test_prediction_gradients_match_finite_differences(model, contract, full_cov, compiled, request):
+def test_prediction_gradients_match_finite_differences(
+    model, contract, full_cov, compiled, request
+):
     """
     Gradients in Xnew and all hyperparameters; central differences with h = 1e-5 err by h^2 f''' + eps / h = 1e-10.
     """
@@ -180,7 +197,9 @@ def test_prediction_gradients_match_finite_differences(model, contract, full_cov
         reason = "sites follow the hyperparameters; predictions are differentiated as if L, A and c were constants"
         request.applymarker(pytest.mark.xfail(reason=reason))
     Xnew = tf.Variable(contract.Xnew[:3])
-    compare_derivatives(model, Xnew, [Xnew, *model.trainable_variables], full_cov=full_cov, compiled=compiled)
+    compare_derivatives(
+        model, Xnew, [Xnew, *model.trainable_variables], full_cov=full_cov, compiled=compiled
+    )
 
 
 @IN_REGRESSION
@@ -197,7 +216,9 @@ def compare_derivatives(model, Xnew, sources, *, full_cov, compiled):
 
     def value():
         mean, cov = model.predict_f(Xnew, full_cov=full_cov)
-        return tf.reduce_sum(weights[0, :, :1] * mean) + tf.reduce_sum(weights[1, :, : 3 if full_cov else 1] * cov)
+        return tf.reduce_sum(weights[0, :, :1] * mean) + tf.reduce_sum(
+            weights[1, :, : 3 if full_cov else 1] * cov
+        )
 
     def gradient():
         with tf.GradientTape() as tape:
@@ -252,6 +273,9 @@ def test_samples_of_singular_covariance_raise(shared, contract):
     """Twenty copies of one input without jitter raise an error instead of giving NaN."""
     with (
         gpflow.config.as_context(gpflow.config.Config(jitter=0.0)),
-        pytest.raises(tf.errors.InvalidArgumentError, match=r"posterior samples are not finite\. Try: a larger jitter"),
+        pytest.raises(
+            tf.errors.InvalidArgumentError,
+            match=r"posterior samples are not finite\. Try: a larger jitter",
+        ),
     ):
         shared(1).predict_f_samples(np.repeat(contract.Xnew[:1], 20, axis=0))

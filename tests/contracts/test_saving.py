@@ -23,9 +23,15 @@ SETTINGS = [
     "StreamingSGPR",
 ]
 QUICK = ("StreamingSGPR",)  # copies and exports of PEP are in tests/models/test_pep_state.py
-saved_regression = pytest.mark.parametrize("subject", some_slow(SETTINGS, quick=QUICK), indirect=True)
-saved = pytest.mark.parametrize("subject", some_slow([*SETTINGS, *CLASSES], quick=[*QUICK, "ARPEP"]), indirect=True)
-exported = pytest.mark.parametrize("subject", some_slow([*SETTINGS, *CLASSES], quick=QUICK), indirect=True)
+saved_regression = pytest.mark.parametrize(
+    "subject", some_slow(SETTINGS, quick=QUICK), indirect=True
+)
+saved = pytest.mark.parametrize(
+    "subject", some_slow([*SETTINGS, *CLASSES], quick=[*QUICK, "ARPEP"]), indirect=True
+)
+exported = pytest.mark.parametrize(
+    "subject", some_slow([*SETTINGS, *CLASSES], quick=QUICK), indirect=True
+)
 
 
 @saved_regression
@@ -33,7 +39,12 @@ def test_summary_and_parameters_exclude_data(model, capsys):
     print_summary(model, fmt="simple")
     printed = capsys.readouterr().out
     names = list(parameter_dict(model))
-    assert {".kernel.variance", ".kernel.lengthscales", ".likelihood.variance", ".inducing_variable.Z"} <= set(names)
+    assert {
+        ".kernel.variance",
+        ".kernel.lengthscales",
+        ".likelihood.variance",
+        ".inducing_variable.Z",
+    } <= set(names)
     for name in names:
         assert name[1:] in printed
     for unwanted in ("_data", "_chunks", "_alpha", "_rows"):
@@ -53,7 +64,9 @@ def test_parameter_dict_round_trip(subject, make, model, contract):
     assert float(subject.loss(fresh)()) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("duplicate", some_slow([gpflow.utilities.deepcopy, copy.deepcopy], 1), ids=["gpflow", "copy"])
+@pytest.mark.parametrize(
+    "duplicate", some_slow([gpflow.utilities.deepcopy, copy.deepcopy], 1), ids=["gpflow", "copy"]
+)
 @saved
 def test_copy_is_independent(subject, model, contract, duplicate):
     subject.loss(model)()
@@ -78,7 +91,9 @@ def test_copy_of_compiled_model_trains_independently(model):
     model.training_loss_closure(compile=True)()
     before = float(model.training_loss())
     other = gpflow.utilities.deepcopy(model)
-    gpflow.optimizers.Scipy().minimize(other.training_loss, other.trainable_variables, options={"maxiter": 2})
+    gpflow.optimizers.Scipy().minimize(
+        other.training_loss, other.trainable_variables, options={"maxiter": 2}
+    )
     assert float(model.training_loss()) == pytest.approx(before, rel=EXACT)
     assert float(other.training_loss()) < before
 
@@ -102,8 +117,12 @@ def test_checkpoint_restores_parameters_and_settings(subject, make, model, contr
     data = [values.numpy() for values in fresh.data] if with_data else []
     if not with_data:
         fresh.num_data = 5
-    tf.train.Checkpoint(model=fresh).restore(path).assert_existing_objects_matched().assert_consumed()
-    for actual, expected in zip(fresh.trainable_variables, trained.trainable_variables, strict=True):
+    tf.train.Checkpoint(model=fresh).restore(
+        path
+    ).assert_existing_objects_matched().assert_consumed()
+    for actual, expected in zip(
+        fresh.trainable_variables, trained.trainable_variables, strict=True
+    ):
         np.testing.assert_array_equal(actual, expected)
     if powers is not None:
         np.testing.assert_array_equal(fresh.alpha, trained.alpha)
@@ -117,7 +136,9 @@ def test_checkpoint_restores_parameters_and_settings(subject, make, model, contr
     else:
         np.testing.assert_array_equal(fresh.num_data, trained.num_data)
     assert float(subject.loss(fresh)()) == pytest.approx(float(subject.loss(trained)()), rel=EXACT)
-    contract.same_predictions(fresh.predict_f(contract.Xnew), trained.predict_f(contract.Xnew), EXACT)
+    contract.same_predictions(
+        fresh.predict_f(contract.Xnew), trained.predict_f(contract.Xnew), EXACT
+    )
 
 
 @saved_regression
@@ -159,7 +180,9 @@ def test_exported_posterior_predicts_the_same(model, contract, tmp_path, cache):
     module.predict = tf.function(posterior.predict_f, input_signature=SPEC)
     if cache == "variable":
         module.posterior = posterior
-    module.predict_with_cov = tf.function(lambda X: posterior.predict_f(X, full_cov=True), input_signature=SPEC)
+    module.predict_with_cov = tf.function(
+        lambda X: posterior.predict_f(X, full_cov=True), input_signature=SPEC
+    )
     if cache == "tensor":
         module.posterior = posterior  # for the kernel's variables, which the function reads
     tf.saved_model.save(module, str(tmp_path))

@@ -20,10 +20,14 @@ def test_every_variable_has_a_gradient(subject, model, compiled, contract):
     assert len(gradients) >= 5  # two of the kernel, noise or epsilon, Z, mean
     compiled_loss, compiled_gradients = contract.value_and_gradient(model, compiled(model))
     assert float(compiled_loss) == pytest.approx(float(loss), rel=1e-12)
-    for variable, gradient, other in zip(model.trainable_variables, gradients, compiled_gradients, strict=True):
+    for variable, gradient, other in zip(
+        model.trainable_variables, gradients, compiled_gradients, strict=True
+    ):
         assert gradient.shape == variable.shape
         assert np.all(np.isfinite(gradient)) and np.any(gradient), variable.name
-        np.testing.assert_allclose(other, gradient, rtol=0, atol=1e-12 * max(1.0, np.abs(gradient).max()))
+        np.testing.assert_allclose(
+            other, gradient, rtol=0, atol=1e-12 * max(1.0, np.abs(gradient).max())
+        )
 
 
 def compare_slopes(model, loss, contract):
@@ -44,7 +48,9 @@ def compare_slopes(model, loss, contract):
             values.append(float(loss()))
         variable.assign(start)
         difference = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / (12.0 * h)
-        assert np.sum(direction * gradient) == pytest.approx(difference, rel=rel, abs=1e-8), variable.name
+        assert np.sum(direction * gradient) == pytest.approx(difference, rel=rel, abs=1e-8), (
+            variable.name
+        )
     assert float(loss()) == pytest.approx(float(value), rel=1e-12)
 
 
@@ -75,13 +81,17 @@ def test_upper_bound_exceeds_objective(model):
         likelihood=model.likelihood,
     )
     assert float(model.upper_bound()) >= float(exact.log_marginal_likelihood())
-    assert float(tf.function(model.upper_bound)()) == pytest.approx(float(model.upper_bound()), rel=1e-13)
+    assert float(tf.function(model.upper_bound)()) == pytest.approx(
+        float(model.upper_bound()), rel=1e-13
+    )
 
 
 def test_scipy_improves_the_objective(subject, model, compiled):
     loss = compiled(model)
     before = float(loss())
-    result = gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables, compile=False, options={"maxiter": 8})
+    result = gpflow.optimizers.Scipy().minimize(
+        loss, model.trainable_variables, compile=False, options={"maxiter": 8}
+    )
     after = float(subject.loss(model)())
     assert after < before - 0.1
     assert after == pytest.approx(float(result.fun), rel=1e-12)
@@ -139,7 +149,9 @@ def test_untrainable_variables_are_unchanged(make):
     gpflow.set_trainable(model.inducing_variable, False)
     gpflow.set_trainable(model.likelihood, False)
     Z = model.inducing_variable.Z.numpy()
-    gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables, options={"maxiter": 2})
+    gpflow.optimizers.Scipy().minimize(
+        model.training_loss, model.trainable_variables, options={"maxiter": 2}
+    )
     np.testing.assert_array_equal(model.inducing_variable.Z, Z)
 
 
@@ -161,6 +173,8 @@ def test_single_precision(subject, make, model, contract):
     assert {value.dtype for value in (loss, *gradients, *found, observed)} == {tf.float32}
     assert float(loss) == pytest.approx(float(expected), rel=of_loss)
     for actual, wanted in zip(gradients, slopes, strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=0, atol=of_gradients * max(1.0, np.abs(wanted).max()))
+        np.testing.assert_allclose(
+            actual, wanted, rtol=0, atol=of_gradients * max(1.0, np.abs(wanted).max())
+        )
     for actual, wanted in zip(found, predictions, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=0, atol=1e-3)

@@ -77,7 +77,9 @@ def test_scaling_of_the_targets(scored):
     y, mean, variance, y_train = scored
     assert rmse(10 * y, 10 * mean) == pytest.approx(10 * rmse(y, mean), rel=EXACT)
     assert smse(10 * y, 10 * mean) == pytest.approx(smse(y, mean), rel=EXACT)
-    assert nlpd(10 * y, 10 * mean, 100 * variance) == pytest.approx(nlpd(y, mean, variance) + math.log(10), rel=EXACT)
+    assert nlpd(10 * y, 10 * mean, 100 * variance) == pytest.approx(
+        nlpd(y, mean, variance) + math.log(10), rel=EXACT
+    )
     assert smll(10 * y, 10 * mean, 100 * variance, 10 * y_train) == pytest.approx(
         smll(y, mean, variance, y_train), rel=EXACT
     )
@@ -85,7 +87,12 @@ def test_scaling_of_the_targets(scored):
 
 def test_scores_are_python_floats(scored):
     y, mean, variance, y_train = scored
-    scores = [rmse(y, mean), nlpd(y, mean, variance), smse(y, mean), smll(y, mean, variance, y_train)]
+    scores = [
+        rmse(y, mean),
+        nlpd(y, mean, variance),
+        smse(y, mean),
+        smll(y, mean, variance, y_train),
+    ]
     assert [type(score) for score in scores] == [float] * 4
 
 
@@ -106,7 +113,9 @@ SCORES = {
     smll: ("y", "mean", "variance", "y_train"),
 }
 EVERY_ARGUMENT = [
-    pytest.param(score, name, id=f"{score.__name__}-{name}") for score, names in SCORES.items() for name in names
+    pytest.param(score, name, id=f"{score.__name__}-{name}")
+    for score, names in SCORES.items()
+    for name in names
 ]
 
 
@@ -124,33 +133,48 @@ def test_bad_values_and_shapes_are_refused(score, name):
     for bad in (np.nan, np.inf, -np.inf):
         values = np.append(good()[name], [[bad], [bad]], axis=0)
         row = len(values) - 2
-        with pytest.raises(ValueError, match=rf"^{name} must be finite in float64, got 2 .*, the first in row {row}\."):
+        with pytest.raises(
+            ValueError,
+            match=rf"^{name} must be finite in float64, got 2 .*, the first in row {row}\.",
+        ):
             call(score, **{name: values})
     for shape in ((0, 1), (), (3, 1, 1)):
-        with pytest.raises(ValueError, match=rf"^{name} must have .*, got shape \[{shape[0] if shape else ''}"):
+        with pytest.raises(
+            ValueError, match=rf"^{name} must have .*, got shape \[{shape[0] if shape else ''}"
+        ):
             call(score, **{name: np.ones(shape)})
     with pytest.raises(ValueError, match=f"^{name} must hold real numbers"):
         call(score, **{name: ["one", "two", "three"]})
-    for shape in ((3,), (1, 1), (3, 2), (2, 1)) if name in ("mean", "variance") else ():  # none is broadcast
-        with pytest.raises(ValueError, match=rf"^{name} must have the shape of y, \[3, 1\], got shape \[{shape[0]}"):
+    for shape in (
+        ((3,), (1, 1), (3, 2), (2, 1)) if name in ("mean", "variance") else ()
+    ):  # none is broadcast
+        with pytest.raises(
+            ValueError, match=rf"^{name} must have the shape of y, \[3, 1\], got shape \[{shape[0]}"
+        ):
             call(score, **{name: np.ones(shape)})
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 2)])
 def test_training_targets_with_other_outputs(shape):
-    with pytest.raises(ValueError, match=r"^y_train must have the shape of y, \[3, 1\] except .*, got shape \[4"):
+    with pytest.raises(
+        ValueError, match=r"^y_train must have the shape of y, \[3, 1\] except .*, got shape \[4"
+    ):
         call(smll, y_train=np.arange(math.prod(shape), dtype=float).reshape(shape))
 
 
 @pytest.mark.parametrize("score", [nlpd, smll])
 @pytest.mark.parametrize("bad", [0.0, -0.5])
 def test_variance_must_be_positive(score, bad):
-    with pytest.raises(ValueError, match=rf"^variance must be positive, got 1 of 3 .* first in row 1: {bad}"):
+    with pytest.raises(
+        ValueError, match=rf"^variance must be positive, got 1 of 3 .* first in row 1: {bad}"
+    ):
         call(score, variance=np.array([[1.0], [bad], [2.0]]))
 
 
 @pytest.mark.parametrize(("score", "name"), [(smse, "y"), (smll, "y_train")])
 def test_constant_targets_have_no_standardized_score(score, name):
     values = np.full((3, 1), 0.1)  # numpy's variance of this is not 0 but 2e-34
-    with pytest.raises(ValueError, match=rf"^{name} must not be constant, .*, got 0.1 in every row of column 0"):
+    with pytest.raises(
+        ValueError, match=rf"^{name} must not be constant, .*, got 0.1 in every row of column 0"
+    ):
         call(score, **{name: values})

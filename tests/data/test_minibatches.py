@@ -15,12 +15,16 @@ def test_every_row_comes_up_once_an_epoch(num_data, size):
     rows = np.concatenate([minibatches.rows(step) for step in range(3 * num_data)])
     assert all(len(minibatches.rows(step)) == size for step in range(5))
     epochs = rows.reshape(-1, num_data)
-    np.testing.assert_array_equal(np.sort(epochs, axis=1), np.tile(np.arange(num_data), (3 * size, 1)))
+    np.testing.assert_array_equal(
+        np.sort(epochs, axis=1), np.tile(np.arange(num_data), (3 * size, 1))
+    )
     if num_data > 5:
         assert not np.array_equal(epochs[0], epochs[1])
 
 
-@pytest.mark.parametrize(("num_data", "size", "sizes"), [(12, 4, [4, 4, 4]), (13, 5, [5, 4, 4]), (7, 7, [7])])
+@pytest.mark.parametrize(
+    ("num_data", "size", "sizes"), [(12, 4, [4, 4, 4]), (13, 5, [5, 4, 4]), (7, 7, [7])]
+)
 def test_fixed_blocks_are_a_partition(num_data, size, sizes):
     minibatches = Minibatches(num_data, size, fixed=True)
     assert [len(block) for block in minibatches.blocks] == sizes
@@ -39,7 +43,9 @@ def test_the_same_seed_gives_the_same_rows_in_any_order_of_asking(fixed):
     assert any(not np.array_equal(first.rows(step), other.rows(step)) for step in range(3))
 
 
-@pytest.mark.parametrize(("kind", "fixed"), some_slow([(TSVGP, False), (BTSVGP, True)], quick=[(BTSVGP, True)]))
+@pytest.mark.parametrize(
+    ("kind", "fixed"), some_slow([(TSVGP, False), (BTSVGP, True)], quick=[(BTSVGP, True)])
+)
 def test_a_dataset_resumes_at_a_given_step(kind, fixed):
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(21, 2)), rng.normal(size=(21, 1))
@@ -51,7 +57,12 @@ def test_a_dataset_resumes_at_a_given_step(kind, fixed):
             np.testing.assert_array_equal(part, values[minibatches.rows(step)])
     for part, expected in zip(next(rest), batches[2], strict=True):
         np.testing.assert_array_equal(part, expected)
-    model = kind(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), X[:5].copy(), num_data=21)
+    model = kind(
+        gpflow.kernels.SquaredExponential(),
+        gpflow.likelihoods.Gaussian(),
+        X[:5].copy(),
+        num_data=21,
+    )
     closure = model.training_loss_closure(iter(minibatches.dataset((X, Y))))
     for batch in batches:
         assert float(closure()) == pytest.approx(float(model.training_loss(batch)), rel=1e-12)
@@ -59,7 +70,11 @@ def test_a_dataset_resumes_at_a_given_step(kind, fixed):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((0, 1), "num_data"), ((10, 0), "size must be"), ((10, 11), "size must be at most num_data, 10, got 11")],
+    [
+        ((0, 1), "num_data"),
+        ((10, 0), "size must be"),
+        ((10, 11), "size must be at most num_data, 10, got 11"),
+    ],
 )
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):

@@ -6,7 +6,13 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep import PEPR
-from gpflow_pep.data.readers import array_batches, csv_batches, parquet_batches, standardized, statistics
+from gpflow_pep.data.readers import (
+    array_batches,
+    csv_batches,
+    parquet_batches,
+    standardized,
+    statistics,
+)
 
 N, D, P = 23, 3, 2
 RNG = np.random.default_rng(0)
@@ -17,7 +23,9 @@ INPUTS, OUTPUTS = ["c", "a"], ["u"]
 
 def rows_of(dataset):
     batches = list(dataset.as_numpy_iterator())
-    return [len(values) for values, _ in batches], *(np.concatenate(parts) for parts in zip(*batches, strict=True))
+    return [len(values) for values, _ in batches], *(
+        np.concatenate(parts) for parts in zip(*batches, strict=True)
+    )
 
 
 @pytest.fixture
@@ -58,17 +66,26 @@ def test_columns_of_parquet(tmp_path):
     import pyarrow
     import pyarrow.parquet
 
-    columns = dict(zip(NAMES, np.column_stack([X, Y]).T, strict=True)) | {"word": ["x"] * N, "whole": np.arange(N)}
+    columns = dict(zip(NAMES, np.column_stack([X, Y]).T, strict=True)) | {
+        "word": ["x"] * N,
+        "whole": np.arange(N),
+    }
     pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "rows.parquet", row_group_size=7)
-    dataset = parquet_batches(tmp_path / "rows.parquet", inputs=INPUTS, outputs=["whole"], batch_size=10)
+    dataset = parquet_batches(
+        tmp_path / "rows.parquet", inputs=INPUTS, outputs=["whole"], batch_size=10
+    )
     for _ in range(2):
         sizes, actual_X, actual_Y = rows_of(dataset)
         assert sum(sizes) == N and max(sizes) <= 10
         np.testing.assert_array_equal(actual_X, X[:, [2, 0]])
         np.testing.assert_array_equal(actual_Y[:, 0], np.arange(N))
-    with pytest.raises(ValueError, match="cannot be read as columns of numbers: Failed to parse string: 'x'"):
+    with pytest.raises(
+        ValueError, match="cannot be read as columns of numbers: Failed to parse string: 'x'"
+    ):
         parquet_batches(tmp_path / "rows.parquet", inputs=["word"], outputs=["a"])
-    pyarrow.parquet.write_table(pyarrow.table({"a": [2**53 + 1], "b": [1.0]}), tmp_path / "large.parquet")
+    pyarrow.parquet.write_table(
+        pyarrow.table({"a": [2**53 + 1], "b": [1.0]}), tmp_path / "large.parquet"
+    )
     with pytest.raises(ValueError, match="Integer value 9007199254740993 not in range"):
         parquet_batches(tmp_path / "large.parquet", inputs=["a"], outputs=["b"])
 
@@ -80,7 +97,10 @@ def test_a_model_of_a_file(written):
         np.testing.assert_allclose(actual, expected, rtol=1e-13, atol=1e-14)
     losses = [
         float(PEPR(data, gpflow.kernels.SquaredExponential(), X[:5].copy()).training_loss())
-        for data in (standardized(read, values), ((X - X.mean(0)) / X.std(0), (Y - Y.mean(0)) / Y.std(0)))
+        for data in (
+            standardized(read, values),
+            ((X - X.mean(0)) / X.std(0), (Y - Y.mean(0)) / Y.std(0)),
+        )
     ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-11)
 
@@ -90,7 +110,9 @@ def test_an_empty_field_is_refused_with_its_row(written):
     lines[18] = ";".join(["", *lines[18].split(";")[1:]])
     written.write_text("\n".join(lines))
     read = csv_batches(written, inputs=INPUTS, outputs=OUTPUTS, delimiter=";")
-    with pytest.raises(ValueError, match=r"every value must be finite, got NaN or infinity in row 17\."):
+    with pytest.raises(
+        ValueError, match=r"every value must be finite, got NaN or infinity in row 17\."
+    ):
         PEPR(read, gpflow.kernels.SquaredExponential(), X[:5, :2])
     with pytest.raises(ValueError, match=r"column \d of X is constant or not finite"):
         statistics(read)
@@ -109,13 +131,19 @@ def test_an_empty_field_is_refused_with_its_row(written):
 def test_a_line_that_cannot_be_read_is_named(tmp_path, text, reason):
     path = tmp_path / "wrong.csv"
     path.write_text(text)
-    with pytest.raises(ValueError, match=rf"^.*wrong\.csv cannot be read as columns of numbers: .*{reason}"):
+    with pytest.raises(
+        ValueError, match=rf"^.*wrong\.csv cannot be read as columns of numbers: .*{reason}"
+    ):
         csv_batches(path, inputs=["a"], outputs=["b"])
 
 
 def test_columns_that_are_not_read_may_hold_anything(tmp_path):
     path = tmp_path / "text.csv"
-    path.write_text('a,b,text\n1,2,"one, ""two"""\n\n3,4,"several\nlines"\n5,6,it"s\n7,8,' + "z" * 2_000_000 + "\n")
+    path.write_text(
+        'a,b,text\n1,2,"one, ""two"""\n\n3,4,"several\nlines"\n5,6,it"s\n7,8,'
+        + "z" * 2_000_000
+        + "\n"
+    )
     _, actual_X, actual_Y = rows_of(csv_batches(path, inputs=["a"], outputs=["b"]))
     np.testing.assert_array_equal(actual_X, [[1.0], [3.0], [5.0], [7.0]])
     np.testing.assert_array_equal(actual_Y, actual_X + 1.0)

@@ -11,7 +11,19 @@ import pytest
 import tensorflow as tf
 from gpflow.likelihoods import Softmax, StudentT
 from graph_nodes import nodes
-from small_models import LABELS, MAKERS, WITH_LABELS, X_NEW, X, Y, Z, classifier, collapsed, kernel, of_minibatches
+from small_models import (
+    LABELS,
+    MAKERS,
+    WITH_LABELS,
+    X_NEW,
+    X,
+    Y,
+    Z,
+    classifier,
+    collapsed,
+    kernel,
+    of_minibatches,
+)
 from tensorflow.python.framework import kernels
 
 import gpflow_pep
@@ -44,7 +56,9 @@ pytestmark = [
 
 
 def types(node):
-    return {name: value.type for name, value in node.attr.items() if value.WhichOneof("value") == "type"}
+    return {
+        name: value.type for name, value in node.attr.items() if value.WhichOneof("value") == "type"
+    }
 
 
 def has_gpu_kernel(node):
@@ -52,15 +66,26 @@ def has_gpu_kernel(node):
     used = types(node)
     if tf.string.as_datatype_enum in used.values():  # texts are the host's
         return True
-    candidates = [each for each in kernels.get_registered_kernels_for_op(node.op).kernel if each.device_type in _GPU]
+    candidates = [
+        each
+        for each in kernels.get_registered_kernels_for_op(node.op).kernel
+        if each.device_type in _GPU
+    ]
     return any(
-        all(used.get(part.name) in (None, *part.allowed_values.list.type) for part in each.constraint)
+        all(
+            used.get(part.name) in (None, *part.allowed_values.list.type)
+            for part in each.constraint
+        )
         for each in candidates
     )
 
 
 def without_gpu_kernel(function):
-    found = {(node.op, *sorted(types(node).items())) for node in nodes(function) if not has_gpu_kernel(node)}
+    found = {
+        (node.op, *sorted(types(node).items()))
+        for node in nodes(function)
+        if not has_gpu_kernel(node)
+    }
     return sorted(each for each in found if each[0] not in FORMATTING)
 
 
@@ -97,14 +122,18 @@ def test_an_operation_without_one_is_found():
     for function in (of_rows, of_entries):
         inner = tf.function(function, autograph=False)
         outer = tf.function(lambda x, inner=inner: inner(x), autograph=False)
-        found.append(without_gpu_kernel(outer.get_concrete_function(tf.TensorSpec([None, 2], tf.float64))))
+        found.append(
+            without_gpu_kernel(outer.get_concrete_function(tf.TensorSpec([None, 2], tf.float64)))
+        )
     assert [op for op, *_ in found[0]] == ["UniqueV2"]
     assert found[1] == []
 
 
 def test_a_kernel_must_be_of_the_type():
     spec = tf.TensorSpec([None], tf.int32)
-    found = tf.function(lambda row: tf.math.segment_min(row, row), autograph=False).get_concrete_function(spec)
+    found = tf.function(
+        lambda row: tf.math.segment_min(row, row), autograph=False
+    ).get_concrete_function(spec)
     assert [op for op, *_ in without_gpu_kernel(found)] == ["SegmentMin"]
 
 

@@ -51,13 +51,19 @@ def found_of_others():
 
 def numbers_in(values):
     """All numbers of a nested list."""
-    return [number for part in values for number in numbers_in(part)] if isinstance(values, list) else [values]
+    return (
+        [number for part in values for number in numbers_in(part)]
+        if isinstance(values, list)
+        else [values]
+    )
 
 
 def assert_close(actual, expected, tolerance):
     """Numbers of one kind, up to the largest of them."""
     actual, expected = numbers_in(actual), numbers_in(expected)
-    np.testing.assert_allclose(actual, expected, rtol=0.0, atol=tolerance * max(1.0, np.abs(expected).max()))
+    np.testing.assert_allclose(
+        actual, expected, rtol=0.0, atol=tolerance * max(1.0, np.abs(expected).max())
+    )
 
 
 @pytest.mark.slow
@@ -94,7 +100,10 @@ def test_training_outside_of_the_scope_and_parameters_that_are_fixed(found_of_ot
 
 
 def test_adam_needs_the_scope_in_which_the_model_was_constructed(found):
-    assert "must be constructed in the scope of the strategy in which Adam trains it" in found[0]["constructed_outside"]
+    assert (
+        "must be constructed in the scope of the strategy in which Adam trains it"
+        in found[0]["constructed_outside"]
+    )
 
 
 @pytest.mark.slow
@@ -113,14 +122,18 @@ def test_a_step_in_all_replicas_gives_each_the_gradient(request, name):
 
 
 def test_xla_is_refused(found):
-    assert "XLA cannot compile a model whose rows are divided among several devices" in found[0]["xla"]
+    assert (
+        "XLA cannot compile a model whose rows are divided among several devices" in found[0]["xla"]
+    )
 
 
 def products_of_loops(log, name, devices):
     """How many of the products and triangular solves in the loops of a step TensorFlow has placed on each device."""
     text = log.split(f"\nstep of {name} on {devices}\n")[1].split("\nend of step\n")[0]
     placed = re.findall(
-        r"^.*\] \S*/body/\S*: \((MatMul|BatchMatMulV2|MatrixTriangularSolve)\): \S*(CPU:\d)$", text, re.M
+        r"^.*\] \S*/body/\S*: \((MatMul|BatchMatMulV2|MatrixTriangularSolve)\): \S*(CPU:\d)$",
+        text,
+        re.M,
     )
     return collections.Counter(device for _, device in placed)
 

@@ -21,13 +21,17 @@ pytestmark = pytest.mark.slow  # every model once more
 N, M = 150, 15
 # Kuu and B have condition numbers of up to 1e4 at this jitter, and the largest sums cancel by a factor of 10.
 JITTER, CLOSE = 1e-5, 1e-3
-SINGLE, DOUBLE = (gpflow.config.Config(float=dtype, jitter=JITTER) for dtype in (np.float32, np.float64))
+SINGLE, DOUBLE = (
+    gpflow.config.Config(float=dtype, jitter=JITTER) for dtype in (np.float32, np.float64)
+)
 
 
 def rows(name):
     """The first rows, in the precision of now."""
     data = load(name)
-    return tuple(values[:N].astype(gpflow.default_float()) for values in (data.X_train, data.Y_train))
+    return tuple(
+        values[:N].astype(gpflow.default_float()) for values in (data.X_train, data.Y_train)
+    )
 
 
 def of_sites(constructor, data, likelihood, **options):
@@ -47,11 +51,15 @@ def made(name):
     data = X, Y = rows("breast-cancer" if setting.labels else "diabetes")
     if entry.family == COLLAPSED:
         start = data if not entry.is_stream else (X[:50], Y[:50])
-        model = entry.constructor(start, kernel(X), X[:M].copy(), noise_variance=0.5, **setting.options)
+        model = entry.constructor(
+            start, kernel(X), X[:M].copy(), noise_variance=0.5, **setting.options
+        )
         return in_midstream(model, X, Y) if entry.is_stream else model, None
     likelihood = Probit() if setting.labels else Gaussian(0.5)
     if entry.family == OWN_Q:
-        return entry.constructor(kernel(X), likelihood, X[:M].copy(), num_data=N, **setting.options), data
+        return entry.constructor(
+            kernel(X), likelihood, X[:M].copy(), num_data=N, **setting.options
+        ), data
     assert entry.family == SITES
     start = data if not entry.is_stream else (X[:50], Y[:50])
     model = of_sites(entry.constructor, start, likelihood, **setting.options)
@@ -86,21 +94,27 @@ def loss_of(model, data):
     return float(model.training_loss() if data is None else model.training_loss(data))
 
 
-@pytest.mark.parametrize("name", [*(name for name in TRAINED if hasattr(gpflow_pep, name)), *OTHERS])
+@pytest.mark.parametrize(
+    "name", [*(name for name in TRAINED if hasattr(gpflow_pep, name)), *OTHERS]
+)
 def test_training_and_predictions(name):
     with gpflow.config.as_context(SINGLE):
         model, data = made(name)
         before = loss_of(model, data)
         fit(model, data, max_iterations=5 if data is None else 50)
         loss, parameters = loss_of(model, data), gpflow.utilities.read_values(model)
-        X_new, _ = rows("diabetes" if isinstance(model.likelihood, (Gaussian, StudentT)) else "breast-cancer")
+        X_new, _ = rows(
+            "diabetes" if isinstance(model.likelihood, (Gaussian, StudentT)) else "breast-cancer"
+        )
         X_new = X_new[:20, : model.inducing_variable.Z.shape[1]]
         predicted = model.predict_f(X_new)
         assert {values.dtype for values in (*predicted, *model.trainable_variables)} == {tf.float32}
         assert loss < before
     with gpflow.config.as_context(DOUBLE):
         model, data = made(name)
-        gpflow.utilities.multiple_assign(model, {n: np.float64(values) for n, values in parameters.items()})
+        gpflow.utilities.multiple_assign(
+            model, {n: np.float64(values) for n, values in parameters.items()}
+        )
         assert loss == pytest.approx(loss_of(model, data), rel=CLOSE)
         for one, other in zip(predicted, model.predict_f(X_new.astype(np.float64)), strict=True):
             np.testing.assert_allclose(one, other, rtol=0.0, atol=CLOSE * np.abs(other).max())
@@ -112,10 +126,13 @@ def test_too_little_jitter_is_an_error_with_the_missing_amount():
 
     def loss(jitter):
         with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=jitter)):
-            return float(PEPR((x, x), gpflow.kernels.SquaredExponential(100.0), x.copy()).training_loss())
+            return float(
+                PEPR((x, x), gpflow.kernels.SquaredExponential(100.0), x.copy()).training_loss()
+            )
 
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"not successful: Kuu.* it succeeds with 1e-01 more .*default_jitter"
+        tf.errors.InvalidArgumentError,
+        match=r"not successful: Kuu.* it succeeds with 1e-01 more .*default_jitter",
     ):
         loss(JITTER)
     assert np.isfinite(loss(1e-1))

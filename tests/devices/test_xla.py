@@ -35,14 +35,20 @@ from gpflow_pep.training import fit
 # Condition numbers of Kuu are 1e5 here, and sums have another order: 1e-11. Gradients cancel by up to a factor of 100.
 SAME = 1e-9
 REFUSED_MODELS = ("BTSGPR", "PEP", *WITH_LABELS)
-OURS = {name: make for name, make in MAKERS.items() if hasattr(gpflow_pep, name) and name not in REFUSED_MODELS}
+OURS = {
+    name: make
+    for name, make in MAKERS.items()
+    if hasattr(gpflow_pep, name) and name not in REFUSED_MODELS
+}
 
 
 OTHERS = {
     "PEPR of chunks": lambda: collapsed(PEPR, chunk_size=25),
     "PEPR of chunks of one size": lambda: collapsed(PEPR, chunk_size=20),
     "VFE of chunks": lambda: collapsed(PEPR, alpha=0.0, chunk_size=25),
-    "PEPR of a learned scale": lambda: collapsed(PEPR, scale=gpflow.Parameter(0.8, transform=positive())),
+    "PEPR of a learned scale": lambda: collapsed(
+        PEPR, scale=gpflow.Parameter(0.8, transform=positive())
+    ),
     "PEPR with growing jitter": lambda: collapsed(PEPR, max_jitter=1e-3),
     "ARPEP of a Gaussian": lambda: of_minibatches(ARPEP),
     "APEP of a Gaussian": lambda: of_minibatches(APEP),
@@ -98,7 +104,8 @@ def test_the_same_with_and_without(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", some_slow(["PEPR", "PEPR of chunks", "PEPR of chunks of blocks"], quick=["PEPR of chunks"])
+    "name",
+    some_slow(["PEPR", "PEPR of chunks", "PEPR of chunks of blocks"], quick=["PEPR of chunks"]),
 )
 def test_leave_one_out_densities(name):
     model, _ = made(name)
@@ -128,7 +135,14 @@ def test_no_check_is_left_to_xla_which_would_drop_it(name):
     predict = tf.function(lambda: model.predict_f(X_NEW), jit_compile=True, autograph=False)
     for function in (loss, predict):
         operations = {node.op for node in nodes(function.get_concrete_function())}
-        assert not operations & {"Assert", "CheckNumerics", "CheckNumericsV2", "PrintV2", "AsString", "StringFormat"}
+        assert not operations & {
+            "Assert",
+            "CheckNumerics",
+            "CheckNumericsV2",
+            "PrintV2",
+            "AsString",
+            "StringFormat",
+        }
 
 
 @functools.cache
@@ -140,7 +154,11 @@ def compiled(make):
     def run():
         with tf.GradientTape() as tape:
             loss = model.training_loss()
-        return loss, tape.gradient(loss, model.trainable_variables), model.predict_f(tf.constant(X_NEW))[0]
+        return (
+            loss,
+            tape.gradient(loss, model.trainable_variables),
+            model.predict_f(tf.constant(X_NEW))[0],
+        )
 
     return model, run
 
@@ -235,20 +253,30 @@ def test_rejects_datasets():
 
 def test_rejects_models_with_sites():
     model = classifier()
-    for function in (model.training_loss, lambda: model.predict_f(X_NEW), model.loo_log_predictive_density):
+    for function in (
+        model.training_loss,
+        lambda: model.predict_f(X_NEW),
+        model.loo_log_predictive_density,
+    ):
         refused(function)
     posterior = model.posterior()  # at sites that have converged
     predict = tf.function(posterior.predict_f, jit_compile=True, autograph=False)
     for actual, expected in zip(predict(X_NEW), model.predict_f(X_NEW), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-6)  # the tolerance of the sites
+        np.testing.assert_allclose(
+            actual, expected, rtol=0.0, atol=1e-6
+        )  # the tolerance of the sites
 
 
-@pytest.mark.parametrize("make", [lambda: collapsed(PEPR, blocks=7), lambda: collapsed(BTSGPR, blocks=10, shared=True)])
+@pytest.mark.parametrize(
+    "make", [lambda: collapsed(PEPR, blocks=7), lambda: collapsed(BTSGPR, blocks=10, shared=True)]
+)
 def test_blocks_are_refused(make):
     refused(make().training_loss)
 
 
-@pytest.mark.parametrize("name", some_slow(list(REFUSED), quick=["ARPEP of robust-max", "RPAPEP of GPflow's probit"]))
+@pytest.mark.parametrize(
+    "name", some_slow(list(REFUSED), quick=["ARPEP of robust-max", "RPAPEP of GPflow's probit"])
+)
 def test_rejects_quadrature(name):
     """Its number of points depends on the data."""
     model, data = made(name)
@@ -287,7 +315,9 @@ def test_training_recovers_as_usual():
     for jit_compile in (False, True):
         model = of_minibatches(ARPEP)
         with pytest.warns(UserWarning, match="the last good parameters restored"):
-            result = fit(model, (X, Y), max_iterations=50, learning_rate=1e3, jit_compile=jit_compile)
+            result = fit(
+                model, (X, Y), max_iterations=50, learning_rate=1e3, jit_compile=jit_compile
+            )
         assert result.status == "failed"
         reasons.append(result.reason)
     assert reasons[0] == reasons[1]
@@ -295,7 +325,10 @@ def test_training_recovers_as_usual():
 
 def test_training_refuses_what_xla_cannot_compile():
     with pytest.raises(NotImplementedError, match=r"tf\.data\.Dataset"):
-        fit(PEPR(tf.data.Dataset.from_tensor_slices((X, Y)).batch(20), kernel(), Z), jit_compile=True)
+        fit(
+            PEPR(tf.data.Dataset.from_tensor_slices((X, Y)).batch(20), kernel(), Z),
+            jit_compile=True,
+        )
     with pytest.raises(NotImplementedError, match="XLA cannot compile expectation propagation"):
         fit(classifier(), jit_compile=True)
     with pytest.raises(ValueError, match="jit_compile must be False with batch_size"):

@@ -40,7 +40,10 @@ class TensorRows:
     """Rows whose covariances, noise, residuals and scale are tensors, all differentiable: [..., M, N], [..., N], ..."""
 
     def __init__(self, chunks, Kuf, Kff, noise, residual, scale=1.0):
-        self.inputs = tuple(tf.convert_to_tensor(values, tf.float64) for values in (scale, Kuf, Kff, noise, residual))
+        self.inputs = tuple(
+            tf.convert_to_tensor(values, tf.float64)
+            for values in (scale, Kuf, Kff, noise, residual)
+        )
         self.num_outputs = self.inputs[4].shape[-1]
         self.variables = ()
         chunked = chunks.split([tf.range(self.inputs[3].shape[-1])])
@@ -50,8 +53,15 @@ class TensorRows:
         (index,) = chunk.data  # [n]
         if chunk.shape is not None:
             members = chunk.as_blocks(index[:, None])  # [G, b, 1]
-            pairs = tf.stack(tf.broadcast_dynamic_shape(tf.shape(members), tf.shape(tf.transpose(members, [0, 2, 1]))))
-            left, right = tf.broadcast_to(members, pairs), tf.broadcast_to(tf.transpose(members, [0, 2, 1]), pairs)
+            pairs = tf.stack(
+                tf.broadcast_dynamic_shape(
+                    tf.shape(members), tf.shape(tf.transpose(members, [0, 2, 1]))
+                )
+            )
+            left, right = (
+                tf.broadcast_to(members, pairs),
+                tf.broadcast_to(tf.transpose(members, [0, 2, 1]), pairs),
+            )
             prior = tf.gather_nd(Kff, tf.stack([left, right], axis=-1))  # [G, b, b]
         else:
             prior = tf.gather(tf.linalg.diag_part(Kff), index, axis=-1)  # [..., n]
@@ -116,7 +126,9 @@ def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=Fal
     A, c, quadratic, log_noise, penalty = 0.0, 0.0, 0.0, 0.0, 0.0
     for number, block in enumerate(blocks):
         s, r = tf.gather(noise, block), tf.gather(residual, block)
-        D_b = (scale if scale.shape.rank == 0 else scale[number]) * tf.gather(tf.gather(D, block), block, axis=1)
+        D_b = (scale if scale.shape.rank == 0 else scale[number]) * tf.gather(
+            tf.gather(D, block), block, axis=1
+        )
         V_b = tf.gather(V, block, axis=1)
         Sigma = tf.linalg.diag(s) + of_block(powers.noise_power, number) * D_b
         inverse = tf.linalg.inv(Sigma)
@@ -132,7 +144,11 @@ def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=Fal
             penalty += of_block(powers.weight, number) * tf.linalg.trace(X)
         else:
             identity = tf.eye(len(block), dtype=X.dtype)
-            penalty += of_block(powers.weight, number) * tf.linalg.slogdet(identity + k * X).log_abs_determinant / k
+            penalty += (
+                of_block(powers.weight, number)
+                * tf.linalg.slogdet(identity + k * X).log_abs_determinant
+                / k
+            )
     return Collected(L, A, c, quadratic, log_noise, penalty)
 
 
@@ -142,7 +158,9 @@ def make_blocks(kind, N):
         return [np.array([n]) for n in range(N)]
     if kind == "equal":  # of one size where 4 divides N
         return [np.arange(start, min(start + 4, N)) for start in range(0, N, 4)]
-    order = np.random.default_rng(17).permutation(N)  # unequal, non-contiguous; sizes 3, 1, 5, 1, 3, ...
+    order = np.random.default_rng(17).permutation(
+        N
+    )  # unequal, non-contiguous; sizes 3, 1, 5, 1, 3, ...
     sizes, blocks = [3, 1, 5, 1, 3], []
     while order.size:
         size = sizes[len(blocks) % 5]
@@ -156,7 +174,9 @@ def make_chunks(kind, blocks, chunk_size=None):
         return OneChunk()
     if kind == "rows":
         return RowChunks(chunk_size)
-    return BlockChunks(np.concatenate(blocks), np.array([len(block) for block in blocks]), chunk_size)
+    return BlockChunks(
+        np.concatenate(blocks), np.array([len(block) for block in blocks]), chunk_size
+    )
 
 
 def factorize(Kuu):
@@ -172,7 +192,9 @@ def make_cotangents(sums, seed):
 
 
 def paired(cotangents, sums):
-    return tf.add_n([tf.reduce_sum(bar * value) for bar, value in zip(cotangents, sums, strict=True)])
+    return tf.add_n(
+        [tf.reduce_sum(bar * value) for bar, value in zip(cotangents, sums, strict=True)]
+    )
 
 
 def tensors(powers):

@@ -43,7 +43,10 @@ def kind(request):
 
 
 @pytest.fixture(
-    params=some_slow(["PEP 0.5", "SGPR", "FITC", "T-SGPR", "tiny", "one per block"], quick=["T-SGPR", "one per block"])
+    params=some_slow(
+        ["PEP 0.5", "SGPR", "FITC", "T-SGPR", "tiny", "one per block"],
+        quick=["T-SGPR", "one per block"],
+    )
 )
 def powers_of(request):
     """A function of the number of blocks."""
@@ -60,12 +63,16 @@ def powers_of(request):
 def collected(dense, problem, chunks, sites, powers, scale):
     """The engine's sums and the variables of their derivatives."""
     scale = tf.constant(scale, tf.float64)
-    rows = dense.TensorRows(chunks, problem.Kuf, problem.Kff, problem.noise, problem.residual, scale)
+    rows = dense.TensorRows(
+        chunks, problem.Kuf, problem.Kff, problem.noise, problem.residual, scale
+    )
     Kuu = tf.constant(problem.Kuu)
     sources = [Kuu, *rows.inputs]  # the scale is second
     with tf.GradientTape() as tape:
         tape.watch(sources)
-        sums = dense.accumulate_sums(rows, sites, dense.tensors(powers), Kuu=Kuu, factorize=dense.factorize)
+        sums = dense.accumulate_sums(
+            rows, sites, dense.tensors(powers), Kuu=Kuu, factorize=dense.factorize
+        )
         objective = dense.paired(dense.cotangents(sums, 5), sums)
     return sums, tape.gradient(objective, sources, unconnected_gradients="zero")
 
@@ -73,20 +80,32 @@ def collected(dense, problem, chunks, sites, powers, scale):
 def expected_gradients(dense, problem, blocks, powers, scale, shared=False):
     sources = [
         tf.constant(values, tf.float64)
-        for values in (problem.Kuu, scale, problem.Kuf, problem.Kff, problem.noise, problem.residual)
+        for values in (
+            problem.Kuu,
+            scale,
+            problem.Kuf,
+            problem.Kff,
+            problem.noise,
+            problem.residual,
+        )
     ]
     with tf.GradientTape() as tape:
         tape.watch(sources)
         Kuu, m, *rows = sources
         sums = dense.sums(Kuu, *rows, blocks, powers, m, shared)
         objective = dense.paired(dense.cotangents(sums, 5), sums)
-    gradients = [tf.convert_to_tensor(g) for g in tape.gradient(objective, sources, unconnected_gradients="zero")]
+    gradients = [
+        tf.convert_to_tensor(g)
+        for g in tape.gradient(objective, sources, unconnected_gradients="zero")
+    ]
     return with_symmetric_covariances(gradients)
 
 
 def with_symmetric_covariances(gradients):
     """Symmetrize the derivatives in Kuu and Kff (first and fourth): only their symmetric part is defined."""
-    return [0.5 * (g + tf.transpose(g)) if place in (0, 3) else g for place, g in enumerate(gradients)]
+    return [
+        0.5 * (g + tf.transpose(g)) if place in (0, 3) else g for place, g in enumerate(gradients)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +122,9 @@ def test_sums_and_derivatives_equal_the_dense_ones(dense, kind, powers_of, scale
     scale = np.linspace(0.5, 1.8, len(blocks)) if scale == "each" else scale
     sites = IndependentSites() if kind.startswith("rows") else BlockSites()
     sums, gradients = collected(dense, problem, dense.chunks(kind, blocks, 4), sites, powers, scale)
-    for actual, expected in zip(sums, dense.numpy_sums(problem, blocks, powers, scale), strict=True):
+    for actual, expected in zip(
+        sums, dense.numpy_sums(problem, blocks, powers, scale), strict=True
+    ):
         # A log det of I + k X divided by k = 1e-6 errs by eps / k in numpy's own evaluation.
         dense.close(actual, expected, 1e-8 if np.min(powers.penalty_power) < 1e-3 else EXACT)
     expected = expected_gradients(dense, problem, blocks, powers, scale)
@@ -120,8 +141,12 @@ def test_structured_blocks_equal_the_dense_ones(dense, kind):
     kind = "equal" if shared else kind
     blocks = dense.blocks(kind, 12)
     powers = POWERS["T-SGPR"]
-    sums, gradients = collected(dense, problem, dense.chunks(kind, blocks, 5), sites, powers, scale=1.0)
-    for actual, expected in zip(sums, dense.numpy_sums(problem, blocks, powers, 1.0, shared=shared), strict=True):
+    sums, gradients = collected(
+        dense, problem, dense.chunks(kind, blocks, 5), sites, powers, scale=1.0
+    )
+    for actual, expected in zip(
+        sums, dense.numpy_sums(problem, blocks, powers, 1.0, shared=shared), strict=True
+    ):
         dense.close(actual, expected, EXACT)
     expected = expected_gradients(dense, problem, blocks, powers, 1.0, shared=shared)
     for actual, wanted in zip(with_symmetric_covariances(gradients), expected, strict=True):
@@ -165,7 +190,9 @@ def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, method):
         )
 
     expected = gradient(
-        lambda Kuf: dense.sums(problem.Kuu, Kuf, problem.Kff, problem.noise, problem.residual, blocks, powers, 1.0)
+        lambda Kuf: dense.sums(
+            problem.Kuu, Kuf, problem.Kff, problem.noise, problem.residual, blocks, powers, 1.0
+        )
     )
     dense.close(gradient(engine), expected, EXACT)
 
@@ -178,22 +205,37 @@ def test_derivatives_equal_finite_differences(dense, kind):
     sites = IndependentSites() if kind == "rows" else BlockSites()
     chunks = dense.chunks(kind, blocks, 6)
     powers = dense.tensors(POWERS["PEP 0.5"])
-    point = [problem.Kuu, np.float64(0.8), problem.Kuf, problem.Kff, problem.noise, problem.residual]
+    point = [
+        problem.Kuu,
+        np.float64(0.8),
+        problem.Kuf,
+        problem.Kff,
+        problem.noise,
+        problem.residual,
+    ]
     direction = [rng.normal(size=np.shape(values)) for values in point]
     for square in (0, 3):
         direction[square] = direction[square] + direction[square].T
 
     def value(step):
         Kuu, scale, *rows = (
-            tf.constant(values + step * change) for values, change in zip(point, direction, strict=True)
+            tf.constant(values + step * change)
+            for values, change in zip(point, direction, strict=True)
         )
         sums = dense.accumulate_sums(
-            dense.TensorRows(chunks, *rows, scale), sites, powers, Kuu=Kuu, factorize=dense.factorize
+            dense.TensorRows(chunks, *rows, scale),
+            sites,
+            powers,
+            Kuu=Kuu,
+            factorize=dense.factorize,
         )
         return float(dense.paired(dense.cotangents(sums, 5), sums))
 
     _, gradients = collected(dense, problem, chunks, sites, POWERS["PEP 0.5"], 0.8)
-    slope = sum(float(np.sum(change * gradient)) for change, gradient in zip(direction, gradients, strict=True))
+    slope = sum(
+        float(np.sum(change * gradient))
+        for change, gradient in zip(direction, gradients, strict=True)
+    )
     assert (value(1e-5) - value(-1e-5)) / 2e-5 == pytest.approx(slope, rel=DIFFERENCES)
 
 
@@ -219,7 +261,14 @@ def test_a_partition_and_its_power_stay_together_in_any_order(dense):
     order = np.random.default_rng(2).permutation(len(blocks))
     shuffled = [np.flip(blocks[number]) for number in order]
     results = [
-        collected(dense, problem, dense.chunks("unequal", bs, 4), BlockSites(), Powers(a, a, 0.5 * (1 - a)), 1.0)[0]
+        collected(
+            dense,
+            problem,
+            dense.chunks("unequal", bs, 4),
+            BlockSites(),
+            Powers(a, a, 0.5 * (1 - a)),
+            1.0,
+        )[0]
         for bs, a in ((blocks, alpha), (shuffled, alpha[order]))
     ]
     for first, second in zip(*results, strict=True):
@@ -233,28 +282,44 @@ def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed):
     used = []
     linear = ENGINE.LinearAdjoint.of
     monkeypatch.setattr(
-        ENGINE.LinearAdjoint, "of", lambda *args, **single: used.append(bool(args[-1])) or linear(*args, **single)
+        ENGINE.LinearAdjoint,
+        "of",
+        lambda *args, **single: used.append(bool(args[-1])) or linear(*args, **single),
     )
     gradients = []
     for chunks, threshold in ((OneChunk(), 0.0), (RowChunks(4), 0.0), (RowChunks(4), np.inf)):
         monkeypatch.setattr(ENGINE, "_WELL_CONDITIONED", threshold)
-        gradients.append(collected(dense, problem, chunks, IndependentSites(), POWERS["SGPR"], 1.0)[1])
+        gradients.append(
+            collected(dense, problem, chunks, IndependentSites(), POWERS["SGPR"], 1.0)[1]
+        )
     assert used == [False, True]
     for general, *others in zip(*gradients, strict=True):
         for other in others:
             dense.close(other, general, EXACT)
 
 
-@pytest.mark.parametrize("name", some_slow([*POWERS, "one per row"], quick=["T-SGPR", "one per row"]))
+@pytest.mark.parametrize(
+    "name", some_slow([*POWERS, "one per row"], quick=["T-SGPR", "one per row"])
+)
 @pytest.mark.parametrize("chunks", [RowChunks(5), OneChunk()], ids=["in chunks", "at once"])
 def test_several_latent_functions_are_several_calls(dense, name, chunks):
-    powers = POWERS.get(name, Powers(np.linspace(0, 1, 13), np.linspace(0, 1, 13), np.linspace(0.5, 0, 13)))
+    powers = POWERS.get(
+        name, Powers(np.linspace(0, 1, 13), np.linspace(0, 1, 13), np.linspace(0.5, 0, 13))
+    )
     problems = [dense.problem(seed) for seed in (11, 12, 13)]
     together = type(problems[0])(
-        **{name: np.stack([getattr(problem, name) for problem in problems]) for name in vars(problems[0])}
+        **{
+            name: np.stack([getattr(problem, name) for problem in problems])
+            for name in vars(problems[0])
+        }
     )
-    sources = [tf.constant(getattr(together, name)) for name in ("Kuu", "Kuf", "Kff", "noise", "residual")]
-    weights = [dense.cotangents(dense.numpy_sums(p, dense.blocks("rows", 13), powers, 1.2), 5) for p in problems]
+    sources = [
+        tf.constant(getattr(together, name)) for name in ("Kuu", "Kuf", "Kff", "noise", "residual")
+    ]
+    weights = [
+        dense.cotangents(dense.numpy_sums(p, dense.blocks("rows", 13), powers, 1.2), 5)
+        for p in problems
+    ]
     scale = tf.constant(1.2, tf.float64)
     with tf.GradientTape() as tape:
         tape.watch([*sources, scale])
@@ -270,7 +335,9 @@ def test_several_latent_functions_are_several_calls(dense, name, chunks):
     gradients = tape.gradient(objective, [*sources, scale], unconnected_gradients="zero")
     scale_bar = 0.0
     for number, problem in enumerate(problems):
-        alone, (Kuu_bar, m_bar, *rows_bar) = collected(dense, problem, chunks, IndependentSites(), powers, 1.2)
+        alone, (Kuu_bar, m_bar, *rows_bar) = collected(
+            dense, problem, chunks, IndependentSites(), powers, 1.2
+        )
         scale_bar += m_bar
         for actual, expected in zip(sums, alone, strict=True):
             dense.close(actual[number], expected, EXACT)
@@ -306,7 +373,9 @@ def test_rounding_below_zero_is_no_variance(dense):
     problem = dense.problem(seed=15)
     Qff = problem.Kuf.T @ np.linalg.solve(problem.Kuu, problem.Kuf)
     problem.Kff = Qff - 1e-14 * np.eye(13)
-    sums, gradients = collected(dense, problem, RowChunks(4), IndependentSites(), POWERS["PEP 0.5"], 1.0)
+    sums, gradients = collected(
+        dense, problem, RowChunks(4), IndependentSites(), POWERS["PEP 0.5"], 1.0
+    )
     dense.close(sums.log_noise, np.sum(np.log(problem.noise)), EXACT)
     assert float(sums.penalty) == 0.0
     assert not np.any(gradients[3])
@@ -317,7 +386,9 @@ def test_rounding_below_zero_is_no_variance(dense):
 def test_compiled_with_an_unknown_number_of_rows(dense, chunks):
     """One trace for any N, and the same numbers as eagerly."""
     problems = [dense.problem(seed, N=N) for seed, N in ((1, 13), (2, 7), (3, 4), (4, 1))]
-    spec = [tf.TensorSpec(shape, tf.float64) for shape in ([5, 5], [5, None], [None], [None], [None, 2])]
+    spec = [
+        tf.TensorSpec(shape, tf.float64) for shape in ([5, 5], [5, None], [None], [None], [None, 2])
+    ]
 
     class OpenRows:
         num_outputs, variables = 2, ()
@@ -339,7 +410,13 @@ def test_compiled_with_an_unknown_number_of_rows(dense, chunks):
             Kuu=Kuu,
             factorize=dense.factorize,
         )
-        return tf.reduce_sum(sums.A) + tf.reduce_sum(sums.c) + sums.quadratic + sums.log_noise + sums.penalty
+        return (
+            tf.reduce_sum(sums.A)
+            + tf.reduce_sum(sums.c)
+            + sums.quadratic
+            + sums.log_noise
+            + sums.penalty
+        )
 
     def value_and_gradient(Kuu, *rows):
         with tf.GradientTape() as tape:
@@ -351,7 +428,13 @@ def test_compiled_with_an_unknown_number_of_rows(dense, chunks):
     for problem in problems:
         arguments = [
             tf.constant(values)
-            for values in (problem.Kuu, problem.Kuf, np.diag(problem.Kff).copy(), problem.noise, problem.residual)
+            for values in (
+                problem.Kuu,
+                problem.Kuf,
+                np.diag(problem.Kff).copy(),
+                problem.noise,
+                problem.residual,
+            )
         ]
         value, gradients = compiled(*arguments)
         eager_value, eager_gradients = value_and_gradient(*arguments)

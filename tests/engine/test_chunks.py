@@ -62,7 +62,9 @@ def test_single_rows_cover_each_row_once():
         np.testing.assert_array_equal(visited(chunks, N)[0].take_blocks(tf.range(N)), parts[0])
 
 
-@pytest.mark.parametrize("chunks", [RowChunks(2), BlockChunks(np.arange(4), np.array([2, 2]))], ids=["rows", "blocks"])
+@pytest.mark.parametrize(
+    "chunks", [RowChunks(2), BlockChunks(np.arange(4), np.array([2, 2]))], ids=["rows", "blocks"]
+)
 def test_a_single_value_holds_for_all_blocks(chunks):
     value = tf.constant(0.5)
     assert all(chunk.take_blocks(value) is value for chunk in visited(chunks, 4))
@@ -93,10 +95,17 @@ def test_a_new_plan_does_not_retrace():
 def test_a_chunk_may_be_larger_than_anything():
     """All rows are in the first one."""
     for chunk_size in [2**30, 2**31 - 1, 2**31, 2**32, sys.maxsize, 2**70]:
-        for chunks in (RowChunks(chunk_size), BlockChunks(np.arange(12), np.array([5, 5, 2]), chunk_size)):
+        for chunks in (
+            RowChunks(chunk_size),
+            BlockChunks(np.arange(12), np.array([5, 5, 2]), chunk_size),
+        ):
             found = visited(chunks, 12)
-            assert len(found) == (2 if isinstance(chunks, BlockChunks) else 1)  # blocks of one size share a chunk
-            np.testing.assert_array_equal(tf.sort(tf.concat([chunk.data[0] for chunk in found], 0)), np.arange(12))
+            assert len(found) == (
+                2 if isinstance(chunks, BlockChunks) else 1
+            )  # blocks of one size share a chunk
+            np.testing.assert_array_equal(
+                tf.sort(tf.concat([chunk.data[0] for chunk in found], 0)), np.arange(12)
+            )
 
 
 @pytest.mark.parametrize("N", [0, 3, 4, 8, 11])
@@ -109,8 +118,12 @@ def test_sums_and_rows_are_complete(N, chunks, jit_compile):
     @tf.function(jit_compile=jit_compile, autograph=False, reduce_retracing=True)
     def found(X):
         chunked = chunks.split([X])
-        (total,) = chunked.sum(lambda chunk: [tf.reduce_sum(chunk.take(X), axis=0)], [tf.zeros([2])])
-        return total, *chunked.concatenate(lambda chunk: [2.0 * chunk.data[0]], tf.float32, [[None, 2]])
+        (total,) = chunked.sum(
+            lambda chunk: [tf.reduce_sum(chunk.take(X), axis=0)], [tf.zeros([2])]
+        )
+        return total, *chunked.concatenate(
+            lambda chunk: [2.0 * chunk.data[0]], tf.float32, [[None, 2]]
+        )
 
     total, rows = found(X)
     np.testing.assert_array_equal(total, tf.reduce_sum(X, axis=0))
@@ -120,7 +133,9 @@ def test_sums_and_rows_are_complete(N, chunks, jit_compile):
 def test_blocks_are_refused_by_xla():
     chunks = BlockChunks(np.arange(4), np.array([2, 2]))
     with pytest.raises(NotImplementedError, match="XLA cannot compile a model with blocks of rows"):
-        tf.function(lambda: chunks.split([tf.range(4)]).sum(lambda chunk: (), ()), jit_compile=True)()
+        tf.function(
+            lambda: chunks.split([tf.range(4)]).sum(lambda chunk: (), ()), jit_compile=True
+        )()
 
 
 def test_chunks_of_a_gpu_are_as_wide_as_memory_allows():

@@ -26,7 +26,9 @@ def test_nearly_coincident_inducing_points_are_accepted(kind, count):
     Z = rng.uniform(size=(count, 1))
     Z[count // 2 :] = Z[: count - count // 2] + 1e-9 * rng.normal(size=(count - count // 2, 1))
     X = np.concatenate([Z, rng.uniform(size=(200, 1))])
-    for jitter, lengthscale in itertools.product([1e-4, 1e-6, 1e-8, 1e-10, 1e-12], [0.1, 1.0, 100.0]):
+    for jitter, lengthscale in itertools.product(
+        [1e-4, 1e-6, 1e-8, 1e-10, 1e-12], [0.1, 1.0, 100.0]
+    ):
         rest, Kff, L = parts(Z, X, kind(1.7, lengthscale), jitter)
         np.testing.assert_array_equal(with_checked_variance(rest, rest, Kff, L), rest)
 
@@ -56,4 +58,6 @@ def test_separate_latent_functions():
     L, Kff = tf.eye(3, batch_shape=[2], dtype=tf.float64), tf.ones([2, 4], tf.float64)
     with_checked_variance(Kff, -1e-15 * Kff, Kff, L)
     with pytest.raises(tf.errors.InvalidArgumentError, match="are inconsistent"):
-        with_checked_variance(Kff, tf.constant([[0.0] * 4, [0.0, -1e-10, 0.0, 0.0]], tf.float64), Kff, L)
+        with_checked_variance(
+            Kff, tf.constant([[0.0] * 4, [0.0, -1e-10, 0.0, 0.0]], tf.float64), Kff, L
+        )

@@ -19,8 +19,12 @@ X, Z = np.round(RNG.normal(size=(2, 9, 3)) * 2**20) / 2**20
 Z = Z[:4]
 KERNELS = {
     "one lengthscale": lambda: gpflow.kernels.SquaredExponential(variance=1.7, lengthscales=0.8),
-    "a lengthscale each": lambda: gpflow.kernels.SquaredExponential(variance=0.3, lengthscales=[0.5, 1.0, 3.0]),
-    "active_dims": lambda: gpflow.kernels.SquaredExponential(lengthscales=[0.5, 1.4], active_dims=[2, 0]),
+    "a lengthscale each": lambda: gpflow.kernels.SquaredExponential(
+        variance=0.3, lengthscales=[0.5, 1.0, 3.0]
+    ),
+    "active_dims": lambda: gpflow.kernels.SquaredExponential(
+        lengthscales=[0.5, 1.4], active_dims=[2, 0]
+    ),
     "a slice": lambda: gpflow.kernels.SquaredExponential(lengthscales=0.7, active_dims=slice(1, 3)),
 }
 
@@ -46,7 +50,9 @@ def test_values_and_derivatives_are_those_of_gpflow(
     sources = [*kernel.trainable_variables, *inducing_variable.trainable_variables]
     assert len(sources) == 3
     value, gradients = value_and_gradient(lambda: ours(kernel, inducing_variable), sources)
-    expected, wanted = value_and_gradient(lambda: Kuf(inducing_variable, kernel, tf.constant(X)), sources)
+    expected, wanted = value_and_gradient(
+        lambda: Kuf(inducing_variable, kernel, tf.constant(X)), sources
+    )
     np.testing.assert_allclose(value, expected, rtol=EXACT)
     for actual, exact in zip(gradients, wanted, strict=True):
         np.testing.assert_allclose(actual, exact, rtol=0, atol=EXACT * np.max(np.abs(exact)))
@@ -54,7 +60,10 @@ def test_values_and_derivatives_are_those_of_gpflow(
 
 def test_stationary_kernels_share_the_left_factor():
     """The special form is in use: it hands out tensors that all rows share."""
-    kernel, inducing_variable = KERNELS["one lengthscale"](), gpflow.inducing_variables.InducingPoints(Z)
+    kernel, inducing_variable = (
+        KERNELS["one lengthscale"](),
+        gpflow.inducing_variables.InducingPoints(Z),
+    )
     left, *_ = Prior(inducing_variable, kernel).inputs
     assert left.shape == (4, X.shape[1] + 2)
 
@@ -65,9 +74,16 @@ def test_inputs_far_from_the_origin(name):
     shift = 2.0**20
     results = []
     for offset in (0.0, shift):
-        kernel, inducing_variable = KERNELS[name](), gpflow.inducing_variables.InducingPoints(Z + offset)
+        kernel, inducing_variable = (
+            KERNELS[name](),
+            gpflow.inducing_variables.InducingPoints(Z + offset),
+        )
         sources = [*kernel.trainable_variables, *inducing_variable.trainable_variables]
-        results.append(value_and_gradient(lambda k=kernel, i=inducing_variable, o=offset: ours(k, i, X + o), sources))
+        results.append(
+            value_and_gradient(
+                lambda k=kernel, i=inducing_variable, o=offset: ours(k, i, X + o), sources
+            )
+        )
     scaled = np.ones(3)
     active = kernel.active_dims
     scaled = (Z[:, active][:, None] - X[:, active][None]) / kernel.lengthscales.numpy()
@@ -106,7 +122,9 @@ def test_a_subclass_uses_its_own_covariance():
 
     inducing_variable = gpflow.inducing_variables.InducingPoints(Z)
     kernel, plain = Doubled(), gpflow.kernels.SquaredExponential()
-    np.testing.assert_allclose(ours(kernel, inducing_variable), 2.0 * ours(plain, inducing_variable), rtol=EXACT)
+    np.testing.assert_allclose(
+        ours(kernel, inducing_variable), 2.0 * ours(plain, inducing_variable), rtol=EXACT
+    )
 
 
 def test_a_subclass_of_inducing_points_uses_its_own_covariance():

@@ -29,8 +29,12 @@ def case(request, dense):
 
 def test_values_against_scipy(case):
     problem, sums, covariance = case
-    dense_log = multivariate_normal(mean=np.zeros(13), cov=covariance).logpdf(problem.residual.T).sum()
-    assert float(log_gaussian(*sums.split(), tf.constant(13))) == pytest.approx(dense_log, rel=EXACT)
+    dense_log = (
+        multivariate_normal(mean=np.zeros(13), cov=covariance).logpdf(problem.residual.T).sum()
+    )
+    assert float(log_gaussian(*sums.split(), tf.constant(13))) == pytest.approx(
+        dense_log, rel=EXACT
+    )
     distance = np.trace(problem.residual.T @ np.linalg.solve(covariance, problem.residual))
     assert float(mahalanobis(*sums.split())) == pytest.approx(distance, rel=EXACT)
 
@@ -42,7 +46,9 @@ def test_derivatives_against_autodiff(case):
 
     def plain(A, c):
         B = tf.eye(5, dtype=A.dtype) + A
-        return 0.5 * (tf.reduce_sum(c * tf.linalg.solve(B, c)) - P * tf.linalg.slogdet(B).log_abs_determinant)
+        return 0.5 * (
+            tf.reduce_sum(c * tf.linalg.solve(B, c)) - P * tf.linalg.slogdet(B).log_abs_determinant
+        )
 
     def gradient(function):
         with tf.GradientTape() as tape:
@@ -55,23 +61,39 @@ def test_derivatives_against_autodiff(case):
 
     for function in (ours, tf.function(ours)):
         for actual, expected in zip(gradient(function), gradient(plain), strict=True):
-            np.testing.assert_allclose(actual, expected, rtol=0, atol=EXACT * np.max(np.abs(expected)))
+            np.testing.assert_allclose(
+                actual, expected, rtol=0, atol=EXACT * np.max(np.abs(expected))
+            )
 
 
 def test_several_latent_functions(dense):
     blocks = dense.blocks("rows", 13)
-    alone = [dense.numpy_sums(dense.problem(seed=seed), blocks, Powers(0.5, 0.5, 0.25), 1.0) for seed in (5, 6)]
-    together = dense.Collected(*(tf.constant(np.stack(values)) for values in zip(*alone, strict=True)))
-    values, distances = log_gaussian(*together.split(), tf.constant(13)), mahalanobis(*together.split())
+    alone = [
+        dense.numpy_sums(dense.problem(seed=seed), blocks, Powers(0.5, 0.5, 0.25), 1.0)
+        for seed in (5, 6)
+    ]
+    together = dense.Collected(
+        *(tf.constant(np.stack(values)) for values in zip(*alone, strict=True))
+    )
+    values, distances = (
+        log_gaussian(*together.split(), tf.constant(13)),
+        mahalanobis(*together.split()),
+    )
     for number, sums in enumerate(alone):
         sums = dense.Collected(*(tf.constant(value) for value in sums))
-        assert float(values[number]) == pytest.approx(float(log_gaussian(*sums.split(), tf.constant(13))), rel=EXACT)
-        assert float(distances[number]) == pytest.approx(float(mahalanobis(*sums.split())), rel=EXACT)
+        assert float(values[number]) == pytest.approx(
+            float(log_gaussian(*sums.split(), tf.constant(13))), rel=EXACT
+        )
+        assert float(distances[number]) == pytest.approx(
+            float(mahalanobis(*sums.split())), rel=EXACT
+        )
 
 
 def test_sums_that_are_not_finite_stop(case):
     _, sums, _ = case
     broken = sums._replace(A=sums.A * np.nan).split()
     for function in (lambda: log_gaussian(*broken, tf.constant(13)), lambda: mahalanobis(*broken)):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="25 of its entries are not finite"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="25 of its entries are not finite"
+        ):
             function()

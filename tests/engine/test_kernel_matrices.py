@@ -44,7 +44,9 @@ KERNELS = {
     "Cosine": lambda: Cosine(1.3, 0.8),
     "Periodic": lambda: Periodic(SquaredExponential(1.3, 0.8, active_dims=[2])),
     "sum": lambda: Matern12(active_dims=[0]) + Constant(0.3) + White(0.2) + Cosine() * Matern52(),
-    "product": lambda: SquaredExponential(active_dims=[0]) * (Matern32(active_dims=[1, 2]) + Constant(0.1)),
+    "product": lambda: (
+        SquaredExponential(active_dims=[0]) * (Matern32(active_dims=[1, 2]) + Constant(0.1))
+    ),
 }
 
 
@@ -63,17 +65,23 @@ def everything(kernel, Z, X):
         weights = np.random.default_rng(1)
         totals = [tf.reduce_sum(weights.normal(size=value.shape) * value) for value in values]
     gradients = [tape.gradient(total, sources, unconnected_gradients="zero") for total in totals]
-    return [value.numpy() for value in values] + [tf.convert_to_tensor(g).numpy() for g in tf.nest.flatten(gradients)]
+    return [value.numpy() for value in values] + [
+        tf.convert_to_tensor(g).numpy() for g in tf.nest.flatten(gradients)
+    ]
 
 
 def test_near_the_origin_they_are_those_of_gpflow():
     for name in KERNELS:
         kernel, rows = KERNELS[name](), tf.constant(X)
         # GPflow's Kuf by the expanded square: terms up to |x|^2 = 50 and a root of what is left of them at r >= 0.5.
-        np.testing.assert_allclose(kernel_matrix(kernel, tf.constant(Z), rows), kernel(Z, rows), rtol=1e-12)
+        np.testing.assert_allclose(
+            kernel_matrix(kernel, tf.constant(Z), rows), kernel(Z, rows), rtol=1e-12
+        )
         value, expected = kernel_matrix(kernel, rows), kernel(rows).numpy()
         np.testing.assert_allclose(
-            value - tf.linalg.diag(np.diag(value)), expected - np.diag(np.diag(expected)), atol=1e-12
+            value - tf.linalg.diag(np.diag(value)),
+            expected - np.diag(np.diag(expected)),
+            atol=1e-12,
         )
         # On the diagonal a distance of rounding, sqrt(50 eps) = 1e-7, has a Matern 1/2 fall by as much.
         np.testing.assert_allclose(np.diag(value), np.diag(expected), rtol=1e-6)
@@ -84,20 +92,40 @@ def test_where_the_origin_is_does_not_matter():
     """The center is rounded to eps FAR = 2e-7 and cancels to the last bit, since nothing needs more than 53 bits."""
     for name in KERNELS:
         kernel = KERNELS[name]()
-        for far, near in zip(everything(kernel, Z + FAR, X + FAR), everything(kernel, Z, X), strict=True):
-            np.testing.assert_allclose(far, near, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(near))))
+        for far, near in zip(
+            everything(kernel, Z + FAR, X + FAR), everything(kernel, Z, X), strict=True
+        ):
+            np.testing.assert_allclose(
+                far, near, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(near)))
+            )
 
 
 @pytest.mark.parametrize("num_inputs", [1, 2, 3])
 def test_clusters_far_from_each_other(num_inputs):
     """Within a cluster all is as if there were no other."""
-    for name in ["of one", "Matern12", "Matern52", "Exponential", "RationalQuadratic", "Cosine", "sum"]:
-        make = {"of one": SquaredExponential, "sum": lambda: Matern32() + SquaredExponential(active_dims=[0])}
+    for name in [
+        "of one",
+        "Matern12",
+        "Matern52",
+        "Exponential",
+        "RationalQuadratic",
+        "Cosine",
+        "sum",
+    ]:
+        make = {
+            "of one": SquaredExponential,
+            "sum": lambda: Matern32() + SquaredExponential(active_dims=[0]),
+        }
         kernel = make.get(name, getattr(gpflow.kernels, name.split()[0], None))()
         if type(kernel) is SquaredExponential and num_inputs > 1:
-            kernel = SquaredExponential(active_dims=[0]) * SquaredExponential(active_dims=slice(1, num_inputs))
+            kernel = SquaredExponential(active_dims=[0]) * SquaredExponential(
+                active_dims=slice(1, num_inputs)
+            )
         x, z = X[:, :num_inputs], Z[:, :num_inputs]
-        points, rows = InducingPoints(np.concatenate([z, z + FAR])), tf.constant(np.concatenate([x, x + FAR]))
+        points, rows = (
+            InducingPoints(np.concatenate([z, z + FAR])),
+            tf.constant(np.concatenate([x, x + FAR])),
+        )
         prior, alone = Prior(points, kernel), Prior(InducingPoints(z), kernel)
         for whole, part in (
             (prior.Kuf(rows, *prior.inputs), alone.Kuf(tf.constant(x), *alone.inputs)),
@@ -137,7 +165,9 @@ def test_clusters_that_products_cannot_tell_apart_are_refused(kernel, accuracy, 
 def test_linear_parts_see_inputs_as_they_are():
     kernel = Linear(0.3) + Matern32(active_dims=[0])
     expected = 0.3 * (Z + FAR) @ (X + FAR).T + kernel.kernels[1](Z, X)
-    np.testing.assert_allclose(kernel_matrix(kernel, Z + FAR, tf.constant(X + FAR)), expected, rtol=EXACT)
+    np.testing.assert_allclose(
+        kernel_matrix(kernel, Z + FAR, tf.constant(X + FAR)), expected, rtol=EXACT
+    )
 
 
 def test_a_covariance_of_its_own_is_used():
@@ -146,7 +176,9 @@ def test_a_covariance_of_its_own_is_used():
             return super().K(tf.square(X), None if X2 is None else tf.square(X2))
 
     kernel = Warped() + Warped()
-    np.testing.assert_array_equal(kernel_matrix(kernel, tf.constant(Z), tf.constant(X)), kernel(Z, X))
+    np.testing.assert_array_equal(
+        kernel_matrix(kernel, tf.constant(Z), tf.constant(X)), kernel(Z, X)
+    )
 
 
 def test_a_covariance_that_is_registered_is_used():
@@ -162,7 +194,9 @@ def test_a_covariance_that_is_registered_is_used():
 
 
 def test_rejects_active_dims_beyond_the_columns_of_X():
-    with pytest.raises(ValueError, match="active_dims of SquaredExponential must be columns of X, 0 to 1, got 3"):
+    with pytest.raises(
+        ValueError, match="active_dims of SquaredExponential must be columns of X, 0 to 1, got 3"
+    ):
         Prior(InducingPoints(Z[:, :2]), SquaredExponential(active_dims=[3]))
 
 
@@ -181,5 +215,9 @@ def test_blocks_of_a_kernel_that_transposes_its_inputs(kernel):
     expected = [[kernel(rows) for rows in group] for group in blocks]
     np.testing.assert_allclose(kernel_matrix(kernel, blocks), expected, rtol=1e-15)
     X, Y = tf.reshape(blocks, [18, 1]), RNG.normal(size=(18, 1))
-    loss = PEPR((X, Y), kernel, np.array([[0.3], [0.7]]), alpha=1.0, blocks=18).training_loss()  # exact: one block
-    assert float(loss) == pytest.approx(float(gpflow.models.GPR((X, Y), kernel).training_loss()), rel=1e-5)
+    loss = PEPR(
+        (X, Y), kernel, np.array([[0.3], [0.7]]), alpha=1.0, blocks=18
+    ).training_loss()  # exact: one block
+    assert float(loss) == pytest.approx(
+        float(gpflow.models.GPR((X, Y), kernel).training_loss()), rel=1e-5
+    )

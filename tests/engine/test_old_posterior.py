@@ -20,6 +20,7 @@ def test_covariances_that_are_not_positive_semidefinite(alpha):
         np.testing.assert_allclose(_site(*arguments)[0], np.eye(2), rtol=1e-15)
         return
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"not successful: I \+ alpha R'QR of the old posterior.*jitter"
+        tf.errors.InvalidArgumentError,
+        match=r"not successful: I \+ alpha R'QR of the old posterior.*jitter",
     ):
         _site(*arguments)

@@ -84,7 +84,9 @@ def test_derivative_in_the_scale_by_autodiff_of_the_scale_term():
 def matrices():
     """[G, 4, 4] with eigenvalues of several orders, one singular, one 0."""
     rng = np.random.default_rng(0)
-    spectra = np.array([[1.0, 0.7, 0.2, 1e-3], [5.0, 1.0, 0.0, 0.0], [1e3, 10.0, 1.0, 1e-6], [0.0] * 4, [2e-3] * 4])
+    spectra = np.array(
+        [[1.0, 0.7, 0.2, 1e-3], [5.0, 1.0, 0.0, 0.0], [1e3, 10.0, 1.0, 1e-6], [0.0] * 4, [2e-3] * 4]
+    )
     roots = np.linalg.qr(rng.normal(size=(5, 4, 4)))[0]
     X = roots @ (spectra[:, :, None] * np.swapaxes(roots, 1, 2))
     return 0.5 * (X + np.swapaxes(X, 1, 2))
@@ -105,7 +107,10 @@ def test_log_det_ratio_of_matrices():
         values = log_det_ratio(k, tf.constant(X)).numpy()
         np.testing.assert_array_equal(log_det_ratio(tf.fill([5], k), tf.constant(X)), values)
         with mpmath.workdps(400 if 0.0 < power < 1e-100 else 60):
-            errors = [relative_error(v, log_det_reference(power, x)) for v, x in zip(values, X, strict=True)]
+            errors = [
+                relative_error(v, log_det_reference(power, x))
+                for v, x in zip(values, X, strict=True)
+            ]
         assert max(errors) <= 2.3e-12, (power, errors)
 
 
@@ -114,14 +119,20 @@ def test_blocks_of_one_are_rows():
     for power in (0.0, 1e-6, 0.4, 1.0):
         k = tf.constant(power, tf.float64)
         blocks = tf.constant(x[:, None, None])
-        np.testing.assert_allclose(log_det_ratio(k, blocks), log1p_ratio(k, tf.constant(x)), rtol=2.3e-12)
+        np.testing.assert_allclose(
+            log_det_ratio(k, blocks), log1p_ratio(k, tf.constant(x)), rtol=2.3e-12
+        )
 
 
 def test_squares_that_rounding_made_negative():
     """A matrix that is nearly 0: the power 0 also gives the trace, not log det I."""
     for power in (0.0, 0.5):
-        eye, k, trace, squares = (tf.constant(value, tf.float64) for value in (np.eye(2), power, 1e-9, -1e-20))
-        assert float(factored_log_det_ratio(eye, k, trace, squares)) == pytest.approx(1e-9, rel=1e-10)
+        eye, k, trace, squares = (
+            tf.constant(value, tf.float64) for value in (np.eye(2), power, 1e-9, -1e-20)
+        )
+        assert float(factored_log_det_ratio(eye, k, trace, squares)) == pytest.approx(
+            1e-9, rel=1e-10
+        )
 
 
 @pytest.mark.parametrize("power", [0.0, 1e-9, 1e-6, 1e-4, 0.3, 1.0])
@@ -133,5 +144,7 @@ def test_log_det_ratio_from_a_factor(power):
     expected = np.sum(np.log1p(power * eigenvalues) / power if power else eigenvalues, axis=-1)
     factor = tf.linalg.cholesky(np.eye(5) + power * X)
     squares = np.sum(np.square(X), axis=(-2, -1))
-    found = factored_log_det_ratio(factor, tf.constant(power, tf.float64), np.trace(X, axis1=-2, axis2=-1), squares)
+    found = factored_log_det_ratio(
+        factor, tf.constant(power, tf.float64), np.trace(X, axis1=-2, axis2=-1), squares
+    )
     np.testing.assert_allclose(found, expected, rtol=1e-10)

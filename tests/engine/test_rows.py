@@ -13,7 +13,14 @@ import tensorflow as tf
 from gpflow.covariances import Kuf, Kuu
 from quick import some_slow
 
-from gpflow_pep.engine import BlockSites, IndependentSites, Powers, Prior, RegressionRows, log_gaussian
+from gpflow_pep.engine import (
+    BlockSites,
+    IndependentSites,
+    Powers,
+    Prior,
+    RegressionRows,
+    log_gaussian,
+)
 
 TOLERANCE = 1e-10
 RNG = np.random.default_rng(21)
@@ -26,7 +33,9 @@ class Custom(gpflow.kernels.SquaredExponential):
 
 
 KERNELS = {
-    "squared exponential": lambda: gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=[0.7, 1.2]),
+    "squared exponential": lambda: gpflow.kernels.SquaredExponential(
+        variance=1.3, lengthscales=[0.7, 1.2]
+    ),
     "subclass": lambda: Custom(variance=1.3, lengthscales=[0.7, 1.2]),
     "sum": lambda: gpflow.kernels.Matern52(lengthscales=0.9) + gpflow.kernels.Linear(variance=0.4),
     "part fixed": lambda: fixed_variance(gpflow.kernels.SquaredExponential()),
@@ -52,7 +61,9 @@ def make_likelihood(kind):
         quick=[("squared exponential", "rows", "input dependent")],
     ),
 )
-@pytest.mark.parametrize("compiled", some_slow([False, True], quick=[True]), ids=["eager", "compiled"])
+@pytest.mark.parametrize(
+    "compiled", some_slow([False, True], quick=[True]), ids=["eager", "compiled"]
+)
 def test_derivatives_of_every_variable(dense, name, kind, likelihood, compiled):
     kernel, points = KERNELS[name](), gpflow.inducing_variables.InducingPoints(Z)
     noise = make_likelihood(likelihood)
@@ -73,7 +84,9 @@ def test_derivatives_of_every_variable(dense, name, kind, likelihood, compiled):
         return log_gaussian(*sums.split(), tf.constant(13)) - 2.0 * sums.penalty
 
     def ours():
-        rows = RegressionRows((X, Y), chunks, Prior(points, kernel), noise, mean, factor + 0.0, scale=scale + 0.0)
+        rows = RegressionRows(
+            (X, Y), chunks, Prior(points, kernel), noise, mean, factor + 0.0, scale=scale + 0.0
+        )
         return evidence(
             dense.accumulate_sums(
                 rows,
@@ -87,7 +100,9 @@ def test_derivatives_of_every_variable(dense, name, kind, likelihood, compiled):
     def plain():
         s = noise.variance_at(X)[:, 0] * factor
         K = Kuf(points, kernel, tf.constant(X))
-        return evidence(dense.sums(covariance(), K, kernel(X), s, Y - mean(X), blocks, powers, scale))
+        return evidence(
+            dense.sums(covariance(), K, kernel(X), s, Y - mean(X), blocks, powers, scale)
+        )
 
     def gradient(function):
         with tf.GradientTape() as tape:

@@ -47,8 +47,13 @@ OPTIONS = {
 COMBINATIONS = {
     "sum": lambda: Matern32(1.3, ARD) + SquaredExponential(0.4, 2.0),
     "product": lambda: Matern52(1.3, ARD) * RationalQuadratic(0.4, 2.0, 3.0),
-    "nested": lambda: SquaredExponential(1.3, ARD) * (Matern32(active_dims=[0, 1, 2, 4]) + Constant(0.3)) + Linear(0.1),
-    "few inputs": lambda: SquaredExponential(active_dims=[2]) * Matern32(active_dims=slice(2)) + Matern52(),
+    "nested": lambda: (
+        SquaredExponential(1.3, ARD) * (Matern32(active_dims=[0, 1, 2, 4]) + Constant(0.3))
+        + Linear(0.1)
+    ),
+    "few inputs": lambda: (
+        SquaredExponential(active_dims=[2]) * Matern32(active_dims=slice(2)) + Matern52()
+    ),
     "twice the same": lambda: (lambda kernel: kernel * kernel + kernel)(Matern52(1.1, 1.7)),
 }
 
@@ -114,20 +119,27 @@ def everything(way, kernel, Z, X):
     for gradient in gradients:
         for part, source in zip(gradient, sources, strict=True):
             assert part.shape == source.shape
-    return [value.numpy() for value in values], [part.numpy() for part in tf.nest.flatten(gradients)]
+    return [value.numpy() for value in values], [
+        part.numpy() for part in tf.nest.flatten(gradients)
+    ]
 
 
 def agree(actual, expected, value_error, derivative_error):
     for ours, theirs, error in zip(actual, expected, (value_error, derivative_error), strict=True):
         for one, other in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(one, other, rtol=0, atol=error * max(1.0, np.max(np.abs(other))))
+            np.testing.assert_allclose(
+                one, other, rtol=0, atol=error * max(1.0, np.max(np.abs(other)))
+            )
 
 
 @pytest.mark.parametrize(
     ("kernel", "options"),
     some_slow(
         itertools.product(CLASSES, OPTIONS),
-        quick=[*((kernel, "ARD") for kernel in CLASSES), *((Matern52, options) for options in OPTIONS)],
+        quick=[
+            *((kernel, "ARD") for kernel in CLASSES),
+            *((Matern52, options) for options in OPTIONS),
+        ],
     ),
 )
 def test_values_and_derivatives_of_gpflow(kernel, options):
@@ -156,7 +168,10 @@ def test_points_that_coincide(kernel):
 def compare_points_that_coincide(kernel, shift):
     made = kernel(1.3, ARD)
     near = np.concatenate([Z, Z[:2] + 2.0**-10, Z[2:] + (2.0**-26 if shift == 0.0 else 0.0)])
-    actual, expected = everything(ours, made, Z + shift, near + shift), everything(differences, made, Z, near)
+    actual, expected = (
+        everything(ours, made, Z + shift, near + shift),
+        everything(differences, made, Z, near),
+    )
     error = 100.0 * EPS * 100.0
     if kernel not in STEEP:
         # A Matern 3/2 has a slope that errs by sqrt(eps S), but in t, whose own derivative is 0 there.
@@ -168,10 +183,17 @@ def compare_points_that_coincide(kernel, shift):
 
 def test_points_far_apart():
     """A row so far away that its covariance underflows: 0 and no slope, and what is near is as it was."""
-    for kernel in [*CLASSES, lambda *_: COMBINATIONS["sum"](), lambda *_: COMBINATIONS["product"]()]:
+    for kernel in [
+        *CLASSES,
+        lambda *_: COMBINATIONS["sum"](),
+        lambda *_: COMBINATIONS["product"](),
+    ]:
         made = kernel(1.3, 0.8)
         far = np.concatenate([X, X[:1] + 2.0**13])
-        (values, derivatives), (alone, _) = everything(ours, made, Z, far), everything(ours, made, Z, X)
+        (values, derivatives), (alone, _) = (
+            everything(ours, made, Z, far),
+            everything(ours, made, Z, X),
+        )
         np.testing.assert_allclose(values[1][:, :-1], alone[1], rtol=1e-13)
         np.testing.assert_allclose(
             values[1][:, -1], exactly(made, tf.constant(Z), tf.constant(far[-1:]))[:, 0], rtol=1e-6
@@ -187,13 +209,20 @@ def test_tiny_and_huge_lengthscales(kernel):
         near = np.concatenate([Z, X])
         actual, expected = everything(ours, made, Z, near), everything(differences, made, Z, near)
         error = 100.0 * EPS * max(1.0, 20.0 * (1.0 / lengthscale) ** 2)
-        agree([actual[0], []], [expected[0], []], error if kernel not in STEEP else np.sqrt(error), 0.0)
+        agree(
+            [actual[0], []],
+            [expected[0], []],
+            error if kernel not in STEEP else np.sqrt(error),
+            0.0,
+        )
         if lengthscale > 1.0:
             agree([[], actual[1]], [[], expected[1]], 0.0, 100.0 * EPS)
         assert all(np.all(np.isfinite(part)) for part in actual[1])
 
 
-@pytest.mark.parametrize("kernel", some_slow([Matern32, Matern52, RationalQuadratic], quick=[Matern52]))
+@pytest.mark.parametrize(
+    "kernel", some_slow([Matern32, Matern52, RationalQuadratic], quick=[Matern52])
+)
 @pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
 def test_it_can_be_differentiated_twice(kernel, way):
     made, points = kernel(1.3, ARD), InducingPoints(Z)
@@ -245,7 +274,9 @@ def test_classes_derived_from_these_have_their_own(kernel):
     np.testing.assert_allclose(prior.Kuf(tf.constant(X)), alone(Z, X), rtol=1e-12)
     both = alone + Matern32()
     prior = Prior(InducingPoints(Z), both)
-    np.testing.assert_allclose(prior.Kuf(tf.constant(X), *prior.inputs), alone(Z, X) + Matern32()(Z, X), rtol=1e-12)
+    np.testing.assert_allclose(
+        prior.Kuf(tf.constant(X), *prior.inputs), alone(Z, X) + Matern32()(Z, X), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", some_slow(["sum", "product", "nested"], quick=["nested"]))
@@ -260,10 +291,17 @@ def test_a_model_in_chunks(name):
         model = make((X, Y), COMBINATIONS[name](), Z.copy(), noise_variance=0.1)
         with tf.GradientTape() as tape:
             loss = model.training_loss()
-        results.append([loss.numpy(), *(part.numpy() for part in tape.gradient(loss, model.trainable_variables))])
+        results.append(
+            [
+                loss.numpy(),
+                *(part.numpy() for part in tape.gradient(loss, model.trainable_variables)),
+            ]
+        )
     for actual, expected in zip(*results, strict=True):
         # Kuu of 4 points has a condition number below 1e2.
-        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(expected))))
+        np.testing.assert_allclose(
+            actual, expected, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(expected)))
+        )
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -283,9 +321,18 @@ def test_single_precision(kind):
             value = prior.Kuf(rows, *prior.inputs, dtype=dtype)
             total = tf.reduce_sum(tf.cast(weights, dtype) * value)
         assert value.dtype == dtype
-        found.append((value, tape.gradient(total, [*kernel.trainable_variables, points.Z.unconstrained_variable])))
+        found.append(
+            (
+                value,
+                tape.gradient(
+                    total, [*kernel.trainable_variables, points.Z.unconstrained_variable]
+                ),
+            )
+        )
     (exact, derivatives), (value, others) = found
     np.testing.assert_allclose(value, exact, rtol=0.0, atol=4.0 * 1.3 * eps)
     for other, derivative in zip(others, derivatives, strict=True):
         assert other.dtype == tf.float64
-        np.testing.assert_allclose(other, derivative, rtol=0.0, atol=30.0 * eps * np.abs(derivative).max())
+        np.testing.assert_allclose(
+            other, derivative, rtol=0.0, atol=30.0 * eps * np.abs(derivative).max()
+        )

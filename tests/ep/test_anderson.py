@@ -38,10 +38,14 @@ def test_linear_fixed_point_is_found_exactly(fraction):
     for _ in range(DIMENSIONS + 1):
         update = MAP @ (x - FIXED) + FIXED - x
         if before is not None:
-            secants = secants.updated(sites(x - before[0]), sites(update - before[1]), add=YES, forget=NO)
+            secants = secants.updated(
+                sites(x - before[0]), sites(update - before[1]), add=YES, forget=NO
+            )
         move = secants.step(sites(update), normalized).move(constant(fraction))
         step = np.linalg.lstsq(SPREAD.reshape(-1, DIMENSIONS), np.ravel(move), rcond=None)[0]
-        np.testing.assert_allclose(sites(step), move, rtol=0.0, atol=1e-6)  # it stays among what is reached
+        np.testing.assert_allclose(
+            sites(step), move, rtol=0.0, atol=1e-6
+        )  # it stays among what is reached
         before, x = (x, update), x + step
         plain = plain + fraction * (MAP @ (plain - FIXED) + FIXED - plain)
     assert int(secants.count) == DIMENSIONS
@@ -51,15 +55,21 @@ def test_linear_fixed_point_is_found_exactly(fraction):
 
 def test_move_without_secants_is_the_damped_update():
     secants, update = Secants.none(DEPTH, sites(FIXED)), sites(FIXED)
-    np.testing.assert_allclose(secants.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15)
+    np.testing.assert_allclose(
+        secants.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15
+    )
     ignored = secants.updated(2.0 * update, update, add=NO, forget=NO)
     assert int(ignored.count) == 0
-    np.testing.assert_allclose(ignored.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15)
+    np.testing.assert_allclose(
+        ignored.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15
+    )
     kept = secants.updated(2.0 * update, -update, add=YES, forget=NO)
     assert np.abs(kept.step(update, normalized).move(constant(0.25)) - 0.25 * update).max() > 0.1
     forgotten = kept.updated(update, update, add=YES, forget=YES)
     assert int(forgotten.count) == 0
-    np.testing.assert_allclose(forgotten.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15)
+    np.testing.assert_allclose(
+        forgotten.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15
+    )
 
 
 def test_the_oldest_is_replaced():
@@ -74,7 +84,9 @@ def test_the_oldest_is_replaced():
 
 def test_no_change_of_the_update_is_no_secant():
     """Equal consecutive updates, as at a fixed point, cause no division by 0."""
-    secants = Secants.none(DEPTH, sites(FIXED)).updated(sites(FIXED), 0.0 * sites(FIXED), add=YES, forget=NO)
+    secants = Secants.none(DEPTH, sites(FIXED)).updated(
+        sites(FIXED), 0.0 * sites(FIXED), add=YES, forget=NO
+    )
     move = secants.step(sites(FIXED), normalized).move(constant(0.5))
     np.testing.assert_allclose(move, 0.5 * sites(FIXED), rtol=1e-12)
 

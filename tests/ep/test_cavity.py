@@ -48,7 +48,11 @@ def test_rows_given_the_inducing_variables():
     np.testing.assert_allclose(found.conditional_variance, SCALE * 0.3, rtol=0.0, atol=CLOSE)
     np.testing.assert_array_equal(found.mean, MEAN)
     less = LATENT._replace(Kff_diag=LATENT.Kff_diag - 0.3 - 1e-14)
-    assert not project(tf.constant(L), less, tf.constant(SCALE, tf.float64)).conditional_variance.numpy().any()
+    assert (
+        not project(tf.constant(L), less, tf.constant(SCALE, tf.float64))
+        .conditional_variance.numpy()
+        .any()
+    )
 
 
 @pytest.mark.parametrize("parts", ["shared", "separate"])
@@ -59,20 +63,27 @@ def test_posterior_and_marginals(parts):
     for c in range(C):
         covariance = np.linalg.inv(np.eye(M) + (V * TAU[c]) @ V.T)
         np.testing.assert_allclose(found.mean[c], V.T @ covariance @ V @ H[c], rtol=0.0, atol=CLOSE)
-        np.testing.assert_allclose(found.variance[c], np.diag(V.T @ covariance @ V), rtol=0.0, atol=CLOSE)
+        np.testing.assert_allclose(
+            found.variance[c], np.diag(V.T @ covariance @ V), rtol=0.0, atol=CLOSE
+        )
 
 
 @pytest.mark.parametrize("power", POWERS)
 def test_cavities_match_leaving_out_a_fraction_of_a_site(power):
     """Remove the fraction α of each site, one at a time."""
     alpha = np.broadcast_to(POWERS[power], N)
-    w = cavity_of_w(marginals(posterior(), tf.constant(V)), SITE, tf.constant(POWERS[power], tf.float64))
+    w = cavity_of_w(
+        marginals(posterior(), tf.constant(V)), SITE, tf.constant(POWERS[power], tf.float64)
+    )
     f = cavity_of_f(w, rows())
     for c in range(C):
         for n in range(N):
             without = 1.0 - alpha * (np.arange(N) == n)
             covariance = np.linalg.inv(np.eye(M) + (V * TAU[c] * without) @ V.T)
-            mean, variance = V[:, n] @ covariance @ V @ (without * H[c]), V[:, n] @ covariance @ V[:, n]
+            mean, variance = (
+                V[:, n] @ covariance @ V @ (without * H[c]),
+                V[:, n] @ covariance @ V[:, n],
+            )
             assert float(w.mean[c, n]) == pytest.approx(mean, abs=CLOSE)
             assert float(w.variance[c, n]) == pytest.approx(variance, abs=CLOSE)
             assert float(f.mean[c, n]) == pytest.approx(mean + MEAN[c, n], abs=CLOSE)
@@ -108,7 +119,9 @@ def test_a_row_that_does_not_vary_has_a_site():
 def test_matching_site(power):
     """The fraction α of it, times the cavity of w, has the moments m + s α d1 and s + s² α d2 of the tilted one."""
     alpha = np.broadcast_to(POWERS[power], N)
-    w = cavity_of_w(marginals(posterior(), tf.constant(V)), SITE, tf.constant(POWERS[power], tf.float64))
+    w = cavity_of_w(
+        marginals(posterior(), tf.constant(V)), SITE, tf.constant(POWERS[power], tf.float64)
+    )
     m, s, d = w.mean.numpy(), w.variance.numpy(), SCALE * 0.3
     generator = np.random.default_rng(52)
     d1, d2 = generator.normal(size=(C, N)), generator.uniform(-0.5, 0.2, (C, N))
@@ -121,4 +134,6 @@ def test_matching_site(power):
     np.testing.assert_allclose(mean, m + alpha * s * d1, rtol=0.0, atol=CLOSE)
     zero = alpha == 0.0  # the limit
     np.testing.assert_allclose(site.precision.numpy()[:, zero], -d2[:, zero], rtol=0.0, atol=CLOSE)
-    np.testing.assert_allclose(site.linear.numpy()[:, zero], (d1 - m * d2)[:, zero], rtol=0.0, atol=CLOSE)
+    np.testing.assert_allclose(
+        site.linear.numpy()[:, zero], (d1 - m * d2)[:, zero], rtol=0.0, atol=CLOSE
+    )

@@ -23,7 +23,9 @@ Z = np.linspace(-1.8, 1.8, 6)[:, None]
 
 def assert_proper(model):
     """B is positive definite, and so is every cavity, 1 - α τ s > 0: by numpy, from q(u) = N(m, S)."""
-    Kuu = model.kernel(model.inducing_variable.Z).numpy() + gpflow.config.default_jitter() * np.eye(len(Z))
+    Kuu = model.kernel(model.inducing_variable.Z).numpy() + gpflow.config.default_jitter() * np.eye(
+        len(Z)
+    )
     W = np.linalg.solve(Kuu, model.kernel(model.inducing_variable.Z, model.data[0]).numpy())
     t = model.sites.precision.numpy()[:, 0]
     L = np.linalg.cholesky(Kuu)
@@ -59,7 +61,9 @@ def test_status_of_converged_sites(model):
     assert status.change <= 1e-7
     assert 0.0 < status.damping <= 0.7
     assert status.sweeps > 2
-    assert status.log_evidence == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=1e-12)
+    assert status.log_evidence == pytest.approx(
+        float(model.maximum_log_likelihood_objective()), rel=1e-12
+    )
     again = model.update_sites()
     assert again.sweeps == 0 and again.change <= 1e-7
 
@@ -83,11 +87,14 @@ def test_the_change_in_the_status_is_that_of_an_update(model, trace):
     found = trace(model).result
     assert int(found.status) == solver.CONVERGED
     status = model.update_sites()
-    assert status.sweeps == int(found.sweeps) and status.change == pytest.approx(float(found.iterate.change), rel=1e-6)
+    assert status.sweeps == int(found.sweeps) and status.change == pytest.approx(
+        float(found.iterate.change), rel=1e-6
+    )
     before = model.sites.stacked().numpy()[..., 0]
     mean, covariance = (value.numpy() for value in model.compute_qu())
     w = np.linalg.solve(
-        model.kernel(Z).numpy() + gpflow.config.default_jitter() * np.eye(len(Z)), model.kernel(Z, X).numpy()
+        model.kernel(Z).numpy() + gpflow.config.default_jitter() * np.eye(len(Z)),
+        model.kernel(Z, X).numpy(),
     )
     m, s = w.T @ mean[:, 0], np.sum(w * (covariance @ w), axis=0)
     update = found.iterate.swept.update.numpy()[..., 0]
@@ -118,7 +125,9 @@ def test_a_short_memory_leads_to_the_same_sites(model, trace):
     many = trace(model, num_data=10_000_000).result
     assert many.status == solver.CONVERGED
     assert model.update_sites().converged
-    np.testing.assert_allclose(many.iterate.swept.sites, model.sites.stacked(), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        many.iterate.swept.sites, model.sites.stacked(), rtol=1e-6, atol=1e-6
+    )
 
 
 @pytest.mark.slow
@@ -146,7 +155,11 @@ def test_the_best_sites_are_kept(model, trace):
     model.tol, model.max_sweeps = 1e-12, 11
     run = trace(model)
     assert int(run.result.status) == solver.LIMIT
-    seen = [float(loop.iterate.change) for loop in run.loops if not loop.attempt.preliminary and loop.attempt.is_valid]
+    seen = [
+        float(loop.iterate.change)
+        for loop in run.loops
+        if not loop.attempt.preliminary and loop.attempt.is_valid
+    ]
     assert float(run.result.iterate.change) == min(seen)
     model.max_sweeps = 1000
     model.update_sites()
@@ -194,7 +207,9 @@ def test_improper_initial_sites_are_scaled_down(model, trace, precision):
     """B is not positive definite, or a cavity not proper: they are scaled down until all are."""
     model.tol = 1e-9
     expected = model.update_sites()
-    values = np.where(np.arange(len(Y))[:, None] == 3, precision, -0.02 if precision < 0.0 else -precision / 100.0)
+    values = np.where(
+        np.arange(len(Y))[:, None] == 3, precision, -0.02 if precision < 0.0 else -precision / 100.0
+    )
     model.sites.precision.assign(values)
     model.sites.linear.assign(np.zeros_like(Y))
     run = trace(model)
@@ -254,13 +269,19 @@ def test_no_sweep_lowers_a_bound(trace):
     """At alpha = 0, where the energy is one; labels that are often wrong make steps overshoot."""
     generator = np.random.default_rng(2)
     inputs = generator.uniform(0.0, 3.0, (80, 2))
-    labels = np.where(generator.uniform(size=80) < 0.2, generator.integers(0, 3, 80), inputs[:, 0] // 1.0)[:, None]
+    labels = np.where(
+        generator.uniform(size=80) < 0.2, generator.integers(0, 3, 80), inputs[:, 0] // 1.0
+    )[:, None]
     kernel = gpflow.kernels.SquaredExponential(20.0)
-    model = PEPClassifier((inputs, labels), kernel, MultiClassRobustMax(3), inputs[:15].copy(), alpha=0.0)
+    model = PEPClassifier(
+        (inputs, labels), kernel, MultiClassRobustMax(3), inputs[:15].copy(), alpha=0.0
+    )
     assert model.is_lower_bound
     run = trace(model)
     assert int(run.result.status) == solver.CONVERGED
-    accurate = [loop for loop in run.loops if loop.attempt.is_valid and not loop.attempt.preliminary]
+    accurate = [
+        loop for loop in run.loops if loop.attempt.is_valid and not loop.attempt.preliminary
+    ]
     bounds = np.array([float(loop.iterate.log_evidence) for loop in accurate])
     assert len(bounds) > 10 and bounds[-1] > bounds[0]
     assert np.all(np.diff(bounds) > -1e-8 * np.abs(bounds[1:]))
@@ -273,15 +294,24 @@ def test_a_bound_in_single_precision():
     def sweeps(dtype, seed):
         generator = np.random.default_rng(seed)
         inputs = generator.uniform(0.0, 4.0, (40, 1))
-        labels = (np.sin(2.0 * inputs) + 0.3 * generator.standard_normal(inputs.shape) > 0.0).astype(dtype)
+        labels = (
+            np.sin(2.0 * inputs) + 0.3 * generator.standard_normal(inputs.shape) > 0.0
+        ).astype(dtype)
         with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-4)):
-            kernel, points = gpflow.kernels.SquaredExponential(), np.linspace(0.0, 4.0, 8)[:, None].astype(dtype)
-            model = PEP((inputs.astype(dtype), labels), kernel, Probit(), points, alpha=0.0, tol=3e-5)
+            kernel, points = (
+                gpflow.kernels.SquaredExponential(),
+                np.linspace(0.0, 4.0, 8)[:, None].astype(dtype),
+            )
+            model = PEP(
+                (inputs.astype(dtype), labels), kernel, Probit(), points, alpha=0.0, tol=3e-5
+            )
             status = model.update_sites()
             assert status.converged
             return status.sweeps
 
-    single, double = (sum(sweeps(dtype, seed) for seed in range(4)) for dtype in (np.float32, np.float64))
+    single, double = (
+        sum(sweeps(dtype, seed) for seed in range(4)) for dtype in (np.float32, np.float64)
+    )
     assert single <= 1.3 * double
 
 
@@ -290,7 +320,9 @@ def outliers():
     """A sine with three gross errors, by Student's t, whose log density is convex away from the observations."""
     Y = np.sin(2.0 * X) + 0.1 * rng.normal(size=X.shape)
     Y[[3, 9, 15]] += [[4.0], [-5.0], [3.0]]
-    return PEP((X, Y), gpflow.kernels.SquaredExponential(), gpflow.likelihoods.StudentT(scale=0.1), Z)
+    return PEP(
+        (X, Y), gpflow.kernels.SquaredExponential(), gpflow.likelihoods.StudentT(scale=0.1), Z
+    )
 
 
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 0.8], quick=[0.5]))
@@ -329,7 +361,9 @@ def converges_on(X, Y):
     small, large = np.reshape(evidence, (2, len(ALPHAS)))
     assert np.all(small > len(Y) * np.log(0.5))  # better than a coin
     for values in (small, large):
-        assert np.all(np.diff(values) > 0.0)  # the slack of the bound shrinks, as it is known to on such data
+        assert np.all(
+            np.diff(values) > 0.0
+        )  # the slack of the bound shrinks, as it is known to on such data
 
 
 @pytest.mark.slow
@@ -341,15 +375,20 @@ def test_breast_cancer():
 
 @pytest.mark.data
 @pytest.mark.skipif(
-    not os.environ.get("GPFLOW_PEP_DATA"), reason="needs the published files: set GPFLOW_PEP_DATA to their directory"
+    not os.environ.get("GPFLOW_PEP_DATA"),
+    reason="needs the published files: set GPFLOW_PEP_DATA to their directory",
 )
-@pytest.mark.parametrize("name", ["australian", "breast", "crabs", "iono", "pima", "sonar", "banana"])
+@pytest.mark.parametrize(
+    "name", ["australian", "breast", "crabs", "iono", "pima", "sonar", "banana"]
+)
 def test_binary_sets(name):
     split = datasets.load(name, split=0)
     converges_on(split.X_train, split.Y_train)
 
 
-@pytest.mark.parametrize("likelihood", some_slow([gpflow.likelihoods.Exponential, gpflow.likelihoods.Poisson], 1))
+@pytest.mark.parametrize(
+    "likelihood", some_slow([gpflow.likelihoods.Exponential, gpflow.likelihoods.Poisson], 1)
+)
 def test_a_prior_under_which_rates_are_huge(likelihood):
     """The first sites are some 1e19, next to which nothing else is left in the sums: they are taken anew."""
     rng = np.random.default_rng(0)
@@ -360,7 +399,9 @@ def test_a_prior_under_which_rates_are_huge(likelihood):
                 np.linspace(0.0, 5.0, 8)[:, None], alpha=0.0)  # fmt: skip
     status = model.update_sites()
     assert status.converged
-    assert status.log_evidence == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=1e-8)
+    assert status.log_evidence == pytest.approx(
+        float(model.maximum_log_likelihood_objective()), rel=1e-8
+    )
 
 
 # --- bad luck: it converges from defaults, or says that it does not -------------------------------------------------
@@ -376,17 +417,28 @@ HARD = {
     "separable": (Probit, column(LINE > 0.1)),
     "one label only": (Probit, column(0.0 * LINE)),
     "logit separable": (gpflow.likelihoods.Bernoulli, column(LINE > 0.1)),
-    "StudentT": (lambda: gpflow.likelihoods.StudentT(scale=0.1), column(SMOOTH + 4.0 * (np.arange(24) % 7 == 0))),
+    "StudentT": (
+        lambda: gpflow.likelihoods.StudentT(scale=0.1),
+        column(SMOOTH + 4.0 * (np.arange(24) % 7 == 0)),
+    ),
     "Poisson exp": (gpflow.likelihoods.Poisson, column(np.floor(np.exp(1.5 * SMOOTH + 1.0)))),
     "Poisson square": (
         lambda: gpflow.likelihoods.Poisson(invlink=tf.square),
         column(np.floor(np.exp(1.5 * SMOOTH + 1.0))),
     ),
-    "ordinal": (lambda: gpflow.likelihoods.Ordinal(np.array([-0.5, 0.5])), column(np.digitize(SMOOTH, [-0.5, 0.5]))),
+    "ordinal": (
+        lambda: gpflow.likelihoods.Ordinal(np.array([-0.5, 0.5])),
+        column(np.digitize(SMOOTH, [-0.5, 0.5])),
+    ),
 }
 # At alpha = 0 the expected rate under the prior is infinite, or E[(log f²)''] is: they do not converge, which is said.
 NO_BOUND = {"Poisson exp": (1e4,), "Poisson square": (1.0, 1e4)}
-CERTAIN = ("separable", "one label only", "logit separable", "Poisson exp")  # log-concave: these do converge
+CERTAIN = (
+    "separable",
+    "one label only",
+    "logit separable",
+    "Poisson exp",
+)  # log-concave: these do converge
 
 
 def ends_well(model):
@@ -417,7 +469,10 @@ def test_hard_problems_converge_or_say_so(case):
                 assert not ends_well(model)
                 continue
             status = model.update_sites()
-            assert np.isfinite(status.log_evidence) and np.isfinite(status.change), (variance, alpha)
+            assert np.isfinite(status.log_evidence) and np.isfinite(status.change), (
+                variance,
+                alpha,
+            )
             assert status.converged == (status.change <= model.tol)
             assert status.converged or case not in CERTAIN, (variance, alpha, status)
             mean, spread = model.predict_f(LINE[:, None])
@@ -425,7 +480,11 @@ def test_hard_problems_converge_or_say_so(case):
             again = model.update_sites()
             assert again.change <= max(status.change, model.tol)
             if variance == 1.0:
-                assert status.converged or case in ("StudentT", "Poisson square"), (variance, alpha, status)
+                assert status.converged or case in ("StudentT", "Poisson square"), (
+                    variance,
+                    alpha,
+                    status,
+                )
 
 
 @pytest.mark.slow
@@ -435,11 +494,15 @@ def test_an_update_that_overflows_is_an_error():
     likelihood = gpflow.likelihoods.Poisson()
     observed = np.full((24, 1), 2.0)
     mean = gpflow.functions.Constant(0.0)
-    model = PEP((LINE[:, None], observed), kernel, likelihood, LINE[1::4, None].copy(), mean_function=mean)
+    model = PEP(
+        (LINE[:, None], observed), kernel, likelihood, LINE[1::4, None].copy(), mean_function=mean
+    )
     assert model.update_sites().converged
     before = model.sites.stacked().numpy()
     mean.c.assign(1e200)  # its square overflows, whatever the sites
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"The sites cannot be updated.*overflowing"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"The sites cannot be updated.*overflowing"
+    ):
         model.predict_f(LINE[:, None])
     np.testing.assert_array_equal(model.sites.stacked(), before)
     mean.c.assign(0.0)

@@ -27,7 +27,9 @@ def constant(value):
 def model():
     """Whole updates overshoot, so that there are many sweeps."""
     kernel = gpflow.kernels.SquaredExponential(400.0)
-    return PEP((X, Y), kernel, Probit(), np.linspace(-1.8, 1.8, 6)[:, None], tol=1e-10, damping=DAMPING)
+    return PEP(
+        (X, Y), kernel, Probit(), np.linspace(-1.8, 1.8, 6)[:, None], tol=1e-10, damping=DAMPING
+    )
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,9 @@ def options(model):
 @pytest.fixture
 def loop(run):
     """A state in the midst of it: several secants, sweeps that follow each other."""
-    return next(loop for loop in run.loops if int(loop.anderson.secants.count) > 3 and loop.anderson.follows)
+    return next(
+        loop for loop in run.loops if int(loop.anderson.secants.count) > 3 and loop.anderson.follows
+    )
 
 
 def of_a_bound(run, is_bound):
@@ -66,7 +70,9 @@ def test_a_small_fraction_may_lower_a_bound(run, options, loop):
     """A step may lower a bound by rounding errors only; there is no such limit if the energy is not a bound."""
     lower = loop.iterate._replace(log_evidence=loop.iterate.log_evidence - 1.0)
     for fraction, is_bound, keeps in ((2e-3, True, False), (5e-4, True, True), (2e-3, False, True)):
-        state = loop._replace(anderson=loop.anderson._replace(fraction=constant(fraction * DAMPING)))
+        state = loop._replace(
+            anderson=loop.anderson._replace(fraction=constant(fraction * DAMPING))
+        )
         assert bool(solver._keeps_bound(of_a_bound(run, is_bound), options, state, lower)) == keeps
         assert solver._keeps_bound(of_a_bound(run, is_bound), options, state, loop.iterate)
 
@@ -90,21 +96,30 @@ def test_secants_are_forgotten_where_the_change_is_large(run):
             before.anderson.follows and not before.attempt.preliminary and after.anderson.follows
         )  # a sweep that is accepted
         if follows and 0.04 < float(after.iterate.change) < 1.0:
-            (kept if int(after.anderson.secants.count) == int(before.anderson.secants.count) + 1 else forgotten).append(
-                after
-            )
+            (
+                kept
+                if int(after.anderson.secants.count) == int(before.anderson.secants.count) + 1
+                else forgotten
+            ).append(after)
     assert kept and forgotten
     assert max(float(loop.iterate.change) for loop in kept) <= 0.2
-    assert all(float(loop.iterate.change) > 0.2 and int(loop.anderson.secants.count) == 0 for loop in forgotten)
+    assert all(
+        float(loop.iterate.change) > 0.2 and int(loop.anderson.secants.count) == 0
+        for loop in forgotten
+    )
 
 
 @pytest.mark.parametrize(("attempt", "fraction"), [(0, 1.0), (1, 1.0), (2, 0.3), (3, 0.1)])
 def test_stuck_solver_restarts_from_empty_sites(options, loop, attempt, fraction):
     """The first restart has preliminary sweeps, later restarts have smaller and smaller steps."""
-    stuck = loop._replace(attempt=loop.attempt._replace(number=tf.constant(attempt)), status=tf.constant(solver.STUCK))
+    stuck = loop._replace(
+        attempt=loop.attempt._replace(number=tf.constant(attempt)), status=tf.constant(solver.STUCK)
+    )
     again = solver._restart_or_finish(options, stuck)
     assert int(again.status) == int(again.final_status) == solver.RUNNING
-    assert int(again.attempt.number) == attempt + 1 and bool(again.attempt.preliminary) == (attempt == 0)
+    assert int(again.attempt.number) == attempt + 1 and bool(again.attempt.preliminary) == (
+        attempt == 0
+    )
     assert float(again.anderson.fraction) == pytest.approx(fraction * DAMPING, rel=1e-15)
     assert not again.candidate.numpy().any() and not again.attempt.is_valid
 
@@ -128,15 +143,22 @@ def test_a_step_of_newton_is_halved(options, loop):
     step = Step(direction, direction)
     trying = loop._replace(newton=constant(0.03), kind=tf.constant(solver.NEWTON_STEP))
     halved = solver._halve(options, trying, step)
-    assert int(halved.kind) == solver.NEWTON_STEP and int(halved.attempt.patience) == int(loop.attempt.patience)
-    np.testing.assert_allclose(halved.candidate, loop.iterate.swept.sites + 0.015, rtol=0.0, atol=1e-12)
+    assert int(halved.kind) == solver.NEWTON_STEP and int(halved.attempt.patience) == int(
+        loop.attempt.patience
+    )
+    np.testing.assert_allclose(
+        halved.candidate, loop.iterate.swept.sites + 0.015, rtol=0.0, atol=1e-12
+    )
     given_up = solver._halve(options, halved, step)
-    assert int(given_up.kind) == solver.SWEEPING and int(given_up.attempt.patience) == 2 * int(loop.attempt.patience)
+    assert int(given_up.kind) == solver.SWEEPING and int(given_up.attempt.patience) == 2 * int(
+        loop.attempt.patience
+    )
     np.testing.assert_array_equal(given_up.candidate, loop.iterate.swept.sites)
 
 
 @pytest.mark.parametrize(
-    ("step_size", "left", "is_nearer"), [(1.0, 0.985, True), (1.0, 0.995, False), (0.1, 0.995, True), (0.1, 1.0, False)]
+    ("step_size", "left", "is_nearer"),
+    [(1.0, 0.985, True), (1.0, 0.995, False), (0.1, 0.995, True), (0.1, 1.0, False)],
 )
 def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, left, is_nearer):
     """The update must shrink by a hundredth of the step's fraction, or a bound must increase."""
@@ -149,7 +171,8 @@ def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, lef
 
 
 @pytest.mark.parametrize(
-    ("stalled", "depth", "kind"), [(30, 4, solver.SWEEPING), (30, 5, solver.NEWTON_STEP), (29, 5, solver.SWEEPING)]
+    ("stalled", "depth", "kind"),
+    [(30, 4, solver.SWEEPING), (30, 5, solver.NEWTON_STEP), (29, 5, solver.SWEEPING)],
 )
 def test_newton_needs_stalled_sweeps_and_secants(run, options, loop, stalled, depth, kind):
     """Newton steps start after 30 sweeps that do not halve the change, if at least five secants can be stored."""
@@ -162,15 +185,24 @@ def test_newton_needs_stalled_sweeps_and_secants(run, options, loop, stalled, de
     )
     step = before.anderson.secants.step(loop.iterate.swept.update, loop.iterate.swept.normalized)
     workers = run.problem.rows.all_workers
-    found = solver._after_accepted_sweep(workers, options, before, loop.iterate, step, tf.constant(False))
+    found = solver._after_accepted_sweep(
+        workers, options, before, loop.iterate, step, tf.constant(False)
+    )
     assert int(found.kind) == kind
 
 
-@pytest.mark.parametrize(("num_data", "depth"), [(20_000, 15), (20_001, 5), (100_000, 5), (100_001, 1)])
+@pytest.mark.parametrize(
+    ("num_data", "depth"), [(20_000, 15), (20_001, 5), (100_000, 5), (100_001, 1)]
+)
 def test_the_more_sites_the_fewer_secants(run, options, monkeypatch, num_data, depth):
     """As the loop begins; memory is what they take."""
     begun = []
-    monkeypatch.setattr(solver.tf, "while_loop", lambda cond, body, first, **_: begun.extend(first) or first)
-    sites, size = tf.zeros([len(X), 2, 1], tf.float64), {"num_data": num_data, "fraction": options.damping}
+    monkeypatch.setattr(
+        solver.tf, "while_loop", lambda cond, body, first, **_: begun.extend(first) or first
+    )
+    sites, size = (
+        tf.zeros([len(X), 2, 1], tf.float64),
+        {"num_data": num_data, "fraction": options.damping},
+    )
     solver.solve_fixed_point(run.problem, sites, options, **size)
     assert begun[0].anderson.secants.depth == depth

@@ -48,7 +48,9 @@ def by_definition(V, d, sites, alpha, scale):
         total += (log_Z + natural(A_n, c_n) - natural(A, c)) / power
         x = GRID * np.sqrt(max(scale, 1.0))
         ratio = np.exp(-0.5 * (1.0 - power) * x**2 / scale - 0.5 * power * x**2)
-        ratio = np.sum(ratio) * (x[1] - x[0]) / np.sqrt(2.0 * np.pi) / scale ** (0.5 * (1.0 - power))
+        ratio = (
+            np.sum(ratio) * (x[1] - x[0]) / np.sqrt(2.0 * np.pi) / scale ** (0.5 * (1.0 - power))
+        )
         total += np.log(ratio) / power
     return total
 
@@ -66,7 +68,9 @@ def test_energy_equals_its_definition_at_any_sites(alpha, scale):
     found = sweep(problem, tf.constant(sites), q)
     V = np.linalg.solve(problem.L, kernel(Z, X))
     expected = by_definition(V, 3.0 - np.sum(V**2, axis=0), sites[..., 0], alpha, scale)
-    assert float(log_integral(q, c) + found.terms + problem.terms) == pytest.approx(expected, abs=CLOSE)
+    assert float(log_integral(q, c) + found.terms + problem.terms) == pytest.approx(
+        expected, abs=CLOSE
+    )
 
 
 def test_scale_terms():
@@ -157,7 +161,10 @@ def test_derivatives_where_the_variance_given_u_is_cut_off(alpha):
     """At the inducing points it is 0 whatever the part, and so is the derivative; that of what is cut off is not."""
     with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
         model = PEP((X, Y), Narrower(), Probit(), X.copy(), alpha=alpha)
-        variables = [model.kernel.part.unconstrained_variable, model.kernel.variance.unconstrained_variable]
+        variables = [
+            model.kernel.part.unconstrained_variable,
+            model.kernel.variance.unconstrained_variable,
+        ]
         with tf.GradientTape() as tape:
             loss = model.training_loss()
         by_part, by_variance = tape.gradient(loss, variables)

@@ -34,7 +34,9 @@ def several_classes(likelihood, alpha):
     """A wide prior that labels make narrow, but for what they do not tell: a function added to all classes."""
     rng = np.random.default_rng(5)
     X = rng.uniform(-1.0, 1.0, (60, 2))
-    Y = np.argmax(8.0 * X @ [[1.0, -0.5, 0.2], [0.3, 1.0, -0.7]] + rng.normal(size=(60, CLASSES)), axis=1)
+    Y = np.argmax(
+        8.0 * X @ [[1.0, -0.5, 0.2], [0.3, 1.0, -0.7]] + rng.normal(size=(60, CLASSES)), axis=1
+    )
     kernel = gpflow.kernels.SquaredExponential(100.0, lengthscales=10.0)
     return PEP((X, Y[:, None]), kernel, likelihood(CLASSES), X[:4].copy(), alpha=alpha)
 
@@ -167,7 +169,9 @@ def test_newton_steps_reach_an_unstable_fixed_point(trace):
     assert status.converged and status.sweeps < 150
     update, at, size = update_at(model), model.sites.stacked().numpy().ravel(), 1e-4
     assert np.abs(update(at)).max() < 1e-4
-    jacobian = np.stack([(update(at + size * e) - update(at - size * e)) / (2.0 * size) for e in np.eye(len(at))], 1)
+    jacobian = np.stack(
+        [(update(at + size * e) - update(at - size * e)) / (2.0 * size) for e in np.eye(len(at))], 1
+    )
     assert np.linalg.eigvals(jacobian).real.max() > 0.01
     kept = model.sites.values()
     model.reset_sites()
@@ -199,7 +203,12 @@ def test_labels_at_random(seed):
 def test_sweeps_that_converge_need_no_newton_steps(trace):
     rng = np.random.default_rng(7)
     X = rng.uniform(-2.0, 2.0, (30, 1))
-    model = PEP((X, (X > 0.0).astype(float)), gpflow.kernels.SquaredExponential(4.0), Probit(), X[::5].copy())
+    model = PEP(
+        (X, (X > 0.0).astype(float)),
+        gpflow.kernels.SquaredExponential(4.0),
+        Probit(),
+        X[::5].copy(),
+    )
     assert {int(loop.kind) for loop in trace(model).loops} == {solver.SWEEPING}
 
 
@@ -208,8 +217,12 @@ def test_sweeps_that_converge_need_no_newton_steps(trace):
 def test_few_sweeps_end_properly(max_sweeps):
     """With sites that are evaluated under their own power, whatever preliminary sweeps came to; never with an error."""
     for problem in (
-        Problem("Student-t", 0.2, 27.57261364194129, 2.9229440745581137, 200, 10, "separable", 978708379),
-        Problem("robust-max", 0.01, 1.525171671416526, 10.045192486173178, 20, 3, "extreme", 457487566),
+        Problem(
+            "Student-t", 0.2, 27.57261364194129, 2.9229440745581137, 200, 10, "separable", 978708379
+        ),
+        Problem(
+            "robust-max", 0.01, 1.525171671416526, 10.045192486173178, 20, 3, "extreme", 457487566
+        ),
     ):
         model = models()(problem)
         model.max_sweeps = max_sweeps

@@ -36,7 +36,9 @@ def rows(chunk_size=100, alpha=0.6, indices=None):
     chunks = OneChunk() if chunk_size is None else RowChunks(chunk_size)
     if indices is not None:
         data, chunks = tuple(tf.gather(values, indices) for values in data), OneChunk()
-    return LatentRows(chunks.split(data), constant(alpha), Prior(InducingPoints(Z), KERNEL), MEAN, C)
+    return LatentRows(
+        chunks.split(data), constant(alpha), Prior(InducingPoints(Z), KERNEL), MEAN, C
+    )
 
 
 def problem(given, rule=None, *, keep=False, old=None):
@@ -95,7 +97,9 @@ def test_a_rule_receives_cavities_and_observations(chunk_size, power):
     sweep(problem(given, rule), constant(sites), sums(sites).posterior())
     np.testing.assert_array_equal(np.concatenate([each.X for each in rule.observed]), X)
     np.testing.assert_array_equal(np.concatenate([each.Y for each in rule.observed]), Y)
-    means, variances = (np.concatenate([each[k] for each in rule.cavities], axis=1) for k in range(2))
+    means, variances = (
+        np.concatenate([each[k] for each in rule.cavities], axis=1) for k in range(2)
+    )
     for c in range(C):
         for row, alpha in enumerate(np.broadcast_to(POWERS[power], N)):
             mean, variance = without(sites, row, c, alpha)
@@ -119,10 +123,15 @@ def test_gaussian_sites_are_found_at_once(power):
         ratios = []
         for c in range(C):
             covariance = np.linalg.inv(np.eye(3) + state.A[c].numpy())
-            mean, variance = V.T @ covariance @ state.c[c, :, 0].numpy(), np.diag(V.T @ covariance @ V)
+            mean, variance = (
+                V.T @ covariance @ state.c[c, :, 0].numpy(),
+                np.diag(V.T @ covariance @ V),
+            )
             np.testing.assert_allclose(found.mean[:, c], mean, rtol=0.0, atol=CLOSE)
             np.testing.assert_allclose(found.variance[:, c], variance, rtol=0.0, atol=CLOSE)
-            np.testing.assert_allclose(change[:, 0, c], shift[:, 0, c] * variance, rtol=0.0, atol=CLOSE)
+            np.testing.assert_allclose(
+                change[:, 0, c], shift[:, 0, c] * variance, rtol=0.0, atol=CLOSE
+            )
             expected = (shift[:, 1, c] - mean * shift[:, 0, c]) * np.sqrt(variance)
             np.testing.assert_allclose(change[:, 1, c], expected, rtol=0.0, atol=CLOSE)
             ratios.append(1.0 - POWERS[power] * sites[:, 0, c] * variance)
@@ -137,7 +146,9 @@ def test_chunks_change_nothing(chunk_size, keep):
     results = []
     for size, kept in ((None, False), (chunk_size, keep)):
         given = rows(size, POWERS["each"])
-        results.append(sweep(problem(given, rule, keep=kept), constant(sites), sums(sites).posterior()))
+        results.append(
+            sweep(problem(given, rule, keep=kept), constant(sites), sums(sites).posterior())
+        )
     for actual, expected in zip(*results, strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-11, atol=CLOSE)
 
@@ -147,7 +158,9 @@ def test_a_row_without_a_cavity_stays():
     sites = some_sites()
     sites[3, 0, 0], sites[4, 0, 0] = 40.0, -1.0 / np.sum(V[:, 4] ** 2) / 10.0
     state, given = sums(sites), rows(alpha=1.0)
-    state = state._replace(A=0.1 * state.A)  # sums of other sites: under q the cavity of row 3 is not proper
+    state = state._replace(
+        A=0.1 * state.A
+    )  # sums of other sites: under q the cavity of row 3 is not proper
     found = sweep(problem(given, Recorded()), constant(sites), state.posterior())
     assert float(found.cavity_ratio) < 0.0
     assert not np.any(found.update[3, :, 0])
@@ -180,7 +193,13 @@ def test_rows_are_updated_and_sums_follow(power):
     before, indices = some_sites(), np.array([7, 2, 9])
     sites, alpha = variables(before), np.broadcast_to(POWERS[power], N)
     chosen = POWERS[power] if power == "one" else alpha[indices]
-    after = update(sites, tf.constant(indices), rule_for(gpflow.likelihoods.Gaussian(NOISE), "kl"), chosen, 0.25)
+    after = update(
+        sites,
+        tf.constant(indices),
+        rule_for(gpflow.likelihoods.Gaussian(NOISE), "kl"),
+        chosen,
+        0.25,
+    )
     precision = np.repeat(1.0 / (NOISE + alpha * D)[:, None], C, axis=1)
     target = np.stack([precision, precision * (Y - [0.3, -0.2])], axis=1)
     expected = before.copy()
@@ -234,7 +253,9 @@ def test_a_row_whose_update_is_not_finite_stops_no_other(bad):
 
 
 def test_an_old_posterior_allows_negative_sites_that_the_prior_does_not():
-    old = OldPosteriorSite(constant(np.stack([1e3 * np.eye(3)] * C)), constant(np.zeros((C, 3, 1))), constant(0.7))
+    old = OldPosteriorSite(
+        constant(np.stack([1e3 * np.eye(3)] * C)), constant(np.zeros((C, 3, 1))), constant(0.7)
+    )
     sites, rule = Sites(N, C, tf.float64), Explosive()
     rule.d2 = 30.0
     given, state = rows(alpha=0.0, indices=tf.range(N)), sums(np.zeros((N, 2, C)))

@@ -15,4 +15,8 @@ def X():
 @pytest.fixture(scope="session")
 def y(X):
     """Targets [60], of any scale."""
-    return 100.0 + 20.0 * np.sin(X[:, 0] + 0.1 * X[:, 1]) + 2.0 * np.random.default_rng(4).normal(size=len(X))
+    return (
+        100.0
+        + 20.0 * np.sin(X[:, 0] + 0.1 * X[:, 1])
+        + 2.0 * np.random.default_rng(4).normal(size=len(X))
+    )

@@ -25,7 +25,9 @@ def untrained(kernel=None, **options):
 
 def test_a_search_over_parameters_of_the_kernel():
     kernel = SquaredExponential()
-    search = GridSearchCV(untrained(kernel), {"kernel__lengthscales": [0.01, 2.0]}, cv=3).fit(X, Y[:, 0])
+    search = GridSearchCV(untrained(kernel), {"kernel__lengthscales": [0.01, 2.0]}, cv=3).fit(
+        X, Y[:, 0]
+    )
     assert search.best_params_ == {"kernel__lengthscales": 2.0}
     assert float(search.best_estimator_.kernel_.lengthscales.numpy()) == pytest.approx(2.0)
     assert float(kernel.lengthscales.numpy()) == 1.0  # the user's kernel
@@ -34,18 +36,29 @@ def test_a_search_over_parameters_of_the_kernel():
 def test_parameters_of_a_kernel_by_name():
     estimator = untrained(SquaredExponential(lengthscales=[1.0, 2.0]) + gpflow.kernels.White(0.5))
     assert estimator.get_params()["kernel__kernels[1].variance"] == pytest.approx(0.5)
-    estimator = clone(estimator).set_params(**{"kernel__kernels[0].lengthscales": 3.0, "alpha": 0.2})
+    estimator = clone(estimator).set_params(
+        **{"kernel__kernels[0].lengthscales": 3.0, "alpha": 0.2}
+    )
     np.testing.assert_allclose(estimator.kernel.kernels[0].lengthscales, [3.0, 3.0])
     assert estimator.alpha == 0.2
-    with pytest.raises(ValueError, match=r"^kernel__length_scale must be parameters of the kernel: kernel__kernels"):
+    with pytest.raises(
+        ValueError, match=r"^kernel__length_scale must be parameters of the kernel: kernel__kernels"
+    ):
         estimator.set_params(kernel__length_scale=1.0)
     before = dict(vars(estimator))
-    lengthscales, must = "kernel__kernels[0].lengthscales", "must be one number or an array of shape [2]"
+    lengthscales, must = (
+        "kernel__kernels[0].lengthscales",
+        "must be one number or an array of shape [2]",
+    )
     for name, value, message in (
         ("no_such", 1, "Invalid parameter 'no_such'"),
         ("kernel__kernels[0].variance", -1.0, "kernel__kernels[0].variance must be one number"),
         (lengthscales, [1.0] * 3, f"{lengthscales} {must}"),
-        (lengthscales, 0.0, f"{lengthscales} {must}, in the range of its transform (mostly: positive), got 0.0."),
+        (
+            lengthscales,
+            0.0,
+            f"{lengthscales} {must}, in the range of its transform (mostly: positive), got 0.0.",
+        ),
         (lengthscales, np.nan, f"{lengthscales} must be finite"),
         (lengthscales, "long", f"{lengthscales} must hold real numbers"),
         (lengthscales, None, f"{lengthscales} must hold real numbers"),
@@ -60,23 +73,33 @@ def test_samples_have_the_predicted_moments():
     mean, covariance = estimator.predict(X[:3], return_cov=True)
     samples = estimator.sample_y(X[:3], n_samples=20_000, random_state=1)
     assert samples.shape == (3, 2, 20_000)
-    np.testing.assert_allclose(samples.mean(axis=2), mean, rtol=0, atol=0.02)  # standard error 0.003
+    np.testing.assert_allclose(
+        samples.mean(axis=2), mean, rtol=0, atol=0.02
+    )  # standard error 0.003
     np.testing.assert_allclose(np.cov(samples[:, 1]), covariance[:, :, 1], rtol=0, atol=0.02)
     of_one = untrained().fit(X, Y[:, 0])
-    np.testing.assert_array_equal(of_one.sample_y(X[:3], 4), of_one.sample_y(X[:3], 4, random_state=0))
+    np.testing.assert_array_equal(
+        of_one.sample_y(X[:3], 4), of_one.sample_y(X[:3], 4, random_state=0)
+    )
     assert of_one.sample_y(X[:3], 4).shape == (3, 4)
     assert of_one.log_marginal_likelihood() == of_one.log_marginal_likelihood_value_
 
 
-@pytest.mark.parametrize(("kernel", "hint"), [(RBF(), "SquaredExponential"), (RBF() + WhiteKernel(), "without White")])
+@pytest.mark.parametrize(
+    ("kernel", "hint"), [(RBF(), "SquaredExponential"), (RBF() + WhiteKernel(), "without White")]
+)
 def test_kernels_of_scikit_learn_are_refused_with_their_counterpart(kernel, hint):
-    with pytest.raises(ValueError, match=rf"^kernel must be a gpflow\.kernels\.Kernel or None, got .*{hint}"):
+    with pytest.raises(
+        ValueError, match=rf"^kernel must be a gpflow\.kernels\.Kernel or None, got .*{hint}"
+    ):
         untrained(kernel).fit(X, Y)
 
 
 @pytest.mark.parametrize("alpha", [1e-10, np.full(60, 0.1)])
 def test_a_noise_variance_as_alpha_is_refused(alpha):
-    with pytest.raises(ValueError, match=r"alpha must be the power, .* not a noise variance as in scikit-learn"):
+    with pytest.raises(
+        ValueError, match=r"alpha must be the power, .* not a noise variance as in scikit-learn"
+    ):
         untrained(alpha=alpha).fit(X, Y)
 
 
@@ -100,17 +123,24 @@ def test_rows_one_at_a_time(classes):
         predict = estimator.predict_proba
     else:
         predict = untrained().fit(X, Y).predict
-    np.testing.assert_allclose([predict(X[n : n + 1])[0] for n in range(20)], predict(X[:20]), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        [predict(X[n : n + 1])[0] for n in range(20)], predict(X[:20]), rtol=1e-10, atol=1e-12
+    )
 
 
 def test_points_of_an_index_are_rows():
     groups = np.repeat([0.0, 1.0], 30)
     estimator = SparseGPRegressor(
-        SquaredExponential(active_dims=[0]) * Coregion(2, rank=1, active_dims=[1]), n_inducing=12, max_iterations=20
+        SquaredExponential(active_dims=[0]) * Coregion(2, rank=1, active_dims=[1]),
+        n_inducing=12,
+        max_iterations=20,
     ).fit(np.stack([X[:, 0], groups], axis=1), Y[:, 0])
     Z = estimator.model_.inducing_variable.Z.numpy()
     assert set(Z[:, 1]) == {0.0, 1.0}  # also after training has moved the points
-    with pytest.raises(ValueError, match=r"^X must hold whole numbers from 0 to 1 in column 1, .* got 2\.0 in row 0"):
+    with pytest.raises(
+        ValueError,
+        match=r"^X must hold whole numbers from 0 to 1 in column 1, .* got 2\.0 in row 0",
+    ):
         estimator.predict([[0.3, 2.0]])
 
 
@@ -124,7 +154,11 @@ def test_few_rows_have_more_points():
 def test_probabilities_of_a_wide_f():
     """After training on separable labels the variance of f is large."""
     estimator = SparseGPClassifier(
-        SquaredExponential(5000.0), likelihood=likelihoods.Logit(), n_inducing=10, optimizer=None, random_state=0
+        SquaredExponential(5000.0),
+        likelihood=likelihoods.Logit(),
+        n_inducing=10,
+        optimizer=None,
+        random_state=0,
     ).fit(X[:, :1], X[:, 0] > 3.0)
     new = np.linspace(-3.0, 9.0, 9)[:, None]
     mean, variance = (each.numpy() for each in estimator.model_.predict_f(new))
@@ -138,26 +172,40 @@ def test_probabilities_of_a_wide_f():
 @pytest.mark.slow
 def test_alpha_auto_compares_models_with_the_points_of_the_fitted_one():
     """By leave-one-out if the points stay, also if the seed is a generator; else by three folds."""
-    for options in ({"n_inducing": 10, "train_inducing": False}, {"n_inducing": 60}, {"n_inducing": 10}):
+    for options in (
+        {"n_inducing": 10, "train_inducing": False},
+        {"n_inducing": 60},
+        {"n_inducing": 10},
+    ):
         random = np.random.RandomState(0)
-        estimator = SparseGPRegressor(alpha="auto", max_iterations=5, random_state=random, **options).fit(X, Y[:, 0])
+        estimator = SparseGPRegressor(
+            alpha="auto", max_iterations=5, random_state=random, **options
+        ).fit(X, Y[:, 0])
         density = float(np.mean(estimator.model_.loo_log_predictive_density()))
         trained = options == {"n_inducing": 10}
-        assert all(len(each) == (3 if trained else 1) for each in estimator.alpha_selection_.trainings)
-        assert trained or density == pytest.approx(estimator.alpha_selection_.scores.max(), abs=1e-6)
+        assert all(
+            len(each) == (3 if trained else 1) for each in estimator.alpha_selection_.trainings
+        )
+        assert trained or density == pytest.approx(
+            estimator.alpha_selection_.scores.max(), abs=1e-6
+        )
 
 
 def test_alpha_auto_of_a_first_batch_that_is_not_trained():
     estimator = SparseGPRegressor(alpha="auto").partial_fit(X[:1], Y[:1, 0])
     assert estimator.alpha_ == 0.5 and not hasattr(estimator, "alpha_selection_")
-    with pytest.raises(ValueError, match=r'^alpha must be a number in \[0, 1\] or "auto", got \'best\'\.$'):
+    with pytest.raises(
+        ValueError, match=r'^alpha must be a number in \[0, 1\] or "auto", got \'best\'\.$'
+    ):
         estimator.set_params(alpha="best").partial_fit(X, Y[:, 0])
 
 
 def test_alpha_auto_is_the_power_of_the_best_leave_one_out_predictions():
     estimator = untrained(alpha="auto").fit(X, Y[:, 0])
     found = estimator.alpha_selection_
-    assert estimator.alpha_ == found.alpha == float(estimator.model_.alpha) and len(found.alphas) == 5
+    assert (
+        estimator.alpha_ == found.alpha == float(estimator.model_.alpha) and len(found.alphas) == 5
+    )
     expected = untrained(alpha=found.alpha).fit(X, Y[:, 0])
     np.testing.assert_array_equal(estimator.predict(X), expected.predict(X))
     assert estimator.partial_fit(X, Y[:, 0]).model_.alpha == found.alpha
@@ -166,7 +214,9 @@ def test_alpha_auto_is_the_power_of_the_best_leave_one_out_predictions():
 
 @pytest.mark.slow
 def test_alpha_auto_for_labels():
-    estimator = SparseGPClassifier(alpha="auto", n_inducing=5, optimizer=None, random_state=0).fit(X, Y[:, 0] > 0.0)
+    estimator = SparseGPClassifier(alpha="auto", n_inducing=5, optimizer=None, random_state=0).fit(
+        X, Y[:, 0] > 0.0
+    )
     assert float(estimator.model_.alpha) == estimator.alpha_selection_.alpha
 
 
@@ -174,7 +224,10 @@ def test_alpha_auto_for_labels():
     ("options", "message"),
     [
         ({"alpha": "best"}, r'^alpha must be a number in \[0, 1\] or "auto", got \'best\'\.$'),
-        ({"alpha": "auto", "n_inducing": "auto"}, r'^n_inducing must be a number if alpha is "auto", got \'auto\'\.$'),
+        (
+            {"alpha": "auto", "n_inducing": "auto"},
+            r'^n_inducing must be a number if alpha is "auto", got \'auto\'\.$',
+        ),
     ],
 )
 def test_other_words_for_alpha_are_refused(options, message):

@@ -28,7 +28,9 @@ def labels(y):
 def test_probabilities_are_those_of_the_model(X, labels, num_classes):
     kept = labels < num_classes
     rows, names = X[kept], np.array(["low", "middle", "top"])[labels[kept]]
-    estimator = SparseGPClassifier(alpha=0.5, n_inducing=6, max_iterations=3, random_state=0).fit(rows, names)
+    estimator = SparseGPClassifier(alpha=0.5, n_inducing=6, max_iterations=3, random_state=0).fit(
+        rows, names
+    )
     spread = rows.std(axis=0)
     Z = k_means(rows / spread, 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))) * spread
     likelihood = Probit() if num_classes == 2 else MultiClassRobustMax(3)
@@ -60,17 +62,24 @@ def small():
         (lambda positive: np.where(positive, "yes", "no").tolist(), ["no", "yes"]),
         (lambda positive: pd.Series(positive, dtype="boolean"), [False, True]),
         (lambda positive: pd.Series(positive.astype(int) + 3, dtype="Int64"), [3, 4]),
-        (lambda positive: pd.Series(np.where(positive, "yes", "no"), dtype="category"), ["no", "yes"]),
+        (
+            lambda positive: pd.Series(np.where(positive, "yes", "no"), dtype="category"),
+            ["no", "yes"],
+        ),
     ],
 )
 def test_labels_of_any_type(X, labels, small, kind, classes):
     positive = labels > 0
     given = kind(positive)
     estimator = small.fit(X, given)
-    assert estimator.classes_.tolist() == classes and type(estimator.classes_.tolist()[0]) is type(classes[0])
+    assert estimator.classes_.tolist() == classes and type(estimator.classes_.tolist()[0]) is type(
+        classes[0]
+    )
     predicted = estimator.predict(X)
     assert predicted.dtype == estimator.classes_.dtype
-    assert estimator.score(X, given) == pytest.approx(np.mean((predicted == classes[1]) == positive), rel=1e-12)
+    assert estimator.score(X, given) == pytest.approx(
+        np.mean((predicted == classes[1]) == positive), rel=1e-12
+    )
     assert estimator.score(X, given) > 0.7
 
 
@@ -90,11 +99,18 @@ def test_rejects_invalid_labels(X, small, given, message):
 def test_a_given_likelihood_is_copied(X, labels, small):
     """The likelihood is copied, and rejected if it is not a likelihood of labels."""
     likelihood = Softmax(3)
-    estimator = SparseGPClassifier(likelihood=likelihood, n_inducing=6, optimizer=None, random_state=0).fit(X, labels)
-    assert isinstance(estimator.model_.likelihood, Softmax) and estimator.model_.likelihood is not likelihood
+    estimator = SparseGPClassifier(
+        likelihood=likelihood, n_inducing=6, optimizer=None, random_state=0
+    ).fit(X, labels)
+    assert (
+        isinstance(estimator.model_.likelihood, Softmax)
+        and estimator.model_.likelihood is not likelihood
+    )
     np.testing.assert_allclose(estimator.predict_proba(X).sum(axis=1), 1.0, rtol=1e-14)
     assert estimator.score(X, labels) > 0.6
-    with pytest.raises(ValueError, match=r"likelihood must be one of class labels .*, got Gaussian"):
+    with pytest.raises(
+        ValueError, match=r"likelihood must be one of class labels .*, got Gaussian"
+    ):
         SparseGPClassifier(likelihood=Gaussian()).fit(X, labels)
 
 
@@ -127,7 +143,10 @@ def test_batches(X, labels):
     order = np.argsort(labels, kind="stable")
     for rows in (order[::2], order[1::2]):
         estimator.partial_fit(X[rows], labels[rows] > 0, classes=[True, False])
-    assert isinstance(estimator.model_, StreamingPEP) and estimator.classes_.tolist() == [False, True]
+    assert isinstance(estimator.model_, StreamingPEP) and estimator.classes_.tolist() == [
+        False,
+        True,
+    ]
     assert estimator.score(X, labels > 0) > 0.8
     before = estimator.predict_proba(X)
     with pytest.raises(ValueError, match=r"y must have labels of classes_, \[False, True\], got 2"):
@@ -148,7 +167,9 @@ def test_a_batch_after_a_fit(X, labels):
     both = SparseGPClassifier(SquaredExponential(1.0, [2.0, 20.0]), **options)
     both.fit(np.concatenate([X, X]), np.concatenate([positive, positive]))
     expected = both.predict_proba(X)
-    assert np.abs(estimator.predict_proba(X) - expected).max() < 0.1 * np.abs(first - expected).max()
+    assert (
+        np.abs(estimator.predict_proba(X) - expected).max() < 0.1 * np.abs(first - expected).max()
+    )
 
 
 @pytest.mark.slow
@@ -157,7 +178,9 @@ def test_auto(X, labels):
     estimator = SparseGPClassifier(n_inducing="auto", max_iterations=2).fit(X, labels > 0)
     found = estimator.num_inducing_selection_
     assert found.criterion == "density" and found.num_inducing == estimator.n_inducing_
-    np.testing.assert_allclose(estimator.predict_proba(X)[:, 1:], found.model.predict_y(X)[0], **SAME)
+    np.testing.assert_allclose(
+        estimator.predict_proba(X)[:, 1:], found.model.predict_y(X)[0], **SAME
+    )
 
 
 def test_raises_before_a_fit(X):

@@ -33,7 +33,9 @@ def test_a_fit_that_fails(X, y, make):
     unfitted = make(alpha=7.0)
     before = dict(vars(unfitted))
     with pytest.raises(ValueError, match="alpha"):
-        unfitted.partial_fit(X, targets, **({} if make is regressor else {"classes": [False, True]}))
+        unfitted.partial_fit(
+            X, targets, **({} if make is regressor else {"classes": [False, True]})
+        )
     assert vars(unfitted) == before
 
 
@@ -46,7 +48,9 @@ def interrupted_training(model, options):
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(("make", "number"), some_slow([(regressor, 6), (regressor, 12), (classifier, 12)], 1))
+@pytest.mark.parametrize(
+    ("make", "number"), some_slow([(regressor, 6), (regressor, 12), (classifier, 12)], 1)
+)
 def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
     """
     The first batch of the stream and a further one, with points that move and with more of them. The model itself is
@@ -56,14 +60,20 @@ def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
     estimator = make().fit(X[:20], targets[:20]).set_params(n_inducing=number)
     other = copy.deepcopy(estimator)
     for rows in (slice(20, 40), slice(40, 60)):
-        model, kernel, values = estimator.model_, estimator.kernel_, gpflow.utilities.read_values(estimator.model_)
+        model, kernel, values = (
+            estimator.model_,
+            estimator.kernel_,
+            gpflow.utilities.read_values(estimator.model_),
+        )
         expected, from_model = getattr(estimator, method)(X), model.predict_f(X)[0].numpy()
         before = dict(vars(estimator))
         with monkeypatch.context() as patched:
             patched.setattr(base, "trained", interrupted_training)
             with pytest.raises(KeyboardInterrupt):
                 estimator.partial_fit(X[rows] + 1.0, targets[rows])
-        assert vars(estimator) == before and estimator.model_ is model and estimator.kernel_ is kernel
+        assert (
+            vars(estimator) == before and estimator.model_ is model and estimator.kernel_ is kernel
+        )
         for name, value in gpflow.utilities.read_values(model).items():
             np.testing.assert_array_equal(value, values[name])
         np.testing.assert_array_equal(getattr(estimator, method)(X), expected)
@@ -78,9 +88,14 @@ def test_a_batch_with_invalid_options_is_not_absorbed(X, y):
     estimator = regressor().fit(X[:20], y[:20]).partial_fit(X[20:40], y[20:40])
     values = gpflow.utilities.read_values(estimator.model_)
     expected, from_model = estimator.predict(X), estimator.model_.predict_f(X)[0].numpy()
-    for options, message in (({"max_iterations": 0}, "max_iterations must be"), ({"learning_rate": -1.0}, "learning")):
+    for options, message in (
+        ({"max_iterations": 0}, "max_iterations must be"),
+        ({"learning_rate": -1.0}, "learning"),
+    ):
         with pytest.raises(ValueError, match=message):
-            estimator.set_params(**{"optimizer": "adam", "max_iterations": None, **options}).partial_fit(X[40:], y[40:])
+            estimator.set_params(
+                **{"optimizer": "adam", "max_iterations": None, **options}
+            ).partial_fit(X[40:], y[40:])
     for name, value in gpflow.utilities.read_values(estimator.model_).items():
         np.testing.assert_array_equal(value, values[name])
     np.testing.assert_array_equal(estimator.predict(X), expected)

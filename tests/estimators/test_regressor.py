@@ -30,9 +30,13 @@ SAME = {"rtol": 1e-9, "atol": 1e-9}
 def by_hand(X, Y, *, alpha, kernel=None):
     """The model of standardized columns of Y, trained; what its predictions are multiplied by and what is added."""
     mean, scale = Y.mean(axis=0), Y.std(axis=0)
-    Z = k_means(X / X.std(axis=0), 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))) * X.std(axis=0)
+    Z = k_means(
+        X / X.std(axis=0), 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))
+    ) * X.std(axis=0)
     kernel = kernel or SquaredExponential(1.0, X.std(axis=0) * np.sqrt(2.0))
-    model = PEPR((X, (Y - mean) / scale), kernel, Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3)
+    model = PEPR(
+        (X, (Y - mean) / scale), kernel, Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3
+    )
     fit(model, max_iterations=5)
     return model, scale, mean
 
@@ -40,7 +44,9 @@ def by_hand(X, Y, *, alpha, kernel=None):
 @pytest.mark.parametrize(("outputs", "alpha"), some_slow([(1, 0.5), (2, 0.0)], quick=[(2, 0.0)]))
 def test_predictions_are_those_of_the_model(X, y, outputs, alpha):
     Y = np.stack([y, y**2], axis=1)[:, :outputs]
-    estimator = SparseGPRegressor(alpha=alpha, n_inducing=6, max_iterations=5, random_state=0).fit(X, Y)
+    estimator = SparseGPRegressor(alpha=alpha, n_inducing=6, max_iterations=5, random_state=0).fit(
+        X, Y
+    )
     model, scale, mean = by_hand(X, Y, alpha=alpha)
     expected, variance = (values.numpy() for values in model.predict_y(X[:7]))
     predicted, std = estimator.predict(X[:7], return_std=True)
@@ -48,11 +54,17 @@ def test_predictions_are_those_of_the_model(X, y, outputs, alpha):
     assert predicted.shape == std.shape == ((7,) if outputs == 1 else (7, 2))
     np.testing.assert_allclose(predicted.reshape(7, -1), expected * scale + mean, **SAME)
     np.testing.assert_allclose(std.reshape(7, -1), np.sqrt(variance) * scale, **SAME)
-    np.testing.assert_allclose(np.diagonal(covariance).T.reshape(7, -1), variance * scale**2, rtol=1e-7)
-    assert estimator.log_marginal_likelihood_value_ == pytest.approx(-float(model.training_loss()), rel=1e-9)
+    np.testing.assert_allclose(
+        np.diagonal(covariance).T.reshape(7, -1), variance * scale**2, rtol=1e-7
+    )
+    assert estimator.log_marginal_likelihood_value_ == pytest.approx(
+        -float(model.training_loss()), rel=1e-9
+    )
     assert estimator.n_inducing_ == 6 and estimator.result_.iterations == estimator.n_iter_ == 5
     np.testing.assert_allclose(estimator.kernel_.lengthscales, model.kernel.lengthscales, **SAME)
-    np.testing.assert_allclose(estimator.model_.predict_f(X[:7])[0], model.predict_f(X[:7])[0], **SAME)
+    np.testing.assert_allclose(
+        estimator.model_.predict_f(X[:7])[0], model.predict_f(X[:7])[0], **SAME
+    )
 
 
 @pytest.mark.parametrize("normalize", [True, False])
@@ -60,10 +72,15 @@ def test_all_rows_as_inducing_points_are_the_exact_gp(X, y, normalize):
     """scikit-learn's GP, with joint covariances; the jitter, 1e-6 of variances of 1 and noise of 0.1, changes 1e-4."""
     y = y if normalize else (y - y.mean()) / y.std()
     ours = SparseGPRegressor(
-        SquaredExponential(1.5, [2.0, 20.0]), noise_variance=0.1, optimizer=None, normalize_y=normalize
+        SquaredExponential(1.5, [2.0, 20.0]),
+        noise_variance=0.1,
+        optimizer=None,
+        normalize_y=normalize,
     ).fit(X, y)
     kernel = ConstantKernel(1.5) * RBF([2.0, 20.0]) + WhiteKernel(0.1)
-    theirs = GaussianProcessRegressor(kernel, optimizer=None, normalize_y=normalize, alpha=0.0).fit(X, y)
+    theirs = GaussianProcessRegressor(kernel, optimizer=None, normalize_y=normalize, alpha=0.0).fit(
+        X, y
+    )
     new = X[:8] + 0.3
     for option in ("return_std", "return_cov"):
         (mean, spread), (expected_mean, expected_spread) = (
@@ -71,14 +88,18 @@ def test_all_rows_as_inducing_points_are_the_exact_gp(X, y, normalize):
         )
         np.testing.assert_allclose(mean, expected_mean, atol=1e-4 * y.std())
         np.testing.assert_allclose(spread, expected_spread, rtol=1e-3, atol=1e-4 * y.var())
-    assert ours.log_marginal_likelihood_value_ == pytest.approx(theirs.log_marginal_likelihood_value_, rel=1e-3)
+    assert ours.log_marginal_likelihood_value_ == pytest.approx(
+        theirs.log_marginal_likelihood_value_, rel=1e-3
+    )
     assert ours.result_ is None and ours.n_iter_ == 0 and ours.n_inducing_ == len(X)
     assert ours.kernel_.variance.numpy() == pytest.approx(1.5, rel=1e-12)
 
 
 def test_both_spreads_at_once_are_refused(X, y):
     with pytest.raises(RuntimeError, match="At most one of return_std or return_cov"):
-        SparseGPRegressor(n_inducing=6, max_iterations=5).fit(X, y).predict(X, return_std=True, return_cov=True)
+        SparseGPRegressor(n_inducing=6, max_iterations=5).fit(X, y).predict(
+            X, return_std=True, return_cov=True
+        )
 
 
 def test_a_batch_more_is_absorbed(X, y):
@@ -86,7 +107,13 @@ def test_a_batch_more_is_absorbed(X, y):
     The same inputs measured again: with fixed parameters all rows at once have the same posterior. Since points may
     move, the earlier posterior is projected on the new ones, where the jitter, 1e-6 over noise of 0.1, shows.
     """
-    options = {"n_inducing": 60, "noise_variance": 0.1, "optimizer": None, "alpha": 0.0, "normalize_y": False}
+    options = {
+        "n_inducing": 60,
+        "noise_variance": 0.1,
+        "optimizer": None,
+        "alpha": 0.0,
+        "normalize_y": False,
+    }
     y = (y - y.mean()) / y.std()
     estimator = SparseGPRegressor(SquaredExponential(1.0, [2.0, 20.0]), **options)
     estimator.partial_fit(X, y)
@@ -95,7 +122,9 @@ def test_a_batch_more_is_absorbed(X, y):
     assert isinstance(estimator.model_, StreamingSGPR)
     together = SparseGPRegressor(SquaredExponential(1.0, [2.0, 20.0]), **options)
     together.fit(np.concatenate([X, X]), np.concatenate([y, -0.5 * y]))
-    for values, expected in zip(*(each.predict(X[:9], return_std=True) for each in (estimator, together)), strict=True):
+    for values, expected in zip(
+        *(each.predict(X[:9], return_std=True) for each in (estimator, together)), strict=True
+    ):
         np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="y must keep 1 columns, got 2"):
         estimator.partial_fit(X, np.stack([y, y], axis=1))
@@ -109,7 +138,9 @@ def test_a_stream_gets_the_points_that_it_lacks(X, y):
     first = estimator.score(X[30:], y[30:])
     estimator.partial_fit(X[5:30], y[5:30])
     assert estimator.n_inducing_ == 12
-    np.testing.assert_array_equal(estimator._next_points(estimator.model_, X[30:]), {"fraction_to_move": 0.2})
+    np.testing.assert_array_equal(
+        estimator._next_points(estimator.model_, X[30:]), {"fraction_to_move": 0.2}
+    )
     estimator.partial_fit(X[30:], y[30:])
     assert estimator.n_inducing_ == 12 and estimator.score(X[30:], y[30:]) > max(first, 0.8)
 
@@ -119,7 +150,9 @@ def test_a_first_batch_without_information(X, y, rows):
     """One row, or constant targets: hyperparameters stay, and the next batch trains them. A mean alone scores 0."""
     estimator = SparseGPRegressor(n_inducing=12, max_iterations=30, random_state=0)
     estimator.partial_fit(X[:rows], np.full(rows, y[0]))
-    assert estimator.result_ is None and estimator.kernel_.variance.numpy() == pytest.approx(1.0, rel=1e-12)
+    assert estimator.result_ is None and estimator.kernel_.variance.numpy() == pytest.approx(
+        1.0, rel=1e-12
+    )
     estimator.partial_fit(X[rows:], y[rows:])
     assert estimator.result_ is not None and estimator.score(X[rows:], y[rows:]) > 0.5
 
@@ -129,7 +162,9 @@ def test_rows_that_are_copies(X, y):
     rows = np.tile(X[:4], (5, 1))
     estimator = SparseGPRegressor(n_inducing=10, optimizer=None).fit(rows, y[:20])
     assert estimator.n_inducing_ == 4
-    np.testing.assert_array_equal(np.sort(estimator.model_.inducing_variable.Z, axis=0), np.sort(X[:4], axis=0))
+    np.testing.assert_array_equal(
+        np.sort(estimator.model_.inducing_variable.Z, axis=0), np.sort(X[:4], axis=0)
+    )
     assert estimator.set_params(n_inducing=3).fit(rows, y[:20]).n_inducing_ == 3
 
 
@@ -180,7 +215,9 @@ def test_tables_of_pandas(X, y):
 @pytest.mark.slow
 def test_search_over_a_pipeline(X, y):
     """In order and in two threads, whose fits do not disturb each other, searches find the same."""
-    pipeline = make_pipeline(StandardScaler(), SparseGPRegressor(n_inducing=6, max_iterations=40, random_state=0))
+    pipeline = make_pipeline(
+        StandardScaler(), SparseGPRegressor(n_inducing=6, max_iterations=40, random_state=0)
+    )
     grid = {"sparsegpregressor__alpha": [0.0, 1.0]}
     searches = []
     for jobs in (1, 2):
@@ -189,7 +226,9 @@ def test_search_over_a_pipeline(X, y):
     scores = [search.cv_results_["mean_test_score"] for search in searches]
     np.testing.assert_allclose(*scores, **SAME)
     assert searches[0].best_score_ > 0.75
-    assert cross_val_score(searches[0].best_estimator_, X, y, cv=3).mean() == pytest.approx(searches[0].best_score_)
+    assert cross_val_score(searches[0].best_estimator_, X, y, cv=3).mean() == pytest.approx(
+        searches[0].best_score_
+    )
 
 
 def test_weights_are_refused(X, y):
@@ -206,10 +245,16 @@ def test_weights_are_refused(X, y):
 def test_rejects_invalid_parameters(X, y):
     for parameters, message in [
         ({"kernel": "rbf"}, r"kernel must be a gpflow\.kernels\.Kernel or None, got str"),
-        ({"n_inducing": "some"}, "n_inducing must be a whole number of at least 1, or \"auto\", got 'some'"),
+        (
+            {"n_inducing": "some"},
+            "n_inducing must be a whole number of at least 1, or \"auto\", got 'some'",
+        ),
         ({"n_inducing": 0}, "n_inducing must be a whole number from 1"),
         ({"alpha": 1.5}, r"alpha must be in \[0, 1\], got 1.5"),
-        ({"optimizer": "fmin_l_bfgs_b"}, """"adam" or None, got 'fmin_l_bfgs_b': give optimizer="lbfgs"."""),
+        (
+            {"optimizer": "fmin_l_bfgs_b"},
+            """"adam" or None, got 'fmin_l_bfgs_b': give optimizer="lbfgs".""",
+        ),
         ({"max_iterations": 0}, "max_iterations must be a whole number from 1"),
         ({"noise_variance": -1.0}, "noise_variance must be a positive number, got -1.0"),
     ]:
@@ -227,7 +272,10 @@ def test_raises_before_a_fit(X):
 
 
 def test_the_limit_of_iterations_is_a_warning(X, y):
-    with pytest.warns(ConvergenceWarning, match="L-BFGS stopped after 3 iterations, the limit: try a larger max_iter"):
+    with pytest.warns(
+        ConvergenceWarning,
+        match="L-BFGS stopped after 3 iterations, the limit: try a larger max_iter",
+    ):
         SparseGPRegressor(n_inducing=6, max_iterations=3).fit(X, y)
 
 
@@ -237,21 +285,28 @@ def test_targets_whose_normalization_is_out_of_range(X, y):
         estimator = SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, factor * y)
         assert np.corrcoef(estimator.predict(X) / factor, y)[0, 1] > 0.5
     factor = 1e306
-    with pytest.raises(ValueError, match=r"y must have mean and standard deviation within .* got values up to 1\.\d+e"):
+    with pytest.raises(
+        ValueError,
+        match=r"y must have mean and standard deviation within .* got values up to 1\.\d+e",
+    ):
         SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, factor * y)
 
 
 @pytest.mark.filterwarnings("ignore:Stopped, and the last good parameters restored")
 def test_a_first_step_that_fails(X, y):
     """The initial parameters are restored, and the warning gives the reason."""
-    estimator = SparseGPRegressor(n_inducing=6, optimizer="adam", learning_rate=1e5, max_iterations=5, random_state=0)
+    estimator = SparseGPRegressor(
+        n_inducing=6, optimizer="adam", learning_rate=1e5, max_iterations=5, random_state=0
+    )
     with pytest.warns(ConvergenceWarning, match="Training failed: ") as warned:
         estimator.fit(X, y)
     assert estimator.result_.status == "failed" and not estimator.result_.objective
     assert any(estimator.result_.reason in str(each.message) for each in warned)
     start = SparseGPRegressor(n_inducing=6, optimizer=None, random_state=0).fit(X, y)
     np.testing.assert_allclose(estimator.predict(X), start.predict(X), **SAME)
-    assert estimator.log_marginal_likelihood_value_ == pytest.approx(start.log_marginal_likelihood_value_, rel=1e-9)
+    assert estimator.log_marginal_likelihood_value_ == pytest.approx(
+        start.log_marginal_likelihood_value_, rel=1e-9
+    )
 
 
 def test_a_large_default_jitter(X, y):

@@ -36,10 +36,14 @@ def regressor(**options):
 
 
 def classifier(**options):
-    return SparseGPClassifier(**{"n_inducing": 6, "max_iterations": 2, "random_state": 0, **options})
+    return SparseGPClassifier(
+        **{"n_inducing": 6, "max_iterations": 2, "random_state": 0, **options}
+    )
 
 
-@pytest.mark.parametrize(("make", "method"), some_slow([(regressor, "predict"), (classifier, "predict_proba")], 1))
+@pytest.mark.parametrize(
+    ("make", "method"), some_slow([(regressor, "predict"), (classifier, "predict_proba")], 1)
+)
 def test_a_fit_does_not_depend_on_earlier_ones(X, y, make, method):
     """Bit for bit, with other rows, another number of them and another alpha in between."""
     targets = y if make is regressor else y > 100.0
@@ -49,7 +53,9 @@ def test_a_fit_does_not_depend_on_earlier_ones(X, y, make, method):
     compiled = vars(worker)["_training_step"]
     make(alpha=0.1).fit(X[:40] + 1.0, targets[:40])
     again = make().fit(X, targets)
-    assert [model for _, model in reuse._kept] == [worker] and vars(worker)["_training_step"] is compiled
+    assert [model for _, model in reuse._kept] == [worker] and vars(worker)[
+        "_training_step"
+    ] is compiled
     np.testing.assert_array_equal(getattr(again, method)(X), expected)
     np.testing.assert_array_equal(getattr(first, method)(X), expected)
     assert len(worker.data[0].numpy()) == 1  # no rows are kept
@@ -144,17 +150,26 @@ def test_settings_describe_kernels():
     def model(kernel, **options):
         return PEPR((X, X), kernel, X[::2].copy(), **options)
 
-    for kernel in (SquaredExponential() + Periodic(Matern32(active_dims=[0])), with_prior(0.0, "constrained")):
+    for kernel in (
+        SquaredExponential() + Periodic(Matern32(active_dims=[0])),
+        with_prior(0.0, "constrained"),
+    ):
         assert structure(model(kernel)) == structure(model(copy.deepcopy(kernel))) is not None
     for kernel in (Scaled(1.0), tied("variance"), repeated(1), with_transform(), with_method()):
         assert structure(model(kernel)) is None
-    priors = [with_prior(0.0, "constrained"), with_prior(0.0, "unconstrained"), with_prior(1.0, "constrained")]
+    priors = [
+        with_prior(0.0, "constrained"),
+        with_prior(0.0, "unconstrained"),
+        with_prior(1.0, "constrained"),
+    ]
     first, *others = (structure(model(prior)) for prior in priors)
     assert first == structure(model(priors[0])) is not None and first not in others
     assert structure(model(SquaredExponential(), blocks=[0, 1, 0, 1, 0, 1])) is None
     likelihoods = [gpflow.likelihoods.Gaussian(), gpflow.likelihoods.Gaussian()]
     likelihoods[1].quadrature = NDiagGHQuadrature(1, 5)
-    one, other = (structure(model(SquaredExponential(), likelihood=likelihood)) for likelihood in likelihoods)
+    one, other = (
+        structure(model(SquaredExponential(), likelihood=likelihood)) for likelihood in likelihoods
+    )
     assert one is not None and other is not None and one != other
 
 
@@ -195,7 +210,9 @@ def test_copies_and_pickles(X, y, make, tmp_path):
             estimator.partial_fit(X[:20] + 1.0, targets[:20])
     if make is regressor:
         estimators = [estimator, pickle.loads(pickle.dumps(estimator))]
-        predicted = [getattr(each.partial_fit(X[20:40], targets[20:40]), method)(X) for each in estimators]
+        predicted = [
+            getattr(each.partial_fit(X[20:40], targets[20:40]), method)(X) for each in estimators
+        ]
         np.testing.assert_allclose(*predicted, rtol=1e-7)  # a copy compiles anew
     unfitted = clone(estimator)
     assert not hasattr(unfitted, "model_") and unfitted.kernel is not estimator.kernel
@@ -217,9 +234,12 @@ def test_other_processes(X, y, tmp_path):
     np.save(tmp_path / "X.npy", X)
     arguments = [str(tmp_path / name) for name in ("estimator", "X.npy", "found.npy")]
     subprocess.run([sys.executable, "-c", LOADER, *arguments], check=True)
-    np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), estimator.predict(X, return_std=True))
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "found.npy"), estimator.predict(X, return_std=True)
+    )
     grid = {"alpha": [0.0, 1.0]}
     scores = [
-        GridSearchCV(regressor(), grid, cv=2, n_jobs=jobs).fit(X, y).cv_results_["mean_test_score"] for jobs in (1, 2)
+        GridSearchCV(regressor(), grid, cv=2, n_jobs=jobs).fit(X, y).cv_results_["mean_test_score"]
+        for jobs in (1, 2)
     ]
     np.testing.assert_allclose(*scores, rtol=1e-9)

@@ -17,7 +17,9 @@ def fitted(x_scale=1.0, y_scale=1.0, offset=0.0, **options):
     """Return the estimator, and its R² for the signal in the first column's and y's units."""
     rows = X * [x_scale, 1.0, 1.0] + [offset, 0.0, 0.0]
     estimator = SparseGPRegressor(n_inducing=25, random_state=0, **options).fit(rows, Y * y_scale)
-    return estimator, 1.0 - np.mean((estimator.predict(rows) / y_scale - SIGNAL) ** 2) / np.var(SIGNAL)
+    return estimator, 1.0 - np.mean((estimator.predict(rows) / y_scale - SIGNAL) ** 2) / np.var(
+        SIGNAL
+    )
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +36,9 @@ def test_units_do_not_matter(in_ones, scale, of):
     expected = in_ones[0].result_.objective[:10]
     np.testing.assert_allclose(estimator.result_.objective[:10], expected, rtol=1e-6)
     assert estimator.result_.converged and score > 0.99 < in_ones[1]
-    np.testing.assert_allclose(estimator.result_.objective[-1], in_ones[0].result_.objective[-1], atol=0.5)
+    np.testing.assert_allclose(
+        estimator.result_.objective[-1], in_ones[0].result_.objective[-1], atol=0.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,11 @@ def test_extreme_values(options):
 def test_columns_of_other_kinds(added):
     """They are no obstacle; effects of categories are found."""
     codes = np.random.default_rng(2).integers(0, 3, 200)
-    columns = {"constant": np.full((200, 1), 7.0), "one-hot": np.eye(3)[codes], "huge": 1e12 * X[:, 2:] ** 3}[added]
+    columns = {
+        "constant": np.full((200, 1), 7.0),
+        "one-hot": np.eye(3)[codes],
+        "huge": 1e12 * X[:, 2:] ** 3,
+    }[added]
     signal = SIGNAL + (2.0 * codes if added == "one-hot" else 0.0)
     rows = np.hstack([X, columns])
     estimator = SparseGPRegressor(n_inducing=25, random_state=0).fit(rows, signal + (Y - SIGNAL))

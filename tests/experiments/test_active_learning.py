@@ -21,24 +21,43 @@ def test_rows_are_divided_and_standardized_without_the_test_rows():
 
 
 def test_entropy():
-    np.testing.assert_allclose(entropy(np.array([[0.5], [1.0], [0.25]])), [np.log(2.0), 0.0, 0.562335], atol=1e-6)
-    np.testing.assert_allclose(entropy(np.array([[0.25, 0.25, 0.5], [0.0, 1.0, 0.0]])), [1.039721, 0.0], atol=1e-6)
+    np.testing.assert_allclose(
+        entropy(np.array([[0.5], [1.0], [0.25]])), [np.log(2.0), 0.0, 0.562335], atol=1e-6
+    )
+    np.testing.assert_allclose(
+        entropy(np.array([[0.25, 0.25, 0.5], [0.0, 1.0, 0.0]])), [1.039721, 0.0], atol=1e-6
+    )
 
 
 @pytest.mark.slow
 def test_rows_are_asked_about(runs):
     options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
-    updates = {"dataset": "breast-cancer", "initial": 10, "num_test": 400, "additions": 5, "per_round": 3, "seed": 0}
-    result = ex.run(config_updates=updates | {"model": "SVGP", "M": 4, "maxiter": 2}, options=options).result
+    updates = {
+        "dataset": "breast-cancer",
+        "initial": 10,
+        "num_test": 400,
+        "additions": 5,
+        "per_round": 3,
+        "seed": 0,
+    }
+    result = ex.run(
+        config_updates=updates | {"model": "SVGP", "M": 4, "maxiter": 2}, options=options
+    ).result
     assert result["labels"] == [10, 13, 15]
-    assert all(len(result[name]) == 3 and np.isfinite(result[name]).all() for name in ("error", "nlpd", "seconds"))
+    assert all(
+        len(result[name]) == 3 and np.isfinite(result[name]).all()
+        for name in ("error", "nlpd", "seconds")
+    )
 
 
 @pytest.mark.parametrize(
     ("updates", "message"),
     [
         ({"rule": "variance"}, "rule is 'variance'; accepted are entropy, random"),
-        ({"per_round": 200}, "per_round is 200; whole numbers from 1 to additions, 100, are accepted"),
+        (
+            {"per_round": 200},
+            "per_round is 200; whole numbers from 1 to additions, 100, are accepted",
+        ),
         ({"dataset": "iris"}, "initial is 100, additions 100, num_test 500; .* at most 150"),
         ({"dataset": "diabetes"}, "dataset 'diabetes' is for regression"),
     ],

@@ -24,7 +24,14 @@ from experiments.report import decision, recorded
 from gpflow_pep import PEPClassifier
 from gpflow_pep.likelihoods import Probit
 
-TINY = {"dataset": "breast-cancer", "M": 4, "max_train": 40, "maxiter": 2, "log_interval": 1, "seed": 1}
+TINY = {
+    "dataset": "breast-cancer",
+    "M": 4,
+    "max_train": 40,
+    "maxiter": 2,
+    "log_interval": 1,
+    "seed": 1,
+}
 SCORES = ("objective_per_point", "error", "nlpd", "log_likelihood", "seconds")
 
 
@@ -44,7 +51,9 @@ def run_tiny(runs):
 def test_a_leave_one_out_score_that_there_is_not(monkeypatch):
     """What a site leaves behind is not proper: None, and the reason is told."""
     X = np.linspace(-1.0, 1.0, 8)[:, None]
-    model = PEPClassifier((X, (X > 0.0).astype(float)), SquaredExponential(), Probit(), X[::3].copy())
+    model = PEPClassifier(
+        (X, (X > 0.0).astype(float)), SquaredExponential(), Probit(), X[::3].copy()
+    )
 
     def improper(self):
         raise tf.errors.InvalidArgumentError(None, None, "a cavity is not proper")
@@ -59,21 +68,37 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model, samples=10)
 
     assert all(np.isfinite(run.result[name]) for name in SCORES)
-    assert run.result["objective_kind"] == ("lower bound" if model == "SVGP" else "approximate log evidence")
-    assert run.result["iterations"] == 2 and not run.result["converged"] and "max_iterations" in run.result["message"]
+    assert run.result["objective_kind"] == (
+        "lower bound" if model == "SVGP" else "approximate log evidence"
+    )
+    assert (
+        run.result["iterations"] == 2
+        and not run.result["converged"]
+        and "max_iterations" in run.result["message"]
+    )
     assert (run.result["N"], run.result["N_test"], run.result["D"]) == (40, 57, 30)
     assert run.result["log_likelihood"] == pytest.approx(-57 * run.result["nlpd"], rel=1e-12)
-    assert (run.result["loo_nlpd"] is None) == (run.result["sweeps"] is None) == (model not in ("PEP", "QP"))
+    assert (
+        (run.result["loo_nlpd"] is None)
+        == (run.result["sweeps"] is None)
+        == (model not in ("PEP", "QP"))
+    )
 
     directory = run_directory(run)
     config = read(directory, "config.json")
-    assert config["gp"]["model"] == model and config["gp"]["train_inducing"] and config["gp"]["max_sweeps"] == 1000
+    assert (
+        config["gp"]["model"] == model
+        and config["gp"]["train_inducing"]
+        and config["gp"]["max_sweeps"] == 1000
+    )
     metrics = read(directory, "metrics.json")
     assert metrics["test/error"]["steps"] == metrics["seconds"]["steps"] == [0, 1, 2]
     assert metrics["objective_per_point"]["steps"] == [2]
     if model != "MCMC":  # which is sampled after the last entry
         assert metrics["test/nlpd"]["values"][-1] == pytest.approx(run.result["nlpd"], rel=1e-12)
-    assert "parameters/kernel.variance" in metrics and list((directory / "tensorboard").glob("events.*"))
+    assert "parameters/kernel.variance" in metrics and list(
+        (directory / "tensorboard").glob("events.*")
+    )
     with np.load(directory / FILE) as arrays:
         Z, Z_start, probability = (arrays[name] for name in ("Z", "Z_start", "probability"))
     assert Z.shape == Z_start.shape == (4, 30)  # two iterations do not come to the points
@@ -84,9 +109,15 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
 @pytest.mark.parametrize("model", some_slow(["PEP", "SVGP", "APEP"], quick=["SVGP"]))
 def test_minibatches_of_adam(run_tiny, model):
     run = run_tiny(model=model, optimizer="adam", batch_size=16, maxiter=4, log_interval=3)
-    assert run.result["iterations"] == 4 and "max_iterations=4 was reached." in run.result["message"]
+    assert (
+        run.result["iterations"] == 4 and "max_iterations=4 was reached." in run.result["message"]
+    )
     steps = read(run_directory(run), "metrics.json")["test/error"]["steps"]
-    assert steps == [0, 3, 4]  # 40 rows are three minibatches: PEP reports after each epoch, the others after each step
+    assert steps == [
+        0,
+        3,
+        4,
+    ]  # 40 rows are three minibatches: PEP reports after each epoch, the others after each step
 
 
 @pytest.mark.parametrize(
@@ -95,9 +126,16 @@ def test_minibatches_of_adam(run_tiny, model):
         ({"model": "SGPR"}, "model is 'SGPR'; accepted are PEP, QP, SVGP"),
         ({"likelihood": "cauchit"}, "likelihood is 'cauchit'; accepted are probit, logit"),
         ({"kernel": "Linear"}, "kernel is 'Linear'"),
-        pytest.param({"optimizer": "scipy"}, "optimizer must be .*lbfgs.* got 'scipy'", marks=pytest.mark.slow),
+        pytest.param(
+            {"optimizer": "scipy"},
+            "optimizer must be .*lbfgs.* got 'scipy'",
+            marks=pytest.mark.slow,
+        ),
         ({"batch_size": 10}, "batch_size is 10; with optimizer=lbfgs"),
-        ({"dataset": "diabetes"}, "dataset 'diabetes' is for regression .* accepted for .* and multiclass are"),
+        (
+            {"dataset": "diabetes"},
+            "dataset 'diabetes' is for regression .* accepted for .* and multiclass are",
+        ),
         ({"M": 41}, "M is 41"),
         ({"alpha": 1.5}, "alpha"),
     ],
@@ -133,7 +171,17 @@ def plane():
     X = np.random.default_rng(0).normal(size=(20, 2))
     Y = (X[:, :1] > 0.0).astype(float)
     zero, one = np.zeros(1), np.ones(1)
-    return Dataset("plane", X, Y, X[:3], Y[:3], x_mean=2.0 * np.ones(2), x_scale=np.ones(2), y_mean=zero, y_scale=one)
+    return Dataset(
+        "plane",
+        X,
+        Y,
+        X[:3],
+        Y[:3],
+        x_mean=2.0 * np.ones(2),
+        x_scale=np.ones(2),
+        y_mean=zero,
+        y_scale=one,
+    )
 
 
 def test_grid_of_three_classes(plane, tmp_path):
@@ -145,13 +193,17 @@ def test_grid_of_three_classes(plane, tmp_path):
         arrays = dict(file)
     assert arrays["probability"].shape == (3, 3) and arrays["x_probability"].shape == (120, 120, 3)
     point = np.array([[arrays["x1"][7], arrays["x2"][11]]])
-    np.testing.assert_allclose(arrays["x_probability"][11, 7], model.predict_y(point)[0].numpy()[0], rtol=1e-12)
+    np.testing.assert_allclose(
+        arrays["x_probability"][11, 7], model.predict_y(point)[0].numpy()[0], rtol=1e-12
+    )
 
 
 @pytest.fixture
 def decisions(plane, tmp_path):
     model = SimpleNamespace(
-        inducing_variable=InducingPoints(100.0 * plane.X_train[:4]),  # all but a few have left the figure
+        inducing_variable=InducingPoints(
+            100.0 * plane.X_train[:4]
+        ),  # all but a few have left the figure
         predict_y=lambda X: (tf.sigmoid(tf.constant(X)[:, :1]), None),
     )
     with np.load(save_probabilities(model, plane, plane.X_train[:4], tmp_path)) as file:
@@ -163,11 +215,17 @@ def decisions(plane, tmp_path):
         "objective_per_point": -0.25, "error": 0.125, "nlpd": 0.5, "loo_nlpd": None, "N": 20, "N_test": 3, "D": 2,
         "iterations": 7, "seconds": 0.25, "objective_kind": "lower bound", "converged": False,
     }  # fmt: skip
-    approximate = result | {"objective_kind": "approximate log evidence", "loo_nlpd": 0.75, "iterations": 5}
+    approximate = result | {
+        "objective_kind": "approximate log evidence",
+        "loo_nlpd": 0.75,
+        "iterations": 5,
+    }
     return [
         recorded.RecordedRun("first", config, result, arrays, "classification"),
         recorded.RecordedRun("second", config, approximate, arrays, "classification"),
-        recorded.RecordedRun("third", config, approximate | {"converged": True}, arrays, "classification"),
+        recorded.RecordedRun(
+            "third", config, approximate | {"converged": True}, arrays, "classification"
+        ),
     ]
 
 

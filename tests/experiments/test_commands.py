@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-MODULES = sorted(path.name for path in EXPERIMENTS.glob("*.py") if "@ex.automain" in path.read_text())
+MODULES = sorted(
+    path.name for path in EXPERIMENTS.glob("*.py") if "@ex.automain" in path.read_text()
+)
 
 
 def test_the_readme_names_every_command():
-    named = set(re.findall(r"python -m experiments\.(\w+)(?![\w.])", (EXPERIMENTS / "README.md").read_text()))
+    named = set(
+        re.findall(
+            r"python -m experiments\.(\w+)(?![\w.])", (EXPERIMENTS / "README.md").read_text()
+        )
+    )
     assert named == {path.stem for path in EXPERIMENTS.glob("*.py")} - {"__init__"} | {"papers"}
 
 

@@ -23,11 +23,19 @@ def test_short_demonstration(runs, capfd, monkeypatch):
     assert [line.split("  ")[0] for line in body] == ["SGPR", "PEP α=0.5"]
     assert len({len(line) for line in [lines[start], *body]}) == 1
     assert all(np.isfinite(float(line.split()[-1])) and "5+" in line for line in body)
-    assert any(line.startswith("diabetes, split 0: N = 398 training and 44 test points, D = 10") for line in lines)
+    assert any(
+        line.startswith("diabetes, split 0: N = 398 training and 44 test points, D = 10")
+        for line in lines
+    )
     assert "nats per point" in printed.err  # progress
-    assert "tensorboard" in printed.out and "experiments.regression with dataset=diabetes" in printed.out
+    assert (
+        "tensorboard" in printed.out
+        and "experiments.regression with dataset=diabetes" in printed.out
+    )
     assert imread(runs / "demo-diabetes.png").shape[2] == 4
-    statuses = [json.loads((runs / str(number) / "run.json").read_text())["status"] for number in (1, 2)]
+    statuses = [
+        json.loads((runs / str(number) / "run.json").read_text())["status"] for number in (1, 2)
+    ]
     assert statuses == ["COMPLETED"] * 2
 
 
@@ -48,7 +56,9 @@ def test_short_demonstration_of_classification(runs, capfd, monkeypatch):
     assert [line.split("  ")[0] for line in body] == ["SVGP", "QP α=1"]
     assert ["≥" in line for line in body] == [True, False]
     assert len({len(line) for line in [lines[start], *body]}) == 1
-    assert any(line.startswith("breast-cancer, split 0: N = 512 training and 57 test") for line in lines)
+    assert any(
+        line.startswith("breast-cancer, split 0: N = 512 training and 57 test") for line in lines
+    )
     assert any("experiments.classification with dataset=breast-cancer" in line for line in lines)
     assert imread(runs / "demo-breast-cancer.png").shape[2] == 4
 
@@ -62,7 +72,10 @@ def test_short_demonstration_of_several_classes(runs, capfd, monkeypatch):
     body = lines[start + 2 : start + 4]
     assert [line.split("  ")[0] for line in body] == ["SVGP", "PEP α=0.5"]
     assert ["≥" in line for line in body] == [True, False]
-    assert any(line.startswith("digits, split 0: N = 400 training and 180 test points, D = 64") for line in lines)
+    assert any(
+        line.startswith("digits, split 0: N = 400 training and 180 test points, D = 64")
+        for line in lines
+    )
     assert any("experiments.classification with dataset=digits" in line for line in lines)
     assert imread(runs / "demo-digits.png").shape[0] == pytest.approx(150 * (1.2 + 2 * 0.35), abs=1)
 
@@ -71,7 +84,14 @@ def test_short_demonstration_of_several_classes(runs, capfd, monkeypatch):
 def test_short_demonstration_of_streaming(runs, capfd, monkeypatch):
     only(monkeypatch, "streaming", 1, 2)
     whole = demonstrations.DEMONSTRATIONS["streaming"]
-    size = {"M": 10, "max_train": 300, "maxiter": 2, "batch_size": 100, "window": 150, "first_maxiter": 3}
+    size = {
+        "M": 10,
+        "max_train": 300,
+        "maxiter": 2,
+        "batch_size": 100,
+        "window": 150,
+        "first_maxiter": 3,
+    }
     small = dataclasses.replace(whole, of_sets={"jacksboro": size})
     monkeypatch.setitem(demonstrations.DEMONSTRATIONS, "streaming", small)
     demo.main(["--task", "streaming", "--short", "--runs", str(runs)])

@@ -15,7 +15,9 @@ from experiments.report import recorded
 
 @pytest.mark.slow
 def test_a_split_is_trained_scored_and_recorded(runs):
-    result = perform(Cell("classification", {"dataset": "iris", "M": 5, "maxiter": 2, "max_jitter": 1e-2}), runs)
+    result = perform(
+        Cell("classification", {"dataset": "iris", "M": 5, "maxiter": 2, "max_jitter": 1e-2}), runs
+    )
     # Guessing errs on two rows of three, with log 3 nats.
     assert result["error"] < 0.5 and result["nlpd"] < np.log(3.0)
     assert result["log_likelihood"] == pytest.approx(-15 * result["nlpd"], rel=1e-12)
@@ -25,8 +27,12 @@ def test_a_split_is_trained_scored_and_recorded(runs):
     run = recorded.read_run(runs / "1")
     Z, Z_start, probability = (run.predictions[name] for name in ("Z", "Z_start", "probability"))
     assert Z.shape == Z_start.shape == (3, 5, 4)  # two iterations do not come to the points
-    np.testing.assert_allclose(probability.sum(axis=1), 1.0, rtol=1e-9)  # each has a relative error below 1e-10
-    assert np.mean(most_probable(probability) != datasets.load("iris").Y_test[:, 0]) == result["error"]
+    np.testing.assert_allclose(
+        probability.sum(axis=1), 1.0, rtol=1e-9
+    )  # each has a relative error below 1e-10
+    assert (
+        np.mean(most_probable(probability) != datasets.load("iris").Y_test[:, 0]) == result["error"]
+    )
     assert "x1" not in run.predictions and (runs / "1" / FILE).is_file()
 
 
@@ -34,7 +40,14 @@ def test_a_split_is_trained_scored_and_recorded(runs):
 def test_shared_kernel_and_inducing_points(runs):
     options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
     run = ex.run(
-        config_updates={"dataset": "iris", "M": 4, "model": "APEP", "separate": False, "maxiter": 15}, options=options
+        config_updates={
+            "dataset": "iris",
+            "M": 4,
+            "model": "APEP",
+            "separate": False,
+            "maxiter": 15,
+        },
+        options=options,
     )
     assert run.result["error"] < 0.5 and run.result["nlpd"] < np.log(3.0)
     assert run.result["loo_nlpd"] is None and run.result["sites_change"] is None
@@ -46,7 +59,10 @@ def test_shared_kernel_and_inducing_points(runs):
     [
         ({"likelihood": "probit"}, "likelihood is 'probit'; accepted are robust-max for 3 classes"),
         ({"model": "QP"}, "projection"),
-        ({"dataset": "breast-cancer", "likelihood": "robust-max"}, "accepted are probit, logit for 2 classes"),
+        (
+            {"dataset": "breast-cancer", "likelihood": "robust-max"},
+            "accepted are probit, logit for 2 classes",
+        ),
         ({"epsilon": 1.0}, "epsilon"),
     ],
 )
@@ -65,12 +81,16 @@ def test_epsilon(train_epsilon):
 
 def test_most_probable_label():
     np.testing.assert_array_equal(most_probable(np.array([[0.2], [0.7]])), [0, 1])
-    np.testing.assert_array_equal(most_probable(np.array([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])), [1, 2])
+    np.testing.assert_array_equal(
+        most_probable(np.array([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])), [1, 2]
+    )
 
 
 @pytest.mark.slow
 def test_regression_on_labels(runs):
-    result = perform(Cell("classification", {"dataset": "iris", "model": "LABELS", "M": 5, "maxiter": 20}), runs)
+    result = perform(
+        Cell("classification", {"dataset": "iris", "model": "LABELS", "M": 5, "maxiter": 20}), runs
+    )
     assert result["error"] < 0.2 and result["nlpd"] < np.log(3.0)
     probability = recorded.read_run(runs / "1").predictions["probability"]
     np.testing.assert_allclose(probability.sum(axis=1), 1.0, rtol=1e-12)

@@ -33,10 +33,18 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model, block_size=20 if model == "BTSGPR" else None)
 
     assert all(np.isfinite(run.result[name]) for name in SCORES)
-    kind = "lower bound" if model in BOUNDS else "log evidence" if model == "GPR" else "approximate log evidence"
+    kind = (
+        "lower bound"
+        if model in BOUNDS
+        else "log evidence"
+        if model == "GPR"
+        else "approximate log evidence"
+    )
     assert run.result["objective_kind"] == kind
     assert run.result["iterations"] == 3 and not run.result["converged"]
-    assert ("Adam" if model in STOCHASTIC else "max_iterations was reached") in run.result["message"]
+    assert ("Adam" if model in STOCHASTIC else "max_iterations was reached") in run.result[
+        "message"
+    ]
     assert (run.result["scale"] is None) == (model not in ("PEPR", "TPEP"))
     assert (run.result["N"], run.result["N_test"], run.result["D"]) == (60, 44, 10)
 
@@ -90,7 +98,13 @@ def test_tensorboard_log_holds_the_scalars(run_tiny):
         event = tf.compat.v1.Event.FromString(record.numpy())
         tags |= {(event.step, value.tag) for value in event.summary.value}
     for step in (0, 2, 3):
-        for tag in ("objective_per_point", "noise_sd", "test/rmse", "test/nlpd", "parameters/kernel.lengthscales/9"):
+        for tag in (
+            "objective_per_point",
+            "noise_sd",
+            "test/rmse",
+            "test/nlpd",
+            "parameters/kernel.lengthscales/9",
+        ):
             assert (step, tag) in tags
 
 
@@ -109,7 +123,9 @@ def test_exact_gp_where_every_row_is_an_inducing_point(run_tiny):
     run = run_tiny(model="PEPR", alpha=1.0, M=60, maxiter=0, noise_variance=0.5, lengthscales=3.0)
     tight = run_tiny(model="SGPR", M=60, maxiter=0, noise_variance=0.5, lengthscales=3.0)
     # Kuu carries a jitter of 1e-6, which moves N terms by about that over the noise each.
-    assert run.result["objective_per_point"] == pytest.approx(tight.result["objective_per_point"], abs=1e-5)
+    assert run.result["objective_per_point"] == pytest.approx(
+        tight.result["objective_per_point"], abs=1e-5
+    )
 
 
 def test_error_is_recorded_and_logs_stay(run_tiny, runs, monkeypatch):
@@ -136,7 +152,9 @@ def test_failed_training_has_a_reason_and_scores(run_tiny, monkeypatch):
     def failing(self, *rows):
         calls.append(None)
         if len(calls) > 40:  # the starts take some 25
-            raise tf.errors.InvalidArgumentError(None, None, "Cholesky decomposition was not successful: Kuu")
+            raise tf.errors.InvalidArgumentError(
+                None, None, "Cholesky decomposition was not successful: Kuu"
+            )
         return evaluate(self, *rows)
 
     calls: list[None] = []
@@ -144,13 +162,19 @@ def test_failed_training_has_a_reason_and_scores(run_tiny, monkeypatch):
     monkeypatch.setattr(TrainingStep, "__call__", failing)
     with pytest.warns(UserWarning, match="not successful: Kuu"):
         result = run_tiny(maxiter=50).result
-    assert not result["converged"] and "not successful: Kuu" in result["message"] and 0 < result["iterations"] < 50
+    assert (
+        not result["converged"]
+        and "not successful: Kuu" in result["message"]
+        and 0 < result["iterations"] < 50
+    )
     assert np.isfinite(result["rmse"])
 
 
 def test_library_error_is_recorded(run_tiny, runs):
     with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu"):
-        run_tiny(kernel_variance=1e18, lengthscales=1e12)  # Kuu is 1e18 everywhere: its jitter is lost in rounding
+        run_tiny(
+            kernel_variance=1e18, lengthscales=1e12
+        )  # Kuu is 1e18 everywhere: its jitter is lost in rounding
     assert read(runs / "1", "run.json")["status"] == "FAILED"
 
 
@@ -164,7 +188,10 @@ def test_library_error_is_recorded(run_tiny, runs):
         ({"M": 61}, "M is 61"),
         ({"model": "BTSGPR", "block_size": None}, "blocks must be"),
         ({"block_size": 0}, "size must be a whole number from 1"),
-        ({"block_size": 5, "blocks": "random"}, "blocks is 'random'; accepted are neighbors, order"),
+        (
+            {"block_size": 5, "blocks": "random"},
+            "blocks is 'random'; accepted are neighbors, order",
+        ),
     ],
 )
 def test_bad_configuration_names_the_entry(run_tiny, updates, message):
@@ -180,7 +207,11 @@ def test_unknown_entry_is_refused(run_tiny):
 def test_command_line_takes_flat_and_full_names(runs: Path):
     command = "regression with dataset=diabetes split=2 model=PEPR alpha=0.25 gp.M=4 training.maxiter=1 max_train=60"
     run = ex.run_commandline([*command.split(), f"--file_storage={runs}", "--loglevel=ERROR"])
-    assert run.config["gp"]["model"] == "PEPR" and run.config["gp"]["alpha"] == 0.25 and run.config["gp"]["M"] == 4
+    assert (
+        run.config["gp"]["model"] == "PEPR"
+        and run.config["gp"]["alpha"] == 0.25
+        and run.config["gp"]["M"] == 4
+    )
     assert run.config["data"]["split"] == 2 and run.config["training"]["maxiter"] == 1
     assert run_directory(run) == runs / "1"
 

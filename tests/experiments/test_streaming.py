@@ -44,23 +44,45 @@ def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model)
     course = [100] if model == "BATCH" else COURSE
 
-    names = ("rmse", "log_likelihood", "mean_rmse", "mean_log_likelihood", "seconds", "seconds_first")
+    names = (
+        "rmse",
+        "log_likelihood",
+        "mean_rmse",
+        "mean_log_likelihood",
+        "seconds",
+        "seconds_first",
+    )
     assert all(np.isfinite(run.result[name]) for name in names)
-    assert (run.result["N"], run.result["N_test"], run.result["D"]) == (100, 99, 1)  # the last one has not been passed
-    assert run.result["batches"] == len(course) and (run.result["seconds_batch"] is None) == (model == "BATCH")
+    assert (run.result["N"], run.result["N_test"], run.result["D"]) == (
+        100,
+        99,
+        1,
+    )  # the last one has not been passed
+    assert run.result["batches"] == len(course) and (run.result["seconds_batch"] is None) == (
+        model == "BATCH"
+    )
     # Bytes: a window has 60 rows of two numbers; SVGP has q(u), Z and four hyperparameters, each with two averages;
     # a stream Z, R, η and a number of the old posterior, Z, alpha and three hyperparameters.
-    sizes = {"GPR": 120, "SGPR": 120, "SVGP": 3 * (6 + 21 + 6 + 3), "STREAM": 6 + 36 + 6 + 1 + 6 + 1 + 3}
+    sizes = {
+        "GPR": 120,
+        "SGPR": 120,
+        "SVGP": 3 * (6 + 21 + 6 + 3),
+        "STREAM": 6 + 36 + 6 + 1 + 6 + 1 + 3,
+    }
     if model in sizes:
         assert run.result["carried"] == 8 * sizes[model]
 
     metrics = json.loads((run_directory(run) / "metrics.json").read_text())
     assert metrics["passed/rmse"]["steps"] == metrics["objective"]["steps"] == course
-    assert "parameters/kernel.lengthscales/0" in metrics and list((run_directory(run) / "tensorboard").glob("events.*"))
+    assert "parameters/kernel.lengthscales/0" in metrics and list(
+        (run_directory(run) / "tensorboard").glob("events.*")
+    )
     arrays = arrays_of(run)
     np.testing.assert_array_equal(arrays["seen"], course)
     assert (np.diff(arrays["seconds"]) > 0.0).all()
-    assert arrays["rmse"][-1] == pytest.approx(run.result["rmse"], rel=1e-12)  # in the end all have been passed
+    assert arrays["rmse"][-1] == pytest.approx(
+        run.result["rmse"], rel=1e-12
+    )  # in the end all have been passed
     assert arrays["Z"].shape == (len(course), 0 if model == "GPR" else 6, 1)
     assert arrays["x_mean"].shape == arrays["x_variance"].shape == (len(course), 300, 1)
 
@@ -68,16 +90,28 @@ def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
 @pytest.mark.slow
 def test_labels(run_tiny):
     run = run_tiny(dataset="breast-cancer", alpha=0.5, max_train=60, first=30, batch_size=30)
-    assert run.result["batches"] == 2 and 0.0 <= run.result["error"] <= 1.0 and run.result["log_likelihood"] < 0.0
+    assert (
+        run.result["batches"] == 2
+        and 0.0 <= run.result["error"] <= 1.0
+        and run.result["log_likelihood"] < 0.0
+    )
     arrays = arrays_of(run)
     assert arrays["Z"].shape == (2, 6, 30) and "x" not in arrays
 
 
-OF_LABELS = {"dataset": "breast-cancer", "max_train": 60, "first": 30, "batch_size": 30, "maxiter": 1}
+OF_LABELS = {
+    "dataset": "breast-cancer",
+    "max_train": 60,
+    "first": 30,
+    "batch_size": 30,
+    "maxiter": 1,
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("options", "batches"), [({}, 4), (OF_LABELS, 2)], ids=["regression", "labels"])
+@pytest.mark.parametrize(
+    ("options", "batches"), [({}, 4), (OF_LABELS, 2)], ids=["regression", "labels"]
+)
 def test_adam(run_tiny, options, batches):
     assert run_tiny(optimizer="adam", **options).result["batches"] == batches
 
@@ -97,8 +131,14 @@ def test_orders(run_tiny, order):
 @pytest.mark.parametrize(
     ("updates", "message"),
     [
-        ({"model": "PEPR"}, "model is 'PEPR'; accepted are STREAM, STREAM-SVGP, BATCH, GPR, SGPR, SVGP"),
-        ({"dataset": "breast-cancer", "model": "GPR"}, "model is 'GPR'; accepted are STREAM, STREAM-SVGP, BATCH"),
+        (
+            {"model": "PEPR"},
+            "model is 'PEPR'; accepted are STREAM, STREAM-SVGP, BATCH, GPR, SGPR, SVGP",
+        ),
+        (
+            {"dataset": "breast-cancer", "model": "GPR"},
+            "model is 'GPR'; accepted are STREAM, STREAM-SVGP, BATCH",
+        ),
         ({"dataset": "diabetes"}, "dataset 'diabetes' is for regression"),
         ({"order": "sideways"}, "order is 'sideways'; accepted are forward, backward, shuffled"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),

@@ -33,10 +33,17 @@ def test_a_sweep_of_real_runs(plan, runs, capfd, monkeypatch):
     """M = 70 is more than there are training rows."""
     monkeypatch.setattr(running, "cpu_count", lambda: 2)
     command = [str(plan), "--jobs", "2", "--runs", str(runs)]
-    with pytest.raises(SystemExit, match=r"4 of 8 runs have no result(.|\n)*failed: regression with .*: ValueError: M"):
+    with pytest.raises(
+        SystemExit,
+        match=r"4 of 8 runs have no result(.|\n)*failed: regression with .*: ValueError: M",
+    ):
         sweep.main(command)
     printed = capfd.readouterr()
-    rows = [[cell.strip() for cell in line.split("|")] for line in printed.out.splitlines() if line.startswith("| dia")]
+    rows = [
+        [cell.strip() for cell in line.split("|")]
+        for line in printed.out.splitlines()
+        if line.startswith("| dia")
+    ]
     assert [[*row[1:5], row[9]] for row in rows] == [
         ["diabetes", "SGPR", "–", "4", "2"],
         ["diabetes", "PEPR", "0.5", "4", "2"],
@@ -53,7 +60,14 @@ def test_a_sweep_of_real_runs(plan, runs, capfd, monkeypatch):
 
 
 def test_the_result_is_that_of_the_experiment(runs, run_tiny):
-    updates = {"dataset": "diabetes", "M": 4, "max_train": 60, "maxiter": 3, "log_interval": 2, "seed": 1}
+    updates = {
+        "dataset": "diabetes",
+        "M": 4,
+        "max_train": 60,
+        "maxiter": 3,
+        "log_interval": 2,
+        "seed": 1,
+    }
     result = processes.perform(Cell("regression", updates), runs)
     expected = run_tiny().result
     assert result["directory"] == str(runs / "1")
@@ -68,8 +82,13 @@ def jobs_of(plan, text):
 
 
 def test_models_without_alpha_or_inducing_points_run_once(plan):
-    jobs = jobs_of(plan, PLAN.replace('["SGPR", "PEPR"]', '["GPR", "SGPR", "PEPR"]').replace("[0.5]", "[0.0, 0.5]"))
-    assert [sum(job.labels["model"] == name for job in jobs) for name in ("GPR", "SGPR", "PEPR")] == [2, 4, 8]
+    jobs = jobs_of(
+        plan,
+        PLAN.replace('["SGPR", "PEPR"]', '["GPR", "SGPR", "PEPR"]').replace("[0.5]", "[0.0, 0.5]"),
+    )
+    assert [
+        sum(job.labels["model"] == name for job in jobs) for name in ("GPR", "SGPR", "PEPR")
+    ] == [2, 4, 8]
     assert all(job.cell.updates["maxiter"] == 2 and job.cell.updates["seed"] == 0 for job in jobs)
     assert "alpha" not in jobs[0].cell.updates and "M" not in jobs[0].cell.updates
 
@@ -77,8 +96,16 @@ def test_models_without_alpha_or_inducing_points_run_once(plan):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("split = [0, 1]", "", "has the keys .*; accepted are experiment, dataset, model, alpha, M, split and options"),
-        ('"regression"', '"streaming"', "experiment is 'streaming'; accepted are regression, classification"),
+        (
+            "split = [0, 1]",
+            "",
+            "has the keys .*; accepted are experiment, dataset, model, alpha, M, split and options",
+        ),
+        (
+            '"regression"',
+            '"streaming"',
+            "experiment is 'streaming'; accepted are regression, classification",
+        ),
         ("[4, 70]", "4", "M is 4; a list of at least one value is accepted"),
         ("maxiter", "maxitre", "options has 'maxitre'"),
         ("maxiter", "alpha", "options has 'alpha'"),

@@ -64,9 +64,14 @@ def probability(kind, mean, variance):
 
 def test_log_ndtr_matches_high_precision():
     edge = [-12.0, np.nextafter(-12.0, -13.0), np.nextafter(-12.0, 0.0), -1e-300, 0.0, 1e-300]
-    x = np.concatenate([np.linspace(-300.0, 37.0, 1500), np.random.default_rng(0).uniform(-14.0, 8.0, 500), edge])
+    x = np.concatenate(
+        [np.linspace(-300.0, 37.0, 1500), np.random.default_rng(0).uniform(-14.0, 8.0, 500), edge]
+    )
     found, expected = log_ndtr(tf.constant(x)).numpy(), [log_phi(value) for value in x]
-    error = floats(abs(mpf(float(one)) - other) / abs(other) for one, other in zip(found, expected, strict=True))
+    error = floats(
+        abs(mpf(float(one)) - other) / abs(other)
+        for one, other in zip(found, expected, strict=True)
+    )
     below = x <= 0.0
     assert np.max(error[below]) <= 8 * UNIT
     assert np.all(error[~below] <= (20 + 2 * x[~below] ** 2) * UNIT)
@@ -123,7 +128,9 @@ def test_log_prob_in_the_tails(kind):
 @both_labels
 def test_conditional_moments_match_probabilities(kind, labels):
     likelihood, (low, high) = kind(labels=labels), labels
-    mean, variance = (call(method, F) for method in (likelihood.conditional_mean, likelihood.conditional_variance))
+    mean, variance = (
+        call(method, F) for method in (likelihood.conditional_mean, likelihood.conditional_variance)
+    )
     p = floats(mp.exp(LOG_CDF[kind](f)) for f in F)
     q = floats(mp.exp(LOG_CDF[kind](-f)) for f in F)
     # 1 - p has an error of 1e-16 for p near 1; p has an error of x² roundings.
@@ -163,7 +170,9 @@ def test_predict_y_with_several_outputs(kind, labels):
     Fmu, Fvar = np.array([[0.3, -1.0], [2.0, 0.1], [-0.4, 0.0]]), np.full((3, 2), 0.7)
     Y = np.array([labels, labels[::-1], labels], float)
     together = likelihood.predict_log_density(X, Fmu, Fvar, Y)
-    each = sum(likelihood.predict_log_density(X, Fmu[:, [k]], Fvar[:, [k]], Y[:, [k]]) for k in range(2))
+    each = sum(
+        likelihood.predict_log_density(X, Fmu[:, [k]], Fvar[:, [k]], Y[:, [k]]) for k in range(2)
+    )
     np.testing.assert_allclose(together, each, rtol=1e-13)
     assert likelihood.predict_mean_and_var(X, Fmu, Fvar)[0].shape == (3, 2)
 

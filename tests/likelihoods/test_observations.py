@@ -55,7 +55,12 @@ REFUSED = [
     (lambda: Probit(labels=(-1, 1)), [1, 0, 1, 0], "labels -1 and 1", "0 in row 1"),
     (Logit, [0, 1, 1, -1], "labels 0 and 1", "-1 in row 3"),
     (lambda: Logit(labels=(-1, 1)), [1, 0, 1, 0], "labels -1 and 1", "0 in row 1"),
-    (Bernoulli, [-1, 1, 1, -1], "gpflow_pep.likelihoods.Probit or Logit with", "-1 in row 0 (2 such values)"),
+    (
+        Bernoulli,
+        [-1, 1, 1, -1],
+        "gpflow_pep.likelihoods.Probit or Logit with",
+        "-1 in row 0 (2 such values)",
+    ),
     (lambda: Softmax(2), [0, 1, 1, 2], "the labels 0 and 1 for Softmax", "2 in row 3"),
     (Bernoulli, [0, 1, 1, 0.5], "labels 0 and 1", "0.5 in row 3"),
     (Poisson, [0, 1, 1, 0.5], "counts 0, 1, 2", "0.5 in row 3"),
@@ -104,7 +109,9 @@ def test_switched_checks_last_column():
     likelihood = SwitchedLikelihood([Gaussian(), StudentT()])
     check_observations(likelihood, np.array([[0.3, 0], [-7.0, 1]]))
     for wrong in (2.0, -1.0, 0.5):
-        with pytest.raises(ValueError, match=f"last column whole numbers from 0 to 1.*got {wrong:g} in row 1"):
+        with pytest.raises(
+            ValueError, match=f"last column whole numbers from 0 to 1.*got {wrong:g} in row 1"
+        ):
             check_observations(likelihood, np.array([[0.3, 0], [-7.0, wrong]]))
 
 
@@ -139,8 +146,14 @@ BAD = {
     "two columns": (np.zeros((4, 2)), "a column for each of 1 latent functions, got 2 columns"),
     "labels": (column(1, 2, 2, 1), "must hold the labels 0 and 1 for Probit, got 2 in row 1"),
     "nan": (column(0, np.nan, 1, 1), "must be finite.* row 1"),
-    "strings": (column(0, 1, 1, 0).astype(str), "must hold real numbers, got an array of dtype <U32"),
-    "complex": (column(0, 1, 1, 0).astype(complex), "must hold real numbers, got an array of dtype complex128"),
+    "strings": (
+        column(0, 1, 1, 0).astype(str),
+        "must hold real numbers, got an array of dtype <U32",
+    ),
+    "complex": (
+        column(0, 1, 1, 0).astype(complex),
+        "must hold real numbers, got an array of dtype complex128",
+    ),
     "none": (np.full((4, 1), None), r"must hold real numbers, got None \(4 such values\)"),
 }
 
@@ -162,7 +175,8 @@ def test_every_entry_point_checks_observations(kind):
     for Y, message in BAD.values():
         for call in calls:
             with pytest.raises(
-                ValueError, match=r"data\[1\] \(Y\) " + (message if "must" in message else ".*" + message)
+                ValueError,
+                match=r"data\[1\] \(Y\) " + (message if "must" in message else ".*" + message),
             ):
                 call(Y)
 
@@ -170,7 +184,9 @@ def test_every_entry_point_checks_observations(kind):
 @pytest.mark.parametrize("bad", some_slow(["labels", "nan"], 1))
 def test_compiled_objective_checks_observations(bad):
     made, (Y, _) = model(APEP), BAD[bad]
-    compiled = tf.function(made.training_loss, input_signature=[(tf.TensorSpec([None, 1], tf.float64),) * 2])
+    compiled = tf.function(
+        made.training_loss, input_signature=[(tf.TensorSpec([None, 1], tf.float64),) * 2]
+    )
     assert np.isfinite(compiled((X, column(0, 1, 1, 0))))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"data\[1\] \(Y\)"):
         compiled((X, Y))
@@ -182,9 +198,13 @@ def test_checks_held_out_rows_of_gpflow_models():
     for C, columns in ((1, 2), (2, 1)):
         made = gpflow.models.SVGP(kernel, Gaussian(), X[:2].copy(), num_latent_gps=C, num_data=4)
         Y = np.zeros((4, C))
-        with pytest.raises(ValueError, match=f"a column for each of {C} latent functions, got {columns}"):
+        with pytest.raises(
+            ValueError, match=f"a column for each of {C} latent functions, got {columns}"
+        ):
             fit(made, (X, Y), held_out=(X, np.zeros((4, columns))), max_iterations=1)
-        with pytest.raises(ValueError, match=f"a column for each of {C} latent functions, got {columns}"):
+        with pytest.raises(
+            ValueError, match=f"a column for each of {C} latent functions, got {columns}"
+        ):
             fit(made, (X, np.zeros((4, columns))), max_iterations=1)
 
 

@@ -39,11 +39,17 @@ def test_equals_gpflow(likelihood, gpflows):
     F = MEAN
     np.testing.assert_allclose(likelihood.log_prob(X, F, Y), gpflows.log_prob(X, F, Y), rtol=1e-14)
     for name in ("conditional_mean", "conditional_variance"):
-        np.testing.assert_allclose(getattr(likelihood, name)(X, F), getattr(gpflows, name)(X, F), rtol=1e-12)
+        np.testing.assert_allclose(
+            getattr(likelihood, name)(X, F), getattr(gpflows, name)(X, F), rtol=1e-12
+        )
     for name in ("variational_expectations", "predict_log_density"):
-        ours, theirs = (getattr(model, name)(X, MEAN, VARIANCE, Y) for model in (likelihood, gpflows))
+        ours, theirs = (
+            getattr(model, name)(X, MEAN, VARIANCE, Y) for model in (likelihood, gpflows)
+        )
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
-    ours, theirs = (model.predict_mean_and_var(X, MEAN, VARIANCE) for model in (likelihood, gpflows))
+    ours, theirs = (
+        model.predict_mean_and_var(X, MEAN, VARIANCE) for model in (likelihood, gpflows)
+    )
     for actual, expected in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
@@ -53,7 +59,9 @@ def test_gpflow_quadrature_is_less_accurate(likelihood):
     theirs = gpflow.likelihoods.MultiClass(C, gpflow.likelihoods.RobustMax(C, 0.02 * (C - 1) / C))
     for spread, least in ((1.0, 1e-7), (30.0, 1e-4)):
         variance = np.where(np.arange(C) == Y, spread, 1.0) * VARIANCE
-        ours, others = (model.predict_log_density(X, MEAN, variance, Y) for model in (likelihood, theirs))
+        ours, others = (
+            model.predict_log_density(X, MEAN, variance, Y) for model in (likelihood, theirs)
+        )
         assert np.abs(ours - others).max() > least
 
 
@@ -67,21 +75,30 @@ def test_matches_references(case):
         likelihood = MultiClassRobustMax(num, epsilon)
         values = [float(np.exp(value)) for value in likelihood.log_values]
         named = expected[convention]
-        np.testing.assert_allclose(values, [named["value_if_largest"], named["value_otherwise"]], rtol=1e-13)
+        np.testing.assert_allclose(
+            values, [named["value_if_largest"], named["value_otherwise"]], rtol=1e-13
+        )
         mean, variance = np.array([inputs["mean"]]), np.array([inputs["var"]])
         label = tf.constant([inputs["y"]])
         P = np.exp(likelihood.log_prob_largest(label, mean, variance))
         assert float(P[0]) == pytest.approx(expected["P"], abs=1e-12)
         row = (np.zeros((1, 1)), mean, variance, np.array([[float(inputs["y"])]]))
-        assert float(likelihood.variational_expectations(*row)[0]) == pytest.approx(named["E_log_p"], abs=1e-10)
-        assert float(likelihood.predict_log_density(*row)[0]) == pytest.approx(named["logZ_alpha=1"], abs=1e-10)
+        assert float(likelihood.variational_expectations(*row)[0]) == pytest.approx(
+            named["E_log_p"], abs=1e-10
+        )
+        assert float(likelihood.predict_log_density(*row)[0]) == pytest.approx(
+            named["logZ_alpha=1"], abs=1e-10
+        )
 
 
 def test_probabilities_sum_to_one(likelihood):
     mean, variance = likelihood.predict_mean_and_var(X, 3.0 * MEAN, 10.0**MEAN)
     np.testing.assert_allclose(np.sum(mean, axis=1), 1.0, rtol=1e-10)
     np.testing.assert_allclose(variance, mean * (1.0 - mean), rtol=1e-15)
-    densities = [likelihood.predict_log_density(X, 3.0 * MEAN, 10.0**MEAN, np.full((N, 1), float(k))) for k in range(C)]
+    densities = [
+        likelihood.predict_log_density(X, 3.0 * MEAN, 10.0**MEAN, np.full((N, 1), float(k)))
+        for k in range(C)
+    ]
     np.testing.assert_allclose(np.exp(np.transpose(densities)), mean, rtol=1e-12)
 
 
@@ -91,7 +108,9 @@ def test_two_classes_match_closed_form():
     z = (MEAN[:, 1] - MEAN[:, 0]) / np.sqrt(VARIANCE[:, 0] + VARIANCE[:, 1])
     probability = 0.05 + 0.9 * ndtr(z)
     np.testing.assert_allclose(
-        likelihood.predict_mean_and_var(X, MEAN[:, :2], VARIANCE[:, :2])[0][:, 1], probability, rtol=1e-10
+        likelihood.predict_mean_and_var(X, MEAN[:, :2], VARIANCE[:, :2])[0][:, 1],
+        probability,
+        rtol=1e-10,
     )
 
 
@@ -137,7 +156,9 @@ def test_several_chunks_of_rows(likelihood, monkeypatch):
     label = np.arange(rows) % C
     found = likelihood.log_prob_largest(tf.constant(label, tf.int32), mean, variance).numpy()
     np.testing.assert_allclose(found, np.tile(found[:C], rows // C), rtol=1e-13)
-    assert likelihood.log_prob_largest(tf.zeros([0], tf.int32), mean[:0], variance[:0]).shape == (0,)
+    assert likelihood.log_prob_largest(tf.zeros([0], tf.int32), mean[:0], variance[:0]).shape == (
+        0,
+    )
 
 
 def test_more_classes_than_a_chunk(monkeypatch):
@@ -156,9 +177,13 @@ def test_more_classes_than_a_chunk(monkeypatch):
 @pytest.mark.parametrize("label", [-1.0, 4.0, 0.5, np.nan])
 def test_rejects_invalid_labels(likelihood, label):
     for compiled in [False, True]:
-        evaluate = tf.function(likelihood.log_prob, autograph=False) if compiled else likelihood.log_prob
+        evaluate = (
+            tf.function(likelihood.log_prob, autograph=False) if compiled else likelihood.log_prob
+        )
         wrong = tf.constant(np.where(np.arange(N)[:, None] == 3, label, Y))
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"Y must hold the labels 0, 1, \.\.\., 3"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"Y must hold the labels 0, 1, \.\.\., 3"
+        ):
             evaluate(tf.constant(X), tf.constant(MEAN), wrong)
 
 

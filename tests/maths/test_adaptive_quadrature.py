@@ -32,8 +32,14 @@ def test_integrates_linear_functions_exactly():
         tails = tf.where(panels.half > 0.125, tf.constant(np.inf, tf.float64), 0.0)[:, None]
         return Evaluated(width * (1.0 + middle), width, tails, middle)
 
-    first = Panels(tf.constant([0, 1, 1]), tf.constant([0.0, 0.0, 1.0], tf.float64), tf.constant([0.5] * 3, tf.float64))
-    total, (row, left, half, middle) = integrate(evaluate, first, tf.constant(2), shape=(1, 1), keep=True)
+    first = Panels(
+        tf.constant([0, 1, 1]),
+        tf.constant([0.0, 0.0, 1.0], tf.float64),
+        tf.constant([0.5] * 3, tf.float64),
+    )
+    total, (row, left, half, middle) = integrate(
+        evaluate, first, tf.constant(2), shape=(1, 1), keep=True
+    )
     np.testing.assert_allclose(total, [[1.5], [4.0]], rtol=1e-14)
     assert sorted(zip(row.numpy(), left.numpy(), strict=True)) == [
         (r, k / 4) for r in (0, 1) for k in range(4 * (r + 1))
@@ -51,9 +57,13 @@ def test_rule_integrates_polynomials_exactly():
         values = rule.nodes**degree
         integral = (rule.nodes ** (degree + 1) - (-1.0) ** (degree + 1)) / (degree + 1)
         np.testing.assert_allclose(values @ rule.antiderivative, integral, rtol=0.0, atol=1e-14)
-        np.testing.assert_allclose(rule.weights @ values, (1.0 + (-1.0) ** degree) / (degree + 1), rtol=0.0, atol=1e-14)
+        np.testing.assert_allclose(
+            rule.weights @ values, (1.0 + (-1.0) ** degree) / (degree + 1), rtol=0.0, atol=1e-14
+        )
     highest = np.polynomial.legendre.Legendre.basis(22)(rule.nodes)
-    np.testing.assert_allclose(highest @ rule.last_coefficients, [0.0, 0.0, 1.0], rtol=0.0, atol=1e-13)
+    np.testing.assert_allclose(
+        highest @ rule.last_coefficients, [0.0, 0.0, 1.0], rtol=0.0, atol=1e-13
+    )
 
 
 def test_rejects_xla():

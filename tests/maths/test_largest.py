@@ -31,7 +31,9 @@ def exact(label, mean, variance):
     nodes, weights = np.polynomial.legendre.leggauss(30)
     half = 0.5 * np.diff(points)[:, None]
     x = points[:-1, None] + half * (nodes + 1.0)
-    log_integrand = -0.5 * ((x - mean[label]) / sd[label]) ** 2 - 0.5 * np.log(2.0 * np.pi * variance[label])
+    log_integrand = -0.5 * ((x - mean[label]) / sd[label]) ** 2 - 0.5 * np.log(
+        2.0 * np.pi * variance[label]
+    )
     for k in np.delete(np.arange(len(mean)), label):
         log_integrand += log_ndtr((x - mean[k]) / sd[k])
     height = log_integrand.max()
@@ -109,7 +111,10 @@ def test_steep_steps_are_resolved(other):
     The second derivative in m_k, which has no effect, has an error of rounding over that standard deviation.
     """
     place = np.random.default_rng(85).uniform(-6.0, 6.0, 2000)
-    mean, variance = np.stack([np.zeros(2000), place]), np.stack([np.ones(2000), np.full(2000, other)])
+    mean, variance = (
+        np.stack([np.zeros(2000), place]),
+        np.stack([np.ones(2000), np.full(2000, other)]),
+    )
     result = found(np.zeros(2000), mean, variance)
     z = -place / np.sqrt(1.0 + other)
     hazard = np.exp(-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(z))
@@ -127,7 +132,9 @@ def test_nearly_constant_competitor():
     behind = np.array([5.0, 8.0, 20.0, 35.0])
     variance = np.array([[1.0], [1e-12], [0.3]]) * np.ones(4)
     result = found(np.zeros(4), np.stack([np.zeros(4), behind, np.full(4, -60.0)]), variance)
-    np.testing.assert_allclose(np.expm1(result.log_prob - log_ndtr(-behind / np.sqrt(1.0 + 1e-12))), 0.0, atol=CLOSE)
+    np.testing.assert_allclose(
+        np.expm1(result.log_prob - log_ndtr(-behind / np.sqrt(1.0 + 1e-12))), 0.0, atol=CLOSE
+    )
 
 
 def test_derivatives_match_finite_differences():
@@ -139,9 +146,13 @@ def test_derivatives_match_finite_differences():
     result = found(label, mean, variance)
     for k in range(C):
         step = h * (np.arange(C) == k)[:, None]
-        values = [found(label, mean + n * step, variance).log_prob.numpy() for n in (-2, -1, 0, 1, 2)]
+        values = [
+            found(label, mean + n * step, variance).log_prob.numpy() for n in (-2, -1, 0, 1, 2)
+        ]
         slope = (8.0 * (values[3] - values[1]) - (values[4] - values[0])) / (12.0 * h)
-        curvature = (16.0 * (values[3] + values[1]) - (values[4] + values[0]) - 30.0 * values[2]) / (12.0 * h**2)
+        curvature = (
+            16.0 * (values[3] + values[1]) - (values[4] + values[0]) - 30.0 * values[2]
+        ) / (12.0 * h**2)
         np.testing.assert_allclose(result.slope[k], slope, rtol=0.0, atol=1e-9)
         np.testing.assert_allclose(result.curvature[k], curvature, rtol=0.0, atol=1e-6)
     np.testing.assert_allclose(result.ratio, 1.0 + variance * result.curvature, rtol=0.0, atol=1e-8)
@@ -238,6 +249,8 @@ def test_underflowing_integral_is_finite():
     two = tf.ones([2, 1], tf.float64)
     units = MODULE._Units(location=two, inverse=two, mode=0.0 * ONE, height=-10.0 * ONE)
     found = MODULE._largest(units, tf.zeros([1, 9], tf.float64), own, two, ONE)
-    assert float(found.log_prob[0]) == pytest.approx(-10.0 + np.log(np.finfo(float).tiny / np.sqrt(2.0 * np.pi)))
+    assert float(found.log_prob[0]) == pytest.approx(
+        -10.0 + np.log(np.finfo(float).tiny / np.sqrt(2.0 * np.pi))
+    )
     for value in found:
         assert np.all(np.isfinite(value))

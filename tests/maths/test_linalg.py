@@ -34,7 +34,9 @@ def with_entries(value):
 
 
 def factorized(matrix):
-    return cholesky(tf.convert_to_tensor(matrix), name="the matrix of this test", advice="another matrix")
+    return cholesky(
+        tf.convert_to_tensor(matrix), name="the matrix of this test", advice="another matrix"
+    )
 
 
 def in_a_tape(matrix):
@@ -61,9 +63,13 @@ def way(request):
 def test_factor_and_gradient_equal_tensorflow(size):
     for shape in [(), (1,), (2, 3)]:
         count = int(np.prod(shape))
-        matrices = np.stack([positive_definite(size, seed) for seed in range(count)]).reshape(*shape, size, size)
+        matrices = np.stack([positive_definite(size, seed) for seed in range(count)]).reshape(
+            *shape, size, size
+        )
         for function in (factorized, tf.function(factorized)):
-            np.testing.assert_array_equal(function(tf.constant(matrices)), tf.linalg.cholesky(matrices))
+            np.testing.assert_array_equal(
+                function(tf.constant(matrices)), tf.linalg.cholesky(matrices)
+            )
         matrix = tf.constant(matrices)
         with tf.GradientTape() as tape:
             tape.watch(matrix)
@@ -115,7 +121,9 @@ def test_singular_matrix_raises(way):
 @pytest.mark.parametrize("batch", [(), (2,), (None,)])
 def test_unknown_size_compiles(batch):
     """Also if the number of matrices is known, but not their size."""
-    function = tf.function(factorized, input_signature=[tf.TensorSpec([*batch, None, None], tf.float64)])
+    function = tf.function(
+        factorized, input_signature=[tf.TensorSpec([*batch, None, None], tf.float64)]
+    )
     leading = (2,) * len(batch) + (1, 1)
     for size in (1, 5):
         matrix = np.tile(positive_definite(size), leading)
@@ -139,8 +147,12 @@ def test_error_reports_missing_jitter(dtype, scale):
     matrix = (scale * np.exp(-0.5 * (x[:, None] - x) ** 2)).astype(dtype)
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         factorized(matrix)
-    missing = float(re.search("it succeeds with (.*) more on the diagonal", str(error.value)).group(1))
-    assert missing < 1e3 * len(x) * scale * np.finfo(dtype).eps  # at most 10 times M eps, and eigenvalues are up to 100
+    missing = float(
+        re.search("it succeeds with (.*) more on the diagonal", str(error.value)).group(1)
+    )
+    assert (
+        missing < 1e3 * len(x) * scale * np.finfo(dtype).eps
+    )  # at most 10 times M eps, and eigenvalues are up to 100
     factorized(matrix + (missing * np.eye(100)).astype(dtype))
 
 
@@ -165,7 +177,9 @@ OPTIONS = {"name": "Kuu of this test", "advice": "other points"}
 
 
 def grown(matrix, jitter=1e-12, max_jitter=1e-4):
-    return cholesky_with_growing_jitter(tf.convert_to_tensor(matrix), jitter=jitter, max_jitter=max_jitter, **OPTIONS)
+    return cholesky_with_growing_jitter(
+        tf.convert_to_tensor(matrix), jitter=jitter, max_jitter=max_jitter, **OPTIONS
+    )
 
 
 @pytest.fixture(params=[False, True], ids=["eager", "compiled"])
@@ -192,7 +206,9 @@ def test_jitter_increase_is_printed(growing, capfd):
     # What the diagonal carried already, 1e-12, is part of the new jitter of 1e-6.
     assert added[0, 0] == pytest.approx(1e-6 - 1e-12, abs=4 * EPS)
     message = capfd.readouterr().err
-    raised = re.search(r"Kuu of this test was not positive definite; jitter raised from 1e-12 to (\S+)", message)
+    raised = re.search(
+        r"Kuu of this test was not positive definite; jitter raised from 1e-12 to (\S+)", message
+    )
     assert float(raised.group(1)) == pytest.approx(1e-6, abs=1e-20)
 
 
@@ -230,7 +246,10 @@ def test_jittered_factor_is_differentiable(growing):
     matrix = tf.constant(np.diag([1.0, 1.0, -1e-7]))
     weights = tf.constant(np.random.default_rng(0).normal(size=(3, 3)))
     gradients = []
-    for function in (grown, lambda values: tf.linalg.cholesky(values + (1e-6 - 1e-12) * tf.eye(3, dtype=tf.float64))):
+    for function in (
+        grown,
+        lambda values: tf.linalg.cholesky(values + (1e-6 - 1e-12) * tf.eye(3, dtype=tf.float64)),
+    ):
         with tf.GradientTape() as tape:
             tape.watch(matrix)
             value = tf.reduce_sum(weights * function(matrix))
@@ -254,7 +273,9 @@ def test_finite_returns_finite_values(shape):
     for compiled in [False, True]:
         value = np.random.default_rng(0).normal(size=shape)
         function = lambda v: finite(v, name="it", advice="nothing")  # noqa: E731
-        np.testing.assert_array_equal((tf.function(function) if compiled else function)(tf.constant(value)), value)
+        np.testing.assert_array_equal(
+            (tf.function(function) if compiled else function)(tf.constant(value)), value
+        )
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -262,9 +283,12 @@ def test_finite_raises_with_name(bad):
     for compiled in [False, True]:
         function = lambda v: finite(v, name="the thing", advice="another")  # noqa: E731
         with pytest.raises(
-            tf.errors.InvalidArgumentError, match=r"2 of the entries of .*the thing.* are not finite. Try: .*another"
+            tf.errors.InvalidArgumentError,
+            match=r"2 of the entries of .*the thing.* are not finite. Try: .*another",
         ):
-            (tf.function(function) if compiled else function)(tf.constant([1.0, bad, 2.0, bad], tf.float64))
+            (tf.function(function) if compiled else function)(
+                tf.constant([1.0, bad, 2.0, bad], tf.float64)
+            )
 
 
 def test_finite_has_unit_gradient():
@@ -294,7 +318,9 @@ def test_symmetric_product_of_batch(batch):
     for size in [1, 5, 260]:
         left = np.random.default_rng(size).normal(size=(*batch, size, 4))
         product = symmetric_product(tf.constant(left), tf.constant(left)).numpy()
-        np.testing.assert_allclose(product, left @ np.swapaxes(left, -1, -2), rtol=0, atol=4 * EPS * 40)
+        np.testing.assert_allclose(
+            product, left @ np.swapaxes(left, -1, -2), rtol=0, atol=4 * EPS * 40
+        )
 
 
 @pytest.mark.parametrize("size", [1, 127, 128, 300])
@@ -320,7 +346,9 @@ def test_column_products_of_few_and_of_many_rows(batch):
     """Sums of M terms: an error of M eps times the sum of their moduli."""
     for M in (3, 300):
         left, right = np.random.default_rng(M).normal(size=(2, *batch, M, 4))
-        error = np.abs(column_products(tf.constant(left), tf.constant(right)) - (left * right).sum(axis=-2))
+        error = np.abs(
+            column_products(tf.constant(left), tf.constant(right)) - (left * right).sum(axis=-2)
+        )
         assert np.all(error <= M * EPS * np.abs(left * right).sum(axis=-2))
 
 
@@ -338,7 +366,9 @@ def test_inverse_of_product(batch):
         actual = inverse_of_product(tf.linalg.cholesky(matrices)).numpy()
         expected = np.linalg.inv(matrices)
         assert actual.shape == expected.shape
-        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-13 * np.max(np.abs(expected), initial=1.0))
+        np.testing.assert_allclose(
+            actual, expected, rtol=0.0, atol=1e-13 * np.max(np.abs(expected), initial=1.0)
+        )
         np.testing.assert_array_equal(actual, np.swapaxes(actual, -1, -2))
 
 

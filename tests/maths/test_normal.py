@@ -37,7 +37,10 @@ def test_single_precision():
     """To machine precision relative to log Phi, a few roundings of 6e-8 more in exponents and near the series' edge."""
     x = np.linspace(-60.0, 5.0, 651).astype(np.float32)
     expected = special.log_ndtr(x.astype(float))
-    log_cdf, (again, slope, drop) = log_ndtr(tf.constant(x)), log_ndtr_and_derivatives(tf.constant(x))
+    log_cdf, (again, slope, drop) = (
+        log_ndtr(tf.constant(x)),
+        log_ndtr_and_derivatives(tf.constant(x)),
+    )
     np.testing.assert_allclose(log_cdf, expected, rtol=2e-6)
     np.testing.assert_allclose(again, expected, rtol=2e-6)
     assert np.all(np.isfinite(slope)) and np.all((drop.numpy() >= 0.0) & (drop.numpy() <= 1.0001))
@@ -49,5 +52,7 @@ def test_gradient_in_single_precision():
     with tf.GradientTape() as tape:
         tape.watch(x)
         value = log_ndtr(x)
-    expected = np.exp(-0.5 * x.numpy().astype(float) ** 2 - special.log_ndtr(x.numpy())) / np.sqrt(2.0 * np.pi)
+    expected = np.exp(-0.5 * x.numpy().astype(float) ** 2 - special.log_ndtr(x.numpy())) / np.sqrt(
+        2.0 * np.pi
+    )
     np.testing.assert_allclose(tape.gradient(value, x), expected, rtol=1e-5, atol=1e-37)

@@ -12,7 +12,9 @@ from dense_formulas import Dense, make_problem
 @pytest.fixture
 def no_jitter():
     """GPflow's configuration without jitter and without a minimum of positive parameters; restored afterwards."""
-    with gpflow.config.as_context(replace(gpflow.config.config(), jitter=0.0, positive_minimum=0.0)):
+    with gpflow.config.as_context(
+        replace(gpflow.config.config(), jitter=0.0, positive_minimum=0.0)
+    ):
         yield
 
 
@@ -53,7 +55,9 @@ def value_and_gradients(named):
     """
 
     def evaluate(model, variables=None):
-        return _value_and_gradients(model, list(named(model).values()) if variables is None else variables)
+        return _value_and_gradients(
+            model, list(named(model).values()) if variables is None else variables
+        )
 
     return evaluate
 
@@ -144,7 +148,9 @@ def energy_at_sites():
 
     def evaluate(model):
         before = model.max_sweeps
-        model._options.max_sweeps.assign(0)  # less than a user may ask for: the sites are looked at, and stay
+        model._options.max_sweeps.assign(
+            0
+        )  # less than a user may ask for: the sites are looked at, and stay
         try:
             with model.without_warnings():
                 return model.update_sites().log_evidence

@@ -22,7 +22,12 @@ from gpflow_pep import ARPEP, MultiClassRobustMax, PEPClassifier
 N, M, C = 14, 4, 3
 rng = np.random.default_rng(111)
 X = rng.uniform(0.0, 3.0, (N, 2))
-Y = np.argmax(np.sin(X @ rng.normal(size=(2, C)) + np.arange(C)) + 0.3 * rng.normal(size=(N, C)), axis=1)[:, None] * 1.0
+Y = (
+    np.argmax(
+        np.sin(X @ rng.normal(size=(2, C)) + np.arange(C)) + 0.3 * rng.normal(size=(N, C)), axis=1
+    )[:, None]
+    * 1.0
+)
 Z = np.array([[0.3, 0.5], [1.2, 2.6], [2.1, 0.9], [2.8, 2.0]])
 
 
@@ -36,7 +41,9 @@ def make(kernel=None, points=None, alpha=0.5, labels=Y, likelihood=None, **optio
 
 
 def separate(different=True):
-    kernels = [SquaredExponential(2.0 + 0.5 * c * different, lengthscales=[0.8, 1.3]) for c in range(C)]
+    kernels = [
+        SquaredExponential(2.0 + 0.5 * c * different, lengthscales=[0.8, 1.3]) for c in range(C)
+    ]
     points = [InducingPoints(Z + 0.1 * c * different) for c in range(C)]
     return SeparateIndependent(kernels), SeparateIndependentInducingVariables(points)
 
@@ -57,11 +64,17 @@ def test_equal_separate_kernels_equal_shared():
     assert status.converged
 
     def results(model):
-        predictions = [*model.predict_f(Z + 0.1), *model.predict_f(Z + 0.1, full_cov=True), *model.compute_qu()]
+        predictions = [
+            *model.predict_f(Z + 0.1),
+            *model.predict_f(Z + 0.1, full_cov=True),
+            *model.compute_qu(),
+        ]
         return [model.training_loss(), *predictions]
 
     separate_parts = make(*separate(different=False))
-    assert separate_parts.update_sites().log_evidence == pytest.approx(status.log_evidence, abs=1e-8)
+    assert separate_parts.update_sites().log_evidence == pytest.approx(
+        status.log_evidence, abs=1e-8
+    )
     densities = [model.loo_log_predictive_density() for model in (separate_parts, shared)]
     np.testing.assert_allclose(*densities, rtol=0.0, atol=1e-7)
     expected = results(shared)
@@ -104,29 +117,46 @@ def test_sites_match_tilted_moments(alpha):
         precision = np.linalg.inv(Kuu) + (a * tau[:, c]) @ a.T
         for n in range(N):
             covariance = np.linalg.inv(precision)
-            q_mean[n, c], q_variance[n, c] = a[:, n] @ covariance @ a @ linear[:, c], a[:, n] @ covariance @ a[:, n]
+            q_mean[n, c], q_variance[n, c] = (
+                a[:, n] @ covariance @ a @ linear[:, c],
+                a[:, n] @ covariance @ a[:, n],
+            )
             without = precision - alpha * tau[n, c] * np.outer(a[:, n], a[:, n])
             covariance = np.linalg.inv(without)
             w_variance[n, c] = a[:, n] @ covariance @ a[:, n]
-            w_mean[n, c] = a[:, n] @ covariance @ (a @ linear[:, c] - alpha * linear[n, c] * a[:, n])
+            w_mean[n, c] = (
+                a[:, n] @ covariance @ (a @ linear[:, c] - alpha * linear[n, c] * a[:, n])
+            )
             rest[n, c] = kernel.K_diag(X[n : n + 1]).numpy()[0] - a[:, n] @ Kuu @ a[:, n]
 
     def log_normalizer(mean):
-        P = np.exp(likelihood.log_prob_largest(tf.constant(Y[:, 0], tf.int32), mean, w_variance + rest).numpy())
+        P = np.exp(
+            likelihood.log_prob_largest(
+                tf.constant(Y[:, 0], tf.int32), mean, w_variance + rest
+            ).numpy()
+        )
         hit, miss = (float(value) for value in likelihood.log_values)
         return np.log(P * np.exp(alpha * hit) + (1.0 - P) * np.exp(alpha * miss))
 
     for c in range(C):
-        values = [log_normalizer(w_mean + offset + n * h * (np.arange(C) == c)) for n in (-2, -1, 0, 1, 2)]
+        values = [
+            log_normalizer(w_mean + offset + n * h * (np.arange(C) == c)) for n in (-2, -1, 0, 1, 2)
+        ]
         slope = (8.0 * (values[3] - values[1]) - (values[4] - values[0])) / (12.0 * h)
-        curvature = (16.0 * (values[3] + values[1]) - (values[4] + values[0]) - 30.0 * values[2]) / (12.0 * h**2)
-        np.testing.assert_allclose(w_mean[:, c] + w_variance[:, c] * slope, q_mean[:, c], rtol=0.0, atol=1e-7)
+        curvature = (
+            16.0 * (values[3] + values[1]) - (values[4] + values[0]) - 30.0 * values[2]
+        ) / (12.0 * h**2)
+        np.testing.assert_allclose(
+            w_mean[:, c] + w_variance[:, c] * slope, q_mean[:, c], rtol=0.0, atol=1e-7
+        )
         tilted = w_variance[:, c] + w_variance[:, c] ** 2 * curvature
         np.testing.assert_allclose(tilted, q_variance[:, c], rtol=0.0, atol=1e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("parts", "alpha"), some_slow([("separate", 0.4), ("shared", 0.0), ("shared", 1.0)], 1))
+@pytest.mark.parametrize(
+    ("parts", "alpha"), some_slow([("separate", 0.4), ("shared", 0.0), ("shared", 1.0)], 1)
+)
 def test_gradients_match_finite_differences(parts, alpha):
     """
     Of the converged energy, in each variable and in all together: the sites follow, and need no term, since the energy
@@ -151,7 +181,9 @@ def test_gradients_match_finite_differences(parts, alpha):
             for number, direction in zip(group, directions, strict=True):
                 variables[number].assign_sub(steps * 1e-3 * direction)
         difference = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / 12e-3
-        slope = sum(np.sum(direction * gradients[n]) for n, direction in zip(group, directions, strict=True))
+        slope = sum(
+            np.sum(direction * gradients[n]) for n, direction in zip(group, directions, strict=True)
+        )
         assert slope == pytest.approx(difference, rel=1e-6, abs=1e-6)
 
 
@@ -252,7 +284,9 @@ def test_contradictory_labels_are_reported():
     generator = np.random.default_rng(0)
     inputs = generator.uniform(0.0, 3.0, (90, 2))
     labels = generator.integers(0, 3, (90, 1)).astype(float)
-    model = PEPClassifier((inputs, labels), SquaredExponential(), MultiClassRobustMax(3), inputs[:10].copy())
+    model = PEPClassifier(
+        (inputs, labels), SquaredExponential(), MultiClassRobustMax(3), inputs[:10].copy()
+    )
     with pytest.warns(UserWarning, match="have not converged"):
         status = model.update_sites()
     assert not status.converged
@@ -265,7 +299,8 @@ def test_contradictory_labels_are_reported():
 
 @pytest.mark.data
 @pytest.mark.skipif(
-    not os.environ.get("GPFLOW_PEP_DATA"), reason="needs the published files: set GPFLOW_PEP_DATA to their directory"
+    not os.environ.get("GPFLOW_PEP_DATA"),
+    reason="needs the published files: set GPFLOW_PEP_DATA to their directory",
 )
 @pytest.mark.parametrize("name", ["glass", "vowel"])
 def test_converges_on_published_datasets(name):
@@ -283,7 +318,10 @@ def test_converges_on_published_datasets(name):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (Y + 1.0, r"data\[1\] \(Y\) must hold the labels 0, 1, ..., 2 for MultiClassRobustMax, got 3"),
+        (
+            Y + 1.0,
+            r"data\[1\] \(Y\) must hold the labels 0, 1, ..., 2 for MultiClassRobustMax, got 3",
+        ),
         (Y - 1.0, "got -1"),
         (Y + 0.5, r"got \d.5"),
         (np.concatenate([Y, Y], axis=1), "one column of labels, got 2 columns"),
@@ -297,16 +335,25 @@ def test_rejects_invalid_labels(labels, message):
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ((SeparateIndependent([Matern52()] * 2),), "kernel must have one part for each of 3 latent functions, got 2"),
+        (
+            (SeparateIndependent([Matern52()] * 2),),
+            "kernel must have one part for each of 3 latent functions, got 2",
+        ),
         (
             (Matern52(), SeparateIndependentInducingVariables([InducingPoints(Z)] * 2)),
             "inducing_variable must have one",
         ),
         (
-            (Matern52(), SeparateIndependentInducingVariables([InducingPoints(Z[c:]) for c in range(3)])),
+            (
+                Matern52(),
+                SeparateIndependentInducingVariables([InducingPoints(Z[c:]) for c in range(3)]),
+            ),
             r"parts of the same size, got \[2, 3, 4\]",
         ),
-        ((gpflow.kernels.LinearCoregionalization([Matern52()] * 3, np.eye(3)),), "SharedIndependent or Separate"),
+        (
+            (gpflow.kernels.LinearCoregionalization([Matern52()] * 3, np.eye(3)),),
+            "SharedIndependent or Separate",
+        ),
     ],
 )
 def test_rejects_invalid_priors(parts, message):

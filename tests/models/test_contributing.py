@@ -48,7 +48,10 @@ def made(kind, data=(X, Y), **options):
 
 def dense(model):
     """Qff and d = diag(Kff - Qff), as tensors that may be differentiated."""
-    kernel, L = model.kernel, tf.linalg.cholesky(model.kernel(Z) + gpflow.config.default_jitter() * np.eye(len(Z)))
+    kernel, L = (
+        model.kernel,
+        tf.linalg.cholesky(model.kernel(Z) + gpflow.config.default_jitter() * np.eye(len(Z))),
+    )
     V = tf.linalg.triangular_solve(L, kernel(Z, X))
     Q = tf.matmul(V, V, transpose_a=True)
     return Q, kernel(X, full_cov=False) - tf.linalg.diag_part(Q)
@@ -69,7 +72,10 @@ def test_stream_equals_batch(classes):
     The objectives of two batches sum to the objective of all rows, with fixed parameters and points; a saved state
     continues.
     """
-    stream, batches = made(classes["StreamingDTC"], (X[:12], Y[:12])), [(X[:12], Y[:12]), (X[12:], Y[12:])]
+    stream, batches = (
+        made(classes["StreamingDTC"], (X[:12], Y[:12])),
+        [(X[:12], Y[:12]), (X[12:], Y[12:])],
+    )
     total = float(stream.maximum_log_likelihood_objective())
     stream.update(batches[1])
     total += float(stream.maximum_log_likelihood_objective())
@@ -92,12 +98,16 @@ def test_site_rule_equals_dense_formula(classes, chunk_size):
     with tf.GradientTape() as tape:
         kernel, noise = model.kernel, tf.convert_to_tensor(model.likelihood.variance)
         points = tf.convert_to_tensor(model.inducing_variable.Z)
-        L = tf.linalg.cholesky(kernel(points) + gpflow.config.default_jitter() * tf.eye(6, dtype=points.dtype))
+        L = tf.linalg.cholesky(
+            kernel(points) + gpflow.config.default_jitter() * tf.eye(6, dtype=points.dtype)
+        )
         V = tf.linalg.triangular_solve(L, kernel(points, X))
         Q = tf.matmul(V, V, transpose_a=True)
         d = kernel(X, full_cov=False) - tf.linalg.diag_part(Q)
         factor = tf.linalg.cholesky(Q + tf.linalg.diag(noise * tf.exp(d / noise)))
-        expected = -tf.reduce_sum(gpflow.logdensities.multivariate_normal(Y, np.zeros((30, 1)), factor))
+        expected = -tf.reduce_sum(
+            gpflow.logdensities.multivariate_normal(Y, np.zeros((30, 1)), factor)
+        )
     assert float(loss) == pytest.approx(float(expected), rel=1e-10)
     for actual, wanted in zip(gradient, tape.gradient(expected, variables), strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-6, atol=1e-7)

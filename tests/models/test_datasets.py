@@ -32,7 +32,11 @@ def dataset(X=X, Y=Y, batch_size=20):
 MODELS = {
     "VFE": lambda data: PEPR(data, gpflow.kernels.SquaredExponential(), Z.copy(), alpha=0.0),
     "PEPR": lambda data: PEPR(
-        data, gpflow.kernels.Matern52(lengthscales=[1.0, 2.0, 3.0]), Z.copy(), alpha=0.4, noise_variance=0.2
+        data,
+        gpflow.kernels.Matern52(lengthscales=[1.0, 2.0, 3.0]),
+        Z.copy(),
+        alpha=0.4,
+        noise_variance=0.2,
     ),
     "a power for each row": lambda data: PEPR(
         data, gpflow.kernels.SquaredExponential(), Z.copy(), alpha=np.linspace(0.0, 1.0, N)
@@ -41,10 +45,18 @@ MODELS = {
         data, gpflow.kernels.SquaredExponential(), Z.copy(), alpha=0.5, scale=gpflow.Parameter(0.7)
     ),
     "a scale for each row": lambda data: PEPR(
-        data, gpflow.kernels.SquaredExponential(), Z.copy(), alpha=0.5, scale=gpflow.Parameter(np.linspace(0.4, 1.6, N))
+        data,
+        gpflow.kernels.SquaredExponential(),
+        Z.copy(),
+        alpha=0.5,
+        scale=gpflow.Parameter(np.linspace(0.4, 1.6, N)),
     ),
-    "spherical": lambda data: PEPR(data, gpflow.kernels.SquaredExponential(), Z.copy(), alpha=0.0, scale="optimal"),
-    "TSGPR": lambda data: TSGPR(data, gpflow.kernels.SquaredExponential(), Z.copy(), mean_function=linear()),
+    "spherical": lambda data: PEPR(
+        data, gpflow.kernels.SquaredExponential(), Z.copy(), alpha=0.0, scale="optimal"
+    ),
+    "TSGPR": lambda data: TSGPR(
+        data, gpflow.kernels.SquaredExponential(), Z.copy(), mean_function=linear()
+    ),
 }
 
 
@@ -63,12 +75,14 @@ COMPILED = [(name, True) for name in MODELS]
 
 
 @pytest.mark.parametrize(
-    ("name", "compiled"), some_slow([*EAGER, *COMPILED], quick=[("TSGPR", False), ("a scale for each row", True)])
+    ("name", "compiled"),
+    some_slow([*EAGER, *COMPILED], quick=[("TSGPR", False), ("a scale for each row", True)]),
 )
 def test_objective_and_gradient_equal_in_memory(name, compiled):
     models = MODELS[name]((X, Y)), MODELS[name](dataset())
     (expected, exact), (loss, gradient) = (
-        (tf.function(loss_and_gradient) if compiled else loss_and_gradient)(model) for model in models
+        (tf.function(loss_and_gradient) if compiled else loss_and_gradient)(model)
+        for model in models
     )
     np.testing.assert_allclose(loss, expected, rtol=TOLERANCE)
     scale = max(float(tf.reduce_max(tf.abs(values))) for values in exact)
@@ -95,7 +109,11 @@ def test_predictions_and_densities_equal_in_memory(name):
     expected, model = MODELS[name]((X, Y)), MODELS[name](dataset())
     for actual, wanted in [
         *zip(model.predict_y(X[:4] + 0.1), expected.predict_y(X[:4] + 0.1), strict=True),
-        *zip(model.posterior().predict_f(X[:4], full_cov=True), expected.predict_f(X[:4], full_cov=True), strict=True),
+        *zip(
+            model.posterior().predict_f(X[:4], full_cov=True),
+            expected.predict_f(X[:4], full_cov=True),
+            strict=True,
+        ),
         *zip(model.compute_qu(), expected.compute_qu(), strict=True),
         (model.upper_bound(), expected.upper_bound()),
         (model.num_data, expected.num_data),
@@ -103,19 +121,25 @@ def test_predictions_and_densities_equal_in_memory(name):
     ]:
         np.testing.assert_allclose(actual, wanted, rtol=1e3 * TOLERANCE, atol=TOLERANCE)
     np.testing.assert_allclose(
-        model.loo_log_predictive_density(), expected.loo_log_predictive_density(), rtol=1e3 * TOLERANCE
+        model.loo_log_predictive_density(),
+        expected.loo_log_predictive_density(),
+        rtol=1e3 * TOLERANCE,
     )
 
 
 def test_is_invariant_to_batch_size():
-    losses = [float(MODELS["PEPR"](dataset(batch_size=size)).training_loss()) for size in (1, 7, N, 2 * N)]
+    losses = [
+        float(MODELS["PEPR"](dataset(batch_size=size)).training_loss()) for size in (1, 7, N, 2 * N)
+    ]
     np.testing.assert_allclose(losses, losses[0], rtol=TOLERANCE)
 
 
 def test_converts_dtypes():
     whole = np.round(X).astype(np.int32), Y.astype(np.float32)
     expected = MODELS["PEPR"](tuple(values.astype(float) for values in whole)).training_loss()
-    np.testing.assert_allclose(MODELS["PEPR"](dataset(*whole)).training_loss(), expected, rtol=TOLERANCE)
+    np.testing.assert_allclose(
+        MODELS["PEPR"](dataset(*whole)).training_loss(), expected, rtol=TOLERANCE
+    )
 
 
 def test_fit_trains_checkpoints_and_resumes(tmp_path):
@@ -175,7 +199,9 @@ class Changing:
 
     def __call__(self):
         X, Y = next(self.passes)
-        yield from ((X[start : start + 20], Y[start : start + 20]) for start in range(0, len(X), 20))
+        yield from (
+            (X[start : start + 20], Y[start : start + 20]) for start in range(0, len(X), 20)
+        )
 
 
 def changing(*passes):
@@ -196,7 +222,9 @@ OTHER = {
 
 @pytest.mark.parametrize(
     ("name", "compiled"),
-    some_slow(itertools.product(OTHER, [False, True]), quick=[("one value", True), ("more rows", False)]),
+    some_slow(
+        itertools.product(OTHER, [False, True]), quick=[("one value", True), ("more rows", False)]
+    ),
 )
 def test_changed_rows_raise(name, compiled):
     first = MODELS["VFE"](changing((X, Y), OTHER[name]))
@@ -240,7 +268,10 @@ def test_fit_raises_if_data_change(broken, optimizer):
 def test_held_out_record_reads_dataset_once(monkeypatch):
     """For any number of predicted rows."""
     monkeypatch.setattr("gpflow_pep.training.history._CHUNK_ROWS", 10)
-    model, expected = MODELS["VFE"](changing(*[(X, Y)] * 2)), MODELS["VFE"]((X, Y))  # one pass is the constructor's
+    model, expected = (
+        MODELS["VFE"](changing(*[(X, Y)] * 2)),
+        MODELS["VFE"]((X, Y)),
+    )  # one pass is the constructor's
     scores = [HeldOut(each, (X[:35], Y[:35]))() for each in (model, expected)]
     np.testing.assert_allclose(*(list(score.values()) for score in scores), rtol=1e3 * TOLERANCE)
 
@@ -255,23 +286,33 @@ def test_swapped_labels_raise():
 def test_accepts_empty_batches():
     parts = [slice(0, 0), slice(0, 30), slice(0, 0), slice(30, N), slice(0, 0)]
     signature = (tf.TensorSpec([None, D], tf.float64), tf.TensorSpec([None, P], tf.float64))
-    data = tf.data.Dataset.from_generator(lambda: ((X[p], Y[p]) for p in parts), output_signature=signature)
-    (expected, exact), (loss, gradient) = (loss_and_gradient(MODELS["PEPR"](rows)) for rows in ((X, Y), data))
+    data = tf.data.Dataset.from_generator(
+        lambda: ((X[p], Y[p]) for p in parts), output_signature=signature
+    )
+    (expected, exact), (loss, gradient) = (
+        loss_and_gradient(MODELS["PEPR"](rows)) for rows in ((X, Y), data)
+    )
     np.testing.assert_allclose(loss, expected, rtol=TOLERANCE)
     for actual, wanted in zip(gradient, exact, strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=1e3 * TOLERANCE, atol=TOLERANCE * float(abs(expected)))
+        np.testing.assert_allclose(
+            actual, wanted, rtol=1e3 * TOLERANCE, atol=TOLERANCE * float(abs(expected))
+        )
 
 
 @pytest.mark.parametrize(("which", "value"), [("X", np.nan), ("Y", np.inf)])
 def test_error_names_nonfinite_row(which, value):
     data = {"X": X.copy(), "Y": Y.copy()}
     data[which][43, 1] = value
-    with pytest.raises(ValueError, match=r"^data: every value must be finite, got NaN or infinity in row 43\.$"):
+    with pytest.raises(
+        ValueError, match=r"^data: every value must be finite, got NaN or infinity in row 43\.$"
+    ):
         DatasetChunks(dataset(data["X"], data["Y"]))
 
 
 def test_an_index_of_coregion_without_an_output_is_refused_in_every_batch():
-    kernel = gpflow.kernels.Matern52(active_dims=[0]) * gpflow.kernels.Coregion(2, rank=1, active_dims=[1])
+    kernel = gpflow.kernels.Matern52(active_dims=[0]) * gpflow.kernels.Coregion(
+        2, rank=1, active_dims=[1]
+    )
     rows, labels = np.stack([X[:, 0], np.arange(N) % 2], axis=1), np.abs(Y[:, :1])
     model = TSVGP(kernel, gpflow.likelihoods.Gaussian(), rows[:4].copy(), num_data=N)
     stream = StreamingSVGP(kernel, gpflow.likelihoods.Gaussian(), rows[:4].copy())
@@ -289,7 +330,9 @@ def test_an_index_of_coregion_without_an_output_is_refused_in_every_batch():
 
 
 def elements(*specs):
-    return tf.data.Dataset.from_generator(lambda: iter(()), output_signature=specs if len(specs) > 1 else specs[0])
+    return tf.data.Dataset.from_generator(
+        lambda: iter(()), output_signature=specs if len(specs) > 1 else specs[0]
+    )
 
 
 MATRIX = tf.TensorSpec([None, D], tf.float64)
@@ -301,7 +344,10 @@ REFUSED = {
     "rows, not batches": (dataset().unbatch(), "batches"),
     "no columns": (dataset(X, Y[:, :0]), "at least one column"),
     "words": (elements(MATRIX, tf.TensorSpec([None, 1], tf.string)), "real numbers"),
-    "columns unknown": (elements(MATRIX, tf.TensorSpec([None, None], tf.float64)), "numbers of columns are known"),
+    "columns unknown": (
+        elements(MATRIX, tf.TensorSpec([None, None], tf.float64)),
+        "numbers of columns are known",
+    ),
 }
 
 
@@ -313,15 +359,20 @@ def test_unusable_datasets_are_refused():
 
 def test_x_and_y_of_different_lengths_are_refused():
     pairs = tf.data.Dataset.zip(
-        tf.data.Dataset.from_tensor_slices(X).batch(20), tf.data.Dataset.from_tensor_slices(Y).batch(19)
+        tf.data.Dataset.from_tensor_slices(X).batch(20),
+        tf.data.Dataset.from_tensor_slices(Y).batch(19),
     )
-    with pytest.raises(ValueError, match=r"^data: X and Y of a batch must have the same .* starts at row 0\.$"):
+    with pytest.raises(
+        ValueError, match=r"^data: X and Y of a batch must have the same .* starts at row 0\.$"
+    ):
         MODELS["VFE"](pairs)
 
 
 @pytest.mark.parametrize("model", [PEPR, TSGPR])
 def test_batches_are_the_chunks(model):
-    with pytest.raises(ValueError, match=r"^chunk_size must be None if data is a dataset, .*, got 20\.$"):
+    with pytest.raises(
+        ValueError, match=r"^chunk_size must be None if data is a dataset, .*, got 20\.$"
+    ):
         model(dataset(), gpflow.kernels.SquaredExponential(), Z, chunk_size=20)
 
 
@@ -339,7 +390,9 @@ def test_options_that_need_rows_in_memory_are_rejected():
     for other in ((X, Y), dataset()):
         with pytest.raises(ValueError, match=r"^data of a model with a dataset cannot be replaced"):
             model.data = other
-    with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\) of arrays, got .*: construct a new model"):
+    with pytest.raises(
+        ValueError, match=r"^data must be a pair \(X, Y\) of arrays, got .*: construct a new model"
+    ):
         MODELS["PEPR"]((X, Y)).data = dataset()
     with pytest.raises(ValueError, match=r"inducing_variable \(Z\) must have as many columns"):
         PEPR(data, kernel, Z[:, :2])

@@ -26,7 +26,12 @@ MODELS = {
 
 def make(name, data, chunk_size=50):
     kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
-    options = {"kernel": kernel, "inducing_variable": Z, "noise_variance": 0.1, "chunk_size": chunk_size}
+    options = {
+        "kernel": kernel,
+        "inducing_variable": Z,
+        "noise_variance": 0.1,
+        "chunk_size": chunk_size,
+    }
     return MODELS[name](data, **options)
 
 
@@ -82,8 +87,11 @@ def test_graph_is_as_small_as_gpflow(name, compiled_step):
     kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
     peer = gpflow.models.SGPR(FEW, kernel, Z.copy(), noise_variance=0.1)
     ours, theirs = (
-        compiled_step(model).get_concrete_function().graph.as_graph_def() for model in (make(name, FEW), peer)
+        compiled_step(model).get_concrete_function().graph.as_graph_def()
+        for model in (make(name, FEW), peer)
     )
     functions = ours.library.function
     assert [function.signature.name.split("_")[-2] for function in functions] == ["diagnosis"]
-    assert len(ours.node) + sum(len(function.node_def) for function in functions) <= 1.27 * len(theirs.node)
+    assert len(ours.node) + sum(len(function.node_def) for function in functions) <= 1.27 * len(
+        theirs.node
+    )

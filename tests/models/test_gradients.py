@@ -19,7 +19,9 @@ from gpflow_pep import BTSGPR, PEPR, TSGPR
 STEP, DIFFERENCES = 2e-3, 1e-7
 N = 20
 
-UNEVEN = [np.array(b) for b in ([5, 0, 19], [1, 2, 3, 4, 6, 7, 8], [18, 9], [10], list(range(11, 18)))]
+UNEVEN = [
+    np.array(b) for b in ([5, 0, 19], [1, 2, 3, 4, 6, 7, 8], [18, 9], [10], list(range(11, 18)))
+]
 POWERS = [0.3, 0.0, 1.0, 0.7, 1e-5]  # of the blocks
 ROW_POWERS = np.where(np.arange(N) % 5 == 0, 0.0, np.linspace(0.0, 1.0, N))
 
@@ -38,13 +40,22 @@ CASES = {
     "block PEP": (PEPR, lambda: {"alpha": 0.6, "blocks": UNEVEN}),
     "PITC": (PEPR, lambda: {"alpha": 1.0, "blocks": UNEVEN}),
     "per block": (PEPR, lambda: {"alpha": POWERS, "blocks": UNEVEN}),
-    "per block, learned scale": (PEPR, lambda: {"alpha": POWERS, "blocks": UNEVEN, "scale": _learned(0.6)}),
-    "learned scale of each row": (PEPR, lambda: {"alpha": 0.4, "scale": _learned(np.linspace(0.4, 1.8, N))}),
+    "per block, learned scale": (
+        PEPR,
+        lambda: {"alpha": POWERS, "blocks": UNEVEN, "scale": _learned(0.6)},
+    ),
+    "learned scale of each row": (
+        PEPR,
+        lambda: {"alpha": 0.4, "scale": _learned(np.linspace(0.4, 1.8, N))},
+    ),
     "learned scale of each block": (
         PEPR,
         lambda: {"alpha": 0.4, "blocks": 4, "scale": _learned(np.linspace(0.4, 1.8, 5))},
     ),
-    "optimal scale of each block": (PEPR, lambda: {"alpha": 0.0, "scale": "optimal per block", "blocks": UNEVEN}),
+    "optimal scale of each block": (
+        PEPR,
+        lambda: {"alpha": 0.0, "scale": "optimal per block", "blocks": UNEVEN},
+    ),
     "learned scale": (PEPR, lambda: {"alpha": 0.4, "scale": _learned(0.6)}),
     "learned scale, VFE": (PEPR, lambda: {"alpha": 0.0, "scale": _learned(0.6)}),
     "learned scale, FITC": (PEPR, lambda: {"alpha": 1.0, "scale": _learned(1.7)}),
@@ -53,7 +64,10 @@ CASES = {
     "TSGPR": (TSGPR, lambda: {}),
     "BTSGPR": (BTSGPR, lambda: {"blocks": UNEVEN}),
     "shared": (BTSGPR, lambda: {"blocks": 4, "shared": True}),
-    "shared, scattered": (BTSGPR, lambda: {"blocks": [np.arange(b, N, 4) for b in range(4)], "shared": True}),
+    "shared, scattered": (
+        BTSGPR,
+        lambda: {"blocks": [np.arange(b, N, 4) for b in range(4)], "shared": True},
+    ),
 }
 
 
@@ -69,7 +83,9 @@ def _differences(evaluate, variable):
             variable.assign(moved)
             return evaluate().numpy()
 
-        result[index] = (8.0 * (shifted(1) - shifted(-1)) - (shifted(2) - shifted(-2))) / (12.0 * STEP)
+        result[index] = (8.0 * (shifted(1) - shifted(-1)) - (shifted(2) - shifted(-2))) / (
+            12.0 * STEP
+        )
         variable.assign(start)
     return result
 
@@ -83,7 +99,9 @@ def check(named, value_and_gradients, assert_close):
         value, gradients = value_and_gradients(model)
         compiled = tf.function(model.maximum_log_likelihood_objective)
         assert abs(value) < 1e3
-        assert compiled().numpy() == pytest.approx(value, rel=1e-12)  # other kernels, the same operations
+        assert compiled().numpy() == pytest.approx(
+            value, rel=1e-12
+        )  # other kernels, the same operations
         differences = [_differences(compiled, variable) for variable in variables.values()]
         largest = max(np.max(np.abs(difference)) for difference in differences)
         assert largest > 1.0
@@ -110,7 +128,9 @@ def test_gradients_match_finite_differences(problem, check, name):
     X, Y, Z, _ = problem(N=N, M=4, P=2)
     mean = gpflow.functions.Linear([[0.3, -0.1], [-0.2, 0.4]], [0.1, 0.2])
     kernel = SquaredExponential(1.3, lengthscales=[0.8, 1.1])
-    gradients = check(constructor((X, Y), kernel, Z, mean_function=mean, noise_variance=0.2, **options()))
+    gradients = check(
+        constructor((X, Y), kernel, Z, mean_function=mean, noise_variance=0.2, **options())
+    )
     assert set(gradients) == {
         ".kernel.variance", ".kernel.lengthscales", ".likelihood.variance", ".inducing_variable.Z",
         ".mean_function.A", ".mean_function.b", *([".scale"] if "learned" in name else []),
@@ -123,7 +143,12 @@ def test_gradients_match_finite_differences(problem, check, name):
         [
             *(
                 (name, "variance")
-                for name in ("VFE", "per row, learned scale", "VFE in blocks", "per block, learned scale")
+                for name in (
+                    "VFE",
+                    "per row, learned scale",
+                    "VFE in blocks",
+                    "per block, learned scale",
+                )
             ),
             *((name, "variance") for name in ("spherical", "TSGPR", "BTSGPR", "shared")),
             ("PEP", "scale"),
@@ -131,18 +156,30 @@ def test_gradients_match_finite_differences(problem, check, name):
         quick=[("BTSGPR", "variance"), ("PEP", "scale")],
     ),
 )
-def test_heteroscedastic_gradients_match_finite_differences(problem, check, varying_noise, name, quantity):
+def test_heteroscedastic_gradients_match_finite_differences(
+    problem, check, varying_noise, name, quantity
+):
     constructor, options = CASES[name]
     X, Y, Z, _ = problem(N=N, M=4)
     kernel = Matern52(1.3, lengthscales=0.8, active_dims=[0]) + Matern52(0.6, lengthscales=1.2)
-    gradients = check(constructor((X, Y), kernel, Z, likelihood=varying_noise(quantity), **options()))
+    gradients = check(
+        constructor((X, Y), kernel, Z, likelihood=varying_noise(quantity), **options())
+    )
     assert {f".likelihood.{quantity}.linear.A", f".likelihood.{quantity}.linear.b"} < set(gradients)
 
 
 @pytest.mark.parametrize(
     "name",
     some_slow(
-        ["VFE", "per row, learned scale", "per block, learned scale", "spherical", "TSGPR", "BTSGPR", "shared"],
+        [
+            "VFE",
+            "per row, learned scale",
+            "per block, learned scale",
+            "spherical",
+            "TSGPR",
+            "BTSGPR",
+            "shared",
+        ],
         quick=["per row, learned scale"],
     ),
 )
@@ -150,7 +187,9 @@ def test_compiled_equals_eager(problem, named, value_and_gradients, assert_close
     """The same operations in another order at most: 1e-12 is N M terms of rounding, squared condition numbers apart."""
     constructor, options = CASES[name]
     X, Y, Z, _ = problem(N=N, M=4, P=2)
-    model = constructor((X, Y), SquaredExponential(1.3, lengthscales=0.9), Z, noise_variance=0.2, **options())
+    model = constructor(
+        (X, Y), SquaredExponential(1.3, lengthscales=0.9), Z, noise_variance=0.2, **options()
+    )
     variables = list(named(model).values())
 
     @tf.function
@@ -167,7 +206,12 @@ def test_compiled_equals_eager(problem, named, value_and_gradients, assert_close
 
 @pytest.mark.parametrize(
     ("blocks", "scale", "noise"),
-    [(None, 0.6, "varying"), (UNEVEN, 0.6, "constant"), (None, 1.0, "constant"), (UNEVEN, 1.0, "varying")],
+    [
+        (None, 0.6, "varying"),
+        (UNEVEN, 0.6, "constant"),
+        (None, 1.0, "constant"),
+        (UNEVEN, 1.0, "varying"),
+    ],
     ids=["rows, scale", "blocks, scale", "rows", "blocks"],
 )
 def test_tiny_alpha_equals_alpha_zero(
@@ -194,7 +238,9 @@ def test_tiny_alpha_equals_alpha_zero(
 
 
 @pytest.mark.parametrize("distance", [0.3, 1e-6, 0.0])
-def test_close_inducing_points_match_gpflow(problem, named, value_and_gradients, assert_close, distance):
+def test_close_inducing_points_match_gpflow(
+    problem, named, value_and_gradients, assert_close, distance
+):
     """
     Gradients at alpha = 0 against GPflow's as two inducing points meet and cond(Kuu) grows to 4 / jitter = 4e6, on both
     sides of the switch between the two formulas: rounding of 1e2 * 1.1e-16 * cond = 5e-8, of the largest.

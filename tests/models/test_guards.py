@@ -24,7 +24,9 @@ def _model(data, kernel=None, **options):
     return PEPR(data, kernel, np.linspace(0.2, 3.8, 5)[:, None], noise_variance=0.1, **options)
 
 
-@pytest.mark.parametrize("kernel", some_slow([gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52], 1))
+@pytest.mark.parametrize(
+    "kernel", some_slow([gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52], 1)
+)
 @pytest.mark.parametrize(("alpha", "compiled"), [(0.0, True), (0.5, False)])
 def test_watched_frozen_parameter_has_full_gradient(data, kernel, compiled, alpha):
     """The gradient equals that for a trainable parameter, including the part through the rows."""
@@ -59,9 +61,13 @@ def test_shared_frozen_parameter_has_full_gradient(data):
             objective = make(kernel, likelihood).maximum_log_likelihood_objective()
         return float(tape.gradient(objective, variable))
 
-    exact = derivative(lambda kernel, likelihood: gpflow.models.GPR(data, kernel, likelihood=likelihood))
+    exact = derivative(
+        lambda kernel, likelihood: gpflow.models.GPR(data, kernel, likelihood=likelihood)
+    )
     ours = derivative(
-        lambda *parts: PEPR(data, parts[0], data[0][:3], likelihood=parts[1], alpha=1.0, blocks=len(data[0]))
+        lambda *parts: PEPR(
+            data, parts[0], data[0][:3], likelihood=parts[1], alpha=1.0, blocks=len(data[0])
+        )
     )
     assert ours == pytest.approx(exact, rel=1e-9)
 
@@ -87,7 +93,8 @@ def test_tensor_parameter_is_not_differentiable(data, compiled):
         return tape.gradient(loss, x)
 
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"variance of SquaredExponential is a tensor; make it a gpflow.Parameter"
+        tf.errors.InvalidArgumentError,
+        match=r"variance of SquaredExponential is a tensor; make it a gpflow.Parameter",
     ):
         (tf.function(derivative) if compiled else derivative)()
 
@@ -99,14 +106,20 @@ def test_partially_assigned_data_raise(data, blocks, compiled):
     loss = model.training_loss_closure(compile=compiled)
     loss()
     model.data[0].assign(X)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"different numbers of rows: set model.data"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"different numbers of rows: set model.data"
+    ):
         loss()
     if blocks is not None:
         model.data[1].assign(Y)  # 30 rows each, but blocks of 20
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"different numbers of rows: set model.data"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"different numbers of rows: set model.data"
+        ):
             loss()
     model.data = data
-    assert float(loss()) == pytest.approx(float(_model(data, blocks=blocks).training_loss()), rel=1e-12)
+    assert float(loss()) == pytest.approx(
+        float(_model(data, blocks=blocks).training_loss()), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("make", [lambda *a, **k: PEPR(*a, alpha=0.5, **k), BTSGPR])
@@ -117,7 +130,13 @@ def test_blocks_are_shift_invariant(data, make):
     Z = np.linspace(0.25, 3.75, 5)[:, None]
 
     def model(shift):
-        return make((X + shift, Y), gpflow.kernels.SquaredExponential(), Z + shift, noise_variance=0.1, blocks=6)
+        return make(
+            (X + shift, Y),
+            gpflow.kernels.SquaredExponential(),
+            Z + shift,
+            noise_variance=0.1,
+            blocks=6,
+        )
 
     near, far = model(0.0), model(2.0**20)
     assert float(far.training_loss()) == pytest.approx(float(near.training_loss()), rel=1e-8)
@@ -147,7 +166,9 @@ def test_rejects_blocks_in_other_models(data):
 
 
 def test_rejects_max_jitter_below_jitter(data):
-    with pytest.raises(ValueError, match=r"max_jitter must be above the default jitter, 1e-06, got 1e-08"):
+    with pytest.raises(
+        ValueError, match=r"max_jitter must be above the default jitter, 1e-06, got 1e-08"
+    ):
         _model(data, max_jitter=1e-8)
 
 
@@ -177,14 +198,19 @@ WRONG = {
 }
 MAKES = {
     "PEPR": lambda data, *parts, **options: PEPR(data, *parts, **options),
-    "PEP": lambda data, kernel, Z, **options: PEP(data, kernel, gpflow.likelihoods.Gaussian(), Z, **options),
-    "TSVGP": lambda data, kernel, Z, **options: TSVGP(kernel, gpflow.likelihoods.Gaussian(), Z, **options),
+    "PEP": lambda data, kernel, Z, **options: PEP(
+        data, kernel, gpflow.likelihoods.Gaussian(), Z, **options
+    ),
+    "TSVGP": lambda data, kernel, Z, **options: TSVGP(
+        kernel, gpflow.likelihoods.Gaussian(), Z, **options
+    ),
     "ARPEP": lambda data, kernel, Z, **options: ARPEP(kernel, Probit(), Z, num_data=20, **options),
 }
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), some_slow(itertools.product(MAKES, WRONG), quick=list(zip(MAKES, WRONG, strict=True)))
+    ("name", "shape"),
+    some_slow(itertools.product(MAKES, WRONG), quick=list(zip(MAKES, WRONG, strict=True))),
 )
 def test_a_mean_function_of_a_wrong_shape_is_refused(name, shape):
     make, wrong = MAKES[name], WRONG[shape]
@@ -198,7 +224,11 @@ def test_a_mean_function_of_a_wrong_shape_is_refused(name, shape):
     data = inputs, (inputs[:, :1] > 0.0).astype(float)
     model = make(data, gpflow.kernels.Matern52(), inputs[:5].copy(), mean_function=Mean())
     arguments = () if hasattr(model, "data") else (data,)
-    unknown = tf.function(model.predict_f, input_signature=[tf.TensorSpec([None, None], inputs.dtype)], autograph=False)
+    unknown = tf.function(
+        model.predict_f,
+        input_signature=[tf.TensorSpec([None, None], inputs.dtype)],
+        autograph=False,
+    )
     for use in (
         lambda: model.training_loss(*arguments),
         lambda: model.predict_f(inputs),
@@ -220,11 +250,16 @@ def test_a_noise_function_of_a_wrong_shape_is_refused():
         def __call__(self, X):
             return tf.square(X[:, 0]) + 0.1
 
-    for likelihood in (gpflow.likelihoods.Gaussian(Noise()), gpflow.likelihoods.Gaussian(scale=Noise())):
+    for likelihood in (
+        gpflow.likelihoods.Gaussian(Noise()),
+        gpflow.likelihoods.Gaussian(scale=Noise()),
+    ):
         parts = gpflow.kernels.Matern52(), inputs[:5].copy()
         models = PEPR(data, *parts, likelihood=likelihood), TSVGP(parts[0], likelihood, parts[1])
         for model, arguments in zip(models, ((), (data,)), strict=True):
-            with pytest.raises(ValueError, match=r"^likelihood: the noise function must .* shape \[20, 1\], got"):
+            with pytest.raises(
+                ValueError, match=r"^likelihood: the noise function must .* shape \[20, 1\], got"
+            ):
                 model.training_loss(*arguments)
 
 
@@ -232,17 +267,25 @@ def test_masked_values_are_refused_in_predictions_and_powers():
     inputs = np.random.default_rng(0).normal(size=(20, 2))
     model = PEPR((inputs, inputs[:, :1]), gpflow.kernels.Matern52(), inputs[:5].copy())
     masked = np.ma.masked_array(inputs, inputs > 1.0)
-    for use in (model.predict_f, model.predict_y, lambda X: model.predict_log_density((inputs, X[:, :1]))):
+    for use in (
+        model.predict_f,
+        model.predict_y,
+        lambda X: model.predict_log_density((inputs, X[:, :1])),
+    ):
         with pytest.raises(ValueError, match="must have no masked entries"):
             use(masked)
-    with pytest.raises(ValueError, match=r"alpha must be one number or one per block .* in \[0, 1\]"):
+    with pytest.raises(
+        ValueError, match=r"alpha must be one number or one per block .* in \[0, 1\]"
+    ):
         model.alpha = np.ma.masked_array(np.full(20, 0.5), np.arange(20) == 3)
 
 
 UNKNOWN = [tf.TensorSpec([None, None], tf.float64)] * 2
 
 
-@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.Gaussian, lambda: gpflow.likelihoods.Softmax(3)])
+@pytest.mark.parametrize(
+    "likelihood", [gpflow.likelihoods.Gaussian, lambda: gpflow.likelihoods.Softmax(3)]
+)
 def test_further_columns_of_y_are_refused_in_graphs_of_unknown_width(data, likelihood):
     X, Y = data[0], (data[1] > 0.0).astype(float)
     model = ARPEP(gpflow.kernels.Matern52(), likelihood(), X[:5].copy(), num_data=30)
@@ -250,8 +293,12 @@ def test_further_columns_of_y_are_refused_in_graphs_of_unknown_width(data, likel
         function = getattr(model, name)
         compiled = tf.function(lambda *data, name=name: getattr(model, name)(data), autograph=False)
         compiled = compiled.get_concrete_function(*UNKNOWN)
-        np.testing.assert_allclose(compiled(tf.constant(X), tf.constant(Y)), function((X, Y)), rtol=1e-9)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"data\[1\] \(Y\) must have .* columns:\] \[2\]"):
+        np.testing.assert_allclose(
+            compiled(tf.constant(X), tf.constant(Y)), function((X, Y)), rtol=1e-9
+        )
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"data\[1\] \(Y\) must have .* columns:\] \[2\]"
+        ):
             compiled(tf.constant(X), tf.constant(np.hstack([Y, Y])))
 
 
@@ -281,10 +328,21 @@ def test_a_likelihood_that_returns_nan_ends_the_sweeps_at_once(data):
 
 def test_log_densities_of_a_wrong_shape_and_descending_edges_are_refused(data):
     X, Y = data
-    with pytest.raises(ValueError, match=r"^likelihood: _scalar_log_prob of OfF must return a value for each f, but"):
+    with pytest.raises(
+        ValueError,
+        match=r"^likelihood: _scalar_log_prob of OfF must return a value for each f, but",
+    ):
         PEP(data, gpflow.kernels.Matern52(), OfF(lambda F: tf.reduce_sum(-(F**2))), X[:5].copy())
-    with pytest.raises(ValueError, match=r"^likelihood: _scalar_log_prob of OfF .* F is float64 .* the result float32"):
-        PEP(data, gpflow.kernels.Matern52(), OfF(lambda F: -tf.square(tf.cast(F, tf.float32))), X[:5].copy())
+    with pytest.raises(
+        ValueError,
+        match=r"^likelihood: _scalar_log_prob of OfF .* F is float64 .* the result float32",
+    ):
+        PEP(
+            data,
+            gpflow.kernels.Matern52(),
+            OfF(lambda F: -tf.square(tf.cast(F, tf.float32))),
+            X[:5].copy(),
+        )
     edges = gpflow.likelihoods.Ordinal(np.array([0.5, -0.5]))
     with pytest.raises(ValueError, match=r"^likelihood: bin_edges of Ordinal must increase"):
         PEP((X, np.zeros_like(Y)), gpflow.kernels.Matern52(), edges, X[:5].copy())
@@ -292,5 +350,7 @@ def test_log_densities_of_a_wrong_shape_and_descending_edges_are_refused(data):
 
 def test_predictions_accept_inputs_of_unknown_rank(data):
     model = _model(data, gpflow.kernels.Matern52(), mean_function=gpflow.functions.Linear())
-    predict = tf.function(model.predict_f, input_signature=[tf.TensorSpec(None, tf.float64)], autograph=False)
+    predict = tf.function(
+        model.predict_f, input_signature=[tf.TensorSpec(None, tf.float64)], autograph=False
+    )
     np.testing.assert_allclose(predict(data[0])[0], model.predict_f(data[0])[0], rtol=1e-10)

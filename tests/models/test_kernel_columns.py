@@ -19,7 +19,9 @@ WRONG = {
     "variance of Linear": k.Linear(variance=[1.0, 1.0]),
     "period of Periodic": k.Periodic(k.SquaredExponential(), period=[1.0, 2.0]),
     "weight_variances of ArcCosine": k.ArcCosine(weight_variances=[1.0, 1.0]),
-    "lengthscales of Matern12": k.SharedIndependent(k.Matern12(lengthscales=[1.0, 1.0]), output_dim=1),
+    "lengthscales of Matern12": k.SharedIndependent(
+        k.Matern12(lengthscales=[1.0, 1.0]), output_dim=1
+    ),
     "active_dims of Matern52": k.Matern52(active_dims=[0, 3]),
     "active_dims of Matern12": k.Matern12(active_dims=[-1]),
     "active_dims of Coregion": k.Matern52(active_dims=[0]) * k.Coregion(2, rank=1, active_dims=[3]),
@@ -52,7 +54,9 @@ def test_accepts_valid_active_dims():
         k.Matern52(active_dims=[2]) * k.Linear(variance=np.ones(3)),
     ]:
         expected = float(gpflow.models.SGPR((X, Y), kernel, X[:4]).training_loss())
-        assert float(PEPR((X, Y), kernel, X[:4], alpha=0.0).training_loss()) == pytest.approx(expected, rel=1e-9)
+        assert float(PEPR((X, Y), kernel, X[:4], alpha=0.0).training_loss()) == pytest.approx(
+            expected, rel=1e-9
+        )
 
 
 class Own(k.SquaredExponential):

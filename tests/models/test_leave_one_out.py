@@ -43,13 +43,20 @@ def test_equals_refits(name, P, problem):
         kernel = gpflow.kernels.SquaredExponential(1.3, [0.8, 1.1])
         mean = gpflow.functions.Constant(0.2 * np.ones(P))
         return constructor(
-            (data.X[rows], data.Y[rows]), kernel, data.Z, mean_function=mean, noise_variance=0.1, **options, **extra
+            (data.X[rows], data.Y[rows]),
+            kernel,
+            data.Z,
+            mean_function=mean,
+            noise_variance=0.1,
+            **options,
+            **extra,
         )
 
     everything = np.arange(14)
     actual = model(everything).loo_log_predictive_density()
     expected = [
-        model(np.delete(everything, n)).predict_log_density((data.X[[n]], data.Y[[n]])).numpy()[0] for n in everything
+        model(np.delete(everything, n)).predict_log_density((data.X[[n]], data.Y[[n]])).numpy()[0]
+        for n in everything
     ]
     assert actual.shape == [14]
     np.testing.assert_allclose(actual, expected, rtol=0, atol=EXACT)
@@ -78,4 +85,6 @@ def test_shared_block_equals_sgpr(problem):
     kernel = gpflow.kernels.SquaredExponential(1.3, [0.8, 1.1])
     shared = BTSGPR((data.X, data.Y), kernel, data.Z, blocks=4, shared=True, noise_variance=0.1)
     vfe = PEPR((data.X, data.Y), kernel, data.Z, alpha=0.0, noise_variance=0.1)
-    np.testing.assert_allclose(shared.loo_log_predictive_density(), vfe.loo_log_predictive_density(), atol=EXACT)
+    np.testing.assert_allclose(
+        shared.loo_log_predictive_density(), vfe.loo_log_predictive_density(), atol=EXACT
+    )

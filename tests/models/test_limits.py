@@ -21,11 +21,15 @@ KERNELS = {
     "isotropic": lambda: SquaredExponential(0.9, lengthscales=0.9),
     "active dims": lambda: SquaredExponential(1.1, lengthscales=0.7, active_dims=[1]),
     "Matern52": lambda: Matern52(1.3, lengthscales=[0.8, 1.1]),
-    "sum": lambda: Matern32(0.7, lengthscales=0.8, active_dims=[0]) + SquaredExponential(0.6, active_dims=[1]),
+    "sum": lambda: (
+        Matern32(0.7, lengthscales=0.8, active_dims=[0]) + SquaredExponential(0.6, active_dims=[1])
+    ),
     "product": lambda: RationalQuadratic(1.2, lengthscales=1.0) * Linear(0.5) + Matern52(0.2),
     "white": lambda: SquaredExponential(1.0) + White(0.2),
 }
-UNEVEN = [np.array(b) for b in ([5, 0, 23], [1, 2, 3, 4, 6, 7, 8], [22, 9], [10], list(range(11, 22)))]
+UNEVEN = [
+    np.array(b) for b in ([5, 0, 23], [1, 2, 3, 4, 6, 7, 8], [22, 9], [10], list(range(11, 22)))
+]
 EQUAL = list(np.random.default_rng(8).permutation(24).reshape(6, 4))
 POWERS = [0.3, 0.0, 1.0, 0.7, 0.05]
 
@@ -82,7 +86,11 @@ def _objective(model):
 
 def _assert_predicts_as(model, other, Xnew, assert_close):
     for full_cov in (False, True):
-        assert_close(model.predict_f(Xnew, full_cov=full_cov), other.predict_f(Xnew, full_cov=full_cov), CLOSE)
+        assert_close(
+            model.predict_f(Xnew, full_cov=full_cov),
+            other.predict_f(Xnew, full_cov=full_cov),
+            CLOSE,
+        )
     assert_close(model.predict_y(Xnew), other.predict_y(Xnew), CLOSE)
 
 
@@ -91,7 +99,11 @@ def _assert_predicts_as(model, other, Xnew, assert_close):
 
 @pytest.mark.parametrize(
     ("kernel", "P"),
-    some_slow([("active dims", 1), *((name, 2) for name in KERNELS)], 1, quick=[("sum", 2), ("product", 2)]),
+    some_slow(
+        [("active dims", 1), *((name, 2) for name in KERNELS)],
+        1,
+        quick=[("sum", 2), ("product", 2)],
+    ),
     indirect=["kernel"],
 )
 def test_alpha_zero_equals_sgpr(problem, kernel, P, assert_same, assert_close):
@@ -120,7 +132,9 @@ def test_alpha_zero_equals_sgpr_for_any_blocks(problem, assert_same, assert_clos
 
 
 @pytest.mark.parametrize("quantity", some_slow(["variance", "scale"], 1))
-def test_alpha_zero_equals_sgpr_with_heteroscedastic_noise(problem, varying_noise, quantity, assert_same, assert_close):
+def test_alpha_zero_equals_sgpr_with_heteroscedastic_noise(
+    problem, varying_noise, quantity, assert_same, assert_close
+):
     X, Y, Z, Xnew = problem(P=2)
     parts = _parts(likelihood=varying_noise(quantity))
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
@@ -146,12 +160,16 @@ def test_continuous_at_alpha_zero(problem, dense):
     x = d/s. At a = 1e-8, a^2 F'' < 1e-12; F of order 1e2 is rounded to 1e-13 or so.
     """
     X, Y, Z, _ = problem()
-    at_zero, close_by = (PEPR((X, Y), alpha=alpha, inducing_variable=Z, **_parts()) for alpha in (0.0, 1e-8))
+    at_zero, close_by = (
+        PEPR((X, Y), alpha=alpha, inducing_variable=Z, **_parts()) for alpha in (0.0, 1e-8)
+    )
     d = dense.of(at_zero)
     K = d.Qff + np.diag(d.noise)
     D = np.diag(np.diag(d.D))
     w, x = np.linalg.solve(K, d.residual), np.diag(d.relative)
-    slope = 0.5 * (np.sum(w * (D @ w)) - np.trace(np.linalg.solve(K, D))) + np.sum(x / 2.0 + x**2 / 4.0)
+    slope = 0.5 * (np.sum(w * (D @ w)) - np.trace(np.linalg.solve(K, D))) + np.sum(
+        x / 2.0 + x**2 / 4.0
+    )
     assert slope > 1.0
     assert _objective(close_by) - _objective(at_zero) == pytest.approx(1e-8 * slope, abs=1e-11)
 
@@ -165,7 +183,9 @@ def test_inducing_points_at_all_inputs_are_exact(problem, kind, no_jitter, asser
     assert np.linalg.cond(parts["kernel"](X)) < 1e3
     model = constructor((X, Y), inducing_variable=X, **options, **parts)
     gpr = gpflow.models.GPR((X, Y), **parts)
-    assert _objective(model) - 2 * _scale_terms(**options) == pytest.approx(_objective(gpr), rel=CLOSE)
+    assert _objective(model) - 2 * _scale_terms(**options) == pytest.approx(
+        _objective(gpr), rel=CLOSE
+    )
     _assert_predicts_as(model, gpr, Xnew, assert_close)
 
 
@@ -205,7 +225,9 @@ def test_one_block_at_alpha_one_is_exact(problem, kernel, value_and_gradients, n
     model = PEPR((X, Y), inducing_variable=Z, alpha=1.0, blocks=[np.arange(24)], **parts)
     gpr = gpflow.models.GPR((X, Y), **parts)
     variables = list(named(gpr).values())
-    value, gradients = value_and_gradients(model, [*variables, model.inducing_variable.Z.unconstrained_variable])
+    value, gradients = value_and_gradients(
+        model, [*variables, model.inducing_variable.Z.unconstrained_variable]
+    )
     expected, expected_gradients = value_and_gradients(gpr, variables)
     assert value == pytest.approx(expected, rel=CLOSE)
     assert_close(gradients, [*expected_gradients, np.zeros_like(Z)], CLOSE)
@@ -247,7 +269,9 @@ def test_upper_bound_equals_dense_formula(problem, varying_noise, dense):
     d = dense.of(model)
     inflated = d.Qff + (1.0 + np.trace(d.relative)) * np.diag(d.noise)
     log_det = np.linalg.slogdet(2.0 * np.pi * (d.Qff + np.diag(d.noise)))[1]
-    expected = -log_det - 0.5 * np.sum(d.residual * np.linalg.solve(inflated, d.residual))  # P / 2 = 1
+    expected = -log_det - 0.5 * np.sum(
+        d.residual * np.linalg.solve(inflated, d.residual)
+    )  # P / 2 = 1
     assert model.upper_bound().numpy() == pytest.approx(expected, rel=CLOSE)
 
 
@@ -263,19 +287,26 @@ def test_objective_equals_dense_formula(problem, name, kernel, dense):
     assert _objective(model) == pytest.approx(formula(dense.of(model)), rel=CLOSE)
 
 
-def test_heteroscedastic_objective_equals_dense_formula(problem, kind, varying_noise, dense, assert_close):
+def test_heteroscedastic_objective_equals_dense_formula(
+    problem, kind, varying_noise, dense, assert_close
+):
     X, Y, Z, Xnew = problem(P=2)
     constructor, options, formula = kind
-    model = constructor((X, Y), inducing_variable=Z, **options, **_parts(likelihood=varying_noise("scale")))
+    model = constructor(
+        (X, Y), inducing_variable=Z, **options, **_parts(likelihood=varying_noise("scale"))
+    )
     d = dense.of(model)
     assert d.noise.max() > 1.5 * d.noise.min()
     assert _objective(model) == pytest.approx(formula(d), rel=CLOSE)
     mean, variance = model.predict_f(Xnew)
-    assert_close(model.predict_y(Xnew), [mean, variance + model.likelihood.variance_at(Xnew)], CLOSE)
+    assert_close(
+        model.predict_y(Xnew), [mean, variance + model.likelihood.variance_at(Xnew)], CLOSE
+    )
 
 
 @pytest.mark.parametrize(
-    "name", some_slow(["FITC", "block PEP", "block T-PEP", "BTSGPR"], quick=["block T-PEP", "BTSGPR"])
+    "name",
+    some_slow(["FITC", "block PEP", "block T-PEP", "BTSGPR"], quick=["block T-PEP", "BTSGPR"]),
 )
 def test_predictions_equal_dense_formula(problem, name, varying_noise, dense, assert_close):
     """Qff with the sites' noise, Kbar, gives f* by Gaussian conditioning: Q*f Kbar^-1 r and k** - Q*f Kbar^-1 Qf*."""
@@ -293,7 +324,9 @@ def test_predictions_equal_dense_formula(problem, name, varying_noise, dense, as
     assert_close(model.predict_f(Xnew, full_cov=True), [mean, np.stack([cov, cov])], CLOSE)
     variance = np.tile(np.diag(cov)[:, None], (1, 2))
     assert_close(model.predict_f(Xnew), [mean, variance], CLOSE)
-    assert_close(model.predict_y(Xnew), [mean, variance + model.likelihood.variance_at(Xnew)], CLOSE)
+    assert_close(
+        model.predict_y(Xnew), [mean, variance + model.likelihood.variance_at(Xnew)], CLOSE
+    )
 
 
 def test_one_block_equals_dense_formula(problem, dense):
@@ -327,7 +360,9 @@ def test_one_block_equals_dense_formula(problem, dense):
         2,
     ),
 )
-def test_blocks_of_one_row_equal_no_blocks(problem, constructor, options, assert_same, assert_close):
+def test_blocks_of_one_row_equal_no_blocks(
+    problem, constructor, options, assert_same, assert_close
+):
     X, Y, Z, Xnew = problem(P=2)
     parts = _parts(mean_function=_linear_mean(2))
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
@@ -355,11 +390,15 @@ def test_scale_one_equals_power_ep(problem, blocks, dense, assert_same):
     learned = PEPR((X, Y), alpha=0.6, blocks=blocks, scale=gpflow.Parameter(1.0), **parts)
     assert not plain.scale.trainable and learned.scale.trainable
     assert_same(learned, plain, CLOSE)
-    assert _objective(plain) == pytest.approx(dense.of(plain).pep(0.6, blocks or dense.of(plain).singletons()))
+    assert _objective(plain) == pytest.approx(
+        dense.of(plain).pep(0.6, blocks or dense.of(plain).singletons())
+    )
 
 
 @pytest.mark.parametrize("blocks", some_slow([None, UNEVEN], 1), ids=["rows", "blocks"])
-def test_best_scale_at_alpha_zero_is_optimal(problem, blocks, dense, assert_same, value_and_gradients):
+def test_best_scale_at_alpha_zero_is_optimal(
+    problem, blocks, dense, assert_same, value_and_gradients
+):
     """The spherical bound is the maximum over m: also its gradients agree (the derivative in m vanishes there)."""
     X, Y, Z, _ = problem(P=2)
     parts = _parts()
@@ -374,16 +413,27 @@ def test_best_scale_at_alpha_zero_is_optimal(problem, blocks, dense, assert_same
     assert _objective(given) < _objective(optimal) - 1e-3
 
 
-@pytest.mark.parametrize("name", some_slow(["block T-PEP", "spherical", "shared"], quick=["shared"]))
+@pytest.mark.parametrize(
+    "name", some_slow(["block T-PEP", "spherical", "shared"], quick=["shared"])
+)
 def test_outputs_are_additive(problem, name, assert_close):
     """Three outputs are independent given hyperparameters: the objective is the sum over single-output models."""
     X, Y, Z, Xnew = problem(P=3)
     constructor, options, _ = MODELS[name]
     together = constructor((X, Y), inducing_variable=Z, **options, **_parts())
-    alone = [constructor((X, Y[:, p : p + 1]), inducing_variable=Z, **options, **_parts()) for p in range(3)]
-    assert _objective(together) == pytest.approx(sum(_objective(model) for model in alone), rel=CLOSE)
+    alone = [
+        constructor((X, Y[:, p : p + 1]), inducing_variable=Z, **options, **_parts())
+        for p in range(3)
+    ]
+    assert _objective(together) == pytest.approx(
+        sum(_objective(model) for model in alone), rel=CLOSE
+    )
     predictions = [model.predict_y(Xnew) for model in alone]
-    assert_close(together.predict_y(Xnew), [np.hstack(parts) for parts in zip(*predictions, strict=True)], CLOSE)
+    assert_close(
+        together.predict_y(Xnew),
+        [np.hstack(parts) for parts in zip(*predictions, strict=True)],
+        CLOSE,
+    )
 
 
 # --- other parts of GPflow ------------------------------------------------------------------------------------------

@@ -18,7 +18,12 @@ every_model = pytest.mark.parametrize(
 
 
 def model(kind, num_data=8):
-    return kind(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), X[:4].copy(), num_data=num_data)
+    return kind(
+        gpflow.kernels.SquaredExponential(),
+        gpflow.likelihoods.Gaussian(),
+        X[:4].copy(),
+        num_data=num_data,
+    )
 
 
 def compiled(made):
@@ -30,9 +35,13 @@ def compiled(made):
 @pytest.mark.parametrize("rows", some_slow([0, 9, 12], quick=[12]))
 def test_rejects_invalid_minibatch_sizes(kind, rows):
     made = model(kind)
-    with pytest.raises(ValueError, match=f"must have between 1 and num_data rows, got {rows}; num_data is 8"):
+    with pytest.raises(
+        ValueError, match=f"must have between 1 and num_data rows, got {rows}; num_data is 8"
+    ):
         made.training_loss((X[:rows], Y[:rows]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"between 1 and num_data rows, got\] \[{rows}\]"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"between 1 and num_data rows, got\] \[{rows}\]"
+    ):
         compiled(made)((X[:rows], Y[:rows]))
 
 
@@ -41,7 +50,9 @@ def test_accepts_all_rows_as_minibatch(kind):
     """Also after num_data has increased."""
     made = model(kind)
     loss = compiled(made)
-    assert float(loss((X[:8], Y[:8]))) == pytest.approx(float(made.training_loss((X[:8], Y[:8]))), rel=1e-12)
+    assert float(loss((X[:8], Y[:8]))) == pytest.approx(
+        float(made.training_loss((X[:8], Y[:8]))), rel=1e-12
+    )
     made.num_data = 12
     assert float(loss((X, Y))) == pytest.approx(float(made.training_loss((X, Y))), rel=1e-12)
 
@@ -60,15 +71,21 @@ def test_without_num_data_minibatch_is_the_data(kind):
 def test_rejects_nonfinite_inputs(kind, value):
     bad = np.where(X[3, 0] == X, value, X)
     made = model(kind, 12)
-    with pytest.raises(ValueError, match=r"data\[0\] \(X\) must be finite, got 1 values .* the first in row 3\."):
+    with pytest.raises(
+        ValueError, match=r"data\[0\] \(X\) must be finite, got 1 values .* the first in row 3\."
+    ):
         made.training_loss((bad, Y))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"1 of the entries of data\[0\] \(X\) are not finite"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"1 of the entries of data\[0\] \(X\) are not finite"
+    ):
         compiled(made)((bad, Y))
 
 
 @every_model
 def test_rejects_nonnumeric_inputs(kind):
-    with pytest.raises(ValueError, match=r"data\[0\] \(X\) must hold real numbers, got an array of dtype <U32"):
+    with pytest.raises(
+        ValueError, match=r"data\[0\] \(X\) must hold real numbers, got an array of dtype <U32"
+    ):
         model(kind, 12).training_loss((X.astype(str), Y))
 
 
@@ -77,7 +94,9 @@ def test_num_data_cannot_be_added_later():
     made = model(TSVGP, num_data=8)
     made.num_data = 24
     assert float(made.num_data) == 24.0
-    with pytest.raises(ValueError, match="num_data was None at construction and cannot be set afterwards"):
+    with pytest.raises(
+        ValueError, match="num_data was None at construction and cannot be set afterwards"
+    ):
         model(TSVGP, num_data=None).num_data = 8
 
 

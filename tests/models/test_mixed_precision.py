@@ -25,7 +25,12 @@ MODELS = {
     "PEPR 0": lambda **options: PEPR((X, Y), SquaredExponential(), Z, alpha=0.0, **options),
     "PEPR 0.5": lambda **options: PEPR((X, Y), Matern32(), Z, alpha=0.5, scale=0.7, **options),
     "PEPR 1": lambda **options: PEPR(
-        (X, Y), SquaredExponential(), Z, alpha=1.0, mean_function=Linear(0.1 * np.ones((D, 2))), **options
+        (X, Y),
+        SquaredExponential(),
+        Z,
+        alpha=1.0,
+        mean_function=Linear(0.1 * np.ones((D, 2))),
+        **options,
     ),
     "TSGPR": lambda **options: TSGPR((X, Y), SquaredExponential() + Matern32(), Z, **options),
 }
@@ -82,7 +87,9 @@ def test_equals_double_if_single_is_inaccurate(pair, evaluated):
 
 def test_precision_is_selected_at_each_evaluation():
     """Compiled functions use the new noise variance."""
-    model, exact = (MODELS["PEPR 0.5"](chunk_size=32, mixed_precision=mixed) for mixed in (True, False))
+    model, exact = (
+        MODELS["PEPR 0.5"](chunk_size=32, mixed_precision=mixed) for mixed in (True, False)
+    )
     loss, expected = (
         tf.function(model.training_loss, autograph=False),
         tf.function(exact.training_loss, autograph=False),
@@ -119,7 +126,10 @@ def test_accuracy_criterion(condition, variance, scale):
     error = np.finfo(np.float32).eps * k * max(k * condition, 200.0) * max(np.max(scale), 1.0)
     for factor, expected in ((1.01, True), (0.99, False)):
         noise = factor * error / accumulation._MAX_ERROR
-        assert suffices(np.diag([1.0, smallest]), scale=scale, variance=variance, noise=noise) is expected
+        assert (
+            suffices(np.diag([1.0, smallest]), scale=scale, variance=variance, noise=noise)
+            is expected
+        )
 
 
 def test_tensorfloat_is_not_accurate_enough(monkeypatch):
@@ -143,7 +153,12 @@ def test_many_rows_with_large_residuals_are_in_double_precision():
     for factor, expected in ((0.99, True), (1.01, False)):
         residual = tf.fill([n, 1], tf.constant(factor * limit / n * np.sqrt(0.5), tf.float64))
         assert (
-            bool(single.suffices(Rows(tf.zeros([2, n], tf.float64), ones, 0.5 * ones, residual, ones[0]))) is expected
+            bool(
+                single.suffices(
+                    Rows(tf.zeros([2, n], tf.float64), ones, 0.5 * ones, residual, ones[0])
+                )
+            )
+            is expected
         )
 
 
@@ -155,7 +170,9 @@ def test_predictions_far_from_the_prior_agree_with_double(offset):
     far = np.repeat(Z[::2], 1000, axis=0) + 0.01 * rng.normal(size=(18_000, 2))
     data = far, offset + np.sin(far[:, :1]) + 0.1 * rng.normal(size=(18_000, 1))
     options = {"noise_variance": 0.03, "alpha": 0.0, "chunk_size": 6000}
-    models = [PEPR(data, Matern32(), Z, mixed_precision=mixed, **options) for mixed in (False, True)]
+    models = [
+        PEPR(data, Matern32(), Z, mixed_precision=mixed, **options) for mixed in (False, True)
+    ]
     (mean, variance), (other, _) = (model.predict_f(Z) for model in models)
     assert np.abs((other - mean) / np.sqrt(variance)).max() < 0.02
 
@@ -178,7 +195,9 @@ def loss_in_double(model):
     return float(model.training_loss())
 
 
-@pytest.mark.parametrize("of_row", [{"residual": 1e19}, {"variance": 1e19, "noise": 1e19}, {"noise": 1e19}])
+@pytest.mark.parametrize(
+    "of_row", [{"residual": 1e19}, {"variance": 1e19, "noise": 1e19}, {"noise": 1e19}]
+)
 def test_overflowing_squares(of_row):
     assert suffices(np.eye(2)) and not suffices(np.eye(2), **of_row)
 
@@ -206,7 +225,9 @@ def test_rows_with_larger_variance_than_inducing_variables(differences, alpha):
     Derivatives in double precision have another form there, which differs by rounding errors.
     """
     far, points = 1e3 * X, np.eye(D)
-    found = differences((far, 1e-3 * far[:, :1]), gpflow.kernels.Linear(), points, noise_variance=0.1, alpha=alpha)
+    found = differences(
+        (far, 1e-3 * far[:, :1]), gpflow.kernels.Linear(), points, noise_variance=0.1, alpha=alpha
+    )
     assert found[0] == 0.0 and found[1] < 1e-8
 
 
@@ -220,7 +241,9 @@ def test_rows_at_inducing_points(differences, noise_variance, limit):
     """
     points = 3.0 * np.arange(10.0)[:, None]
     at = points[np.arange(N) % 10]
-    error, _ = differences((at, np.sin(at)), Matern32(), points, noise_variance=noise_variance, alpha=0.0)
+    error, _ = differences(
+        (at, np.sin(at)), Matern32(), points, noise_variance=noise_variance, alpha=0.0
+    )
     assert error <= limit
 
 
@@ -237,9 +260,15 @@ def test_variational_gradient_with_close_inducing_points(differences):
 
 
 def test_heteroscedastic_noise():
-    noise = gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear(A=0.1 * np.ones((D, 1)), b=1.0))
+    noise = gpflow.likelihoods.Gaussian(
+        scale=gpflow.functions.Linear(A=0.1 * np.ones((D, 1)), b=1.0)
+    )
     losses = [
-        float(PEPR((X, Y), Matern32(), Z, likelihood=noise, chunk_size=32, mixed_precision=mixed).training_loss())
+        float(
+            PEPR(
+                (X, Y), Matern32(), Z, likelihood=noise, chunk_size=32, mixed_precision=mixed
+            ).training_loss()
+        )
         for mixed in (False, True)
     ]
     assert 0.0 < abs(losses[0] - losses[1]) < OBJECTIVE * (N + abs(losses[0]))
@@ -248,7 +277,10 @@ def test_heteroscedastic_noise():
 @pytest.mark.slow
 def test_dataset_equals_in_memory(evaluated):
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(32)
-    model, exact = (PEPR(batches, SquaredExponential(), Z, alpha=0.5, mixed_precision=mixed) for mixed in (True, False))
+    model, exact = (
+        PEPR(batches, SquaredExponential(), Z, alpha=0.5, mixed_precision=mixed)
+        for mixed in (True, False)
+    )
     (loss, gradient), (expected, exact_gradient) = map(evaluated, (model, exact))
     assert 0.0 < abs(loss - expected) < OBJECTIVE * (N + abs(expected))
     assert np.linalg.norm(gradient - exact_gradient) < GRADIENT * np.linalg.norm(exact_gradient)
@@ -256,7 +288,8 @@ def test_dataset_equals_in_memory(evaluated):
 
 def test_single_chunk_uses_double_precision():
     losses = [
-        float(PEPR((X, Y), SquaredExponential(), Z, mixed_precision=mixed).training_loss()) for mixed in (False, True)
+        float(PEPR((X, Y), SquaredExponential(), Z, mixed_precision=mixed).training_loss())
+        for mixed in (False, True)
     ]
     assert losses[0] == losses[1]
 

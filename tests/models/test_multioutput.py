@@ -31,17 +31,29 @@ MODELS = {
 def test_shared_kernel_equals_plain_kernel(name):
     """Bit-identical: both use one kernel for all columns."""
     kind, options = MODELS[name]
-    named, plain = (kind((X, Y), kernel, Z, **options) for kernel in (SharedIndependent(Matern52(), 2), Matern52()))
-    assert float(named.maximum_log_likelihood_objective()) == float(plain.maximum_log_likelihood_objective())
+    named, plain = (
+        kind((X, Y), kernel, Z, **options)
+        for kernel in (SharedIndependent(Matern52(), 2), Matern52())
+    )
+    assert float(named.maximum_log_likelihood_objective()) == float(
+        plain.maximum_log_likelihood_objective()
+    )
     for full_cov in (False, True):
-        for actual, expected in zip(named.predict_f(NEW, full_cov), plain.predict_f(NEW, full_cov), strict=True):
+        for actual, expected in zip(
+            named.predict_f(NEW, full_cov), plain.predict_f(NEW, full_cov), strict=True
+        ):
             np.testing.assert_array_equal(actual, expected)
-    np.testing.assert_array_equal(named.loo_log_predictive_density(), plain.loo_log_predictive_density())
+    np.testing.assert_array_equal(
+        named.loo_log_predictive_density(), plain.loo_log_predictive_density()
+    )
 
 
 @pytest.mark.slow
 def test_stream_moves_points_with_shared_kernel():
-    named, plain = (StreamingSGPR((X, Y), kernel, Z) for kernel in (SharedIndependent(Matern52(), 2), Matern52()))
+    named, plain = (
+        StreamingSGPR((X, Y), kernel, Z)
+        for kernel in (SharedIndependent(Matern52(), 2), Matern52())
+    )
     for model in (named, plain):
         model.update((X + 1.0, Y), fraction_to_move=0.5)
     np.testing.assert_array_equal(named.inducing_variable.Z, plain.inducing_variable.Z)
@@ -55,9 +67,17 @@ COREGIONALIZED = LinearCoregionalization(KERNELS, np.eye(2))
 @pytest.mark.parametrize("name", MODELS)
 def test_rejects_separate_kernels_and_points(name):
     for kernel, inducing_variable, message in [
-        (SeparateIndependent(KERNELS), Z, "kernel must be .*got SeparateIndependent. .*use gpflow_pep.PEP"),
+        (
+            SeparateIndependent(KERNELS),
+            Z,
+            "kernel must be .*got SeparateIndependent. .*use gpflow_pep.PEP",
+        ),
         (COREGIONALIZED, Z, "kernel must be .*got LinearCoregionalization. .*Coregion"),
-        (SharedIndependent(Matern52(), 3), Z, "kernel must have one part for each of 2 latent functions, got 3"),
+        (
+            SharedIndependent(Matern52(), 3),
+            Z,
+            "kernel must have one part for each of 2 latent functions, got 3",
+        ),
         (np.eye(2), Z, "kernel must be a gpflow Kernel, got ndarray"),
         (
             Matern52(),
@@ -80,6 +100,9 @@ def test_recommended_model_accepts_separate_kernels():
     kernel = SeparateIndependent([Matern52(), Matern52(lengthscales=0.5)])
     separate = SeparateIndependentInducingVariables([InducingPoints(Z), InducingPoints(Z + 0.1)])
     model = PEP((X, Y), kernel, gpflow.likelihoods.Gaussian(0.1), separate, alpha=0.4)
-    parts = [PEPR((X, Y[:, [p]]), kernel.kernels[p], Z + 0.1 * p, alpha=0.4, noise_variance=0.1) for p in range(2)]
+    parts = [
+        PEPR((X, Y[:, [p]]), kernel.kernels[p], Z + 0.1 * p, alpha=0.4, noise_variance=0.1)
+        for p in range(2)
+    ]
     expected = sum(float(part.maximum_log_likelihood_objective()) for part in parts)
     assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected, rel=1e-9)

@@ -23,7 +23,10 @@ DATA = Path(__file__).parents[1] / "data"
 
 def _cases(group):
     content = json.loads((DATA / f"{group}.json").read_text())
-    return [{**case, "inputs": {**content["datasets"][case["dataset"]], **case["inputs"]}} for case in content["cases"]]
+    return [
+        {**case, "inputs": {**content["datasets"][case["dataset"]], **case["inputs"]}}
+        for case in content["cases"]
+    ]
 
 
 CASES = [case for group in ("pep_reg", "block_pep", "structured", "tpep") for case in _cases(group)]
@@ -35,9 +38,14 @@ JITTERED = [case for case in CASES if "with_jitter_1e-6_on_Kuu" in case["expecte
 
 def _named(cases):
     """Those of one data set, and those of several columns, are not slow."""
-    quick = [case["name"] for case in cases if case["name"].split("/")[1] == "A" or "/P=2/" in case["name"]]
+    quick = [
+        case["name"]
+        for case in cases
+        if case["name"].split("/")[1] == "A" or "/P=2/" in case["name"]
+    ]
     return [
-        pytest.param(case, id=case["name"], marks=[] if case["name"] in quick else pytest.mark.slow) for case in cases
+        pytest.param(case, id=case["name"], marks=[] if case["name"] in quick else pytest.mark.slow)
+        for case in cases
     ]
 
 
@@ -46,10 +54,14 @@ def _arrays(blocks):
 
 
 def _model(inputs, constructor, **options):
-    kernel = gpflow.kernels.SquaredExponential(inputs["kernel"]["variance"], inputs["kernel"]["lengthscales"])
+    kernel = gpflow.kernels.SquaredExponential(
+        inputs["kernel"]["variance"], inputs["kernel"]["lengthscales"]
+    )
     X, Y, Z = (np.array(inputs[name]) for name in ("X", "Y", "Z"))
     mean = gpflow.functions.Constant(inputs["mean_constant"])
-    return constructor((X, Y), kernel, Z, mean_function=mean, noise_variance=inputs["noise_variance"], **options)
+    return constructor(
+        (X, Y), kernel, Z, mean_function=mean, noise_variance=inputs["noise_variance"], **options
+    )
 
 
 def _structured(inputs, method, blocks):
@@ -135,7 +147,10 @@ def test_matches_oracle_with_default_jitter(case):
     model, expected = _model_of(case), case["expected"]["with_jitter_1e-6_on_Kuu"]
     objective = model.maximum_log_likelihood_objective().numpy()
     assert objective == pytest.approx(expected["objective"], rel=OBJECTIVE)
-    assert case["expected"]["objective"] != pytest.approx(objective, rel=100 * OBJECTIVE) or "exact" in case["name"]
+    assert (
+        case["expected"]["objective"] != pytest.approx(objective, rel=100 * OBJECTIVE)
+        or "exact" in case["name"]
+    )
     _assert_predicts(model, case["inputs"], expected, PREDICTION)
 
 

@@ -22,7 +22,9 @@ TRUTH = np.where(np.sin(2.5 * X) > 0.0, 1.0, 0.0)
 
 @pytest.fixture(scope="module")
 def _shared():
-    model = PEPClassifier((X, Y), SquaredExponential(1.0, lengthscales=1.0), inducing_variable=Z.copy())
+    model = PEPClassifier(
+        (X, Y), SquaredExponential(1.0, lengthscales=1.0), inducing_variable=Z.copy()
+    )
     gpflow.set_trainable(model.inducing_variable, False)
     return model, gpflow.utilities.read_values(model)
 
@@ -50,7 +52,9 @@ def optimum(_shared):
 def test_scipy_finds_the_optimum(model, optimum, compile):
     """L-BFGS stops where the loss changes by 2e-9 of itself, 1e-8 nats of some 20, and the sites leave 1e-10."""
     options = {"options": {"maxiter": 200}, "compile": compile}
-    result = gpflow.optimizers.Scipy().minimize(model.training_loss_closure(), model.trainable_variables, **options)
+    result = gpflow.optimizers.Scipy().minimize(
+        model.training_loss_closure(), model.trainable_variables, **options
+    )
     assert result.success
     assert -result.fun == pytest.approx(optimum[0], abs=1e-4)
     for variable, expected in zip(model.trainable_variables, optimum[1], strict=True):
@@ -113,11 +117,15 @@ def test_hamiltonian_monte_carlo():
     Jacobian of the transform, and the mean of the logarithm agrees with a grid's. From 200 draws whose autocorrelation
     is measured, four standard errors.
     """
-    model = PEPClassifier((X[FEW], Y[FEW]), SquaredExponential(1.0), Probit(), Z[::2].copy(), alpha=0.5)
+    model = PEPClassifier(
+        (X[FEW], Y[FEW]), SquaredExponential(1.0), Probit(), Z[::2].copy(), alpha=0.5
+    )
     gpflow.set_trainable(model, False)
     gpflow.set_trainable(model.kernel.variance, True)
     model.kernel.variance.prior = tfp.distributions.LogNormal(np.float64(0.5), np.float64(0.7))
-    helper = gpflow.optimizers.SamplingHelper(model.log_posterior_density, model.trainable_parameters)
+    helper = gpflow.optimizers.SamplingHelper(
+        model.log_posterior_density, model.trainable_parameters
+    )
     (variable,) = model.trainable_variables
 
     @tf.function
@@ -130,7 +138,10 @@ def test_hamiltonian_monte_carlo():
             num_burnin_steps=20,
             current_state=helper.current_state,
             kernel=kernel,
-            trace_fn=lambda _, results: (results.is_accepted, results.accepted_results.target_log_prob),
+            trace_fn=lambda _, results: (
+                results.is_accepted,
+                results.accepted_results.target_log_prob,
+            ),
             seed=(7, 11),
         )
 

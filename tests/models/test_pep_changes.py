@@ -221,7 +221,9 @@ USES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "chunk_size"), some_slow([(PEP, None), (PEP, 4), (StreamingPEP, None)], 1))
+@pytest.mark.parametrize(
+    ("kind", "chunk_size"), some_slow([(PEP, None), (PEP, 4), (StreamingPEP, None)], 1)
+)
 def test_X_and_Y_of_different_lengths_raise(kind, chunk_size):
     """X alone has other rows than Y; then both have others than the sites. Set as a pair they are right."""
     model = kind((X, Y), SquaredExponential(), Probit(), Z, chunk_size=chunk_size, tol=TOL)
@@ -229,7 +231,9 @@ def test_X_and_Y_of_different_lengths_raise(kind, chunk_size):
     for variable, values in zip(model.data, others, strict=True):
         variable.assign(values)
         for use in USES.values():
-            with pytest.raises(tf.errors.InvalidArgumentError, match=r"numbers of rows: set model.data = \(X, Y\)"):
+            with pytest.raises(
+                tf.errors.InvalidArgumentError, match=r"numbers of rows: set model.data = \(X, Y\)"
+            ):
                 use(model)
     model.data = others
     fresh = kind(others, SquaredExponential(), Probit(), Z, chunk_size=chunk_size, tol=TOL)
@@ -240,13 +244,23 @@ def test_X_and_Y_of_different_lengths_raise(kind, chunk_size):
 
 
 def test_masked_data_are_refused():
-    with pytest.raises(ValueError, match=r"data\[0\] \(X\) must have no masked entries, got 1; leave these rows out"):
-        PEP((np.ma.masked_array(X, mask=np.arange(N)[:, None] == 3), Y), SquaredExponential(), Probit(), Z)
+    with pytest.raises(
+        ValueError,
+        match=r"data\[0\] \(X\) must have no masked entries, got 1; leave these rows out",
+    ):
+        PEP(
+            (np.ma.masked_array(X, mask=np.arange(N)[:, None] == 3), Y),
+            SquaredExponential(),
+            Probit(),
+            Z,
+        )
 
 
 def test_labels_to_score_are_checked(model):
     for labels in (Y + 1.0, 2.0 * Y - 1.0):
-        with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must hold the labels 0 and 1 for Probit"):
+        with pytest.raises(
+            ValueError, match=r"data\[1\] \(Y\) must hold the labels 0 and 1 for Probit"
+        ):
             model.predict_log_density((X, labels))
 
 
@@ -256,23 +270,30 @@ def test_a_softmax_takes_floating_labels_wherever_labels_are_taken():
     tf.random.set_seed(0)
     by_floats = model.predict_log_density((X, CLASSES))
     tf.random.set_seed(0)
-    np.testing.assert_array_equal(by_floats, model.predict_log_density((X, CLASSES.astype(np.int64))))
+    np.testing.assert_array_equal(
+        by_floats, model.predict_log_density((X, CLASSES.astype(np.int64)))
+    )
 
 
 def test_classifier_names_misplaced_inducing_points():
-    with pytest.raises(ValueError, match=r"likelihood must be a gpflow Likelihood or None, got ndarray; .*=Z"):
+    with pytest.raises(
+        ValueError, match=r"likelihood must be a gpflow Likelihood or None, got ndarray; .*=Z"
+    ):
         PEPClassifier((X, Y), SquaredExponential(), Z)
 
 
 @pytest.mark.parametrize("likelihood", ["softmax", Softmax])
 def test_classifier_takes_no_names_of_likelihoods(likelihood):
     with pytest.raises(
-        ValueError, match=r"got .*oftmax.*; give an object: likelihoods.Probit\(\), gpflow.*Softmax\(3\)"
+        ValueError,
+        match=r"got .*oftmax.*; give an object: likelihoods.Probit\(\), gpflow.*Softmax\(3\)",
     ):
         PEPClassifier((X, Y), SquaredExponential(), likelihood, Z)
 
 
 def test_models_with_data_refuse_other_data():
     model = PEPClassifier((X, Y), SquaredExponential(), inducing_variable=Z)
-    with pytest.raises(TypeError, match=r"PEPClassifier stores its data: call training_loss\(\) without data"):
+    with pytest.raises(
+        TypeError, match=r"PEPClassifier stores its data: call training_loss\(\) without data"
+    ):
         model.training_loss((X, Y))

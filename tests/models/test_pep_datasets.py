@@ -36,9 +36,18 @@ def kernel():
 
 
 MODELS = {
-    "probit": ("labels", lambda data: PEPClassifier(data, kernel(), inducing_variable=Z.copy(), alpha=0.5)),
-    "variational": ("labels", lambda data: PEPClassifier(data, kernel(), inducing_variable=Z.copy(), alpha=0.0)),
-    "classes": ("classes", lambda data: PEP(data, kernel(), gpflow.likelihoods.Softmax(3), Z.copy(), alpha=0.5)),
+    "probit": (
+        "labels",
+        lambda data: PEPClassifier(data, kernel(), inducing_variable=Z.copy(), alpha=0.5),
+    ),
+    "variational": (
+        "labels",
+        lambda data: PEPClassifier(data, kernel(), inducing_variable=Z.copy(), alpha=0.0),
+    ),
+    "classes": (
+        "classes",
+        lambda data: PEP(data, kernel(), gpflow.likelihoods.Softmax(3), Z.copy(), alpha=0.5),
+    ),
     "counts, a power for each row, T-PEP, a mean": (
         "counts",
         lambda data: PEP(
@@ -81,7 +90,9 @@ def test_objective_and_sites_are_as_in_memory(name):
     (exact, derivatives), (loss, gradient) = loss_and_gradient(expected), loss_and_gradient(model)
     np.testing.assert_allclose(loss, exact, rtol=TOLERANCE)
     scale = max(float(tf.reduce_max(tf.abs(values))) for values in derivatives)
-    tolerance = TOLERANCE if model._has_exact_gradient() else 0.05  # with a dataset moments are treated as matched
+    tolerance = (
+        TOLERANCE if model._has_exact_gradient() else 0.05
+    )  # with a dataset moments are treated as matched
     for actual, wanted in zip(gradient, derivatives, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=tolerance * scale)
     assert model.sites_status.sweeps == expected.sites_status.sweeps
@@ -104,7 +115,8 @@ def test_predictions_are_as_in_memory(name):
 @pytest.mark.slow
 def test_fit_trains_as_in_memory():
     objectives = [
-        fit(MODELS["probit"][1](data), max_iterations=3).objective for data in ((X, Y["labels"]), dataset(Y["labels"]))
+        fit(MODELS["probit"][1](data), max_iterations=3).objective
+        for data in ((X, Y["labels"]), dataset(Y["labels"]))
     ]
     np.testing.assert_allclose(*objectives, rtol=1e-6)  # of the sites' tolerance
 
@@ -115,7 +127,8 @@ def test_options_of_the_dataset_do_not_change_the_order_of_rows():
     rows = np.arange(bounds[-1], dtype=float)[:, None]
     signature = (tf.TensorSpec([None, 1], tf.float64), tf.TensorSpec([None, 1], tf.float64))
     data = tf.data.Dataset.from_generator(
-        lambda: ((rows[a:b], rows[a:b]) for a, b in itertools.pairwise(bounds)), output_signature=signature
+        lambda: ((rows[a:b], rows[a:b]) for a, b in itertools.pairwise(bounds)),
+        output_signature=signature,
     )
     options = tf.data.Options()
     options.deterministic = False
@@ -130,7 +143,9 @@ def changed_after(passes, Y, later):
 
     def batches():
         values = next(remaining)
-        yield from ((X[start : start + 20], values[start : start + 20]) for start in range(0, N, 20))
+        yield from (
+            (X[start : start + 20], values[start : start + 20]) for start in range(0, N, 20)
+        )
 
     signature = (tf.TensorSpec([None, 2], tf.float64), tf.TensorSpec([None, 1], tf.float64))
     return tf.data.Dataset.from_generator(batches, output_signature=signature)
@@ -147,7 +162,10 @@ def test_a_sweep_that_reads_other_rows_is_an_error():
 
 
 REFUSED = {
-    "a label": (lambda: dataset(np.where(np.arange(N)[:, None] == 55, 3.0, Y["labels"])), r"got 3 in row 55 \("),
+    "a label": (
+        lambda: dataset(np.where(np.arange(N)[:, None] == 55, 3.0, Y["labels"])),
+        r"got 3 in row 55 \(",
+    ),
     "a chunk size": (lambda: dataset(Y["labels"]), "^chunk_size must be None if data is a dataset"),
 }
 
@@ -175,7 +193,11 @@ def test_updates_of_some_rows_need_them_in_memory():
         lambda: model.minibatches(10),
         lambda: fit(model, optimizer="adam", batch_size=10, max_iterations=2),
     ):
-        with pytest.raises(ValueError, match=r"^data must be arrays in one process if sites are updated in batches"):
+        with pytest.raises(
+            ValueError, match=r"^data must be arrays in one process if sites are updated in batches"
+        ):
             call()
-    with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\) of arrays, a batch of the stream"):
+    with pytest.raises(
+        ValueError, match=r"^data must be a pair \(X, Y\) of arrays, a batch of the stream"
+    ):
         StreamingPEP(dataset(Y["labels"]), kernel(), Probit(), Z)

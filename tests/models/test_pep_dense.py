@@ -72,12 +72,17 @@ class Definition:
     @staticmethod
     def log_normalizer(linear, precision):
         """G of exp(linear'u - u'precision u/2), without M/2 log 2 pi."""
-        return 0.5 * linear @ np.linalg.solve(precision, linear) - 0.5 * np.linalg.slogdet(precision)[1]
+        return (
+            0.5 * linear @ np.linalg.solve(precision, linear)
+            - 0.5 * np.linalg.slogdet(precision)[1]
+        )
 
     def cavity(self, n):
         linear, precision = self.natural()
         w = self.W[:, n]
-        return linear - self.alpha * self.h[n] * w, precision - self.alpha * self.t[n] * np.outer(w, w)
+        return linear - self.alpha * self.h[n] * w, precision - self.alpha * self.t[n] * np.outer(
+            w, w
+        )
 
     def tilted(self, n):
         """log Z, mean and variance of f under N(f; m, v) p^α; log Z is E[log p] at α = 0, where it is not tilted."""
@@ -90,7 +95,13 @@ class Definition:
         weight = np.exp(-0.5 * GRID**2) * (GRID[1] - GRID[0]) / np.sqrt(2.0 * np.pi)
         log_prob = self.log_prob(f, self.Y[n])
         if self.alpha == 0.0:
-            return np.sum(weight * log_prob), m, s, v, self._gaussian_derivatives(weight, log_prob, v)
+            return (
+                np.sum(weight * log_prob),
+                m,
+                s,
+                v,
+                self._gaussian_derivatives(weight, log_prob, v),
+            )
         weight = weight * np.exp(self.alpha * log_prob)
         Z = np.sum(weight)
         mean, square = np.sum(weight * GRID) / Z, np.sum(weight * GRID**2) / Z
@@ -100,7 +111,9 @@ class Definition:
     @staticmethod
     def _gaussian_derivatives(weight, log_prob, v):
         """Of E[log p] in m, by Stein's lemma."""
-        return np.sum(weight * log_prob * GRID) / np.sqrt(v), np.sum(weight * log_prob * (GRID**2 - 1.0)) / v
+        return np.sum(weight * log_prob * GRID) / np.sqrt(v), np.sum(
+            weight * log_prob * (GRID**2 - 1.0)
+        ) / v
 
     def matching(self, n):
         """The site whose fraction, times the cavity, gives w_n'u the moments of the tilted distribution."""
@@ -129,7 +142,9 @@ class Definition:
             if self.alpha == 0.0:  # the bound: E[log p] - E[log t]
                 total += log_Z - self.h[n] * mean + 0.5 * self.t[n] * (mean**2 + s)
             else:
-                total += (log_Z + self.log_normalizer(*self.cavity(n)) - self.log_normalizer(*q)) / self.alpha
+                total += (
+                    log_Z + self.log_normalizer(*self.cavity(n)) - self.log_normalizer(*q)
+                ) / self.alpha
         return total
 
 
@@ -152,7 +167,14 @@ def case(request):
     observed, Z = OBSERVED[name], X if full else FEWER
     kernel = gpflow.kernels.Matern52(1.4, lengthscales=0.9)
     mean = gpflow.functions.Constant(MEAN)
-    model = PEP((X, observed.Y[:, None]), kernel, observed.likelihood(), Z.copy(), mean_function=mean, tol=TOL)
+    model = PEP(
+        (X, observed.Y[:, None]),
+        kernel,
+        observed.likelihood(),
+        Z.copy(),
+        mean_function=mean,
+        tol=TOL,
+    )
     return observed, model
 
 
@@ -166,13 +188,19 @@ def test_matches_dense_power_ep(case):
         expected = Definition(model.kernel, Z, observed.log_prob, observed.Y, alpha).converge()
         assert status.converged
         np.testing.assert_allclose(model.sites.precision[:, 0], expected.t, rtol=0.0, atol=CLOSE)
-        np.testing.assert_allclose(model.sites.linear[:, 0], expected.h, rtol=0.0, atol=CLOSE * abs(expected.h).max())
-        assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected.energy(), abs=CLOSE)
+        np.testing.assert_allclose(
+            model.sites.linear[:, 0], expected.h, rtol=0.0, atol=CLOSE * abs(expected.h).max()
+        )
+        assert float(model.maximum_log_likelihood_objective()) == pytest.approx(
+            expected.energy(), abs=CLOSE
+        )
         assert status.log_evidence == pytest.approx(expected.energy(), abs=CLOSE)
         linear, precision = expected.natural()
         q_mu, q_cov = model.compute_qu()
         np.testing.assert_allclose(q_cov, np.linalg.inv(precision), rtol=0.0, atol=CLOSE)
-        np.testing.assert_allclose(q_mu[:, 0], np.linalg.solve(precision, linear), rtol=0.0, atol=CLOSE)
+        np.testing.assert_allclose(
+            q_mu[:, 0], np.linalg.solve(precision, linear), rtol=0.0, atol=CLOSE
+        )
 
 
 def test_energy_at_any_sites(case, energy_at_sites):
@@ -181,7 +209,9 @@ def test_energy_at_any_sites(case, energy_at_sites):
     rng = np.random.default_rng(2)
     for alpha in observed.alphas:
         model.alpha = alpha
-        definition = Definition(model.kernel, model.inducing_variable.Z.numpy(), observed.log_prob, observed.Y, alpha)
+        definition = Definition(
+            model.kernel, model.inducing_variable.Z.numpy(), observed.log_prob, observed.Y, alpha
+        )
         definition.t, definition.h = rng.uniform(-0.1, 0.5, 4), rng.normal(size=4)
         model.sites.precision.assign(definition.t[:, None])
         model.sites.linear.assign(definition.h[:, None])
@@ -211,8 +241,12 @@ def test_t_pep_of_probit_matches_dense_formulas():
                 expected = Definition(kernel, FEWER[:2], log_prob, labels, alpha, value).converge()
                 energy = float(model.maximum_log_likelihood_objective())
                 assert energy == pytest.approx(expected.energy(), abs=CLOSE)
-                np.testing.assert_allclose(model.sites.precision[:, 0], expected.t, rtol=0.0, atol=CLOSE)
-                np.testing.assert_allclose(model.sites.linear[:, 0], expected.h, rtol=0.0, atol=CLOSE)
+                np.testing.assert_allclose(
+                    model.sites.precision[:, 0], expected.t, rtol=0.0, atol=CLOSE
+                )
+                np.testing.assert_allclose(
+                    model.sites.linear[:, 0], expected.h, rtol=0.0, atol=CLOSE
+                )
 
 
 @pytest.mark.slow
@@ -228,7 +262,9 @@ def test_ep_evidence_is_close_to_grid_integral(case):
     L = np.linalg.cholesky(model.kernel(X))
     v = np.stack(np.meshgrid(*[axis] * 4, indexing="ij")).reshape(4, -1)
     log_joint = sum(observed.log_prob(MEAN + f, y) for f, y in zip(L @ v, observed.Y, strict=True))
-    log_joint -= 0.5 * np.sum(v**2, axis=0) + 2.0 * np.log(2.0 * np.pi) - 4.0 * np.log(axis[1] - axis[0])
+    log_joint -= (
+        0.5 * np.sum(v**2, axis=0) + 2.0 * np.log(2.0 * np.pi) - 4.0 * np.log(axis[1] - axis[0])
+    )
     exact = np.logaddexp.reduce(log_joint)
     errors = {}
     for alpha in observed.alphas:

@@ -22,7 +22,9 @@ Z = np.linspace(-1.8, 1.8, 5)[:, None]
 
 
 def classifier(**options):
-    return PEPClassifier((X, LABELS), gpflow.kernels.Matern52(), inducing_variable=Z.copy(), **options)
+    return PEPClassifier(
+        (X, LABELS), gpflow.kernels.Matern52(), inducing_variable=Z.copy(), **options
+    )
 
 
 class OwnDensity(gpflow.likelihoods.Exponential):
@@ -34,8 +36,12 @@ MODELS = {
     "bound": lambda: classifier(alpha=0.0),
     "chunks": lambda: classifier(chunk_size=15),
     "wasserstein": lambda: classifier(projection="wasserstein"),
-    "density of its own": lambda: PEP((X, COUNTS + 0.5), gpflow.kernels.Matern52(), OwnDensity(), Z.copy()),
-    "three classes": lambda: PEPClassifier((X, COUNTS % 3), gpflow.kernels.Matern52(), inducing_variable=Z.copy()),
+    "density of its own": lambda: PEP(
+        (X, COUNTS + 0.5), gpflow.kernels.Matern52(), OwnDensity(), Z.copy()
+    ),
+    "three classes": lambda: PEPClassifier(
+        (X, COUNTS % 3), gpflow.kernels.Matern52(), inducing_variable=Z.copy()
+    ),
 }
 
 
@@ -44,7 +50,12 @@ def is_traced(model):
 
 
 def results(model):
-    return [model.training_loss(), *model.predict_f(X[:3]), *model.predict_y(X[:3]), *model.sites.values()]
+    return [
+        model.training_loss(),
+        *model.predict_f(X[:3]),
+        *model.predict_y(X[:3]),
+        *model.sites.values(),
+    ]
 
 
 def assert_equal(some, others):
@@ -75,11 +86,15 @@ def test_derivatives_are_compiled(monkeypatch):
     """With the energy, once. Calls without a tape go on without a graph."""
     model, traced = classifier(), []
     solve = inference.solve_fixed_point
-    monkeypatch.setattr(inference, "solve_fixed_point", lambda *a, **k: traced.append(a) or solve(*a, **k))
+    monkeypatch.setattr(
+        inference, "solve_fixed_point", lambda *a, **k: traced.append(a) or solve(*a, **k)
+    )
     for _ in range(2):
         with tf.GradientTape() as tape:
             loss = model.training_loss()
-        assert all(np.all(np.isfinite(each)) for each in tape.gradient(loss, model.trainable_variables))
+        assert all(
+            np.all(np.isfinite(each)) for each in tape.gradient(loss, model.trainable_variables)
+        )
     tf.function(model.training_loss, autograph=False)()
     assert len(traced) == 1
     model.update_sites()
@@ -109,7 +124,9 @@ def test_an_error_names_the_matrix_and_keeps_the_sites():
     model.update_sites()
     before = [value.numpy() for value in model.sites.values()]
     model.kernel.variance.unconstrained_variable.assign(np.nan)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu has size 5 x 5, 25 of its entries are not finite"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="Kuu has size 5 x 5, 25 of its entries are not finite"
+    ):
         model.update_sites()
     assert not is_traced(model)
     for value, kept in zip(model.sites.values(), before, strict=True):

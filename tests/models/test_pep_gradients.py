@@ -83,13 +83,17 @@ class Compiled:
         rng = np.random.default_rng(7)
         slopes, differences = [], []
         for variable, gradient in zip(self.variables, self.gradients(), strict=True):
-            if only is None or any(variable is parameter.unconstrained_variable for parameter in only):
+            if only is None or any(
+                variable is parameter.unconstrained_variable for parameter in only
+            ):
                 direction = rng.normal(size=variable.shape)
                 direction /= np.linalg.norm(direction)
                 slopes.append(np.sum(direction * gradient))
                 differences.append(_difference(value or self.value, variable, direction))
         assert np.abs(slopes).max() > 0.1
-        np.testing.assert_allclose(slopes, differences, rtol=0.0, atol=tolerance * max(1.0, np.abs(slopes).max()))
+        np.testing.assert_allclose(
+            slopes, differences, rtol=0.0, atol=tolerance * max(1.0, np.abs(slopes).max())
+        )
 
 
 def _difference(value, variable, direction, h=1e-3):

@@ -75,7 +75,9 @@ def test_gaussian_is_pepr(problem, P, projection, assert_same, assert_close):
         if P == 1:
             assert_close(model.compute_qu(), pepr.compute_qu(), CLOSE)
         d = np.diag(_rest(model))
-        np.testing.assert_allclose(model.sites.precision, np.tile(1.0 / (0.15 + alpha * d), (P, 1)).T, rtol=CLOSE)
+        np.testing.assert_allclose(
+            model.sites.precision, np.tile(1.0 / (0.15 + alpha * d), (P, 1)).T, rtol=CLOSE
+        )
 
 
 def _rest(model):
@@ -89,7 +91,11 @@ def _rest(model):
 @pytest.mark.slow
 def test_gaussian_noise_that_varies_is_pepr(problem, varying_noise, assert_same, assert_close):
     X, Y, Z, Xnew = problem(P=2)
-    parts = {"kernel": Matern52(1.2), "likelihood": varying_noise("scale"), "inducing_variable": InducingPoints(Z)}
+    parts = {
+        "kernel": Matern52(1.2),
+        "likelihood": varying_noise("scale"),
+        "inducing_variable": InducingPoints(Z),
+    }
     pepr = PEPR((X, Y), alpha=0.6, **parts)
     model = PEP((X, Y), alpha=0.6, **parts)
     _converge(model)
@@ -122,7 +128,9 @@ def test_alpha_zero_is_the_optimum_of_svgp(problem, likelihood, value_and_gradie
     model = PEP((X, Y), alpha=0.0, **parts)
     status = _converge(model)
     q_mu, q_cov = model.compute_qu()
-    svgp = gpflow.models.SVGP(q_mu=q_mu, q_sqrt=tf.linalg.cholesky(q_cov)[None], whiten=False, **parts)
+    svgp = gpflow.models.SVGP(
+        q_mu=q_mu, q_sqrt=tf.linalg.cholesky(q_cov)[None], whiten=False, **parts
+    )
     shared = [*model.trainable_variables]
     with tf.GradientTape() as tape:
         bound = svgp.elbo((X, Y))
@@ -141,7 +149,8 @@ def test_alpha_zero_is_the_optimum_of_svgp(problem, likelihood, value_and_gradie
 
 
 @pytest.mark.parametrize(
-    ("projection", "tol"), some_slow([("kl", 1e-12), ("wasserstein", 1e-9)], quick=[("wasserstein", 1e-9)])
+    ("projection", "tol"),
+    some_slow([("kl", 1e-12), ("wasserstein", 1e-9)], quick=[("wasserstein", 1e-9)]),
 )
 def test_continuous_at_alpha_zero(problem, projection, tol):
     """

@@ -17,7 +17,9 @@ Z = np.linspace(-1.5, 1.5, 4)[:, None]
 
 def _model(likelihood, Y):
     kernel = gpflow.kernels.SquaredExponential(2.0, lengthscales=0.8)
-    return PEP((X, Y), kernel, likelihood, Z, mean_function=gpflow.functions.Constant(0.1), tol=1e-11)
+    return PEP(
+        (X, Y), kernel, likelihood, Z, mean_function=gpflow.functions.Constant(0.1), tol=1e-11
+    )
 
 
 def _refitted(model):
@@ -26,7 +28,9 @@ def _refitted(model):
     densities = []
     for n in range(N):
         model.data = tuple(np.delete(values, n, axis=0) for values in everything)
-        densities.append(model.predict_log_density(tuple(values[n : n + 1] for values in everything)).numpy()[0])
+        densities.append(
+            model.predict_log_density(tuple(values[n : n + 1] for values in everything)).numpy()[0]
+        )
     model.data = everything
     return np.array(densities)
 
@@ -38,7 +42,9 @@ def test_gaussian_is_exact():
     for alpha in (0.0, 0.6, 1.0):
         model.alpha = alpha
         expected = _refitted(model)
-        np.testing.assert_allclose(model.loo_log_predictive_density(), expected, rtol=0.0, atol=1e-8)
+        np.testing.assert_allclose(
+            model.loo_log_predictive_density(), expected, rtol=0.0, atol=1e-8
+        )
         f_mean, f_var = model.predict_f(X)
         within = model.likelihood.predict_log_density(X, f_mean, f_var, F)
         assert np.sum(expected) < np.sum(within) - 0.5  # what is left out is missed
@@ -86,5 +92,8 @@ def test_without_a_site_q_may_be_improper():
     model._options.max_sweeps.assign(0)  # the sites stay
     model.sites.precision.assign([[2.0], [-0.5], [0.3]])
     assert np.isfinite(model.maximum_log_likelihood_objective())
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"site of an observation is not proper.*a smaller alpha"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"site of an observation is not proper.*a smaller alpha",
+    ):
         model.loo_log_predictive_density()

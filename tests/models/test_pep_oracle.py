@@ -40,13 +40,18 @@ DATA = Path(__file__).parents[1] / "data"
 
 def _cases(group):
     content = json.loads((DATA / f"{group}.json").read_text())
-    return [{**case, "inputs": {**content["datasets"][case["dataset"]], **case["inputs"]}} for case in content["cases"]]
+    return [
+        {**case, "inputs": {**content["datasets"][case["dataset"]], **case["inputs"]}}
+        for case in content["cases"]
+    ]
 
 
 def _named(cases, quick=QUICK):
     """Those of a few models, each compiled once, are not slow."""
     return [
-        pytest.param(case, id=case["name"], marks=[] if case["name"].startswith(quick) else pytest.mark.slow)
+        pytest.param(
+            case, id=case["name"], marks=[] if case["name"].startswith(quick) else pytest.mark.slow
+        )
         for case in cases
     ]
 
@@ -64,7 +69,9 @@ def _jitter(case):
 @pytest.fixture(autouse=True)
 def _little_jitter(request):
     case = request.node.callspec.params["case"]
-    with gpflow.config.as_context(replace(gpflow.config.config(), jitter=_jitter(case), positive_minimum=0.0)):
+    with gpflow.config.as_context(
+        replace(gpflow.config.config(), jitter=_jitter(case), positive_minimum=0.0)
+    ):
         yield
 
 
@@ -73,9 +80,13 @@ def _model(dataset, likelihood, projection):
     """One model for all cases that differ in alpha alone, so that little is compiled; they do not change it else."""
     inputs = next(case["inputs"] for case in CASES if case["dataset"] == dataset)
     X, Y = np.array(inputs["X"]), 0.5 * (1.0 + np.array(inputs["Y_pm1"])[:, None])
-    kernel = gpflow.kernels.SquaredExponential(**{k: v for k, v in inputs["kernel"].items() if k != "name"})
+    kernel = gpflow.kernels.SquaredExponential(
+        **{k: v for k, v in inputs["kernel"].items() if k != "name"}
+    )
     Z = np.array(inputs.get("Z", inputs["X"]))
-    return PEPClassifier((X, Y), kernel, LIKELIHOODS[likelihood](), Z, projection=projection, tol=TOL)
+    return PEPClassifier(
+        (X, Y), kernel, LIKELIHOODS[likelihood](), Z, projection=projection, tol=TOL
+    )
 
 
 def _converged(case, tol=TOL):
@@ -120,7 +131,9 @@ def _assert_gradients(model, expected):
 @pytest.mark.parametrize("case", _named(CASES))
 def test_energy_sites_and_predictions_at_convergence(case):
     model, expected = _converged(case), case["expected"]
-    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected["objective"], rel=0.0, abs=ENERGY)
+    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(
+        expected["objective"], rel=0.0, abs=ENERGY
+    )
     assert _relative_error(model.sites.precision, expected["site_precision"]) < POSTERIOR
     assert _relative_error(model.sites.linear, expected["site_precision_mean"]) < POSTERIOR
     q_mu, q_cov = model.compute_qu()
@@ -140,14 +153,21 @@ def test_default_tolerance(case):
     stationary in the sites, which that of quantile propagation is not, by the square of it.
     """
     quantile = case["name"].endswith("QP")
-    _model(case["dataset"], case["inputs"]["likelihood"], "wasserstein" if quantile else "kl").reset_sites()
+    _model(
+        case["dataset"], case["inputs"]["likelihood"], "wasserstein" if quantile else "kl"
+    ).reset_sites()
     model, expected = _converged(case, tol=1e-6), case["expected"]
     energy = float(model.maximum_log_likelihood_objective())
     assert energy == pytest.approx(expected["objective"], rel=0.0, abs=1e-7 if quantile else ENERGY)
     assert _relative_error(model.sites.precision, expected["site_precision"]) < DEFAULT
     assert _relative_error(model.sites.linear, expected["site_precision_mean"]) < DEFAULT
-    mean, variance = (np.ravel(values) for values in model.predict_f(np.array(case["inputs"]["Xtest"])))
-    assert np.max(np.abs(mean - np.ravel(expected["f_mean"])) / np.sqrt(np.ravel(expected["f_var"]))) < DEFAULT
+    mean, variance = (
+        np.ravel(values) for values in model.predict_f(np.array(case["inputs"]["Xtest"]))
+    )
+    assert (
+        np.max(np.abs(mean - np.ravel(expected["f_mean"])) / np.sqrt(np.ravel(expected["f_var"])))
+        < DEFAULT
+    )
     np.testing.assert_allclose(variance, np.ravel(expected["f_var"]), rtol=DEFAULT)
     np.testing.assert_allclose(
         np.ravel(model.predict_y(np.array(case["inputs"]["Xtest"]))[0]),
@@ -172,7 +192,8 @@ def test_derivatives_of_quantile_propagation(case):
     model, expected = _converged(case), case["expected"]
     _assert_gradients(model, expected["grad"])
     true, fixed = (
-        [expected[name]["log_variance"], *expected[name]["log_lengthscales"]] for name in ("grad", "grad_sites_fixed")
+        [expected[name]["log_variance"], *expected[name]["log_lengthscales"]]
+        for name in ("grad", "grad_sites_fixed")
     )
     assert _relative_error(fixed, true) > 100 * DIFFERENCE
 
@@ -200,6 +221,10 @@ def test_expectation_propagation(case):
     log_Z = np.log(MIXED_IN[case["inputs"]["likelihood"]] * (1.0 - 2.0 * p) + p)
     evidence = np.sum(log_Z + 0.5 * np.log1p(t / precision)) - 0.5 * np.linalg.slogdet(B)[1]
     evidence += 0.5 * h @ covariance @ h
-    evidence += 0.5 * np.sum((cavity_mean**2 * t - 2.0 * cavity_mean * h) * precision / (precision + t))
+    evidence += 0.5 * np.sum(
+        (cavity_mean**2 * t - 2.0 * cavity_mean * h) * precision / (precision + t)
+    )
     evidence -= 0.5 * np.sum(h**2 / (precision + t))
-    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(evidence, rel=0.0, abs=ENERGY)
+    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(
+        evidence, rel=0.0, abs=ENERGY
+    )

@@ -99,14 +99,22 @@ def test_the_scale_raises_the_bound_at_alpha_zero(labeled):
     assert best in (0.5, 0.7) and values[best] > values[1.0] + 0.1
     X, Y = labeled.data
     full = PEP((X.numpy(), Y.numpy()), labeled.kernel, Probit(), X.numpy(), alpha=1.0)
-    assert values[best] < float(full.maximum_log_likelihood_objective()) + 0.05  # EP's evidence is off by less
+    assert (
+        values[best] < float(full.maximum_log_likelihood_objective()) + 0.05
+    )  # EP's evidence is off by less
 
 
 def uncollapsed(model, kind, **options):
     """A model with the q(u) of another one."""
     q_mu, q_cov = model.compute_qu()
     options |= {"q_mu": q_mu, "q_sqrt": np.linalg.cholesky(q_cov)[None], "whiten": False}
-    return kind(model.kernel, model.likelihood, model.inducing_variable, mean_function=model.mean_function, **options)
+    return kind(
+        model.kernel,
+        model.likelihood,
+        model.inducing_variable,
+        mean_function=model.mean_function,
+        **options,
+    )
 
 
 @pytest.mark.parametrize("scale", [0.6, 1.7])
@@ -118,7 +126,9 @@ def test_at_alpha_zero_it_is_pepsvgp(pair, scale):
     bound = uncollapsed(model, PEPSVGP, alpha=0.0, scale=scale, num_data=N)
     with tf.GradientTape() as tape:
         value = bound.maximum_log_likelihood_objective(model.data)
-    slopes = tape.gradient(value, [bound.q_mu.unconstrained_variable, bound.q_sqrt.unconstrained_variable])
+    slopes = tape.gradient(
+        value, [bound.q_mu.unconstrained_variable, bound.q_sqrt.unconstrained_variable]
+    )
     assert float(value) == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=CLOSE)
     assert max(np.abs(slope).max() for slope in slopes) < 1e-5
 
@@ -129,7 +139,9 @@ def test_the_best_scale_at_alpha_zero_is_tsvgp():
     Y = np.array([[0.3], [-0.5], [0.1], [0.9]])
     kernel, Z, noise = SquaredExponential(1.4), np.array([[0.0]]), 0.3
     d = 1.4 - kernel(Z, X).numpy()[0, 0] ** 2 / (1.4 + gpflow.default_jitter())
-    model = PEP((X, Y), kernel, Gaussian(noise), Z, alpha=0.0, scale=1.0 / (1.0 + d / noise), tol=TOL)
+    model = PEP(
+        (X, Y), kernel, Gaussian(noise), Z, alpha=0.0, scale=1.0 / (1.0 + d / noise), tol=TOL
+    )
     bound = uncollapsed(model, TSVGP, num_data=4)
     expected = float(bound.maximum_log_likelihood_objective((X, Y)))
     assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected, rel=1e-10)
@@ -146,7 +158,12 @@ def tied(problem):
     X, Y, Z, _ = problem(P=2)
     rng = np.random.default_rng(91)
     q_sqrt = np.tril(0.2 * rng.normal(size=(2, len(Z), len(Z)))) + 0.5 * np.eye(len(Z))
-    given = {"q_mu": rng.normal(size=(len(Z), 2)), "q_sqrt": q_sqrt, "num_data": N, "num_latent_gps": 2}
+    given = {
+        "q_mu": rng.normal(size=(len(Z), 2)),
+        "q_sqrt": q_sqrt,
+        "num_data": N,
+        "num_latent_gps": 2,
+    }
     likelihood = gpflow.likelihoods.StudentT(scale=0.5)
     likelihood.quadrature = gpflow.quadrature.NDiagGHQuadrature(1, 150)
     made_of = (SquaredExponential(1.3, lengthscales=[0.8, 1.1]), likelihood, InducingPoints(Z))
@@ -173,8 +190,12 @@ def test_tied_models_at_alpha_zero(tied, name, scale):
     Kuu = kernel(Z).numpy() + gpflow.default_jitter() * np.eye(len(Z))
     Kuf = kernel(Z, X).numpy()
     d = kernel(X, full_cov=False).numpy() - np.sum(Kuf * np.linalg.solve(Kuu, Kuf), axis=0)
-    expectations = svgp.likelihood.variational_expectations(X, mean, variance + (scale - 1.0) * d[:, None], Y)
-    expected = float(tf.reduce_sum(expectations) - svgp.prior_kl()) + N * (np.log(scale) - scale + 1.0)
+    expectations = svgp.likelihood.variational_expectations(
+        X, mean, variance + (scale - 1.0) * d[:, None], Y
+    )
+    expected = float(tf.reduce_sum(expectations) - svgp.prior_kl()) + N * (
+        np.log(scale) - scale + 1.0
+    )
     actual = float(model.maximum_log_likelihood_objective((X, Y)))
     assert actual == pytest.approx(expected, rel=1e-6)
 

@@ -28,7 +28,9 @@ CLOSE = 1e-6  # of predictions: TOL over 1 - contraction, for means and deviatio
 
 def make(**options):
     parts = {"mean_function": gpflow.functions.Constant(0.1), "tol": TOL, **options}
-    return PEP((X, Y), SquaredExponential(2.0, lengthscales=[0.8, 1.1]), Probit(), Z.copy(), **parts)
+    return PEP(
+        (X, Y), SquaredExponential(2.0, lengthscales=[0.8, 1.1]), Probit(), Z.copy(), **parts
+    )
 
 
 @pytest.fixture(scope="module")
@@ -99,14 +101,18 @@ def test_labels_that_are_assigned_are_checked(model):
     """As those that the constructor is given: a Probit has no probability of a label 2."""
     for use in USES:
         model.data[1].assign(1.0 + Y)
-        with pytest.raises(tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"
+        ):
             USES[use](model)
 
 
 def test_assigned_nan_labels_are_reported_as_invalid_labels(model):
     """NaN differs from itself; the error is about it, and not about data that change."""
     model.data[1].assign(tf.fill([len(Y), 1], tf.constant(np.nan, Y.dtype)))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"
+    ):
         list(model.minibatches(5))
 
 
@@ -115,7 +121,9 @@ def test_labels_that_are_assigned_are_checked_in_compiled_functions(model):
     loss = tf.function(model.training_loss, autograph=False)
     loss()
     model.data[1].assign(1.0 + Y)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"
+    ):
         loss()
 
 
@@ -185,12 +193,17 @@ def test_data_of_another_size(model):
     assert sites(model).shape == (2, 9, 1) and sites(model).all()
 
 
-@pytest.mark.parametrize(("M", "classes", "rows"), [(10, 2, 5120), (2000, 2, 2097), (2000, 3, 1024)])
+@pytest.mark.parametrize(
+    ("M", "classes", "rows"), [(10, 2, 5120), (2000, 2, 2097), (2000, 3, 1024)]
+)
 def test_default_chunk_size_bounds_memory_of_V(M, classes, rows):
     """As many as there are entries of V for, one for each of M inducing points and of C latent functions."""
     labels = np.arange(6.0)[:, None] % classes
     Z = np.linspace(0.0, 1.0, M)[:, None]
-    assert PEPClassifier((labels, labels), SquaredExponential(), inducing_variable=Z)._chunk_size == rows
+    assert (
+        PEPClassifier((labels, labels), SquaredExponential(), inducing_variable=Z)._chunk_size
+        == rows
+    )
 
 
 def test_reset_sites(model, energy_at_sites):
@@ -211,8 +224,12 @@ def test_the_surrogate_has_the_posterior_of_the_sites(model):
     weight = W / found.noise_variance.numpy()[:, 0]
     covariance = np.linalg.inv(np.linalg.inv(Kuu) + weight @ W.T)
     mean, expected = (value.numpy() for value in model.compute_qu())
-    np.testing.assert_allclose(covariance @ weight @ (found.targets.numpy() - 0.1), mean, rtol=0.0, atol=CLOSE)
-    np.testing.assert_allclose(covariance, expected[0] if expected.ndim == 3 else expected, rtol=0.0, atol=CLOSE)
+    np.testing.assert_allclose(
+        covariance @ weight @ (found.targets.numpy() - 0.1), mean, rtol=0.0, atol=CLOSE
+    )
+    np.testing.assert_allclose(
+        covariance, expected[0] if expected.ndim == 3 else expected, rtol=0.0, atol=CLOSE
+    )
 
     model._warned.assign(True)
     model._options.max_sweeps.assign(0)  # the sites stay
@@ -244,7 +261,9 @@ def test_the_status_of_sites_that_are_reset(model):
 def test_a_warning_is_given_once(model, capfd):
     model.max_sweeps = 1
     model.reset_sites()
-    with pytest.warns(UserWarning, match=r"The sites have not converged.*max_sweeps.*sites_status") as caught:
+    with pytest.warns(
+        UserWarning, match=r"The sites have not converged.*max_sweeps.*sites_status"
+    ) as caught:
         model.predict_f(XNEW)
     assert len(caught) == 1
     status = model.sites_status
@@ -310,7 +329,9 @@ class Counted(SquaredExponential):
 @pytest.mark.slow
 @pytest.mark.parametrize("in_batches", some_slow([False, True], 1))
 def test_nothing_is_traced_again(in_batches):
-    model = PEP((X, Y), Counted(2.0), Probit(), Z.copy(), mean_function=gpflow.functions.Constant(0.1))
+    model = PEP(
+        (X, Y), Counted(2.0), Probit(), Z.copy(), mean_function=gpflow.functions.Constant(0.1)
+    )
     model._eager_sweeps = 0
     loss = tf.function(model.training_loss)
 
@@ -382,7 +403,13 @@ def test_replaced_kernel_or_likelihood_is_used():
     assert replaced(model.kernel, "variance", parameter) == pytest.approx(expected, rel=1e-10)
     replaced(model, "kernel", Matern52(0.7))
     found = replaced(model, "likelihood", gpflow.likelihoods.Bernoulli())
-    fresh = PEP((X, Y), Matern52(0.7), gpflow.likelihoods.Bernoulli(), Z.copy(), mean_function=model.mean_function)
+    fresh = PEP(
+        (X, Y),
+        Matern52(0.7),
+        gpflow.likelihoods.Bernoulli(),
+        Z.copy(),
+        mean_function=model.mean_function,
+    )
     assert found == pytest.approx(float(fresh.maximum_log_likelihood_objective()), rel=1e-10)
 
 
@@ -410,7 +437,9 @@ def test_settings_that_are_no_parameters_are_seen():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("duplicate", some_slow([gpflow.utilities.deepcopy, copy.deepcopy], 1), ids=["gpflow", "copy"])
+@pytest.mark.parametrize(
+    "duplicate", some_slow([gpflow.utilities.deepcopy, copy.deepcopy], 1), ids=["gpflow", "copy"]
+)
 def test_a_copy_has_sites_of_its_own(model, duplicate):
     before, predictions = sites(model), model.predict_f(XNEW)
     other = duplicate(model)
@@ -466,7 +495,10 @@ def test_an_export_predicts(model, tmp_path):
 def test_an_exported_posterior(model, tmp_path):
     """It need not know of sites."""
     module, posterior = tf.Module(), model.posterior()
-    module.posterior, module.predict = posterior, tf.function(posterior.predict_f, input_signature=SPEC)
+    module.posterior, module.predict = (
+        posterior,
+        tf.function(posterior.predict_f, input_signature=SPEC),
+    )
     loaded = exported(module, tmp_path)
     expected = model.predict_f(XNEW)
     model.kernel.variance.assign(4.0)
@@ -494,7 +526,10 @@ def test_bad_arguments_are_refused():
         ({"scale": 0.0}, "scale must be"),
         ({"scale": -1.0}, "scale must be"),
         ({"scale": np.nan}, "scale must be"),
-        ({"projection": "Wasserstein"}, "projection must be one of 'kl', 'wasserstein', got 'Wasserstein'"),
+        (
+            {"projection": "Wasserstein"},
+            "projection must be one of 'kl', 'wasserstein', got 'Wasserstein'",
+        ),
         ({"tol": 0.0}, "tol must be"),
         ({"tol": np.nan}, "tol must be"),
         ({"max_sweeps": 0}, "max_sweeps must be"),
@@ -515,7 +550,9 @@ def test_default_options():
 
 
 def test_likelihoods_without_a_rule():
-    message = "likelihood must be a gpflow ScalarLikelihood, .*Softmax.* of HeteroskedasticTFPConditional"
+    message = (
+        "likelihood must be a gpflow ScalarLikelihood, .*Softmax.* of HeteroskedasticTFPConditional"
+    )
     with pytest.raises(ValueError, match=message):
         PEP((X, Y), SquaredExponential(), HeteroskedasticTFPConditional(), Z)
 
@@ -523,7 +560,8 @@ def test_likelihoods_without_a_rule():
 @pytest.mark.parametrize("likelihood", ["probit", None])
 def test_objects_that_are_no_likelihoods_are_rejected(likelihood):
     with pytest.raises(
-        ValueError, match=f"likelihood must be a gpflow Likelihood, such as .*, got {type(likelihood).__name__}"
+        ValueError,
+        match=f"likelihood must be a gpflow Likelihood, such as .*, got {type(likelihood).__name__}",
     ):
         PEP((X, Y), SquaredExponential(), likelihood, Z)
 
@@ -565,7 +603,11 @@ def test_a_classifier_rejects_values_that_are_no_labels():
         ),
         (Y - 0.5, None, r"labels 0 and 1, or -1 and 1, .* got -0.5, 0.5 among 2 values"),
         (np.hstack([Y, 2.0 * Y]), None, "labels 0 and 1"),
-        (np.hstack([Y, 1.0 - Y]), None, r"one column of labels, .* np.argmax\(Y, axis=1\)\[:, None\]"),
+        (
+            np.hstack([Y, 1.0 - Y]),
+            None,
+            r"one column of labels, .* np.argmax\(Y, axis=1\)\[:, None\]",
+        ),
         (Y + 1.0, Probit(), r"data\[1\] \(Y\) must hold"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -579,7 +621,8 @@ def test_large_numbers_that_are_no_labels_take_no_memory(largest):
     labels[-1] = largest
     tracemalloc.start()
     with pytest.raises(
-        ValueError, match=r"data\[1\] \(Y\) must hold .*(up to [0-9]+ but none of class 2;|among 3 values)"
+        ValueError,
+        match=r"data\[1\] \(Y\) must hold .*(up to [0-9]+ but none of class 2;|among 3 values)",
     ):
         PEPClassifier((X, labels), SquaredExponential(), None, Z)
     peak = tracemalloc.get_traced_memory()[1]
@@ -634,7 +677,12 @@ def test_failed_update_keeps_the_sites(model):
     """And every use says that it cannot be."""
     before = sites(model)
     model.mean_function.c.unconstrained_variable.assign(np.nan)
-    for use in (model.update_sites, model.training_loss, tf.function(model.training_loss), model.posterior):
+    for use in (
+        model.update_sites,
+        model.training_loss,
+        tf.function(model.training_loss),
+        model.posterior,
+    ):
         with pytest.raises(tf.errors.InvalidArgumentError, match="NaN, infinite or overflowing"):
             use()
     np.testing.assert_array_equal(sites(model), before)
@@ -653,15 +701,20 @@ def test_a_power_of_each_row_stays_with_the_rows():
     model = make(alpha=np.linspace(0.0, 1.0, 14))
     assert model.alpha.numpy().shape == (14,)
     with pytest.raises(
-        ValueError, match=r"alpha must stay one number for each row or block, as in the constructor, got shape \[\]"
+        ValueError,
+        match=r"alpha must stay one number for each row or block, as in the constructor, got shape \[\]",
     ):
         model.alpha = 0.5
-    with pytest.raises(ValueError, match="data must keep 14 rows, because alpha was given per row, got 9"):
+    with pytest.raises(
+        ValueError, match="data must keep 14 rows, because alpha was given per row, got 9"
+    ):
         model.data = (X[:9], Y[:9])
     assert not model.is_lower_bound
     model.alpha = np.zeros(14)
     assert model.is_lower_bound
-    assert float(model.training_loss()) == pytest.approx(float(make(alpha=0.0).training_loss()), rel=1e-10)
+    assert float(model.training_loss()) == pytest.approx(
+        float(make(alpha=0.0).training_loss()), rel=1e-10
+    )
 
 
 def test_scalar_alpha_rejects_an_array(model):

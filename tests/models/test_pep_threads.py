@@ -20,7 +20,14 @@ LABELS = (np.sin(3.0 * X) + 0.3 * rng.normal(size=X.shape) > 0.0) * 1.0
 
 
 def made():
-    return PEP((X, LABELS), gpflow.kernels.SquaredExponential(2.0, 0.7), Probit(), X[:8].copy(), alpha=0.7, tol=1e-8)
+    return PEP(
+        (X, LABELS),
+        gpflow.kernels.SquaredExponential(2.0, 0.7),
+        Probit(),
+        X[:8].copy(),
+        alpha=0.7,
+        tol=1e-8,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +121,9 @@ def test_the_first_prediction_of_a_model(compiled):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("copied", some_slow([copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], 1))
+@pytest.mark.parametrize(
+    "copied", some_slow([copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], 1)
+)
 def test_copies_have_a_lock_of_their_own(compiled, copied):
     """Also of a model whose lock is held, which another thread could not be waiting for."""
     model, expected = compiled

@@ -42,7 +42,9 @@ def make_posterior(cache=PrecomputeCacheType.TENSOR, mean_function=None, **chang
     given = Given(kernel, **changes)
     points = gpflow.inducing_variables.InducingPoints(Z)
     mean_function = mean_function or gpflow.functions.Constant([0.5, 0.0, -1.0])
-    return WhitenedPosterior(kernel, points, mean_function, lambda: given().posterior(), precompute_cache=cache), given
+    return WhitenedPosterior(
+        kernel, points, mean_function, lambda: given().posterior(), precompute_cache=cache
+    ), given
 
 
 def dense(given, X):
@@ -52,7 +54,11 @@ def dense(given, X):
     return T.T @ B @ given.c + [0.5, 0.0, -1.0], kernel(X).numpy() - T.T @ T + T.T @ B @ T
 
 
-KERNELS = [gpflow.kernels.Matern52(1.4, 0.9), gpflow.kernels.Matern32(0.6, 1.2), gpflow.kernels.Matern12(1.0, 2.0)]
+KERNELS = [
+    gpflow.kernels.Matern52(1.4, 0.9),
+    gpflow.kernels.Matern32(0.6, 1.2),
+    gpflow.kernels.Matern12(1.0, 2.0),
+]
 
 
 @pytest.mark.parametrize("kernels", [KERNELS[:1] * 3, KERNELS], ids=["one Kuu", "a Kuu each"])
@@ -65,7 +71,9 @@ def test_separate_sums_equal_separate_posteriors(kernels):
     def posterior(kernel, *sums):
         sums = SiteSums(*map(tf.constant, sums))
         zero = gpflow.functions.Zero(sums.c.shape[0] if sums.c.shape.rank == 3 else 1)
-        return WhitenedPosterior(kernel, points, zero, sums.posterior, precompute_cache=PrecomputeCacheType.TENSOR)
+        return WhitenedPosterior(
+            kernel, points, zero, sums.posterior, precompute_cache=PrecomputeCacheType.TENSOR
+        )
 
     kernel = kernels[0] if shares else gpflow.kernels.SeparateIndependent(kernels)
     together = posterior(kernel, L[0] if shares else L, As, cs)
@@ -73,7 +81,9 @@ def test_separate_sums_equal_separate_posteriors(kernels):
     for X in (XNEW, np.stack([XNEW, XNEW + 0.5])):
         for full_cov, axis in ((False, -1), (True, -3)):
             mean, cov = together.predict_f(X, full_cov=full_cov)
-            means, covs = zip(*(each.predict_f(X, full_cov=full_cov) for each in alone), strict=True)
+            means, covs = zip(
+                *(each.predict_f(X, full_cov=full_cov) for each in alone), strict=True
+            )
             np.testing.assert_allclose(mean, np.concatenate(means, axis=-1), rtol=0, atol=EXACT)
             np.testing.assert_allclose(cov, np.concatenate(covs, axis=axis), rtol=0, atol=EXACT)
 
@@ -81,7 +91,9 @@ def test_separate_sums_equal_separate_posteriors(kernels):
 @pytest.mark.parametrize("cache", list(PrecomputeCacheType))
 def test_means_and_covariances_equal_dense_formula(cache):
     posterior, given = make_posterior(cache)
-    predict = posterior.fused_predict_f if cache is PrecomputeCacheType.NOCACHE else posterior.predict_f
+    predict = (
+        posterior.fused_predict_f if cache is PrecomputeCacheType.NOCACHE else posterior.predict_f
+    )
     mean, cov = dense(given, XNEW)
     m, v = predict(XNEW)
     np.testing.assert_allclose(m, mean, rtol=0, atol=EXACT)
@@ -95,7 +107,9 @@ def test_means_and_covariances_equal_dense_formula(cache):
     np.testing.assert_allclose(both, np.einsum("nm,pq->npmq", cov, np.eye(3)), rtol=0, atol=EXACT)
 
 
-@pytest.mark.parametrize(("cache", "calls"), zip(PrecomputeCacheType, [1, 1, 0], strict=True), ids=str)
+@pytest.mark.parametrize(
+    ("cache", "calls"), zip(PrecomputeCacheType, [1, 1, 0], strict=True), ids=str
+)
 def test_sums_are_computed_once_per_cache(cache, calls):
     posterior, given = make_posterior(cache)
     assert given.calls == calls
@@ -113,7 +127,9 @@ def test_updated_cache_uses_new_sums():
         posterior, given = make_posterior(cache)
         given.c = 2.0 * C
         posterior.update_cache()
-        np.testing.assert_allclose(posterior.predict_f(XNEW)[0], dense(given, XNEW)[0], rtol=0, atol=EXACT)
+        np.testing.assert_allclose(
+            posterior.predict_f(XNEW)[0], dense(given, XNEW)[0], rtol=0, atol=EXACT
+        )
 
 
 def test_empty_sums_give_the_prior():
@@ -130,14 +146,18 @@ def test_informative_data_give_nonnegative_variance():
     assert np.all(variance >= 0.0) and np.all(variance < 2e-6)
 
 
-@pytest.mark.parametrize("rows", [0, 1, ROWS_PER_CHUNK - 1, ROWS_PER_CHUNK, ROWS_PER_CHUNK + 1, 2 * ROWS_PER_CHUNK])
+@pytest.mark.parametrize(
+    "rows", [0, 1, ROWS_PER_CHUNK - 1, ROWS_PER_CHUNK, ROWS_PER_CHUNK + 1, 2 * ROWS_PER_CHUNK]
+)
 def test_accepts_any_number_of_rows(rows):
     posterior, _ = make_posterior()
     X = np.resize(XNEW, (rows, 2))
     mean, variance = posterior.predict_f(X)
     expected, expected_variance = posterior.predict_f(XNEW)
     np.testing.assert_allclose(mean, np.resize(expected, (rows, 3)), rtol=0, atol=EXACT)
-    np.testing.assert_allclose(variance, np.resize(expected_variance, (rows, 3)), rtol=0, atol=EXACT)
+    np.testing.assert_allclose(
+        variance, np.resize(expected_variance, (rows, 3)), rtol=0, atol=EXACT
+    )
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 2), (2, 0, 2), (1, 5, 2), (2, 1, 5, 2)])

@@ -35,7 +35,12 @@ labels = st.builds(_labels, seeds, st.integers(3, 5))
 
 def few(number):
     """Always the same examples. Shrinking one that fails takes minutes and, of data drawn by a seed, says little."""
-    return settings(max_examples=number, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+    return settings(
+        max_examples=number,
+        derandomize=True,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+    )
 
 
 def _parts(Z):
@@ -90,7 +95,9 @@ def test_is_invariant_to_row_order(problem, assert_same, assert_close, seed, lab
 
 @given(seeds, st.permutations(range(6)))
 @few(3)
-def test_shared_block_with_alpha_per_row_is_invariant_to_row_order(problem, assert_same, seed, order_of_blocks):
+def test_shared_block_with_alpha_per_row_is_invariant_to_row_order(
+    problem, assert_same, seed, order_of_blocks
+):
     """Rows may move with their alpha; blocks that share a matrix may move, and their rows all alike."""
     X, Y, Z, _ = problem(P=2, seed=seed)
     rng = np.random.default_rng(seed)
@@ -150,8 +157,12 @@ def test_block_labels_equal_lists(problem, dense, assert_same, seed, labels):
     one = PEPR((X, Y), alpha=alphas, blocks=labels, **parts)
     assert_same(PEPR((X, Y), alpha=alphas, blocks=blocks, **parts), one, SAME)
     assert_same(PEPR((X, Y), alpha=alphas[::-1], blocks=blocks[::-1], **parts), one, SAME)
-    assert _objective(one) == pytest.approx(dense.of(one).pep(alphas, blocks), rel=1e-9)  # which solves with Kuu
-    assert_same(BTSGPR((X, Y), blocks=blocks, **parts), BTSGPR((X, Y), blocks=labels, **parts), SAME)
+    assert _objective(one) == pytest.approx(
+        dense.of(one).pep(alphas, blocks), rel=1e-9
+    )  # which solves with Kuu
+    assert_same(
+        BTSGPR((X, Y), blocks=blocks, **parts), BTSGPR((X, Y), blocks=labels, **parts), SAME
+    )
 
 
 @given(seeds, st.integers(1, 30))
@@ -160,7 +171,9 @@ def test_block_size_equals_labels(problem, seed, size):
     """A block size means consecutive rows; the last block has the remaining rows."""
     X, Y, Z, _ = problem(seed=seed)
     parts = _parts(Z)
-    one, other = (PEPR((X, Y), alpha=0.6, blocks=blocks, **parts) for blocks in (size, np.arange(N) // size))
+    one, other = (
+        PEPR((X, Y), alpha=0.6, blocks=blocks, **parts) for blocks in (size, np.arange(N) // size)
+    )
     assert one.num_blocks == other.num_blocks == -(-N // size)
     assert _objective(one) == pytest.approx(_objective(other), rel=SAME)
 
@@ -186,7 +199,9 @@ def test_bounds_are_ordered(problem, seed, labels, union):
         BTSGPR((X, Y), blocks=labels, **parts),
         BTSGPR((X, Y), blocks=union[labels], **parts),
         BTSGPR((X, Y), blocks=N, **parts),
-        gpflow.models.GPR((X, Y), **{name: part for name, part in parts.items() if name != "inducing_variable"}),
+        gpflow.models.GPR(
+            (X, Y), **{name: part for name, part in parts.items() if name != "inducing_variable"}
+        ),
     ]
     _assert_ascending([*(_objective(model) for model in models), models[0].upper_bound().numpy()])
 
@@ -209,7 +224,9 @@ def test_shared_block_bound_is_between_limits(problem, seed, size):
 @pytest.mark.slow
 @given(seeds, labels, powers, st.floats(0.01, 3.0), st.floats(1e-3, 10.0), st.floats(0.05, 5.0))
 @few(6)
-def test_predictive_variance_is_between_zero_and_prior(problem, seed, labels, alpha, scale, noise, lengthscale):
+def test_predictive_variance_is_between_zero_and_prior(
+    problem, seed, labels, alpha, scale, noise, lengthscale
+):
     """
     Variances are between 0 and the prior variance, near the data and far away, where they equal the prior variance.
     """
@@ -217,12 +234,16 @@ def test_predictive_variance_is_between_zero_and_prior(problem, seed, labels, al
     kernel = Matern52(1.3, lengthscales=lengthscale)
     far = np.concatenate([X, Z, Xnew, [[1e4, -1e4]]])
     for blocks in (None, labels):
-        model = PEPR((X, Y), kernel, Z, alpha=alpha, scale=scale, blocks=blocks, noise_variance=noise)
+        model = PEPR(
+            (X, Y), kernel, Z, alpha=alpha, scale=scale, blocks=blocks, noise_variance=noise
+        )
         variance = model.predict_f(far)[1].numpy()
         assert np.all(variance >= 0.0) and np.all(variance <= 1.3 * (1.0 + SAME))
         np.testing.assert_allclose(variance[-1], 1.3, rtol=SAME)
         covariance = model.predict_f(far, full_cov=True)[1].numpy()
-        np.testing.assert_allclose(np.diagonal(covariance, axis1=1, axis2=2).T, variance, atol=1.3 * SAME)
+        np.testing.assert_allclose(
+            np.diagonal(covariance, axis1=1, axis2=2).T, variance, atol=1.3 * SAME
+        )
         # Positive semidefinite but for the jitter on Kuu, of which L^-1 makes a term that D does not subtract.
         assert np.linalg.eigvalsh(covariance).min() > -1e-9
         q_cov = model.compute_qu()[1].numpy()
@@ -282,7 +303,9 @@ def test_compiled_functions_use_new_alpha(problem, assert_close, scale):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "blocks", some_slow([None, [n % 5 for n in range(N)], 10], quick=[10]), ids=["rows", "labels", "size"]
+    "blocks",
+    some_slow([None, [n % 5 for n in range(N)], 10], quick=[10]),
+    ids=["rows", "labels", "size"],
 )
 def test_compiled_functions_use_new_alphas(problem, assert_close, blocks):
     X, Y, Z, Xnew = problem(P=2)
@@ -329,7 +352,11 @@ def test_compiled_functions_use_new_inducing_points(problem, assert_close, name)
     X, Y, Z, Xnew = problem()
     parts = _parts(Z)
     Z = tf.Variable(Z, shape=[None, 2])
-    model = constructor((X, Y), **options, **parts | {"inducing_variable": gpflow.inducing_variables.InducingPoints(Z)})
+    model = constructor(
+        (X, Y),
+        **options,
+        **parts | {"inducing_variable": gpflow.inducing_variables.InducingPoints(Z)},
+    )
     compiled = _Compiled(model, Xnew)
     for number, seed in ((5, 0), (8, 1), (3, 2)):
         Z.assign(problem(M=number, seed=seed).Z)
@@ -369,5 +396,7 @@ def test_rejects_data_for_alpha_or_blocks(problem, constructor, options):
     assert _objective(model) == before
     other = problem(seed=1)
     model.data = (other.X, other.Y)
-    assert _objective(model) == pytest.approx(_objective(constructor((other.X, other.Y), **options, **_parts(Z))))
+    assert _objective(model) == pytest.approx(
+        _objective(constructor((other.X, other.Y), **options, **_parts(Z)))
+    )
     assert _objective(model) != before

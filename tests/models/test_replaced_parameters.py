@@ -20,13 +20,17 @@ def minibatch_model(kernel, rows):
     return TSVGP(kernel, gpflow.likelihoods.StudentT(), rows[::6].copy(), num_data=len(rows))
 
 
-@pytest.mark.parametrize("value", [2.0, np.float64(2.0), np.array(2.0), 2, [2.0], tf.constant(2.0)], ids=repr)
+@pytest.mark.parametrize(
+    "value", [2.0, np.float64(2.0), np.array(2.0), 2, [2.0], tf.constant(2.0)], ids=repr
+)
 @pytest.mark.parametrize("num_inputs", [1, 3])
 @pytest.mark.parametrize(
     "make",
     [
         lambda kernel, rows: PEPR((rows, Y), kernel, rows[::6].copy()),
-        lambda kernel, rows: PEPClassifier((rows, (Y > 0.0).astype(float)), kernel, inducing_variable=rows[::6].copy()),
+        lambda kernel, rows: PEPClassifier(
+            (rows, (Y > 0.0).astype(float)), kernel, inducing_variable=rows[::6].copy()
+        ),
         lambda kernel, rows: StreamingSGPR((rows, Y), kernel, rows[::6].copy()),
         minibatch_model,
     ],
@@ -38,7 +42,9 @@ def test_a_number_for_a_parameter_of_the_kernel_is_an_error(make, num_inputs, va
     model.kernel.lengthscales = value
     arguments = () if hasattr(model, "data") else ((rows, Y),)
     for use in (lambda: model.training_loss(*arguments), lambda: model.predict_f(rows)):
-        with pytest.raises(ValueError, match=r"^lengthscales of Matern52 must stay a parameter, .*assign"):
+        with pytest.raises(
+            ValueError, match=r"^lengthscales of Matern52 must stay a parameter, .*assign"
+        ):
             use()
 
 
@@ -47,7 +53,9 @@ def test_a_number_for_a_parameter_of_the_likelihood_is_an_error_also_after_use(v
     model = PEPR((X, Y), KERNEL(), Z)
     model.training_loss()
     model.likelihood.variance = value
-    with pytest.raises(ValueError, match=r"^variance of Gaussian must stay a parameter, got .*0\.25"):
+    with pytest.raises(
+        ValueError, match=r"^variance of Gaussian must stay a parameter, got .*0\.25"
+    ):
         model.training_loss()
     other = minibatch_model(KERNEL(), X)
     other.likelihood.scale = value
@@ -68,7 +76,9 @@ def test_new_parts_and_frozen_models_are_accepted():
     expected = model.predict_f(X)[0]
     np.testing.assert_allclose(gpflow.utilities.freeze(model).predict_f(X)[0], expected, rtol=1e-12)
     model.kernel.lengthscales = 2.0
-    with pytest.raises(ValueError, match=r"^lengthscales of SquaredExponential must stay a parameter"):
+    with pytest.raises(
+        ValueError, match=r"^lengthscales of SquaredExponential must stay a parameter"
+    ):
         model.predict_f(X)
 
 
@@ -77,21 +87,29 @@ def test_an_index_that_is_no_output_is_refused():
     kernel = KERNEL(active_dims=[0]) * gpflow.kernels.Coregion(2, rank=1, active_dims=[1])
     wrong = rows.copy()
     wrong[3, 1] = 2.0
-    with pytest.raises(ValueError, match=r"^data\[0\] \(X\) must hold whole numbers from 0 to 1 in column 1, .*row 3"):
+    with pytest.raises(
+        ValueError,
+        match=r"^data\[0\] \(X\) must hold whole numbers from 0 to 1 in column 1, .*row 3",
+    ):
         PEPR((wrong, Y), kernel, rows[::6])
-    with pytest.raises(ValueError, match=r"^inducing_variable \(Z\) must hold .* got 0\.5 in row 0"):
+    with pytest.raises(
+        ValueError, match=r"^inducing_variable \(Z\) must hold .* got 0\.5 in row 0"
+    ):
         PEPR((rows, Y), kernel, rows[::6] + 0.5)
     with pytest.raises(ValueError, match=r"^X must hold .* got 2\.0 in row 3"):
         greedy_variance(kernel, wrong, 5)
     model = PEPR((rows, Y), kernel, rows[::6].copy())
-    compiled = tf.function(model.predict_f, input_signature=[tf.TensorSpec([None, None], X.dtype)], autograph=False)
+    compiled = tf.function(
+        model.predict_f, input_signature=[tf.TensorSpec([None, None], X.dtype)], autograph=False
+    )
     for value in (2.0, 0.7, -1.0):
         wrong[3, 1] = value
         for predict in (model.predict_f, model.predict_y, model.posterior().predict_f):
             with pytest.raises(ValueError, match=rf"^Xnew must hold .* got {value} in row 3"):
                 predict(wrong)
         with pytest.raises(
-            tf.errors.InvalidArgumentError, match="Xnew must hold whole numbers from 0 to 1 in column 1"
+            tf.errors.InvalidArgumentError,
+            match="Xnew must hold whole numbers from 0 to 1 in column 1",
         ):
             compiled(wrong)
     batches = ARPEP(kernel, gpflow.likelihoods.Gaussian(), rows[::6].copy(), num_data=30)
@@ -111,12 +129,18 @@ class Warped(gpflow.kernels.SquaredExponential):
 
 
 def test_a_layer_of_keras_3_in_a_kernel_is_refused_because_its_weights_would_not_be_trained():
-    with pytest.raises(ValueError, match=r"^layers of Warped must be a layer of tf_keras, got Dense of Keras 3"):
+    with pytest.raises(
+        ValueError, match=r"^layers of Warped must be a layer of tf_keras, got Dense of Keras 3"
+    ):
         PEPR((X, Y), KERNEL() + Warped([keras.layers.Dense(2)]), Z)
-    with pytest.raises(ValueError, match=r"^layers of Warped must be a layer of tf_keras, got Dense of Keras 3"):
+    with pytest.raises(
+        ValueError, match=r"^layers of Warped must be a layer of tf_keras, got Dense of Keras 3"
+    ):
         PEPR((X, Y), Warped({0: [keras.layers.Dense(2)]}), Z)
     PEPR((X, Y), Warped([keras.layers.Rescaling(0.5, dtype="float64")]), Z)  # has no weights
-    PEPR((X, Y), Warped([keras.layers.Dense(2, trainable=False, dtype="float64")]), Z).training_loss()
+    PEPR(
+        (X, Y), Warped([keras.layers.Dense(2, trainable=False, dtype="float64")]), Z
+    ).training_loss()
     model = PEPR((X, Y), Warped([tf_keras.layers.Dense(2, dtype="float64")]), Z)
     model.training_loss()
     assert len(model.trainable_variables) == 6  # Z, noise, variance, lengthscale, weights and bias

@@ -5,7 +5,16 @@ import numpy as np
 import pytest
 from gpflow.kernels import Matern32, Matern52
 
-from gpflow_pep import ARPEP, PEP, PEPR, TSVGP, PEPClassifier, StreamingPEP, StreamingSGPR, StreamingSVGP
+from gpflow_pep import (
+    ARPEP,
+    PEP,
+    PEPR,
+    TSVGP,
+    PEPClassifier,
+    StreamingPEP,
+    StreamingSGPR,
+    StreamingSVGP,
+)
 from gpflow_pep.likelihoods import Probit
 
 X = np.random.default_rng(0).uniform(-2.0, 2.0, [20, 2])
@@ -64,7 +73,9 @@ def test_an_unusable_part_is_refused_and_the_model_kept(make):
 def test_a_likelihood_must_suit_model_and_data(name, likelihood):
     model = MODELS[name]()
     before = model.likelihood
-    with pytest.raises(ValueError, match=r"^likelihood must|^num_latent_gps must|^data\[1\] \(Y\) must hold"):
+    with pytest.raises(
+        ValueError, match=r"^likelihood must|^num_latent_gps must|^data\[1\] \(Y\) must hold"
+    ):
         model.likelihood = likelihood
     assert model.likelihood is before
 
@@ -73,8 +84,12 @@ def test_sizes_and_kinds_of_inducing_variables_are_kept_if_q_depends_on_them():
     with pytest.raises(ValueError, match=r"^inducing_variable must keep 5 points, as q_mu, got 3"):
         MODELS["TSVGP"]().inducing_variable = Z[:3]
     for name in ("StreamingSGPR", "StreamingSVGP"):
-        with pytest.raises(ValueError, match=r"^inducing_variable must be inducing points, got Multiscale"):
-            MODELS[name]().inducing_variable = gpflow.inducing_variables.Multiscale(Z, np.ones_like(Z))
+        with pytest.raises(
+            ValueError, match=r"^inducing_variable must be inducing points, got Multiscale"
+        ):
+            MODELS[name]().inducing_variable = gpflow.inducing_variables.Multiscale(
+                Z, np.ones_like(Z)
+            )
 
 
 def test_a_replaced_part_gives_the_model_constructed_with_it():
@@ -90,13 +105,18 @@ def test_a_posterior_must_have_the_parts_of_its_model():
     model.mean_function = gpflow.mean_functions.Constant([3.0])
     with pytest.raises(ValueError, match=r"one was replaced: call posterior\(\) again"):
         posterior.update_cache()
-    new, expected = model.posterior(), PEPR((X, Y), Matern52(), Z, mean_function=model.mean_function)
+    new, expected = (
+        model.posterior(),
+        PEPR((X, Y), Matern52(), Z, mean_function=model.mean_function),
+    )
     np.testing.assert_allclose(new.predict_f(X)[0], expected.predict_f(X)[0], rtol=1e-12)
 
 
 def test_tensors_are_assigned_to_parameters():
     """They took the place of a parameter, which then was no longer trained."""
-    model = PEPR((X, Y), Matern52(), Z, scale=gpflow.Parameter(0.5, transform=gpflow.utilities.positive()))
+    model = PEPR(
+        (X, Y), Matern52(), Z, scale=gpflow.Parameter(0.5, transform=gpflow.utilities.positive())
+    )
     scale = model.scale
     model.scale = scale * 1.5
     assert model.scale is scale and scale.trainable and scale.numpy() == pytest.approx(0.75)
@@ -114,9 +134,19 @@ def test_tensors_are_assigned_to_parameters():
         ("ARPEP", "scale", None, r"scale must keep the shape \[\], got None"),
         ("TSVGP", "q_mu", None, r"q_mu must keep the shape \[5, 1\], got None"),
         ("TSVGP", "q_mu", np.zeros((3, 1)), r"q_mu must keep the shape \[5, 1\], got \[3, 1\]"),
-        ("StreamingSGPR", "inducing_variable", Z[:3], "inducing_variable must keep 5 points, got 3"),
+        (
+            "StreamingSGPR",
+            "inducing_variable",
+            Z[:3],
+            "inducing_variable must keep 5 points, got 3",
+        ),
         ("StreamingPEP", "inducing_variable", Z[:3], "inducing_variable must keep 5 points, got 3"),
-        ("PEPR", "likelihood", GAUSSIAN([1.0, 2.0]), r"likelihood must have one noise variance, got shape \[2\]"),
+        (
+            "PEPR",
+            "likelihood",
+            GAUSSIAN([1.0, 2.0]),
+            r"likelihood must have one noise variance, got shape \[2\]",
+        ),
     ],
 )
 def test_unusable_values_are_refused(name, attribute, value, message):
@@ -126,7 +156,9 @@ def test_unusable_values_are_refused(name, attribute, value, message):
 
 def test_an_optimal_scale_stays_optimal():
     model = PEPR((X, Y), Matern52(), Z, alpha=0.0, scale="optimal")
-    with pytest.raises(ValueError, match=r"scale must stay 'optimal', got 2\.0: construct a new model"):
+    with pytest.raises(
+        ValueError, match=r"scale must stay 'optimal', got 2\.0: construct a new model"
+    ):
         model.scale = 2.0
 
 
@@ -134,5 +166,8 @@ def test_points_of_an_update_must_have_the_index_of_an_output():
     both = np.hstack([X[:, :1], np.arange(20.0)[:, None] % 2.0])
     kernel = Matern52(active_dims=[0]) * gpflow.kernels.Coregion(2, 1, active_dims=[1])
     stream = StreamingSGPR((both, Y), kernel, both[:5])
-    with pytest.raises(ValueError, match=r"^inducing_variable \(Z\) must hold whole numbers from 0 to 1 in column 1"):
+    with pytest.raises(
+        ValueError,
+        match=r"^inducing_variable \(Z\) must hold whole numbers from 0 to 1 in column 1",
+    ):
         stream.update((both, Y), inducing_variable=both[:5] + np.array([0.0, 0.6]))

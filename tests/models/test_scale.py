@@ -25,13 +25,17 @@ from gpflow_pep.selection.reuse import structure
 
 CLOSE = 1e-12
 N = 24
-UNEVEN = [np.array(b) for b in ([5, 0, 23], [1, 2, 3, 4, 6, 7, 8], [22, 9], [10], list(range(11, 22)))]
+UNEVEN = [
+    np.array(b) for b in ([5, 0, 23], [1, 2, 3, 4, 6, 7, 8], [22, 9], [10], list(range(11, 22)))
+]
 ALPHAS = {"0": 0.0, "0.5": 0.5, "1": 1.0, "one each": [0.3, 0.0, 1.0, 0.7, 1e-5]}
 
 
 def scales_of(blocks):
     """Below and above 1, none of them equal."""
-    return np.random.default_rng(5).permutation(np.linspace(0.3, 1.9, N if blocks is None else len(blocks)))
+    return np.random.default_rng(5).permutation(
+        np.linspace(0.3, 1.9, N if blocks is None else len(blocks))
+    )
 
 
 def make(problem, constructor=PEPR, likelihood=None, **options):
@@ -39,7 +43,9 @@ def make(problem, constructor=PEPR, likelihood=None, **options):
     X, Y, Z, _ = problem(P=2)
     parts = SquaredExponential(1.3, lengthscales=[0.8, 1.1]), InducingPoints(Z)
     mean = gpflow.functions.Linear([[0.3, -0.1], [-0.2, 0.4]], [0.1, 0.2])
-    return constructor((X, Y), *parts, mean_function=mean, likelihood=likelihood or Gaussian(0.15), **options)
+    return constructor(
+        (X, Y), *parts, mean_function=mean, likelihood=likelihood or Gaussian(0.15), **options
+    )
 
 
 def dense_derivative(reference, alpha, blocks, scales):
@@ -51,7 +57,11 @@ def dense_derivative(reference, alpha, blocks, scales):
         D, X = (values[np.ix_(b, b)] for values in (reference.D, reference.relative))
         of_gaussian = 0.5 * a * np.sum((w[b] @ w[b].T - P * inverse[np.ix_(b, b)]) * D)
         of_penalty = 0.5 * (1.0 - a) * np.trace(np.linalg.solve(np.eye(len(b)) + a * m * X, X))
-        slopes.append(of_gaussian - P * of_penalty + 0.5 * P * len(b) * (1.0 / m - 1.0 / (1.0 + a * (m - 1.0))))
+        slopes.append(
+            of_gaussian
+            - P * of_penalty
+            + 0.5 * P * len(b) * (1.0 / m - 1.0 / (1.0 + a * (m - 1.0)))
+        )
     return np.array(slopes)
 
 
@@ -60,17 +70,27 @@ def dense_derivative(reference, alpha, blocks, scales):
 @pytest.mark.parametrize(
     ("of", "alpha"),
     some_slow(
-        itertools.product(["rows", "blocks"], ALPHAS), quick=[("rows", "0"), ("rows", "0.5"), ("blocks", "one each")]
+        itertools.product(["rows", "blocks"], ALPHAS),
+        quick=[("rows", "0"), ("rows", "0.5"), ("blocks", "one each")],
     ),
 )
-def test_equals_the_dense_formulas(problem, dense, varying_noise, assert_close, of, alpha, chunk_size, noise):
+def test_equals_the_dense_formulas(
+    problem, dense, varying_noise, assert_close, of, alpha, chunk_size, noise
+):
     """Objective, derivatives in the scales, predictions."""
     blocks = None if of == "rows" else UNEVEN
     scales = scales_of(blocks)
     alpha = np.resize(ALPHAS[alpha], np.shape(scales)) if alpha == "one each" else ALPHAS[alpha]
     likelihood = varying_noise("variance") if noise == "varying" else None
     learned = gpflow.Parameter(scales)
-    model = make(problem, likelihood=likelihood, alpha=alpha, blocks=blocks, scale=learned, chunk_size=chunk_size)
+    model = make(
+        problem,
+        likelihood=likelihood,
+        alpha=alpha,
+        blocks=blocks,
+        scale=learned,
+        chunk_size=chunk_size,
+    )
     reference = dense.of(model)
     blocks = reference.singletons() if blocks is None else blocks
     with tf.GradientTape() as tape:
@@ -82,7 +102,9 @@ def test_equals_the_dense_formulas(problem, dense, varying_noise, assert_close, 
     *_, Xnew = problem(P=2)
     Kun, Knn = model.kernel(model.inducing_variable.Z, Xnew).numpy(), model.kernel(Xnew).numpy()
     Qnf = Kun.T @ np.linalg.solve(reference.Kuu, reference.Kuf)
-    solved = np.linalg.solve(reference.covariance(alpha, blocks, scales), np.hstack([reference.residual, Qnf.T]))
+    solved = np.linalg.solve(
+        reference.covariance(alpha, blocks, scales), np.hstack([reference.residual, Qnf.T])
+    )
     mean, covariance = model.predict_f(Xnew, full_cov=True)
     assert_close([mean], [model.mean_function(Xnew).numpy() + Qnf @ solved[:, :2]], CLOSE)
     assert_close([covariance[0]], [Knn - Qnf @ solved[:, 2:]], CLOSE)
@@ -96,7 +118,9 @@ def test_equal_scales_equal_one_scale(problem, blocks, value_and_gradients, asse
         make(problem, alpha=0.4, blocks=blocks, scale=gpflow.Parameter(m), chunk_size=5)
         for m in (0.7, np.full(N if blocks is None else len(blocks), 0.7))
     )
-    (value, (*gradients, slope)), (other, (*others, slopes)) = map(value_and_gradients, (one, several))
+    (value, (*gradients, slope)), (other, (*others, slopes)) = map(
+        value_and_gradients, (one, several)
+    )
     assert slope.shape == () and slopes.shape == several.scale.shape
     assert other == pytest.approx(value, rel=CLOSE)
     assert_close([*others, slopes.sum()], [*gradients, slope], CLOSE)
@@ -127,7 +151,11 @@ def test_optimal_per_block(problem, dense, value_and_gradients, assert_close, bl
     (expected, gradients), (value, others) = map(value_and_gradients, (given, model))
     assert value == pytest.approx(expected, rel=CLOSE)
     assert_close(others, gradients, CLOSE)
-    assert reference.spherical() + 1e-3 < value < reference.structured(indices) + (-1e-3 if blocks else 1e-9)
+    assert (
+        reference.spherical() + 1e-3
+        < value
+        < reference.structured(indices) + (-1e-3 if blocks else 1e-9)
+    )
     assert_close([model.loo_log_predictive_density()], [given.loo_log_predictive_density()], CLOSE)
     assert value < make(problem, BTSGPR, blocks=UNEVEN).elbo()
     with pytest.raises(ValueError, match="alpha must be 0 with scale='optimal per block'"):
@@ -158,7 +186,8 @@ def test_assigned_scales_are_used_by_compiled_functions(problem):
     assert float(compiled()) == pytest.approx(float(expected), rel=CLOSE)
     assert not model.scale.trainable
     with pytest.raises(
-        ValueError, match=r"scale must be one number or one per block \[5\] in \(0, inf\), got shape \[4\]"
+        ValueError,
+        match=r"scale must be one number or one per block \[5\] in \(0, inf\), got shape \[4\]",
     ):
         model.scale = np.ones(4)
     np.testing.assert_allclose(model.scale, changed, rtol=1e-12)
@@ -167,7 +196,8 @@ def test_assigned_scales_are_used_by_compiled_functions(problem):
 def test_a_parameter_in_place_of_the_scales_has_their_number(problem):
     model = make(problem, alpha=0.4, scale=scales_of(None))
     with pytest.raises(
-        ValueError, match=r"scale must be one number or one per block \[24\] in \(0, inf\), got shape \[1\]"
+        ValueError,
+        match=r"scale must be one number or one per block \[24\] in \(0, inf\), got shape \[1\]",
     ):
         model.scale = gpflow.Parameter([1.0], transform=positive())
     model.scale = gpflow.Parameter(0.8, transform=positive())
@@ -177,7 +207,9 @@ def test_a_parameter_in_place_of_the_scales_has_their_number(problem):
 
 def test_models_of_other_scales_have_another_structure(problem):
     """`select_alpha` trains models of one structure in one compiled model of few rows."""
-    plain, alike, other = (make(problem, scale=gpflow.Parameter(0.5, transform=positive())) for _ in range(3))
+    plain, alike, other = (
+        make(problem, scale=gpflow.Parameter(0.5, transform=positive())) for _ in range(3)
+    )
     other.scale.prior = tfp.distributions.LogNormal(np.float64(-3.0), np.float64(0.1))
     assert structure(plain) == structure(alike) != structure(other)
     assert structure(make(problem, alpha=0.4, scale=scales_of(None))) is None
@@ -192,10 +224,17 @@ def test_scale_terms_of_tiny_and_huge_scales(alpha):
         total = scale_terms(tf.constant(alpha, tf.float64), scale, 2.0)
     with mpmath.workdps(60):
         a = mpmath.mpf(alpha)
-        terms = [mpmath.log(x) - (mpmath.log(1 + a * (x - 1)) / a if a else x - 1) for x in map(mpmath.mpf, m)]
+        terms = [
+            mpmath.log(x) - (mpmath.log(1 + a * (x - 1)) / a if a else x - 1)
+            for x in map(mpmath.mpf, m)
+        ]
         slopes = [1 / x - 1 / (1 + a * (x - 1)) for x in map(mpmath.mpf, m)]
-    assert float(total) == pytest.approx(float(sum(terms)), rel=0.0, abs=1e-15 * max(1.0, *map(abs, map(float, terms))))
-    np.testing.assert_allclose(tape.gradient(total, scale), np.array(slopes, float), rtol=1e-9, atol=0.0)
+    assert float(total) == pytest.approx(
+        float(sum(terms)), rel=0.0, abs=1e-15 * max(1.0, *map(abs, map(float, terms)))
+    )
+    np.testing.assert_allclose(
+        tape.gradient(total, scale), np.array(slopes, float), rtol=1e-9, atol=0.0
+    )
 
 
 def test_new_data_keep_the_number_of_scales(problem):
@@ -203,9 +242,15 @@ def test_new_data_keep_the_number_of_scales(problem):
     model = make(problem, alpha=0.4, scale=scales_of(None))
     model.data = (X[::-1], Y[::-1])
     reversed_scales = make(problem, alpha=0.4, scale=scales_of(None)[::-1])
-    assert float(model.training_loss()) == pytest.approx(float(reversed_scales.training_loss()), rel=CLOSE)
-    with pytest.raises(ValueError, match="data must keep 24 blocks, because scale was given per block, got 20"):
+    assert float(model.training_loss()) == pytest.approx(
+        float(reversed_scales.training_loss()), rel=CLOSE
+    )
+    with pytest.raises(
+        ValueError, match="data must keep 24 blocks, because scale was given per block, got 20"
+    ):
         model.data = (X[:20], Y[:20])
     in_blocks = make(problem, alpha=0.4, scale=np.ones(6), blocks=4)
-    with pytest.raises(ValueError, match="data must keep 6 blocks, because scale was given per block, got 5"):
+    with pytest.raises(
+        ValueError, match="data must keep 6 blocks, because scale was given per block, got 5"
+    ):
         in_blocks.data = (X[:20], Y[:20])

@@ -19,14 +19,18 @@ def regression():
 
 
 def classification():
-    return PEPClassifier((X, (Y > 0.0).astype(float)), gpflow.kernels.SquaredExponential(), inducing_variable=X[:8])
+    return PEPClassifier(
+        (X, (Y > 0.0).astype(float)), gpflow.kernels.SquaredExponential(), inducing_variable=X[:8]
+    )
 
 
 @pytest.mark.parametrize("make", some_slow([regression, classification], quick=[classification]))
 def test_of_compiled_predictions(make):
     model = make()
     for predict in (tf.function(model.predict_f), model.posterior().predict_f):
-        below, middle, above = (float(predict(POINT + np.array([STEP * k, 0.0]))[1][0, 0]) for k in (-1, 0, 1))
+        below, middle, above = (
+            float(predict(POINT + np.array([STEP * k, 0.0]))[1][0, 0]) for k in (-1, 0, 1)
+        )
         x = tf.constant(POINT)
         with tf.GradientTape() as outer:
             outer.watch(x)
@@ -54,7 +58,9 @@ def test_second_derivatives_in_hyperparameters_are_refused_in_compiled_functions
 
 def test_elbo_is_the_objective_at_alpha_zero():
     model = regression()
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"a lower bound at alpha = 0 only.* 0\.5"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"a lower bound at alpha = 0 only.* 0\.5"
+    ):
         model.elbo()
     model.alpha = 0.0
     sgpr = gpflow.models.SGPR((X, Y), gpflow.kernels.Matern52(), X[:8].copy(), noise_variance=0.1)

@@ -28,7 +28,9 @@ ALPHAS = [0.0, 0.5, 1.0]
 
 
 def kernel_of(step):
-    return gpflow.kernels.SquaredExponential(step["kernel"]["variance"], step["kernel"]["lengthscales"])
+    return gpflow.kernels.SquaredExponential(
+        step["kernel"]["variance"], step["kernel"]["lengthscales"]
+    )
 
 
 def column(values):
@@ -42,7 +44,9 @@ def steps_of(case):
         data, Z = (column(step["X"]), column(step["Y"])), column(step["Z"])
         if model is None:
             mean = gpflow.functions.Constant([inputs["mean_constant"]])
-            model = StreamingSGPR(data, kernel_of(step), Z, alpha=inputs["alpha"], mean_function=mean)
+            model = StreamingSGPR(
+                data, kernel_of(step), Z, alpha=inputs["alpha"], mean_function=mean
+            )
         else:
             model.update(data, Z)
         model.kernel.variance.assign(step["kernel"]["variance"])
@@ -58,7 +62,11 @@ def log_gradients(model):
         "log_lengthscales": model.kernel.lengthscales,
         "log_noise_variance": model.likelihood.variance,
     }
-    parameters = {**positive, "Z": model.inducing_variable.Z, "mean_constant": model.mean_function.c}
+    parameters = {
+        **positive,
+        "Z": model.inducing_variable.Z,
+        "mean_constant": model.mean_function.c,
+    }
     with tf.GradientTape(persistent=True) as tape:
         values = {name: tf.convert_to_tensor(parameter) for name, parameter in parameters.items()}
         objective = model.maximum_log_likelihood_objective()
@@ -72,7 +80,10 @@ def log_gradients(model):
 @pytest.mark.usefixtures("no_jitter")
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, id=case["name"], marks=[] if case["name"] in QUICK else pytest.mark.slow) for case in CASES],
+    [
+        pytest.param(case, id=case["name"], marks=[] if case["name"] in QUICK else pytest.mark.slow)
+        for case in CASES
+    ],
 )
 def test_matches_reference(case):
     total = 0.0
@@ -82,9 +93,16 @@ def test_matches_reference(case):
         total += objective
         q_mu, q_cov = model.compute_qu()
         mean, variance = model.predict_f(column(case["inputs"]["Xtest"]))
-        for actual, name in ((q_mu, "q_mu"), (q_cov, "q_cov"), (mean, "f_mean"), (variance, "f_var")):
+        for actual, name in (
+            (q_mu, "q_mu"),
+            (q_cov, "q_cov"),
+            (mean, "f_mean"),
+            (variance, "f_var"),
+        ):
             value = np.reshape(expected[name], actual.shape)
-            np.testing.assert_allclose(actual, value, rtol=0.0, atol=PREDICTION * max(1.0, np.abs(value).max()))
+            np.testing.assert_allclose(
+                actual, value, rtol=0.0, atol=PREDICTION * max(1.0, np.abs(value).max())
+            )
         if "grad" in expected:
             gradients = log_gradients(model)
             assert set(gradients) == set(expected["grad"])
@@ -124,7 +142,10 @@ def condition_number(model):
 @pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
 @pytest.mark.parametrize(
     ("M", "lengthscale", "jitter", "cond"),
-    some_slow([(8, 1.0, 1e-6, 1e1), (30, 1.0, 1e-6, 1e7), (30, 1.0, 1e-9, 1e10)], quick=[(30, 1.0, 1e-9, 1e10)]),
+    some_slow(
+        [(8, 1.0, 1e-6, 1e1), (30, 1.0, 1e-6, 1e7), (30, 1.0, 1e-9, 1e10)],
+        quick=[(30, 1.0, 1e-9, 1e10)],
+    ),
     ids=["well", "ill", "worse"],
 )
 def test_stream_equals_batch(alpha, M, lengthscale, jitter, cond):
@@ -159,11 +180,15 @@ def test_thousand_batches_equal_one(alpha):
     with gpflow.config.as_context(gpflow.config.Config(jitter=1e-9)):
         kernel = gpflow.kernels.SquaredExponential(1.3, 1.0)
         whole = PEPR(data, kernel, Z, alpha=alpha, noise_variance=0.02)
-        model = StreamingSGPR(tuple(values[:2] for values in data), kernel, Z, alpha=alpha, noise_variance=0.02)
+        model = StreamingSGPR(
+            tuple(values[:2] for values in data), kernel, Z, alpha=alpha, noise_variance=0.02
+        )
         assert condition_number(model) > 5e9
         total = stream(model, data, [2] * 999)
         assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=CARRIED)
-        np.testing.assert_allclose(model.predict_f(data[0])[0], whole.predict_f(data[0])[0], rtol=0.0, atol=CARRIED)
+        np.testing.assert_allclose(
+            model.predict_f(data[0])[0], whole.predict_f(data[0])[0], rtol=0.0, atol=CARRIED
+        )
 
 
 @pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
@@ -181,7 +206,9 @@ def test_inducing_points_at_all_inputs_are_exact(alpha):
             model.update((X[rows], Y[rows]), X[: start + 8])
             total += model.maximum_log_likelihood_objective()
         exact = gpflow.models.GPR((X, Y), kernel, noise_variance=0.01)
-        assert float(total) == pytest.approx(float(exact.maximum_log_likelihood_objective()), abs=1e-5)
+        assert float(total) == pytest.approx(
+            float(exact.maximum_log_likelihood_objective()), abs=1e-5
+        )
         Xnew = np.linspace(-1.0, 11.0, 40)[:, None]
         for actual, value in zip(model.predict_f(Xnew), exact.predict_f(Xnew), strict=True):
             np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-6)
@@ -192,7 +219,9 @@ def test_duplicate_points_stay_distinct():
     data, Z = series(40), np.linspace(0.0, 10.0, 6)[[0, 1, 1, 2, 3, 3, 3, 5]][:, None]
     kernel = gpflow.kernels.SquaredExponential(1.3, 2.0)
     whole = PEPR(data, kernel, Z, alpha=0.5, noise_variance=0.05)
-    model = StreamingSGPR(tuple(values[:10] for values in data), kernel, Z, alpha=0.5, noise_variance=0.05)
+    model = StreamingSGPR(
+        tuple(values[:10] for values in data), kernel, Z, alpha=0.5, noise_variance=0.05
+    )
     total = stream(model, data, [15, 15])
     assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=1e-9)
 
@@ -201,14 +230,21 @@ def test_online_bound_is_below_evidence():
     """At alpha = 0, with inducing points that move: below the evidence of the exact GP of all data."""
     data = series(60)
     kernel = gpflow.kernels.SquaredExponential(1.3, 1.0)
-    exact = float(gpflow.models.GPR(data, kernel, noise_variance=0.05).maximum_log_likelihood_objective())
+    exact = float(
+        gpflow.models.GPR(data, kernel, noise_variance=0.05).maximum_log_likelihood_objective()
+    )
     gaps = []
     for moved in (0.0, 0.3):
         model = StreamingSGPR(
-            tuple(values[:30] for values in data), kernel, np.linspace(0.0, 5.0, 9)[:, None], noise_variance=0.05
+            tuple(values[:30] for values in data),
+            kernel,
+            np.linspace(0.0, 5.0, 9)[:, None],
+            noise_variance=0.05,
         )
         total = float(model.maximum_log_likelihood_objective())
-        model.update(tuple(values[30:] for values in data), np.linspace(0.0, 10.0, 14)[:, None] + moved)
+        model.update(
+            tuple(values[30:] for values in data), np.linspace(0.0, 10.0, 14)[:, None] + moved
+        )
         gaps.append(exact - total - float(model.maximum_log_likelihood_objective()))
     assert min(gaps) > 0.0
 
@@ -243,7 +279,9 @@ def test_update_moves_a_fraction_of_points_to_new_data():
     assert X[40] > 4.9
     predictions = {}
     for share in (0.0, 0.5):
-        model = StreamingSGPR(old, gpflow.kernels.SquaredExponential(1.0, 1.0), Z, noise_variance=0.02)
+        model = StreamingSGPR(
+            old, gpflow.kernels.SquaredExponential(1.0, 1.0), Z, noise_variance=0.02
+        )
         model.update(new, fraction_to_move=share)
         points = model.inducing_variable.Z.numpy()
         kept = np.isin(points, Z)
@@ -262,7 +300,10 @@ def test_update_moves_a_fraction_of_points_to_new_data():
 def test_number_of_inducing_points_can_change():
     data, Z = series(40), np.linspace(0.0, 10.0, 6)[:, None]
     model = StreamingSGPR(
-        tuple(values[:20] for values in data), gpflow.kernels.SquaredExponential(), Z, noise_variance=0.1
+        tuple(values[:20] for values in data),
+        gpflow.kernels.SquaredExponential(),
+        Z,
+        noise_variance=0.1,
     )
     gpflow.set_trainable(model.inducing_variable, False)
     compiled = model.training_loss_closure(compile=True)
@@ -271,7 +312,9 @@ def test_number_of_inducing_points_can_change():
     model.update(batch, np.linspace(0.0, 10.0, 9)[:, None])
     with pytest.raises(tf.errors.InvalidArgumentError, match="compile it again"):
         compiled()
-    assert float(model.training_loss_closure(compile=True)()) == pytest.approx(float(model.training_loss()))
+    assert float(model.training_loss_closure(compile=True)()) == pytest.approx(
+        float(model.training_loss())
+    )
     assert not model.inducing_variable.Z.trainable
     assert model.predict_f(data[0])[0].shape == (40, 1)
     model.update(batch, Z)
@@ -296,7 +339,10 @@ def small_stream():
     data = series(30)
     kernel = gpflow.kernels.SquaredExponential(1.2, 0.8)
     model = StreamingSGPR(
-        tuple(values[:10] for values in data), kernel, np.linspace(0, 10, 5)[:, None], noise_variance=0.1
+        tuple(values[:10] for values in data),
+        kernel,
+        np.linspace(0, 10, 5)[:, None],
+        noise_variance=0.1,
     )
     model.update(tuple(values[10:20] for values in data))
     return model
@@ -312,22 +358,50 @@ def test_rejected_batch_changes_nothing(settled):
         ((np.ones((3, 2)), GOOD), {}, r"data \(X\) must keep 1 columns"),
         ((GOOD, np.ones((3, 2))), {}, r"data \(Y\) must keep 1 columns"),
         ((GOOD, np.ones((4, 1))), {}, "the same number of rows"),
-        ((GOOD * 1e200, GOOD), {}, r"new_data\[0\] \(X\) must be at most 2e\+123 in size, got 1e\+200"),
-        ((GOOD, GOOD * -1e200), {}, r"new_data\[1\] \(Y\) must be at most 2e\+123 in size, got 1e\+200"),
+        (
+            (GOOD * 1e200, GOOD),
+            {},
+            r"new_data\[0\] \(X\) must be at most 2e\+123 in size, got 1e\+200",
+        ),
+        (
+            (GOOD, GOOD * -1e200),
+            {},
+            r"new_data\[1\] \(Y\) must be at most 2e\+123 in size, got 1e\+200",
+        ),
         ((np.ones((0, 1)), np.ones((0, 1))), {}, "at least one row"),
         (GOOD, {}, "pair"),
-        ((GOOD, GOOD), {"inducing_variable": np.full((5, 1), np.nan)}, r"inducing_variable \(Z\) must be finite"),
-        ((GOOD, GOOD), {"inducing_variable": np.ones((5, 2))}, r"inducing_variable \(Z\) must keep 1 columns"),
+        (
+            (GOOD, GOOD),
+            {"inducing_variable": np.full((5, 1), np.nan)},
+            r"inducing_variable \(Z\) must be finite",
+        ),
+        (
+            (GOOD, GOOD),
+            {"inducing_variable": np.ones((5, 2))},
+            r"inducing_variable \(Z\) must keep 1 columns",
+        ),
         ((GOOD, GOOD), {"inducing_variable": np.ones((2, 5, 1))}, "for 1 latent functions, got 2"),
         (
             (GOOD, GOOD),
             {"inducing_variable": 3.0},
             r"inducing_variable \(Z\) must have shape \[rows, D\], got shape \[\]",
         ),
-        ((GOOD, GOOD), {"inducing_variable": Multiscale(np.ones((5, 1)), np.ones((5, 1)))}, "must be inducing points"),
-        ((GOOD, GOOD), {"fraction_to_move": 1.5}, r"fraction_to_move must be a number in \[0, 1\], got 1.5"),
+        (
+            (GOOD, GOOD),
+            {"inducing_variable": Multiscale(np.ones((5, 1)), np.ones((5, 1)))},
+            "must be inducing points",
+        ),
+        (
+            (GOOD, GOOD),
+            {"fraction_to_move": 1.5},
+            r"fraction_to_move must be a number in \[0, 1\], got 1.5",
+        ),
         ((GOOD, GOOD), {"fraction_to_move": np.nan}, "fraction_to_move"),
-        ((GOOD, GOOD), {"fraction_to_move": 0.5, "inducing_variable": np.ones((5, 1))}, "cannot both be given"),
+        (
+            (GOOD, GOOD),
+            {"fraction_to_move": 0.5, "inducing_variable": np.ones((5, 1))},
+            "cannot both be given",
+        ),
     ]:
         before = settled.state.as_dict()
         with pytest.raises(ValueError, match=message):
@@ -344,7 +418,9 @@ def test_failed_update_changes_nothing(small):
         small.update((GOOD, GOOD))
     after = small.state.as_dict()
     for name, value in before.items():
-        assert np.array_equal(value, after[name], equal_nan=value.dtype.kind == "f")  # there is text, too
+        assert np.array_equal(
+            value, after[name], equal_nan=value.dtype.kind == "f"
+        )  # there is text, too
 
 
 def test_unusable_new_points_are_refused_by_the_update_that_brings_them():
@@ -406,7 +482,9 @@ def test_trains_between_updates():
     Xnew = np.linspace(0, 10, 100)[:, None]
     for actual, expected in zip(model.predict_f(Xnew), batch.predict_f(Xnew), strict=True):
         assert np.sqrt(np.mean(np.square(actual - expected))) < 0.05
-    assert model.likelihood.variance.numpy() == pytest.approx(batch.likelihood.variance.numpy(), rel=0.2)
+    assert model.likelihood.variance.numpy() == pytest.approx(
+        batch.likelihood.variance.numpy(), rel=0.2
+    )
 
 
 def test_rejects_other_inducing_variables():

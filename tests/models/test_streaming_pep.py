@@ -24,7 +24,10 @@ def kernel():
 
 
 def batches(observations, size=30):
-    return [(X[start : start + size], observations[start : start + size]) for start in range(0, len(X), size)]
+    return [
+        (X[start : start + size], observations[start : start + size])
+        for start in range(0, len(X), size)
+    ]
 
 
 def streamed(observations, likelihood, kernel=kernel, **options):
@@ -90,10 +93,16 @@ def test_gradients_match_finite_differences(in_midstream, alpha):
     """
     slopes = gradients(in_midstream, alpha)
     variables = in_midstream.trainable_variables
-    kernels = [any(variable is own for own in in_midstream.kernel.trainable_variables) for variable in variables]
+    kernels = [
+        any(variable is own for own in in_midstream.kernel.trainable_variables)
+        for variable in variables
+    ]
     assert 0 < sum(kernels) < len(variables)
     for of_kernel in (True, False):
-        directions = [rng.normal(size=v.shape) * (k == of_kernel) for v, k in zip(variables, kernels, strict=True)]
+        directions = [
+            rng.normal(size=v.shape) * (k == of_kernel)
+            for v, k in zip(variables, kernels, strict=True)
+        ]
         values, step = {}, 1e-3
         for times in (-2, -1, 1, 2):
             for variable, direction in zip(variables, directions, strict=True):
@@ -102,7 +111,10 @@ def test_gradients_match_finite_differences(in_midstream, alpha):
             for variable, direction in zip(variables, directions, strict=True):
                 variable.assign_sub(times * step * direction)
         expected = (8.0 * (values[1] - values[-1]) - (values[2] - values[-2])) / (12.0 * step)
-        slope = sum(np.sum(gradient * direction) for gradient, direction in zip(slopes, directions, strict=True))
+        slope = sum(
+            np.sum(gradient * direction)
+            for gradient, direction in zip(slopes, directions, strict=True)
+        )
         assert slope == pytest.approx(expected, rel=2e-6, abs=1e-7)
 
 
@@ -121,7 +133,10 @@ def test_minibatch_gradients_average_to_full_gradient(in_midstream, alpha):
 @pytest.mark.slow
 def test_multiclass_with_separate_kernels():
     labels = LABELS + (X[:, :1] > 1.0)
-    separate = lambda: gpflow.kernels.SeparateIndependent([kernel(), gpflow.kernels.Matern32(), kernel()])  # noqa: E731
+
+    def separate():
+        return gpflow.kernels.SeparateIndependent([kernel(), gpflow.kernels.Matern32(), kernel()])
+
     model, _ = streamed(labels, MultiClassRobustMax(3), separate, alpha=0.5)
     assert np.mean(np.argmax(model.predict_y(X)[0], axis=1)[:, None] != labels) < 0.2
     mean, covariance = model.compute_qu()
@@ -137,7 +152,9 @@ def test_sites_are_converged_before_they_are_absorbed(likelihood):
     models[0].update_sites()
     for model in models:
         model.update(second)
-    np.testing.assert_allclose(models[0].predict_f(X)[0], models[1].predict_f(X)[0], rtol=0.0, atol=1e-6)
+    np.testing.assert_allclose(
+        models[0].predict_f(X)[0], models[1].predict_f(X)[0], rtol=0.0, atol=1e-6
+    )
 
 
 @pytest.mark.slow
@@ -164,16 +181,23 @@ def size_of_graph(step):
 @pytest.fixture(scope="module")
 def of_the_first_batch():
     """A stream before its first update, and PEP."""
-    return [kind((X[:30], LABELS[:30]), kernel(), Probit(), Z.copy(), tol=1e-10) for kind in (StreamingPEP, PEP)]
+    return [
+        kind((X[:30], LABELS[:30]), kernel(), Probit(), Z.copy(), tol=1e-10)
+        for kind in (StreamingPEP, PEP)
+    ]
 
 
 @pytest.mark.slow
 def test_first_batch_equals_pep(of_the_first_batch, compiled_step):
     """The objective to the last bit, since zeros are added; derivatives have other orders of sums."""
-    (loss, slopes), (expected, derivatives) = (compiled_step(model)() for model in of_the_first_batch)
+    (loss, slopes), (expected, derivatives) = (
+        compiled_step(model)() for model in of_the_first_batch
+    )
     assert float(loss) == float(expected)
     for actual, derivative in zip(slopes, derivatives, strict=True):
-        np.testing.assert_allclose(actual, derivative, rtol=0.0, atol=1e-12 * np.abs(derivative).max())
+        np.testing.assert_allclose(
+            actual, derivative, rtol=0.0, atol=1e-12 * np.abs(derivative).max()
+        )
 
 
 @pytest.mark.slow

@@ -14,7 +14,9 @@ from quick import some_slow
 from gpflow_pep import StreamingSGPR, StreamingSVGP
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
 
-(CASE,) = json.loads((Path(__file__).parent.parent / "data" / "streaming_classification.json").read_text())
+(CASE,) = json.loads(
+    (Path(__file__).parent.parent / "data" / "streaming_classification.json").read_text()
+)
 rng = np.random.default_rng(6)
 X = np.sort(rng.uniform(0.0, 6.0, (60, 1)), axis=0)
 Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
@@ -45,7 +47,9 @@ def test_matches_reference():
     model.kernel.lengthscales.assign(inputs["kernel"]["lengthscales"])
     model.q_mu.assign(np.reshape(inputs["q_mu"], (-1, 1)))
     model.q_sqrt.assign(np.array(inputs["q_sqrt"])[None])
-    assert -float(model.training_loss(data)) == pytest.approx(expected["objective"], rel=0.0, abs=1e-9)
+    assert -float(model.training_loss(data)) == pytest.approx(
+        expected["objective"], rel=0.0, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("whiten", [True, False])
@@ -54,14 +58,18 @@ def test_equals_svgp_before_updates(whiten):
     options = {"q_mu": q_mu, "q_sqrt": q_sqrt, "whiten": whiten, "num_data": 60}
     model = StreamingSVGP(kernel(), gpflow.likelihoods.StudentT(), Z, **options)
     reference = gpflow.models.SVGP(kernel(), gpflow.likelihoods.StudentT(), Z, **options)
-    assert float(model.training_loss(FIRST)) == pytest.approx(float(reference.training_loss(FIRST)), rel=1e-10)
+    assert float(model.training_loss(FIRST)) == pytest.approx(
+        float(reference.training_loss(FIRST)), rel=1e-10
+    )
     for actual, expected in zip(model.predict_f(X), reference.predict_f(X), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-8)
 
 
 def test_a_q_that_is_replaced_is_absorbed():
     """As one that is assigned: by the same operations, in a function that is traced again."""
-    models = [StreamingSVGP(kernel(), gpflow.likelihoods.StudentT(), Z, num_data=30) for _ in range(2)]
+    models = [
+        StreamingSVGP(kernel(), gpflow.likelihoods.StudentT(), Z, num_data=30) for _ in range(2)
+    ]
     q_mu = rng.normal(size=(8, 1))
     for model, replaces in zip(models, (True, False), strict=True):
         model.update(SECOND)
@@ -97,8 +105,12 @@ def test_optimal_q_gives_collapsed_bound():
     )
     with tf.GradientTape() as tape:
         loss = model.training_loss(SECOND)
-    for slope in tape.gradient(loss, [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]):
-        assert np.abs(slope).max() < 1e-4 * abs(float(loss))  # Kuu^-1 of 1e4 times the rounding of q_mu and q_sqrt
+    for slope in tape.gradient(
+        loss, [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
+    ):
+        assert np.abs(slope).max() < 1e-4 * abs(
+            float(loss)
+        )  # Kuu^-1 of 1e4 times the rounding of q_mu and q_sqrt
 
 
 @pytest.mark.parametrize("num_data", some_slow([30, None], 1))
@@ -118,7 +130,9 @@ def test_minibatches_are_unbiased(num_data):
 
 def test_compiled_functions_use_updates():
     model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, num_data=30)
-    loss = tf.function(model.training_loss, input_signature=[(tf.TensorSpec([None, 1], tf.float64),) * 2])
+    loss = tf.function(
+        model.training_loss, input_signature=[(tf.TensorSpec([None, 1], tf.float64),) * 2]
+    )
     for batch in (SECOND, (X[:7], Y[:7])):
         model.q_mu.assign(rng.normal(size=(8, 1)))
         model.update(batch)
@@ -132,7 +146,8 @@ def test_compiled_functions_use_updates():
 
 
 @pytest.mark.parametrize(
-    ("whiten", "q_diag"), some_slow([(True, False), (False, False), (True, True)], quick=[(False, False), (True, True)])
+    ("whiten", "q_diag"),
+    some_slow([(True, False), (False, False), (True, True)], quick=[(False, False), (True, True)]),
 )
 def test_q_is_projected_to_moved_inducing_points(whiten, q_diag):
     """Predictions at the new points are unchanged."""
@@ -152,10 +167,16 @@ def test_q_is_projected_to_moved_inducing_points(whiten, q_diag):
 
 
 def test_q_wider_than_prior_is_clipped():
-    model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None])
+    model = StreamingSVGP(
+        kernel(), gpflow.likelihoods.Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None]
+    )
     model.update(SECOND)
-    fresh = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None])
-    assert float(model.training_loss(SECOND)) == pytest.approx(float(fresh.training_loss(SECOND)), rel=1e-10)
+    fresh = StreamingSVGP(
+        kernel(), gpflow.likelihoods.Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None]
+    )
+    assert float(model.training_loss(SECOND)) == pytest.approx(
+        float(fresh.training_loss(SECOND)), rel=1e-10
+    )
 
 
 def test_rejected_batches_change_nothing():
@@ -163,7 +184,10 @@ def test_rejected_batches_change_nothing():
     before = model.state.as_dict()
     for batch, message in (
         ((X, np.full_like(X, 3.0)), "labels"),
-        ((np.ones((4, 2)), np.ones((4, 1))), "must have as many columns as the inducing points, 1, got 2"),
+        (
+            (np.ones((4, 2)), np.ones((4, 1))),
+            "must have as many columns as the inducing points, 1, got 2",
+        ),
         ((np.full((2, 1), np.nan), np.ones((2, 1))), "must be finite"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -172,10 +196,14 @@ def test_rejected_batches_change_nothing():
     with pytest.raises(tf.errors.InvalidArgumentError):
         model.update((X, np.ones_like(X)))
     after = model.state.as_dict()
-    assert all(np.array_equal(before[name], after[name]) for name in before if name != "parameter.q_sqrt")
+    assert all(
+        np.array_equal(before[name], after[name]) for name in before if name != "parameter.q_sqrt"
+    )
 
 
-@pytest.mark.parametrize("copied", some_slow([copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], 1))
+@pytest.mark.parametrize(
+    "copied", some_slow([copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], 1)
+)
 def test_copy_accepts_any_number_of_points(copied):
     """Bit-identical to the model: copying does not fix the shapes of the old posterior."""
     model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z)

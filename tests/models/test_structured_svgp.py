@@ -61,7 +61,9 @@ def test_matches_references(name, no_jitter):
     Y = np.array(inputs["Y"]).reshape(len(X), -1)[:, :1]
     blocks = [np.array(block) for block in inputs["blocks"]]
     rows = [np.arange(len(X))]
-    kernel = gpflow.kernels.SquaredExponential(inputs["kernel"]["variance"], inputs["kernel"]["lengthscales"])
+    kernel = gpflow.kernels.SquaredExponential(
+        inputs["kernel"]["variance"], inputs["kernel"]["lengthscales"]
+    )
     q_mu, q_sqrt = (np.array(inputs[name]) for name in ("q_mu", "q_sqrt"))
     shared = {
         "mean_function": gpflow.functions.Constant(inputs["mean_constant"]),
@@ -74,9 +76,16 @@ def test_matches_references(name, no_jitter):
     def value(kind, parts, **options):
         noise = gpflow.likelihoods.Gaussian(inputs["noise_variance"])
         made = kind(kernel, noise, Z, **shared, **options)
-        divergence = float(gpflow.kullback_leiblers.prior_kl(made.inducing_variable, kernel, made.q_mu, made.q_sqrt))
+        divergence = float(
+            gpflow.kullback_leiblers.prior_kl(
+                made.inducing_variable, kernel, made.q_mu, made.q_sqrt
+            )
+        )
         of_blocks = (
-            len(p) / len(X) * (float(made.maximum_log_likelihood_objective((X[p], Y[p]))) + divergence) for p in parts
+            len(p)
+            / len(X)
+            * (float(made.maximum_log_likelihood_objective((X[p], Y[p]))) + divergence)
+            for p in parts
         )
         return sum(of_blocks) - divergence
 
@@ -86,8 +95,12 @@ def test_matches_references(name, no_jitter):
         "BT-SVGP (eq 9)": value(BTSVGP, blocks),
         "PEPSVGP alpha=0.5 m=1 B=N": value(PEPSVGP, rows, alpha=0.5),
         "PEPSVGP alpha=0.5 m=0.7 B=N": value(PEPSVGP, rows, alpha=0.5, scale=0.7),
-        "PEPSVGP alpha=0.5 m=0.7 unequal": value(PEPSVGP, blocks, alpha=0.5, scale=0.7, minibatch_is_block=True),
-        "PEPSVGP alpha=1 m=0.7 unequal": value(PEPSVGP, blocks, alpha=1.0, scale=0.7, minibatch_is_block=True),
+        "PEPSVGP alpha=0.5 m=0.7 unequal": value(
+            PEPSVGP, blocks, alpha=0.5, scale=0.7, minibatch_is_block=True
+        ),
+        "PEPSVGP alpha=1 m=0.7 unequal": value(
+            PEPSVGP, blocks, alpha=1.0, scale=0.7, minibatch_is_block=True
+        ),
     }
     assert found == pytest.approx(expected, rel=1e-9)
 
@@ -101,7 +114,11 @@ def test_alpha_zero_equals_svgp_and_bounds_are_ordered(C, whiten, noise):
     likelihood = None if noise == "constant" else dependent_noise()
     X, Y = data(C)
     values = [
-        float(model(kind, C, whiten=whiten, likelihood=likelihood, **options).maximum_log_likelihood_objective((X, Y)))
+        float(
+            model(
+                kind, C, whiten=whiten, likelihood=likelihood, **options
+            ).maximum_log_likelihood_objective((X, Y))
+        )
         for kind, options in (
             (gpflow.models.SVGP, {}),
             (PEPSVGP, {"alpha": 0.0}),
@@ -118,7 +135,12 @@ COLLAPSED = {
     "TSVGP": (TSVGP, TSGPR, {}, {}),
     "BTSVGP": (BTSVGP, BTSGPR, {}, {"blocks": N}),
     "rows": (PEPSVGP, PEPR, {"alpha": 0.4, "scale": 0.8}, {"alpha": 0.4, "scale": 0.8}),
-    "block": (PEPSVGP, PEPR, {"alpha": 0.4, "minibatch_is_block": True}, {"alpha": 0.4, "blocks": N}),
+    "block": (
+        PEPSVGP,
+        PEPR,
+        {"alpha": 0.4, "minibatch_is_block": True},
+        {"alpha": 0.4, "blocks": N},
+    ),
     "EP": (PEPSVGP, PEPR, {"alpha": 1.0}, {"alpha": 1.0}),
 }
 
@@ -157,7 +179,9 @@ def test_minibatches_are_unbiased(kind, options, size):
     X, Y = data(2)
     parts = [np.arange(start, start + size) % N for start in range(N)]
     values = [float(made.maximum_log_likelihood_objective((X[part], Y[part]))) for part in parts]
-    assert np.mean(values) == pytest.approx(float(made.maximum_log_likelihood_objective((X, Y))), rel=1e-12)
+    assert np.mean(values) == pytest.approx(
+        float(made.maximum_log_likelihood_objective((X, Y))), rel=1e-12
+    )
 
 
 def test_blocks_are_unbiased():
@@ -171,7 +195,9 @@ def test_blocks_are_unbiased():
     made.q_mu.assign(mean)
     made.q_sqrt.assign(np.linalg.cholesky(covariance)[None])
     values = [float(made.maximum_log_likelihood_objective((X[part], Y[part]))) for part in parts]
-    assert np.mean(values) == pytest.approx(float(exact.maximum_log_likelihood_objective()), rel=1e-10)
+    assert np.mean(values) == pytest.approx(
+        float(exact.maximum_log_likelihood_objective()), rel=1e-10
+    )
 
 
 def test_without_num_data_minibatch_is_the_data():
@@ -196,11 +222,15 @@ def test_q_diag_equals_full_diagonal():
         q_sqrt=deviations,
         q_diag=True,
     )
-    assert float(diagonal.training_loss((X, Y))) == pytest.approx(float(full.training_loss((X, Y))), rel=1e-13)
+    assert float(diagonal.training_loss((X, Y))) == pytest.approx(
+        float(full.training_loss((X, Y))), rel=1e-13
+    )
 
 
 def separate():
-    kernels = [gpflow.kernels.Matern52(variance, lengthscales=[0.7, 1.4]) for variance in (0.8, 1.5)]
+    kernels = [
+        gpflow.kernels.Matern52(variance, lengthscales=[0.7, 1.4]) for variance in (0.8, 1.5)
+    ]
     return gpflow.kernels.SeparateIndependent(kernels)
 
 
@@ -210,7 +240,10 @@ def separate():
     [
         (TSVGP, {}),
         (BTSVGP, {}),
-        (PEPSVGP, {"alpha": 0.6, "scale": gpflow.Parameter(0.8, transform=gpflow.utilities.positive())}),
+        (
+            PEPSVGP,
+            {"alpha": 0.6, "scale": gpflow.Parameter(0.8, transform=gpflow.utilities.positive())},
+        ),
         (PEPSVGP, {"alpha": 0.6, "scale": 0.8, "minibatch_is_block": True}),
     ],
     ids=["TSVGP", "BTSVGP", "rows", "block"],
@@ -219,7 +252,13 @@ def test_gradients_match_finite_differences(prior, kind, options):
     """
     Fourth-order differences along a direction, h = 1e-3: h^4 F(5)/30 and eps F/h are below 1e-9 of some hundred nats.
     """
-    made = model(kind, 2, kernel=separate() if prior == "separate" else None, likelihood=dependent_noise(), **options)
+    made = model(
+        kind,
+        2,
+        kernel=separate() if prior == "separate" else None,
+        likelihood=dependent_noise(),
+        **options,
+    )
     X, Y = data(2)
     variables = made.trainable_variables
     with tf.GradientTape() as tape:
@@ -245,8 +284,12 @@ def test_nongaussian_likelihoods_learn_one_scale():
     tighter, plain = model(TSVGP, likelihood=probit), model(gpflow.models.SVGP, likelihood=probit)
     assert tighter.scale.trainable
     at_one = float(tighter.maximum_log_likelihood_objective((X, labels)))
-    assert at_one == pytest.approx(float(plain.maximum_log_likelihood_objective((X, labels))), rel=1e-12)
-    gpflow.optimizers.Scipy().minimize(tighter.training_loss_closure((X, labels)), tighter.scale.trainable_variables)
+    assert at_one == pytest.approx(
+        float(plain.maximum_log_likelihood_objective((X, labels))), rel=1e-12
+    )
+    gpflow.optimizers.Scipy().minimize(
+        tighter.training_loss_closure((X, labels)), tighter.scale.trainable_variables
+    )
     assert float(tighter.maximum_log_likelihood_objective((X, labels))) > at_one + 1e-3
 
     class Unknown(gpflow.likelihoods.ScalarLikelihood):
@@ -278,15 +321,21 @@ def test_nongaussian_likelihoods_learn_one_scale():
     learned.scale.assign(1.0 / (1.0 + np.mean(d) / 0.05))
     with tf.GradientTape() as tape:
         loss = learned.training_loss((X, Y))
-    assert -float(loss) == pytest.approx(float(spherical.maximum_log_likelihood_objective()), rel=1e-9)
-    assert float(tape.gradient(loss, learned.scale.unconstrained_variable)) == pytest.approx(0.0, abs=1e-8)
+    assert -float(loss) == pytest.approx(
+        float(spherical.maximum_log_likelihood_objective()), rel=1e-9
+    )
+    assert float(tape.gradient(loss, learned.scale.unconstrained_variable)) == pytest.approx(
+        0.0, abs=1e-8
+    )
 
 
 def nystrom(made, X):
     """diag Qff."""
     jitter = gpflow.default_jitter()
     Kuu = gpflow.covariances.Kuu(made.inducing_variable, made.kernel, jitter=jitter)
-    V = np.linalg.solve(np.linalg.cholesky(Kuu), gpflow.covariances.Kuf(made.inducing_variable, made.kernel, X))
+    V = np.linalg.solve(
+        np.linalg.cholesky(Kuu), gpflow.covariances.Kuf(made.inducing_variable, made.kernel, X)
+    )
     return np.sum(V**2, axis=0)
 
 
@@ -300,11 +349,16 @@ def test_bound_is_below_label_evidence():
     K = made.kernel(X).numpy() + 1e-6 * np.eye(3)
     residual = np.linalg.solve(np.linalg.cholesky(K), (F - 0.1).T)
     log_prior = -0.5 * np.sum(residual**2, 0) - 0.5 * np.linalg.slogdet(2.0 * np.pi * K)[1]
-    log_lik = sum(made.likelihood.log_prob(X[n : n + 1], F[:, n : n + 1], labels[n : n + 1]).numpy() for n in range(3))
+    log_lik = sum(
+        made.likelihood.log_prob(X[n : n + 1], F[:, n : n + 1], labels[n : n + 1]).numpy()
+        for n in range(3)
+    )
     evidence = logsumexp(log_prior + log_lik) + 3.0 * np.log(weight)
     closure = made.training_loss_closure((X, labels))
     gpflow.optimizers.Scipy().minimize(
-        closure, [*made.q_mu.trainable_variables, *made.q_sqrt.trainable_variables], options={"maxiter": 100}
+        closure,
+        [*made.q_mu.trainable_variables, *made.q_sqrt.trainable_variables],
+        options={"maxiter": 100},
     )
     for m in (0.3, 0.7, 1.0):
         made.scale.assign(m)
@@ -326,7 +380,9 @@ def test_natural_gradients_and_adam():
         mean_function=made.mean_function,
         likelihood=made.likelihood,
     )
-    assert -float(closure()) == pytest.approx(float(exact.maximum_log_likelihood_objective()), rel=1e-9)
+    assert -float(closure()) == pytest.approx(
+        float(exact.maximum_log_likelihood_objective()), rel=1e-9
+    )
 
 
 def test_compiled_functions_use_new_alpha():
@@ -343,8 +399,16 @@ def test_compiled_functions_use_new_alpha():
 
 def test_rejects_invalid_arguments():
     for kind, options, message in [
-        (BTSVGP, {"likelihood": gpflow.likelihoods.Bernoulli()}, "likelihood must be a gpflow.likelihoods.Gaussian"),
-        (PEPSVGP, {"likelihood": gpflow.likelihoods.Poisson()}, "likelihood must be a gpflow.likelihoods.Gaussian"),
+        (
+            BTSVGP,
+            {"likelihood": gpflow.likelihoods.Bernoulli()},
+            "likelihood must be a gpflow.likelihoods.Gaussian",
+        ),
+        (
+            PEPSVGP,
+            {"likelihood": gpflow.likelihoods.Poisson()},
+            "likelihood must be a gpflow.likelihoods.Gaussian",
+        ),
         (PEPSVGP, {"alpha": 1.5}, "alpha"),
         (PEPSVGP, {"scale": -1.0}, r"scale must be in \(0, inf\), got -1.0"),
         (TSVGP, {"num_data": 0}, "num_data"),
@@ -358,7 +422,9 @@ def test_nan_raises(kind):
     X, Y = data()
     made = model(kind)
     for bad in ((np.where(X[3, 0] == X, np.nan, X), Y), (X, np.where(Y[3] == Y, np.nan, Y))):
-        with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=r"data\[[01]\] .*finite"):
+        with pytest.raises(
+            (ValueError, tf.errors.InvalidArgumentError), match=r"data\[[01]\] .*finite"
+        ):
             made.training_loss(bad)
 
 
@@ -388,7 +454,8 @@ def test_accepts_blocks_of_any_size(rows):
     X, Y = data(rows=rows)
     blocks = model(BTSVGP, num_data=rows)
     V = np.linalg.solve(
-        np.linalg.cholesky(blocks.kernel(blocks.inducing_variable.Z)), blocks.kernel(blocks.inducing_variable.Z, X)
+        np.linalg.cholesky(blocks.kernel(blocks.inducing_variable.Z)),
+        blocks.kernel(blocks.inducing_variable.Z, X),
     )
     D = np.asarray(blocks.kernel(X)) - V.T @ V
 
@@ -398,7 +465,9 @@ def test_accepts_blocks_of_any_size(rows):
 
     rows_alone = model(TSVGP, num_data=rows)
     found = [float(each.maximum_log_likelihood_objective((X, Y))) for each in (blocks, rows_alone)]
-    assert found[0] - found[1] == pytest.approx(-0.5 * rest(0.05), abs=1e-4)  # of a jitter of 1e-6 in Kuu
+    assert found[0] - found[1] == pytest.approx(
+        -0.5 * rest(0.05), abs=1e-4
+    )  # of a jitter of 1e-6 in Kuu
     slopes = []
     for each in (blocks, rows_alone):
         with tf.GradientTape() as tape:
@@ -415,5 +484,8 @@ def test_accepts_blocks_of_any_size(rows):
 def test_indefinite_block_raises():
     """Neither BTSVGP nor PEPSVGP adds jitter to a block."""
     block, one = tf.constant([[[1.0, 1.0], [1.0, 1.0 - 1e-9]]], tf.float64), tf.ones([], tf.float64)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"not successful: a block has size.*smaller minibatches"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"not successful: a block has size.*smaller minibatches",
+    ):
         structured_svgp._log_det_and_squares(one, block - tf.eye(2, dtype=tf.float64), block)

@@ -26,7 +26,10 @@ MULTICLASS, TIED = (
 REFERENCE = 1e-8  # the references' tolerance, absolute
 N, M, C = 12, 5, 3
 rng = np.random.default_rng(101)
-X, Z = rng.uniform(-1.5, 1.5, (N, 2)), np.array([[-1.0, 0.3], [0.1, -0.9], [0.8, 0.7], [-0.4, 1.2], [1.2, -0.5]])
+X, Z = (
+    rng.uniform(-1.5, 1.5, (N, 2)),
+    np.array([[-1.0, 0.3], [0.1, -0.9], [0.8, 0.7], [-0.4, 1.2], [1.2, -0.5]]),
+)
 Q_MU = rng.normal(size=(M, C))
 Q_SQRT = np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M)
 every_model = pytest.mark.parametrize("kind", MODELS)
@@ -63,7 +66,9 @@ def data(likelihood="robust max"):
 
 @pytest.fixture
 def no_jitter():
-    with gpflow.config.as_context(replace(gpflow.config.config(), jitter=0.0, positive_minimum=0.0)):
+    with gpflow.config.as_context(
+        replace(gpflow.config.config(), jitter=0.0, positive_minimum=0.0)
+    ):
         yield
 
 
@@ -87,11 +92,15 @@ def test_multiclass_matches_references(kind, convention, name):
     inputs, expected = case["inputs"], case["expected"][convention]
     num = inputs["C"]
     ours = MultiClassRobustMax(num, inputs["epsilon"])
-    theirs = gpflow.likelihoods.MultiClass(num, gpflow.likelihoods.RobustMax(num, inputs["epsilon"]))
+    theirs = gpflow.likelihoods.MultiClass(
+        num, gpflow.likelihoods.RobustMax(num, inputs["epsilon"])
+    )
     model = kind(
         SeparateIndependent([kernel_of(kernel) for kernel in inputs["kernels"]]),
         ours if convention == "paper" else theirs,
-        SeparateIndependentInducingVariables([InducingPoints(np.array(Z)) for Z in inputs["Z_per_class"]]),
+        SeparateIndependentInducingVariables(
+            [InducingPoints(np.array(Z)) for Z in inputs["Z_per_class"]]
+        ),
         num_data=len(inputs["X"]),
         q_mu=np.transpose(inputs["q_mu_per_class"]),
         q_sqrt=np.array(inputs["q_sqrt_per_class"]),
@@ -157,7 +166,12 @@ def test_alpha_zero_equals_svgp(kind, parts, whiten):
         found.append([loss, *tape.gradient(loss, [*variables, *q])])
     for actual, expected in zip(*found, strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-8, atol=1e-8)
-    for options in ({}, {"full_cov": True}, {"full_output_cov": True}, {"full_cov": True, "full_output_cov": True}):
+    for options in (
+        {},
+        {"full_cov": True},
+        {"full_output_cov": True},
+        {"full_cov": True, "full_output_cov": True},
+    ):
         for actual, expected in zip(
             model.predict_f(Z + 0.3, **options), peer.predict_f(Z + 0.3, **options), strict=True
         ):
@@ -207,7 +221,9 @@ def test_continuous_at_alpha_zero(kind):
     limit = float(model.maximum_log_likelihood_objective(data()))
     for alpha in (1e-12, 1e-8, 1e-5):
         model.alpha = alpha
-        assert float(model.maximum_log_likelihood_objective(data())) == pytest.approx(limit, abs=1e3 * alpha + 1e-9)
+        assert float(model.maximum_log_likelihood_objective(data())) == pytest.approx(
+            limit, abs=1e3 * alpha + 1e-9
+        )
 
 
 @pytest.mark.slow
@@ -263,13 +279,20 @@ def test_gradients_match_finite_differences(kind, likelihood, options):
         assert slope == pytest.approx(difference, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize(("kind", "likelihood"), [(APEP, "robust max"), (ARPEP, "Probit"), (RPAPEP, "robust max")])
+@pytest.mark.parametrize(
+    ("kind", "likelihood"), [(APEP, "robust max"), (ARPEP, "Probit"), (RPAPEP, "robust max")]
+)
 def test_minibatches_are_unbiased(kind, likelihood):
     """Over equal parts of the rows the mean of the objective is the objective."""
     model = make(kind, likelihood, num_data=N)
     rows = data(likelihood)
-    parts = [model.maximum_log_likelihood_objective([part[i : i + 4] for part in rows]) for i in range(0, N, 4)]
-    assert np.mean(parts) == pytest.approx(float(model.maximum_log_likelihood_objective(rows)), rel=1e-12)
+    parts = [
+        model.maximum_log_likelihood_objective([part[i : i + 4] for part in rows])
+        for i in range(0, N, 4)
+    ]
+    assert np.mean(parts) == pytest.approx(
+        float(model.maximum_log_likelihood_objective(rows)), rel=1e-12
+    )
     assert np.ptp(parts) > 0.1
 
 
@@ -317,7 +340,9 @@ def test_natural_gradients_improve_objective(kind):
     for _ in range(2):
         with tf.GradientTape() as tape:
             value = loss()
-        gradient_norms.append(max(np.abs(gradient).max() for gradient in tape.gradient(value, variables)))
+        gradient_norms.append(
+            max(np.abs(gradient).max() for gradient in tape.gradient(value, variables))
+        )
         for _ in range(25):  # a step of 0.1 leaves 0.9^25 = 0.07 of the way
             natural.minimize(loss, [(model.q_mu, model.q_sqrt)])
     assert gradient_norms[1] < 0.2 * gradient_norms[0]
@@ -325,12 +350,19 @@ def test_natural_gradients_improve_objective(kind):
 
 def best_apep(rows, points):
     """PEPR (FITC) and APEP at alpha = 1 with Gaussian noise, its q(u) at the optimum: the objectives."""
-    parts = {"kernel": SquaredExponential(1.3, lengthscales=[0.9, 1.1]), "inducing_variable": points}
+    parts = {
+        "kernel": SquaredExponential(1.3, lengthscales=[0.9, 1.1]),
+        "inducing_variable": points,
+    }
     fitc = PEPR(rows, alpha=1.0, noise_variance=0.2, **parts)
-    apep = APEP(likelihood=gpflow.likelihoods.Gaussian(0.2), num_data=len(rows[0]), alpha=1.0, **parts)
+    apep = APEP(
+        likelihood=gpflow.likelihoods.Gaussian(0.2), num_data=len(rows[0]), alpha=1.0, **parts
+    )
     loss = apep.training_loss_closure(rows)
     variables = [apep.q_mu.unconstrained_variable, apep.q_sqrt.unconstrained_variable]
-    gpflow.optimizers.Scipy().minimize(loss, variables, options={"maxiter": 300, "ftol": 0.0, "gtol": 1e-8})
+    gpflow.optimizers.Scipy().minimize(
+        loss, variables, options={"maxiter": 300, "ftol": 0.0, "gtol": 1e-8}
+    )
     return fitc, apep, float(fitc.maximum_log_likelihood_objective()), -float(loss())
 
 
@@ -358,8 +390,12 @@ def test_apep_differs_from_fitc_for_unequal_factors():
 @pytest.mark.parametrize("kind", [APEP, RPAPEP])
 def test_indefinite_cavity_raises(kind):
     model = make(kind, alpha=0.5, num_data=20)
-    model.q_sqrt.unconstrained_variable.assign(1e200 * tf.ones_like(model.q_sqrt.unconstrained_variable))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)the cavity.*alpha = 0.5, num_data N = 20"):
+    model.q_sqrt.unconstrained_variable.assign(
+        1e200 * tf.ones_like(model.q_sqrt.unconstrained_variable)
+    )
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"(?s)the cavity.*alpha = 0.5, num_data N = 20"
+    ):
         model.training_loss(data())
 
 
@@ -367,20 +403,28 @@ class UndefinedOnce(gpflow.functions.MeanFunction):
     """NaN for the first row."""
 
     def __call__(self, inputs):
-        return tf.where(tf.range(tf.shape(inputs)[0])[:, None] == 0, np.nan, tf.zeros([1, C], tf.float64))
+        return tf.where(
+            tf.range(tf.shape(inputs)[0])[:, None] == 0, np.nan, tf.zeros([1, C], tf.float64)
+        )
 
 
 @pytest.mark.parametrize(
     ("kind", "likelihood"),
     some_slow(
-        [*itertools.product(MODELS, ["robust max", "softmax"]), (ARPEP, "Probit"), (ARPEP, "StudentT")],
+        [
+            *itertools.product(MODELS, ["robust max", "softmax"]),
+            (ARPEP, "Probit"),
+            (ARPEP, "StudentT"),
+        ],
         quick=[(APEP, "softmax"), (RPAPEP, "robust max"), (ARPEP, "Probit")],
     ),
 )
 def test_a_nan_at_alpha_zero_raises(kind, likelihood):
     """The limit of a quotient by alpha: NaN must not become 0."""
     model = make(kind, likelihood, alpha=0.0, mean_function=UndefinedOnce())
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"the objective of {kind.__name__} is not finite"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"the objective of {kind.__name__} is not finite"
+    ):
         model.training_loss(data(likelihood))
 
 
@@ -388,7 +432,9 @@ def test_a_nan_at_alpha_zero_raises(kind, likelihood):
 def test_nonfinite_values_raise(kind):
     model = make(kind)
     model.q_mu.unconstrained_variable.assign(np.nan * Q_MU)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"the objective of {kind.__name__} is not finite"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"the objective of {kind.__name__} is not finite"
+    ):
         model.training_loss(data())
     with pytest.raises(tf.errors.InvalidArgumentError, match="predictive mean are not finite"):
         model.predict_f(X)
@@ -398,14 +444,23 @@ def test_rejects_invalid_arguments():
     for options, message in [
         ({"alpha": 1.2}, r"alpha must be in \[0, 1\], got 1.2"),
         ({"num_data": 0}, "num_data must be a whole number from 1 to 9007199254740992, got 0"),
-        ({"num_data": None}, "num_data must be a whole number from 1 to 9007199254740992, got None"),
+        (
+            {"num_data": None},
+            "num_data must be a whole number from 1 to 9007199254740992, got None",
+        ),
         ({"num_latent_gps": 2}, "num_latent_gps must be 3"),
         ({"q_mu": Q_MU[:3]}, r"q_mu must have shape \[5, 3\], got \[3, 3\]"),
         ({"q_sqrt": Q_SQRT[:2]}, r"q_sqrt must have shape \[3, 5, 5\], got \[2, 5, 5\]"),
         ({"q_mu": np.nan * Q_MU}, "q_mu must be finite, got 15"),
         ({"inducing_variable": np.full((5, 2), np.nan)}, "inducing_variable"),
-        ({"kernel": SeparateIndependent([Matern52(), Matern52()])}, "kernel must have one part for each of 3"),
-        ({"kernel": gpflow.kernels.LinearCoregionalization([Matern52()] * 3, np.eye(3))}, "SharedIndependent or Sep"),
+        (
+            {"kernel": SeparateIndependent([Matern52(), Matern52()])},
+            "kernel must have one part for each of 3",
+        ),
+        (
+            {"kernel": gpflow.kernels.LinearCoregionalization([Matern52()] * 3, np.eye(3))},
+            "SharedIndependent or Sep",
+        ),
         ({"kernel": "SE"}, "kernel must be a gpflow Kernel, got str"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -414,7 +469,9 @@ def test_rejects_invalid_arguments():
 
 def test_rejects_likelihoods_without_rule():
     with pytest.raises(ValueError, match="likelihood must be a gpflow ScalarLikelihood"):
-        APEP(SquaredExponential(), gpflow.likelihoods.HeteroskedasticTFPConditional(), Z, num_data=N)
+        APEP(
+            SquaredExponential(), gpflow.likelihoods.HeteroskedasticTFPConditional(), Z, num_data=N
+        )
 
 
 def test_default_prior():

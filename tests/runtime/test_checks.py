@@ -27,20 +27,28 @@ def message_of(function):
 
 def test_a_failed_check_reports_its_value():
     value = tf.constant(2.0)
-    assert message_of(lambda: asserted(value, tf.constant(False), "a is", tf.constant(3))) == "a is 3"
+    assert (
+        message_of(lambda: asserted(value, tf.constant(False), "a is", tf.constant(3))) == "a is 3"
+    )
     assert asserted(value, tf.constant(True), "never") == 2.0
 
 
 def test_errors_of_compiled_functions_are_plain_where_the_library_calls_them():
     function = tf.function(lambda x: asserted(x, x > 0.0, "x must be positive, got", x))
-    assert message_of(lambda: with_plain_errors(function, tf.constant(-1.0))) == "x must be positive, got -1"
+    assert (
+        message_of(lambda: with_plain_errors(function, tf.constant(-1.0)))
+        == "x must be positive, got -1"
+    )
     assert with_plain_errors(function, tf.constant(2.0)) == 2.0
 
 
 def test_other_errors_are_left_as_they_are():
     division = tf.function(lambda x: 1 // x)
     expected = message_of(lambda: division(tf.constant(0)))
-    assert message_of(lambda: with_plain_errors(division, tf.constant(0))).split("\n")[0] == expected.split("\n")[0]
+    assert (
+        message_of(lambda: with_plain_errors(division, tf.constant(0))).split("\n")[0]
+        == expected.split("\n")[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,14 +57,19 @@ def test_other_errors_are_left_as_they_are():
         lambda: broken(PEPR, Y).training_loss(),
         lambda: fit(broken(PEPR, Y)),
         lambda: broken(PEPClassifier, Y > 0.0).training_loss(),
-        pytest.param(lambda: broken(PEPClassifier, Y > 0.0).update_sites(batch_size=5), marks=pytest.mark.slow),
+        pytest.param(
+            lambda: broken(PEPClassifier, Y > 0.0).update_sites(batch_size=5),
+            marks=pytest.mark.slow,
+        ),
         lambda: list(broken(PEPClassifier, Y > 0.0).minibatches(5)),
     ],
     ids=["loss", "fit", "sites", "sites in batches", "minibatches"],
 )
 def test_error_message_is_a_single_line(call):
     message = message_of(call)
-    assert message.startswith("Cholesky decomposition was not successful: Kuu has size 3 x 3, 9 of its entries")
+    assert message.startswith(
+        "Cholesky decomposition was not successful: Kuu has size 3 x 3, 9 of its entries"
+    )
     assert "\n" not in message
 
 
@@ -66,5 +79,7 @@ def test_a_function_of_the_user_lists_the_files_of_the_user_only():
     message = message_of(tf.function(model.training_loss))
     files = [line for line in message.splitlines() if line.lstrip().startswith("File")]
     assert any(__file__ in line for line in files)
-    assert not any("gpflow" in line.split("site-packages")[-1] for line in files if "site-packages" in line)
+    assert not any(
+        "gpflow" in line.split("site-packages")[-1] for line in files if "site-packages" in line
+    )
     assert not any("gpflow_pep/models" in line or "autograph" in line for line in files)

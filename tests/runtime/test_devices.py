@@ -8,7 +8,11 @@ from quick import some_slow
 from gpflow_pep.engine import BlockChunks, RowChunks
 from gpflow_pep.runtime.devices import side_by_side
 
-HERE = ("CPU:0", "CPU:0", "CPU:0")  # three loops on one device: which device it is makes no difference to the numbers
+HERE = (
+    "CPU:0",
+    "CPU:0",
+    "CPU:0",
+)  # three loops on one device: which device it is makes no difference to the numbers
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 30])
@@ -34,7 +38,11 @@ def test_shares_have_the_rows_of_all(name, N, eagerly):
     """Sums, concatenations, and stored and reread chunks."""
     rng = np.random.default_rng(0)
     sizes = np.array([1, N - 1]) if N < 5 else np.array([2, 3, 2, N - 7])
-    chunks = RowChunks(4, HERE) if name == "single rows" else BlockChunks(rng.permutation(N), sizes, 4, HERE)
+    chunks = (
+        RowChunks(4, HERE)
+        if name == "single rows"
+        else BlockChunks(rng.permutation(N), sizes, 4, HERE)
+    )
     data = tf.constant(rng.normal(size=(N, 2))), tf.constant(rng.normal(size=(N, 1)))
 
     def found():
@@ -62,7 +70,10 @@ def test_loops_with_checks_are_not_ordered():
             with tf.control_dependencies([tf.raw_ops.Assert(condition=number >= 0, data=[number])]):
                 return number + 1
 
-        return [tf.while_loop(lambda number: number < 3, lambda number: [step(number)], [i])[0] for i in (0, 1)]
+        return [
+            tf.while_loop(lambda number: number < 3, lambda number: [step(number)], [i])[0]
+            for i in (0, 1)
+        ]
 
     def loops_side_by_side():
         with side_by_side():

@@ -15,7 +15,14 @@ from tensorflow.python.framework.func_graph import FuncGraph
 
 from gpflow_pep import ARPEP, PEP, PEPR, PEPClassifier, StreamingPEP, StreamingSGPR
 from gpflow_pep.runtime import tracing
-from gpflow_pep.runtime.tracing import compiled, in_xla, no_autograph, on_demand, refuse_xla, release_graphs
+from gpflow_pep.runtime.tracing import (
+    compiled,
+    in_xla,
+    no_autograph,
+    on_demand,
+    refuse_xla,
+    release_graphs,
+)
 from gpflow_pep.training import fit
 
 RNG = np.random.default_rng(0)
@@ -27,7 +34,9 @@ EXACT = 1e-14  # A graph may reorder a few operations of order one.
 
 def registered():
     """The names of custom gradients in TensorFlow's registry."""
-    return {name for name in tracing.ops.gradient_registry.list() if name.startswith("CustomGradient-")}
+    return {
+        name for name in tracing.ops.gradient_registry.list() if name.startswith("CustomGradient-")
+    }
 
 
 def existing():
@@ -63,17 +72,23 @@ def train_regression():
 def train_with_scipy():
     model = regression()
     options = {"maxiter": 1}
-    gpflow.optimizers.Scipy().minimize(model.training_loss_closure(), model.trainable_variables, options=options)
+    gpflow.optimizers.Scipy().minimize(
+        model.training_loss_closure(), model.trainable_variables, options=options
+    )
 
 
 def train_classifier():
-    model = PEPClassifier((X, LABELS), gpflow.kernels.Matern32(), gpflow.likelihoods.Bernoulli(), X[:4], alpha=0.5)
+    model = PEPClassifier(
+        (X, LABELS), gpflow.kernels.Matern32(), gpflow.likelihoods.Bernoulli(), X[:4], alpha=0.5
+    )
     model.update_sites()
     fit(model, max_iterations=1)
 
 
 def train_minibatches():
-    model = ARPEP(gpflow.kernels.Matern32(), gpflow.likelihoods.Bernoulli(), X[:4], alpha=0.5, num_data=12)
+    model = ARPEP(
+        gpflow.kernels.Matern32(), gpflow.likelihoods.Bernoulli(), X[:4], alpha=0.5, num_data=12
+    )
     fit(model, (X, LABELS), max_iterations=1)
 
 
@@ -84,12 +99,16 @@ def train_a_stream():
 
 
 def train_a_stream_with_sites():
-    model = StreamingPEP((X, LABELS), gpflow.kernels.Matern32(), gpflow.likelihoods.Bernoulli(), X[:4])
+    model = StreamingPEP(
+        (X, LABELS), gpflow.kernels.Matern32(), gpflow.likelihoods.Bernoulli(), X[:4]
+    )
     model.update((X + 0.1, LABELS), fraction_to_move=0.5)
     fit(model, max_iterations=1)
 
 
-@pytest.mark.parametrize("train", some_slow([train_regression, train_minibatches, train_with_scipy, train_a_stream], 1))
+@pytest.mark.parametrize(
+    "train", some_slow([train_regression, train_minibatches, train_with_scipy, train_a_stream], 1)
+)
 def test_models_leave_no_graphs(train):
     assert_released(train)
 
@@ -143,12 +162,16 @@ class Nested(tf.Module):
         return x * tf.convert_to_tensor(self.scale)
 
     def looped(self, x):
-        return tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y + self.multiplied(x)), (0, 0.0 * x))[1]
+        return tf.while_loop(
+            lambda i, _: i < 3, lambda i, y: (i + 1, y + self.multiplied(x)), (0, 0.0 * x)
+        )[1]
 
     def __call__(self, x):
         compiled_loop = tf.function(self.looped, autograph=False)
         # 3 x scale, times (x scale)² / 3
-        return tf.cond(x > 0.0, lambda: compiled_loop(x), lambda: -x) * self.multiplied(x) ** 2 / 3.0
+        return (
+            tf.cond(x > 0.0, lambda: compiled_loop(x), lambda: -x) * self.multiplied(x) ** 2 / 3.0
+        )
 
 
 def gradients(function, module):
@@ -171,7 +194,9 @@ def collected(function):
 
 
 def test_a_graph_is_differentiated_long_after_it_was_traced(nested):
-    function = tf.function(nested, autograph=False).get_concrete_function(tf.TensorSpec([], tf.float64))
+    function = tf.function(nested, autograph=False).get_concrete_function(
+        tf.TensorSpec([], tf.float64)
+    )
     expected = gradients(nested.by_hand, nested)
     for _ in range(2):
         assert gradients(collected(function), nested) == pytest.approx(expected, rel=EXACT)
@@ -199,7 +224,9 @@ def test_a_tape_that_outlives_the_function(nested):
         value = tf.function(nested, autograph=False)(x)
     expected = gradients(nested.by_hand, nested)[1]
     existing()
-    assert float(tape.gradient(value, nested.scale.unconstrained_variable)) == pytest.approx(expected, rel=EXACT)
+    assert float(tape.gradient(value, nested.scale.unconstrained_variable)) == pytest.approx(
+        expected, rel=EXACT
+    )
 
 
 def test_an_exported_function_is_differentiated(nested, tmp_path):
@@ -208,7 +235,9 @@ def test_an_exported_function_is_differentiated(nested, tmp_path):
     exported.run = tf.function(nested.multiplied, input_signature=[tf.TensorSpec([], tf.float64)])
     exported.run(tf.constant(1.3, tf.float64))
     tf.saved_model.save(
-        collected(exported), str(tmp_path), options=tf.saved_model.SaveOptions(experimental_custom_gradients=True)
+        collected(exported),
+        str(tmp_path),
+        options=tf.saved_model.SaveOptions(experimental_custom_gradients=True),
     )
     loaded = tf.saved_model.load(str(tmp_path))
     with tf.GradientTape() as tape:
@@ -285,10 +314,14 @@ def test_options_are_those_of_tf_function():
     scaled = Scaled(2.0)
     for n in range(1, 6):
         assert float(scaled.total(tf.ones([n]))) == 2.0 * n
-    assert scaled.traces == scaled.total.experimental_get_tracing_count() == 2  # of one row, and of any number
+    assert (
+        scaled.traces == scaled.total.experimental_get_tracing_count() == 2
+    )  # of one row, and of any number
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda scaled: pickle.loads(pickle.dumps(scaled))])
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda scaled: pickle.loads(pickle.dumps(scaled))]
+)
 def test_copies_compile_their_own(duplicate):
     original, one = Scaled(2.0), tf.constant(1.0)
     original.times(one)
@@ -356,7 +389,9 @@ def everywhere(seen):
             tape.watch(x)
             y = asked("top", of_ours(x))
             few = {"maximum_iterations": 2}
-            y = tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, asked("loop", doubled(y))), (0, y), **few)[1]
+            y = tf.while_loop(
+                lambda i, _: i < 2, lambda i, y: (i + 1, asked("loop", doubled(y))), (0, y), **few
+            )[1]
             y = tf.cond(y > 0.0, lambda: asked("branch", doubled(y)), lambda: y)
             with tf.control_dependencies([y]), tf.control_dependencies(None):
                 y = asked("after dependencies", tf.identity(y))
@@ -375,7 +410,9 @@ def test_code_knows_whether_xla_compiles_it(everywhere, seen, jit_compile):
 
 def test_a_function_without_xla_may_call_one_with_it(everywhere, seen):
     inner = tf.function(everywhere, autograph=False, jit_compile=True)
-    tf.function(lambda x: (inner(x), seen.update(outside=[in_xla()])), autograph=False)(tf.constant(1.0))
+    tf.function(lambda x: (inner(x), seen.update(outside=[in_xla()])), autograph=False)(
+        tf.constant(1.0)
+    )
     assert seen.pop("outside") == [False]
     assert all(answer for answers in seen.values() for answer in answers)
 
@@ -409,5 +446,7 @@ def test_functions_that_xla_cannot_compile_are_named():
 
     refused()
     tf.function(refused, autograph=False)()
-    with pytest.raises(NotImplementedError, match="XLA cannot compile a message: leave out jit_compile=True"):
+    with pytest.raises(
+        NotImplementedError, match="XLA cannot compile a message: leave out jit_compile=True"
+    ):
         tf.function(refused, autograph=False, jit_compile=True)()

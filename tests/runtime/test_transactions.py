@@ -73,12 +73,16 @@ def test_interrupted_data_assignment_is_undone(interrupt, name):
 STREAMS = {
     "StreamingSGPR": lambda: StreamingSGPR((X, Y), gpflow.kernels.SquaredExponential(), Z),
     "StreamingPEP": lambda: StreamingPEP((X, Y), gpflow.kernels.SquaredExponential(), Probit(), Z),
-    "StreamingSVGP": lambda: StreamingSVGP(gpflow.kernels.SquaredExponential(), Probit(), Z, num_data=12),
+    "StreamingSVGP": lambda: StreamingSVGP(
+        gpflow.kernels.SquaredExponential(), Probit(), Z, num_data=12
+    ),
 }
 
 
 @pytest.mark.parametrize(
-    "points", [pytest.param(Z + 0.1, marks=pytest.mark.slow), MOVED], ids=["as many points", "more points"]
+    "points",
+    [pytest.param(Z + 0.1, marks=pytest.mark.slow), MOVED],
+    ids=["as many points", "more points"],
 )
 @pytest.mark.parametrize("name", some_slow(STREAMS, 1))
 def test_interrupted_stream_update_is_undone(interrupt, name, points):
@@ -86,7 +90,9 @@ def test_interrupted_stream_update_is_undone(interrupt, name, points):
     model, peer = STREAMS[name](), STREAMS[name]()
     for each in (model, peer):
         each.predict_f(X)  # sites are where they converge
-    count = in_every_place(interrupt, lambda: model.update(OTHER, points), model, lambda model: model.state.as_dict())
+    count = in_every_place(
+        interrupt, lambda: model.update(OTHER, points), model, lambda model: model.state.as_dict()
+    )
     assert count >= 6
     peer.update(OTHER, points)
     for actual, expected in zip(model.predict_f(X), peer.predict_f(X), strict=True):

@@ -55,7 +55,11 @@ class Hostile:
 
 @pytest.mark.parametrize(
     ("kind", "reason"),
-    [("object array", "Python objects"), ("pickle", "zip file"), ("pickle in a zip file", "magic string")],
+    [
+        ("object array", "Python objects"),
+        ("pickle", "zip file"),
+        ("pickle in a zip file", "magic string"),
+    ],
 )
 def test_pickled_objects_are_not_run(tmp_path, kind, reason):
     path, made = tmp_path / "a.npz", tmp_path / "made"
@@ -74,7 +78,9 @@ def test_pickled_objects_are_not_run(tmp_path, kind, reason):
 
 def header(shape, dtype="<f8"):
     file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": dtype, "fortran_order": False, "shape": shape}
+    )
     return file.getvalue()
 
 
@@ -116,7 +122,9 @@ def test_rejects_other_members(tmp_path, name):
     refused(tmp_path / "a.npz", "entries that are not arrays")
 
 
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00" + struct.pack("<H", 9) + b"{'descr':"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00" + struct.pack("<H", 9) + b"{'descr':"]
+)
 def test_rejects_members_that_are_no_arrays(tmp_path, content):
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
         file.writestr("numbers.npy", content)
@@ -239,7 +247,11 @@ def test_a_write_that_fails_names_the_path(tmp_path, monkeypatch, call):
 def test_reports_a_link_to_itself(tmp_path):
     link = tmp_path / "a.npz"
     link.symlink_to(link.name)
-    for use in (check_writable, lambda path: save_arrays(path, ARRAYS), lambda path: load_arrays(path, "the file")):
+    for use in (
+        check_writable,
+        lambda path: save_arrays(path, ARRAYS),
+        lambda path: load_arrays(path, "the file"),
+    ):
         with pytest.raises(OSError, match="Too many levels of symbolic links") as caught:
             use(link)
         assert caught.value.filename == str(link)

@@ -8,7 +8,18 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from quick import some_slow
-from small_models import LABELS, MAKERS, Trend, X, Y, Z, classifier, collapsed, kernel, of_minibatches
+from small_models import (
+    LABELS,
+    MAKERS,
+    Trend,
+    X,
+    Y,
+    Z,
+    classifier,
+    collapsed,
+    kernel,
+    of_minibatches,
+)
 
 import gpflow_pep
 from gpflow_pep.saving.run_identity import differing, run_identity, settings_of
@@ -32,7 +43,10 @@ class Line:
 
 FUNCTIONS = {
     "functions": (lambda: steep, lambda: flat),
-    "partial": (lambda: functools.partial(steep, slope=1.0), lambda: functools.partial(steep, slope=4.0)),
+    "partial": (
+        lambda: functools.partial(steep, slope=1.0),
+        lambda: functools.partial(steep, slope=4.0),
+    ),
     "objects": (Line, lambda: steep),
     "methods": (lambda: Line().method, lambda: Line().__call__),
     "compiled": (lambda: tf.function(steep), lambda: tf.function(flat)),
@@ -148,12 +162,28 @@ RUNS = {
         ["model.alpha"],
     ),
     **{
-        f"alpha of {name}": (MAKERS[name], lambda name=name: with_alpha(MAKERS[name](), 0.9), ["model.alpha"])
-        for name in ("APEP", "ARPEP", "RPAPEP", "PEPSVGP", "PEPClassifier", "StreamingSGPR", "StreamingPEP")
+        f"alpha of {name}": (
+            MAKERS[name],
+            lambda name=name: with_alpha(MAKERS[name](), 0.9),
+            ["model.alpha"],
+        )
+        for name in (
+            "APEP",
+            "ARPEP",
+            "RPAPEP",
+            "PEPSVGP",
+            "PEPClassifier",
+            "StreamingSGPR",
+            "StreamingPEP",
+        )
     },
     "projection": (classifier, lambda: classifier(projection="wasserstein"), ["model.projection"]),
     "tolerance": (classifier, lambda: classifier(tol=1e-5), ["model.tol"]),
-    "whitening": (MAKERS["SVGP"], lambda: of_minibatches(gpflow.models.SVGP, whiten=False), ["model.whiten"]),
+    "whitening": (
+        MAKERS["SVGP"],
+        lambda: of_minibatches(gpflow.models.SVGP, whiten=False),
+        ["model.whiten"],
+    ),
     "number of rows": (
         lambda: gpflow_pep.TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=60),
         lambda: gpflow_pep.TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=61),
@@ -167,7 +197,9 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("name", some_slow(RUNS, quick=[name for name in RUNS if name != "alpha of StreamingPEP"]))
+@pytest.mark.parametrize(
+    "name", some_slow(RUNS, quick=[name for name in RUNS if name != "alpha of StreamingPEP"])
+)
 def test_runs_are_told_apart_whatever_their_parameters(name):
     make, other, expected = RUNS[name]
     data = None if hasattr(make(), "data") else (X, Y)
@@ -181,7 +213,10 @@ def test_runs_are_told_apart_whatever_their_parameters(name):
 def test_a_stream_with_another_old_posterior_is_another_run():
     first, again, later = streaming(1), streaming(1), streaming(2)
     assert run_identity(first, None) == run_identity(again, None)
-    assert differing(run_identity(first, None), run_identity(later, None)) == ["data", "model.old_posterior"]
+    assert differing(run_identity(first, None), run_identity(later, None)) == [
+        "data",
+        "model.old_posterior",
+    ]
 
 
 @pytest.mark.parametrize("name", ["PEPR", "PEPClassifier", "SGPR", "SVGP"])

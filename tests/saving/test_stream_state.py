@@ -24,14 +24,18 @@ def separate():
 
 
 def regression():
-    return StreamingSGPR((X[:20], Y[:20]), kernel(), Z, alpha=0.3, mean_function=gpflow.functions.Constant([0.2]))
+    return StreamingSGPR(
+        (X[:20], Y[:20]), kernel(), Z, alpha=0.3, mean_function=gpflow.functions.Constant([0.2])
+    )
 
 
 def classifier():
     points = gpflow.inducing_variables.SeparateIndependentInducingVariables(
         [gpflow.inducing_variables.InducingPoints(X[start : start + 6]) for start in (0, 3, 9)]
     )
-    return StreamingPEP((X[:20], LABELS[:20]), separate(), MultiClassRobustMax(3), points, alpha=0.5)
+    return StreamingPEP(
+        (X[:20], LABELS[:20]), separate(), MultiClassRobustMax(3), points, alpha=0.5
+    )
 
 
 def variational():
@@ -41,9 +45,19 @@ def variational():
 
 
 MODELS = {
-    "StreamingSGPR": (regression, lambda: [kernel()], {"mean_function": gpflow.functions.Constant([0.0])}, Y),
+    "StreamingSGPR": (
+        regression,
+        lambda: [kernel()],
+        {"mean_function": gpflow.functions.Constant([0.0])},
+        Y,
+    ),
     "StreamingPEP": (classifier, lambda: [separate(), MultiClassRobustMax(3)], {}, LABELS),
-    "StreamingSVGP": (variational, lambda: [kernel(), gpflow.likelihoods.Gaussian()], {"whiten": False}, Y),
+    "StreamingSVGP": (
+        variational,
+        lambda: [kernel(), gpflow.likelihoods.Gaussian()],
+        {"whiten": False},
+        Y,
+    ),
 }
 
 
@@ -51,8 +65,12 @@ def train(model, start):
     """A step of gradient descent."""
     data = (X[start : start + 20], Y[start : start + 20])
     with gpflow.base.tf.GradientTape() as tape:
-        loss = model.training_loss(data) if isinstance(model, StreamingSVGP) else model.training_loss()
-    for variable, slope in zip(model.trainable_variables, tape.gradient(loss, model.trainable_variables), strict=True):
+        loss = (
+            model.training_loss(data) if isinstance(model, StreamingSVGP) else model.training_loss()
+        )
+    for variable, slope in zip(
+        model.trainable_variables, tape.gradient(loss, model.trainable_variables), strict=True
+    ):
         variable.assign_sub(1e-3 * slope)
 
 
@@ -69,8 +87,12 @@ def test_a_saved_stream_continues_bit_for_bit(name, tmp_path):
     model = make()
     go_on(model, observations, 20)
     model.state.save(tmp_path / "stream.npz")
-    restored = type(model).from_state(StreamState.load(tmp_path / "stream.npz"), *parts(), **options)
-    for actual, expected in zip(go_on(restored, observations, 40), go_on(model, observations, 40), strict=True):
+    restored = type(model).from_state(
+        StreamState.load(tmp_path / "stream.npz"), *parts(), **options
+    )
+    for actual, expected in zip(
+        go_on(restored, observations, 40), go_on(model, observations, 40), strict=True
+    ):
         np.testing.assert_array_equal(actual, expected)
     ours, theirs = model.state.as_dict(), restored.state.as_dict()
     assert ours.keys() == theirs.keys()
@@ -122,9 +144,13 @@ def test_other_states_are_refused(tmp_path):
         StreamState.from_dict(dict(state.arrays))
     with pytest.raises(ValueError, match=r"differ in parameter\.mean_function\.c"):
         StreamingSGPR.from_state(state, kernel())
-    with pytest.raises(ValueError, match=r"^state must be the StreamState of a StreamingSGPR; it lacks data\.X"):
+    with pytest.raises(
+        ValueError, match=r"^state must be the StreamState of a StreamingSGPR; it lacks data\.X"
+    ):
         StreamingSGPR.from_state("stream.npz", kernel())
-    with pytest.raises(ValueError, match=r"parameter\.kernel\.lengthscales must be float64 of shape"):
+    with pytest.raises(
+        ValueError, match=r"parameter\.kernel\.lengthscales must be float64 of shape"
+    ):
         StreamingSGPR.from_state(
             state,
             gpflow.kernels.SquaredExponential(1.0, 1.0),
@@ -164,7 +190,9 @@ def test_a_state_under_other_settings_is_refused():
 def test_rejects_an_incomplete_state(missing):
     arrays = {key: value for key, value in regression().state.arrays.items() if key != missing}
     with pytest.raises(ValueError, match=f"state must .*{missing}"):
-        StreamingSGPR.from_state(StreamState(arrays), kernel(), mean_function=gpflow.functions.Constant([0.0]))
+        StreamingSGPR.from_state(
+            StreamState(arrays), kernel(), mean_function=gpflow.functions.Constant([0.0])
+        )
 
 
 @pytest.mark.parametrize(
@@ -176,7 +204,11 @@ def test_rejects_an_incomplete_state(missing):
         ("parts", np.array("[" * 100_000), "parts must be JSON"),
         ("old.Z", np.zeros((1, 4, 2)), "of as many old points, got 0, 4 and 0"),
         ("old.linear", np.full((6, 1), np.nan), "old.linear must be finite"),
-        ("old.linear", np.zeros((6, 1), np.float32), "old.linear must be float64 of shape .*, got float32"),
+        (
+            "old.linear",
+            np.zeros((6, 1), np.float32),
+            "old.linear must be float64 of shape .*, got float32",
+        ),
         ("old.linear", np.full((6, 1), "0"), "old.linear must be float64 of shape .*, got <U1"),
     ],
 )
@@ -189,7 +221,8 @@ def test_rejects_a_state_with_invalid_values(name, value, message):
 def test_rejects_a_state_of_another_model():
     """Whose data the likelihood does not accept."""
     with pytest.raises(
-        ValueError, match=r"^cannot construct a StreamingPEP from this state and these parts: data\[1\] \(Y\)"
+        ValueError,
+        match=r"^cannot construct a StreamingPEP from this state and these parts: data\[1\] \(Y\)",
     ):
         StreamingPEP.from_state(regression().state, kernel(), Probit())
 

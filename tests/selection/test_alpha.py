@@ -41,7 +41,9 @@ def test_leave_one_out_is_the_model_without_the_row():
         others = np.arange(N) != n
         weights = np.linalg.solve(covariance[np.ix_(others, others)], covariance[others, n])
         mean, variance = weights @ Y[others, 0], covariance[n, n] - weights @ covariance[others, n]
-        assert found.densities[0, n] == pytest.approx(norm.logpdf(Y[n, 0], mean, np.sqrt(variance)), abs=1e-8)
+        assert found.densities[0, n] == pytest.approx(
+            norm.logpdf(Y[n, 0], mean, np.sqrt(variance)), abs=1e-8
+        )
 
 
 def test_scores_and_errors():
@@ -53,15 +55,21 @@ def test_scores_and_errors():
     assert found.alpha == [0.0, 0.5, 1.0][best]
     for number, densities in enumerate(found.densities):
         assert found.scores[number] == pytest.approx(np.mean(densities), rel=1e-13)
-        assert found.errors[number] == pytest.approx(np.std(densities, ddof=1) / np.sqrt(N), rel=1e-12)
+        assert found.errors[number] == pytest.approx(
+            np.std(densities, ddof=1) / np.sqrt(N), rel=1e-12
+        )
         rest = densities - found.densities[best]
         assert found.differences[number] == pytest.approx(np.mean(rest), rel=1e-10, abs=1e-15)
-        assert found.difference_errors[number] == pytest.approx(np.std(rest, ddof=1) / np.sqrt(N), rel=1e-10)
+        assert found.difference_errors[number] == pytest.approx(
+            np.std(rest, ddof=1) / np.sqrt(N), rel=1e-10
+        )
     assert found.differences.max() == found.differences[best] == 0.0
     assert found.alpha in found.within_two_standard_errors
     assert found.within_two_standard_errors.tolist() == [
         alpha
-        for alpha, rest, error in zip(found.alphas, found.differences, found.difference_errors, strict=True)
+        for alpha, rest, error in zip(
+            found.alphas, found.differences, found.difference_errors, strict=True
+        )
         if rest >= -2.0 * error
     ]
     shown = repr(found)
@@ -84,7 +92,9 @@ def test_enough_inducing_points_need_none():
         return PEPR(data, kernel, data[0].copy(), alpha=alpha, noise_variance=0.05)
 
     found = select_alpha(full, (X, Y), [0.0, 1.0], train=untrained)
-    np.testing.assert_allclose(found.densities[0], found.densities[1], atol=1e-3)  # of a jitter of 1e-6 over 0.05
+    np.testing.assert_allclose(
+        found.densities[0], found.densities[1], atol=1e-3
+    )  # of a jitter of 1e-6 over 0.05
 
 
 def test_folds_are_predicted_without_their_rows():
@@ -123,12 +133,16 @@ def test_labels():
     """A classifier's sites are converged by training."""
 
     def classifier(data, alpha):
-        model = PEPClassifier(data, gpflow.kernels.SquaredExponential(), Probit(), Z.copy(), alpha=alpha)
+        model = PEPClassifier(
+            data, gpflow.kernels.SquaredExponential(), Probit(), Z.copy(), alpha=alpha
+        )
         gpflow.set_trainable(model.inducing_variable, False)
         return model
 
     labels = np.where(Y > 0.0, 1.0, 0.0)
-    found = select_alpha(classifier, (X, labels), [0.5], train=lambda model: fit(model, max_iterations=3))
+    found = select_alpha(
+        classifier, (X, labels), [0.5], train=lambda model: fit(model, max_iterations=3)
+    )
     assert np.log(0.5) < found.scores[0] < 0.0
     assert np.all(found.densities < 0.0)
 
@@ -139,7 +153,9 @@ def test_models_of_minibatches():
 
     def tied(data, alpha):
         kernel = gpflow.kernels.SquaredExponential()
-        return APEP(kernel, gpflow.likelihoods.Gaussian(0.1), Z.copy(), alpha=alpha, num_data=len(data[0]))
+        return APEP(
+            kernel, gpflow.likelihoods.Gaussian(0.1), Z.copy(), alpha=alpha, num_data=len(data[0])
+        )
 
     rows = []
     train = lambda model, data: rows.append(len(data[0])) or fit(model, data, max_iterations=30)  # noqa: E731
@@ -161,13 +177,20 @@ class Told:
 
 def test_densities_that_are_infinite_or_no_numbers():
     """A row of probability 0 excludes a power; rows of probability 0 under both powers do not differ."""
-    rows = {0.0: np.array([-np.inf, 1.0, *np.zeros(N - 2)]), 1.0: np.array([-np.inf, 0.0, *np.zeros(N - 2)])}
+    rows = {
+        0.0: np.array([-np.inf, 1.0, *np.zeros(N - 2)]),
+        1.0: np.array([-np.inf, 0.0, *np.zeros(N - 2)]),
+    }
     rows[0.5] = np.zeros(N)
     with np.errstate(invalid="ignore"):  # of the standard errors
-        found = select_alpha(lambda data, alpha: Told(rows[alpha]), (X, Y), [0.0, 0.5, 1.0], train=untrained)
+        found = select_alpha(
+            lambda data, alpha: Told(rows[alpha]), (X, Y), [0.0, 0.5, 1.0], train=untrained
+        )
     assert found.alpha == 0.5 and found.within_two_standard_errors.tolist() == [0.5]
     rows[0.5] = np.full(N, np.nan)
-    with pytest.raises(FloatingPointError, match=r"the log densities of 40 rows are NaN at alpha = 0\.5"):
+    with pytest.raises(
+        FloatingPointError, match=r"the log densities of 40 rows are NaN at alpha = 0\.5"
+    ):
         select_alpha(lambda data, alpha: Told(rows[alpha]), (X, Y), [0.0, 0.5], train=untrained)
 
 
@@ -180,13 +203,20 @@ def test_bad_arguments_are_refused():
         ({"folds": 1}, "folds must be a whole number from 2 to 40, got 1"),
         ({"folds": 41}, "folds must be a whole number from 2"),
         ({"data": (X, Y[:-1])}, "data"),
-        ({"make": lambda data, alpha: make(data, 0.5)}, r"make\(data, 0\) returned a model with alpha = 0\.5\."),
+        (
+            {"make": lambda data, alpha: make(data, 0.5)},
+            r"make\(data, 0\) returned a model with alpha = 0\.5\.",
+        ),
         (
             {"make": lambda data, alpha: PEPR(data, KERNEL, Z, alpha=alpha)},
             "make must build a new kernel, .* got a PEPR that shares 2 trainable parameters with the previous",
         ),
         (
-            {"make": lambda data, alpha: TSVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), Z)},
+            {
+                "make": lambda data, alpha: TSVGP(
+                    gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), Z
+                )
+            },
             "make must return a model with loo_log_predictive_density, got TSVGP",
         ),
     ]:
@@ -219,5 +249,7 @@ def test_a_make_that_ignores_its_data_is_refused():
     def make(data, alpha):
         return PEPR((X, Y), gpflow.kernels.Matern52(), X[:5], alpha=alpha)
 
-    with pytest.raises(ValueError, match=r"^make must use the data it is given, got a PEPR of other data"):
+    with pytest.raises(
+        ValueError, match=r"^make must use the data it is given, got a PEPR of other data"
+    ):
         select_alpha(make, (X, Y), [0.5], folds=2)

@@ -17,7 +17,9 @@ Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
 
 
 def make(data, Z, alpha=0.0, lengthscale=1.0, noise=0.1):
-    return PEPR(data, SquaredExponential(lengthscales=lengthscale), Z, alpha=alpha, noise_variance=noise)
+    return PEPR(
+        data, SquaredExponential(lengthscales=lengthscale), Z, alpha=alpha, noise_variance=noise
+    )
 
 
 def untrained(*_):
@@ -27,7 +29,11 @@ def untrained(*_):
 @pytest.fixture(scope="module")
 def found():
     return select_num_inducing(
-        make, (X, Y), (3, 16, 32, 48), tolerance=0.02, train=lambda model: fit(model, max_iterations=40)
+        make,
+        (X, Y),
+        (3, 16, 32, 48),
+        tolerance=0.02,
+        train=lambda model: fit(model, max_iterations=40),
     )
 
 
@@ -47,15 +53,28 @@ def test_all_rows_are_needed_where_rows_are_unrelated():
     """Lengthscales far below the distance between rows: each point explains one row."""
     grid = np.arange(20.0)[:, None]
     found = select_num_inducing(
-        lambda data, Z: make(data, Z, lengthscale=0.2, noise=0.01), (grid, np.cos(grid)), (5, 10, 40), train=untrained
+        lambda data, Z: make(data, Z, lengthscale=0.2, noise=0.01),
+        (grid, np.cos(grid)),
+        (5, 10, 40),
+        train=untrained,
     )
-    assert found.status == "all rows" and found.num_inducing == 20 and found.numbers.tolist() == [5, 10, 20]
-    assert found.gaps[-1] < 1e-3 and "from 10 to 20" in found.reason and "all distinct rows" in found.reason
+    assert (
+        found.status == "all rows"
+        and found.num_inducing == 20
+        and found.numbers.tolist() == [5, 10, 20]
+    )
+    assert (
+        found.gaps[-1] < 1e-3
+        and "from 10 to 20" in found.reason
+        and "all distinct rows" in found.reason
+    )
 
 
 def test_the_largest_number_may_not_be_enough():
     found = select_num_inducing(make, (X, Y), (2, 4), train=untrained)
-    assert found.status == "largest" and found.num_inducing == 4 and "no larger number" in found.reason
+    assert (
+        found.status == "largest" and found.num_inducing == 4 and "no larger number" in found.reason
+    )
 
 
 @pytest.mark.slow
@@ -75,7 +94,10 @@ def test_stops_if_there_is_only_noise():
     noise = np.random.default_rng(3).normal(size=(N, 1))
     found = select_num_inducing(make, (X, noise), (3, 12, 24))
     assert found.status == "tolerance" and found.num_inducing == 3
-    assert found.reason == "from 3 to 12 the bounds gained less than 0.01 nats per row; a new start was no better."
+    assert (
+        found.reason
+        == "from 3 to 12 the bounds gained less than 0.01 nats per row; a new start was no better."
+    )
 
 
 @pytest.mark.slow
@@ -87,7 +109,9 @@ def test_reports_that_training_did_not_reach_a_new_start():
 
     found = select_num_inducing(make, (X, Y), (12, 24), train=train)
     assert found.status == "largest" and found.num_inducing == 12
-    assert found.reason.endswith("and no larger number was given; a new start with more points was better.")
+    assert found.reason.endswith(
+        "and no larger number was given; a new start with more points was better."
+    )
 
 
 def test_a_new_start_that_fails_is_ignored():
@@ -108,16 +132,26 @@ def test_scores_are_those_of_the_models():
     """Untrained, with points that are the greedy choice: nested, since hyperparameters stay."""
     models = []
     found = select_num_inducing(
-        lambda data, Z: models.append(make(data, Z)) or models[-1], (X, Y), (4, 8), tolerance=1e-9, train=untrained
+        lambda data, Z: models.append(make(data, Z)) or models[-1],
+        (X, Y),
+        (4, 8),
+        tolerance=1e-9,
+        train=untrained,
     )
     Z = greedy_variance(SquaredExponential(), X, 8)
     for number, model in enumerate(models[1:]):  # the first has one point, and gives its kernel
         M = int(found.numbers[number])
         np.testing.assert_allclose(model.inducing_variable.Z, Z[:M], rtol=1e-12)
         expected = make((X, Y), Z[:M])
-        assert found.objectives[number] == pytest.approx(-float(expected.training_loss()) / N, rel=1e-9)
-        assert found.upper_bounds[number] == pytest.approx(float(expected.upper_bound()) / N, rel=1e-9)
-        assert found.densities[number] == pytest.approx(np.mean(expected.loo_log_predictive_density()), rel=1e-9)
+        assert found.objectives[number] == pytest.approx(
+            -float(expected.training_loss()) / N, rel=1e-9
+        )
+        assert found.upper_bounds[number] == pytest.approx(
+            float(expected.upper_bound()) / N, rel=1e-9
+        )
+        assert found.densities[number] == pytest.approx(
+            np.mean(expected.loo_log_predictive_density()), rel=1e-9
+        )
     assert found.num_inducing == 8 and found.model is models[-1] and np.all(found.seconds > 0.0)
 
 
@@ -140,8 +174,20 @@ def test_larger_models_start_where_smaller_ones_ended(found):
 
 def test_table_and_summary(found):
     lines = str(found).splitlines()
-    assert lines[0].split() == ["M", "objective", "upper", "bound", "gap", "loo", "density", "seconds"]
-    assert len(lines) == len(found.numbers) + 2 and lines[-1] == f"{found.num_inducing} inducing points: {found.reason}"
+    assert lines[0].split() == [
+        "M",
+        "objective",
+        "upper",
+        "bound",
+        "gap",
+        "loo",
+        "density",
+        "seconds",
+    ]
+    assert (
+        len(lines) == len(found.numbers) + 2
+        and lines[-1] == f"{found.num_inducing} inducing points: {found.reason}"
+    )
     row = dict(zip(("M", "objective", "upper", "gap", "density"), lines[1].split(), strict=False))
     assert row["M"] == "3" and float(row["gap"]) == pytest.approx(found.gaps[0], abs=1e-4)
     assert repr(found) == (
@@ -152,17 +198,30 @@ def test_table_and_summary(found):
 @pytest.mark.slow
 def test_densities_decide_where_there_is_no_bound():
     """At alpha = 1 bounds are reported only; models of labels have no bounds."""
-    found = select_num_inducing(lambda data, Z: make(data, Z, alpha=1.0), (X, Y), (4, 8, 16, 32), train=untrained)
+    found = select_num_inducing(
+        lambda data, Z: make(data, Z, alpha=1.0), (X, Y), (4, 8, 16, 32), train=untrained
+    )
     assert found.criterion == "density" and found.status == "tolerance"
-    assert found.densities[-1] - found.densities[-2] < 0.01 <= np.diff(found.densities[:-1]).min(initial=1.0)
+    assert (
+        found.densities[-1] - found.densities[-2]
+        < 0.01
+        <= np.diff(found.densities[:-1]).min(initial=1.0)
+    )
 
     def classifier(data, Z):
         return PEPClassifier(data, SquaredExponential(), Probit(), Z)
 
     labels = select_num_inducing(classifier, (X, np.where(Y > 0.0, 1.0, 0.0)), [8], train=untrained)
-    assert labels.criterion == "density" and np.all(np.isnan(labels.gaps)) and np.all(labels.densities < 0.0)
+    assert (
+        labels.criterion == "density"
+        and np.all(np.isnan(labels.gaps))
+        and np.all(labels.densities < 0.0)
+    )
     assert np.all(np.isfinite(labels.objectives)) and labels.trainings == (None,)
-    assert labels.status == "largest" and labels.reason == "only one number was tried, and no larger number was given."
+    assert (
+        labels.status == "largest"
+        and labels.reason == "only one number was tried, and no larger number was given."
+    )
 
 
 @pytest.mark.slow
@@ -185,8 +244,12 @@ class Told(gpflow.Module):
 
     def __init__(self, data, Z):
         super().__init__()
-        self.kernel = SeparateIndependent([SquaredExponential(lengthscales=0.5), SquaredExponential()])
-        self.inducing_variable = SeparateIndependentInducingVariables([InducingPoints(Z.copy()) for _ in range(2)])
+        self.kernel = SeparateIndependent(
+            [SquaredExponential(lengthscales=0.5), SquaredExponential()]
+        )
+        self.inducing_variable = SeparateIndependentInducingVariables(
+            [InducingPoints(Z.copy()) for _ in range(2)]
+        )
 
     def loo_log_predictive_density(self):
         return np.full(N, float(self.inducing_variable.num_inducing))
@@ -204,11 +267,15 @@ def test_latent_functions_with_kernels_and_points_of_their_own():
 
     def move(model):
         if isinstance(model, Told):
-            model.inducing_variable.inducing_variables[1].Z.assign(np.zeros([model.inducing_variable.num_inducing, 1]))
+            model.inducing_variable.inducing_variables[1].Z.assign(
+                np.zeros([model.inducing_variable.num_inducing, 1])
+            )
 
     expected = greedy_variance(SquaredExponential(lengthscales=0.5), X, 5)
     for constructor in (shared, Told):
-        points = select_num_inducing(constructor, (X, Y), (3, 5), tolerance=1e-9, train=move).model.inducing_variable
+        points = select_num_inducing(
+            constructor, (X, Y), (3, 5), tolerance=1e-9, train=move
+        ).model.inducing_variable
         points = points if isinstance(points, InducingPoints) else points.inducing_variables[0]
         np.testing.assert_allclose(points.Z, expected[: len(points.Z.numpy())], rtol=1e-12)
 
@@ -253,7 +320,9 @@ def test_bad_arguments_are_refused():
     ]:
         arguments = {"make": make, "data": (X, Y), "numbers": (4, 8), "train": untrained, **options}
         with pytest.raises(error, match=message):
-            select_num_inducing(arguments.pop("make"), arguments.pop("data"), arguments.pop("numbers"), **arguments)
+            select_num_inducing(
+                arguments.pop("make"), arguments.pop("data"), arguments.pop("numbers"), **arguments
+            )
 
 
 def test_progress(capsys):
@@ -265,10 +334,18 @@ def test_progress(capsys):
 def test_models_that_share_a_kernel_are_refused():
     """Training one would change the other."""
     kernel = SquaredExponential()
-    with pytest.raises(ValueError, match=r"make must build a new kernel, .* shares 2 trainable parameters with"):
-        select_num_inducing(lambda data, Z: PEPR(data, kernel, Z, alpha=0.0), (X, Y), (3, 6), train=untrained)
+    with pytest.raises(
+        ValueError, match=r"make must build a new kernel, .* shares 2 trainable parameters with"
+    ):
+        select_num_inducing(
+            lambda data, Z: PEPR(data, kernel, Z, alpha=0.0), (X, Y), (3, 6), train=untrained
+        )
 
 
 def test_a_make_that_ignores_its_points_is_refused():
-    with pytest.raises(ValueError, match=r"^make must use the inducing points it is given, Z \[1, 1\], got others"):
-        select_num_inducing(lambda data, Z: PEPR(data, SquaredExponential(), Z + 0.1, alpha=0.0), (X, Y), [3])
+    with pytest.raises(
+        ValueError, match=r"^make must use the inducing points it is given, Z \[1, 1\], got others"
+    ):
+        select_num_inducing(
+            lambda data, Z: PEPR(data, SquaredExponential(), Z + 0.1, alpha=0.0), (X, Y), [3]
+        )

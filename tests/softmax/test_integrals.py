@@ -22,24 +22,35 @@ def counts(monkeypatch):
 
         return counted
 
-    shapes = counting("points", softmax._points, lambda args: (int(args[0].left.shape[0]), int(args[1].shape[0])))
+    shapes = counting(
+        "points", softmax._points, lambda args: (int(args[0].left.shape[0]), int(args[1].shape[0]))
+    )
     monkeypatch.setattr(softmax, "_points", shapes)
     by_panels = softmax._by_panels
     monkeypatch.setattr(
-        softmax, "_by_panels", lambda C: counting("panels", by_panels(C), lambda args: int(args[0].left.shape[0]))
+        softmax,
+        "_by_panels",
+        lambda C: counting("panels", by_panels(C), lambda args: int(args[0].left.shape[0])),
     )
     return seen
 
 
 def power(label, mean, variance, alpha, accurate=True):
     return softmax_power(
-        tf.constant(label, tf.int32), tf.constant(mean), tf.constant(variance), tf.constant(alpha, tf.float64), accurate
+        tf.constant(label, tf.int32),
+        tf.constant(mean),
+        tf.constant(variance),
+        tf.constant(alpha, tf.float64),
+        accurate,
     )
 
 
 def random_rows(C, R, spread, low, high, seed=0):
     generator = np.random.default_rng(seed)
-    mean, variance = generator.uniform(-spread, spread, (C, R)), np.exp(generator.uniform(*np.log([low, high]), (C, R)))
+    mean, variance = (
+        generator.uniform(-spread, spread, (C, R)),
+        np.exp(generator.uniform(*np.log([low, high]), (C, R))),
+    )
     return generator.integers(0, C, R), mean, variance
 
 
@@ -51,14 +62,22 @@ def assert_close(actual, expected):
 
 def by_panels(monkeypatch, *rows):
     """The result with panels only."""
-    monkeypatch.setattr(softmax, "_is_accurate", lambda rows, *others: tf.zeros([tf.shape(rows.alpha)[0]], tf.bool))
+    monkeypatch.setattr(
+        softmax, "_is_accurate", lambda rows, *others: tf.zeros([tf.shape(rows.alpha)[0]], tf.bool)
+    )
     return power(*rows)
 
 
 @pytest.mark.parametrize(
     ("C", "spread", "low", "high"),
     some_slow(
-        [(3, 3.0, 1e-4, 0.05), (3, 15.0, 0.05, LARGEST_VARIANCE), (3, 3.0, 0.05, 10.0), (10, 3.0, 0.05, 10.0)], 2
+        [
+            (3, 3.0, 1e-4, 0.05),
+            (3, 15.0, 0.05, LARGEST_VARIANCE),
+            (3, 3.0, 0.05, 10.0),
+            (10, 3.0, 0.05, 10.0),
+        ],
+        2,
     ),
 )
 def test_trapezoid_rule_equals_panels(C, spread, low, high, counts, monkeypatch):
@@ -89,8 +108,12 @@ def test_difficult_rows_use_panels(counts, monkeypatch):
     assert dict(counts)["panels"] == 1
     others = np.array([0, 1, 2, 3, 5])
     for value, wanted in zip(rough, found, strict=True):
-        np.testing.assert_allclose(value.numpy()[..., others], wanted.numpy()[..., others], rtol=1e-12)
-        np.testing.assert_allclose(value.numpy()[..., 4], wanted.numpy()[..., 4], rtol=0.05, atol=0.05)
+        np.testing.assert_allclose(
+            value.numpy()[..., others], wanted.numpy()[..., others], rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            value.numpy()[..., 4], wanted.numpy()[..., 4], rtol=0.05, atol=0.05
+        )
     assert_close(found, by_panels(monkeypatch, *rows))
 
 
@@ -115,7 +138,10 @@ def test_distant_means_in_single_precision(variance, alpha):
     label = tf.constant(generator.integers(0, 3, 60), tf.int32)
     found, expected = (
         softmax_power(
-            label, tf.constant(mean, dtype), tf.constant(variance, dtype, mean.shape), tf.constant(alpha, dtype)
+            label,
+            tf.constant(mean, dtype),
+            tf.constant(variance, dtype, mean.shape),
+            tf.constant(alpha, dtype),
         )
         for dtype in (tf.float32, tf.float64)
     )

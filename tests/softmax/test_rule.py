@@ -18,7 +18,9 @@ CLOSE = 1e-9
 
 
 def rows_of(label):
-    return Observations(tf.zeros([len(label), 1], tf.float64), tf.constant(np.asarray(label, float)[:, None]))
+    return Observations(
+        tf.zeros([len(label), 1], tf.float64), tf.constant(np.asarray(label, float)[:, None])
+    )
 
 
 def tilted(label, mean, variance, alpha):
@@ -51,7 +53,9 @@ def two_classes(mean, variance, alpha):
     d = (edges[:-1, None] + half * (nodes + 1.0)).ravel()
     density = np.exp(-0.5 * np.square((d - mean) / sd)) / np.sqrt(2.0 * np.pi * variance)
     p, q = expit(d), expit(-d)
-    log_Z, d1, d2 = expectations((half * weights).ravel() * density, log_expit(d), q[None], -(p * q)[None], alpha)
+    log_Z, d1, d2 = expectations(
+        (half * weights).ravel() * density, log_expit(d), q[None], -(p * q)[None], alpha
+    )
     return log_Z, d1[0], d2[0]
 
 
@@ -77,7 +81,10 @@ def assert_close(actual, expected, rel=CLOSE):
 def test_two_classes_equal_logit(alpha):
     """Means within 10 and variances from 1e-4 to 1e3; log Z / α from -15 to -1e-9."""
     generator = np.random.default_rng(121)
-    mean, variance = generator.uniform(-10.0, 10.0, (2, 60)), 10.0 ** generator.uniform(-4.0, 3.0, (2, 60))
+    mean, variance = (
+        generator.uniform(-10.0, 10.0, (2, 60)),
+        10.0 ** generator.uniform(-4.0, 3.0, (2, 60)),
+    )
     label = generator.integers(0, 2, 60)
     for row, (first, second) in enumerate(((1e-4, 1e-4), (1e3, 1e3), (1e3, 1e-4), (1e-4, 1e3))):
         mean[:, 2 * row : 2 * row + 2] = np.array([[10.0], [-10.0]])
@@ -94,11 +101,17 @@ def test_two_classes_equal_logit(alpha):
 @pytest.mark.parametrize("alpha", some_slow(POWERS, quick=[0.0, 0.5]))
 def test_three_classes_match_quadrature(alpha):
     generator = np.random.default_rng(122)
-    mean, variance = 2.0 * generator.normal(size=(3, 6)), np.exp(generator.uniform(-7.0, 1.0, (3, 6)))
+    mean, variance = (
+        2.0 * generator.normal(size=(3, 6)),
+        np.exp(generator.uniform(-7.0, 1.0, (3, 6))),
+    )
     label = np.arange(6) % 3
     found = tilted(label, mean, variance, alpha)
     for n, y in enumerate(label):
-        assert_close([value[..., n] for value in found], several_classes(y, mean[:, n], variance[:, n], alpha))
+        assert_close(
+            [value[..., n] for value in found],
+            several_classes(y, mean[:, n], variance[:, n], alpha),
+        )
 
 
 @pytest.mark.parametrize("C", some_slow([2, 3, 20], quick=[3]))
@@ -107,11 +120,15 @@ def test_probabilities_sum_to_one(C):
     generator = np.random.default_rng(123)
     for _ in range(2):
         mean, variance = generator.uniform(-10.0, 10.0, C), 10.0 ** generator.uniform(-4.0, 3.0, C)
-        log_Z, d1, d2, _ = tilted(np.arange(C), np.tile(mean[:, None], C), np.tile(variance[:, None], C), 1.0)
+        log_Z, d1, d2, _ = tilted(
+            np.arange(C), np.tile(mean[:, None], C), np.tile(variance[:, None], C), 1.0
+        )
         probability = np.exp(log_Z)
         assert np.sum(probability) == pytest.approx(1.0, rel=CLOSE)
         for value, scale in ((d1, np.abs(d1)), (d2 + d1**2, np.abs(d2) + d1**2)):
-            np.testing.assert_array_less(np.abs(value @ probability), CLOSE * (1e-2 + scale @ probability))
+            np.testing.assert_array_less(
+                np.abs(value @ probability), CLOSE * (1e-2 + scale @ probability)
+            )
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
@@ -123,10 +140,16 @@ def test_derivatives_match_finite_differences(alpha):
     label = generator.integers(0, C, n)
     _, d1, d2, ratio = tilted(label, mean, variance, alpha)
     for k in (0, int(label[0]), C - 1):
-        step = h * np.kron([[-2, -1, 0, 1, 2]], np.ones((1, n))) * (np.arange(C) == k)[:, None]  # [C, 5 n]
-        values = tilted(np.tile(label, 5), np.tile(mean, 5) + step, np.tile(variance, 5), alpha)[0].reshape(5, n)
+        step = (
+            h * np.kron([[-2, -1, 0, 1, 2]], np.ones((1, n))) * (np.arange(C) == k)[:, None]
+        )  # [C, 5 n]
+        values = tilted(np.tile(label, 5), np.tile(mean, 5) + step, np.tile(variance, 5), alpha)[
+            0
+        ].reshape(5, n)
         slope = (8.0 * (values[3] - values[1]) - (values[4] - values[0])) / (12.0 * h)
-        curvature = (16.0 * (values[3] + values[1]) - (values[4] + values[0]) - 30.0 * values[2]) / (12.0 * h**2)
+        curvature = (
+            16.0 * (values[3] + values[1]) - (values[4] + values[0]) - 30.0 * values[2]
+        ) / (12.0 * h**2)
         np.testing.assert_allclose(d1[k], slope, rtol=0.0, atol=2e-8)
         np.testing.assert_allclose(d2[k], curvature, rtol=0.0, atol=2e-8)
     np.testing.assert_allclose(ratio, 1.0 + alpha * variance * d2, rtol=1e-12)
@@ -138,10 +161,15 @@ def test_gradients_of_log_partition(alpha):
     generator = np.random.default_rng(125)
     C, n = 4, 5
     rule, rows = rule_for(gpflow.likelihoods.Softmax(C), "kl"), rows_of(generator.integers(0, C, n))
-    sources = [tf.Variable(generator.normal(size=(C, n))), tf.Variable(generator.uniform(0.3, 3.0, (C, n)))]
+    sources = [
+        tf.Variable(generator.normal(size=(C, n))),
+        tf.Variable(generator.uniform(0.3, 3.0, (C, n))),
+    ]
 
     def value():
-        return tf.reduce_sum(log_partition(rule, Cavity(*map(tf.convert_to_tensor, sources)), rows, power))
+        return tf.reduce_sum(
+            log_partition(rule, Cavity(*map(tf.convert_to_tensor, sources)), rows, power)
+        )
 
     power = tf.constant(alpha, tf.float64)
     with tf.GradientTape() as tape:
@@ -155,20 +183,28 @@ def test_gradients_of_log_partition(alpha):
         for source, direction in zip(sources, directions, strict=True):
             source.assign_sub(steps * 3e-3 * direction)
     difference = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / 36e-3
-    slope = sum(np.sum(d * g) for d, g in zip(directions, tape.gradient(total, sources), strict=True))
+    slope = sum(
+        np.sum(d * g) for d, g in zip(directions, tape.gradient(total, sources), strict=True)
+    )
     assert slope == pytest.approx(difference, rel=1e-7, abs=1e-7)
 
 
 def test_small_alpha_converges_to_alpha_zero():
     """log Z / α = E[log p] + α Var[log p]/2 + ..., without cancellation in the division by α."""
     generator = np.random.default_rng(126)
-    mean, variance = 2.0 * generator.normal(size=(5, 20)), 10.0 ** generator.uniform(-2.0, 2.0, (5, 20))
+    mean, variance = (
+        2.0 * generator.normal(size=(5, 20)),
+        10.0 ** generator.uniform(-2.0, 2.0, (5, 20)),
+    )
     label = generator.integers(0, 5, 20)
     limit, near, nearer = (tilted(label, mean, variance, alpha)[:3] for alpha in (0.0, 1e-6, 1e-12))
     for actual, expected in zip(nearer, limit, strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-11)
     half = [value[0] for value in (limit, tilted(label, mean, variance, 0.5e-6))]
-    slopes = (near[0] - half[0]) / 1e-6, (half[1] - half[0]) / 0.5e-6  # to 1e-15 E[log p]/1e-6 and 1e-6 of itself
+    slopes = (
+        (near[0] - half[0]) / 1e-6,
+        (half[1] - half[0]) / 0.5e-6,
+    )  # to 1e-15 E[log p]/1e-6 and 1e-6 of itself
     np.testing.assert_allclose(slopes[0], slopes[1], rtol=1e-4, atol=1e-6)
     assert np.all(slopes[0] > 0.0)
 
@@ -176,7 +212,10 @@ def test_small_alpha_converges_to_alpha_zero():
 def test_is_invariant_to_class_order():
     generator = np.random.default_rng(127)
     order = generator.permutation(6)
-    mean, variance = 3.0 * generator.normal(size=(6, 10)), 10.0 ** generator.uniform(-2.0, 2.0, (6, 10))
+    mean, variance = (
+        3.0 * generator.normal(size=(6, 10)),
+        10.0 ** generator.uniform(-2.0, 2.0, (6, 10)),
+    )
     label = generator.integers(0, 6, 10)
     found, again = (
         tilted(label, mean, variance, 0.7),
@@ -190,12 +229,22 @@ def test_is_invariant_to_class_order():
 @pytest.mark.parametrize("alpha", some_slow([0.0, 1.0], quick=[1.0]))
 def test_extreme_cavities_are_finite(alpha):
     """Means apart by 1000, no variance, one of 1e7; -log p is convex with a curvature of at most 1/4."""
-    mean = np.array([[0.0, 1000.0, 0.0, 0.0, 30.0], [1000.0, 0.0, 1.0, 300.0, 0.0], [-500.0, 3.0, 2.0, -300.0, -1e3]])
-    variance = np.array([[1e-4, 1.0, 0.0, 1e7, 40.0], [1e-4, 1.0, 0.0, 30.0, 1e4], [1.0, 1e-9, 0.0, 1e-3, 1e-8]])
+    mean = np.array(
+        [
+            [0.0, 1000.0, 0.0, 0.0, 30.0],
+            [1000.0, 0.0, 1.0, 300.0, 0.0],
+            [-500.0, 3.0, 2.0, -300.0, -1e3],
+        ]
+    )
+    variance = np.array(
+        [[1e-4, 1.0, 0.0, 1e7, 40.0], [1e-4, 1.0, 0.0, 30.0, 1e4], [1.0, 1e-9, 0.0, 1e-3, 1e-8]]
+    )
     found = tilted(np.zeros(5, int), mean, variance, alpha)
     for value in found:
         assert np.all(np.isfinite(value))
-    assert np.all(found[3] <= 1.0 + 1e-9) and np.all(found[3] * (1.0 + 0.25 * alpha * variance) >= 1.0 - 1e-6)
+    assert np.all(found[3] <= 1.0 + 1e-9) and np.all(
+        found[3] * (1.0 + 0.25 * alpha * variance) >= 1.0 - 1e-6
+    )
     # The first is -1000 + α (v_0 + v_1)/2; the second 0; the third known
     assert found[0][0] == pytest.approx(-1000.0 + alpha * 1e-4, rel=CLOSE)
     assert abs(found[0][1]) < 1e-300
@@ -207,7 +256,9 @@ def test_extreme_cavities_are_finite(alpha):
     for n in (3, 4):
         log_Z, d1, d2 = two_classes(mean[0, n] - mean[1, n], variance[:2, n].sum(), alpha)
         sign = np.array([1.0, -1.0])
-        assert_close([found[0][n], found[1][:2, n], found[2][:2, n]], (log_Z, sign * d1, d2), rel=1e-8)
+        assert_close(
+            [found[0][n], found[1][:2, n], found[2][:2, n]], (log_Z, sign * d1, d2), rel=1e-8
+        )
 
 
 def test_distant_means():
@@ -217,8 +268,13 @@ def test_distant_means():
     """
     gap = np.array([1.9e4, -1e8, 2.1e4, 1e6])
     for alpha in (0.0, 0.5):
-        found = tilted(np.zeros(4, int), np.stack([0.0 * gap, gap, gap - 3e5]), np.full((3, 4), 0.5), alpha)
-        assert_close([value[..., 0] for value in found], (-gap[0] + 0.5 * alpha, np.array([1.0, -1.0, 0.0]), 0.0))
+        found = tilted(
+            np.zeros(4, int), np.stack([0.0 * gap, gap, gap - 3e5]), np.full((3, 4), 0.5), alpha
+        )
+        assert_close(
+            [value[..., 0] for value in found],
+            (-gap[0] + 0.5 * alpha, np.array([1.0, -1.0, 0.0]), 0.0),
+        )
         assert abs(found[0][1]) < 1e-300
         assert np.all(np.isnan(found[0][2:]))
 
@@ -227,7 +283,10 @@ def test_compiles_for_any_number_of_rows():
     """More rows than a chunk; rows depend on each other only through rounding."""
     generator = np.random.default_rng(128)
     C, n = 30, 10
-    mean, variance = 2.0 * generator.normal(size=(C, n)), 10.0 ** generator.uniform(-2.0, 1.0, (C, n))
+    mean, variance = (
+        2.0 * generator.normal(size=(C, n)),
+        10.0 ** generator.uniform(-2.0, 1.0, (C, n)),
+    )
     label = generator.integers(0, C, n)
     rule = rule_for(gpflow.likelihoods.Softmax(C), "kl")
 
@@ -245,7 +304,9 @@ def test_compiles_for_any_number_of_rows():
         found = compiled(mean[:, rows], variance[:, rows], label[rows, None].astype(float), 0.4)
         assert found.log_partition.shape[0] == 1 and found.d1.shape == mean[:, rows].shape
         for actual, wanted in zip(found, expected, strict=True):
-            np.testing.assert_allclose(np.squeeze(actual), np.squeeze(wanted[..., rows]), rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(
+                np.squeeze(actual), np.squeeze(wanted[..., rows]), rtol=1e-10, atol=1e-12
+            )
 
 
 @pytest.mark.parametrize("variance", [1e8, 1e10, 1e12])
@@ -260,7 +321,9 @@ def test_variance_ratio_is_bounded(variance):
 
 @pytest.mark.parametrize("label", [-1.0, 3.0, 0.5])
 def test_rejects_invalid_labels(label):
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Y must hold the labels 0, 1, \.\.\., 2"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"Y must hold the labels 0, 1, \.\.\., 2"
+    ):
         tilted([label, 0.0], np.zeros((3, 2)), np.ones((3, 2)), 0.5)
 
 

@@ -42,7 +42,8 @@ def test_tails():
     for variance in [0.0, 1e-300, 0.5, 1.0, 30.0, 1e3, 1e6]:
         x = np.concatenate([-np.geomspace(1e8, 1.0, 30), np.geomspace(0.1, 1e8, 30)])
         log_S, hazard = (
-            value.numpy()[0] for value in log_survival(tf.constant(x[None]), tf.constant([variance], tf.float64))
+            value.numpy()[0]
+            for value in log_survival(tf.constant(x[None]), tf.constant([variance], tf.float64))
         )
         assert np.all(np.isfinite(log_S)) and np.all(np.isfinite(hazard))
         assert np.all(log_S <= 0.0) and np.all(hazard >= 0.0)
@@ -57,7 +58,9 @@ def test_tails_in_single_precision():
     for variance in [0.0, 1e-4, 0.5, 1.0, 4.0, 30.0, 1e3, 1e6]:
         x = np.concatenate([-np.geomspace(1e8, 1.0, 30), np.geomspace(0.1, 1e8, 30)])
         found, expected = (
-            np.concatenate(log_survival(tf.constant(x[None], dtype), tf.constant([variance], dtype)))
+            np.concatenate(
+                log_survival(tf.constant(x[None], dtype), tf.constant([variance], dtype))
+            )
             for dtype in (tf.float32, tf.float64)
         )
         assert np.all(np.isfinite(found))

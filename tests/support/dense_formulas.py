@@ -81,7 +81,9 @@ class Dense:
 
     def log_gaussian(self, covariance):
         log_det = np.linalg.slogdet(2.0 * np.pi * covariance)[1]
-        return -0.5 * (self.P * log_det + np.sum(self.residual * np.linalg.solve(covariance, self.residual)))
+        return -0.5 * (
+            self.P * log_det + np.sum(self.residual * np.linalg.solve(covariance, self.residual))
+        )
 
     def exact(self):
         return self.log_gaussian(self.Kff + np.diag(self.noise))
@@ -105,7 +107,9 @@ class Dense:
 
     def structured(self, blocks):
         """F3 and F4: T-SGPR (singletons) and BT-SGPR."""
-        return self.vfe() - 0.5 * self.P * sum(_log_det(self.relative[np.ix_(b, b)]) for b in blocks)
+        return self.vfe() - 0.5 * self.P * sum(
+            _log_det(self.relative[np.ix_(b, b)]) for b in blocks
+        )
 
     def shared(self, blocks):
         """F5."""
@@ -134,7 +138,12 @@ class Dense:
 
 
 def _by_block(alpha, scale, blocks):
-    return zip(np.broadcast_to(alpha, len(blocks)), np.broadcast_to(scale, len(blocks)), blocks, strict=True)
+    return zip(
+        np.broadcast_to(alpha, len(blocks)),
+        np.broadcast_to(scale, len(blocks)),
+        blocks,
+        strict=True,
+    )
 
 
 def _log_det(X):

@@ -36,7 +36,9 @@ MODELS = {
     "PEPR": lambda: PEPR((X, Y), **_options(), alpha=0.5),
     "VFE in one loop per device and pass": lambda: PEPR((X, Y), **_options(), alpha=0.0),
     "BTSGPR": lambda: BTSGPR((X, Y), **_options(), blocks=4),
-    "PITC of a power for each block": lambda: PEPR((X, Y), **_options(), blocks=3, alpha=np.linspace(0.0, 1.0, 22)),
+    "PITC of a power for each block": lambda: PEPR(
+        (X, Y), **_options(), blocks=3, alpha=np.linspace(0.0, 1.0, 22)
+    ),
     "a learned scale for each block": lambda: PEPR(
         (X, Y), **_options(), blocks=3, scale=gpflow.Parameter(np.linspace(0.5, 1.5, 22))
     ),
@@ -44,8 +46,12 @@ MODELS = {
         (X, Y), **_options(), mean_function=gpflow.functions.Linear(np.ones((2, 1)))
     ),
     "PEPClassifier": lambda: PEPClassifier((X, LABELS), likelihood=Probit(), **_options()),
-    "PEPClassifier of robust-max": lambda: PEPClassifier((X, CLASSES), likelihood=None, **_options()),
-    "fewer chunks than devices": lambda: PEPR((X[:10], Y[:10]), **_options() | {"chunk_size": 9}, blocks=10),
+    "PEPClassifier of robust-max": lambda: PEPClassifier(
+        (X, CLASSES), likelihood=None, **_options()
+    ),
+    "fewer chunks than devices": lambda: PEPR(
+        (X[:10], Y[:10]), **_options() | {"chunk_size": 9}, blocks=10
+    ),
 }
 
 
@@ -68,7 +74,9 @@ def numbers_of(name):
 
 def _on_every_device(model):
     """The parameters on each device; with one device, one copy per device."""
-    values = [STRATEGY.experimental_local_results(variable) for variable in model.trainable_variables]
+    values = [
+        STRATEGY.experimental_local_results(variable) for variable in model.trainable_variables
+    ]
     return [[copies[device % len(copies)] for copies in values] for device in range(2)]
 
 
@@ -85,10 +93,16 @@ def without_data():
     """Training of a minibatch model by Adam, with natural gradients and without, and the parameters on all devices."""
 
     def numbers(natural_step):
-        model = APEP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), Z.copy(), num_data=len(X))
+        model = APEP(
+            gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), Z.copy(), num_data=len(X)
+        )
         options = {"optimizer": "adam", "batch_size": 20, "max_iterations": 5, "interval": 1}
         trained = fit(model, (X, Y), natural_step=natural_step, **options).objective
-        return {"trained": trained, "predictions": model.predict_f(X[:3]), "parameters": _on_every_device(model)}
+        return {
+            "trained": trained,
+            "predictions": model.predict_f(X[:3]),
+            "parameters": _on_every_device(model),
+        }
 
     with STRATEGY.scope():
         both = [numbers(0.1), numbers(None)]
@@ -132,7 +146,9 @@ def minibatches_of_rows_with_sites():
     """Training by minibatches of a model with sites."""
 
     def trained():
-        return fit(MODELS["PEPClassifier"](), optimizer="adam", batch_size=30, max_iterations=4).objective
+        return fit(
+            MODELS["PEPClassifier"](), optimizer="adam", batch_size=30, max_iterations=4
+        ).objective
 
     with STRATEGY.scope():
         found = trained()

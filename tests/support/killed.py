@@ -37,7 +37,14 @@ def train(name, checkpoint, result, where, count, number):
     if where == "write":
         os.replace = replace_or_die
     model = MAKERS[name]()
-    fit(model, data_for(name), checkpoint=checkpoint, checkpoint_seconds=0.0, callback=report, **options_for(name))
+    fit(
+        model,
+        data_for(name),
+        checkpoint=checkpoint,
+        checkpoint_seconds=0.0,
+        callback=report,
+        **options_for(name),
+    )
     np.savez(result, **values(model))
 
 

@@ -27,15 +27,23 @@ ImportManager(_here, FileMatcher(sources=[_PACKAGE])).__enter__()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of tests in two parts."""
     group = parser.getgroup("coverage")
-    group.addoption("--save-coverage", type=Path, help="write what these tests run to this file; require nothing")
-    group.addoption("--add-coverage", type=Path, help="add what the tests that wrote this file have run")
+    group.addoption(
+        "--save-coverage",
+        type=Path,
+        help="write what these tests run to this file; require nothing",
+    )
+    group.addoption(
+        "--add-coverage", type=Path, help="add what the tests that wrote this file have run"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Load no conftest.py in the process that only distributes tests: it would import TensorFlow and start late."""
     options = early_config.known_args_namespace
-    options.noconftest |= bool(getattr(options, "numprocesses", None)) and "PYTEST_XDIST_WORKER" not in os.environ
+    options.noconftest |= (
+        bool(getattr(options, "numprocesses", None)) and "PYTEST_XDIST_WORKER" not in os.environ
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,16 +68,23 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     elif saved is not None:
         saved.parent.mkdir(parents=True, exist_ok=True)
         saved.write_text(json.dumps(_total()))
-    elif session.exitstatus == pytest.ExitCode.OK and _total()["summary"]["percent_covered"] < _REQUIRED:
+    elif (
+        session.exitstatus == pytest.ExitCode.OK
+        and _total()["summary"]["percent_covered"] < _REQUIRED
+    ):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """Print lines and branches that no part of the tests has run."""
     if config.getoption("save_coverage") is not None:
         return
     total = _total()
-    terminalreporter.section(f"coverage {total['summary']['percent_covered']:.1f} %; {_REQUIRED:.0f} % required")
+    terminalreporter.section(
+        f"coverage {total['summary']['percent_covered']:.1f} %; {_REQUIRED:.0f} % required"
+    )
     print_coverage(total, skip_covered=True, missing_width=60)
 
 

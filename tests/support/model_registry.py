@@ -82,9 +82,13 @@ ENTRIES = (
         regression={
             "PEPR alpha 0": of_noise(alpha=0.0),
             "PEPR alpha 0.5": of_noise(alpha=0.5, chunk_size=5),
-            "PEPR alpha per block": of_noise(alpha=[0.0, 0.3, 1.0], blocks=np.repeat([2, 0, 1], [3, 4, 5])),
+            "PEPR alpha per block": of_noise(
+                alpha=[0.0, 0.3, 1.0], blocks=np.repeat([2, 0, 1], [3, 4, 5])
+            ),
             "T-PEP learned": of_noise(scale=learned_scale, blocks=5),
-            "T-PEP learned per block": of_noise(scale=learned_scales, blocks=np.repeat([2, 0, 1], [3, 4, 5])),
+            "T-PEP learned per block": of_noise(
+                scale=learned_scales, blocks=np.repeat([2, 0, 1], [3, 4, 5])
+            ),
             "spherical": of_noise(alpha=0.0, scale="optimal"),
             "spherical per block": of_noise(alpha=0.0, scale="optimal per block", blocks=5),
         },
@@ -97,9 +101,23 @@ ENTRIES = (
         regression={"BTSGPR": of_noise(blocks=5), "BTSGPR shared": of_noise(blocks=4, shared=True)},
         training=of_noise(blocks=10),
     ),
-    Entry(gpflow_pep.PEP, SITES, regression={"PEP scale learned": of_noise(alpha=0.7, scale=learned_scale)}),
-    Entry(gpflow_pep.StreamingPEP, SITES, regression={"StreamingPEP": of_noise(alpha=0.7)}, training=of_labels()),
-    Entry(gpflow_pep.StreamingSGPR, COLLAPSED, regression={"StreamingSGPR": of_noise(alpha=0.5)}, training=of_noise()),
+    Entry(
+        gpflow_pep.PEP,
+        SITES,
+        regression={"PEP scale learned": of_noise(alpha=0.7, scale=learned_scale)},
+    ),
+    Entry(
+        gpflow_pep.StreamingPEP,
+        SITES,
+        regression={"StreamingPEP": of_noise(alpha=0.7)},
+        training=of_labels(),
+    ),
+    Entry(
+        gpflow_pep.StreamingSGPR,
+        COLLAPSED,
+        regression={"StreamingSGPR": of_noise(alpha=0.5)},
+        training=of_noise(),
+    ),
     Entry(gpflow.models.SGPR, COLLAPSED, training=of_noise()),
     Entry(
         gpflow_pep.PEPClassifier,
@@ -112,15 +130,31 @@ ENTRIES = (
     ),
     Entry(gpflow_pep.ARPEP, OWN_Q, classes={"ARPEP": of_labels(alpha=0.7)}, training=of_labels()),
     Entry(gpflow_pep.APEP, OWN_Q, classes={"APEP": of_labels(alpha=0.7)}, training=of_labels()),
-    Entry(gpflow_pep.RPAPEP, OWN_Q, classes={"RPAPEP": of_labels(alpha=0.7, whiten=False)}, training=of_labels()),
-    Entry(gpflow_pep.StreamingSVGP, OWN_Q, classes={"StreamingSVGP": of_labels()}, training=of_noise()),
+    Entry(
+        gpflow_pep.RPAPEP,
+        OWN_Q,
+        classes={"RPAPEP": of_labels(alpha=0.7, whiten=False)},
+        training=of_labels(),
+    ),
+    Entry(
+        gpflow_pep.StreamingSVGP, OWN_Q, classes={"StreamingSVGP": of_labels()}, training=of_noise()
+    ),
     Entry(gpflow_pep.TSVGP, OWN_Q, classes={"TSVGP": of_noise()}, training=of_noise()),
-    Entry(gpflow_pep.BTSVGP, OWN_Q, classes={"BTSVGP": of_noise(whiten=False)}, training=of_noise()),
-    Entry(gpflow_pep.PEPSVGP, OWN_Q, classes={"PEPSVGP": of_noise(alpha=0.7, scale=0.8)}, training=of_noise(alpha=0.5)),
+    Entry(
+        gpflow_pep.BTSVGP, OWN_Q, classes={"BTSVGP": of_noise(whiten=False)}, training=of_noise()
+    ),
+    Entry(
+        gpflow_pep.PEPSVGP,
+        OWN_Q,
+        classes={"PEPSVGP": of_noise(alpha=0.7, scale=0.8)},
+        training=of_noise(alpha=0.5),
+    ),
     Entry(gpflow.models.SVGP, OWN_Q, training=of_noise()),
 )
 
-REGRESSION = {name: (entry, setting) for entry in ENTRIES for name, setting in entry.regression.items()}
+REGRESSION = {
+    name: (entry, setting) for entry in ENTRIES for name, setting in entry.regression.items()
+}
 CLASSES = {name: (entry, setting) for entry in ENTRIES for name, setting in entry.classes.items()}
 QUICK = ("PEPR alpha 0.5", "PEPClassifier of classes", "ARPEP")
 """Settings for which `make test` runs the contract; `make test-slow` runs the others."""
@@ -130,7 +164,9 @@ IN_REGRESSION = pytest.mark.parametrize(
 )
 """Runs a test of the contract for models of regression only."""
 
-ONE_IN_REGRESSION = pytest.mark.parametrize("subject", some_slow(REGRESSION, quick=["BTSGPR"]), indirect=True)
+ONE_IN_REGRESSION = pytest.mark.parametrize(
+    "subject", some_slow(REGRESSION, quick=["BTSGPR"]), indirect=True
+)
 """The same, but `make test` runs it for one of them only."""
 
 ONE_OF_ALL = pytest.mark.parametrize(
@@ -138,4 +174,8 @@ ONE_OF_ALL = pytest.mark.parametrize(
 )
 """Runs a test of the contract for all models, of which `make test` takes one."""
 
-TRAINED = {entry.constructor.__name__: (entry, entry.training) for entry in ENTRIES if entry.training is not None}
+TRAINED = {
+    entry.constructor.__name__: (entry, entry.training)
+    for entry in ENTRIES
+    if entry.training is not None
+}

@@ -16,7 +16,8 @@ def some_slow(values, first=0, quick=()):
     kept = [*values[:first], *quick]
     return [
         pytest.param(
-            *(value if isinstance(value, tuple) else (value,)), marks=[] if value in kept else pytest.mark.slow
+            *(value if isinstance(value, tuple) else (value,)),
+            marks=[] if value in kept else pytest.mark.slow,
         )
         for value in values
     ]

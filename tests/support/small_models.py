@@ -59,7 +59,9 @@ def _maker(entry, setting):
         if entry.family == COLLAPSED:
             return collapsed(entry.constructor, **setting.options)
         if entry.family == OWN_Q:
-            return of_minibatches(entry.constructor, Probit() if setting.labels else None, **setting.options)
+            return of_minibatches(
+                entry.constructor, Probit() if setting.labels else None, **setting.options
+            )
         return stream() if entry.is_stream else classifier(entry.constructor, **setting.options)
 
     return made

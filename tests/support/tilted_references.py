@@ -48,7 +48,9 @@ def logit(y):
 
     def at(f):
         wrong = 1 / (1 + mp.exp(sign * f))
-        value = -mp.log1p(mp.exp(-sign * f)) if sign * f > 0 else sign * f - mp.log1p(mp.exp(sign * f))
+        value = (
+            -mp.log1p(mp.exp(-sign * f)) if sign * f > 0 else sign * f - mp.log1p(mp.exp(sign * f))
+        )
         return value, sign * wrong, -wrong / (1 + mp.exp(-sign * f))
 
     return LogDensity(at, 0.0, 3.0)
@@ -66,7 +68,9 @@ def poisson(y, binsize=1.0):
 
 def student_t(y, scale=1.0, df=3.0):
     y, scale, df = mpf(y), mpf(scale), mpf(df)
-    constant = mp.loggamma((df + 1) / 2) - mp.loggamma(df / 2) - mp.log(scale) - mp.log(df * mp.pi) / 2
+    constant = (
+        mp.loggamma((df + 1) / 2) - mp.loggamma(df / 2) - mp.log(scale) - mp.log(df * mp.pi) / 2
+    )
 
     def at(f):
         e, total = y - f, df * scale * scale + (y - f) ** 2
@@ -158,7 +162,10 @@ def integrate(function, edges, watched, tolerance=1e-25):
         left, right, sums, moduli = open_.pop()
         middle = (left + right) / 2
         halves = [(left, middle, *whole(left, middle)), (middle, right, *whole(middle, right))]
-        totals = [max(t, t - m + a + b) for t, m, a, b in zip(totals, moduli, halves[0][3], halves[1][3], strict=True)]
+        totals = [
+            max(t, t - m + a + b)
+            for t, m, a, b in zip(totals, moduli, halves[0][3], halves[1][3], strict=True)
+        ]
         errors = [abs(a + b - c) for a, b, c in zip(halves[0][2], halves[1][2], sums, strict=True)]
         if all(errors[k] <= tolerance * totals[k] for k in range(watched)):
             done.extend(Panel(*half[:3]) for half in halves)
@@ -190,7 +197,11 @@ def tilted(density, m, v, alpha):
             low, high = mpf(0), reach
             for _ in range(60):
                 middle = (low + high) / 2
-                low, high = (middle, high) if uphill(m + direction * middle) * direction > 0 else (low, middle)
+                low, high = (
+                    (middle, high)
+                    if uphill(m + direction * middle) * direction > 0
+                    else (low, middle)
+                )
             mode = m + direction * low
         top = alpha * density.at(mode)[0] - (mode - m) ** 2 / (2 * v)
         narrow = 1 / mp.sqrt(1 / v + alpha * max(mpf(0), -density.at(mode)[2]))
@@ -199,7 +210,9 @@ def tilted(density, m, v, alpha):
         steps = [mpf(2) ** k for k in range(-3, 12)]
         edges = {m + s * k * sd for k in range(0, 21, 4) for s in (-1, 1)}
         edges |= {mode + s * k * narrow for k in steps for s in (-1, 1)} | {mode}
-        edges |= {density.where + s * k * density.width for k in steps for s in (-1, 1)} | {mpf(density.where)}
+        edges |= {density.where + s * k * density.width for k in steps for s in (-1, 1)} | {
+            mpf(density.where)
+        }
         edges = [*sorted(edge for edge in edges if ends[0] < edge < ends[1]), ends[1]]
         edges.insert(0, ends[0])
 
@@ -207,11 +220,28 @@ def tilted(density, m, v, alpha):
             l0, l1, l2 = density.at(f)
             x = (f - m) / sd
             P = mp.exp(alpha * l0 - x * x / 2 - top)
-            change = (mp.expm1(alpha * l0) / alpha if alpha else l0) * mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi)
-            return [P, P * x, P * x * x, P * l1, P * l1 * l1, P * l2, change, P * abs(l1), P * abs(l2), abs(change)]
+            change = (
+                (mp.expm1(alpha * l0) / alpha if alpha else l0)
+                * mp.exp(-x * x / 2)
+                / mp.sqrt(2 * mp.pi)
+            )
+            return [
+                P,
+                P * x,
+                P * x * x,
+                P * l1,
+                P * l1 * l1,
+                P * l2,
+                change,
+                P * abs(l1),
+                P * abs(l2),
+                abs(change),
+            ]
 
         resolved = integrate(function, edges, watched=7)
-        sums = [mp.fsum(column) / sd for column in zip(*(panel.sums for panel in resolved), strict=True)]
+        sums = [
+            mp.fsum(column) / sd for column in zip(*(panel.sums for panel in resolved), strict=True)
+        ]
         change, change_modulus = sums.pop(6), sums.pop(8)
         mass, Ex, Exx, E1, E11, E2, A1, A2 = (value / sums[0] for value in sums)
         mass = sums[0]
@@ -223,10 +253,18 @@ def tilted(density, m, v, alpha):
             log_partition = accurate
         d1, d2, ratio = E1, E2 + alpha * (E11 - E1 * E1), Exx - Ex * Ex
         if alpha:
-            assert abs(Ex / (alpha * sd) - d1) <= mpf(10) ** -20 * (abs(d1) + (1 + abs(Ex)) / (alpha * sd))
-            assert abs((ratio - 1) / (alpha * v) - d2) <= mpf(10) ** -20 * (abs(d2) + (1 + Exx) / (alpha * v))
+            assert abs(Ex / (alpha * sd) - d1) <= mpf(10) ** -20 * (
+                abs(d1) + (1 + abs(Ex)) / (alpha * sd)
+            )
+            assert abs((ratio - 1) / (alpha * v) - d2) <= mpf(10) ** -20 * (
+                abs(d2) + (1 + Exx) / (alpha * v)
+            )
         near_one = abs(log_Z) < 0.5
-        scales = (change_modulus if near_one or not alpha else abs(log_partition), A1, A2 + alpha * (E11 - E1 * E1))
+        scales = (
+            change_modulus if near_one or not alpha else abs(log_partition),
+            A1,
+            A2 + alpha * (E11 - E1 * E1),
+        )
 
         def unnormalized(f):
             return mp.exp(alpha * density.at(f)[0] - (f - m) ** 2 / (2 * v) - top)
@@ -282,7 +320,15 @@ def closed_poisson(y, m, v):
         y, m, v = mpf(y), mpf(m), mpf(v)
         rate, constant = mp.exp(m + v / 2), mp.loggamma(y + 1)
         value = y * m - rate - constant
-        return Reference(value, y - rate, -rate, mpf(1), (abs(y * m) + rate + constant, y + rate, rate), None, None)
+        return Reference(
+            value,
+            y - rate,
+            -rate,
+            mpf(1),
+            (abs(y * m) + rate + constant, y + rate, rate),
+            None,
+            None,
+        )
 
 
 QUANTILE_CASES = [
@@ -332,8 +378,17 @@ if __name__ == "__main__":
     columns = ["mean", "variance", "alpha", "log_partition", "d1", "d2", "variance_ratio"]
     columns += [f"scale of {name}" for name in columns[3:6]]
     heads = [json.dumps({key: group[key] for key in ("likelihood", "y")})[:-1] for group in groups]
-    parts = [f'{head}, "cases": {_rows(group["cases"])}}}' for head, group in zip(heads, groups, strict=True)]
-    text = '{"columns": ' + json.dumps(columns) + ',\n "groups": [\n  ' + ",\n  ".join(parts) + "\n ],\n"
+    parts = [
+        f'{head}, "cases": {_rows(group["cases"])}}}'
+        for head, group in zip(heads, groups, strict=True)
+    ]
+    text = (
+        '{"columns": '
+        + json.dumps(columns)
+        + ',\n "groups": [\n  '
+        + ",\n  ".join(parts)
+        + "\n ],\n"
+    )
     text += ' "quantile_deviations": ' + _rows(deviations) + "\n}\n"
     json.loads(text)
     (DATA / "tilted.json").write_text(text)

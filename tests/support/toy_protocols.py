@@ -5,13 +5,28 @@ from experiments.papers.grid import Job
 _SIZES = {
     "regression": {"max_train": 60, "M": 4, "maxiter": 2},
     "classification": {"max_train": 40, "maxiter": 2},
-    "streaming": {"max_train": 100, "first": 40, "batch_size": 30, "M": 6, "window": 60, "maxiter": 1},
+    "streaming": {
+        "max_train": 100,
+        "first": 40,
+        "batch_size": 30,
+        "M": 6,
+        "window": 60,
+        "maxiter": 1,
+    },
     "labeling": {"additions": 4, "per_round": 2, "M": 4, "maxiter": 1},
     "exactness": {"rows": 60, "batches": 3},
     "alpha_choice": {"max_train": 60, "M": 4, "maxiter": 1},
     "cluster_alphas": {"max_train": 60, "M": 4, "clusters": 2, "maxiter": 1},
 }
-_KEPT = {"method": 2, "alpha": 2, "m": 2, "way": 2, "blocks": 2, "lengthscales": 2, "kernel_variance": 2}
+_KEPT = {
+    "method": 2,
+    "alpha": 2,
+    "m": 2,
+    "way": 2,
+    "blocks": 2,
+    "lengthscales": 2,
+    "kernel_variance": 2,
+}
 
 
 def toy(jobs: list[Job]) -> list[Job]:

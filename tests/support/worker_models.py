@@ -44,11 +44,19 @@ def _blocks(shards, size):
 
 MODELS = {
     "PEPR": lambda data, kernel, shards: PEPR(data, kernel, Z.copy(), alpha=0.4),
-    "VFE of a dataset": lambda data, kernel, shards: PEPR(_dataset(data), kernel, Z.copy(), alpha=0.0),
-    "a power for each block": lambda data, kernel, shards: PEPR(
-        data, kernel, Z.copy(), blocks=_blocks(shards, 4), alpha=np.full(len(_blocks(shards, 4)), 0.7)
+    "VFE of a dataset": lambda data, kernel, shards: PEPR(
+        _dataset(data), kernel, Z.copy(), alpha=0.0
     ),
-    "T-PEP": lambda data, kernel, shards: PEPR(data, kernel, Z.copy(), alpha=0.5, scale=gpflow.Parameter(0.7)),
+    "a power for each block": lambda data, kernel, shards: PEPR(
+        data,
+        kernel,
+        Z.copy(),
+        blocks=_blocks(shards, 4),
+        alpha=np.full(len(_blocks(shards, 4)), 0.7),
+    ),
+    "T-PEP": lambda data, kernel, shards: PEPR(
+        data, kernel, Z.copy(), alpha=0.5, scale=gpflow.Parameter(0.7)
+    ),
     "T-PEP of a power for each row": lambda data, kernel, shards: PEPR(
         data,
         kernel,
@@ -57,9 +65,13 @@ MODELS = {
         scale=gpflow.Parameter(1.5),
     ),
     "TSGPR": lambda data, kernel, shards: TSGPR(data, kernel, Z.copy()),
-    "BTSGPR": lambda data, kernel, shards: BTSGPR(data, kernel, Z.copy(), blocks=_blocks(shards, 5)),
+    "BTSGPR": lambda data, kernel, shards: BTSGPR(
+        data, kernel, Z.copy(), blocks=_blocks(shards, 5)
+    ),
     "PEP": lambda data, kernel, shards: PEP(data, kernel, Probit(), Z.copy(), alpha=0.5),
-    "PEP of a dataset": lambda data, kernel, shards: PEP(_dataset(data), kernel, Probit(), Z.copy(), alpha=1.0),
+    "PEP of a dataset": lambda data, kernel, shards: PEP(
+        _dataset(data), kernel, Probit(), Z.copy(), alpha=1.0
+    ),
     "PEP of a power for each row": lambda data, kernel, shards: PEP(
         data,
         kernel,
@@ -76,7 +88,9 @@ def model_of(name, rows=None, *, shards=None):
     shards = shards or [np.arange(N) if rows is None else rows]
     X, Y = data_of(name)
     rows = np.concatenate(shards)
-    return MODELS[name]((X[rows], Y[rows]), gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0]), shards)
+    return MODELS[name](
+        (X[rows], Y[rows]), gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0]), shards
+    )
 
 
 def mixed_model(rows, *, mixed_precision=True):
@@ -98,7 +112,9 @@ MINIBATCH_MODELS = {
     "SVGP": lambda kernel: gpflow.models.SVGP(
         kernel, gpflow.likelihoods.Gaussian(), Z.copy(), num_latent_gps=2, num_data=N
     ),
-    "TSVGP": lambda kernel: TSVGP(kernel, gpflow.likelihoods.Gaussian(), Z.copy(), num_latent_gps=2, num_data=N),
+    "TSVGP": lambda kernel: TSVGP(
+        kernel, gpflow.likelihoods.Gaussian(), Z.copy(), num_latent_gps=2, num_data=N
+    ),
 }
 # How these are trained: without q(u) apart, with natural gradients of q(u), and by L-BFGS.
 MINIBATCH_OPTIONS = {

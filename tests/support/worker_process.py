@@ -82,7 +82,9 @@ def minibatch_models():
             size = {"batch_size": len(SHARD)} if options["optimizer"] == "adam" else {}
             with STRATEGY.scope():
                 model = minibatch_model(name)
-                result = fit(model, (X[SHARD], Y[SHARD]), max_iterations=3, interval=1, **options, **size)
+                result = fit(
+                    model, (X[SHARD], Y[SHARD]), max_iterations=3, interval=1, **options, **size
+                )
                 q = [np.ravel(values).tolist() for values in (model.q_mu, model.q_sqrt)]
             found[f"{name} {optimizer}"] = [result.objective, q]
     return found
@@ -97,12 +99,19 @@ def training(stop_after=None):
 
     with STRATEGY.scope():
         model = model_of("PEP", SHARD)
-        options = {"max_iterations": 200, "checkpoint": FOLDER / "training.npz", "checkpoint_seconds": 0.0}
+        options = {
+            "max_iterations": 200,
+            "checkpoint": FOLDER / "training.npz",
+            "checkpoint_seconds": 0.0,
+        }
         try:
             result = fit(model, callback=report, **options)
         except RuntimeError as error:
             return {"error": str(error)}
-    return {"objective": result.objective, "parameters": [np.ravel(v.numpy()).tolist() for v in model.variables[:3]]}
+    return {
+        "objective": result.objective,
+        "parameters": [np.ravel(v.numpy()).tolist() for v in model.variables[:3]],
+    }
 
 
 def refused():

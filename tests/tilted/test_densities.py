@@ -26,7 +26,10 @@ def evaluate(likelihood, f, y, columns=1):
     f = np.broadcast_to(f[:, None] if f.ndim == 1 else f, (len(f), columns))
     Y = np.broadcast_to(np.atleast_2d(y), (columns, np.atleast_2d(y).shape[1]))
     X = tf.zeros([columns, 1], tf.float64)
-    return tuple(part.numpy() for part in log_density(likelihood)(tf.constant(f), X, tf.constant(Y, tf.float64)))
+    return tuple(
+        part.numpy()
+        for part in log_density(likelihood)(tf.constant(f), X, tf.constant(Y, tf.float64))
+    )
 
 
 @pytest.mark.parametrize("y", [0.0, 1.0])
@@ -37,7 +40,9 @@ def test_binary_matches_high_precision(high_precision, name, y):
     with mp.workdps(40):
         expected = np.array([[float(part) for part in density(y).at(mpf(float(f)))] for f in F]).T
     for one, other, power in zip(found, expected, (0, 0, 4), strict=True):
-        assert np.all(np.abs(one[:, 0] - other) <= (RELATIVE + np.abs(F) ** power * 2.0**-53) * np.abs(other))
+        assert np.all(
+            np.abs(one[:, 0] - other) <= (RELATIVE + np.abs(F) ** power * 2.0**-53) * np.abs(other)
+        )
 
 
 def test_probit_curvature_is_accurate_in_the_tail():
@@ -69,9 +74,15 @@ def test_bernoulli_of_a_sigmoid_is_the_logit():
     for y in (0.0, 1.0):
         ours = evaluate(Logit(), far, y)
         for link in (tf.sigmoid, tf.nn.sigmoid, tf.math.sigmoid):
-            np.testing.assert_array_equal(evaluate(gpflow.likelihoods.Bernoulli(invlink=link), far, y), ours)
-    np.testing.assert_allclose(np.squeeze(evaluate(Logit(), np.array([-800.0]), 1.0)), [-800.0, 1.0, 0.0], atol=0.0)
-    np.testing.assert_array_equal(np.squeeze(evaluate(Logit(), np.array([800.0]), 1.0)), [-0.0, 0.0, -0.0])
+            np.testing.assert_array_equal(
+                evaluate(gpflow.likelihoods.Bernoulli(invlink=link), far, y), ours
+            )
+    np.testing.assert_allclose(
+        np.squeeze(evaluate(Logit(), np.array([-800.0]), 1.0)), [-800.0, 1.0, 0.0], atol=0.0
+    )
+    np.testing.assert_array_equal(
+        np.squeeze(evaluate(Logit(), np.array([800.0]), 1.0)), [-0.0, 0.0, -0.0]
+    )
 
 
 def test_ordinal_at_the_outermost_bins():
@@ -79,7 +90,11 @@ def test_ordinal_at_the_outermost_bins():
     GPflow's log_prob is NaN at the infinite outermost edges. Central differences err by h²/6 times a third derivative
     of order 1, 1e-8, and by rounding over h.
     """
-    likelihood, f, h = gpflow.likelihoods.Ordinal(np.array([-1.0, 0.2, 0.5])), np.linspace(-6.0, 6.0, 9), 1e-4
+    likelihood, f, h = (
+        gpflow.likelihoods.Ordinal(np.array([-1.0, 0.2, 0.5])),
+        np.linspace(-6.0, 6.0, 9),
+        1e-4,
+    )
     likelihood.sigma.assign(0.8)
     rounding = 2.0**-51 / 1e-6  # of p, at worst 1e-6, by cancellation of numbers up to 1
     for y in range(4):
@@ -88,8 +103,12 @@ def test_ordinal_at_the_outermost_bins():
         below, above = (1e-3 + (1.0 - 2e-3) * norm.cdf(edges[y + k] - f / 0.8) for k in (0, 1))
         np.testing.assert_allclose(value, np.log(above - below + 1e-6), rtol=0.0, atol=rounding)
         left, right = (evaluate(likelihood, f + step, float(y)) for step in (-h, h))
-        np.testing.assert_allclose(slope, (right[0] - left[0])[:, 0] / (2 * h), atol=2 * rounding / h)
-        np.testing.assert_allclose(curvature, (right[1] - left[1])[:, 0] / (2 * h), atol=2 * rounding / h)
+        np.testing.assert_allclose(
+            slope, (right[0] - left[0])[:, 0] / (2 * h), atol=2 * rounding / h
+        )
+        np.testing.assert_allclose(
+            curvature, (right[1] - left[1])[:, 0] / (2 * h), atol=2 * rounding / h
+        )
 
 
 AUTOMATIC = {
@@ -112,7 +131,9 @@ def test_derivatives_match_log_prob(name):
         outer.watch(f)
         with tf.GradientTape() as inner:
             inner.watch(f)
-            value = likelihood.log_prob(tf.zeros([11, 1], tf.float64), f, tf.fill([11, 1], tf.constant(y, tf.float64)))
+            value = likelihood.log_prob(
+                tf.zeros([11, 1], tf.float64), f, tf.fill([11, 1], tf.constant(y, tf.float64))
+            )
         slope = inner.gradient(value, f)
     curvature = outer.gradient(slope, f)
     found = evaluate(likelihood, f.numpy()[:, 0], y)
@@ -137,7 +158,9 @@ def test_switched_equals_each_likelihood():
     f = np.random.default_rng(0).normal(size=(4, 3))
     Y = np.array([[0.5, 0.0], [1.0, 1.0], [-0.7, 0.0]])
     X = tf.zeros([3, 1], tf.float64)
-    found = log_density(gpflow.likelihoods.SwitchedLikelihood(parts))(tf.constant(f), X, tf.constant(Y))
+    found = log_density(gpflow.likelihoods.SwitchedLikelihood(parts))(
+        tf.constant(f), X, tf.constant(Y)
+    )
     for column, (y, which) in enumerate(Y):
         alone = evaluate(parts[int(which)], f[:, column], y)
         for one, other in zip(found, alone, strict=True):
@@ -147,7 +170,10 @@ def test_switched_equals_each_likelihood():
 def test_links_that_are_not_exponential_are_differentiated_automatically():
     """softplus at f = 0.3: rate r = log(1 + e^f), l = y log r - r - log y!."""
     value, slope, curvature = (
-        part[0, 0] for part in evaluate(gpflow.likelihoods.Poisson(invlink=tf.nn.softplus), np.array([0.3]), 2.0)
+        part[0, 0]
+        for part in evaluate(
+            gpflow.likelihoods.Poisson(invlink=tf.nn.softplus), np.array([0.3]), 2.0
+        )
     )
     with mp.workdps(30):
 
@@ -176,7 +202,9 @@ def reach(likelihood, y, X=((0.0,),)):
     """Radius and center of the rows X, each [R]."""
     X, density = tf.constant(X, tf.float64), log_density(likelihood)
     observations = Observations(X, tf.fill([len(X), 1], tf.constant(y, tf.float64)))
-    return np.broadcast_to(density.radius(X), len(X)), np.broadcast_to(density.center(observations), len(X))
+    return np.broadcast_to(density.radius(X), len(X)), np.broadcast_to(
+        density.center(observations), len(X)
+    )
 
 
 @pytest.mark.parametrize("y", [0.0, 1.0])
@@ -217,7 +245,9 @@ def test_student_t_large_df_is_accurate(df):
 
         def density(f):
             nu, z = mpf(df), (mpf(0.3) - f) / mpf(0.7)
-            constant = mpmath.loggamma((nu + 1) / 2) - mpmath.loggamma(nu / 2) - mpmath.log(mp.pi * nu) / 2
+            constant = (
+                mpmath.loggamma((nu + 1) / 2) - mpmath.loggamma(nu / 2) - mpmath.log(mp.pi * nu) / 2
+            )
             return constant - mpmath.log(mpf(0.7)) - (nu + 1) / 2 * mpmath.log1p(z**2 / nu)
 
         expected = [[float(mpmath.diff(density, mpf(float(f)), n)) for f in F] for n in range(3)]

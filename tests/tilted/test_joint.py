@@ -18,7 +18,9 @@ POWERS = (0.0, 1e-6, 0.3, 1.0)
 C, N = 3, 8
 rng = np.random.default_rng(95)
 CAVITY = Cavity(tf.constant(rng.normal(size=(C, N))), tf.constant(rng.uniform(0.2, 3.0, (C, N))))
-OBSERVATIONS = Observations(tf.zeros([N, 1], tf.float64), tf.constant(rng.integers(0, C, (N, 1)).astype(float)))
+OBSERVATIONS = Observations(
+    tf.zeros([N, 1], tf.float64), tf.constant(rng.integers(0, C, (N, 1)).astype(float))
+)
 
 
 def power(alpha):
@@ -35,8 +37,12 @@ def test_matches_references(convention):
         else:
             link = gpflow.likelihoods.RobustMax(inputs["C"], inputs["epsilon"])
             likelihood = gpflow.likelihoods.MultiClass(inputs["C"], link)
-        cavity = Cavity(*(tf.constant(inputs[name], tf.float64)[:, None] for name in ("mean", "var")))
-        rows = Observations(tf.zeros([1, 1], tf.float64), tf.constant([[float(inputs["y"])]], tf.float64))
+        cavity = Cavity(
+            *(tf.constant(inputs[name], tf.float64)[:, None] for name in ("mean", "var"))
+        )
+        rows = Observations(
+            tf.zeros([1, 1], tf.float64), tf.constant([[float(inputs["y"])]], tf.float64)
+        )
         rule = rule_for(likelihood, "kl")
         assert float(rule.moments(cavity, rows, power(0.0)).log_partition[0, 0]) == pytest.approx(
             expected["E_log_p"], abs=1e-10
@@ -47,7 +53,9 @@ def test_matches_references(convention):
                 tilted = rule.moments(cavity, rows, power(alpha))
                 assert alpha * float(tilted.log_partition[0, 0]) == pytest.approx(value, abs=1e-10)
         tilted = rule.moments(cavity, rows, power(0.5))
-        np.testing.assert_allclose(0.5 * tilted.d1[:, 0], expected["dlogZ_dm_alpha=0.5"], rtol=0.0, atol=1e-9)
+        np.testing.assert_allclose(
+            0.5 * tilted.d1[:, 0], expected["dlogZ_dm_alpha=0.5"], rtol=0.0, atol=1e-9
+        )
         in_v = 0.5 * (0.5 * tilted.d2 + tf.square(0.5 * tilted.d1))[:, 0]
         np.testing.assert_allclose(in_v, expected["dlogZ_dv_alpha=0.5"], rtol=0.0, atol=1e-9)
 
@@ -67,11 +75,15 @@ def test_matches_finite_differences(alpha):
             for n in (-2, -1, 0, 1, 2)
         ]
         slope = (8.0 * (values[3] - values[1]) - (values[4] - values[0])) / (12.0 * h)
-        curvature = (16.0 * (values[3] + values[1]) - (values[4] + values[0]) - 30.0 * values[2]) / (12.0 * h**2)
+        curvature = (
+            16.0 * (values[3] + values[1]) - (values[4] + values[0]) - 30.0 * values[2]
+        ) / (12.0 * h**2)
         noise = 10.0 if alpha == 1e-6 else 1.0  # of log1p(x)/α
         np.testing.assert_allclose(found.d1[k], slope, rtol=0.0, atol=1e-9 * noise)
         np.testing.assert_allclose(found.d2[k], curvature, rtol=0.0, atol=1e-6 * noise)
-    np.testing.assert_allclose(found.variance_ratio, 1.0 + alpha * CAVITY.variance * found.d2, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(
+        found.variance_ratio, 1.0 + alpha * CAVITY.variance * found.d2, rtol=0.0, atol=1e-8
+    )
 
 
 def test_small_alpha_converges_to_alpha_zero():
@@ -91,7 +103,9 @@ def test_gradients_of_log_partition(alpha):
     sources = [mean, variance, likelihood.epsilon.unconstrained_variable]
 
     def value():
-        return tf.reduce_sum(log_partition(rule, Cavity(mean, variance), OBSERVATIONS, power(alpha)))
+        return tf.reduce_sum(
+            log_partition(rule, Cavity(mean, variance), OBSERVATIONS, power(alpha))
+        )
 
     with tf.GradientTape() as tape:
         total = value()
@@ -111,7 +125,9 @@ def test_each_latent_function_uses_its_column():
     found = rule_for(Probit(), "kl").moments(CAVITY, Observations(OBSERVATIONS.X, Y), power(0.5))
     for c in range(C):
         alone = tilted_rule(Probit(), KL()).moments(
-            Cavity(*(value[c] for value in CAVITY)), Observations(OBSERVATIONS.X, Y[:, c : c + 1]), power(0.5)
+            Cavity(*(value[c] for value in CAVITY)),
+            Observations(OBSERVATIONS.X, Y[:, c : c + 1]),
+            power(0.5),
         )
         for actual, expected in zip(found, alone, strict=True):
             np.testing.assert_allclose(actual[c], expected, rtol=1e-12)

@@ -61,7 +61,9 @@ def grid(mean, variance):
 def test_log_density_matches_integration(name):
     likelihood, values = scalar_likelihoods()[name]
     rows = [(*marginal, value) for marginal, value in product(MARGINALS, values)]
-    found = predicted_log_density(likelihood, np.zeros((len(rows), 1)), *np.array(rows).T[:, :, None])
+    found = predicted_log_density(
+        likelihood, np.zeros((len(rows), 1)), *np.array(rows).T[:, :, None]
+    )
     for (mean, variance, value), density in zip(rows, found.numpy(), strict=True):
         f, log_weights = grid(mean, variance)
         if name == "ordinal":
@@ -86,7 +88,9 @@ def test_moments_match_integration(name):
             second = np.asarray(likelihood.conditional_variance(NO_INPUTS, f))[:, 0] + first**2
         expected = weights @ first, weights @ second - (weights @ first) ** 2
         found = predicted_moments(likelihood, NO_INPUTS, *one_row(mean, variance))
-        np.testing.assert_allclose([float(each[0, 0]) for each in found], expected, rtol=1e-7, atol=1e-15)
+        np.testing.assert_allclose(
+            [float(each[0, 0]) for each in found], expected, rtol=1e-7, atol=1e-15
+        )
 
 
 LABELLED = {
@@ -106,7 +110,9 @@ def test_probabilities_add_up_to_one(name):
     rng = np.random.default_rng(0)
     mean, variance = 3.0 * rng.normal(size=(20, C)), 10.0 ** rng.uniform(-4.0, 4.0, (20, C))
     densities = [
-        predicted_log_density(likelihood, np.zeros((20, 1)), mean, variance, np.full((20, 1), float(k)))
+        predicted_log_density(
+            likelihood, np.zeros((20, 1)), mean, variance, np.full((20, 1), float(k))
+        )
         for k in range(count)
     ]
     p = np.exp(densities)
@@ -123,7 +129,9 @@ def test_probabilities_add_up_to_one(name):
 
 def test_softmax_probabilities_match_quadrature_and_do_not_depend_on_batches():
     Y = np.digitize(X, [-0.5, 0.5]).astype(float)
-    model = PEP((X, Y), gpflow.kernels.SquaredExponential(9.0), gpflow.likelihoods.Softmax(3), X[::3].copy())
+    model = PEP(
+        (X, Y), gpflow.kernels.SquaredExponential(9.0), gpflow.likelihoods.Softmax(3), X[::3].copy()
+    )
     p = model.predict_y(X)[0].numpy()
     np.testing.assert_allclose(model.predict_y(X)[0], p, rtol=0, atol=1e-12)
     parts = [model.predict_y(part)[0] for part in np.split(X, [1, 4])]
@@ -140,12 +148,18 @@ def test_softmax_probabilities_match_quadrature_and_do_not_depend_on_batches():
 def test_several_columns_and_batch_dimensions():
     """Labels of a row are independent given f; leading dimensions are preserved."""
     rng = np.random.default_rng(0)
-    mean, variance, labels = rng.normal(size=(2, 5, 3)), rng.uniform(size=(2, 5, 3)), rng.integers(0, 4, (2, 5, 3))
+    mean, variance, labels = (
+        rng.normal(size=(2, 5, 3)),
+        rng.uniform(size=(2, 5, 3)),
+        rng.integers(0, 4, (2, 5, 3)),
+    )
     likelihood = gpflow.likelihoods.Ordinal(EDGES)
     density = predicted_log_density(likelihood, np.zeros((2, 5, 1)), mean, variance, labels)
     apart = [
         predicted_log_density(
-            likelihood, X[:1], *(np.reshape(each[b, n, c], (1, 1)) for each in (mean, variance, labels))
+            likelihood,
+            X[:1],
+            *(np.reshape(each[b, n, c], (1, 1)) for each in (mean, variance, labels)),
         )
         for b, n, c in np.ndindex(2, 5, 3)
     ]
@@ -154,13 +168,19 @@ def test_several_columns_and_batch_dimensions():
 
 def test_many_rows_are_predicted_in_chunks():
     rng = np.random.default_rng(0)
-    mean, variance, inputs = rng.normal(size=(5000, 1)), rng.uniform(size=(5000, 1)), np.zeros((5000, 1))
+    mean, variance, inputs = (
+        rng.normal(size=(5000, 1)),
+        rng.uniform(size=(5000, 1)),
+        np.zeros((5000, 1)),
+    )
     likelihood, Y = likelihoods.Logit(), rng.integers(0, 2, (5000, 1)).astype(float)
     density = predicted_log_density(likelihood, inputs, mean, variance, Y)
     moments = predicted_moments(likelihood, inputs, mean, variance)
     last = slice(4990, None)
     rows = inputs[last], mean[last], variance[last]
-    np.testing.assert_allclose(density[last], predicted_log_density(likelihood, *rows, Y[last]), rtol=1e-12)
+    np.testing.assert_allclose(
+        density[last], predicted_log_density(likelihood, *rows, Y[last]), rtol=1e-12
+    )
     for all_rows, some in zip(moments, predicted_moments(likelihood, *rows), strict=True):
         np.testing.assert_allclose(all_rows[last], some, rtol=1e-12)
 
@@ -168,8 +188,12 @@ def test_many_rows_are_predicted_in_chunks():
 def test_a_certain_f_has_the_density_of_the_likelihood():
     likelihood = gpflow.likelihoods.StudentT()
     found = predicted_log_density(likelihood, NO_INPUTS, *one_row(0.3, 0.0, 1.0))
-    np.testing.assert_allclose(found, likelihood.log_prob(NO_INPUTS, np.array([[0.3]]), np.array([[1.0]])), rtol=1e-9)
+    np.testing.assert_allclose(
+        found, likelihood.log_prob(NO_INPUTS, np.array([[0.3]]), np.array([[1.0]])), rtol=1e-9
+    )
     mean, variance = predicted_moments(likelihood, NO_INPUTS, *one_row(0.3, 0.0))
     np.testing.assert_allclose(
-        [mean[0, 0], variance[0, 0]], [0.3, likelihood.conditional_variance(NO_INPUTS, NO_INPUTS)[0, 0]], rtol=1e-9
+        [mean[0, 0], variance[0, 0]],
+        [0.3, likelihood.conditional_variance(NO_INPUTS, NO_INPUTS)[0, 0]],
+        rtol=1e-9,
     )

@@ -55,20 +55,26 @@ def test_matches_oracle(moments, case):
             tolerance = {name: max(value, REQUIRED) for name, value in tolerance.items()}
         assert found.log_partition == pytest.approx(expected["log_Z"], rel=tolerance["log_Z"])
         assert m + v * found.d1 == pytest.approx(expected["mean"], rel=tolerance["mean"])
-        assert np.sqrt(v * found.variance_ratio) == pytest.approx(expected[sigma], rel=tolerance[sigma])
+        assert np.sqrt(v * found.variance_ratio) == pytest.approx(
+            expected[sigma], rel=tolerance[sigma]
+        )
         assert np.sqrt(v + v * v * found.d2) == pytest.approx(expected[sigma], rel=tolerance[sigma])
 
 
 def test_quantile_deviation_matches_high_precision(high_precision, moments):
     """Against 40 digits, for several powers. d2 = (ratio - 1)/(α v) if this does not cancel."""
-    recorded = json.loads((high_precision["DATA"] / "tilted.json").read_text())["quantile_deviations"]
+    recorded = json.loads((high_precision["DATA"] / "tilted.json").read_text())[
+        "quantile_deviations"
+    ]
     assert len(recorded) == len(high_precision["QUANTILE_CASES"])
     for name, y, mean, variance, alpha, deviation in recorded:
         rule = tilted_rule(high_precision["LIKELIHOODS"][name][0](), Wasserstein())
         found = moments(rule, y, mean, variance, alpha)
         assert np.sqrt(found.variance_ratio) == pytest.approx(deviation, rel=REQUIRED), name
         if abs(deviation - 1.0) > 1e-3:
-            assert found.d2 == pytest.approx((deviation**2 - 1.0) / (alpha * variance), rel=REQUIRED), name
+            assert found.d2 == pytest.approx(
+                (deviation**2 - 1.0) / (alpha * variance), rel=REQUIRED
+            ), name
 
 
 @pytest.mark.slow
@@ -97,7 +103,11 @@ def rules(name):
     return tilted_rule(likelihood, KL()), tilted_rule(likelihood, Wasserstein()), ys
 
 
-@given(st.sampled_from(sorted(LIKELIHOODS)), st.integers(0, 1000), st.one_of(st.just(1.0), st.floats(1e-6, 1.0)))
+@given(
+    st.sampled_from(sorted(LIKELIHOODS)),
+    st.integers(0, 1000),
+    st.one_of(st.just(1.0), st.floats(1e-6, 1.0)),
+)
 @settings(max_examples=4, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_wasserstein_deviation_is_at_most_kl(moments, name, seed, alpha):
     """
@@ -146,9 +156,13 @@ def test_rows_are_independent(moments, name, alpha):
     def assert_same(found, rows):
         for quantity, factor in (("log_partition", 1.0), ("d1", 1.0), ("variance_ratio", 100.0)):
             expected = getattr(together, quantity)[rows]
-            np.testing.assert_allclose(getattr(found, quantity), expected, rtol=factor * ROUNDING, err_msg=quantity)
+            np.testing.assert_allclose(
+                getattr(found, quantity), expected, rtol=factor * ROUNDING, err_msg=quantity
+            )
         lost = ROUNDING / (alpha * variance[rows])
-        assert np.all(np.abs(found.d2 - together.d2[rows]) <= ROUNDING * np.abs(together.d2[rows]) + lost)
+        assert np.all(
+            np.abs(found.d2 - together.d2[rows]) <= ROUNDING * np.abs(together.d2[rows]) + lost
+        )
 
     order = rng.permutation(1000)
     assert_same(moments(rule, y[order], mean[order], variance[order], alpha), order)
@@ -159,5 +173,7 @@ def test_rows_are_independent(moments, name, alpha):
 def test_projections_coincide_at_alpha_zero(moments):
     """At α = 0 tilting is infinitesimal, and the projections coincide."""
     for kl, wasserstein, ys in map(rules, LIKELIHOODS):
-        one, other = (moments(rule, ys[0], [-1.0, 2.0], [0.5, 3.0], 0.0) for rule in (kl, wasserstein))
+        one, other = (
+            moments(rule, ys[0], [-1.0, 2.0], [0.5, 3.0], 0.0) for rule in (kl, wasserstein)
+        )
         np.testing.assert_array_equal(np.stack(one), np.stack(other))

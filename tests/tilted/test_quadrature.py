@@ -58,7 +58,9 @@ def assert_within(found, cases, limit=REQUIRED):
     assert np.all(np.isfinite(found))
     for name, error in zip(QUANTITIES, errors(found, cases), strict=True):
         worst = np.argmax(error)
-        assert error[worst] <= limit, f"{name} at mean, variance, alpha {cases[worst, :3]}: {error[worst]:.1e}"
+        assert error[worst] <= limit, (
+            f"{name} at mean, variance, alpha {cases[worst, :3]}: {error[worst]:.1e}"
+        )
 
 
 def cases_of(references, name, alpha):
@@ -99,7 +101,9 @@ def test_matches_recorded_cases_with_many_rows(references, high_precision, momen
         assert_within(moments(rule, y, cases[:, 0], cases[:, 1], alpha), cases)
 
 
-@pytest.mark.parametrize("make", [Probit, Logit, gpflow.likelihoods.StudentT, gpflow.likelihoods.Poisson])
+@pytest.mark.parametrize(
+    "make", [Probit, Logit, gpflow.likelihoods.StudentT, gpflow.likelihoods.Poisson]
+)
 def test_hermite_nodes_match_panels(panel_rule, moments, make):
     """At the largest width for which nodes are used; panels have an error of 1e-8. Few rows are inaccurate."""
     density = log_density(make())
@@ -107,12 +111,18 @@ def test_hermite_nodes_match_panels(panel_rule, moments, make):
     mean, sd, y = np.linspace(-2.0, 2.0, 41), 0.199 * radius, np.ones(41)
     one = tf.ones([41, 1], tf.float64)
     for alpha in (0.01, 0.5, 1.0):
-        rows = TiltedRows(Cavity(tf.constant(mean), sd**2 * one[:, 0]), alpha * one[:, 0], Observations(0.0 * one, one))
+        rows = TiltedRows(
+            Cavity(tf.constant(mean), sd**2 * one[:, 0]),
+            alpha * one[:, 0],
+            Observations(0.0 * one, one),
+        )
         assert np.all(trapezoid.are_narrow(density, rows, hermite=True))
         found, good = trapezoid.on_shared_points(density, rows, True, tf.constant(0.0, tf.float64))
         reference = np.stack(moments(panel_rule(make()), y, mean, sd**2, alpha))[:, good]
         assert np.mean(good) > 0.7
-        np.testing.assert_allclose(np.stack(found)[:, good], reference, rtol=2.0 * REQUIRED, atol=1e-10)
+        np.testing.assert_allclose(
+            np.stack(found)[:, good], reference, rtol=2.0 * REQUIRED, atol=1e-10
+        )
 
 
 def test_accurate_if_powers_underflow(moments):
@@ -129,7 +139,9 @@ def test_accurate_if_powers_underflow(moments):
 def test_matches_probit_closed_form(references, moments):
     """z and φ(z)/Phi(z) are good to z² roundings; -h (z + h), for z = -10, loses 100 times that: 1e-11."""
     cases, y = cases_of(references, "probit", 1.0)
-    assert_within(moments(tilted_rule(Probit(), KL()), y, cases[:, 0], cases[:, 1], 1.0), cases, 1e-11)
+    assert_within(
+        moments(tilted_rule(Probit(), KL()), y, cases[:, 0], cases[:, 1], 1.0), cases, 1e-11
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +163,9 @@ def test_matches_high_precision(high_precision, moments, name, y, mean, variance
     """Integrated by mpmath in the test: the recorded cases are reproducible."""
     make, density = high_precision["LIKELIHOODS"][name]
     reference = high_precision["tilted"](density(y), mean, variance, alpha)
-    case = np.array([[mean, variance, alpha, *map(float, reference[:4]), *map(float, reference.scales)]])
+    case = np.array(
+        [[mean, variance, alpha, *map(float, reference[:4]), *map(float, reference.scales)]]
+    )
     assert_within(moments(QuadratureRule(make()), y, mean, variance, alpha), case)
 
 
@@ -178,7 +192,9 @@ def test_resolves_narrow_distant_peak(high_precision, moments, scale, out, alpha
     sd, y = 1.1, 0.3
     mean = y + out * sd
     reference = high_precision["tilted"](high_precision["student_t"](y, scale), mean, sd**2, alpha)
-    case = np.array([[mean, sd**2, alpha, *map(float, reference[:4]), *map(float, reference.scales)]])
+    case = np.array(
+        [[mean, sd**2, alpha, *map(float, reference[:4]), *map(float, reference.scales)]]
+    )
     rule = QuadratureRule(gpflow.likelihoods.StudentT(scale=scale))
     assert_within(moments(rule, y, mean, sd**2, alpha), case)
 
@@ -197,7 +213,11 @@ def beta(scale, y):
 
 
 def student_t(df, scale, y):
-    return gpflow.likelihoods.StudentT(scale, df), partial(stats.t.logpdf, loc=y, scale=scale, df=df), y
+    return (
+        gpflow.likelihoods.StudentT(scale, df),
+        partial(stats.t.logpdf, loc=y, scale=scale, df=df),
+        y,
+    )
 
 
 CONTRADICTED = {
@@ -220,7 +240,9 @@ def test_finds_all_modes_if_y_contradicts_the_cavity(moments, name, alpha):
     (likelihood, log_prob, y), mean, sd = CONTRADICTED[name]
     expected = by_dense_sum(log_prob, mean, sd, alpha, x=FAR_OUT)
     found = moments(QuadratureRule(likelihood), y, mean, sd**2, alpha)
-    np.testing.assert_allclose(np.ravel(found[:3]), expected, rtol=REQUIRED, atol=1e-12)  # rounding of the sums
+    np.testing.assert_allclose(
+        np.ravel(found[:3]), expected, rtol=REQUIRED, atol=1e-12
+    )  # rounding of the sums
 
 
 # --- a fixed rule does not do ---------------------------------------------------------------------------------------
@@ -240,12 +262,18 @@ def test_twenty_hermite_nodes_are_inaccurate(references, moments):
     """
     cases, _ = cases_of(references, "probit", 0.5)
     likelihood = Probit()
-    by_nodes = gauss_hermite(lambda f: likelihood.log_cdf(tf.constant(f)).numpy(), cases[:, 0], cases[:, 1], 0.5)
+    by_nodes = gauss_hermite(
+        lambda f: likelihood.log_cdf(tf.constant(f)).numpy(), cases[:, 0], cases[:, 1], 0.5
+    )
     by_gpflow = gpflow.quadrature.NDiagGHQuadrature(1, 20)(
-        lambda f: tf.exp(0.5 * likelihood.log_cdf(f)), tf.constant(cases[:, :1]), tf.constant(cases[:, 1:2])
+        lambda f: tf.exp(0.5 * likelihood.log_cdf(f)),
+        tf.constant(cases[:, :1]),
+        tf.constant(cases[:, 1:2]),
     )
     # The sums of 20 positive terms differ by rounding alone; the weights of NumPy and GPflow are good to 1e-13.
-    np.testing.assert_allclose(by_nodes, 2.0 * np.log(by_gpflow.numpy()[:, 0]), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        by_nodes, 2.0 * np.log(by_gpflow.numpy()[:, 0]), rtol=1e-12, atol=1e-12
+    )
     error = np.abs(by_nodes / cases[:, 3] - 1.0)
     wide = cases[:, 1] >= 50.0
     assert np.all(error[wide] > 2e6 * REQUIRED)
@@ -256,7 +284,9 @@ def test_twenty_hermite_nodes_are_inaccurate(references, moments):
 
 # --- wide cavities --------------------------------------------------------------------------------------------------
 
-DENSE = np.linspace(-14.0, 14.0, 400_001)  # at most 0.007 apart in f: the trapezoid rule is right to rounding
+DENSE = np.linspace(
+    -14.0, 14.0, 400_001
+)  # at most 0.007 apart in f: the trapezoid rule is right to rounding
 
 
 def by_dense_sum(log_prob, mean, sd, alpha, x=DENSE):
@@ -276,7 +306,10 @@ def by_dense_sum(log_prob, mean, sd, alpha, x=DENSE):
 WIDE = {
     "probit": (Probit, lambda f: special.log_ndtr(f)),
     "logit": (Logit, lambda f: -np.logaddexp(0.0, -f)),
-    "bernoulli": (gpflow.likelihoods.Bernoulli, lambda f: np.log(1e-3 + (1.0 - 2e-3) * special.ndtr(f))),
+    "bernoulli": (
+        gpflow.likelihoods.Bernoulli,
+        lambda f: np.log(1e-3 + (1.0 - 2e-3) * special.ndtr(f)),
+    ),
 }
 
 
@@ -290,40 +323,64 @@ def test_matches_dense_sum_for_wide_cavities(moments, name, alpha):
     mean, alphas = sd * rng.uniform(-2.0, 2.0, size=40), np.full(40, alpha)
     rule, observed = QuadratureRule(make()), np.ones((40, 1))
     cavities = Cavity(tf.constant(mean), tf.constant(sd**2))
-    rows = TiltedRows(cavities, tf.constant(alphas), Observations(*map(tf.constant, (0.0 * observed, observed))))
+    rows = TiltedRows(
+        cavities, tf.constant(alphas), Observations(*map(tf.constant, (0.0 * observed, observed)))
+    )
     found = located(rule._density, rows)
     zero = tf.zeros_like(cavities.mean)
     first = trapezoid.trapezoid(
-        rule._density, rows, zero, zero + trapezoid.HALF, tf.constant(trapezoid.trapezoid_table(60)), 0.0
+        rule._density,
+        rows,
+        zero,
+        zero + trapezoid.HALF,
+        tf.constant(trapezoid.trapezoid_table(60)),
+        0.0,
     )
-    expected = np.transpose([by_dense_sum(log_prob, *row, alpha) for row in zip(mean, sd, strict=True)])
+    expected = np.transpose(
+        [by_dense_sum(log_prob, *row, alpha) for row in zip(mean, sd, strict=True)]
+    )
     accurate = found.is_accurate.numpy()
     assert np.mean(accurate) > 0.6 and np.mean(first.is_accurate) > 0.1
-    np.testing.assert_allclose(np.stack(found.tilted[:3])[:, accurate], expected[:, accurate], rtol=REQUIRED)
+    np.testing.assert_allclose(
+        np.stack(found.tilted[:3])[:, accurate], expected[:, accurate], rtol=REQUIRED
+    )
 
 
 def test_negligible_rows_skip_panels():
     """Errors are relative to 1e-4 if log Z, d1 √v or d2 v is smaller; such rows use no panels."""
     sd, ratio = (values.ravel() for values in np.meshgrid([1.5, 3.0, 5.0], [4.0, 5.5, 7.0, 8.0]))
     mean, rule = ratio * sd, QuadratureRule(Probit())
-    expected = np.transpose([by_dense_sum(special.log_ndtr, *row, 0.0) for row in zip(mean, sd, strict=True)])
+    expected = np.transpose(
+        [by_dense_sum(special.log_ndtr, *row, 0.0) for row in zip(mean, sd, strict=True)]
+    )
     units = np.stack([np.ones_like(sd), sd, sd**2])
     one = np.ones((len(sd), 1))
-    rows = Cavity(tf.constant(mean), tf.constant(sd**2)), Observations(tf.constant(one), tf.constant(one))
+    rows = (
+        Cavity(tf.constant(mean), tf.constant(sd**2)),
+        Observations(tf.constant(one), tf.constant(one)),
+    )
     refused = []
     for size in (0.0, 1e-4):
-        found = located(rule._density, TiltedRows(rows[0], tf.zeros(len(sd), tf.float64), rows[1]), size)
+        found = located(
+            rule._density, TiltedRows(rows[0], tf.zeros(len(sd), tf.float64), rows[1]), size
+        )
         refused.append(np.sum(~found.is_accurate.numpy()))
-        error = np.abs(np.stack(rule.moments(*rows, tf.constant(0.0, tf.float64), size)[:3]) - expected)
+        error = np.abs(
+            np.stack(rule.moments(*rows, tf.constant(0.0, tf.float64), size)[:3]) - expected
+        )
         # The dense sums themselves are right to 1e-12 or so.
-        assert np.all(error * units <= REQUIRED * np.maximum(np.abs(expected) * units, max(size, 1e-5)))
+        assert np.all(
+            error * units <= REQUIRED * np.maximum(np.abs(expected) * units, max(size, 1e-5))
+        )
     assert refused[0] > refused[1] == 0
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
 def test_inaccurate_rows_are_centered_on_mode(alpha):
     """On the point next to it, of points that are 0.3 cavity standard deviations apart at first, and nearer later."""
-    mean, variance = (values.ravel() for values in np.meshgrid(np.linspace(-9.0, 9.0, 7), [1.0, 30.0, 1000.0]))
+    mean, variance = (
+        values.ravel() for values in np.meshgrid(np.linspace(-9.0, 9.0, 7), [1.0, 30.0, 1000.0])
+    )
     sd, y, scale = np.sqrt(variance), 0.5, 0.1
 
     class OfUnknownRadius(gpflow.likelihoods.StudentT):
@@ -337,7 +394,10 @@ def test_inaccurate_rows_are_centered_on_mode(alpha):
     refused = ~found.is_accurate.numpy()
     assert np.sum(refused) > 10
     f = np.concatenate(
-        [mean + sd * np.linspace(-9.0, 9.0, 5001)[:, None], y + np.linspace(-1.0, 1.0, 501)[:, None] + 0 * mean]
+        [
+            mean + sd * np.linspace(-9.0, 9.0, 5001)[:, None],
+            y + np.linspace(-1.0, 1.0, 501)[:, None] + 0 * mean,
+        ]
     )
     log_pi = alpha * stats.t.logpdf(f, 3.0, y, scale) - 0.5 * np.square((f - mean) / sd)
     mode = f[np.argmax(log_pi, axis=0), np.arange(len(mean))]
@@ -354,7 +414,8 @@ def test_large_df_equals_gaussian(moments, df):
 
 
 @pytest.mark.parametrize(
-    ("mean", "variance", "alpha"), [(5.07920044797028, 1.497403086347712, 0.0), (5.529, 1.445, 0.0451)]
+    ("mean", "variance", "alpha"),
+    [(5.07920044797028, 1.497403086347712, 0.0), (5.529, 1.445, 0.0451)],
 )
 def test_variance_ratio_near_one_is_accurate(moments, mean, variance, alpha):
     """The ratio is computed as 1 + α v d2; from sums over π its error would be 1e-6."""
@@ -377,12 +438,17 @@ def points_per_row(make, cavities, y, alpha):
     return found, sum(count) / len(y)
 
 
-@pytest.mark.parametrize(("make", "cost"), [(Probit, 18.0), (Logit, 18.0), (gpflow.likelihoods.StudentT, 24.0)])
+@pytest.mark.parametrize(
+    ("make", "cost"), [(Probit, 18.0), (Logit, 18.0), (gpflow.likelihoods.StudentT, 24.0)]
+)
 def test_narrow_cavities_use_few_points(make, cost):
     """Variances 1e-4 to 0.1, and no panels but for 2 % of the rows or so."""
     rng = np.random.default_rng(1)
     y = rng.integers(0, 2, size=(1000, 1)).astype(float)
-    rows = Cavity(tf.constant(rng.uniform(-3.0, 3.0, 1000)), tf.constant(10.0 ** rng.uniform(-4.0, -1.0, 1000)))
+    rows = Cavity(
+        tf.constant(rng.uniform(-3.0, 3.0, 1000)),
+        tf.constant(10.0 ** rng.uniform(-4.0, -1.0, 1000)),
+    )
     for alpha in (0.0, 0.5, 1.0):
         found, points = points_per_row(make, rows, y, alpha)
         assert np.mean(found.is_accurate) > 0.97
@@ -438,7 +504,9 @@ def test_number_of_evaluations(moments):
 
 # --- never silently wrong -------------------------------------------------------------------------------------------
 
-FAR_MEANS, FAR_VARIANCES = np.meshgrid([-800.0, -30.0, 0.0, 30.0, 800.0], [1e-12, 1e-4, 1.0, 1e3, 1e6])
+FAR_MEANS, FAR_VARIANCES = np.meshgrid(
+    [-800.0, -30.0, 0.0, 30.0, 800.0], [1e-12, 1e-4, 1.0, 1e3, 1e6]
+)
 FAR = FAR_MEANS.ravel(), FAR_VARIANCES.ravel()
 BOUNDED = [
     ("probit", Probit, (0.0, 1.0)),
@@ -454,7 +522,10 @@ BOUNDED = [
 
 @pytest.mark.parametrize(
     ("make", "ys"),
-    [pytest.param(*rest, id=name, marks=[] if name == "student t" else pytest.mark.slow) for name, *rest in BOUNDED],
+    [
+        pytest.param(*rest, id=name, marks=[] if name == "student t" else pytest.mark.slow)
+        for name, *rest in BOUNDED
+    ],
 )
 def test_extreme_rows_are_finite(moments, make, ys):
     """The Wasserstein projection, which includes KL."""

@@ -49,12 +49,18 @@ def registered():
 
 
 def examples():
-    section = CONTRIBUTING.read_text().split("## Adding a likelihood or a projection")[1].split("\n## ")[0]
+    section = (
+        CONTRIBUTING.read_text()
+        .split("## Adding a likelihood or a projection")[1]
+        .split("\n## ")[0]
+    )
     return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
 
 
 def moments(rule, Y, alpha, negligible=0.0):
-    observations = Observations(tf.zeros([len(Y), 1], tf.float64), tf.constant(np.asarray(Y, float)[:, None]))
+    observations = Observations(
+        tf.zeros([len(Y), 1], tf.float64), tf.constant(np.asarray(Y, float)[:, None])
+    )
     cavity = Cavity(tf.constant(MEAN[:, : len(Y)]), tf.constant(VARIANCE[:, : len(Y)]))
     return np.stack(rule.moments(cavity, observations, tf.constant(alpha, tf.float64), negligible))
 
@@ -67,7 +73,9 @@ def test_registers_a_closed_form(registered, alpha):
     found = moments(rule, Y, alpha)
     expected = moments(rule_for(gpflow.likelihoods.Gaussian(1.0), KL()), Y, alpha)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    with pytest.raises(ValueError, match="projection must be one of 'kl', 'wasserstein', got 'narrowing'"):
+    with pytest.raises(
+        ValueError, match="projection must be one of 'kl', 'wasserstein', got 'narrowing'"
+    ):
         rule_for(likelihood, "narrowing")
 
 
@@ -82,9 +90,14 @@ def test_registers_a_projection(registered):
     np.testing.assert_array_equal(found[2:], np.minimum(expected[2:], [[[0.0]], [[1.0]]]))
     same = moments(rule_for(likelihood, registered["Narrowing"]()), Y, 1.0)
     np.testing.assert_array_equal(same, found)
-    with pytest.raises(ValueError, match="projection must be one of 'kl', 'wasserstein', 'narrowing', got 'laplace'"):
+    with pytest.raises(
+        ValueError,
+        match="projection must be one of 'kl', 'wasserstein', 'narrowing', got 'laplace'",
+    ):
         rule_for(likelihood, "laplace")
-    with pytest.raises(ValueError, match="projection must be one of 'kl', 'wasserstein', 'narrowing' for StudentT"):
+    with pytest.raises(
+        ValueError, match="projection must be one of 'kl', 'wasserstein', 'narrowing' for StudentT"
+    ):
         tilted_rule(likelihood, type("Unregistered", (Projection,), {})())
 
 
@@ -108,7 +121,9 @@ def test_subclass_does_not_inherit_registered_log_density():
         pass
 
     f, zero = tf.constant([[0.3]], tf.float64), tf.zeros([1, 1], tf.float64)
-    base, same = (log_density(kind()).log_prob(f, zero, zero) for kind in (gpflow.likelihoods.StudentT, Same))
+    base, same = (
+        log_density(kind()).log_prob(f, zero, zero) for kind in (gpflow.likelihoods.StudentT, Same)
+    )
     assert float(base) == float(same)
     shifted = log_density(Shifted()).log_prob(f + 1.0, zero, zero)
     assert float(shifted) == pytest.approx(float(base), rel=1e-12)
@@ -139,32 +154,48 @@ def test_alpha_per_row(name, projection):
     together = moments(rule, Y, MIXED)
     for alpha in np.unique(MIXED):
         alone = moments(rule, Y, alpha)
-        np.testing.assert_allclose(together[..., alpha == MIXED], alone[..., alpha == MIXED], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            together[..., alpha == MIXED], alone[..., alpha == MIXED], rtol=1e-9, atol=1e-12
+        )
 
 
-@pytest.mark.parametrize("make", [lambda: gpflow.likelihoods.Softmax(3), lambda: gpflow.likelihoods.MultiClass(3)])
+@pytest.mark.parametrize(
+    "make", [lambda: gpflow.likelihoods.Softmax(3), lambda: gpflow.likelihoods.MultiClass(3)]
+)
 def test_alpha_per_row_multiclass(make):
     rule, label = rule_for(make(), "kl"), tf.constant(rng.integers(0, 3, (6, 1)).astype(float))
-    cavity = Cavity(tf.constant(rng.normal(size=(3, 6))), tf.constant(rng.uniform(0.1, 4.0, (3, 6))))
+    cavity = Cavity(
+        tf.constant(rng.normal(size=(3, 6))), tf.constant(rng.uniform(0.1, 4.0, (3, 6)))
+    )
     together = rule.moments(cavity, Observations(label, label), tf.constant(MIXED))
     for alpha in np.unique(MIXED):
         alone = rule.moments(cavity, Observations(label, label), tf.constant(alpha, tf.float64))
         for one, other in zip(together, alone, strict=True):
-            np.testing.assert_allclose(one.numpy()[:, alpha == MIXED], other.numpy()[:, alpha == MIXED], rtol=1e-9)
+            np.testing.assert_allclose(
+                one.numpy()[:, alpha == MIXED], other.numpy()[:, alpha == MIXED], rtol=1e-9
+            )
 
 
 def test_closed_form_rows_do_not_affect_other_rows():
     """exp(m + v/2) overflows at α = 0, without effect on rows with α = 1/2 or on gradients of parameters."""
     likelihood = gpflow.likelihoods.Gamma(shape=2.0)
     rule, shape = rule_for(likelihood, "kl"), likelihood.shape.unconstrained_variable
-    cavity = Cavity(tf.constant([[-0.5, 0.3]], tf.float64), tf.constant([[2000.0, 1.0]], tf.float64))
+    cavity = Cavity(
+        tf.constant([[-0.5, 0.3]], tf.float64), tf.constant([[2000.0, 1.0]], tf.float64)
+    )
     Y = tf.constant([[1.0], [2.0]], tf.float64)
     observations, alpha = Observations(tf.zeros_like(Y), Y), tf.constant([0.5, 0.0], tf.float64)
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(log_partition(rule, cavity, observations, alpha))
     assert np.isfinite(float(total)) and np.isfinite(float(tape.gradient(total, shape)))
-    first = Cavity(*(value[:, :1] for value in cavity)), Observations(*(value[:1] for value in observations))
-    both, alone = np.stack(rule.moments(cavity, observations, alpha)), np.stack(rule.moments(*first, alpha[:1]))
+    first = (
+        Cavity(*(value[:, :1] for value in cavity)),
+        Observations(*(value[:1] for value in observations)),
+    )
+    both, alone = (
+        np.stack(rule.moments(cavity, observations, alpha)),
+        np.stack(rule.moments(*first, alpha[:1])),
+    )
     np.testing.assert_allclose(both[..., :1], alone, rtol=1e-8)
     assert np.all(np.isfinite(both))
 
@@ -174,8 +205,12 @@ def test_closed_form_is_used_at_its_power_only():
     likelihood, Y = Probit(), rng.integers(0, 2, 6)
     rule = tilted_rule(likelihood, KL())
     assert isinstance(rule, AtPower)
-    quadrature = moments(rule_for(likelihood, "wasserstein"), Y, MIXED)[:2]  # log Z and d1 equal the KL values
-    np.testing.assert_allclose(moments(rule_for(likelihood, "kl"), Y, MIXED)[:2], quadrature, rtol=1e-8)
+    quadrature = moments(rule_for(likelihood, "wasserstein"), Y, MIXED)[
+        :2
+    ]  # log Z and d1 equal the KL values
+    np.testing.assert_allclose(
+        moments(rule_for(likelihood, "kl"), Y, MIXED)[:2], quadrature, rtol=1e-8
+    )
     assert isinstance(tilted_rule(gpflow.likelihoods.StudentT(), KL()), QuadratureRule)
 
 
@@ -187,13 +222,18 @@ def test_infinite_negligible_is_close():
     np.testing.assert_allclose(other, one, rtol=1e-2)
     compiled = tf.function(lambda negligible: moments_of(rule, Y, negligible))
     for negligible, expected in ((0.0, one), (np.inf, other)):
-        np.testing.assert_allclose(np.stack(compiled(tf.constant(negligible, tf.float64))), expected, rtol=1e-12)
+        np.testing.assert_allclose(
+            np.stack(compiled(tf.constant(negligible, tf.float64))), expected, rtol=1e-12
+        )
 
 
 def moments_of(rule, Y, negligible):
     observations = Observations(tf.zeros([6, 1], tf.float64), tf.constant(Y[:, None]))
     return tuple(
         rule.moments(
-            Cavity(tf.constant(MEAN), tf.constant(VARIANCE)), observations, tf.constant(0.5, tf.float64), negligible
+            Cavity(tf.constant(MEAN), tf.constant(VARIANCE)),
+            observations,
+            tf.constant(0.5, tf.float64),
+            negligible,
         )
     )

@@ -35,7 +35,9 @@ KINKS = {
     "Laplace": lambda F, Y: -tf.abs(Y - F) / 0.3,
     "a small one": lambda F, Y: -0.5 * (Y - F) ** 2 - 0.1 * tf.abs(F - 0.123),
     "hinge": lambda F, Y: -tf.nn.relu(1.0 - Y * F),
-    "Huber with a wrong slope": lambda F, Y: tf.where(tf.abs(Y - F) < 1.0, -0.5 * (Y - F) ** 2, -2.0 * tf.abs(Y - F)),
+    "Huber with a wrong slope": lambda F, Y: tf.where(
+        tf.abs(Y - F) < 1.0, -0.5 * (Y - F) ** 2, -2.0 * tf.abs(Y - F)
+    ),
 }
 SMOOTH = {
     "Student-t": lambda F, Y: -2.0 * tf.math.log1p((Y - F) ** 2 / 3.0),
@@ -56,7 +58,9 @@ def check(log_prob):
 
 @pytest.mark.parametrize("name", KINKS)
 def test_rejects_kinks(name):
-    with pytest.raises(ValueError, match=r"likelihood must be twice differentiable in f, but the slope of Own's"):
+    with pytest.raises(
+        ValueError, match=r"likelihood must be twice differentiable in f, but the slope of Own's"
+    ):
         check(KINKS[name])
 
 
@@ -77,7 +81,11 @@ def test_models_reject_kinks():
 
 @pytest.mark.parametrize(
     "likelihood",
-    [gpflow.likelihoods.Beta(), gpflow.likelihoods.Ordinal(np.array([0.5, 1.5])), gpflow.likelihoods.Gamma()],
+    [
+        gpflow.likelihoods.Beta(),
+        gpflow.likelihoods.Ordinal(np.array([0.5, 1.5])),
+        gpflow.likelihoods.Gamma(),
+    ],
 )
 def test_accepts_gpflow_likelihoods(likelihood):
     Y = tf.fill([50, 2], tf.constant(0.5, tf.float64))

@@ -26,7 +26,15 @@ from mpmath import mp, mpf
 from quick import some_slow
 
 from gpflow_pep.likelihoods import Logit, Probit
-from gpflow_pep.tilted import KL, Cavity, Observations, QuadratureRule, Wasserstein, rule_for, tilted_rule
+from gpflow_pep.tilted import (
+    KL,
+    Cavity,
+    Observations,
+    QuadratureRule,
+    Wasserstein,
+    rule_for,
+    tilted_rule,
+)
 
 PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
 EXACT, DIFFERENCE, STEP = 1e-9, 1e-6, 2e-4
@@ -58,7 +66,9 @@ def assert_close(found, expected, tolerance):
     """Each quantity relative to the largest of the rows."""
     for name in found._fields:
         one, other = getattr(found, name), getattr(expected, name)
-        np.testing.assert_allclose(one, other, rtol=0.0, atol=tolerance * np.max(np.abs(other)), err_msg=name)
+        np.testing.assert_allclose(
+            one, other, rtol=0.0, atol=tolerance * np.max(np.abs(other)), err_msg=name
+        )
 
 
 # --- derivatives ----------------------------------------------------------------------------------------------------
@@ -72,7 +82,9 @@ def test_cavity_gradients_match_finite_differences(moments, name, alpha):
     rule, h = tilted_rule(make(), KL()), STEP * np.sqrt(VARIANCES)
 
     mean = np.concatenate([MEANS, MEANS - h, MEANS + h, MEANS, MEANS])
-    variance = np.concatenate([*[VARIANCES] * 3, VARIANCES * (1.0 - STEP), VARIANCES * (1.0 + STEP)])
+    variance = np.concatenate(
+        [*[VARIANCES] * 3, VARIANCES * (1.0 - STEP), VARIANCES * (1.0 + STEP)]
+    )
     found = moments(rule, y, mean, variance, alpha)
     here, left, right, less, more = (
         type(found)(*(part[first : first + 6] for part in found)) for first in range(0, 30, 6)
@@ -80,11 +92,16 @@ def test_cavity_gradients_match_finite_differences(moments, name, alpha):
     pairs = [
         (here.d1, (right.log_partition - left.log_partition) / (2.0 * h)),
         (here.d2, (right.d1 - left.d1) / (2.0 * h)),
-        (0.5 * (here.d2 + alpha * here.d1**2), (more.log_partition - less.log_partition) / (2 * STEP * VARIANCES)),
+        (
+            0.5 * (here.d2 + alpha * here.d1**2),
+            (more.log_partition - less.log_partition) / (2 * STEP * VARIANCES),
+        ),
         (here.variance_ratio, 1.0 + alpha * VARIANCES * here.d2),
     ]
     for value, difference in pairs:
-        np.testing.assert_allclose(value, difference, rtol=0.0, atol=DIFFERENCE * np.max(np.abs(value)))
+        np.testing.assert_allclose(
+            value, difference, rtol=0.0, atol=DIFFERENCE * np.max(np.abs(value))
+        )
 
 
 @named
@@ -95,7 +112,9 @@ def test_small_alpha_converges_to_alpha_zero(moments, name):
     """
     make, y = LIKELIHOODS[name]
     rule = tilted_rule(make(), KL())
-    limit, near = (moments(rule, y, MEANS, np.minimum(VARIANCES, 1.0), alpha) for alpha in (0.0, 1e-10))
+    limit, near = (
+        moments(rule, y, MEANS, np.minimum(VARIANCES, 1.0), alpha) for alpha in (0.0, 1e-10)
+    )
     assert_close(near, limit, 1e-7)
     np.testing.assert_allclose(limit.variance_ratio, 1.0, rtol=1e-8)  # the accuracy of quadrature
 
@@ -111,7 +130,8 @@ PARAMETERS = {
 
 @pytest.mark.parametrize("name", some_slow(PARAMETERS, quick=["gaussian", "student t", "gamma"]))
 @pytest.mark.parametrize(
-    ("projection", "alpha"), some_slow([("kl", 0.0), ("kl", 0.3), ("kl", 1.0), ("wasserstein", 0.6)], 2)
+    ("projection", "alpha"),
+    some_slow([("kl", 0.0), ("kl", 0.3), ("kl", 1.0), ("wasserstein", 0.6)], 2),
 )
 def test_parameter_gradients_match_finite_differences(moments, name, projection, alpha):
     """Against central differences of Σ bar log_partition; the step is 2e-4 of the (unconstrained) variable's unit."""
@@ -124,7 +144,9 @@ def test_parameter_gradients_match_finite_differences(moments, name, projection,
     bar = np.array([0.3, -1.0, 2.0, 0.7, 1.1, -0.4])
     rows = Observations(tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64)))
     cavity = Cavity(tf.constant(MEANS), tf.constant(VARIANCES))
-    (found,) = rule.log_partition_vjp(cavity, rows, tf.constant(alpha, tf.float64), tf.constant(bar), [variable])
+    (found,) = rule.log_partition_vjp(
+        cavity, rows, tf.constant(alpha, tf.float64), tf.constant(bar), [variable]
+    )
 
     def total(value):
         variable.assign(value)
@@ -139,7 +161,9 @@ def test_gradients_of_unused_variables_are_zero():
     rule, other = tilted_rule(StudentT(), KL()), tf.Variable(1.0, dtype=tf.float64)
     rows = Observations(tf.zeros([1, 1], tf.float64), tf.zeros([1, 1], tf.float64))
     one = tf.ones([1], tf.float64)
-    (found,) = rule.log_partition_vjp(Cavity(one, one), rows, tf.constant(0.5, tf.float64), one, [other])
+    (found,) = rule.log_partition_vjp(
+        Cavity(one, one), rows, tf.constant(0.5, tf.float64), one, [other]
+    )
     assert float(found) == 0.0
 
 
@@ -177,17 +201,29 @@ def test_probit_matches_closed_form(moments):
 
 def test_poisson_far_from_its_mode(moments):
     """exp(f) at the cavity mean is huge, and Newton steps from there have length 1."""
-    means, variances, y, alpha = np.array([68.0, 200.0, 300.0]), np.array([1.0, 1.0, 1e4]), 3, mpf("0.5")
+    means, variances, y, alpha = (
+        np.array([68.0, 200.0, 300.0]),
+        np.array([1.0, 1.0, 1e4]),
+        3,
+        mpf("0.5"),
+    )
     rule = tilted_rule(Poisson(), KL())
-    exact, rough = (moments(rule, float(y), means, variances, float(alpha), negligible=one) for one in (0.0, np.inf))
+    exact, rough = (
+        moments(rule, float(y), means, variances, float(alpha), negligible=one)
+        for one in (0.0, np.inf)
+    )
     with mp.workdps(40):
         for row, (m, v) in enumerate(zip(means, variances, strict=True)):
             m, v = mpf(m), mpf(v)
 
             def log_pi(f, m=m, v=v):
-                return alpha * (y * f - mp.exp(f) - mp.log(mp.factorial(y))) - (f - m) ** 2 / (2 * v)
+                return alpha * (y * f - mp.exp(f) - mp.log(mp.factorial(y))) - (f - m) ** 2 / (
+                    2 * v
+                )
 
-            mode = mp.findroot(lambda f, m=m, v=v: alpha * (y - mp.exp(f)) - (f - m) / v, mp.log(m / v + y))
+            mode = mp.findroot(
+                lambda f, m=m, v=v: alpha * (y - mp.exp(f)) - (f - m) / v, mp.log(m / v + y)
+            )
             width = 1 / mp.sqrt(1 / v + alpha * mp.exp(mode))
             edges = [mode + step * width for step in (-400, -100, -30, -10, -3, 0, 3, 10, 20)]
 
@@ -198,9 +234,13 @@ def test_poisson_far_from_its_mode(moments):
             log_Z = (mp.log(Z) + log_pi(mode) - mp.log(2 * mp.pi * v) / 2) / alpha
             d1, ratio = (mode + first / Z - m) / (alpha * v), (second / Z - (first / Z) ** 2) / v
             for found, tolerance in ((exact, 1e-8), (rough, 0.1)):
-                assert found.log_partition[row] == pytest.approx(float(log_Z), rel=min(tolerance, 1e-3))
+                assert found.log_partition[row] == pytest.approx(
+                    float(log_Z), rel=min(tolerance, 1e-3)
+                )
                 assert found.d1[row] == pytest.approx(float(d1), rel=tolerance)
-                assert found.d2[row] == pytest.approx(float((ratio - 1) / (alpha * v)), rel=tolerance)
+                assert found.d2[row] == pytest.approx(
+                    float((ratio - 1) / (alpha * v)), rel=tolerance
+                )
                 assert found.variance_ratio[row] == pytest.approx(float(ratio), rel=10 * tolerance)
 
 
@@ -213,7 +253,12 @@ def test_poisson_matches_expectation(moments, binsize):
 
 
 @pytest.mark.parametrize(
-    "make", [Exponential, lambda: Gamma(shape=2.5), lambda: Gamma(shape=gpflow.functions.Linear([[0.4]], [1.5]))]
+    "make",
+    [
+        Exponential,
+        lambda: Gamma(shape=2.5),
+        lambda: Gamma(shape=gpflow.functions.Linear([[0.4]], [1.5])),
+    ],
 )
 def test_gamma_matches_expectation(moments, make):
     """Also if the mass of exp(-f) is seven standard deviations from m, outside of the first window."""
@@ -222,9 +267,13 @@ def test_gamma_matches_expectation(moments, make):
     closed, quadrature = (moments(rule, 1.7, MEANS, VARIANCES, 0.0, X=X) for rule in rules)
     assert_close(quadrature, closed, EXACT)
     wide = moments(rules[0], 1.7, 0.3, 49.0, 0.0, X=X[:1])
-    assert wide.d2 == pytest.approx(-1.7 * np.exp(-0.3 + 24.5), rel=1e-13)  # exp(24) is good to 24 roundings
+    assert wide.d2 == pytest.approx(
+        -1.7 * np.exp(-0.3 + 24.5), rel=1e-13
+    )  # exp(24) is good to 24 roundings
     if isinstance(likelihood, Exponential):
-        gpflow_says = likelihood.variational_expectations(X, MEANS[:, None], VARIANCES[:, None], np.full((6, 1), 1.7))
+        gpflow_says = likelihood.variational_expectations(
+            X, MEANS[:, None], VARIANCES[:, None], np.full((6, 1), 1.7)
+        )
         np.testing.assert_allclose(closed.log_partition, gpflow_says, rtol=1e-13)
 
 
@@ -238,13 +287,17 @@ def test_alpha_can_change_in_compiled_graph(moments, make, y):
 
     @tf.function
     def compiled(mean, variance, power):
-        rows = Observations(tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64)))
+        rows = Observations(
+            tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64))
+        )
         return tuple(rule.moments(Cavity(mean, variance), rows, power))
 
     for alpha in (0.25, 0.0, 1.0):
         found = compiled(tf.constant(MEANS), tf.constant(VARIANCES), tf.constant(alpha, tf.float64))
         # Grappler may reorder a few operations: 1e-12.
-        np.testing.assert_allclose(np.stack(found), np.stack(moments(rule, y, MEANS, VARIANCES, alpha)), rtol=1e-12)
+        np.testing.assert_allclose(
+            np.stack(found), np.stack(moments(rule, y, MEANS, VARIANCES, alpha)), rtol=1e-12
+        )
     assert compiled.experimental_get_tracing_count() == 1
 
 
@@ -281,7 +334,9 @@ def test_switched_equals_separate_likelihoods(alpha, projection):
         cavity = Cavity(tf.constant(MEANS), tf.constant(VARIANCES))
         rows = Observations(tf.zeros([6, 1], tf.float64), tf.constant(Y))
         return np.stack(
-            tilted_rule(likelihood, PROJECTIONS[projection]).moments(cavity, rows, tf.constant(alpha, tf.float64))
+            tilted_rule(likelihood, PROJECTIONS[projection]).moments(
+                cavity, rows, tf.constant(alpha, tf.float64)
+            )
         )
 
     together = found(SwitchedLikelihood(parts), np.stack([y, which], axis=1).astype(float))
@@ -311,7 +366,9 @@ def _beta(y, scale):
 AUTOMATIC = {
     "ordinal": lambda f: mp.log(_keep(_gauss(mpf(0.5) - f)) - _keep(_gauss(-1 - f)) + mpf(1e-6)),
     "ordinal, last": lambda f: mp.log(_keep(1) - _keep(_gauss(mpf(0.5) - f)) + mpf(1e-6)),
-    "gamma": lambda f: -mpf(2.5) * f - mp.loggamma(mpf(2.5)) + mpf(1.5) * mp.log(mpf(1.2)) - mpf(1.2) * mp.exp(-f),
+    "gamma": lambda f: (
+        -mpf(2.5) * f - mp.loggamma(mpf(2.5)) + mpf(1.5) * mp.log(mpf(1.2)) - mpf(1.2) * mp.exp(-f)
+    ),
     "exponential": lambda f: -f - mpf(0.6) * mp.exp(-f),
     "beta": _beta(mpf(0.3), mpf(3)),
     "poisson softplus": lambda f: 2 * mp.log(mp.log1p(mp.exp(f))) - mp.log1p(mp.exp(f)) - mp.log(2),
@@ -332,23 +389,38 @@ def test_automatic_derivatives_match_high_precision(moments, name):
             def moment(power, alpha=alpha):
                 def density(f):
                     x = f - m
-                    return x**power * mp.exp(alpha * log_prob(f) - x * x / (2 * v)) / mp.sqrt(2 * mp.pi * v)
+                    return (
+                        x**power
+                        * mp.exp(alpha * log_prob(f) - x * x / (2 * v))
+                        / mp.sqrt(2 * mp.pi * v)
+                    )
 
                 return mpmath.quad(density, [-10, -4, -2, 0, 2, 4, 11], maxdegree=4)
 
             Z, Ex, Exx = (moment(power) for power in range(3))
             mean, variance = Ex / Z, Exx / Z - (Ex / Z) ** 2
-            expected = [mp.log(Z) / alpha, mean / (alpha * v), (variance / v - 1) / (alpha * v), variance / v]
+            expected = [
+                mp.log(Z) / alpha,
+                mean / (alpha * v),
+                (variance / v - 1) / (alpha * v),
+                variance / v,
+            ]
         found = moments(tilted_rule(make(), KL()), y, 0.6, 1.7, alpha)
-        np.testing.assert_allclose(np.stack(found)[:, 0], np.array(list(map(float, expected))), rtol=1e-8)
+        np.testing.assert_allclose(
+            np.stack(found)[:, 0], np.array(list(map(float, expected))), rtol=1e-8
+        )
 
 
 # --- at the door ----------------------------------------------------------------------------------------------------
 
 
 def test_rejects_unsupported_likelihoods():
-    with pytest.raises(ValueError, match="projection must be one of 'kl', 'wasserstein', got 'laplace'"):
+    with pytest.raises(
+        ValueError, match="projection must be one of 'kl', 'wasserstein', got 'laplace'"
+    ):
         rule_for(Probit(), "laplace")
     likelihood = gpflow.likelihoods.HeteroskedasticTFPConditional()
-    with pytest.raises(ValueError, match=r"likelihood must be a gpflow ScalarLikelihood, .* HeteroskedasticTFP"):
+    with pytest.raises(
+        ValueError, match=r"likelihood must be a gpflow ScalarLikelihood, .* HeteroskedasticTFP"
+    ):
         tilted_rule(likelihood, KL())

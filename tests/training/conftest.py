@@ -7,7 +7,11 @@ from small_models import MAKERS, WITH_SITES, values
 
 def _carried(model, name):
     """Return the state of a model with sites besides its parameters."""
-    return [model.sites.precision, model.sites.linear, model._status, model._warned] if name in WITH_SITES else []
+    return (
+        [model.sites.precision, model.sites.linear, model._status, model._warned]
+        if name in WITH_SITES
+        else []
+    )
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +22,16 @@ def as_new():
     def restored(name):
         if name not in made:
             model = MAKERS[name]()
-            trained = {path: each.trainable for path, each in gpflow.utilities.parameter_dict(model).items()}
-            made[name] = model, values(model), trained, [each.numpy() for each in _carried(model, name)]
+            trained = {
+                path: each.trainable
+                for path, each in gpflow.utilities.parameter_dict(model).items()
+            }
+            made[name] = (
+                model,
+                values(model),
+                trained,
+                [each.numpy() for each in _carried(model, name)],
+            )
         model, parameters, trained, carried = made[name]
         gpflow.utilities.multiple_assign(model, parameters)
         for path, parameter in gpflow.utilities.parameter_dict(model).items():

@@ -52,7 +52,14 @@ def interrupted(as_new, name, path, counts, **options):
     """The model after trainings of which all but the last were interrupted; each starts as a new model does."""
     for count in counts:
         with pytest.raises(KeyboardInterrupt):
-            fit(as_new(name), data_for(name), checkpoint=path, checkpoint_seconds=0.0, callback=At(count), **options)
+            fit(
+                as_new(name),
+                data_for(name),
+                checkpoint=path,
+                checkpoint_seconds=0.0,
+                callback=At(count),
+                **options,
+            )
     model = as_new(name)
     return model, fit(model, data_for(name), checkpoint=path, checkpoint_seconds=0.0, **options)
 
@@ -78,7 +85,9 @@ def test_resumes_after_a_signal(tmp_path, name):
     ended = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
     assert json.loads(ended.stdout) == expected, ended.stderr
     left = {path.name for path in tmp_path.iterdir()} - {Path(path).name for path in files}
-    assert len(left) == 1 and left.pop().startswith(f".{name}.checkpoint.")  # of the write that was not completed
+    assert len(left) == 1 and left.pop().startswith(
+        f".{name}.checkpoint."
+    )  # of the write that was not completed
     found = dict(np.load(tmp_path / f"{name}.values.npz"))
     model = MAKERS[name]()
     fit(model, data_for(name), **options_for(name))
@@ -102,10 +111,16 @@ def test_resumes_after_a_signal(tmp_path, name):
         pytest.param("ARPEP", {}, marks=pytest.mark.slow),
         pytest.param("SVGP", {"natural_step": None}, marks=pytest.mark.slow),
         ("PEPR", {"optimizer": "adam", "max_iterations": 30}),
-        pytest.param("PEPClassifier", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow),
-        pytest.param("StreamingPEP", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow),
         pytest.param(
-            "PEPClassifier", {"optimizer": "adam", "max_iterations": 14, "batch_size": 16}, marks=pytest.mark.slow
+            "PEPClassifier", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "StreamingPEP", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "PEPClassifier",
+            {"optimizer": "adam", "max_iterations": 14, "batch_size": 16},
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -115,7 +130,9 @@ def test_adam_resumes_exactly(as_new, tmp_path, name, options):
     model = as_new(name)
     expected = fit(model, data_for(name), **options)
     trained = values(model)
-    again, result = interrupted(as_new, name, tmp_path / "c.npz", [2] if name in WITH_SITES else [3, 2], **options)
+    again, result = interrupted(
+        as_new, name, tmp_path / "c.npz", [2] if name in WITH_SITES else [3, 2], **options
+    )
     np.testing.assert_equal(values(again), trained)
     assert result.objective == expected.objective
     assert result.held_out == expected.held_out
@@ -146,7 +163,9 @@ def test_early_stopping_resumes(as_new, tmp_path):
     model = as_new("TSVGP")
     expected = fit(model, (X, Y), **options)
     trained = values(model)
-    again, result = interrupted(as_new, "TSVGP", tmp_path / "c.npz", [len(expected.objective) - 1], **options)
+    again, result = interrupted(
+        as_new, "TSVGP", tmp_path / "c.npz", [len(expected.objective) - 1], **options
+    )
     assert result.status == "stopped early"
     assert result.objective == expected.objective
     np.testing.assert_equal(values(again), trained)
@@ -161,11 +180,18 @@ def test_a_run_that_has_ended_is_not_repeated(tmp_path):
     reports = []
     result = fit(again, (X, Y), callback=lambda *report: reports.append(report), **options)
     assert not reports and path.exists()
-    assert (result.status, result.reason, result.objective) == (expected.status, expected.reason, expected.objective)
+    assert (result.status, result.reason, result.objective) == (
+        expected.status,
+        expected.reason,
+        expected.objective,
+    )
     np.testing.assert_array_equal(again.q_mu, first.q_mu)
 
     longer = fit(again, (X, Y), **{**options, "max_iterations": 150})
-    assert longer.iterations == 150 and longer.objective[: len(expected.objective)] == expected.objective
+    assert (
+        longer.iterations == 150
+        and longer.objective[: len(expected.objective)] == expected.objective
+    )
     whole = MAKERS["TSVGP"]()
     fit(whole, (X, Y), **{**options, "max_iterations": 150, "checkpoint": None})
     np.testing.assert_array_equal(again.q_mu, whole.q_mu)
@@ -203,7 +229,9 @@ def test_a_converged_search_is_not_repeated(tmp_path):
     result = fit(model, callback=lambda *report: reports.append(report), **options)
     assert result.converged and not reports
     assert result.seconds > 0.5 * expected.seconds  # those of the first call are counted
-    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected.objective[-1], rel=1e-12)
+    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(
+        expected.objective[-1], rel=1e-12
+    )
 
 
 @pytest.mark.slow
@@ -246,20 +274,38 @@ OTHERS = {
     "another model": (MAKERS["BTSVGP"], (X, Y), {}, "model, model.scale differ"),
     "another kernel": (other_kernel, (X, Y), {}, "model.kernel differs"),
     "a prior": (lambda: with_prior(MAKERS["TSVGP"]()), (X, Y), {}, "model.kernel.variance differs"),
-    "not whitened": (lambda: of_minibatches(gpflow_pep.TSVGP, whiten=False), (X, Y), {}, "model.whiten differs"),
+    "not whitened": (
+        lambda: of_minibatches(gpflow_pep.TSVGP, whiten=False),
+        (X, Y),
+        {},
+        "model.whiten differs",
+    ),
     "other data": (MAKERS["TSVGP"], (X, Y + 1e-9), {}, "data differs"),
     "other rows to score": (MAKERS["TSVGP"], (X, Y), {"held_out": (X, Y)}, "held_out differs"),
     "another rate": (MAKERS["TSVGP"], (X, Y), {"learning_rate": 0.06}, "learning_rate differs"),
     "another seed": (MAKERS["TSVGP"], (X, Y), {"seed": 1}, "seed differs"),
-    "two settings": (MAKERS["TSVGP"], (X, Y), {"seed": 1, "natural_step": 0.2}, "natural_step, seed differ"),
-    "fewer parameters": (lambda: fixed(MAKERS["TSVGP"]()), (X, Y), {}, "parameter.kernel.variance differs"),
+    "two settings": (
+        MAKERS["TSVGP"],
+        (X, Y),
+        {"seed": 1, "natural_step": 0.2},
+        "natural_step, seed differ",
+    ),
+    "fewer parameters": (
+        lambda: fixed(MAKERS["TSVGP"]()),
+        (X, Y),
+        {},
+        "parameter.kernel.variance differs",
+    ),
 }
 
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
     """A checkpoint, and the options it goes with."""
-    path, options = tmp_path_factory.mktemp("ended") / "c.npz", {**options_for("TSVGP"), "max_iterations": 10}
+    path, options = (
+        tmp_path_factory.mktemp("ended") / "c.npz",
+        {**options_for("TSVGP"), "max_iterations": 10},
+    )
     fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **options)
     return path, options
 
@@ -271,7 +317,9 @@ def test_a_checkpoint_of_another_run_is_refused(ended):
         make, data, changed, differing = OTHERS[other]
         model, written = make(), path.read_bytes()
         before = values(model)
-        with pytest.raises(ValueError, match=rf"was written by a different run: {re.escape(differing)}\. Give"):
+        with pytest.raises(
+            ValueError, match=rf"was written by a different run: {re.escape(differing)}\. Give"
+        ):
             fit(model, data, checkpoint=path, **{**options, **changed})
         np.testing.assert_equal(values(model), before)
         assert path.read_bytes() == written
@@ -293,7 +341,9 @@ def test_a_run_with_another_function_is_refused(tmp_path, name):
 
     def made(function):
         if name == "mean_function.trend":
-            return of_minibatches(gpflow_pep.TSVGP, gpflow.likelihoods.Bernoulli(), mean_function=Trend(function))
+            return of_minibatches(
+                gpflow_pep.TSVGP, gpflow.likelihoods.Bernoulli(), mean_function=Trend(function)
+            )
         return of_minibatches(gpflow_pep.TSVGP, gpflow.likelihoods.Bernoulli(invlink=function))
 
     def half(F):
@@ -315,11 +365,17 @@ def test_rejects_exchanged_parameters(tmp_path):
     fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **options)
     with np.load(path) as file:
         arrays = dict(file)
-    names = [name for name, value in arrays.items() if name.startswith("parameter.") and value.shape == ()]
+    names = [
+        name
+        for name, value in arrays.items()
+        if name.startswith("parameter.") and value.shape == ()
+    ]
     np.savez(path, **arrays | {names[0]: arrays[names[1]], names[1]: arrays[names[0]]})
     model = MAKERS["TSVGP"]()
     before = values(model)
-    with pytest.raises(ValueError, match="cannot be used: its contents were changed after it was saved"):
+    with pytest.raises(
+        ValueError, match="cannot be used: its contents were changed after it was saved"
+    ):
         fit(model, (X, Y), checkpoint=path, **options)
     np.testing.assert_equal(values(model), before)
 
@@ -354,15 +410,30 @@ def of_course(**changed):
 
 
 SPOILT = {
-    "NaN": (put("parameter.0", lambda value: np.full_like(value, np.nan)), "parameter.0 must be finite, got"),
-    "infinite": (put("good.1", lambda value: np.full_like(value, np.inf)), "good.1 must be finite, got values"),
-    "shape": (put("parameter.1", lambda value: np.zeros((7, 7))), r"parameter.1 must be float64 of shape \("),
-    "dtype": (put("parameter.1", lambda value: value.astype(np.float32)), "parameter.1 must be float64 .* got float32"),
+    "NaN": (
+        put("parameter.0", lambda value: np.full_like(value, np.nan)),
+        "parameter.0 must be finite, got",
+    ),
+    "infinite": (
+        put("good.1", lambda value: np.full_like(value, np.inf)),
+        "good.1 must be finite, got values",
+    ),
+    "shape": (
+        put("parameter.1", lambda value: np.zeros((7, 7))),
+        r"parameter.1 must be float64 of shape \(",
+    ),
+    "dtype": (
+        put("parameter.1", lambda value: value.astype(np.float32)),
+        "parameter.1 must be float64 .* got float32",
+    ),
     "text": (put("parameter.1", lambda value: value.astype(str)), "parameter.1 must be float64"),
     "no JSON": (put("about", lambda value: np.array("{")), "cannot be used: Expecting"),
     "other JSON": (put("about", lambda value: np.array("[1]")), "no record of a run"),
     "deep JSON": (put("about", lambda value: np.array("[" * 100_000)), "cannot be used"),
-    "no history": (put("about", lambda value: np.array('{"run": {}}')), "no record of the training"),
+    "no history": (
+        put("about", lambda value: np.array('{"run": {}}')),
+        "no record of the training",
+    ),
     "a number": (put("about", lambda value: np.array(1.0)), "is not a checkpoint of `fit`"),
     "a key more": (rewritten(lambda arrays: arrays.update(more=np.zeros(2))), "run: more differs"),
     "a key less": (rewritten(lambda arrays: arrays.pop("parameter.0")), "run: parameter.0 differs"),
@@ -410,4 +481,6 @@ def test_lbfgs_resumes_with_the_end_of_an_earlier_start(as_new, tmp_path):
     number = once.iterations + 2
     model, result = interrupted(as_new, "PEPR", tmp_path / "c.npz", [number], **options)
     assert result.objective[-1] >= once.objective[-1] - 1e-6
-    assert result.objective[-1] == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=1e-9)
+    assert result.objective[-1] == pytest.approx(
+        float(model.maximum_log_likelihood_objective()), rel=1e-9
+    )

@@ -28,13 +28,19 @@ def regression(x_scale=1.0, y_scale=1.0, **options):
     units = np.array([x_scale, 1.0, 1.0])
     kernel = gpflow.kernels.SquaredExponential(y_scale**2, 2.0 * units)
     likelihood_variance = 0.1 * y_scale**2
-    return PEPR((X * units, Y * y_scale), kernel, Z * units, noise_variance=likelihood_variance, **options)
+    return PEPR(
+        (X * units, Y * y_scale), kernel, Z * units, noise_variance=likelihood_variance, **options
+    )
 
 
 def everything():
     """A model with every kind of coordinate: softplus and exponential, shifted, points, means and a bounded value."""
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=[0.3, 40.0, 1.0]) + gpflow.kernels.Cosine()
-    kernel.kernels[1].lengthscales = gpflow.Parameter(2.0, transform=gpflow.utilities.positive(base="exp"))
+    kernel = (
+        gpflow.kernels.SquaredExponential(lengthscales=[0.3, 40.0, 1.0]) + gpflow.kernels.Cosine()
+    )
+    kernel.kernels[1].lengthscales = gpflow.Parameter(
+        2.0, transform=gpflow.utilities.positive(base="exp")
+    )
     kernel.kernels[1].variance = gpflow.Parameter(
         0.4, transform=tfp.bijectors.Sigmoid(np.float64(0.0), np.float64(2.0))
     )
@@ -46,7 +52,9 @@ def test_inducing_patches_of_a_convolutional_kernel_keep_their_unit():
     """They are no rows of inputs, at which the kernel could be evaluated."""
     images, patches = rng.normal(size=(20, 16)), rng.normal(size=(5, 4))
     kernel = gpflow.kernels.Convolutional(gpflow.kernels.SquaredExponential(), [4, 4], [2, 2])
-    model = PEPR((images, images[:, :1]), kernel, gpflow.inducing_variables.InducingPatches(patches))
+    model = PEPR(
+        (images, images[:, :1]), kernel, gpflow.inducing_variables.InducingPatches(patches)
+    )
     found = Coordinates(model, [model.inducing_variable.Z.unconstrained_variable]).values()
     np.testing.assert_array_equal(found, patches.ravel())
 
@@ -69,9 +77,14 @@ def test_gradients_in_the_coordinates_are_derivatives_of_the_loss():
 
     with tf.GradientTape() as tape:
         value = model.training_loss()
-    derivatives = [tf.convert_to_tensor(each).numpy() for each in tape.gradient(value, model.trainable_variables)]
+    derivatives = [
+        tf.convert_to_tensor(each).numpy()
+        for each in tape.gradient(value, model.trainable_variables)
+    ]
     gradient, step = coordinates.gradient(at, derivatives), 1e-5
-    differences = [(loss(at + move) - loss(at - move)) / (2.0 * step) for move in step * np.eye(len(at))]
+    differences = [
+        (loss(at + move) - loss(at - move)) / (2.0 * step) for move in step * np.eye(len(at))
+    ]
     np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
 
 
@@ -90,7 +103,9 @@ def test_the_coordinate_of_a_positive_parameter_is_its_logarithm(x):
         np.testing.assert_allclose(u, np.log(np.logaddexp(0.0, x)), rtol=1e-14, atol=1e-15)
         np.testing.assert_allclose(coordinate.inverse(u, np), x, rtol=1e-13, atol=1e-14)
         step = 1e-6
-        difference = (coordinate.inverse(u + step, np) - coordinate.inverse(u - step, np)) / (2.0 * step)
+        difference = (coordinate.inverse(u + step, np) - coordinate.inverse(u - step, np)) / (
+            2.0 * step
+        )
         np.testing.assert_allclose(coordinate.slope(u, np), difference, rtol=1e-6)
 
 
@@ -99,7 +114,9 @@ def test_units_of_points_and_mean_function():
     points = np.c_[1e5 * Z[:, 0], Z[:, 1], np.full(len(Z), 7.0)]
     kernel = gpflow.kernels.SquaredExponential(variance=9.0)
     model = PEPR((X, Y), kernel, points, mean_function=gpflow.functions.Constant(6.0 * np.ones(1)))
-    coordinates = {id(each.variable): each for each in Coordinates(model, model.trainable_variables).each}
+    coordinates = {
+        id(each.variable): each for each in Coordinates(model, model.trainable_variables).each
+    }
     of_points = coordinates[id(model.inducing_variable.Z.unconstrained_variable)]
     np.testing.assert_allclose(of_points.unit, [points[:, 0].std(), points[:, 1].std(), 1.0])
     of_mean = coordinates[id(model.mean_function.c.unconstrained_variable)]
@@ -120,7 +137,9 @@ def test_the_units_of_a_column_do_not_change_the_training(scale):
 def test_the_units_of_y_do_not_change_the_training():
     """The objective changes by N log(scale), the density of Y in other units; jitter and bounds are absolute."""
     scale = 1e4
-    first, second = (fit(regression(y_scale=each), max_iterations=100).objective[-1] for each in (1.0, scale))
+    first, second = (
+        fit(regression(y_scale=each), max_iterations=100).objective[-1] for each in (1.0, scale)
+    )
     assert second + len(Y) * np.log(scale) == pytest.approx(first, abs=2.0)
 
 
@@ -147,11 +166,15 @@ def test_scipy_trains_in_the_coordinates():
     result = Scipy(ours).minimize(
         ours.training_loss,
         ours.trainable_variables,
-        step_callback=lambda step, variables, values: seen.append([value.numpy() for value in values]),
+        step_callback=lambda step, variables, values: seen.append(
+            [value.numpy() for value in values]
+        ),
         options=options,
         track_loss_history=True,
     )
-    gpflow.optimizers.Scipy().minimize(gpflows.training_loss, gpflows.trainable_variables, options=options)
+    gpflow.optimizers.Scipy().minimize(
+        gpflows.training_loss, gpflows.trainable_variables, options=options
+    )
     assert float(ours.training_loss()) == pytest.approx(result.fun, rel=1e-12)
     assert float(ours.training_loss()) < float(gpflows.training_loss()) - 1.0
     for value, variable in zip(seen[-1], ours.trainable_variables, strict=True):
@@ -161,9 +184,9 @@ def test_scipy_trains_in_the_coordinates():
 
 def test_starts_are_fractions_of_the_spread_of_the_inducing_points():
     """Of trainable lengthscales only, for all kernels of a sum, shared or one for each column; the model stays."""
-    sum_of_two = gpflow.kernels.Matern32(lengthscales=[5.0, 6.0], active_dims=[0, 2]) + gpflow.kernels.RBF(
-        lengthscales=3.0
-    )
+    sum_of_two = gpflow.kernels.Matern32(
+        lengthscales=[5.0, 6.0], active_dims=[0, 2]
+    ) + gpflow.kernels.RBF(lengthscales=3.0)
     model = PEPR((X, Y), sum_of_two, Z.copy())
     coordinates = Coordinates(model, model.trainable_variables)
     given, *found = starts(model, coordinates, 2, seed=1)
@@ -174,7 +197,9 @@ def test_starts_are_fractions_of_the_spread_of_the_inducing_points():
         coordinates.assign(values)
         two, one = (part.lengthscales.numpy() for part in model.kernel.kernels)
         np.testing.assert_allclose(two, FRACTIONS[number] * np.sqrt(2.0) * spread[[0, 2]])
-        np.testing.assert_allclose(one, FRACTIONS[(number + 1) % 3] * np.sqrt(3.0) * np.mean(spread))
+        np.testing.assert_allclose(
+            one, FRACTIONS[(number + 1) % 3] * np.sqrt(3.0) * np.mean(spread)
+        )
     coordinates.assign(given)
     gpflow.set_trainable(model.kernel.kernels[0].lengthscales, False)
     gpflow.set_trainable(model.kernel.kernels[1].lengthscales, False)
@@ -196,17 +221,23 @@ def test_restarts_keep_the_best_objective():
     """With more restarts the objective does not fall; the last record is that of the model."""
     results, models = [], [regression(), regression()]
     for model, number in zip(models, (0, 3), strict=True):
-        results.append(fit(model, train_inducing=False, n_restarts=number, held_out=(X, Y), interval=1))
+        results.append(
+            fit(model, train_inducing=False, n_restarts=number, held_out=(X, Y), interval=1)
+        )
     assert results[1].iterations > 2 * results[0].iterations
     assert results[1].objective[-1] >= results[0].objective[-1] - 1e-2
-    assert results[1].objective[-1] == pytest.approx(float(models[1].maximum_log_likelihood_objective()), rel=1e-9)
+    assert results[1].objective[-1] == pytest.approx(
+        float(models[1].maximum_log_likelihood_objective()), rel=1e-9
+    )
     density = -float(tf.reduce_mean(models[1].predict_log_density((X, Y))))
     assert results[1].held_out["nlpd"][-1] == pytest.approx(density, rel=1e-9)
 
 
 @pytest.mark.parametrize(
     ("choice", "is_classifier", "expected"),
-    some_slow([(None, False, True), (None, True, False), (False, False, False), (True, True, True)], 2),
+    some_slow(
+        [(None, False, True), (None, True, False), (False, False, False), (True, True, True)], 2
+    ),
 )
 def test_inducing_points_are_trained_after_the_rest(choice, is_classifier, expected):
     """They stay in the first phase, and move in the second; a classifier's stay by default."""
@@ -215,7 +246,11 @@ def test_inducing_points_are_trained_after_the_rest(choice, is_classifier, expec
     if is_classifier:
         model = PEPClassifier((X, labels), gpflow.kernels.SquaredExponential(), Probit(), Z.copy())
     at = []
-    fit(model, train_inducing=choice, callback=lambda *_: at.append(model.inducing_variable.Z.numpy()))
+    fit(
+        model,
+        train_inducing=choice,
+        callback=lambda *_: at.append(model.inducing_variable.Z.numpy()),
+    )
     moved = [not np.array_equal(points, Z) for points in at]
     assert not moved[0] and moved == sorted(moved)
     assert moved[-1] == expected
@@ -234,7 +269,13 @@ def test_adam_starts_lengthscales_anew_that_are_out_of_reach():
 
 
 @pytest.mark.parametrize(
-    "options", [{"tolerance": 0.0}, {"n_restarts": -1}, {"n_restarts": 1, "optimizer": "adam"}, {"train_inducing": 2}]
+    "options",
+    [
+        {"tolerance": 0.0},
+        {"n_restarts": -1},
+        {"n_restarts": 1, "optimizer": "adam"},
+        {"train_inducing": 2},
+    ],
 )
 def test_bad_arguments_are_refused(options):
     """By name and value."""
@@ -254,7 +295,9 @@ def test_ctrl_c_while_starts_are_compared_restores_the_best_of_them(monkeypatch)
         return loss, gradient
 
     monkeypatch.setattr(Objective, "evaluate", seen)
-    monkeypatch.setattr(fitting, "recorded_interruption", lambda **_: nullcontext(lambda: bool(pressed)))
+    monkeypatch.setattr(
+        fitting, "recorded_interruption", lambda **_: nullcontext(lambda: bool(pressed))
+    )
     with pytest.warns(UserWarning, match="Interrupted"):
         result = fit(model)
     assert result.status == "interrupted" and result.iterations == 0
@@ -265,7 +308,9 @@ def test_points_are_trained_at_once_if_in_their_first_places_they_explain_nothin
     """Six k-means points of 40 rows: at fixed points noise is the best explanation, -N (1 + log 2π)/2 nats."""
     random = np.random.default_rng(3)
     rows = random.normal(size=(60, 2))[:40]
-    targets = np.sin(rows[:, :1] + rows[:, 1:] + 2.0) + 0.1 * np.random.default_rng(4).normal(size=(40, 1))
+    targets = np.sin(rows[:, :1] + rows[:, 1:] + 2.0) + 0.1 * np.random.default_rng(4).normal(
+        size=(40, 1)
+    )
     targets = (targets - targets.mean()) / targets.std()
     ends = []
     for train_inducing in (False, True):
@@ -299,7 +344,11 @@ def test_bounded_lengthscales_stay_in_their_bounds(transform):
 
 def test_adam_keeps_lengthscales_that_are_better_than_within_reach():
     """A long lengthscale of a column without influence, as L-BFGS finds it."""
-    model = PEPR((X, np.sin(2.0 * X[:, :1])), gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1e5, 1e5]), Z.copy())
+    model = PEPR(
+        (X, np.sin(2.0 * X[:, :1])),
+        gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1e5, 1e5]),
+        Z.copy(),
+    )
     fit(model, optimizer="adam", max_iterations=1)
     assert np.all(model.kernel.lengthscales.numpy()[1:] > 9e4)
 
@@ -309,18 +358,26 @@ def test_parts_of_a_sum_become_different():
     """A smooth and a rough part: equal starts would stay equal, at 15 nats less."""
     r = np.random.default_rng(101)
     rows = np.sort(r.uniform(0.0, 20.0, (150, 1)), axis=0)
-    smooth, rough = (gpflow.kernels.SquaredExponential(lengthscales=each)(rows).numpy() for each in (4.0, 0.5))
+    smooth, rough = (
+        gpflow.kernels.SquaredExponential(lengthscales=each)(rows).numpy() for each in (4.0, 0.5)
+    )
     root = np.linalg.cholesky(smooth + 0.3 * rough + 1e-8 * np.eye(150))
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=10.0) + gpflow.kernels.SquaredExponential(lengthscales=1.0)
+    kernel = gpflow.kernels.SquaredExponential(
+        lengthscales=10.0
+    ) + gpflow.kernels.SquaredExponential(lengthscales=1.0)
     targets = root @ r.standard_normal((150, 1)) + 0.1 * r.standard_normal((150, 1))
     model = PEPR((rows, targets), kernel, np.linspace(0.0, 20.0, 50)[:, None], alpha=0.0)
     fit(model, train_inducing=False)
-    ratio = model.kernel.kernels[0].lengthscales.numpy() / model.kernel.kernels[1].lengthscales.numpy()
+    ratio = (
+        model.kernel.kernels[0].lengthscales.numpy() / model.kernel.kernels[1].lengthscales.numpy()
+    )
     assert max(ratio, 1.0 / ratio) > 3.0
 
 
 @pytest.mark.slow
 def test_restarts_with_patience_train_the_points_too():
     """Every search counts patience anew."""
-    one, more = (fit(regression(), patience=2, n_restarts=number).objective[-1] for number in (0, 3))
+    one, more = (
+        fit(regression(), patience=2, n_restarts=number).objective[-1] for number in (0, 3)
+    )
     assert more > one - 0.5

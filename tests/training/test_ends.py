@@ -38,7 +38,8 @@ def test_a_line_search_that_fails_on_a_slope_is_no_convergence():
     set_trainable(model.kernel, False)
     set_trainable(model.likelihood, False)
     with pytest.warns(
-        UserWarning, match="no step raises the objective beyond rounding, although its slope is .* Try standardized X"
+        UserWarning,
+        match="no step raises the objective beyond rounding, although its slope is .* Try standardized X",
     ):
         assert fit(model).status == "failed"
 
@@ -56,7 +57,10 @@ def test_a_line_search_that_fails_by_rounding_is_convergence():
     X = np.repeat(np.random.default_rng(0).uniform(-4.0, 4.0, (200, 1)), 3, axis=1)
     model = PEPR((X, X.sum(axis=1, keepdims=True)), gpflow.kernels.Matern52(), X[:40].copy())
     result = fit(model, train_inducing=False)
-    assert result.status == "converged" and "no step raises the objective beyond rounding, about" in result.reason
+    assert (
+        result.status == "converged"
+        and "no step raises the objective beyond rounding, about" in result.reason
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
@@ -80,8 +84,12 @@ def test_what_cannot_be_trained_is_refused():
     models = [PEPR((X, np.sin(X)), gpflow.kernels.Matern32(), X[::5].copy()) for _ in range(2)]
     with pytest.raises(ValueError, match=r"^callback must be a function or None, got 3"):
         fit(models[0], callback=3)
-    with pytest.raises(ValueError, match=r"^variables must belong to the model given to Scipy, a PEPR"):
+    with pytest.raises(
+        ValueError, match=r"^variables must belong to the model given to Scipy, a PEPR"
+    ):
         Scipy(models[0]).minimize(models[1].training_loss, models[1].trainable_variables)
     models[0].count = tf.Variable(3)
-    with pytest.raises(ValueError, match=r"^trainable variables must be floating point numbers, got"):
+    with pytest.raises(
+        ValueError, match=r"^trainable variables must be floating point numbers, got"
+    ):
         fit(models[0])

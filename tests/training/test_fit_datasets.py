@@ -5,7 +5,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from quick import some_slow
-from small_models import MAKERS, WITH_DATA, X, Y, Z, data_for, held_out_for, kernel, of_minibatches, values
+from small_models import (
+    MAKERS,
+    WITH_DATA,
+    X,
+    Y,
+    Z,
+    data_for,
+    held_out_for,
+    kernel,
+    of_minibatches,
+    values,
+)
 
 from gpflow_pep import PEPR, PEPSVGP, TSVGP
 from gpflow_pep.data.minibatches import Minibatches
@@ -63,8 +74,12 @@ def test_steps_are_those_of_the_batches_given_by_hand():
             loss = by_hand.training_loss((X[rows], Y[rows]))
         objectives.append(-float(loss))
         gradient = tape.gradient(loss, by_hand.trainable_variables)
-        slopes = [each.slope(value, tf.math) for each, value in zip(coordinates.each, at, strict=True)]
-        optimizer.apply_gradients([(d * slope, x) for d, slope, x in zip(gradient, slopes, at, strict=True)])
+        slopes = [
+            each.slope(value, tf.math) for each, value in zip(coordinates.each, at, strict=True)
+        ]
+        optimizer.apply_gradients(
+            [(d * slope, x) for d, slope, x in zip(gradient, slopes, at, strict=True)]
+        )
         coordinates.assign(np.concatenate([value.numpy().ravel() for value in at]))
     # The graph orders sums differently; Adam divides by the size of the gradient, which here is far above rounding.
     np.testing.assert_allclose(result.objective, objectives, rtol=1e-9)
@@ -115,7 +130,10 @@ def test_values_are_taken_in_the_precision_of_the_model(as_new, dtype):
 
 def test_a_checkpoint_resumes_with_a_new_pass(as_new, tmp_path):
     """Interrupted at the end of a pass, or not: the parameters are the same. Of the data only types are compared."""
-    path, options = tmp_path / "run.npz", {"max_iterations": 20, "interval": 5, "checkpoint_seconds": 0.0}
+    path, options = (
+        tmp_path / "run.npz",
+        {"max_iterations": 20, "interval": 5, "checkpoint_seconds": 0.0},
+    )
     model = as_new("TSVGP")
     expected, reached = fit(model, batches(), **options), values(model)
 
@@ -129,7 +147,10 @@ def test_a_checkpoint_resumes_with_a_new_pass(as_new, tmp_path):
     found = fit(model, batches(), checkpoint=path, **options)
     assert found.objective == expected.objective
     np.testing.assert_equal(values(model), reached)
-    assert fit(as_new("TSVGP"), batches().shuffle(5), checkpoint=path, **options).objective == found.objective
+    assert (
+        fit(as_new("TSVGP"), batches().shuffle(5), checkpoint=path, **options).objective
+        == found.objective
+    )
     with pytest.raises(ValueError, match="data"):
         fit(as_new("TSVGP"), (X, Y), checkpoint=path, **options)
 
@@ -137,7 +158,10 @@ def test_a_checkpoint_resumes_with_a_new_pass(as_new, tmp_path):
 def test_tensorboard_shows_the_first_batch(as_new, tmp_path):
     fit(as_new("TSVGP"), batches(), max_iterations=10, interval=1, tensorboard=tmp_path)
     (events,) = tmp_path.glob("events*")
-    found = [tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(events))]
+    found = [
+        tf.compat.v1.Event.FromString(record.numpy())
+        for record in tf.data.TFRecordDataset(str(events))
+    ]
     assert any(value.tag == "predictions" for event in found for value in event.summary.value)
 
 
@@ -149,18 +173,33 @@ NAN = np.where(np.arange(N)[:, None] == 27, np.nan, X)
 
 def test_rejects_invalid_datasets(as_new):
     for dataset, message in [
-        (batches(X), r"data must be a tf.data.Dataset of batches \(X \[n, D\], Y \[n, P\]\), got elements TensorSpec"),
+        (
+            batches(X),
+            r"data must be a tf.data.Dataset of batches \(X \[n, D\], Y \[n, P\]\), got elements TensorSpec",
+        ),
         (batches((X, Y, Y)), "data must be a tf.data.Dataset of batches .*got elements"),
         (
             batches((X, WORDS)),
             r"batch 1 of a pass: data\[1\] \(Y\) must hold real numbers, got b'",
         ),
-        (batches((X[:, 0], Y)), r"batch 1 of a pass: data\[0\] \(X\) must have shape \[rows, D\], got shape \[12\]"),
-        (batches((WIDE, Y)), r"data\[0\] \(X\) must have as many columns as the inducing points, 1, got 2\."),
+        (
+            batches((X[:, 0], Y)),
+            r"batch 1 of a pass: data\[0\] \(X\) must have shape \[rows, D\], got shape \[12\]",
+        ),
+        (
+            batches((WIDE, Y)),
+            r"data\[0\] \(X\) must have as many columns as the inducing points, 1, got 2\.",
+        ),
         (batches((X, WIDE)), "Y"),
         (batches((X[:0], Y[:0])), "data must have at least one row, got a dataset without rows"),
-        (tf.data.Dataset.from_tensors((X, Y[:-1])), "must have the same number of rows, got 60 and 59"),
-        (batches((np.tile(X, (6, 1)), np.tile(Y, (6, 1))), 61), "at most num_data rows, 60, in a batch, got 61"),
+        (
+            tf.data.Dataset.from_tensors((X, Y[:-1])),
+            "must have the same number of rows, got 60 and 59",
+        ),
+        (
+            batches((np.tile(X, (6, 1)), np.tile(Y, (6, 1))), 61),
+            "at most num_data rows, 60, in a batch, got 61",
+        ),
     ]:
         model = as_new("TSVGP")
         before = values(model)
@@ -173,7 +212,10 @@ def test_rejects_invalid_datasets(as_new):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 12}, "batch_size must be None with a dataset, whose batches are the minibatches, got 12"),
+        (
+            {"batch_size": 12},
+            "batch_size must be None with a dataset, whose batches are the minibatches, got 12",
+        ),
         ({"optimizer": "lbfgs"}, "optimizer must be \"adam\" with a dataset, got 'lbfgs'"),
     ],
 )
@@ -184,7 +226,10 @@ def test_rejects_options_for_arrays_with_a_dataset(as_new, options, message):
 
 def test_the_number_of_rows_is_that_of_the_model(as_new):
     model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z)
-    with pytest.raises(ValueError, match="num_data of the model must be the number of rows of the dataset, got None"):
+    with pytest.raises(
+        ValueError,
+        match="num_data of the model must be the number of rows of the dataset, got None",
+    ):
         fit(model, batches())
     with pytest.raises(ValueError, match="data must be None: PEPR stores its data"):
         fit(as_new("PEPR"), batches())
@@ -202,12 +247,16 @@ def test_a_later_batch_that_cannot_be_used_ends_training(as_new):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rows", "passes"), [(slice(0, 48), 1), (slice(0, 47), 1), (slice(0, 60), 2)])
+@pytest.mark.parametrize(
+    ("rows", "passes"), [(slice(0, 48), 1), (slice(0, 47), 1), (slice(0, 60), 2)]
+)
 def test_rejects_a_pass_with_another_number_of_rows(as_new, rows, passes):
     """48 rows are four batches of five, one of which is not smaller than the others."""
     dataset = batches((X[rows], Y[rows])).repeat(passes)
     count = len(X[rows]) * passes
-    with pytest.raises(ValueError, match=f"data must be a dataset of num_data rows, 60, in each pass, got {count}"):
+    with pytest.raises(
+        ValueError, match=f"data must be a dataset of num_data rows, 60, in each pass, got {count}"
+    ):
         fit(as_new("TSVGP"), dataset, max_iterations=12)
     assert fit(as_new("TSVGP"), dataset.repeat(), max_iterations=12).iterations == 12
 
@@ -233,6 +282,8 @@ def test_a_dataset_that_fails_in_training_ends_it_with_the_users_error(as_new, o
     with pytest.warns(UserWarning, match="the disk is gone"):
         result = fit(model, **options, interval=1, callback=lambda *record: records.append(record))
     assert result.status == "failed" and result.iterations > 0
-    wanted = "data: the dataset cannot be read:" if own else "the batch after batch 1 of a pass cannot:"
+    wanted = (
+        "data: the dataset cannot be read:" if own else "the batch after batch 1 of a pass cannot:"
+    )
     assert f"{wanted} OSError: the disk is gone" in result.reason and "\n" not in result.reason
     assert all(np.isfinite(variable).all() for variable in model.trainable_variables)

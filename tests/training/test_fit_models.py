@@ -29,7 +29,10 @@ from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import fit
 from gpflow_pep.training.history import HeldOut
 
-FEW = {True: {"max_iterations": 12}, False: {"max_iterations": 120, "interval": 20, "batch_size": 20}}
+FEW = {
+    True: {"max_iterations": 12},
+    False: {"max_iterations": 120, "interval": 20, "batch_size": 20},
+}
 
 
 def full_objective(model, name):
@@ -41,11 +44,15 @@ def full_objective(model, name):
 def test_every_model_is_trained(as_new, name):
     """With default settings, the objective of all rows and the held-out density increase."""
     model, own = as_new(name), name in WITH_DATA
-    if name == "BTSVGP":  # all rows as one block would be another objective: the mean over blocks is the model's
+    if (
+        name == "BTSVGP"
+    ):  # all rows as one block would be another objective: the mean over blocks is the model's
         blocks = Minibatches(len(X), 20, fixed=True).blocks
 
         def objective():
-            return np.mean([float(model.maximum_log_likelihood_objective((X[b], Y[b]))) for b in blocks])
+            return np.mean(
+                [float(model.maximum_log_likelihood_objective((X[b], Y[b]))) for b in blocks]
+            )
     else:
 
         def objective():
@@ -72,7 +79,9 @@ def test_scores_are_those_of_the_model(as_new):
     density = model.predict_log_density(held_out)
     assert result.held_out["nlpd"][-1] == pytest.approx(-np.mean(density), rel=1e-12)
     mean, _ = model.predict_y(held_out[0])
-    assert result.held_out["rmse"][-1] == pytest.approx(np.sqrt(np.mean((held_out[1] - mean) ** 2)), rel=1e-12)
+    assert result.held_out["rmse"][-1] == pytest.approx(
+        np.sqrt(np.mean((held_out[1] - mean) ** 2)), rel=1e-12
+    )
 
 
 def test_a_result_is_shown_in_a_line(as_new):
@@ -102,7 +111,9 @@ def test_natural_gradients_take_q_to_its_best():
         gpflow.set_trainable(part, False)
     fit(model, (X, Y), natural_step=1.0, max_iterations=1)
     best = gpflow.models.SGPR((X, Y), kernel(), Z.copy(), noise_variance=0.3)
-    assert full_objective(model, "SVGP") == pytest.approx(float(best.maximum_log_likelihood_objective()), rel=1e-6)
+    assert full_objective(model, "SVGP") == pytest.approx(
+        float(best.maximum_log_likelihood_objective()), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize(("name", "natural_step"), [("TSVGP", None), ("ARPEP", 0.1)])
@@ -117,7 +128,9 @@ def test_blocks_stay_the_same(as_new, monkeypatch):
     """BTSVGP's minibatches are blocks."""
     made = []
     monkeypatch.setattr(
-        sys.modules[fit.__module__], "Minibatches", lambda *a, **k: made.append(k) or Minibatches(*a, **k)
+        sys.modules[fit.__module__],
+        "Minibatches",
+        lambda *a, **k: made.append(k) or Minibatches(*a, **k),
     )
     for name in ("BTSVGP", "TSVGP"):
         fit(as_new(name), (X, Y), max_iterations=1, batch_size=20)
@@ -129,7 +142,9 @@ def test_defaults_of_minibatches(as_new, monkeypatch):
     """Five hundred rows, or all there are; a record every hundred steps, and of the last one."""
     made, records = [], []
     monkeypatch.setattr(
-        sys.modules[fit.__module__], "Minibatches", lambda *a, **k: made.append(a) or Minibatches(*a, **k)
+        sys.modules[fit.__module__],
+        "Minibatches",
+        lambda *a, **k: made.append(a) or Minibatches(*a, **k),
     )
     many = np.repeat(X, 10, axis=0), np.repeat(Y, 10, axis=0)
     model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(0.3), Z.copy(), num_data=600)
@@ -152,7 +167,9 @@ def test_many_rows_are_scored_in_parts(as_new):
 # --- early stopping --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("held_out", "message"), [((X,), "a pair"), ((X[:3], Y), "rows"), ((X, np.nan * Y), "finite")])
+@pytest.mark.parametrize(
+    ("held_out", "message"), [((X,), "a pair"), ((X[:3], Y), "rows"), ((X, np.nan * Y), "finite")]
+)
 def test_bad_held_out_rows_are_named(as_new, held_out, message):
     with pytest.raises(ValueError, match=f"held_out: .*{message}"):
         fit(as_new("PEPR"), held_out=held_out)
@@ -175,10 +192,18 @@ def test_held_out_scores_stop_training_at_their_best(as_new):
     )
     scores = result.held_out["nlpd"]
     best = int(np.argmin(scores))
-    assert result.status == "stopped early" and "held-out nlpd has not improved for 3 records" in result.reason
+    assert (
+        result.status == "stopped early"
+        and "held-out nlpd has not improved for 3 records" in result.reason
+    )
     assert len(scores) == best + 5 == len(seen) + 1 and result.iterations == 5 * len(seen) < 2000
-    assert (result.recorded[-1], result.objective[-1]) == (result.recorded[best], result.objective[best])
-    assert scores[-1] == scores[best] == pytest.approx(HeldOut(model, held_out)()["nlpd"], rel=1e-12)
+    assert (result.recorded[-1], result.objective[-1]) == (
+        result.recorded[best],
+        result.objective[best],
+    )
+    assert (
+        scores[-1] == scores[best] == pytest.approx(HeldOut(model, held_out)()["nlpd"], rel=1e-12)
+    )
     for name, value in values(model).items():
         np.testing.assert_array_equal(value, seen[best][name])
 
@@ -220,15 +245,28 @@ def test_the_objective_stops_training_without_held_out_rows(as_new):
     model = as_new("TSVGP")
     gpflow.set_trainable(model.q_mu, False)
     gpflow.set_trainable(model.q_sqrt, False)
-    result = fit(model, (X, Y), patience=2, interval=1, learning_rate=1e-12, batch_size=20, max_iterations=500)
-    assert result.status == "stopped early" and "objective has not improved for 2 records" in result.reason
+    result = fit(
+        model,
+        (X, Y),
+        patience=2,
+        interval=1,
+        learning_rate=1e-12,
+        batch_size=20,
+        max_iterations=500,
+    )
+    assert (
+        result.status == "stopped early"
+        and "objective has not improved for 2 records" in result.reason
+    )
     assert int(np.argmax(result.objective)) == len(result.objective) - 3
 
 
 def test_early_stopping_of_lbfgs(as_new):
     result = fit(as_new("PEPR"), held_out=(X, -Y), patience=2)
     assert result.status == "stopped early"
-    assert int(np.argmin(result.held_out["nlpd"])) == len(result.objective) - 4  # and the last is that again
+    assert (
+        int(np.argmin(result.held_out["nlpd"])) == len(result.objective) - 4
+    )  # and the last is that again
 
 
 # --- failures --------------------------------------------------------------------------------------------------------
@@ -243,7 +281,9 @@ def test_nan_restores_the_last_good_parameters(as_new, name, options):
             model.kernel.variance.unconstrained_variable.assign(np.nan)
 
     with pytest.warns(UserWarning, match="the last good parameters restored"):
-        result = fit(model, data_for(name), interval=1, max_iterations=20, callback=spoil, **options)
+        result = fit(
+            model, data_for(name), interval=1, max_iterations=20, callback=spoil, **options
+        )
     assert result.status == "failed" and "the last good parameters restored" in result.reason
     assert result.iterations == 3  # the fourth led there
     assert len(result.objective) == 3
@@ -309,11 +349,15 @@ def tags(directory):
 
 
 @pytest.mark.parametrize(
-    ("name", "columns"), some_slow([("TSVGP", 2), ("PEPR", 1), ("PEPClassifier", 2), ("PEPR", 3)], 1)
+    ("name", "columns"),
+    some_slow([("TSVGP", 2), ("PEPR", 1), ("PEPClassifier", 2), ("PEPR", 3)], 1),
 )
 def test_tensorboard(tmp_path, name, columns):
     inputs, Z_wide = (np.hstack([values] + [values[::-1]] * (columns - 1)) for values in (X, Z))
-    options = {"held_out": (inputs, LABELS if name == "PEPClassifier" else Y), "tensorboard": tmp_path}
+    options = {
+        "held_out": (inputs, LABELS if name == "PEPClassifier" else Y),
+        "tensorboard": tmp_path,
+    }
     if name == "TSVGP":
         model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z_wide, num_data=len(X))
         fit(model, (inputs, Y), max_iterations=20, interval=2, **options)
@@ -342,7 +386,11 @@ def test_bad_arguments_are_refused(as_new):
         ("TSVGP", {"data": None}, "data must be given: TSVGP does not store data"),
         ("TSVGP", {"data": (X, Y[:-1])}, "data"),
         ("PEPR", {"batch_size": 10}, 'batch_size must be None with optimizer="lbfgs"'),
-        ("PEPR", {"batch_size": 10, "optimizer": "adam"}, "batch_size must be None, since PEPR needs all rows"),
+        (
+            "PEPR",
+            {"batch_size": 10, "optimizer": "adam"},
+            "batch_size must be None, since PEPR needs all rows",
+        ),
         ("TSVGP", {"batch_size": 61}, "batch_size must be at most the number of rows, 60, got 61"),
         (
             "PEPClassifier",
@@ -356,7 +404,11 @@ def test_bad_arguments_are_refused(as_new):
         ("PEPR", {"interval": 0}, "interval must be"),
         ("PEPR", {"held_out": (X, Y[:-1])}, "data"),
         ("PEPR", {"max_iterations": 0}, "max_iterations must be"),
-        ("PEPR", {"checkpoint": "nowhere/at/all.npz"}, "checkpoint must be in a directory that exists"),
+        (
+            "PEPR",
+            {"checkpoint": "nowhere/at/all.npz"},
+            "checkpoint must be in a directory that exists",
+        ),
     ]:
         model = as_new(name)
         before = values(model)
@@ -367,7 +419,8 @@ def test_bad_arguments_are_refused(as_new):
 
 
 @pytest.mark.parametrize(
-    ("num_data", "options"), [(None, {"batch_size": 20}), (59, {"batch_size": 20}), (59, {"optimizer": "lbfgs"})]
+    ("num_data", "options"),
+    [(None, {"batch_size": 20}), (59, {"batch_size": 20}), (59, {"optimizer": "lbfgs"})],
 )
 def test_models_of_minibatches_need_the_number_of_rows(num_data, options):
     model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=num_data)
@@ -376,7 +429,10 @@ def test_models_of_minibatches_need_the_number_of_rows(num_data, options):
 
 
 def test_a_model_without_a_loss():
-    with pytest.raises(ValueError, match="model must be a gpflow_pep or GPflow model with training loss, got object"):
+    with pytest.raises(
+        ValueError,
+        match="model must be a gpflow_pep or GPflow model with training loss, got object",
+    ):
         fit(object())
 
 
@@ -395,21 +451,32 @@ def test_a_search_is_limited(as_new, monkeypatch):
     """
     asked, module = [], sys.modules["gpflow_pep.training.lbfgs"]
     minimize = module.minimize
-    monkeypatch.setattr(module, "minimize", lambda *a, **k: asked.append((a[1], k)) or minimize(*a, **k))
+    monkeypatch.setattr(
+        module, "minimize", lambda *a, **k: asked.append((a[1], k)) or minimize(*a, **k)
+    )
     assert fit(as_new("SGPR"), max_iterations=7, train_inducing=False).status == "limit"
     assert asked[-1][1]["options"] == {"maxiter": 7, "maxfun": 48, "maxcor": 50}
-    assert [options["options"]["maxiter"] for _, options in asked[:-1]] == [5, 5, 5, 5]  # from each start
+    assert [options["options"]["maxiter"] for _, options in asked[:-1]] == [
+        5,
+        5,
+        5,
+        5,
+    ]  # from each start
     for start, options in asked:
         assert len(start) == 3  # logarithms of two parameters of the kernel and of the noise
         np.testing.assert_allclose(np.exp(options["bounds"].ub - start), 1e4, rtol=1e-12)
-        np.testing.assert_allclose(np.exp(options["bounds"].lb - start), [0.0, 1e-4, 1e-4], rtol=1e-12)
+        np.testing.assert_allclose(
+            np.exp(options["bounds"].lb - start), [0.0, 1e-4, 1e-4], rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize(("optimizer", "steps"), [("lbfgs", 2000), ("adam", 5000)])
 def test_default_limit(as_new, monkeypatch, optimizer, steps):
     limits, module = [], sys.modules[fit.__module__]
     history = module.History
-    monkeypatch.setattr(module, "History", lambda **options: limits.append(options["steps"]) or history(**options))
+    monkeypatch.setattr(
+        module, "History", lambda **options: limits.append(options["steps"]) or history(**options)
+    )
     model = as_new("PEPR")
     gpflow.set_trainable(model, False)
     fit(model, optimizer=optimizer)
@@ -430,10 +497,17 @@ class Valley(gpflow.models.BayesianModel, InternalDataTrainingLossMixin):
 
 def test_a_search_ends_where_the_objective_is_flat():
     """As soon as 20 iterations have gained less than 0.001 nats; where they gain more it goes on to the bottom."""
-    flat, steep = (fit(Valley(height), max_iterations=200, tolerance=1e-3) for height in (2e-4, 2e-2))
-    assert flat.converged and "the objective is flat: the last 20 iterations gained less than 0.001" in flat.reason
+    flat, steep = (
+        fit(Valley(height), max_iterations=200, tolerance=1e-3) for height in (2e-4, 2e-2)
+    )
+    assert (
+        flat.converged
+        and "the objective is flat: the last 20 iterations gained less than 0.001" in flat.reason
+    )
     gains = np.asarray(flat.objective[20:]) - np.asarray(flat.objective[: len(flat.objective) - 20])
-    assert flat.iterations == len(flat.objective) and gains[-1] < 1e-3 and np.all(gains[:-1] >= 1e-3)
+    assert (
+        flat.iterations == len(flat.objective) and gains[-1] < 1e-3 and np.all(gains[:-1] >= 1e-3)
+    )
     assert steep.converged and "flat" not in steep.reason and steep.objective[-1] > -1e-6
     by_default = Valley(2e-4)
     by_default.num_data = 2
@@ -480,7 +554,9 @@ def test_the_edge_of_a_slope_is_no_optimum():
 
 def test_a_variable_of_open_shape():
     """GPflow's VGP has such variables if its data are variables."""
-    open_Z = gpflow.Parameter(Z, unconstrained_shape=[None, Z.shape[1]], constrained_shape=[None, Z.shape[1]])
+    open_Z = gpflow.Parameter(
+        Z, unconstrained_shape=[None, Z.shape[1]], constrained_shape=[None, Z.shape[1]]
+    )
     objectives = []
     for points in (open_Z, Z.copy()):
         inducing_variable = gpflow.inducing_variables.InducingPoints(points)
@@ -495,7 +571,11 @@ def test_nothing_trainable(as_new, name):
     model = as_new(name)
     gpflow.set_trainable(model, False)
     result = fit(model, data_for(name))
-    assert (result.status, result.reason, result.iterations) == ("converged", "Nothing is trainable.", 0)
+    assert (result.status, result.reason, result.iterations) == (
+        "converged",
+        "Nothing is trainable.",
+        0,
+    )
 
 
 def test_progress(as_new, capsys):
@@ -519,8 +599,16 @@ def test_softmax():
     """GPflow's softmax accepts integer labels only; `fit` converts them."""
     labels = (Y > 0.0).astype(int) + (Y > 0.8)
     for constructor in (gpflow.models.SVGP, APEP):
-        model = constructor(kernel(), gpflow.likelihoods.Softmax(3), Z.copy(), num_latent_gps=3, num_data=len(X))
-        result = fit(model, (X, labels), max_iterations=2, held_out=(X[:5], labels[:5].astype(float)), interval=1)
+        model = constructor(
+            kernel(), gpflow.likelihoods.Softmax(3), Z.copy(), num_latent_gps=3, num_data=len(X)
+        )
+        result = fit(
+            model,
+            (X, labels),
+            max_iterations=2,
+            held_out=(X[:5], labels[:5].astype(float)),
+            interval=1,
+        )
         assert result.status == "limit" and np.all(np.isfinite(result.held_out["nlpd"]))
 
 

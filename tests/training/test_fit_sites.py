@@ -73,7 +73,12 @@ def start(model):
 WAYS = {
     "lbfgs": {"max_iterations": 15},
     "adam": {"optimizer": "adam", "max_iterations": 40, "learning_rate": 0.05},
-    "minibatches": {"optimizer": "adam", "max_iterations": 40, "learning_rate": 0.05, "batch_size": 8},
+    "minibatches": {
+        "optimizer": "adam",
+        "max_iterations": 40,
+        "learning_rate": 0.05,
+        "batch_size": 8,
+    },
 }
 
 
@@ -81,15 +86,21 @@ WAYS = {
 def test_the_log_evidence_rises(model, way):
     before, initial = start(model), values(model)
     reports = []
-    result = fit(model, callback=lambda iteration, value: reports.append((iteration, value)), **WAYS[way])
+    result = fit(
+        model, callback=lambda iteration, value: reports.append((iteration, value)), **WAYS[way]
+    )
     assert isinstance(result, FitResult)
     assert result.sites.converged and model.update_sites().sweeps == 0
     assert result.objective[-1] == result.sites.log_evidence
-    assert result.objective[-1] == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=1e-9)
+    assert result.objective[-1] == pytest.approx(
+        float(model.maximum_log_likelihood_objective()), rel=1e-9
+    )
     assert result.objective[-1] > before + 0.5
     assert np.all(np.isfinite(result.objective))
     assert result.seconds > 0.0
-    assert np.abs(values(model) - initial).min() >= 0.0 and np.abs(values(model) - initial).max() > 0.1
+    assert (
+        np.abs(values(model) - initial).min() >= 0.0 and np.abs(values(model) - initial).max() > 0.1
+    )
     assert [value for _, value in reports] == list(result.objective[:-1])
     if way == "lbfgs":
         assert result.reason.startswith("L-BFGS: ")
@@ -99,7 +110,9 @@ def test_the_log_evidence_rises(model, way):
         assert result.status == "limit"
         assert result.reason == "Adam: max_iterations=40 was reached."
         assert result.iterations == 40
-        epochs = [4, 8, 12, 16, 20, 24, 28, 32, 36, 40] if way == "minibatches" else list(range(1, 41))
+        epochs = (
+            [4, 8, 12, 16, 20, 24, 28, 32, 36, 40] if way == "minibatches" else list(range(1, 41))
+        )
         assert [iteration for iteration, _ in reports] == epochs
 
 
@@ -200,7 +213,9 @@ def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeyp
 
     def unsettled(self):
         found = status(self)
-        return found if len(calls) < 4 + 3 else dataclasses.replace(found, converged=False, change=0.2)
+        return (
+            found if len(calls) < 4 + 3 else dataclasses.replace(found, converged=False, change=0.2)
+        )
 
     monkeypatch.setattr(ConvergedSitesObjective, "evaluate", counted)
     monkeypatch.setattr(PEP, "sites_status", property(unsettled))
@@ -209,7 +224,9 @@ def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeyp
     assert not result.converged
     assert "far from converged" in result.reason
     found = gpflow.utilities.read_values(model)
-    assert any(all(np.array_equal(values[name], found[name]) for name in found) for values in calls[:6])
+    assert any(
+        all(np.array_equal(values[name], found[name]) for name in found) for values in calls[:6]
+    )
 
 
 def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, monkeypatch):
@@ -235,7 +252,10 @@ def test_energies_at_loose_sites_are_no_measure_of_a_gain(model):
     objective.evaluate(0)
     objective.mark_best()
     objective._best_loss -= 1.0
-    assert [objective.tighten(fully=False) for _ in range(6)] == [*[True] * 5, False]  # from 3e-2 or 1e-2 to 1e-6
+    assert [objective.tighten(fully=False) for _ in range(6)] == [
+        *[True] * 5,
+        False,
+    ]  # from 3e-2 or 1e-2 to 1e-6
     objective.mark_best()
     with np.errstate(all="raise"):
         objective.evaluate(1)
@@ -250,7 +270,10 @@ def test_the_options_of_the_model_are_used_and_stay(model):
     model.max_sweeps = 1
     sweeps = []
     result = fit(
-        model, optimizer="adam", max_iterations=4, callback=lambda *_: sweeps.append(model.sites_status.sweeps)
+        model,
+        optimizer="adam",
+        max_iterations=4,
+        callback=lambda *_: sweeps.append(model.sites_status.sweeps),
     )
     assert max(sweeps) <= 1
     assert result.sites.converged and model.max_sweeps == 1
@@ -265,7 +288,9 @@ def test_a_second_training_traces_nothing(model):
     model.data = (X[:25], Y[:25])
     fit(model, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpflow.kernels.SquaredExponential, "K", lambda *a: calls.append(1) or covariance(*a))
+        patch.setattr(
+            gpflow.kernels.SquaredExponential, "K", lambda *a: calls.append(1) or covariance(*a)
+        )
         fit(model, **options)
         model.data = (X[:20], Y[:20])
         fit(model, **options)
@@ -301,11 +326,15 @@ def test_priors_are_honored(model, way):
     options = {"optimizer": "adam", "max_iterations": 60, "learning_rate": 0.1, "batch_size": 15}
     if way == "minibatches":
         fit(model, **{**options, "max_iterations": 1})  # compiled before there was a prior
-    model.kernel.variance.prior = tfp.distributions.LogNormal(np.float64(np.log(2.0)), np.float64(1e-2))
+    model.kernel.variance.prior = tfp.distributions.LogNormal(
+        np.float64(np.log(2.0)), np.float64(1e-2)
+    )
     result = fit(model, **({"max_iterations": 60} if way == "lbfgs" else options))
     assert np.log(model.kernel.variance.numpy()) == pytest.approx(np.log(2.0), abs=0.1)
     assert result.status in ("converged", "limit")
-    assert result.objective[-1] == pytest.approx(-model.training_loss().numpy(), rel=1e-6)  # with the prior
+    assert result.objective[-1] == pytest.approx(
+        -model.training_loss().numpy(), rel=1e-6
+    )  # with the prior
 
 
 def test_the_optimum_is_stationary(model):
@@ -313,7 +342,9 @@ def test_the_optimum_is_stationary(model):
     L-BFGS-B stops where the projected gradient is below 1e-5 or the energy, some 20 nats, changes by 2e-9 of itself
     (ftol): with curvatures of order 1 the latter leaves slopes up to sqrt(2 * 4e-8) = 3e-4.
     """
-    gpflow.set_trainable(model.inducing_variable, False)  # Z makes flat valleys, which take hundreds of iterations
+    gpflow.set_trainable(
+        model.inducing_variable, False
+    )  # Z makes flat valleys, which take hundreds of iterations
     gpflow.set_trainable(model.mean_function, False)
     result = fit(model, max_iterations=200)
     assert result.converged and "CONVERGENCE" in result.reason.upper()
@@ -332,7 +363,9 @@ def test_the_optimum_is_stationary(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("variance", "rate"), some_slow([(1.0, 0.1), (50.0, 0.05)], quick=[(50.0, 0.05)]))
+@pytest.mark.parametrize(
+    ("variance", "rate"), some_slow([(1.0, 0.1), (50.0, 0.05)], quick=[(50.0, 0.05)])
+)
 def test_one_sweep_per_step_ends_like_converged_sites(model, variance, rate):
     """
     Training that does not wait for convergence (JMLR 2017, sec. 3.9): the sites keep up with it, also from a variance
@@ -347,7 +380,9 @@ def test_one_sweep_per_step_ends_like_converged_sites(model, variance, rate):
         model.reset_sites()
         model.max_sweeps = max_sweeps
         options = {"optimizer": "adam", "learning_rate": rate, "max_iterations": 150}
-        result = fit(model, callback=lambda *_: changes.append(model.sites_status.change), **options)
+        result = fit(
+            model, callback=lambda *_: changes.append(model.sites_status.change), **options
+        )
         found.append(result.objective)
     assert changes[0] > 0.02 and max(changes[100:150]) < 1e-2
     assert found[0][-1] == pytest.approx(found[1][-1], abs=5e-2)
@@ -373,7 +408,9 @@ def misfit(**options):
     latent = np.sin(2.0 * inputs) + 0.2 * rng.standard_normal(inputs.shape)
     labels = np.digitize(latent, [-0.5, 0.5]).astype(float)
     points = np.linspace(-3.0, 3.0, 10)[:, None]
-    return PEPClassifier((inputs, labels), gpflow.kernels.SquaredExponential(), inducing_variable=points, **options)
+    return PEPClassifier(
+        (inputs, labels), gpflow.kernels.SquaredExponential(), inducing_variable=points, **options
+    )
 
 
 @pytest.mark.slow
@@ -392,7 +429,9 @@ def test_training_leaves_a_start_where_the_sites_do_not_converge():
 def test_training_that_does_not_wait_finds_the_optimum_all_the_same():
     """One sweep per evaluation, from hyperparameters at which the sites do not converge."""
     result = fit(misfit(max_sweeps=1), max_iterations=60)
-    assert result.sites.converged and result.objective[-1] > -118.0  # at fixed points; it starts at -147
+    assert (
+        result.sites.converged and result.objective[-1] > -118.0
+    )  # at fixed points; it starts at -147
 
 
 def test_divergence_is_reported(model, monkeypatch):
@@ -412,8 +451,12 @@ def test_divergence_is_reported(model, monkeypatch):
 @pytest.mark.parametrize(("after", "status"), [(-10_099.0, "converged"), (-10_102.0, "failed")])
 def test_one_per_cent_may_be_lost_at_converged_sites(after, status):
     sites = SitesStatus(converged=True, sweeps=3, change=0.0, log_evidence=after, damping=1.0)
-    judged = sys.modules[fit.__module__]._judged(Outcome("converged", "L-BFGS."), sites, -10_000.0, after)
-    assert judged.status == status and ("Try a larger max_sweeps" in judged.reason) == (status == "failed")
+    judged = sys.modules[fit.__module__]._judged(
+        Outcome("converged", "L-BFGS."), sites, -10_000.0, after
+    )
+    assert judged.status == status and ("Try a larger max_sweeps" in judged.reason) == (
+        status == "failed"
+    )
 
 
 def test_sites_converge_from_the_prior_if_final_update_fails(model):

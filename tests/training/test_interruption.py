@@ -55,9 +55,15 @@ def test_ctrl_c_returns_the_result_so_far(as_new, name, action, status, reason, 
     options = {**options_for(name), "interval": 1, "max_iterations": 12}
     callback = At(3, action)
     model = as_new(name)
-    warns = pytest.warns(UserWarning, match="^Interrupted after 3 ") if action is press else nullcontext()
+    warns = (
+        pytest.warns(UserWarning, match="^Interrupted after 3 ")
+        if action is press
+        else nullcontext()
+    )
     with warns:
-        result = fit(model, data_for(name), callback=callback, checkpoint=tmp_path / "c.npz", **options)
+        result = fit(
+            model, data_for(name), callback=callback, checkpoint=tmp_path / "c.npz", **options
+        )
     assert result.status == status and result.reason == f"{reason} after 3 iterations."
     assert result.iterations == 3 == len(callback.records)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -68,7 +74,8 @@ def test_ctrl_c_returns_the_result_so_far(as_new, name, action, status, reason, 
 
 
 @pytest.mark.parametrize(
-    ("error", "arguments"), [(FloatingPointError, ["mine"]), (tf.errors.InvalidArgumentError, [None, None, "mine"])]
+    ("error", "arguments"),
+    [(FloatingPointError, ["mine"]), (tf.errors.InvalidArgumentError, [None, None, "mine"])],
 )
 @pytest.mark.parametrize("optimizer", ["lbfgs", "adam"])
 def test_errors_of_the_callback_are_raised(as_new, optimizer, error, arguments):
@@ -92,7 +99,12 @@ def test_the_last_parameters_are_kept_not_the_best(as_new):
 
     X, Y = (array.numpy() for array in model.data)
     result = fit(
-        model, optimizer="adam", learning_rate=0.5, held_out=(X + 100.0, Y), patience=50, callback=stop_at_four
+        model,
+        optimizer="adam",
+        learning_rate=0.5,
+        held_out=(X + 100.0, Y),
+        patience=50,
+        callback=stop_at_four,
     )
     assert result.status == "stopped early" and result.iterations == 4
     for name, value in values(model).items():
@@ -195,5 +207,7 @@ def test_a_limit_below_the_iterations_done_trains_nothing(as_new, tmp_path):
     callback = At(1, stop)
     result = fit(again, data_for("TSVGP"), callback=callback, **{**options, "max_iterations": 4})
     assert not callback.records and result.iterations == 6
-    assert result.reason.startswith("Nothing was trained: the checkpoint has 6 iterations, max_iterations=4.")
+    assert result.reason.startswith(
+        "Nothing was trained: the checkpoint has 6 iterations, max_iterations=4."
+    )
     np.testing.assert_equal(values(again), trained)

@@ -19,7 +19,13 @@ OPTIONS = {**options_for("TSVGP"), "max_iterations": 20, "interval": 5}
 def unreachable(tmp_path, kind):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
-    places = {"below a file": "file/c", "name": "n" * 300, "file": "file", "folder": "folder", "no folder": "none/c"}
+    places = {
+        "below a file": "file/c",
+        "name": "n" * 300,
+        "file": "file",
+        "folder": "folder",
+        "no folder": "none/c",
+    }
     return tmp_path / places[kind]
 
 
@@ -33,7 +39,12 @@ def unreachable(tmp_path, kind):
 def test_unwritable_paths_are_reported_before_training(as_new, tmp_path, argument, kind):
     path, steps = unreachable(tmp_path, kind), []
     with pytest.raises(ValueError, match=f"^{argument} must be ") as caught:
-        fit(as_new("TSVGP"), (X, Y), callback=lambda *step: steps.append(step), **{**OPTIONS, argument: path})
+        fit(
+            as_new("TSVGP"),
+            (X, Y),
+            callback=lambda *step: steps.append(step),
+            **{**OPTIONS, argument: path},
+        )
     assert str(path) in str(caught.value) and not steps
     assert {each.name for each in tmp_path.iterdir()} == {"file", "folder"}  # nothing is left there
 
@@ -63,7 +74,10 @@ def test_a_checkpoint_that_cannot_be_written_any_more(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error", some_slow([full, lambda *_: (_ for _ in ()).throw(tf.errors.NotFoundError(None, None, "gone"))], 1)
+    "error",
+    some_slow(
+        [full, lambda *_: (_ for _ in ()).throw(tf.errors.NotFoundError(None, None, "gone"))], 1
+    ),
 )
 def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, error):
     expected, asked = fit(MAKERS["TSVGP"](), (X, Y), **OPTIONS), []
@@ -74,7 +88,8 @@ def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, er
 
     monkeypatch.setattr(monitor, "Monitor", lambda *_: broken)
     with pytest.warns(
-        UserWarning, match="tensorboard '.*t' could not be written: .*; training continues without it"
+        UserWarning,
+        match="tensorboard '.*t' could not be written: .*; training continues without it",
     ) as told:
         result = fit(MAKERS["TSVGP"](), (X, Y), tensorboard=tmp_path / "t", **OPTIONS)
     assert len(told) == 1 and asked == [5]
@@ -84,17 +99,33 @@ def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, er
 def test_rejects_invalid_checkpoint_seconds(as_new, tmp_path):
     for value in [None, -1.0, np.nan, "10", [1.0]]:
         with pytest.raises(ValueError, match="checkpoint_seconds must be a number of at least 0"):
-            fit(as_new("TSVGP"), (X, Y), checkpoint=tmp_path / "c.npz", checkpoint_seconds=value, **OPTIONS)
+            fit(
+                as_new("TSVGP"),
+                (X, Y),
+                checkpoint=tmp_path / "c.npz",
+                checkpoint_seconds=value,
+                **OPTIONS,
+            )
 
 
-@pytest.mark.parametrize(("seconds", "count"), some_slow([(math.inf, 1), (0, 5), (np.float32(0.0), 5)], 2))
+@pytest.mark.parametrize(
+    ("seconds", "count"), some_slow([(math.inf, 1), (0, 5), (np.float32(0.0), 5)], 2)
+)
 def test_accepts_valid_checkpoint_seconds(as_new, tmp_path, monkeypatch, seconds, count):
     """With a minimum time of 0 there is one checkpoint per record and one at the end."""
     writes, save = [], arrays_file.save_arrays
-    monkeypatch.setattr(checkpoints, "save_arrays", lambda *each: (writes.append(each), save(*each)))
+    monkeypatch.setattr(
+        checkpoints, "save_arrays", lambda *each: (writes.append(each), save(*each))
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit(as_new("TSVGP"), (X, Y), checkpoint=tmp_path / "c.npz", checkpoint_seconds=seconds, **OPTIONS)
+        fit(
+            as_new("TSVGP"),
+            (X, Y),
+            checkpoint=tmp_path / "c.npz",
+            checkpoint_seconds=seconds,
+            **OPTIONS,
+        )
     assert len(writes) == count
 
 
@@ -105,5 +136,7 @@ def test_a_link_is_followed(tmp_path):
     first = fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", **OPTIONS)
     assert (tmp_path / "c.npz").is_symlink() and (tmp_path / "far" / "c.npz").is_file()
     steps = []
-    again = fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", callback=steps.append, **OPTIONS)
+    again = fit(
+        MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", callback=steps.append, **OPTIONS
+    )
     assert not steps and again.objective == first.objective

@@ -42,7 +42,9 @@ def started(folder, *tasks):
         environment = os.environ | {"TF_CONFIG": json.dumps(config), "PYTHONPATH": paths}
         command = [sys.executable, str(SCRIPT), str(index), str(COUNT), str(folder), *tasks]
         processes.append(
-            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
         )
     return processes
 
@@ -71,7 +73,9 @@ def test_every_worker_has_the_numbers_of_all_rows(found_of_others, name):
     workers = [each[name] for each in found_of_others]
     whole = {key: value for key, value in workers[0].items() if key != "leave-one-out"}
     for other in workers[1:]:
-        assert {key: value for key, value in other.items() if key != "leave-one-out"} == whole  # to the last digit
+        assert {
+            key: value for key, value in other.items() if key != "leave-one-out"
+        } == whole  # to the last digit
     model = model_of(name, shards=[rows_of(index, COUNT) for index in range(COUNT)])
     with tf.GradientTape() as tape:
         loss = model.training_loss()
@@ -98,9 +102,13 @@ def test_mixed_precision(found_of_others):
     model = mixed_model(np.arange(len(X)), mixed_precision=False)
     with tf.GradientTape() as tape:
         loss = model.training_loss()
-    gradient = np.concatenate([np.ravel(part) for part in tape.gradient(loss, model.trainable_variables)])
+    gradient = np.concatenate(
+        [np.ravel(part) for part in tape.gradient(loss, model.trainable_variables)]
+    )
     assert 0.0 < abs(first[0] - loss) < 2e-6 * (len(X) + abs(loss))
-    assert 0.0 < np.linalg.norm(np.concatenate(first[1]) - gradient) < 2e-3 * np.linalg.norm(gradient)
+    assert (
+        0.0 < np.linalg.norm(np.concatenate(first[1]) - gradient) < 2e-3 * np.linalg.norm(gradient)
+    )
 
 
 @pytest.mark.slow
@@ -110,7 +118,9 @@ def test_minibatch_models_are_trained_on_the_rows_of_all(found_of_others, name, 
     options, model = MINIBATCH_OPTIONS[optimizer], minibatch_model(name)
     size = {"batch_size": len(X)} if options["optimizer"] == "adam" else {}
     expected = fit(model, (X, Y), max_iterations=3, interval=1, **options, **size)
-    first, second = (worker["minibatch_models"][f"{name} {optimizer}"] for worker in found_of_others)
+    first, second = (
+        worker["minibatch_models"][f"{name} {optimizer}"] for worker in found_of_others
+    )
     assert first == second
     objective, q = first
     np.testing.assert_allclose(objective, expected.objective, rtol=1e-9)
@@ -154,4 +164,6 @@ def test_training_resumes_where_a_worker_was_killed(tmp_path):
     resumed = [worker["training"] for worker in results(started(tmp_path, "training"))]
     assert resumed[0] == resumed[1]
     expected = fit(model_of("PEP"), max_iterations=200).objective[-1]
-    assert resumed[0]["objective"][-1] == pytest.approx(expected, abs=0.02)  # nats; a search from elsewhere
+    assert resumed[0]["objective"][-1] == pytest.approx(
+        expected, abs=0.02
+    )  # nats; a search from elsewhere

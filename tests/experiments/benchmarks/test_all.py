@@ -19,7 +19,11 @@ TINY = shlex.split("--rounds 1 --rows 30 --inducing 4 --kernel Matern32 --cores 
 
 def test_every_benchmark_is_among_them():
     commands = {path.stem for path in FOLDER.glob("*.py") if "def main()" in path.read_text()}
-    assert set(everything.BENCHMARKS) == commands - {"all", "export_steps", "stablehlo_step"}  # these two need JAX
+    assert set(everything.BENCHMARKS) == commands - {
+        "all",
+        "export_steps",
+        "stablehlo_step",
+    }  # these two need JAX
 
 
 @pytest.mark.slow
@@ -36,21 +40,32 @@ def test_files(tmp_path):
     failed = found["benchmarks"]["memory"]
     assert "invalid int value: 'none'" in failed["error"] and "tables" not in failed
     text = (tmp_path / "benchmarks.md").read_text()
-    assert "## collapsed_step" in text and "| PEPR 0 |" in text and "invalid int value: 'none'" in text
+    assert (
+        "## collapsed_step" in text and "| PEPR 0 |" in text and "invalid int value: 'none'" in text
+    )
     assert f"gpytorch {found['machine']['versions']['gpytorch']}" in text
 
 
 @pytest.mark.parametrize("failing", [False, True])
 def test_the_exit_status_says_whether_all_succeeded(failing, monkeypatch, tmp_path):
-    result = {"arguments": [], "seconds": 1.0, **({"error": "exit status 2"} if failing else {"tables": []})}
+    result = {
+        "arguments": [],
+        "seconds": 1.0,
+        **({"error": "exit status 2"} if failing else {"tables": []}),
+    }
     monkeypatch.setattr(everything, "measure", lambda name, options: result)
-    monkeypatch.setattr("sys.argv", ["all", "--quick", "--only", "memory", "large", "--to", str(tmp_path)])
+    monkeypatch.setattr(
+        "sys.argv", ["all", "--quick", "--only", "memory", "large", "--to", str(tmp_path)]
+    )
     if failing:
         with pytest.raises(SystemExit, match="1"):
             everything.main()
     else:
         everything.main()
-    assert set(json.loads((tmp_path / "benchmarks.json").read_text())["benchmarks"]) == {"memory", "large"}
+    assert set(json.loads((tmp_path / "benchmarks.json").read_text())["benchmarks"]) == {
+        "memory",
+        "large",
+    }
 
 
 @pytest.mark.slow
@@ -77,4 +92,6 @@ def test_gpytorch_has_the_same_model(kernel):
     sgpr_step = import_module("experiments.benchmarks.gpytorch_step").sgpr_step
     X, Y, Z = data(200, 8)
     expected = build(X, Y, Z, KERNELS[kernel])["SGPR"].training_loss()
-    assert float(sgpr_step(X, Y, Z, kernel, 0.1, 1.5, None)()) == pytest.approx(float(expected), abs=200 * 1e-6 / 0.1)
+    assert float(sgpr_step(X, Y, Z, kernel, 0.1, 1.5, None)()) == pytest.approx(
+        float(expected), abs=200 * 1e-6 / 0.1
+    )

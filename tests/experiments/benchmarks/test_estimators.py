@@ -14,7 +14,9 @@ def test_generated_and_chosen_sets():
     """Some percent of the prices are at the cap; both digits keep their rows and codes."""
     housing = housing_like()
     assert housing.X_train.shape == (20_000, 8) and housing.X_test.shape == (2_000, 8)
-    np.testing.assert_allclose([housing.Y_train.mean(), housing.Y_train.std()], [0.0, 1.0], atol=1e-12)
+    np.testing.assert_allclose(
+        [housing.Y_train.mean(), housing.Y_train.std()], [0.0, 1.0], atol=1e-12
+    )
     assert 0.02 < np.mean(housing.Y_train == housing.Y_train.max()) < 0.06
     chosen, digits = loaded("digits-3-5"), datasets.load("digits")
     assert set(np.unique(chosen.Y_train)) == {3.0, 5.0}
@@ -22,7 +24,9 @@ def test_generated_and_chosen_sets():
 
 
 @pytest.mark.data
-@pytest.mark.skipif("GPFLOW_PEP_DATA" not in os.environ, reason="needs the published files: set GPFLOW_PEP_DATA")
+@pytest.mark.skipif(
+    "GPFLOW_PEP_DATA" not in os.environ, reason="needs the published files: set GPFLOW_PEP_DATA"
+)
 def test_raw_tables_keep_their_columns_and_have_standardized_targets():
     published, raw = datasets.load("airfoil", standardize=False), loaded("airfoil")
     np.testing.assert_array_equal(raw.X_train, published.X_train)

@@ -14,7 +14,9 @@ def test_exported_steps(tmp_path, monkeypatch):
     """The file holds what a step reads and returns."""
     path = tmp_path / "steps.npz"
     sizes = ["--rows", "40", "--inducing", "5"]
-    monkeypatch.setattr(sys, "argv", ["export_steps", str(path), *sizes, "--models", "PEPR 0.5", "TSVGP"])
+    monkeypatch.setattr(
+        sys, "argv", ["export_steps", str(path), *sizes, "--models", "PEPR 0.5", "TSVGP"]
+    )
     export_steps.main()
     with np.load(path) as arrays:
         assert str(arrays["PEPR 0.5/module"]).count("stablehlo.cholesky") == 2

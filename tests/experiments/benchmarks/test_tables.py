@@ -28,7 +28,10 @@ def test_it_is_printed_as_rows_come(capsys):
 
 def test_it_is_kept_as_data(table, tmp_path):
     write([table], tmp_path / "tables.json")
-    rows = [{"model": "PEPR", "seconds": 1.2345, "N": 10_000}, {"model": "SGPR", "seconds": None, "N": 5}]
+    rows = [
+        {"model": "PEPR", "seconds": 1.2345, "N": 10_000},
+        {"model": "SGPR", "seconds": None, "N": 5},
+    ]
     assert json.loads((tmp_path / "tables.json").read_text()) == [
         {"title": "a title", "columns": COLUMNS, "rows": rows}
     ]

@@ -17,7 +17,9 @@ def test_every_early_iteration_is_recorded_and_some_of_the_late_ones():
         course.record(iteration, [variable])
     assert course.iterations[:50] == list(range(1, 51))
     steps = np.divide(course.iterations[1:], course.iterations[:-1])
-    assert (steps[49:] >= 1.02).all() and (steps[49:] < 1.04).all()  # from 51 on, rounding up adds less than 1 / 51
+    assert (steps[49:] >= 1.02).all() and (
+        steps[49:] < 1.04
+    ).all()  # from 51 on, rounding up adds less than 1 / 51
     assert [values[0] for values in course.values] == course.iterations
 
 
@@ -28,7 +30,9 @@ def test_the_last_iteration_is_recorded_once_in_any_case():
     before = list(course.iterations)
     variable.assign(2.0)
     course.record(101, [variable], last=True)
-    assert course.iterations == [*(each for each in before if each < 101), 101] and course.values[-1] == [2.0]
+    assert course.iterations == [*(each for each in before if each < 101), 101] and course.values[
+        -1
+    ] == [2.0]
     course.record(101, [variable], last=True)
     assert course.iterations[-2:] != [101, 101]
 
@@ -56,7 +60,9 @@ def test_scores_are_those_of_the_values_recorded():
     for iteration in range(1, 4):
         assign([variable], [10.0 * iteration])
         course.record(iteration, [variable])
-    np.testing.assert_array_equal(course.scores([variable], lambda: float(variable)), [10.0, 20.0, 30.0])
+    np.testing.assert_array_equal(
+        course.scores([variable], lambda: float(variable)), [10.0, 20.0, 30.0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +75,10 @@ def test_settled(scores, index):
 
 @pytest.mark.parametrize(("gain", "kept"), [(0.5, 4), (1.5, 3), (0.1, 6)])
 def test_the_end_of_a_flat_objective(gain, kept):
-    course, objective = Trajectory(), np.array([0.0, 2.0, 3.0, 3.4, 3.6, 3.8])  # gains in a step: 2, 1, .4, .2, .2
+    course, objective = (
+        Trajectory(),
+        np.array([0.0, 2.0, 3.0, 3.4, 3.6, 3.8]),
+    )  # gains in a step: 2, 1, .4, .2, .2
     for iteration in range(1, 7):
         course.record(iteration, [])
     assert course.end_where_flat(objective, 1, gain) == (kept < 6)

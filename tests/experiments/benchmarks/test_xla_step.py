@@ -24,4 +24,6 @@ def test_other_values_are_an_error():
 
 
 def test_differences_are_relative_to_each_tensor():
-    assert difference((np.array([1.0, 100.0]), 1.0), (np.array([2.0, 100.0]), 1.001)) == pytest.approx(0.01)
+    assert difference(
+        (np.array([1.0, 100.0]), 1.0), (np.array([2.0, 100.0]), 1.001)
+    ) == pytest.approx(0.01)

@@ -32,7 +32,10 @@ def test_the_last_record_written_is_read(tmp_path):
 def test_another_cell_has_another_file(tmp_path, other):
     Outcomes(tmp_path).write(COMPLETED)
     assert Outcomes(tmp_path).read(other) is None
-    assert Outcomes(tmp_path).read(Cell("regression", dict(reversed(CELL.updates.items())))) == COMPLETED
+    assert (
+        Outcomes(tmp_path).read(Cell("regression", dict(reversed(CELL.updates.items()))))
+        == COMPLETED
+    )
 
 
 def test_a_write_that_is_killed_leaves_the_earlier_file(tmp_path, monkeypatch):
@@ -59,5 +62,7 @@ def test_a_file_of_something_else_is_named(tmp_path, text):
     other = Cell("classification")
     outcomes.write(Outcome(other, "failed", "no reason"))
     ((tmp_path / "cells") / f"{other.key}.json").rename(path)
-    with pytest.raises(ValueError, match=r"of classification.*, not of regression with dataset=boston alpha=0\.5"):
+    with pytest.raises(
+        ValueError, match=r"of classification.*, not of regression with dataset=boston alpha=0\.5"
+    ):
         outcomes.read(CELL)

@@ -43,7 +43,13 @@ def test_completed_cells_do_not_run_again(runs, two_cores, jobs):
 def test_a_failing_and_a_dying_cell_are_recorded_and_take_no_other_with_them(runs, two_cores, jobs):
     cells = [cell("a"), cell("b", "die"), cell("c", "fail"), cell("d", "leave"), cell("e")]
     outcomes = run_cells(cells, runs, jobs=jobs)
-    assert [outcome.status for outcome in outcomes] == ["completed", "killed", "failed", "killed", "completed"]
+    assert [outcome.status for outcome in outcomes] == [
+        "completed",
+        "killed",
+        "failed",
+        "killed",
+        "completed",
+    ]
     assert [outcome.reason for outcome in outcomes[1:4]] == [
         "its process ended with {SIGKILL(-9)}, perhaps for lack of memory",
         "ValueError: M is 500;\nwhole numbers are accepted.",
@@ -51,17 +57,32 @@ def test_a_failing_and_a_dying_cell_are_recorded_and_take_no_other_with_them(run
     ]
     assert [Outcomes(runs).read(each) for each in cells] == outcomes
     text = not_completed(outcomes)
-    assert text.startswith("3 of 5 runs have no result") and "killed: none with name=b act=die: its process" in text
+    assert (
+        text.startswith("3 of 5 runs have no result")
+        and "killed: none with name=b act=die: its process" in text
+    )
     before = begun(runs)
     assert set(before) == set("abcde") and (jobs == 2 or before == "abcde")
     run_cells(cells, runs, jobs=jobs)  # these three, again
-    assert [begun(runs).count(name) > before.count(name) for name in "abcde"] == [False, True, True, True, False]
+    assert [begun(runs).count(name) > before.count(name) for name in "abcde"] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_of_two_cells_in_progress_the_one_whose_process_dies_is_found(runs, two_cores):
     cells = [cell("a", "linger"), cell("b", "die"), cell("c")]
-    assert [outcome.status for outcome in run_cells(cells, runs, jobs=2)] == ["completed", "killed", "completed"]
-    assert begun(runs).count("b") == 2 and begun(runs).count("c") == 1  # b once beside a, and once alone
+    assert [outcome.status for outcome in run_cells(cells, runs, jobs=2)] == [
+        "completed",
+        "killed",
+        "completed",
+    ]
+    assert (
+        begun(runs).count("b") == 2 and begun(runs).count("c") == 1
+    )  # b once beside a, and once alone
 
 
 def test_a_process_runs_several_cells_and_ends(runs, two_cores):
@@ -78,8 +99,13 @@ def test_an_interrupt_leaves_what_has_completed_and_no_process(runs, two_cores, 
     with pytest.raises(KeyboardInterrupt):
         run_cells(cells, runs, jobs=jobs)
     assert (runs.parent / "interrupted").exists()  # Sacred had time to record it
-    assert Outcomes(runs).read(cells[0]).status == "completed" and Outcomes(runs).read(cells[1]) is None
-    assert [outcome.status for outcome in run_cells([cells[0], *cells[2:]], runs)] == ["completed"] * 5
+    assert (
+        Outcomes(runs).read(cells[0]).status == "completed"
+        and Outcomes(runs).read(cells[1]) is None
+    )
+    assert [outcome.status for outcome in run_cells([cells[0], *cells[2:]], runs)] == [
+        "completed"
+    ] * 5
     assert set(begun(runs)) == set("abcdef")  # c may have been interrupted too
     if jobs == 1:
         assert begun(runs) == "abcdef"
@@ -89,9 +115,16 @@ def test_threads_times_jobs_are_at_most_the_cores(runs, monkeypatch):
     monkeypatch.setattr(running, "cpu_count", lambda: 5)
     (outcome,) = run_cells([cell("a")], runs, jobs=2)
     threads = outcome.result["threads"]
-    assert {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"} <= threads.keys()
+    assert {
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "TF_NUM_INTRAOP_THREADS",
+    } <= threads.keys()
     assert set(threads.values()) == {"2"}
-    with pytest.raises(ValueError, match="jobs must take no more than the 5 cores of this machine, got 6 jobs"):
+    with pytest.raises(
+        ValueError, match="jobs must take no more than the 5 cores of this machine, got 6 jobs"
+    ):
         run_cells([cell("b")], runs, jobs=6)
     with pytest.raises(ValueError, match="got 2 jobs of 3 threads"):
         run_cells([cell("b")], runs, jobs=2, threads=3)
@@ -99,11 +132,17 @@ def test_threads_times_jobs_are_at_most_the_cores(runs, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("not os.path.exists('/proc/self/task')", reason="counts the threads that Linux lists")
+@pytest.mark.skipif(
+    "not os.path.exists('/proc/self/task')", reason="counts the threads that Linux lists"
+)
 def test_tensorflow_is_given_its_threads(runs, monkeypatch):
     monkeypatch.setattr(running, "cpu_count", lambda: 9)
-    one, nine = (run_cells([cell(str(k), "compute")], runs, threads=k)[0].result["tasks"] for k in (1, 9))
-    assert nine >= one + 8  # by each of TensorFlow's two pools and of the linear algebra libraries, at least once
+    one, nine = (
+        run_cells([cell(str(k), "compute")], runs, threads=k)[0].result["tasks"] for k in (1, 9)
+    )
+    assert (
+        nine >= one + 8
+    )  # by each of TensorFlow's two pools and of the linear algebra libraries, at least once
 
 
 def test_a_cell_runs_once(runs):
@@ -131,7 +170,12 @@ def test_workers_of_dask(runs):
     ) as cluster:
         address = cluster.scheduler_address
         outcomes = run_cells(cells, runs, scheduler=address)
-        assert [outcome.status for outcome in outcomes] == ["completed", "killed", "failed", *["completed"] * 3]
+        assert [outcome.status for outcome in outcomes] == [
+            "completed",
+            "killed",
+            "failed",
+            *["completed"] * 3,
+        ]
         assert outcomes[0].result["threads"]["OMP_NUM_THREADS"] == "1"
         run_cells(cells[3:], runs)  # nothing
         run_cells([*cells, cell("g")], runs, scheduler=address)

@@ -28,7 +28,10 @@ def test_every_file_is_pinned():
     # more classes, flights and planes. Streaming: two of the toy, audio and terrain.
     assert len(pinned) == 12 + 20 + 3 + 4
     for file in pinned:
-        assert file.url == f"https://raw.githubusercontent.com/{file.repository}/{file.commit}/{file.path}"
+        assert (
+            file.url
+            == f"https://raw.githubusercontent.com/{file.repository}/{file.commit}/{file.path}"
+        )
         assert re.fullmatch("[0-9a-f]{40}", file.commit)
         assert re.fullmatch("[0-9a-f]{64}", file.sha256)
     assert [file.path for file in pinned if file.packed] == ["data/train-images-idx3-ubyte.gz"]
@@ -36,5 +39,14 @@ def test_every_file_is_pinned():
 
 def test_sets_without_files_come_with_a_library_or_are_generated():
     without = [name for name in datasets.names() if not datasets.describe(name).files]
-    bundled = ["diabetes", "gp-draws", "qp-iris-12", "qp-iris-13", "qp-iris-23", "breast-cancer", "iris", "digits"]
+    bundled = [
+        "diabetes",
+        "gp-draws",
+        "qp-iris-12",
+        "qp-iris-13",
+        "qp-iris-23",
+        "breast-cancer",
+        "iris",
+        "digits",
+    ]
     assert without == [*bundled, "three-classes", "jacksboro", "pseudo-periodic", "periodic"]

@@ -34,7 +34,11 @@ PUBLISHED = {
     "banana-5300": (5300, 2, 2376, 20, False),
     "breast-cancer": (569, 30, 212, 20, False),
 }
-TRAINED = {"usps-3-5": 1214, "mnist-even-odd": 60000, "banana": 400}  # rows of the training part where it is not 90 %
+TRAINED = {
+    "usps-3-5": 1214,
+    "mnist-even-odd": 60000,
+    "banana": 400,
+}  # rows of the training part where it is not 90 %
 
 
 def rows_of(name):
@@ -92,12 +96,16 @@ def test_no_input_is_a_row_number_or_the_label(name):
     X, y = rows[:, :-1], rows[:, -1]
     assert not (np.diff(X, axis=0) > 0.0).all(axis=0).any()
     for label in (y, 1.0 - y):
-        two_valued = [np.unique(column, return_inverse=True) for column in X.T if len(np.unique(column)) == 2]
+        two_valued = [
+            np.unique(column, return_inverse=True) for column in X.T if len(np.unique(column)) == 2
+        ]
         assert not any(np.array_equal(places.ravel(), label) for _, places in two_valued)
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(("name", "same"), [("breast", "qp-cancer"), ("iono", "qp-ionosphere"), ("sonar", "qp-sonar")])
+@pytest.mark.parametrize(
+    ("name", "same"), [("breast", "qp-cancer"), ("iono", "qp-ionosphere"), ("sonar", "qp-sonar")]
+)
 def test_two_publications_agree_on_inputs_and_labels(name, same):
     # Printed to at most 6 digits after the point in one place or the other.
     np.testing.assert_allclose(in_order(rows_of(name)), in_order(rows_of(same)), atol=1e-6)
@@ -114,8 +122,12 @@ def test_breast_tumours_have_nine_grades_and_no_number():
 def test_australian_predicts_the_decision():
     decision = rows_of("australian")[:, -1]
     archived = ArchivedSplits(_BINARY, "Australian").read(0)
-    np.testing.assert_array_equal(archived.X[:, 13], decision)  # the archive has the decision among its inputs
-    np.testing.assert_array_equal(archived.Y[:, 0] > 0.0, rows_of("australian")[:, 0] == 1.0)  # and predicts input 0
+    np.testing.assert_array_equal(
+        archived.X[:, 13], decision
+    )  # the archive has the decision among its inputs
+    np.testing.assert_array_equal(
+        archived.Y[:, 0] > 0.0, rows_of("australian")[:, 0] == 1.0
+    )  # and predicts input 0
 
 
 @pytest.mark.data
@@ -124,7 +136,9 @@ def test_crabs_are_one_table_with_the_sex_or_the_species_to_predict():
     np.testing.assert_array_equal(by_species[:, 1:-1], by_sex[:, 2:-1])  # five lengths
     np.testing.assert_array_equal(by_species[:, 0] == 1.0, by_sex[:, -1] == 0.0)  # female
     np.testing.assert_array_equal(by_species[:, -1] == 1.0, by_sex[:, 0] == -1.0)  # orange
-    np.testing.assert_array_equal(by_sex[:, 1], np.tile(np.arange(1, 51), 4))  # the index, in qp-crabs only
+    np.testing.assert_array_equal(
+        by_sex[:, 1], np.tile(np.arange(1, 51), 4)
+    )  # the index, in qp-crabs only
 
 
 @pytest.mark.data
@@ -186,5 +200,7 @@ def test_mnist_images_and_parities():
     # The figures that programs commonly normalize MNIST with, to four digits.
     assert data.X_train.mean() == pytest.approx(0.1307, abs=6e-5)
     assert data.X_train.std() == pytest.approx(0.3081, abs=6e-5)
-    np.testing.assert_array_equal(data.Y_train[:10, 0], np.array([5, 0, 4, 1, 9, 2, 1, 3, 1, 4]) % 2)
+    np.testing.assert_array_equal(
+        data.Y_train[:10, 0], np.array([5, 0, 4, 1, 9, 2, 1, 3, 1, 4]) % 2
+    )
     np.testing.assert_array_equal(data.Y_test[:10, 0], np.array([7, 2, 1, 0, 4, 1, 4, 9, 5, 9]) % 2)

@@ -14,7 +14,9 @@ from experiments import datasets
 from experiments.datasets import files
 from experiments.datasets.files import PublishedFile, local_copy
 
-NUMBERS = PublishedFile("someone/numbers", "c0ffee", "some/numbers.csv", hashlib.sha256(b"1,2\n").hexdigest())
+NUMBERS = PublishedFile(
+    "someone/numbers", "c0ffee", "some/numbers.csv", hashlib.sha256(b"1,2\n").hexdigest()
+)
 NUMBERS_ADDRESS = "/someone/numbers/c0ffee/some/numbers.csv"
 
 
@@ -37,7 +39,11 @@ def test_local_file_with_wrong_content(local, publish, server):
 @pytest.mark.parametrize("value", ["absent file", "absent directory", "empty", "unset"])
 def test_download_once_into_the_cache(value, tmp_path, monkeypatch, cache, server):
     if value != "unset":
-        directory = {"absent file": str(tmp_path), "absent directory": str(tmp_path / "none"), "empty": ""}[value]
+        directory = {
+            "absent file": str(tmp_path),
+            "absent directory": str(tmp_path / "none"),
+            "empty": "",
+        }[value]
         monkeypatch.setenv("GPFLOW_PEP_DATA", directory)
     server.content[NUMBERS_ADDRESS] = b"1,2\n"
     path = local_copy(NUMBERS)
@@ -60,7 +66,9 @@ def test_a_folder_in_the_cache_is_an_error(make, cache, server):
     path = cache / NUMBERS.relative_path
     path.parent.mkdir(parents=True)
     make(path)
-    with pytest.raises(FileExistsError, match="Not a regular file, in the cache of data sets") as caught:
+    with pytest.raises(
+        FileExistsError, match="Not a regular file, in the cache of data sets"
+    ) as caught:
         local_copy(NUMBERS)
     assert caught.value.filename == str(path) and server.asked == []
 
@@ -109,7 +117,9 @@ def test_address_that_serves_nothing(cache, server):
 
 # The same content packed twice: the header holds the time, so that the bytes differ.
 PACKED, PACKED_ANEW = (gzip.compress(b"1,2\n", mtime=time) for time in (1, 2))
-PACKED_NUMBERS = replace(NUMBERS, path="some/numbers.csv.gz", packed=True, elsewhere="other/numbers.gz")
+PACKED_NUMBERS = replace(
+    NUMBERS, path="some/numbers.csv.gz", packed=True, elsewhere="other/numbers.gz"
+)
 PACKED_ADDRESS = f"{NUMBERS_ADDRESS}.gz"
 
 
@@ -146,7 +156,12 @@ def test_packed_download_with_wrong_content(content, cache, server):
     server.content[PACKED_ADDRESS] = content
     with pytest.raises(datasets.ChecksumError) as caught:
         local_copy(PACKED_NUMBERS)
-    for part in (PACKED_NUMBERS.url, str(PACKED_NUMBERS.relative_path), NUMBERS.sha256, "GPFLOW_PEP_DATA"):
+    for part in (
+        PACKED_NUMBERS.url,
+        str(PACKED_NUMBERS.relative_path),
+        NUMBERS.sha256,
+        "GPFLOW_PEP_DATA",
+    ):
         assert part in str(caught.value)
     assert [path for path in cache.rglob("*") if path.is_file()] == []
 

@@ -12,7 +12,9 @@ BUNDLED_CLASSES = ("breast-cancer", "qp-iris-12", "qp-iris-13", "qp-iris-23")
 
 @pytest.mark.parametrize("function", [datasets.load, datasets.describe])
 def test_unknown_name(function):
-    with pytest.raises(ValueError, match=r"name is 'bostn'; accepted are snelson, boston.*Did you mean 'boston'\?"):
+    with pytest.raises(
+        ValueError, match=r"name is 'bostn'; accepted are snelson, boston.*Did you mean 'boston'\?"
+    ):
         function("bostn")
     with pytest.raises(ValueError, match=r"name is None; accepted are .* periodic\.$"):
         function(None)
@@ -20,7 +22,9 @@ def test_unknown_name(function):
 
 @pytest.mark.parametrize("split", [-1, 20, 1.0, "0", None])
 def test_split_out_of_range(split):
-    with pytest.raises(ValueError, match=rf"split is {split!r}; diabetes accepts whole numbers from 0 to 19"):
+    with pytest.raises(
+        ValueError, match=rf"split is {split!r}; diabetes accepts whole numbers from 0 to 19"
+    ):
         datasets.load(BUNDLED, split)
 
 
@@ -53,8 +57,12 @@ def test_standardized_values_go_back_to_published_units():
     raw, data = datasets.load(BUNDLED, standardize=False), datasets.load(BUNDLED)
     for part in ("train", "test"):
         X, Y = getattr(data, f"X_{part}"), getattr(data, f"Y_{part}")
-        np.testing.assert_allclose(X * data.x_scale + data.x_mean, getattr(raw, f"X_{part}"), rtol=1e-12)
-        np.testing.assert_allclose(Y * data.y_scale + data.y_mean, getattr(raw, f"Y_{part}"), rtol=1e-12)
+        np.testing.assert_allclose(
+            X * data.x_scale + data.x_mean, getattr(raw, f"X_{part}"), rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            Y * data.y_scale + data.y_mean, getattr(raw, f"Y_{part}"), rtol=1e-12
+        )
 
 
 def test_without_standardization_means_are_zero_and_scales_one():
@@ -107,7 +115,9 @@ def test_malignant_tumours_are_labeled_1(split):
 @pytest.mark.parametrize("pair", [(1, 2), (1, 3), (2, 3)])
 def test_pair_of_irises(pair):
     iris, name = load_iris(), f"qp-iris-{pair[0]}{pair[1]}"
-    assert datasets.describe(name).classes == tuple(iris.target_names[species - 1] for species in pair)
+    assert datasets.describe(name).classes == tuple(
+        iris.target_names[species - 1] for species in pair
+    )
     data = datasets.load(name, 3, standardize=False)
     for label, species in enumerate(pair):
         parts = [data.X_train[data.Y_train[:, 0] == label], data.X_test[data.Y_test[:, 0] == label]]

@@ -71,11 +71,14 @@ def test_no_input_is_a_row_number_or_the_label(name):
     X, y = rows[:, :-1], rows[:, -1]
     assert not (np.diff(X, axis=0) > 0.0).all(axis=0).any()
     codes = [np.unique(column, return_inverse=True)[1].ravel() for column in X.T]
-    assert not any(len(set(zip(code, y, strict=True))) == code.max() + 1 == y.max() + 1 for code in codes)
+    assert not any(
+        len(set(zip(code, y, strict=True))) == code.max() + 1 == y.max() + 1 for code in codes
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "most"), [pytest.param(name, int(name == "glass"), marks=pytest.mark.data) for name in PUBLISHED]
+    ("name", "most"),
+    [pytest.param(name, int(name == "glass"), marks=pytest.mark.data) for name in PUBLISHED],
 )
 def test_rows_repeated_across_training_and_test_part_are_as_the_notes_say(name, most):
     repeats = []
@@ -87,7 +90,10 @@ def test_rows_repeated_across_training_and_test_part_are_as_the_notes_say(name, 
 
 @pytest.mark.data
 def test_test_parts_that_lack_classes_are_as_the_notes_say():
-    fewest = {name: min(len(np.unique(Y[test])) for _, Y, _, test in splits_of(name)) for name in PUBLISHED}
+    fewest = {
+        name: min(len(np.unique(Y[test])) for _, Y, _, test in splits_of(name))
+        for name in PUBLISHED
+    }
     classes = {name: len(counts) for name, (_, counts, _) in PUBLISHED.items()}
     assert {name for name in PUBLISHED if fewest[name] < classes[name]} == {"glass", "new-thyroid"}
 
@@ -104,7 +110,9 @@ def test_wine_is_the_table_of_its_pairs_and_of_scikit_learn():
     np.testing.assert_allclose(rows, np.column_stack(load_wine(return_X_y=True)), rtol=1e-14)
     for first, second in ((1, 2), (1, 3), (2, 3)):
         pair = rows[np.isin(rows[:, -1], [first - 1, second - 1])]
-        np.testing.assert_allclose(rows_of(f"qp-wine-{first}{second}")[:, :-1], pair[:, :-1], rtol=1e-14)
+        np.testing.assert_allclose(
+            rows_of(f"qp-wine-{first}{second}")[:, :-1], pair[:, :-1], rtol=1e-14
+        )
 
 
 def test_digits_are_those_of_scikit_learn():
@@ -175,7 +183,10 @@ def test_a_flight_is_read_with_its_plane(publish):
 
 
 def test_three_classes_are_generated_alike_in_both_parts():
-    info, data = datasets.describe("three-classes"), datasets.load("three-classes", standardize=False)
+    info, data = (
+        datasets.describe("three-classes"),
+        datasets.load("three-classes", standardize=False),
+    )
     assert (info.N, info.D, info.num_splits, info.files) == (2000, 2, 1, ())
     assert data.X_train.shape == data.X_test.shape == (1000, 2) and abs(data.X_train).max() <= 2.5
     counts = [np.bincount(Y[:, 0].astype(int)).tolist() for Y in (data.Y_train, data.Y_test)]

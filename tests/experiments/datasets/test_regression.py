@@ -31,7 +31,13 @@ def test_names_and_descriptions():
     assert datasets.names(task="regression") == (*PUBLISHED, "gp-draws")
     for name, (N, D, _, _) in PUBLISHED.items():
         info = datasets.describe(name)
-        assert (info.name, info.task, info.N, info.D, info.classes) == (name, "regression", N, D, ())
+        assert (info.name, info.task, info.N, info.D, info.classes) == (
+            name,
+            "regression",
+            N,
+            D,
+            (),
+        )
 
 
 def test_number_of_splits():
@@ -65,7 +71,9 @@ def test_every_split_is_a_partition(name):
     for split in range(datasets.describe(name).num_splits):
         table = source.read(split)
         assert np.isfinite(np.hstack([table.X, table.Y])).all()
-        np.testing.assert_array_equal(np.sort(np.concatenate([table.train, table.test])), np.arange(N))
+        np.testing.assert_array_equal(
+            np.sort(np.concatenate([table.train, table.test])), np.arange(N)
+        )
         tested.add(tuple(table.test))
     assert len(tested) == datasets.describe(name).num_splits  # all differ
 
@@ -97,7 +105,10 @@ def test_elevators_target_is_a_centered_logarithm_of_whole_thousandths():
 
 def test_draws_of_a_gaussian_process():
     first, second = (datasets.load("gp-draws", split, standardize=False) for split in (0, 1))
-    assert first.X_train.shape == first.X_test.shape == (500, 5) and datasets.describe("gp-draws").num_splits == 30
+    assert (
+        first.X_train.shape == first.X_test.shape == (500, 5)
+        and datasets.describe("gp-draws").num_splits == 30
+    )
     assert not np.array_equal(first.X_train, second.X_train)
     # Rows are exchangeable and correlated: the deviation of the targets of a draw is at most that of all, about 1.
     assert 0.2 < np.std(np.concatenate([first.Y_train, first.Y_test])) < 2.0

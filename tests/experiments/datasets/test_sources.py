@@ -97,7 +97,9 @@ def test_archive_leaves_out_dropped_features_and_makes_labels(publish):
     archive = publish("toy.tgz", toy_archive(table))
     plain = ArchivedSplits(archive, "toy").read(0)
     read = ArchivedSplits(archive, "toy", dropped=(1,), classes=(1.0, -1.0)).read(0)
-    np.testing.assert_array_equal(read.X, table[:, [3, 2]])  # of the features 3, 0 and 2 the one at place 1 is dropped
+    np.testing.assert_array_equal(
+        read.X, table[:, [3, 2]]
+    )  # of the features 3, 0 and 2 the one at place 1 is dropped
     np.testing.assert_array_equal(read.Y, [[1], [0], [0], [1], [0], [1]])
     np.testing.assert_array_equal(read.train, plain.train)
     np.testing.assert_array_equal(read.test, plain.test)
@@ -135,7 +137,9 @@ def test_folds_are_as_documented_and_test_every_row_once(N):
         np.testing.assert_array_equal(read.X, table[:, :2])
         np.testing.assert_array_equal(read.Y, table[:, 2:])
         np.testing.assert_array_equal(read.test, np.array_split(permutation, 10)[split])
-        np.testing.assert_array_equal(np.sort(np.concatenate([read.train, read.test])), np.arange(N))
+        np.testing.assert_array_equal(
+            np.sort(np.concatenate([read.train, read.test])), np.arange(N)
+        )
         assert len(read.test) in (N // 10, N // 10 + 1)
         tested.extend(read.test)
     assert sorted(tested) == list(range(N))

@@ -16,7 +16,11 @@ PUBLISHED = {
     "audio-subband": (9000, 9000, 1),
     "terrain-nn27": (10000, 30000, 2),
 }
-WITHOUT_FILES = {"jacksboro": (8686, 26058, 2), "pseudo-periodic": (12000, 12000, 1), "periodic": (1000, 1000, 1)}
+WITHOUT_FILES = {
+    "jacksboro": (8686, 26058, 2),
+    "pseudo-periodic": (12000, 12000, 1),
+    "periodic": (1000, 1000, 1),
+}
 ALL = [*(pytest.param(name, marks=pytest.mark.data) for name in PUBLISHED), *WITHOUT_FILES]
 
 
@@ -24,8 +28,15 @@ def test_names_and_descriptions():
     assert datasets.names(task="streaming") == (*PUBLISHED, *WITHOUT_FILES)
     for name, (num_train, num_test, D) in (PUBLISHED | WITHOUT_FILES).items():
         info = datasets.describe(name)
-        assert (info.task, info.N, info.D, info.classes) == ("streaming", num_train + num_test, D, ())
-        assert info.num_splits == (4 if name == "pseudo-periodic" else 1) and bool(info.files) == (name in PUBLISHED)
+        assert (info.task, info.N, info.D, info.classes) == (
+            "streaming",
+            num_train + num_test,
+            D,
+            (),
+        )
+        assert info.num_splits == (4 if name == "pseudo-periodic" else 1) and bool(info.files) == (
+            name in PUBLISHED
+        )
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -72,14 +83,18 @@ def test_the_outer_thirds_of_a_toy_are_moved_apart(publish):
 
 def test_every_so_many_rows_test():
     table = np.arange(20.0).reshape(10, 2)
-    np.testing.assert_array_equal(series.alternate(lambda: table, 0, 5), np.delete(table, [4, 9], axis=0))
+    np.testing.assert_array_equal(
+        series.alternate(lambda: table, 0, 5), np.delete(table, [4, 9], axis=0)
+    )
     np.testing.assert_array_equal(series.alternate(lambda: table, 1, 5), table[[4, 9]])
 
 
 def test_map_by_columns_from_the_south_west():
     heights = np.array([[7.0, 8.0, 9.0], [4.0, 5.0, 6.0]])  # 7 is in the north-west
     table = series.by_columns(heights, 0.5)
-    np.testing.assert_array_equal(table, [[0, 0, 4], [0, 0.5, 7], [0.5, 0, 5], [0.5, 0.5, 8], [1, 0, 6], [1, 0.5, 9]])
+    np.testing.assert_array_equal(
+        table, [[0, 0, 4], [0, 0.5, 7], [0.5, 0, 5], [0.5, 0.5, 8], [1, 0, 6], [1, 0.5, 9]]
+    )
     np.testing.assert_array_equal(series.every_second_place(lambda: table, 0), table[[0, 4]])
     np.testing.assert_array_equal(series.every_second_place(lambda: table, 1), table[[1, 2, 3, 5]])
 
@@ -90,7 +105,9 @@ def test_grid_in_a_zip_file(publish):
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("tile.asc", text)
     table = series.read_grid(publish("tile.zip", packed.getvalue()), "tile.asc")
-    np.testing.assert_array_equal(table, series.by_columns(np.array([[7.0, 8.0, 9.0], [4.0, 5.0, 6.0]]), 0.05))
+    np.testing.assert_array_equal(
+        table, series.by_columns(np.array([[7.0, 8.0, 9.0], [4.0, 5.0, 6.0]]), 0.05)
+    )
 
 
 @pytest.mark.data

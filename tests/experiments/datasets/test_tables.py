@@ -38,7 +38,9 @@ def test_word_without_a_code_is_refused(publish):
 
 def test_two_files_side_by_side(publish):
     inputs, targets = publish("x.txt", b"1,2\n3,4\n"), publish("y.txt", b"-1\n1\n")
-    np.testing.assert_array_equal(read_columns(inputs, targets), [[1.0, 2.0, -1.0], [3.0, 4.0, 1.0]])
+    np.testing.assert_array_equal(
+        read_columns(inputs, targets), [[1.0, 2.0, -1.0], [3.0, 4.0, 1.0]]
+    )
 
 
 def test_white_space_and_gzip(publish):
@@ -48,7 +50,9 @@ def test_white_space_and_gzip(publish):
 
 
 def test_tables_are_stacked_in_order():
-    np.testing.assert_array_equal(stack(lambda: np.ones((2, 3)), lambda: np.zeros((1, 3)))[:, 0], [1, 1, 0])
+    np.testing.assert_array_equal(
+        stack(lambda: np.ones((2, 3)), lambda: np.zeros((1, 3)))[:, 0], [1, 1, 0]
+    )
 
 
 CODED = np.array([[3.0, 10.0, 11.0], [5.0, 20.0, 21.0], [4.0, 30.0, 31.0], [3.0, 40.0, 41.0]])
@@ -65,7 +69,9 @@ def test_dropped_columns_are_no_inputs():
 
 
 def test_code_of_a_third_class_is_refused():
-    with pytest.raises(ValueError, match=r"codes of classes are \[3.0, 4.0, 5.0\]; accepted are \[3.0, 5.0\]"):
+    with pytest.raises(
+        ValueError, match=r"codes of classes are \[3.0, 4.0, 5.0\]; accepted are \[3.0, 5.0\]"
+    ):
         as_labels(CODED[:, :1], (3.0, 5.0))
 
 
@@ -74,7 +80,9 @@ def idx(array):
     return gzip.compress(header + array.astype(np.uint8).tobytes())
 
 
-@pytest.mark.parametrize(("read", "labels"), [(read_images, [7.0, 0.0, 4.0]), (read_parity, [1.0, 0.0, 0.0])])
+@pytest.mark.parametrize(
+    ("read", "labels"), [(read_images, [7.0, 0.0, 4.0]), (read_parity, [1.0, 0.0, 0.0])]
+)
 def test_images_and_their_digits_or_the_parity_of_these(publish, read, labels):
     images, digits = np.arange(3 * 2 * 4).reshape(3, 2, 4) * 10, np.array([7, 0, 4])
     table = read(publish("images.gz", idx(images)), publish("digits.gz", idx(digits)))

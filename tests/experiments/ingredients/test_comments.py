@@ -10,7 +10,9 @@ from experiments.ingredients import classifier, data, kernel, learner, model, st
 
 @pytest.mark.parametrize("module", [classifier, data, kernel, learner, model, stream, training])
 def test_one_line_describes_a_setting(module):
-    lines = [line.strip() for line in inspect.getsource(module).split("\n") if line.startswith("    ")]
+    lines = [
+        line.strip() for line in inspect.getsource(module).split("\n") if line.startswith("    ")
+    ]
     settings = [before for before, line in itertools.pairwise(lines) if not line.startswith("#")]
     assert [line for line in lines if line.startswith("#") and line not in settings] == []
 

@@ -30,9 +30,13 @@ def test_protocol_runs_and_is_shown(name, runs):
     folder = runs / "papers" / name
     write(name, protocol.__doc__, shown, records, folder)
     tables = [part for part in shown if isinstance(part, Table)]
-    assert tables and all(len(set(map(len, table.lines))) == 1 and len(table.lines) > 1 for table in tables)
+    assert tables and all(
+        len(set(map(len, table.lines))) == 1 and len(table.lines) > 1 for table in tables
+    )
     pictures = [imread(path) for path in folder.glob("*.png")]
-    assert len(pictures) == len(shown) - len(tables) and all(picture.std() > 0.01 for picture in pictures)
+    assert len(pictures) == len(shown) - len(tables) and all(
+        picture.std() > 0.01 for picture in pictures
+    )
     page = report.page(report.stored([folder.parent]))
     assert page.count("<img ") == len(pictures) and page.count("<table>") == len(tables)
     assert all(escape(part.title) in page for part in shown)
@@ -45,5 +49,10 @@ def test_published_size_has_more_runs(name):
     if name == "M1" and not has_data:
         pytest.skip("reads the number of rows: set GPFLOW_PEP_DATA")
     small, full = protocol.jobs(False), protocol.jobs(True)
-    assert len({job.cell.key for job in small}) == len(small) <= len(full) == len({job.cell.key for job in full})
+    assert (
+        len({job.cell.key for job in small})
+        == len(small)
+        <= len(full)
+        == len({job.cell.key for job in full})
+    )
     assert protocol.__doc__.strip()

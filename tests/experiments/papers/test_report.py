@@ -13,7 +13,10 @@ from experiments.papers.tables import RMSE, Table, means
 
 @pytest.fixture
 def results(tmp_path):
-    records = [Record({"method": name}, {"rmse": value}) for name, value in {"A & B": 0.25, "C": 0.5}.items()]
+    records = [
+        Record({"method": name}, {"rmse": value})
+        for name, value in {"A & B": 0.25, "C": 0.5}.items()
+    ]
     parts = [
         means(records, ("method",), (RMSE,), "Scores", {RMSE: {("C",): 0.4}}, "A note."),
         dots(records, "method", {"rmse": "RMSE"}, "Dots"),
@@ -32,8 +35,13 @@ def test_page_has_tables_figures_and_published_values(results, capsys):
         ("U2", "U2: title"), ("T1-full", "T1: title (published size)"),
     ]  # fmt: skip
     assert "new/U2 &lt;text&gt;" in text and "old/U2" not in text
-    assert "<th>RMSE</th><th>published</th>" in text and "<td>A &amp; B</td><td>0.250</td><td>–</td>" in text
-    assert "<td>C</td><td>0.500</td><td>0.400</td>" in text and '<p class="note">A note.</p>' in text
+    assert (
+        "<th>RMSE</th><th>published</th>" in text
+        and "<td>A &amp; B</td><td>0.250</td><td>–</td>" in text
+    )
+    assert (
+        "<td>C</td><td>0.500</td><td>0.400</td>" in text and '<p class="note">A note.</p>' in text
+    )
     assert "<summary><b>Long</b>, 30 lines</summary>" in text
     assert set(re.findall(r'(?:src|href)="([^"]{8})', text)) == {"data:ima", "#T1-full"[:8]}
     assert text.count("<figcaption>Dots") == 2
@@ -46,6 +54,17 @@ def test_no_results_are_refused(tmp_path):
 
 def test_results_are_replaced(results):
     folder = results / "new/U2"
-    write("U2: title", "", [Table("Only", [("n",), ("1",)])], [Record({"method": "A"}, {"rmse": 1.0})], folder)
-    assert {path.name for path in folder.iterdir()} == {"00-only.csv", "00-only.md", "records.csv", "title.txt"}
+    write(
+        "U2: title",
+        "",
+        [Table("Only", [("n",), ("1",)])],
+        [Record({"method": "A"}, {"rmse": 1.0})],
+        folder,
+    )
+    assert {path.name for path in folder.iterdir()} == {
+        "00-only.csv",
+        "00-only.md",
+        "records.csv",
+        "title.txt",
+    }
     assert (folder / "records.csv").read_text() == "method,rmse\nA,1\n"

@@ -21,7 +21,9 @@ def protocol(monkeypatch):
 
     def jobs(full):
         acts = {"a": "return", "b": "die once", "c": "return"}
-        names = {name: {"name": name, "act": act} for name, act in acts.items() if full or name != "c"}
+        names = {
+            name: {"name": name, "act": act} for name, act in acts.items() if full or name != "c"
+        }
         return grid("none", {}, name=names)
 
     def show(records):
@@ -44,7 +46,9 @@ def names(runs, folder="X1"):
 
 
 def test_a_killed_run_is_run_again_and_completed_runs_are_not(protocol, runs):
-    with pytest.raises(SystemExit, match=r"1 of 2 runs have no result(.|\n)*killed: none with .*name=b"):
+    with pytest.raises(
+        SystemExit, match=r"1 of 2 runs have no result(.|\n)*killed: none with .*name=b"
+    ):
         main(["X1", "--runs", str(runs)])
     assert names(runs) == ["a"] and begun(runs) == "ab"
     main(["X1", "--stored", "--runs", str(runs)])
@@ -59,7 +63,19 @@ def test_a_killed_run_is_run_again_and_completed_runs_are_not(protocol, runs):
 
 
 def test_values_and_settings_are_chosen(protocol, runs, capsys):
-    main(["X1", "--full", "--only", "name=a,c", "--with", "act=return", "note=two words", "--runs", str(runs)])
+    main(
+        [
+            "X1",
+            "--full",
+            "--only",
+            "name=a,c",
+            "--with",
+            "act=return",
+            "note=two words",
+            "--runs",
+            str(runs),
+        ]
+    )
     text = (runs / "papers" / "X1" / "title.txt").read_text()
     assert text.endswith("X1 --full --only name=a,c --with act=return 'note=two words'\n")
     assert begun(runs) == "ac" and "| a    |\n| c    |" in capsys.readouterr().out
@@ -81,7 +97,10 @@ def test_axes_are_listed_without_runs(protocol, runs, capsys):
     [
         (["--only", "name=d"], "--only: name is 'd'; accepted are a, b"),
         (["--only", "alpha=0.5"], "there is no axis 'alpha'; the axes are name=a,b"),
-        (["--stored"], "has no run of X1. Start some: python -m experiments.papers X1\nThe axes of X1: name=a,b"),
+        (
+            ["--stored"],
+            "has no run of X1. Start some: python -m experiments.papers X1\nThe axes of X1: name=a,b",
+        ),
         (["--with", "M=1,2"], "--with accepts one value for each entry, got several for M"),
         (["--only", "name"], "2"),
         (["--jobs", "1000"], "jobs must take no more than"),

@@ -14,20 +14,35 @@ def records():
     rmse = {("a", 0, 0.0): 0.4, ("a", 0, 0.5): 0.2, ("a", 1, 0.0): 0.6, ("a", 1, 0.5): 0.4}
     rmse |= {("b", 0, 0.0): 0.1, ("b", 0, 0.5): 0.3, ("b", 1, 0.0): 0.3, ("b", 1, 0.5): 0.1}
     return [
-        Record({"dataset": name, "split": split, "alpha": alpha}, {"rmse": value, "nlpd": 1.0, "converged": alpha == 0})
+        Record(
+            {"dataset": name, "split": split, "alpha": alpha},
+            {"rmse": value, "nlpd": 1.0, "converged": alpha == 0},
+        )
         for (name, split, alpha), value in rmse.items()
     ]
 
 
 def test_grid_takes_values_and_named_changes():
-    jobs = grid("regression", {"maxiter": 5}, split=(0, 1), method={"SGPR": {"model": "SGPR"}, "P": {"alpha": 0.5}})
-    assert [list(job.labels.values()) for job in jobs] == [[0, "SGPR"], [0, "P"], [1, "SGPR"], [1, "P"]]
+    jobs = grid(
+        "regression",
+        {"maxiter": 5},
+        split=(0, 1),
+        method={"SGPR": {"model": "SGPR"}, "P": {"alpha": 0.5}},
+    )
+    assert [list(job.labels.values()) for job in jobs] == [
+        [0, "SGPR"],
+        [0, "P"],
+        [1, "SGPR"],
+        [1, "P"],
+    ]
     assert jobs[1].cell.updates == {"seed": 0, "maxiter": 5, "split": 0, "alpha": 0.5}
     assert jobs[0].changed({"split": 7, "M": 3}).labels == {"split": 7, "method": "SGPR"}
 
 
 def test_means_have_errors_and_published_values(records):
-    table = means(records, ("dataset", "alpha"), (RMSE, LL), "Title", {RMSE: {("b", 0.5): 0.25}}, "Note.")
+    table = means(
+        records, ("dataset", "alpha"), (RMSE, LL), "Title", {RMSE: {("b", 0.5): 0.25}}, "Note."
+    )
     assert str(table).splitlines() == [
         "**Title**",
         "",
@@ -51,7 +66,10 @@ def test_wins_have_errors_over_the_sets_and_ties_count_half(records):
 
 def test_ranks_share_ties(records):
     table = ranks(records, "alpha", (RMSE, LL), "Ranks")
-    assert table.lines[1:] == [("0", "1.75 ± 0.25", "1.50 ± 0.00"), ("0.5", "1.25 ± 0.25", "1.50 ± 0.00")]
+    assert table.lines[1:] == [
+        ("0", "1.75 ± 0.25", "1.50 ± 0.00"),
+        ("0.5", "1.25 ± 0.25", "1.50 ± 0.00"),
+    ]
 
 
 def test_tables_are_saved(records, tmp_path):
@@ -61,20 +79,31 @@ def test_tables_are_saved(records, tmp_path):
 
 
 def test_curves_are_means_with_errors(records):
-    picture = curves(records, "split", (RMSE,), "alpha", "Title", panel="dataset", reference=records[:1])
+    picture = curves(
+        records, "split", (RMSE,), "alpha", "Title", panel="dataset", reference=records[:1]
+    )
     first, second = picture.figure.axes
     assert [first.get_title(), second.get_title()] == ["a", "b"] and first.get_ylabel() == "RMSE"
-    np.testing.assert_allclose([first.containers[k][0].get_ydata() for k in (0, 1)], [[0.4, 0.6], [0.2, 0.4]])
+    np.testing.assert_allclose(
+        [first.containers[k][0].get_ydata() for k in (0, 1)], [[0.4, 0.6], [0.2, 0.4]]
+    )
     legend = {text.get_text() for text in picture.figure.legends[0].get_texts()}
     assert legend == {"alpha = 0", "alpha = 0.5", "exact GP"}
 
 
 def test_lines_differ_without_color(records):
-    picture = courses({"a": {"x": ([1, 2], [3, 4])}, "b": {"x": ([1, 2], [3, 5])}}, {"x": "unit"}, "step", "Title")
+    picture = courses(
+        {"a": {"x": ([1, 2], [3, 4])}, "b": {"x": ([1, 2], [3, 5])}}, {"x": "unit"}, "step", "Title"
+    )
     lines = picture.figure.axes[0].get_lines()
-    assert len({line.get_marker() for line in lines}) == 2 and picture.figure.axes[0].get_xlabel() == "step"
+    assert (
+        len({line.get_marker() for line in lines}) == 2
+        and picture.figure.axes[0].get_xlabel() == "step"
+    )
     assert len(dots(records, "alpha", {"rmse": "RMSE"}, "Title").figure.axes[0].get_lines()) == 8
 
 
 def test_missing_labels_are_none(records):
-    assert list(grouped([*records, Record({"dataset": "c"}, {})], "dataset", "M")) == [(name, None) for name in "abc"]
+    assert list(grouped([*records, Record({"dataset": "c"}, {})], "dataset", "M")) == [
+        (name, None) for name in "abc"
+    ]

@@ -26,7 +26,9 @@ def recorded(url):
 
 
 def assert_records_runs(url, runs, monkeypatch):
-    run = partial(ex.run, options={"--file_storage": str(runs), "--loglevel": "ERROR", "--sql": url})
+    run = partial(
+        ex.run, options={"--file_storage": str(runs), "--loglevel": "ERROR", "--sql": url}
+    )
     result = run(config_updates=TINY).result
     calls = []
 
@@ -69,7 +71,9 @@ def folder():
 
 
 def as_user(*command):
-    return subprocess.run(command, user="nobody" if os.geteuid() == 0 else None, check=True, capture_output=True)
+    return subprocess.run(
+        command, user="nobody" if os.geteuid() == 0 else None, check=True, capture_output=True
+    )
 
 
 @pytest.fixture
@@ -79,10 +83,16 @@ def postgres(folder):
     found = [*Path("/usr/lib/postgresql").glob("*/bin"), *filter(None, [shutil.which("initdb")])]
     if not found:
         pytest.skip("PostgreSQL is not installed")
-    programs, data, port = (found[0] if found[0].is_dir() else Path(found[0]).parent), str(folder / "data"), free_port()
+    programs, data, port = (
+        (found[0] if found[0].is_dir() else Path(found[0]).parent),
+        str(folder / "data"),
+        free_port(),
+    )
     as_user(programs / "initdb", "-D", data, "-U", "tester", "--auth=trust")
     control = programs / "pg_ctl", "-D", data
-    as_user(*control, "-w", "-l", f"{folder}/log", "-o", f"-p {port} -h 127.0.0.1 -k {folder}", "start")
+    as_user(
+        *control, "-w", "-l", f"{folder}/log", "-o", f"-p {port} -h 127.0.0.1 -k {folder}", "start"
+    )
     yield f"postgresql+psycopg://tester@127.0.0.1:{port}/postgres"
     as_user(*control, "-m", "immediate", "stop")
 
@@ -98,7 +108,9 @@ def mongo(folder):
     pymongo = pytest.importorskip("pymongo")
     program = shutil.which("mongod") or pytest.skip("MongoDB is not installed")
     port = free_port()
-    with subprocess.Popen([program, "--dbpath", str(folder), "--port", str(port)], stdout=subprocess.DEVNULL) as server:
+    with subprocess.Popen(
+        [program, "--dbpath", str(folder), "--port", str(port)], stdout=subprocess.DEVNULL
+    ) as server:
         yield pymongo.MongoClient("127.0.0.1", port), f"127.0.0.1:{port}:runs"
         server.terminate()
 
