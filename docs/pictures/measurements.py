@@ -6,6 +6,7 @@
 
 import json
 import re
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,6 +17,7 @@ from gpflow_pep.plotting import OLD_ROWS, POWERS, PREDICTION
 from style import ROOT, WIDTH
 
 FOLDER = ROOT / "docs" / "pictures"
+NEAREST = 0.005  # nats: the left end of distances to the best method
 PEERS = ("#555555", "#8d8d8d", "#c6c6c6")  # gray: what this package is compared with
 
 
@@ -184,6 +186,45 @@ def kin40k() -> Figure:
         axes.set(xlabel=name, yticks=places, yticklabels=table["method"])
         axes.grid(axis="y", color=OLD_ROWS, lw=0.3)
     panels[0].legend(fontsize=9)
+    return figure
+
+
+def quality(found: list[dict[str, Any]]) -> Figure:
+    """
+    Draw the fraction of tables on which each method is at most so many nats from the best.
+
+    :param found: what `python -m experiments.benchmarks.tables --summary --json FILE` writes.
+    """
+    compared = [each for each in found if each["title"].endswith(": NLPD")]
+    figure, panels = plt.subplots(
+        1,
+        len(compared),
+        figsize=(WIDTH, 3.2),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    styles = {
+        "sklearn-gp": (PEERS[0], "-"),
+        "sgpr": (PEERS[0], "--"),
+        "svgp": (PEERS[0], ":"),
+        "linear": (OLD_ROWS, "-"),
+        "boosting": (OLD_ROWS, "--"),
+    }
+    for axes, table in zip(panels[0], compared, strict=True):
+        methods = list(table["columns"])[3:]
+        nlpd = np.array([[row[name] for name in methods] for row in table["rows"]])
+        distances = np.sort(nlpd - nlpd.min(axis=1, keepdims=True), axis=0)
+        fractions = np.arange(1, len(nlpd) + 1) / len(nlpd)
+        for name, values in zip(methods, distances.T, strict=True):
+            color, style = styles.get(name, (PREDICTION, "-"))
+            places = np.maximum(values, NEAREST)
+            axes.step(places, fractions, style, where="post", color=color, label=name)
+        title = f"{table['title'].partition(':')[0]}, {len(nlpd)} tables"
+        axes.set(xscale="log", xlim=(NEAREST, 3.0), ylim=(0.0, 1.02), title=title)
+        axes.set_xlabel("NLPD above the best, nats")
+    panels[0, 0].set_ylabel("fraction of tables")
+    panels[0, 0].legend(fontsize=9)
     return figure
 
 

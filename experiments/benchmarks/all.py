@@ -24,7 +24,7 @@ import numpy as np
 
 from experiments.benchmarks.collapsed_step import UNIT_COLUMNS, time_rounds, unit_product
 from experiments.benchmarks.machine import PACKAGES, processor
-from experiments.benchmarks.tables import markdown
+from experiments.benchmarks.printing import markdown
 from experiments.protocols.arguments import parser_of
 
 _KERNELS = "--kernel SquaredExponential Matern32 Matern52 sum product"
@@ -43,6 +43,7 @@ BENCHMARKS = {  # name -> arguments, and arguments of --quick
     ),
     "num_inducing": ("", "--sets diabetes --rows 200 --numbers 16"),
     "estimators": ("", "--sets diabetes iris --rows 100 --inducing 10 --alphas 0.5"),
+    "tables": ("", "iris --methods default linear"),
     "xla_step": ("", "--rows 200 --inducing 10 --rounds 2 --models 'PEPR 0.5' PEPSVGP"),
     "memory": ("", "--rows 20000 100000 --inducing 64"),
     "large": ("", "--rows 20000 50000 --inducing 64 --fit 2 --classify 10000"),

@@ -24,7 +24,7 @@ from gpflow.kernels import Kernel, Matern32, Matern52, SquaredExponential
 from gpflow.models.sgpr import GPRFITC
 
 from experiments.benchmarks.machine import use_one_core
-from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.protocols.arguments import count
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 

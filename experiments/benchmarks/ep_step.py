@@ -19,7 +19,7 @@ from gpflow.base import AnyNDArray
 
 from experiments.benchmarks.collapsed_step import compiled_step, in_turns, seconds_of
 from experiments.benchmarks.machine import in_process, machine
-from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.benchmarks.trajectory import clocks
 from experiments.protocols.arguments import count
 from gpflow_pep import PEPR, PEPClassifier

@@ -31,7 +31,7 @@ from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
 
 from experiments import datasets
 from experiments.benchmarks.machine import in_process, machine
-from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
 from experiments.ingredients.initialization import cluster_centers, median_distance
 from experiments.protocols.arguments import count

@@ -35,12 +35,13 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from experiments import datasets
 from experiments.benchmarks.hard_problems import PROBLEMS, hard_problem
 from experiments.benchmarks.machine import in_process, machine
-from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.datasets import Dataset
 from experiments.ingredients.initialization import Floats
 from experiments.protocols.arguments import count, power
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 from gpflow_pep.inducing import k_means
+from gpflow_pep.inducing.rows import distinct
 from gpflow_pep.training.coordinates import spreads
 
 RAW = ("airfoil", "kin8nm", "power", "naval", "elevators", "bike", "protein")
@@ -155,7 +156,9 @@ def measured(name: str, method: str, rows: int, num_inducing: int | None, limit:
             status = "failed"
         seconds.append(time.process_time() - start)
     is_fitted = not status or (status, method) == ("cut off", _GPFLOW)
-    nlpd, error = scores(estimator, dataset, bool(classes)) if is_fitted else (None, None)
+    nlpd = error = None
+    if is_fitted:
+        nlpd, error = scores(estimator, (dataset.X_test, dataset.Y_test[:, 0]), bool(classes))
     result = getattr(estimator, "result_", None)
     ended = status or getattr(result, "status", ""), getattr(result, "iterations", None)
     first, again, *_ = [*seconds, None]
@@ -194,27 +197,50 @@ def made(method: str, X: Floats, num_inducing: int | None, is_classifier: bool) 
 class GPflow:
     """GPflow's `SGPR` of normalized targets, or `SVGP`, trained by GPflow's `Scipy`."""
 
-    def __init__(self, num_inducing: int, is_classifier: bool):
+    def __init__(
+        self,
+        num_inducing: int,
+        is_classifier: bool,
+        *,
+        variational: bool = False,
+        lengthscale: float = 1.0,
+        likelihood: gpflow.likelihoods.Likelihood | None = None,
+    ):
+        """
+        :param variational: use `SVGP` in regression, too.
+        :param lengthscale: initial value for every column.
+        :param likelihood: None: `Bernoulli` for two classes, `MultiClass` for more; `Gaussian` in regression.
+        """
         self._num_inducing, self._is_classifier = num_inducing, is_classifier
+        self._variational, self._lengthscale = variational, lengthscale
+        self._likelihood = likelihood
 
     def fit(self, X: Floats, y: Floats) -> None:
         """Train kernel, likelihood, inducing points and q(u)."""
         scales, self.classes_ = spreads(X), np.unique(y)
-        Z = k_means(X / scales, min(self._num_inducing, len(X)), seed=0) * scales
-        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(X.shape[1]))
+        num_inducing = min(self._num_inducing, len(distinct(X)))
+        Z = k_means(X / scales, num_inducing, seed=0) * scales
+        kernel = gpflow.kernels.SquaredExponential(
+            lengthscales=np.full(X.shape[1], self._lengthscale)
+        )
+        likelihood, latents = self._likelihood, 1
         if self._is_classifier:
+            targets = np.searchsorted(self.classes_, y)[:, None].astype(float)
             C = len(self.classes_)
-            likelihood = (
-                gpflow.likelihoods.Bernoulli() if C == 2 else gpflow.likelihoods.MultiClass(C)
-            )
-            self.model = gpflow.models.SVGP(
-                kernel, likelihood, Z, num_latent_gps=1 if C == 2 else C, num_data=len(X)
-            )
-            labels = np.searchsorted(self.classes_, y)[:, None].astype(float)
-            loss = self.model.training_loss_closure((X, labels))
+            latents = 1 if C == 2 else C
+            default = gpflow.likelihoods.Bernoulli() if C == 2 else gpflow.likelihoods.MultiClass(C)
+            likelihood = likelihood or default
         else:
             self._mean, self._std = y.mean(), y.std()
-            self.model = gpflow.models.SGPR((X, ((y - self._mean) / self._std)[:, None]), kernel, Z)
+            targets = ((y - self._mean) / self._std)[:, None]
+        if self._is_classifier or self._variational:
+            likelihood = likelihood or gpflow.likelihoods.Gaussian()
+            self.model = gpflow.models.SVGP(
+                kernel, likelihood, Z, num_latent_gps=latents, num_data=len(X)
+            )
+            loss = self.model.training_loss_closure((X, targets))
+        else:
+            self.model = gpflow.models.SGPR((X, targets), kernel, Z)
             loss = self.model.training_loss
         result = gpflow.optimizers.Scipy().minimize(loss, self.model.trainable_variables)
         self.result_ = SimpleNamespace(
@@ -234,13 +260,14 @@ class GPflow:
         return np.concatenate([1.0 - found, found], axis=1) if found.shape[1] == 1 else found
 
 
-def scores(estimator: Any, dataset: Dataset, is_classifier: bool) -> tuple[float, float]:
-    """Return NLPD and error of the held-out rows."""
-    X, y = dataset.X_test, dataset.Y_test[:, 0]
+def scores(estimator: Any, rows: tuple[Floats, Any], is_classifier: bool) -> tuple[float, float]:
+    """Return NLPD and error of held-out rows X [n, D] and y [n]; probabilities are at least 1e-15."""
+    X, y = rows
     if is_classifier:
-        probabilities = estimator.predict_proba(X)
-        own = probabilities[np.arange(len(y)), np.searchsorted(estimator.classes_, y)]
-        return -float(np.mean(np.log(own))), float(np.mean(estimator.predict(X) != y))
+        probabilities = estimator.predict_proba(X)  # [n, C]
+        own = np.sum(probabilities * (y[:, None] == estimator.classes_), axis=1)  # [n]
+        nlpd = -float(np.mean(np.log(np.maximum(own, 1e-15))))
+        return nlpd, float(np.mean(estimator.predict(X) != y))
     mean, std = estimator.predict(X, return_std=True)
     return -float(np.mean(norm.logpdf(y, mean, std))), float(np.sqrt(np.mean((y - mean) ** 2)))
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from experiments.benchmarks import structured_step
 from experiments.benchmarks.collapsed_step import KERNELS, build, compiled_step, data
-from experiments.benchmarks.tables import parser_of
+from experiments.benchmarks.printing import parser_of
 from experiments.protocols.arguments import count
 
 

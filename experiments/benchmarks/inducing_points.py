@@ -19,7 +19,7 @@ from gpflow.base import AnyNDArray
 from experiments import datasets
 from experiments.benchmarks.collapsed_step import INPUTS
 from experiments.benchmarks.machine import in_process
-from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.ingredients.initialization import Floats, median_distance
 from experiments.protocols.arguments import count, power
 from experiments.recording.memory import MEGABYTE, peak_beyond_resident

@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from experiments.benchmarks.collapsed_step import compiled_step
 from experiments.benchmarks.machine import in_process
-from experiments.benchmarks.tables import Table, parser_of
-from experiments.benchmarks.tables import write as write_tables
+from experiments.benchmarks.printing import Table, parser_of
+from experiments.benchmarks.printing import write as write_tables
 from experiments.recording.memory import MEGABYTE, peak_beyond_resident
 from gpflow_pep import PEPR, PEPClassifier, fit
 from gpflow_pep.data.readers import array_batches

@@ -9,8 +9,8 @@ import numpy as np
 
 from experiments.benchmarks.collapsed_step import INPUTS, compiled_step
 from experiments.benchmarks.machine import in_process
+from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.benchmarks.small_step import make_problem
-from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.recording.memory import MEGABYTE, peak_beyond_resident
 from gpflow_pep import PEPR
 

@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from experiments import datasets
 from experiments.benchmarks.estimators import scores
 from experiments.benchmarks.machine import in_process, machine
-from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.protocols.arguments import count
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 
@@ -91,7 +91,7 @@ def measured(name: str, number: Any, rows: int) -> tuple[list[Any], list[list[An
     found = getattr(estimator, "num_inducing_selection_", None)
     return [
         *row,
-        *scores(estimator, dataset, task != "regression"),
+        *scores(estimator, (dataset.X_test, dataset.Y_test[:, 0]), task != "regression"),
     ], [] if found is None else _path(found)
 
 

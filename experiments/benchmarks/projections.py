@@ -14,7 +14,7 @@ import gpflow
 import numpy as np
 
 from experiments.benchmarks.collapsed_step import seconds_of
-from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.benchmarks.printing import Table, parser_of, write
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Logit, Probit
 

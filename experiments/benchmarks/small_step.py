@@ -18,7 +18,7 @@ from gpflow.base import AnyNDArray
 
 from experiments.benchmarks.collapsed_step import Step, compiled_step, data, in_turns
 from experiments.benchmarks.machine import in_process
-from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.benchmarks.printing import Table, parser_of, write
 from gpflow_pep import PEPR
 
 STEPS_PER_ROUND = 20

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.benchmarks.collapsed_step import compiled_step, seconds_of
-from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.benchmarks.printing import Table, parser_of, write
 from gpflow_pep import StreamingSGPR
 
 BATCH, INDUCING, WINDOW, EVALUATIONS = 300, 100, 3000, 20

@@ -12,7 +12,7 @@ import gpflow
 import numpy as np
 
 from experiments.benchmarks.collapsed_step import Step, compiled_step, time_rounds
-from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.benchmarks.printing import Table, parser_of, write
 from gpflow_pep import BTSVGP, PEPSVGP, TSVGP
 
 INPUTS, NUM_DATA = 8, 1_000_000

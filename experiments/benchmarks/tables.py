@@ -1,87 +1,168 @@
-"""Tables of benchmarks, printed row by row and written to a file."""
+"""Compare default estimators with other methods on tables: held-out scores and CPU seconds of the first fit.
+
+The tables are the files NAME.npz, X [N, D] and y [N], of the folder `tables` below `GPFLOW_PEP_DATA`; a y that is not
+of floating point holds labels. Without that variable they are the sets of the catalog that need no download. Each fit
+has one core and a process of its own, and appends a line of JSON to a file; fits that are there are skipped.
+
+NLPD is in nats a held-out row, of y over the standard deviation of the training y, or the log loss; the error is the
+RMSE of the same y, or the fraction of wrong labels. In summaries, the score of a table is the mean over the seeds that
+all methods have; a fit without a score has an infinite one; means are over tables, with scores above 3 set to 3.
+
+A variant is a method with arguments: "default:alpha=1.0,kernel=Matern52+Linear", "default:likelihood=Softmax" (of more
+than two classes), "svgp:num_inducing=50". `sgpr` is for numbers only, `sklearn-gp` for at most 1,500 training rows with
+numbers, 800 with labels. GPflow's models that reach the limit are scored as they are, others have no score then.
+
+    python -m experiments.benchmarks.tables [NAME ...] [--methods default linear] [--seeds 0 1 2] [--rows 1100]
+    python -m experiments.benchmarks.tables --summary
+"""
 
 import argparse
 import json
-import re
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from experiments.protocols import arguments
+import numpy as np
 
-_NARROW = 8  # characters
-_WIDTH = re.compile(r"^<?(\d*)")
+from experiments import datasets
+from experiments.benchmarks.printing import Table, parser_of, write
+from experiments.benchmarks.rankings import summary
+from experiments.cells.processes import THREADS
+from experiments.datasets.files import DIRECTORY_VARIABLE
+from experiments.datasets.tables import Floats
+from experiments.protocols.arguments import count
 
+METHODS = ("default", "sklearn-gp", "sgpr", "svgp", "linear", "boosting")
+_MODULE = "experiments.benchmarks.methods"  # imports TensorFlow: only processes of fits do
+_SKLEARN_ROWS = {False: 1500, True: 800}  # of regression and classification
+_TASKS = ("regression", "classification", "multiclass")
 
-class Table:
-    """A table whose rows are printed when they are added."""
-
-    def __init__(self, title: str, columns: Mapping[str, str]):
-        """
-        Print title and heading.
-
-        :param columns: name of each column and format of its values, for example ``.2f``, or ``<12`` for text.
-        """
-        self.title, self.rows = title, list[dict[str, Any]]()
-        self._columns = dict(columns)
-        self._widths = {
-            name: max(_NARROW, len(name), int(_WIDTH.findall(form)[0] or 0))
-            for name, form in self._columns.items()
-        }
-        print(f"\n{title}")
-        print(self._line({name: name for name in self._columns}), flush=True)
-
-    def add(self, *values: Any) -> None:
-        """Print and keep a row; None is left blank."""
-        row = dict(zip(self._columns, values, strict=True))
-        self.rows.append(row)
-        cells = {name: _written(value, self._columns[name]) for name, value in row.items()}
-        print(self._line(cells), flush=True)
-
-    def _line(self, cells: Mapping[str, str]) -> str:
-        return "  ".join(
-            f"{cells[name]:{'<' if _is_text(form) else '>'}{self._widths[name]}}"
-            for name, form in self._columns.items()
-        ).rstrip()
-
-    def as_data(self) -> dict[str, Any]:
-        """Return title, formats of columns, and rows."""
-        return {"title": self.title, "columns": self._columns, "rows": self.rows}
+Rows = tuple[Floats, Any]
+"""X [N, D] and y [N]."""
 
 
-def _is_text(form: str) -> bool:
-    return form.startswith("<")
-
-
-def _written(value: Any, form: str) -> str:
-    return "" if value is None else format(value, form).strip()
-
-
-def markdown(table: Mapping[str, Any]) -> str:
-    """Format the data of :meth:`Table.as_data` in Markdown."""
-    columns = table["columns"]
-    lines = [
-        f"{table['title']}\n",
-        f"| {' | '.join(columns)} |",
-        f"|{'|'.join(':--' if _is_text(form) else '--:' for form in columns.values())}|",
+def main() -> None:
+    """Run fits that have no record, and print the summary of all records."""
+    parser = parser_of(__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="tables (all)")
+    parser.add_argument("--methods", nargs="+", type=_method, help="methods and variants (all)")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="of splits (0)")
+    parser.add_argument("--rows", type=count, default=10**9, help="rows of a table, at most")
+    parser.add_argument("--limit", type=count, default=100, help="CPU seconds of a fit (100)")
+    parser.add_argument("--again", action="store_true", help="also time a second fit")
+    parser.add_argument("--records", type=Path, default=Path("runs/tables.jsonl"), help="the file")
+    parser.add_argument("--summary", action="store_true", help="fit nothing; default: all records")
+    arguments = parser.parse_args()
+    if not arguments.summary:
+        run(arguments)
+    records = [
+        record
+        for record in read(arguments.records)
+        if record["N"] <= arguments.rows
+        and (not arguments.names or record["table"] in arguments.names)
+        and (not arguments.methods or record["method"] in arguments.methods)
     ]
-    for row in table["rows"]:
-        lines.append(
-            f"| {' | '.join(_written(row[name], form) for name, form in columns.items())} |"
-        )
-    return "\n".join(lines)
+    write(summary(records), arguments.json)
 
 
-def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """Return a benchmark's parser with the common option ``--json``."""
-    parser = arguments.parser_of(description)
-    parser.add_argument("--json", type=Path, help="write the tables to this file")
-    return parser
+def run(arguments: argparse.Namespace) -> None:
+    """Fit what has no record yet, table by table."""
+    arguments.records.parent.mkdir(parents=True, exist_ok=True)
+    done = {_key(record) for record in read(arguments.records)}
+    columns = {"seed": "d", "status": "<12", "seconds": ".1f", "NLPD": ".3f", "error": ".3f"}
+    shown = Table("fits", {"table": "<16", "method": "<24"} | columns)
+    for name, (X, y) in tables(arguments.names, arguments.rows):
+        classes = 0 if y.dtype.kind == "f" else len(np.unique(y))
+        for seed in arguments.seeds:
+            for method in arguments.methods or METHODS:
+                of = {"table": name, "method": method, "seed": seed}
+                if _key(of) in done or not _is_for(method, len(X), bool(classes)):
+                    continue
+                size = {"N": len(X), "D": X.shape[1], "classes": classes}
+                record = fit_alone(method, X, y, seed, arguments.limit, arguments.again)
+                record = of | size | record
+                with arguments.records.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")
+                found = (record.get(key) for key in ("seconds", "nlpd", "error"))
+                shown.add(name, method, seed, record["status"], *found)
 
 
-def write(tables: Sequence[Table], path: Path | None) -> None:
-    """Write the tables to a file, unless `path` is None."""
-    if path is not None:
-        path.write_text(
-            json.dumps([table.as_data() for table in tables], indent=1) + "\n", encoding="utf-8"
-        )
+def tables(names: list[str], rows: int) -> Iterator[tuple[str, Rows]]:
+    """Read tables of at most this many rows, the smallest first; no names: all."""
+    folder = os.environ.get(DIRECTORY_VARIABLE)
+    if folder:
+        found = {path.stem: _from_file(path) for path in Path(folder, "tables").glob("*.npz")}
+    else:
+        infos = [datasets.describe(name) for name in datasets.names()]
+        infos = [info for info in infos if info.task in _TASKS and not info.files]
+        found = {info.name: _from_catalog(info.name, bool(info.classes)) for info in infos}
+    if unknown := set(names) - set(found):
+        raise SystemExit(f"{', '.join(sorted(unknown))}: no such table; there are {sorted(found)}.")
+    by_size = sorted(found, key=lambda name: len(found[name][1]))
+    for name in by_size:
+        if name in (names or found) and len(found[name][1]) <= rows:
+            yield name, found[name]
+
+
+def _from_file(path: Path) -> Rows:
+    with np.load(path) as arrays:
+        return arrays["X"], arrays["y"]
+
+
+def _from_catalog(name: str, has_classes: bool) -> Rows:
+    found = datasets.load(name, standardize=False)
+    y = np.concatenate([found.Y_train, found.Y_test])[:, 0]
+    return np.concatenate([found.X_train, found.X_test]), y.astype(int) if has_classes else y
+
+
+def fit_alone(method: str, X: Floats, y: Any, seed: int, limit: int, again: bool) -> dict[str, Any]:
+    """Return the record of a fit in a process of its own; its server has imported TensorFlow, but never run it."""
+    os.environ.update(dict.fromkeys(THREADS, "1"), TF_CPP_MIN_LOG_LEVEL="3")
+    context = get_context("forkserver")
+    context.set_forkserver_preload([_MODULE])
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(sender, method, X, y, seed, limit, again))
+    process.start()
+    sender.close()
+    try:
+        record: dict[str, Any] = receiver.recv()
+    except EOFError:
+        process.join()
+        return {"status": f"ended with {process.exitcode}"}
+    process.join()
+    return record
+
+
+def _send(*of: Any) -> None:
+    from experiments.benchmarks.methods import send_record
+
+    send_record(*of)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Read the records of a file; none if there is no file."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def _key(record: dict[str, Any]) -> tuple[Any, ...]:
+    return record["table"], record["method"], record["seed"]
+
+
+def _is_for(method: str, N: int, is_classifier: bool) -> bool:
+    name = method.partition(":")[0]
+    few = min(3000, int(0.7 * N)) <= _SKLEARN_ROWS[is_classifier]
+    return few if name == "sklearn-gp" else not (name == "sgpr" and is_classifier)
+
+
+def _method(text: str) -> str:
+    if text.partition(":")[0] not in METHODS:
+        accepted = ", ".join(METHODS)
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {accepted}, nor a variant of one")
+    return text
+
+
+if __name__ == "__main__":
+    main()

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from experiments.benchmarks.collapsed_step import compiled_step, time_rounds
 from experiments.benchmarks.machine import in_process
-from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.recording.memory import MEGABYTE, peak_beyond_resident
 from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax
 

@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.benchmarks.machine import machine, use_one_core
+from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.benchmarks.small_step import Problem, make_problem, seconds
-from experiments.benchmarks.tables import Table, parser_of, write
 from gpflow_pep import APEP, PEPR, PEPSVGP, TSGPR, StreamingSGPR
 
 Function = Callable[[], Any]

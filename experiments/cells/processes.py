@@ -25,7 +25,7 @@ _IDLE = (
     60.0  # seconds after which a process without a cell ends, also if the command has been killed
 )
 _LIBRARIES = ("OMP", "OPENBLAS", "MKL")
-_THREADS = (
+THREADS = (
     *(f"{name}_NUM_THREADS" for name in _LIBRARIES),
     "TF_NUM_INTRAOP_THREADS",
     "TF_NUM_INTEROP_THREADS",
@@ -70,7 +70,7 @@ def _in_a_pool(
 ) -> Generator[Outcome, None, tuple[str, list[Cell]] | None]:
     """Yield outcomes until all cells have ended or a process dies; then return the reason and the cells in progress."""
     running: dict[Future[Outcome], Cell] = {}
-    env = dict.fromkeys(_THREADS, str(threads))
+    env = dict.fromkeys(THREADS, str(threads))
     with ProcessPoolExecutor(jobs, timeout=_IDLE, env=env, initializer=_begin) as pool:
         try:
             while True:

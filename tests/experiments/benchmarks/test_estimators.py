@@ -40,13 +40,14 @@ def test_a_fit_is_cut_off():
 
 
 @pytest.mark.slow
-def test_gpflow_regression_does_not_depend_on_the_unit_of_the_targets():
+@pytest.mark.parametrize("variational", [False, True], ids=["SGPR", "SVGP"])
+def test_gpflow_regression_does_not_depend_on_the_unit_of_the_targets(variational):
     """Both train on the same normalized targets, to rounding, which the condition of a short search magnifies."""
     X = np.linspace(0.0, 3.0, 12)[:, None]
     y = np.sin(X[:, 0])
     predictions = []
     for scale in (1.0, 10.0):
-        peer = GPflow(num_inducing=3, is_classifier=False)
+        peer = GPflow(num_inducing=3, is_classifier=False, variational=variational)
         peer.fit(X, scale * y + 3.0)
         mean, std = peer.predict(X, return_std=True)
         predictions.append([(mean - 3.0) / scale, std / scale])

@@ -1,59 +1,235 @@
-"""Tables of benchmarks: what is printed, kept and written."""
+"""The comparison on tables: fits in processes of their own, what is kept, and the summary."""
 
 import json
+import multiprocessing
+import subprocess
+import sys
+import warnings
 
+import numpy as np
 import pytest
+from scipy.stats import norm
+from sklearn.dummy import DummyRegressor
 
-from experiments.benchmarks.tables import Table, markdown, parser_of, write
+from experiments.benchmarks import methods, rankings, tables
 
-COLUMNS = {"model": "<10", "seconds": ".2f", "N": ",d"}
+FORK = multiprocessing.get_context("fork")
+LINE = np.linspace(0.0, 1.0, 20)
 
 
 @pytest.fixture
-def table():
-    made = Table("a title", COLUMNS)
-    made.add("PEPR", 1.2345, 10_000)
-    made.add("SGPR", None, 5)
-    return made
+def folder(tmp_path, monkeypatch):
+    """Two tables, of numbers and of labels, and fits in forked processes, which know what a test replaces."""
+    (tmp_path / "tables").mkdir()
+    noise = np.random.default_rng(0).normal(size=(20, 2))
+    labels = np.where(LINE > 0.5, "high", "low")
+    np.savez(tmp_path / "tables" / "numbers.npz", X=noise + LINE[:, None], y=3.0 * LINE)
+    np.savez(tmp_path / "tables" / "labels.npz", X=noise + LINE[:, None], y=labels)
+    monkeypatch.setenv("GPFLOW_PEP_DATA", str(tmp_path))
+    monkeypatch.setattr(tables, "get_context", lambda _: FORK)
+    return tmp_path
 
 
-def test_it_is_printed_as_rows_come(capsys):
-    made = Table("a title", COLUMNS)
-    assert capsys.readouterr().out == "\na title\nmodel        seconds         N\n"
-    made.add("PEPR", 1.2345, 10_000)
-    assert capsys.readouterr().out == "PEPR            1.23    10,000\n"
-    made.add("SGPR", None, 5)
-    assert capsys.readouterr().out == "SGPR                         5\n"
+class Constant:
+    """Predicts 2 with standard deviation 0.5, or "low" with probability 0.8."""
+
+    classes_ = np.array(["high", "low"])
+
+    def fit(self, X, y):
+        warnings.warn("of a stub", stacklevel=1)
+
+    def predict(self, X, return_std=False):
+        if return_std:
+            return np.full(len(X), 2.0), np.full(len(X), 0.5)
+        return np.full(len(X), "low")
+
+    def predict_proba(self, X):
+        return np.tile([0.2, 0.8], (len(X), 1))
 
 
-def test_it_is_kept_as_data(table, tmp_path):
-    write([table], tmp_path / "tables.json")
-    rows = [
-        {"model": "PEPR", "seconds": 1.2345, "N": 10_000},
-        {"model": "SGPR", "seconds": None, "N": 5},
+class Loop(Constant):
+    def fit(self, X, y):
+        while True:
+            pass
+
+
+class Stubborn(Constant):
+    def fit(self, X, y):
+        while True:
+            try:
+                Loop().fit(X, y)
+            except TimeoutError:
+                continue
+
+
+def run(monkeypatch, folder, *options):
+    records = folder / "records.jsonl"
+    monkeypatch.setattr("sys.argv", ["tables", *options, "--records", str(records)])
+    tables.main()
+    return tables.read(records)
+
+
+def test_names_of_methods_are_known_without_tensorflow():
+    assert tuple(methods.METHODS) == tables.METHODS
+    script = "import sys, experiments.benchmarks.tables as t; print('tensorflow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_second_run_fits_only_what_is_missing(folder, monkeypatch, capsys):
+    first = run(monkeypatch, folder, "--methods", "linear")
+    assert {(each["table"], each["N"], each["D"], each["classes"]) for each in first} == {
+        ("numbers", 20, 2, 0),
+        ("labels", 20, 2, 2),
+    }
+    second = run(monkeypatch, folder, "--methods", "linear", "sklearn-gp", "--seeds", "0")
+    assert second[:2] == first and [each["method"] for each in second[2:]] == ["sklearn-gp"] * 2
+    third = run(monkeypatch, folder, "numbers", "--methods", "linear", "--seeds", "0", "1")
+    assert third[:4] == second and (third[4]["table"], third[4]["seed"]) == ("numbers", 1)
+    assert all(each["status"] == "completed" and each["seconds"] > 0.0 for each in third)
+    shown = capsys.readouterr().out
+    assert run(monkeypatch, folder, "--summary") == third
+    assert "regressions: 1 tables, 1 splits" in capsys.readouterr().out and "fits" in shown
+
+
+@pytest.mark.slow
+def test_methods_in_processes_of_a_server(folder, monkeypatch, capsys):
+    """The default reads columns as they are; on a line of 14 rows it and scikit-learn's GP find it."""
+    monkeypatch.setattr(tables, "get_context", multiprocessing.get_context)
+    names = ("default:n_inducing=5,kernel=Matern52+Linear", "sgpr", "boosting")
+    records = run(monkeypatch, folder, "numbers", "--again", "--methods", *names)
+    assert [each["method"] for each in records] == list(names)
+    for each in records:
+        assert each["status"] in ("converged", "completed") and np.isfinite(each["nlpd"])
+        assert each["again"] > 0.0 and each["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [(Loop, "cut off"), (Stubborn, "ended with -9")], ids=["loop", "deaf"]
+)
+def test_a_fit_ends_at_its_limit_of_cpu_seconds(kind, status, folder, monkeypatch):
+    monkeypatch.setitem(methods.METHODS, "linear", lambda X, classes: kind())
+    monkeypatch.setattr(methods, "_GRACE", 1)
+    record = tables.fit_alone("linear", LINE[:, None], LINE, 0, 1, False)
+    assert record["status"] == status and "nlpd" not in record
+
+
+def test_an_error_is_recorded(folder):
+    record = tables.fit_alone("linear:unknown=1", LINE[:, None], LINE, 0, 1, False)
+    assert record["status"].startswith("TypeError") and "unknown" in record["status"]
+
+
+@pytest.mark.parametrize("method", ["default", "linear"])
+def test_scores_of_numbers(method, monkeypatch):
+    """The default predicts y, others standardized y; both are scored as y over its training part's deviation."""
+    monkeypatch.setitem(methods.METHODS, method, lambda X, classes: Constant())
+    y = 7.0 + 4.0 * LINE
+    found = methods.measured(method, LINE[:, None], y, 3, 100, False)
+    _, _, train, test = methods.split(LINE[:, None], y, 3)
+    assert (len(train), len(test)) == (14, 6)
+    unit, center = train.std(), train.mean()
+    mean, std = (2.0 / unit, 0.5 / unit) if method == "default" else (2.0 + center / unit, 0.5)
+    assert found["nlpd"] == pytest.approx(-norm.logpdf(test / unit, mean, std).mean(), rel=1e-12)
+    assert found["error"] == pytest.approx(np.sqrt(np.mean((test / unit - mean) ** 2)), rel=1e-12)
+
+
+def test_scores_of_labels(monkeypatch):
+    """Half of the rows are of each class, in both parts; a class that a method does not know has probability 1e-15."""
+    monkeypatch.setitem(methods.METHODS, "linear", lambda X, classes: Constant())
+    y = np.where(LINE > 0.5, "high", "low")
+    found = methods.measured("linear", LINE[:, None], y, 0, 100, False)
+    assert found["nlpd"] == pytest.approx(-(np.log(0.2) + np.log(0.8)) / 2.0, rel=1e-12)
+    assert found["error"] == 0.5 and found["warnings"] == ["UserWarning: of a stub"]
+    other = np.where(LINE > 0.5, "new", "low")
+    found = methods.measured("linear", LINE[:, None], other, 0, 100, False)
+    assert found["nlpd"] == pytest.approx(-(np.log(1e-15) + np.log(0.8)) / 2.0, rel=1e-12)
+
+
+def test_the_spread_of_folds():
+    """Each fold of a mean over two rows is the other row: residuals are their difference."""
+    mean = methods.WithSpread(DummyRegressor())
+    mean.fit(np.array([[0.0], [1.0]]), np.array([1.0, 4.0]))
+    predicted, std = mean.predict(np.zeros((1, 1)), return_std=True)
+    np.testing.assert_allclose([predicted[0], std[0]], [2.5, 3.0], rtol=1e-12)
+
+
+def test_tables_of_the_catalog_need_no_download(monkeypatch):
+    monkeypatch.delenv("GPFLOW_PEP_DATA", raising=False)
+    found = dict(tables.tables([], 160))
+    assert list(found) == ["qp-iris-12", "qp-iris-13", "qp-iris-23", "iris"]
+    X, y = found["iris"]
+    assert X.shape == (150, 4) and np.unique(y).tolist() == [0, 1, 2] and X.max() == 7.9
+    with pytest.raises(SystemExit, match="nothing: no such table"):
+        next(tables.tables(["nothing"], 160))
+
+
+def record(table, method, nlpd, seed=0, **others):
+    sizes = {"N": len(table), "D": 1, "classes": 0, "seconds": 1.0, "status": "converged"}
+    found = {} if nlpd is None else {"nlpd": nlpd, "error": 0.5}
+    return {"table": table, "method": method, "seed": seed} | sizes | found | others
+
+
+def toy_records():
+    """Scores of three methods on three tables; `default` has no score on the last, `linear` has only seed 0 of one."""
+    return [
+        record("aa", "default", 0.1, seconds=3.0),
+        record("aa", "default", 0.5, seed=1),
+        record("aa", "sgpr", 0.5),
+        record("aa", "sgpr", 0.29, seed=1),
+        record("aa", "linear", 0.2),
+        record("bbb", "default", 5.0, warnings=["one"]),
+        record("bbb", "sgpr", 1.0),
+        record("bbb", "linear", 4.0),
+        record("cccc", "default", None),
+        record("cccc", "sgpr", 2.0),
+        record("cccc", "linear", 2.0),
     ]
-    assert json.loads((tmp_path / "tables.json").read_text()) == [
-        {"title": "a title", "columns": COLUMNS, "rows": rows}
+
+
+def test_summary(capsys):
+    """
+    Seed 1 of aa does not count. Scores: aa .1 .5 .2, bbb 5 1 4, cccc infinite 2 2.
+
+    Ranks: default 1 3 3, sgpr 3 1 1.5, linear 2 2 1.5. Clipped at 3: means 6.1 / 3, 3.5 / 3, 5.2 / 3; distances to the
+    best: default 0 2 1, sgpr .4 0 0, linear .1 2 0. Near SGPR's score: default aa, linear aa and cccc. Worse than
+    linear by .05: default bbb and cccc, sgpr aa.
+    """
+    methods_table, tables_table = rankings.summary(toy_records())
+    rows = [list(row.values()) for row in methods_table.rows]
+    expected = [
+        ["default", 7 / 3, 6.1 / 3, 1.0, 4.0 / 3, 1, 2, 1.0, 3.0, 1, 1],
+        ["sgpr", 5.5 / 3, 3.5 / 3, 0.4 / 3, 0.5, 3, 1, 1.0, 1.0, 0, 0],
+        ["linear", 5.5 / 3, 5.2 / 3, 2.1 / 3, 0.5, 2, 0, 1.0, 1.0, 0, 0],
     ]
+    for row, values in zip(rows, expected, strict=True):
+        assert row[0] == values[0] and row[1:] == pytest.approx(values[1:], rel=1e-12)
+    assert tables_table.rows[0] == {
+        "table": "aa", "N": 2, "D": 1, "default": 0.1, "sgpr": 0.5, "linear": 0.2
+    }  # fmt: skip
+    assert "3 tables, 3 splits" in capsys.readouterr().out
 
 
-def test_nothing_is_written_without_a_path(table, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write([table], parser_of("a benchmark").parse_args([]).json)
-    assert not list(tmp_path.iterdir())
+def test_means_over_seeds():
+    """Both seeds of aa count for the two methods that have them."""
+    chosen = [each for each in toy_records() if each["method"] != "linear"]
+    names, found, values = rankings.of_tables(rankings.complete(chosen), "nlpd")
+    assert names == ["aa", "bbb", "cccc"] and found == ["default", "sgpr"]
+    np.testing.assert_allclose(values, [[0.3, 0.395], [5.0, 1.0], [np.inf, 2.0]], rtol=1e-12)
 
 
-def test_markdown(table):
-    assert markdown(table.as_data()).splitlines() == [
-        "a title",
-        "",
-        "| model | seconds | N |",
-        "|:--|--:|--:|",
-        "| PEPR | 1.23 | 10,000 |",
-        "| SGPR |  | 5 |",
-    ]
+def test_the_picture(monkeypatch):
+    """The curve of `default`: distances to the best 0, 4 and infinite on three tables."""
+    import matplotlib.pyplot as plt
 
+    monkeypatch.syspath_prepend(str(tables.Path(__file__).parents[3] / "docs" / "pictures"))
+    found = json.loads(json.dumps([each.as_data() for each in rankings.summary(toy_records())]))
+    with plt.rc_context():
+        from measurements import quality
 
-def test_a_row_has_all_columns(table):
-    with pytest.raises(ValueError, match="argument"):
-        table.add("PEPR", 1.0)
+        figure = quality(found)
+        curve = {line.get_label(): line for line in figure.axes[0].lines}["default"]
+        np.testing.assert_allclose(curve.get_ydata(), [1 / 3, 2 / 3, 1.0])
+        np.testing.assert_allclose(curve.get_xdata()[1:], [4.0, np.inf])
+        assert curve.get_color() == "#1f5a99" and len(figure.axes) == 1
+        figure.canvas.draw()
+        plt.close(figure)

@@ -1,0 +1,87 @@
+"""Tables of benchmarks, printed row by row and written to a file."""
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.protocols import arguments
+
+_NARROW = 8  # characters
+_WIDTH = re.compile(r"^<?(\d*)")
+
+
+class Table:
+    """A table whose rows are printed when they are added."""
+
+    def __init__(self, title: str, columns: Mapping[str, str]):
+        """
+        Print title and heading.
+
+        :param columns: name of each column and format of its values, for example ``.2f``, or ``<12`` for text.
+        """
+        self.title, self.rows = title, list[dict[str, Any]]()
+        self._columns = dict(columns)
+        self._widths = {
+            name: max(_NARROW, len(name), int(_WIDTH.findall(form)[0] or 0))
+            for name, form in self._columns.items()
+        }
+        print(f"\n{title}")
+        print(self._line({name: name for name in self._columns}), flush=True)
+
+    def add(self, *values: Any) -> None:
+        """Print and keep a row; None is left blank."""
+        row = dict(zip(self._columns, values, strict=True))
+        self.rows.append(row)
+        cells = {name: _written(value, self._columns[name]) for name, value in row.items()}
+        print(self._line(cells), flush=True)
+
+    def _line(self, cells: Mapping[str, str]) -> str:
+        return "  ".join(
+            f"{cells[name]:{'<' if _is_text(form) else '>'}{self._widths[name]}}"
+            for name, form in self._columns.items()
+        ).rstrip()
+
+    def as_data(self) -> dict[str, Any]:
+        """Return title, formats of columns, and rows."""
+        return {"title": self.title, "columns": self._columns, "rows": self.rows}
+
+
+def _is_text(form: str) -> bool:
+    return form.startswith("<")
+
+
+def _written(value: Any, form: str) -> str:
+    return "" if value is None else format(value, form).strip()
+
+
+def markdown(table: Mapping[str, Any]) -> str:
+    """Format the data of :meth:`Table.as_data` in Markdown."""
+    columns = table["columns"]
+    lines = [
+        f"{table['title']}\n",
+        f"| {' | '.join(columns)} |",
+        f"|{'|'.join(':--' if _is_text(form) else '--:' for form in columns.values())}|",
+    ]
+    for row in table["rows"]:
+        lines.append(
+            f"| {' | '.join(_written(row[name], form) for name, form in columns.items())} |"
+        )
+    return "\n".join(lines)
+
+
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """Return a benchmark's parser with the common option ``--json``."""
+    parser = arguments.parser_of(description)
+    parser.add_argument("--json", type=Path, help="write the tables to this file")
+    return parser
+
+
+def write(tables: Sequence[Table], path: Path | None) -> None:
+    """Write the tables to a file, unless `path` is None."""
+    if path is not None:
+        path.write_text(
+            json.dumps([table.as_data() for table in tables], indent=1) + "\n", encoding="utf-8"
+        )
