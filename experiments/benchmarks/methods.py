@@ -9,11 +9,13 @@ import resource
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 import gpflow
 import numpy as np
+from gpflow.kernels import Stationary
 from gpflow.likelihoods import Likelihood
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -33,23 +35,19 @@ _FOLDS = 5
 
 
 def default(X: Floats, classes: int, **options: Any) -> Any:
-    """Return the estimator of this package with these parameters, of which kernel and likelihood are names."""
+    """Return the estimator of this package; kernel and likelihood are names; lengthscales start at the default."""
     if "kernel" in options:
+        scales = spreads(X) * np.sqrt(X.shape[1])
         kinds = [getattr(gpflow.kernels, name) for name in options["kernel"].split("+")]
-        options["kernel"] = sum_of(kinds, X)
+        options["kernel"] = gpflow.kernels.Sum(
+            [
+                kind(lengthscales=scales) if issubclass(kind, Stationary) else kind()
+                for kind in kinds
+            ]
+        )
     if "likelihood" in options:
         options["likelihood"] = _likelihood(options["likelihood"], classes)
     return SparseGPClassifier(**options) if classes else SparseGPRegressor(**options)
-
-
-def sum_of(kinds: list[Any], X: Floats) -> gpflow.kernels.Kernel:
-    """Return a sum of kernels, the stationary ones with the lengthscales at which the estimators start."""
-    lengthscales = spreads(X) * np.sqrt(X.shape[1])
-    kernels = [
-        kind(lengthscales=lengthscales) if issubclass(kind, gpflow.kernels.Stationary) else kind()
-        for kind in kinds
-    ]
-    return gpflow.kernels.Sum(kernels) if len(kernels) > 1 else kernels[0]
 
 
 def _likelihood(name: str, classes: int) -> Likelihood | None:
@@ -61,36 +59,14 @@ def _likelihood(name: str, classes: int) -> Likelihood | None:
     return likelihood
 
 
-def _sklearn_gp(X: Floats, classes: int) -> Any:
-    return estimators.made("scikit-learn", X, None, bool(classes))
-
-
-def _sgpr(X: Floats, classes: int, num_inducing: int = 100) -> GPflow:
-    return GPflow(num_inducing, False, lengthscale=X.shape[1] ** 0.5)
-
-
-def _svgp(
-    X: Floats, classes: int, num_inducing: int = 100, likelihood: str | None = None
-) -> GPflow:
+def _gpflow(X: Floats, classes: int, variational: bool, M: int = 100, likelihood: str = "") -> Any:
     return GPflow(
-        num_inducing,
+        M,
         bool(classes),
-        variational=True,
+        variational=variational,
         lengthscale=X.shape[1] ** 0.5,
         likelihood=_likelihood(likelihood, classes) if likelihood else None,
     )
-
-
-def _linear(X: Floats, classes: int) -> Any:
-    if classes:
-        return LogisticRegression(max_iter=1000)
-    return WithSpread(RidgeCV(np.logspace(-3.0, 3.0, 13)))
-
-
-def _boosting(X: Floats, classes: int) -> Any:
-    if classes:
-        return HistGradientBoostingClassifier(random_state=0)
-    return WithSpread(HistGradientBoostingRegressor(random_state=0))
 
 
 class WithSpread:
@@ -112,13 +88,20 @@ class WithSpread:
         return mean, np.full(len(X), self._std)
 
 
+def _either(regressor: Any, classifier: Any) -> Callable[..., Any]:
+    return lambda X, classes: clone(classifier) if classes else WithSpread(regressor)
+
+
 METHODS: dict[str, Callable[..., Any]] = {
     "default": default,
-    "sklearn-gp": _sklearn_gp,
-    "sgpr": _sgpr,
-    "svgp": _svgp,
-    "linear": _linear,
-    "boosting": _boosting,
+    "sklearn-gp": lambda X, classes: estimators.made("scikit-learn", X, None, bool(classes)),
+    "sgpr": partial(_gpflow, variational=False),
+    "svgp": partial(_gpflow, variational=True),
+    "linear": _either(RidgeCV(np.logspace(-3.0, 3.0, 13)), LogisticRegression(max_iter=1000)),
+    "boosting": _either(
+        HistGradientBoostingRegressor(random_state=0),
+        HistGradientBoostingClassifier(random_state=0),
+    ),
 }
 
 

@@ -9,11 +9,8 @@ from scipy.stats import rankdata
 from experiments.benchmarks.printing import Table
 from experiments.datasets.tables import Floats
 
-CLIP = 3.0
-"""Largest score that counts in means."""
-
 GP_PEERS = ("sklearn-gp", "sgpr", "svgp")
-_NEAR, _WORSE = 0.02, 0.05  # nats
+_CLIP, _NEAR, _WORSE = 3.0, 0.02, 0.05  # nats
 
 Record = dict[str, Any]
 
@@ -24,7 +21,7 @@ def summary(records: Sequence[Record]) -> list[Table]:
     for title, has_classes in (("regressions", False), ("classifications", True)):
         chosen = complete([each for each in records if bool(each["classes"]) == has_classes])
         if chosen:
-            printed += [_of_methods(title, chosen), _of_tables(title, chosen)]
+            printed += _compared(title, chosen)
     return printed
 
 
@@ -37,67 +34,55 @@ def complete(records: Sequence[Record]) -> list[Record]:
     return [each for each in records if methods[each["table"], each["seed"]] == everyone]
 
 
-def of_tables(records: Sequence[Record], key: str) -> tuple[list[str], list[str], Floats]:
-    """Return tables by size, methods, and the means over seeds of an entry [tables, methods], infinite if missing."""
-    sizes = {each["table"]: each["N"] for each in records}
-    names = sorted(sizes, key=lambda name: sizes[name])
-    methods = list(dict.fromkeys(each["method"] for each in records))
-    values: dict[tuple[str, str], list[float]] = {}
+def means(records: Sequence[Record], key: str) -> Floats:
+    """Return means over the seeds [tables, methods] of an entry, infinite if one is missing; in order of appearance."""
+    tables, methods = (
+        list(dict.fromkeys(each[axis] for each in records)) for axis in ("table", "method")
+    )
+    total, count = np.zeros((2, len(tables), len(methods)))
     for each in records:
-        value = each.get(key)
-        score = np.inf if value is None or np.isnan(value) else value
-        values.setdefault((each["table"], each["method"]), []).append(score)
-    found = [[np.mean(values[name, method]) for method in methods] for name in names]
-    return names, methods, np.array(found)
+        place = tables.index(each["table"]), methods.index(each["method"])
+        total[place] += each.get(key, np.inf)
+        count[place] += 1.0
+    found: Floats = np.nan_to_num(total / count, nan=np.inf, posinf=np.inf)
+    return found
 
 
-def _of_methods(title: str, records: Sequence[Record]) -> Table:
-    names, methods, nlpd = of_tables(records, "nlpd")  # [T, K]
-    ranks = rankdata(nlpd, axis=1)
-    clipped = np.minimum(nlpd, CLIP)
+def _compared(title: str, records: Sequence[Record]) -> list[Table]:
+    records = sorted(records, key=lambda each: (each["N"], each["table"]))
+    tables = {each["table"]: (each["N"], each["D"]) for each in records}
+    methods = list(dict.fromkeys(each["method"] for each in records))
+    nlpd, error, seconds = (means(records, key) for key in ("nlpd", "error", "seconds"))  # [T, K]
+    warned = [each["method"] for each in records if each.get("warnings")]
+    clipped = np.minimum(nlpd, _CLIP)
     beyond = clipped - clipped.min(axis=1, keepdims=True)
-    errors = np.minimum(of_tables(records, "error")[2], CLIP)
-    peers = [place for place, method in enumerate(methods) if method in GP_PEERS]
-    linear = methods.index("linear") if "linear" in methods else None
-    columns = dict.fromkeys(("rank", "mean", "to best", "error"), ".3f")
-    columns |= {f"near GPs, of {len(names)}": "d", "worse than linear": "d"}
-    columns |= {"median s": ".2f", "most s": ".1f", "warned": "d", "no score": "d"}
+    gps, linear = (
+        nlpd[:, np.isin(methods, names)].min(axis=1, initial=np.inf, keepdims=True)
+        for names in (GP_PEERS, ("linear",))
+    )  # [T, 1] each
+    columns = {
+        "rank": rankdata(nlpd, axis=1).mean(axis=0),
+        "mean": clipped.mean(axis=0),
+        "to best": beyond.mean(axis=0),
+        "error": np.minimum(error, _CLIP).mean(axis=0),
+        "near GPs": np.sum(nlpd <= gps + _NEAR, axis=0),
+        "worse": np.sum(nlpd > linear + _WORSE, axis=0),
+        "median s": np.median(seconds, axis=0),
+        "most s": seconds.max(axis=0),
+        "warned": np.array([warned.count(method) for method in methods]),
+        "no score": np.sum(np.isinf(nlpd), axis=0),
+    }
     splits = len({(each["table"], each["seed"]) for each in records})
-    table = Table(
-        f"{title}: {len(names)} tables, {splits} splits; near: at most {_NEAR} nats above the best GP peer, "
-        f"worse: more than {_WORSE} nats",
-        {"method": "<24"} | columns,
+    heading = (
+        f"{title}: {len(tables)} tables, {splits} splits; tables at most {_NEAR} nats above the best GP peer, "
+        f"more than {_WORSE} above linear, fits with a warning, tables without a score"
     )
-    for place, method in enumerate(methods):
-        own = [each for each in records if each["method"] == method]
-        seconds = [each.get("seconds", np.inf) for each in own]
-        near = worse = None
-        if peers:
-            best = nlpd[:, peers].min(axis=1)
-            near = int(np.sum(nlpd[:, place] <= best + _NEAR))
-        if linear is not None:
-            worse = int(np.sum(nlpd[:, place] > nlpd[:, linear] + _WORSE))
-        means = (values[:, place].mean() for values in (ranks, clipped, beyond, errors))
-        warned = sum(bool(each.get("warnings")) for each in own)
-        table.add(
-            method,
-            *map(float, means),
-            near,
-            worse,
-            float(np.median(seconds)),
-            max(seconds),
-            warned,
-            sum(each.get("nlpd") is None for each in own),
-        )
-    return table
-
-
-def _of_tables(title: str, records: Sequence[Record]) -> Table:
-    names, methods, nlpd = of_tables(records, "nlpd")
-    sizes = {each["table"]: (each["N"], each["D"]) for each in records}
-    table = Table(
-        f"{title}: NLPD", {"table": "<16", "N": "d", "D": "d"} | dict.fromkeys(methods, ".3f")
-    )
-    for name, scores in zip(names, nlpd.tolist(), strict=True):
-        table.add(name, *sizes[name], *scores)
-    return table
+    forms = {name: "d" if values.dtype.kind == "i" else ".3f" for name, values in columns.items()}
+    of_methods = Table(heading, {"method": "<24"} | forms)
+    for row in zip(methods, *(values.tolist() for values in columns.values()), strict=True):
+        of_methods.add(*row)
+    forms = {"table": "<16", "N": "d", "D": "d"} | dict.fromkeys(methods, ".3f")
+    of_tables = Table(f"{title}: NLPD", forms)
+    for (name, size), scores in zip(tables.items(), nlpd.tolist(), strict=True):
+        of_tables.add(name, *size, *scores)
+    return [of_methods, of_tables]

@@ -9,7 +9,7 @@ RMSE of the same y, or the fraction of wrong labels. In summaries, the score of 
 all methods have; a fit without a score has an infinite one; means are over tables, with scores above 3 set to 3.
 
 A variant is a method with arguments: "default:alpha=1.0,kernel=Matern52+Linear", "default:likelihood=Softmax" (of more
-than two classes), "svgp:num_inducing=50". `sgpr` is for numbers only, `sklearn-gp` for at most 1,500 training rows with
+than two classes), "svgp:M=50". `sgpr` is for numbers only, `sklearn-gp` for at most 1,500 training rows with
 numbers, 800 with labels. GPflow's models that reach the limit are scored as they are, others have no score then.
 
     python -m experiments.benchmarks.tables [NAME ...] [--methods default linear] [--seeds 0 1 2] [--rows 1100]
