@@ -11,6 +11,7 @@ A softplus is linear for large values: a lengthscale of 1e5 would be 1e5 steps a
 """
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
@@ -90,31 +91,30 @@ class Coordinates:
 
     def values(self) -> AnyNDArray:
         """Return the coordinates [P] of the variables."""
-        return concatenated([each.of(each.variable.numpy(), np) for each in self.each])
+        with _quiet():
+            return concatenated([each.of(each.variable.numpy(), np) for each in self.each])
 
     def variables_at(self, values: AnyNDArray) -> list[AnyNDArray]:
         """Return the values of the variables at coordinates [P]; an overflow is infinite."""
-        with np.errstate(over="ignore", divide="ignore"):
-            return [
-                each.inverse(part, np)
-                for each, part in zip(self.each, self.split(values), strict=True)
-            ]
+        parts = self.split(values)
+        with _quiet():
+            return [each.inverse(part, np) for each, part in zip(self.each, parts, strict=True)]
 
     def assign(self, values: AnyNDArray) -> None:
         """Assign coordinates [P] to the variables; those that have them keep their last digit."""
         for each, part, value in zip(
             self.each, self.split(values), self.variables_at(values), strict=True
         ):
-            if not np.array_equal(each.of(each.variable.numpy(), np), part):
+            with _quiet():
+                is_there = np.array_equal(each.of(each.variable.numpy(), np), part)
+            if not is_there:
                 each.variable.assign(value.astype(each.variable.dtype.as_numpy_dtype))
 
     def gradient(self, values: AnyNDArray, derivatives: Sequence[AnyNDArray]) -> AnyNDArray:
         """Return the gradient in the coordinates [P] at coordinates [P], from derivatives in the variables."""
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            slopes = [
-                each.slope(part, np)
-                for each, part in zip(self.each, self.split(values), strict=True)
-            ]
+        parts = self.split(values)
+        with _quiet():
+            slopes = [each.slope(part, np) for each, part in zip(self.each, parts, strict=True)]
             return concatenated([d * slope for d, slope in zip(derivatives, slopes, strict=True)])
 
     def entries(self, variables: Collection[tf.Variable]) -> AnyNDArray:
@@ -126,6 +126,11 @@ class Coordinates:
         """Return the parts of an array [P] that belong to the variables, in their shapes."""
         parts = np.split(values, np.cumsum(self._sizes)[:-1])
         return [part.reshape(each.shape) for each, part in zip(self.each, parts, strict=True)]
+
+
+def _quiet() -> AbstractContextManager[Any]:
+    """Let exponentials of large coordinates overflow and underflow, whatever errors the user has asked NumPy for."""
+    return np.errstate(all="ignore")
 
 
 def concatenated(values: Sequence[AnyNDArray]) -> AnyNDArray:
@@ -216,14 +221,18 @@ def _units(model: Any) -> dict[int, AnyNDArray]:
             1.0  # dividing and multiplying would change the last digit
         )
         deviation = deviation if 0.0 < deviation < np.inf else 1.0
-        if isinstance(inputs, Parameter):
-            units[id(inputs.unconstrained_variable)] = spread
+        units[_id_of_variable(inputs)] = spread
     if type(mean_function) is Constant:
-        units[id(mean_function.c.unconstrained_variable)] = deviation
+        units[_id_of_variable(mean_function.c)] = deviation
     if type(mean_function) is Linear:
-        units[id(mean_function.A.unconstrained_variable)] = deviation / spread[:, None]
-        units[id(mean_function.b.unconstrained_variable)] = deviation
+        units[_id_of_variable(mean_function.A)] = deviation / spread[:, None]
+        units[_id_of_variable(mean_function.b)] = deviation
     return units
+
+
+def _id_of_variable(value: Any) -> int:
+    """Return the id of a parameter's variable, or of a variable, a tensor or a number itself."""
+    return id(value.unconstrained_variable if isinstance(value, Parameter) else value)
 
 
 def inputs_and_kernels(model: Any) -> list[tuple[Any, Kernel]]:

@@ -1,8 +1,9 @@
 """One function that trains every model."""
 
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 from typing import Any
 
@@ -26,7 +27,7 @@ from . import objectives
 from .adam import Adam
 from .checkpoints import Checkpoints, check_same_run, check_same_start
 from .dataset_batches import Batch, dataset_batches, rows_for
-from .history import Callback, HeldOut, History, recorded_interruption
+from .history import Callback, HeldOut, History, keeping_data, recorded_interruption
 from .lbfgs import LBFGS
 from .monitor import monitor
 from .objectives import FAILURES, Objective, SitesObjective
@@ -126,7 +127,8 @@ def fit(
     :param tensorboard: a directory for TensorBoard: objective, parameters, scores; for D <= 2 plots of predictions.
     :param seed: seed for the order of minibatches and the starts of `n_restarts`.
     :param callback: called at every record with the iteration, from 1, and the objective in nats. If it raises
-        `StopIteration`, training ends with the status "stopped early", and the same call resumes.
+        `StopIteration`, training ends with the status "stopped early", and the same call resumes. It must not replace
+        the data of the model.
     :param progress: show a progress bar.
     :param jit_compile: whether XLA compiles objective and gradient. If they are not finite, they are evaluated again
         without XLA, which cannot raise errors.
@@ -201,14 +203,14 @@ def fit(
         objectives.without_warnings(model),
         objectives.restored(model, "mixed_precision"),
         recorded_interruption(enabled=workers is None) as interrupted,
-        tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar,
+        _progress_bar(steps, shown=progress) as progress_bar,
     ):
         history = History(
             variables=objective.variables,
             steps=steps,
             interval=interval,
             progress_bar=progress_bar,
-            callback=callback,
+            callback=None if callback is None else keeping_data(callback, model),
             scores=scores,
             patience=patience,
             checkpoints=checkpoints,
@@ -222,7 +224,7 @@ def fit(
                 model, history, directory, model.data if rows is None else rows
             )
         minimize: Adam | LBFGS = LBFGS(
-            objective, phases, tolerance * _num_rows(model, rows), n_restarts, seed
+            objective, phases, tolerance, _num_rows(model, rows), n_restarts, seed
         )
         if optimizer == "adam":
             minimize = Adam(objective, phases[-1], learning_rate, natural_step)
@@ -400,6 +402,7 @@ def _phases(
     of_points = set(
         map(id, getattr(getattr(model, "inducing_variable", None), "trainable_variables", ()))
     )
+    variables = [each for each in variables if each.numpy().size > 0]
     others = [each for each in variables if id(each) not in of_points]
     if not (train_inducing or (train_inducing is None and not isinstance(model, PEP))):
         return [others]
@@ -422,6 +425,13 @@ def _check_batch_size(batch_size: int, num_rows: int) -> None:
         raise ValueError(
             f"batch_size must be at most the number of rows, {num_rows}, got {batch_size}."
         )
+
+
+def _progress_bar(steps: int, *, shown: bool) -> AbstractContextManager[Any]:
+    """Return a bar; None if there is no standard error. Even a disabled `tqdm` makes a lock between processes."""
+    if not shown or sys.stderr is None:
+        return nullcontext()
+    return tqdm(total=steps, unit="it", mininterval=0.5)
 
 
 @contextmanager

@@ -58,6 +58,30 @@ def recorded_interruption(*, enabled: bool = True) -> Iterator[Callable[[], bool
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def keeping_data(callback: Callback, model: GPModel) -> Callback:
+    """Return the callback, with an error if it replaces the data of the model, which are restored then."""
+    data = getattr(model, "data", None)
+    if not isinstance(data, tuple):  # given to `fit`, or a dataset, which cannot be replaced
+        return callback
+    before = tuple(map(tf.convert_to_tensor, data))  # references to the values, no copies
+
+    def called(iteration: int, objective: float) -> None:
+        callback(iteration, objective)
+        now: Any = map(tf.convert_to_tensor, model.data)
+        if not all(map(_are_equal, before, now)):
+            model.data = before
+            raise ValueError(
+                "callback must leave model.data as it is in training, got a callback that replaced it: "
+                "assign new data after fit, and call fit again."
+            )
+
+    return called
+
+
+def _are_equal(a: tf.Tensor, b: tf.Tensor) -> bool:
+    return a is b or (a.shape == b.shape and bool(tf.reduce_all(a == b)))
+
+
 class HeldOut:
     """Held-out scores at the current parameters; smaller is better."""
 
@@ -107,7 +131,7 @@ class History:
     variables: Sequence[tf.Variable]  # the trained parameters
     steps: int  # at most
     interval: int  # steps between records
-    progress_bar: Any
+    progress_bar: Any  # None: none is shown
     callback: Callback | None
     scores: HeldOut | None
     patience: (
@@ -183,13 +207,15 @@ class History:
         self._began -= saved.pop("seconds")
         ended = saved.pop("ended")
         vars(self).update(saved)
-        self.progress_bar.update(self.iterations)
+        if self.progress_bar is not None:
+            self.progress_bar.update(self.iterations)
         return None if ended is None else Outcome(*ended)
 
     def step(self, objective: float | None) -> None:
         """Count a step; record the objective if it is given."""
         self.iterations += 1
-        self.progress_bar.update()
+        if self.progress_bar is not None:
+            self.progress_bar.update()
         if objective is not None:
             self._record(objective)
 
@@ -259,9 +285,10 @@ class History:
         if self._best and values[-1] == min(values) < np.inf:
             for best, variable in zip(self._best, self.variables, strict=True):
                 best.assign(variable)
-        records = {"objective": self.objective, **self.held_out}
-        latest = ", ".join(f"{name} {values[-1]:.6g}" for name, values in records.items())
-        self.progress_bar.set_postfix_str(latest, refresh=False)
+        if self.progress_bar is not None:
+            records = {"objective": self.objective, **self.held_out}
+            latest = ", ".join(f"{name} {values[-1]:.6g}" for name, values in records.items())
+            self.progress_bar.set_postfix_str(latest, refresh=False)
         if self.callback is not None and not self.stopped_by_callback:
             try:
                 self.callback(self.iterations, objective)

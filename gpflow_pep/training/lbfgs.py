@@ -28,6 +28,11 @@ _IGNORED = (
     "The inputs explain nothing: the objective is no better than with a constant f, or with noise alone. Try other "
     "initial lengthscales, a mean function (or Y without its mean), more inducing points, n_restarts."
 )
+_LOST = 0.05  # nats per row: an objective with a larger rounding error does not judge parameters
+_STEEPEST = 100.0  # a row: the largest curvature of a smooth loss
+_PROBES = 9  # evaluations from which rounding is estimated
+_PROBE = 1e-6  # the distance between them: derivatives change little over it
+_TENTH = 0.1  # the distance over which the curvature is measured: parameters change by a tenth
 _NO_STEP = "no step raises the objective beyond rounding"
 _ADVICE = (
     "Try standardized X and Y, a mean function, other initial parameters, or a larger tolerance."
@@ -45,21 +50,19 @@ class LBFGS:
         self,
         objective: Objective,
         phases: Sequence[Collection[tf.Variable]],
-        gain: float,
+        tolerance: float,
+        num_rows: int,
         n_restarts: int,
         seed: int,
     ):
         """
         :param phases: the variables trained in each phase, of those of the objective.
-        :param gain: a phase ends after FLAT_ITERATIONS iterations that gained less than this, in nats.
+        :param tolerance: a phase ends after FLAT_ITERATIONS iterations that gained less than this, in nats per row.
         :param n_restarts: the number of starts, after the best, from which the first phase is trained, too.
         """
-        self._objective, self._gain, self._n_restarts, self._seed = (
-            objective,
-            gain,
-            n_restarts,
-            seed,
-        )
+        self._objective, self._n_restarts, self._seed = objective, n_restarts, seed
+        self._gain, self._lost = tolerance * num_rows, _LOST * num_rows
+        self._steepest = _STEEPEST * num_rows
         self._coordinates = Coordinates(objective.model, objective.variables)
         self._phases = [self._coordinates.entries(variables) for variables in phases]
         self._active = self._phases[0]
@@ -159,6 +162,11 @@ class LBFGS:
         return min(losses) - self._best_loss < 10.0 * self._gain
 
     @property
+    def _best_gradient(self) -> AnyNDArray:
+        """The gradient at the best parameters, in the active coordinates."""
+        return self._of_all[self._active]
+
+    @property
     def _is_flat(self) -> bool:
         """True if the last FLAT_ITERATIONS iterations gained less than `gain`."""
         return (
@@ -167,7 +175,7 @@ class LBFGS:
 
     def _begin(self, values: AnyNDArray) -> None:
         self._best, self._best_loss = values, np.inf  # of all evaluations from this start
-        self._best_slope = 0.0  # the largest derivative there
+        self._of_all = np.zeros_like(values)  # the gradient there, also in coordinates not active
         self._is_at_best = True  # the variables have these values
         self._failure = ""  # the last failure after the best evaluation, in the current search
         self._any_failure = ""  # the last failure of the current search
@@ -276,7 +284,7 @@ class LBFGS:
                     self._best_loss, self._failure, gained = before, reason_of(error), False
                     self._objective.restore_best()
                 self._recent.clear()
-        return self._outcome(result, history, gained=gained)
+        return self._outcome(result, history)
 
     def _evaluate(self, x: AnyNDArray, history: History) -> tuple[float, AnyNDArray]:
         """Return loss and gradient; after a failure, a larger loss, so that the line search backtracks."""
@@ -288,9 +296,8 @@ class LBFGS:
         self._is_at_best = False
         try:
             loss, derivatives = self._objective.evaluate(history.iterations)
-            gradient = self._coordinates.gradient(values, [each.numpy() for each in derivatives])[
-                self._active
-            ]
+            of_all = self._coordinates.gradient(values, [each.numpy() for each in derivatives])
+            gradient = of_all[self._active]
             if not (np.isfinite(loss) and np.isfinite(gradient).all()):
                 raise FloatingPointError(NOT_FINITE)
         except FAILURES as error:
@@ -301,27 +308,39 @@ class LBFGS:
             self._objective.restore_best()
             return self._best_loss + 1.0 + abs(self._best_loss), np.zeros_like(x)
         if loss < self._best_loss:
-            self._best, self._best_loss, self._best_slope = (
-                values,
-                loss,
-                float(np.abs(gradient).max()),
-            )
+            self._best, self._best_loss, self._of_all = values, loss, of_all
             self._failure, self._is_at_best = "", True
             self._objective.mark_best()
         return loss, gradient
 
     def _rounding(self, history: History) -> float:
-        """Estimate the rounding error of the loss by its range over parameters that differ by rounding errors."""
+        """
+        Estimate the standard deviation of the loss's rounding errors from third differences along the gradient, which
+        a smooth loss hardly has: 3!²/6! of their mean square is the variance of errors (Moré and Wild 2011, eq. 2.5).
+        """
         best = self._best[self._active]
+        step = _PROBE * self._best_gradient / np.linalg.norm(self._best_gradient)
         losses = [
-            self._evaluate(best + 1e-12 * step * (1.0 + np.abs(best)), history)[0]
-            for step in range(4)
+            self._evaluate(best + place * step, history)[0]
+            for place in np.arange(_PROBES) - _PROBES // 2
         ]
         self.restore()
-        return float(np.ptp(losses))
+        return float(np.sqrt(np.mean(np.diff(losses, 3) ** 2) / 20.0))
 
-    def _outcome(self, result: OptimizeResult, history: History, *, gained: bool) -> Outcome:
-        """Return the outcome of the last search, which `gained` or not."""
+    def _promised_gain(self, rounding: float, history: History) -> float:
+        """Return the largest decrease of the loss along the gradient, in nats, if it is a parabola, within a unit."""
+        best, gradient = self._best[self._active], self._best_gradient
+        slope = float(np.linalg.norm(gradient))
+        if slope**2 > 20.0 * rounding * self._steepest:
+            return 0.5 * slope**2  # rounding hides no step of a smooth loss: this one has a kink
+        descent = -gradient / slope
+        change = self._evaluate(best + _TENTH * descent, history)[1] - gradient
+        self.restore()
+        curvature = float(descent @ change) / _TENTH
+        return slope * slope / max(2.0 * curvature, slope)
+
+    def _outcome(self, result: OptimizeResult, history: History) -> Outcome:
+        """Return the outcome of the last search."""
         if history.is_over:
             last = f" The last step failed: {self._failure}" if self._failure else ""
             return Outcome(LIMIT, f"L-BFGS: max_iterations was reached.{last}")
@@ -331,26 +350,25 @@ class LBFGS:
         if self._is_flat:
             gain = f"{FLAT_ITERATIONS} iterations gained less than {self._gain:.2g} nats"
             return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
-        # A search without a step started at an optimum up to rounding, or at the edge of the loss's domain, at which
-        # SciPy reports convergence, too (the steps that it shortens gain almost nothing), but the loss has a slope.
-        exhausted = not gained and result.nit == 0 and not self._any_failure
-        self._is_stuck = (
-            exhausted and not result.success and self._best_slope > max(1e-2, self._gain)
-        )
-        if self._is_stuck:
-            rounding = self._rounding(history)
-            self._is_stuck = self._best_slope > 10.0 * rounding
-            if not self._is_stuck:
-                return Outcome(CONVERGED, f"L-BFGS: {_NO_STEP}, about {rounding:.2g} nats.")
-            found = f"{_NO_STEP}, although its slope is {self._best_slope:.2g}"
-            return Outcome(FAILED, f"L-BFGS: {found}. {_ADVICE}")
-        at_edge = (
-            bool(self._any_failure) and self._best_slope > 1e-2
-        )  # nats; at an optimum the slopes are smaller
-        message = (
-            _NO_STEP if "ABNORMAL" in result.message else result.message
-        )  # of SciPy's line search
-        if (result.success or exhausted) and not at_edge:
-            return Outcome(CONVERGED, f"L-BFGS: {message}.")
-        step = f" A step failed: {self._any_failure}" if self._any_failure else ""
-        return Outcome(FAILED, f"L-BFGS: {message}.{step} {_ADVICE}")
+        message = f"L-BFGS: {result.message}"
+        slope = float(np.abs(self._best_gradient).max())
+        if slope <= max(1e-2, self._gain) or (result.success and not self._any_failure):
+            message = f"L-BFGS: {_NO_STEP}" if "ABNORMAL" in result.message else message
+            return Outcome(CONVERGED, f"{message}.")
+        # The line search failed, or steps beyond the edge of the loss's domain did: SciPy shortens these and reports
+        # convergence. The parameters are at an optimum as far as rounding and tolerance can tell if the slope promises
+        # no more.
+        failure, self._is_stuck = self._any_failure, result.nit == 0 and not self._any_failure
+        rounding = self._rounding(history)
+        noticed = max(self._gain, 10.0 * rounding)
+        promised = self._promised_gain(rounding, history)
+        found = f"{_NO_STEP}, about {rounding:.2g} nats"
+        if rounding > self._lost:
+            return Outcome(FAILED, f"L-BFGS: {found}, more than {_LOST:g} a row. {_ADVICE}")
+        if promised <= noticed:
+            self._is_stuck = False
+            return Outcome(CONVERGED, f"L-BFGS: {found}.")
+        if failure:
+            return Outcome(FAILED, f"{message}. A step failed: {failure} {_ADVICE}")
+        found = f"{_NO_STEP}, although its slope is {slope:.2g} and promises {promised:.2g} nats"
+        return Outcome(FAILED, f"L-BFGS: {found}. {_ADVICE}")

@@ -1,6 +1,7 @@
 """Attacks on the training: its options, its data and datasets."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import gpflow
@@ -65,6 +66,39 @@ def _failed_training(s: Model) -> Pair:
     return {"said": said, **s.numbers()}, {"said": True, **s.numbers()}
 
 
+def _replacing_data(s: Model) -> Pair:
+    """A callback assigns the rows in another order: an error, after which the model has its own."""
+    before = [np.array(values) for values in s.model.data]
+
+    def callback(*_: Any) -> None:
+        s.model.data = tuple(values[::-1] for values in before)
+
+    said = ""
+    try:
+        fit(s.model, max_iterations=2, callback=callback)
+    except ValueError as error:
+        said = str(error)
+    names = ("X", "Y")
+    found = {"refused": said.startswith("callback must leave model.data")}
+    now = dict(zip(names, map(np.array, s.model.data), strict=True))
+    return found | now, {"refused": True} | dict(zip(names, before, strict=True))
+
+
+def _trained_mean_function(s: Rows) -> Pair:
+    """A variable in a mean function is trained as a parameter is; a tensor or a number stays, as a fixed parameter."""
+    start, kernel = s.rng.normal(size=s.Y.shape[1]), new_kernel(s.rng)
+    trainable = bool(s.rng.integers(2))
+    value = tf.Variable(start) if trainable else drawn(s, [tf.constant(start), start])
+    objectives = []
+    for each in (value, gpflow.Parameter(start, trainable=trainable)):
+        mean_function = gpflow.functions.Constant()
+        mean_function.c = each
+        model = PEPR((s.X, s.Y), deepcopy(kernel), s.X[:3], mean_function=mean_function)
+        fit(model, max_iterations=3)
+        objectives.append({"objective": model.maximum_log_likelihood_objective()})
+    return objectives[0], objectives[1]
+
+
 def _from_dataset(*values: Any) -> Callable[[Rows], None]:
     def act(s: Rows) -> None:
         model = PEPR(drawn(s, values), new_kernel(s.rng), s.X[:3])
@@ -110,6 +144,8 @@ ATTACKS: Attacks = {
     "seed": Attack(models(), _fitting(seed=(-1, "a", None, 1.5, 2**33)), "seed"),
     "train_inducing": Attack(models(), _fitting(train_inducing=("yes", 1, 0.0)), "train_inducing"),
     "callback": Attack(models(), _fitting(callback=("print", 3)), "callback"),
+    "callback that replaces the data": Attack(models(WITH_DATA), _replacing_data),
+    "mean function of a variable, tensor or number": Attack(Rows, _trained_mean_function),
     "batch size": Attack(models(), _fitting(batch_size=(0, -1, 2.5, True, "all")), "batch_size"),
     "checkpoint": Attack(
         models(COLLAPSED[:4]),

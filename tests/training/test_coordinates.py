@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from gpflow.kernels import Matern52
 from quick import some_slow
 
 from gpflow_pep import PEPR, TSVGP, PEPClassifier
@@ -180,6 +181,38 @@ def test_scipy_trains_in_the_coordinates():
     for value, variable in zip(seen[-1], ours.trainable_variables, strict=True):
         np.testing.assert_allclose(value, variable, rtol=1e-12)
     assert result.loss_history[-1] == pytest.approx(result.fun, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", some_slow(["c", "A", "b"], 1))
+def test_mean_functions_of_variables_tensors_and_numbers_train(name):
+    """A variable trains as a parameter does, to the last digit; a tensor and a number stay, as a fixed parameter."""
+    X = np.linspace(0.0, 6.0, 50)[:, None]
+
+    def trained(value):
+        mean_function = gpflow.functions.Linear()
+        if name == "c":
+            mean_function = gpflow.functions.Constant()
+        setattr(mean_function, name, value)
+        model = PEPR(
+            (X, np.sin(X) + 3.0 * X + 2.0), Matern52(), X[::10], mean_function=mean_function
+        )
+        assert fit(model, max_iterations=20).iterations > 5
+        return [float(model.training_loss()), float(np.squeeze(getattr(mean_function, name)))]
+
+    start = np.full([1, 1] if name == "A" else [1], 1.5)
+    by_parameter = trained(gpflow.Parameter(start))
+    assert abs(by_parameter[1] - 1.5) > 0.1
+    assert trained(tf.Variable(start)) == by_parameter
+    fixed = trained(gpflow.Parameter(start, trainable=False))
+    assert trained(tf.constant(start)) == trained(start) == fixed == [fixed[0], 1.5]
+
+
+def test_errors_that_the_user_asks_numpy_for():
+    """A noise variance of 1e6 has a coordinate with an exponential that underflows."""
+    model = PEPR((X, Y), Matern52(lengthscales=np.ones(3)), Z.copy(), noise_variance=1e6)
+    with np.errstate(all="raise"):
+        assert fit(model, max_iterations=5).iterations == 5
+        assert Scipy(model).minimize(model.training_loss, model.trainable_variables).nit > 0
 
 
 def test_starts_are_fractions_of_the_spread_of_the_inducing_points():

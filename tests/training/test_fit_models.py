@@ -578,6 +578,14 @@ def test_nothing_trainable(as_new, name):
     )
 
 
+def test_no_bar_without_progress_or_standard_error(as_new, monkeypatch):
+    """Even a disabled `tqdm` makes a lock between processes, a leak in the end of every process of a pool."""
+    monkeypatch.setattr("gpflow_pep.training.fitting.tqdm", None)
+    fit(as_new("PEPR"), max_iterations=2)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert fit(as_new("PEPR"), max_iterations=2, progress=True).iterations == 2
+
+
 def test_progress(as_new, capsys):
     fit(as_new("PEPR"), max_iterations=2, progress=True)
     shown = capsys.readouterr().err

@@ -4,10 +4,13 @@ import signal
 import threading
 from contextlib import nullcontext
 
+import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from small_models import X, Y, data_for, options_for, values
+from gpflow.kernels import Matern52
+from quick import some_slow
+from small_models import WITH_SITES, X, Y, data_for, options_for, values
 
 from gpflow_pep import select_alpha
 from gpflow_pep.training import fit
@@ -86,6 +89,23 @@ def test_errors_of_the_callback_are_raised(as_new, optimizer, error, arguments):
 
     with pytest.raises(error, match="mine"):
         fit(as_new("PEPR"), optimizer=optimizer, callback=At(2, fail), max_iterations=5)
+
+
+@pytest.mark.parametrize("name", some_slow(["PEPR", WITH_SITES[0], "SGPR"], 1))
+def test_a_callback_that_replaces_the_data_is_refused(as_new, name):
+    """The model has its earlier data and finite parameters; equal data are no replacement."""
+    model = as_new(name) if name != "SGPR" else gpflow.models.SGPR((X, Y), Matern52(), X[:5].copy())
+    before = [np.array(part) for part in model.data]
+
+    def replace(factor):
+        model.data = tuple(tf.constant(factor * part) for part in before)
+
+    with pytest.raises(ValueError, match=r"^callback must leave model.data as it is"):
+        fit(model, callback=At(2, lambda: replace(2.0)), max_iterations=5)
+    for part, earlier in zip(model.data, before, strict=True):
+        np.testing.assert_array_equal(part, earlier)
+    fit(model, callback=At(2, lambda: replace(1.0)), max_iterations=3)
+    assert np.isfinite(model.training_loss())
 
 
 def test_the_last_parameters_are_kept_not_the_best(as_new):
