@@ -16,13 +16,16 @@ QUICK_TESTS := tests/maths/test_linalg.py tests/test_inducing.py tests/data/test
 	tests/experiments/datasets tests/engine tests/contracts/test_errors.py tests/training/test_fit_models.py \
 	$(patsubst %,tests/models/test_%.py,oracle limits pep_oracle)
 
+# What depends most on the order of rounding, and takes less than a minute.
+ROUNDING_TESTS := tests/maths/test_linalg.py tests/test_conditioning.py tests/training/test_ends.py
+
 # Hides TensorFlow's notices, not its errors. (Two it writes before it reads this: oneDNN is on, there is no GPU.)
 TF_CPP_MIN_LOG_LEVEL ?= 2
 export TF_CPP_MIN_LOG_LEVEL
 
 PY := $(VENV)/bin/python
 
-.PHONY: help demo report tensorboard test test-slow oldest package wheel lint types format bench campaign notebooks \
+.PHONY: help demo report tensorboard test test-slow test-rounding oldest package wheel lint types format bench campaign notebooks \
 	notebooks-update docs clean
 
 help:
@@ -31,6 +34,7 @@ help:
 	@echo 'make tensorboard  show the training curves of runs/ in TensorBoard'
 	@echo 'make test       run the tests, which must run 95 % of the package; PYTEST_ARGS="-k oracle" selects some'
 	@echo 'make test-slow  run those that make test leaves out: more models and settings, XLA, GPU kernels, scripts of docs/'
+	@echo 'make test-rounding  run some tests with the rounding errors of another processor'
 	@echo 'make oldest     run some tests with the oldest versions that setup.cfg allows, in .venv-oldest'
 	@echo 'make package    build the wheel, install it outside of the repository and try it with the packages of .venv'
 	@echo 'make wheel      the same with packages of its own, downloaded anew'
@@ -84,6 +88,10 @@ endif
 
 test-slow:
 	$(MAKE) test PYTEST_ARGS='-m slow'
+
+# Another order of rounding: kernels of OpenBLAS for an older processor, and no oneDNN.
+test-rounding:
+	OPENBLAS_CORETYPE=Haswell TF_ENABLE_ONEDNN_OPTS=0 $(MAKE) test PYTEST_ARGS='-m "not slow" $(ROUNDING_TESTS)'
 
 oldest:
 	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=constraints-oldest.txt PYTEST_ARGS='$(or $(PYTEST_ARGS),$(QUICK_TESTS))'

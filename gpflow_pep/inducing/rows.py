@@ -62,7 +62,11 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     if len(X) == M:
         return X.copy()
     method = MiniBatchKMeans if len(X) >= 20_000 else KMeans  # faster for so many rows
-    with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
+    with (
+        threadpool_limits(1, user_api="openmp"),
+        warnings.catch_warnings(),
+        np.errstate(under="ignore"),  # of squared distances
+    ):
         warnings.simplefilter(
             "ignore", ConvergenceWarning
         )  # clusters without rows, which are moved below
