@@ -19,13 +19,17 @@ from gpflow.models.util import InducingPointsLike
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
+from .runtime.checks import asserted
+
 _REAL = (bool, int, float, np.bool_, np.integer, np.floating)
 _TENSORS = (tf.Tensor, tf.Variable, Parameter)
+_REMEDY = "subtract an offset, or convert to floating point numbers if that may round"
 
 
 def matrix(values: Any, name: str, columns: str, dtype: Any = None) -> AnyNDArray:
     """Return a finite, non-empty array [rows, columns] of `dtype`; None: ``default_float()``."""
-    array = _real(_numpy(values), name)
+    given = _numpy(values)
+    array = _real(given, name)
     if array.ndim != 2:
         hint = "; for one column pass np.reshape(values, [-1, 1])" if array.ndim == 1 else ""
         raise ValueError(
@@ -35,8 +39,7 @@ def matrix(values: Any, name: str, columns: str, dtype: Any = None) -> AnyNDArra
         raise ValueError(
             f"{name} must have at least one row and one column, got shape {list(array.shape)}."
         )
-    with np.errstate(over="ignore"):  # reported below
-        array = array.astype(dtype or default_float(), copy=False)
+    array = _as_floats(array, given, name, dtype)
     if found := not_finite(array):
         raise ValueError(f"{name} must be finite in {array.dtype}, got {found}.")
     return array
@@ -53,12 +56,75 @@ def not_finite(values: Any) -> str:
 def real_numbers(values: Any, name: str) -> tf.Tensor:
     """Return real numbers as a tensor of ``default_float()``, also in a graph."""
     if not isinstance(values, _TENSORS):
-        values = _real(values, name)
-    elif not (values.dtype.is_floating or values.dtype.is_integer or values.dtype.is_bool):
+        return tf.constant(_as_floats(_real(values, name), values, name))
+    if not (values.dtype.is_floating or values.dtype.is_integer or values.dtype.is_bool):
         raise ValueError(
             f"{name} must hold real numbers, got a tensor of dtype {values.dtype.name}."
         )
-    return tf.cast(values, default_float())
+    numbers = tf.cast(values, default_float())
+    if not values.dtype.is_integer:
+        return numbers
+    if tf.executing_eagerly():
+        check_integers(values.numpy(), numbers.numpy(), name)
+        return numbers
+    message = f"{name} must hold integers that {numbers.dtype.name} does not round: {_REMEDY}."
+    return asserted(numbers, ~rounded_integers(values, numbers), message)
+
+
+def check_integers(given: Any, converted: AnyNDArray, name: str) -> None:
+    """
+    Raise a ValueError if an integer has changed by conversion to floating point numbers.
+
+    :param given: an array, or a table with columns of several types.
+    """
+    is_float = isinstance(given, np.ndarray) and given.dtype.kind in "fb"
+    if is_float or not may_round(converted):
+        return
+    parts = [(given, converted)]
+    if (
+        hasattr(given, "iloc") and converted.ndim == 2
+    ):  # NumPy would convert all columns to one type
+        parts = [(given.iloc[:, place], column) for place, column in enumerate(converted.T)]
+    for values, numbers in parts:
+        large = np.abs(numbers) >= _largest_exact(numbers.dtype)
+        for value, number in zip(
+            np.asarray(values)[large].tolist(), numbers[large].tolist(), strict=True
+        ):
+            if isinstance(value, int | np.integer) and int(value) != number:
+                became = f"{value}, which {converted.dtype} rounds to {number:.0f}"
+                raise ValueError(
+                    f"{name} must hold integers without rounding, got {became}: {_REMEDY}."
+                )
+
+
+def may_round(converted: AnyNDArray) -> bool:
+    """Return True if conversion to floating point numbers may have changed an integer."""
+    largest = _largest_exact(converted.dtype)
+    are_smaller = converted.max(initial=0.0) < largest and converted.min(initial=0.0) > -largest
+    return not are_smaller  # nor NaN
+
+
+def rounded_integers(values: tf.Tensor, converted: tf.Tensor) -> tf.Tensor:
+    """Return a tensor of bool: True where conversion to floating point numbers has changed an integer."""
+    dtype, largest = values.dtype, _largest_exact(converted.dtype.as_numpy_dtype)
+    if not dtype.is_integer or dtype.max <= largest:
+        return tf.zeros(tf.shape(values), tf.bool)
+    is_beyond = converted >= tf.cast(dtype.max, converted.dtype)  # rounded up, cannot be cast back
+    is_same = tf.equal(tf.cast(converted, dtype), values)
+    return (tf.abs(converted) >= largest) & (is_beyond | ~is_same)
+
+
+def _largest_exact(dtype: Any) -> int:
+    """Return the integer up to which a floating point type has all integers; the next one is rounded to it."""
+    return int(2 ** (np.finfo(dtype).nmant + 1))
+
+
+def _as_floats(array: AnyNDArray, given: Any, name: str, dtype: Any = None) -> AnyNDArray:
+    """Convert numbers, the array of `given`, to `dtype`, None: ``default_float()``; without rounding integers."""
+    with np.errstate(over="ignore"):  # becomes infinite
+        converted: AnyNDArray = array.astype(dtype or default_float(), copy=False)
+    check_integers(given, converted, name)
+    return converted
 
 
 def inputs(values: Any, name: str) -> tf.Tensor:
@@ -87,7 +153,10 @@ def _real(given: Any, name: str) -> AnyNDArray:
         raise ValueError(
             f"{name} must hold real numbers, got {array[wrong[0]]!r}{place} ({len(wrong)} such {values})."
         )
-    return array.astype(np.float64)
+    try:
+        return array.astype(np.float64)
+    except OverflowError:
+        raise ValueError(f"{name} must be finite in float64, got an integer beyond.") from None
 
 
 def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -316,9 +385,8 @@ def _each(
 
 def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:
     """Return a finite array of a given shape; None gives `default`."""
-    array: AnyNDArray = _real(default if values is None else _numpy(values), name).astype(
-        default_float()
-    )
+    given = default if values is None else _numpy(values)
+    array = _as_floats(_real(given, name), given, name)
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {list(shape)}, got {list(array.shape)}.")
     if not np.isfinite(array).all():

@@ -1,7 +1,7 @@
 """Datasets of batches (X, Y) from arrays on disk, CSV and Parquet files, for data larger than memory."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,10 +13,13 @@ from gpflow.config import default_float
 from .. import validation
 
 _Path: TypeAlias = str | os.PathLike[str]
+_Batch: TypeAlias = dict[str, AnyNDArray]  # columns [n] by name
 
 _ROWS = 8192  # rows per batch
 _READ_AHEAD = 2  # batches: one is read while another is used
 _BLOCK = 2**24  # bytes of a CSV file that are parsed together; a line must be shorter
+_ENCODING = "its encoding is not UTF-8; convert it first"
+_WHOLE_NUMBER = r"^\s*[+-]?[0-9]{8,308}\s*$"  # 2^24 has 8 digits, and the largest float64 has 309
 
 
 def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset:
@@ -47,9 +50,14 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
         )
     dtype = default_float()
 
+    def chunk(values: Any, name: str, start: int) -> AnyNDArray:
+        given = np.asarray(values[start : start + size])
+        converted = given.astype(dtype, copy=False)
+        validation.check_integers(given, converted, f"{name} from row {start}")
+        return converted
+
     def rows(start: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-        chunk = slice(int(start), int(start) + size)
-        return np.asarray(X[chunk], dtype=dtype), np.asarray(Y[chunk], dtype=dtype)
+        return chunk(X, "X", int(start)), chunk(Y, "Y", int(start))
 
     @tf.autograph.experimental.do_not_convert
     def read(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -81,9 +89,16 @@ def csv_batches(
         megabytes at once, later when it is reached.
     :raises ImportError: without pyarrow.
     """
-    import pyarrow.csv  # an extra
+    import pyarrow.compute  # an extra
+    import pyarrow.csv
     import pyarrow.dataset
 
+    path = _checked_file(path)
+    dtype = default_float()
+    is_field = isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()
+    if not is_field or delimiter.isalnum() or delimiter in '"\r\n.+-\0':
+        accepted = "one ASCII character that is no letter, digit, quote, sign, point or line break"
+        raise ValueError(f"delimiter must be {accepted}, got {delimiter!r}.")
     format = pyarrow.dataset.CsvFileFormat(
         pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(null_values=[""]),
@@ -91,7 +106,38 @@ def csv_batches(
             use_threads=False, block_size=_BLOCK
         ),  # one thread counts the lines
     )
-    return _columns_of(path, format, inputs, outputs, batch_size)
+    are_whole_numbers_checked = False
+
+    def scan(names: Sequence[str], kind: Any) -> Iterator[Any]:
+        schema = pyarrow.schema([(name, kind) for name in names])
+        table = pyarrow.dataset.dataset(path, format=format, schema=schema)
+        yield from table.to_batches(batch_size=batch_size, use_threads=False)
+
+    def check_whole_numbers(names: Sequence[str]) -> None:
+        """Read the fields as text, since their numbers do not say if they were integers."""
+        for batch in scan(names, pyarrow.string()):
+            for name, column in zip(names, batch.columns, strict=True):
+                is_whole = pyarrow.compute.match_substring_regex(column, _WHOLE_NUMBER)
+                integers = np.array(
+                    [int(text) for text in column.filter(is_whole).to_pylist()], "O"
+                )
+                converted = integers.astype(np.float64).astype(dtype)
+                validation.check_integers(integers, converted, f"{path}: column {name!r}")
+
+    def read(names: Sequence[str]) -> Iterator[_Batch]:
+        nonlocal are_whole_numbers_checked
+        for batch in scan(names, pyarrow.float64()):
+            numbers = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+            if not are_whole_numbers_checked and any(
+                validation.may_round(column.astype(dtype, copy=False)) for column in numbers
+            ):
+                check_whole_numbers(names)
+                are_whole_numbers_checked = True
+            yield dict(zip(names, numbers, strict=True))
+
+    with _named_errors(path):
+        available = pyarrow.dataset.dataset(path, format=format).schema.names
+    return _columns_of(path, read, available, inputs, outputs, batch_size)
 
 
 def parquet_batches(
@@ -101,50 +147,106 @@ def parquet_batches(
     Return batches of a Parquet file, by pyarrow: ``pip install gpflow_pep[files]``. Nulls are read as NaN.
 
     :param inputs: see :func:`csv_batches`; likewise `outputs`.
-    :raises ValueError: if a column is missing, or does not hold numbers, or integers beyond 2^53.
+    :raises ValueError: if a column is missing, or does not hold numbers, or integers that floating point numbers would
+        round.
     :raises ImportError: without pyarrow.
     """
-    return _columns_of(path, "parquet", inputs, outputs, batch_size)
+    import pyarrow
+    import pyarrow.parquet
+
+    path = _checked_file(path)
+    size = validation.positive_integer(batch_size, "batch_size")
+    dtype = default_float()
+
+    def opened() -> Any:
+        return pyarrow.parquet.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
+
+    def read(names: Sequence[str]) -> Iterator[_Batch]:
+        with opened() as file:
+            for batch in file.iter_batches(size, columns=list(names), use_threads=False):
+                yield {
+                    name: _numbers(batch.column(name), f"{path}: column {name!r}", dtype)
+                    for name in names
+                }
+
+    with _named_errors(path), opened() as file:
+        schema = file.schema_arrow
+    return _columns_of(path, read, schema.names, inputs, outputs, batch_size)
+
+
+def _numbers(column: Any, name: str, dtype: Any) -> AnyNDArray:
+    """Convert a column of a Parquet file to `dtype`; nulls become NaN."""
+    import pyarrow
+    from pyarrow import types
+
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    is_integer = types.is_integer(kind) or (types.is_decimal(kind) and kind.scale <= 0)
+    others = (types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+    if not (is_integer or any(is_accepted(kind) for is_accepted in others)):
+        raise ValueError(f"{name} must hold numbers, got {kind}.")
+    numbers = column.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+    numbers = numbers.astype(dtype, copy=False)
+    if is_integer and validation.may_round(numbers):
+        validation.check_integers(np.array(column.to_pylist(), dtype=object), numbers, name)
+    return numbers
+
+
+def _checked_file(path: _Path) -> str:
+    path = os.fspath(path)
+    if not os.path.isfile(path):
+        raise ValueError(f"path must be a file, which can be read again in each pass, got {path}.")
+    return path
+
+
+@contextmanager
+def _named_errors(path: str) -> Iterator[None]:
+    """Name the file in errors of pyarrow."""
+    import pyarrow
+
+    refused = f"{path} cannot be read as columns of numbers:"
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{refused} {_ENCODING}.") from error
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(error.errno, os.strerror(error.errno), path) from error
+        reason = str(error).rpartition("Invalid: ")[2].partition("\n")[0]  # the innermost error
+        is_first_line = "Empty CSV file or block" in reason and os.path.getsize(path) > _BLOCK
+        if is_first_line or "straddl" in reason:
+            reason = f"a line has more than {_BLOCK // 2**20} MiB"
+        elif "\0" in reason:
+            reason = _ENCODING
+        raise ValueError(f"{refused} {reason}") from error
 
 
 def _columns_of(
-    path: _Path, format: Any, inputs: Sequence[str], outputs: Sequence[str], batch_size: int
+    path: str,
+    read: Callable[[Sequence[str]], Iterator[_Batch]],
+    available: Sequence[str],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    batch_size: int,
 ) -> tf.data.Dataset:
-    """Return batches of columns of a file in one of pyarrow's formats, read anew in each pass."""
-    import pyarrow
-    import pyarrow.dataset
+    """Return batches of the columns of a file, which `read` reads anew in each pass."""
+    size = validation.positive_integer(batch_size, "batch_size")
+    dtype = default_float()
+    names = _checked_columns(inputs, outputs, available, path)
 
-    size, dtype, path = (
-        validation.positive_integer(batch_size, "batch_size"),
-        default_float(),
-        os.fspath(path),
-    )
-    if not os.path.isfile(path):
-        raise ValueError(f"path must be a file, which can be read again in each pass, got {path}.")
+    def batches() -> Iterator[tuple[AnyNDArray, AnyNDArray]]:
+        with _named_errors(path):
+            for columns in read(names):
+                X, Y = (
+                    np.stack([columns[name] for name in part], axis=-1).astype(dtype)
+                    for part in (inputs, outputs)
+                )
+                yield X, Y
 
-    @contextmanager
-    def named_errors() -> Iterator[None]:
-        try:
-            yield
-        except pyarrow.ArrowException as error:
-            reason = str(error).rpartition("Invalid: ")[2].partition("\n")[0]  # the innermost error
-            raise ValueError(f"{path} cannot be read as columns of numbers: {reason}") from error
-
-    def batches(names: Sequence[str]) -> Iterator[tuple[AnyNDArray, AnyNDArray]]:
-        schema = pyarrow.schema([(name, pyarrow.float64()) for name in names])
-        with named_errors():
-            table = pyarrow.dataset.dataset(path, format=format, schema=schema)
-            for batch in table.to_batches(batch_size=size, use_threads=False):
-                columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-                values = np.stack(columns, axis=-1).astype(dtype)
-                yield values[:, : len(inputs)], values[:, len(inputs) :]
-
-    with named_errors():
-        available = pyarrow.dataset.dataset(path, format=format).schema
-    names = _checked_columns(inputs, outputs, available.names, path)
-    next(batches(names), None)  # reads the first block
+    next(batches(), None)  # reads the first block
     signature = tuple(tf.TensorSpec([None, len(columns)], dtype) for columns in (inputs, outputs))
-    rows = tf.data.Dataset.from_generator(lambda: batches(names), output_signature=signature)
+    rows = tf.data.Dataset.from_generator(batches, output_signature=signature)
     return rows.rebatch(size).prefetch(_READ_AHEAD)
 
 

@@ -228,7 +228,10 @@ class SparseGPEstimator(BaseEstimator):
                     raise ValueError(
                         f"{name} must hold numbers, got {dtype}: convert times to numbers of a unit."
                     )
-        return validate_data(self, X, dtype=default_float(), reset=reset, **options)
+        checked = validate_data(self, X, dtype=default_float(), reset=reset, **options)
+        numbers = checked[0] if isinstance(checked, tuple) else checked
+        validation.check_integers(X, numbers, "X")
+        return checked
 
     def _inputs_and_posterior(self, X: Any) -> tuple[tf.Tensor, PosteriorValues]:
         """Check the inputs X [n, D]; return them, and the posterior at the end of the fit."""

@@ -164,8 +164,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return tags
 
     def _validated_rows(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
-        X, y = self._validated(X, reset, y=y, multi_output=True, y_numeric=True)
-        Y: AnyNDArray = np.asarray(y, dtype=default_float())
+        X, numbers = self._validated(X, reset, y=y, multi_output=True, y_numeric=True)
+        Y: AnyNDArray = np.asarray(numbers, dtype=default_float())
+        validation.check_integers(y, Y, "y")
         return X, Y[:, None] if Y.ndim == 1 else Y
 
     def _set_normalization(self, Y: AnyNDArray) -> None:
