@@ -23,7 +23,7 @@ from .runtime.checks import asserted
 
 _REAL = (bool, int, float, np.bool_, np.integer, np.floating)
 _TENSORS = (tf.Tensor, tf.Variable, Parameter)
-_REMEDY = "subtract an offset, or convert to floating point numbers if that may round"
+REMEDY = "subtract an offset, or convert to floating point numbers if that may round"
 
 
 def matrix(values: Any, name: str, columns: str, dtype: Any = None) -> AnyNDArray:
@@ -67,7 +67,7 @@ def real_numbers(values: Any, name: str) -> tf.Tensor:
     if tf.executing_eagerly():
         check_integers(values.numpy(), numbers.numpy(), name)
         return numbers
-    message = f"{name} must hold integers that {numbers.dtype.name} does not round: {_REMEDY}."
+    message = f"{name} must hold integers that {numbers.dtype.name} does not round: {REMEDY}."
     return asserted(numbers, ~rounded_integers(values, numbers), message)
 
 
@@ -93,7 +93,7 @@ def check_integers(given: Any, converted: AnyNDArray, name: str) -> None:
             if isinstance(value, int | np.integer) and int(value) != number:
                 became = f"{value}, which {converted.dtype} rounds to {number:.0f}"
                 raise ValueError(
-                    f"{name} must hold integers without rounding, got {became}: {_REMEDY}."
+                    f"{name} must hold integers without rounding, got {became}: {REMEDY}."
                 )
 
 

@@ -52,7 +52,7 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
 
     def chunk(values: Any, name: str, start: int) -> AnyNDArray:
         given = np.asarray(values[start : start + size])
-        converted = given.astype(dtype, copy=False)
+        converted: AnyNDArray = given.astype(dtype, copy=False)
         validation.check_integers(given, converted, f"{name} from row {start}")
         return converted
 
@@ -121,7 +121,7 @@ def csv_batches(
                 integers = np.array(
                     [int(text) for text in column.filter(is_whole).to_pylist()], "O"
                 )
-                converted = integers.astype(np.float64).astype(dtype)
+                converted: AnyNDArray = integers.astype(np.float64).astype(dtype)
                 validation.check_integers(integers, converted, f"{path}: column {name!r}")
 
     def read(names: Sequence[str]) -> Iterator[_Batch]:

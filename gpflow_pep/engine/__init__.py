@@ -10,7 +10,7 @@ from .covariances import (
     independent_parts,
     with_checked_variance,
 )
-from .dataset_chunks import DatasetChunks, UnreadableData
+from .dataset_chunks import DatasetChunks
 from .gaussian import (
     InducingPosterior,
     OldPosteriorSite,

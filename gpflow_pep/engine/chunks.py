@@ -205,6 +205,10 @@ class Chunks(tf.Module):
     def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
         """Split X [N, D] and Y [N, P] into chunks, in one loop per device if there are several."""
 
+    def place(self) -> str:
+        """Describe where reading has ended, for an error; "" for rows in memory."""
+        return ""
+
 
 class OneChunk(Chunks):
     """Every row is a block; all rows are one chunk, without a loop."""

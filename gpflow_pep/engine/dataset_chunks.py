@@ -1,19 +1,22 @@
 """Rows streamed from a tf.data.Dataset, read again in every pass, so that memory does not limit their number."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import tensorflow as tf
 from gpflow.config import default_float
 from typing_extensions import override
 
-from ..runtime.checks import asserted, reason_of
-from ..runtime.distribution import row_hashes
+from .. import validation
+from ..runtime.checks import asserted, with_plain_errors
+from ..runtime.distribution import local_variable, row_hashes
 from ..runtime.tracing import refuse_xla
 from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, ChunkStep
 
 _NONE = tf.int64.max  # no such row
 _NOT_FINITE = "data: every value must be finite, got NaN or infinity in row"
+_ROUNDED = f"data: integers must not be rounded in floating point numbers ({validation.REMEDY}); the first is in row"
 _UNEQUAL = "data: X and Y of a batch must have the same number of rows; they differ in the batch that starts at row"
 _CHANGED = (
     "data: the dataset changed between passes: it must give the same rows in the same order in every pass, without "
@@ -22,16 +25,13 @@ _CHANGED = (
 )
 
 
-class UnreadableData(ValueError):
-    """An error in reading a dataset."""
-
-
 class PassSummary(NamedTuple):
     """Summary of the rows that a pass has read."""
 
     rows: tf.Tensor  # Number of rows, []
     checksum: tf.Tensor  # Of the values in their order, []
     not_finite: tf.Tensor  # The first row with a value that is NaN or infinite, []
+    rounded: tf.Tensor  # The first row with an integer that conversion has changed, []
     unequal: (
         tf.Tensor
     )  # The first row of the first batch whose X and Y differ in their number of rows, []
@@ -54,7 +54,7 @@ class DatasetChunks(Chunks):
         super().__init__()
         self.dataset = dataset
         self.columns = _columns(dataset)
-        self._batches = _numbered(dataset)
+        self._batches, self._place = _numbered(dataset)
         summary = self._read()
         if summary.rows == 0:
             raise ValueError("data must have at least one row, got a dataset without rows.")
@@ -65,11 +65,19 @@ class DatasetChunks(Chunks):
         """Number of rows, and the checksum of their values."""
         return int(self.num_data), int(self._checksum)
 
+    @override
+    def place(self) -> str:
+        return self._place()
+
     def check(self) -> None:
         """Read the dataset again; raise a ValueError if its rows differ from the first pass."""
         summary = self._read()
         if (summary.rows, summary.checksum) != self.identity:
             raise ValueError(f"{_CHANGED} {int(self.num_data)} {summary.rows}.")
+
+    def batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+        """Yield the batches (X, Y) as the dataset has them, of any numeric type."""
+        yield from iter(partial(with_plain_errors, next, iter(self.dataset), None), None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "DatasetChunks":
         return self  # it is immutable
@@ -86,8 +94,9 @@ class DatasetChunks(Chunks):
 
     def run(self, step: ChunkStep, start: tuple[Any, ...]) -> tuple[Any, ...]:
         """Like :meth:`ChunkLoop.run`, but raise an error if the pass has not read the rows of the first pass."""
-        summary, total = self._pass(step, start)
+        summary, total = with_plain_errors(self._pass, step, start, place=self.place)
         rows = asserted(summary.rows, tf.equal(summary.unequal, _NONE), _UNEQUAL, summary.unequal)
+        rows = asserted(rows, tf.equal(summary.rounded, _NONE), _ROUNDED, summary.rounded)
         rows = asserted(rows, tf.equal(summary.not_finite, _NONE), _NOT_FINITE, summary.not_finite)
         same = tf.equal(rows, self.num_data) & tf.equal(summary.checksum, self._checksum)
         rows = asserted(rows, same, _CHANGED, self.num_data, summary.rows)
@@ -99,11 +108,14 @@ class DatasetChunks(Chunks):
 
     def _read(self) -> PassSummary:
         """Read the whole dataset, eagerly; a ValueError names the row of a value or batch that is not accepted."""
-        try:
-            summary = PassSummary(*map(int, self._pass(lambda *_: (), ())[0]))
-        except tf.errors.OpError as error:
-            raise UnreadableData(f"data: the dataset cannot be read: {reason_of(error)}") from error
-        for row, message in ((summary.unequal, _UNEQUAL), (summary.not_finite, _NOT_FINITE)):
+        found, _ = with_plain_errors(self._pass, lambda *_: (), (), place=self.place)
+        summary = PassSummary(*map(int, found))
+        refused = (
+            (summary.unequal, _UNEQUAL),
+            (summary.rounded, _ROUNDED),
+            (summary.not_finite, _NOT_FINITE),
+        )
+        for row, message in refused:
             if row != _NONE:
                 raise ValueError(f"{message} {row}.")
         return summary
@@ -131,7 +143,7 @@ class DatasetChunks(Chunks):
         )
         with tf.control_dependencies([each for each in operations if each.type == "MakeIterator"]):
             batch = batches.get_next_as_optional()
-        nothing = PassSummary(*(tf.constant(value, tf.int64) for value in (0, 0, _NONE, _NONE)))
+        nothing = PassSummary(*(tf.constant(value, tf.int64) for value in (0, 0, *[_NONE] * 3)))
         first, options = (
             (batch, tf.constant(0), nothing, start),
             {"parallel_iterations": CHUNKS_IN_FLIGHT},
@@ -139,20 +151,32 @@ class DatasetChunks(Chunks):
         return tf.while_loop(lambda batch, *_: batch.has_value(), body, first, **options)[2:]
 
 
-def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
+def _numbered(dataset: tf.data.Dataset) -> tuple[tf.data.Dataset, Callable[[], str]]:
     """
     Return pairs of a batch (index of its first row, X, Y) and its summary. Non-finite values become 0, and X and Y are
     cut to the same number of rows: the summary locates the error, and nothing else fails before it is read.
+
+    :return: the pairs, and a function that describes the place after the last batch that has been read.
     """
     dtype = default_float()
+    with tf.init_scope(), tf.device("CPU:0"):  # of a closure: it is no variable of the model
+        last = local_variable(tf.zeros(2, tf.int64), dtype=tf.int64)  # passes, batches of this pass
 
     @tf.autograph.experimental.do_not_convert
-    def numbered(first: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, Any]:
+    def numbered(
+        state: tuple[tf.Tensor, tf.Tensor], pair: tuple[tf.Tensor, tf.Tensor]
+    ) -> tuple[Any, Any]:
+        first, number = state
+        last.assign([last[0] + tf.cast(tf.equal(number, 0), tf.int64), number + 1])
         X, Y = (tf.cast(values, dtype) for values in pair)
-        return first + tf.shape(X, tf.int64)[0], (first, X, Y)
+        rounded = tf.minimum(*map(_first_rounded, pair, (X, Y)))
+        rounded = tf.where(rounded < _NONE, first + rounded, _NONE)
+        return (first + tf.shape(X, tf.int64)[0], number + 1), (first, X, Y, rounded)
 
     @tf.autograph.experimental.do_not_convert
-    def summarized(first: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tuple[Any, PassSummary]:
+    def summarized(
+        first: tf.Tensor, X: tf.Tensor, Y: tf.Tensor, rounded: tf.Tensor
+    ) -> tuple[Any, PassSummary]:
         n = tf.minimum(tf.shape(X, tf.int64)[0], tf.shape(Y, tf.int64)[0])
         is_equal = tf.equal(tf.shape(X)[0], tf.shape(Y)[0])
         values = tf.concat([X[:n], Y[:n]], axis=-1)  # [n, D + P]
@@ -164,16 +188,32 @@ def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
             tf.where(is_finite, values, tf.zeros_like(values)), [X.shape[1], Y.shape[1]], axis=-1
         )
         return (first, X, Y), PassSummary(
-            n, checksum, tf.reduce_min(bad_rows), tf.where(is_equal, _NONE, first)
+            n,
+            checksum,
+            tf.reduce_min(bad_rows),
+            rounded,
+            tf.where(is_equal, _NONE, first),
         )
 
     options = tf.data.Options()  # no graph optimization: it takes longer than a pass over few rows
     options.autotune.enabled = options.experimental_optimization.apply_default_optimizations = False
-    batches = dataset.scan(tf.constant(0, tf.int64), numbered)
+    batches = dataset.scan((tf.constant(0, tf.int64), tf.constant(0, tf.int64)), numbered)
     # deterministic, for any options of the dataset
-    return batches.map(
-        summarized, num_parallel_calls=CHUNKS_IN_FLIGHT, deterministic=True
-    ).with_options(options)
+    pairs = batches.map(summarized, num_parallel_calls=CHUNKS_IN_FLIGHT, deterministic=True)
+
+    def place() -> str:
+        passes, number = last.numpy()
+        return f" after batch {number} of pass {passes}" if passes else " at its first batch"
+
+    return pairs.with_options(options), place
+
+
+def _first_rounded(values: tf.Tensor, converted: tf.Tensor) -> tf.Tensor:
+    """Return the first row [] with an integer that conversion has changed; `_NONE` if there is none."""
+    if not values.dtype.is_integer:
+        return tf.constant(_NONE, tf.int64)
+    rows = tf.where(validation.rounded_integers(values, converted))[:, 0]
+    return tf.reduce_min(tf.concat([rows, [_NONE]], axis=0))
 
 
 def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:

@@ -111,7 +111,7 @@ class PEPClassifier(PEP):
 def _labels(data: RegressionData | DatasetChunks) -> AnyNDArray:
     """Return all labels in ascending order; reject one-hot labels, which would be read as independent outputs."""
     found, one_hot = [], columns(data)[1] > 1
-    for _, Y in data.dataset if isinstance(data, DatasetChunks) else [data]:
+    for _, Y in data.batches() if isinstance(data, DatasetChunks) else [data]:
         Y = np.asarray(Y)
         found.append(np.unique(Y))
         one_hot = one_hot and bool(np.isin(Y, (0, 1)).all() and (Y.sum(axis=1) == 1).all())

@@ -215,19 +215,19 @@ class PEP(SparseGP):
         """Check that the likelihood has a rule and accepts the data; return C, one per column of Y or `latent_dim`."""
         rule = rule_for(likelihood, self.projection)
         batches = (
-            data.dataset
+            data.batches()
             if isinstance(data, DatasetChunks)
             else [tuple(map(tf.convert_to_tensor, data))]
         )
         first = 0
-        for _, Y in batches:
-            check_observations(likelihood, Y, first_row=first)
-            first += len(Y)
+        for batch in batches:
+            check_observations(likelihood, batch[1], first_row=first)
+            first += len(batch[1])
         if isinstance(likelihood, ScalarLikelihood):
             C = columns(data)[1] - isinstance(likelihood, SwitchedLikelihood)
         else:
             C = validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
-        rule.check(Observations(*next(iter(batches))), C)
+        rule.check(Observations(*batch), C)
         return C
 
     @override
@@ -329,7 +329,7 @@ class PEP(SparseGP):
             self._eager_sweeps = 0  # the next line traces a graph: use it from now on
             self._options.max_sweeps.assign(0)  # the compiled step then only evaluates the status
             for _ in range(limit):
-                with_plain_errors(unrecorded, self._converge_step)
+                with_plain_errors(unrecorded, self._converge_step, place=self._chunks.place)
                 if self.sites_status.converged:
                     break
                 callback(self.sites_status)
@@ -419,7 +419,9 @@ class PEP(SparseGP):
         @tf.custom_gradient
         def energy(*_: tf.Tensor) -> Any:
             with self._updating():
-                value, derivatives = with_plain_errors(unrecorded, self._energy_and_gradient_step)
+                value, derivatives = with_plain_errors(
+                    unrecorded, self._energy_and_gradient_step, place=self._chunks.place
+                )
 
             def gradient(bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
                 now = [tf.convert_to_tensor(variable) for variable in floating]
@@ -468,7 +470,7 @@ class PEP(SparseGP):
                     return inference.accept(last)
             if tf.executing_eagerly():
                 self._eager_sweeps = 0  # the graph is faster from now on
-            return with_plain_errors(unrecorded, self._converge_step)
+            return with_plain_errors(unrecorded, self._converge_step, place=self._chunks.place)
 
     def _may_run_eagerly(self) -> bool:
         """Return whether sweeps may run without a graph; in a model's first calls this is faster than tracing one."""

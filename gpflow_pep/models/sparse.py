@@ -384,7 +384,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         self._num_inputs = columns(data)[0]
         self.inducing_variable, self.max_jitter = inducing_variable, max_jitter
         if isinstance(data, DatasetChunks) and index_columns(kernel):
-            for number, (X, _) in enumerate(data.dataset, start=1):
+            for number, (X, _) in enumerate(data.batches(), start=1):
                 checked_indices(
                     kernel, tf.cast(X, default_float()), f"data[0] (X) of batch {number}"
                 )
@@ -397,7 +397,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         self._old = self._new_old_posterior()
         if self._workers.count > 1:
             check_disjoint(
-                self._workers, data.dataset if isinstance(data, DatasetChunks) else [data]
+                self._workers, data.batches() if isinstance(data, DatasetChunks) else [data]
             )
 
     def _default_chunk_size(self, **options: int) -> int:

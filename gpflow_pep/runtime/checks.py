@@ -22,6 +22,10 @@ _MAX_SHOWN = 3  # entries of a tensor in a message, to keep it short
 _LIBRARIES = tuple(
     {str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))}
 )
+_BEFORE_EXCEPTION = (  # TensorFlow's description of the graph and of the dataset
+    r"^(Graph execution error:.*most recent call last\):\n(<stack traces unavailable>\n|\s*\n| +File .*?\n)*)?"
+    r"(\{\{.*?\}\} )?(Error in user-defined function passed to \S* transformation with iterator: \S*: )?"
+)
 _AUTOGRAPH = "__autograph_generated_file"  # in the names of files that TensorFlow has converted
 _CREATE_OPERATION = frozenset(
     str(Path(tf.__file__).parent / "python" / file)
@@ -71,13 +75,27 @@ def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
         return tf.identity(value)
 
 
-def with_plain_errors(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a compiled function; errors of its checks and of datasets omit TensorFlow's description of the graph."""
+class UnreadableData(ValueError):
+    """An error in reading a dataset."""
+
+
+def with_plain_errors(
+    function: Callable[..., Any], *args: Any, place: Callable[[], str] = str
+) -> Any:
+    """
+    Call a compiled function; errors of its checks and of datasets omit TensorFlow's description of the graph.
+
+    :param place: called after an error in reading a dataset, to say where; by default nowhere.
+    """
     try:
         return function(*args)
-    except (tf.errors.InvalidArgumentError, tf.errors.UnknownError) as error:
+    except tf.errors.OpError as error:
+        if not tf.executing_eagerly():
+            raise
         reason = reason_of(error)
-        if not tf.executing_eagerly() or reason == error.message:
+        if "IteratorGetNext" in error.message:  # the operation that reads
+            raise UnreadableData(f"data: the dataset cannot be read{place()}: {reason}") from error
+        if not isinstance(error, tf.errors.InvalidArgumentError) or reason == error.message:
             raise
     raise tf.errors.InvalidArgumentError(None, None, reason)
 
@@ -87,8 +105,9 @@ def reason_of(error: BaseException) -> str:
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
     if "natural_gradient_steps" in text:  # GPflow's own check, which gives no reason
         return "the natural gradient's step is not finite; try a smaller natural_step."
-    if "Traceback (most recent call last)" in text:  # of a Python function in a dataset
-        return re.sub(r"^\{\{.*?\}\} ", "", text.partition("\n")[0])
+    text, traceback, _ = text.partition("Traceback (most recent call last)")
+    if traceback:  # of a Python function in a dataset
+        return " ".join(re.sub(_BEFORE_EXCEPTION, "", text, flags=re.DOTALL).split())
     match = re.search(r"assertion failed: \[(.*?)\]\s*(\n|$)", text, re.DOTALL)
     return match.group(1).replace("] [", " ") if match else text
 

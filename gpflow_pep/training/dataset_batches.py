@@ -9,9 +9,8 @@ from gpflow.base import AnyNDArray
 from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
 
-from ..engine import UnreadableData
 from ..models.sparse import checked_rows
-from ..runtime.checks import reason_of
+from ..runtime.checks import UnreadableData, reason_of
 
 Batch = tuple[AnyNDArray, AnyNDArray]  # X [n, D] and Y [n, P]
 

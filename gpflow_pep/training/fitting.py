@@ -15,10 +15,9 @@ from tqdm import tqdm
 
 from .. import validation
 from ..data.minibatches import Minibatches
-from ..engine import UnreadableData
 from ..ep import SitesStatus
 from ..models import PEP
-from ..runtime.checks import reason_of, warn
+from ..runtime.checks import UnreadableData, reason_of, warn
 from ..runtime.devices import sync_trainable
 from ..runtime.distribution import Workers
 from ..runtime.tracing import compiled

@@ -16,10 +16,10 @@ from gpflow.models.training_mixins import (
 )
 from typing_extensions import override
 
-from ..engine import UnreadableData
+from ..engine import Chunks
 from ..ep import FEW_SWEEPS, SitesStatus
 from ..models import PEP
-from ..runtime.checks import with_plain_errors
+from ..runtime.checks import UnreadableData, with_plain_errors
 from ..runtime.custom_gradients import derivatives
 from ..runtime.devices import in_replica
 from ..runtime.distribution import ONE_PROCESS, Workers
@@ -105,7 +105,9 @@ class TrainingStep:
             )
             self.compiled[key] = compiled(step, input_signature=key[1], **xla)
         try:
-            return with_plain_errors(self.compiled[key], *rows)
+            chunks = getattr(self._model, "_chunks", None)
+            place = chunks.place if isinstance(chunks, Chunks) else str
+            return with_plain_errors(self.compiled[key], *rows, place=place)
         except tf.errors.InvalidArgumentError as error:
             if "Collective ops is aborted" in error.message:  # another worker has failed
                 raise tf.errors.AbortedError(None, None, error.message) from error
