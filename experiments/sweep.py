@@ -29,7 +29,7 @@ from typing import Any
 
 from experiments.papers.grid import Job, grid
 from experiments.protocols.arguments import add_running, parser_of
-from experiments.protocols.toml import read_toml
+from experiments.protocols.records import read_toml
 
 _AXES = ("dataset", "model", "alpha", "M", "split")
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from experiments.cells.cell import Cell, Outcome
+from experiments.protocols.records import read_json
 
 FOLDER = "cells"
 """Folder of the files, in the folder of the runs."""
@@ -34,7 +35,7 @@ class Outcomes:
         if not path.exists():
             return None
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = read_json(path)
             outcome = Outcome(**{**values, "cell": Cell(**values["cell"])})
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{path} is not the outcome of a run ({error}): delete it.") from error

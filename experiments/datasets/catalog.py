@@ -21,7 +21,7 @@ from experiments.datasets.sources import (
     TrainAndTest,
 )
 from experiments.datasets.tables import Floats, TwoClasses
-from experiments.protocols.toml import read_toml
+from experiments.protocols.records import read_toml
 
 __all__ = ["ENTRIES", "DatasetInfo", "Entry"]
 

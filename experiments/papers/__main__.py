@@ -45,14 +45,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only",
         nargs="+",
+        action="extend",
         type=_values,
         default=[],
         metavar="AXIS=VALUE,...",
-        help="values of some axes (all); runs without an axis stay; axes=list: list them",
+        help="values of some axes (all), repeated or not; runs without an axis stay; axes=list: list them",
     )
     parser.add_argument(
         "--with",
         nargs="+",
+        action="extend",
         type=_values,
         default=[],
         metavar="ENTRY=VALUE",

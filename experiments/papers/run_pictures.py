@@ -1,6 +1,5 @@
 """Figures of recorded runs, from their logged scalars and stored predictions."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from experiments.datasets import Dataset
 from experiments.ingredients.stream import arriving
 from experiments.papers.grid import Record, Records, grouped
 from experiments.papers.pictures import Course, Picture, add_legend, courses, line_label, panels
+from experiments.protocols.records import read_json
 from experiments.report import decision, fit, frames
 from experiments.report.recorded import RecordedRun, read_run
 from experiments.report.style import color, marker, tidy
@@ -31,9 +31,7 @@ def logged(record: Record, along: str = "steps") -> Course:
 
     :param along: "steps", or a logged scalar; its zeros are left out.
     """
-    metrics: dict[str, Any] = json.loads(
-        (Path(record.result["directory"]) / "metrics.json").read_text()
-    )
+    metrics = read_json(Path(record.result["directory"]) / "metrics.json")
     if along == "steps":
         return {name: (of["steps"], of["values"]) for name, of in metrics.items()}
     places = {

@@ -26,16 +26,18 @@ def run(name: str, asked: argparse.Namespace) -> str:
     :return: why runs have no result; empty if all have one.
     """
     protocol: Any = import_module(f"experiments.papers.{name.lower()}")
-    settings = _options("--only", asked.only) + _options("--with", vars(asked)["with"])
+    selection = _by_name(asked.only)
+    given = _by_name(vars(asked)["with"])
+    settings = _options("--only", selection) + _options("--with", given)
     command = shlex.join(
         ["python", "-m", "experiments.papers", name, *["--full"] * asked.full, *settings]
     )
     try:
-        plan, only = protocol.jobs(asked.full), dict(asked.only)
-        if only.get("axes") == ["list"]:
+        plan = protocol.jobs(asked.full)
+        if selection.get("axes") == ["list"]:
             print(f"The axes of {name}: {axes(plan)}")
             return ""
-        jobs = selected(plan, only, dict(vars(asked)["with"]))
+        jobs = selected(plan, selection, given)
         if asked.stored:
             jobs = [
                 job for job in jobs if (end := Outcomes(asked.runs).read(job.cell)) and end.result
@@ -53,13 +55,19 @@ def run(name: str, asked: argparse.Namespace) -> str:
     return missing
 
 
-def _options(option: str, given: Sequence[tuple[str, list[Any]]]) -> list[str]:
-    """Return an option of the command, as it was given."""
-    return (
-        [option, *(f"{name}={','.join(map(str, values))}" for name, values in given)]
-        if given
-        else []
-    )
+def _by_name(given: Sequence[tuple[str, list[Any]]]) -> dict[str, list[Any]]:
+    """Return all values of each name; ``a=1 a=2`` are those of ``a=1,2``."""
+    found: dict[str, list[Any]] = {}
+    for name, values in given:
+        found.setdefault(name, []).extend(values)
+    return found
+
+
+def _options(option: str, given: dict[str, list[Any]]) -> list[str]:
+    """Return an option of the command."""
+    if not given:
+        return []
+    return [option, *(f"{name}={','.join(map(str, values))}" for name, values in given.items())]
 
 
 def completed(plan: Sequence[Job], runs: Path, **options: Any) -> tuple[list[Record], str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sacred.observers import RunObserver, SqlObserver
 from sacred.serializer import flatten
+from sacred.utils import SacredError
 
 
 class SqlRuns(SqlObserver):
@@ -19,6 +20,16 @@ class SqlRuns(SqlObserver):
     def __init__(self, observer: SqlObserver):
         vars(self).update(vars(observer))
         self._metrics: dict[str, dict[str, list[Any]]] = {}
+
+    def started_event(self, *arguments: Any, **options: Any) -> Any:
+        """Start the record; an error of one sentence if the database is locked or cannot be reached."""
+        from sqlalchemy.exc import OperationalError  # an extra
+
+        try:
+            return super().started_event(*arguments, **options)  # type: ignore[no-untyped-call]
+        except OperationalError as error:
+            reason = f"--sql {self.engine.url!s}: {error.orig}"
+            raise SacredError(reason, print_traceback=False) from error
 
     def log_metrics(
         self, metrics_by_name: Mapping[str, Mapping[str, list[Any]]], info: dict[str, Any]

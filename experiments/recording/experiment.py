@@ -1,5 +1,6 @@
 """Base of all experiments: records in ``runs/``, and flat names for the configuration."""
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,6 +57,11 @@ class RecordedExperiment(Experiment):
         options: Mapping[str, Any] | None = None,
     ) -> Run:
         """See :meth:`sacred.Experiment.run`."""
+        for name in named_configs:
+            if os.path.exists(name):  # Sacred would read it by jsonpickle or pickle
+                reason = "reading a file of settings may run code that is in it"
+                advice = "give each setting as NAME=VALUE"
+                raise SacredError(f"with {name}: {reason}; {advice}.", print_traceback=False)
         options = dict(options or {})
         options[_FILE_STORAGE] = options.get(_FILE_STORAGE) or RUNS
         updates = {self._full_name(name): value for name, value in (config_updates or {}).items()}

@@ -1,6 +1,6 @@
 """A recorded run of the regression, the classification or the streaming experiment, read from its directory."""
 
-import json
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from experiments.ingredients.classifier import classifier_title
 from experiments.ingredients.initialization import Floats
 from experiments.ingredients.learner import learner_title
 from experiments.ingredients.model import title
+from experiments.protocols.records import read_json
 from experiments.recording.predictions import FILE
 
 _TITLES = {"regression": title, "classification": classifier_title, "streaming": learner_title}
@@ -41,14 +42,18 @@ def read_run(directory: Path) -> RecordedRun:
     """
     Read a completed run.
 
-    :raises ValueError: if the run has not completed.
+    :raises ValueError: if the run has not completed, or its files are damaged.
     """
-    entry = json.loads((directory / "run.json").read_text())
-    if entry["status"] != "COMPLETED":
+    entry = read_json(directory / "run.json")
+    if entry.get("status") != "COMPLETED":
         raise ValueError(
-            f"{directory} is of a run with status {entry['status']}; only a completed run has results."
+            f"{directory} is of a run with status {entry.get('status')}; only a completed run has results."
         )
-    config = json.loads((directory / "config.json").read_text())
-    task: Task = entry["experiment"]["name"]
-    with np.load(directory / FILE) as arrays:
-        return RecordedRun(_TITLES[task](config["gp"]), config, entry["result"], dict(arrays), task)
+    config = read_json(directory / "config.json")
+    try:
+        task: Task = entry["experiment"]["name"]
+        name, result = _TITLES[task](config["gp"]), entry["result"]
+        with np.load(directory / FILE) as arrays:
+            return RecordedRun(name, config, result, dict(arrays), task)
+    except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{directory} is not the record of a run: {error!r}.") from error

@@ -17,6 +17,7 @@ from gpflow.inducing_variables import (
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import Self, override
 
+from .. import validation
 from ..engine import AbsorbedPosterior, DatasetChunks, OldPosterior, independent_parts
 from ..engine.kernel_columns import checked_indices
 from ..inducing import greedy_conditional_variance
@@ -215,7 +216,10 @@ class Stream(InducingVariableGP):
         if len(state.points) > 1:
             points = SeparateIndependentInducingVariables([InducingPoints(Z) for Z in state.points])
         try:
+            if "alpha" in state.arrays:
+                validation.power(state.arrays["alpha"])
             model = cls._of_batch(state.arrays, *parts, points, **options)
+            _check_shapes_of_batch(state, model._batch_variables())
         except (
             TypeError,
             ValueError,
@@ -252,3 +256,14 @@ class Stream(InducingVariableGP):
         others = other_parameters(self).items()
         parameters = {f"parameter{path}": each.unconstrained_variable for path, each in others}
         return old | self._batch_variables() | parameters
+
+
+def _check_shapes_of_batch(state: StreamState, variables: Mapping[str, tf.Variable]) -> None:
+    """Raise a ValueError if an array of the batch has not the shape that follows from the state's data."""
+    for name, variable in variables.items():
+        expected = variable.numpy().shape
+        found = state.arrays[name].shape if name in state.arrays else expected
+        if found != expected:
+            raise ValueError(
+                f"the state's {name} must have shape {list(expected)}, as its data, got {list(found)}."
+            )

@@ -139,9 +139,12 @@ class Checkpoints:
 
 
 def _are(values: Any, kind: Any) -> bool:
-    """Return whether the values are a list of this type, booleans excluded."""
+    """Return whether the values are a list of this type, booleans and huge integers excluded."""
     return isinstance(values, list) and all(
-        isinstance(value, kind) and not isinstance(value, bool) for value in values
+        isinstance(value, kind)
+        and not isinstance(value, bool)
+        and not (isinstance(value, int) and abs(value) > 2**53)
+        for value in values
     )
 
 

@@ -212,6 +212,21 @@ def _numbers_of_old(s: RunningStream) -> None:
     s.from_state(StreamState.from_dict(arrays))
 
 
+def _power_of_state(s: RunningStream) -> None:
+    arrays: dict[str, Any] = s.model.state.as_dict()
+    arrays["alpha"] = np.asarray(drawn(s, [2.0, -0.5, np.nan, [0.5, 0.5]]), dtype=float)
+    s.from_state(StreamState.from_dict(arrays))
+
+
+def _sites_of_state(s: RunningStream) -> None:
+    """Sites of another number of rows, in one or both arrays."""
+    arrays: dict[str, Any] = s.model.state.as_dict()
+    names = ("sites.precision", "sites.linear")
+    for name in drawn(s, [names, names[:1], names[1:]]):
+        arrays[name] = np.concatenate([arrays[name], arrays[name][:1]])
+    s.from_state(StreamState.from_dict(arrays))
+
+
 ATTACKS: Attacks = {
     "batches refused before": Attack(of(), _after_refusal),
     "copied between batches": Attack(of(), _copied),
@@ -298,6 +313,8 @@ ATTACKS: Attacks = {
     "damaged file of a state": Attack(of(), _damaged_file, r"state\.npz"),
     "state for other parts": Attack(of(), _other_parts, "state|kernel"),
     "state of fewer old points": Attack(of(), _numbers_of_old, "state"),
+    "power of a state": Attack(of(*STREAMS[:2]), _power_of_state, "state.*alpha"),
+    "sites of a state": Attack(of("StreamingPEP"), _sites_of_state, r"state.*sites\."),
     "state that is none": Attack(
         of(), lambda s: s.from_state(drawn(s, [None, "state.npz", {}])), "state"
     ),

@@ -79,15 +79,88 @@ def test_columns_of_parquet(tmp_path):
         assert sum(sizes) == N and max(sizes) <= 10
         np.testing.assert_array_equal(actual_X, X[:, [2, 0]])
         np.testing.assert_array_equal(actual_Y[:, 0], np.arange(N))
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        (["1", "2"], "string"),
+        ([b"1", b"2"], "binary"),
+        ([[1.0], [2.0]], "list"),
+        (np.array([1, 2], "M8[s]"), "timestamp"),
+    ],
+)
+def test_columns_of_parquet_that_hold_no_numbers(tmp_path, values, found):
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"a": values, "b": [1.0, 2.0]}), path)
     with pytest.raises(
-        ValueError, match="cannot be read as columns of numbers: Failed to parse string: 'x'"
+        ValueError, match=rf"rows\.parquet: column 'a' must hold numbers, got {found}"
     ):
-        parquet_batches(tmp_path / "rows.parquet", inputs=["word"], outputs=["a"])
-    pyarrow.parquet.write_table(
-        pyarrow.table({"a": [2**53 + 1], "b": [1.0]}), tmp_path / "large.parquet"
-    )
-    with pytest.raises(ValueError, match="Integer value 9007199254740993 not in range"):
-        parquet_batches(tmp_path / "large.parquet", inputs=["a"], outputs=["b"])
+        parquet_batches(path, inputs=["a"], outputs=["b"])
+
+
+def test_row_groups_are_read_by_batches(tmp_path):
+    """A file of 2 kB holds a row group of 240 MB; a batch has 131 kB."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "rows.parquet"
+    columns = {"a": np.zeros(15_000_000), "b": np.zeros(15_000_000)}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path, row_group_size=2**31 - 1)
+    del columns
+    pool = pyarrow.proxy_memory_pool(pyarrow.default_memory_pool())
+    default = pyarrow.default_memory_pool()
+    pyarrow.set_memory_pool(pool)
+    try:
+        batches = parquet_batches(path, inputs=["a"], outputs=["b"])
+        next(iter(batches))
+    finally:
+        pyarrow.set_memory_pool(default)
+    assert pool.max_memory() < 2**25  # bytes: pages of 1 MB and batches, read ahead
+
+
+def test_damaged_parquet_is_named(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "rows.parquet"
+    for compression in ("snappy", "zstd", "gzip", "none"):
+        table = pyarrow.table({"a": X[:, 0], "b": X[:, 1]})
+        pyarrow.parquet.write_table(table, path, compression=compression, write_page_checksum=True)
+        content = bytearray(path.read_bytes())
+        content[60:100] = bytes(40)
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"rows\.parquet cannot be read as columns of numbers"):
+            parquet_batches(path, inputs=["a"], outputs=["b"])
+
+
+def test_integers_that_would_be_rounded_are_refused(tmp_path):
+    """By readers of arrays, CSV and Parquet files alike; 2^53 + 2 and -2^63 are exact."""
+    import pandas as pd
+
+    csv, parquet = tmp_path / "rows.csv", tmp_path / "rows.parquet"
+    columns = {"inputs": ["a"], "outputs": ["b"]}
+    for value in (2**53 + 2, -(2**63), 2**53 + 1, -(2**53) - 1, 2**63 - 1):
+        table = pd.DataFrame({"a": [1, value], "b": [0.5, 1.0]})
+        table.to_csv(csv, index=False)
+        table.to_parquet(parquet)
+        readers = (
+            lambda: csv_batches(csv, **columns),
+            lambda: parquet_batches(parquet, **columns),
+            lambda table=table: array_batches(table[["a"]].to_numpy(), table[["b"]].to_numpy()),
+        )
+        for read in readers:
+            if int(float(value)) == value:
+                np.testing.assert_array_equal(rows_of(read())[1], [[1.0], [float(value)]])
+                continue
+            with pytest.raises(
+                (ValueError, tf.errors.InvalidArgumentError),
+                match=rf"{value}, which float64 rounds",
+            ):
+                rows_of(read())
 
 
 def test_a_model_of_a_file(written):
@@ -124,6 +197,8 @@ def test_an_empty_field_is_refused_with_its_row(written):
         ("a,b\n1,2\n3,True\n", "Row #3: .*invalid value 'True'"),
         ("a,b\n1,2\n3\n", "Row #3: Expected 2 columns, got 1"),
         ("a,b\n1,2,3\n", "Row #2: Expected 2 columns, got 3"),
+        ("a,b\n1," + "z" * 2**25 + "\n", "a line has more than 16 MiB"),
+        ("a,b" + "z" * 2**24 + "\n1,2\n", "a line has more than 16 MiB"),
         ("a,b\n1_0,2\n", "Row #2: .*invalid value '1_0'"),
         ("", "Empty CSV file"),
     ],
@@ -147,6 +222,20 @@ def test_columns_that_are_not_read_may_hold_anything(tmp_path):
     _, actual_X, actual_Y = rows_of(csv_batches(path, inputs=["a"], outputs=["b"]))
     np.testing.assert_array_equal(actual_X, [[1.0], [3.0], [5.0], [7.0]])
     np.testing.assert_array_equal(actual_Y, actual_X + 1.0)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_another_encoding_is_named(tmp_path, encoding):
+    path = tmp_path / "rows.csv"
+    path.write_bytes("größe,b\n1,2\n".encode(encoding))
+    with pytest.raises(ValueError, match=r"rows\.csv cannot be read .* encoding is not UTF-8"):
+        csv_batches(path, inputs=["b"], outputs=["größe"])
+
+
+@pytest.mark.parametrize("delimiter", ["||", "", "\n", '"', "é", "1", ".", None, 3])
+def test_delimiters_that_are_refused(written, delimiter):
+    with pytest.raises(ValueError, match=r"^delimiter must be one ASCII character"):
+        csv_batches(written, inputs=INPUTS, outputs=OUTPUTS, delimiter=delimiter)
 
 
 def test_files_that_are_refused(tmp_path):

@@ -276,6 +276,45 @@ def test_held_out_record_reads_dataset_once(monkeypatch):
     np.testing.assert_allclose(*(list(score.values()) for score in scores), rtol=1e3 * TOLERANCE)
 
 
+def read_then_broken(batches):
+    """A dataset of batches of 20 rows that raises an error after this many of them."""
+    read = iter(range(batches))
+
+    def rows():
+        for start in range(0, N, 20):
+            if next(read, None) is None:
+                raise OSError("disk fell off")
+            yield X[start : start + 20], Y[start : start + 20]
+
+    signature = (tf.TensorSpec([None, D], tf.float64), tf.TensorSpec([None, P], tf.float64))
+    return tf.data.Dataset.from_generator(rows, output_signature=signature)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda model: model.training_loss(),
+        lambda model: model.predict_f(X[:2]),
+        lambda model: model.check_data(),
+        lambda model: fit(model, max_iterations=2),
+    ],
+)
+def test_an_error_of_the_dataset_is_said_with_its_place(act):
+    in_a_pass = -(-N // 20)
+    model = MODELS["VFE"](read_then_broken(in_a_pass + 1))
+    with pytest.raises(
+        ValueError, match=r"^data: .* after batch 1 of pass 2: OSError: disk fell off$"
+    ):
+        act(model)
+
+
+def test_integers_of_a_dataset_are_not_rounded():
+    rows = np.arange(N)[:, None] + 2**53 + 1 - 30  # the first that is rounded is row 30
+    data = tf.data.Dataset.from_tensor_slices((np.repeat(rows, D, axis=1), Y)).batch(20)
+    with pytest.raises(ValueError, match=r"^data: integers must not be rounded .* row 30\.$"):
+        MODELS["VFE"](data)
+
+
 def test_swapped_labels_raise():
     """The number of labels and the sum of their positions are unchanged."""
     model = MODELS["VFE"](changing((X, LABELS), (X, MOVED)))

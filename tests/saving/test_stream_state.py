@@ -200,6 +200,9 @@ def test_rejects_an_incomplete_state(missing):
     [
         ("inducing.Z", np.zeros(3), r"inducing\.Z must have shape \[1 or C, M, D\], got \[3\]"),
         ("parts", np.array("{"), "parts must be JSON"),
+        ("alpha", np.array(2.0), r"this state .*alpha must be in \[0, 1\], got 2\.0"),
+        ("alpha", np.array(-0.5), r"this state .*alpha must be in \[0, 1\], got -0\.5"),
+        ("alpha", np.full(20, 0.5), r"this state .*alpha must be one number"),
         ("parts", np.array(1.0), "parts must be settings by path"),
         ("parts", np.array("[" * 100_000), "parts must be JSON"),
         ("old.Z", np.zeros((1, 4, 2)), "of as many old points, got 0, 4 and 0"),
@@ -216,6 +219,17 @@ def test_rejects_a_state_with_invalid_values(name, value, message):
     state = StreamState({**regression().state.arrays, name: value})
     with pytest.raises(ValueError, match=message):
         StreamingSGPR.from_state(state, kernel(), mean_function=gpflow.functions.Constant([0.0]))
+
+
+@pytest.mark.parametrize("name", ["sites.precision", "sites.linear"])
+def test_rejects_sites_of_other_rows(name):
+    model = classifier()
+    arrays = dict(model.state.arrays)
+    arrays[name] = np.concatenate([arrays[name], arrays[name]])
+    with pytest.raises(
+        ValueError, match=rf"the state's {name} must have shape \[20, .* got \[40, "
+    ):
+        StreamingPEP.from_state(StreamState(arrays), separate(), MultiClassRobustMax(3))
 
 
 def test_rejects_a_state_of_another_model():
