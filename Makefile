@@ -134,15 +134,32 @@ clean:
 INSTALL = $(PY) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS)
 REQUIREMENTS := setup.cfg pyproject.toml $(CONSTRAINTS)
 
+# The checkout from which the environment has gpflow_pep; an error if it has none.
+OWNER := import importlib.metadata, json, urllib.parse; \
+	about = importlib.metadata.distribution("gpflow_pep").read_text("direct_url.json"); \
+	print(urllib.parse.unquote(urllib.parse.urlparse(json.loads(about)["url"]).path))
+
+# Compares the content of the requirements, not times: a copy of this folder has new ones. A stamp holds their checksum;
+# one of an earlier version is empty and means the requirements that its checkout has. The environment of another
+# checkout is used if it has the same requirements, and never changed.
+define INSTALLED
+	@wanted="$$(cat $(REQUIREMENTS) | cksum)"; known="$$(cat $@ 2>/dev/null)"; \
+	if test "$$known" = "$$wanted"; then exit 0; fi; \
+	owner="$$($(PY) -I -c '$(OWNER)' 2>/dev/null)"; \
+	if test -n "$$owner" && test "$$owner" != '$(CURDIR)'; then \
+		if test -f $@ && test -z "$$known" && test "$$(cd "$$owner" && cat $(REQUIREMENTS) | cksum)" = "$$wanted"; then exit 0; fi; \
+		echo "$(VENV) is the environment of $$owner, whose requirements differ: VENV=path makes another one." >&2; \
+		exit 1; \
+	fi; \
+	echo 'Installing gpflow_pep, TensorFlow$(2) into $(VENV), once; this downloads and takes a few minutes ...'; \
+	$(INSTALL) -e '.[$(1)]' && echo "$$wanted" | tee $(3) >$@
+endef
+
 $(VENV)/.installed: $(VENV)/.made $(REQUIREMENTS)
-	@echo 'Installing gpflow_pep and TensorFlow into $(VENV), once; this downloads and takes a few minutes ...'
-	@$(INSTALL) -e '.[experiments]'
-	@touch $@
+	$(call INSTALLED,experiments,,)
 
 $(VENV)/.installed-dev: $(VENV)/.made $(REQUIREMENTS)
-	@echo 'Installing gpflow_pep, TensorFlow and the tools into $(VENV), once; this downloads and takes a few minutes ...'
-	@$(INSTALL) -e '.[dev]'
-	@touch $(VENV)/.installed $@
+	$(call INSTALLED,dev, and the tools,$(VENV)/.installed)
 
 # What an interpreter must be: in the range of setup.cfg, and able to make environments.
 CANDIDATES := python3.12 python3.11 python3.10 python3 python
