@@ -50,7 +50,8 @@ class Checkout:
 def environment(tmp_path):
     folder = tmp_path / "environment"
     (folder / "bin").mkdir(parents=True)
-    (folder / ".made").write_text("%d.%d\n" % sys.version_info[:2])
+    major, minor = sys.version_info[:2]
+    (folder / ".made").write_text(f"{major}.{minor}\n")
     python = folder / "bin" / "python"
     python.write_text(PYTHON.format(owner=folder / "owner", installs=folder / "installs"))
     python.chmod(0o755)

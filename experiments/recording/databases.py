@@ -28,7 +28,7 @@ class SqlRuns(SqlObserver):
         try:
             return super().started_event(*arguments, **options)  # type: ignore[no-untyped-call]
         except OperationalError as error:
-            reason = f"--sql {self.engine.url!s}: {error.orig}"
+            reason = f"--sql {self.engine.url!s}: {error.orig}."
             raise SacredError(reason, print_traceback=False) from error
 
     def log_metrics(

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gpflow
 import numpy as np
 import pandas as pd
+import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from campaign.attack_subjects import Attack, Attacks, Pair, Rows, drawn, masked, unequal_batch
+from gpflow_pep import PEPR
 from gpflow_pep.data.readers import (
     Statistics,
     array_batches,
@@ -144,12 +147,76 @@ def _pipe(s: Table) -> None:
     )
 
 
+def _read_by_any(s: Table, table: pd.DataFrame) -> list[Any]:
+    """Read a table from a CSV file, a Parquet file or arrays."""
+    kind = drawn(s, ["csv", "parquet", "arrays"])
+    if kind == "csv":
+        return s.read(table.to_csv(index=False))
+    if kind == "parquet":
+        return s.read_parquet(table)
+    X, Y = table[s.inputs].to_numpy(), table[["y"]].to_numpy()
+    return list(array_batches(X, Y, batch_size=int(s.rng.integers(1, 9))).as_numpy_iterator())
+
+
+def _exact_integers(s: Table) -> Pair:
+    """Integers of at most 53 significant bits, of any size."""
+    bits = int(s.rng.integers(0, 10))
+    y = s.rng.integers(-(2**53), 2**53, len(s.X)) * 2**bits
+    read = _joined(_read_by_any(s, s.table.assign(y=y)))
+    return {"X": read["X"], "Y": read["Y"] / 2.0**bits}, {
+        "X": s.X,
+        "Y": np.array([[int(value) // 2**bits] for value in y], dtype=float),
+    }
+
+
 def _integers(s: Table) -> None:
-    s.read_parquet(s.table.assign(y=np.arange(len(s.X)) + 2**53 + 1))
+    """One integer among others that has more than 53 significant bits."""
+    y = s.rng.integers(-5, 5, len(s.X))
+    bits = int(s.rng.integers(0, 10))
+    size = int(s.rng.integers(2**52, 2**53 - 1)) * 2 + 1
+    y[int(s.rng.integers(len(y)))] = drawn(s, [1, -1]) * size * 2**bits
+    _read_by_any(s, s.table.assign(y=y))
 
 
 def _parquet_text(s: Table) -> None:
-    s.read_parquet(s.table.assign(y=drawn(s, ["a", pd.Timestamp("2020-01-01")])))
+    values: Any = drawn(s, ["a", "1", b"1", pd.Timestamp("2020-01-01"), pd.Timedelta("1s")])
+    s.read_parquet(s.table.assign(y=[values] * len(s.X)))
+
+
+def _other_encoding(s: Table) -> None:
+    text = "\n".join(s.lines).replace("y", "größe", 1) + "\n"
+    s.path.write_bytes(text.encode(drawn(s, ["latin-1", "utf-16", "cp1252"])))
+    csv_batches(s.path, inputs=s.inputs, outputs=["größe"])
+
+
+def _compressed(s: Table) -> None:
+    """A page of a compressed file is damaged."""
+    path = s.path.with_suffix(".parquet")
+    s.table.to_parquet(path, compression=drawn(s, ["snappy", "gzip", "zstd", "brotli"]))
+    content = bytearray(path.read_bytes())
+    content[40:60] = bytes(20)
+    path.write_bytes(content)
+    parquet_batches(path, inputs=s.inputs, outputs=["y"])
+
+
+def _broken_dataset(s: Table) -> None:
+    """A dataset that raises an error in a pass after the first one."""
+    num_batches = int(s.rng.integers(1, 4))
+    read = iter(range(num_batches + int(s.rng.integers(0, 2 * num_batches))))
+    parts = np.array_split(np.arange(len(s.X)), num_batches)
+    error = drawn(s, [OSError, KeyError, MemoryError, NotImplementedError, ValueError])
+
+    def rows() -> Any:
+        for part in parts:
+            if next(read, None) is None:
+                raise error("disk fell off")
+            yield s.X[part], s.Y[part]
+
+    specs = tuple(tf.TensorSpec([None, values.shape[1]], tf.float64) for values in (s.X, s.Y))
+    data = tf.data.Dataset.from_generator(rows, output_signature=specs)
+    model = PEPR(data, gpflow.kernels.SquaredExponential(), s.X[:3])
+    for _ in range(3):
+        drawn(s, [model.training_loss, model.check_data])()
 
 
 def _damaged_parquet(s: Table) -> None:
@@ -191,6 +258,7 @@ ATTACKS: Attacks = {
     "empty lines": Attack(Table, _empty_lines),
     "Parquet": Attack(Table, _parquet),
     "arrays": Attack(Table, _arrays),
+    "exact integers": Attack(Table, _exact_integers),
     "standardized": Attack(Table, _standardized),
     "field that is no number": Attack(
         Table, _field("1_0", "foo", "n/a", "1;2", "0x10", "2020-01-01", '"a b"'), r"rows\.csv"
@@ -210,7 +278,15 @@ ATTACKS: Attacks = {
     "batch size": Attack(
         Table, lambda s: s.read(batch_size=drawn(s, [0, -1, 2.5, True, "all"])), "batch_size"
     ),
-    "integers beyond 2^53": Attack(Table, _integers, r"rows\.parquet"),
+    "integers that would be rounded": Attack(Table, _integers, r"(column 'y'|Y from row).* rounds"),
+    "delimiter": Attack(
+        Table, lambda s: s.read(delimiter=drawn(s, ["||", "", "\n", '"', "é", ".", 3])), "delimiter"
+    ),
+    "another encoding": Attack(Table, _other_encoding, r"rows\.csv.*UTF-8"),
+    "damaged page of Parquet": Attack(Table, _compressed, r"rows\.parquet"),
+    "dataset that breaks": Attack(
+        Table, _broken_dataset, r"after batch \d of pass \d: \w+Error: .*disk fell off"
+    ),
     "Parquet without numbers": Attack(Table, _parquet_text, r"rows\.parquet"),
     "damaged Parquet": Attack(Table, _damaged_parquet, r"rows\.parquet"),
     "arrays that are no matrices": Attack(

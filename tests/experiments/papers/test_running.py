@@ -81,6 +81,14 @@ def test_values_and_settings_are_chosen(protocol, runs, capsys):
     assert begun(runs) == "ac" and "| a    |\n| c    |" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "options", [["name=a,c"], ["name=a", "name=c"], ["name=a", "--only", "name=c"]]
+)
+def test_all_values_of_an_axis_are_taken(protocol, runs, options):
+    main(["X1", "--full", "--only", *options, "--with", "act=return", "--runs", str(runs)])
+    assert begun(runs) == "ac"
+
+
 def test_runs_without_an_axis_stay():
     sparse, exact = grid("none", {}, split=(0, 1), M=(5, 20)), grid("none", {}, split=(0, 1))
     chosen = selected(sparse + exact, {"M": [20], "split": [1]}, {})
@@ -102,6 +110,7 @@ def test_axes_are_listed_without_runs(protocol, runs, capsys):
             "has no run of X1. Start some: python -m experiments.papers X1\nThe axes of X1: name=a,b",
         ),
         (["--with", "M=1,2"], "--with accepts one value for each entry, got several for M"),
+        (["--with", "M=1", "M=2"], "--with accepts one value for each entry, got several for M"),
         (["--only", "name"], "2"),
         (["--jobs", "1000"], "jobs must take no more than"),
     ],

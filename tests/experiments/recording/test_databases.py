@@ -4,13 +4,16 @@ import json
 import os
 import shutil
 import socket
+import sqlite3
 import subprocess
 import tempfile
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 import sqlalchemy
+from sacred.utils import SacredError
 
 from experiments import regression
 from experiments.regression import ex
@@ -53,6 +56,17 @@ def assert_records_runs(url, runs, monkeypatch):
 
 def test_sqlite(runs, tmp_path, monkeypatch):
     assert_records_runs(f"sqlite:///{tmp_path}/runs.db", runs, monkeypatch)
+
+
+def test_a_locked_database_is_named(runs, tmp_path):
+    path = tmp_path / "runs.db"
+    options = {"--file_storage": str(runs), "--sql": f"sqlite:///{path}?timeout=0"}
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(
+            SacredError, match=r"^--sql sqlite:///.*runs\.db.*: database is locked\.$"
+        ):
+            ex.run(config_updates=TINY, options=options)
 
 
 def free_port():

@@ -41,6 +41,16 @@ def test_full_names_and_nested_updates_are_left_alone(experiment):
     assert config["second"]["shared"] == 8 and config["first"] == {"shared": 9, "mine": 5, "top": 1}
 
 
+def test_a_file_of_settings_is_refused_before_it_is_read(experiment, tmp_path, monkeypatch):
+    """Sacred would read it by jsonpickle, which makes any objects."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("settings.json", str(tmp_path / "settings.pickle"), "."):
+        if name != ".":
+            (tmp_path / name).write_text('{"py/object": "builtins.object"}')
+        with pytest.raises(SacredError, match=r"^with .* give each setting as NAME=VALUE\.$"):
+            experiment.run(named_configs=[name], options={"--unobserved": True})
+
+
 def test_ambiguous_name_is_refused(experiment):
     with pytest.raises(SacredError, match=r"first\.shared, second\.shared"):
         run(experiment, shared=3)
