@@ -190,13 +190,17 @@ def _other_encoding(s: Table) -> None:
 
 
 def _compressed(s: Table) -> None:
-    """A page of a compressed file is damaged."""
+    """A page of a compressed file with checksums is damaged."""
     path = s.path.with_suffix(".parquet")
-    s.table.to_parquet(path, compression=drawn(s, ["snappy", "gzip", "zstd", "brotli"]))
+    compression = drawn(s, ["snappy", "gzip", "zstd", "brotli"])
+    s.table.to_parquet(path, compression=compression, write_page_checksum=True)
     content = bytearray(path.read_bytes())
     content[40:60] = bytes(20)
     path.write_bytes(content)
-    parquet_batches(path, inputs=s.inputs, outputs=["y"])
+    batches = parquet_batches(path, inputs=s.inputs, outputs=["y"])
+    read = _joined(list(batches.as_numpy_iterator()))
+    if np.array_equal(read["X"], s.X) and np.array_equal(read["Y"], s.Y):
+        raise ValueError("rows.parquet: bytes without meaning were changed")
 
 
 def _broken_dataset(s: Table) -> None:
