@@ -1,7 +1,10 @@
 """Base class of the estimators: kernel, inducing points, training, streams and the posterior."""
 
+import warnings
 from abc import abstractmethod
+from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +14,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 from sklearn.base import BaseEstimator, is_regressor
@@ -32,7 +36,7 @@ from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
 from ..training import FitResult, check_optimizer, fit, uninterrupted
 from ..training.coordinates import spreads
-from ..training.objectives import without_warnings
+from ..training.objectives import FAILURES, without_warnings
 from ..training.result import FAILED, LIMIT
 
 _FEW_ROWS = (
@@ -52,6 +56,7 @@ _OF_SKLEARN = {  # counterparts of scikit-learn's kernels
 }
 
 PosteriorValues = tuple[AnyNDArray, ...]  # cache of a `WhitenedPosterior`
+Training = tuple[FitResult | None, float, PosteriorValues]  # result, objective, posterior
 
 
 class SparseGPEstimator(BaseEstimator):
@@ -122,8 +127,18 @@ class SparseGPEstimator(BaseEstimator):
         """Return the variance of the default kernel, by default 1."""
         return 1.0
 
-    def _fit_model(self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True) -> None:
-        """Construct the model of X [N, D] and Y [N, P], and train it if `train`."""
+    def _finer(self, model: GPModel) -> GPModel | None:
+        """Return the trained model with a lower bound of the noise, if its data have none; None otherwise."""
+        return None
+
+    def _stream_likelihood(self, model: GPModel) -> Likelihood:
+        """Return the likelihood of a stream that goes on from this model."""
+        return deepcopy(model.likelihood)
+
+    def _fit_model(
+        self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True, refine: bool = True
+    ) -> None:
+        """Construct the model of X [N, D] and Y [N, P], train it if `train`, and refine a model without noise."""
         options = self._training_options()
         options = options if train else None
         self.__dict__.pop("alpha_selection_", None)
@@ -131,9 +146,8 @@ class SparseGPEstimator(BaseEstimator):
         if isinstance(self.n_inducing, str):
             make = partial(self._make, alpha=self.alpha_)
             found = select_num_inducing(make, (X, Y), train=lambda model: trained(model, options))
-            self._keep(
-                found.model, *found.trainings[found.numbers.tolist().index(found.num_inducing)]
-            )
+            training = found.trainings[found.numbers.tolist().index(found.num_inducing)]
+            self._keep(*self._refined(found.model, training, options if refine else None))
             self.num_inducing_selection_ = found
             return
         Z = self._initial_points(X)
@@ -151,15 +165,34 @@ class SparseGPEstimator(BaseEstimator):
             self.alpha_ = self.alpha_selection_.alpha
         model = self._make((X, Y), Z, self.alpha_)
         with compiled_model(model) as worker:
-            result = trained(worker, options)
-        self._keep(model, *result)
+            training = trained(worker, options)
+        self._keep(*self._refined(model, training, options if refine else None))
         self.__dict__.pop("num_inducing_selection_", None)
+
+    def _refined(
+        self, model: GPModel, training: Training, options: dict[str, Any] | None
+    ) -> tuple[GPModel, Training]:
+        """Return a model and its training; with a finer model trained from its end, if both trainings converge."""
+        first = training[0]
+        if options is None or first is None or not first.converged:
+            return model, training
+        finer = self._finer(model)
+        if finer is None:
+            return model, training
+        with suppress(*FAILURES), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of a failure, which is not kept
+            with compiled_model(finer) as worker:
+                second, objective, values = trained(worker, options)
+            if second is not None and second.converged:
+                return finer, (joined(first, second), objective, values)
+        return model, training
 
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Train on the first batch, or absorb the posterior and train on the next batch; a failure changes nothing."""
         if not hasattr(self, "model_"):
             # With a constant Y, training would drive the noise or the correlation of f to its limit.
-            self._fit_model(X, Y, train=bool(np.ptp(Y, axis=0).any()))
+            # A stream keeps GPflow's bound of the noise: later batches may contradict a first one without noise.
+            self._fit_model(X, Y, train=bool(np.ptp(Y, axis=0).any()), refine=False)
             return
         options, model = self._training_options(), self.model_
         if not isinstance(self.alpha, str):
@@ -167,10 +200,9 @@ class SparseGPEstimator(BaseEstimator):
                 validation.power(self.alpha)
             )  # may have changed since the last batch
         if not isinstance(model, Stream):
-            kernel, likelihood = deepcopy((model.kernel, model.likelihood))
             parts = {
-                "kernel": kernel,
-                "likelihood": likelihood,
+                "kernel": deepcopy(model.kernel),
+                "likelihood": self._stream_likelihood(model),
                 "inducing_variable": model.inducing_variable.Z.numpy(),
             }
             batch = tuple(values.numpy() for values in model.data)
@@ -179,7 +211,7 @@ class SparseGPEstimator(BaseEstimator):
         with model._all_or_nothing():
             model.alpha = self.alpha_
             model.update((X, Y), **points)
-            self._keep(model, *trained(model, options))
+            self._keep(model, trained(model, options))
 
     def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:
         """Return arguments of `update`: more inducing points if there are too few, else the fraction to move."""
@@ -194,10 +226,9 @@ class SparseGPEstimator(BaseEstimator):
             )
         }
 
-    def _keep(
-        self, model: GPModel, result: FitResult | None, objective: float, values: PosteriorValues
-    ) -> None:
+    def _keep(self, model: GPModel, training: Training) -> None:
         """Set the fitted attributes; warn if training failed or reached its limit of iterations."""
+        result, objective, values = training
         self.model_, self.result_, self._posterior_values = model, result, values
         self.log_marginal_likelihood_value_ = objective
         self.n_iter_ = 0 if result is None else result.iterations
@@ -320,9 +351,18 @@ def _assign(name: str, parameter: Parameter, value: Any) -> None:
         raise ValueError(f"{name} must be {accepted}, got {value!r}.") from error
 
 
-def trained(
-    model: GPModel, options: dict[str, Any] | None
-) -> tuple[FitResult | None, float, PosteriorValues]:
+def joined(first: FitResult, second: FitResult) -> FitResult:
+    """Return the result of a training and another one from its end."""
+    return replace(
+        second,
+        iterations=first.iterations + second.iterations,
+        recorded=first.recorded + tuple(first.iterations + each for each in second.recorded),
+        objective=first.objective + second.objective,
+        seconds=first.seconds + second.seconds,
+    )
+
+
+def trained(model: GPModel, options: dict[str, Any] | None) -> Training:
     """Train a model by `fit` with these options (None: converge its sites); return result, objective and posterior."""
     result = None if options is None else uninterrupted(fit(model, **options))
     with without_warnings(model):  # `_keep` warns

@@ -1,14 +1,17 @@
 """SparseGPRegressor: PEPR and StreamingSGPR as a scikit-learn estimator."""
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData
-from gpflow.config import default_float, default_likelihood_positive_minimum
+from gpflow.config import default_float, default_jitter, default_likelihood_positive_minimum
 from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import GPModel
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
+from typing_extensions import override
 
 from .. import validation
 from ..models import PEPR, StreamingSGPR
@@ -17,6 +20,12 @@ from ..training.coordinates import spreads
 from .base import SparseGPEstimator, max_jitter
 
 _SMALLEST_POWER = 1e-6  # smaller ones are noise variances: scikit-learn's default is 1e-10
+
+
+_GPFLOW_BOUND = 1e-6  # of a noise variance, by default
+_FINER = (
+    1e-2  # with a smaller noise and jitter rounding exceeds what they gain, or factorizations fail
+)
 
 
 class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
@@ -66,7 +75,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             to standard deviation 1, and training moves them; if there are no more distinct rows than this, they are the
             points, and stay. None: 700,000 / N, but at least 100 and at most 500; 100 from the second batch on. "auto":
             the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
-        :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the variance of y.
+        :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the variance of y. If
+            `fit` ends below 1e-5, it trains again with lower bounds of 1e-8, not 1e-6, for noise and jitter.
         :param normalize_y: before training, subtract the mean of y and divide by its standard deviation. The prior mean
             of the normalized y is 0. Predictions are in the units of y. False: nothing is subtracted; y is divided by
             its root mean square if both `kernel` and `noise_variance` are None.
@@ -102,7 +112,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
         """
         Train on another batch X [N, D] and y [N] or [N, P], by :class:`gpflow_pep.StreamingSGPR`, which stores the
-        posterior of all earlier rows, but not the rows. The first call equals :meth:`fit`, which may also come first.
+        posterior of all earlier rows, but not the rows. The first call equals :meth:`fit`, which may also come first,
+        but for the bound of the noise: it stays 1e-6.
 
         The first batch sets the normalization of y. Rows of the batch are added to the inducing points up to
         `n_inducing` points; after that, up to a fifth of the points move to rows of the batch. Hyperparameters are
@@ -202,6 +213,24 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 0.1 * self._initial_variance(data[1]), 10.0 * default_likelihood_positive_minimum()
             )
         return PEPR(data, kernel, Z, alpha=alpha, noise_variance=noise, max_jitter=max_jitter())
+
+    @override
+    def _finer(self, model: GPModel) -> GPModel | None:
+        smallest, noise = _GPFLOW_BOUND, float(model.likelihood.variance.numpy())
+        is_default = default_likelihood_positive_minimum() == smallest
+        if noise > 10.0 * smallest or not is_default or default_float() != np.float64:
+            return None
+        likelihood = Gaussian(noise, variance_lower_bound=_FINER * smallest)
+        Z = model.inducing_variable.Z.numpy()
+        options = {"alpha": model.alpha.numpy(), "likelihood": likelihood}
+        data = tuple(values.numpy() for values in model.data)
+        finer = PEPR(data, deepcopy(model.kernel), Z, **options, max_jitter=max_jitter())
+        finer.jitter = _FINER * default_jitter()
+        return finer
+
+    @override
+    def _stream_likelihood(self, model: GPModel) -> Likelihood:
+        return Gaussian(max(float(model.likelihood.variance.numpy()), 2.0 * _GPFLOW_BOUND))
 
 
 def _squeezed(values: AnyNDArray) -> AnyNDArray:

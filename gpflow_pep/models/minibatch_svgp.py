@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, RegressionData
-from gpflow.config import default_float, default_jitter
+from gpflow.config import default_float
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
@@ -210,7 +210,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
 
     def _whitened(self) -> tuple[tf.Tensor, WhitenedQ]:
         """Return L, and q(v)."""
-        L = self._factorize(self._prior().Kuu(default_jitter()))
+        L = self._factorize(self._prior().Kuu(self._jitter_of_Kuu()))
         m = tf.transpose(self.q_mu)
         R = (
             tf.linalg.diag(tf.transpose(self.q_sqrt))

@@ -77,6 +77,7 @@ class InducingVariableGP(GPModel):
 
     _shares_covariance = False  # all outputs share kernel, inducing variable and q's covariance
     _by_precision = True  # `_posterior_values` returns a factor of q's precision; otherwise a root of its covariance
+    jitter: float | None = None  #: The jitter of Kuu; None: GPflow's default.
     max_jitter: float | None = (
         None  #: The largest jitter to try if Kuu cannot be factorized; None: the default only.
     )
@@ -146,6 +147,12 @@ class InducingVariableGP(GPModel):
                 f"num_latent_gps must stay {current}, got {number!r}: construct a new model."
             )
         return current
+
+    def _checked_jitter(self, jitter: Any) -> float | None:
+        return None if jitter is None else validation.positive_number(jitter, "jitter")
+
+    def _jitter_of_Kuu(self) -> float:
+        return default_jitter() if self.jitter is None else self.jitter
 
     def _checked_max_jitter(self, max_jitter: Any) -> float | None:
         if max_jitter is None:
@@ -232,7 +239,7 @@ class InducingVariableGP(GPModel):
         if self.max_jitter is None:
             return cholesky(Kuu, **message)
         return cholesky_with_growing_jitter(
-            Kuu, jitter=default_jitter(), max_jitter=self.max_jitter, **message
+            Kuu, jitter=self._jitter_of_Kuu(), max_jitter=self.max_jitter, **message
         )
 
     @no_autograph
@@ -507,7 +514,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
     def _inducing_covariance(self, prior: Prior) -> tf.Tensor:
         """Compute Kuu. Its gradient raises an error if a kernel has a tensor for a parameter: Kuf and Kff lack it."""
-        covariance = prior.Kuu(default_jitter())
+        covariance = prior.Kuu(self._jitter_of_Kuu())
         parts = (
             part for part in (self.kernel, *self.kernel.submodules) if isinstance(part, Kernel)
         )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
-from gpflow.config import default_float, default_jitter
+from gpflow.config import default_float
 from gpflow.inducing_variables import (
     InducingPoints,
     InducingVariables,
@@ -137,7 +137,7 @@ class Stream(InducingVariableGP):
             if Z is not None:
                 self._move_inducing_points(Z)
                 self._factorize(
-                    self._prior().Kuu(default_jitter())
+                    self._prior().Kuu(self._jitter_of_Kuu())
                 )  # an error here, not in every later update
             self._old.assign(posterior, int(self.inducing_variable.num_inducing))
             self._assign_data(X, Y)
