@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 from quick import some_slow
 
-from gpflow_pep import BTSGPR, PEPR, TSGPR
+from gpflow_pep import BTSGPR, PEPR, TSGPR, fit
 
 ENGINE = sys.modules["gpflow_pep.engine.accumulation"]
 N, M, BLOCK = 20, 8, 5
@@ -333,6 +333,22 @@ def test_growing_jitter_is_the_jitter_it_says(max_jitter, capfd):
     assert value == pytest.approx(
         exact_objective("PEPR 0.5", model, case, float(reported)), rel=1e-6
     )
+
+
+@pytest.mark.parametrize(("variance", "is_printed"), [(4.0**-20, True), (1.0, False)])
+def test_a_raised_jitter_is_in_the_result(variance, is_printed, capfd):
+    """
+    Two equal points without jitter, whose second pivot is exactly 0 (the root of the variance is), need a jitter of
+    eps, 2e-16: more than 1e-5 of a variance of 1e-12, and less of one of 1.
+    """
+    X = np.linspace(0.0, 1.0, 9)[:, None]
+    with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
+        kernel = gpflow.kernels.SquaredExponential(variance)
+        gpflow.set_trainable(kernel, False)
+        model = PEPR((X, np.sin(X)), kernel, np.zeros((2, 1)), max_jitter=1e-3)
+        result = fit(model, train_inducing=False, max_iterations=3)
+    assert result.reason.endswith("Kuu was not positive definite; its jitter was raised to 2e-16.")
+    assert ("jitter" in capfd.readouterr().err) == is_printed
 
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["BTSGPR"]))

@@ -27,6 +27,7 @@ from .. import validation
 from ..engine.kernel_columns import checked_indices, index_columns
 from ..inducing import greedy_variance, k_means, uniform
 from ..inducing.rows import distinct
+from ..maths.linalg import unreported
 from ..models import PEP
 from ..models.stream import Stream
 from ..runtime.checks import warn
@@ -365,7 +366,7 @@ def joined(first: FitResult, second: FitResult) -> FitResult:
 def trained(model: GPModel, options: dict[str, Any] | None) -> Training:
     """Train a model by `fit` with these options (None: converge its sites); return result, objective and posterior."""
     result = None if options is None else uninterrupted(fit(model, **options))
-    with without_warnings(model):  # `_keep` warns
+    with without_warnings(model), unreported():  # `_keep` warns; the result has the jitter
         values = tuple(value.numpy() for value in model.posterior().cache)
     if isinstance(model, PEP):
         return result, model.sites_status.log_evidence, values

@@ -1,6 +1,9 @@
 """Cholesky factorization with errors (TensorFlow's returns NaN on CPUs), and products and inverses of factors."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from ..runtime.checks import asserted
 from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import in_xla, shared
 
+_UNREPORTED = ContextVar("unreported", default=False)
 _STRIP = 64  # rows of a strip; splitting products into fewer rows costs more time than it saves
 
 
@@ -55,10 +59,31 @@ def cholesky_with_growing_jitter(
     """
     Call :func:`cholesky`, increasing the jitter tenfold until the factorization succeeds or `max_jitter` is exceeded.
 
-    An increase is printed to standard error (not with ``jit_compile=True``).
+    An increase is printed to standard error (not with ``jit_compile=True``, nor if called in :func:`unreported`).
 
     :param jitter: the jitter already added to the diagonal (units of the matrix).
     """
+    identity = tf.eye(tf.shape(matrix)[-1], dtype=matrix.dtype)
+    present = tf.constant(jitter, matrix.dtype)
+    total = sufficient_jitter(matrix, jitter=jitter, max_jitter=max_jitter)
+
+    def report() -> tf.Tensor:
+        message = f"gpflow_pep: {name} was not positive definite; jitter raised from"
+        printed = tf.print(message, present, "to", total, output_stream=sys.stderr)
+        with tf.control_dependencies([] if printed is None else [printed]):
+            return tf.constant(True)
+
+    reported = (
+        tf.constant(False)
+        if in_xla() or _UNREPORTED.get()
+        else tf.cond(total > present, report, lambda: tf.constant(False))
+    )
+    with tf.control_dependencies([reported]):
+        return cholesky(matrix + (total - present) * identity, name=name, advice=advice)
+
+
+def sufficient_jitter(matrix: tf.Tensor, *, jitter: float, max_jitter: float) -> tf.Tensor:
+    """Return `jitter`, raised tenfold until the factorization succeeds or `max_jitter` is exceeded, []."""
     identity = tf.eye(tf.shape(matrix)[-1], dtype=matrix.dtype)
     present = tf.constant(jitter, matrix.dtype)
     start = tf.minimum(tf.maximum(present, np.finfo(matrix.dtype.as_numpy_dtype).eps), max_jitter)
@@ -72,21 +97,17 @@ def cholesky_with_growing_jitter(
         lambda: present,
         lambda: tf.while_loop(fails, lambda total: [10.0 * total], [start])[0],
     )
+    return tf.stop_gradient(total)
 
-    def report() -> tf.Tensor:
-        message = f"gpflow_pep: {name} was not positive definite; jitter raised from"
-        printed = tf.print(message, present, "to", total, output_stream=sys.stderr)
-        with tf.control_dependencies([] if printed is None else [printed]):
-            return tf.constant(True)
 
-    total = tf.stop_gradient(total)
-    reported = (
-        tf.constant(False)
-        if in_xla()
-        else tf.cond(total > present, report, lambda: tf.constant(False))
-    )
-    with tf.control_dependencies([reported]):
-        return cholesky(matrix + (total - present) * identity, name=name, advice=advice)
+@contextmanager
+def unreported() -> Iterator[None]:
+    """Print no increase of a jitter that is computed, or traced, in this context: the result of `fit` has it."""
+    token = _UNREPORTED.set(True)
+    try:
+        yield
+    finally:
+        _UNREPORTED.reset(token)
 
 
 def _succeeds(matrix: tf.Tensor) -> tf.Tensor:

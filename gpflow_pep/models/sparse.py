@@ -33,7 +33,7 @@ from ..engine import (
 )
 from ..engine.kernel_columns import checked_indices, index_columns
 from ..likelihoods.observations import check_observations
-from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite
+from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite, sufficient_jitter
 from ..runtime import tracing
 from ..runtime.checks import asserted
 from ..runtime.devices import devices_of_strategy
@@ -241,6 +241,14 @@ class InducingVariableGP(GPModel):
         return cholesky_with_growing_jitter(
             Kuu, jitter=self._jitter_of_Kuu(), max_jitter=self.max_jitter, **message
         )
+
+    def _raised_jitter(self) -> tuple[float, float]:
+        """Return the raised jitter of Kuu, 0 if it is not raised, and the mean of the diagonal."""
+        if self.max_jitter is None:
+            return 0.0, 1.0
+        jitter, Kuu = self._jitter_of_Kuu(), self._prior().Kuu(self._jitter_of_Kuu())
+        raised = float(sufficient_jitter(Kuu, jitter=jitter, max_jitter=self.max_jitter))
+        return raised if raised > jitter else 0.0, float(tf.reduce_mean(tf.linalg.diag_part(Kuu)))
 
     @no_autograph
     def posterior(

@@ -17,6 +17,7 @@ from .. import validation
 from ..data.minibatches import Minibatches
 from ..ep import SitesStatus
 from ..models import PEP
+from ..models.sparse import InducingVariableGP
 from ..runtime.checks import UnreadableData, reason_of, warn
 from ..runtime.devices import sync_trainable
 from ..runtime.distribution import Workers
@@ -32,6 +33,7 @@ from .monitor import monitor
 from .objectives import FAILURES, Objective, SitesObjective
 from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
 
+_NOTICED = 1e-5  # of the prior variance: a smaller jitter is at most 0.3 % of a standard deviation
 _LOST_WORKERS = (  # errors of collective operations
     tf.errors.UnavailableError,
     tf.errors.DeadlineExceededError,
@@ -281,6 +283,7 @@ def fit(
             outcome = Outcome(
                 EARLY, f"{outcome.reason} The gradient treats moments of the sites as matched."
             )
+        outcome = _with_jitter(outcome, model)
         history.close(restored, energy)
     if outcome.status == FAILED or interrupted():
         warn(outcome.reason)
@@ -445,6 +448,17 @@ def _reporting_lost_workers(workers: Workers | None) -> Iterator[None]:
             f"a worker has stopped, or a collective operation has failed on worker {workers.index}. Stop all "
             f"{workers.count} workers and restart them: training resumes from the checkpoint, if one was given."
         ) from error
+
+
+def _with_jitter(outcome: Outcome, model: GPModel) -> Outcome:
+    """Return the outcome with a raised jitter in the reason; print one that changes standard deviations of f."""
+    raised, variance = model._raised_jitter() if isinstance(model, InducingVariableGP) else (0, 1)
+    if not raised:
+        return outcome
+    found = f"Kuu was not positive definite; its jitter was raised to {raised:.0e}."
+    if raised > _NOTICED * variance and sys.stderr is not None:
+        print(f"gpflow_pep: {found}", file=sys.stderr)
+    return Outcome(outcome.status, f"{outcome.reason} {found}")
 
 
 def _judged(outcome: Outcome, sites: SitesStatus, before: float, after: float) -> Outcome:

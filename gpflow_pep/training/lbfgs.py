@@ -28,7 +28,7 @@ _IGNORED = (
     "The inputs explain nothing: the objective is no better than with a constant f, or with noise alone. Try other "
     "initial lengthscales, a mean function (or Y without its mean), more inducing points, n_restarts."
 )
-_LOST = 0.05  # nats per row: an objective with a larger rounding error does not judge parameters
+_LOST = 1.0  # nats per row: an objective with a larger rounding error does not judge parameters
 _STEEPEST = 100.0  # a row: the largest curvature of a smooth loss
 _PROBES = 9  # evaluations from which rounding is estimated
 _PROBE = 1e-6  # the distance between them: derivatives change little over it

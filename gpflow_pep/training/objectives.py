@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from ..engine import Chunks
 from ..ep import FEW_SWEEPS, SitesStatus
+from ..maths.linalg import unreported
 from ..models import PEP
 from ..runtime.checks import UnreadableData, with_plain_errors
 from ..runtime.custom_gradients import derivatives
@@ -115,7 +116,7 @@ class TrainingStep:
 
     def _loss_and_gradient(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         variables = self._model.trainable_variables
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
+        with unreported(), tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             loss = self._model.training_loss(*([rows] if rows else []))
         gradient, workers = (

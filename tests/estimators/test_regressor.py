@@ -102,6 +102,7 @@ def test_both_spreads_at_once_are_refused(X, y):
         )
 
 
+@pytest.mark.filterwarnings("error:Training failed")
 def test_data_without_noise():
     """
     Branin's function is predicted with an error of at most 5e-5, as by a dense GP, in any units; the noise of 1e-6 and
