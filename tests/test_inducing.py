@@ -147,6 +147,29 @@ def test_points_that_are_given():
     assert len(greedy_variance(KERNEL, X[:2], 4, given=given)) == 4  # all that there are
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_given_points_that_explain_each_other(seed):
+    """
+    Nothing is left of most of 25 points within 1.25 lengthscales; each further point has the largest variance.
+
+    The reference has extended precision. The variances of the first three points are above 3e-9, and rounding in double
+    precision, 2e-16 times squared weights of up to 1e5 of the given points, is below a hundredth of that.
+    """
+    local, kernel = np.random.default_rng(seed), gpflow.kernels.SquaredExponential()
+    given, rows = local.uniform(0.0, 1.25, (25, 1)), local.uniform(1.25, 2.5, (25, 1))
+    found = greedy_variance(kernel, rows, 50, given=given)
+    np.testing.assert_array_equal(found[:25], given)
+    np.testing.assert_array_equal(np.sort(found[25:], axis=0), np.sort(rows, axis=0))
+    left = kernel(np.concatenate([given, found[25:]])).numpy().astype(np.longdouble)
+    for _ in range(25):
+        pivot = np.diag(left)[:25].argmax()
+        if left[pivot, pivot] >= 1e-12:
+            left = left - np.outer(left[pivot], left[pivot]) / left[pivot, pivot]
+    for number in range(25, 28):
+        assert left[number, number] == pytest.approx(np.diag(left)[25:].max(), rel=1e-2)
+        left = left - np.outer(left[number], left[number]) / left[number, number]
+
+
 @pytest.mark.parametrize(
     ("M", "given", "message"),
     [
@@ -386,11 +409,21 @@ def test_greedy_variance_refuses_covariances_that_contradict_each_other():
         def K(self, X, X2=None):
             return super().K(X, X2)
 
+    class Indefinite(gpflow.kernels.SquaredExponential):
+        """No covariance function: covariances of distant rows are larger than variances."""
+
+        def K_r2(self, r2):
+            return self.variance * (1.0 + r2)
+
     X = np.linspace(0.0, 3600.0, 200)[:, None]
     kernel = ExpandedSquare(1.3, 600.0)
     assert greedy_variance(kernel, X, 50).shape == (50, 1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="negative beyond rounding error"):
+    message = "^kernel must be positive definite: .* subtract the mean of X"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         greedy_variance(kernel, X + 1e10, 50)
+    message = "^kernel must be positive definite: .* Check K of a kernel of your own"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        greedy_variance(Indefinite(), X, 50)
 
 
 # --- blocks of rows ---------------------------------------------------------------------------------------------------

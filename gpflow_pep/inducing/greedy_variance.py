@@ -10,14 +10,14 @@ from gpflow.kernels import Kernel, MultioutputKernel
 from .. import validation
 from ..engine import RowChunks, kernel_matrix
 from ..engine.kernel_columns import check_columns, checked_indices
-from ..runtime.checks import asserted
+from ..runtime.checks import asserted, with_plain_errors
 from ..runtime.tracing import compiled, no_autograph
 from .rows import distinct
 
 _Count: TypeAlias = int | tf.Tensor
 _CONTRADICTION = (
-    "a conditional variance is negative beyond rounding error, as when inputs are far from the origin compared with "
-    "the lengthscale. Try: subtracting the mean of X from X."
+    "kernel must be positive definite: given rows chosen before, the variance of a row is negative beyond rounding "
+    "error. Check K of a kernel of your own; if it expands squared distances of inputs, subtract the mean of X."
 )
 _ROWS = 16_384  # per kernel evaluation: fewer take longer, more only take memory
 _PANEL = 16  # rows of the root per panel: a step copies its panel and loops over the full ones; 4 or 64 are slower
@@ -69,9 +69,8 @@ def greedy_variance(
             f"M must be at most the number of distinct rows of {of}, {len(rows)}, got {M}."
         )
     X = X[rows]
-    chosen, left = compiled(lambda X: _pivots(kernel, X, M, num_given, num_given, chunk_size))(
-        tf.constant(X)
-    )
+    pivots = compiled(lambda X: _pivots(kernel, X, M, num_given, num_given, chunk_size))
+    chosen, left = with_plain_errors(pivots, tf.constant(X))
     if not np.isfinite(left).all():
         raise ValueError(
             "kernel must give finite variances and covariances of the rows of X, got NaN or infinity."
@@ -135,10 +134,14 @@ def _pivots(
                 (tf.constant(0), _explained(panel, pivot)),
                 parallel_iterations=1,
             )[1]
-            scale = tf.sqrt(tf.maximum(left[pivot], smallest))
-            row = (
-                by_chunks(lambda rows: kernel_matrix(kernel, X[pivot : pivot + 1], rows)[0]) - given
-            ) / scale  # [n]
+            covariances = by_chunks(
+                lambda rows: kernel_matrix(kernel, X[pivot : pivot + 1], rows)[0]
+            )  # [n]
+            row = (covariances - given) / tf.sqrt(tf.maximum(left[pivot], smallest))  # [n]
+            # Rows that must come first may have no variance left. Their rounding error, divided by a small pivot, would
+            # grow from pivot to pivot: they explain nothing. With a free choice, a pivot is the largest.
+            explains = (left[pivot] >= smallest) | tf.equal(first, 0)
+            row = tf.where(explains, row, tf.zeros_like(row))
             rest = asserted(
                 left - row**2,
                 ~tf.reduce_any((left >= 0.0) & (left - row**2 < -bound)),

@@ -21,6 +21,7 @@ from .. import validation
 from ..engine import AbsorbedPosterior, DatasetChunks, OldPosterior, independent_parts
 from ..engine.kernel_columns import checked_indices
 from ..inducing import greedy_conditional_variance
+from ..inducing.rows import distinct
 from ..runtime.checks import with_plain_errors
 from ..runtime.distribution import ONE_PROCESS
 from ..runtime.tracing import compiled
@@ -173,9 +174,10 @@ class Stream(InducingVariableGP):
         count, num_kept = Z.shape[1], Z.shape[1] - int(fraction * Z.shape[1])
         for number, old in enumerate(Z.copy()):
             candidates = np.concatenate([old, X])
-            selected = self._greedy(
-                number, *map(tf.constant, (candidates, count, num_kept))
-            ).numpy()
+            rows = distinct(candidates)
+            candidates = np.concatenate([old, candidates[rows[rows >= count]]])
+            arguments = map(tf.constant, (candidates, count, num_kept))
+            selected = with_plain_errors(self._greedy, number, *arguments).numpy()
             stays = np.isin(np.arange(count), selected)  # a point that stays keeps its index
             Z[number, ~stays] = candidates[selected[selected >= count]]
         return Z

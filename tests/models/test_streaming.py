@@ -297,6 +297,17 @@ def test_update_moves_a_fraction_of_points_to_new_data():
     np.testing.assert_array_equal(model.inducing_variable.Z, Z)
 
 
+def test_points_do_not_move_to_copies():
+    """Nothing is left of most rows and points given the others, and each row comes five times."""
+    rng = np.random.default_rng(0)
+    Z = rng.uniform(0.0, 0.1, (10, 1))
+    X = np.repeat(0.05 + 1e-7 * np.arange(8.0)[:, None], 5, axis=0)
+    kernel = gpflow.kernels.SquaredExponential()
+    model = StreamingSGPR((Z, np.sin(Z)), kernel, Z, max_jitter=1e-3)
+    model.update((X, np.sin(X)), fraction_to_move=1.0)
+    assert len(np.unique(model.inducing_variable.Z)) == 10
+
+
 def test_number_of_inducing_points_can_change():
     data, Z = series(40), np.linspace(0.0, 10.0, 6)[:, None]
     model = StreamingSGPR(
