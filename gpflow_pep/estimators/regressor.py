@@ -15,11 +15,13 @@ from typing_extensions import override
 
 from .. import validation
 from ..models import PEPR, StreamingSGPR
+from ..runtime.checks import warn
 from ..runtime.transactions import atomic
 from ..training.coordinates import spreads
 from .base import SparseGPEstimator, max_jitter
 
 _SMALLEST_POWER = 1e-6  # smaller ones are noise variances: scikit-learn's default is 1e-10
+_JUMP = 1e3  # standard deviations of the first batch from its mean, above which `partial_fit` warns
 
 
 _GPFLOW_BOUND = 1e-6  # of a noise variance, by default
@@ -117,7 +119,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         The first batch sets the normalization of y. Rows of the batch are added to the inducing points up to
         `n_inducing` points; after that, up to a fifth of the points move to rows of the batch. Hyperparameters are
-        trained on each batch, given the earlier batches, except on a first batch of constant y.
+        trained on each batch, given the earlier batches, except on a first batch of constant y. It warns if
+        y is more than 1,000 standard deviations of the first batch away from its mean.
         """
         first = not hasattr(self, "model_")
         with atomic([self], ()):
@@ -126,6 +129,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 self._set_normalization(Y)
             elif Y.shape[1] != len(self._y_mean):
                 raise ValueError(f"y must keep {len(self._y_mean)} columns, got {Y.shape[1]}.")
+            else:
+                self._warn_of_jump(Y)
             self._partial_fit_model(X, self._normalized(Y))
         return self
 
@@ -183,14 +188,26 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _set_normalization(self, Y: AnyNDArray) -> None:
         self._y_mean, self._y_scale = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
+            self._first_mean = Y.mean(axis=0)
+            self._first_spread = spreads(Y)
             if self.normalize_y:
-                self._y_mean, self._y_scale = Y.mean(axis=0), spreads(Y)
+                self._y_mean, self._y_scale = self._first_mean, self._first_spread
             elif self.kernel is None and self.noise_variance is None:
                 self._y_scale = spreads(np.concatenate([Y, -Y]))
         if not (np.isfinite([self._y_mean, self._y_scale]).all() and self._y_scale.all()):
             found = f"got values up to {np.abs(Y).max():g} in absolute value: try another unit"
             raise ValueError(
                 f"y must have mean and standard deviation within floating point range, {found}."
+            )
+
+    def _warn_of_jump(self, Y: AnyNDArray) -> None:
+        """Warn if y is far from the first batch, in units of its standard deviation (1 for a constant y)."""
+        distance = np.abs(Y - self._first_mean)
+        if np.any(distance > _JUMP * self._first_spread):
+            warn(
+                f"y is up to {distance.max():.3g} away from the mean of the first batch, more than {_JUMP:g} times its "
+                "spread, for which normalization and prior were set, so that predictions may be far off: call fit on "
+                "rows that span the new range, and continue from there."
             )
 
     def _normalized(self, Y: AnyNDArray) -> AnyNDArray:

@@ -1,5 +1,7 @@
 """SparseGPRegressor against the model, against scikit-learn's GP, and in pipelines and searches."""
 
+import warnings
+
 import gpflow
 import numpy as np
 import pandas as pd
@@ -184,6 +186,36 @@ def test_a_first_batch_without_information(X, y, rows):
     )
     estimator.partial_fit(X[rows:], y[rows:])
     assert estimator.result_ is not None and estimator.score(X[rows:], y[rows:]) > 0.5
+
+
+def test_a_stream_in_the_order_of_time():
+    """Nothing is left of most inducing points given the others; the noise of a mean of 20 rows is .1."""
+    local = np.random.default_rng(5)
+    t = np.sort(local.uniform(0.0, 10.0, 100))
+    values = np.sin(t) + 0.1 * local.normal(size=100)
+    estimator = SparseGPRegressor(random_state=0)
+    for rows in (slice(20), slice(20, 40)):
+        estimator.partial_fit(t[rows, None], values[rows])
+    found = estimator.predict(t[:40, None])
+    assert np.sqrt(np.mean(np.square(found - np.sin(t[:40])))) < 0.1
+
+
+@pytest.mark.parametrize("options", [{}, {"normalize_y": False, "noise_variance": 0.1}])
+def test_a_stream_whose_y_jumps_warns_once_a_batch(options):
+    """The first batch of y has mean 2 and standard deviation 3."""
+    first = 2.0 + 3.0 * np.tile([-1.0, 1.0], 10)
+    X = np.linspace(0.0, 1.0, 40)[:, None]
+    estimator = SparseGPRegressor(optimizer=None, random_state=0, **options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.partial_fit(X[:20], first)
+        estimator.partial_fit(X[20:40], 2.0 + 0.999e3 * (first - 2.0))
+        assert not [each for each in caught if "first batch" in str(each.message)]
+        estimator.partial_fit(X[20:40], 2.0 + 1.001e3 * (first - 2.0))
+    messages = [str(each.message) for each in caught if "first batch" in str(each.message)]
+    assert len(messages) == 1
+    assert messages[0].startswith("y is up to 3e+03 away from the mean of the first batch")
+    assert "call fit on rows that span the new range" in messages[0]
 
 
 def test_rows_that_are_copies(X, y):
