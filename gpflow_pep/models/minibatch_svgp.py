@@ -257,6 +257,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
 
 
 @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: []")
+@no_autograph
 def elbo(self: MinibatchSVGP, data: RegressionData) -> tf.Tensor:
     """Estimate the objective, a lower bound on the log evidence (streams: of the batch), by a minibatch, in nats."""
     return self.maximum_log_likelihood_objective(data)

@@ -16,6 +16,7 @@ from .. import validation
 from ..engine import BlockChunks, Powers, RowSums, SiteRule, SphericalBlockSites, scale_terms
 from ..runtime.checks import asserted
 from ..runtime.distribution import local_variable
+from ..runtime.tracing import no_autograph
 from .collapsed import CollapsedRegression, upper_bound
 from .sparse import alpha_property, checked_power
 
@@ -112,6 +113,7 @@ class PEPR(CollapsedRegression):
             self.scale = cast(Parameter, scale)  # checked, and converted if it holds numbers
 
     @check_shapes("return: []")
+    @no_autograph
     def elbo(self) -> tf.Tensor:
         """
         Return the objective at alpha = 0, a lower bound on the log evidence, in nats.

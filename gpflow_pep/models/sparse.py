@@ -303,6 +303,7 @@ class InducingVariableGP(GPModel):
     @check_shapes(
         "Xnew: [batch..., N, D]", "return[0]: [batch..., N, P]", "return[1]: [batch..., N, P]"
     )
+    @no_autograph
     def predict_y(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
@@ -324,6 +325,7 @@ class InducingVariableGP(GPModel):
         )
 
     @check_shapes("data[0]: [batch..., N, D]", "data[1]: [batch..., N, P]", "return: [batch..., N]")
+    @no_autograph
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
@@ -351,6 +353,7 @@ class InducingVariableGP(GPModel):
         return _not_nan(density, "the log predictive densities")
 
     @inherit_check_shapes
+    @no_autograph
     def predict_f_samples(
         self,
         Xnew: InputData,
@@ -429,6 +432,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         )
 
     @inherit_check_shapes
+    @no_autograph
     def training_loss(self, *data: Any) -> tf.Tensor:
         """Return the negative objective, [] in nats. Takes no data: the model stores them."""
         if data:

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from ..engine import Powers, RowSums, SharedBlockSites, SiteRule, StructuredBlockSites
 from ..maths.linalg import cholesky
+from ..runtime.tracing import no_autograph
 from .collapsed import CollapsedRegression, upper_bound
 
 
@@ -43,6 +44,7 @@ class TSGPR(CollapsedRegression):
         return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
 
     @check_shapes("return: []")
+    @no_autograph
     def elbo(self) -> tf.Tensor:
         """Return the objective, a lower bound on the log evidence, in nats."""
         return self.maximum_log_likelihood_objective()

@@ -12,6 +12,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 from quick import some_slow
 from scipy.stats import norm
+from tensorflow.python.autograph.impl import api as autograph
 
 EXACT = 1e-11
 FORMS = {
@@ -279,3 +280,51 @@ def test_samples_of_singular_covariance_raise(shared, contract):
         ),
     ):
         shared(1).predict_f_samples(np.repeat(contract.Xnew[:1], 20, axis=0))
+
+
+@ONE_OF_ALL
+@pytest.mark.parametrize(
+    "method",
+    [
+        "predict_f",
+        "predict_y",
+        "predict_log_density",
+        "predict_f_samples",
+        "training_loss",
+        "log_posterior_density",
+        "elbo",
+        "upper_bound",
+        "loo_log_predictive_density",
+        "compute_qu",
+        "surrogate",
+        "posterior",
+    ],
+)
+def test_autograph_converts_no_code_of_the_package(model, subject, contract, method, monkeypatch):
+    """AutoGraph prints warnings about functions that it cannot convert, once for each function in a process."""
+    if not hasattr(model, method):
+        pytest.skip(f"the model has no {method}")
+    converted = []
+    convert = autograph._convert_actual
+
+    def recorded(entity, context):
+        converted.append(entity.__code__.co_filename)
+        return convert(entity, context)
+
+    monkeypatch.setattr(autograph, "_convert_actual", recorded)
+    X, Y = subject.observations(model)
+    rows = () if contract.holds_data(model) else ((X, Y),)
+    arguments = {
+        "predict_f": (X,),
+        "predict_y": (X,),
+        "predict_f_samples": (X,),
+        "predict_log_density": ((X, Y),),
+        "training_loss": rows,
+        "log_posterior_density": rows,
+        "elbo": rows,
+    }
+    function = tf.function(lambda *given: tf.nest.flatten(getattr(model, method)(*given)))
+    if method == "posterior":
+        function = tf.function(lambda: model.posterior().predict_f(X))
+    function.get_concrete_function(*arguments.get(method, ()))
+    assert [file for file in converted if "gpflow_pep" in file] == []
