@@ -41,6 +41,7 @@ Limits = (
 
 def draw_inducing_points(ax: Axes, Z: AnyNDArray) -> None:
     """Draw inducing points Z [M, D]: of one input as ticks at the bottom, of two as circles."""
+    _check_axes(ax)
     Z = _places(Z, "Z")
     if Z.shape[1] == 1:
         ax.plot(
@@ -58,6 +59,9 @@ def draw_inducing_points(ax: Axes, Z: AnyNDArray) -> None:
 
 def draw_history(ax: Axes, result: FitResult, name: str = "objective", **line: Any) -> None:
     """Draw the "objective" of a training run against its iterations, or the held-out "nlpd" or "rmse"."""
+    _check_axes(ax)
+    if not isinstance(result, FitResult):
+        raise ValueError(f"result must be a FitResult, as fit returns, got {result!r}.")
     values = {"objective": result.objective, **result.held_out}
     if name not in values:
         raise ValueError(
@@ -65,6 +69,11 @@ def draw_history(ax: Axes, result: FitResult, name: str = "objective", **line: A
         )
     ax.plot(result.recorded, values[name], **{"color": PREDICTION} | line)
     ax.set(xlabel="iteration", ylabel=_LABELS[name])
+
+
+def _check_axes(ax: Any) -> None:
+    if not isinstance(ax, Axes):
+        raise ValueError(f"ax must be one Axes of matplotlib, got {ax!r}.")
 
 
 def _places(X: Any, name: str) -> AnyNDArray:
@@ -104,12 +113,15 @@ class _Display:
     X: AnyNDArray  # [N, D]
     Z: list[AnyNDArray]  # [M, D], one or one for each latent function
     names: list[str]  # of the inputs
+    _method: ClassVar[str]  # that predicts
     _predicted: ClassVar[Any]  # (estimator, places, y) -> the other fields
     _draw: ClassVar[Any]  # draws predictions and rows
 
     @classmethod
     def from_model(cls, model: GPModel, data: RegressionData, **options: Any) -> Self:
         """Draw `predict_y` of a model of GPflow and the data X [N, D], Y [N, P]; options as of `from_estimator`."""
+        if not isinstance(model, GPModel):
+            raise ValueError(f"model must be a model of gpflow_pep or GPflow, got {model!r}.")
         return cls.from_estimator(
             _ModelAsEstimator(model), *validation.regression_data(data), **options
         )
@@ -124,6 +136,8 @@ class _Display:
         `limits` default to 5 per cent beyond X. Inducing points of a pipeline are not drawn. The legend of classes is
         beside `ax`: give its figure layout="constrained".
         """
+        if not hasattr(estimator, cls._method):
+            raise ValueError(f"estimator must have the method {cls._method}, got {estimator!r}.")
         rows = _places(X, "X")
         D = rows.shape[1]
         if np.shape(y)[:1] != (len(rows),):
@@ -136,6 +150,8 @@ class _Display:
         ends = np.stack([rows.min(0) - margin, rows.max(0) + margin], axis=1)  # [D, 2]
         pairs = [limits] if np.asarray(limits).ndim == D == 1 else limits
         low, high = validation.shaped(pairs, (D, 2), ends, "limits").T
+        if not (low < high).all():
+            raise ValueError(f"limits must be a lower and a higher end, got {limits!r}.")
         grid = list(np.linspace(low, high, _RESOLUTION[D], axis=1, dtype=rows.dtype))
         places: Any = np.stack([each.ravel() for each in np.meshgrid(*grid)], axis=1)  # [n, D]
         names: list[str] = ["x"] if D == 1 else ["x1", "x2"]
@@ -153,6 +169,8 @@ class _Display:
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw into `ax`, or into a new figure; `ax_` has the picture."""
+        if ax is not None:
+            _check_axes(ax)
         self.ax_ = plt.subplots(layout="constrained")[1] if ax is None else ax
         self._draw(self.ax_)
         for Z in self.Z:
@@ -178,6 +196,7 @@ class PredictionDisplay(_Display):
     mean: AnyNDArray  # [n, P], of new observations at all places
     std: AnyNDArray  # [n, P]
     output: str  # name of the observations
+    _method = "predict"
 
     @staticmethod
     def _predicted(estimator: Any, places: Any, y: Any) -> dict[str, Any]:
@@ -217,6 +236,7 @@ class ClassDisplay(_Display):
     labels: AnyNDArray  # [N], indices of the rows' classes
     probabilities: AnyNDArray  # [n, C], at all places
     classes: list[str]  # their names
+    _method = "predict_proba"
 
     @staticmethod
     def _predicted(estimator: Any, places: Any, y: Any) -> dict[str, Any]:

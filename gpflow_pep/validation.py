@@ -177,7 +177,7 @@ def single_output_inducing_variable(
     """Return a non-empty, finite single-output inducing variable with the columns of X; convert an array Z [M, D]."""
     name = "inducing_variable"
     if isinstance(inducing_variable, MultioutputInducingVariables):
-        accepted = "Z [M, D] or a single-output variable (PEP accepts one for each column of Y)"
+        accepted = "Z [M, D], a single-output variable or one that outputs share (PEP accepts one for each column of Y)"
         raise ValueError(f"{name} must be {accepted}, got {type(inducing_variable).__name__}.")
     if not isinstance(inducing_variable, InducingVariables):
         inducing_variable = InducingPoints(matrix(inducing_variable, f"{name} (Z)", "D"))

@@ -176,6 +176,8 @@ def test_rejects_rows_and_limits_that_cannot_be_drawn(regression):
             {"limits": [[0.0, 1.0], [0.0, np.inf]]},
             "limits must be finite",
         ),
+        (PredictionDisplay, X1, y[:30], {"limits": (5, 5)}, "limits must be a lower and a higher"),
+        (PredictionDisplay, X2, y, {"ax": "here"}, "ax must be one Axes of matplotlib, got 'here'"),
         (
             ClassDisplay,
             X2,
@@ -190,6 +192,10 @@ def test_rejects_rows_and_limits_that_cannot_be_drawn(regression):
             display.from_estimator(estimator, X, targets, **options)
     with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\)"):
         PredictionDisplay.from_model(regression, X1)
+    with pytest.raises(ValueError, match=r"^model must be a model .* got None"):
+        PredictionDisplay.from_model(None, (X1, X1))
+    with pytest.raises(ValueError, match=r"^estimator must have the method predict_proba"):
+        ClassDisplay.from_estimator(Plane(), X2, names)
 
 
 def test_rejects_points_and_scores_that_cannot_be_drawn():
@@ -197,6 +203,11 @@ def test_rejects_points_and_scores_that_cannot_be_drawn():
     with pytest.raises(ValueError, match=r"^Z must have 1 or 2 columns, got 3"):
         plotting.draw_inducing_points(ax, np.zeros([5, 3]))
     result = FitResult("limit", "", 2, (2,), (-3.0,), {}, None, 0.1)
+    for draw, values in ((draw_history, result), (plotting.draw_inducing_points, X1)):
+        with pytest.raises(ValueError, match=r"^ax must be one Axes of matplotlib, got 'here'"):
+            draw("here", values)
+    with pytest.raises(ValueError, match=r"^result must be a FitResult, .* got None"):
+        draw_history(ax, None)
     with pytest.raises(
         ValueError, match=r"^name must be one of 'objective', as recorded, got 'nlpd'"
     ):

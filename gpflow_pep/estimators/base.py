@@ -39,6 +39,7 @@ from ..training import FitResult, check_optimizer, fit, uninterrupted
 from ..training.coordinates import spreads
 from ..training.objectives import FAILURES, without_warnings
 from ..training.result import FAILED, LIMIT
+from .columns import check_numbers
 
 _FEW_ROWS = (
     8  # predicted by a compiled function, which takes 1 ms instead of 8, and the first time 0.2 s
@@ -247,19 +248,9 @@ class SparseGPEstimator(BaseEstimator):
             warn(message, ConvergenceWarning)
 
     def _validated(self, X: Any, reset: bool, **options: Any) -> Any:
-        """Check X, and y if given, by scikit-learn's `validate_data` with these options, which would ignore masks."""
-        for name, values in {"X": X, **options}.items():
-            if isinstance(values, np.ma.MaskedArray):
-                raise ValueError(
-                    f"{name} must be an array without a mask, got a masked array: fill or drop values."
-                )
-            for dtype in (
-                values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]
-            ):
-                if getattr(dtype, "kind", "") in ("m", "M"):
-                    raise ValueError(
-                        f"{name} must hold numbers, got {dtype}: convert times to numbers of a unit."
-                    )
+        """Check X, and y if given, by scikit-learn's `validate_data` with these options; name a column in errors."""
+        check_numbers(X, "X")
+        check_numbers(options.get("y"), "y", is_text_accepted=not is_regressor(self))
         checked = validate_data(self, X, dtype=default_float(), reset=reset, **options)
         numbers = checked[0] if isinstance(checked, tuple) else checked
         validation.check_integers(X, numbers, "X")

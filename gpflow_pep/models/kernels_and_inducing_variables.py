@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, TensorData
 from gpflow.inducing_variables import (
+    FallbackSharedIndependentInducingVariables,
     InducingPoints,
     InducingVariables,
     MultioutputInducingVariables,
@@ -45,6 +46,8 @@ def checked_inducing_variable(
     must = f"must have one part for each of {num_latent_gps} latent functions, got"
     if isinstance(kernel, MultioutputKernel) and kernel.num_latent_gps != num_latent_gps:
         raise ValueError(f"kernel {must} {kernel.num_latent_gps}.")
+    if shared and isinstance(inducing_variable, FallbackSharedIndependentInducingVariables):
+        inducing_variable = inducing_variable.inducing_variable
     if shared or not isinstance(inducing_variable, MultioutputInducingVariables):
         inducing_variable = validation.single_output_inducing_variable(
             inducing_variable, num_inputs

@@ -15,7 +15,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.training_mixins import ExternalDataTrainingLossMixin
 from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import positive, triangular
-from typing_extensions import override
+from typing_extensions import Self, override
 
 from .. import validation
 from ..engine import SiteSums, conditional_variance_of_f, mean_at
@@ -51,6 +51,14 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     """A model with an explicit q(u), trained on minibatches; it defines :meth:`_terms`, may :meth:`_add_parameters`."""
 
     _by_precision = False
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Reject the arguments of a model with data, such as SGPR: Python would name another argument."""
+        first = next(iter(args), None)
+        if isinstance(first, tuple | list | tf.data.Dataset) or "data" in options:
+            order = f"{cls.__name__}(kernel, likelihood, inducing_variable, num_data=N)"
+            raise ValueError(f"kernel must come first, and data go to fit(model, data): {order}.")
+        return super().__new__(cls)
 
     def __init__(
         self,

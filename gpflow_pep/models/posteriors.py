@@ -5,7 +5,6 @@ from collections.abc import Callable
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
-from gpflow.config import default_float
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
@@ -15,7 +14,7 @@ from ..engine import Prior, conditional_variance_of_f, mean_at, split_rows, with
 from ..engine.kernel_columns import checked_indices
 from ..maths.linalg import column_products, finite
 from ..runtime.tracing import no_autograph
-from ..validation import inputs
+from ..validation import inputs, real_numbers
 
 ROWS_PER_CHUNK = (
     4096  # predicted together: memory beyond the result does not grow with the number of rows
@@ -60,7 +59,7 @@ class WhitenedPosterior(AbstractPosterior):
     @inherit_check_shapes
     @no_autograph
     def _add_mean_function(self, Xnew: TensorType, mean: TensorType) -> tf.Tensor:
-        Xnew = tf.convert_to_tensor(Xnew, dtype=default_float())
+        Xnew = real_numbers(Xnew, "Xnew")
         rows, num_outputs = (
             tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]]),
             mean.shape[-1] or tf.shape(mean)[-1],

@@ -380,6 +380,13 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     :meth:`_assign_data` (which also resizes the variables whose size depends on N) and :meth:`_batch_variables`.
     """
 
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Reject the arguments of a model without data, such as SVGP: Python would name another argument."""
+        if isinstance(next(iter(args), None), Kernel) or "num_data" in options:
+            order = f"{cls.__name__}((X, Y), kernel, ...)"
+            raise ValueError(f"data must come first, and there is no num_data: {order}.")
+        return super().__new__(cls)
+
     def __init__(
         self,
         data: RegressionData | DatasetChunks,

@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import tensorflow as tf
+from scipy.sparse import coo_array, csr_array, csr_matrix
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
@@ -166,6 +167,22 @@ def _other_units(s: Estimator) -> Pair:
     return {name: value / scale for name, value in found.items()}, s.numbers(s.make().fit(s.X, s.y))
 
 
+def _column(s: Estimator) -> None:
+    """Fit or predict with a column of categories or times, in a table or an array."""
+    days = pd.date_range("2020", periods=len(s.X))
+    other: Any = drawn(s, [["a"] * len(s.X), days, days - days[0], days.date, [b"a"] * len(s.X)])
+    table = pd.DataFrame({0: s.X[:, 0], 1: other})
+    X = drawn(s, [table, table.to_numpy(dtype=object)])
+    call = drawn(s, ["fit", "partial_fit", "predict"])
+    getattr(s.estimator, call)(*([X] if call == "predict" else [X, s.y]))
+
+
+def _sparse(s: Estimator) -> None:
+    X = drawn(s, [csr_array, csr_matrix, coo_array])(s.X)
+    call = drawn(s, ["fit", "partial_fit", "predict"])
+    getattr(s.estimator, call)(*([X] if call == "predict" else [X, s.y]))
+
+
 def _unfitted(s: Estimator) -> None:
     drawn(s, [s.make(), clone(s.estimator)]).predict(s.X)
 
@@ -190,6 +207,23 @@ def _display_of_other_inputs(s: Estimator) -> None:
     display: Any = ClassDisplay if s.classifies else PredictionDisplay
     wrong = [np.ones((len(s.y), 3)), s.X * np.nan, s.X[:, 0], np.full(s.X.shape, "a"), masked(s.X)]
     display.from_estimator(s.estimator, drawn(s, wrong), s.y)
+
+
+def _display_of_none(s: Estimator) -> None:
+    wrong: Any = drawn(s, [None, "model", 3])
+    if drawn(s, [True, False]):
+        PredictionDisplay.from_model(wrong, (s.X, s.f))
+    drawn(s, [PredictionDisplay, ClassDisplay]).from_estimator(wrong, s.X, s.y)
+
+
+def _display_with(name: str, *values: Any) -> Callable[[Estimator], None]:
+    """Draw with one of these values of an option."""
+
+    def act(s: Estimator) -> None:
+        display: Any = ClassDisplay if s.classifies else PredictionDisplay
+        display.from_estimator(s.estimator, s.X, s.y, **{name: drawn(s, values)})
+
+    return act
 
 
 def _drawn_numbers(s: Estimator) -> Pair:
@@ -250,11 +284,11 @@ ATTACKS: Attacks = {
         ),
         "X must hold numbers",
     ),
-    "text": Attack(
-        Estimator,
-        _again(lambda s: (np.full(s.X.shape, "a"), s.y), lambda s: (s.X, None)),
-        r"\b[Xy]\b|float",
+    "column of categories or times": Attack(
+        Estimator, _column, r"^X must hold numbers, got .* in column .*(Encoder|number of days)"
     ),
+    "sparse matrix": Attack(Estimator, _sparse, r"^X .*\.toarray\(\)"),
+    "no y": Attack(Estimator, _again(lambda s: (s.X, None)), r"\by\b"),
     "more outputs in a batch": Attack(
         _regressor,
         _again(lambda s: (s.X, np.column_stack([s.y, s.y])), method="partial_fit"),
@@ -354,4 +388,11 @@ ATTACKS: Attacks = {
     "display of other labels": Attack(_classifier, _display, r"\by\b"),
     "display of a model with other labels": Attack(_classifier, _display_of_model, r"\by\b|labels"),
     "display of other inputs": Attack(Estimator, _display_of_other_inputs, r"\bX\b"),
+    "display of no estimator": Attack(Estimator, _display_of_none, "model|estimator"),
+    "display on no axes": Attack(Estimator, _display_with("ax", "here", [None], 1), r"\bax\b"),
+    "display in no limits": Attack(
+        Estimator,
+        _display_with("limits", (5, 5), [[0, 0], [0, 1]], [[1, 0], [0, 1]], [[0, 1], [0, np.nan]]),
+        "limits",
+    ),
 }

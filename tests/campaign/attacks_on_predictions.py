@@ -6,6 +6,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import pandas as pd
+import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from campaign.attack_subjects import (
@@ -61,6 +62,14 @@ def _converted(s: Model) -> Pair:
         "first": one[0],
         "second": expected[1],
     }
+
+
+def _posterior_of_tensors(s: Model) -> Pair:
+    """A posterior converts tensors of other types, as `predict_f` does."""
+    whole = np.round(3.0 * s.Xnew)
+    tensor = tf.constant(whole, drawn(s, [tf.float32, tf.int32, tf.int64]))
+    found, expected = s.model.posterior().predict_f(tensor), s.model.predict_f(whole)
+    return {"mean": found[0], "variance": found[1]}, {"mean": expected[0], "variance": expected[1]}
 
 
 def _covariance(s: Model) -> Pair:
@@ -138,6 +147,7 @@ def _category_like_numbers(s: Rows) -> Pair:
 
 ATTACKS: Attacks = {
     "inputs in other forms": Attack(models(), _converted),
+    "posterior at tensors of other types": Attack(models(), _posterior_of_tensors),
     "covariance and no rows": Attack(models(), _covariance),
     "inputs that are no numbers": Attack(
         models(),

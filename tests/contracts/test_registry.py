@@ -3,7 +3,9 @@
 import inspect
 
 import gpflow
-from model_registry import CLASSES, REGRESSION
+import numpy as np
+import pytest
+from model_registry import CLASSES, ENTRIES, OWN_Q, REGRESSION
 
 import gpflow_pep
 
@@ -14,3 +16,21 @@ def test_every_model_is_registered():
         each for each in public if inspect.isclass(each) and issubclass(each, gpflow.models.GPModel)
     }
     assert models == {entry.constructor for entry, _ in (*REGRESSION.values(), *CLASSES.values())}
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry in ENTRIES if entry.constructor.__module__.startswith("gpflow_pep")]
+)
+def test_arguments_in_the_order_of_another_model_are_refused(entry):
+    """Models with data are called as SVGP, models without as SGPR and PEP."""
+    kernel, likelihood, Z = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), np.eye(2)
+    name, data = entry.constructor.__name__, (Z, Z[:, :1])
+    if entry.family == OWN_Q:
+        expected = rf"^kernel must come first, .*: {name}\(kernel, likelihood, .*, num_data=N\)\.$"
+        calls = [((data, kernel, likelihood, Z), {}), ((kernel, likelihood, Z), {"data": data})]
+    else:
+        expected = rf"^data must come first, .* no num_data: {name}\(\(X, Y\), kernel, \.\.\.\)\.$"
+        calls = [((kernel, likelihood, Z), {}), ((kernel, likelihood, Z), {"num_data": 2})]
+    for arguments, options in calls:
+        with pytest.raises(ValueError, match=expected):
+            entry.constructor(*arguments, **options)

@@ -4,9 +4,11 @@ import re
 
 import gpflow
 import numpy as np
+import pandas as pd
 import pytest
 from gpflow.kernels import Coregion, SquaredExponential
 from quick import some_slow
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.model_selection import GridSearchCV
@@ -103,9 +105,65 @@ def test_a_noise_variance_as_alpha_is_refused(alpha):
         untrained(alpha=alpha).fit(X, Y)
 
 
-def test_dates_are_refused():
-    with pytest.raises(ValueError, match=r"^X must hold numbers, got datetime64\[s\]"):
-        untrained().fit(X.astype("datetime64[s]"), Y)
+DAYS = pd.date_range("2020", periods=60)
+TABLES = {
+    "datetime64[s] in column 0: convert times to a number of days": X.astype("datetime64[s]"),
+    "datetime64[ns] in column 'day': convert times": pd.DataFrame({"a": Y[:, 0], "day": DAYS}),
+    "timedelta64[ns] in column 'day': convert": pd.DataFrame({"a": 1.0, "day": DAYS - DAYS[0]}),
+    "a date in column 'b': convert": pd.DataFrame({"a": 1.0, "b": DAYS.date}),
+    "a Timestamp in column 1: convert": np.array([[1.0, day] for day in DAYS], dtype=object),
+    "'x' in column 'b': encode categories by OneHotEncoder": pd.DataFrame(
+        {"a": 1.0, "b": ["x"] * 60}
+    ),
+    "'x' in column 'c': encode categories": pd.DataFrame(
+        {"a": 1.0, "c": pd.Categorical(["x", "y"] * 30)}
+    ),
+    "'x' in column 1: encode categories": [[1.0, "1"]] * 59 + [[1.0, "x"]],
+}
+
+
+@pytest.mark.parametrize("message", TABLES)
+def test_a_column_without_numbers_is_named_with_a_remedy(message):
+    table = TABLES[message]
+    names = [*table.columns] if hasattr(table, "columns") else None
+    numbers = pd.DataFrame(np.ones((60, 2)), columns=names) if names else X
+    fitted = untrained().fit(numbers, Y[:, 0])
+    labels = SparseGPClassifier(optimizer=None, n_inducing=5).fit(numbers, Y[:, 0] > 0.0)
+    for call in (
+        lambda: untrained().fit(table, Y[:, 0]),
+        lambda: fitted.partial_fit(table, Y[:, 0]),
+        lambda: fitted.predict(table),
+        lambda: labels.predict_proba(table),
+    ):
+        with pytest.raises(
+            ValueError, match=f"^{re.escape(f'X must hold numbers, got {message}')}"
+        ):
+            call()
+
+
+def test_sparse_matrices_and_labels_are_refused_with_a_remedy():
+    sparse = csr_array(X)
+    fitted = untrained().fit(X, Y[:, 0])
+    for call in (lambda: untrained().fit(sparse, Y[:, 0]), lambda: fitted.predict(sparse)):
+        with pytest.raises(ValueError, match=r"^X must be a dense array, .* use \.toarray\(\)\.$"):
+            call()
+    with pytest.raises(ValueError, match=r"^y must hold numbers, got 'a': SparseGPClassifier"):
+        untrained().fit(X, ["a"] * 60)
+
+
+def test_columns_of_numbers_in_other_forms_are_read():
+    """Text, categories and missing-value types of pandas that hold numbers, as scikit-learn reads them."""
+    table = pd.DataFrame(
+        {
+            "text": [f"{value:.3f}" for value in X[:, 0]],
+            "category": pd.Categorical(np.round(X[:, 1])),
+            "integer": pd.array([1, 2] * 30, dtype="Int64"),
+            "flag": [True, False] * 30,
+        }
+    )
+    found = untrained().fit(table, Y[:, 0]).predict(table)
+    numbers = table.astype(float)
+    np.testing.assert_array_equal(found, untrained().fit(numbers, Y[:, 0]).predict(numbers))
 
 
 def test_another_alpha_is_that_of_the_next_batch():

@@ -80,11 +80,6 @@ def test_rejects_separate_kernels_and_points(name):
         ),
         (np.eye(2), Z, "kernel must be a gpflow Kernel, got ndarray"),
         (
-            Matern52(),
-            SharedIndependentInducingVariables(InducingPoints(Z)),
-            r"inducing_variable must be .*Z \[M, D\].*got SharedIndependentInducingVariables",
-        ),
-        (
             SharedIndependent(Matern52(), 2),
             SeparateIndependentInducingVariables([InducingPoints(Z), InducingPoints(Z)]),
             "inducing_variable must be .*PEP accepts one for each.*got SeparateIndependentInducingVariables",
@@ -93,6 +88,21 @@ def test_rejects_separate_kernels_and_points(name):
         kind, options = MODELS[name]
         with pytest.raises(ValueError, match=message):
             kind((X, Y), kernel, inducing_variable, **options)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_accepts_inducing_points_that_outputs_share(name):
+    """They are the points themselves: no operation differs."""
+    kind, options = MODELS[name]
+    points = InducingPoints(Z)
+    shared = kind((X, Y), Matern52(), SharedIndependentInducingVariables(points), **options)
+    plain = kind((X, Y), Matern52(), Z, **options)
+    assert shared.inducing_variable.Z is points.Z
+    assert float(shared.training_loss()) == float(plain.training_loss())
+    np.testing.assert_array_equal(shared.predict_f(NEW), plain.predict_f(NEW))
+    points = InducingPoints(Z + 0.1)
+    shared.inducing_variable = SharedIndependentInducingVariables(points)
+    assert shared.inducing_variable.Z is points.Z
 
 
 def test_recommended_model_accepts_separate_kernels():

@@ -196,3 +196,18 @@ def test_invalid_sums_raise(changes, message):
     for predict in (posterior.fused_predict_f, tf.function(posterior.fused_predict_f)):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             predict(XNEW)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.int32, tf.float16])
+def test_inputs_of_another_type_are_converted(dtype):
+    """Small whole numbers are exact in every type."""
+    whole = np.round(2.0 * XNEW)
+    posterior, _ = make_posterior()
+    for predict in (
+        posterior.predict_f,
+        posterior.fused_predict_f,
+        tf.function(posterior.predict_f),
+    ):
+        found = predict(tf.constant(whole, dtype))
+        for value, expected in zip(found, predict(whole), strict=True):
+            np.testing.assert_array_equal(value, expected)
