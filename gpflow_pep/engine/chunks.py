@@ -334,12 +334,12 @@ class RowChunks(_Divided):
         return values[begin:end]
 
 
-def split_rows(data: Sequence[tf.Tensor], chunk_size: int) -> ChunkedData:
-    """Split rows into chunks; without a loop if they are known to be few."""
+def split_rows(data: Sequence[tf.Tensor], chunk_size: int | None) -> ChunkedData:
+    """Split rows into chunks; without a loop if they are known to be few, or `chunk_size` is None."""
     count = data[0].shape[0]
-    return (
-        OneChunk() if count is not None and count <= chunk_size else RowChunks(chunk_size)
-    ).split(data)
+    if chunk_size is None or (count is not None and count <= chunk_size):
+        return OneChunk().split(data)
+    return RowChunks(chunk_size).split(data)
 
 
 class BlockChunks(_Divided):

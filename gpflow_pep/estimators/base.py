@@ -40,10 +40,8 @@ from ..training.coordinates import spreads
 from ..training.objectives import FAILURES, without_warnings
 from ..training.result import FAILED, LIMIT
 from .columns import check_numbers
+from .descriptions import with_descriptions
 
-_FEW_ROWS = (
-    8  # predicted by a compiled function, which takes 1 ms instead of 8, and the first time 0.2 s
-)
 _PREFIX = "kernel__"
 _OF_SKLEARN = {  # counterparts of scikit-learn's kernels
     "RBF": "gpflow.kernels.SquaredExponential",
@@ -103,6 +101,15 @@ class SparseGPEstimator(BaseEstimator):
             for name, value in values.items():
                 _assign(name, parameters[name], value)
         return self
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Return class and changed parameters, with the values of kernel and likelihood."""
+        return str(super(SparseGPEstimator, with_descriptions(self)).__repr__(N_CHAR_MAX))
+
+    def _get_params_html(self, *args: Any, **options: Any) -> Any:
+        """Return the table of parameters that notebooks show (scikit-learn 1.7 or later)."""
+        shown = with_descriptions(self)
+        return super(SparseGPEstimator, shown)._get_params_html(*args, **options)
 
     def log_marginal_likelihood(self) -> float:
         """Return `log_marginal_likelihood_value_`. Other hyperparameters need a model of their own."""
@@ -166,7 +173,7 @@ class SparseGPEstimator(BaseEstimator):
             )
             self.alpha_ = self.alpha_selection_.alpha
         model = self._make((X, Y), Z, self.alpha_)
-        with compiled_model(model) as worker:
+        with compiled_model(model, free_points=True) as worker:
             training = trained(worker, options)
         self._keep(*self._refined(model, training, options if refine else None))
         self.__dict__.pop("num_inducing_selection_", None)
@@ -256,23 +263,18 @@ class SparseGPEstimator(BaseEstimator):
         validation.check_integers(X, numbers, "X")
         return checked
 
-    def _inputs_and_posterior(self, X: Any) -> tuple[tf.Tensor, PosteriorValues]:
+    def _inputs_and_posterior(self, X: Any) -> tuple[AnyNDArray, tuple[tf.Tensor, ...]]:
         """Check the inputs X [n, D]; return them, and the posterior at the end of the fit."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
-        return tf.constant(checked_indices(self.model_.kernel, X, "X")), tuple(
-            map(tf.constant, self._posterior_values)
-        )
+        inputs = checked_indices(self.model_.kernel, X, "X")
+        return inputs, tuple(map(tf.constant, self._posterior_values))
 
-    def _predicted(self, X: Any) -> tuple[AnyNDArray, ...]:
+    def _predicted(self, X: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Return mean and variance of the model's Y at X [n, D], [n, P] each."""
         inputs, values = self._inputs_and_posterior(X)
-        predict = (
-            self.model_._compiled_predict_y_by
-            if len(inputs) <= _FEW_ROWS
-            else self.model_._predict_y_by
-        )
-        return tuple(each.numpy() for each in predict(values, inputs))
+        mean, variance = self.model_._predict_y_by(values, inputs)
+        return mean, variance
 
     def _initial_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
         if self.kernel is None:

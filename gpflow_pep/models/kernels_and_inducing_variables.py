@@ -127,8 +127,19 @@ def assigned(parameter: Parameter, value: TensorData) -> Parameter:
     if parameter.shape == np.shape(value):
         parameter.assign(value)
         return parameter
-    kept = {name: getattr(parameter, name) for name in ("transform", "prior", "trainable", "dtype")}
-    return Parameter(value, **kept)
+    return _another(parameter, value)
+
+
+def free_number_of_points(inducing_variable: InducingVariables) -> None:
+    """Let the number of inducing points change by assignment: compiled functions use any number."""
+    for variable in single_output_variables(inducing_variable):
+        variable.Z = _another(variable.Z, variable.Z, shape=[None, variable.Z.shape[1]])
+
+
+def _another(parameter: Parameter, value: TensorData, **options: Any) -> Parameter:
+    """Return a new parameter with the settings of another."""
+    kept = ("transform", "prior", "prior_on", "trainable", "dtype")
+    return Parameter(value, **{name: getattr(parameter, name) for name in kept}, **options)
 
 
 def validated_points(inducing_variable: InducingVariables, Z: Any) -> AnyNDArray:

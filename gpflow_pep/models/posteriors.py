@@ -34,6 +34,7 @@ class WhitenedPosterior(AbstractPosterior):
     """
 
     mean_function: MeanFunction
+    rows_per_chunk: int | None = ROWS_PER_CHUNK  # None: one chunk, without a loop
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class WhitenedPosterior(AbstractPosterior):
             mean, cov = self._joint(cache, Xnew)
         else:
             flat = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])  # [batch N, D]
-            chunks = split_rows([flat], ROWS_PER_CHUNK)
+            chunks = split_rows([flat], self.rows_per_chunk)
             mean, cov = chunks.concatenate(
                 lambda chunk: self._marginals(cache, *chunk.data), flat.dtype, [None, None]
             )

@@ -46,7 +46,7 @@ from .kernels_and_inducing_variables import (
     checked_inducing_variable,
     single_output_variables,
 )
-from .posteriors import WhitenedPosterior
+from .posteriors import ROWS_PER_CHUNK, WhitenedPosterior
 
 ADVICE_KUU = (
     "a larger jitter (gpflow.config.set_default_jitter, or max_jitter= to raise it on demand), "
@@ -81,6 +81,7 @@ class InducingVariableGP(GPModel):
     max_jitter: float | None = (
         None  #: The largest jitter to try if Kuu cannot be factorized; None: the default only.
     )
+    _eager_chunks = 2  # predicted before a graph is traced, which takes as long as ten of them
     _old: OldPosterior | None = None  # of a stream
     _data: tuple[tf.Variable, ...] = ()  # X and Y of a model that stores them
     _num_inputs: int | None = None  # D of a model that stores its data
@@ -292,13 +293,32 @@ class InducingVariableGP(GPModel):
             Xnew, full_cov, full_output_cov
         )
 
-    def _predict_y_by(self, values: tuple[tf.Tensor, ...], Xnew: tf.Tensor) -> MeanAndVariance:
-        """Compute mean and variance of new observations at Xnew [n, D] from the cache of a posterior."""
-        return predicted_moments(
-            self.likelihood, Xnew, *self._posterior(lambda: values).fused_predict_f(Xnew)
-        )
+    def _predict_y_by(self, values: tuple[tf.Tensor, ...], Xnew: AnyNDArray) -> list[AnyNDArray]:
+        """Return mean and variance [n, P] of new observations at Xnew [n, D] from the cache of a posterior."""
+        count = -(-len(Xnew) // ROWS_PER_CHUNK)
+        predict: Any = self._predict_y_of_chunk
+        if self._eager_chunks < count:
+            # One graph for any number of rows. A loop over chunks in it would double the time of tracing.
+            specs = tuple(map(tf.TensorSpec.from_tensor, values))
+            predict = self._compiled_predict_y_of_chunk.get_concrete_function(
+                specs, tf.TensorSpec([None, Xnew.shape[1]], Xnew.dtype)
+            )
+        self._eager_chunks = max(0, self._eager_chunks - count)
+        chunks = [
+            predict(values, tf.constant(Xnew[start : start + ROWS_PER_CHUNK]))
+            for start in range(0, len(Xnew), ROWS_PER_CHUNK)
+        ]
+        return [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
 
-    _compiled_predict_y_by = compiled(_predict_y_by, reduce_retracing=True)
+    def _predict_y_of_chunk(
+        self, values: tuple[tf.Tensor, ...], Xnew: tf.Tensor
+    ) -> MeanAndVariance:
+        posterior = self._posterior(lambda: values)
+        posterior.rows_per_chunk = None
+        f = posterior.fused_predict_f(Xnew)
+        return predicted_moments(self.likelihood, Xnew, *f, rows_per_chunk=None)
+
+    _compiled_predict_y_of_chunk = compiled(_predict_y_of_chunk)
 
     @check_shapes(
         "Xnew: [batch..., N, D]", "return[0]: [batch..., N, P]", "return[1]: [batch..., N, P]"

@@ -1,4 +1,8 @@
-"""Reuse compiled models: compiling takes 0.5 s (regression) to 6 s, more than training on a few hundred rows."""
+"""Reuse compiled models: compiling takes 0.5 s (regression) to 6 s, more than training on a few hundred rows.
+
+A graph also leaves some hundred kilobytes that TensorFlow never releases. So the kept models have a free number of rows
+and, if this library trains them, of inducing points: refits on growing data compile once.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -16,6 +20,7 @@ from gpflow.utilities import parameter_dict
 
 from ..engine import BlockChunks
 from ..models import PEP, PEPR, PEPClassifier
+from ..models.kernels_and_inducing_variables import are_inducing_points, free_number_of_points
 from ..saving.run_identity import NotComparable, settings_of
 
 # Structures and idle compiled models, each with one row of data, the most recently used last.
@@ -24,15 +29,21 @@ _LOCK = threading.Lock()
 
 
 @contextmanager
-def compiled_model(model: GPModel) -> Iterator[GPModel]:
-    """Yield a compiled model with the values of `model`, and copy them back; `model` itself if it is not comparable."""
-    key = structure(model)
+def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
+    """
+    Yield a compiled model with the values of `model`, and copy them back; `model` itself if it is not comparable.
+
+    :param free_points: allow any number of inducing points: variables have no static shape, which Keras rejects.
+    """
+    key = structure(model, free_points=free_points)
     if key is None:
         yield model
         return
     with _LOCK:
         place = next((place for place, (other, _) in enumerate(_kept) if other == key), None)
         worker = deepcopy(model) if place is None else _kept.pop(place)[1]
+    if place is None and free_points and are_inducing_points(worker.inducing_variable):
+        free_number_of_points(worker.inducing_variable)
     if place is not None:
         assign_values(worker, model)
     yield worker
@@ -40,17 +51,17 @@ def compiled_model(model: GPModel) -> Iterator[GPModel]:
     worker.data = tuple(values[:1].numpy() for values in worker.data)
     with _LOCK:
         _kept.append((key, worker))
-        del _kept[:-8]  # each takes some megabytes
+        del _kept[:-4]  # each takes 10 MB (regression) to 100 MB
 
 
 def assign_values(model: GPModel, other: GPModel) -> None:
     """Assign the data, alpha, parameters and sites of another model of the same structure."""
-    model.data = tuple(values.numpy() for values in other.data)
-    model.alpha = other.alpha.numpy()
     for ours, theirs in zip(
         parameter_dict(model).values(), parameter_dict(other).values(), strict=True
     ):
         ours.unconstrained_variable.assign(theirs.unconstrained_variable)
+    model.data = tuple(values.numpy() for values in other.data)  # after the number of points
+    model.alpha = other.alpha.numpy()
     for name, variable in getattr(model, "sites_variables", {}).items():
         variable.assign(other.sites_variables[name])
 
@@ -82,11 +93,12 @@ def check_made(
         )
 
 
-def structure(model: GPModel) -> tuple[Any, ...] | None:
+def structure(model: GPModel, *, free_points: bool = False) -> tuple[Any, ...] | None:
     """
-    Return everything that compiled functions depend on except data, alpha, parameter values and sites; None if that
-    cannot be compared: a dataset, alpha or scale by row or block, irregular blocks, several workers or devices, tied
-    parameters, a class or function of another package, or any other object.
+    Return everything that compiled functions depend on except data, alpha, parameter values, sites and, with
+    `free_points`, the number of inducing points; None if that cannot be compared: a dataset, alpha or scale by row or
+    block, irregular blocks, several workers or devices, tied parameters, a class or function of another package, or any
+    other object.
     """
     if type(model) not in (PEPR, PEP, PEPClassifier) or tf.distribute.has_strategy():
         return None
@@ -102,8 +114,12 @@ def structure(model: GPModel) -> tuple[Any, ...] | None:
         settings = settings_of({"model": model}, strict=True)
     except NotComparable:
         return None
+    points: set[int] = set()
+    if free_points and are_inducing_points(model.inducing_variable):
+        points = {id(each) for each in parameter_dict(model.inducing_variable).values()}
     parameters = [
-        (each.shape, each.dtype, each.trainable) for each in parameter_dict(model).values()
+        (each.shape[1:] if id(each) in points else each.shape, each.dtype, each.trainable)
+        for each in parameter_dict(model).values()
     ]
     sweeps = [float(getattr(model, name, np.inf)) for name in ("tol", "max_sweeps", "damping")]
     return (

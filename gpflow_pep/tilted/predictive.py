@@ -37,25 +37,36 @@ def predicted_log_density(
     def of_rows(*rows: tf.Tensor) -> list[tf.Tensor]:
         return [tf.reduce_sum(_log_densities(likelihood, *rows), axis=1, keepdims=True)]
 
-    return _by_rows(of_rows, [1], X, Fmu, Fvar, Y)[0][..., 0]
+    return _by_rows(of_rows, [1], _ROWS, X, Fmu, Fvar, Y)[0][..., 0]
 
 
 def predicted_moments(
-    likelihood: Likelihood, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    likelihood: Likelihood,
+    X: TensorType,
+    Fmu: TensorType,
+    Fvar: TensorType,
+    rows_per_chunk: int | None = _ROWS,
 ) -> MeanAndVariance:
     """Return mean and variance of y, each [..., P], from mean and variance of f [..., C]."""
-    mean, variance = _by_rows(lambda *rows: _moments(likelihood, *rows), [None, None], X, Fmu, Fvar)
+    mean, variance = _by_rows(
+        lambda *rows: _moments(likelihood, *rows), [None, None], rows_per_chunk, X, Fmu, Fvar
+    )
     return mean, variance
 
 
 def _by_rows(
-    function: Callable[..., Sequence[tf.Tensor]], columns: Sequence[int | None], *values: TensorType
+    function: Callable[..., Sequence[tf.Tensor]],
+    columns: Sequence[int | None],
+    rows_per_chunk: int | None,
+    *values: TensorType,
 ) -> list[tf.Tensor]:
     """Apply a function of rows [n, D], which returns tensors with these `columns`, to values [..., D] in chunks."""
     tensors = [tf.convert_to_tensor(each) for each in values]
     rows = [tf.reshape(each, [-1, tf.shape(each)[-1]]) for each in tensors]
     dtype, shapes = tensors[1].dtype, [[None, number] for number in columns]
-    found = split_rows(rows, _ROWS).concatenate(lambda chunk: function(*chunk.data), dtype, shapes)
+    found = split_rows(rows, rows_per_chunk).concatenate(
+        lambda chunk: function(*chunk.data), dtype, shapes
+    )
     batch = tf.shape(tensors[1])[:-1]
     return [tf.reshape(each, tf.concat([batch, tf.shape(each)[1:]], 0)) for each in found]
 

@@ -12,9 +12,11 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 
 from gpflow_pep import likelihoods
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
+from gpflow_pep.models.posteriors import ROWS_PER_CHUNK
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0.0, 6.0, (60, 2))
@@ -174,16 +176,21 @@ def test_another_alpha_is_that_of_the_next_batch():
 
 @pytest.mark.parametrize("classes", some_slow([0, 2, 3], 2))
 def test_rows_one_at_a_time(classes):
-    """Few rows are predicted by a compiled function, many are not."""
+    """Two calls run without a graph; then one graph predicts any number of rows, in chunks."""
     if classes:
         estimator = SparseGPClassifier(n_inducing=10, optimizer=None, random_state=0)
         estimator.fit(X, np.digitize(Y[:, 0], [0.0, 0.5][: classes - 1]))
         predict = estimator.predict_proba
     else:
-        predict = untrained().fit(X, Y).predict
+        estimator = untrained().fit(X, Y)
+        predict = estimator.predict
     np.testing.assert_allclose(
         [predict(X[n : n + 1])[0] for n in range(20)], predict(X[:20]), rtol=1e-10, atol=1e-12
     )
+    many = np.tile(X, (ROWS_PER_CHUNK // len(X) + 2, 1))
+    np.testing.assert_allclose(predict(many)[-60:], predict(X), rtol=1e-10, atol=1e-12)
+    traced = estimator.model_._compiled_predict_y_of_chunk.experimental_get_tracing_count()
+    assert traced == 1
 
 
 def test_points_of_an_index_are_rows():
@@ -291,3 +298,22 @@ def test_alpha_auto_for_labels():
 def test_other_words_for_alpha_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         SparseGPRegressor(**options).fit(X, Y)
+
+
+def test_estimators_show_kernel_and_likelihood():
+    kernel = (SquaredExponential(2.0, [1.0, 0.12345]) + gpflow.kernels.Linear()) * (
+        gpflow.kernels.Periodic(gpflow.kernels.Matern32(active_dims=[1]), period=7.0)
+    )
+    text = (
+        "(SquaredExponential(variance=2, lengthscales=[1, 0.123]) + Linear(variance=1)) * "
+        "Periodic(base_kernel=Matern32(variance=1, lengthscales=1, active_dims=[1]), period=7, active_dims=[1])"
+    )
+    estimator = SparseGPRegressor(kernel, n_inducing=10)
+    assert repr(estimator) == f"SparseGPRegressor(kernel={text}, n_inducing=10)"
+    assert estimator.kernel is kernel
+    assert "lengthscales=[1, 0.123]" in estimator._repr_html_()
+    wide = SparseGPRegressor(SquaredExponential(lengthscales=np.ones(700)))
+    assert "lengthscales=[1, 1, 1, 1, 1, 1, ...])" in repr(wide)
+    classifier = SparseGPClassifier(likelihood=likelihoods.Logit())
+    assert repr(classifier) == "SparseGPClassifier(likelihood=Logit())"
+    assert repr(make_pipeline(SparseGPRegressor())).count("SparseGPRegressor()") == 1

@@ -3,6 +3,7 @@
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 from scipy.stats import norm
 
 from gpflow_pep import APEP, PEPR, TSVGP, PEPClassifier, select_alpha
@@ -253,3 +254,19 @@ def test_a_make_that_ignores_its_data_is_refused():
         ValueError, match=r"^make must use the data it is given, got a PEPR of other data"
     ):
         select_alpha(make, (X, Y), [0.5], folds=2)
+
+
+def test_a_training_of_another_package_has_variables_of_known_shape():
+    """Keras creates its own variables of these shapes."""
+    shapes = []
+
+    def train(model):
+        optimizer = tf.keras.optimizers.Adam(0.01)
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        variables = model.trainable_variables
+        shapes.extend(each.shape for each in variables)
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+
+    select_alpha(make, (X, Y), [0.0, 0.5], train=train)
+    assert all(shape.is_fully_defined() for shape in shapes)
