@@ -153,7 +153,8 @@ def test_batches(X, labels):
         estimator.partial_fit(X, labels)
     with pytest.raises(ValueError, match=r"classes must stay \[False, True\], got \[0, 2\]"):
         estimator.partial_fit(X, labels > 0, classes=[0, 2])
-    np.testing.assert_array_equal(estimator.predict_proba(X), before)
+    # The third call compiles a graph, which may round differently.
+    np.testing.assert_allclose(estimator.predict_proba(X), before, rtol=1e-12)
 
 
 @pytest.mark.slow
