@@ -190,7 +190,7 @@ class SparseGPEstimator(BaseEstimator):
             return model, training
         with suppress(*FAILURES), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of a failure, which is not kept
-            with compiled_model(finer) as worker:
+            with compiled_model(finer, free_points=True) as worker:
                 second, objective, values = trained(worker, options)
             if second is not None and second.converged:
                 return finer, (joined(first, second), objective, values)
