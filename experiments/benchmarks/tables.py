@@ -144,7 +144,15 @@ def _send(*of: Any) -> None:
 def read(path: Path) -> list[dict[str, Any]]:
     """Read the records of a file; none if there is no file."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines]
+    records = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            records.append(json.loads(line))
+        except ValueError as error:
+            raise SystemExit(
+                f"{path}, line {number}, is not JSON ({error}): delete the line."
+            ) from error
+    return records
 
 
 def _key(record: dict[str, Any]) -> tuple[Any, ...]:

@@ -163,6 +163,12 @@ def test_tables_of_the_catalog_need_no_download(monkeypatch):
         next(tables.tables(["nothing"], 160))
 
 
+def test_a_damaged_record_is_named(tmp_path):
+    (tmp_path / "records.jsonl").write_text('{"table": "iris"}\n{"table": "wi')
+    with pytest.raises(SystemExit, match="line 2, is not JSON"):
+        tables.read(tmp_path / "records.jsonl")
+
+
 def record(table, method, nlpd, seed=0, **others):
     sizes = {"N": len(table), "D": 1, "classes": 0, "seconds": 1.0, "status": "converged"}
     found = {} if nlpd is None else {"nlpd": nlpd, "error": 0.5}
