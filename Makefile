@@ -69,6 +69,7 @@ campaign: $(VENV)/.installed-dev
 	PYTHONPATH=tests $(PY) -m campaign.convergence --problems 1600 --minutes $(MINUTES)
 	PYTHONPATH=tests $(PY) -m campaign.faults --minutes $(MINUTES)
 	PYTHONPATH=tests $(PY) -m campaign.predictions --cases 1000 --minutes $(MINUTES)
+	PYTHONPATH=tests $(PY) -m campaign.streams --cases 500 --minutes $(MINUTES)
 	PYTHONPATH=tests $(PY) -m campaign.memory
 
 PYTEST = $(PY) -m pytest -n 2 --dist loadfile

@@ -1,0 +1,211 @@
+"""Do streams end near a fit on all rows, and does nothing raise an error? Random streams of five batches.
+
+A stream is an estimator or a streaming model, one or two inputs, a function and noise, and an order of rows: in the
+order of time, one cluster after another, with repeated rows, with a scale of y that changes, or with a quiet first
+batch. All follow from the seed. The end is judged at the inputs of all rows, against the estimator's fit on all rows:
+by the root mean square error of f, or the share of wrong labels.
+
+    python -m campaign.streams [--cases 500] [--minutes 60] [--seed 0]
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+
+from campaign.running import Outcome, judged, options, outcomes_of, print_counts
+from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, fit
+from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
+from gpflow_pep.likelihoods import Probit
+
+ORDERS = ("time", "clusters", "repeated rows", "changed scale", "quiet first batch")
+LABELED = ("classifier", "StreamingPEP", "StreamingSVGP")
+_BATCHES = 5
+_ROWS = 20  # of a batch
+_POINTS = 15  # of a stream whose points move
+
+Predict = Callable[[AnyNDArray], AnyNDArray]
+
+
+class Stream(NamedTuple):
+    """One stream of the campaign; `F` are the values of the function without noise."""
+
+    subject: str
+    order: str
+    X: AnyNDArray  # [N, D]
+    F: AnyNDArray  # [N]
+    y: AnyNDArray  # [N]
+
+    @property
+    def batches(self) -> list[tuple[AnyNDArray, AnyNDArray]]:
+        """The batches (X, y)."""
+        parts = np.split(np.arange(len(self.y)), _BATCHES)
+        return [(self.X[part], self.y[part]) for part in parts]
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether y are labels: True where f is positive."""
+        return self.subject in LABELED
+
+
+def _regressed(stream: Stream, n_inducing: int | str | None = None) -> Predict:
+    estimator = SparseGPRegressor(n_inducing=n_inducing, random_state=0)
+    for X, y in stream.batches:
+        estimator.partial_fit(X, y)
+    return estimator.predict
+
+
+def _few_points(stream: Stream) -> Predict:
+    return _regressed(stream, n_inducing=_POINTS)
+
+
+def _selected_points(stream: Stream) -> Predict:
+    return _regressed(stream, n_inducing="auto")
+
+
+def _classified(stream: Stream) -> Predict:
+    estimator = SparseGPClassifier(random_state=0)
+    for X, y in stream.batches:
+        estimator.partial_fit(X, y, classes=[False, True])
+    return estimator.predict
+
+
+def _kernel(stream: Stream) -> gpflow.kernels.Kernel:
+    return gpflow.kernels.SquaredExponential(lengthscales=np.ones(stream.X.shape[1]))
+
+
+def _points(stream: Stream) -> AnyNDArray:
+    """Return initial inducing points, distinct rows of the first batch."""
+    return np.unique(stream.X[:_ROWS], axis=0)[:_POINTS]
+
+
+def _columns(stream: Stream) -> list[tuple[AnyNDArray, AnyNDArray]]:
+    return [(X, y[:, None].astype(float)) for X, y in stream.batches]
+
+
+def _sgpr(stream: Stream) -> Predict:
+    first, *others = _columns(stream)
+    model = StreamingSGPR(first, _kernel(stream), _points(stream), max_jitter=1e-3)
+    fit(model, train_inducing=False)
+    for batch in others:
+        model.update(batch, fraction_to_move=0.5)
+        fit(model, train_inducing=False)
+    return lambda X: model.predict_f(X)[0].numpy()[:, 0]
+
+
+def _pep(stream: Stream) -> Predict:
+    first, *others = _columns(stream)
+    model = StreamingPEP(
+        first, _kernel(stream), Probit(), _points(stream), alpha=0.5, max_jitter=1e-3
+    )
+    fit(model, train_inducing=False)
+    for batch in others:
+        model.update(batch, fraction_to_move=0.5)
+        fit(model, train_inducing=False)
+    return lambda X: model.predict_f(X)[0].numpy()[:, 0] > 0.0
+
+
+def _svgp(stream: Stream) -> Predict:
+    first, *others = _columns(stream)
+    model = StreamingSVGP(_kernel(stream), Probit(), _points(stream), num_data=_ROWS)
+    fit(model, first, optimizer="adam", max_iterations=200, train_inducing=False)
+    for batch in others:
+        model.update(batch, fraction_to_move=0.5)
+        fit(model, batch, optimizer="adam", max_iterations=200, train_inducing=False)
+    return lambda X: model.predict_f(X)[0].numpy()[:, 0] > 0.0
+
+
+SUBJECTS: dict[str, Callable[[Stream], Predict]] = {
+    "regressor": _regressed,
+    "classifier": _classified,
+    "few points": _few_points,
+    "n_inducing=auto": _selected_points,
+    "StreamingSGPR": _sgpr,
+    "StreamingPEP": _pep,
+    "StreamingSVGP": _svgp,
+}
+
+
+def stream_of(seed: int) -> Stream:
+    """Return the stream of a seed; subjects take turns."""
+    rng = np.random.default_rng(seed)
+    subject = list(SUBJECTS)[seed % len(SUBJECTS)]
+    order = str(rng.choice(ORDERS))
+    N, D = _BATCHES * _ROWS, int(rng.integers(1, 3))
+    if order == "clusters":
+        centers = rng.uniform(0.0, 10.0, (_BATCHES, D))
+        X = np.repeat(centers, _ROWS, axis=0) + 10.0 ** rng.uniform(-3.0, 0.0) * rng.normal(
+            size=(N, D)
+        )
+    else:
+        X = rng.uniform(0.0, 10.0, (N, D))
+        X = X[np.argsort(X[:, 0])]
+    if order == "repeated rows":
+        X = np.repeat(X[::5], 5, axis=0)[rng.permutation(N)]
+    F = np.sin(X @ rng.uniform(0.5, 1.0, D)) + 0.3 * X[:, 0] * rng.normal()
+    scale = np.ones(N)
+    if order == "changed scale":
+        scale = np.repeat(10.0 ** rng.uniform(-1.0, 1.0, _BATCHES), _ROWS)
+    if order == "quiet first batch":
+        scale[:_ROWS] = rng.choice([0.0, 1e-3, 0.1])
+    F = scale * (F - F.mean())
+    y = F + 0.1 * scale * rng.normal(size=N)
+    units = 10.0 ** rng.uniform(-3.0, 3.0)
+    stream = Stream(subject, order, X, F, y)
+    if stream.has_labels:
+        return stream._replace(y=y > 0.0)
+    if subject == "StreamingSGPR":  # a model takes y as it is
+        return stream
+    return stream._replace(F=units * F, y=units * y)
+
+
+def run(stream: Stream) -> Outcome:
+    """Feed the batches one by one, and judge the end."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            predict = SUBJECTS[stream.subject](stream)
+            found = predict(stream.X)
+        except (ValueError, ArithmeticError, tf.errors.OpError) as error:
+            return Outcome("raised", np.nan, str(error)[:300])
+        at_once = fitted(stream)(stream.X)
+    return judge(stream, found, at_once)
+
+
+def fitted(stream: Stream) -> Predict:
+    """Fit the estimator to all rows at once."""
+    if not stream.has_labels:
+        return SparseGPRegressor(random_state=0).fit(stream.X, stream.y).predict
+    if stream.y.all() or not stream.y.any():
+        return lambda X: np.full(len(X), stream.y[0])
+    return SparseGPClassifier(random_state=0).fit(stream.X, stream.y).predict
+
+
+def judge(stream: Stream, found: AnyNDArray, at_once: AnyNDArray) -> Outcome:
+    """Compare predictions of a stream and of a fit on all rows with the function."""
+    if stream.has_labels:
+        truth = stream.F > 0.0
+        return judged({"labels": np.mean(found != truth) / (np.mean(at_once != truth) + 0.1)})
+    error = np.sqrt(np.mean(np.square(found - stream.F)))
+    least = np.sqrt(np.mean(np.square(at_once - stream.F)))
+    return judged({"mean": error / (2.0 * least + 0.1 * np.std(stream.F))})
+
+
+def main() -> None:
+    """Run the campaign and print a table."""
+    arguments = options(__doc__, number=500).parse_args()
+
+    def told(stream: Stream, outcome: Outcome) -> list[str]:
+        return [] if outcome.verdict == "right" else [stream.subject, stream.order]
+
+    found = outcomes_of(arguments, stream_of, run, told)
+    groups = (*SUBJECTS, *ORDERS)
+    print_counts(found, groups, lambda stream: (stream.subject, stream.order), ["right", "raised"])
+
+
+if __name__ == "__main__":
+    main()
