@@ -19,6 +19,7 @@ numbers, 800 with labels. GPflow's models that reach the limit are scored as the
 import argparse
 import json
 import os
+import signal
 from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
@@ -123,7 +124,8 @@ def fit_alone(method: str, X: Floats, y: Any, seed: int, limit: int, again: bool
     context = get_context("forkserver")
     context.set_forkserver_preload([_MODULE])
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(sender, method, X, y, seed, limit, again))
+    of = (sender, method, X, y, seed, limit, again)
+    process = context.Process(target=_send, args=of, daemon=True)
     process.start()
     sender.close()
     try:
@@ -173,4 +175,5 @@ def _method(text: str) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, ends the fit in progress
     main()
