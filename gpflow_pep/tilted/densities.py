@@ -32,6 +32,9 @@ from .rule import (
 
 EXPONENTIALS = (tf.exp, tf.math.exp)
 _SIGMOIDS = (tf.sigmoid, tf.nn.sigmoid, tf.math.sigmoid)
+_SOFTPLUSES = (tf.nn.softplus, tf.math.softplus)
+_LEAST_SOFTPLUS = -30.0  # below, softplus(f) = exp(f) to 5e-14
+_LEAST_MODE = 1e-6  # of softplus(f), if the observation is 0
 _JITTER = 1e-3  # GPflow's inv_probit maps to [1e-3, 1 - 1e-3]
 # Radius for exponential links: exp(-y exp(f)) is bounded up to π/2; slightly less, because prefactors grow with y.
 _RADIUS_EXPONENTIAL = 1.5
@@ -213,11 +216,41 @@ def _bernoulli(likelihood: likelihoods.Bernoulli) -> LogDensity:
     )
 
 
+def _log_of(invlink: Callable[[tf.Tensor], tf.Tensor], F: tf.Tensor) -> tf.Tensor:
+    """Return the logarithm of an inverse link, which is finite also where the link underflows."""
+    if invlink not in _SOFTPLUSES:
+        return tf.math.log(tf.maximum(invlink(F), np.finfo(F.dtype.as_numpy_dtype).tiny))
+    least = tf.constant(_LEAST_SOFTPLUS, F.dtype)
+    return tf.where(least > F, F, tf.math.log(tf.math.softplus(tf.maximum(F, least))))
+
+
+def _by_link(
+    invlink: Callable[[tf.Tensor], tf.Tensor], log_prob: LogProb, mode: Callable[..., tf.Tensor]
+) -> LogDensity:
+    """Return the log density of y given a mean or scale by a link; `mode`: the most probable value of invlink(f)."""
+    if invlink not in _SOFTPLUSES:
+        return LogDensity(log_prob)
+
+    def center(observations: Observations) -> tf.Tensor:
+        value = tf.maximum(mode(observations), tf.constant(_LEAST_MODE, observations.Y.dtype))
+        return value + tf.math.log(-tf.math.expm1(-value))  # the inverse of softplus
+
+    # As with exponential links: log(1 + exp(f)) and its inverse have positive real parts up to π/2.
+    return LogDensity(log_prob, None, lambda X: _RADIUS_EXPONENTIAL, center)
+
+
 @log_density.register(likelihoods.Poisson)
 def _poisson(likelihood: likelihoods.Poisson) -> LogDensity:
-    """Replace GPflow's y log(exp(f)) - exp(f), which is NaN if exp overflows."""
+    """Replace GPflow's y log λ - λ, which is NaN if λ overflows, or vanishes and y = 0."""
     if likelihood.invlink not in EXPONENTIALS:
-        return _automatic(likelihood)
+
+        def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+            Y = Y[:, 0]
+            size = tf.convert_to_tensor(likelihood.binsize, F.dtype)
+            log_rate = _log_of(likelihood.invlink, F) + tf.math.log(size)
+            return Y * log_rate - size * likelihood.invlink(F) - tf.math.lgamma(Y + 1.0)
+
+        return _by_link(likelihood.invlink, log_prob, lambda at: at.Y[:, 0] / likelihood.binsize)
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
         Y = Y[:, 0]
@@ -248,9 +281,21 @@ def _shape(likelihood: likelihoods.Gamma | likelihoods.Exponential, X: tf.Tensor
 
 @log_density.register((likelihoods.Gamma, likelihoods.Exponential))
 def _gamma(likelihood: likelihoods.Gamma | likelihoods.Exponential) -> LogDensity:
-    """Return the log density of a gamma distribution with scale exp(f)."""
+    """Return the log density of a gamma distribution with scale exp(f) or, by another link, s(f)."""
     if likelihood.invlink not in EXPONENTIALS:
-        return _automatic(likelihood)
+
+        def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+            k, Y = _shape(likelihood, X), Y[:, 0]
+            log_scale = _log_of(likelihood.invlink, F)
+            constant = log_power(Y, k) - tf.math.lgamma(k)
+            # 1/s may overflow: then p(y > 0) vanishes.
+            relative = tf.math.multiply_no_nan(tf.exp(-log_scale), tf.broadcast_to(Y, tf.shape(F)))
+            return constant - k * log_scale - relative
+
+        def mode(at: Observations) -> tf.Tensor:
+            return at.Y[:, 0] / _shape(likelihood, at.X)
+
+        return _by_link(likelihood.invlink, log_prob, mode)
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
         k, Y = _shape(likelihood, X), Y[:, 0]
@@ -261,6 +306,24 @@ def _gamma(likelihood: likelihoods.Gamma | likelihoods.Exponential) -> LogDensit
     return LogDensity(
         lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL
     )
+
+
+@log_density.register(likelihoods.Beta)
+def _beta(likelihood: likelihoods.Beta) -> LogDensity:
+    """Replace GPflow's parameters a and b, one of which vanishes where a sigmoid is 0 or 1 to rounding."""
+    if likelihood.invlink not in _SIGMOIDS:
+        return _automatic(likelihood)
+
+    def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        scale, Y = _column(likelihood._scale(X), X), Y[:, 0]
+        log_mean, log_rest = tf.math.log_sigmoid(F), tf.math.log_sigmoid(-F)
+        a, b = scale * tf.exp(log_mean), scale * tf.exp(log_rest)
+        # log Γ(a) = log Γ(a + 1) - log a
+        log_gammas = tf.math.lgamma(a + 1.0) + tf.math.lgamma(b + 1.0) - log_mean - log_rest
+        constant = tf.math.lgamma(scale) + 2.0 * tf.math.log(scale)
+        return (a - 1.0) * tf.math.log(Y) + (b - 1.0) * tf.math.log1p(-Y) + constant - log_gammas
+
+    return LogDensity(log_prob)
 
 
 @log_density.register(likelihoods.StudentT)

@@ -21,9 +21,8 @@ _EXACT = (
 )  # their own predictions are as accurate as the rules
 _WITH_LINK = (likelihoods.Poisson, likelihoods.Gamma, likelihoods.Exponential)
 _ROWS = 4096  # rows of f per chunk
-_POSITIONS = np.linspace(
-    -1.0, 1.0, 257
-)  # fewer than 150 would not resolve standard deviations of 100
+_POSITIONS = np.linspace(0.0, 1.0, 193)
+_SCALE = 3.0  # standard deviations from 0 within which points are equispaced in asinh(f)
 _LEAST_VARIANCE = 1e-12  # of f: rules divide by it
 
 
@@ -127,16 +126,36 @@ def _mean_and_variance(values: tf.Tensor, weights: tf.Tensor) -> MeanAndVariance
 
 
 def _nodes(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return points and weights for N(m, v), [K, n, C] each, equispaced in asinh(f): dense at 0, where links change."""
+    """
+    Return points and weights for N(m, v), [K, n, C] each: dense at 0, where links change, and for every mean at most
+    0.7 standard deviations apart. They are equispaced in t with f = s asinh(sinh(t)/s), which is sinh(t) for |f| below
+    s, a few standard deviations, and grows in proportion to t beyond.
+    """
     sd = tf.sqrt(tf.maximum(variance, tf.constant(_LEAST_VARIANCE, variance.dtype)))
-    reach = sd * (
-        8.0 + 2.0 * tf.minimum(sd, 10.0)
-    )  # some inverse links grow like exp(f), which moves the maximum by v
-    first, last = tf.asinh(mean - reach), tf.asinh(mean + reach)
+    scale = tf.maximum(_SCALE * sd, tf.ones_like(sd))  # s; narrow N: 1, so that f = t
+    # Some inverse links grow like exp(f), which moves the maximum of their square by 2 v; others vanish unless f is
+    # near 0. Beyond 36 standard deviations N underflows.
+    reach = tf.maximum(8.0 * sd + 2.0 * tf.square(sd), 2.0 * sd + tf.abs(mean))
+    reach = tf.minimum(reach, 36.0 * sd)
+    first, last = (_stretched(edge, scale) for edge in (mean - reach, mean + reach))
     t = first + (last - first) * tf.constant(_POSITIONS[:, None, None], mean.dtype)
-    F = tf.sinh(t)
-    weights = tf.exp(-0.5 * tf.square((F - mean) / sd)) * tf.cosh(t)
+    # asinh(sinh(t)/s) = |t| + log((a + r)/s), a = e sinh|t|, e = exp(-|t|), r² = a² + (e s)²: e^|t| would overflow.
+    e = tf.exp(-tf.abs(t))
+    a = 0.5 - 0.5 * tf.square(e)
+    r = tf.sqrt(tf.square(a) + tf.square(e * scale))
+    F = tf.sign(t) * scale * (tf.abs(t) + tf.math.log((a + r) / scale))
+    exponent = tf.square((F - mean) / sd)
+    exponent -= tf.reduce_min(exponent, axis=0)  # if the mean is so large that F is rounded
+    weights = tf.exp(-0.5 * exponent) * (1.0 + tf.square(e)) / r  # df/dt = s (1 + e²)/(2 r)
     return F, weights / tf.reduce_sum(weights, axis=0)
+
+
+def _stretched(f: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+    """Return t = asinh(s sinh(f/s)), without overflow."""
+    u = tf.abs(f) / scale
+    e = tf.exp(-u)
+    a = scale * (0.5 - 0.5 * tf.square(e))
+    return tf.sign(f) * (u + tf.math.log(a + tf.sqrt(tf.square(a) + tf.square(e))))
 
 
 def _of_labels(likelihood: Ordinal, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:

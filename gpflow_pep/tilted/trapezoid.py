@@ -200,6 +200,8 @@ def trapezoid(
     log_pi = z + exponent
     height = tf.reduce_max(log_pi, axis=0)
     peak = tf.reduce_min(tf.where(log_pi >= height, x, tf.constant(np.inf, x.dtype)), axis=0)
+    # A density that is NaN at a point gives NaN; a window about an infinite peak would give probability 0.
+    peak = tf.where(tf.reduce_any(tf.math.is_nan(log_pi), axis=0), np.nan * height, peak)
     pi_moments = moments(
         tf.exp(log_pi - height) * weight, peak
     )  # about the peak: accurate for narrow π

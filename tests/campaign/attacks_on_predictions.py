@@ -21,7 +21,7 @@ from campaign.attack_subjects import (
     masked,
     models,
 )
-from gpflow_pep import PEPR, TSVGP, fit
+from gpflow_pep import PEP, PEPR, TSVGP, fit
 
 
 def _predicting(*values: Any) -> Callable[[Model], None]:
@@ -145,7 +145,40 @@ def _category_like_numbers(s: Rows) -> Pair:
     return {"loss": found.training_loss()}, {"loss": expected.training_loss()}
 
 
+def _far_from_zero(s: Rows) -> Pair:
+    """
+    Predict wide marginals of f at 3 to 28 standard deviations from 0, far from the data. Student's t adds its variance
+    to the prior of f, and a softplus changes nothing there.
+    """
+    variance = 10.0 ** s.rng.uniform(0.0, 4.0)
+    level = s.rng.choice([-1.0, 1.0]) * s.rng.uniform(3.0, 28.0) * np.sqrt(variance)
+    likelihood = drawn(
+        s, [gpflow.likelihoods.StudentT(1.0, df=4.0), gpflow.likelihoods.Poisson(tf.nn.softplus)]
+    )
+    if isinstance(likelihood, gpflow.likelihoods.Poisson):
+        level = abs(level) + 7.0 * np.sqrt(variance) + 40.0
+        Y = np.round(level + s.Y)
+        noise = level
+    else:
+        Y = level + s.Y
+        noise = 2.0
+    model = PEP(
+        (s.X, Y),
+        gpflow.kernels.SquaredExponential(variance),
+        likelihood,
+        s.X[:4].copy(),
+        mean_function=gpflow.mean_functions.Constant(level),
+    )
+    mean, spread = model.predict_y(s.Xnew + 1e3)
+    ones = np.ones((len(s.Xnew), 1))
+    return {"mean": mean, "variance": spread}, {
+        "mean": level * ones,
+        "variance": (variance + noise) * ones,
+    }
+
+
 ATTACKS: Attacks = {
+    "observations far from zero": Attack(Rows, _far_from_zero),
     "inputs in other forms": Attack(models(), _converted),
     "posterior at tensors of other types": Attack(models(), _posterior_of_tensors),
     "covariance and no rows": Attack(models(), _covariance),

@@ -6,7 +6,9 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy.special import logsumexp
+from quick import some_slow
+from scipy import stats
+from scipy.special import expit, gammaln, logsumexp, softplus
 from scipy.stats import norm
 
 from gpflow_pep import PEP, likelihoods
@@ -91,6 +93,182 @@ def test_moments_match_integration(name):
         np.testing.assert_allclose(
             [float(each[0, 0]) for each in found], expected, rtol=1e-7, atol=1e-15
         )
+
+
+class Tanh(gpflow.likelihoods.ScalarLikelihood):
+    """y = tanh(f) and noise of variance 1, as users define a likelihood."""
+
+    def _scalar_log_prob(self, X, F, Y):
+        return -0.5 * tf.square(Y - tf.tanh(F)) - 0.5 * np.log(2.0 * np.pi)
+
+    def _conditional_mean(self, X, F):
+        return tf.tanh(F)
+
+    def _conditional_variance(self, X, F):
+        return tf.ones_like(F)
+
+
+def jittered(f):
+    """GPflow's probit, which stays 1e-3 away from 0 and 1."""
+    return 1e-3 + (1.0 - 2e-3) * norm.cdf(f)
+
+
+def log_softplus(f):
+    return np.where(f < -30.0, f, np.log(softplus(np.maximum(f, -30.0))))
+
+
+def gamma_density(f, y, shape):
+    log_scale = log_softplus(f)
+    constant = (shape - 1.0) * np.log(y) - gammaln(shape)
+    return constant - shape * log_scale - y * np.exp(-log_scale)
+
+
+def beta_density(f, y):
+    """a = expit(f) and b = 1 - a; log Γ(a) = log Γ(a + 1) - log a."""
+    a, b = expit(f), expit(-f)
+    log_gammas = gammaln(a + 1.0) + gammaln(b + 1.0) + softplus(-f) + softplus(f)
+    return (a - 1.0) * np.log(y) + (b - 1.0) * np.log1p(-y) - log_gammas
+
+
+LIB = gpflow.likelihoods
+# A likelihood, mean and variance of y given f, log p(y|f), and values of y.
+ANYWHERE = {
+    "student-t": (
+        LIB.StudentT(scale=1.0, df=4.0),
+        lambda f: f,
+        lambda f: 2.0 + 0.0 * f,
+        lambda f, y: stats.t.logpdf(y, 4.0, f),
+        [0.0, 3.0],
+    ),
+    "poisson, softplus": (
+        LIB.Poisson(tf.nn.softplus, binsize=2.0),
+        lambda f: 2.0 * softplus(f),
+        lambda f: 2.0 * softplus(f),
+        lambda f, y: y * np.log(2.0) + y * log_softplus(f) - 2.0 * softplus(f) - gammaln(y + 1.0),
+        [0.0, 1.0, 7.0],
+    ),
+    "exponential, softplus": (
+        LIB.Exponential(tf.nn.softplus),
+        softplus,
+        lambda f: softplus(f) ** 2,
+        lambda f, y: gamma_density(f, y, 1.0),
+        [0.1, 1.0, 50.0],
+    ),
+    "gamma, softplus": (
+        with_value(LIB.Gamma(tf.nn.softplus), "shape", 3.0),
+        lambda f: 3.0 * softplus(f),
+        lambda f: 3.0 * softplus(f) ** 2,
+        lambda f, y: gamma_density(f, y, 3.0),
+        [0.1, 1.0, 50.0],
+    ),
+    "logit": (
+        likelihoods.Logit(),
+        expit,
+        lambda f: expit(f) * expit(-f),
+        lambda f, y: -softplus(-f if y else f),
+        [0.0, 1.0],
+    ),
+    "bernoulli": (
+        LIB.Bernoulli(),
+        jittered,
+        lambda f: jittered(f) * jittered(-f),
+        lambda f, y: np.log(jittered(f if y else -f)),
+        [0.0, 1.0],
+    ),
+    "beta": (
+        LIB.Beta(),
+        jittered,
+        lambda f: jittered(f) * jittered(-f) / 2.0,
+        lambda f, y: stats.beta.logpdf(y, jittered(f), jittered(-f)),
+        [0.3, 0.999],
+    ),
+    "beta, sigmoid": (
+        LIB.Beta(tf.sigmoid),
+        expit,
+        lambda f: expit(f) * expit(-f) / 2.0,
+        beta_density,
+        [0.3, 0.999],
+    ),
+    "custom": (
+        Tanh(),
+        np.tanh,
+        lambda f: 1.0 + 0.0 * f,
+        lambda f, y: norm.logpdf(y, np.tanh(f)),
+        [0.5, 2.0],
+    ),
+}
+RATIOS = [0.0, 1.0, -3.0, 10.0, -15.0, 20.0, 27.0, -40.0, 1e4, -1e4]  # mean over standard deviation
+VARIANCES = 10.0 ** np.arange(-8.0, 6.5, 2.0)
+
+
+def panels(mean, sd, reach):
+    """Points f and log weights, about 1e5 of each: panels of half a standard deviation, and of a third of |f|."""
+    near_zero = 10.0 ** np.arange(-3.0, 11.0, 0.125)
+    edges = np.concatenate(
+        [mean + sd * np.linspace(-38.0, 38.0, 153), near_zero, -near_zero, [0.0]]
+    )
+    edges = np.unique(edges[np.abs(edges - mean) <= reach])
+    x, weights = np.polynomial.legendre.leggauss(300)
+    half, middle = 0.5 * np.diff(edges)[:, None], 0.5 * (edges[1:] + edges[:-1])[:, None]
+    z = (middle - mean) / sd + half / sd * x
+    log_weights = norm.logpdf(z) + np.log(half / sd * weights)
+    return (middle + half * x).ravel(), log_weights.ravel()
+
+
+@pytest.mark.parametrize("name", some_slow(ANYWHERE, quick=["student-t"]))
+def test_moments_match_integration_for_any_mean_and_variance(name):
+    """Narrow and wide marginals of f, up to 10,000 standard deviations from 0, where the links change."""
+    likelihood, conditional_mean, conditional_variance, _, _ = ANYWHERE[name]
+    rows = np.array([(ratio * np.sqrt(v), v) for ratio, v in product(RATIOS, VARIANCES)])
+    inputs = np.zeros((len(rows), 1))
+    found = predicted_moments(likelihood, inputs, rows[:, :1], rows[:, 1:])
+    for (mean, variance), *moments in zip(
+        rows, *(each.numpy()[:, 0] for each in found), strict=True
+    ):
+        sd = np.sqrt(variance)
+        f, log_weights = panels(mean, sd, 38.0 * sd)
+        weights = np.exp(log_weights)
+        expected = weights @ conditional_mean(f)
+        spread = weights @ np.square(conditional_mean(f) - expected)
+        # Likelihoods round p(1 - p), and means near 0, to eps. The mean of f at 0 is rounded relative to sd.
+        atol = 1e-8 * sd if name == "student-t" else 1e-15
+        np.testing.assert_allclose(
+            moments,
+            [expected, spread + weights @ conditional_variance(f)],
+            rtol=1e-7,
+            atol=atol,
+            err_msg=f"mean {mean}, variance {variance}",
+        )
+
+
+@pytest.mark.parametrize("name", some_slow(ANYWHERE, quick=["exponential, softplus"]))
+def test_log_densities_match_integration_for_any_mean_and_variance(name):
+    likelihood, _, _, log_density, values = ANYWHERE[name]
+    rows = [
+        (ratio * np.sqrt(v), v, y)
+        for ratio, v, y in product(RATIOS, VARIANCES, values)
+        # Farther out the mode is more than 38 standard deviations from the mean of f, where `panels` are too wide.
+        if v < 1e5 and (abs(ratio) < 100.0 or v < 1e-7)
+    ]
+    columns = np.array(rows).T[:, :, None]
+    found = predicted_log_density(likelihood, np.zeros((len(rows), 1)), *columns).numpy()
+    for (mean, variance, y), density in zip(rows, found, strict=True):
+        sd = np.sqrt(variance)
+        f, log_weights = panels(mean, sd, 38.0 * sd + abs(mean) + 1e3)
+        expected = logsumexp(log_weights + log_density(f, y))
+        assert density == pytest.approx(expected, abs=1e-5, rel=1e-9), (mean, variance, y)
+
+
+def test_a_density_that_is_not_a_number_is_not_zero():
+    """A custom density whose link underflows: NaN, which models refuse, but not the probability 0."""
+
+    class Underflowing(Tanh):
+        def _scalar_log_prob(self, X, F, Y):
+            scale = tf.nn.softplus(F)
+            return -tf.math.log(scale) - Y / scale
+
+    found = predicted_log_density(Underflowing(), NO_INPUTS, *one_row(0.0, 1e4, 1.0))
+    assert np.isnan(found.numpy()).all()
 
 
 LABELLED = {
