@@ -32,17 +32,21 @@ _IMPROPER = (
 class SitesStatus:
     """How an update of the sites ended."""
 
-    converged: bool  #: True if the last change was at most the tolerance.
+    converged: bool  #: True if the last change was at most `tol`.
     sweeps: int
     """Sweeps after the first evaluation; ``max_sweeps + 1`` if, without convergence, the last is at the best sites."""
     change: float
     """Largest undamped change of a marginal: of its mean in standard deviations, or of its variance as a fraction."""
     log_evidence: float  #: The energy at the sites: an approximation to log p(y), in nats.
     damping: float  #: The fraction of an update taken at the end.
+    tol: float  #: The tolerance of this update. In training it may be looser than the model's.
 
     def __repr__(self) -> str:
         end = "converged" if self.converged else "not converged"
-        numbers = f"change {self.change:.2g}, log_evidence {self.log_evidence:.8g}, damping {self.damping:.2g}"
+        numbers = (
+            f"change {self.change:.2g}, tol {self.tol:.2g}, log_evidence {self.log_evidence:.8g}, "
+        )
+        numbers += f"damping {self.damping:.2g}"
         return f"SitesStatus({end}, {self.sweeps} sweeps, {numbers})"
 
 
@@ -76,9 +80,9 @@ class Sites(tf.Module):
         return tf.stack([self.precision, self.linear], axis=1)
 
 
-def status_before_updates(damping: float) -> list[float]:
+def status_before_updates(damping: float, tol: float) -> list[float]:
     """Return the status vector of sites that have not been updated."""
-    return [0.0, 0.0, np.inf, np.nan, damping]
+    return [0.0, 0.0, np.inf, np.nan, damping, tol]
 
 
 class UpdatedPosterior(NamedTuple):
@@ -95,7 +99,7 @@ class Inference:
 
     problem: Problem
     sites: Sites
-    status: tf.Variable  # converged (0 or 1), sweeps, change, log evidence, fraction; [5]
+    status: tf.Variable  # converged (0 or 1), sweeps, change, log evidence, fraction, tol; [6]
     options: SolverOptions
     num_data: int
     batch: Callable[[tf.Tensor], LatentRows]  # some rows, in one chunk
@@ -124,7 +128,8 @@ class Inference:
             tf.cast(count, log_evidence.dtype)
             for count in (tf.equal(last.status, CONVERGED), last.sweeps)
         )
-        status = tf.stack([*counts, iterate.change, log_evidence, last.anderson.fraction])
+        numbers = (iterate.change, log_evidence, last.anderson.fraction, self.options.tol)
+        status = tf.stack([*counts, *numbers])
         status = asserted(status, last.status != IMPROPER, _IMPROPER)
         with tf.control_dependencies([status]):
             self.sites.assign(Site(*tf.unstack(sites, axis=1)))

@@ -48,7 +48,7 @@ class PEPClassifier(PEP):
         alpha: Any = 0.5,
         scale: float | Parameter = 1.0,
         projection: str | Projection = "kl",
-        tol: float = 1e-6,
+        tol: float | None = None,
         max_sweeps: int = 1000,
         damping: float = 1.0,
         mean_function: MeanFunction | None = None,

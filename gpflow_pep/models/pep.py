@@ -59,6 +59,8 @@ _ROWS_PER_SWEEP = 5120
 _EAGER_SWEEPS = (
     40  # run eagerly before a graph is traced (per chunk), because they take less time than tracing
 )
+_TOL = 1e-6  # default tolerance of the sites
+_ROUNDING = 100.0  # machine epsilons by which rounding alone may change marginals
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
 _NOT_CONVERGED = (
     "the sites have not converged. Objective and predictions use the sites with the smallest change. Raise "
@@ -142,7 +144,7 @@ class PEP(SparseGP):
         alpha: Any = 0.5,
         scale: float | Parameter = 1.0,
         projection: str | Projection = "kl",
-        tol: float = 1e-6,
+        tol: float | None = None,
         max_sweeps: int = 1000,
         damping: float = 1.0,
         mean_function: MeanFunction | None = None,
@@ -164,7 +166,8 @@ class PEP(SparseGP):
             positive number, or a `gpflow.Parameter` to learn it. 1 is PEP.
         :param projection: "kl", "wasserstein", or a custom projection.
         :param tol: convergence tolerance: the largest change of a marginal by the update of its site, as a fraction of
-            the marginal's standard deviation (for the mean) or variance.
+            the marginal's standard deviation (for the mean) or variance. None: 1e-6, or in float32 1.2e-5, because
+            rounding alone changes marginals by more than 1e-6.
         :param max_sweeps: maximum number of sweeps over all rows in one update. A small number (for example 1) trains
             without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).
         :param damping: maximum fraction of an update to take, in (0, 1]; reduced adaptively.
@@ -178,6 +181,9 @@ class PEP(SparseGP):
         )
         self.scale = scale
         self._set_sizes(int(self._local_num_data()))
+        if tol is None:
+            eps = np.finfo(tf.as_dtype(default_float()).as_numpy_dtype).eps
+            tol = max(_TOL, _ROUNDING * float(eps))
         powers = self._checked_powers(alpha)
         self._alpha = local_variable(
             powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float()
@@ -193,7 +199,7 @@ class PEP(SparseGP):
             ),
         )
         self._status = local_variable(
-            status_before_updates(self.damping), trainable=False, dtype=default_float()
+            status_before_updates(self.damping, self.tol), trainable=False, dtype=default_float()
         )
         self._warned = local_variable(False, trainable=False)
         self._eager_sweeps = _EAGER_SWEEPS
@@ -255,8 +261,8 @@ class PEP(SparseGP):
     @property
     def sites_status(self) -> SitesStatus:
         """Status of the last update of the sites, in a compiled function too."""
-        converged, sweeps, change, log_evidence, damping = self._status.numpy().tolist()
-        return SitesStatus(bool(converged), int(sweeps), change, log_evidence, damping)
+        converged, sweeps, *numbers = self._status.numpy().tolist()
+        return SitesStatus(bool(converged), int(sweeps), *numbers)
 
     @property
     def sites_variables(self) -> dict[str, tf.Variable]:
@@ -275,7 +281,7 @@ class PEP(SparseGP):
     def reset_sites(self) -> None:
         """Set all sites to zero, so that q is the prior, and the status to "not converged"."""
         self._sites.reset(self._num_rows)
-        self._status.assign(status_before_updates(self.damping))
+        self._status.assign(status_before_updates(self.damping, self.tol))
 
     @contextmanager
     def without_warnings(self) -> Iterator[None]:

@@ -279,6 +279,16 @@ def test_the_options_of_the_model_are_used_and_stay(model):
     assert result.sites.converged and model.max_sweeps == 1
 
 
+def test_the_status_has_the_tolerance_that_was_used(model):
+    """It is looser than the model's in a search."""
+    during = []
+    fit(model, callback=lambda *_: during.append(model.sites_status))
+    assert all(status.converged == (status.change <= status.tol) for status in during)
+    assert max(status.change for status in during) > model.tol
+    assert model.sites_status.tol == model.tol
+    assert f"tol {during[0].tol:.2g}" in repr(during[0])
+
+
 def test_a_second_training_traces_nothing(model):
     """The same model is not traced again, also with another number of rows."""
     calls = []
@@ -450,7 +460,9 @@ def test_divergence_is_reported(model, monkeypatch):
 
 @pytest.mark.parametrize(("after", "status"), [(-10_099.0, "converged"), (-10_102.0, "failed")])
 def test_one_per_cent_may_be_lost_at_converged_sites(after, status):
-    sites = SitesStatus(converged=True, sweeps=3, change=0.0, log_evidence=after, damping=1.0)
+    sites = SitesStatus(
+        converged=True, sweeps=3, change=0.0, log_evidence=after, damping=1.0, tol=1e-6
+    )
     judged = sys.modules[fit.__module__]._judged(
         Outcome("converged", "L-BFGS."), sites, -10_000.0, after
     )
