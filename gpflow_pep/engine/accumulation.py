@@ -188,11 +188,13 @@ class MixedPrecisionRows(RegressionRows):
         self._inverse_trace = tf.reduce_max(
             tf.reduce_sum(tf.square(inverse), axis=[-2, -1])
         )  # tr Kuu^-1, []
+        self._largest = tf.stop_gradient(self._largest_residual())
 
     @override
     def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         def in_precision(chunk: Chunk) -> tuple[tf.Tensor, ...]:
-            suffices = self.suffices(self(chunk, *self.inputs))  # a graph prunes the unused Kuf
+            rows = self(chunk, *self.inputs)  # a graph prunes the unused Kuf
+            suffices = self.suffices(rows)
             single = chunk._replace(dtype=tf.float32)
             return tuple(
                 tf.cond(
@@ -203,6 +205,15 @@ class MixedPrecisionRows(RegressionRows):
             )
 
         return super().sum_over_chunks(in_precision, zero)
+
+    def _largest_residual(self) -> tf.Tensor:
+        """Return nearly the largest |r|/σ of all rows, []: the norm of order 8, which chunks and workers add up."""
+
+        def part(chunk: Chunk) -> tuple[tf.Tensor]:
+            noise, residual = self.noise_and_residual(chunk, self.inputs[1])
+            return (tf.reduce_sum(tf.square(tf.square(tf.square(residual) / noise[:, None]))),)
+
+        return super().sum_over_chunks(part, (tf.zeros([], self._dtype),))[0] ** 0.125
 
     def suffices(self, rows: Rows) -> tf.Tensor:
         """Return whether single precision hardly changes site noise and posterior mean, and does not overflow, []."""
@@ -225,10 +236,14 @@ class MixedPrecisionRows(RegressionRows):
         of_sums = (
             eps * tf.cast(tf.shape(rows.residual)[-2], k.dtype) * tf.sqrt(tf.reduce_max(squares))
         )
+        # The row of any chunk with the largest |r|/σ moves the mean by as many standard deviations. Rounding of A,
+        # through V, changes that.
+        of_mean = eps * tf.sqrt(condition * k / noise) * self._largest
         proper = (noise > 1e-8) & (tf.reduce_min(rows.scale) > 1e-30)
         sizes = tf.stack([k, tf.reduce_max(rows.noise), tf.reduce_max(tf.abs(rows.residual))])
         # Products of variances, residuals and precisions up to 1e8 do not overflow.
-        return (tf.maximum(error, of_sums) < _MAX_ERROR) & tf.reduce_all(sizes < 1e8) & proper
+        worst = tf.reduce_max(tf.stack([error, of_sums, of_mean]))
+        return (worst < _MAX_ERROR) & tf.reduce_all(sizes < 1e8) & proper
 
 
 def collapsed_leave_one_out(

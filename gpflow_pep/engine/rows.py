@@ -74,23 +74,26 @@ class RegressionRows:
     def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> Rows:
         """Compute the rows of one chunk from `inputs`, in the chunk's precision."""
         scale, noise, *prior_inputs = inputs
-        X, Y = chunk.data  # [n, D], [n, P]
+        X, _ = chunk.data  # [n, D]
         Kuf = self._prior.Kuf(X, *prior_inputs, dtype=chunk.dtype)
         if chunk.shape is None:
             Kff = self._prior.variances(X, *prior_inputs)  # [n]
         else:
             Kff = self._prior.Kff(chunk.as_blocks(X), *prior_inputs)  # [G, b, b]
-        noise = (
+        noise, residual = self.noise_and_residual(chunk, noise)
+        return cast(Rows(Kuf, Kff, noise, residual, chunk.take_blocks(scale)), chunk.dtype)
+
+    def noise_and_residual(self, chunk: Chunk, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Compute noise variances [n] and y - m(x) [n, P] of one chunk; `noise`: the second of `inputs`."""
+        X, Y = chunk.data
+        variances = (
             tf.fill(tf.shape(X)[:1], noise)
             if self._is_constant
             else noise_at(self._likelihood, X) * noise
         )
-        residual = (
-            Y
-            if type(self._mean_function) is Zero
-            else Y - mean_at(self._mean_function, X, self.num_outputs)
-        )
-        return cast(Rows(Kuf, Kff, noise, residual, chunk.take_blocks(scale)), chunk.dtype)
+        if type(self._mean_function) is Zero:
+            return variances, Y
+        return variances, Y - mean_at(self._mean_function, X, self.num_outputs)
 
 
 def noise_at(likelihood: Gaussian, X: tf.Tensor) -> tf.Tensor:

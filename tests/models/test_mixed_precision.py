@@ -109,9 +109,16 @@ def rows(variance=1.0, noise=1.0, residual=1.0, scale=1.0):
     return Rows(tf.zeros([10, 2], tf.float64), *pair, residuals, scale)
 
 
+class NoOtherRows(MixedPrecisionRows):
+    """Rows among which none has a larger residual than those that are given."""
+
+    def _largest_residual(self):
+        return tf.zeros([], tf.float64)
+
+
 def suffices(covariance, **of_row):
     source = SimpleNamespace(inputs=(), variables=(), num_outputs=1, only_chunk=None)
-    single = MixedPrecisionRows(source, tf.linalg.cholesky(covariance))
+    single = NoOtherRows(source, tf.linalg.cholesky(covariance))
     return bool(single.suffices(rows(**of_row)))
 
 
@@ -148,7 +155,7 @@ def test_many_rows_with_large_residuals_are_in_double_precision():
     """eps n sqrt(mean of r^2/noise): at twice the limit the mean of a cluster far from 0 errs by 0.04 deviations."""
     n, limit = 5000, accumulation._MAX_ERROR / np.finfo(np.float32).eps
     source = SimpleNamespace(inputs=(), variables=(), num_outputs=1, only_chunk=None)
-    single = MixedPrecisionRows(source, tf.eye(2, dtype=tf.float64))
+    single = NoOtherRows(source, tf.eye(2, dtype=tf.float64))
     ones = tf.ones([n], tf.float64)
     for factor, expected in ((0.99, True), (1.01, False)):
         residual = tf.fill([n, 1], tf.constant(factor * limit / n * np.sqrt(0.5), tf.float64))
@@ -174,6 +181,27 @@ def test_predictions_far_from_the_prior_agree_with_double(offset):
         PEPR(data, Matern32(), Z, mixed_precision=mixed, **options) for mixed in (False, True)
     ]
     (mean, variance), (other, _) = (model.predict_f(Z) for model in models)
+    assert np.abs((other - mean) / np.sqrt(variance)).max() < 0.02
+
+
+@pytest.mark.parametrize("lengthscale", [0.5, 1.0, 2.0])
+def test_an_outlier_changes_predictions_in_no_chunk(lengthscale):
+    """It moves the mean by so much that rounding of the other chunks shows: by 0.06 and more deviations."""
+    inputs = np.random.default_rng(0).normal(size=(3000, 2))
+    outputs = np.sin(inputs[:, :1])
+    outputs[7] = 5e7
+    models = [
+        PEPR(
+            (inputs, outputs),
+            SquaredExponential(lengthscales=lengthscale),
+            inputs[:50].copy(),
+            noise_variance=1e3,
+            chunk_size=500,
+            mixed_precision=mixed,
+        )
+        for mixed in (False, True)
+    ]
+    (mean, variance), (other, _) = (model.predict_f(inputs[:200]) for model in models)
     assert np.abs((other - mean) / np.sqrt(variance)).max() < 0.02
 
 
