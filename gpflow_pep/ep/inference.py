@@ -14,6 +14,7 @@ from .energy import energy_derivatives, minibatch_objective
 from .solver import (
     CONVERGED,
     IMPROPER,
+    MAX_HALVINGS,
     SMALLEST_FRACTION,
     SolverOptions,
     SolverState,
@@ -144,6 +145,29 @@ class Inference:
         last = inference.solve()
         return inference.accept(last).log_evidence, energy_derivatives(problem, tape, last.iterate)
 
+    def proper_sums(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """
+        Sum the sites, A and c. If B is not positive definite, as after a step of the hyperparameters, first halve the
+        negative precisions until it is, or set them to 0.
+        """
+        sites = self.sites.stacked()
+
+        def is_improper(number: tf.Tensor, _: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
+            total = SiteSums(self.problem.L, A, c).with_old(self.problem.old)
+            return ~total.is_proper() & (number <= MAX_HALVINGS)
+
+        def halve(number: tf.Tensor, sites: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            factor = tf.where(number < MAX_HALVINGS, tf.constant(0.5, sites.dtype), 0.0)
+            precision, linear = tf.unstack(sites, axis=1)
+            precision = tf.where(precision < 0.0, factor * precision, precision)
+            sites = tf.stack([precision, linear], axis=1)
+            return number + 1, sites, *sum_sites(self.problem, sites)
+
+        start = (tf.constant(0), sites, *sum_sites(self.problem, sites))
+        _, sites, A, c = tf.while_loop(is_improper, halve, start, parallel_iterations=1)
+        self.sites.assign(Site(*tf.unstack(sites, axis=1)))
+        return A, c
+
     def update_some(
         self, rows: LatentRows, indices: tf.Tensor, sums: SiteSums, damping: tf.Tensor
     ) -> SiteSums:
@@ -190,7 +214,7 @@ class Inference:
             )
             return first + size, sums.A, sums.c
 
-        start = (tf.constant(0), *sum_sites(self.problem, self.sites.stacked()))
+        start = (tf.constant(0), *self.proper_sums())
         tf.while_loop(lambda first, *_: first < tf.size(order), step, start, parallel_iterations=1)
 
     def minibatch(

@@ -37,7 +37,7 @@ SMALLEST_FRACTION = 1e-4  # of an update to try: if it is rejected, the sites st
 _PRELIMINARY, _MAX_PRELIMINARY = 0.02, 5
 _ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # fraction of the damping in each attempt
 _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
-_MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
+MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
 _PATIENCE = (
     30  # sweeps that do not halve the change before Newton's method starts; doubled after it fails
 )
@@ -328,7 +328,7 @@ def _reject(workers: Workers, options: SolverOptions, loop: SolverState) -> Solv
     """Continue after a rejected sweep; scale down improper initial sites; end if even empty sites are improper."""
     is_valid, anderson = loop.attempt.is_valid, loop.anderson.rejected(loop.attempt.is_valid)
     halvings = loop.attempt.halvings + tf.cast(~is_valid, tf.int32)
-    shrink = tf.where(halvings > _MAX_HALVINGS, tf.zeros_like(anderson.fraction), 0.5)
+    shrink = tf.where(halvings > MAX_HALVINGS, tf.zeros_like(anderson.fraction), 0.5)
     fails = ~is_valid & ~workers.any(tf.reduce_any(tf.not_equal(loop.candidate, 0.0)))
     improper = tf.where(fails, IMPROPER, loop.final_status)
     last = tf.where(

@@ -34,7 +34,7 @@ from ..ep.energy import leave_one_out
 from ..ep.implicit import implicit_derivatives
 from ..ep.inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
 from ..ep.solver import RUNNING, SolverOptions
-from ..ep.sweep import LatentRows, Problem, sum_sites
+from ..ep.sweep import LatentRows, Problem
 from ..likelihoods.observations import check_assigned, check_observations
 from ..maths.linalg import finite
 from ..runtime.checks import warn, with_plain_errors
@@ -556,7 +556,7 @@ class PEP(SparseGP):
 
     @compiled
     def _sum_sites_step(self) -> tuple[tf.Tensor, ...]:
-        return sum_sites(self._inference().problem, self._sites.stacked())
+        return self._inference().proper_sums()
 
     @compiled(reduce_retracing=True)
     def _sweep_in_batches_step(self, order: tf.Tensor, size: tf.Tensor) -> None:

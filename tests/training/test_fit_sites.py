@@ -14,7 +14,7 @@ from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.ep import SitesStatus
-from gpflow_pep.likelihoods import Probit
+from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
 from gpflow_pep.training import FitResult, fit
 from gpflow_pep.training.objectives import ConvergedSitesObjective
 from gpflow_pep.training.result import Outcome
@@ -482,3 +482,49 @@ def test_sites_converge_from_the_prior_if_final_update_fails(model):
     assert result.status == "limit" and model.sites_status.converged
     assert np.all(np.isfinite(model.sites.precision))
     assert np.isfinite(result.objective[-1])
+
+
+def waveform(num_rows):
+    """Two of three triangular waves with noise, at 21 times (Breiman et al. 1984); classes 0 to 2."""
+    draw = np.random.default_rng(0)
+    waves = np.maximum(6.0 - np.abs(np.arange(1, 22) - np.array([[7], [15], [11]])), 0.0)
+    labels = draw.integers(0, 3, num_rows)
+    share = draw.uniform(size=(num_rows, 1))
+    first, second = waves[[0, 0, 1]][labels], waves[[1, 2, 2]][labels]
+    inputs = share * first + (1.0 - share) * second + draw.normal(size=(num_rows, 21))
+    return (inputs - inputs.mean(axis=0)) / inputs.std(axis=0), labels[:, None].astype(float)
+
+
+def robust_max():
+    """Robust-max at alpha = 0: some sites have negative precisions."""
+    X, Y = waveform(120)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(21, 4.6))
+    return PEPClassifier((X, Y), kernel, MultiClassRobustMax(3), X[:15].copy(), alpha=0.0)
+
+
+@pytest.mark.slow
+def test_sites_that_a_step_makes_improper_do_not_end_training():
+    """With one batch of all rows B was not positive definite after some 15 steps of the kernel."""
+    model = robust_max()
+    result = fit(model, optimizer="adam", batch_size=120, max_iterations=40)
+    assert result.status == "limit" and result.iterations == 40
+    assert result.objective[-1] > result.objective[0]
+
+
+def test_negative_precisions_are_halved_until_q_is_proper():
+    model = robust_max()
+    before = np.random.default_rng(1).uniform(-1.0, 1.0, (120, 3))
+    model.sites.precision.assign(before)
+    A, _ = model._sum_sites_step()
+    after = model.sites.precision.numpy()
+    np.testing.assert_array_equal(after[before > 0.0], before[before > 0.0])
+    halvings = np.log2(before[before < 0.0] / after[before < 0.0])
+    assert halvings[0] >= 1.0 and np.all(halvings == halvings[0])  # halving is exact
+    X, Z = model.data[0], model.inducing_variable.Z
+    Kuu = model.kernel(Z).numpy() + gpflow.config.default_jitter() * np.eye(15)
+    V = np.linalg.solve(np.linalg.cholesky(Kuu), model.kernel(Z, X).numpy())
+    for c, found in enumerate(A.numpy()):
+        np.testing.assert_allclose(found, (V * after[:, c]) @ V.T, rtol=0.0, atol=1e-9)
+        assert np.linalg.eigvalsh(np.eye(15) + found)[0] > 0.0
+    twice = [np.eye(15) + (V * np.where(t < 0.0, 2.0 * t, t)) @ V.T for t in after.T]
+    assert min(np.linalg.eigvalsh(B)[0] for B in twice) < 0.0  # one halving less is too few
