@@ -23,7 +23,7 @@ from .models import (
 from .saving.stream_state import StreamState
 from .selection.alpha import AlphaSelection, select_alpha
 from .selection.num_inducing import NumInducingSelection, select_num_inducing
-from .training import FitResult, fit
+from .training import FitResult, fit, weak_priors
 
 __version__ = "0.1.0"
 
@@ -55,4 +55,5 @@ __all__ = [
     "models",
     "select_alpha",
     "select_num_inducing",
+    "weak_priors",
 ]

@@ -1,5 +1,6 @@
 """Columns of X that kernels use: active dimensions, ARD parameters, and the indices of `Coregion`."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,24 @@ _ARD = ("lengthscales", "period", "weight_variances", "variance")  # parameters 
 _HINT = " Choose inducing points from the rows of X: inducing.uniform, greedy_variance."
 
 
+def leaves(kernel: Kernel) -> Iterator[Kernel]:
+    """Yield the kernels of which sums, products and kernels of several outputs consist."""
+    parts = _parts(kernel)
+    if not parts:
+        yield kernel
+    for part in parts:
+        yield from leaves(part)
+
+
 def index_columns(kernel: Kernel) -> dict[int, int]:
     """Return the columns of X that hold the index of a `Coregion`, with the number of its values."""
-    if isinstance(kernel, Coregion):
-        dims = kernel.active_dims
-        return {
-            (dims.start or 0) if isinstance(dims, slice) else int(dims[0]): int(kernel.output_dim)
-        }
-    return {
-        column: count for part in _parts(kernel) for column, count in index_columns(part).items()
-    }
+    columns = {}
+    for leaf in leaves(kernel):
+        if isinstance(leaf, Coregion):
+            dims = leaf.active_dims
+            column = (dims.start or 0) if isinstance(dims, slice) else int(dims[0])
+            columns[column] = int(leaf.output_dim)
+    return columns
 
 
 def _parts(kernel: Kernel) -> Any:

@@ -35,9 +35,10 @@ from ..runtime.transactions import atomic
 from ..selection.alpha import AlphaSelection, select_alpha
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
-from ..training import FitResult, check_optimizer, fit, uninterrupted
+from ..training import FitResult, check_optimizer, fit, uninterrupted, weak_priors
 from ..training.coordinates import spreads
 from ..training.objectives import FAILURES, without_warnings
+from ..training.priors import give_weak_priors, locations
 from ..training.result import FAILED, LIMIT
 from .columns import check_numbers
 from .descriptions import with_descriptions
@@ -72,6 +73,7 @@ class SparseGPEstimator(BaseEstimator):
     tolerance: float
     n_restarts: int
     random_state: Any
+    priors: str | None
 
     model_: GPModel
     result_: FitResult | None
@@ -129,8 +131,20 @@ class SparseGPEstimator(BaseEstimator):
         return int(self.model_.inducing_variable.num_inducing)
 
     @abstractmethod
-    def _make(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
+    def _without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
         """Construct a model of all data X [N, D] and Y [N, P] with a new kernel."""
+
+    def _make(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
+        """Construct a model of all data X [N, D] and Y [N, P] with a new kernel and its priors."""
+        model = self._without_priors(data, Z, alpha)
+        if self._has_weak_priors():
+            weak_priors(model)
+        return model
+
+    def _has_weak_priors(self) -> bool:
+        if self.priors not in ("auto", "weak", None):
+            raise ValueError(f'priors must be "auto", "weak" or None, got {self.priors!r}.')
+        return self.priors == "weak" or (self.priors == "auto" and self.kernel is None)
 
     def _initial_variance(self, Y: AnyNDArray) -> float:
         """Return the variance of the default kernel, by default 1."""
@@ -188,6 +202,8 @@ class SparseGPEstimator(BaseEstimator):
         finer = self._finer(model)
         if finer is None:
             return model, training
+        if self._has_weak_priors():
+            weak_priors(finer)
         with suppress(*FAILURES), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of a failure, which is not kept
             with compiled_model(finer, free_points=True) as worker:
@@ -217,9 +233,13 @@ class SparseGPEstimator(BaseEstimator):
             batch = tuple(values.numpy() for values in model.data)
             model = self._STREAM(batch, **parts, alpha=self.alpha_, max_jitter=max_jitter())
         points = self._next_points(model, X)
-        with model._all_or_nothing():
+        Z = model.inducing_variable.Z.numpy()
+        seen = np.concatenate([X, Z]), np.concatenate([Y, model.predict_f(Z)[0]])
+        with model._all_or_nothing(), atomic((), locations(model)):
             model.alpha = self.alpha_
             model.update((X, Y), **points)
+            if self._has_weak_priors():  # the first batch may have been a single row
+                give_weak_priors(model, *seen)
             self._keep(model, trained(model, options))
 
     def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:
@@ -364,8 +384,9 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> Training:
     if isinstance(model, PEP):
         return result, model.sites_status.log_evidence, values
     if result is not None and result.objective:
-        return result, result.objective[-1], values
-    return result, -float(model.training_loss()), values  # no training, or the first step failed
+        return result, result.objective[-1] - float(model.log_prior_density()), values
+    # No training, or the first step failed.
+    return result, float(model.maximum_log_likelihood_objective()), values
 
 
 def max_jitter() -> float:

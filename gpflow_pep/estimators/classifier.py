@@ -46,6 +46,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         train_inducing: bool | None = None,
         tolerance: float = 5e-4,
         n_restarts: int = 0,
+        priors: str | None = "auto",
         random_state: Any = None,
     ):
         """
@@ -65,6 +66,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         self.train_inducing = train_inducing
         self.tolerance = tolerance
         self.n_restarts = n_restarts
+        self.priors = priors
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPClassifier":
@@ -154,6 +156,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             raise ValueError(f"likelihood {found}, but classes_ has {count}.")
         return deepcopy(self.likelihood)
 
-    def _make(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
+    def _without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
         parts = self._initial_kernel(*data), self._initial_likelihood(), Z
         return PEPClassifier(data, *parts, alpha=alpha, max_jitter=max_jitter())

@@ -64,6 +64,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         train_inducing: bool | None = None,
         tolerance: float = 5e-4,
         n_restarts: int = 0,
+        priors: str | None = "auto",
         random_state: Any = None,
     ):
         """
@@ -88,6 +89,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :param train_inducing: whether inducing points are trained. None: by the regressor, not by the classifier.
         :param tolerance: L-BFGS ends after 20 iterations that gained less than this together, in nats per row.
         :param n_restarts: the number of further starts of L-BFGS (see :func:`gpflow_pep.fit`).
+        :param priors: "auto": the default kernel and its noise have weak priors (:func:`gpflow_pep.weak_priors`), the
+            parameters of a given kernel those that it was given. "weak": all parameters without a prior get one. None:
+            maximum likelihood.
         :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None (NumPy's global state).
         """
         self.kernel = kernel
@@ -101,6 +105,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         self.train_inducing = train_inducing
         self.tolerance = tolerance
         self.n_restarts = n_restarts
+        self.priors = priors
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPRegressor":
@@ -216,7 +221,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _initial_variance(self, Y: AnyNDArray) -> float:
         return float(Y.var(axis=0).mean()) or 1.0
 
-    def _make(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
+    def _without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
         if np.ndim(alpha) or 0.0 < validation.power(alpha) < _SMALLEST_POWER:
             found = f"an array of shape {np.shape(alpha)}" if np.ndim(alpha) else f"{alpha:g}"
             accepted = "the power, one number in [0, 1], not a noise variance as in scikit-learn"

@@ -1,5 +1,6 @@
 """Identity of a training run: classes, settings, priors, fixed parameters and data, equal in every process."""
 
+import dataclasses
 import enum
 import functools
 import sys
@@ -123,6 +124,8 @@ def _settings(
 def describe(value: Any, *, strict: bool = False) -> str:
     """Serialize a setting to a string that is equal in every process; functions and classes by name."""
     described = functools.partial(describe, strict=strict)
+    if strict and isinstance(value, tf.Variable):  # of a prior: its values are not a setting
+        return f"{value.dtype.name} {value.shape}"
     if isinstance(value, np.ndarray | tf.Tensor | tf.Variable):
         array = np.asarray(value.numpy() if isinstance(value, tf.Variable) else value)
         values = described(array.tolist()) if array.dtype.hasobject else str(fingerprint(array))
@@ -145,6 +148,9 @@ def describe(value: Any, *, strict: bool = False) -> str:
     if isinstance(value, _PROBABILITY):
         parameters = {name: part for name, part in value.parameters.items() if name != "name"}
         return _name(type(value)) + described(parameters)
+    if dataclasses.is_dataclass(value):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return _name(type(value)) + described(fields)
     if isinstance(value, functools.partial):
         return _in_parentheses(map(described, (value.func, value.args, value.keywords)))
     return _name(value if hasattr(value, "__name__") else type(value))

@@ -22,6 +22,7 @@ from ..engine import BlockChunks
 from ..models import PEP, PEPR, PEPClassifier
 from ..models.kernels_and_inducing_variables import are_inducing_points, free_number_of_points
 from ..saving.run_identity import NotComparable, settings_of
+from ..training.priors import locations
 
 # Structures and idle compiled models, each with one row of data, the most recently used last.
 _kept: list[tuple[Any, GPModel]] = []
@@ -55,11 +56,13 @@ def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
 
 
 def assign_values(model: GPModel, other: GPModel) -> None:
-    """Assign the data, alpha, parameters and sites of another model of the same structure."""
+    """Assign the data, alpha, parameters, priors and sites of another model of the same structure."""
     for ours, theirs in zip(
         parameter_dict(model).values(), parameter_dict(other).values(), strict=True
     ):
         ours.unconstrained_variable.assign(theirs.unconstrained_variable)
+    for ours, theirs in zip(locations(model), locations(other), strict=True):
+        ours.assign(theirs)
     model.data = tuple(values.numpy() for values in other.data)  # after the number of points
     model.alpha = other.alpha.numpy()
     for name, variable in getattr(model, "sites_variables", {}).items():

@@ -3,6 +3,15 @@
 from .coordinates import Scipy
 from .fitting import check_optimizer, fit
 from .history import Callback
+from .priors import weak_priors
 from .result import FitResult, uninterrupted
 
-__all__ = ["Callback", "FitResult", "Scipy", "check_optimizer", "fit", "uninterrupted"]
+__all__ = [
+    "Callback",
+    "FitResult",
+    "Scipy",
+    "check_optimizer",
+    "fit",
+    "uninterrupted",
+    "weak_priors",
+]

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray, Parameter
-from gpflow.kernels import Combination, Kernel, MultioutputKernel, Stationary
+from gpflow.kernels import Stationary
 from gpflow.models import GPModel
 
+from ..engine.kernel_columns import leaves
 from ..models.stream import Stream
 from .coordinates import Coordinates, inputs_and_kernels, spreads
 from .objectives import FAILURES
@@ -85,7 +86,8 @@ def _coordinates_at(
 def _units_of_lengthscales(model: GPModel) -> Iterator[tuple[Any, AnyNDArray, int]]:
     """Yield stationary kernels with trainable lengthscales, the lengthscales' units and the place in a sum."""
     for X, kernel in inputs_and_kernels(model):
-        for place, part in enumerate(_stationary(kernel)):
+        stationary = [part for part in leaves(kernel) if isinstance(part, Stationary)]
+        for place, part in enumerate(stationary):
             columns, lengthscales = np.asarray(X)[:, part.active_dims], part.lengthscales
             if (
                 isinstance(lengthscales, Parameter)
@@ -99,11 +101,3 @@ def _units_of_lengthscales(model: GPModel) -> Iterator[tuple[Any, AnyNDArray, in
                     else np.full(lengthscales.shape, unit.mean())
                 )
                 yield part, unit, place
-
-
-def _stationary(kernel: Kernel) -> Iterator[Stationary]:
-    if isinstance(kernel, Stationary):
-        yield kernel
-    elif isinstance(kernel, Combination | MultioutputKernel):
-        for part in getattr(kernel, "kernels", None) or kernel.latent_kernels:
-            yield from _stationary(part)

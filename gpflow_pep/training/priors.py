@@ -1,0 +1,166 @@
+"""Weak priors of kernels and noise; lengthscales of single columns are drawn towards a common scale."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, Parameter, RegressionData
+from gpflow.kernels import Constant, Linear, Stationary, White
+from gpflow.likelihoods import Gaussian, StudentT
+from gpflow.models import GPModel
+
+from .. import validation
+from ..engine.kernel_columns import leaves
+from .coordinates import inputs_and_kernels, spreads
+
+NOISE = -2.0
+"""Mean of log(noise variance / variance of Y)."""
+COMMON = 1.5
+"""Standard deviation of the common scale of the lengthscales, a logarithm."""
+SINGLE = 0.5
+"""Scale of the deviations of single lengthscales from it."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogPrior:
+    r"""
+    A prior of the logarithms of positive entries θ [D] or []: of their mean and of the deviations from it.
+
+    With t = log θ - location and its mean c:
+
+    .. math:: \log p = -\frac{c^2}{2\,\mathrm{common}^2}
+              - \sum_d \frac{(t_d - c)^2}{2\,\mathrm{single}^2} + \mathrm{const}
+
+    This is a density of log θ. Its mode, and the mode of a posterior, are the same in any unit of θ and for any
+    transform of the parameter. Samplers need a density of θ: `for_sampling` subtracts the sum of log θ.
+    """
+
+    location: tf.Variable  #: mean of log θ, [D] or []
+    common: float  #: standard deviation of c
+    single: float  #: scale of the deviations
+    for_sampling: bool = False  #: whether `log_prob` is a density of θ
+    name: str = "LogPrior"  #: shown by GPflow's `print_summary`
+
+    def log_prob(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the log density [] of the entries [D] or [], without its constant."""
+        logs = tf.math.log(value)
+        t = logs - self.location
+        center = tf.reduce_mean(t)
+        density = -0.5 * tf.square(center / self.common)
+        density -= 0.5 * tf.reduce_sum(tf.square((t - center) / self.single))
+        if self.for_sampling:
+            density -= tf.reduce_sum(logs)
+        return density
+
+
+def weak_priors(
+    model: GPModel, data: RegressionData | None = None, *, for_sampling: bool = False
+) -> None:
+    """
+    Give the trainable parameters of kernel and noise weak priors, whose scales are the spreads of the data.
+
+    Maximum likelihood with a lengthscale for each column overfits small and wide tables: lengthscales of irrelevant
+    columns become short, and the noise vanishes. These priors prevent it, and many rows overrule them. s is the
+    standard deviation of a column, D the number of columns of the kernel, and v the variance of Y for a likelihood
+    whose f is in the unit of Y (Gaussian, Student's t), else e.
+
+    ==========================================  =================================================================
+    lengthscales of stationary kernels          log(l / s) has the mean log(√D), a common part of standard deviation
+                                                1.5, and single parts of 0.5
+    variances of kernels                        log(variance / v) ~ N(0, 1)
+    variances of `Linear`                       log(variance D s² / v) ~ N(0, 2²)
+    variance of `White`, noise variance         log(variance / v) ~ N(-2, 1)
+    ==========================================  =================================================================
+
+    All are densities of logarithms: the most probable parameters do not depend on units or transforms. Other
+    parameters get no prior, and a parameter that has a prior keeps it. Call the function before training.
+
+    >>> X = np.linspace(0.0, 6.0, 20)[:, None]
+    >>> model = PEPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::5])
+    >>> weak_priors(model)
+    >>> bool(model.log_prior_density() < 0.0)
+    True
+
+    :param model: a model of this library or of GPflow.
+    :param data: X [N, D] and Y [N, P], for a model that does not store its data.
+    :param for_sampling: True for samplers (`gpflow.optimizers.SamplingHelper`), which need densities of the parameters;
+        False for `fit` and optimizers.
+    :raises ValueError: if the model stores no data and none are given, or the reverse.
+    """
+    give_weak_priors(model, *_rows(model, data), for_sampling=for_sampling)
+
+
+def give_weak_priors(
+    model: GPModel, X: AnyNDArray, Y: AnyNDArray, *, for_sampling: bool = False
+) -> None:
+    """Give the model weak priors from the spreads of X [N, D] and Y [N, P], or move those of an earlier call."""
+    is_scaled = isinstance(model.likelihood, Gaussian | StudentT)
+    size = np.mean(np.square(spreads(Y))) if is_scaled else np.e
+    for parameter, typical, common in _typical_values(model, X, float(size)):
+        if isinstance(parameter, Parameter) and parameter.trainable:
+            _give(parameter, np.log(typical), common, for_sampling)
+
+
+def locations(model: GPModel) -> list[tf.Variable]:
+    """Return the variables of the model's weak priors."""
+    priors = [parameter.prior for parameter in model.parameters]
+    return [prior.location for prior in priors if isinstance(prior, LogPrior)]
+
+
+def _rows(model: GPModel, data: RegressionData | None) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return X [N, D] and Y [N, P], given or held by the model."""
+    held = getattr(model, "data", None)
+    if isinstance(held, tuple):
+        if data is not None:
+            raise ValueError(f"data must be None: {type(model).__name__} stores its data.")
+        return np.asarray(held[0]), np.asarray(held[1])
+    if data is None:
+        raise ValueError(
+            f"data must be given: {type(model).__name__} does not store X and Y as arrays."
+        )
+    return validation.regression_data(data)
+
+
+def _typical_values(
+    model: GPModel, X: AnyNDArray, size: float
+) -> Iterator[tuple[Any, AnyNDArray, float]]:
+    """
+    Yield parameters, their typical values and the standard deviations of their logarithms.
+
+    :param size: the variance of f.
+    """
+    noise = np.exp(NOISE) * size
+    for _, whole in inputs_and_kernels(model):
+        for kernel in leaves(whole):
+            columns = X[:, kernel.active_dims]
+            spread = spreads(columns)
+            if isinstance(kernel, Stationary):
+                unit = np.sqrt(columns.shape[1]) * spread
+                yield kernel.lengthscales, unit, COMMON
+                yield kernel.variance, size, 1.0
+            elif isinstance(kernel, Linear):
+                yield kernel.variance, size / (columns.shape[1] * spread**2), 2.0
+            elif isinstance(kernel, White):
+                yield kernel.variance, noise, 1.0
+            elif isinstance(kernel, Constant):
+                yield kernel.variance, size, 1.0
+    if isinstance(model.likelihood, Gaussian):
+        yield model.likelihood.variance, noise, 1.0
+        yield model.likelihood.scale, np.sqrt(noise), 0.5
+    elif isinstance(model.likelihood, StudentT):
+        yield model.likelihood.scale, np.sqrt(noise), 0.5
+
+
+def _give(parameter: Parameter, location: Any, common: float, for_sampling: bool) -> None:
+    """Give a parameter the prior, or move the prior of an earlier call; leave another prior."""
+    prior, shape = parameter.prior, parameter.shape.as_list()
+    if np.size(location) > 1 and not shape:
+        location = np.mean(location)
+    location = np.broadcast_to(location, shape)
+    if isinstance(prior, LogPrior) and prior.for_sampling == for_sampling:
+        prior.location.assign(location)
+    elif prior is None or isinstance(prior, LogPrior):
+        variable = tf.Variable(location, trainable=False, dtype=parameter.dtype)
+        parameter.prior = LogPrior(variable, common, SINGLE, for_sampling)

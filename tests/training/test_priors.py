@@ -1,0 +1,201 @@
+"""Weak priors: their densities, the parameters that get one, and everything of a model that must know them."""
+
+import copy
+import pickle
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from gpflow_pep import PEPR, PEPClassifier, fit, weak_priors
+from gpflow_pep.inducing import uniform
+from gpflow_pep.likelihoods import Probit
+from gpflow_pep.training.priors import LogPrior, locations
+
+rng = np.random.default_rng(11)
+X = rng.normal(size=(40, 3)) * [1.0, 20.0, 0.1]
+Y = np.sin(X[:, :1]) + 0.3 * rng.normal(size=(40, 1))
+
+
+def model_of(X=X, Y=Y, kernel=None):
+    if kernel is None:
+        lengthscales = 1.7 * X.std(axis=0)
+        kernel = gpflow.kernels.Matern52(1.3 * Y.var(), lengthscales)
+    return PEPR((X, Y), kernel, uniform(X, 10), noise_variance=0.2 * Y.var())
+
+
+def density(values, typical, common, single=0.5):
+    """The log density of the logarithms, by NumPy."""
+    t = np.log(values) - np.log(typical)
+    deviations = np.atleast_1d(t - t.mean())
+    return -0.5 * (t.mean() / common) ** 2 - 0.5 * np.sum(deviations**2) / single**2
+
+
+def test_density_of_a_regression():
+    model = model_of()
+    weak_priors(model)
+    expected = density(model.kernel.lengthscales.numpy(), np.sqrt(3.0) * X.std(axis=0), 1.5)
+    expected += density(model.kernel.variance.numpy(), Y.var(), 1.0)
+    expected += density(model.likelihood.variance.numpy(), np.exp(-2.0) * Y.var(), 1.0)
+    # A few dozen operations on values of order 1.
+    np.testing.assert_allclose(model.log_prior_density(), expected, rtol=1e-13)
+    log_evidence = model.maximum_log_likelihood_objective()
+    np.testing.assert_allclose(-model.training_loss(), log_evidence + expected, rtol=1e-13)
+
+
+def test_density_of_every_kind_of_kernel():
+    """Sums, products, active columns, one lengthscale for all columns, and a kernel of no spread."""
+    kernels = gpflow.kernels
+    kernel = (
+        kernels.Linear([1.0, 2.0], active_dims=[1, 2]) * kernels.Constant(0.7)
+        + kernels.SquaredExponential(0.4, 3.0)
+        + kernels.White(0.1)
+        + kernels.ArcCosine()
+    )
+    model = model_of(kernel=kernel)
+    weak_priors(model)
+    spread = X.std(axis=0)
+    product, radial, white, arc_cosine = kernel.kernels
+    linear, constant = product.kernels
+    expected = {
+        linear.variance: density([1.0, 2.0], Y.var() / (2.0 * spread[1:] ** 2), 2.0),
+        constant.variance: density(0.7, Y.var(), 1.0),
+        radial.variance: density(0.4, Y.var(), 1.0),
+        radial.lengthscales: density(3.0, np.sqrt(3.0) * np.exp(np.log(spread).mean()), 1.5),
+        white.variance: density(0.1, np.exp(-2.0) * Y.var(), 1.0),
+        arc_cosine.variance: 0.0,
+    }
+    for parameter, value in expected.items():
+        np.testing.assert_allclose(parameter.log_prior_density(), value, rtol=1e-12)
+
+
+def test_density_of_classes_and_of_students_t():
+    labels = (Y > 0.0).astype(float)
+    model = PEPClassifier((X, labels), gpflow.kernels.Matern52(2.0), Probit(), uniform(X, 10))
+    weak_priors(model)
+    expected = density(2.0, np.e, 1.0)
+    np.testing.assert_allclose(model.kernel.variance.log_prior_density(), expected, rtol=1e-13)
+    kernel, likelihood = gpflow.kernels.Matern52(2.0), gpflow.likelihoods.StudentT(0.4)
+    robust = gpflow.models.SVGP(kernel, likelihood, uniform(X, 10))
+    with pytest.raises(ValueError, match=r"data must be given: SVGP does not store"):
+        weak_priors(robust)
+    weak_priors(robust, (X, Y))
+    expected = density(0.4, np.exp(-1.0) * Y.std(), 0.5)
+    np.testing.assert_allclose(likelihood.scale.log_prior_density(), expected, rtol=1e-13)
+    assert robust.inducing_variable.Z.prior is None
+    with pytest.raises(ValueError, match=r"data must be None: PEPClassifier stores its data"):
+        weak_priors(model, (X, labels))
+
+
+def test_parameters_keep_their_own_priors_and_fixed_parameters_get_none():
+    model = model_of()
+    prior = tfp.distributions.LogNormal(np.float64(0.0), np.float64(1.0))
+    model.kernel.variance.prior = prior
+    gpflow.set_trainable(model.likelihood.variance, False)
+    weak_priors(model)
+    assert model.kernel.variance.prior is prior
+    assert model.likelihood.variance.prior is None
+    assert isinstance(model.kernel.lengthscales.prior, LogPrior)
+
+
+def test_a_second_call_moves_the_priors():
+    """Compiled functions follow, and samplers get priors of their own."""
+    model = model_of()
+    weak_priors(model)
+    prior = model.kernel.lengthscales.prior
+    compiled = tf.function(model.log_prior_density)
+    before = compiled().numpy()
+    model.data = (3.0 * X, Y)
+    weak_priors(model)
+    assert model.kernel.lengthscales.prior is prior
+    expected = density(model.kernel.lengthscales.numpy(), 3.0 * np.sqrt(3.0) * X.std(axis=0), 1.5)
+    np.testing.assert_allclose(prior.log_prob(model.kernel.lengthscales), expected, rtol=1e-13)
+    np.testing.assert_allclose(compiled(), model.log_prior_density(), rtol=1e-13)
+    assert abs(compiled().numpy() - before) > 0.1
+    weak_priors(model, for_sampling=True)
+    assert model.kernel.lengthscales.prior.for_sampling
+
+
+def test_samplers_see_a_density_of_the_parameters():
+    """In log θ, the density that GPflow's helper samples is the normal one: the Jacobians cancel."""
+    model = model_of()
+    weak_priors(model, for_sampling=True)
+    parameter = model.kernel.variance
+    helper = gpflow.optimizers.SamplingHelper(parameter.log_prior_density, [parameter])
+    sampled, logs = [], np.linspace(-2.0, 2.0, 5)
+    for value in logs:
+        x = parameter.transform.inverse(np.exp(value))
+        slope = 1.0 / (1.0 + np.exp(-x))  # of a softplus: dθ/dx
+        sampled.append(helper.target_log_prob_fn(x) - np.log(slope) + value)  # dx/dlog θ = θ/slope
+    expected = [density(np.exp(value), Y.var(), 1.0) for value in logs]
+    np.testing.assert_allclose(sampled, expected, rtol=1e-10)
+
+
+def test_trained_parameters_do_not_depend_on_units():
+    found = []
+    for x_units, y_unit in ((np.ones(3), 1.0), (np.array([1e-6, 1.0, 1e5]), 10.0)):
+        model = model_of(X * x_units, Y * y_unit)
+        weak_priors(model)
+        fit(model, train_inducing=False, tolerance=1e-8)
+        parameters = (
+            model.kernel.lengthscales / x_units,
+            model.kernel.variance[None] / y_unit**2,
+            model.likelihood.variance[None] / y_unit**2,
+        )
+        found.append(np.log(np.concatenate(parameters)))
+    # The same optimum: jitter and the lower bound of the noise, 1e-6, are absolute.
+    np.testing.assert_allclose(*found, atol=1e-3)
+
+
+@pytest.mark.parametrize("optimize", ["fit", "GPflow"])
+def test_optimizers_find_the_most_probable_logarithm(optimize):
+    """The derivative of log evidence and log density with respect to log θ, by central differences, is 0 there."""
+    model = model_of()
+    weak_priors(model)
+    gpflow.set_trainable(model.inducing_variable, False)
+    if optimize == "fit":
+        fit(model, tolerance=1e-9)
+    else:
+        gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)
+    variance = model.kernel.variance
+    value = variance.numpy()
+    values = []
+    for step in (1e-3, -1e-3):
+        variance.assign(value * np.exp(step))
+        values.append(
+            model.maximum_log_likelihood_objective().numpy()
+            + density(variance.numpy(), Y.var(), 1.0)
+        )
+    assert (
+        abs(values[0] - values[1]) / 2e-3 < 2e-2
+    )  # curvatures are of order 1, and so are the slopes at the start
+
+
+def test_copies_and_pickles_have_the_priors():
+    model = model_of()
+    weak_priors(model)
+    clone = copy.deepcopy(model)
+    assert clone.kernel.lengthscales.prior.location is not model.kernel.lengthscales.prior.location
+    np.testing.assert_allclose(clone.training_loss(), model.training_loss(), rtol=1e-13)
+    prior = pickle.loads(pickle.dumps(model.kernel.lengthscales.prior))
+    lengthscales = model.kernel.lengthscales
+    np.testing.assert_allclose(prior.log_prob(lengthscales), lengthscales.log_prior_density())
+    assert len(locations(clone)) == 3
+    assert "LogPrior" in gpflow.utilities.tabulate_module_summary(model)
+
+
+def test_a_checkpoint_of_other_priors_is_refused(tmp_path):
+    path = tmp_path / "run.npz"
+    model = model_of()
+    weak_priors(model)
+    fit(model, max_iterations=2, checkpoint=path)
+    for change in (lambda other: None, lambda other: weak_priors(other, for_sampling=True)):
+        other = model_of()
+        change(other)
+        with pytest.raises(ValueError, match="lengthscales"):
+            fit(other, max_iterations=3, checkpoint=path)
+    same = model_of()
+    weak_priors(same)
+    assert fit(same, max_iterations=3, checkpoint=path).iterations == 3
