@@ -156,7 +156,7 @@ def _typical_values(
 def _give(parameter: Parameter, location: Any, common: float, for_sampling: bool) -> None:
     """Give a parameter the prior, or move the prior of an earlier call; leave another prior."""
     prior, shape = parameter.prior, parameter.shape.as_list()
-    if np.size(location) > 1 and not shape:
+    if not shape:  # one lengthscale for all columns
         location = np.mean(location)
     location = np.broadcast_to(location, shape)
     if isinstance(prior, LogPrior) and prior.for_sampling == for_sampling:

@@ -89,6 +89,14 @@ def test_density_of_classes_and_of_students_t():
         weak_priors(model, (X, labels))
 
 
+def test_a_single_column():
+    kernel = gpflow.kernels.Matern52(lengthscales=0.8)
+    model = model_of(X[:, 1:2], kernel=kernel)
+    weak_priors(model)
+    expected = density(0.8, X[:, 1].std(), 1.5)
+    np.testing.assert_allclose(kernel.lengthscales.log_prior_density(), expected, rtol=1e-13)
+
+
 def test_parameters_keep_their_own_priors_and_fixed_parameters_get_none():
     model = model_of()
     prior = tfp.distributions.LogNormal(np.float64(0.0), np.float64(1.0))
