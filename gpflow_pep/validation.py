@@ -23,7 +23,7 @@ from .runtime.checks import asserted
 
 _REAL = (bool, int, float, np.bool_, np.integer, np.floating)
 _TENSORS = (tf.Tensor, tf.Variable, Parameter)
-REMEDY = "subtract an offset, or convert to floating point numbers if that may round"
+REMEDY = "subtract an offset, or convert them to floating point numbers yourself if rounding does no harm"
 
 
 def matrix(values: Any, name: str, columns: str, dtype: Any = None) -> AnyNDArray:
@@ -67,7 +67,7 @@ def real_numbers(values: Any, name: str) -> tf.Tensor:
     if tf.executing_eagerly():
         check_integers(values.numpy(), numbers.numpy(), name)
         return numbers
-    message = f"{name} must hold integers that {numbers.dtype.name} does not round: {REMEDY}."
+    message = f"{name} must hold integers that are exact in {numbers.dtype.name}: {REMEDY}."
     return asserted(numbers, ~rounded_integers(values, numbers), message)
 
 
@@ -77,36 +77,36 @@ def check_integers(given: Any, converted: AnyNDArray, name: str) -> None:
 
     :param given: an array, or a table with columns of several types.
     """
-    is_float = isinstance(given, np.ndarray) and given.dtype.kind in "fb"
-    if is_float or not may_round(converted):
+    has_no_integers = isinstance(given, np.ndarray) and given.dtype.kind in "fb"
+    if has_no_integers or not may_round(converted):
         return
     parts = [(given, converted)]
-    if (
-        hasattr(given, "iloc") and converted.ndim == 2
-    ):  # NumPy would convert all columns to one type
-        parts = [(given.iloc[:, place], column) for place, column in enumerate(converted.T)]
+    if hasattr(given, "iloc") and converted.ndim == 2:
+        # Column by column: NumPy would convert all columns of a table to one type.
+        parts = [(given.iloc[:, number], column) for number, column in enumerate(converted.T)]
+    dtype = converted.dtype
     for values, numbers in parts:
-        large = np.abs(numbers) >= _largest_exact(numbers.dtype)
-        for value, number in zip(
-            np.asarray(values)[large].tolist(), numbers[large].tolist(), strict=True
-        ):
-            if isinstance(value, int | np.integer) and int(value) != number:
-                became = f"{value}, which {converted.dtype} rounds to {number:.0f}"
+        is_large = np.abs(numbers) >= _largest_exact(numbers.dtype)
+        integers = np.asarray(values)[is_large].tolist()
+        for value, rounded in zip(integers, numbers[is_large].tolist(), strict=True):
+            if isinstance(value, int | np.integer) and int(value) != rounded:
+                found = f"{value}, which {dtype} rounds to {rounded:.0f}"
                 raise ValueError(
-                    f"{name} must hold integers without rounding, got {became}: {REMEDY}."
+                    f"{name} must hold integers that are exact in {dtype}, got {found}: {REMEDY}."
                 )
 
 
 def may_round(converted: AnyNDArray) -> bool:
-    """Return True if conversion to floating point numbers may have changed an integer."""
+    """Return whether conversion to floating point numbers may have changed an integer; True with NaN."""
     largest = _largest_exact(converted.dtype)
     are_smaller = converted.max(initial=0.0) < largest and converted.min(initial=0.0) > -largest
-    return not are_smaller  # nor NaN
+    return not are_smaller
 
 
 def rounded_integers(values: tf.Tensor, converted: tf.Tensor) -> tf.Tensor:
     """Return a tensor of bool: True where conversion to floating point numbers has changed an integer."""
-    dtype, largest = values.dtype, _largest_exact(converted.dtype.as_numpy_dtype)
+    dtype = values.dtype
+    largest = _largest_exact(converted.dtype.as_numpy_dtype)
     if not dtype.is_integer or dtype.max <= largest:
         return tf.zeros(tf.shape(values), tf.bool)
     is_beyond = converted >= tf.cast(dtype.max, converted.dtype)  # rounded up, cannot be cast back
@@ -115,12 +115,12 @@ def rounded_integers(values: tf.Tensor, converted: tf.Tensor) -> tf.Tensor:
 
 
 def _largest_exact(dtype: Any) -> int:
-    """Return the integer up to which a floating point type has all integers; the next one is rounded to it."""
+    """Return 2^p of a floating point type with p significant bits: integers up to it are exact, the next is rounded."""
     return int(2 ** (np.finfo(dtype).nmant + 1))
 
 
 def _as_floats(array: AnyNDArray, given: Any, name: str, dtype: Any = None) -> AnyNDArray:
-    """Convert numbers, the array of `given`, to `dtype`, None: ``default_float()``; without rounding integers."""
+    """Convert `array`, the numbers of `given`, to `dtype`, None: ``default_float()``; refuse to round integers."""
     with np.errstate(over="ignore"):  # becomes infinite
         converted: AnyNDArray = array.astype(dtype or default_float(), copy=False)
     check_integers(given, converted, name)
@@ -156,7 +156,9 @@ def _real(given: Any, name: str) -> AnyNDArray:
     try:
         return array.astype(np.float64)
     except OverflowError:
-        raise ValueError(f"{name} must be finite in float64, got an integer beyond.") from None
+        raise ValueError(
+            f"{name} must be finite in float64, got an integer beyond its range."
+        ) from None
 
 
 def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -385,7 +387,9 @@ def _each(
 
 def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:
     """Return a finite array of a given shape; None gives `default`."""
-    given = default if values is None else _numpy(values)
+    given = default
+    if values is not None:
+        given = _numpy(values)
     array = _as_floats(_real(given, name), given, name)
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {list(shape)}, got {list(array.shape)}.")

@@ -19,7 +19,7 @@ _ROWS = 8192  # rows per batch
 _READ_AHEAD = 2  # batches: one is read while another is used
 _BLOCK = 2**24  # bytes of a CSV file that are parsed together; a line must be shorter
 _ENCODING = "its encoding is not UTF-8; convert it first"
-_WHOLE_NUMBER = r"^\s*[+-]?[0-9]{8,308}\s*$"  # 2^24 has 8 digits, and the largest float64 has 309
+_INTEGER = r"^\s*[+-]?[0-9]{8,308}\s*$"  # 2^24 has 8 digits, and the largest float64 has 309
 
 
 def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset:
@@ -95,9 +95,9 @@ def csv_batches(
 
     path = _checked_file(path)
     dtype = default_float()
-    is_field = isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()
-    if not is_field or delimiter.isalnum() or delimiter in '"\r\n.+-\0':
-        accepted = "one ASCII character that is no letter, digit, quote, sign, point or line break"
+    is_character = isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()
+    if not is_character or delimiter.isalnum() or delimiter in '"\r\n.+-\0':
+        accepted = "one ASCII character, not a letter, digit, quote, sign, point or line break"
         raise ValueError(f"delimiter must be {accepted}, got {delimiter!r}.")
     format = pyarrow.dataset.CsvFileFormat(
         pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
@@ -106,33 +106,31 @@ def csv_batches(
             use_threads=False, block_size=_BLOCK
         ),  # one thread counts the lines
     )
-    are_whole_numbers_checked = False
+    are_integers_checked = False
 
     def scan(names: Sequence[str], kind: Any) -> Iterator[Any]:
         schema = pyarrow.schema([(name, kind) for name in names])
         table = pyarrow.dataset.dataset(path, format=format, schema=schema)
         yield from table.to_batches(batch_size=batch_size, use_threads=False)
 
-    def check_whole_numbers(names: Sequence[str]) -> None:
-        """Read the fields as text, since their numbers do not say if they were integers."""
+    def check_as_text(names: Sequence[str]) -> None:
+        """Check the integers of a file by its text, since numbers do not show which of them were integers."""
         for batch in scan(names, pyarrow.string()):
             for name, column in zip(names, batch.columns, strict=True):
-                is_whole = pyarrow.compute.match_substring_regex(column, _WHOLE_NUMBER)
-                integers = np.array(
-                    [int(text) for text in column.filter(is_whole).to_pylist()], "O"
-                )
+                is_integer = pyarrow.compute.match_substring_regex(column, _INTEGER)
+                texts = column.filter(is_integer).to_pylist()
+                integers = np.array([int(text) for text in texts], dtype=object)
                 converted: AnyNDArray = integers.astype(np.float64).astype(dtype)
                 validation.check_integers(integers, converted, f"{path}: column {name!r}")
 
     def read(names: Sequence[str]) -> Iterator[_Batch]:
-        nonlocal are_whole_numbers_checked
+        nonlocal are_integers_checked
         for batch in scan(names, pyarrow.float64()):
             numbers = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-            if not are_whole_numbers_checked and any(
-                validation.may_round(column.astype(dtype, copy=False)) for column in numbers
-            ):
-                check_whole_numbers(names)
-                are_whole_numbers_checked = True
+            converted = [column.astype(dtype, copy=False) for column in numbers]
+            if not are_integers_checked and any(map(validation.may_round, converted)):
+                check_as_text(names)
+                are_integers_checked = True
             yield dict(zip(names, numbers, strict=True))
 
     with _named_errors(path):
@@ -147,8 +145,8 @@ def parquet_batches(
     Return batches of a Parquet file, by pyarrow: ``pip install gpflow_pep[files]``. Nulls are read as NaN.
 
     :param inputs: see :func:`csv_batches`; likewise `outputs`.
-    :raises ValueError: if a column is missing, or does not hold numbers, or integers that floating point numbers would
-        round.
+    :raises ValueError: if a column is missing, or does not hold numbers, or holds integers that floating point
+        numbers would round.
     :raises ImportError: without pyarrow.
     """
     import pyarrow
@@ -214,9 +212,9 @@ def _named_errors(path: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise OSError(error.errno, os.strerror(error.errno), path) from error
         reason = str(error).rpartition("Invalid: ")[2].partition("\n")[0]  # the innermost error
-        is_first_line = "Empty CSV file or block" in reason and os.path.getsize(path) > _BLOCK
-        if is_first_line or "straddl" in reason:
-            reason = f"a line has more than {_BLOCK // 2**20} MiB"
+        is_in_first_line = "Empty CSV file or block" in reason and os.path.getsize(path) > _BLOCK
+        if is_in_first_line or "straddl" in reason:
+            reason = f"a line is longer than {_BLOCK // 2**20} MiB"
         elif "\0" in reason:
             reason = _ENCODING
         raise ValueError(f"{refused} {reason}") from error
@@ -230,19 +228,19 @@ def _columns_of(
     outputs: Sequence[str],
     batch_size: int,
 ) -> tf.data.Dataset:
-    """Return batches of the columns of a file, which `read` reads anew in each pass."""
+    """Return batches of columns of a file. Each pass calls `read` again."""
     size = validation.positive_integer(batch_size, "batch_size")
     dtype = default_float()
     names = _checked_columns(inputs, outputs, available, path)
 
+    def chosen(columns: _Batch, part: Sequence[str]) -> AnyNDArray:
+        stacked = np.stack([columns[name] for name in part], axis=-1)  # [n, D] or [n, P]
+        return stacked.astype(dtype)
+
     def batches() -> Iterator[tuple[AnyNDArray, AnyNDArray]]:
         with _named_errors(path):
             for columns in read(names):
-                X, Y = (
-                    np.stack([columns[name] for name in part], axis=-1).astype(dtype)
-                    for part in (inputs, outputs)
-                )
-                yield X, Y
+                yield chosen(columns, inputs), chosen(columns, outputs)
 
     next(batches(), None)  # reads the first block
     signature = tuple(tf.TensorSpec([None, len(columns)], dtype) for columns in (inputs, outputs))

@@ -206,7 +206,7 @@ class Chunks(tf.Module):
         """Split X [N, D] and Y [N, P] into chunks, in one loop per device if there are several."""
 
     def place(self) -> str:
-        """Describe where reading has ended, for an error; "" for rows in memory."""
+        """Return where reading has ended, in words for an error message; "" for rows in memory."""
         return ""
 
 
@@ -335,7 +335,7 @@ class RowChunks(_Divided):
 
 
 def split_rows(data: Sequence[tf.Tensor], chunk_size: int | None) -> ChunkedData:
-    """Split rows into chunks; without a loop if they are known to be few, or `chunk_size` is None."""
+    """Split rows into chunks. If they are known to be few, or `chunk_size` is None: one chunk, without a loop."""
     count = data[0].shape[0]
     if chunk_size is None or (count is not None and count <= chunk_size):
         return OneChunk().split(data)

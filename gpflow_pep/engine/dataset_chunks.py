@@ -1,7 +1,6 @@
 """Rows streamed from a tf.data.Dataset, read again in every pass, so that memory does not limit their number."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import tensorflow as tf
@@ -16,7 +15,10 @@ from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, ChunkStep
 
 _NONE = tf.int64.max  # no such row
 _NOT_FINITE = "data: every value must be finite, got NaN or infinity in row"
-_ROUNDED = f"data: integers must not be rounded in floating point numbers ({validation.REMEDY}); the first is in row"
+_ROUNDED = (
+    f"data: every integer must be exact as a floating point number; {validation.REMEDY}. The first that is not is in "
+    "row"
+)
 _UNEQUAL = "data: X and Y of a batch must have the same number of rows; they differ in the batch that starts at row"
 _CHANGED = (
     "data: the dataset changed between passes: it must give the same rows in the same order in every pass, without "
@@ -32,9 +34,7 @@ class PassSummary(NamedTuple):
     checksum: tf.Tensor  # Of the values in their order, []
     not_finite: tf.Tensor  # The first row with a value that is NaN or infinite, []
     rounded: tf.Tensor  # The first row with an integer that conversion has changed, []
-    unequal: (
-        tf.Tensor
-    )  # The first row of the first batch whose X and Y differ in their number of rows, []
+    unequal: tf.Tensor  # The first row of the first batch whose X and Y differ in length, []
 
     def plus(self, other: "PassSummary") -> "PassSummary":
         """Combine the summaries of two parts of a pass."""
@@ -76,8 +76,12 @@ class DatasetChunks(Chunks):
             raise ValueError(f"{_CHANGED} {int(self.num_data)} {summary.rows}.")
 
     def batches(self) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-        """Yield the batches (X, Y) as the dataset has them, of any numeric type."""
-        yield from iter(partial(with_plain_errors, next, iter(self.dataset), None), None)
+        """Yield the batches (X, Y) of the dataset, without conversion of their numeric types."""
+        batches = iter(self.dataset)
+        batch = with_plain_errors(next, batches, None)
+        while batch is not None:
+            yield batch
+            batch = with_plain_errors(next, batches, None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "DatasetChunks":
         return self  # it is immutable
@@ -143,12 +147,16 @@ class DatasetChunks(Chunks):
         )
         with tf.control_dependencies([each for each in operations if each.type == "MakeIterator"]):
             batch = batches.get_next_as_optional()
-        nothing = PassSummary(*(tf.constant(value, tf.int64) for value in (0, 0, *[_NONE] * 3)))
-        first, options = (
+        zero = tf.constant(0, tf.int64)
+        none = tf.constant(_NONE, tf.int64)
+        nothing = PassSummary(zero, zero, not_finite=none, rounded=none, unequal=none)
+        ended = tf.while_loop(
+            lambda batch, *_: batch.has_value(),
+            body,
             (batch, tf.constant(0), nothing, start),
-            {"parallel_iterations": CHUNKS_IN_FLIGHT},
+            parallel_iterations=CHUNKS_IN_FLIGHT,
         )
-        return tf.while_loop(lambda batch, *_: batch.has_value(), body, first, **options)[2:]
+        return ended[2:]
 
 
 def _numbered(dataset: tf.data.Dataset) -> tuple[tf.data.Dataset, Callable[[], str]]:
@@ -156,11 +164,12 @@ def _numbered(dataset: tf.data.Dataset) -> tuple[tf.data.Dataset, Callable[[], s
     Return pairs of a batch (index of its first row, X, Y) and its summary. Non-finite values become 0, and X and Y are
     cut to the same number of rows: the summary locates the error, and nothing else fails before it is read.
 
-    :return: the pairs, and a function that describes the place after the last batch that has been read.
+    :return: the pairs, and a function that returns where reading has ended, in words for an error message.
     """
     dtype = default_float()
-    with tf.init_scope(), tf.device("CPU:0"):  # of a closure: it is no variable of the model
-        last = local_variable(tf.zeros(2, tf.int64), dtype=tf.int64)  # passes, batches of this pass
+    # Passes begun, and batches read in the last one. A closure holds them, so that they are no variable of the model.
+    with tf.init_scope(), tf.device("CPU:0"):
+        last = local_variable(tf.zeros(2, tf.int64), dtype=tf.int64)  # [2]
 
     @tf.autograph.experimental.do_not_convert
     def numbered(
@@ -203,7 +212,9 @@ def _numbered(dataset: tf.data.Dataset) -> tuple[tf.data.Dataset, Callable[[], s
 
     def place() -> str:
         passes, number = last.numpy()
-        return f" after batch {number} of pass {passes}" if passes else " at its first batch"
+        if passes == 0:
+            return " at its first batch"
+        return f" after batch {number} of pass {passes}"
 
     return pairs.with_options(options), place
 

@@ -15,7 +15,7 @@ _HINT = " Choose inducing points from the rows of X: inducing.uniform, greedy_va
 
 
 def leaves(kernel: Kernel) -> Iterator[Kernel]:
-    """Yield the kernels of which sums, products and kernels of several outputs consist."""
+    """Yield the kernels that a sum, a product or a multioutput kernel combines, or the kernel itself."""
     parts = _parts(kernel)
     if not parts:
         yield kernel

@@ -22,7 +22,7 @@ _MAX_SHOWN = 3  # entries of a tensor in a message, to keep it short
 _LIBRARIES = tuple(
     {str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))}
 )
-_BEFORE_EXCEPTION = (  # TensorFlow's description of the graph and of the dataset
+_BEFORE_EXCEPTION = (  # TensorFlow's descriptions of the graph and the dataset, which precede the exception
     r"^(Graph execution error:.*most recent call last\):\n(<stack traces unavailable>\n|\s*\n| +File .*?\n)*)?"
     r"(\{\{.*?\}\} )?(Error in user-defined function passed to \S* transformation with iterator: \S*: )?"
 )
@@ -85,7 +85,7 @@ def with_plain_errors(
     """
     Call a compiled function; errors of its checks and of datasets omit TensorFlow's description of the graph.
 
-    :param place: called after an error in reading a dataset, to say where; by default nowhere.
+    :param place: returns where reading has ended, in words for the error of a dataset; by default none, as ``str()``.
     """
     try:
         return function(*args)

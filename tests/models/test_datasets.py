@@ -311,7 +311,7 @@ def test_an_error_of_the_dataset_is_said_with_its_place(act):
 def test_integers_of_a_dataset_are_not_rounded():
     rows = np.arange(N)[:, None] + 2**53 + 1 - 30  # the first that is rounded is row 30
     data = tf.data.Dataset.from_tensor_slices((np.repeat(rows, D, axis=1), Y)).batch(20)
-    with pytest.raises(ValueError, match=r"^data: integers must not be rounded .* row 30\.$"):
+    with pytest.raises(ValueError, match=r"^data: every integer must be exact .* row 30\.$"):
         MODELS["VFE"](data)
 
 
