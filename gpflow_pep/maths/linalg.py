@@ -59,7 +59,7 @@ def cholesky_with_growing_jitter(
     """
     Call :func:`cholesky`, increasing the jitter tenfold until the factorization succeeds or `max_jitter` is exceeded.
 
-    An increase is printed to standard error (not with ``jit_compile=True``, nor if called in :func:`unreported`).
+    An increase is printed to standard error (not with ``jit_compile=True``, nor inside of :func:`unreported`).
 
     :param jitter: the jitter already added to the diagonal (units of the matrix).
     """
@@ -73,11 +73,9 @@ def cholesky_with_growing_jitter(
         with tf.control_dependencies([] if printed is None else [printed]):
             return tf.constant(True)
 
-    reported = (
-        tf.constant(False)
-        if in_xla() or _UNREPORTED.get()
-        else tf.cond(total > present, report, lambda: tf.constant(False))
-    )
+    reported = tf.constant(False)
+    if not (in_xla() or _UNREPORTED.get()):
+        reported = tf.cond(total > present, report, lambda: tf.constant(False))
     with tf.control_dependencies([reported]):
         return cholesky(matrix + (total - present) * identity, name=name, advice=advice)
 
@@ -102,7 +100,7 @@ def sufficient_jitter(matrix: tf.Tensor, *, jitter: float, max_jitter: float) ->
 
 @contextmanager
 def unreported() -> Iterator[None]:
-    """Print no increase of a jitter that is computed, or traced, in this context: the result of `fit` has it."""
+    """Print no raised jitter that is computed, or traced, in this context: `fit` reports it in its result."""
     token = _UNREPORTED.set(True)
     try:
         yield

@@ -124,7 +124,9 @@ def _settings(
 def describe(value: Any, *, strict: bool = False) -> str:
     """Serialize a setting to a string that is equal in every process; functions and classes by name."""
     described = functools.partial(describe, strict=strict)
-    if strict and isinstance(value, tf.Variable):  # of a prior: its values are not a setting
+    if strict and isinstance(
+        value, tf.Variable
+    ):  # the location of a prior: its values are no setting
         return f"{value.dtype.name} {value.shape}"
     if isinstance(value, np.ndarray | tf.Tensor | tf.Variable):
         array = np.asarray(value.numpy() if isinstance(value, tf.Variable) else value)

@@ -129,7 +129,7 @@ class Coordinates:
 
 
 def _quiet() -> AbstractContextManager[Any]:
-    """Let exponentials of large coordinates overflow and underflow, whatever errors the user has asked NumPy for."""
+    """Let exponentials of large coordinates overflow and underflow, even under ``np.seterr(all="raise")``."""
     return np.errstate(all="ignore")
 
 

@@ -33,7 +33,8 @@ from .monitor import monitor
 from .objectives import FAILURES, Objective, SitesObjective
 from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
 
-_NOTICED = 1e-5  # of the prior variance: a smaller jitter is at most 0.3 % of a standard deviation
+# A fraction of the prior variance: a smaller jitter changes standard deviations by at most 0.3 %.
+_NOTICED = 1e-5
 _LOST_WORKERS = (  # errors of collective operations
     tf.errors.UnavailableError,
     tf.errors.DeadlineExceededError,
@@ -206,12 +207,14 @@ def fit(
         recorded_interruption(enabled=workers is None) as interrupted,
         _progress_bar(steps, shown=progress) as progress_bar,
     ):
+        if callback is not None:
+            callback = keeping_data(callback, model)
         history = History(
             variables=objective.variables,
             steps=steps,
             interval=interval,
             progress_bar=progress_bar,
-            callback=None if callback is None else keeping_data(callback, model),
+            callback=callback,
             scores=scores,
             patience=patience,
             checkpoints=checkpoints,
@@ -430,7 +433,7 @@ def _check_batch_size(batch_size: int, num_rows: int) -> None:
 
 
 def _progress_bar(steps: int, *, shown: bool) -> AbstractContextManager[Any]:
-    """Return a bar; None if there is no standard error. Even a disabled `tqdm` makes a lock between processes."""
+    """Return a bar, or a context without one: even a disabled `tqdm` makes a lock between processes."""
     if not shown or sys.stderr is None:
         return nullcontext()
     return tqdm(total=steps, unit="it", mininterval=0.5)
@@ -451,9 +454,11 @@ def _reporting_lost_workers(workers: Workers | None) -> Iterator[None]:
 
 
 def _with_jitter(outcome: Outcome, model: GPModel) -> Outcome:
-    """Return the outcome with a raised jitter in the reason; print one that changes standard deviations of f."""
-    raised, variance = model._raised_jitter() if isinstance(model, InducingVariableGP) else (0, 1)
-    if not raised:
+    """Add a raised jitter to the reason; also print it if it changes standard deviations of f noticeably."""
+    if not isinstance(model, InducingVariableGP):
+        return outcome
+    raised, variance = model._raised_jitter()
+    if raised == 0.0:
         return outcome
     found = f"Kuu was not positive definite; its jitter was raised to {raised:.0e}."
     if raised > _NOTICED * variance and sys.stderr is not None:

@@ -59,7 +59,7 @@ def recorded_interruption(*, enabled: bool = True) -> Iterator[Callable[[], bool
 
 
 def keeping_data(callback: Callback, model: GPModel) -> Callback:
-    """Return the callback, with an error if it replaces the data of the model, which are restored then."""
+    """Return the callback with a check: if it replaces the model's data, restore them and raise a ValueError."""
     data = getattr(model, "data", None)
     if not isinstance(data, tuple):  # given to `fit`, or a dataset, which cannot be replaced
         return callback
@@ -71,7 +71,7 @@ def keeping_data(callback: Callback, model: GPModel) -> Callback:
         if not all(map(_are_equal, before, now)):
             model.data = before
             raise ValueError(
-                "callback must leave model.data as it is in training, got a callback that replaced it: "
+                "callback must leave model.data as it is during training, got a callback that replaced it: "
                 "assign new data after fit, and call fit again."
             )
 
@@ -131,7 +131,7 @@ class History:
     variables: Sequence[tf.Variable]  # the trained parameters
     steps: int  # at most
     interval: int  # steps between records
-    progress_bar: Any  # None: none is shown
+    progress_bar: Any  # of tqdm, or None
     callback: Callback | None
     scores: HeldOut | None
     patience: (

@@ -28,11 +28,11 @@ _IGNORED = (
     "The inputs explain nothing: the objective is no better than with a constant f, or with noise alone. Try other "
     "initial lengthscales, a mean function (or Y without its mean), more inducing points, n_restarts."
 )
-_LOST = 1.0  # nats per row: an objective with a larger rounding error does not judge parameters
-_STEEPEST = 100.0  # a row: the largest curvature of a smooth loss
+_MAX_ROUNDING = 1.0  # nats per row: larger rounding errors would hide differences of parameters
+_MAX_CURVATURE = 100.0  # nats per row: the largest curvature of a smooth loss
 _PROBES = 9  # evaluations from which rounding is estimated
-_PROBE = 1e-6  # the distance between them: derivatives change little over it
-_TENTH = 0.1  # the distance over which the curvature is measured: parameters change by a tenth
+_PROBE_STEP = 1e-6  # distance between them, over which derivatives change little
+_CURVATURE_STEP = 0.1  # distance of the gradients whose difference gives the curvature
 _NO_STEP = "no step raises the objective beyond rounding"
 _ADVICE = (
     "Try standardized X and Y, a mean function, other initial parameters, or a larger tolerance."
@@ -60,9 +60,12 @@ class LBFGS:
         :param tolerance: a phase ends after FLAT_ITERATIONS iterations that gained less than this, in nats per row.
         :param n_restarts: the number of starts, after the best, from which the first phase is trained, too.
         """
-        self._objective, self._n_restarts, self._seed = objective, n_restarts, seed
-        self._gain, self._lost = tolerance * num_rows, _LOST * num_rows
-        self._steepest = _STEEPEST * num_rows
+        self._objective = objective
+        self._n_restarts = n_restarts
+        self._seed = seed
+        self._gain = tolerance * num_rows  # nats
+        self._max_rounding = _MAX_ROUNDING * num_rows
+        self._max_curvature = _MAX_CURVATURE * num_rows
         self._coordinates = Coordinates(objective.model, objective.variables)
         self._phases = [self._coordinates.entries(variables) for variables in phases]
         self._active = self._phases[0]
@@ -163,8 +166,8 @@ class LBFGS:
 
     @property
     def _best_gradient(self) -> AnyNDArray:
-        """The gradient at the best parameters, in the active coordinates."""
-        return self._of_all[self._active]
+        """Return the gradient at the best parameters, in the active coordinates."""
+        return self._full_gradient[self._active]
 
     @property
     def _is_flat(self) -> bool:
@@ -175,7 +178,7 @@ class LBFGS:
 
     def _begin(self, values: AnyNDArray) -> None:
         self._best, self._best_loss = values, np.inf  # of all evaluations from this start
-        self._of_all = np.zeros_like(values)  # the gradient there, also in coordinates not active
+        self._full_gradient = np.zeros_like(values)  # the gradient there, in all coordinates
         self._is_at_best = True  # the variables have these values
         self._failure = ""  # the last failure after the best evaluation, in the current search
         self._any_failure = ""  # the last failure of the current search
@@ -296,8 +299,9 @@ class LBFGS:
         self._is_at_best = False
         try:
             loss, derivatives = self._objective.evaluate(history.iterations)
-            of_all = self._coordinates.gradient(values, [each.numpy() for each in derivatives])
-            gradient = of_all[self._active]
+            arrays = [each.numpy() for each in derivatives]
+            full_gradient = self._coordinates.gradient(values, arrays)
+            gradient = full_gradient[self._active]
             if not (np.isfinite(loss) and np.isfinite(gradient).all()):
                 raise FloatingPointError(NOT_FINITE)
         except FAILURES as error:
@@ -308,18 +312,21 @@ class LBFGS:
             self._objective.restore_best()
             return self._best_loss + 1.0 + abs(self._best_loss), np.zeros_like(x)
         if loss < self._best_loss:
-            self._best, self._best_loss, self._of_all = values, loss, of_all
-            self._failure, self._is_at_best = "", True
+            self._best = values
+            self._best_loss = loss
+            self._full_gradient = full_gradient
+            self._failure = ""
+            self._is_at_best = True
             self._objective.mark_best()
         return loss, gradient
 
     def _rounding(self, history: History) -> float:
         """
-        Estimate the standard deviation of the loss's rounding errors from third differences along the gradient, which
-        a smooth loss hardly has: 3!²/6! of their mean square is the variance of errors (Moré and Wild 2011, eq. 2.5).
+        Estimate the standard deviation of the loss's rounding errors from third differences along the gradient, since
+        a smooth loss has almost none: the variance is 3!²/6! of their mean square (Moré and Wild 2011, eq. 2.5).
         """
         best = self._best[self._active]
-        step = _PROBE * self._best_gradient / np.linalg.norm(self._best_gradient)
+        step = _PROBE_STEP * self._best_gradient / np.linalg.norm(self._best_gradient)
         losses = [
             self._evaluate(best + place * step, history)[0]
             for place in np.arange(_PROBES) - _PROBES // 2
@@ -328,15 +335,17 @@ class LBFGS:
         return float(np.sqrt(np.mean(np.diff(losses, 3) ** 2) / 20.0))
 
     def _promised_gain(self, rounding: float, history: History) -> float:
-        """Return the largest decrease of the loss along the gradient, in nats, if it is a parabola, within a unit."""
-        best, gradient = self._best[self._active], self._best_gradient
+        """Return the decrease of the loss, in nats, that a parabola along the gradient promises within distance 1."""
+        best = self._best[self._active]
+        gradient = self._best_gradient
         slope = float(np.linalg.norm(gradient))
-        if slope**2 > 20.0 * rounding * self._steepest:
-            return 0.5 * slope**2  # rounding hides no step of a smooth loss: this one has a kink
+        # A smooth loss would gain slope²/(2 curvature) > 10 rounding, and L-BFGS would see it: this loss has a kink.
+        if slope**2 > 20.0 * rounding * self._max_curvature:
+            return 0.5 * slope**2
         descent = -gradient / slope
-        change = self._evaluate(best + _TENTH * descent, history)[1] - gradient
+        change = self._evaluate(best + _CURVATURE_STEP * descent, history)[1] - gradient
         self.restore()
-        curvature = float(descent @ change) / _TENTH
+        curvature = float(descent @ change) / _CURVATURE_STEP
         return slope * slope / max(2.0 * curvature, slope)
 
     def _outcome(self, result: OptimizeResult, history: History) -> Outcome:
@@ -353,21 +362,23 @@ class LBFGS:
         message = f"L-BFGS: {result.message}"
         slope = float(np.abs(self._best_gradient).max())
         if slope <= max(1e-2, self._gain) or (result.success and not self._any_failure):
-            message = f"L-BFGS: {_NO_STEP}" if "ABNORMAL" in result.message else message
+            if "ABNORMAL" in result.message:
+                message = f"L-BFGS: {_NO_STEP}"
             return Outcome(CONVERGED, f"{message}.")
-        # The line search failed, or steps beyond the edge of the loss's domain did: SciPy shortens these and reports
-        # convergence. The parameters are at an optimum as far as rounding and tolerance can tell if the slope promises
-        # no more.
-        failure, self._is_stuck = self._any_failure, result.nit == 0 and not self._any_failure
+        # The line search failed, or steps left the domain of the loss: SciPy shortens these and reports convergence.
+        # The parameters are an optimum, up to rounding and tolerance, if the slope promises no larger gain.
+        failure = self._any_failure  # before more evaluations
+        self._is_stuck = result.nit == 0 and not failure
         rounding = self._rounding(history)
         noticed = max(self._gain, 10.0 * rounding)
         promised = self._promised_gain(rounding, history)
-        found = f"{_NO_STEP}, about {rounding:.2g} nats"
-        if rounding > self._lost:
-            return Outcome(FAILED, f"L-BFGS: {found}, more than {_LOST:g} a row. {_ADVICE}")
+        hidden = f"{_NO_STEP}, about {rounding:.2g} nats"
+        if rounding > self._max_rounding:
+            hidden += f", more than {_MAX_ROUNDING:g} per row"
+            return Outcome(FAILED, f"L-BFGS: {hidden}. {_ADVICE}")
         if promised <= noticed:
             self._is_stuck = False
-            return Outcome(CONVERGED, f"L-BFGS: {found}.")
+            return Outcome(CONVERGED, f"L-BFGS: {hidden}.")
         if failure:
             return Outcome(FAILED, f"{message}. A step failed: {failure} {_ADVICE}")
         found = f"{_NO_STEP}, although its slope is {slope:.2g} and promises {promised:.2g} nats"

@@ -107,7 +107,9 @@ class TrainingStep:
             self.compiled[key] = compiled(step, input_signature=key[1], **xla)
         try:
             chunks = getattr(self._model, "_chunks", None)
-            place = chunks.place if isinstance(chunks, Chunks) else str
+            place: Callable[[], str] = str
+            if isinstance(chunks, Chunks):
+                place = chunks.place
             return with_plain_errors(self.compiled[key], *rows, place=place)
         except tf.errors.InvalidArgumentError as error:
             if "Collective ops is aborted" in error.message:  # another worker has failed

@@ -1,4 +1,4 @@
-"""Weak priors of kernels and noise; lengthscales of single columns are drawn towards a common scale."""
+"""Weak priors of kernel and noise. They shrink the lengthscales of single columns towards a common scale."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ from ..engine.kernel_columns import leaves
 from .coordinates import inputs_and_kernels, spreads
 
 NOISE = -2.0
-"""Mean of log(noise variance / variance of Y)."""
+"""Mean of log(noise variance / variance of f)."""
 COMMON = 1.5
-"""Standard deviation of the common scale of the lengthscales, a logarithm."""
+"""Standard deviation of the mean of the logarithms of the lengthscales."""
 SINGLE = 0.5
-"""Scale of the deviations of single lengthscales from it."""
+"""Scale of the deviations of single logarithms from this mean."""
 
 
 @dataclass(frozen=True, eq=False)
 class LogPrior:
     r"""
-    A prior of the logarithms of positive entries θ [D] or []: of their mean and of the deviations from it.
+    A Gaussian prior of log θ, for positive θ [D] or []: of the mean of the logarithms, and of the deviations from it.
 
     With t = log θ - location and its mean c:
 
     .. math:: \log p = -\frac{c^2}{2\,\mathrm{common}^2}
               - \sum_d \frac{(t_d - c)^2}{2\,\mathrm{single}^2} + \mathrm{const}
 
-    This is a density of log θ. Its mode, and the mode of a posterior, are the same in any unit of θ and for any
+    This is a density of log θ. Its mode, and the maximum a posteriori (MAP), are the same in any unit of θ and for any
     transform of the parameter. Samplers need a density of θ: `for_sampling` subtracts the sum of log θ.
     """
 
@@ -59,23 +59,25 @@ def weak_priors(
     model: GPModel, data: RegressionData | None = None, *, for_sampling: bool = False
 ) -> None:
     """
-    Give the trainable parameters of kernel and noise weak priors, whose scales are the spreads of the data.
+    Give the trainable parameters of kernel and noise weak priors, relative to the spreads of the data.
 
     Maximum likelihood with a lengthscale for each column overfits small and wide tables: lengthscales of irrelevant
-    columns become short, and the noise vanishes. These priors prevent it, and many rows overrule them. s is the
-    standard deviation of a column, D the number of columns of the kernel, and v the variance of Y for a likelihood
-    whose f is in the unit of Y (Gaussian, Student's t), else e.
+    columns become short, and the noise vanishes. Weak priors prevent this; many rows outweigh them.
 
-    ==========================================  =================================================================
-    lengthscales of stationary kernels          log(l / s) has the mean log(√D), a common part of standard deviation
-                                                1.5, and single parts of 0.5
-    variances of kernels                        log(variance / v) ~ N(0, 1)
-    variances of `Linear`                       log(variance D s² / v) ~ N(0, 2²)
-    variance of `White`, noise variance         log(variance / v) ~ N(-2, 1)
-    ==========================================  =================================================================
+    ===============================================  ==================================
+    lengthscale l of stationary kernels              log(l / (s √D)) ~ N(0, 1.5²)
+    variance of stationary kernels and `Constant`    log(variance / v) ~ N(0, 1)
+    variance of `Linear`                             log(variance D s² / v) ~ N(0, 2²)
+    variance of `White`, noise variance              log(variance / v) ~ N(-2, 1)
+    ===============================================  ==================================
 
-    All are densities of logarithms: the most probable parameters do not depend on units or transforms. Other
-    parameters get no prior, and a parameter that has a prior keeps it. Call the function before training.
+    Here s is the standard deviation of a column and D the number of columns of the kernel. v is the variance of Y if f
+    is in the unit of Y (likelihoods `Gaussian` and `StudentT`), else e = 2.72, so that log v = 1. If a parameter has an
+    entry for each column (ARD), the table describes the mean of the logarithms, and N(0, 0.5²) the deviation of each
+    one from this mean.
+
+    All are densities of logarithms: maximum a posteriori (MAP) estimates do not depend on units or transforms. Other
+    parameters get no prior, and a parameter that has another prior keeps it. Call the function before training.
 
     >>> X = np.linspace(0.0, 6.0, 20)[:, None]
     >>> model = PEPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::5])
@@ -87,7 +89,7 @@ def weak_priors(
     :param data: X [N, D] and Y [N, P], for a model that does not store its data.
     :param for_sampling: True for samplers (`gpflow.optimizers.SamplingHelper`), which need densities of the parameters;
         False for `fit` and optimizers.
-    :raises ValueError: if the model stores no data and none are given, or the reverse.
+    :raises ValueError: if the model stores no data and none are given, or if it stores data and others are given.
     """
     give_weak_priors(model, *_rows(model, data), for_sampling=for_sampling)
 
@@ -96,9 +98,10 @@ def give_weak_priors(
     model: GPModel, X: AnyNDArray, Y: AnyNDArray, *, for_sampling: bool = False
 ) -> None:
     """Give the model weak priors from the spreads of X [N, D] and Y [N, P], or move those of an earlier call."""
-    is_scaled = isinstance(model.likelihood, Gaussian | StudentT)
-    size = np.mean(np.square(spreads(Y))) if is_scaled else np.e
-    for parameter, typical, common in _typical_values(model, X, float(size)):
+    variance = np.e  # of f in units of its own, as of a classifier
+    if isinstance(model.likelihood, Gaussian | StudentT):  # f is in the unit of Y
+        variance = float(np.mean(np.square(spreads(Y))))
+    for parameter, typical, common in _typical_values(model, X, variance):
         if isinstance(parameter, Parameter) and parameter.trainable:
             _give(parameter, np.log(typical), common, for_sampling)
 
@@ -124,14 +127,14 @@ def _rows(model: GPModel, data: RegressionData | None) -> tuple[AnyNDArray, AnyN
 
 
 def _typical_values(
-    model: GPModel, X: AnyNDArray, size: float
+    model: GPModel, X: AnyNDArray, variance: float
 ) -> Iterator[tuple[Any, AnyNDArray, float]]:
     """
     Yield parameters, their typical values and the standard deviations of their logarithms.
 
-    :param size: the variance of f.
+    :param variance: the typical variance of f.
     """
-    noise = np.exp(NOISE) * size
+    noise = np.exp(NOISE) * variance
     for _, whole in inputs_and_kernels(model):
         for kernel in leaves(whole):
             columns = X[:, kernel.active_dims]
@@ -139,13 +142,13 @@ def _typical_values(
             if isinstance(kernel, Stationary):
                 unit = np.sqrt(columns.shape[1]) * spread
                 yield kernel.lengthscales, unit, COMMON
-                yield kernel.variance, size, 1.0
+                yield kernel.variance, variance, 1.0
             elif isinstance(kernel, Linear):
-                yield kernel.variance, size / (columns.shape[1] * spread**2), 2.0
+                yield kernel.variance, variance / (columns.shape[1] * spread**2), 2.0
             elif isinstance(kernel, White):
                 yield kernel.variance, noise, 1.0
             elif isinstance(kernel, Constant):
-                yield kernel.variance, size, 1.0
+                yield kernel.variance, variance, 1.0
     if isinstance(model.likelihood, Gaussian):
         yield model.likelihood.variance, noise, 1.0
         yield model.likelihood.scale, np.sqrt(noise), 0.5
@@ -154,9 +157,10 @@ def _typical_values(
 
 
 def _give(parameter: Parameter, location: Any, common: float, for_sampling: bool) -> None:
-    """Give a parameter the prior, or move the prior of an earlier call; leave another prior."""
-    prior, shape = parameter.prior, parameter.shape.as_list()
-    if not shape:  # one lengthscale for all columns
+    """Give a parameter the prior, or move the prior of an earlier call; keep any other prior."""
+    prior = parameter.prior
+    shape = parameter.shape.as_list()
+    if not shape:  # one entry for all columns
         location = np.mean(location)
     location = np.broadcast_to(location, shape)
     if isinstance(prior, LogPrior) and prior.for_sampling == for_sampling:
