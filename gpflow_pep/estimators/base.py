@@ -131,12 +131,12 @@ class SparseGPEstimator(BaseEstimator):
         return int(self.model_.inducing_variable.num_inducing)
 
     @abstractmethod
-    def _without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
-        """Construct a model of all data X [N, D] and Y [N, P] with a new kernel."""
+    def _make_without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
+        """Construct a model of all data X [N, D] and Y [N, P] with a new kernel, without weak priors."""
 
     def _make(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
-        """Construct a model of all data X [N, D] and Y [N, P] with a new kernel and its priors."""
-        model = self._without_priors(data, Z, alpha)
+        """Construct a model of all data X [N, D] and Y [N, P] with a new kernel and, if asked for, weak priors."""
+        model = self._make_without_priors(data, Z, alpha)
         if self._has_weak_priors():
             weak_priors(model)
         return model
@@ -151,26 +151,34 @@ class SparseGPEstimator(BaseEstimator):
         return 1.0
 
     def _finer(self, model: GPModel) -> GPModel | None:
-        """Return the trained model with a lower bound of the noise, if its data have none; None otherwise."""
+        """Return a copy of a trained model with smaller bounds of noise and jitter; None if the data have noise."""
         return None
 
     def _stream_likelihood(self, model: GPModel) -> Likelihood:
-        """Return the likelihood of a stream that goes on from this model."""
+        """Return the likelihood of the stream that continues this model."""
         return deepcopy(model.likelihood)
 
     def _fit_model(
         self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True, refine: bool = True
     ) -> None:
-        """Construct the model of X [N, D] and Y [N, P], train it if `train`, and refine a model without noise."""
-        options = self._training_options()
-        options = options if train else None
+        """
+        Construct the model of X [N, D] and Y [N, P], and train it if `train`.
+
+        :param refine: train data without noise again, with smaller bounds of noise and jitter.
+        """
+        options: dict[str, Any] | None = self._training_options()
+        if not train:
+            options = None
         self.__dict__.pop("alpha_selection_", None)
         self.alpha_ = 0.5 if isinstance(self.alpha, str) else self.alpha
         if isinstance(self.n_inducing, str):
             make = partial(self._make, alpha=self.alpha_)
             found = select_num_inducing(make, (X, Y), train=lambda model: trained(model, options))
+            model = found.model
             training = found.trainings[found.numbers.tolist().index(found.num_inducing)]
-            self._keep(*self._refined(found.model, training, options if refine else None))
+            if refine:
+                model, training = self._refined(model, training, options)
+            self._keep(model, training)
             self.num_inducing_selection_ = found
             return
         Z = self._initial_points(X)
@@ -189,13 +197,15 @@ class SparseGPEstimator(BaseEstimator):
         model = self._make((X, Y), Z, self.alpha_)
         with compiled_model(model, free_points=True) as worker:
             training = trained(worker, options)
-        self._keep(*self._refined(model, training, options if refine else None))
+        if refine:
+            model, training = self._refined(model, training, options)
+        self._keep(model, training)
         self.__dict__.pop("num_inducing_selection_", None)
 
     def _refined(
         self, model: GPModel, training: Training, options: dict[str, Any] | None
     ) -> tuple[GPModel, Training]:
-        """Return a model and its training; with a finer model trained from its end, if both trainings converge."""
+        """Train the finer model from the end of this one; return it if both trainings converge, else this one."""
         first = training[0]
         if options is None or first is None or not first.converged:
             return model, training
@@ -205,7 +215,7 @@ class SparseGPEstimator(BaseEstimator):
         if self._has_weak_priors():
             weak_priors(finer)
         with suppress(*FAILURES), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of a failure, which is not kept
+            warnings.simplefilter("ignore", UserWarning)  # a finer model that fails is discarded
             with compiled_model(finer, free_points=True) as worker:
                 second, objective, values = trained(worker, options)
             if second is not None and second.converged:
@@ -220,26 +230,28 @@ class SparseGPEstimator(BaseEstimator):
             self._fit_model(X, Y, train=bool(np.ptp(Y, axis=0).any()), refine=False)
             return
         options, model = self._training_options(), self.model_
-        if not isinstance(self.alpha, str):
-            self.alpha_ = float(
-                validation.power(self.alpha)
-            )  # may have changed since the last batch
+        if not isinstance(self.alpha, str):  # it may have changed since the last batch
+            self.alpha_ = float(validation.power(self.alpha))
         if not isinstance(model, Stream):
-            parts = {
-                "kernel": deepcopy(model.kernel),
-                "likelihood": self._stream_likelihood(model),
-                "inducing_variable": model.inducing_variable.Z.numpy(),
-            }
-            batch = tuple(values.numpy() for values in model.data)
-            model = self._STREAM(batch, **parts, alpha=self.alpha_, max_jitter=max_jitter())
+            model = self._STREAM(
+                tuple(values.numpy() for values in model.data),
+                kernel=deepcopy(model.kernel),
+                likelihood=self._stream_likelihood(model),
+                inducing_variable=model.inducing_variable.Z.numpy(),
+                alpha=self.alpha_,
+                max_jitter=max_jitter(),
+            )
         points = self._next_points(model, X)
         Z = model.inducing_variable.Z.numpy()
-        seen = np.concatenate([X, Z]), np.concatenate([Y, model.predict_f(Z)[0]])
+        mean, _ = model.predict_f(Z)
+        # The inducing points stand for the earlier rows, which a stream does not store.
+        known_X = np.concatenate([X, Z])
+        known_Y = np.concatenate([Y, mean])
         with model._all_or_nothing(), atomic((), locations(model)):
             model.alpha = self.alpha_
             model.update((X, Y), **points)
-            if self._has_weak_priors():  # the first batch may have been a single row
-                give_weak_priors(model, *seen)
+            if self._has_weak_priors():  # anew: a first batch of a single row has no spread
+                give_weak_priors(model, known_X, known_Y)
             self._keep(model, trained(model, options))
 
     def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:
@@ -275,11 +287,13 @@ class SparseGPEstimator(BaseEstimator):
             warn(message, ConvergenceWarning)
 
     def _validated(self, X: Any, reset: bool, **options: Any) -> Any:
-        """Check X, and y if given, by scikit-learn's `validate_data` with these options; name a column in errors."""
+        """Check X, and y if given, by scikit-learn's `validate_data` with these options. Errors name the column."""
         check_numbers(X, "X")
         check_numbers(options.get("y"), "y", is_text_accepted=not is_regressor(self))
         checked = validate_data(self, X, dtype=default_float(), reset=reset, **options)
-        numbers = checked[0] if isinstance(checked, tuple) else checked
+        numbers = checked
+        if isinstance(checked, tuple):
+            numbers, _ = checked
         validation.check_integers(X, numbers, "X")
         return checked
 
@@ -366,7 +380,7 @@ def _assign(name: str, parameter: Parameter, value: Any) -> None:
 
 
 def joined(first: FitResult, second: FitResult) -> FitResult:
-    """Return the result of a training and another one from its end."""
+    """Return the result of two trainings, the second from the end of the first."""
     return replace(
         second,
         iterations=first.iterations + second.iterations,
@@ -379,7 +393,7 @@ def joined(first: FitResult, second: FitResult) -> FitResult:
 def trained(model: GPModel, options: dict[str, Any] | None) -> Training:
     """Train a model by `fit` with these options (None: converge its sites); return result, objective and posterior."""
     result = None if options is None else uninterrupted(fit(model, **options))
-    with without_warnings(model), unreported():  # `_keep` warns; the result has the jitter
+    with without_warnings(model), unreported():  # `_keep` warns, `result.reason` has the jitter
         values = tuple(value.numpy() for value in model.posterior().cache)
     if isinstance(model, PEP):
         return result, model.sites_status.log_evidence, values

@@ -156,6 +156,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             raise ValueError(f"likelihood {found}, but classes_ has {count}.")
         return deepcopy(self.likelihood)
 
-    def _without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
+    def _make_without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
         parts = self._initial_kernel(*data), self._initial_likelihood(), Z
         return PEPClassifier(data, *parts, alpha=alpha, max_jitter=max_jitter())

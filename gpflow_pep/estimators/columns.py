@@ -1,4 +1,4 @@
-"""Check that tables and arrays hold numbers; errors name the column and a way to make numbers of it."""
+"""Check that tables and arrays hold numbers. Errors name the column and how to convert it."""
 
 from collections.abc import Iterator
 from datetime import date, timedelta
@@ -9,12 +9,12 @@ from gpflow.base import AnyNDArray
 from scipy.sparse import issparse
 
 _DAYS = "convert times to a number of days, such as (t - t.min()) / numpy.timedelta64(1, 'D')"
-_CATEGORIES = "encode categories by OneHotEncoder or TargetEncoder of sklearn.preprocessing"
+_CATEGORIES = "encode categories with OneHotEncoder or TargetEncoder of sklearn.preprocessing"
 _LABELS = "SparseGPClassifier predicts labels"
 
 
 def check_numbers(values: Any, name: str, *, is_text_accepted: bool = False) -> None:
-    """Raise a `ValueError` for a mask, a sparse matrix, times or, unless it is accepted, text that is no number."""
+    """Raise a `ValueError` for a mask, a sparse matrix, times, and text that is no number unless text is accepted."""
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError(
             f"{name} must be an array without a mask, got a masked array: fill or drop values."
@@ -22,7 +22,7 @@ def check_numbers(values: Any, name: str, *, is_text_accepted: bool = False) -> 
     if issparse(values):
         found = type(values).__name__
         raise ValueError(f"{name} must be a dense array, got a sparse {found}: use .toarray().")
-    for place, column in _other_columns(values):
+    for place, column in _columns_to_check(values):
         if column.dtype.kind in "mM":
             raise ValueError(f"{name} must hold numbers, got {column.dtype}{place}: {_DAYS}.")
         for value in column.flat:
@@ -34,8 +34,8 @@ def check_numbers(values: Any, name: str, *, is_text_accepted: bool = False) -> 
                 raise ValueError(f"{name} must hold numbers, got {value!r}{place}: {remedy}.")
 
 
-def _other_columns(values: Any) -> Iterator[tuple[str, AnyNDArray]]:
-    """List the columns of a table or array that may hold other things than numbers, each with its place."""
+def _columns_to_check(values: Any) -> Iterator[tuple[str, AnyNDArray]]:
+    """Yield the columns of a table or array that may hold more than numbers, each with its place, in words."""
     if hasattr(values, "columns"):
         for name, dtype in zip(values.columns, values.dtypes, strict=True):
             if getattr(dtype, "kind", "O") not in "fiub":

@@ -8,11 +8,11 @@ from gpflow.base import Module, Parameter
 from gpflow.kernels import Kernel, Product, Sum
 from sklearn.base import BaseEstimator
 
-_MOST = 6  # entries of an array that are shown
+_MAX_SHOWN = 6  # entries of an array that are shown
 
 
 class Description:
-    """A part of an estimator whose `repr` is a description."""
+    """A stand-in for a kernel or likelihood, whose `repr` is its description."""
 
     def __init__(self, part: Module):
         self._text = described(part)
@@ -22,7 +22,7 @@ class Description:
 
 
 def with_descriptions(estimator: BaseEstimator) -> Any:
-    """Return a copy of an estimator in which descriptions replace parts of GPflow."""
+    """Return a copy of an estimator in which descriptions replace kernel and likelihood."""
     shown = copy(estimator)
     for name, value in estimator.get_params(deep=False).items():
         if isinstance(value, Module):
@@ -31,14 +31,17 @@ def with_descriptions(estimator: BaseEstimator) -> Any:
 
 
 def described(part: Module) -> str:
-    """Return the class and the parameters of a part; sums and products as formulas."""
+    """Return class and parameters of a kernel or likelihood; a sum or product is a formula."""
     if type(part) is Sum:
         return " + ".join(map(described, part.kernels))
     if type(part) is Product:
-        return " * ".join(
-            f"({described(each)})" if type(each) is Sum else described(each)
-            for each in part.kernels
-        )
+        factors = []
+        for each in part.kernels:
+            factor = described(each)
+            if type(each) is Sum:
+                factor = f"({factor})"
+            factors.append(factor)
+        return " * ".join(factors)
     shown = []
     for name, value in vars(part).items():
         if name.startswith("_"):
@@ -51,9 +54,9 @@ def described(part: Module) -> str:
             shown.append(f"[{', '.join(map(described, value))}]")
     if isinstance(part, Kernel) and part.active_dims != slice(None):
         dims = part.active_dims
-        shown.append(
-            f"active_dims={dims if isinstance(dims, slice) else np.asarray(dims).tolist()}"
-        )
+        if not isinstance(dims, slice):
+            dims = np.asarray(dims).tolist()
+        shown.append(f"active_dims={dims}")
     return f"{type(part).__name__}({', '.join(shown)})"
 
 
@@ -62,5 +65,7 @@ def _numbers(values: Any) -> str:
         return f"<array of shape {list(values.shape)}>"
     if values.ndim == 0:
         return f"{values:.3g}"
-    shown = [f"{value:.3g}" for value in values[:_MOST]] + ["..."] * (len(values) > _MOST)
+    shown = [f"{value:.3g}" for value in values[:_MAX_SHOWN]]
+    if len(values) > _MAX_SHOWN:
+        shown.append("...")
     return f"[{', '.join(shown)}]"

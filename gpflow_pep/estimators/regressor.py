@@ -21,13 +21,10 @@ from ..training.coordinates import spreads
 from .base import SparseGPEstimator, max_jitter
 
 _SMALLEST_POWER = 1e-6  # smaller ones are noise variances: scikit-learn's default is 1e-10
-_JUMP = 1e3  # standard deviations of the first batch from its mean, above which `partial_fit` warns
-
-
-_GPFLOW_BOUND = 1e-6  # of a noise variance, by default
-_FINER = (
-    1e-2  # with a smaller noise and jitter rounding exceeds what they gain, or factorizations fail
-)
+_JUMP = 1e3  # standard deviations of the first batch: `partial_fit` warns of y beyond
+_GPFLOW_BOUND = 1e-6  # GPflow's default lower bound of a noise variance
+# Times the default bounds of noise and jitter. With smaller ones rounding exceeds the gain, or factorizations fail.
+_FINER_BOUNDS = 1e-2
 
 
 class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
@@ -79,7 +76,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             points, and stay. None: 700,000 / N, but at least 100 and at most 500; 100 from the second batch on. "auto":
             the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
         :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the variance of y. If
-            `fit` ends below 1e-5, it trains again with lower bounds of 1e-8, not 1e-6, for noise and jitter.
+            training ends below 1e-5, `fit` trains again with a jitter and a lower bound of 1e-8 instead of 1e-6.
         :param normalize_y: before training, subtract the mean of y and divide by its standard deviation. The prior mean
             of the normalized y is 0. Predictions are in the units of y. False: nothing is subtracted; y is divided by
             its root mean square if both `kernel` and `noise_variance` are None.
@@ -89,9 +86,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :param train_inducing: whether inducing points are trained. None: by the regressor, not by the classifier.
         :param tolerance: L-BFGS ends after 20 iterations that gained less than this together, in nats per row.
         :param n_restarts: the number of further starts of L-BFGS (see :func:`gpflow_pep.fit`).
-        :param priors: "auto": the default kernel and its noise have weak priors (:func:`gpflow_pep.weak_priors`), the
-            parameters of a given kernel those that it was given. "weak": all parameters without a prior get one. None:
-            maximum likelihood.
+        :param priors: "auto": with the default kernel, kernel and noise get weak priors
+            (:func:`gpflow_pep.weak_priors`); a given kernel keeps its own. "weak": parameters of any kernel and the
+            noise get one if they have none. None: no prior is added, as in maximum likelihood.
         :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None (NumPy's global state).
         """
         self.kernel = kernel
@@ -119,13 +116,13 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
         """
         Train on another batch X [N, D] and y [N] or [N, P], by :class:`gpflow_pep.StreamingSGPR`, which stores the
-        posterior of all earlier rows, but not the rows. The first call equals :meth:`fit`, which may also come first,
-        but for the bound of the noise: it stays 1e-6.
+        posterior of all earlier rows, but not the rows. The first call equals :meth:`fit`, except that the
+        lower bound of the noise stays 1e-6. :meth:`fit` may also come first.
 
         The first batch sets the normalization of y. Rows of the batch are added to the inducing points up to
         `n_inducing` points; after that, up to a fifth of the points move to rows of the batch. Hyperparameters are
-        trained on each batch, given the earlier batches, except on a first batch of constant y. It warns if
-        y is more than 1,000 standard deviations of the first batch away from its mean.
+        trained on each batch, given the earlier batches, except on a first batch of constant y. A `UserWarning`
+        says if y is more than 1,000 standard deviations of the first batch away from its mean.
         """
         first = not hasattr(self, "model_")
         with atomic([self], ()):
@@ -210,9 +207,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         distance = np.abs(Y - self._first_mean)
         if np.any(distance > _JUMP * self._first_spread):
             warn(
-                f"y is up to {distance.max():.3g} away from the mean of the first batch, more than {_JUMP:g} times its "
-                "spread, for which normalization and prior were set, so that predictions may be far off: call fit on "
-                "rows that span the new range, and continue from there."
+                f"y must be near the first batch, which set normalization and prior, got y up to {distance.max():.3g} "
+                f"away from its mean, more than {_JUMP:g} standard deviations. Predictions may be far off: call fit on "
+                "rows that span the new range, then continue with partial_fit."
             )
 
     def _normalized(self, Y: AnyNDArray) -> AnyNDArray:
@@ -221,7 +218,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _initial_variance(self, Y: AnyNDArray) -> float:
         return float(Y.var(axis=0).mean()) or 1.0
 
-    def _without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
+    def _make_without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
         if np.ndim(alpha) or 0.0 < validation.power(alpha) < _SMALLEST_POWER:
             found = f"an array of shape {np.shape(alpha)}" if np.ndim(alpha) else f"{alpha:g}"
             accepted = "the power, one number in [0, 1], not a noise variance as in scikit-learn"
@@ -238,16 +235,19 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
     @override
     def _finer(self, model: GPModel) -> GPModel | None:
-        smallest, noise = _GPFLOW_BOUND, float(model.likelihood.variance.numpy())
-        is_default = default_likelihood_positive_minimum() == smallest
-        if noise > 10.0 * smallest or not is_default or default_float() != np.float64:
+        noise = float(model.likelihood.variance.numpy())
+        is_default = default_likelihood_positive_minimum() == _GPFLOW_BOUND
+        if noise > 10.0 * _GPFLOW_BOUND or not is_default or default_float() != np.float64:
             return None
-        likelihood = Gaussian(noise, variance_lower_bound=_FINER * smallest)
-        Z = model.inducing_variable.Z.numpy()
-        options = {"alpha": model.alpha.numpy(), "likelihood": likelihood}
-        data = tuple(values.numpy() for values in model.data)
-        finer = PEPR(data, deepcopy(model.kernel), Z, **options, max_jitter=max_jitter())
-        finer.jitter = _FINER * default_jitter()
+        finer = PEPR(
+            tuple(values.numpy() for values in model.data),
+            deepcopy(model.kernel),
+            model.inducing_variable.Z.numpy(),
+            alpha=model.alpha.numpy(),
+            likelihood=Gaussian(noise, variance_lower_bound=_FINER_BOUNDS * _GPFLOW_BOUND),
+            max_jitter=max_jitter(),
+        )
+        finer.jitter = _FINER_BOUNDS * default_jitter()
         return finer
 
     @override
