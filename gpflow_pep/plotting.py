@@ -113,7 +113,7 @@ class _Display:
     X: AnyNDArray  # [N, D]
     Z: list[AnyNDArray]  # [M, D], one or one for each latent function
     names: list[str]  # of the inputs
-    _method: ClassVar[str]  # that predicts
+    _method: ClassVar[str]  # name of the method that predicts
     _predicted: ClassVar[Any]  # (estimator, places, y) -> the other fields
     _draw: ClassVar[Any]  # draws predictions and rows
 
@@ -151,7 +151,7 @@ class _Display:
         pairs = [limits] if np.asarray(limits).ndim == D == 1 else limits
         low, high = validation.shaped(pairs, (D, 2), ends, "limits").T
         if not (low < high).all():
-            raise ValueError(f"limits must be a lower and a higher end, got {limits!r}.")
+            raise ValueError(f"limits must have a lower end below the upper end, got {limits!r}.")
         grid = list(np.linspace(low, high, _RESOLUTION[D], axis=1, dtype=rows.dtype))
         places: Any = np.stack([each.ravel() for each in np.meshgrid(*grid)], axis=1)  # [n, D]
         names: list[str] = ["x"] if D == 1 else ["x1", "x2"]

@@ -176,7 +176,7 @@ def test_rejects_rows_and_limits_that_cannot_be_drawn(regression):
             {"limits": [[0.0, 1.0], [0.0, np.inf]]},
             "limits must be finite",
         ),
-        (PredictionDisplay, X1, y[:30], {"limits": (5, 5)}, "limits must be a lower and a higher"),
+        (PredictionDisplay, X1, y[:30], {"limits": (5, 5)}, "limits must have a lower end below"),
         (PredictionDisplay, X2, y, {"ax": "here"}, "ax must be one Axes of matplotlib, got 'here'"),
         (
             ClassDisplay,

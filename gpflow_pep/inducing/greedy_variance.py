@@ -16,8 +16,8 @@ from .rows import distinct
 
 _Count: TypeAlias = int | tf.Tensor
 _CONTRADICTION = (
-    "kernel must be positive definite: given rows chosen before, the variance of a row is negative beyond rounding "
-    "error. Check K of a kernel of your own; if it expands squared distances of inputs, subtract the mean of X."
+    "kernel must be positive definite: the variance of a row given the chosen rows is negative beyond rounding error. "
+    "Check K of a kernel of your own; if it expands squared distances of inputs, subtract the mean of X."
 )
 _ROWS = 16_384  # per kernel evaluation: fewer take longer, more only take memory
 _PANEL = 16  # rows of the root per panel: a step copies its panel and loops over the full ones; 4 or 64 are slower
@@ -139,7 +139,7 @@ def _pivots(
             )  # [n]
             row = (covariances - given) / tf.sqrt(tf.maximum(left[pivot], smallest))  # [n]
             # Rows that must come first may have no variance left. Their rounding error, divided by a small pivot, would
-            # grow from pivot to pivot: they explain nothing. With a free choice, a pivot is the largest.
+            # grow from pivot to pivot: they explain nothing. A freely chosen pivot is the largest variance left.
             explains = (left[pivot] >= smallest) | tf.equal(first, 0)
             row = tf.where(explains, row, tf.zeros_like(row))
             rest = asserted(

@@ -65,7 +65,7 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     with (
         threadpool_limits(1, user_api="openmp"),
         warnings.catch_warnings(),
-        np.errstate(under="ignore"),  # of squared distances
+        np.errstate(under="ignore"),  # squared distances may underflow
     ):
         warnings.simplefilter(
             "ignore", ConvergenceWarning

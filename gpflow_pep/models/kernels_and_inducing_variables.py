@@ -127,17 +127,17 @@ def assigned(parameter: Parameter, value: TensorData) -> Parameter:
     if parameter.shape == np.shape(value):
         parameter.assign(value)
         return parameter
-    return _another(parameter, value)
+    return _with_settings_of(parameter, value)
 
 
 def free_number_of_points(inducing_variable: InducingVariables) -> None:
-    """Let the number of inducing points change by assignment: compiled functions use any number."""
+    """Replace Z by parameters without a fixed number of rows, so that compiled functions take any number of points."""
     for variable in single_output_variables(inducing_variable):
-        variable.Z = _another(variable.Z, variable.Z, shape=[None, variable.Z.shape[1]])
+        variable.Z = _with_settings_of(variable.Z, variable.Z, shape=[None, variable.Z.shape[1]])
 
 
-def _another(parameter: Parameter, value: TensorData, **options: Any) -> Parameter:
-    """Return a new parameter with the settings of another."""
+def _with_settings_of(parameter: Parameter, value: TensorData, **options: Any) -> Parameter:
+    """Return a new parameter with this value and the settings of `parameter`."""
     kept = ("transform", "prior", "prior_on", "trainable", "dtype")
     return Parameter(value, **{name: getattr(parameter, name) for name in kept}, **options)
 

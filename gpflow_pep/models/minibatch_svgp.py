@@ -53,11 +53,13 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     _by_precision = False
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Reject the arguments of a model with data, such as SGPR: Python would name another argument."""
+        """Reject arguments in the order of models with data, such as SGPR: Python's error would name a wrong one."""
         first = next(iter(args), None)
         if isinstance(first, tuple | list | tf.data.Dataset) or "data" in options:
             order = f"{cls.__name__}(kernel, likelihood, inducing_variable, num_data=N)"
-            raise ValueError(f"kernel must come first, and data go to fit(model, data): {order}.")
+            raise ValueError(
+                f"kernel must come first, got data, which go to fit(model, data): {order}."
+            )
         return super().__new__(cls)
 
     def __init__(

@@ -77,11 +77,11 @@ class InducingVariableGP(GPModel):
 
     _shares_covariance = False  # all outputs share kernel, inducing variable and q's covariance
     _by_precision = True  # `_posterior_values` returns a factor of q's precision; otherwise a root of its covariance
-    jitter: float | None = None  #: The jitter of Kuu; None: GPflow's default.
-    max_jitter: float | None = (
-        None  #: The largest jitter to try if Kuu cannot be factorized; None: the default only.
-    )
-    _eager_chunks = 2  # predicted before a graph is traced, which takes as long as ten of them
+    #: The jitter of Kuu; None: GPflow's default.
+    jitter: float | None = None
+    #: The largest jitter to try if Kuu cannot be factorized; None: `jitter` only.
+    max_jitter: float | None = None
+    _eager_chunks = 2  # chunks still to be predicted eagerly: tracing takes as long as ten of them
     _old: OldPosterior | None = None  # of a stream
     _data: tuple[tf.Variable, ...] = ()  # X and Y of a model that stores them
     _num_inputs: int | None = None  # D of a model that stores its data
@@ -244,12 +244,16 @@ class InducingVariableGP(GPModel):
         )
 
     def _raised_jitter(self) -> tuple[float, float]:
-        """Return the raised jitter of Kuu, 0 if it is not raised, and the mean of the diagonal."""
+        """Return the jitter of Kuu if it must be raised, else 0, and the mean of Kuu's diagonal."""
         if self.max_jitter is None:
             return 0.0, 1.0
-        jitter, Kuu = self._jitter_of_Kuu(), self._prior().Kuu(self._jitter_of_Kuu())
+        jitter = self._jitter_of_Kuu()
+        Kuu = self._prior().Kuu(jitter)
+        mean = float(tf.reduce_mean(tf.linalg.diag_part(Kuu)))
         raised = float(sufficient_jitter(Kuu, jitter=jitter, max_jitter=self.max_jitter))
-        return raised if raised > jitter else 0.0, float(tf.reduce_mean(tf.linalg.diag_part(Kuu)))
+        if raised <= jitter:
+            return 0.0, mean
+        return raised, mean
 
     @no_autograph
     def posterior(
@@ -298,7 +302,7 @@ class InducingVariableGP(GPModel):
         count = -(-len(Xnew) // ROWS_PER_CHUNK)
         predict: Any = self._predict_y_of_chunk
         if self._eager_chunks < count:
-            # One graph for any number of rows. A loop over chunks in it would double the time of tracing.
+            # One graph for any number of rows, without a loop over chunks, which would double the time of tracing.
             specs = tuple(map(tf.TensorSpec.from_tensor, values))
             predict = self._compiled_predict_y_of_chunk.get_concrete_function(
                 specs, tf.TensorSpec([None, Xnew.shape[1]], Xnew.dtype)
@@ -401,10 +405,12 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     """
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Reject the arguments of a model without data, such as SVGP: Python would name another argument."""
+        """Reject arguments in the order of models without data, such as SVGP: Python's error would name a wrong one."""
         if isinstance(next(iter(args), None), Kernel) or "num_data" in options:
             order = f"{cls.__name__}((X, Y), kernel, ...)"
-            raise ValueError(f"data must come first, and there is no num_data: {order}.")
+            raise ValueError(
+                f"data must come first, got a kernel or num_data, as for SVGP: {order}."
+            )
         return super().__new__(cls)
 
     def __init__(

@@ -137,9 +137,8 @@ class Stream(InducingVariableGP):
         with self._all_or_nothing():
             if Z is not None:
                 self._move_inducing_points(Z)
-                self._factorize(
-                    self._prior().Kuu(self._jitter_of_Kuu())
-                )  # an error here, not in every later update
+                # If Kuu cannot be factorized, the error comes here, not in every later update.
+                self._factorize(self._prior().Kuu(self._jitter_of_Kuu()))
             self._old.assign(posterior, int(self.inducing_variable.num_inducing))
             self._assign_data(X, Y)
 
@@ -261,11 +260,13 @@ class Stream(InducingVariableGP):
 
 
 def _check_shapes_of_batch(state: StreamState, variables: Mapping[str, tf.Variable]) -> None:
-    """Raise a ValueError if an array of the batch has not the shape that follows from the state's data."""
+    """Raise a ValueError if an array of the batch does not have the shape that the state's data imply."""
     for name, variable in variables.items():
-        expected = variable.numpy().shape
-        found = state.arrays[name].shape if name in state.arrays else expected
+        if name not in state.arrays:
+            continue
+        expected = list(variable.numpy().shape)
+        found = list(state.arrays[name].shape)
         if found != expected:
             raise ValueError(
-                f"the state's {name} must have shape {list(expected)}, as its data, got {list(found)}."
+                f"the state's {name} must have shape {expected}, as its data imply, got {found}."
             )

@@ -101,7 +101,8 @@ def select_alpha(
         if folds is None
         else np.array_split(order, validation.whole_number(folds, "folds", 2, len(X)))
     )
-    is_own = getattr(train, "__module__", "").partition(".")[0] == "gpflow_pep"
+    # The optimizers of other packages may need static shapes.
+    is_own_training = getattr(train, "__module__", "").partition(".")[0] == "gpflow_pep"
     densities = np.empty([len(powers), len(X)])
     trainings: list[tuple[Any, ...]] = []
     last: GPModel | None = None
@@ -122,7 +123,7 @@ def select_alpha(
                         f"make must return a model with loo_log_predictive_density, {found}."
                     )
                 given = () if hasattr(model, "data") else (rows,)
-                with compiled_model(model, free_points=is_own) as worker:
+                with compiled_model(model, free_points=is_own_training) as worker:
                     results.append(uninterrupted(train(worker, *given)))
                     if parts:
                         density[part] = worker.predict_log_density(

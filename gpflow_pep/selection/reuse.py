@@ -1,7 +1,7 @@
 """Reuse compiled models: compiling takes 0.5 s (regression) to 6 s, more than training on a few hundred rows.
 
-A graph also leaves some hundred kilobytes that TensorFlow never releases. So the kept models have a free number of rows
-and, if this library trains them, of inducing points: refits on growing data compile once.
+TensorFlow never releases some hundred kilobytes of a graph. So the kept models take any number of rows and, if this
+library trains them, of inducing points: refits on growing data compile once.
 """
 
 import threading
@@ -34,7 +34,7 @@ def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
     """
     Yield a compiled model with the values of `model`, and copy them back; `model` itself if it is not comparable.
 
-    :param free_points: allow any number of inducing points: variables have no static shape, which Keras rejects.
+    :param free_points: take any number of inducing points. Z then has no static shape, which Keras rejects.
     """
     key = structure(model, free_points=free_points)
     if key is None:
@@ -63,7 +63,8 @@ def assign_values(model: GPModel, other: GPModel) -> None:
         ours.unconstrained_variable.assign(theirs.unconstrained_variable)
     for ours, theirs in zip(locations(model), locations(other), strict=True):
         ours.assign(theirs)
-    model.data = tuple(values.numpy() for values in other.data)  # after the number of points
+    # After Z, since the number of points may change.
+    model.data = tuple(values.numpy() for values in other.data)
     model.alpha = other.alpha.numpy()
     for name, variable in getattr(model, "sites_variables", {}).items():
         variable.assign(other.sites_variables[name])
@@ -120,10 +121,12 @@ def structure(model: GPModel, *, free_points: bool = False) -> tuple[Any, ...] |
     points: set[int] = set()
     if free_points and are_inducing_points(model.inducing_variable):
         points = {id(each) for each in parameter_dict(model.inducing_variable).values()}
-    parameters = [
-        (each.shape[1:] if id(each) in points else each.shape, each.dtype, each.trainable)
-        for each in parameter_dict(model).values()
-    ]
+    parameters = []
+    for each in parameter_dict(model).values():
+        shape = each.shape
+        if id(each) in points:
+            shape = shape[1:]
+        parameters.append((shape, each.dtype, each.trainable))
     sweeps = [float(getattr(model, name, np.inf)) for name in ("tol", "max_sweeps", "damping")]
     return (
         settings,
