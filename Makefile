@@ -11,12 +11,12 @@ NOTEBOOKS ?=
 MINUTES ?= 60
 CONSTRAINTS ?= constraints.txt
 
-# What depends most on the versions of other packages, and takes a few minutes.
+# Tests that depend most on the versions of other packages, and take a few minutes.
 QUICK_TESTS := tests/maths/test_linalg.py tests/test_inducing.py tests/data/test_metrics.py tests/test_versions.py \
 	tests/experiments/datasets tests/engine tests/contracts/test_errors.py tests/training/test_fit_models.py \
 	$(patsubst %,tests/models/test_%.py,oracle limits pep_oracle)
 
-# What depends most on the order of rounding, and takes less than a minute.
+# Tests that depend most on the order of rounding, and take less than a minute.
 ROUNDING_TESTS := tests/maths/test_linalg.py tests/test_conditioning.py tests/training/test_ends.py
 
 # Hides TensorFlow's notices, not its errors. (Two it writes before it reads this: oneDNN is on, there is no GPU.)

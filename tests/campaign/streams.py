@@ -1,4 +1,4 @@
-"""Do streams end near a fit on all rows, and does nothing raise an error? Random streams of five batches.
+"""Check that random streams of five batches end near a fit on all rows, and that nothing raises an error.
 
 A stream is an estimator or a streaming model, one or two inputs, a function and noise, and an order of rows: in the
 order of time, one cluster after another, with repeated rows, with a scale of y that changes, or with a quiet first
@@ -48,7 +48,7 @@ class Stream(NamedTuple):
 
     @property
     def has_labels(self) -> bool:
-        """Whether y are labels: True where f is positive."""
+        """Return whether y are labels, True where f is positive."""
         return self.subject in LABELED
 
 
