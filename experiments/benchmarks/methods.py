@@ -35,23 +35,24 @@ _FOLDS = 5
 
 
 def default(X: Floats, classes: int, **options: Any) -> Any:
-    """Return the estimator of this package; kernel and likelihood are names; lengthscales start at the default."""
+    """Return the estimator of this package. Kernel and likelihood are names; lengthscales start at their default."""
     if "kernel" in options:
         scales = spreads(X) * np.sqrt(X.shape[1])
-        kinds = [getattr(gpflow.kernels, name) for name in options["kernel"].split("+")]
-        options["kernel"] = gpflow.kernels.Sum(
-            [
-                kind(lengthscales=scales) if issubclass(kind, Stationary) else kind()
-                for kind in kinds
-            ]
-        )
+        parts = []
+        for name in options["kernel"].split("+"):
+            kind = getattr(gpflow.kernels, name)
+            if issubclass(kind, Stationary):
+                parts.append(kind(lengthscales=scales))
+            else:
+                parts.append(kind())
+        options["kernel"] = gpflow.kernels.Sum(parts)
     if "likelihood" in options:
         options["likelihood"] = _likelihood(options["likelihood"], classes)
     return SparseGPClassifier(**options) if classes else SparseGPRegressor(**options)
 
 
 def _likelihood(name: str, classes: int) -> Likelihood | None:
-    """Return a likelihood of more than two classes; for two, None: each method's own."""
+    """Return a likelihood of more than two classes; for two classes None, the default of each method."""
     if classes == 2:
         return None
     kind = getattr(gpflow_pep, name, None) or getattr(gpflow.likelihoods, name)
@@ -158,8 +159,12 @@ def measured(method: str, X: Floats, y: Any, seed: int, limit: int, again: bool)
         scaler = StandardScaler().fit(X)
         X, X_test = scaler.transform(X), scaler.transform(X_test)
         if not classes:
-            y, y_test, unit = (y - y.mean()) / unit, (y_test - y.mean()) / unit, 1.0
-    estimator, status = made(method, X, classes), ""
+            mean = y.mean()
+            y = (y - mean) / unit
+            y_test = (y_test - mean) / unit
+            unit = 1.0
+    estimator = made(method, X, classes)
+    status = ""
     with warnings.catch_warnings(record=True) as shown:
         start = time.process_time()
         try:

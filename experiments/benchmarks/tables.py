@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Fit what has no record yet, table by table."""
+    """Run the fits that have no record yet, table by table."""
     arguments.records.parent.mkdir(parents=True, exist_ok=True)
     done = {_key(record) for record in read(arguments.records)}
     columns = {"seed": "d", "status": "<12", "seconds": ".1f", "NLPD": ".3f", "error": ".3f"}

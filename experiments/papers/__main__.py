@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_values,
         default=[],
         metavar="AXIS=VALUE,...",
-        help="values of some axes (all), repeated or not; runs without an axis stay; axes=list: list them",
+        help="values of some axes (all); may be repeated; runs without an axis stay; axes=list: list them",
     )
     parser.add_argument(
         "--with",

@@ -22,7 +22,7 @@ class SqlRuns(SqlObserver):
         self._metrics: dict[str, dict[str, list[Any]]] = {}
 
     def started_event(self, *arguments: Any, **options: Any) -> Any:
-        """Start the record; an error of one sentence if the database is locked or cannot be reached."""
+        """Start the record. If the database is locked or cannot be reached, raise an error of one sentence."""
         from sqlalchemy.exc import OperationalError  # an extra
 
         try:

@@ -52,7 +52,8 @@ def read_run(directory: Path) -> RecordedRun:
     config = read_json(directory / "config.json")
     try:
         task: Task = entry["experiment"]["name"]
-        name, result = _TITLES[task](config["gp"]), entry["result"]
+        name = _TITLES[task](config["gp"])
+        result = entry["result"]
         with np.load(directory / FILE) as arrays:
             return RecordedRun(name, config, result, dict(arrays), task)
     except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
