@@ -150,19 +150,26 @@ class LBFGS:
         return outcome
 
     def _ignores_inputs(self, history: History) -> bool:
-        """Return whether the objective is no better than if f were constant or noise."""
-        losses, before = [np.inf], (dict(vars(self)), dict(vars(self._objective)))
+        """Return whether the evidence is no better than if f were constant or noise."""
+        self._coordinates.assign(self._best)
+        found = self._negative_evidence()
+        losses = [np.inf]
+        before = (dict(vars(self)), dict(vars(self._objective)))
         try:
             for values in without_inputs(self._objective.model, self._coordinates):
                 with suppress(*FAILURES):
                     self._go_to(values, history)
-                    losses.append(self._best_loss)
+                    losses.append(self._negative_evidence())
         finally:  # also after Ctrl-C
             vars(self).update(before[0])
             vars(self._objective).update(before[1])
             self._coordinates.assign(self._best)
             self._objective.restore_best()
-        return min(losses) - self._best_loss < 10.0 * self._gain
+        return min(losses) - found < 10.0 * self._gain
+
+    def _negative_evidence(self) -> float:
+        """Return the best loss without the log prior density; the variables must have the best values."""
+        return self._best_loss + float(self._objective.model.log_prior_density())
 
     @property
     def _best_gradient(self) -> AnyNDArray:
