@@ -38,7 +38,7 @@ from ..selection.reuse import compiled_model
 from ..training import FitResult, check_optimizer, fit, uninterrupted, weak_priors
 from ..training.coordinates import spreads
 from ..training.objectives import FAILURES, without_warnings
-from ..training.priors import give_weak_priors, locations
+from ..training.priors import give_weak_priors, locations, remove_weak_priors
 from ..training.result import FAILED, LIMIT
 from .columns import check_numbers
 from .descriptions import with_descriptions
@@ -81,6 +81,7 @@ class SparseGPEstimator(BaseEstimator):
     alpha_selection_: AlphaSelection
     num_inducing_selection_: NumInducingSelection
     _posterior_values: PosteriorValues
+    _only_y: AnyNDArray | None  # [P], while all rows of a stream have had the same y
     _STREAM: type[Any]  # class of the model from the second batch on
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -169,6 +170,7 @@ class SparseGPEstimator(BaseEstimator):
         options: dict[str, Any] | None = self._training_options()
         if not train:
             options = None
+        self._only_y = None if np.ptp(Y, axis=0).any() else Y[0]
         self.__dict__.pop("alpha_selection_", None)
         self.alpha_ = 0.5 if isinstance(self.alpha, str) else self.alpha
         if isinstance(self.n_inducing, str):
@@ -225,11 +227,16 @@ class SparseGPEstimator(BaseEstimator):
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Train on the first batch, or absorb the posterior and train on the next batch; a failure changes nothing."""
         if not hasattr(self, "model_"):
-            # With a constant Y, training would drive the noise or the correlation of f to its limit.
+            # While Y is constant, training would drive the noise or the correlation of f to its limit.
             # A stream keeps GPflow's bound of the noise: later batches may contradict a first one without noise.
             self._fit_model(X, Y, train=bool(np.ptp(Y, axis=0).any()), refine=False)
             return
-        options, model = self._training_options(), self.model_
+        model = self.model_
+        options: dict[str, Any] | None = self._training_options()
+        if self._only_y is not None and np.array_equal(Y, np.broadcast_to(self._only_y, Y.shape)):
+            options = None
+        else:
+            self._only_y = None
         if not isinstance(self.alpha, str):  # it may have changed since the last batch
             self.alpha_ = float(validation.power(self.alpha))
         if not isinstance(model, Stream):
@@ -246,12 +253,15 @@ class SparseGPEstimator(BaseEstimator):
         mean, _ = model.predict_f(Z)
         # The inducing points stand for the earlier rows, which a stream does not store.
         known_X = np.concatenate([X, Z])
-        known_Y = np.concatenate([Y, mean])
-        with model._all_or_nothing(), atomic((), locations(model)):
+        known_Y = np.concatenate([Y, mean]) if is_regressor(self) else Y
+        priors_undone = atomic(model.parameters, locations(model))
+        with priors_undone, model._all_or_nothing():
             model.alpha = self.alpha_
             model.update((X, Y), **points)
             if self._has_weak_priors():  # anew: a first batch of a single row has no spread
                 give_weak_priors(model, known_X, known_Y)
+            else:
+                remove_weak_priors(model)
             self._keep(model, trained(model, options))
 
     def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:

@@ -124,10 +124,6 @@ def _settings(
 def describe(value: Any, *, strict: bool = False) -> str:
     """Serialize a setting to a string that is equal in every process; functions and classes by name."""
     described = functools.partial(describe, strict=strict)
-    if strict and isinstance(
-        value, tf.Variable
-    ):  # the location of a prior: its values are no setting
-        return f"{value.dtype.name} {value.shape}"
     if isinstance(value, np.ndarray | tf.Tensor | tf.Variable):
         array = np.asarray(value.numpy() if isinstance(value, tf.Variable) else value)
         values = described(array.tolist()) if array.dtype.hasobject else str(fingerprint(array))
@@ -152,6 +148,10 @@ def describe(value: Any, *, strict: bool = False) -> str:
         return _name(type(value)) + described(parameters)
     if dataclasses.is_dataclass(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        if strict:  # variables of a prior are assigned, as parameters are
+            fields = {
+                name: part for name, part in fields.items() if not isinstance(part, tf.Variable)
+            }
         return _name(type(value)) + described(fields)
     if isinstance(value, functools.partial):
         return _in_parentheses(map(described, (value.func, value.args, value.keywords)))

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, Parameter, RegressionData
-from gpflow.kernels import Constant, Linear, Stationary, White
-from gpflow.likelihoods import Gaussian, StudentT
+from gpflow.base import AnyNDArray, Parameter, PriorOn, RegressionData
+from gpflow.kernels import Combination, Constant, Kernel, Linear, Product, Stationary, White
+from gpflow.likelihoods import Gaussian, Likelihood, StudentT, SwitchedLikelihood
 from gpflow.models import GPModel
 
 from .. import validation
-from ..engine.kernel_columns import leaves
 from .coordinates import inputs_and_kernels, spreads
 
 NOISE = -2.0
@@ -72,7 +71,9 @@ def weak_priors(
     ===============================================  ==================================
 
     Here s is the standard deviation of a column and D the number of columns of the kernel. v is the variance of Y if f
-    is in the unit of Y (likelihoods `Gaussian` and `StudentT`), else e = 2.72, so that log v = 1. If a parameter has an
+    is in the unit of Y (likelihoods `Gaussian` and `StudentT`), else e = 2.72: latent functions of well separated
+    classes have standard deviations of 1 to 3. With a kernel for each output, v is the variance of its column, else the
+    mean over the columns that vary. The factors of a product of k kernels have v^(1/k) for v. If a parameter has an
     entry for each column (ARD), the table describes the mean of the logarithms, and N(0, 0.5²) the deviation of each
     one from this mean.
 
@@ -98,12 +99,16 @@ def give_weak_priors(
     model: GPModel, X: AnyNDArray, Y: AnyNDArray, *, for_sampling: bool = False
 ) -> None:
     """Give the model weak priors from the spreads of X [N, D] and Y [N, P], or move those of an earlier call."""
-    variance = np.e  # of f in units of its own, as of a classifier
-    if isinstance(model.likelihood, Gaussian | StudentT):  # f is in the unit of Y
-        variance = float(np.mean(np.square(spreads(Y))))
-    for parameter, typical, common in _typical_values(model, X, variance):
+    for parameter, location, common in _typical_logarithms(model, X, Y):
         if isinstance(parameter, Parameter) and parameter.trainable:
-            _give(parameter, np.log(typical), common, for_sampling)
+            _give(parameter, location, common, for_sampling)
+
+
+def remove_weak_priors(model: GPModel) -> None:
+    """Remove the weak priors of the model; leave others."""
+    for parameter in model.parameters:
+        if isinstance(parameter.prior, LogPrior):
+            parameter.prior = None
 
 
 def locations(model: GPModel) -> list[tf.Variable]:
@@ -126,34 +131,59 @@ def _rows(model: GPModel, data: RegressionData | None) -> tuple[AnyNDArray, AnyN
     return validation.regression_data(data)
 
 
-def _typical_values(
-    model: GPModel, X: AnyNDArray, variance: float
+def _typical_logarithms(
+    model: GPModel, X: AnyNDArray, Y: AnyNDArray
 ) -> Iterator[tuple[Any, AnyNDArray, float]]:
-    """
-    Yield parameters, their typical values and the standard deviations of their logarithms.
-
-    :param variance: the typical variance of f.
-    """
-    noise = np.exp(NOISE) * variance
-    for _, whole in inputs_and_kernels(model):
-        for kernel in leaves(whole):
+    """Yield parameters, typical values of their logarithms, and the standard deviations of these."""
+    variances = _log_variances(model.likelihood, Y)  # log v, [P]
+    mean_variance = np.logaddexp.reduce(variances) - np.log(len(variances))
+    kernels = [kernel for _, kernel in inputs_and_kernels(model)]
+    has_own_kernels = len(kernels) == len(variances)
+    for number, whole in enumerate(kernels):
+        log_v = variances[number] if has_own_kernels else mean_variance
+        for kernel, share in _parts(whole):
             columns = X[:, kernel.active_dims]
-            spread = spreads(columns)
+            log_s = np.log(spreads(columns))  # [D]
+            log_D = np.log(len(log_s))
             if isinstance(kernel, Stationary):
-                unit = np.sqrt(columns.shape[1]) * spread
-                yield kernel.lengthscales, unit, COMMON
-                yield kernel.variance, variance, 1.0
-            elif isinstance(kernel, Linear):
-                yield kernel.variance, variance / (columns.shape[1] * spread**2), 2.0
+                yield kernel.lengthscales, log_s + 0.5 * log_D, COMMON
+                yield kernel.variance, share * log_v, 1.0
+            elif type(kernel) is Linear:
+                yield kernel.variance, share * log_v - log_D - 2.0 * log_s, 2.0
             elif isinstance(kernel, White):
-                yield kernel.variance, noise, 1.0
+                yield kernel.variance, share * (log_v + NOISE), 1.0
             elif isinstance(kernel, Constant):
-                yield kernel.variance, variance, 1.0
-    if isinstance(model.likelihood, Gaussian):
-        yield model.likelihood.variance, noise, 1.0
-        yield model.likelihood.scale, np.sqrt(noise), 0.5
-    elif isinstance(model.likelihood, StudentT):
-        yield model.likelihood.scale, np.sqrt(noise), 0.5
+                yield kernel.variance, share * log_v, 1.0
+    for likelihood in getattr(model.likelihood, "likelihoods", [model.likelihood]):
+        if isinstance(likelihood, Gaussian):
+            yield likelihood.variance, mean_variance + NOISE, 1.0
+        if isinstance(likelihood, Gaussian | StudentT):
+            yield likelihood.scale, 0.5 * (mean_variance + NOISE), 0.5
+
+
+def _log_variances(likelihood: Likelihood, Y: AnyNDArray) -> AnyNDArray:
+    """Return log v of the outputs [P] that vary, or of one; 1 for f in units of its own, as of a classifier."""
+    parts = getattr(likelihood, "likelihoods", [likelihood])
+    if not all(isinstance(each, Gaussian | StudentT) for each in parts):
+        return np.ones(1)
+    if isinstance(likelihood, SwitchedLikelihood):
+        Y = Y[:, :-1]  # the last column is the index of the likelihood
+    log_variances = 2.0 * np.log(spreads(Y))
+    varies = np.ptp(Y, axis=0) > 0.0
+    if varies.any():  # the spread of a constant column is unknown
+        log_variances[~varies] = np.mean(log_variances[varies])
+    return log_variances
+
+
+def _parts(kernel: Kernel, share: float = 1.0) -> Iterator[tuple[Kernel, float]]:
+    """Yield the kernels of sums and products, each with its share of log v: factors divide it equally."""
+    if not isinstance(kernel, Combination):
+        yield kernel, share
+        return
+    if isinstance(kernel, Product):
+        share /= len(kernel.kernels)
+    for part in kernel.kernels:
+        yield from _parts(part, share)
 
 
 def _give(parameter: Parameter, location: Any, common: float, for_sampling: bool) -> None:
@@ -168,3 +198,4 @@ def _give(parameter: Parameter, location: Any, common: float, for_sampling: bool
     elif prior is None or isinstance(prior, LogPrior):
         variable = tf.Variable(location, trainable=False, dtype=parameter.dtype)
         parameter.prior = LogPrior(variable, common, SINGLE, for_sampling)
+        parameter.prior_on = PriorOn.CONSTRAINED
