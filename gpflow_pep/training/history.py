@@ -66,14 +66,23 @@ def keeping_data(callback: Callback, model: GPModel) -> Callback:
     before = tuple(map(tf.convert_to_tensor, data))  # references to the values, no copies
 
     def called(iteration: int, objective: float) -> None:
-        callback(iteration, objective)
-        now: Any = map(tf.convert_to_tensor, model.data)
-        if not all(map(_are_equal, before, now)):
-            model.data = before
+        stop: StopIteration | None = None
+        try:
+            callback(iteration, objective)
+        except StopIteration as error:
+            stop = error
+        finally:  # also after another error, which is raised
+            now: Any = map(tf.convert_to_tensor, model.data)
+            is_replaced = not all(map(_are_equal, before, now))
+            if is_replaced:
+                model.data = before
+        if is_replaced:
             raise ValueError(
                 "callback must leave model.data as it is during training, got a callback that replaced it: "
                 "assign new data after fit, and call fit again."
-            )
+            ) from stop
+        if stop is not None:
+            raise stop
 
     return called
 

@@ -31,7 +31,9 @@ _IGNORED = (
 _MAX_ROUNDING = 1.0  # nats per row: larger rounding errors would hide differences of parameters
 _MAX_CURVATURE = 100.0  # nats per row: the largest curvature of a smooth loss
 _PROBES = 9  # evaluations from which rounding is estimated
-_PROBE_STEP = 1e-6  # distance between them, over which derivatives change little
+_PROBE_STEP = (
+    1e-6  # distance between them, over which derivatives change little, in double precision
+)
 _CURVATURE_STEP = 0.1  # distance of the gradients whose difference gives the curvature
 _NO_STEP = "no step raises the objective beyond rounding"
 _ADVICE = (
@@ -67,6 +69,10 @@ class LBFGS:
         self._max_rounding = _MAX_ROUNDING * num_rows
         self._max_curvature = _MAX_CURVATURE * num_rows
         self._coordinates = Coordinates(objective.model, objective.variables)
+        resolution = max(
+            (np.finfo(each.dtype.as_numpy_dtype).eps for each in objective.variables), default=0.0
+        )
+        self._probe_step = max(_PROBE_STEP, 100.0 * resolution)
         self._phases = [self._coordinates.entries(variables) for variables in phases]
         self._active = self._phases[0]
         self._ends: list[
@@ -122,7 +128,9 @@ class LBFGS:
                 outcome = Outcome(CONVERGED, f"{outcome.reason} {_IGNORED}")
         except _Interrupted:
             self.restore()
-        history.record_last(-min([self._best_loss, *(loss for loss, _ in self._ends)]))
+        objective = -min([self._best_loss, *(loss for loss, _ in self._ends)])
+        # A line search that failed may have found better parameters, too.
+        history.record_last(objective, again=history.objective[-1:] < [objective])
         return history.stopped or outcome
 
     def _best_of(
@@ -189,7 +197,9 @@ class LBFGS:
         self._is_at_best = True  # the variables have these values
         self._failure = ""  # the last failure after the best evaluation, in the current search
         self._any_failure = ""  # the last failure of the current search
-        self._is_stuck = False  # the last search made no step, although the loss has a slope
+        self._is_stuck = (
+            False  # the last search made no step and none failed, although the loss has a slope
+        )
         self._recent: deque[float] = deque(
             maxlen=FLAT_ITERATIONS + 1
         )  # the best losses after the last iterations
@@ -269,6 +279,7 @@ class LBFGS:
 
         # A search may end too early if it was resumed from a checkpoint, or if the loss is noisy because sites converge
         # to a tolerance. Start another search from its end until a search at the smallest tolerance gains nothing.
+        self._is_stuck = False
         gained, result = True, OptimizeResult()
         while gained and not (history.is_over or self._is_flat):
             before, self._failure, self._any_failure = self._best_loss, "", ""
@@ -298,21 +309,10 @@ class LBFGS:
 
     def _evaluate(self, x: AnyNDArray, history: History) -> tuple[float, AnyNDArray]:
         """Return loss and gradient; after a failure, a larger loss, so that the line search backtracks."""
-        if self._best_loss < np.inf and history.interrupted():
-            raise _Interrupted
-        values = self._best.copy()
-        values[self._active] = x
-        self._coordinates.assign(values)
-        self._is_at_best = False
+        values = self._values_at(x)
         try:
-            loss, derivatives = self._objective.evaluate(history.iterations)
-            arrays = [each.numpy() for each in derivatives]
-            full_gradient = self._coordinates.gradient(values, arrays)
-            gradient = full_gradient[self._active]
-            if not (np.isfinite(loss) and np.isfinite(gradient).all()):
-                raise FloatingPointError(NOT_FINITE)
+            loss, full_gradient = self._loss_and_gradient(values, history)
         except FAILURES as error:
-            self._objective.check_data()
             if self._best_loss == np.inf:
                 raise
             self._failure = self._any_failure = reason_of(error)
@@ -325,34 +325,70 @@ class LBFGS:
             self._failure = ""
             self._is_at_best = True
             self._objective.mark_best()
+        return loss, full_gradient[self._active]
+
+    def _values_at(self, x: AnyNDArray) -> AnyNDArray:
+        """Return all coordinates: x for the active ones, the best for the others."""
+        values = self._best.copy()
+        values[self._active] = x
+        return values
+
+    def _loss_and_gradient(self, values: AnyNDArray, history: History) -> tuple[float, AnyNDArray]:
+        """Assign all coordinates; return the loss and its gradient in them, or raise one of `FAILURES`."""
+        if self._best_loss < np.inf and history.interrupted():
+            raise _Interrupted
+        self._coordinates.assign(values)
+        self._is_at_best = False
+        try:
+            loss, derivatives = self._objective.evaluate(history.iterations)
+            arrays = [each.numpy() for each in derivatives]
+            gradient = self._coordinates.gradient(values, arrays)
+            if not (np.isfinite(loss) and np.isfinite(gradient[self._active]).all()):
+                raise FloatingPointError(NOT_FINITE)
+        except FAILURES:
+            self._objective.check_data()
+            raise
         return loss, gradient
+
+    def _probe(
+        self, steps: Sequence[AnyNDArray], history: History
+    ) -> list[tuple[float, AnyNDArray]]:
+        """
+        Return loss and active gradient after each of these steps from the best parameters, and go back to these: a
+        better loss is not recorded. Raise one of `FAILURES` if a step fails.
+        """
+        found = []
+        try:
+            for step in steps:
+                values = self._values_at(self._best[self._active] + step)
+                loss, gradient = self._loss_and_gradient(values, history)
+                found.append((loss, gradient[self._active]))
+        finally:
+            self._coordinates.assign(self._best)
+            self._objective.restore_best()
+            self._is_at_best = True
+        return found
 
     def _rounding(self, history: History) -> float:
         """
         Estimate the standard deviation of the loss's rounding errors from third differences along the gradient, since
         a smooth loss has almost none: the variance is 3!²/6! of their mean square (Moré and Wild 2011, eq. 2.5).
         """
-        best = self._best[self._active]
-        step = _PROBE_STEP * self._best_gradient / np.linalg.norm(self._best_gradient)
-        losses = [
-            self._evaluate(best + place * step, history)[0]
-            for place in np.arange(_PROBES) - _PROBES // 2
-        ]
-        self.restore()
+        step = self._probe_step * self._best_gradient / np.linalg.norm(self._best_gradient)
+        places = np.arange(_PROBES) - _PROBES // 2
+        losses = [loss for loss, _ in self._probe([place * step for place in places], history)]
         return float(np.sqrt(np.mean(np.diff(losses, 3) ** 2) / 20.0))
 
     def _promised_gain(self, rounding: float, history: History) -> float:
         """Return the decrease of the loss, in nats, that a parabola along the gradient promises within distance 1."""
-        best = self._best[self._active]
         gradient = self._best_gradient
         slope = float(np.linalg.norm(gradient))
         # A smooth loss would gain slope²/(2 curvature) > 10 rounding, and L-BFGS would see it: this loss has a kink.
         if slope**2 > 20.0 * rounding * self._max_curvature:
             return 0.5 * slope**2
         descent = -gradient / slope
-        change = self._evaluate(best + _CURVATURE_STEP * descent, history)[1] - gradient
-        self.restore()
-        curvature = float(descent @ change) / _CURVATURE_STEP
+        [(_, there)] = self._probe([_CURVATURE_STEP * descent], history)
+        curvature = float(descent @ (there - gradient)) / _CURVATURE_STEP
         return slope * slope / max(2.0 * curvature, slope)
 
     def _outcome(self, result: OptimizeResult, history: History) -> Outcome:
@@ -374,19 +410,20 @@ class LBFGS:
             return Outcome(CONVERGED, f"{message}.")
         # The line search failed, or steps left the domain of the loss: SciPy shortens these and reports convergence.
         # The parameters are an optimum, up to rounding and tolerance, if the slope promises no larger gain.
-        failure = self._any_failure  # before more evaluations
-        self._is_stuck = result.nit == 0 and not failure
-        rounding = self._rounding(history)
-        noticed = max(self._gain, 10.0 * rounding)
-        promised = self._promised_gain(rounding, history)
+        failed = "L-BFGS: a step failed: "
+        try:
+            rounding = self._rounding(history)
+            promised = self._promised_gain(rounding, history)
+        except FAILURES as error:  # at an edge of the domain, where neither is known
+            return Outcome(FAILED, f"{failed}{self._any_failure or reason_of(error)} {_ADVICE}")
         hidden = f"{_NO_STEP}, about {rounding:.2g} nats"
         if rounding > self._max_rounding:
             hidden += f", more than {_MAX_ROUNDING:g} per row"
             return Outcome(FAILED, f"L-BFGS: {hidden}. {_ADVICE}")
-        if promised <= noticed:
-            self._is_stuck = False
+        if promised <= max(self._gain, 10.0 * rounding):
             return Outcome(CONVERGED, f"L-BFGS: {hidden}.")
-        if failure:
-            return Outcome(FAILED, f"{message}. A step failed: {failure} {_ADVICE}")
+        if self._any_failure:
+            return Outcome(FAILED, f"{failed}{self._any_failure} {_ADVICE}")
+        self._is_stuck = result.nit == 0
         found = f"{_NO_STEP}, although its slope is {slope:.2g} and promises {promised:.2g} nats"
         return Outcome(FAILED, f"L-BFGS: {found}. {_ADVICE}")

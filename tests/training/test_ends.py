@@ -10,6 +10,7 @@ from quick import some_slow
 
 from gpflow_pep import PEPR, TSGPR, fit
 from gpflow_pep.estimators import SparseGPRegressor
+from gpflow_pep.runtime.checks import asserted
 from gpflow_pep.training import Scipy
 
 RNG = np.random.default_rng(0)
@@ -43,6 +44,52 @@ def test_a_line_search_that_fails_on_a_slope_is_no_convergence():
         match="no step raises the objective beyond rounding, although its slope is .* Try standardized X",
     ):
         assert fit(model).status == "failed"
+
+
+class OneParameter(gpflow.models.GPR):
+    """A model whose loss is a function of one parameter x, which starts at 0."""
+
+    def __init__(self, loss, num_rows):
+        X = np.zeros((num_rows, 1))
+        super().__init__((X, X), gpflow.kernels.Matern52())
+        set_trainable(self, False)
+        self.x = gpflow.Parameter(0.0)
+        self.loss = loss
+
+    def maximum_log_likelihood_objective(self):
+        return -self.loss(self.x)
+
+
+@pytest.mark.parametrize(("num_rows", "slope"), [(1000, 300.0), (100, 30.0)])
+def test_an_edge_of_the_domain_is_no_convergence(num_rows, slope):
+    """The loss falls up to an edge, where evaluations fail; differences from failures are no rounding errors."""
+
+    def loss(x):
+        return asserted(1.5 * num_rows - slope * x, x < 1.0, "x must be below 1.")
+
+    model = OneParameter(loss, num_rows)
+    with pytest.warns(UserWarning, match="a step failed: x must be below 1. Try standardized X"):
+        assert fit(model).status == "failed"
+    assert 0.99 < model.x.numpy() < 1.0
+
+
+@pytest.mark.parametrize("noise", [1.0, 3.0, 10.0])
+@pytest.mark.parametrize("name", ["exp", "logcosh"])
+def test_the_last_record_is_the_objective_at_the_end(name, noise):
+    """Also if the loss, with errors as of rounding, is by chance lower beside the end."""
+    smooth = {
+        "exp": lambda x: 10.0 * (tf.exp(x) - 3.0 * x),
+        "logcosh": lambda x: 30.0 * tf.math.log(tf.cosh(2.0 * x - 3.0)),
+    }[name]
+
+    def loss(x):
+        # A last digit of 1e9 x, at most 2.4e-7, changes the noise by less than 3e-6.
+        return smooth(x) + noise * tf.stop_gradient(tf.sin(1e9 * x + 1.0))
+
+    model = OneParameter(loss, 100)
+    result = fit(model)
+    assert result.status == "converged"
+    np.testing.assert_allclose(result.objective[-1], -model.training_loss(), atol=1e-5, rtol=0.0)
 
 
 @pytest.mark.slow

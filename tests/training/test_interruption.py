@@ -100,10 +100,20 @@ def test_a_callback_that_replaces_the_data_is_refused(as_new, name):
     def replace(factor):
         model.data = tuple(tf.constant(factor * part) for part in before)
 
-    with pytest.raises(ValueError, match=r"^callback must leave model.data as it is"):
-        fit(model, callback=At(2, lambda: replace(2.0)), max_iterations=5)
-    for part, earlier in zip(model.data, before, strict=True):
-        np.testing.assert_array_equal(part, earlier)
+    def replace_and_raise(error):
+        replace(2.0)
+        raise error
+
+    replaced = r"^callback must leave model.data as it is"
+    for action, error, message in (
+        (lambda: replace(2.0), ValueError, replaced),
+        (lambda: replace_and_raise(StopIteration), ValueError, replaced),
+        (lambda: replace_and_raise(KeyError("mine")), KeyError, "mine"),
+    ):
+        with pytest.raises(error, match=message):
+            fit(model, callback=At(2, action), max_iterations=5)
+        for part, earlier in zip(model.data, before, strict=True):
+            np.testing.assert_array_equal(part, earlier)
     fit(model, callback=At(2, lambda: replace(1.0)), max_iterations=3)
     assert np.isfinite(model.training_loss())
 
