@@ -187,7 +187,9 @@ def _numbers(column: Any, name: str, dtype: Any) -> AnyNDArray:
     numbers = column.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
     numbers = numbers.astype(dtype, copy=False)
     if is_integer and validation.may_round(numbers):
-        validation.check_integers(np.array(column.to_pylist(), dtype=object), numbers, name)
+        # Decimals become integers, too. Nulls are NaN in `numbers`, which the check leaves out.
+        integers = list(map(int, column.fill_null(0).to_pylist()))
+        validation.check_integers(np.array(integers, dtype=object), numbers, name)
     return numbers
 
 

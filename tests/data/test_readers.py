@@ -140,16 +140,22 @@ def test_damaged_parquet_is_named(tmp_path):
 def test_integers_that_would_be_rounded_are_refused(tmp_path):
     """By readers of arrays, CSV and Parquet files alike; 2^53 + 2 and -2^63 are exact."""
     import pandas as pd
+    import pyarrow
+    import pyarrow.parquet
 
-    csv, parquet = tmp_path / "rows.csv", tmp_path / "rows.parquet"
+    csv, parquet, decimals = (tmp_path / name for name in ("a.csv", "a.parquet", "b.parquet"))
+    decimal = pyarrow.decimal128(20, 0)
     columns = {"inputs": ["a"], "outputs": ["b"]}
     for value in (2**53 + 2, -(2**63), 2**53 + 1, -(2**53) - 1, 2**63 - 1):
         table = pd.DataFrame({"a": [1, value], "b": [0.5, 1.0]})
         table.to_csv(csv, index=False)
         table.to_parquet(parquet)
+        of_decimals = pyarrow.table({"a": pyarrow.array([1, value], decimal), "b": [0.5, 1.0]})
+        pyarrow.parquet.write_table(of_decimals, decimals)
         readers = (
             lambda: csv_batches(csv, **columns),
             lambda: parquet_batches(parquet, **columns),
+            lambda: parquet_batches(decimals, **columns),
             lambda table=table: array_batches(table[["a"]].to_numpy(), table[["b"]].to_numpy()),
         )
         for read in readers:
