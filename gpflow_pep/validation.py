@@ -87,7 +87,11 @@ def check_integers(given: Any, converted: AnyNDArray, name: str) -> None:
     dtype = converted.dtype
     for values, numbers in parts:
         is_large = np.abs(numbers) >= _largest_exact(numbers.dtype)
-        integers = np.asarray(values)[is_large].tolist()
+        array = np.asarray(values)
+        if array.dtype.kind == "f" and isinstance(values, list | tuple):
+            # NumPy converts integers in lists that also hold floating point numbers.
+            array = np.asarray(values, dtype=object)
+        integers = array[is_large].tolist()
         for value, rounded in zip(integers, numbers[is_large].tolist(), strict=True):
             if isinstance(value, int | np.integer) and int(value) != rounded:
                 found = f"{value}, which {dtype} rounds to {rounded:.0f}"
