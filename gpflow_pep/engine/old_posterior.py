@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.config import default_jitter
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
@@ -96,7 +95,12 @@ class OldPosterior(tf.Module):
             variable.assign(value)
 
     def site(
-        self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, alpha: tf.Tensor
+        self,
+        inducing_variable: InducingVariables,
+        kernel: Kernel,
+        jitter: float,
+        L: tf.Tensor,
+        alpha: tf.Tensor,
     ) -> OldPosteriorSite:
         """
         Compute the site at the current hyperparameters, for the power alpha; differentiable (their eq. 140).
@@ -106,7 +110,7 @@ class OldPosterior(tf.Module):
 
         :param L: Cholesky factor of Kuu + jitter I, [M, M] or [C, M, M].
         """
-        V, Q, R, linear, log_normalizer = self._projected(inducing_variable, kernel, L)
+        V, Q, R, linear, log_normalizer = self._projected(inducing_variable, kernel, jitter, L)
         A, c, terms = _site(V, Q, R, linear, alpha)
         return OldPosteriorSite(A, c, log_normalizer + terms)
 
@@ -114,6 +118,7 @@ class OldPosterior(tf.Module):
         self,
         inducing_variable: InducingVariables,
         kernel: Kernel,
+        jitter: float,
         L: tf.Tensor,
         mean: tf.Tensor,
         root: tf.Tensor,
@@ -123,14 +128,14 @@ class OldPosterior(tf.Module):
 
             -(|W'root|² + |W'mean|² + tr D)/2 + η'V' mean + log_normalizer.
         """
-        V, Q, R, linear, log_normalizer = self._projected(inducing_variable, kernel, L)
+        V, Q, R, linear, log_normalizer = self._projected(inducing_variable, kernel, jitter, L)
         W, mean = tf.matmul(V, R), mean[..., None]  # [C, M, Ma], [C, M, 1]
         root_and_mean = tf.matmul(W, tf.concat([root, mean], axis=-1), transpose_a=True)
         second = tf.reduce_sum(tf.square(root_and_mean)) + tf.reduce_sum(R * tf.matmul(Q, R))
         return tf.reduce_sum(tf.matmul(V, linear) * mean) - 0.5 * second + log_normalizer
 
     def _projected(
-        self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor
+        self, inducing_variable: InducingVariables, kernel: Kernel, jitter: float, L: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
         """
         Return V = L^-1 Kba [..., M, Ma], Q = Kaa - V'V [..., Ma, Ma], and R, η and the normalizer of the old posterior.
@@ -141,7 +146,7 @@ class OldPosterior(tf.Module):
         """
         L = asserted(L, tf.equal(self._num_inducing, L.shape[-1]), _M_CHANGED, self._num_inducing)
         Z_old, *rest = map(tf.convert_to_tensor, self.absorbed)
-        jitter, results = default_jitter(), []
+        results = []
         for number, part in enumerate(independent_parts(inducing_variable, kernel)):
             old, prior = (
                 Z_old[number % Z_old.shape[0]],

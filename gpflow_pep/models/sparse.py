@@ -150,19 +150,27 @@ class InducingVariableGP(GPModel):
         return current
 
     def _checked_jitter(self, jitter: Any) -> float | None:
-        return None if jitter is None else validation.positive_number(jitter, "jitter")
+        checked = None if jitter is None else validation.positive_number(jitter, "jitter")
+        smallest = _jitter_or_default(checked)
+        if self.max_jitter is not None and smallest > self.max_jitter:
+            raise ValueError(
+                f"jitter must be at most max_jitter, {self.max_jitter:g}, got {smallest:g}."
+            )
+        return checked
 
     def _jitter_of_Kuu(self) -> float:
-        return default_jitter() if self.jitter is None else self.jitter
+        return _jitter_or_default(self.jitter)
 
     def _checked_max_jitter(self, max_jitter: Any) -> float | None:
         if max_jitter is None:
             return None
-        if validation.positive_number(max_jitter, "max_jitter") <= default_jitter():
+        checked = validation.positive_number(max_jitter, "max_jitter")
+        smallest = self._jitter_of_Kuu()
+        if checked < smallest:
             raise ValueError(
-                f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}."
+                f"max_jitter must be at least the jitter of Kuu, {smallest:g}, got {max_jitter!r}."
             )
-        return float(max_jitter)
+        return checked
 
     @abstractmethod
     def _sums(self) -> SiteSums:
@@ -554,7 +562,9 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return (
             None
             if self._old is None
-            else self._old.site(self.inducing_variable, self.kernel, L, alpha)
+            else self._old.site(
+                self.inducing_variable, self.kernel, self._jitter_of_Kuu(), L, alpha
+            )
         )
 
     def _inducing_covariance(self, prior: Prior) -> tf.Tensor:
@@ -597,6 +607,10 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         root = tf.linalg.triangular_solve(LB, tf.linalg.matrix_transpose(L))  # chol(B)^-1 L'
         covariance = tf.matmul(root, root, transpose_a=True)
         return mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0]), covariance
+
+
+def _jitter_or_default(jitter: float | None) -> float:
+    return default_jitter() if jitter is None else jitter
 
 
 def _set_power(model: Any, alpha: Any) -> None:

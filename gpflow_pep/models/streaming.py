@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData, TensorData
-from gpflow.config import default_float, default_jitter
+from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import Self, override
 
-from ..engine import Powers, independent_parts, kernel_matrix, mean_at
+from ..engine import Powers, mean_at
 from ..ep.sweep import Projected
 from ..maths.linalg import cholesky
 from ..runtime.distribution import local_variable
@@ -120,7 +120,9 @@ class StreamingSVGP(MinibatchSVGP, Stream):
     def _terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
     ) -> tuple[tf.Tensor, ...]:
-        log_ratio = self._old.log_ratio(self.inducing_variable, self.kernel, L, *q)
+        log_ratio = self._old.log_ratio(
+            self.inducing_variable, self.kernel, self._jitter_of_Kuu(), L, *q
+        )
         return self._variational_expectations(X, Y, rows, q), log_ratio - q.divergence()
 
     @override
@@ -128,32 +130,27 @@ class StreamingSVGP(MinibatchSVGP, Stream):
         """Set the inducing points to Z, and q(u) to the current posterior at Z."""
         if np.array_equal(Z, inducing_points(self.inducing_variable)):
             return
-        kernels = [kernel for _, kernel in independent_parts(self.inducing_variable, self.kernel)]
         posterior, means, roots = self.posterior(), [], []
         for c in range(self.num_latent_gps):
             points = tf.constant(Z[c % len(Z)])
-            jitter = default_jitter() * tf.eye(len(points), dtype=points.dtype)
+            jitter = self._jitter_of_Kuu() * tf.eye(len(points), dtype=points.dtype)
             mean, covariance = posterior.predict_f(points, full_cov=True)
-            m = (mean - mean_at(self.mean_function, points, self.num_latent_gps))[:, c : c + 1]
-            R = cholesky(
+            means.append((mean - mean_at(self.mean_function, points, self.num_latent_gps))[:, c])
+            root = cholesky(
                 covariance[c] + jitter,
                 name="the covariance of q at the new points",
                 advice=ADVICE_KUU,
             )
-            if self.whiten:
-                L = cholesky(
-                    kernel_matrix(kernels[c % len(kernels)], points) + jitter,
-                    name="Kuu",
-                    advice=ADVICE_KUU,
-                )
-                m, R = tf.linalg.triangular_solve(L, m), tf.linalg.triangular_solve(L, R)
-            means.append(m)
-            roots.append(tf.norm(R, axis=1)[:, None] if self.q_diag else R)
+            roots.append(root)
         assign_inducing_points(self.inducing_variable, Z)
-        self.q_mu = assigned(self.q_mu, tf.concat(means, axis=1))
-        self.q_sqrt = assigned(
-            self.q_sqrt, tf.concat(roots, axis=1) if self.q_diag else tf.stack(roots)
-        )
+        m = tf.stack(means)[..., None]  # [C, M, 1]
+        R = tf.stack(roots)  # [C, M, M]
+        if self.whiten:
+            L = self._factorize(self._prior().Kuu(self._jitter_of_Kuu()))
+            m = tf.linalg.triangular_solve(L, m)
+            R = tf.linalg.triangular_solve(L, R)
+        self.q_mu = assigned(self.q_mu, tf.transpose(m[..., 0]))
+        self.q_sqrt = assigned(self.q_sqrt, tf.transpose(tf.norm(R, axis=-1)) if self.q_diag else R)
 
     @override
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:

@@ -166,10 +166,21 @@ def test_rejects_blocks_in_other_models(data):
 
 
 def test_rejects_max_jitter_below_jitter(data):
-    with pytest.raises(
-        ValueError, match=r"max_jitter must be above the default jitter, 1e-06, got 1e-08"
-    ):
+    message = "max_jitter must be at least the jitter of Kuu, {}, got {}"
+    with pytest.raises(ValueError, match=message.format("1e-06", "1e-08")):
         _model(data, max_jitter=1e-8)
+    model = _model(data)
+    model.jitter = 1e-4
+    with pytest.raises(ValueError, match=message.format("0.0001", "1e-05")):
+        model.max_jitter = 1e-5
+    model.jitter = 1e-8
+    model.max_jitter = 1e-7
+    for jitter, found in ((1e-3, "0.001"), (None, "1e-06")):
+        with pytest.raises(
+            ValueError, match=f"jitter must be at most max_jitter, 1e-07, got {found}"
+        ):
+            model.jitter = jitter
+        assert model.jitter == 1e-8
 
 
 def test_converts_prediction_inputs(data):

@@ -81,6 +81,29 @@ def test_a_q_that_is_replaced_is_absorbed():
     np.testing.assert_allclose(*(model.state.arrays["old.linear"] for model in models), rtol=1e-14)
 
 
+@pytest.mark.parametrize("streams", [StreamingSGPR, StreamingSVGP])
+def test_the_jitter_of_a_model_equals_a_default_jitter(streams):
+    """Before and after points move, by the same operations."""
+
+    def predictions(jitter):
+        if streams is StreamingSGPR:
+            model = StreamingSGPR(FIRST, kernel(), Z, noise_variance=0.1)
+        else:
+            q = {"q_mu": np.cos(Z), "q_sqrt": 0.3 * np.eye(len(Z))[None]}
+            model = StreamingSVGP(kernel(), gpflow.likelihoods.StudentT(), Z, num_data=30, **q)
+        model.jitter = jitter
+        model.update(SECOND, np.concatenate([Z[:5], Z[5:] - 0.2]))
+        loss = model.training_loss(*[SECOND] * (streams is StreamingSVGP))
+        return [loss, *model.predict_f(X)]
+
+    own, default = predictions(1e-4), predictions(None)
+    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-4)):
+        expected = predictions(None)
+    for value, other, wanted in zip(own, default, expected, strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=1e-13)
+        assert np.abs(other - wanted).max() > 1e-6  # the jitter shows
+
+
 def optimum(model, collapsed):
     """Assign the q(u) of the collapsed model, which is optimal with Gaussian noise."""
     mean, covariance = collapsed.compute_qu()
