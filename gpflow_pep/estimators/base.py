@@ -207,8 +207,11 @@ class SparseGPEstimator(BaseEstimator):
     def _refined(
         self, model: GPModel, training: Training, options: dict[str, Any] | None
     ) -> tuple[GPModel, Training]:
-        """Train the finer model from the end of this one; return it if both trainings converge, else this one."""
-        first = training[0]
+        """
+        Train the finer model from the end of this one. Return it if both trainings converge and its objective, with
+        the priors, is not lower; else this one.
+        """
+        first, first_evidence, _ = training
         if options is None or first is None or not first.converged:
             return model, training
         finer = self._finer(model)
@@ -219,9 +222,10 @@ class SparseGPEstimator(BaseEstimator):
         with suppress(*FAILURES), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a finer model that fails is discarded
             with compiled_model(finer, free_points=True) as worker:
-                second, objective, values = trained(worker, options)
-            if second is not None and second.converged:
-                return finer, (joined(first, second), objective, values)
+                second, evidence, values = trained(worker, options)
+            gain = evidence + finer.log_prior_density() - first_evidence - model.log_prior_density()
+            if second is not None and second.converged and gain >= 0.0:
+                return finer, (joined(first, second), evidence, values)
         return model, training
 
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:

@@ -252,7 +252,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
     @override
     def _stream_likelihood(self, model: GPModel) -> Likelihood:
-        return Gaussian(max(float(model.likelihood.variance.numpy()), 2.0 * _GPFLOW_BOUND))
+        smallest = 2.0 * default_likelihood_positive_minimum()  # at the bound a noise cannot move
+        return Gaussian(max(float(model.likelihood.variance.numpy()), smallest))
 
 
 def _squeezed(values: AnyNDArray) -> AnyNDArray:

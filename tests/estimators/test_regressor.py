@@ -1,6 +1,7 @@
 """SparseGPRegressor against the model, against scikit-learn's GP, and in pipelines and searches."""
 
 import warnings
+from copy import deepcopy
 
 import gpflow
 import numpy as np
@@ -131,6 +132,34 @@ def test_data_without_noise():
     fitted.partial_fit(Xnew[:200], ynew[:200])
     np.testing.assert_array_less(1e-6, fitted.model_.likelihood.variance)
     assert np.sqrt(np.mean((fitted.predict(Xnew) - ynew) ** 2)) < 1e-2 * ynew.std()
+
+
+@pytest.mark.parametrize(("bound", "noise"), [(1e-8, 5e-7), (1e-3, 2e-3)])
+def test_a_stream_keeps_the_bound_of_the_noise(X, y, bound, noise):
+    """A noise above the user's bound is kept; one that training has driven to the bound becomes twice as large."""
+    options = {"n_inducing": 6, "noise_variance": 1.5 * bound, "optimizer": None}
+    with gpflow.config.as_context(gpflow.config.Config(likelihood_positive_minimum=bound)):
+        estimator = SparseGPRegressor(SquaredExponential(), **options).partial_fit(X, y)
+        variance = estimator.model_.likelihood.variance
+        if noise > 2.0 * bound:
+            variance.assign(noise)
+        else:
+            variance.unconstrained_variable.assign(-60.0)  # exp(-60) vanishes beside the bound
+        estimator.partial_fit(X, y)
+        assert estimator.model_.likelihood.variance.numpy() == pytest.approx(noise, rel=1e-12)
+
+
+def test_a_finer_model_with_a_lower_objective_is_discarded(X, y):
+    class Worse(SparseGPRegressor):
+        def _finer(self, model):
+            finer = deepcopy(model)
+            finer.likelihood.variance.assign(50.0)  # of a y of variance 1
+            gpflow.set_trainable(finer.likelihood, False)
+            return finer
+
+    fitted = Worse(n_inducing=6, random_state=0).fit(X, y)
+    assert fitted.result_.converged
+    assert fitted.model_.likelihood.variance.numpy() < 2.0
 
 
 def test_a_batch_more_is_absorbed(X, y):
