@@ -225,15 +225,16 @@ class PEP(SparseGP):
             if isinstance(data, DatasetChunks)
             else [tuple(map(tf.convert_to_tensor, data))]
         )
-        first = 0
-        for batch in batches:
-            check_observations(likelihood, batch[1], first_row=first)
-            first += len(batch[1])
         if isinstance(likelihood, ScalarLikelihood):
             C = columns(data)[1] - isinstance(likelihood, SwitchedLikelihood)
         else:
             C = validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
-        rule.check(Observations(*batch), C)
+        first = 0
+        for number, batch in enumerate(batches):
+            check_observations(likelihood, batch[1], first_row=first)
+            if number == 0:
+                rule.check(Observations(*batch), C)
+            first += len(batch[1])
         return C
 
     @override
