@@ -217,8 +217,6 @@ class SparseGPEstimator(BaseEstimator):
         finer = self._finer(model)
         if finer is None:
             return model, training
-        if self._has_weak_priors():
-            weak_priors(finer)
         with suppress(*FAILURES), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a finer model that fails is discarded
             with compiled_model(finer, free_points=True) as worker:

@@ -239,6 +239,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         is_default = default_likelihood_positive_minimum() == _GPFLOW_BOUND
         if noise > 10.0 * _GPFLOW_BOUND or not is_default or default_float() != np.float64:
             return None
+        # A weak prior, which this likelihood lacks, would hold the noise far above the smaller bound.
         finer = PEPR(
             tuple(values.numpy() for values in model.data),
             deepcopy(model.kernel),

@@ -5,6 +5,8 @@ import pickle
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
 from sklearn.base import clone
 
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
@@ -97,6 +99,40 @@ def test_streams_move_the_priors_and_count_them_once():
         float(model.maximum_log_likelihood_objective()) + once,
         atol=1e-9,
     )
+
+
+def test_a_stream_keeps_its_hyperparameters_while_y_is_constant():
+    labels = np.repeat([True, True, False], 20)
+    estimator = SparseGPClassifier(random_state=0, max_iterations=20)
+    for rows in (slice(0, 20), slice(20, 40)):
+        estimator.partial_fit(X[rows, :2], labels[rows], classes=[False, True])
+        assert estimator.result_ is None
+    estimator.partial_fit(X[40:60, :2], labels[40:], classes=[False, True])
+    assert estimator.result_ is not None
+    assert np.mean(estimator.predict(X[:60, :2]) == labels) > 0.6
+
+
+def test_a_stream_of_several_classes():
+    labels = np.digitize(X[:, 0], [-0.5, 0.5])
+    estimator = SparseGPClassifier(random_state=0)
+    for rows in (slice(0, 40), slice(40, 80)):
+        estimator.partial_fit(X[rows, :2], labels[rows], classes=[0, 1, 2])
+    assert np.mean(estimator.predict(X[:80, :2]) == labels[:80]) > 0.8
+    expected = np.log(np.sqrt(2.0) * X[:80, :2].std(axis=0))
+    np.testing.assert_allclose(estimator.kernel_.lengthscales.prior.location, expected, atol=0.3)
+
+
+def test_a_prior_of_the_user_is_not_taken_from_an_earlier_model():
+    """Its variable is no setting of a weak prior, which compiled models exchange."""
+    found = []
+    for typical in (1.0, 0.05):
+        kernel = gpflow.kernels.Matern52()
+        location = tf.Variable(np.log(typical), dtype=tf.float64)
+        scale = tf.constant(0.01, tf.float64)
+        kernel.lengthscales.prior = tfp.distributions.LogNormal(location, scale)
+        estimator = SparseGPRegressor(kernel, random_state=0).fit(X[:40, :1], y[:40])
+        found.append(float(estimator.kernel_.lengthscales))
+    np.testing.assert_allclose(found, [1.0, 0.05], rtol=0.1)  # the priors are narrow
 
 
 def test_copies_clones_and_pickles():

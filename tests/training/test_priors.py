@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_pep import PEPR, PEPClassifier, fit, weak_priors
+from gpflow_pep import PEP, PEPR, PEPClassifier, fit, weak_priors
 from gpflow_pep.inducing import uniform
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training.priors import LogPrior, locations
@@ -60,8 +60,8 @@ def test_density_of_every_kind_of_kernel():
     product, radial, white, arc_cosine = kernel.kernels
     linear, constant = product.kernels
     expected = {
-        linear.variance: density([1.0, 2.0], Y.var() / (2.0 * spread[1:] ** 2), 2.0),
-        constant.variance: density(0.7, Y.var(), 1.0),
+        linear.variance: density([1.0, 2.0], Y.std() / (2.0 * spread[1:] ** 2), 2.0),
+        constant.variance: density(0.7, Y.std(), 1.0),
         radial.variance: density(0.4, Y.var(), 1.0),
         radial.lengthscales: density(3.0, np.sqrt(3.0) * np.exp(np.log(spread).mean()), 1.5),
         white.variance: density(0.1, np.exp(-2.0) * Y.var(), 1.0),
@@ -89,6 +89,30 @@ def test_density_of_classes_and_of_students_t():
         weak_priors(model, (X, labels))
 
 
+def test_kernels_of_single_outputs_have_the_unit_of_their_column():
+    """A column that does not vary has no spread of its own; the others' mean logarithm stands for it."""
+    columns = np.concatenate([Y, 1e3 * Y, np.ones_like(Y)], axis=1)
+    kernel = gpflow.kernels.SeparateIndependent([gpflow.kernels.Matern52() for _ in range(3)])
+    Z = gpflow.inducing_variables.SharedIndependentInducingVariables(
+        gpflow.inducing_variables.InducingPoints(uniform(X, 10))
+    )
+    model = PEP((X, columns), kernel, gpflow.likelihoods.Gaussian(), Z)
+    weak_priors(model)
+    found = [float(each.variance.prior.location) for each in kernel.kernels]
+    logs = [np.log(Y.var()), np.log(1e6 * Y.var())]
+    np.testing.assert_allclose(found, [*logs, np.mean(logs)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e100])
+def test_extreme_units(unit):
+    """The squares of the spreads overflow, their logarithms do not."""
+    kernel = gpflow.kernels.Linear(np.ones(3))
+    model = PEPR((X * unit, Y / unit), kernel, uniform(X, 10) * unit, noise_variance=1.0)
+    weak_priors(model)
+    expected = 2.0 * np.log(Y.std() / X.std(axis=0)) - np.log(3.0) - 4.0 * np.log(unit)
+    np.testing.assert_allclose(kernel.variance.prior.location, expected, rtol=1e-12)
+
+
 def test_a_single_column():
     kernel = gpflow.kernels.Matern52(lengthscales=0.8)
     model = model_of(X[:, 1:2], kernel=kernel)
@@ -102,7 +126,9 @@ def test_parameters_keep_their_own_priors_and_fixed_parameters_get_none():
     prior = tfp.distributions.LogNormal(np.float64(0.0), np.float64(1.0))
     model.kernel.variance.prior = prior
     gpflow.set_trainable(model.likelihood.variance, False)
+    model.kernel.lengthscales.prior_on = "unconstrained"  # of no prior yet
     weak_priors(model)
+    assert np.isfinite(model.log_prior_density())
     assert model.kernel.variance.prior is prior
     assert model.likelihood.variance.prior is None
     assert isinstance(model.kernel.lengthscales.prior, LogPrior)
