@@ -86,7 +86,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         """
         Train on another batch, as :meth:`SparseGPRegressor.partial_fit` does, by :class:`gpflow_pep.StreamingPEP`.
 
-        Hyperparameters stay on a first batch of one class.
+        Hyperparameters stay while all rows are of one class.
 
         :param X: inputs [N, D] of the batch.
         :param y: labels [N] of the batch, not necessarily of all classes.

@@ -121,7 +121,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         The first batch sets the normalization of y. Rows of the batch are added to the inducing points up to
         `n_inducing` points; after that, up to a fifth of the points move to rows of the batch. Hyperparameters are
-        trained on each batch, given the earlier batches, except on a first batch of constant y. A `UserWarning`
+        trained on each batch, given the earlier batches, but not while all rows have had the same y. A `UserWarning`
         says if y is more than 1,000 standard deviations of the first batch away from its mean.
         """
         first = not hasattr(self, "model_")
