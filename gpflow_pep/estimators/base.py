@@ -208,8 +208,8 @@ class SparseGPEstimator(BaseEstimator):
         self, model: GPModel, training: Training, options: dict[str, Any] | None
     ) -> tuple[GPModel, Training]:
         """
-        Train the finer model from the end of this one. Return it if both trainings converge and its objective, with
-        the priors, is not lower; else this one.
+        Train the finer model from the end of this one. Return it if both trainings converge and its evidence is
+        not lower; else this one.
         """
         first, first_evidence, _ = training
         if options is None or first is None or not first.converged:
@@ -221,8 +221,7 @@ class SparseGPEstimator(BaseEstimator):
             warnings.simplefilter("ignore", UserWarning)  # a finer model that fails is discarded
             with compiled_model(finer, free_points=True) as worker:
                 second, evidence, values = trained(worker, options)
-            gain = evidence + finer.log_prior_density() - first_evidence - model.log_prior_density()
-            if second is not None and second.converged and gain >= 0.0:
+            if second is not None and second.converged and evidence >= first_evidence:
                 return finer, (joined(first, second), evidence, values)
         return model, training
 

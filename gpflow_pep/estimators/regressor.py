@@ -18,6 +18,7 @@ from ..models import PEPR, StreamingSGPR
 from ..runtime.checks import warn
 from ..runtime.transactions import atomic
 from ..training.coordinates import spreads
+from ..training.priors import remove_weak_priors
 from .base import SparseGPEstimator, max_jitter
 
 _SMALLEST_POWER = 1e-6  # smaller ones are noise variances: scikit-learn's default is 1e-10
@@ -239,7 +240,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         is_default = default_likelihood_positive_minimum() == _GPFLOW_BOUND
         if noise > 10.0 * _GPFLOW_BOUND or not is_default or default_float() != np.float64:
             return None
-        # A weak prior, which this likelihood lacks, would hold the noise far above the smaller bound.
         finer = PEPR(
             tuple(values.numpy() for values in model.data),
             deepcopy(model.kernel),
@@ -249,6 +249,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             max_jitter=max_jitter(),
         )
         finer.jitter = _FINER_BOUNDS * default_jitter()
+        remove_weak_priors(finer)  # data without noise determine the kernel
         return finer
 
     @override

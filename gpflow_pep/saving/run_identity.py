@@ -163,7 +163,7 @@ def _is_known(value: Any) -> bool:
     module = str(getattr(value, "__module__", ""))
     if module.partition(".")[0] not in _PACKAGES:
         return False
-    if isinstance(value, tf.Module | NDiagGHQuadrature):
+    if isinstance(value, tf.Module | NDiagGHQuadrature) or dataclasses.is_dataclass(value):
         return True
     return getattr(sys.modules.get(module), getattr(value, "__qualname__", ""), None) is value
 

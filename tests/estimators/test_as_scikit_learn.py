@@ -114,7 +114,7 @@ TABLES = {
     "timedelta64[ns] in column 'day': convert": pd.DataFrame({"a": 1.0, "day": DAYS - DAYS[0]}),
     "a date in column 'b': convert": pd.DataFrame({"a": 1.0, "b": DAYS.date}),
     "a Timestamp in column 1: convert": np.array([[1.0, day] for day in DAYS], dtype=object),
-    "'x' in column 'b': encode categories by OneHotEncoder": pd.DataFrame(
+    "'x' in column 'b': encode categories with OneHotEncoder": pd.DataFrame(
         {"a": 1.0, "b": ["x"] * 60}
     ),
     "'x' in column 'c': encode categories": pd.DataFrame(
