@@ -376,12 +376,6 @@ BAD_INDUCING_VARIABLES = [
     (None, ["inducing_variable"]),
     (gpflow.inducing_variables.InducingPoints(Z[:, :1]), ["inducing_variable", "2", "1"]),
     (
-        gpflow.inducing_variables.SharedIndependentInducingVariables(
-            gpflow.inducing_variables.InducingPoints(Z)
-        ),
-        ["inducing_variable", "single-output variable", "SharedIndependentInducingVariables"],
-    ),
-    (
         gpflow.inducing_variables.SeparateIndependentInducingVariables(
             [gpflow.inducing_variables.InducingPoints(Z)]
         ),
