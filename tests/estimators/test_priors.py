@@ -102,6 +102,7 @@ def test_streams_move_the_priors_and_count_them_once():
     )
 
 
+@pytest.mark.slow
 def test_a_stream_keeps_its_hyperparameters_while_y_is_constant():
     labels = np.repeat([True, True, False], 20)
     estimator = SparseGPClassifier(random_state=0, max_iterations=20)
@@ -113,6 +114,7 @@ def test_a_stream_keeps_its_hyperparameters_while_y_is_constant():
     assert np.mean(estimator.predict(X[:60, :2]) == labels) > 0.6
 
 
+@pytest.mark.slow
 def test_a_stream_of_several_classes():
     labels = np.digitize(X[:, 0], [-0.5, 0.5])
     estimator = SparseGPClassifier(random_state=0)
