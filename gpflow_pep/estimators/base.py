@@ -250,20 +250,26 @@ class SparseGPEstimator(BaseEstimator):
                 max_jitter=max_jitter(),
             )
         points = self._next_points(model, X)
-        Z = model.inducing_variable.Z.numpy()
-        mean, _ = model.predict_f(Z)
-        # The inducing points stand for the earlier rows, which a stream does not store.
-        known_X = np.concatenate([X, Z])
-        known_Y = np.concatenate([Y, mean]) if is_regressor(self) else Y
+        known = self._known_rows(model, X, Y) if self._has_weak_priors() else None
         priors_undone = atomic(model.parameters, locations(model))
         with priors_undone, model._all_or_nothing():
             model.alpha = self.alpha_
             model.update((X, Y), **points)
-            if self._has_weak_priors():  # anew: a first batch of a single row has no spread
-                give_weak_priors(model, known_X, known_Y)
-            else:
+            if known is None:
                 remove_weak_priors(model)
+            else:  # anew: a first batch of a single row has no spread
+                give_weak_priors(model, *known)
             self._keep(model, trained(model, options))
+
+    def _known_rows(
+        self, model: GPModel, X: AnyNDArray, Y: AnyNDArray
+    ) -> tuple[AnyNDArray, AnyNDArray]:
+        """Return the batch, and the inducing points for earlier rows, which a stream does not store."""
+        Z = model.inducing_variable.Z.numpy()
+        if is_regressor(self):  # priors of a classifier do not depend on y
+            mean, _ = model.predict_f(Z)
+            Y = np.concatenate([Y, mean])
+        return np.concatenate([X, Z]), Y
 
     def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:
         """Return arguments of `update`: more inducing points if there are too few, else the fraction to move."""
