@@ -43,6 +43,7 @@ from ..training.result import FAILED, LIMIT
 from .columns import check_numbers
 from .descriptions import with_descriptions
 
+_FIRST_ROWS = 10_000  # of `fit`: enough to find the hyperparameters
 _PREFIX = "kernel__"
 _OF_SKLEARN = {  # counterparts of scikit-learn's kernels
     "RBF": "gpflow.kernels.SquaredExponential",
@@ -376,7 +377,10 @@ class SparseGPEstimator(BaseEstimator):
             "tolerance",
             "n_restarts",
         )
-        return {name: getattr(self, name) for name in options}
+        first_rows = None
+        if self.optimizer == "lbfgs":
+            first_rows = _FIRST_ROWS
+        return {name: getattr(self, name) for name in options} | {"first_rows": first_rows}
 
 
 def _of_kernel(kernel: Kernel) -> dict[str, Any]:

@@ -60,12 +60,13 @@ def recorded_interruption(*, enabled: bool = True) -> Iterator[Callable[[], bool
 
 def keeping_data(callback: Callback, model: GPModel) -> Callback:
     """Return the callback with a check: if it replaces the model's data, restore them and raise a ValueError."""
-    data = getattr(model, "data", None)
-    if not isinstance(data, tuple):  # given to `fit`, or a dataset, which cannot be replaced
+    if not isinstance(
+        getattr(model, "data", None), tuple
+    ):  # given to `fit`, or a dataset, which cannot be replaced
         return callback
-    before = tuple(map(tf.convert_to_tensor, data))  # references to the values, no copies
 
     def called(iteration: int, objective: float) -> None:
+        before = tuple(map(tf.convert_to_tensor, model.data))  # references to the values, no copies
         stop: StopIteration | None = None
         try:
             callback(iteration, objective)
@@ -166,6 +167,7 @@ class History:
         )
         self._began = time.perf_counter()
         self._first_of_phase = 0  # record from which `patience` counts
+        self._first_of_stage = 0  # record from which the objective has the present rows
 
     @property
     def seconds(self) -> float:
@@ -232,9 +234,13 @@ class History:
         """Count `patience` anew: other parameters are trained from now on."""
         self._first_of_phase = max(0, len(self.objective) - 1)
 
+    def begin_stage(self) -> None:
+        """Forget earlier records for `patience`: the objective has other rows from now on."""
+        self._first_of_phase = self._first_of_stage = len(self.objective)
+
     def record_last(self, objective: float, *, again: bool = False) -> None:
         """Record the last step, or the start, unless it is recorded; `again` if the parameters have changed since."""
-        if again or self.iterations not in self.recorded[-1:]:
+        if again or self.iterations not in self.recorded[self._first_of_stage :][-1:]:
             self._record(objective)
 
     def discard_last(self) -> None:

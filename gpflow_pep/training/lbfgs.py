@@ -20,6 +20,7 @@ from .result import CONVERGED, FAILED, LIMIT, Outcome
 from .starts import starts, without_inputs
 
 FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than `gain`
+_FEW_ITERATIONS = 2  # the same, at the same gain per iteration, after training on fewer rows
 _REACH = np.log(
     1e4
 )  # of positive parameters in a search: at extreme values matrices are singular and sites diverge
@@ -65,9 +66,9 @@ class LBFGS:
         self._objective = objective
         self._n_restarts = n_restarts
         self._seed = seed
-        self._gain = tolerance * num_rows  # nats
-        self._max_rounding = _MAX_ROUNDING * num_rows
-        self._max_curvature = _MAX_CURVATURE * num_rows
+        self._tolerance = tolerance
+        self._num_rows = num_rows
+        self._flat_iterations = FLAT_ITERATIONS
         self._coordinates = Coordinates(objective.model, objective.variables)
         resolution = max(
             (np.finfo(each.dtype.as_numpy_dtype).eps for each in objective.variables), default=0.0
@@ -84,6 +85,11 @@ class LBFGS:
         )  # 1 and the best of `_ends`, or 0
         self.state: Mapping[str, tf.Variable] = {"best end": self._best_end}  # for a resumed run
 
+    @property
+    def _gain(self) -> float:
+        """The gain of `FLAT_ITERATIONS` iterations, in nats, below which the objective is flat."""
+        return self._tolerance * self._num_rows
+
     def restore(self) -> None:
         """Assign the best parameters to the variables."""
         self._coordinates.assign(
@@ -92,46 +98,68 @@ class LBFGS:
 
     def __call__(self, history: History) -> Outcome:
         """Minimize the loss; the variables end at the best parameters evaluated."""
+        return self._recorded(self._from_starts, history)
+
+    def go_on(self, history: History, num_rows: int) -> Outcome:
+        """Minimize the loss of more rows, in the last phase, from the end of a search on fewer."""
+        self._num_rows = num_rows
+        self._flat_iterations = _FEW_ITERATIONS
+        self._active = self._phases[-1]
+        self._objective.restart()
+        return self._recorded(self._from_present, history)
+
+    def _recorded(self, search: Callable[[History], Outcome], history: History) -> Outcome:
+        """Search, and record the end; the variables end at the best parameters evaluated."""
         self._begin(self._coordinates.values())
-        outcome, is_cheap = Outcome(CONVERGED, ""), self._objective.trial_iterations > 0
+        outcome = Outcome(CONVERGED, "")
         try:
-            if history.iterations > 0:  # resumed from a checkpoint
-                has_end, *end = self._best_end.numpy()
-                outcome = self._best_of([self._best, np.array(end)][: 1 + int(has_end)], history)
-            else:
-                ranked = self._ranked_starts(history)
-                ends = [end for _, end in ranked]
-                outcome = self._best_of(ends[: 1 + self._n_restarts], history)
-                if is_cheap and not history.is_over and self._ignores_inputs(history):
-                    # Few points in their first places may explain nothing: train them, too, from the best start.
-                    others = (
-                        ends[1 + self._n_restarts :][:1]
-                        if len(self._phases) == 1
-                        else [ranked[0][0]]
-                    )
-                    self._active = self._phases[-1]
-                    outcome = self._best_of(others, history, outcome)
-            for active in self._phases[1:]:
-                history.begin_phase()
-                if history.is_over:
-                    break
-                self._active = active
-                self._recent.clear()
-                before, outcome = outcome, self._search(history)
-                if (
-                    before.status == CONVERGED and self._is_stuck
-                ):  # at a kink of the kernel: rows at inducing points
-                    outcome = Outcome(
-                        CONVERGED, f"{before.reason} The inducing points stay. {outcome.reason}"
-                    )
-            if is_cheap and outcome.status == CONVERGED and self._ignores_inputs(history):
-                outcome = Outcome(CONVERGED, f"{outcome.reason} {_IGNORED}")
+            outcome = search(history)
         except _Interrupted:
             self.restore()
         objective = -min([self._best_loss, *(loss for loss, _ in self._ends)])
         # A line search that failed may have found better parameters, too.
         history.record_last(objective, again=history.objective[-1:] < [objective])
         return history.stopped or outcome
+
+    def _from_starts(self, history: History) -> Outcome:
+        """Train all phases from the best of the starts or, if the run was resumed, from its best parameters."""
+        is_cheap = self._objective.trial_iterations > 0
+        if history.iterations > 0:  # resumed from a checkpoint
+            has_end, *end = self._best_end.numpy()
+            outcome = self._best_of([self._best, np.array(end)][: 1 + int(has_end)], history)
+        else:
+            ranked = self._ranked_starts(history)
+            ends = [end for _, end in ranked]
+            outcome = self._best_of(ends[: 1 + self._n_restarts], history)
+            if is_cheap and not history.is_over and self._ignores_inputs(history):
+                # Few points in their first places may explain nothing: train them, too, from the best start.
+                others = (
+                    ends[1 + self._n_restarts :][:1] if len(self._phases) == 1 else [ranked[0][0]]
+                )
+                self._active = self._phases[-1]
+                outcome = self._best_of(others, history, outcome)
+        for active in self._phases[1:]:
+            history.begin_phase()
+            if history.is_over:
+                break
+            self._active = active
+            self._recent.clear()
+            before, outcome = outcome, self._search(history)
+            if (
+                before.status == CONVERGED and self._is_stuck
+            ):  # at a kink of the kernel: rows at inducing points
+                outcome = Outcome(
+                    CONVERGED, f"{before.reason} The inducing points stay. {outcome.reason}"
+                )
+        if is_cheap and outcome.status == CONVERGED and self._ignores_inputs(history):
+            outcome = Outcome(CONVERGED, f"{outcome.reason} {_IGNORED}")
+        return outcome
+
+    def _from_present(self, history: History) -> Outcome:
+        """Train from the present parameters; evaluate the loss there if no iteration remains."""
+        if history.is_over:
+            self._evaluate(self._best[self._active], history)
+        return self._search(history)
 
     def _best_of(
         self, begins: Sequence[AnyNDArray], history: History, outcome: Outcome | None = None
@@ -188,7 +216,9 @@ class LBFGS:
     def _is_flat(self) -> bool:
         """True if the last FLAT_ITERATIONS iterations gained less than `gain`."""
         return (
-            len(self._recent) > FLAT_ITERATIONS and self._recent[0] - self._recent[-1] < self._gain
+            len(self._recent) > self._flat_iterations
+            and self._recent[0] - self._recent[-1]
+            < self._gain * self._flat_iterations / FLAT_ITERATIONS
         )
 
     def _begin(self, values: AnyNDArray) -> None:
@@ -201,7 +231,7 @@ class LBFGS:
             False  # the last search made no step and none failed, although the loss has a slope
         )
         self._recent: deque[float] = deque(
-            maxlen=FLAT_ITERATIONS + 1
+            maxlen=self._flat_iterations + 1
         )  # the best losses after the last iterations
 
     def _go_to(self, values: AnyNDArray, history: History) -> None:
@@ -384,7 +414,7 @@ class LBFGS:
         gradient = self._best_gradient
         slope = float(np.linalg.norm(gradient))
         # A smooth loss would gain slope²/(2 curvature) > 10 rounding, and L-BFGS would see it: this loss has a kink.
-        if slope**2 > 20.0 * rounding * self._max_curvature:
+        if slope**2 > 20.0 * rounding * _MAX_CURVATURE * self._num_rows:
             return 0.5 * slope**2
         descent = -gradient / slope
         [(_, there)] = self._probe([_CURVATURE_STEP * descent], history)
@@ -400,7 +430,8 @@ class LBFGS:
             failed = f"no step from the last good parameters succeeded: {self._failure.rstrip('.')}"
             return Outcome(FAILED, f"L-BFGS: {failed}. {_ADVICE}")
         if self._is_flat:
-            gain = f"{FLAT_ITERATIONS} iterations gained less than {self._gain:.2g} nats"
+            nats = self._gain * self._flat_iterations / FLAT_ITERATIONS
+            gain = f"{self._flat_iterations} iterations gained less than {nats:.2g} nats"
             return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
         message = f"L-BFGS: {result.message}"
         slope = float(np.abs(self._best_gradient).max())
@@ -417,7 +448,7 @@ class LBFGS:
         except FAILURES as error:  # at an edge of the domain, where neither is known
             return Outcome(FAILED, f"{failed}{self._any_failure or reason_of(error)} {_ADVICE}")
         hidden = f"{_NO_STEP}, about {rounding:.2g} nats"
-        if rounding > self._max_rounding:
+        if rounding > _MAX_ROUNDING * self._num_rows:
             hidden += f", more than {_MAX_ROUNDING:g} per row"
             return Outcome(FAILED, f"L-BFGS: {hidden}. {_ADVICE}")
         if promised <= max(self._gain, 10.0 * rounding):

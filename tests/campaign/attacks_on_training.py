@@ -141,6 +141,7 @@ ATTACKS: Attacks = {
         models(), _fitting(patience=(0, -1, 1.5, "a"), interval=(0, 1.5)), "patience|interval"
     ),
     "restarts": Attack(models(WITH_DATA), _fitting(n_restarts=(-1, 101, True, 1.0)), "n_restarts"),
+    "first rows": Attack(models(), _fitting(first_rows=(0, -1, 2.5, True, "all")), "first_rows"),
     "seed": Attack(models(), _fitting(seed=(-1, "a", None, 1.5, 2**33)), "seed"),
     "train_inducing": Attack(models(), _fitting(train_inducing=("yes", 1, 0.0)), "train_inducing"),
     "callback": Attack(models(), _fitting(callback=("print", 3)), "callback"),

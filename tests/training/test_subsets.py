@@ -1,0 +1,207 @@
+"""`fit(first_rows=...)` trains on growing random subsets of the rows, and ends as training on all rows."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import PEPR, PEPClassifier, fit
+from gpflow_pep.training.objectives import Objective
+
+N, FIRST = 600, 25
+STAGES = [25, 250, 600]
+TOLERANCE = 1e-6
+
+
+def make(name="PEPR", rows=slice(None)):
+    random = np.random.default_rng(0)
+    X = random.uniform(-3.0, 3.0, [N, 2])
+    F = np.sin(2.0 * X[:, :1]) + 0.3 * X[:, 1:]
+    Y = F + 0.2 * random.normal(size=F.shape)
+    Z = X[:8]
+    if name == "PEPR":
+        return PEPR(
+            (X[rows], Y[rows]), gpflow.kernels.Matern52(), Z, noise_variance=0.1, chunk_size=64
+        )
+    labels = (Y > 0.0)[rows] * 1.0
+    return PEPClassifier((X[rows], labels), gpflow.kernels.Matern52(), inducing_variable=Z)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A model that the tests share, so that it is compiled once."""
+    return make()
+
+
+@pytest.fixture(autouse=True)
+def _as_new(model):
+    gpflow.utilities.multiple_assign(model, gpflow.utilities.read_values(make()))
+
+
+class Recorder:
+    """A callback that keeps the rows, the objective and its value by a new model of these rows."""
+
+    def __init__(self, model, *, stop_in=None):
+        self.model, self.stop_in = model, stop_in
+        self.rows, self.objectives = [], []
+
+    def __call__(self, iteration, objective):
+        X = self.model.data[0].numpy()
+        self.rows.append(X)
+        self.objectives.append(objective)
+        if self.stop_in == len(X):
+            raise StopIteration
+
+    @property
+    def stages(self):
+        return sorted({len(X) for X in self.rows})
+
+
+def rows_of(X):
+    """Return the places of these rows among all rows."""
+    everything = make().data[0].numpy()
+    return [int(np.flatnonzero((everything == x).all(axis=1))[0]) for x in X]
+
+
+@pytest.mark.parametrize("name", ["PEPR", pytest.param("PEPClassifier", marks=pytest.mark.slow)])
+def test_the_end_is_that_of_training_on_all_rows(name):
+    """Both ends are flat: linear convergence leaves at most some ten times 1e-6 nats per row, 6e-3 in all."""
+    whole, growing = make(name), make(name)
+    recorder = Recorder(growing)
+    options = {"tolerance": TOLERANCE, "train_inducing": False}
+    expected = fit(whole, **options)
+    result = fit(growing, first_rows=FIRST, callback=recorder, **options)
+    assert expected.converged and result.converged
+    assert recorder.stages == STAGES
+    assert result.objective[-1] == pytest.approx(expected.objective[-1], abs=1e-2)
+    assert result.objective[-1] == pytest.approx(float(growing.log_posterior_density()), abs=1e-6)
+    inputs = np.linspace(-3.0, 3.0, 20)[:, None] * [[1.0, 0.5]]
+    # 1e-2 nats are sqrt(2e-2) = 0.14 standard deviations of a posterior of the hyperparameters, each known to a few
+    # percent: predictions change by less than a hundredth of the standard deviation 1 of f.
+    np.testing.assert_allclose(growing.predict_f(inputs)[0], whole.predict_f(inputs)[0], atol=1e-2)
+
+
+def test_a_stage_has_the_objective_and_gradient_of_a_model_of_its_rows(model, monkeypatch):
+    """Rows of a stage are among the next one's; equal seeds draw equal rows."""
+    found = {}
+    evaluate = Objective.evaluate
+
+    def kept(self, step):
+        loss, gradient = evaluate(self, step)
+        X = model.data[0].numpy()
+        found[len(X)] = (X, gpflow.utilities.read_values(model), loss, gradient)
+        return loss, gradient
+
+    monkeypatch.setattr(Objective, "evaluate", kept)
+    fit(model, first_rows=FIRST, seed=3, max_iterations=60)
+    assert sorted(found) == STAGES
+    first, second = (rows_of(found[number][0]) for number in (25, 250))
+    assert set(first) < set(second)
+    assert len(set(second)) == 250
+    for X, values, loss, gradient in found.values():
+        fresh = make(rows=rows_of(X))
+        gpflow.utilities.multiple_assign(fresh, values)
+        expected, derivatives = loss_and_gradient(fresh)
+        # Sums of at most 600 terms of order 1 to 100, rounded by 1e-16 each, and Kuu of condition below 1e6.
+        assert loss == pytest.approx(expected, rel=1e-8)
+        for ours, theirs in zip(gradient, derivatives, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+    again = Recorder(model, stop_in=25)
+    fit(model, first_rows=FIRST, seed=3, callback=again)
+    assert rows_of(again.rows[0]) == first
+
+
+def loss_and_gradient(model):
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    return float(loss), tape.gradient(loss, model.trainable_variables)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_run_resumes_in_its_stage(model, tmp_path, stage):
+    """L-BFGS restarts from its best parameters, and ends flat at the same optimum."""
+    start = gpflow.utilities.read_values(model)
+    same = {"tolerance": TOLERANCE, "train_inducing": False}
+    expected = fit(model, **same)
+    gpflow.utilities.multiple_assign(model, start)
+    options = {**same, "first_rows": FIRST, "checkpoint": tmp_path / "c.npz"}
+    first = Recorder(model, stop_in=stage)
+    stopped = fit(model, callback=first, **options)
+    assert stopped.status == "stopped early"
+    assert len(model.data[0].numpy()) == N
+    # The last record is of all rows.
+    assert stopped.objective[-1] == pytest.approx(float(model.log_posterior_density()), abs=1e-6)
+    gpflow.utilities.multiple_assign(model, start)
+    second = Recorder(model)
+    result = fit(model, callback=second, **options)
+    assert second.stages == [each for each in STAGES if each >= stage]
+    assert result.iterations > stopped.iterations
+    assert result.objective[: len(stopped.objective)] == stopped.objective
+    assert result.objective[-1] == pytest.approx(expected.objective[-1], abs=1e-2)
+    assert fit(model, **options).objective == result.objective  # a finished run
+    with pytest.raises(ValueError, match="different run: first_rows differs"):
+        fit(model, **{**options, "first_rows": 30})
+
+
+def test_limit_and_patience_end_with_the_objective_of_all_rows(model):
+    result = fit(model, first_rows=FIRST, max_iterations=3)
+    assert (result.status, result.iterations) == ("limit", 3)
+    assert result.objective[-1] == pytest.approx(float(model.log_posterior_density()), abs=1e-6)
+    recorder = Recorder(model)
+    result = fit(model, first_rows=FIRST, patience=1, callback=recorder)
+    assert recorder.stages == STAGES  # it counts anew in each
+    assert result.objective[-1] == pytest.approx(float(model.log_posterior_density()), abs=1e-6)
+
+
+def test_few_rows_are_trained_at_once(model):
+    recorder = Recorder(model)
+    fit(model, first_rows=N // 2 + 1, max_iterations=2, callback=recorder)
+    assert recorder.stages == [N]
+
+
+def test_a_failure_gives_the_rows_back(model):
+    def fails(iteration, objective):
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        fit(model, first_rows=FIRST, callback=fails)
+    np.testing.assert_array_equal(model.data[0], make().data[0])
+
+
+def per_row():
+    model = make()
+    return PEPR(
+        tuple(each.numpy() for each in model.data),
+        model.kernel,
+        model.inducing_variable,
+        alpha=np.full(N, 0.5),
+    )
+
+
+def sgpr():
+    X, Y = (each.numpy() for each in make().data)
+    return gpflow.models.SGPR((X, Y), gpflow.kernels.Matern52(), X[:5])
+
+
+def of_dataset():
+    rows = tuple(each.numpy() for each in make().data)
+    data = tf.data.Dataset.from_tensor_slices(rows).batch(50)
+    return PEPR(data, gpflow.kernels.Matern52(), rows[0][:5])
+
+
+@pytest.mark.parametrize(
+    ("maker", "options", "found"),
+    [
+        (make, {"first_rows": 0}, "first_rows must be .*got 0"),
+        (make, {"first_rows": 10.5}, "first_rows must be .*got 10.5"),
+        (lambda: make("PEPClassifier"), {"optimizer": "adam"}, 'with optimizer="adam", got 25'),
+        (sgpr, {}, "first_rows must be None for SGPR: it needs a model of gpflow_pep"),
+        (of_dataset, {}, "first_rows must be None for PEPR: it needs"),
+        (per_row, {}, "first_rows must be None for this PEPR: .* alpha was given per block"),
+    ],
+)
+def test_refusals(maker, options, found):
+    model = maker()
+    with pytest.raises(ValueError, match=found):
+        fit(model, **{"first_rows": FIRST, **options})
