@@ -13,6 +13,7 @@ GP_PEERS = ("sklearn-gp", "sgpr", "svgp")
 _CLIP = 3.0  # nats: larger scores are set to it
 _NEAR = 0.02  # nats above the best GP peer
 _WORSE = 0.05  # nats above `linear`
+_BEHIND = 0.03  # nats above the best GP peer or `linear`
 
 Record = dict[str, Any]
 
@@ -55,6 +56,7 @@ def _compared(title: str, records: Sequence[Record]) -> list[Table]:
     tables = {each["table"]: (each["N"], each["D"]) for each in records}
     methods = list(dict.fromkeys(each["method"] for each in records))
     nlpd, error, seconds = (means(records, key) for key in ("nlpd", "error", "seconds"))  # [T, K]
+    of_svgp = seconds[:, [name == "svgp" for name in methods]].min(1, initial=np.inf, keepdims=True)
     warned = [each["method"] for each in records if each.get("warnings")]
     clipped = np.minimum(nlpd, _CLIP)
     beyond = clipped - clipped.min(axis=1, keepdims=True)
@@ -69,15 +71,18 @@ def _compared(title: str, records: Sequence[Record]) -> list[Table]:
         "error": np.minimum(error, _CLIP).mean(axis=0),
         "near GPs": np.sum(nlpd <= gps + _NEAR, axis=0),
         "worse": np.sum(nlpd > linear + _WORSE, axis=0),
+        "behind": np.sum(nlpd > np.minimum(gps, linear) + _BEHIND, axis=0),
         "median s": np.median(seconds, axis=0),
         "most s": seconds.max(axis=0),
+        "of SVGP": (seconds / of_svgp).max(axis=0),
         "warned": np.array([warned.count(method) for method in methods]),
         "no score": np.sum(np.isinf(nlpd), axis=0),
     }
     splits = len({(each["table"], each["seed"]) for each in records})
     heading = (
         f"{title}: {len(tables)} tables, {splits} splits; tables at most {_NEAR} nats above the best GP peer, "
-        f"more than {_WORSE} above linear, fits with a warning, tables without a score"
+        f"more than {_WORSE} above linear, more than {_BEHIND} above the best of both, seconds over SVGP's at most, "
+        "fits with a warning, tables without a score"
     )
     forms = {name: "d" if values.dtype.kind == "i" else ".3f" for name, values in columns.items()}
     of_methods = Table(heading, {"method": "<24"} | forms)

@@ -37,7 +37,7 @@ from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
 from ..training import FitResult, check_optimizer, fit, uninterrupted, weak_priors
 from ..training.coordinates import spreads
-from ..training.objectives import FAILURES, without_warnings
+from ..training.objectives import FAILURES, restored, without_warnings
 from ..training.priors import give_weak_priors, locations, remove_weak_priors
 from ..training.result import FAILED, LIMIT
 from .columns import check_numbers
@@ -414,7 +414,11 @@ def joined(first: FitResult, second: FitResult) -> FitResult:
 def trained(model: GPModel, options: dict[str, Any] | None) -> Training:
     """Train a model by `fit` with these options (None: converge its sites); return result, objective and posterior."""
     result = None if options is None else uninterrupted(fit(model, **options))
-    with without_warnings(model), unreported():  # `_keep` warns, `result.reason` has the jitter
+    sites = getattr(result, "sites", None)
+    # `_keep` warns, `result.reason` has the jitter.
+    with without_warnings(model), unreported(), restored(model, "tol"):
+        if sites is not None and not sites.converged:  # further sweeps would not converge, either
+            model.tol = 2.0 * sites.change
         values = tuple(value.numpy() for value in model.posterior().cache)
     if isinstance(model, PEP):
         return result, model.sites_status.log_evidence, values

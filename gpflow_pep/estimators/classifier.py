@@ -7,12 +7,12 @@ import numpy as np
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Bernoulli, Likelihood
+from gpflow.likelihoods import Bernoulli, Likelihood, Softmax
 from gpflow.models import GPModel
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
-from ..likelihoods import Logit, MultiClassRobustMax, Probit
+from ..likelihoods import Logit, Probit
 from ..models import PEPClassifier, StreamingPEP
 from ..runtime.transactions import atomic
 from .base import SparseGPEstimator, max_jitter
@@ -54,7 +54,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
         :param kernel: a GPflow kernel; a copy is trained. None: as in :class:`SparseGPRegressor`, of variance 1.
         :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy is trained. None:
-            :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow_pep.MultiClassRobustMax` for more.
+            :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow.likelihoods.Softmax` for more.
         """
         self.kernel = kernel
         self.likelihood = likelihood
@@ -148,7 +148,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     def _initial_likelihood(self) -> Likelihood:
         count = len(self.classes_)
         if self.likelihood is None:
-            return Probit() if count == 2 else MultiClassRobustMax(count)
+            return Probit() if count == 2 else Softmax(count)
         is_binary = isinstance(self.likelihood, Bernoulli | Logit | Probit)
         expected = 2 if is_binary else getattr(self.likelihood, "num_classes", count)
         if expected != count:

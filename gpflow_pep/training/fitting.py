@@ -491,5 +491,6 @@ def _judged(outcome: Outcome, sites: SitesStatus, before: float, after: float) -
         reason += f" The sites had not converged in training: {found}. Try a larger max_sweeps."
     if not sites.converged:
         status = FAILED if status == CONVERGED else status
-        reason += f" The sites have not converged: the change is {sites.change:.1e} after {sites.sweeps} sweeps."
+        ended = f"the change is {sites.change:.1e} after {sites.sweeps} sweeps"
+        reason += f" The sites have not converged: {ended}. Try a smaller alpha."
     return Outcome(status, reason)

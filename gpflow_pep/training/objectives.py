@@ -33,9 +33,8 @@ Evaluation = tuple[
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError, UnreadableData)
 """Errors of an evaluation: a matrix cannot be factorized, a value is not finite, or a dataset cannot be read."""
 
-_MAX_SWEEPS = (
-    1000  # in the first evaluation, which cannot return to earlier sites, and after training
-)
+_MAX_SWEEPS = 1000  # after training
+_FEWEST = 50  # sweeps allowed in an evaluation, however often sites have not converged before
 
 
 def without_warnings(model: GPModel) -> AbstractContextManager[None]:
@@ -240,13 +239,11 @@ class SitesObjective(Objective):
         """Update the sites until they converge, even if `max_sweeps` was small in training."""
         with restored(self.model, "max_sweeps"):
             self.model.max_sweeps = max(self.model.max_sweeps, _MAX_SWEEPS)
-            if (
-                self.training_step.compiled
-            ):  # faster than tracing `update_sites`, although it also computes derivatives
-                self.training_step()
-                if self.model.sites_status.converged:
-                    return self.model.sites_status
-            return self.model.update_sites()
+            if not self.training_step.compiled:
+                return self.model.update_sites()
+            # Faster than tracing `update_sites`, although it also computes derivatives.
+            self.training_step()
+            return self.model.sites_status
 
     @contextmanager
     def _same_sites(self) -> Iterator[None]:
@@ -299,10 +296,14 @@ class ConvergedSitesObjective(SitesObjective):
     def __init__(self, model: PEP):
         super().__init__(model)
         self.waits = model.max_sweeps > FEW_SWEEPS
+        # Sweeps in an evaluation. Halved after each that takes all: sites that have not converged in many sweeps seldom
+        # do near these hyperparameters.
+        self._allowed = _MAX_SWEEPS // 2
         self._forget()
 
     def _forget(self) -> None:
         self._best: Any = None
+        self._least = 0.0  # tolerance that sites reach near the last hyperparameters
         self._have_converged = False  # sites were (nearly) converged in an earlier evaluation
         self._best_loss, self._gain, self._last_loss = np.inf, np.inf, np.inf
         # The largest tolerance, its ratio to sqrt(last gain in nats), and the largest change of the sites at which the
@@ -313,14 +314,16 @@ class ConvergedSitesObjective(SitesObjective):
     @override
     def evaluate(self, step: int) -> Evaluation:
         tol = max(self.model.tol, min(self._loosest, self._of_gain * np.sqrt(self._gain)))
-        # The first evaluation has no best sites to return to.
-        max_sweeps = min(
-            self.model.max_sweeps, _MAX_SWEEPS if self._best is None else _MAX_SWEEPS // 2
-        )
+        tol = max(tol, self._least)
+        max_sweeps = min(self.model.max_sweeps, self._allowed)
         with restored(self.model, "tol", "max_sweeps"):
             self.model.tol, self.model.max_sweeps = tol, max_sweeps
             loss, gradient = super().evaluate(step)
         change = self.model.sites_status.change
+        self._least *= 0.8
+        if self.waits and not self.model.sites_status.converged:
+            self._allowed = max(self._allowed // 2, _FEWEST)
+            self._least = min(2.0 * change, 0.05)
         self.is_accurate = change <= self._max_change or not self.waits
         if self._have_converged and not self.is_accurate:
             raise FloatingPointError(

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, PriorOn, RegressionData
 from gpflow.kernels import Combination, Constant, Kernel, Linear, Product, Stationary, White
-from gpflow.likelihoods import Gaussian, Likelihood, StudentT, SwitchedLikelihood
+from gpflow.likelihoods import Gaussian, Likelihood, Softmax, StudentT, SwitchedLikelihood
 from gpflow.models import GPModel
 
 from .. import validation
@@ -71,11 +71,11 @@ def weak_priors(
     ===============================================  ==================================
 
     Here s is the standard deviation of a column and D the number of columns of the kernel. v is the variance of Y if f
-    is in the unit of Y (likelihoods `Gaussian` and `StudentT`), else e = 2.72: latent functions of well separated
-    classes have standard deviations of 1 to 3. With a kernel for each output, v is the variance of its column, else the
-    mean over the columns that vary. The factors of a product of k kernels have v^(1/k) for v. If a parameter has an
-    entry for each column (ARD), the table describes the mean of the logarithms, and N(0, 0.5²) the deviation of each
-    one from this mean.
+    is in the unit of Y (likelihoods `Gaussian` and `StudentT`), e^3 = 20 for `Softmax`, else e = 2.72: latent functions
+    of well separated classes have standard deviations of 1 to 3, and of 3 to 8 under `Softmax`, which adds noise of its
+    own. With a kernel for each output, v is the variance of its column, else the mean over the columns that vary. The
+    factors of a product of k kernels have v^(1/k) for v. If a parameter has an entry for each column (ARD), the table
+    describes the mean of the logarithms, and N(0, 0.5²) the deviation of each one from this mean.
 
     All are densities of logarithms: maximum a posteriori (MAP) estimates do not depend on units or transforms. Other
     parameters get no prior, and a parameter that has another prior keeps it. Call the function before training.
@@ -162,10 +162,10 @@ def _typical_logarithms(
 
 
 def _log_variances(likelihood: Likelihood, Y: AnyNDArray) -> AnyNDArray:
-    """Return log v of the outputs [P] that vary, or of one; 1 for f in units of its own, as of a classifier."""
+    """Return log v of the outputs [P] that vary, or [1] for f in units of its own, as of a classifier."""
     parts = getattr(likelihood, "likelihoods", [likelihood])
     if not all(isinstance(each, Gaussian | StudentT) for each in parts):
-        return np.ones(1)
+        return np.full(1, 3.0 if isinstance(likelihood, Softmax) else 1.0)
     if isinstance(likelihood, SwitchedLikelihood):
         Y = Y[:, :-1]  # the last column is the index of the likelihood
     log_variances = 2.0 * np.log(spreads(Y))

@@ -110,7 +110,9 @@ def test_the_change_in_the_status_is_that_of_an_update(model, trace):
 @pytest.mark.parametrize("batch_size", some_slow([None, 7], quick=[7]))
 def test_warns_when_not_converged(model, batch_size):
     model.tol, model.max_sweeps = 1e-10, 2
-    with pytest.warns(UserWarning, match=r"The sites have not converged\. .* Raise max_sweeps"):
+    with pytest.warns(
+        UserWarning, match=r"The sites have not converged\. .* Lower alpha, or raise"
+    ):
         status = model.update_sites(batch_size=batch_size)
     assert not status.converged and status.sweeps == 2 and status.change > 1e-10
     model.max_sweeps = 1000

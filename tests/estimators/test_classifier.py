@@ -33,7 +33,7 @@ def test_probabilities_are_those_of_the_model(X, labels, num_classes):
     )
     spread = rows.std(axis=0)
     Z = k_means(rows / spread, 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))) * spread
-    likelihood = Probit() if num_classes == 2 else MultiClassRobustMax(3)
+    likelihood = Probit() if num_classes == 2 else Softmax(3)
     kernel, Y = SquaredExponential(1.0, spread * np.sqrt(2.0)), labels[kept, None].astype(float)
     model = PEPClassifier((rows, Y), kernel, likelihood, Z, alpha=0.5, max_jitter=1e-3)
     weak_priors(model)

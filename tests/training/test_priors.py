@@ -77,6 +77,12 @@ def test_density_of_classes_and_of_students_t():
     weak_priors(model)
     expected = density(2.0, np.e, 1.0)
     np.testing.assert_allclose(model.kernel.variance.log_prior_density(), expected, rtol=1e-13)
+    several = PEPClassifier(
+        (X, labels), model.kernel, gpflow.likelihoods.Softmax(3), uniform(X, 10)
+    )
+    weak_priors(several)
+    expected = density(2.0, np.exp(3.0), 1.0)
+    np.testing.assert_allclose(model.kernel.variance.log_prior_density(), expected, rtol=1e-13)
     kernel, likelihood = gpflow.kernels.Matern52(2.0), gpflow.likelihoods.StudentT(0.4)
     robust = gpflow.models.SVGP(kernel, likelihood, uniform(X, 10))
     with pytest.raises(ValueError, match=r"data must be given: SVGP does not store"):
