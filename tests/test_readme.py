@@ -1,7 +1,7 @@
 """The README: each block of Python is a complete script that runs; pictures are small; CITATION.cff has the version."""
 
+import configparser
 import re
-import shutil
 from pathlib import Path
 
 import gpflow
@@ -10,6 +10,9 @@ import pytest
 import gpflow_pep
 
 ROOT = Path(__file__).parents[1]
+SETTINGS = configparser.ConfigParser()
+SETTINGS.read(ROOT / "setup.cfg", encoding="utf-8")
+SETUP = SETTINGS["metadata"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SCRIPTS = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
 
@@ -20,8 +23,6 @@ SCRIPTS = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE
     ids=lambda script: re.search(r"^model = (\w+)", script, re.MULTILINE).group(1),
 )
 def test_script(script, tmp_path, monkeypatch):
-    (tmp_path / "docs").mkdir()
-    shutil.copy(ROOT / "docs" / "terrain.csv", tmp_path / "docs")  # read by the first script
     monkeypatch.chdir(tmp_path)
     with gpflow.config.as_context():
         exec(script, {"__name__": "__main__"})
@@ -34,6 +35,19 @@ def test_there_are_scripts_and_small_pictures():
     assert all((ROOT / path).stat().st_size < 200_000 for path in pictures)
 
 
-def test_the_version_to_cite():
+def test_the_version_and_the_address_to_cite():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.findall(r"^version: (.+)$", citation, re.MULTILINE) == [gpflow_pep.__version__]
+    assert re.findall(r"^repository-code: (.+)$", citation, re.MULTILINE) == [SETUP["url"]]
+
+
+def test_badges_are_true():
+    """They are pictures, so that they need no network: docs/pictures/marks.py draws them."""
+    classifiers = re.findall(r"Python :: (3\.\d+)", SETUP["classifiers"])
+    said = {"python": " | ".join(classifiers), "license": SETUP["license"]}
+    said["version"] = gpflow_pep.__version__
+    shown = re.findall(r"docs/images/badges/(\w+)\.svg", README)
+    assert shown == list(said)
+    for name in shown:
+        badge = (ROOT / "docs" / "images" / "badges" / f"{name}.svg").read_text(encoding="utf-8")
+        assert re.findall(r"<text[^>]*>([^<]*)</text>", badge) == [name, said[name]]

@@ -3,7 +3,6 @@
 import gpflow
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from gpflow.base import AnyNDArray
 from matplotlib.figure import Figure
 from scipy.stats import norm
@@ -11,7 +10,6 @@ from sklearn.datasets import make_moons
 
 from experiments import datasets
 from gpflow_pep import PEPR, FitResult, PEPClassifier, StreamingSGPR, fit
-from gpflow_pep.estimators import SparseGPRegressor
 from gpflow_pep.inducing import k_means
 from gpflow_pep.plotting import (
     BAND,
@@ -22,7 +20,7 @@ from gpflow_pep.plotting import (
     PredictionDisplay,
     draw_history,
 )
-from style import ROOT, WIDTH
+from style import WIDTH
 
 
 def latent(x: AnyNDArray) -> AnyNDArray:
@@ -48,18 +46,6 @@ def index() -> Figure:
     fit(model)
     figure, axes = plt.subplots(figsize=(WIDTH, 2.4), layout="constrained")
     PredictionDisplay.from_model(model, (X, Y), ax=axes)
-    return figure
-
-
-def terrain() -> Figure:
-    """Draw the heights that the example of the README predicts."""
-    table = pd.read_csv(ROOT / "docs" / "terrain.csv")
-    X, y = table[["east_km", "north_km"]], table["height_m"]
-    model = SparseGPRegressor(n_inducing=100).fit(X[:400], y[:400])
-    figure, axes = plt.subplots(figsize=(0.7 * WIDTH, 3.6), layout="constrained")
-    PredictionDisplay.from_estimator(model, X[:400], y[:400], ax=axes)
-    axes.set(xlabel="east, km", ylabel="north, km", aspect="equal")
-    figure.axes[1].set_ylabel("height, m")
     return figure
 
 
@@ -286,7 +272,6 @@ def training() -> Figure:
 
 PICTURES = (
     index,
-    terrain,
     regression,
     classification,
     inducing_points,
