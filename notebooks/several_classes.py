@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Several classes
+# # Robust-max and softmax for several classes
 #
 # `PEPClassifier` with labels 0, 1, ..., C - 1 has a latent function for each class. They share one kernel or have their
 # own. `ARPEP` does the same with minibatches. For readers who know `gpflow.likelihoods.MultiClass`. Runs in 40 seconds,
@@ -28,9 +28,8 @@ def sample(n):
     labels = rng.integers(0, 3, n)
     radius = rng.uniform(0.3, 2.5, n)
     angle = 2.1 * labels + 0.9 * radius + 0.4 * rng.standard_normal(n)
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1), labels[
-        :, None
-    ].astype(float)
+    X = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    return X, labels[:, None].astype(float)
 
 
 X, Y = sample(120)  # [N, D], [N, 1]

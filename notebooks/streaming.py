@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Data that arrive in batches
+# # Streams: learn from a batch, and discard it
 #
 # `StreamingSGPR` and `StreamingPEP` learn from a batch, keep their posterior as one site on the old inducing points,
 # and discard the batch. For readers who would otherwise refit `SGPR` on all rows so far. Runs in half a minute, without
