@@ -45,7 +45,7 @@ help:
 	@echo 'make campaign   run random cases; report what is wrong, MINUTES=60 for each of six parts'
 	@echo 'make notebooks  execute every notebook from its text; writes nothing; NOTEBOOKS="streaming" selects some'
 	@echo 'make notebooks-update  the same, and write the outputs to the notebooks'
-	@echo 'make docs       build the documentation; open docs/_build/html/index.html'
+	@echo 'make docs       build the documentation and run its recipes; open docs/_build/html/index.html'
 	@echo 'make clean      remove .venv and whatever was built or cached; results in runs/ stay'
 	@echo
 	@echo 'PYTHON=python3.11 chooses the interpreter .venv is made with, VENV=path another place for it.'
@@ -120,13 +120,13 @@ notebooks: $(VENV)/.installed-dev
 notebooks-update: $(VENV)/.installed-dev
 	$(strip $(PY) .ci/notebooks --update $(NOTEBOOKS))
 
-# Needs no network: styles, fonts and inventories are in docs/, notebooks have their outputs.
+# Needs no network: styles, fonts and inventories are in docs/, notebooks have their outputs. Recipes run.
 docs: $(VENV)/.installed-dev
 	$(PY) -m sphinx -W --keep-going -q docs docs/_build/html
 
 clean:
 	@if test -f "$(VENV)/pyvenv.cfg"; then rm -rf "$(VENV)"; fi
-	@rm -rf build dist docs/_build docs/images/notebooks *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf build dist docs/_build docs/images/notebooks docs/recipes *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . \( -name .git -o -name runs -o -name '.venv*' \) -prune -o \
 		\( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 

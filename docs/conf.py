@@ -4,9 +4,13 @@ Formulas are drawn by KaTeX, whose styles and fonts are in `static`. Names of GP
 the inventories of `inventories.py`. Sphinx warns of names that do not exist; `make docs` treats warnings as errors.
 """
 
+import ast
 import base64
+import configparser
 import importlib
 import inspect
+import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,11 @@ from sphinx.util.nodes import make_refnode
 
 import gpflow_pep
 
+ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = configparser.ConfigParser()
+SETTINGS.read(ROOT / "setup.cfg", encoding="utf-8")
+ADDRESS = SETTINGS["metadata"]["url"]
+
 project = "gpflow_pep"
 author = "gpflow_pep contributors"
 copyright = author
@@ -30,21 +39,51 @@ release = version = gpflow_pep.__version__
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
     "sphinx_design",
+    "sphinx_gallery.gen_gallery",
     "sphinxcontrib.katex",
 ]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # `notebooks` is a link to the repository's notebooks, which have their outputs
-exclude_patterns = ["_build"]
+# Beside the pages of recipes there are notebooks to download, and a table of times.
+exclude_patterns = ["_build", "recipes/*.ipynb", "**sg_execution_times.rst"]
 suppress_warnings = ["myst.xref_missing.inv"]
 
 highlight_language = "text"
+copybutton_exclude = ".linenos, .gp, .go"  # neither prompts nor outputs are copied
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../recipes",
+    "gallery_dirs": "recipes",
+    "within_subsection_order": "FileNameSortKey",
+    "thumbnail_size": (400, 280),
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "plot_gallery": True,
+}
 
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_logo = html_favicon = "static/logo.svg"
+html_theme_options = {
+    "top_of_page_buttons": ["edit"],
+    "footer_icons": [
+        {"name": "Repository", "url": ADDRESS, "html": "Repository", "class": "label"},
+        {
+            "name": "Issues",
+            "url": f"{ADDRESS}/issues",
+            "html": "Issues",
+            "class": "label",
+        },
+    ],
+}
 html_title = f"gpflow_pep {release}"
 html_copy_source = False
 html_show_sourcelink = False
@@ -54,7 +93,10 @@ katex_css_path = "katex/katex.min.css"
 default_role = "py:obj"
 nitpicky = True
 autoclass_content = "both"  # arguments are documented at the constructor
-autodoc_typehints = "none"  # docstrings say shapes and units
+autodoc_typehints = (
+    "none"  # `mend_docstring` adds them, as written, without the unions behind names
+)
+autosummary_generate = False  # tables of the API's first page only
 smartquotes = False
 autodoc_member_order = "groupwise"
 autodoc_default_options = {"members": True, "inherited-members": True}
@@ -96,15 +138,98 @@ def skip_inherited(
     return None if is_field or defined_here(member) else True
 
 
-def leave_out_generated(
+SHAPE_LINES = (  # of check_shapes, which writes them into docstrings
+    (r"\*batch\*\.\.\.", "..."),
+    (r"\* \*\*return\*\* has shape \[\]", "* A scalar"),
+    (r"\* \*\*return\*\* has shape", "* The result has shape"),
+    (r"\* \*\*return\[0\]\*\* has shape", "* The first result has shape"),
+    (r"\* \*\*return\[1\]\*\* has shape", "* The second result has shape"),
+    (r"\(not \*(\w+)\*\)", r"not *\1*"),
+)
+
+
+def types_of(value: Any) -> dict[str, str]:
+    """Return the types of a function's arguments, or of a constructor's, as they are written."""
+    function = value.__init__ if inspect.isclass(value) else value
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    arguments = definition.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return {
+        each.arg: ast.unparse(each.annotation).strip("'")
+        for each in named
+        if each.annotation is not None
+    }
+
+
+def show_constructor(
+    app: Sphinx,
+    what: str,
+    name: str,
+    value: Any,
+    options: Any,
+    signature: str,
+    returned: str,
+) -> tuple[str, str] | None:
+    """Show a model's arguments, not those of the `__call__` of GPflow's metaclass."""
+    if what != "class" or not (signature or "").startswith("(*args"):
+        return None
+    _, *parameters = inspect.signature(value.__init__).parameters.values()
+    bare = [each.replace(annotation=each.empty) for each in parameters]
+    return str(inspect.Signature(bare)), returned
+
+
+def mend_docstring(
     app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
 ) -> None:
-    """Remove generated lines from the docstrings of named tuples and data classes."""
+    """Add types of parameters, remove generated lines, and write shapes as sentences."""
     lines[:] = [
         line
         for line in lines
         if not line.startswith(("Create new instance of ", "Alias for field number "))
     ]
+    for number, line in enumerate(lines):
+        if " has shape [" in line:
+            for pattern, text in SHAPE_LINES:
+                line = re.sub(pattern, text, line)
+            lines[number] = line
+    if any(line.startswith(":param ") for line in lines):
+        types = types_of(value)
+        mended = []
+        for line in lines:
+            field = re.match(r":param (\w+):", line)
+            kind = types.get(field[1], "Any") if field else "Any"
+            if kind != "Any":  # else the text says what is accepted
+                mended.append(f":type {field[1]}: ``{kind}``")
+            mended.append(line)
+        lines[:] = mended
+
+
+# --- edit links ------------------------------------------------------------------------------------------------------
+
+SOURCES = {
+    "changelog": "CHANGELOG.md",
+    "citation": "CITATION.cff",
+    "contributing": "CONTRIBUTING.md",
+    "recipes/index": "recipes/README.rst",
+}
+
+
+def link_to_source(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], document: Any
+) -> None:
+    """Let "Edit this page" lead to the file that is edited: of notebooks and recipes the script."""
+    if document is None:
+        return
+    if page in SOURCES:
+        file = SOURCES[page]
+    elif page.startswith(("notebooks/", "recipes/")):
+        file = f"{page}.py"
+    else:
+        file = f"docs/{page}.md"
+    if not (ROOT / file).is_file():
+        logger.warning("the source of page %s is not %s", page, file)
+    context["theme_source_edit_link"] = f"{ADDRESS}/edit/main/{file}"
 
 
 # --- references ------------------------------------------------------------------------------------------------------
@@ -198,8 +323,10 @@ def draw_gallery(app: Sphinx) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the functions of this file."""
     app.connect("builder-inited", draw_gallery)
+    app.connect("html-page-context", link_to_source)
     app.connect("autodoc-skip-member", skip_inherited)
-    app.connect("autodoc-process-docstring", leave_out_generated)
+    app.connect("autodoc-process-signature", show_constructor)
+    app.connect("autodoc-process-docstring", mend_docstring)
     app.connect("missing-reference", resolve, priority=900)  # after the inventories
     app.connect("doctree-read", check_formulas)
     return {"parallel_read_safe": True}

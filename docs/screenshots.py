@@ -13,11 +13,16 @@ PAGES = (
     "index",
     "quickstart",
     "gallery",
+    "recipes/index",
+    "recipes/plot_07_counts",
+    "estimators",
     "benchmarks",
     "results",
     "guarantees",
     "derivations",
+    "api/index",
     "api/regression",
+    "api/estimators",
     "notebooks/classification",
 )
 WIDTHS = {1366: 768, 400: 800}  # width and height of a window, in pixels

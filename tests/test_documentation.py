@@ -24,6 +24,7 @@ FILE = re.compile(
 )
 
 
+RECIPES = sorted((ROOT / "recipes").glob("plot_*.py"))
 DIRECTIVE = re.compile(r"^\.\. auto(class|function|module):: ([\w.]+)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s:]*)(?:#([^)\s]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -58,11 +59,13 @@ def test_lines_of_python_fit_the_page():
         for block in BLOCK.findall(text_of(path))
         for line in block.splitlines()
     }
-    for path in (ROOT / "notebooks").glob("*.py"):
-        lines |= {
-            (path.name, line) for line in text_of(path).splitlines() if not line.startswith("#")
-        }
+    scripts = [*(ROOT / "notebooks").glob("*.py"), *RECIPES]
+    for path in scripts:
+        code = re.sub(r'\A""".*?"""', "", text_of(path), flags=re.DOTALL)
+        lines |= {(path.name, line) for line in code.splitlines() if not line.startswith("#")}
     assert [found for found in lines if len(found[1]) > 88] == []
+    broken = re.compile(r"\w\[\n")  # `labels[` and its index on another line
+    assert [path.name for path in scripts if broken.search(text_of(path))] == []
 
 
 def test_every_picture_of_the_site_is_drawn_by_a_script():
@@ -73,10 +76,47 @@ def test_every_picture_of_the_site_is_drawn_by_a_script():
             re.M,
         )
     )
+    drawn.remove("logo")  # in docs/static
     drawn.add("tensorboard")  # by docs/tensorboard_picture.py, which needs a browser
     assert {path.stem for path in (ROOT / "docs" / "images").glob("*.*")} == drawn
     shown = set(re.findall(r"images/(\w+)\.png\)", "".join(map(text_of, PAGES))))
     assert shown == drawn
+
+
+def test_titles_are_unique():
+    titles = []
+    for path in PAGES[1:]:
+        titles += re.findall(r"\A# (.*)$", text_of(path), re.MULTILINE)
+    for path in (ROOT / "notebooks").glob("*.py"):
+        titles += re.findall(r"^# # (.*)$", text_of(path), re.MULTILINE)[:1]
+    for path in RECIPES:
+        titles += re.findall(r'\A"""\n(.*)\n=+\n', text_of(path))
+    assert len(titles) == len(set(titles)), sorted(titles)
+
+
+def test_searches_for_a_task_find_the_guide():
+    """The site's search ranks a main entry of its index before everything else."""
+    entries = {
+        entry: path.stem
+        for path in PAGES
+        for block in re.findall(r"^```\{index\} (.*)$", text_of(path), re.MULTILINE)
+        for entry in block.removeprefix("! ").split(", ! ")
+    }
+    assert entries["save model"] == "saving"
+    assert {path.stem for path in (ROOT / "docs" / "guide").glob("*.md")} <= set(entries.values())
+
+
+def test_recipes_explain_check_and_draw():
+    """They run in `make docs`, where an error ends the build."""
+    assert len(RECIPES) >= 12
+    for path in RECIPES:
+        text = text_of(path)
+        assert re.match(r'"""\n(.+)\n=+\n\n(.+\n)+"""\n', text), f"{path.name}: title and text"
+        assert text.count("# %%\n#") >= 2, f"{path.name}: explanations"
+        assert text.count("figsize=(5, 3.5)") == 1, (
+            f"{path.name}: a picture in the size of a thumbnail"
+        )
+        assert "plt.show()" in text
 
 
 def public(module):
@@ -112,6 +152,24 @@ def test_every_public_name_is_in_the_api_and_no_other():
         assert documented[-1] in called(importlib.import_module(owner)), f"{name} is not public"
     assert [value for value in called(gpflow_pep) if value not in documented] == []
     assert len(documented) == len(set(documented)), "a name is in the API twice"
+    tables = re.findall(
+        r"^\.\. (autosummary|currentmodule):: ?(.*)\n((?:\n|   .*\n)*)",
+        text_of(ROOT / "docs" / "api" / "index.md"),
+        re.MULTILINE,
+    )
+    listed, module = [], ""
+    for kind, name, rows in tables:
+        if kind == "currentmodule":
+            module = name
+        for row in rows.replace(":nosignatures:", "").split():
+            owner, _, own = f"{module}.{row.removeprefix('~')}".rpartition(".")
+            listed.append(getattr(importlib.import_module(owner), own))
+    assert set(listed) == set(documented), "the first page of the API"
+    for value in listed:  # its tables show the first sentence, which an abbreviation would end
+        sentence = re.split(
+            r"\.\s", inspect.getdoc(value).replace("et al.", "et al") + "\n", maxsplit=1
+        )[0]
+        assert sentence.count("(") == sentence.count(")"), f"{value.__name__}: {sentence}"
 
 
 def test_links_lead_somewhere():

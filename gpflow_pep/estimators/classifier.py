@@ -26,9 +26,27 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     model with a latent function per class, not a binary model per class; fitting takes O(N M²) time for M inducing
     points and N rows, not O(N³); `sample_weight` is not supported.
 
-    Fitted attributes: `classes_`, and the attributes of :class:`SparseGPRegressor`. `model_` is a
-    :class:`gpflow_pep.PEPClassifier` or, from the second batch on, a :class:`gpflow_pep.StreamingPEP`; its labels are
-    indices of `classes_`. After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
+    After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
+
+    >>> from gpflow_pep.estimators import SparseGPClassifier
+    >>> X = np.linspace(-3.0, 3.0, 60)[:, None]
+    >>> labels = np.where(np.sin(2.0 * X[:, 0]) > 0.0, "up", "down")
+    >>> classifier = SparseGPClassifier(n_inducing=10, random_state=0).fit(X, labels)
+    >>> print(classifier.predict([[0.8], [-0.8]]))
+    ['up' 'down']
+    >>> classifier.predict_proba([[0.8]]).shape  # in the order of classes_
+    (1, 2)
+
+    .. rubric:: Fitted attributes
+
+    `classes_` : array [C]
+        The labels, in ascending order.
+    `model_` : :class:`gpflow_pep.PEPClassifier` or :class:`gpflow_pep.StreamingPEP`
+        The trained model, whose labels are indices of `classes_`; a stream from the second batch
+        on.
+
+    The other attributes are as in :class:`SparseGPRegressor`.
+
     """
 
     _STREAM = StreamingPEP

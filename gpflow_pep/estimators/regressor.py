@@ -36,14 +36,43 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     the kernel is a GPflow kernel; standard deviations and covariances are for new observations, noise included; fitting
     takes O(N M²) time for M inducing points and N rows, not O(N³); `sample_weight` is not supported.
 
-    Fitted attributes: `model_` (:class:`gpflow_pep.PEPR` or, from the second batch on,
-    :class:`gpflow_pep.StreamingSGPR`; a model of the normalized y), `kernel_`, `n_inducing_`, `result_`
-    (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
-    nats, of normalized y: at alpha = 0 a lower bound on the log evidence), `alpha_` (the power of the model),
-    `n_iter_`, `n_features_in_`, `feature_names_in_`, with ``alpha="auto"`` `alpha_selection_`
-    (:class:`gpflow_pep.AlphaSelection`) and with ``n_inducing="auto"`` `num_inducing_selection_`
-    (:class:`gpflow_pep.NumInducingSelection`). Predictions use the posterior at the end of `fit`: changing `model_`
-    afterwards is not supported. After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
+    Predictions use the posterior at the end of `fit`: changing `model_` afterwards is not supported.
+    After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
+
+    >>> from gpflow_pep.estimators import SparseGPRegressor
+    >>> X = np.linspace(0.0, 6.0, 60)[:, None]
+    >>> y = np.sin(X[:, 0])
+    >>> regressor = SparseGPRegressor(n_inducing=10, random_state=0).fit(X, y)
+    >>> mean, std = regressor.predict(X[:5], return_std=True)
+    >>> np.allclose(mean, y[:5], atol=0.01)
+    True
+
+    .. rubric:: Fitted attributes
+
+    `model_` : :class:`gpflow_pep.PEPR` or :class:`gpflow_pep.StreamingSGPR`
+        The trained model of the normalized y; a stream from the second batch on.
+    `kernel_` : :class:`gpflow.kernels.Kernel`
+        The trained kernel, of the normalized y.
+    `n_inducing_` : int
+        The number of inducing points of the model.
+    `alpha_` : float
+        The power of the model.
+    `result_` : :class:`gpflow_pep.FitResult` or None
+        The result of training; None if nothing was trained.
+    `log_marginal_likelihood_value_` : float
+        The objective in nats, of the normalized y and without priors; at alpha = 0 a lower bound on
+        the log evidence.
+    `n_iter_` : int
+        The number of iterations of training.
+    `n_features_in_` : int
+        The number of columns of X.
+    `feature_names_in_` : array of strings
+        The names of the columns, if X was a table whose columns have names.
+    `alpha_selection_` : :class:`gpflow_pep.AlphaSelection`
+        The comparison of powers, with ``alpha="auto"``.
+    `num_inducing_selection_` : :class:`gpflow_pep.NumInducingSelection`
+        The comparison of numbers of inducing points, with ``n_inducing="auto"``.
+
     """
 
     _STREAM = StreamingSGPR

@@ -90,7 +90,9 @@ def _option(name: str, checked: Callable[[Any, str], Any], meaning: str) -> prop
 
 class PEP(SparseGP):
     r"""
-    Sparse power EP for any likelihood (Bui, Yan and Turner 2017, sec. 3.8), with a Gaussian site for every observation.
+    Sparse power EP for any likelihood, with a Gaussian site for every observation.
+
+    Source: Bui, Yan and Turner (2017), sec. 3.8.
 
     .. math::
 

@@ -25,7 +25,9 @@ _OPTIMAL, _PER_BLOCK = "optimal", "optimal per block"
 
 class PEPR(CollapsedRegression):
     r"""
-    Collapsed power EP for GP regression (Bui, Yan and Turner 2017; blocks: sec. 3.7 with its sign corrected).
+    Collapsed power EP for GP regression: SGPR, FITC, PITC and the powers between them.
+
+    Source: Bui, Yan and Turner (2017); blocks: sec. 3.7 with its sign corrected.
 
     .. math::
 

@@ -27,7 +27,9 @@ from .stream import Stream
 
 class StreamingSGPR(CollapsedRegression, Stream):
     r"""
-    Sparse GP regression of a stream of batches, for any power (Bui, Nguyen and Turner 2017, eqs 27 and 117).
+    Sparse GP regression of a stream of batches, for any power.
+
+    Source: Bui, Nguyen and Turner (2017), eqs 27 and 117.
 
     The model is PEPR on the current batch; the posterior of earlier batches enters as an additional Gaussian site:
 
@@ -92,7 +94,9 @@ class StreamingSGPR(CollapsedRegression, Stream):
 
 class StreamingSVGP(MinibatchSVGP, Stream):
     r"""
-    Sparse variational GP of a stream of batches, for any likelihood (Bui, Nguyen and Turner 2017, eq. 14).
+    Sparse variational GP of a stream of batches, for any likelihood.
+
+    Source: Bui, Nguyen and Turner (2017), eq. 14.
 
     .. math::
 
@@ -173,7 +177,9 @@ class StreamingSVGP(MinibatchSVGP, Stream):
 
 class StreamingPEP(PEP, Stream):
     r"""
-    Sparse power EP of a stream of batches, for any likelihood (Bui, Nguyen and Turner 2017, sec. 3).
+    Sparse power EP of a stream of batches, for any likelihood.
+
+    Source: Bui, Nguyen and Turner (2017), sec. 3.
 
     The model is :class:`PEP` of its current batch, with the posterior of all earlier batches as one more Gaussian site.
     Its objective is the online log evidence of the batch, given all earlier batches. :meth:`update` absorbs the sites

@@ -141,7 +141,9 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
 
 class TSVGP(StructuredSVGP):
     r"""
-    The tighter bound of `gpflow.models.SVGP` with a scale for every row, at its optimum (Bui and Titsias 2025, eq. 5).
+    The tighter bound of `gpflow.models.SVGP` with a scale for every row, at its optimum.
+
+    Source: Bui and Titsias (2025), eq. 5.
 
     .. math::
 
@@ -203,7 +205,9 @@ class TSVGP(StructuredSVGP):
 
 class BTSVGP(StructuredSVGP):
     r"""
-    The tighter bound of `gpflow.models.SVGP` with the optimal matrix for every block (Bui and Titsias 2025, eq. 9).
+    The tighter bound of `gpflow.models.SVGP` with the optimal matrix for every block.
+
+    Source: Bui and Titsias (2025), eq. 9.
 
     .. math::
 

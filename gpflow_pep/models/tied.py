@@ -112,7 +112,9 @@ class TiedFactors(MinibatchSVGP):
 
 class ARPEP(TiedFactors):
     r"""
-    Minibatch power EP with q in place of the cavity (Villacampa-Calvo and Hernández-Lobato 2020, eq. 9).
+    Minibatch power EP with q in place of the cavity.
+
+    Source: Villacampa-Calvo and Hernández-Lobato (2020), eq. 9.
 
     .. math::
 
@@ -139,7 +141,9 @@ class ARPEP(TiedFactors):
 
 class APEP(TiedFactors):
     r"""
-    Minibatch power EP with tied factors (Villacampa-Calvo and Hernández-Lobato 2020, eq. 11).
+    Minibatch power EP with tied factors.
+
+    Source: Villacampa-Calvo and Hernández-Lobato (2020), eq. 11.
 
     .. math::
 
@@ -164,7 +168,9 @@ class APEP(TiedFactors):
 
 class RPAPEP(TiedFactors):
     r"""
-    Minibatch power EP that approximates the prior's factor too (Villacampa-Calvo and Hernández-Lobato 2020, eq. 10).
+    Minibatch power EP that approximates the prior's factor too.
+
+    Source: Villacampa-Calvo and Hernández-Lobato (2020), eq. 10.
 
     .. math::
 

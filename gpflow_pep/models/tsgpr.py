@@ -20,7 +20,9 @@ from .collapsed import CollapsedRegression, upper_bound
 
 class TSGPR(CollapsedRegression):
     r"""
-    The tighter collapsed bound (Bui and Titsias 2025, eq. 6); q(u) and predictions as `gpflow.models.SGPR`.
+    The collapsed bound that is tighter than SGPR's; q(u) and predictions as `gpflow.models.SGPR`.
+
+    Source: Bui and Titsias (2025), eq. 6.
 
     .. math::
 
@@ -52,7 +54,9 @@ class TSGPR(CollapsedRegression):
 
 class BTSGPR(TSGPR):
     r"""
-    The tighter collapsed bound with blocks (Bui and Titsias 2025, eq. 8); q(u) and predictions as SGPR.
+    The tighter collapsed bound with blocks, tighter still; q(u) and predictions as SGPR.
+
+    Source: Bui and Titsias (2025), eq. 8.
 
     .. math::
 
