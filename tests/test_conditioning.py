@@ -19,6 +19,7 @@ import tensorflow as tf
 from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, fit
+from gpflow_pep.runtime.devices import preferring_products
 
 ENGINE = sys.modules["gpflow_pep.engine.accumulation"]
 N, M, BLOCK = 20, 8, 5
@@ -67,6 +68,13 @@ def make_model(name, case):
 @pytest.fixture(autouse=True)
 def fifty_digits():
     with mpmath.workdps(50):
+        yield
+
+
+@pytest.fixture(params=[False, True], ids=["by solves", "by products"])
+def any_device(request):
+    """Solve triangular systems as on CPUs, and multiply by inverses as on GPUs."""
+    with preferring_products(request.param):
         yield
 
 
@@ -240,7 +248,7 @@ def objective_or_message(model):
         ],
     ),
 )
-def test_objectives_are_right_or_an_error(kind, jitter, noise):
+def test_objectives_are_right_or_an_error(kind, jitter, noise, any_device):
     case = make_case(kind, noise)
     with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
         for name in MODELS:
@@ -263,7 +271,7 @@ def test_objectives_are_right_or_an_error(kind, jitter, noise):
     ("jitter", "decades"), some_slow([(1e-5, 6), (1e-7, 8), (1e-9, 10)], quick=[(1e-9, 10)])
 )
 @pytest.mark.parametrize("kind", some_slow(["duplicated", "long lengthscale"], 1))
-def test_derivatives_are_right(name, kind, jitter, decades):
+def test_derivatives_are_right(name, kind, jitter, decades, any_device):
     """All derivatives to 1e-7 of the largest, up to a condition number of 1e10."""
     case = make_case(kind, 1e-2)
     with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
@@ -275,7 +283,7 @@ def test_derivatives_are_right(name, kind, jitter, decades):
 
 @pytest.mark.parametrize("jitter", some_slow([1e-5, 1e-6, 1e-7], quick=[1e-7]))
 @pytest.mark.parametrize("kind", some_slow(["clustered", "long lengthscale"], 1))
-def test_little_noise_leaves_the_derivatives_right(kind, jitter):
+def test_little_noise_leaves_the_derivatives_right(kind, jitter, any_device):
     """
     A small noise magnifies what rounding leaves in products with Kuu^-1: by one product the adjoint in chunks errs by
     2e-8 and 2e-6 here with the least jitter, by triangular solves and a product by 2e-10.
@@ -288,7 +296,7 @@ def test_little_noise_leaves_the_derivatives_right(kind, jitter):
         assert np.abs(model_gradient(model) - exact).max() <= 1e-8 * np.abs(exact).max()
 
 
-def test_derivatives_that_nearly_cancel():
+def test_derivatives_that_nearly_cancel(any_device):
     """
     Those in inducing points next to each other, which differ by factors of 300, against central differences of the
     objective in 140 bits. A product with L^-T before terms cancel left 8e-4 of the smallest.

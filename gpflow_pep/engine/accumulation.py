@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import override
 
-from ..maths.linalg import cholesky_adjoint, column_products
+from ..maths.linalg import by_products, cholesky_adjoint, column_products
 from ..runtime.checks import repeated
 from ..runtime.custom_gradients import once_differentiable
 from .chunks import Chunk, Part
@@ -90,12 +90,59 @@ def _one_chunk(
     """Sum all rows, `sources`, at once; V and D are stored for the backward pass."""
     rows = Rows(*sources)
     V, D = sites.given_u(L, rows)
+    sums = sites.forward(V, D, rows, powers)
 
     def pull_back(bar: RowSums, _: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
-        VDV, rows_bar = sites.adjoint(L, V, D, rows, powers, bar)
-        return VDV, *rows_bar
+        def general() -> tuple[tf.Tensor, ...]:
+            VDV, rows_bar = sites.adjoint(L, V, D, rows, powers, bar)
+            return VDV, *rows_bar
 
-    return sites.forward(V, D, rows, powers), pull_back
+        if not (by_products(L) and _may_be_linear(sites, powers, rows.scale)):
+            return general()
+        # Outside of the branch, so that it shares its inverse of L with V.
+        adjoint, VDV, scale_bar = _linear_adjoint(L, sums, powers, rows.scale, bar)
+        return tuple(
+            tf.cond(
+                _is_linear(powers) & _is_well_conditioned(L, sums.A),
+                lambda: (VDV, *adjoint.from_product(rows)._replace(scale=scale_bar)),
+                general,
+            )
+        )
+
+    return sums, pull_back
+
+
+def _may_be_linear(sites: SiteRule, powers: Powers, scale: tf.Tensor) -> bool:
+    """Return whether :class:`LinearAdjoint` applies if the powers are 0."""
+    return isinstance(sites, IndependentSites) and all(
+        value.shape.rank == 0 for value in (scale, *powers)
+    )
+
+
+def _is_linear(powers: Powers) -> tf.Tensor:
+    return (powers.noise_power == 0.0) & (powers.penalty_power == 0.0)
+
+
+def _is_well_conditioned(L: tf.Tensor, A: tf.Tensor) -> tf.Tensor:
+    diagonal, precision = tf.linalg.diag_part(L), tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
+    spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
+    return tf.reduce_max(spread * precision) < _WELL_CONDITIONED
+
+
+def _linear_adjoint(
+    L: tf.Tensor,
+    sums: RowSums,
+    powers: Powers,
+    scale: tf.Tensor,
+    bar: RowSums,
+    by_one_product: tf.Tensor | None = None,
+    *,
+    in_single: bool = False,
+) -> tuple[LinearAdjoint, tf.Tensor, tf.Tensor]:
+    """Return the adjoint if the powers are 0, with VDV and the derivative in the scale."""
+    adjoint = LinearAdjoint.of(L, scale * powers.weight, bar, by_one_product, in_single=in_single)
+    VDV = adjoint.trace[..., None] * sums.A  # since d_bar is a multiple of the site precision
+    return adjoint, VDV, tf.reduce_sum(bar.penalty * sums.penalty) / scale
 
 
 def _many_chunks(
@@ -137,17 +184,10 @@ def _many_chunks(
 
         def linear() -> tuple[tf.Tensor, ...]:
             # Derivatives through A and the rows cancel if Kuu is ill-conditioned: both need V of one precision.
-            diagonal, precision = (
-                tf.linalg.diag_part(L),
-                tf.reduce_max(tf.linalg.diag_part(sums.A), axis=-1),
-            )
-            spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
-            by_one_product = (tf.reduce_max(spread * precision) < _WELL_CONDITIONED) & (
-                num_single == 0.0
-            )
+            by_one_product = _is_well_conditioned(L, sums.A) & (num_single == 0.0)
             in_single = isinstance(rows, MixedPrecisionRows)
-            adjoint = LinearAdjoint.of(
-                L, scale * powers.weight, bar, by_one_product, in_single=in_single
+            adjoint, VDV, own_scale_bar = _linear_adjoint(
+                L, sums, powers, scale, bar, by_one_product, in_single=in_single
             )
 
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
@@ -155,18 +195,12 @@ def _many_chunks(
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
                 return pull_back(cast(adjoint, chunk.dtype).of_rows(values))
 
-            VDV = (
-                adjoint.trace[..., None] * sums.A
-            )  # since d_bar is a multiple of the site precision
             scale_bar, *others_bar = rows.sum_over_chunks(part, zeros)
-            return VDV, scale_bar + tf.reduce_sum(bar.penalty * sums.penalty) / scale, *others_bar
+            return VDV, scale_bar + own_scale_bar, *others_bar
 
         scale = inputs[0]
-        if isinstance(sites, IndependentSites) and all(
-            value.shape.rank == 0 for value in (scale, *powers)
-        ):
-            is_linear = (powers.noise_power == 0.0) & (powers.penalty_power == 0.0)
-            return tuple(tf.cond(is_linear, linear, general))
+        if _may_be_linear(sites, powers, scale):
+            return tuple(tf.cond(_is_linear(powers), linear, general))
         return general()
 
     return sums, pull_back

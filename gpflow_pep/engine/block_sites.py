@@ -7,7 +7,13 @@ D = m (Kff - V'V) [G, b, b], S the diagonal noise, Sigma = S + noise D, X = S^-1
 import tensorflow as tf
 from typing_extensions import override
 
-from ..maths.linalg import cholesky, inverse_of_product, log_det, symmetric_product
+from ..maths.linalg import (
+    cholesky,
+    inverse_of_product,
+    log_det,
+    symmetric_product,
+    triangular_solve,
+)
 from .covariances import with_checked_variance
 from .penalty import ADVICE, log1p_ratio, log_det_ratio, penalty_factor
 from .rows import Rows
@@ -19,7 +25,7 @@ class BlockSites(SiteRule):
 
     @override
     def given_u(self, L: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, tf.Tensor]:
-        V = tf.linalg.triangular_solve(L, rows.Kuf)
+        V = triangular_solve(L, rows.Kuf)
         Vt = _in_blocks(tf.transpose(V), rows.Kff)
         D = rows.Kff - symmetric_product(Vt, Vt)
         D = with_checked_variance(D, tf.linalg.diag_part(D), tf.linalg.diag_part(rows.Kff), L)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..maths.linalg import cholesky, inverse_of_product, log_det
+from ..maths.linalg import cholesky, inverse_of_product, log_det, triangular_solve
 from ..runtime.custom_gradients import once_differentiable
 from .sites import RowSums
 
@@ -84,11 +84,11 @@ def log_gaussian(sums: SiteSums, row_sums: RowSums, num_data: tf.Tensor) -> tf.T
     @tf.custom_gradient
     def value(A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor) -> Any:
         factor = factorize_B(A)
-        whitened = tf.linalg.triangular_solve(factor, c)  # [..., M, P]
+        whitened = triangular_solve(factor, c)  # [..., M, P]
         distance = quadratic - tf.reduce_sum(tf.square(whitened), axis=[-2, -1])
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            b = tf.linalg.triangular_solve(factor, whitened, adjoint=True)
+            b = triangular_solve(factor, whitened, adjoint=True)
             covariance = P * inverse_of_product(factor) + tf.matmul(b, b, transpose_b=True)
             half = -0.5 * bar
             of_matrix = half if bar.shape.rank == 0 else half[..., None, None]

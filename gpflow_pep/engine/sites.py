@@ -4,12 +4,13 @@ Notation for n rows in a chunk: V = L^-1 Kuf [..., M, n], d = m diag(Kff - V'V) 
 v = s + noise d, w = 1/v, x = d/s. A trailing _bar denotes the derivative of the objective with respect to a quantity.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from typing_extensions import Self, override
 
-from ..maths.linalg import column_products, symmetric_product
+from ..maths.linalg import column_products, symmetric_product, triangular_solve
 from ..runtime.custom_gradients import derivatives
 from .covariances import conditional_variance_of_f
 from .penalty import log1p_ratio
@@ -75,7 +76,7 @@ class SiteRule:
 
     def given_u(self, L: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, tf.Tensor]:
         """Compute V = L^-1 Kuf [..., M, n], and D = m (Kff - V'V): its diagonal [..., n], or blocks [G, b, b]."""
-        V = tf.linalg.triangular_solve(L, rows.Kuf)
+        V = triangular_solve(L, rows.Kuf)
         return V, rows.scale * conditional_variance_of_f(rows.Kff, V, L)
 
     def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers) -> RowSums:
@@ -93,7 +94,7 @@ class SiteRule:
             sums = self.forward(V, D, rows, powers)
         V_bar, D_bar, noise_bar, residual_bar = derivatives(tape, tuple(sums), sources, tuple(bar))
         Kff_bar, VD, scale_bar = self.times(V, D, D_bar, rows.scale)
-        Kuf_bar = tf.linalg.triangular_solve(L, V_bar - 2.0 * VD, adjoint=True)
+        Kuf_bar = triangular_solve(L, V_bar - 2.0 * VD, adjoint=True)
         return symmetric_product(VD, V), Rows(Kuf_bar, Kff_bar, noise_bar, residual_bar, scale_bar)
 
     def times(
@@ -171,7 +172,7 @@ class IndependentSites(SiteRule):
         )
         Kff_bar, VD, scale_bar = self.times(V, D, powers.noise_power * v_bar + slope, rows.scale)
         half_V_bar = AVw + tf.matmul(0.5 * bar.c, w[..., None] * r, transpose_b=True) - VD
-        Kuf_bar = tf.linalg.triangular_solve(0.5 * L, half_V_bar, adjoint=True)
+        Kuf_bar = triangular_solve(L, half_V_bar, adjoint=True, factor=2.0)
         noise_bar, residual_bar = v_bar - slope * D / rows.noise, w[..., None] * (cV + qr)
         return symmetric_product(VD, V), Rows(Kuf_bar, Kff_bar, noise_bar, residual_bar, scale_bar)
 
@@ -216,16 +217,21 @@ class LinearAdjoint(NamedTuple):
         L: tf.Tensor,
         weight: tf.Tensor,
         bar: RowSums,
-        by_one_product: tf.Tensor,
+        by_one_product: tf.Tensor | None = None,
         *,
-        in_single: bool,
+        in_single: bool = False,
     ) -> Self:
-        """Take m weight and the derivatives `bar` in the sums; `in_single`: chunks may be in single precision."""
+        """
+        Take m weight and the derivatives `bar` in the sums.
+
+        :param by_one_product: whether H is used, []; None: it is.
+        :param in_single: chunks may be in single precision.
+        """
         trace = weight * bar.penalty[..., None]
         S = 2.0 * tf.linalg.set_diag(bar.A, tf.linalg.diag_part(bar.A) - trace)
 
         def solved(value: tf.Tensor) -> tf.Tensor:
-            return tf.linalg.triangular_solve(L, value, adjoint=True)
+            return triangular_solve(L, value, adjoint=True)
 
         def with_H() -> tuple[tf.Tensor, ...]:
             c = solved(bar.c)
@@ -234,7 +240,11 @@ class LinearAdjoint(NamedTuple):
         def with_V() -> tuple[tf.Tensor, ...]:
             return (solved(S), solved(bar.c), bar.c) if in_single else (S, bar.c, bar.c)
 
-        left, c, right_c = tf.cond(by_one_product, with_H, with_V)
+        if by_one_product is None:
+            by_one_product = tf.constant(True)
+            left, c, right_c = with_H()
+        else:
+            left, c, right_c = tf.cond(by_one_product, with_H, with_V)
         solves_last = tf.constant(False) if in_single else ~by_one_product
         return cls(
             by_one_product, solves_last, L, left, c, right_c, trace, bar.quadratic, bar.log_noise
@@ -242,26 +252,38 @@ class LinearAdjoint(NamedTuple):
 
     def of_rows(self, rows: Rows) -> Rows:
         """Compute the derivatives with respect to a chunk's rows."""
-        w, r = 1.0 / rows.noise, rows.residual  # [..., n], [..., n, P]
-        # [..., M, n]
-        right = tf.cond(
-            self.by_one_product,
-            lambda: rows.Kuf,
-            lambda: tf.linalg.triangular_solve(self.L, rows.Kuf),
+        return Rows(
+            *tf.cond(
+                self.by_one_product,
+                partial(self.from_product, rows),
+                partial(self._from_solves, rows),
+            )
         )
+
+    def from_product(self, rows: Rows) -> Rows:
+        """Compute them with H."""
+        return self._of_rows(rows, rows.Kuf, rows.Kuf)
+
+    def _from_solves(self, rows: Rows) -> Rows:
+        """Compute them with V."""
+        V = triangular_solve(self.L, rows.Kuf)  # [..., M, n]
+        rows_bar = self._of_rows(rows, V, tf.cond(self.solves_last, lambda: V, lambda: rows.Kuf))
+        Kuf_bar = tf.cond(
+            self.solves_last,
+            lambda: triangular_solve(self.L, rows_bar.Kuf, adjoint=True),
+            lambda: rows_bar.Kuf,
+        )
+        return rows_bar._replace(Kuf=Kuf_bar)
+
+    def _of_rows(self, rows: Rows, right: tf.Tensor, left: tf.Tensor) -> Rows:
+        """Multiply H, P or S by `right`, and this by left'; the derivative in Kuf lacks the last solve."""
+        w, r = 1.0 / rows.noise, rows.residual  # [..., n], [..., n, P]
         G = tf.matmul(self.left, right)  # [..., M, n]
         cV = tf.matmul(right, self.right_c, transpose_a=True)  # [..., n, P]
         q_bar = self.quadratic[..., None, None]
-
-        VSV = column_products(G, tf.cond(self.solves_last, lambda: right, lambda: rows.Kuf))
-        w_bar = 0.5 * VSV + tf.reduce_sum((cV + q_bar * r) * r, axis=-1)
-        product = G * w[..., None, :] + tf.matmul(self.c, w[..., None] * r, transpose_b=True)
+        w_bar = 0.5 * column_products(G, left) + tf.reduce_sum((cV + q_bar * r) * r, axis=-1)
         return Rows(
-            Kuf=tf.cond(
-                self.solves_last,
-                lambda: tf.linalg.triangular_solve(self.L, product, adjoint=True),
-                lambda: product,
-            ),
+            Kuf=G * w[..., None, :] + tf.matmul(self.c, w[..., None] * r, transpose_b=True),
             Kff=self.trace * w,
             noise=w * (self.log_noise[..., None] - w * (w_bar + self.trace * rows.Kff)),
             residual=w[..., None] * (cV + 2.0 * q_bar * r),

@@ -13,6 +13,7 @@ from gpflow.base import TensorType
 
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import once_differentiable
+from ..runtime.devices import prefers_products
 from ..runtime.tracing import in_xla, shared
 
 _UNREPORTED = ContextVar("unreported", default=False)
@@ -201,7 +202,7 @@ def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = Fals
     Return left right' for factors whose product is symmetric (for example right = left diag(w)), exactly symmetric. Of
     many rows only strips up to the diagonal are computed: half the work, or a sixth if both are `upper` triangular.
     """
-    if _has_few_rows(left):
+    if _in_one_operation(left):
         whole = tf.matmul(left, right, transpose_b=True)
         return 0.5 * (whole + tf.linalg.matrix_transpose(whole))
     size = tf.shape(left)[-2]
@@ -225,13 +226,34 @@ def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = Fals
 @check_shapes("L: [batch..., M, M]", "return: [batch..., M, M]")
 def inverse_of_product(L: tf.Tensor) -> tf.Tensor:
     """Return (L L')^-1 for lower triangular L."""
-    root = tf.linalg.matrix_transpose(_inverse(L, 0 if _has_few_rows(L) else 2))
+    root = tf.linalg.matrix_transpose(_inverse(L, 0 if _in_one_operation(L) else 2))
     return symmetric_product(root, root, upper=True)
 
 
-def _has_few_rows(matrix: tf.Tensor) -> bool:
-    """Return whether the matrix has so few rows that one operation is faster than strips with less arithmetic."""
-    return matrix.shape[-2] is not None and matrix.shape[-2] < 3 * _STRIP
+def _in_one_operation(matrix: tf.Tensor) -> bool:
+    """Return whether one operation is faster than strips with less arithmetic: for few rows, and by products."""
+    is_small = matrix.shape[-2] is not None and matrix.shape[-2] < 3 * _STRIP
+    return is_small or by_products(matrix)
+
+
+def by_products(L: tf.Tensor) -> bool:
+    """Return whether :func:`triangular_solve` multiplies by inverses, in double precision only."""
+    return L.dtype == tf.float64 and prefers_products()
+
+
+def triangular_solve(
+    L: tf.Tensor, columns: tf.Tensor, *, adjoint: bool = False, factor: float = 1.0
+) -> tf.Tensor:
+    """
+    Return L^-1 `columns`, or L^-T `columns`, times `factor`, [..., M, n].
+
+    On GPUs a solve for many columns reaches a tenth of the rate of a product, so that L^-1 is computed instead, once
+    for all solves with L in a graph. Errors of objectives, derivatives and predictions stay those of the solves
+    (`tests/test_conditioning.py`, `campaign.conditioning`). In single precision products may be in TensorFloat-32.
+    """
+    if by_products(L):
+        return tf.matmul(factor * _inverse(L, 0), columns, transpose_a=adjoint)
+    return tf.linalg.triangular_solve(L if factor == 1.0 else L / factor, columns, adjoint=adjoint)
 
 
 def _inverse(L: tf.Tensor, halvings: int) -> tf.Tensor:
@@ -256,5 +278,5 @@ def cholesky_adjoint(L: tf.Tensor, LtL_bar: tf.Tensor) -> tf.Tensor:
     Phi = tf.linalg.band_part(LtL_bar, -1, 0)
     Phi = tf.linalg.set_diag(Phi, 0.5 * tf.linalg.diag_part(Phi))
     Phi = 0.5 * (Phi + tf.linalg.matrix_transpose(Phi))
-    half = tf.linalg.triangular_solve(L, Phi, adjoint=True)  # L^-T Phi
-    return tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(half), adjoint=True)
+    half = triangular_solve(L, Phi, adjoint=True)  # L^-T Phi
+    return triangular_solve(L, tf.linalg.matrix_transpose(half), adjoint=True)

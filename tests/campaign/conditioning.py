@@ -5,7 +5,7 @@ number what is asked for. The reference takes the doubles of the model as exact.
 (relative to its terms), means (to the largest output) and variances (to the kernel's), the worst of all cases.
 "refused" says that an error was raised that names the matrix.
 
-    python -m campaign.conditioning [--cases 5] [--seed 0]
+    python -m campaign.conditioning [--cases 5] [--seed 0] [--by-products]
 """
 
 import argparse
@@ -19,6 +19,7 @@ import tensorflow as tf
 from campaign.reference import power_ep, squared_exponential
 from experiments.protocols.arguments import count
 from gpflow_pep import BTSGPR, PEPR, TSGPR, StreamingSGPR
+from gpflow_pep.runtime.devices import preferring_products
 
 CONDITIONS = tuple(10.0**power for power in range(0, 17, 2))
 NOISES = tuple(10.0**power for power in (-8, -6, -4, -2, 0, 2))
@@ -101,12 +102,21 @@ def main() -> None:
     parser.add_argument(
         "--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MODEL"
     )
+    parser.add_argument(
+        "--by-products", action="store_true", help="multiply by inverses, as on GPUs"
+    )
     arguments = parser.parse_args()
-    for model in arguments.models:
+    with preferring_products(arguments.by_products):
+        print_tables(arguments.models, range(arguments.seed, arguments.seed + arguments.cases))
+
+
+def print_tables(models: Sequence[str], seeds: Sequence[int]) -> None:
+    """Print a table for each model."""
+    for model in models:
         print(f"\n{model:20}" + "".join(f"{f'noise {noise:.0e}':>13}" for noise in NOISES))
         for condition, row in zip(
             CONDITIONS,
-            table(model, range(arguments.seed, arguments.seed + arguments.cases)),
+            table(model, seeds),
             strict=True,
         ):
             cells = ("refused" if error is None else f"{error:.0e}" for error in row)

@@ -23,6 +23,7 @@ from gpflow_pep.engine import (
     SharedBlockSites,
     StructuredBlockSites,
 )
+from gpflow_pep.runtime.devices import preferring_products
 
 EXACT = 2e-12
 DIFFERENCES = 1e-6
@@ -275,9 +276,13 @@ def test_a_partition_and_its_power_stay_together_in_any_order(dense):
         dense.close(second, first, EXACT)
 
 
+@pytest.mark.parametrize("products", [False, True], ids=["by solves", "by products"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed):
-    """One product, two triangular solves and a product, and the general adjoint, which one chunk of all rows uses."""
+def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed, products):
+    """
+    One product, two triangular solves and a product, and the general adjoint of one chunk, which takes one product as
+    well on devices that prefer products.
+    """
     problem = dense.problem(seed)
     used = []
     linear = ENGINE.LinearAdjoint.of
@@ -287,12 +292,14 @@ def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed):
         lambda *args, **single: used.append(bool(args[-1])) or linear(*args, **single),
     )
     gradients = []
+    rule, powers = IndependentSites(), POWERS["SGPR"]
     for chunks, threshold in ((OneChunk(), 0.0), (RowChunks(4), 0.0), (RowChunks(4), np.inf)):
         monkeypatch.setattr(ENGINE, "_WELL_CONDITIONED", threshold)
-        gradients.append(
-            collected(dense, problem, chunks, IndependentSites(), POWERS["SGPR"], 1.0)[1]
-        )
+        gradients.append(collected(dense, problem, chunks, rule, powers, 1.0)[1])
     assert used == [False, True]
+    with preferring_products(products):
+        gradients.append(collected(dense, problem, OneChunk(), rule, powers, 1.0)[1])
+    assert len(used) == 2 + products
     for general, *others in zip(*gradients, strict=True):
         for other in others:
             dense.close(other, general, EXACT)
