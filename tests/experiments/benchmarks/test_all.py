@@ -19,11 +19,7 @@ TINY = shlex.split("--rounds 1 --rows 30 --inducing 4 --kernel Matern32 --cores 
 
 def test_every_benchmark_is_among_them():
     commands = {path.stem for path in FOLDER.glob("*.py") if "def main()" in path.read_text()}
-    assert set(everything.BENCHMARKS) == commands - {
-        "all",
-        "export_steps",
-        "stablehlo_step",
-    }  # these two need JAX
+    assert set(everything.BENCHMARKS) == commands - {"all", "stablehlo_step"}  # it needs JAX
 
 
 @pytest.mark.slow
