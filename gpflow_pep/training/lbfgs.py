@@ -315,14 +315,15 @@ class LBFGS:
             before, self._failure, self._any_failure = self._best_loss, "", ""
             result = self._minimize(history, callback, history.steps - history.iterations)
             self._coordinates.assign(self._best)
-            gained = not before - self._best_loss < 1e-6 * (
-                1.0 + abs(self._best_loss)
-            )  # else stop searching
+            least = 1e-6 * (1.0 + abs(self._best_loss))
+            if not self._objective.is_exact:  # further searches are dear
+                least = max(least, 0.1 * self._gain)
+            gained = not before - self._best_loss < least  # else stop searching
             is_last = self._active is self._phases[-1]
             if (
                 is_last
                 and not (history.is_over or self._is_flat)
-                and self._objective.tighten(fully=not gained)
+                and self._objective.tighten(fully=not gained, gain=self._gain)
             ):
                 gained = True  # a tighter tolerance may still improve
                 self._best_loss, before = (

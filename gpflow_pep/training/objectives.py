@@ -136,6 +136,7 @@ class Objective:
     interval = 1  # steps between records are a multiple of this
     default_interval = 1  # steps between records
     trial_iterations = 5  # of L-BFGS from each start, before the starts are compared
+    is_exact = True  # False if losses have errors, since sites converge to a tolerance
     is_accurate = True  # False if sites were far from converged in the last evaluation
     waits = True  # False if sites need not converge in an evaluation: losses far from each other are not compared
 
@@ -187,8 +188,12 @@ class Objective:
     def restart(self) -> None:
         """Forget the best parameters before a search from other parameters."""
 
-    def tighten(self, *, fully: bool) -> bool:
-        """Tighten the tolerance of later evaluations, `fully` to the model's; return whether it was loose."""
+    def tighten(self, *, fully: bool, gain: float = 0.0) -> bool:
+        """
+        Tighten the tolerance of later evaluations; return whether it was loose.
+
+        :param fully: tighten it to the model's tolerance, or until gains of `gain` nats are found.
+        """
         if not (fully and getattr(self.model, "mixed_precision", False)):
             return False
         self.model.mixed_precision = (
@@ -292,6 +297,7 @@ class ConvergedSitesObjective(SitesObjective):
     """
 
     trial_iterations = 0  # an evaluation takes many sweeps
+    is_exact = False
 
     def __init__(self, model: PEP):
         super().__init__(model)
@@ -339,11 +345,13 @@ class ConvergedSitesObjective(SitesObjective):
         self._gain, self._best_loss = self._best_loss - self._last_loss, self._last_loss
 
     @override
-    def tighten(self, *, fully: bool) -> bool:
-        was_loose = bool(self._loosest > self.model.tol)
-        self._loosest *= (
-            0.0 if fully else 0.1
-        )  # before each further search, down to the model's tolerance
+    def tighten(self, *, fully: bool, gain: float = 0.0) -> bool:
+        # The loss's error is proportional to the squared tolerance (`_of_gain`): this one is far below the gain.
+        enough = max(float(self.model.tol), 1e-3 * np.sqrt(gain))
+        was_loose = bool(self._loosest > enough)
+        self._loosest *= 0.1  # before each further search, down to the model's tolerance
+        if fully:
+            self._loosest = min(self._loosest, enough)
         self._of_gain *= 0.1
         self._best_loss = (
             np.inf

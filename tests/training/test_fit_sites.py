@@ -246,6 +246,25 @@ def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, mo
     np.testing.assert_allclose(result.objective[-1], -min(losses), rtol=1e-4)
 
 
+def test_fewer_sweeps_are_spent_on_sites_that_do_not_converge(model, monkeypatch):
+    """The sweeps are halved, to 50 at least; the tolerance rises to twice the change that they leave."""
+    objective = ConvergedSitesObjective(model)
+    status = dataclasses.replace(model.sites_status, converged=False, change=0.02)
+    monkeypatch.setattr(PEP, "sites_status", property(lambda _: status))
+    limits = []
+
+    def step():
+        limits.append((int(model.max_sweeps), float(model.tol)))
+        return 0.0, []
+
+    monkeypatch.setattr(objective, "training_step", step)
+    for number in range(6):
+        objective.evaluate(number)
+    assert [sweeps for sweeps, _ in limits] == [500, 250, 125, 62, 50, 50]
+    assert [tol for _, tol in limits[1:]] == [0.04] * 5
+    assert (int(model.max_sweeps), float(model.tol)) == (1000, 1e-6)
+
+
 def test_energies_at_loose_sites_are_no_measure_of_a_gain(model):
     """They may be too low; NumPy would warn of the square root of a negative gain."""
     objective = ConvergedSitesObjective(model)
@@ -256,6 +275,8 @@ def test_energies_at_loose_sites_are_no_measure_of_a_gain(model):
         *[True] * 5,
         False,
     ]  # from 3e-2 or 1e-2 to 1e-6
+    objective.restart()
+    assert [objective.tighten(fully=True, gain=0.01) for _ in range(2)] == [True, False]
     objective.mark_best()
     with np.errstate(all="raise"):
         objective.evaluate(1)
