@@ -120,9 +120,10 @@ notebooks: $(VENV)/.installed-dev
 notebooks-update: $(VENV)/.installed-dev
 	$(strip $(PY) .ci/notebooks --update $(NOTEBOOKS))
 
-# Needs no network: styles, fonts and inventories are in docs/, notebooks have their outputs. Recipes run.
+# Needs no network: styles, fonts and inventories are in docs/, notebooks have their outputs. Recipes run if they have
+# changed. -E reads all pages: of pages that it skips, Sphinx leaves the entries for searches out.
 docs: $(VENV)/.installed-dev
-	$(PY) -m sphinx -W --keep-going -q docs docs/_build/html
+	$(PY) -m sphinx -E -W --keep-going -q docs docs/_build/html
 
 clean:
 	@if test -f "$(VENV)/pyvenv.cfg"; then rm -rf "$(VENV)"; fi
