@@ -4,6 +4,14 @@
 
 from the sums A, c and the Cholesky factor L of the model at the time of absorption, without inverting a covariance. A
 new stream has no old inducing variables.
+
+The old posterior is a product of Gaussian likelihoods of earlier rows. If all rows of a stream share one noise
+variance s, their variances v at absorption become v/ρ with ρ = v_old/s, and the site
+
+    exp(ρ(-a'Λa/2 + η'a) + log_normalizer - (ρ - 1) square/2 + count log(ρ)/2),
+
+for as many values (`count`) with the sum `square` of squares over v. This is exact for fixed kernel and inducing points
+at alpha = 0, and at any power if the inducing points determine f at the earlier rows.
 """
 
 from typing import Any, NamedTuple
@@ -34,6 +42,7 @@ class AbsorbedPosterior(NamedTuple):
     log_normalizer: (
         tf.Tensor
     )  # log ∫ p_old(a)/q_old(a) without their normalizers: P/2 log|B| - c'B^-1 c/2, []
+    noise: tf.Tensor  # noise variance, number of earlier values, and their squares over it, [3]
 
 
 class OldPosterior(tf.Module):
@@ -52,10 +61,24 @@ class OldPosterior(tf.Module):
 
         Z, root = empty(num_parts, None, num_inputs), empty(*leading, None, None)
         self.absorbed = AbsorbedPosterior(
-            Z, root, linear=empty(*leading, None, num_outputs), log_normalizer=empty()
+            Z,
+            root,
+            linear=empty(*leading, None, num_outputs),
+            log_normalizer=empty(),
+            noise=tf.Variable([1.0, 0.0, 0.0], trainable=False, dtype=dtype),
         )
 
-    def absorb(self, Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
+    def noise_after(
+        self, noise_variance: tf.Tensor, count: tf.Tensor, square: tf.Tensor
+    ) -> tf.Tensor:
+        """Return `noise` of the earlier values and of as many more, at the present noise variance, [3]."""
+        earlier = tf.convert_to_tensor(self.absorbed.noise)
+        scaled = earlier[2] * earlier[0] / noise_variance
+        return tf.stack([noise_variance, earlier[1] + count, scaled + square])
+
+    def absorb(
+        self, Z: tf.Tensor, sums: SiteSums, noise: tf.Tensor | None = None
+    ) -> AbsorbedPosterior:
         """
         Compute q(v) = N(B^-1 c, B^-1), B = I + A, at Z [K, Ma, D], divided by its prior, without assigning it.
 
@@ -63,6 +86,7 @@ class OldPosterior(tf.Module):
         old posterior is as wide as the prior.
 
         :param sums: with the leading dimensions of this posterior, or without those of size 1.
+        :param noise: from :meth:`noise_after`; None if the noise of earlier rows stays.
         """
         A, c = (
             tf.reshape(values, tf.concat([self._leading, tf.shape(values)[-2:]], 0))
@@ -85,7 +109,9 @@ class OldPosterior(tf.Module):
             tf.linalg.triangular_solve(L, value, adjoint=True)
             for value in (U * tf.sqrt(eigenvalues), c)
         )
-        return AbsorbedPosterior(Z, root, linear, 0.5 * (log_det - quadratic))
+        if noise is None:
+            noise = tf.convert_to_tensor(self.absorbed.noise)
+        return AbsorbedPosterior(Z, root, linear, 0.5 * (log_det - quadratic), noise)
 
     def assign(self, absorbed: AbsorbedPosterior, num_inducing: int) -> None:
         """Assign new values and M of the model; functions compiled for a different M raise an error."""
@@ -101,6 +127,7 @@ class OldPosterior(tf.Module):
         jitter: float,
         L: tf.Tensor,
         alpha: tf.Tensor,
+        noise_variance: tf.Tensor | None = None,
     ) -> OldPosteriorSite:
         """
         Compute the site at the current hyperparameters, for the power alpha; differentiable (their eq. 140).
@@ -109,10 +136,19 @@ class OldPosterior(tf.Module):
             c = V (I + αΛQ)^-1 η,    terms = log_normalizer + α η'(I + αQΛ)^-1 Qη/2 - P log|I + αD|/2α.
 
         :param L: Cholesky factor of Kuu + jitter I, [M, M] or [C, M, M].
+        :param noise_variance: of all rows, [], for Λ and η times ρ; None: the noise of earlier rows stays.
         """
-        V, Q, R, linear, log_normalizer = self._projected(inducing_variable, kernel, jitter, L)
-        A, c, terms = _site(V, Q, R, linear, alpha)
-        return OldPosteriorSite(A, c, log_normalizer + terms)
+        V, Q, R, linear, terms = self._projected(inducing_variable, kernel, jitter, L)
+        if noise_variance is None:
+            A, c, quadratic, penalty = _site(V, Q, R, linear, alpha)
+            return OldPosteriorSite(A, c, terms + quadratic + penalty)
+        old_variance, count, square = tf.unstack(self.absorbed.noise)
+        ratio = old_variance / noise_variance
+        root = tf.sqrt(ratio)
+        # ρΛ and ρη enter as V √ρ, ρQ and √ρ η.
+        A, c, quadratic, penalty = _site(root * V, ratio * Q, R, linear, alpha)
+        terms += 0.5 * (count * tf.math.log(ratio) - (ratio - 1.0) * square)
+        return OldPosteriorSite(A, root * c, terms + ratio * quadratic + penalty)
 
     def log_ratio(
         self,
@@ -144,8 +180,10 @@ class OldPosterior(tf.Module):
         L' in V and zeros in Q. At coinciding points V and Q are set to these exact values, for any conditioning of Kuu;
         gradients go through the solve, since a new point may move away from the old point.
         """
-        L = asserted(L, tf.equal(self._num_inducing, L.shape[-1]), _M_CHANGED, self._num_inducing)
-        Z_old, *rest = map(tf.convert_to_tensor, self.absorbed)
+        L = asserted(
+            L, tf.equal(self._num_inducing, tf.shape(L)[-1]), _M_CHANGED, self._num_inducing
+        )
+        Z_old, *rest = map(tf.convert_to_tensor, self.absorbed[:-1])
         results = []
         for number, part in enumerate(independent_parts(inducing_variable, kernel)):
             old, prior = (
@@ -169,8 +207,11 @@ class OldPosterior(tf.Module):
 
 def _site(
     V: tf.Tensor, Q: tf.Tensor, R: tf.Tensor, linear: tf.Tensor, alpha: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """A, c and the terms that depend on V and Q, differentiable in these. Latent functions may share V and Q, not R.
+) -> tuple[tf.Tensor, ...]:
+    """
+    Return A, c, and the terms that depend on V and Q: α η'(I + αQΛ)^-1 Qη/2 and -P log|I + αD|/2α.
+
+    Differentiable in V and Q. Latent functions may share these, not R.
 
     The gradient by hand saves a fifth of the time of a step (M = 100, 300 rows). With S = R (I + αD)^-1 R' and
     ω = (I + αΛQ)^-1 η = η - α S Q η, so that A = V S V' and c = V ω, a change of Q makes dS = -α S dQ S,
@@ -191,27 +232,31 @@ def _site(
         squares = tf.reduce_sum(tf.square(D), axis=[-2, -1])
         log_det = tf.reduce_sum(factored_log_det_ratio(factor, alpha, tf.linalg.trace(D), squares))
         num_outputs = tf.cast(tf.shape(linear)[-1], D.dtype)
-        terms = 0.5 * (alpha * tf.reduce_sum(linear * tf.matmul(Q, omega)) - num_outputs * log_det)
+        quadratic = 0.5 * alpha * tf.reduce_sum(linear * tf.matmul(Q, omega))
+        penalty = -0.5 * num_outputs * log_det
 
         def gradient(
-            A_bar: tf.Tensor, c_bar: tf.Tensor, terms_bar: tf.Tensor
+            A_bar: tf.Tensor, c_bar: tf.Tensor, quadratic_bar: tf.Tensor, penalty_bar: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
             A_bar = 0.5 * (A_bar + tf.linalg.matrix_transpose(A_bar))
             VS = tf.matmul(H, G, transpose_a=True)
             A_bar_VS = tf.matmul(A_bar, VS)
             V_bar = 2.0 * A_bar_VS + tf.matmul(c_bar, omega, transpose_b=True)
-            S_omega = tf.matmul(VS, c_bar, transpose_a=True) - 0.5 * terms_bar * omega
+            S_omega = tf.matmul(VS, c_bar, transpose_a=True) - 0.5 * quadratic_bar * omega
             Q_bar = tf.matmul(VS, A_bar_VS, transpose_a=True) + tf.matmul(
                 S_omega, omega, transpose_b=True
             )
-            Q_bar = -alpha * Q_bar - 0.5 * num_outputs * terms_bar * tf.matmul(
+            Q_bar = -alpha * Q_bar - 0.5 * num_outputs * penalty_bar * tf.matmul(
                 G, G, transpose_a=True
             )
             if V.shape.rank < V_bar.shape.rank:  # several latent functions share them
                 V_bar, Q_bar = tf.reduce_sum(V_bar, axis=0), tf.reduce_sum(Q_bar, axis=0)
             return once_differentiable(V_bar, Q_bar)
 
-        return (tf.matmul(H, H, transpose_a=True), tf.matmul(V, omega), terms), gradient
+        return (
+            (tf.matmul(H, H, transpose_a=True), tf.matmul(V, omega), quadratic, penalty),
+            gradient,
+        )
 
     return values(V, Q)
 

@@ -2,6 +2,7 @@
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
@@ -13,10 +14,10 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
-from gpflow.kernels import Kernel
+from gpflow.kernels import Kernel, Stationary
 from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
-from gpflow.utilities import parameter_dict
+from gpflow.utilities import multiple_assign, parameter_dict
 from sklearn.base import BaseEstimator, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -24,11 +25,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from typing_extensions import Self
 
 from .. import validation
-from ..engine.kernel_columns import checked_indices, index_columns
+from ..engine.kernel_columns import checked_indices, index_columns, leaves
 from ..inducing import greedy_variance, k_means, uniform
 from ..inducing.rows import distinct
 from ..maths.linalg import unreported
 from ..models import PEP
+from ..models.kernels_and_inducing_variables import free_number_of_points
 from ..models.stream import Stream
 from ..runtime.checks import warn
 from ..runtime.transactions import atomic
@@ -44,6 +46,10 @@ from .columns import check_numbers
 from .descriptions import with_descriptions
 
 _FIRST_ROWS = 10_000  # of `fit`: enough to find the hyperparameters
+_MOST_POINTS = 512  # of a stream with n_inducing="auto", as of `select_num_inducing`
+_NOTICED = (
+    0.1  # noise variances: a stream with n_inducing="auto" adds rows of larger conditional variance
+)
 _PREFIX = "kernel__"
 _OF_SKLEARN = {  # counterparts of scikit-learn's kernels
     "RBF": "gpflow.kernels.SquaredExponential",
@@ -82,8 +88,9 @@ class SparseGPEstimator(BaseEstimator):
     alpha_selection_: AlphaSelection
     num_inducing_selection_: NumInducingSelection
     _posterior_values: PosteriorValues
-    _only_y: AnyNDArray | None  # [P], while all rows of a stream have had the same y
-    _STREAM: type[Any]  # class of the model from the second batch on
+    _only_x: AnyNDArray  # the value of each column of X in all rows so far, [D]; NaN once it varies
+    _only_y: AnyNDArray  # the same of Y, [P]
+    _STREAM: Callable[..., Any]  # constructs the model from the second batch on
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, with ``deep`` also the kernel's, such as "kernel__lengthscales"."""
@@ -171,7 +178,8 @@ class SparseGPEstimator(BaseEstimator):
         options: dict[str, Any] | None = self._training_options()
         if not train:
             options = None
-        self._only_y = None if np.ptp(Y, axis=0).any() else Y[0]
+        self._only_x = _only_values(X, X[0])
+        self._only_y = _only_values(Y, Y[0])
         self.__dict__.pop("alpha_selection_", None)
         self.alpha_ = 0.5 if isinstance(self.alpha, str) else self.alpha
         if isinstance(self.n_inducing, str):
@@ -235,10 +243,14 @@ class SparseGPEstimator(BaseEstimator):
             return
         model = self.model_
         options: dict[str, Any] | None = self._training_options()
-        if self._only_y is not None and np.array_equal(Y, np.broadcast_to(self._only_y, Y.shape)):
+        earlier_x = self._only_x
+        was_trained = np.isnan(self._only_y).any()
+        self._only_x = _only_values(X, self._only_x)
+        self._only_y = _only_values(Y, self._only_y)
+        is_trained = np.isnan(self._only_y).any()
+        new_columns = np.isnan(self._only_x) & ~np.isnan(earlier_x)
+        if not is_trained:
             options = None
-        else:
-            self._only_y = None
         if not isinstance(self.alpha, str):  # it may have changed since the last batch
             self.alpha_ = float(validation.power(self.alpha))
         if not isinstance(model, Stream):
@@ -250,17 +262,38 @@ class SparseGPEstimator(BaseEstimator):
                 alpha=self.alpha_,
                 max_jitter=max_jitter(),
             )
-        points = self._next_points(model, X)
-        known = self._known_rows(model, X, Y) if self._has_weak_priors() else None
+        free_number_of_points(model.inducing_variable)
+        known = self._known_rows(model, X, Y)
         priors_undone = atomic(model.parameters, locations(model))
         with priors_undone, model._all_or_nothing():
             model.alpha = self.alpha_
-            model.update((X, Y), **points)
-            if known is None:
-                remove_weak_priors(model)
-            else:  # anew: a first batch of a single row has no spread
+            if is_trained and not was_trained:
+                self._start_anew(model, *known)
+            elif self.kernel is None and new_columns.any():
+                self._start_lengthscales(model, known[0], new_columns)
+            Z, is_limited = self._next_points(model, X)
+            if Z is None:  # most points stay where earlier batches put them
+                model.update((X, Y), fraction_to_move=0.2)
+            else:
+                model.update((X, Y), Z)
+            if options is not None and options["train_inducing"] is None and not is_limited:
+                options["train_inducing"] = False
+            if self._has_weak_priors():  # anew: a first batch of a single row has no spread
                 give_weak_priors(model, *known)
+            else:
+                remove_weak_priors(model)
             self._keep(model, trained(model, options))
+
+    def _start_anew(self, model: GPModel, X: AnyNDArray, Y: AnyNDArray) -> None:
+        """Assign the initial values for known rows; those of a first batch of equal y were for another scale."""
+        multiple_assign(model.kernel, parameter_dict(self._initial_kernel(X, Y)))
+
+    def _start_lengthscales(self, model: GPModel, X: AnyNDArray, columns: AnyNDArray) -> None:
+        """Assign the initial lengthscales of columns [D] that vary for the first time."""
+        for part in leaves(model.kernel):
+            if isinstance(part, Stationary):
+                lengthscales = part.lengthscales
+                lengthscales.assign(np.where(columns, _initial_lengthscales(X), lengthscales))
 
     def _known_rows(
         self, model: GPModel, X: AnyNDArray, Y: AnyNDArray
@@ -272,18 +305,34 @@ class SparseGPEstimator(BaseEstimator):
             Y = np.concatenate([Y, mean])
         return np.concatenate([X, Z]), Y
 
-    def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:
-        """Return arguments of `update`: more inducing points if there are too few, else the fraction to move."""
+    def _next_points(self, model: GPModel, X: AnyNDArray) -> tuple[AnyNDArray | None, bool]:
+        """
+        Return the inducing points with rows of the batch that are added, or None, and whether more would matter.
+
+        If their number is limited, training moves them. Else it would move them away from earlier rows.
+        """
         Z = model.inducing_variable.Z.numpy()
-        missing = 0 if isinstance(self.n_inducing, str) else self._wanted_points() - len(Z)
+        selects = isinstance(self.n_inducing, str)
+        limit = max(len(Z), _MOST_POINTS if selects else self._wanted_points())
         new = len(distinct(np.concatenate([Z, X]))) - len(distinct(Z))
-        if min(missing, new) <= 0:
-            return {"fraction_to_move": 0.2}  # most points stay where earlier batches put them
-        return {
-            "inducing_variable": greedy_variance(
-                model.kernel, X, len(Z) + min(missing, new), given=Z
-            )
-        }
+        total = min(limit, len(Z) + new)
+        if total == len(Z):
+            return None, new > 0
+        chosen = greedy_variance(model.kernel, X, total, given=Z)
+        if selects:
+            total = len(Z) + self._number_that_matters(model, chosen, len(Z))
+        return chosen[:total], total == limit
+
+    def _number_that_matters(self, model: GPModel, Z: AnyNDArray, num_given: int) -> int:
+        """Return the number of further points whose f, given the points before, varies noticeably."""
+        jitter = default_jitter() * np.eye(len(Z))
+        root = np.linalg.cholesky(model.kernel(Z).numpy() + jitter)
+        variances = np.square(np.diag(root))[num_given:]
+        return int(np.sum(variances > _NOTICED * self._noise_variance(model)))
+
+    def _noise_variance(self, model: GPModel) -> float:
+        """Return the noise variance in units of f², by default 1, as for labels."""
+        return 1.0
 
     def _keep(self, model: GPModel, training: Training) -> None:
         """Set the fitted attributes; warn if training failed or reached its limit of iterations."""
@@ -330,8 +379,9 @@ class SparseGPEstimator(BaseEstimator):
 
     def _initial_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
         if self.kernel is None:
-            lengthscales = spreads(X) * np.sqrt(X.shape[1])
-            return gpflow.kernels.SquaredExponential(self._initial_variance(Y), lengthscales)
+            return gpflow.kernels.SquaredExponential(
+                self._initial_variance(Y), _initial_lengthscales(X)
+            )
         if not isinstance(self.kernel, Kernel):
             name = type(self.kernel).__name__
             hint = f": use {_OF_SKLEARN[name]}" if name in _OF_SKLEARN else ""
@@ -398,6 +448,15 @@ def _assign(name: str, parameter: Parameter, value: Any) -> None:
     except (ValueError, tf.errors.InvalidArgumentError) as error:
         accepted = f"one number or an array of shape {shape}, in the range of its transform (mostly: positive)"
         raise ValueError(f"{name} must be {accepted}, got {value!r}.") from error
+
+
+def _initial_lengthscales(X: AnyNDArray) -> AnyNDArray:
+    return spreads(X) * np.sqrt(X.shape[1])
+
+
+def _only_values(values: AnyNDArray, earlier: AnyNDArray) -> AnyNDArray:
+    """Return the earlier value of each column of values [n, D], NaN where one differs, [D]."""
+    return np.where(np.all(values == earlier, axis=0), earlier, np.nan)
 
 
 def joined(first: FitResult, second: FitResult) -> FitResult:

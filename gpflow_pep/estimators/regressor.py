@@ -1,6 +1,7 @@
 """SparseGPRegressor: PEPR and StreamingSGPR as a scikit-learn estimator."""
 
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
     """
 
-    _STREAM = StreamingSGPR
+    _STREAM = staticmethod(partial(StreamingSGPR, shared_noise=True))
 
     def __init__(
         self,
@@ -113,7 +114,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :param optimizer: "lbfgs" or "adam" (see :func:`gpflow_pep.fit`). None: keep the initial parameters.
         :param max_iterations: the largest number of iterations; None: 2000 for L-BFGS, 5000 for Adam.
         :param learning_rate: the learning rate of Adam.
-        :param train_inducing: whether inducing points are trained. None: by the regressor, not by the classifier.
+        :param train_inducing: whether inducing points are trained. None: by the regressor, not by the classifier; in
+            `partial_fit` only if no more of them may be added.
         :param tolerance: L-BFGS ends after 20 iterations that gained less than this together, in nats per row.
         :param n_restarts: the number of further starts of L-BFGS (see :func:`gpflow_pep.fit`).
         :param priors: "auto": with the default kernel, kernel and noise get weak priors
@@ -149,10 +151,12 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         posterior of all earlier rows, but not the rows. The first call equals :meth:`fit`, except that the
         lower bound of the noise stays 1e-6. :meth:`fit` may also come first.
 
-        The first batch sets the normalization of y. Rows of the batch are added to the inducing points up to
-        `n_inducing` points; after that, up to a fifth of the points move to rows of the batch. Hyperparameters are
-        trained on each batch, given the earlier batches, but not while all rows have had the same y. A `UserWarning`
-        says if y is more than 1,000 standard deviations of the first batch away from its mean.
+        The first batch sets the normalization of y, and the first batch in which a column varies its scale. Rows of
+        the batch are added to the inducing points up to `n_inducing` points ("auto": rows whose f the points do not
+        determine, up to 512 points); after that, up to a fifth of the points move to rows of the batch, and training
+        moves them. Hyperparameters are trained on each batch, given the earlier batches, but not while all rows have
+        had the same y; the noise variance is that of all rows. A `UserWarning` says if y is more than 1,000 standard
+        deviations of the first batch away from its mean.
         """
         first = not hasattr(self, "model_")
         with atomic([self], ()):
@@ -162,6 +166,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             elif Y.shape[1] != len(self._y_mean):
                 raise ValueError(f"y must keep {len(self._y_mean)} columns, got {Y.shape[1]}.")
             else:
+                self._set_scale_of_first_spread(Y)
                 self._warn_of_jump(Y)
             self._partial_fit_model(X, self._normalized(Y))
         return self
@@ -220,7 +225,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _set_normalization(self, Y: AnyNDArray) -> None:
         self._y_mean, self._y_scale = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
-            self._first_mean = Y.mean(axis=0)
+            # Equal values are their mean without rounding.
+            self._first_mean = np.where(np.ptp(Y, axis=0) > 0.0, Y.mean(axis=0), Y[0])
             self._first_spread = spreads(Y)
             if self.normalize_y:
                 self._y_mean, self._y_scale = self._first_mean, self._first_spread
@@ -231,6 +237,13 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             raise ValueError(
                 f"y must have mean and standard deviation within floating point range, {found}."
             )
+
+    def _set_scale_of_first_spread(self, Y: AnyNDArray) -> None:
+        """Set the scale of columns of Y [N, P] that vary for the first time; it does not change earlier zeros."""
+        varies_now = (self._only_y == 0.0) & np.any(self._normalized(Y) != 0.0, axis=0)
+        spread = spreads(np.concatenate([self._first_mean[None], Y]))
+        self._y_scale = np.where(varies_now, spread, self._y_scale)
+        self._first_spread = np.where(varies_now, spread, self._first_spread)
 
     def _warn_of_jump(self, Y: AnyNDArray) -> None:
         """Warn if y is far from the first batch, in units of its standard deviation (1 for a constant y)."""
@@ -256,12 +269,23 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 "use noise_variance, or a PEPR with Gaussian(scale=...) for the noise of each row"
             )
             raise ValueError(f"alpha must be {accepted}, got {found}: {hint}.")
-        noise, kernel = self.noise_variance, self._initial_kernel(*data)
-        if noise is None:  # at least 10 times GPflow's bound: training can lower it
-            noise = max(
-                0.1 * self._initial_variance(data[1]), 10.0 * default_likelihood_positive_minimum()
-            )
+        noise, kernel = self._initial_noise(data[1]), self._initial_kernel(*data)
         return PEPR(data, kernel, Z, alpha=alpha, noise_variance=noise, max_jitter=max_jitter())
+
+    def _initial_noise(self, Y: AnyNDArray) -> float:
+        if self.noise_variance is not None:
+            return self.noise_variance
+        # At least 10 times GPflow's bound: training can lower it.
+        return max(0.1 * self._initial_variance(Y), 10.0 * default_likelihood_positive_minimum())
+
+    @override
+    def _start_anew(self, model: GPModel, X: AnyNDArray, Y: AnyNDArray) -> None:
+        super()._start_anew(model, X, Y)
+        model.likelihood.variance.assign(self._initial_noise(Y))
+
+    @override
+    def _noise_variance(self, model: GPModel) -> float:
+        return float(model.likelihood.variance.numpy())
 
     @override
     def _finer(self, model: GPModel) -> GPModel | None:

@@ -123,16 +123,22 @@ def assign_inducing_points(inducing_variable: InducingVariables, Z: AnyNDArray) 
 
 
 def assigned(parameter: Parameter, value: TensorData) -> Parameter:
-    """Assign a value to the parameter and return it; if the size changes, return a new parameter."""
-    if parameter.shape == np.shape(value):
+    """Assign a value to the parameter and return it; if its shape does not allow this size, return a new parameter."""
+    if parameter.shape.is_compatible_with(np.shape(value)):
         parameter.assign(value)
         return parameter
     return _with_settings_of(parameter, value)
 
 
 def free_number_of_points(inducing_variable: InducingVariables) -> None:
-    """Replace Z by parameters without a fixed number of rows, so that compiled functions take any number of points."""
+    """
+    Replace Z by parameters without a fixed number of rows, so that compiled functions take any number of points.
+
+    TensorFlow's copies of such variables have a fixed number.
+    """
     for variable in single_output_variables(inducing_variable):
+        if variable.Z.unconstrained_variable.shape[0] is None:
+            continue
         variable.Z = _with_settings_of(variable.Z, variable.Z, shape=[None, variable.Z.shape[1]])
 
 

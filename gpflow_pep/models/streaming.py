@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, RegressionData, TensorData
+from gpflow.base import AnyNDArray, Parameter, RegressionData, TensorData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
@@ -13,10 +13,12 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import Self, override
 
-from ..engine import Powers, mean_at
+from ..engine import AbsorbedPosterior, Powers, mean_at
+from ..engine.gaussian import OldPosteriorSite
 from ..ep.sweep import Projected
 from ..maths.linalg import cholesky
 from ..runtime.distribution import local_variable
+from ..runtime.tracing import compiled
 from .collapsed import CollapsedRegression
 from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points
 from .minibatch_svgp import MinibatchSVGP, WhitenedQ, elbo
@@ -64,6 +66,7 @@ class StreamingSGPR(CollapsedRegression, Stream):
         likelihood: Gaussian | None = None,
         chunk_size: int | None = None,
         max_jitter: float | None = None,
+        shared_noise: bool = False,
     ):
         """
         See :class:`PEPR` for the other arguments; scale and blocks do not apply.
@@ -71,7 +74,11 @@ class StreamingSGPR(CollapsedRegression, Stream):
         :param data: the first batch: inputs X [N, D] and outputs Y [N, P].
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`.
         :param alpha: the power, a number in [0, 1]; 0 is the exact VFE limit.
+        :param shared_noise: False: rows keep the noise variance with which they were absorbed, as in the paper. True:
+            all rows have the current noise variance, which is therefore trained on all of them. The likelihood must
+            have one noise variance.
         """
+        self.shared_noise = bool(shared_noise)
         options: dict[str, Any] = dict(
             noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size
         )
@@ -90,6 +97,42 @@ class StreamingSGPR(CollapsedRegression, Stream):
     @override
     def _powers(self) -> Powers:
         return Powers.of_pep(checked_power(self._alpha))
+
+    @override
+    def _checked_likelihood(self, likelihood: Any) -> Gaussian:
+        checked = super()._checked_likelihood(likelihood)
+        if self.shared_noise and not isinstance(checked.variance, Parameter):
+            raise ValueError(
+                "likelihood must have one noise variance with shared_noise=True, got a Gaussian with a function."
+            )
+        return checked
+
+    @override
+    def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite:
+        noise = tf.convert_to_tensor(self.likelihood.variance) if self.shared_noise else None
+        parts = self.inducing_variable, self.kernel, self._jitter_of_Kuu()
+        return self._old.site(*parts, L, alpha, noise)
+
+    @override
+    @compiled
+    def _absorb(self) -> AbsorbedPosterior:
+        powers = self._powers()
+        sums, row_sums = self._of_sites(powers)
+        total = sums.with_old(self._old_site(sums.L, powers.noise_power))
+        noise = None
+        if self.shared_noise:
+            P = float(self.num_latent_gps)
+            count = P * tf.cast(self.num_data, default_float())
+            square = row_sums.quadratic + 2.0 * P * row_sums.penalty
+            noise = self._old.noise_after(self.likelihood.variance, count, square)
+        return self._old.absorb(inducing_points(self.inducing_variable), total, noise)
+
+    @override
+    def _state_variables(self) -> dict[str, tf.Variable]:
+        variables = super()._state_variables()
+        if self.shared_noise:
+            variables["old.noise"] = self._old.absorbed.noise
+        return variables
 
 
 class StreamingSVGP(MinibatchSVGP, Stream):

@@ -42,7 +42,7 @@ def test_a_fit_that_fails(X, y, make):
 def interrupted_training(model, options):
     """Change all that training changes, and stop."""
     for variable in model.trainable_variables:
-        variable.assign_add(0.5 * np.ones(variable.shape))
+        variable.assign_add(0.5 * np.ones(variable.numpy().shape))
     if hasattr(model, "reset_sites"):
         model.reset_sites()
     raise KeyboardInterrupt

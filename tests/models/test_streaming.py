@@ -214,6 +214,45 @@ def test_inducing_points_at_all_inputs_are_exact(alpha):
             np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-6)
 
 
+@pytest.mark.parametrize(("alpha", "tolerance"), [(0.0, 1e-10), (0.5, 1e-3)])
+def test_noise_that_all_rows_share_equals_batch(alpha, tolerance):
+    """
+    The noise variance changes after each batch, by factors of 6 and 5: each time, with the objectives before, the model
+    is PEPR of all rows. At alpha = 0 for any points; else for points at all rows, up to the jitter: 1e-6 over noise of
+    0.01, times 40 rows, is 4e-3 in nats and 1e-4 of the mean.
+    """
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0.0, 6.0, (40, 1)), axis=0)
+    Y = np.concatenate([np.sin(X), np.cos(X)], axis=1) + 0.1 * rng.standard_normal((40, 2))
+    Z = X[::5] if alpha == 0.0 else X
+    options = {"alpha": alpha, "noise_variance": 0.3}
+    kernel = gpflow.kernels.Matern52(lengthscales=1.3)
+    first = X[:20], Y[:20]
+    model = StreamingSGPR(first, kernel, Z, shared_noise=True, **options)
+    before = model.maximum_log_likelihood_objective()
+    for rows, noise in ((slice(20, 30), 0.05), (slice(30, 40), 0.01)):
+        model.update((X[rows], Y[rows]))
+        model = StreamingSGPR.from_state(model.state, gpflow.kernels.Matern52(), shared_noise=True)
+        model.likelihood.variance.assign(noise)
+        together = PEPR((X[: rows.stop], Y[: rows.stop]), kernel, Z, alpha=alpha)
+        together.likelihood.variance.assign(noise)
+        slopes = []
+        for each, earlier in ((model, before), (together, 0.0)):
+            with tf.GradientTape() as tape:
+                objective = earlier + each.maximum_log_likelihood_objective()
+            slopes.append(tape.gradient(objective, each.likelihood.trainable_variables)[0])
+        np.testing.assert_allclose(*slopes, rtol=10.0 * tolerance)
+        before += model.maximum_log_likelihood_objective()
+        expected = together.maximum_log_likelihood_objective()
+        np.testing.assert_allclose(before, expected, rtol=4.0 * tolerance)
+        np.testing.assert_allclose(
+            model.predict_f(X)[0], together.predict_f(X)[0], rtol=tolerance, atol=tolerance
+        )
+    noisy = gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear())
+    with pytest.raises(ValueError, match="likelihood must have one noise variance"):
+        StreamingSGPR(first, kernel, Z, shared_noise=True, likelihood=noisy)
+
+
 def test_duplicate_points_stay_distinct():
     """Duplicates have separate jitter, in Kuu and in the old posterior."""
     data, Z = series(40), np.linspace(0.0, 10.0, 6)[[0, 1, 1, 2, 3, 3, 3, 5]][:, None]
