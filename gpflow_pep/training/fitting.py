@@ -111,7 +111,8 @@ def fit(
     :param natural_step: step size of natural gradients, in (0, 1], if they are used; None: Adam trains q(u), too.
     :param train_inducing: whether trainable inducing variables are trained. None: yes, except for :class:`PEP` and its
         subclasses: it takes ten times the iterations and seldom improves predictions of well spread points (k-means).
-    :param tolerance: L-BFGS has converged after 20 iterations that together gained less than this, in nats per row. By
+    :param tolerance: L-BFGS has converged after 20 iterations that together gained less than this, in nats per row;
+        without sites also after 5 that gained less than a fortieth of it. By
         default further gains do not matter to predictions; 1e-6 ends at an optimum to several digits.
     :param first_rows: for models of this library that store X and Y. L-BFGS trains on a random subset of this many
         rows first, then on subsets ten times as large and, from the end of these, on all rows with a few iterations:

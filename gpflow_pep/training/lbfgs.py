@@ -20,7 +20,11 @@ from .result import CONVERGED, FAILED, LIMIT, Outcome
 from .starts import starts, without_inputs
 
 FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than `gain`
-_FEW_ITERATIONS = 2  # the same, at the same gain per iteration, after training on fewer rows
+_STILL = (
+    5,
+    1.0 / 40.0,
+)  # or after this many that gained less than this share of it, at a tenth of its rate
+_WARM = (2, 0.1)  # the same after training on fewer rows, at its rate
 _REACH = np.log(
     1e4
 )  # of positive parameters in a search: at extreme values matrices are singular and sites diverge
@@ -68,7 +72,9 @@ class LBFGS:
         self._seed = seed
         self._tolerance = tolerance
         self._num_rows = num_rows
-        self._flat_iterations = FLAT_ITERATIONS
+        self._flat = [(FLAT_ITERATIONS, 1.0)]  # iterations, and their gain as a share of `_gain`
+        if objective.is_exact:
+            self._flat.append(_STILL)
         self._coordinates = Coordinates(objective.model, objective.variables)
         resolution = max(
             (np.finfo(each.dtype.as_numpy_dtype).eps for each in objective.variables), default=0.0
@@ -103,7 +109,7 @@ class LBFGS:
     def go_on(self, history: History, num_rows: int) -> Outcome:
         """Minimize the loss of more rows, in the last phase, from the end of a search on fewer."""
         self._num_rows = num_rows
-        self._flat_iterations = _FEW_ITERATIONS
+        self._flat = [_WARM]
         self._active = self._phases[-1]
         self._objective.restart()
         return self._recorded(self._from_present, history)
@@ -124,6 +130,7 @@ class LBFGS:
     def _from_starts(self, history: History) -> Outcome:
         """Train all phases from the best of the starts or, if the run was resumed, from its best parameters."""
         is_cheap = self._objective.trial_iterations > 0
+        may_ignore_inputs = is_cheap
         if history.iterations > 0:  # resumed from a checkpoint
             has_end, *end = self._best_end.numpy()
             outcome = self._best_of([self._best, np.array(end)][: 1 + int(has_end)], history)
@@ -131,7 +138,9 @@ class LBFGS:
             ranked = self._ranked_starts(history)
             ends = [end for _, end in ranked]
             outcome = self._best_of(ends[: 1 + self._n_restarts], history)
-            if is_cheap and not history.is_over and self._ignores_inputs(history):
+            if is_cheap and not history.is_over:
+                may_ignore_inputs = self._ignores_inputs(history)
+            if may_ignore_inputs and not history.is_over:
                 # Few points in their first places may explain nothing: train them, too, from the best start.
                 others = (
                     ends[1 + self._n_restarts :][:1] if len(self._phases) == 1 else [ranked[0][0]]
@@ -151,7 +160,11 @@ class LBFGS:
                 outcome = Outcome(
                     CONVERGED, f"{before.reason} The inducing points stay. {outcome.reason}"
                 )
-        if is_cheap and outcome.status == CONVERGED and self._ignores_inputs(history):
+        if (
+            may_ignore_inputs  # later gains cannot change that they explain something
+            and outcome.status == CONVERGED
+            and self._ignores_inputs(history)
+        ):
             outcome = Outcome(CONVERGED, f"{outcome.reason} {_IGNORED}")
         return outcome
 
@@ -214,12 +227,17 @@ class LBFGS:
 
     @property
     def _is_flat(self) -> bool:
-        """True if the last FLAT_ITERATIONS iterations gained less than `gain`."""
-        return (
-            len(self._recent) > self._flat_iterations
-            and self._recent[0] - self._recent[-1]
-            < self._gain * self._flat_iterations / FLAT_ITERATIONS
-        )
+        """True if the last iterations gained too little."""
+        return bool(self._flatness)
+
+    @property
+    def _flatness(self) -> str:
+        """The small gain of the last iterations, in words; "" if they gained enough."""
+        for number, share in self._flat:
+            least = share * self._gain
+            if len(self._recent) > number and self._recent[-number - 1] - self._recent[-1] < least:
+                return f"the last {number} iterations gained less than {least:.2g} nats"
+        return ""
 
     def _begin(self, values: AnyNDArray) -> None:
         self._best, self._best_loss = values, np.inf  # of all evaluations from this start
@@ -231,7 +249,7 @@ class LBFGS:
             False  # the last search made no step and none failed, although the loss has a slope
         )
         self._recent: deque[float] = deque(
-            maxlen=self._flat_iterations + 1
+            maxlen=FLAT_ITERATIONS + 1
         )  # the best losses after the last iterations
 
     def _go_to(self, values: AnyNDArray, history: History) -> None:
@@ -341,6 +359,11 @@ class LBFGS:
     def _evaluate(self, x: AnyNDArray, history: History) -> tuple[float, AnyNDArray]:
         """Return loss and gradient; after a failure, a larger loss, so that the line search backtracks."""
         values = self._values_at(x)
+        if self._best_loss < np.inf and np.array_equal(values, self._best):
+            return (
+                self._best_loss,
+                self._best_gradient,
+            )  # SciPy evaluates the start of a search again
         try:
             loss, full_gradient = self._loss_and_gradient(values, history)
         except FAILURES as error:
@@ -431,9 +454,7 @@ class LBFGS:
             failed = f"no step from the last good parameters succeeded: {self._failure.rstrip('.')}"
             return Outcome(FAILED, f"L-BFGS: {failed}. {_ADVICE}")
         if self._is_flat:
-            nats = self._gain * self._flat_iterations / FLAT_ITERATIONS
-            gain = f"{self._flat_iterations} iterations gained less than {nats:.2g} nats"
-            return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
+            return Outcome(CONVERGED, f"L-BFGS: the objective is flat: {self._flatness}.")
         message = f"L-BFGS: {result.message}"
         slope = float(np.abs(self._best_gradient).max())
         if slope <= max(1e-2, self._gain) or (result.success and not self._any_failure):

@@ -16,6 +16,7 @@ from .objectives import FAILURES
 
 FRACTIONS = (1.0, 0.3, 0.1)
 """Lengthscales of the starts, in units of the standard deviation of a column times the square root of their number."""
+_NEAR = 0.2  # largest difference of logarithms of two starts with the same end
 _REACH = 100.0  # Adam starts lengthscales anew that are farther from these units than this factor
 
 
@@ -24,7 +25,7 @@ def starts(model: GPModel, coordinates: Coordinates, num_drawn: int, seed: int) 
     Return the coordinates [P] of the starts: the present values, then others with other trainable lengthscales.
 
     These are `FRACTIONS` of their units, then `num_drawn` times fractions drawn log-uniform between 0.1 and 1. A stream
-    and a model without lengthscales start at the present values only.
+    and a model without lengthscales start at the present values only. A start near an earlier one is left out.
     """
     found, parts, random = (
         [coordinates.values()],
@@ -39,7 +40,9 @@ def starts(model: GPModel, coordinates: Coordinates, num_drawn: int, seed: int) 
                 if number >= len(FRACTIONS):
                     fraction = 10.0 ** random.uniform(-1.0, 0.0, unit.shape)
                 lengthscales.append((kernel, fraction * unit))
-            found += _coordinates_at(coordinates, lengthscales)
+            for start in _coordinates_at(coordinates, lengthscales):
+                if all(np.abs(start - other).max() > _NEAR for other in found):
+                    found.append(start)
     return found
 
 

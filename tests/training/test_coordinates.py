@@ -1,6 +1,7 @@
 """The optimizers' coordinates: their derivatives, units and starts; training does not depend on units."""
 
 from contextlib import nullcontext
+from itertools import pairwise
 
 import gpflow
 import numpy as np
@@ -287,6 +288,30 @@ def test_inducing_points_are_trained_after_the_rest(choice, is_classifier, expec
     moved = [not np.array_equal(points, Z) for points in at]
     assert not moved[0] and moved == sorted(moved)
     assert moved[-1] == expected
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(1.0, 3), (0.3 * 1.1, 3), (1.5, 4)])
+def test_a_start_near_an_earlier_one_is_left_out(factor, expected):
+    """Given lengthscales within 20 % of a start's take its place: the trials would be the same."""
+    model = regression()
+    model.kernel.lengthscales.assign(factor * np.sqrt(3.0) * Z.std(axis=0))
+    found = starts(model, Coordinates(model, model.trainable_variables), 0, seed=1)
+    assert len(found) == expected
+
+
+def test_parameters_are_not_evaluated_twice_in_succession(monkeypatch):
+    """SciPy asks for the loss at the start of a search, which is known from the trial of the start."""
+    model, places = regression(), []
+    evaluate = Objective.evaluate
+
+    def kept(self, step):
+        places.append(np.concatenate([np.ravel(each) for each in model.trainable_variables]))
+        return evaluate(self, step)
+
+    monkeypatch.setattr(Objective, "evaluate", kept)
+    fit(model, train_inducing=False)
+    assert len(places) > 20
+    assert all(np.any(a != b) for a, b in pairwise(places))
 
 
 def test_adam_starts_lengthscales_anew_that_are_out_of_reach():

@@ -508,7 +508,9 @@ def test_a_search_ends_where_the_objective_is_flat():
     assert (
         flat.iterations == len(flat.objective) and gains[-1] < 1e-3 and np.all(gains[:-1] >= 1e-3)
     )
-    assert steep.converged and "flat" not in steep.reason and steep.objective[-1] > -1e-6
+    # Near the bottom 5 iterations gain less than a fortieth: the bottom is at 0, and the search is there.
+    assert "the last 5 iterations gained less than 2.5e-05" in steep.reason
+    assert steep.converged and steep.objective[-1] > -1e-6
     by_default = Valley(2e-4)
     by_default.num_data = 2
     assert fit(by_default, max_iterations=200).reason == flat.reason  # 5e-4 nats for each row
