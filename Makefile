@@ -25,7 +25,7 @@ export TF_CPP_MIN_LOG_LEVEL
 
 PY := $(VENV)/bin/python
 
-.PHONY: help demo report tensorboard test test-slow test-rounding oldest package wheel lint types format bench campaign notebooks \
+.PHONY: help demo report tensorboard test test-slow test-rounding oldest package wheel lint size types format bench campaign notebooks \
 	notebooks-update docs clean
 
 help:
@@ -39,6 +39,7 @@ help:
 	@echo 'make package    build the wheel, install it outside of the repository and try it with the packages of .venv'
 	@echo 'make wheel      the same with packages of its own, downloaded anew'
 	@echo 'make lint       check style and formatting (ruff)'
+	@echo 'make size       count tokens of code, packed statements and long functions; fail above the limits'
 	@echo 'make types      check types (mypy)'
 	@echo 'make format     format the code, and mend what ruff can mend safely'
 	@echo 'make bench      time one step of training against GPflow'
@@ -106,6 +107,9 @@ wheel: $(VENV)/.installed-dev
 lint: $(VENV)/.installed-dev
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
+
+size: $(VENV)/.installed-dev
+	$(PY) .ci/size.py
 
 types: $(VENV)/.installed-dev
 	MYPYPATH=tests $(PY) -m mypy gpflow_pep experiments $(filter-out tests/campaign/test_%,$(wildcard tests/campaign/*.py))

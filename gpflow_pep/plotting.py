@@ -5,9 +5,9 @@ The first three classes differ in lightness, for color-blind readers and gray pr
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,7 +20,6 @@ from typing_extensions import Self
 
 from . import validation
 from .models.kernels_and_inducing_variables import single_output_variables
-from .training import FitResult
 
 PREDICTION, BAND, ROWS, OLD_ROWS, INDUCING = "#1f5a99", "#c3d9ef", "#555555", "#b8b8b8", "black"
 POWERS = ("#8fbbe2", "#3a7cbf", "#123a6b")  # alpha = 0, 0.5 and 1
@@ -37,6 +36,18 @@ _LABELS = {
 Limits = (
     Sequence[float] | Sequence[Sequence[float]]
 )  # of each input; default: 5 per cent beyond the rows
+
+
+@runtime_checkable
+class _Records(Protocol):
+    """The part of a `FitResult` that is drawn; `training`, which draws for TensorBoard, imports this module."""
+
+    @property
+    def recorded(self) -> Sequence[int]: ...
+    @property
+    def objective(self) -> Sequence[float]: ...
+    @property
+    def held_out(self) -> Mapping[str, Sequence[float]]: ...
 
 
 def draw_inducing_points(ax: Axes, Z: AnyNDArray) -> None:
@@ -57,10 +68,10 @@ def draw_inducing_points(ax: Axes, Z: AnyNDArray) -> None:
         ax.plot(*Z.T, "o", mfc="white", mec=INDUCING, ms=4.5 if len(Z) <= 100 else 2.5, mew=0.8)
 
 
-def draw_history(ax: Axes, result: FitResult, name: str = "objective", **line: Any) -> None:
+def draw_history(ax: Axes, result: _Records, name: str = "objective", **line: Any) -> None:
     """Draw the "objective" of a training run against its iterations, or the held-out "nlpd" or "rmse"."""
     _check_axes(ax)
-    if not isinstance(result, FitResult):
+    if not isinstance(result, _Records):
         raise ValueError(f"result must be a FitResult, as fit returns, got {result!r}.")
     values = {"objective": result.objective, **result.held_out}
     if name not in values:

@@ -13,10 +13,14 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.util import tf_stack
 from typing_extensions import override
 
 from .tracing import in_xla
+
+try:
+    from tensorflow.python.util.tf_stack import StackTraceFilter as _StackTraceFilter
+except ImportError:  # private to TensorFlow; without it errors list more files
+    from contextlib import nullcontext as _StackTraceFilter
 
 _MAX_SHOWN = 3  # entries of a tensor in a message, to keep it short
 _LIBRARIES = tuple(
@@ -124,8 +128,8 @@ def _is_of_library(file: str) -> bool:
     return file.startswith(_LIBRARIES) or _AUTOGRAPH in file
 
 
-class _UserFrames(tf_stack.StackTraceFilter):
-    """Record only the user's files as the origin of operations, which errors list; private to TensorFlow."""
+class _UserFrames(_StackTraceFilter):
+    """Record only the user's files as the origin of operations, which errors list."""
 
     @override
     def get_filtered_filenames(self) -> frozenset[str]:

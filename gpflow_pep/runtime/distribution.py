@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
-from tensorflow.python.ops import collective_ops, resource_variable_ops
 
 _KEYS = itertools.count(
     1
@@ -92,6 +91,8 @@ class Workers:
         return np.asarray(self.sums([tf.constant(everyone)])[0])
 
     def _all_reduce(self, value: tf.Tensor, operation: str = "Add") -> tf.Tensor:
+        from tensorflow.python.ops import collective_ops  # private to TensorFlow
+
         group, key = (
             tf.constant(7_340_021),
             tf.constant(next(_KEYS)),
@@ -107,6 +108,12 @@ ONE_PROCESS = Workers(1, 0)
 
 def local_variable(values: Any, **options: Any) -> tf.Variable:
     """Create a variable that the strategy does not mirror: its values may differ between workers."""
+    try:
+        from tensorflow.python.ops import resource_variable_ops  # private to TensorFlow
+    except ImportError:
+        if tf.distribute.has_strategy():
+            raise
+        return tf.Variable(values, **options)
     create = resource_variable_ops.default_variable_creator_v2
     with tf.variable_creator_scope(lambda next_creator, **arguments: create(None, **arguments)):
         return tf.Variable(values, **options)

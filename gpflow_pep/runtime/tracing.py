@@ -14,7 +14,6 @@ from gpflow import Parameter, default_float
 from gpflow.kernels import Kernel
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import record
-from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util
 
 from .distribution import local_variable
@@ -275,7 +274,7 @@ def release_graphs() -> None:
     is removed with the graph, which can be differentiated and exported as before. The cache recomputes what is dropped.
     Both are private: if another version stores them differently, they are left unchanged, and graphs stay in memory.
     """
-    entries = getattr(getattr(ops, "gradient_registry", None), "_registry", {})
+    entries = _registered_gradients()
     found = []
     for name in reversed(
         list(entries)
@@ -290,6 +289,15 @@ def release_graphs() -> None:
         setattr(graph, name, gradient)
         entry["type"] = _InGraph(name, graph, entries)
     _forget_transformed()
+
+
+def _registered_gradients() -> dict[str, Any]:
+    """Return TensorFlow's registry, by a private interface; empty without it."""
+    try:
+        from tensorflow.python.framework import ops
+    except ImportError:
+        return {}
+    return getattr(getattr(ops, "gradient_registry", None), "_registry", {})
 
 
 class _InGraph:

@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from quick import some_slow
+from tensorflow.python.framework import ops
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from gpflow_pep import ARPEP, PEP, PEPR, PEPClassifier, StreamingPEP, StreamingSGPR
-from gpflow_pep.runtime import tracing
 from gpflow_pep.runtime.tracing import (
     compiled,
     in_xla,
@@ -34,9 +34,7 @@ EXACT = 1e-14  # A graph may reorder a few operations of order one.
 
 def registered():
     """The names of custom gradients in TensorFlow's registry."""
-    return {
-        name for name in tracing.ops.gradient_registry.list() if name.startswith("CustomGradient-")
-    }
+    return {name for name in ops.gradient_registry.list() if name.startswith("CustomGradient-")}
 
 
 def existing():
@@ -258,13 +256,13 @@ def test_values_that_are_not_of_a_graph_stay_in_the_cache_of_bijectors():
 
 def test_other_versions_of_registry_and_cache_are_left_alone(monkeypatch, nested):
     with monkeypatch.context() as patched:
-        patched.delattr(tracing.ops, "gradient_registry")
+        patched.delattr(ops, "gradient_registry")
         patched.delattr(tfp.bijectors.Bijector, "_cache")
         release_graphs()
-    tracing.ops.gradient_registry.register(abs, "CustomGradient-of-others")
+    ops.gradient_registry.register(abs, "CustomGradient-of-others")
     release_graphs()
-    assert tracing.ops.gradient_registry.lookup("CustomGradient-of-others") is abs
-    tracing.ops.gradient_registry._registry.pop("CustomGradient-of-others")
+    assert ops.gradient_registry.lookup("CustomGradient-of-others") is abs
+    ops.gradient_registry._registry.pop("CustomGradient-of-others")
 
 
 # --- compiled methods ----------------------------------------------------------------------------------------------
