@@ -1,5 +1,6 @@
 """Check that tables and arrays hold numbers. Errors name the column and how to convert it."""
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
@@ -22,7 +23,7 @@ def check_numbers(values: Any, name: str, *, is_text_accepted: bool = False) -> 
     if issparse(values):
         found = type(values).__name__
         raise ValueError(f"{name} must be a dense array, got a sparse {found}: use .toarray().")
-    for place, column in _columns_to_check(values):
+    for place, column in _columns_to_check(values, name):
         if column.dtype.kind in "mM":
             raise ValueError(f"{name} must hold numbers, got {column.dtype}{place}: {_DAYS}.")
         for value in column.flat:
@@ -34,9 +35,17 @@ def check_numbers(values: Any, name: str, *, is_text_accepted: bool = False) -> 
                 raise ValueError(f"{name} must hold numbers, got {value!r}{place}: {remedy}.")
 
 
-def _columns_to_check(values: Any) -> Iterator[tuple[str, AnyNDArray]]:
-    """Yield the columns of a table or array that may hold more than numbers, each with its place, in words."""
+def _columns_to_check(values: Any, table: str) -> Iterator[tuple[str, AnyNDArray]]:
+    """
+    Yield the columns of a table or array that may hold more than numbers, each with its place, in words.
+
+    Refuse a table with equal names of columns.
+    """
     if hasattr(values, "columns"):
+        repeated = [repr(each) for each, count in Counter(values.columns).items() if count > 1]
+        if repeated:
+            found = ", ".join(repeated)
+            raise ValueError(f"{table} must have distinct column names, got {found} repeatedly.")
         for name, dtype in zip(values.columns, values.dtypes, strict=True):
             if getattr(dtype, "kind", "O") not in "fiub":
                 yield f" in column {name!r}", np.asarray(values[name])

@@ -37,6 +37,14 @@ def _making(name: str, *values: Any) -> Callable[[Model], None]:
     return act
 
 
+def _order_of_svgp(s: Model) -> None:
+    """Construct a model that holds data as SVGP is constructed."""
+    kernel = new_kernel(s.rng)
+    data = s.arguments["data"]
+    further = drawn(s, [{"num_data": len(s.X)}, {}])
+    type(s.model)(kernel, s.model.likelihood, s.model.inducing_variable, data, **further)
+
+
 def _noise_and_likelihood(s: Model) -> None:
     s.make(noise_variance=0.1)
 
@@ -181,6 +189,9 @@ ATTACKS: Attacks = {
             lambda s: (s.X, masked(s.Y)),
         ),
         r"data|\b[XY]\b",
+    ),
+    "order of SVGP": Attack(
+        models(WITH_DATA), _order_of_svgp, "^data must come first, got a kernel or num_data"
     ),
     "kernel": Attack(
         models(), _making("kernel", None, "rbf", 3.0, gpflow.kernels.Matern32), "kernel"

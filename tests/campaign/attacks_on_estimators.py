@@ -177,6 +177,12 @@ def _column(s: Estimator) -> None:
     getattr(s.estimator, call)(*([X] if call == "predict" else [X, s.y]))
 
 
+def _equal_names(s: Estimator) -> None:
+    table = pd.DataFrame(np.column_stack([s.X, s.X[:, :1]]))
+    table.columns = [*table.columns[:-1], table.columns[0]]
+    s.make().fit(table, s.y)
+
+
 def _sparse(s: Estimator) -> None:
     X = drawn(s, [csr_array, csr_matrix, coo_array])(s.X)
     call = drawn(s, ["fit", "partial_fit", "predict"])
@@ -286,6 +292,9 @@ ATTACKS: Attacks = {
     ),
     "column of categories or times": Attack(
         Estimator, _column, r"^X must hold numbers, got .* in column .*(Encoder|number of days)"
+    ),
+    "equal names of columns": Attack(
+        Estimator, _equal_names, "^X must have distinct column names, got .* repeatedly"
     ),
     "sparse matrix": Attack(Estimator, _sparse, r"^X .*\.toarray\(\)"),
     "no y": Attack(Estimator, _again(lambda s: (s.X, None)), r"\by\b"),

@@ -143,6 +143,20 @@ def test_a_column_without_numbers_is_named_with_a_remedy(message):
             call()
 
 
+def test_equal_names_of_columns_are_refused():
+    twice = pd.DataFrame(X, columns=["a", "a"])
+    fitted = untrained().fit(pd.DataFrame(X, columns=["a", "b"]), Y[:, 0])
+    for name, call in (
+        ("X", lambda: untrained().fit(twice, Y[:, 0])),
+        ("X", lambda: fitted.predict(twice)),
+        ("y", lambda: untrained().fit(X, twice)),
+    ):
+        with pytest.raises(
+            ValueError, match=f"^{name} must have distinct column names, got 'a' repeatedly"
+        ):
+            call()
+
+
 def test_sparse_matrices_and_labels_are_refused_with_a_remedy():
     sparse = csr_array(X)
     fitted = untrained().fit(X, Y[:, 0])

@@ -363,6 +363,18 @@ def test_many_rows_are_predicted_in_chunks():
         np.testing.assert_allclose(all_rows[last], some, rtol=1e-12)
 
 
+@pytest.mark.parametrize("variance", [0.0, 1e-200])
+def test_a_certain_f_far_from_0_has_the_variance_of_the_likelihood(variance):
+    """A Poisson rate exp(400), 5e173: its variance is the mean, and its square times v = 1e-200 adds e^800 1e-200."""
+    found, spread = predicted_moments(
+        gpflow.likelihoods.Poisson(), NO_INPUTS, *one_row(400.0, variance)
+    )
+    rate = np.exp(400.0)
+    np.testing.assert_allclose(
+        [found[0, 0], spread[0, 0]], [rate, rate + rate * (rate * variance)], rtol=1e-13
+    )
+
+
 def test_a_certain_f_has_the_density_of_the_likelihood():
     likelihood = gpflow.likelihoods.StudentT()
     found = predicted_log_density(likelihood, NO_INPUTS, *one_row(0.3, 0.0, 1.0))
