@@ -30,7 +30,7 @@ from experiments.protocols.arguments import parser_of
 _KERNELS = "--kernel SquaredExponential Matern32 Matern52 sum product"
 BENCHMARKS = {  # name -> arguments, and arguments of --quick
     "collapsed_step": (_KERNELS, f"{_KERNELS} --rounds 3 --rows 10000 --inducing 128"),
-    "small_step": ("", "--rounds 5 --starts 1"),
+    "small_step": ("--xla", "--xla --rounds 5 --starts 1"),
     "structured_step": ("", "--rounds 5"),
     "tied_step": ("", "--rounds 3"),
     "ep_step": ("", "--rounds 1 --repeats 3 --sizes 400x30"),
@@ -44,7 +44,6 @@ BENCHMARKS = {  # name -> arguments, and arguments of --quick
     "num_inducing": ("", "--sets diabetes --rows 200 --numbers 16"),
     "estimators": ("", "--sets diabetes iris --rows 100 --inducing 10 --alphas 0.5"),
     "tables": ("", "iris --methods default linear"),
-    "xla_step": ("", "--rows 200 --inducing 10 --rounds 2 --models 'PEPR 0.5' PEPSVGP"),
     "memory": ("", "--rows 20000 100000 --inducing 64"),
     "large": ("", "--rows 20000 50000 --inducing 64 --fit 2 --classify 10000"),
 }

@@ -173,10 +173,10 @@ def build(
     }
 
 
-def compiled_step(model: Any, *data: Any) -> Step:
+def compiled_step(model: Any, *data: Any, by_xla: bool = False) -> Step:
     """Compile loss and all gradients as one function; `data` for a model that holds none."""
 
-    @tf.function(autograph=False)
+    @tf.function(autograph=False, jit_compile=by_xla or None)
     def step() -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
             loss = model.training_loss(*data)
