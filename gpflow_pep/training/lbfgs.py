@@ -20,11 +20,9 @@ from .result import CONVERGED, FAILED, LIMIT, Outcome
 from .starts import starts, without_inputs
 
 FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than `gain`
-_STILL = (
-    5,
-    1.0 / 40.0,
-)  # or after this many that gained less than this share of it, at a tenth of its rate
-_WARM = (2, 0.1)  # the same after training on fewer rows, at its rate
+# The last phase also ends after as many that gained less than this share of it, if secants know the curvature in all
+# coordinates. Inducing points may move slowly at first, and not at all from hyperparameters that still have a slope.
+_STILL = (5, 1.0 / 40.0)
 _REACH = np.log(
     1e4
 )  # of positive parameters in a search: at extreme values matrices are singular and sites diverge
@@ -72,9 +70,7 @@ class LBFGS:
         self._seed = seed
         self._tolerance = tolerance
         self._num_rows = num_rows
-        self._flat = [(FLAT_ITERATIONS, 1.0)]  # iterations, and their gain as a share of `_gain`
-        if objective.is_exact:
-            self._flat.append(_STILL)
+        self._flat = (FLAT_ITERATIONS, 1.0)  # iterations, and their gain as a share of `_gain`
         self._coordinates = Coordinates(objective.model, objective.variables)
         resolution = max(
             (np.finfo(each.dtype.as_numpy_dtype).eps for each in objective.variables), default=0.0
@@ -106,10 +102,14 @@ class LBFGS:
         """Minimize the loss; the variables end at the best parameters evaluated."""
         return self._recorded(self._from_starts, history)
 
-    def go_on(self, history: History, num_rows: int) -> Outcome:
-        """Minimize the loss of more rows, in the last phase, from the end of a search on fewer."""
+    def go_on(self, history: History, num_rows: int, iterations: int) -> Outcome:
+        """
+        Minimize the loss of more rows, in the last phase, from the end of a search on fewer.
+
+        :param iterations: a search ends after as many that gained as little each as `FLAT_ITERATIONS` in the first.
+        """
         self._num_rows = num_rows
-        self._flat = [_WARM]
+        self._flat = (iterations, iterations / FLAT_ITERATIONS)
         self._active = self._phases[-1]
         self._objective.restart()
         return self._recorded(self._from_present, history)
@@ -233,9 +233,17 @@ class LBFGS:
     @property
     def _flatness(self) -> str:
         """The small gain of the last iterations, in words; "" if they gained enough."""
-        for number, share in self._flat:
+        limits = [self._flat]
+        is_last = self._active is self._phases[-1]
+        if is_last and self._objective.is_exact and np.size(self._best[self._active]) <= _SECANTS:
+            limits.append(_STILL)
+        for number, share in limits:
             least = share * self._gain
-            if len(self._recent) > number and self._recent[-number - 1] - self._recent[-1] < least:
+            if len(self._recent) <= number:
+                continue
+            first, middle, last = (self._recent[-1 - back] for back in (number, number // 2, 0))
+            leaves_saddle = middle - last > max(2.0 * (first - middle), 0.25 * least)
+            if first - last < least and not leaves_saddle:
                 return f"the last {number} iterations gained less than {least:.2g} nats"
         return ""
 

@@ -14,6 +14,8 @@ from .history import History
 from .lbfgs import LBFGS
 from .result import Outcome
 
+_ITERATIONS = 5  # of the second stage that gain too little end it,
+_LATER_ITERATIONS = 2  # and of later ones: two stages have found nearly the same parameters
 _GROWTH = 10  # ratio of the numbers of rows of two stages
 
 
@@ -71,13 +73,13 @@ class Subsets:
                 self._stage.assign(stage)
                 subset = np.sort(self._order[: self._stages[stage]])
                 self._assign(tuple(values[subset] for values in rows))
-                self._train(history, self._stages[stage])
+                self._train(history, stage)
         finally:
             self._model.data = rows
         history.begin_stage()
         if not history.is_over:
             self._stage.assign(last)
-        return self._train(history, self._stages[last])
+        return self._train(history, last)
 
     def _assign(self, rows: RegressionData) -> None:
         try:
@@ -88,8 +90,9 @@ class Subsets:
             name = type(self._model).__name__
             raise ValueError(f"first_rows must be None for this {name}: {error}") from error
 
-    def _train(self, history: History, num_rows: int) -> Outcome:
+    def _train(self, history: History, stage: int) -> Outcome:
         """Minimize the loss of the model's present rows."""
-        if num_rows == self._stages[0]:
+        if stage == 0:
             return self._minimize(history)
-        return self._minimize.go_on(history, num_rows)
+        iterations = _ITERATIONS if stage == 1 else _LATER_ITERATIONS
+        return self._minimize.go_on(history, self._stages[stage], iterations)

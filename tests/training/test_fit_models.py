@@ -28,6 +28,8 @@ from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import fit
 from gpflow_pep.training.history import HeldOut
+from gpflow_pep.training.lbfgs import LBFGS
+from gpflow_pep.training.objectives import Objective
 
 FEW = {
     True: {"max_iterations": 12},
@@ -493,6 +495,25 @@ class Valley(gpflow.models.BayesianModel, InternalDataTrainingLossMixin):
     def maximum_log_likelihood_objective(self):
         x, y = tf.unstack(self.x)
         return -self.height * (100.0 * tf.square(y - tf.square(x)) + tf.square(1.0 - x))
+
+
+@pytest.mark.parametrize(
+    ("gains", "expected"),
+    [
+        ([0.04] * 20, True),  # 0.8 of the tolerance, 1
+        ([0.06] * 20, False),  # 1.2
+        ([0.01] * 10 + [0.03] * 10, False),  # 0.1, then 0.3: gains grow threefold, as at a saddle
+        ([0.0] * 10 + [0.02] * 10, True),  # they grow, but to less than a quarter of the tolerance
+        ([0.03] * 10 + [0.01] * 10, True),
+        ([0.07] * 15 + [0.004] * 5, True),  # the last 5 gained 0.02, less than a fortieth of 1
+        ([0.07] * 15 + [0.006] * 5, False),
+    ],
+)
+def test_flat_are_small_gains_that_do_not_grow(gains, expected):
+    objective = Objective(Valley(1.0))
+    search = LBFGS(objective, [objective.variables], 1.0, 1, 0, 0)
+    search._recent.extend(-np.cumsum([0.0, *gains]))
+    assert search._is_flat == expected
 
 
 def test_a_search_ends_where_the_objective_is_flat():
