@@ -45,6 +45,7 @@ from ..training.result import FAILED, LIMIT
 from .columns import check_numbers
 from .descriptions import with_descriptions
 
+_WORK = 1e8  # N M² of the default number of points: a fit of a few thousand rows takes seconds
 _FIRST_ROWS = 10_000  # of `fit`: enough to find the hyperparameters
 _MOST_POINTS = 512  # of a stream with n_inducing="auto", as of `select_num_inducing`
 _NOTICED = (
@@ -401,7 +402,9 @@ class SparseGPEstimator(BaseEstimator):
     def _wanted_points(self, num_rows: int | None = None) -> int:
         """Return `n_inducing`; for None, a number with which O(N M²) stays moderate: 100, for few rows up to 500."""
         if self.n_inducing is None:
-            return 100 if num_rows is None else int(np.clip(700_000 // num_rows, 100, 500))
+            if num_rows is None:
+                return 100
+            return int(np.clip(np.sqrt(_WORK / num_rows), 100, 500))
         return validation.positive_integer(self.n_inducing, "n_inducing")
 
     def _training_options(self) -> dict[str, Any] | None:

@@ -104,8 +104,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             inducing points are not trained; 0.5 if y is constant.
         :param n_inducing: the number of inducing points. They start at k-means centers of the rows, with columns scaled
             to standard deviation 1, and training moves them; if there are no more distinct rows than this, they are the
-            points, and stay. None: 700,000 / N, but at least 100 and at most 500; 100 from the second batch on. "auto":
-            the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
+            points, and stay. None: the root of 10⁸ / N, but at least 100 and at most 500; 100 from the second batch on.
+            "auto": the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
         :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the variance of y. If
             training ends below 1e-5, `fit` trains again with a jitter and a lower bound of 1e-8 instead of 1e-6.
         :param normalize_y: before training, subtract the mean of y and divide by its standard deviation. The prior mean
