@@ -3,6 +3,7 @@
 from . import inducing, likelihoods, models
 from . import softmax as softmax  # registers its rule
 from .data import metrics
+from .kernels import CenteredLinear
 from .likelihoods import MultiClassRobustMax
 from .models import (
     APEP,
@@ -39,6 +40,7 @@ __all__ = [
     "TSGPR",
     "TSVGP",
     "AlphaSelection",
+    "CenteredLinear",
     "FitResult",
     "MultiClassRobustMax",
     "NumInducingSelection",

@@ -10,7 +10,7 @@ from gpflow.kernels import Coregion, Kernel, Periodic
 
 from ..runtime.checks import asserted
 
-_ARD = ("lengthscales", "period", "weight_variances", "variance")  # parameters of GPflow's kernels
+_ARD = ("lengthscales", "period", "weight_variances", "variance", "center")
 _HINT = " Choose inducing points from the rows of X: inducing.uniform, greedy_variance."
 
 
@@ -60,8 +60,13 @@ def check_columns(kernel: Kernel, num_inputs: int) -> None:
     if isinstance(kernel, Periodic):
         check_columns(kernel.base_kernel, num_inputs)
         _check_parameters(kernel, kernel.base_kernel.active_dims, num_inputs)
-    elif not _parts(kernel) and type(kernel).__module__.startswith("gpflow."):
+    elif not _parts(kernel) and is_of_library(kernel):
         _check_parameters(kernel, kernel.active_dims, num_inputs)
+
+
+def is_of_library(kernel: Kernel) -> bool:
+    """Return whether GPflow or this library defines the class of the kernel."""
+    return type(kernel).__module__.startswith(("gpflow.", "gpflow_pep."))
 
 
 def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_inputs: int) -> None:

@@ -26,7 +26,7 @@ from gpflow.kernels import Kernel
 from gpflow.utilities.ops import difference_matrix
 
 from ..runtime.checks import asserted
-from .kernel_columns import check_columns
+from .kernel_columns import check_columns, is_of_library
 
 FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
 _ACCURACY = (
@@ -59,7 +59,7 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
     if X2 is not None:
         return kernel(X, X2)
     parts = [part for part in (kernel, *kernel.submodules) if isinstance(part, kernels.Kernel)]
-    if X.shape.rank == 2 or all(type(part).__module__.startswith("gpflow.") for part in parts):
+    if X.shape.rank == 2 or all(is_of_library(part) for part in parts):
         return kernel(X)
     # Kernels of users often transpose their inputs, which works for matrices only.
     matrices = tf.vectorized_map(kernel, tf.reshape(X, tf.concat([[-1], tf.shape(X)[-2:]], axis=0)))

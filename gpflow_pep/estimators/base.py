@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, RegressionData
@@ -44,6 +43,7 @@ from ..training.priors import give_weak_priors, locations, remove_weak_priors
 from ..training.result import FAILED, LIMIT
 from .columns import check_numbers
 from .descriptions import with_descriptions
+from .laplace import Draws
 
 _WORK = 1e8  # N M² of the default number of points: a fit of a few thousand rows takes seconds
 _FIRST_ROWS = 10_000  # of `fit`: enough to find the hyperparameters
@@ -89,6 +89,7 @@ class SparseGPEstimator(BaseEstimator):
     alpha_selection_: AlphaSelection
     num_inducing_selection_: NumInducingSelection
     _posterior_values: PosteriorValues
+    _draws: Draws | None  # of the hyperparameters, over which predictions are averaged
     _only_x: AnyNDArray  # the value of each column of X in all rows so far, [D]; NaN once it varies
     _only_y: AnyNDArray  # the same of Y, [P]
     _STREAM: Callable[..., Any]  # constructs the model from the second batch on
@@ -141,6 +142,10 @@ class SparseGPEstimator(BaseEstimator):
         return int(self.model_.inducing_variable.num_inducing)
 
     @abstractmethod
+    def _default_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
+        """Return the kernel of an estimator without one, for rows X [N, D] and Y [N, P]."""
+
+    @abstractmethod
     def _make_without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
         """Construct a model of all data X [N, D] and Y [N, P] with a new kernel, without weak priors."""
 
@@ -155,10 +160,6 @@ class SparseGPEstimator(BaseEstimator):
         if self.priors not in ("auto", "weak", None):
             raise ValueError(f'priors must be "auto", "weak" or None, got {self.priors!r}.')
         return self.priors == "weak" or (self.priors == "auto" and self.kernel is None)
-
-    def _initial_variance(self, Y: AnyNDArray) -> float:
-        """Return the variance of the default kernel, by default 1."""
-        return 1.0
 
     def _finer(self, model: GPModel) -> GPModel | None:
         """Return a copy of a trained model with smaller bounds of noise and jitter; None if the data have noise."""
@@ -271,7 +272,7 @@ class SparseGPEstimator(BaseEstimator):
             if is_trained and not was_trained:
                 self._start_anew(model, *known)
             elif self.kernel is None and new_columns.any():
-                self._start_lengthscales(model, known[0], new_columns)
+                self._start_columns(model, *known, new_columns)
             Z, is_limited = self._next_points(model, X)
             if Z is None:  # most points stay where earlier batches put them
                 model.update((X, Y), fraction_to_move=0.2)
@@ -289,12 +290,14 @@ class SparseGPEstimator(BaseEstimator):
         """Assign the initial values for known rows; those of a first batch of equal y were for another scale."""
         multiple_assign(model.kernel, parameter_dict(self._initial_kernel(X, Y)))
 
-    def _start_lengthscales(self, model: GPModel, X: AnyNDArray, columns: AnyNDArray) -> None:
-        """Assign the initial lengthscales of columns [D] that vary for the first time."""
-        for part in leaves(model.kernel):
-            if isinstance(part, Stationary):
-                lengthscales = part.lengthscales
-                lengthscales.assign(np.where(columns, _initial_lengthscales(X), lengthscales))
+    def _start_columns(
+        self, model: GPModel, X: AnyNDArray, Y: AnyNDArray, columns: AnyNDArray
+    ) -> None:
+        """Assign the initial kernel parameters of columns [D] that vary for the first time."""
+        initial = parameter_dict(self._initial_kernel(X, Y))
+        for path, parameter in parameter_dict(model.kernel).items():
+            if parameter.trainable and parameter.shape.rank == 1:
+                parameter.assign(np.where(columns, initial[path], parameter))
 
     def _known_rows(
         self, model: GPModel, X: AnyNDArray, Y: AnyNDArray
@@ -339,6 +342,7 @@ class SparseGPEstimator(BaseEstimator):
         """Set the fitted attributes; warn if training failed or reached its limit of iterations."""
         result, objective, values = training
         self.model_, self.result_, self._posterior_values = model, result, values
+        self._draws = None
         self.log_marginal_likelihood_value_ = objective
         self.n_iter_ = 0 if result is None else result.iterations
         if result is not None and result.status == LIMIT and self.optimizer == "lbfgs":
@@ -365,24 +369,20 @@ class SparseGPEstimator(BaseEstimator):
         validation.check_integers(X, numbers, "X")
         return checked
 
-    def _inputs_and_posterior(self, X: Any) -> tuple[AnyNDArray, tuple[tf.Tensor, ...]]:
-        """Check the inputs X [n, D]; return them, and the posterior at the end of the fit."""
+    def _posterior_and_inputs(self, X: Any) -> tuple[PosteriorValues, AnyNDArray]:
+        """Check the inputs X [n, D]; return the posterior at the end of the fit, and the inputs."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         inputs = checked_indices(self.model_.kernel, X, "X")
-        return inputs, tuple(map(tf.constant, self._posterior_values))
+        return self._posterior_values, inputs
 
     def _predicted(self, X: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Return mean and variance of the model's Y at X [n, D], [n, P] each."""
-        inputs, values = self._inputs_and_posterior(X)
-        mean, variance = self.model_._predict_y_by(values, inputs)
-        return mean, variance
+        return marginal(self.model_, *self._posterior_and_inputs(X))
 
     def _initial_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
         if self.kernel is None:
-            return gpflow.kernels.SquaredExponential(
-                self._initial_variance(Y), _initial_lengthscales(X)
-            )
+            return self._default_kernel(X, Y)
         if not isinstance(self.kernel, Kernel):
             name = type(self.kernel).__name__
             hint = f": use {_OF_SKLEARN[name]}" if name in _OF_SKLEARN else ""
@@ -453,13 +453,17 @@ def _assign(name: str, parameter: Parameter, value: Any) -> None:
         raise ValueError(f"{name} must be {accepted}, got {value!r}.") from error
 
 
-def _initial_lengthscales(X: AnyNDArray) -> AnyNDArray:
-    return spreads(X) * np.sqrt(X.shape[1])
-
-
 def _only_values(values: AnyNDArray, earlier: AnyNDArray) -> AnyNDArray:
     """Return the earlier value of each column of values [n, D], NaN where one differs, [D]."""
     return np.where(np.all(values == earlier, axis=0), earlier, np.nan)
+
+
+def marginal(
+    model: GPModel, values: PosteriorValues, inputs: AnyNDArray
+) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return mean and variance [n, P] of new observations at inputs [n, D]."""
+    mean, variance = model._predict_y_by(tuple(map(tf.constant, values)), inputs)
+    return mean, variance
 
 
 def joined(first: FitResult, second: FitResult) -> FitResult:

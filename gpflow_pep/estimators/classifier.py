@@ -6,15 +6,17 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float
-from gpflow.kernels import Kernel
+from gpflow.kernels import Kernel, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Likelihood, Softmax
 from gpflow.models import GPModel
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from typing_extensions import override
 
 from ..likelihoods import Logit, Probit
 from ..models import PEPClassifier, StreamingPEP
 from ..runtime.transactions import atomic
+from ..training.coordinates import spreads
 from .base import SparseGPEstimator, max_jitter
 
 
@@ -174,6 +176,11 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             raise ValueError(f"likelihood {found}, but classes_ has {count}.")
         return deepcopy(self.likelihood)
 
+    @override
+    def _default_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
+        return SquaredExponential(lengthscales=spreads(X) * np.sqrt(X.shape[1]))
+
+    @override
     def _make_without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
         parts = self._initial_kernel(*data), self._initial_likelihood(), Z
         return PEPClassifier(data, *parts, alpha=alpha, max_jitter=max_jitter())

@@ -1,13 +1,15 @@
 """SparseGPRegressor: PEPR and StreamingSGPR as a scikit-learn estimator."""
 
+from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float, default_jitter, default_likelihood_positive_minimum
-from gpflow.kernels import Kernel
+from gpflow.kernels import Constant, Kernel, Matern52, Sum
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import GPModel
 from sklearn.base import RegressorMixin
@@ -15,13 +17,20 @@ from sklearn.utils import check_random_state
 from typing_extensions import override
 
 from .. import validation
+from ..kernels import CenteredLinear
 from ..models import PEPR, StreamingSGPR
 from ..runtime.checks import warn
 from ..runtime.transactions import atomic
 from ..training.coordinates import spreads
-from ..training.priors import remove_weak_priors
-from .base import SparseGPEstimator, max_jitter
+from ..training.objectives import FAILURES
+from ..training.priors import locations, remove_weak_priors
+from .base import PosteriorValues, SparseGPEstimator, marginal, max_jitter
+from .laplace import averaged, hyperparameters, laplace_draws
 
+_TREND = 0.1  # initial variance of slopes and constant, as a share of the variance of y
+_FEW_ROWS = 100  # up to so many the hyperparameters are averaged
+_DRAWS = 8  # more of them change held-out densities by less than .005 nats
+_MAX_COORDINATES = 64  # each takes two gradients
 _SMALLEST_POWER = 1e-6  # smaller ones are noise variances: scikit-learn's default is 1e-10
 _JUMP = 1e3  # standard deviations of the first batch: `partial_fit` warns of y beyond
 _GPFLOW_BOUND = 1e-6  # GPflow's default lower bound of a noise variance
@@ -93,12 +102,15 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         tolerance: float = 5e-4,
         n_restarts: int = 0,
         priors: str | None = "auto",
+        n_draws: int | None = None,
         random_state: Any = None,
     ):
         """
-        :param kernel: a GPflow kernel; a copy is trained. None: a squared exponential with a lengthscale per column.
+        :param kernel: a GPflow kernel; a copy is trained. None: a Matern 5/2 with a lengthscale per column, a linear
+            function with a variance per column (:class:`gpflow_pep.CenteredLinear`) and a constant.
             Lengthscales start at the column's standard deviation (1 for a constant column) times the square root of the
-            number of columns: the correlation of two rows is about 1/e. The variance starts at the variance of y.
+            number of columns: the correlation of two rows is about 1/3. The variance starts at the variance of y,
+            those of linear function and constant at a tenth of it.
         :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC. "auto": chosen on the first
             batch by :func:`gpflow_pep.select_alpha`, in 16 trainings by three folds, or in six by leave-one-out if
             inducing points are not trained; 0.5 if y is constant.
@@ -121,6 +133,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :param priors: "auto": with the default kernel, kernel and noise get weak priors
             (:func:`gpflow_pep.weak_priors`); a given kernel keeps its own. "weak": parameters of any kernel and the
             noise get one if they have none. None: no prior is added, as in maximum likelihood.
+        :param n_draws: the number of draws of the hyperparameters, by Laplace's approximation of their posterior, over
+            which predictions are averaged; an even number. 0: predictions are those of `model_`, and faster for a
+            few rows. None: 8 if there are priors and at most 100 rows, which leave the hyperparameters uncertain.
         :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None (NumPy's global state).
         """
         self.kernel = kernel
@@ -135,21 +150,28 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         self.tolerance = tolerance
         self.n_restarts = n_restarts
         self.priors = priors
+        self.n_draws = n_draws
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPRegressor":
         """Train on rows X [N, D] and y [N] or [N, P], whose columns share kernel, noise and inducing points."""
+        if (
+            self.n_draws is not None
+            and validation.whole_number(self.n_draws, "n_draws", 0, None) % 2
+        ):
+            raise ValueError(f"n_draws must be None or an even number, got {self.n_draws}.")
         with atomic([self], ()):
             X, Y = self._validated_rows(X, y, reset=True)
             self._set_normalization(Y)
             self._fit_model(X, self._normalized(Y))
+            self._draw_hyperparameters(len(X))
         return self
 
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
         """
         Train on another batch X [N, D] and y [N] or [N, P], by :class:`gpflow_pep.StreamingSGPR`, which stores the
         posterior of all earlier rows, but not the rows. The first call equals :meth:`fit`, except that the
-        lower bound of the noise stays 1e-6. :meth:`fit` may also come first.
+        lower bound of the noise stays 1e-6 and hyperparameters are not drawn. :meth:`fit` may also come first.
 
         The first batch sets the normalization of y, and the first batch in which a column varies its scale. Rows of
         the batch are added to the inducing points up to `n_inducing` points ("auto": rows whose f the points do not
@@ -183,20 +205,19 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
-        if return_cov:
-            inputs, values = self._inputs_and_posterior(X)
-            f, joint = self.model_._posterior(lambda: values).fused_predict_f(inputs, full_cov=True)
-            mean, noise = (
-                f.numpy(),
-                float(self.model_.likelihood.variance.numpy()) * np.eye(len(inputs)),
-            )
-            covariance = np.moveaxis(joint.numpy(), 0, -1) + noise[:, :, None]  # [n, n, P]
-            return _squeezed(mean * self._y_scale + self._y_mean), _squeezed(
-                covariance * self._y_scale**2
-            )
-        mean, variance = self._predicted(X)  # [n, P]
+        values, inputs = self._posterior_and_inputs(X)
+        if self._draws is not None:
+            mean, spread = averaged(self.model_, self._draws, inputs, full_cov=return_cov)
+        elif return_cov:
+            mean, spread = _joint(self.model_, values, inputs)
+        else:
+            mean, spread = marginal(self.model_, values, inputs)
         mean = _squeezed(mean * self._y_scale + self._y_mean)
-        return (mean, _squeezed(np.sqrt(variance) * self._y_scale)) if return_std else mean
+        if return_cov:
+            return mean, _squeezed(spread * self._y_scale**2)
+        if return_std:
+            return mean, _squeezed(np.sqrt(spread) * self._y_scale)
+        return mean
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
         """Draw S = `n_samples` samples of new observations at X [n, D], jointly: [n, S], or of P outputs [n, P, S]."""
@@ -210,6 +231,19 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return np.stack(
             [generator.multivariate_normal(*output, n_samples).T for output in outputs], axis=1
         )
+
+    def _draw_hyperparameters(self, num_rows: int) -> None:
+        """Draw the hyperparameters of a trained model; keep the maximum if a matrix cannot be factorized."""
+        is_converged = self.result_ is not None and self.result_.converged
+        num_draws = self._default_num_draws(num_rows) if self.n_draws is None else self.n_draws
+        if num_draws and is_converged:
+            with suppress(*FAILURES):
+                self._draws = laplace_draws(self.model_, num_draws // 2)
+
+    def _default_num_draws(self, num_rows: int) -> int:
+        num_coordinates = sum(each.numpy().size for each in hyperparameters(self.model_))
+        is_cheap = num_rows <= _FEW_ROWS and num_coordinates <= _MAX_COORDINATES
+        return _DRAWS if is_cheap and locations(self.model_) else 0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -261,6 +295,21 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _initial_variance(self, Y: AnyNDArray) -> float:
         return float(Y.var(axis=0).mean()) or 1.0
 
+    @override
+    def _default_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
+        """Return a Matern 5/2 plus a linear trend."""
+        scales = spreads(X) * np.sqrt(X.shape[1])  # in them two rows are about √2 apart
+        variance = self._initial_variance(Y)
+        trend = _TREND * variance
+        return Sum(
+            [
+                Matern52(variance, scales),
+                CenteredLinear(np.ascontiguousarray(X).mean(axis=0), trend / np.square(scales)),
+                Constant(trend),
+            ]
+        )
+
+    @override
     def _make_without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
         if np.ndim(alpha) or 0.0 < validation.power(alpha) < _SMALLEST_POWER:
             found = f"an array of shape {np.shape(alpha)}" if np.ndim(alpha) else f"{alpha:g}"
@@ -309,6 +358,16 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _stream_likelihood(self, model: GPModel) -> Likelihood:
         smallest = 2.0 * default_likelihood_positive_minimum()  # at the bound a noise cannot move
         return Gaussian(max(float(model.likelihood.variance.numpy()), smallest))
+
+
+def _joint(
+    model: GPModel, values: PosteriorValues, inputs: AnyNDArray
+) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return mean [n, P] and covariance [n, n, P] of new observations."""
+    cache = tuple(map(tf.constant, values))
+    mean, covariance = model._posterior(lambda: cache).fused_predict_f(inputs, full_cov=True)
+    noise = float(model.likelihood.variance.numpy()) * np.eye(len(inputs))
+    return mean.numpy(), np.moveaxis(covariance.numpy(), 0, -1) + noise[:, :, None]
 
 
 def _squeezed(values: AnyNDArray) -> AnyNDArray:

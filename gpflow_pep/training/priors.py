@@ -12,13 +12,14 @@ from gpflow.likelihoods import Gaussian, Likelihood, Softmax, StudentT, Switched
 from gpflow.models import GPModel
 
 from .. import validation
+from ..kernels import CenteredLinear
 from .coordinates import inputs_and_kernels, spreads
 
 NOISE = -2.0
 """Mean of log(noise variance / variance of f)."""
 COMMON = 1.5
 """Standard deviation of the mean of the logarithms of the lengthscales."""
-SINGLE = 0.5
+SINGLE = 0.4
 """Scale of the deviations of single logarithms from this mean."""
 
 
@@ -66,7 +67,7 @@ def weak_priors(
     ===============================================  ==================================
     lengthscale l of stationary kernels              log(l / (s √D)) ~ N(0, 1.5²)
     variance of stationary kernels and `Constant`    log(variance / v) ~ N(0, 1)
-    variance of `Linear`                             log(variance D s² / v) ~ N(0, 2²)
+    variance of `Linear` and `CenteredLinear`        log(variance D s² / v) ~ N(0, 2²)
     variance of `White`, noise variance              log(variance / v) ~ N(-2, 1)
     ===============================================  ==================================
 
@@ -75,7 +76,7 @@ def weak_priors(
     of well separated classes have standard deviations of 1 to 3, and of 3 to 8 under `Softmax`, which adds noise of its
     own. With a kernel for each output, v is the variance of its column, else the mean over the columns that vary. The
     factors of a product of k kernels have v^(1/k) for v. If a parameter has an entry for each column (ARD), the table
-    describes the mean of the logarithms, and N(0, 0.5²) the deviation of each one from this mean.
+    describes the mean of the logarithms, and N(0, 0.4²) the deviation of each one from this mean.
 
     All are densities of logarithms: maximum a posteriori (MAP) estimates do not depend on units or transforms. Other
     parameters get no prior, and a parameter that has another prior keeps it. Call the function before training.
@@ -148,7 +149,7 @@ def _typical_logarithms(
             if isinstance(kernel, Stationary):
                 yield kernel.lengthscales, log_s + 0.5 * log_D, COMMON
                 yield kernel.variance, share * log_v, 1.0
-            elif type(kernel) is Linear:
+            elif type(kernel) in (Linear, CenteredLinear):
                 yield kernel.variance, share * log_v - log_D - 2.0 * log_s, 2.0
             elif isinstance(kernel, White):
                 yield kernel.variance, share * (log_v + NOISE), 1.0

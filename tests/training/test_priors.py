@@ -26,7 +26,7 @@ def model_of(X=X, Y=Y, kernel=None):
     return PEPR((X, Y), kernel, uniform(X, 10), noise_variance=0.2 * Y.var())
 
 
-def density(values, typical, common, single=0.5):
+def density(values, typical, common, single=0.4):
     """The log density of the logarithms, by NumPy."""
     t = np.log(values) - np.log(typical)
     deviations = np.atleast_1d(t - t.mean())

@@ -1,0 +1,50 @@
+"""A kernel of linear functions of inputs in any place."""
+
+import tensorflow as tf
+from check_shapes import check_shapes, inherit_check_shapes
+from gpflow.base import Parameter, TensorType
+from gpflow.kernels import Linear
+from gpflow.kernels.base import ActiveDims
+from typing_extensions import override
+
+
+class CenteredLinear(Linear):
+    r"""
+    The kernel of linear functions that are zero at a center, with a variance of the slope of each column.
+
+    .. math:: k(x, x') = \sum_d v_d (x_d - c_d)(x'_d - c_d)
+
+    GPflow's `Linear` has the origin as its center. If the inputs are far from the origin, such as years, its variance
+    at the inputs exceeds their differences by far, and digits are lost.
+
+    >>> kernel = CenteredLinear(center=[1990.0], variance=0.5)
+    >>> kernel(np.array([[1980.0], [2010.0]])).numpy()
+    array([[  50., -100.],
+           [-100.,  200.]])
+    """
+
+    @check_shapes("center: [n_active_dims]", "variance: [broadcast n_active_dims]")
+    def __init__(
+        self,
+        center: TensorType,
+        variance: TensorType = 1.0,
+        active_dims: ActiveDims | None = None,
+    ):
+        """
+        :param center: c, usually the mean of the inputs; it is not trained.
+        :param variance: v, the variance of the slopes; an array has an entry for each active column.
+        :param active_dims: a slice or list of the columns of X that are used.
+        """
+        super().__init__(variance, active_dims)
+        self.center = Parameter(center, trainable=False)
+
+    @override
+    @inherit_check_shapes
+    def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+        centered = None if X2 is None else X2 - self.center
+        return super().K(X - self.center, centered)
+
+    @override
+    @inherit_check_shapes
+    def K_diag(self, X: TensorType) -> tf.Tensor:
+        return super().K_diag(X - self.center)

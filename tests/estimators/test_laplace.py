@@ -1,0 +1,141 @@
+"""The average over hyperparameters of few rows, and the default kernel of the regressor."""
+
+import pickle
+from copy import deepcopy
+
+import gpflow
+import numpy as np
+import pytest
+
+from gpflow_pep import PEPR, CenteredLinear, weak_priors
+from gpflow_pep.estimators import SparseGPRegressor
+from gpflow_pep.estimators.laplace import averaged, hyperparameters, laplace_draws
+from gpflow_pep.training import fit
+from gpflow_pep.training.coordinates import Coordinates
+
+rng = np.random.default_rng(7)
+X = rng.normal(size=(20, 2)) * [1.0, 100.0] + [0.0, 1e4]
+y = X[:, 0] + np.sin(X[:, 1] / 50.0) + 0.3 * rng.normal(size=20)
+X_NEW = X[:5] + 0.1 * X.std(axis=0)
+
+
+@pytest.fixture(scope="module")
+def model():
+    kernel = gpflow.kernels.Matern52(lengthscales=[1.0, 100.0])
+    found = PEPR((X, y[:, None]), kernel, X.copy())
+    gpflow.set_trainable(found.inducing_variable, False)
+    weak_priors(found)
+    fit(found, tolerance=1e-7)
+    return found
+
+
+@pytest.fixture(scope="module")
+def estimator():
+    return SparseGPRegressor(random_state=0).fit(X, y)
+
+
+def test_covariance_of_draws_is_the_inverse_of_the_hessian(model):
+    """By second differences of the log posterior density; draws span the columns of a root of the covariance."""
+    coordinates = Coordinates(model, hyperparameters(model))
+    maximum = coordinates.values()
+    copy = deepcopy(model)
+    moved = Coordinates(copy, hyperparameters(copy))
+
+    def density(values):
+        moved.assign(values)
+        return float(-copy.training_loss())
+
+    step = 1e-3 * np.eye(len(maximum))
+    hessian = np.array(
+        [
+            [
+                density(maximum + a + b)
+                - density(maximum + a - b)
+                - density(maximum - a + b)
+                + density(maximum - a - b)
+                for a in step
+            ]
+            for b in step
+        ]
+    ) / (-4.0 * 1e-6)
+    eigenvalues, vectors = np.linalg.eigh(hessian)
+    covariance = (vectors / np.maximum(eigenvalues, 0.25)) @ vectors.T  # deviations up to 2
+    num_pairs = 20_000
+    values = laplace_draws(model, num_pairs)
+    parts = [each.of(value, np) for each, value in zip(moved.each, values, strict=True)]
+    draws = np.concatenate([part.reshape(2 * num_pairs, -1) for part in parts], axis=1)
+    np.testing.assert_allclose(draws.mean(axis=0), maximum, atol=1e-9)  # pairs
+    scales = np.sqrt(np.diag(covariance))
+    errors = (np.cov(draws.T) - covariance) / np.outer(scales, scales)
+    # A sample covariance of 20,000 pairs has a relative standard deviation of √(2 / 20,000) = .01.
+    np.testing.assert_allclose(errors, 0.0, atol=0.05)
+
+
+@pytest.mark.parametrize("full_cov", [False, True])
+def test_average_is_the_mixture_of_the_models(model, full_cov):
+    draws = laplace_draws(model, 3)
+    before = [variable.numpy() for variable in model.variables]
+    mean, spread = averaged(model, draws, X_NEW, full_cov=full_cov)
+    copy = deepcopy(model)
+    means = []
+    second_moments = []
+    for values in zip(*draws, strict=True):
+        for variable, value in zip(hyperparameters(copy), values, strict=True):
+            variable.assign(value)
+        f, covariance = copy.predict_f(X_NEW, full_cov=True)
+        of_y = covariance[0].numpy() + copy.likelihood.variance.numpy() * np.eye(5)
+        means.append(f.numpy()[:, 0])
+        second_moments.append(of_y + np.outer(f, f))
+    expected = np.mean(second_moments, axis=0) - np.outer(*2 * [np.mean(means, axis=0)])
+    np.testing.assert_allclose(mean[:, 0], np.mean(means, axis=0), rtol=1e-9)
+    if not full_cov:
+        expected = np.diag(expected)
+    np.testing.assert_allclose(spread[..., 0], expected, rtol=1e-8, atol=1e-10)
+    for variable, value in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)  # the model is not changed
+
+
+def test_few_rows_are_averaged(estimator):
+    """The average is less certain than the maximum, and equal in copies, pickles and any order of rows."""
+    at_maximum = SparseGPRegressor(n_draws=0, random_state=0).fit(X, y)
+    mean, sd = estimator.predict(X_NEW, return_std=True)
+    covariance = estimator.predict(X_NEW, return_cov=True)[1]
+    np.testing.assert_allclose(np.diag(covariance), sd**2, rtol=1e-9)
+    f, variance = at_maximum.model_.predict_y(X_NEW)
+    np.testing.assert_allclose(at_maximum.predict(X_NEW), f[:, 0] * y.std() + y.mean(), rtol=1e-9)
+    assert np.mean(sd) > np.mean(np.sqrt(variance)) * y.std()
+    for copy in (deepcopy(estimator), pickle.loads(pickle.dumps(estimator))):
+        np.testing.assert_allclose(copy.predict(X_NEW[::-1]), mean[::-1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"priors": None}, {"n_draws": 0}, {"optimizer": None}])
+def test_predictions_of_the_model_itself(options):
+    estimator = SparseGPRegressor(random_state=0, **options).fit(X, y)
+    f, _ = estimator.model_.predict_y(X_NEW)
+    np.testing.assert_allclose(estimator.predict(X_NEW), f[:, 0] * y.std() + y.mean(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_draws", [3, -2, 2.0, "8"])
+def test_numbers_of_draws_are_checked(n_draws):
+    with pytest.raises(ValueError, match="n_draws must be"):
+        SparseGPRegressor(n_draws=n_draws).fit(X, y)
+
+
+def test_centered_linear_kernel():
+    """Its covariances by NumPy, with active columns, and at inputs far from the origin."""
+    kernel = CenteredLinear([1e9, -3.0], [0.5, 2.0], active_dims=[2, 0])
+    rows = np.array([-3.0, 7.0, 1e9]) + rng.normal(size=(4, 3))
+    a = rows[:, [2, 0]] - [1e9, -3.0]
+    expected = (a * [0.5, 2.0]) @ a.T
+    np.testing.assert_allclose(kernel(rows), expected, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(kernel(rows, rows[:2]), expected[:, :2], rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(kernel(rows, full_cov=False), np.diag(expected), rtol=1e-13)
+    assert not kernel.center.trainable
+
+
+def test_the_default_follows_a_trend():
+    """Far from the data: twice the range away, the error is within a few standard deviations."""
+    t = np.linspace(1990.0, 2020.0, 60)[:, None]
+    value = 3.0 * (t[:, 0] - 2000.0) + np.random.default_rng(0).normal(size=60)
+    mean, sd = SparseGPRegressor(random_state=0).fit(t, value).predict([[2080.0]], return_std=True)
+    assert abs(mean[0] - 240.0) < min(40.0, 3.0 * sd[0])
