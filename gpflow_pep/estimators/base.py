@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
-from gpflow.kernels import Kernel, Stationary
+from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from gpflow.utilities import multiple_assign, parameter_dict
@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from typing_extensions import Self
 
 from .. import validation
-from ..engine.kernel_columns import checked_indices, index_columns, leaves
+from ..engine.kernel_columns import checked_indices, index_columns
 from ..inducing import greedy_variance, k_means, uniform
 from ..inducing.rows import distinct
 from ..maths.linalg import unreported

@@ -151,7 +151,9 @@ class WhitenedPosterior(AbstractPosterior):
             """T'T for each batch element, [..., 1 or C, N, N]."""
             M = tf.shape(T)[-2]
             T = tf.reshape(T, [-1, M, tf.shape(T)[-1]])  # [1 or C, M, batch N]
-            R = tf.reshape(tf.transpose(T, [2, 0, 1]), tf.concat([batch, [N, tf.shape(T)[0], M]], 0))
+            R = tf.reshape(
+                tf.transpose(T, [2, 0, 1]), tf.concat([batch, [N, tf.shape(T)[0], M]], 0)
+            )
             R = tf.experimental.numpy.swapaxes(R, -2, -3)  # [..., 1 or C, N, M]
             return tf.matmul(R, R, transpose_b=True)
 

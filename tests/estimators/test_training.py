@@ -73,7 +73,7 @@ def test_structures_have_models_of_their_own(X, y):
     for number in (2, 12, 5):
         regressor(optimizer=None, n_inducing=number).fit(X[:, :1], y)
     kernels = [type(model.kernel) for _, model in reuse._kept]
-    assert kernels == [SquaredExponential, SquaredExponential, Matern32, SquaredExponential]
+    assert kernels == [SquaredExponential, SquaredExponential, Matern32, Sum]
     regressor(optimizer=None, kernel=Linear()).fit(X, y)
     assert [type(model.kernel) for _, model in reuse._kept] == [*kernels[1:], Linear]
 
