@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
-from gpflow.kernels import Kernel
+from gpflow.kernels import Constant, Kernel, Matern52, Sum
 from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from gpflow.utilities import multiple_assign, parameter_dict
@@ -27,6 +27,7 @@ from .. import validation
 from ..engine.kernel_columns import checked_indices, index_columns
 from ..inducing import greedy_variance, k_means, uniform
 from ..inducing.rows import distinct
+from ..kernels import CenteredLinear
 from ..maths.linalg import unreported
 from ..models import PEP
 from ..models.kernels_and_inducing_variables import free_number_of_points
@@ -52,6 +53,7 @@ _NOTICED = (
     0.1  # noise variances: a stream with n_inducing="auto" adds rows of larger conditional variance
 )
 _PREFIX = "kernel__"
+_TREND = 0.1  # initial variance of slopes and constant, as a share of the variance of f
 _OF_SKLEARN = {  # counterparts of scikit-learn's kernels
     "RBF": "gpflow.kernels.SquaredExponential",
     "Matern": "gpflow.kernels.Matern12, Matern32 or Matern52",
@@ -141,9 +143,9 @@ class SparseGPEstimator(BaseEstimator):
         check_is_fitted(self)
         return int(self.model_.inducing_variable.num_inducing)
 
-    @abstractmethod
-    def _default_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
-        """Return the kernel of an estimator without one, for rows X [N, D] and Y [N, P]."""
+    def _initial_variance(self, Y: AnyNDArray) -> float:
+        """Return the variance of f at the start of training, by default 1."""
+        return 1.0
 
     @abstractmethod
     def _make_without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
@@ -378,7 +380,8 @@ class SparseGPEstimator(BaseEstimator):
 
     def _predicted(self, X: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Return mean and variance of the model's Y at X [n, D], [n, P] each."""
-        return marginal(self.model_, *self._posterior_and_inputs(X))
+        values, inputs = self._posterior_and_inputs(X)
+        return marginal(self.model_, values, inputs)
 
     def _initial_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
         if self.kernel is None:
@@ -388,6 +391,19 @@ class SparseGPEstimator(BaseEstimator):
             hint = f": use {_OF_SKLEARN[name]}" if name in _OF_SKLEARN else ""
             raise ValueError(f"kernel must be a gpflow.kernels.Kernel or None, got {name}{hint}.")
         return deepcopy(self.kernel)
+
+    def _default_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
+        """Return a Matern 5/2 plus a linear trend, for rows X [N, D] and Y [N, P]."""
+        scales = spreads(X) * np.sqrt(X.shape[1])  # in them two rows are about √2 apart
+        variance = self._initial_variance(Y)
+        trend = _TREND * variance
+        return Sum(
+            [
+                Matern52(variance, scales),
+                CenteredLinear(np.ascontiguousarray(X).mean(axis=0), trend / np.square(scales)),
+                Constant(trend),
+            ]
+        )
 
     def _initial_points(self, X: AnyNDArray) -> AnyNDArray:
         """Return k-means centers of the scaled columns, or all distinct rows if there are at most `n_inducing`."""

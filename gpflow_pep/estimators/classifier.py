@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float
-from gpflow.kernels import Kernel, SquaredExponential
+from gpflow.kernels import Kernel
 from gpflow.likelihoods import Bernoulli, Likelihood, Softmax
 from gpflow.models import GPModel
 from sklearn.base import ClassifierMixin
@@ -16,7 +16,6 @@ from typing_extensions import override
 from ..likelihoods import Logit, Probit
 from ..models import PEPClassifier, StreamingPEP
 from ..runtime.transactions import atomic
-from ..training.coordinates import spreads
 from .base import SparseGPEstimator, max_jitter
 
 
@@ -72,7 +71,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         """
         The other arguments are as in :class:`SparseGPRegressor`.
 
-        :param kernel: a GPflow kernel; a copy is trained. None: as in :class:`SparseGPRegressor`, of variance 1.
+        :param kernel: a GPflow kernel; a copy is trained. None: as in
+            :class:`SparseGPRegressor`, with 1 for the variance of y.
         :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy is trained. None:
             :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow.likelihoods.Softmax` for more.
         """
@@ -175,10 +175,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             found = f"{type(self.likelihood).__name__} has {expected} classes"
             raise ValueError(f"likelihood {found}, but classes_ has {count}.")
         return deepcopy(self.likelihood)
-
-    @override
-    def _default_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
-        return SquaredExponential(lengthscales=spreads(X) * np.sqrt(X.shape[1]))
 
     @override
     def _make_without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:

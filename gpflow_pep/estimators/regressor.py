@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float, default_jitter, default_likelihood_positive_minimum
-from gpflow.kernels import Constant, Kernel, Matern52, SquaredExponential, Sum
+from gpflow.kernels import Kernel, SquaredExponential, Sum
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import GPModel
 from sklearn.base import RegressorMixin
@@ -17,7 +17,6 @@ from sklearn.utils import check_random_state
 from typing_extensions import override
 
 from .. import validation
-from ..kernels import CenteredLinear
 from ..models import PEPR, StreamingSGPR
 from ..runtime.checks import warn
 from ..runtime.transactions import atomic
@@ -27,7 +26,6 @@ from ..training.priors import locations, remove_weak_priors
 from .base import PosteriorValues, SparseGPEstimator, marginal, max_jitter
 from .laplace import averaged, hyperparameters, laplace_draws
 
-_TREND = 0.1  # initial variance of slopes and constant, as a share of the variance of y
 _FEW_ROWS = 100  # up to so many the hyperparameters are averaged
 _DRAWS = 8  # more of them change held-out densities by less than .005 nats
 _MAX_COORDINATES = 64  # each takes two gradients
@@ -293,22 +291,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _normalized(self, Y: AnyNDArray) -> AnyNDArray:
         return ((Y - self._y_mean) / self._y_scale).astype(Y.dtype, copy=False)
 
+    @override
     def _initial_variance(self, Y: AnyNDArray) -> float:
         return float(Y.var(axis=0).mean()) or 1.0
-
-    @override
-    def _default_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
-        """Return a Matern 5/2 plus a linear trend."""
-        scales = spreads(X) * np.sqrt(X.shape[1])  # in them two rows are about √2 apart
-        variance = self._initial_variance(Y)
-        trend = _TREND * variance
-        return Sum(
-            [
-                Matern52(variance, scales),
-                CenteredLinear(np.ascontiguousarray(X).mean(axis=0), trend / np.square(scales)),
-                Constant(trend),
-            ]
-        )
 
     @override
     def _make_without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:

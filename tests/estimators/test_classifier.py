@@ -3,12 +3,19 @@
 import numpy as np
 import pandas as pd
 import pytest
-from gpflow.kernels import SquaredExponential
+from gpflow.kernels import Constant, Matern52, SquaredExponential, Sum
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax
 from quick import some_slow
 from sklearn.exceptions import NotFittedError
 
-from gpflow_pep import MultiClassRobustMax, PEPClassifier, StreamingPEP, fit, weak_priors
+from gpflow_pep import (
+    CenteredLinear,
+    MultiClassRobustMax,
+    PEPClassifier,
+    StreamingPEP,
+    fit,
+    weak_priors,
+)
 from gpflow_pep.estimators import SparseGPClassifier
 from gpflow_pep.inducing import k_means
 from gpflow_pep.likelihoods import Probit
@@ -34,7 +41,9 @@ def test_probabilities_are_those_of_the_model(X, labels, num_classes):
     spread = rows.std(axis=0)
     Z = k_means(rows / spread, 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))) * spread
     likelihood = Probit() if num_classes == 2 else Softmax(3)
-    kernel, Y = SquaredExponential(1.0, spread * np.sqrt(2.0)), labels[kept, None].astype(float)
+    scales, Y = spread * np.sqrt(2.0), labels[kept, None].astype(float)
+    linear = CenteredLinear(rows.mean(axis=0), 0.1 / scales**2)
+    kernel = Sum([Matern52(1.0, scales), linear, Constant(0.1)])
     model = PEPClassifier((rows, Y), kernel, likelihood, Z, alpha=0.5, max_jitter=1e-3)
     weak_priors(model)
     fit(model, max_iterations=3)
