@@ -83,4 +83,5 @@ def test_labels_of_a_checkerboard():
     estimator = SparseGPClassifier(n_inducing=80, random_state=0).fit(points, labels)
     new = np.random.default_rng(1).uniform(-2.0, 2.0, (500, 2))
     assert estimator.score(new, np.sin(3.0 * new[:, 0]) * np.cos(3.0 * new[:, 1]) > 0.0) > 0.88
-    assert estimator.log_marginal_likelihood_value_ > -130.0
+    # Noise alone has -350 log 2 = -243 nats; the Matern kernel loses some nats to a smoother one, which had -130.
+    assert estimator.log_marginal_likelihood_value_ > -135.0
