@@ -1,4 +1,4 @@
-"""A kernel of linear functions of inputs in any place."""
+"""A linear kernel whose functions are 0 at a center, for inputs far from the origin."""
 
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
@@ -14,8 +14,8 @@ class CenteredLinear(Linear):
 
     .. math:: k(x, x') = \sum_d v_d (x_d - c_d)(x'_d - c_d)
 
-    GPflow's `Linear` has the origin as its center. If the inputs are far from the origin, such as years, its variance
-    at the inputs exceeds their differences by far, and digits are lost.
+    GPflow's `Linear` has the origin as its center. If the inputs are far from the origin, such as
+    years, its values are far larger than their differences, and digits are lost.
 
     >>> kernel = CenteredLinear(center=[1990.0], variance=0.5)
     >>> kernel(np.array([[1980.0], [2010.0]])).numpy()

@@ -40,7 +40,7 @@ Limits = (
 
 @runtime_checkable
 class _Records(Protocol):
-    """The part of a `FitResult` that is drawn; `training`, which draws for TensorBoard, imports this module."""
+    """The part of a `FitResult` that is drawn; `training` imports this module, not the reverse."""
 
     @property
     def recorded(self) -> Sequence[int]: ...

@@ -21,11 +21,13 @@ model.fit(X_train, y_train)
 print(f"R² of unseen rows: {model.score(X_test, y_test):.2f}")
 
 # %%
-# The default kernel has a lengthscale for each column. A short one, relative to the
-# spread of the column, means that the function changes with the column; a long one,
-# that it hardly does, or does so linearly.
+# The default kernel is a Matern 5/2 with a lengthscale for each column, plus a linear
+# trend. A short lengthscale, relative to the spread of the column, means that the
+# function bends along the column. A long one means that it hardly changes, or changes
+# linearly.
 
-sensitivity = X_train.std(axis=0) / model.kernel_.lengthscales.numpy()
+matern, *trend = model.kernel_.kernels
+sensitivity = X_train.std(axis=0) / matern.lengthscales.numpy()
 
 # %%
 # Permutation importance says how much a score falls if one column of the unseen rows is

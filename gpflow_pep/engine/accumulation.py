@@ -99,7 +99,7 @@ def _one_chunk(
 
         if not (by_products(L) and _may_be_linear(sites, powers, rows.scale)):
             return general()
-        # Outside of the branch, so that it shares its inverse of L with V.
+        # Outside of tf.cond, so that it shares the inverse of L with V.
         adjoint, VDV, scale_bar = _linear_adjoint(L, sums, powers, rows.scale, bar)
         return tuple(
             tf.cond(
@@ -139,7 +139,7 @@ def _linear_adjoint(
     *,
     in_single: bool = False,
 ) -> tuple[LinearAdjoint, tf.Tensor, tf.Tensor]:
-    """Return the adjoint if the powers are 0, with VDV and the derivative in the scale."""
+    """Return the adjoint for powers of 0, V D_bar V' and the derivative in the scale."""
     adjoint = LinearAdjoint.of(L, scale * powers.weight, bar, by_one_product, in_single=in_single)
     VDV = adjoint.trace[..., None] * sums.A  # since d_bar is a multiple of the site precision
     return adjoint, VDV, tf.reduce_sum(bar.penalty * sums.penalty) / scale

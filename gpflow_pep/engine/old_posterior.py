@@ -10,8 +10,9 @@ variance s, their variances v at absorption become v/ρ with ρ = v_old/s, and t
 
     exp(ρ(-a'Λa/2 + η'a) + log_normalizer - (ρ - 1) square/2 + count log(ρ)/2),
 
-for as many values (`count`) with the sum `square` of squares over v. This is exact for fixed kernel and inducing points
-at alpha = 0, and at any power if the inducing points determine f at the earlier rows.
+where `count` is the number of earlier values and `square` the sum of their squares over v. With
+fixed kernel and inducing points this is exact at alpha = 0, and at any power if the inducing points
+determine f at the earlier rows.
 """
 
 from typing import Any, NamedTuple
@@ -39,10 +40,9 @@ class AbsorbedPosterior(NamedTuple):
     Z: tf.Tensor  # [K, Ma, D]: K = 1 if all latent functions share the points, otherwise C
     root: tf.Tensor  # R, [..., Ma, Ma]
     linear: tf.Tensor  # η, [..., Ma, P]
-    log_normalizer: (
-        tf.Tensor
-    )  # log ∫ p_old(a)/q_old(a) without their normalizers: P/2 log|B| - c'B^-1 c/2, []
-    noise: tf.Tensor  # noise variance, number of earlier values, and their squares over it, [3]
+    # log ∫ p_old(a)/q_old(a) without their normalizers: P/2 log|B| - c'B^-1 c/2, []
+    log_normalizer: tf.Tensor
+    noise: tf.Tensor  # noise variance, number of earlier values, their squares over it, [3]
 
 
 class OldPosterior(tf.Module):
@@ -71,7 +71,13 @@ class OldPosterior(tf.Module):
     def noise_after(
         self, noise_variance: tf.Tensor, count: tf.Tensor, square: tf.Tensor
     ) -> tf.Tensor:
-        """Return `noise` of the earlier values and of as many more, at the present noise variance, [3]."""
+        """
+        Return `noise` of the earlier values and of the present ones, [3].
+
+        :param noise_variance: the present noise variance, [].
+        :param count: the number of present values, [].
+        :param square: the sum of their squares over their variances, [].
+        """
         earlier = tf.convert_to_tensor(self.absorbed.noise)
         scaled = earlier[2] * earlier[0] / noise_variance
         return tf.stack([noise_variance, earlier[1] + count, scaled + square])
@@ -86,7 +92,7 @@ class OldPosterior(tf.Module):
         old posterior is as wide as the prior.
 
         :param sums: with the leading dimensions of this posterior, or without those of size 1.
-        :param noise: from :meth:`noise_after`; None if the noise of earlier rows stays.
+        :param noise: from :meth:`noise_after`; None: earlier rows keep their noise variance.
         """
         A, c = (
             tf.reshape(values, tf.concat([self._leading, tf.shape(values)[-2:]], 0))
@@ -136,7 +142,8 @@ class OldPosterior(tf.Module):
             c = V (I + αΛQ)^-1 η,    terms = log_normalizer + α η'(I + αQΛ)^-1 Qη/2 - P log|I + αD|/2α.
 
         :param L: Cholesky factor of Kuu + jitter I, [M, M] or [C, M, M].
-        :param noise_variance: of all rows, [], for Λ and η times ρ; None: the noise of earlier rows stays.
+        :param noise_variance: the noise variance of all rows, []: Λ and η become ρΛ and ρη. None:
+            earlier rows keep theirs.
         """
         V, Q, R, linear, terms = self._projected(inducing_variable, kernel, jitter, L)
         if noise_variance is None:

@@ -224,7 +224,7 @@ class LinearAdjoint(NamedTuple):
         """
         Take m weight and the derivatives `bar` in the sums.
 
-        :param by_one_product: whether H is used, []; None: it is.
+        :param by_one_product: whether derivatives are computed with H, [], or with V; None: with H.
         :param in_single: chunks may be in single precision.
         """
         trace = weight * bar.penalty[..., None]
@@ -261,11 +261,11 @@ class LinearAdjoint(NamedTuple):
         )
 
     def from_product(self, rows: Rows) -> Rows:
-        """Compute them with H."""
+        """Compute the derivatives with H."""
         return self._of_rows(rows, rows.Kuf, rows.Kuf)
 
     def _from_solves(self, rows: Rows) -> Rows:
-        """Compute them with V."""
+        """Compute the derivatives with V."""
         V = triangular_solve(self.L, rows.Kuf)  # [..., M, n]
         rows_bar = self._of_rows(rows, V, tf.cond(self.solves_last, lambda: V, lambda: rows.Kuf))
         Kuf_bar = tf.cond(
@@ -276,7 +276,7 @@ class LinearAdjoint(NamedTuple):
         return rows_bar._replace(Kuf=Kuf_bar)
 
     def _of_rows(self, rows: Rows, right: tf.Tensor, left: tf.Tensor) -> Rows:
-        """Multiply H, P or S by `right`, and this by left'; the derivative in Kuf lacks the last solve."""
+        """Compute the derivatives from `right` and `left`, Kuf or V; without the last solve."""
         w, r = 1.0 / rows.noise, rows.residual  # [..., n], [..., n, P]
         G = tf.matmul(self.left, right)  # [..., M, n]
         cV = tf.matmul(right, self.right_c, transpose_a=True)  # [..., n, P]

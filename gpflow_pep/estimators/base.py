@@ -47,11 +47,11 @@ from .descriptions import with_descriptions
 from .laplace import Draws
 
 _WORK = 1e8  # N M² of the default number of points: a fit of a few thousand rows takes seconds
-_FIRST_ROWS = 10_000  # of `fit`: enough to find the hyperparameters
-_MOST_POINTS = 512  # of a stream with n_inducing="auto", as of `select_num_inducing`
-_NOTICED = (
-    0.1  # noise variances: a stream with n_inducing="auto" adds rows of larger conditional variance
-)
+_FIRST_ROWS = 10_000  # argument of `fit`: enough rows to find the hyperparameters
+_MOST_POINTS = 512  # with n_inducing="auto": limit of a stream, as in `select_num_inducing`
+# In units of the noise variance. A stream with n_inducing="auto" adds rows of larger conditional
+# variance.
+_NOTICED = 0.1
 _PREFIX = "kernel__"
 _TREND = 0.1  # initial variance of slopes and constant, as a share of the variance of f
 _OF_SKLEARN = {  # counterparts of scikit-learn's kernels
@@ -91,9 +91,9 @@ class SparseGPEstimator(BaseEstimator):
     alpha_selection_: AlphaSelection
     num_inducing_selection_: NumInducingSelection
     _posterior_values: PosteriorValues
-    _draws: Draws | None  # of the hyperparameters, over which predictions are averaged
+    _draws: Draws | None  # of the hyperparameters: predictions are averaged over them
     _only_x: AnyNDArray  # the value of each column of X in all rows so far, [D]; NaN once it varies
-    _only_y: AnyNDArray  # the same of Y, [P]
+    _only_y: AnyNDArray  # the same for Y, [P]
     _STREAM: Callable[..., Any]  # constructs the model from the second batch on
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -289,7 +289,7 @@ class SparseGPEstimator(BaseEstimator):
             self._keep(model, trained(model, options))
 
     def _start_anew(self, model: GPModel, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Assign the initial values for known rows; those of a first batch of equal y were for another scale."""
+        """Assign initial values for known rows: earlier batches of equal y have another scale."""
         multiple_assign(model.kernel, parameter_dict(self._initial_kernel(X, Y)))
 
     def _start_columns(
@@ -313,9 +313,10 @@ class SparseGPEstimator(BaseEstimator):
 
     def _next_points(self, model: GPModel, X: AnyNDArray) -> tuple[AnyNDArray | None, bool]:
         """
-        Return the inducing points with rows of the batch that are added, or None, and whether more would matter.
+        Return the inducing points with rows of the batch, and whether their number is at its limit.
 
-        If their number is limited, training moves them. Else it would move them away from earlier rows.
+        The points are None if no row is added. Training moves the points at the limit only: before,
+        it would move them away from earlier rows.
         """
         Z = model.inducing_variable.Z.numpy()
         selects = isinstance(self.n_inducing, str)
@@ -330,7 +331,7 @@ class SparseGPEstimator(BaseEstimator):
         return chosen[:total], total == limit
 
     def _number_that_matters(self, model: GPModel, Z: AnyNDArray, num_given: int) -> int:
-        """Return the number of further points whose f, given the points before, varies noticeably."""
+        """Return how many points after `num_given` have an f that the points before leave open."""
         jitter = default_jitter() * np.eye(len(Z))
         root = np.linalg.cholesky(model.kernel(Z).numpy() + jitter)
         variances = np.square(np.diag(root))[num_given:]
@@ -394,7 +395,7 @@ class SparseGPEstimator(BaseEstimator):
 
     def _default_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
         """Return a Matern 5/2 plus a linear trend, for rows X [N, D] and Y [N, P]."""
-        scales = spreads(X) * np.sqrt(X.shape[1])  # in them two rows are about √2 apart
+        scales = spreads(X) * np.sqrt(X.shape[1])  # units in which two rows are about √2 apart
         variance = self._initial_variance(Y)
         trend = _TREND * variance
         return Sum(

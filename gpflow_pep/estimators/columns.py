@@ -39,13 +39,15 @@ def _columns_to_check(values: Any, table: str) -> Iterator[tuple[str, AnyNDArray
     """
     Yield the columns of a table or array that may hold more than numbers, each with its place, in words.
 
-    Refuse a table with equal names of columns.
+    :raises ValueError: if columns of a table have equal names.
     """
     if hasattr(values, "columns"):
         repeated = [repr(each) for each, count in Counter(values.columns).items() if count > 1]
         if repeated:
             found = ", ".join(repeated)
-            raise ValueError(f"{table} must have distinct column names, got {found} repeatedly.")
+            raise ValueError(
+                f"{table} must have distinct column names, got {found} more than once."
+            )
         for name, dtype in zip(values.columns, values.dtypes, strict=True):
             if getattr(dtype, "kind", "O") not in "fiub":
                 yield f" in column {name!r}", np.asarray(values[name])

@@ -6,7 +6,7 @@ density at its maximum u* (MacKay 1992; Rasmussen and Williams 2006, sec. 5.5.1)
 
 .. math:: p(u | y) \approx N(u^*, H^{-1})
 
-A few rows leave the hyperparameters uncertain; predictions at u* alone are too certain then.
+A few rows leave the hyperparameters uncertain, and predictions at u* alone are too certain.
 """
 
 from collections.abc import Callable
@@ -25,10 +25,10 @@ from ..training.coordinates import Coordinates
 from ..training.objectives import TrainingStep
 
 _STEP = 1e-3  # of central differences: their error is about 1e-6 of the curvature
-_LARGEST_DEVIATION = 2.0  # of a coordinate: the approximation says little about the rest
+# Largest standard deviation along an eigenvector of H: the approximation is poor farther away.
+_LARGEST_DEVIATION = 2.0
 
-
-Draws = tuple[AnyNDArray, ...]  # of S draws, the values [S, ...] of each variable
+Draws = tuple[AnyNDArray, ...]  # values of each variable in S draws, [S, ...]
 
 
 def hyperparameters(model: GPModel) -> list[tf.Variable]:
@@ -42,7 +42,8 @@ def laplace_draws(model: GPModel, num_pairs: int) -> Draws:
     """
     Draw the hyperparameters of a model at its maximum: S = 2 `num_pairs` values of each variable, [S, ...].
 
-    The draws are pairs of coordinates u* + d and u* - d. They take 2 P gradients for P coordinates.
+    The draws are pairs of coordinates u* + d and u* - d. The Hessian takes 2 P gradients for P
+    coordinates.
     """
     with compiled_model(deepcopy(model), free_points=True) as worker:
         coordinates = Coordinates(worker, hyperparameters(worker))
@@ -74,7 +75,11 @@ def averaged(
 
 
 def _root_of_covariance(model: GPModel, coordinates: Coordinates) -> AnyNDArray:
-    """Return R [P, P] with R R' = H^-1, deviations limited; the coordinates of the model change."""
+    """
+    Return R [P, P] with R R' = H^-1, where standard deviations along eigenvectors are at most 2.
+
+    The parameters of the model change.
+    """
     step = TrainingStep(model)
     ids = {id(each.variable) for each in coordinates.each}
     places = [place for place, each in enumerate(model.trainable_variables) if id(each) in ids]

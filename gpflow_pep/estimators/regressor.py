@@ -26,9 +26,9 @@ from ..training.priors import locations, remove_weak_priors
 from .base import PosteriorValues, SparseGPEstimator, marginal, max_jitter
 from .laplace import averaged, hyperparameters, laplace_draws
 
-_FEW_ROWS = 100  # up to so many the hyperparameters are averaged
-_DRAWS = 8  # more of them change held-out densities by less than .005 nats
-_MAX_COORDINATES = 64  # each takes two gradients
+_FEW_ROWS = 100  # largest number of rows for which predictions are averaged by default
+_DRAWS = 8  # default number: more draws change held-out densities by less than .005 nats
+_MAX_COORDINATES = 64  # largest number of hyperparameters by default: each takes two gradients
 _SMALLEST_POWER = 1e-6  # smaller ones are noise variances: scikit-learn's default is 1e-10
 _JUMP = 1e3  # standard deviations of the first batch: `partial_fit` warns of y beyond
 _GPFLOW_BOUND = 1e-6  # GPflow's default lower bound of a noise variance
@@ -104,37 +104,43 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         random_state: Any = None,
     ):
         """
-        :param kernel: a GPflow kernel; a copy is trained. None: a Matern 5/2 with a lengthscale per column, a linear
-            function with a variance per column (:class:`gpflow_pep.CenteredLinear`) and a constant.
-            Lengthscales start at the column's standard deviation (1 for a constant column) times the square root of the
-            number of columns: the correlation of two rows is about 1/3. The variance starts at the variance of y,
-            those of linear function and constant at a tenth of it.
+        :param kernel: a GPflow kernel; a copy is trained. None: a Matern 5/2 with a lengthscale per
+            column, a linear function with a variance per column
+            (:class:`gpflow_pep.CenteredLinear`) and a constant. Lengthscales start at the column's
+            standard deviation (1 for a constant column) times the square root of the number of
+            columns: the correlation of two rows is about 1/3. The variance of the Matern kernel
+            starts at the variance of y, the variances of the linear function and of the constant at
+            a tenth of it.
         :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC. "auto": chosen on the first
             batch by :func:`gpflow_pep.select_alpha`, in 16 trainings by three folds, or in six by leave-one-out if
             inducing points are not trained; 0.5 if y is constant.
-        :param n_inducing: the number of inducing points. They start at k-means centers of the rows, with columns scaled
-            to standard deviation 1, and training moves them; if there are no more distinct rows than this, they are the
-            points, and stay. None: the root of 10⁸ / N, but at least 100 and at most 500; 100 from the second batch on.
-            "auto": the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
-        :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the variance of y. If
-            training ends below 1e-5, `fit` trains again with a jitter and a lower bound of 1e-8 instead of 1e-6, and
-            a squared exponential in place of the default Matern 5/2; it keeps the model of higher evidence.
+        :param n_inducing: the number of inducing points. They start at k-means centers of the rows,
+            with columns scaled to standard deviation 1, and training moves them; if there are no
+            more distinct rows than this, they are the points, and stay. None: √(10⁸ / N), but at
+            least 100 and at most 500; 100 from the second batch on. "auto": the number that
+            :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
+        :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the
+            variance of y. If training ends below 1e-5, `fit` trains again with a jitter and a lower
+            bound of 1e-8 instead of 1e-6, and with a squared exponential in place of the default
+            Matern 5/2. It keeps the model of higher evidence.
         :param normalize_y: before training, subtract the mean of y and divide by its standard deviation. The prior mean
             of the normalized y is 0. Predictions are in the units of y. False: nothing is subtracted; y is divided by
             its root mean square if both `kernel` and `noise_variance` are None.
         :param optimizer: "lbfgs" or "adam" (see :func:`gpflow_pep.fit`). None: keep the initial parameters.
         :param max_iterations: the largest number of iterations; None: 2000 for L-BFGS, 5000 for Adam.
         :param learning_rate: the learning rate of Adam.
-        :param train_inducing: whether inducing points are trained. None: by the regressor, not by the classifier; in
-            `partial_fit` only if no more of them may be added.
+        :param train_inducing: whether inducing points are trained. None: the regressor trains them,
+            in `partial_fit` only once their number has reached its limit; the classifier does not.
         :param tolerance: L-BFGS ends after 20 iterations that gained less than this together, in nats per row.
         :param n_restarts: the number of further starts of L-BFGS (see :func:`gpflow_pep.fit`).
         :param priors: "auto": with the default kernel, kernel and noise get weak priors
             (:func:`gpflow_pep.weak_priors`); a given kernel keeps its own. "weak": parameters of any kernel and the
             noise get one if they have none. None: no prior is added, as in maximum likelihood.
-        :param n_draws: the number of draws of the hyperparameters, by Laplace's approximation of their posterior, over
-            which predictions are averaged; an even number. 0: predictions are those of `model_`, and faster for a
-            few rows. None: 8 if there are priors and at most 100 rows, which leave the hyperparameters uncertain.
+        :param n_draws: the number of draws of the hyperparameters over which predictions are
+            averaged, an even number. Draws are from Laplace's approximation of the posterior of the
+            hyperparameters; `fit` draws if training has converged. 0: predictions are those of
+            `model_`, and faster for a few rows. None: 8 if there are priors, at most 100 rows,
+            which leave the hyperparameters uncertain, and at most 64 hyperparameters; else 0.
         :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None (NumPy's global state).
         """
         self.kernel = kernel
@@ -168,16 +174,19 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
         """
-        Train on another batch X [N, D] and y [N] or [N, P], by :class:`gpflow_pep.StreamingSGPR`, which stores the
-        posterior of all earlier rows, but not the rows. The first call equals :meth:`fit`, except that the
-        lower bound of the noise stays 1e-6 and hyperparameters are not drawn. :meth:`fit` may also come first.
+        Train on another batch X [N, D] and y [N] or [N, P], by :class:`gpflow_pep.StreamingSGPR`,
+        which stores the posterior of all earlier rows, but not the rows. The first call equals
+        :meth:`fit`, except that the lower bound of the noise variance stays 1e-6 and predictions
+        are not averaged over draws of the hyperparameters. :meth:`fit` may also come first.
 
-        The first batch sets the normalization of y, and the first batch in which a column varies its scale. Rows of
-        the batch are added to the inducing points up to `n_inducing` points ("auto": rows whose f the points do not
-        determine, up to 512 points); after that, up to a fifth of the points move to rows of the batch, and training
-        moves them. Hyperparameters are trained on each batch, given the earlier batches, but not while all rows have
-        had the same y; the noise variance is that of all rows. A `UserWarning` says if y is more than 1,000 standard
-        deviations of the first batch away from its mean.
+        The first batch sets the normalization of y; a column of y that is constant in it gets its
+        scale from the first batch in which it varies. Rows of a batch are added to the inducing
+        points, up to `n_inducing` points ("auto": rows at which the points do not determine f, up
+        to 512 points). After that, up to a fifth of the points move to rows of the batch, and
+        training moves all of them. Hyperparameters are trained on each batch, given the earlier
+        batches, but not while all rows have had the same y. The noise variance is trained on all
+        rows so far. A `UserWarning` says if y is more than 1,000 standard deviations of the first
+        batch away from its mean.
         """
         first = not hasattr(self, "model_")
         with atomic([self], ()):
@@ -272,7 +281,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             )
 
     def _set_scale_of_first_spread(self, Y: AnyNDArray) -> None:
-        """Set the scale of columns of Y [N, P] that vary for the first time; it does not change earlier zeros."""
+        """Set the scale of columns of Y [N, P] that vary for the first time: earlier ones are 0."""
         varies_now = (self._only_y == 0.0) & np.any(self._normalized(Y) != 0.0, axis=0)
         spread = spreads(np.concatenate([self._first_mean[None], Y]))
         self._y_scale = np.where(varies_now, spread, self._y_scale)

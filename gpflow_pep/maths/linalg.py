@@ -231,7 +231,7 @@ def inverse_of_product(L: tf.Tensor) -> tf.Tensor:
 
 
 def _in_one_operation(matrix: tf.Tensor) -> bool:
-    """Return whether one operation is faster than strips with less arithmetic: for few rows, and by products."""
+    """Return whether one operation is faster than strips: for few rows, and on GPUs."""
     is_small = matrix.shape[-2] is not None and matrix.shape[-2] < 3 * _STRIP
     return is_small or by_products(matrix)
 
@@ -245,11 +245,12 @@ def triangular_solve(
     L: tf.Tensor, columns: tf.Tensor, *, adjoint: bool = False, factor: float = 1.0
 ) -> tf.Tensor:
     """
-    Return L^-1 `columns`, or L^-T `columns`, times `factor`, [..., M, n].
+    Return L^-1 `columns`, with `adjoint` L^-T `columns`, times `factor`, [..., M, n].
 
-    On GPUs a solve for many columns reaches a tenth of the rate of a product, so that L^-1 is computed instead, once
-    for all solves with L in a graph. Errors of objectives, derivatives and predictions stay those of the solves
-    (`tests/test_conditioning.py`, `campaign.conditioning`). In single precision products may be in TensorFloat-32.
+    On GPUs a solve for many columns reaches a tenth of the rate of a product. There L^-1 is
+    computed, once for all solves with L in a graph. Objectives, derivatives and predictions meet
+    the same tolerances as by solves (`tests/test_conditioning.py`); `campaign.conditioning`
+    compares their errors. In single precision products may be in TensorFloat-32, and solves stay.
     """
     if by_products(L):
         return tf.matmul(factor * _inverse(L, 0), columns, transpose_a=adjoint)

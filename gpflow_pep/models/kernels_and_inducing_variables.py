@@ -134,7 +134,7 @@ def free_number_of_points(inducing_variable: InducingVariables) -> None:
     """
     Replace Z by parameters without a fixed number of rows, so that compiled functions take any number of points.
 
-    TensorFlow's copies of such variables have a fixed number.
+    Call it again for a copy: TensorFlow copies such variables with a fixed number.
     """
     for variable in single_output_variables(inducing_variable):
         if variable.Z.unconstrained_variable.shape[0] is None:

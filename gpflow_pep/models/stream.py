@@ -254,7 +254,7 @@ class Stream(InducingVariableGP):
     def _state_variables(self) -> dict[str, tf.Variable]:
         """Return the variables of the state, by name: old posterior, batch, and parameters except inducing points."""
         old = {f"old.{name}": variable for name, variable in self._old.absorbed._asdict().items()}
-        del old["old.noise"]  # of a model that shares the noise
+        del old["old.noise"]  # part of the state only with shared_noise=True
         others = other_parameters(self).items()
         parameters = {f"parameter{path}": each.unconstrained_variable for path, each in others}
         return old | self._batch_variables() | parameters

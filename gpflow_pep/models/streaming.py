@@ -74,9 +74,9 @@ class StreamingSGPR(CollapsedRegression, Stream):
         :param data: the first batch: inputs X [N, D] and outputs Y [N, P].
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`.
         :param alpha: the power, a number in [0, 1]; 0 is the exact VFE limit.
-        :param shared_noise: False: rows keep the noise variance with which they were absorbed, as in the paper. True:
-            all rows have the current noise variance, which is therefore trained on all of them. The likelihood must
-            have one noise variance.
+        :param shared_noise: whether all rows have the current noise variance, which is therefore
+            trained on all of them; the likelihood must have one noise variance. False: earlier rows
+            keep the noise variance with which they were absorbed, as in the paper.
         """
         self.shared_noise = bool(shared_noise)
         options: dict[str, Any] = dict(
@@ -103,7 +103,8 @@ class StreamingSGPR(CollapsedRegression, Stream):
         checked = super()._checked_likelihood(likelihood)
         if self.shared_noise and not isinstance(checked.variance, Parameter):
             raise ValueError(
-                "likelihood must have one noise variance with shared_noise=True, got a Gaussian with a function."
+                "likelihood must have one noise variance with shared_noise=True, got a Gaussian "
+                "whose noise is a function: use shared_noise=False."
             )
         return checked
 

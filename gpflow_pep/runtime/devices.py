@@ -14,7 +14,7 @@ _PREFERS_PRODUCTS: ContextVar[bool | None] = ContextVar("prefers_products", defa
 
 
 def prefers_products() -> bool:
-    """Return whether products are much faster than triangular solves and small operations, as on GPUs."""
+    """Return whether products are much faster than triangular solves, as on GPUs."""
     preferred = _PREFERS_PRODUCTS.get()
     if preferred is None:
         return bool(tf.config.get_visible_devices("GPU"))
@@ -23,7 +23,7 @@ def prefers_products() -> bool:
 
 @contextmanager
 def preferring_products(value: bool) -> Iterator[None]:
-    """Decide for the device that will run what is traced in this context: it may be on another machine."""
+    """Set :func:`prefers_products` for graphs traced in this context, for a device elsewhere."""
     token = _PREFERS_PRODUCTS.set(value)
     try:
         yield

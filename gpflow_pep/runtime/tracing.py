@@ -292,7 +292,7 @@ def release_graphs() -> None:
 
 
 def _registered_gradients() -> dict[str, Any]:
-    """Return TensorFlow's registry, by a private interface; empty without it."""
+    """Return TensorFlow's registry of gradients, which is private; an empty one if it has moved."""
     try:
         from tensorflow.python.framework import ops
     except ImportError:

@@ -113,7 +113,7 @@ def _moments(
         a, b = likelihood.conditional_mean(X, zero), likelihood.conditional_variance(X, zero)
         expected = a * tf.exp(mean + 0.5 * variance)
         noise = b * tf.exp(k * mean + 0.5 * k**2 * variance)
-        # In this order: the square of a large mean would be infinite, times 0 NaN.
+        # In this order: the square of a large mean would be infinite, and NaN after times 0.
         return expected, noise + expected * (expected * tf.math.expm1(variance))
     F, weights = _nodes(mean, variance)
     expected, spread = _mean_and_variance(likelihood.conditional_mean(X, F), weights)

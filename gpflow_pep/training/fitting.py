@@ -111,15 +111,17 @@ def fit(
     :param natural_step: step size of natural gradients, in (0, 1], if they are used; None: Adam trains q(u), too.
     :param train_inducing: whether trainable inducing variables are trained. None: yes, except for :class:`PEP` and its
         subclasses: it takes ten times the iterations and seldom improves predictions of well spread points (k-means).
-    :param tolerance: L-BFGS has converged after 20 iterations that together gained less than this, in nats per row;
-        the last phase, with at most 50 trained numbers and no sites, also after 5 that gained a fortieth of it. By
-        default further gains do not matter to predictions; 1e-6 ends at an optimum to several digits.
-    :param first_rows: for models of this library that store X and Y. L-BFGS trains on a random subset of this many
-        rows first, then on subsets ten times as large, each from the end of the one before, and on all rows with a
-        few iterations. Takes a fraction of the time if rows are many: 10,000 mostly find the hyperparameters. No
-        effect on fewer than twice as many rows. Records, patience and callback see the objective of the present rows,
-        ``model.data``; the last record has all rows.
-        None: train on all rows.
+    :param tolerance: L-BFGS has converged after 20 iterations that together gained less than this,
+        in nats per row; without sites and with at most 50 trained numbers, the last phase also
+        after 5 that gained less than a fortieth of it. By default further gains do not matter to
+        predictions; 1e-6 ends at an optimum to several digits.
+    :param first_rows: the number of rows on which L-BFGS trains first, a random subset; for models
+        of this library that store X and Y as arrays. Each further subset has ten times as many
+        rows, and training continues from the end of the one before, with a few iterations on all
+        rows at last. This saves time if rows are many: 10,000 mostly find the hyperparameters. It
+        has no effect if there are fewer than twice `first_rows` rows. Records, patience and
+        callback see the objective of the present rows, ``model.data``; the last record has all
+        rows. None: train on all rows.
     :param n_restarts: the number of further starts from which L-BFGS trains all but the inducing points; the best
         objective is kept. Lengthscales of as many starts are drawn. At most 100.
     :param batch_size: rows per minibatch (Adam), on each worker; None: all rows, or 500 for minibatch models.

@@ -60,9 +60,8 @@ def recorded_interruption(*, enabled: bool = True) -> Iterator[Callable[[], bool
 
 def keeping_data(callback: Callback, model: GPModel) -> Callback:
     """Return the callback with a check: if it replaces the model's data, restore them and raise a ValueError."""
-    if not isinstance(
-        getattr(model, "data", None), tuple
-    ):  # given to `fit`, or a dataset, which cannot be replaced
+    # Else the data were given to `fit`, or are a dataset, which cannot be replaced.
+    if not isinstance(getattr(model, "data", None), tuple):
         return callback
 
     def called(iteration: int, objective: float) -> None:
@@ -235,7 +234,7 @@ class History:
         self._first_of_phase = max(0, len(self.objective) - 1)
 
     def begin_stage(self) -> None:
-        """Forget earlier records for `patience`: the objective has other rows from now on."""
+        """Count `patience` and the records of the stage anew: the objective has other rows now."""
         self._first_of_phase = self._first_of_stage = len(self.objective)
 
     def record_last(self, objective: float, *, again: bool = False) -> None:

@@ -20,12 +20,13 @@ from .result import CONVERGED, FAILED, LIMIT, Outcome
 from .starts import starts, without_inputs
 
 FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than `gain`
-# The last phase also ends after as many that gained less than this share of it, if secants know the curvature in all
-# coordinates. Inducing points may move slowly at first, and not at all from hyperparameters that still have a slope.
+# The last phase also ends after this many iterations that gained less than this share of `gain`, if
+# it has at most `_SECANTS` coordinates, so that secants know the curvature. In earlier phases
+# inducing points have not moved yet.
 _STILL = (5, 1.0 / 40.0)
-_REACH = np.log(
-    1e4
-)  # of positive parameters in a search: at extreme values matrices are singular and sites diverge
+# Largest change of the logarithm of a positive parameter in a search: at extreme values matrices
+# are singular and sites diverge.
+_REACH = np.log(1e4)
 _SECANTS = 50  # with SciPy's default of 10 inducing points take a third more iterations
 _IGNORED = (
     "The inputs explain nothing: the objective is no better than with a constant f, or with noise alone. Try other "
@@ -106,7 +107,8 @@ class LBFGS:
         """
         Minimize the loss of more rows, in the last phase, from the end of a search on fewer.
 
-        :param iterations: a search ends after as many that gained as little each as `FLAT_ITERATIONS` in the first.
+        :param iterations: the search ends after this many iterations whose mean gain is below the
+            limit of the first search, in which `FLAT_ITERATIONS` are counted.
         """
         self._num_rows = num_rows
         self._flat = (iterations, iterations / FLAT_ITERATIONS)
@@ -154,17 +156,13 @@ class LBFGS:
             self._active = active
             self._recent.clear()
             before, outcome = outcome, self._search(history)
-            if (
-                before.status == CONVERGED and self._is_stuck
-            ):  # at a kink of the kernel: rows at inducing points
+            # The search is stuck at a kink of the kernel: rows at inducing points.
+            if before.status == CONVERGED and self._is_stuck:
                 outcome = Outcome(
                     CONVERGED, f"{before.reason} The inducing points stay. {outcome.reason}"
                 )
-        if (
-            may_ignore_inputs  # later gains cannot change that they explain something
-            and outcome.status == CONVERGED
-            and self._ignores_inputs(history)
-        ):
+        # If the inputs explained something before, later gains do not change that.
+        if may_ignore_inputs and outcome.status == CONVERGED and self._ignores_inputs(history):
             outcome = Outcome(CONVERGED, f"{outcome.reason} {_IGNORED}")
         return outcome
 
@@ -342,7 +340,7 @@ class LBFGS:
             result = self._minimize(history, callback, history.steps - history.iterations)
             self._coordinates.assign(self._best)
             least = 1e-6 * (1.0 + abs(self._best_loss))
-            if not self._objective.is_exact:  # further searches are dear
+            if not self._objective.is_exact:  # further searches are expensive
                 least = max(least, 0.1 * self._gain)
             gained = not before - self._best_loss < least  # else stop searching
             is_last = self._active is self._phases[-1]
@@ -367,11 +365,9 @@ class LBFGS:
     def _evaluate(self, x: AnyNDArray, history: History) -> tuple[float, AnyNDArray]:
         """Return loss and gradient; after a failure, a larger loss, so that the line search backtracks."""
         values = self._values_at(x)
+        # SciPy evaluates the start of a search again.
         if self._best_loss < np.inf and np.array_equal(values, self._best):
-            return (
-                self._best_loss,
-                self._best_gradient,
-            )  # SciPy evaluates the start of a search again
+            return self._best_loss, self._best_gradient
         try:
             loss, full_gradient = self._loss_and_gradient(values, history)
         except FAILURES as error:

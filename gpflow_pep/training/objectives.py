@@ -136,7 +136,7 @@ class Objective:
     interval = 1  # steps between records are a multiple of this
     default_interval = 1  # steps between records
     trial_iterations = 5  # of L-BFGS from each start, before the starts are compared
-    is_exact = True  # False if losses have errors, since sites converge to a tolerance
+    is_exact = True  # False if losses have errors because sites converge to a tolerance only
     is_accurate = True  # False if sites were far from converged in the last evaluation
     waits = True  # False if sites need not converge in an evaluation: losses far from each other are not compared
 
@@ -192,7 +192,9 @@ class Objective:
         """
         Tighten the tolerance of later evaluations; return whether it was loose.
 
-        :param fully: tighten it to the model's tolerance, or until gains of `gain` nats are found.
+        :param fully: tighten it to the model's tolerance, or so far that the error of a loss is
+            well below `gain`.
+        :param gain: a gain that matters, in nats.
         """
         if not (fully and getattr(self.model, "mixed_precision", False)):
             return False
@@ -302,14 +304,14 @@ class ConvergedSitesObjective(SitesObjective):
     def __init__(self, model: PEP):
         super().__init__(model)
         self.waits = model.max_sweeps > FEW_SWEEPS
-        # Sweeps in an evaluation. Halved after each that takes all: sites that have not converged in many sweeps seldom
-        # do near these hyperparameters.
+        # Largest number of sweeps in an evaluation, halved after each that takes all of them: near
+        # these hyperparameters sites that have not converged in many sweeps seldom do.
         self._allowed = _MAX_SWEEPS // 2
         self._forget()
 
     def _forget(self) -> None:
         self._best: Any = None
-        self._least = 0.0  # tolerance that sites reach near the last hyperparameters
+        self._least = 0.0  # smallest tolerance that sites reach near the last hyperparameters
         self._have_converged = False  # sites were (nearly) converged in an earlier evaluation
         self._best_loss, self._gain, self._last_loss = np.inf, np.inf, np.inf
         # The largest tolerance, its ratio to sqrt(last gain in nats), and the largest change of the sites at which the

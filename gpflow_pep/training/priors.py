@@ -71,12 +71,14 @@ def weak_priors(
     variance of `White`, noise variance              log(variance / v) ~ N(-2, 1)
     ===============================================  ==================================
 
-    Here s is the standard deviation of a column and D the number of columns of the kernel. v is the variance of Y if f
-    is in the unit of Y (likelihoods `Gaussian` and `StudentT`), e^3 = 20 for `Softmax`, else e = 2.72: latent functions
-    of well separated classes have standard deviations of 1 to 3, and of 3 to 8 under `Softmax`, which adds noise of its
-    own. With a kernel for each output, v is the variance of its column, else the mean over the columns that vary. The
-    factors of a product of k kernels have v^(1/k) for v. If a parameter has an entry for each column (ARD), the table
-    describes the mean of the logarithms, and N(0, 0.4²) the deviation of each one from this mean.
+    Here s is the standard deviation of a column and D the number of columns of the kernel. v is the
+    variance of Y if f is in the unit of Y (likelihoods `Gaussian` and `StudentT`), e^3 = 20 for
+    `Softmax`, else e = 2.72. Latent functions of well separated classes have standard deviations of
+    3 to 8 under `Softmax`, which adds noise of its own, else of 1 to 3. With a kernel for each
+    output, v is the variance of its column, else the mean over the columns that vary. The factors
+    of a product of k kernels have v^(1/k) for v. If a parameter has an entry for each column (ARD),
+    the table describes the mean of the logarithms, and N(0, 0.4²) the deviation of each one from
+    this mean.
 
     All are densities of logarithms: maximum a posteriori (MAP) estimates do not depend on units or transforms. Other
     parameters get no prior, and a parameter that has another prior keeps it. Call the function before training.
@@ -163,7 +165,7 @@ def _typical_logarithms(
 
 
 def _log_variances(likelihood: Likelihood, Y: AnyNDArray) -> AnyNDArray:
-    """Return log v of the outputs [P] that vary, or [1] for f in units of its own, as of a classifier."""
+    """Return log v of each output, [P]; a typical value, [1], if f is not in the unit of Y."""
     parts = getattr(likelihood, "likelihoods", [likelihood])
     if not all(isinstance(each, Gaussian | StudentT) for each in parts):
         return np.full(1, 3.0 if isinstance(likelihood, Softmax) else 1.0)

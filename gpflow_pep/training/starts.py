@@ -16,7 +16,7 @@ from .objectives import FAILURES
 
 FRACTIONS = (1.0, 0.3, 0.1)
 """Lengthscales of the starts, in units of the standard deviation of a column times the square root of their number."""
-_NEAR = 0.2  # largest difference of logarithms of two starts with the same end
+_NEAR = 0.2  # largest difference of coordinates, mostly logarithms, of starts that count as equal
 _REACH = 100.0  # Adam starts lengthscales anew that are farther from these units than this factor
 
 

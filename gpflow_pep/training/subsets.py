@@ -14,9 +14,9 @@ from .history import History
 from .lbfgs import LBFGS
 from .result import Outcome
 
-_ITERATIONS = 5  # of the second stage that gain too little end it,
-_LATER_ITERATIONS = 2  # and of later ones: two stages have found nearly the same parameters
-_GROWTH = 10  # ratio of the numbers of rows of two stages
+_ITERATIONS = 5  # number of iterations with too little gain that ends the second stage
+_LATER_ITERATIONS = 2  # the same for later stages: two stages have found nearly the same parameters
+_GROWTH = 10  # ratio of the numbers of rows of consecutive stages
 
 
 def checked_first_rows(first_rows: Any, model: GPModel, optimizer: str) -> int:
@@ -31,7 +31,7 @@ def checked_first_rows(first_rows: Any, model: GPModel, optimizer: str) -> int:
 
 
 def stages(first_rows: int | None, num_rows: int) -> list[int]:
-    """Return the numbers of rows of the stages: the first, ten times as many, and so on; all at the end."""
+    """Return the numbers of rows of the stages: `first_rows`, then tenfold each, all rows last."""
     numbers = []
     number = first_rows or num_rows
     while 2 * number <= num_rows:  # larger subsets save little
@@ -44,8 +44,8 @@ class Subsets:
     """
     L-BFGS in stages: on a random subset of the rows, on larger ones from the end of the one before, and on all rows.
 
-    The objective of a subset is the model's own. Per row, log evidence and its maximizer vary by O(1/n) among subsets
-    of n rows, and priors count as in the model of these rows alone. A stage is part of the next one's rows.
+    The objective is that of the model for the rows of the stage, priors included, without a factor.
+    The rows of a stage are among those of the next one.
     """
 
     def __init__(self, minimize: LBFGS, model: GPModel, stages: list[int], seed: int):
@@ -84,9 +84,8 @@ class Subsets:
     def _assign(self, rows: RegressionData) -> None:
         try:
             self._model.data = rows
-        except (
-            ValueError
-        ) as error:  # settings are given row by row, or several workers share the rows
+        except ValueError as error:
+            # Settings are given row by row, or several workers share the rows.
             name = type(self._model).__name__
             raise ValueError(f"first_rows must be None for this {name}: {error}") from error
 

@@ -294,7 +294,7 @@ ATTACKS: Attacks = {
         Estimator, _column, r"^X must hold numbers, got .* in column .*(Encoder|number of days)"
     ),
     "equal names of columns": Attack(
-        Estimator, _equal_names, "^X must have distinct column names, got .* repeatedly"
+        Estimator, _equal_names, "^X must have distinct column names, got .* more than once"
     ),
     "sparse matrix": Attack(Estimator, _sparse, r"^X .*\.toarray\(\)"),
     "no y": Attack(Estimator, _again(lambda s: (s.X, None)), r"\by\b"),
