@@ -1,8 +1,9 @@
 """
-Eight sets of several classes (Villacampa-Calvo and Hernández-Lobato 2020, tables 1 to 3): inducing points for 5, 10 and
-20 % of the training rows, kernels with White noise, all methods and alphas, beside regression on the labels and
-GPflow's SGPMC. Published figures are PEP's at 5 %; their smallest alpha is near 0. Sites converge here; in the paper
-they are updated with steps. Here alpha = 1 is about as accurate as the other powers.
+Eight sets of several classes (Villacampa-Calvo and Hernández-Lobato 2020, tables C.3 and C.4):
+inducing points for 5, 10 and 20 % of the training rows, kernels with White noise, all methods and
+alphas, beside regression on the labels and GPflow's SGPMC. Published figures are PEP's at 5 %;
+their smallest alpha is near 0. Sites converge here; in the paper they are updated with steps. Here
+alpha = 1 is about as accurate as the other powers.
 """
 
 from typing import Any

@@ -1,5 +1,5 @@
 """
-Location of inducing points, three classes in the plane (Villacampa-Calvo and Hernández-Lobato 2020, fig. 1): all
+Location of inducing points, three classes in the plane (Villacampa-Calvo and Hernández-Lobato 2020, fig. 2): all
 methods train the points at the same fixed hyperparameters, near the true ones.
 """
 

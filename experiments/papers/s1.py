@@ -1,5 +1,5 @@
 """
-Structured bounds on Snelson's function with five inducing points (Bui and Titsias 2025, fig. 1): bounds, noise and
+Structured bounds on Snelson's function with five inducing points (Bui and Titsias 2025, fig. 2): bounds, noise and
 kernel variance in training. Published: structured bounds have a smaller noise and a larger kernel variance.
 """
 

@@ -1,5 +1,5 @@
 """
-Streams of terrain (Bui, Nguyen and Turner 2017, fig. 4): 10,000 training rows in spatial order, 30,000 test rows
+Streams of terrain (Bui, Nguyen and Turner 2017, fig. 3): 10,000 training rows in spatial order, 30,000 test rows
 between them, against windows of 7500 rows and SVGP. Inducing points are not trained; at
 each batch up to a tenth of them move to its rows.
 """

@@ -1,6 +1,6 @@
 """
-A stream of labels, banana in ten batches, in order and shuffled (Bui, Nguyen and Turner 2017, fig. 6): VFE, PEP and the
-stream by minibatches; error of all test rows after each batch, and the boundary.
+A stream of labels, banana in ten batches, in order and shuffled (Bui, Nguyen and Turner 2017, figs 5 and 12): VFE, PEP
+and the stream by minibatches; error of all test rows after each batch, and the boundary.
 """
 
 from typing import Any

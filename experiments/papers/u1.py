@@ -1,5 +1,5 @@
 """
-Draws from a Gaussian process (Bui, Yan and Turner 2017, sec. 5.1): 500 training rows, five inputs, all alphas and M,
+Draws from a Gaussian process (Bui, Yan and Turner 2017, sec. 4.1): 500 training rows, five inputs, all alphas and M,
 beside the exact GP. Published: alpha from 0.5 to 0.8 predicts best; near 1 the evidence is overestimated.
 """
 

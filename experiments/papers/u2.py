@@ -1,5 +1,5 @@
 """
-Eight UCI regression sets (Bui, Yan and Turner 2017, sec. 5.2): published splits, all alphas and M. Win fractions are
+Eight UCI regression sets (Bui, Yan and Turner 2017, sec. 4.2): published splits, all alphas and M. Win fractions are
 over all sets, splits and M, beside the published ones.
 """
 

@@ -1,5 +1,5 @@
 """
-Six binary sets (Bui, Yan and Turner 2017, sec. 5.3): minibatches of sites, updated once a step, and Adam. Published:
+Six binary sets (Bui, Yan and Turner 2017, sec. 4.3): minibatches of sites, updated once a step, and Adam. Published:
 alpha = 0.5 has a lower NLPD than 1 in 65 % of the runs; differences are small otherwise.
 """
 

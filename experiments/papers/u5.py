@@ -1,5 +1,5 @@
 """
-Inducing points move with alpha (Bui, Yan and Turner 2017, fig. 7). Published: at alpha = 0 they lie at the decision
+Inducing points move with alpha (Bui, Yan and Turner 2017, fig. 23). Published: at alpha = 0 they lie at the decision
 boundary; they spread over the data as alpha grows.
 """
 
