@@ -33,9 +33,8 @@ _LABELS = {
     "rmse": "held-out RMSE",
 }
 
-Limits = (
-    Sequence[float] | Sequence[Sequence[float]]
-)  # of each input; default: 5 per cent beyond the rows
+# Limits of each input; default: 5 per cent beyond the rows.
+Limits = Sequence[float] | Sequence[Sequence[float]]
 
 
 @runtime_checkable
@@ -155,9 +154,8 @@ class _Display:
             raise ValueError(
                 f"y must have one entry for each of {len(rows)} rows of X, got shape {list(np.shape(y))}."
             )
-        margin = np.where(
-            (width := np.ptp(rows, axis=0)) > 0.0, 0.05 * width, 0.5
-        )  # 0.5 about a constant column
+        # 0.5 about a constant column.
+        margin = np.where((width := np.ptp(rows, axis=0)) > 0.0, 0.05 * width, 0.5)
         ends = np.stack([rows.min(0) - margin, rows.max(0) + margin], axis=1)  # [D, 2]
         pairs = [limits] if np.asarray(limits).ndim == D == 1 else limits
         low, high = validation.shaped(pairs, (D, 2), ends, "limits").T
@@ -304,6 +302,5 @@ class ClassDisplay(_Display):
                 ms=4.5,
                 label=name,
             )
-        ax.legend(
-            title="class", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0)
-        )  # hides no rows
+        # The legend hides no rows.
+        ax.legend(title="class", frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))

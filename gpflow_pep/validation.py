@@ -224,9 +224,8 @@ def seconds(value: Any, name: str) -> float:
 
 def _number(value: Any, name: str, accepted: str, is_accepted: Callable[[float], bool]) -> float:
     array = np.asarray(_numpy(value))
-    if (
-        array.ndim or array.dtype.kind not in "fiu" or not is_accepted(float(array))
-    ):  # integers of 64 bits or fewer
+    # Integers of 64 bits or fewer.
+    if array.ndim or array.dtype.kind not in "fiu" or not is_accepted(float(array)):
         raise ValueError(f"{name} must be {accepted}, got {value!r}.")
     return float(array)
 

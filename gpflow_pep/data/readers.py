@@ -277,9 +277,8 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
         if not len(X):
             continue
         values, n, D = np.concatenate([X, Y], axis=1, dtype=float), len(X), X.shape[1]  # [n, D + P]
-        origin = (
-            values[0] if origin is None else origin
-        )  # avoids cancellation for values far from 0
+        # Avoids cancellation for values far from 0.
+        origin = values[0] if origin is None else origin
         values = values - origin
         difference = values.mean(axis=0) - mean
         square = square + n * values.var(axis=0) + np.square(difference) * (count * n / (count + n))

@@ -67,9 +67,8 @@ def accumulate_sums(
 
         def gradient(*sums_bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
             bar = RowSums(*sums_bar)
-            bar = bar._replace(
-                A=0.5 * (bar.A + tf.linalg.matrix_transpose(bar.A))
-            )  # A is symmetric
+            # A is symmetric.
+            bar = bar._replace(A=0.5 * (bar.A + tf.linalg.matrix_transpose(bar.A)))
             VDV, *sources_bar = pull_back(bar, variables)
             # With V = L^-1 Kuf the derivative in L is -L^-T sum V_bar V'; here it is multiplied by L'.
             LtL_bar = 2.0 * (VDV - tf.matmul(bar.A, sums.A)) - tf.matmul(
@@ -216,12 +215,10 @@ class MixedPrecisionRows(RegressionRows):
         inverse = tf.linalg.triangular_solve(
             L, tf.eye(tf.shape(L)[-1], batch_shape=tf.shape(L)[:-2], dtype=L.dtype)
         )
-        self._variance = tf.reduce_max(
-            tf.reduce_sum(tf.square(L), axis=-1)
-        )  # largest prior variance of u, []
-        self._inverse_trace = tf.reduce_max(
-            tf.reduce_sum(tf.square(inverse), axis=[-2, -1])
-        )  # tr Kuu^-1, []
+        # Largest prior variance of u, [].
+        self._variance = tf.reduce_max(tf.reduce_sum(tf.square(L), axis=-1))
+        # tr Kuu^-1, [].
+        self._inverse_trace = tf.reduce_max(tf.reduce_sum(tf.square(inverse), axis=[-2, -1]))
         self._largest = tf.stop_gradient(self._largest_residual())
 
     @override
@@ -260,9 +257,8 @@ class MixedPrecisionRows(RegressionRows):
             tf.config.get_visible_devices("GPU")
             and tf.config.experimental.tensor_float_32_execution_enabled()
         )
-        eps = (
-            2.0**-10 if is_short else float(np.finfo(np.float32).eps)
-        )  # TensorFloat-32 has 10 bits
+        # TensorFloat-32 has 10 bits.
+        eps = 2.0**-10 if is_short else float(np.finfo(np.float32).eps)
         error = eps * condition * k * tf.maximum(tf.reduce_max(rows.scale), 1.0) / noise
         # Rows at one place add n equal terms to A and c: the sums have relative errors of about sqrt(n) eps, the mean
         # |r| times as much, and its standard deviation is sqrt(noise/n).

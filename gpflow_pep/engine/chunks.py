@@ -28,16 +28,13 @@ class Chunk(NamedTuple):
 
     data: tuple[tf.Tensor, ...]  # The chunk's rows of the data, [n, D] and [n, P]
     take: Callable[[tf.Tensor], tf.Tensor]  # Select the chunk's rows [n, ...] of values [N, ...]
-    blocks: Callable[[tf.Tensor], tf.Tensor] | None = (
-        None  # Select its blocks [G]; None: every row is a block
-    )
-    shape: tuple[tf.Tensor, tf.Tensor] | None = (
-        None  # Number and size (G, b) of the blocks, if rows are not blocks
-    )
+    # Select its blocks [G]; None: every row is a block.
+    blocks: Callable[[tf.Tensor], tf.Tensor] | None = None
+    # Number and size (G, b) of the blocks, if rows are not blocks.
+    shape: tuple[tf.Tensor, tf.Tensor] | None = None
     place: tuple[int, Any] = (0, 0)  # The loop that visits the chunk, and the chunk's number in it
-    dtype: tf.DType | None = (
-        None  # Precision of computations with the rows; None: the precision of the data
-    )
+    # Precision of computations with the rows; None: the precision of the data.
+    dtype: tf.DType | None = None
 
     def take_blocks(self, values: Any) -> Any:
         """Return tensors of the chunk's blocks: [G] from values per block [B]; a single value [] is unchanged."""

@@ -177,9 +177,8 @@ class _Stationary(_PointCovariances):
     def __init__(self, inducing_variable: InducingPoints, kernel: Any, profile: Profile):
         super().__init__(inducing_variable, kernel)
         self._profile = profile
-        self._center = tf.stop_gradient(
-            tf.reduce_mean(self._Z, axis=0)
-        )  # the kernel is translation invariant
+        # Its position changes nothing: the kernel is translation invariant.
+        self._center = tf.stop_gradient(tf.reduce_mean(self._Z, axis=0))
         lengthscales = tf.broadcast_to(kernel.lengthscales, [num_active(kernel, self._Z.shape[-1])])
         variance, *others = (
             tf.convert_to_tensor(getattr(kernel, name))
@@ -218,9 +217,8 @@ class _Stationary(_PointCovariances):
         covariance = _covariance(
             self._profile, left, self._centered(X), lengthscales, *rest, dtype=X.dtype
         )
-        return tf.linalg.set_diag(
-            covariance, tf.fill(tf.shape(X)[:-1], tf.exp(rest[0]))
-        )  # rounded as other entries
+        # The diagonal is rounded as other entries are.
+        return tf.linalg.set_diag(covariance, tf.fill(tf.shape(X)[:-1], tf.exp(rest[0])))
 
     def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
         """[-2 slope z, offset + slope |z|^2, slope], [..., M, D + 2]."""

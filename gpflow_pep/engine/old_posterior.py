@@ -107,9 +107,8 @@ class OldPosterior(tf.Module):
             U, finite(c, name="c of the old posterior", advice=_ADVICE_SUMS), transpose_a=True
         )
         num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
-        log_det = num_outputs * tf.reduce_sum(
-            tf.math.log1p(eigenvalues)
-        )  # of B = U (I + eigenvalues) U'
+        # P log|B| of B = U (I + eigenvalues) U'.
+        log_det = num_outputs * tf.reduce_sum(tf.math.log1p(eigenvalues))
         quadratic = tf.reduce_sum(tf.square(Uc) / (1.0 + tf.linalg.matrix_transpose(eigenvalues)))
         root, linear = (
             tf.linalg.triangular_solve(L, value, adjoint=True)
@@ -193,10 +192,11 @@ class OldPosterior(tf.Module):
         Z_old, *rest = map(tf.convert_to_tensor, self.absorbed[:-1])
         results = []
         for number, part in enumerate(independent_parts(inducing_variable, kernel)):
+            # Index 0 if functions share Z.
             old, prior = (
                 Z_old[number % Z_old.shape[0]],
                 Prior(*part),
-            )  # index 0 if functions share Z
+            )
             same = _same(tf.convert_to_tensor(part[0].Z), old)
             Kaa = prior.Kff(old, *prior.inputs) + jitter * tf.eye(tf.shape(old)[0], dtype=old.dtype)
             results.append((prior.Kuf(old, *prior.inputs) + jitter * same, Kaa, same))

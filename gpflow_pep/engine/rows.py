@@ -22,9 +22,8 @@ class Rows(NamedTuple):
     """The rows of a chunk; G blocks of b rows are n = G b consecutive rows."""
 
     Kuf: tf.Tensor  # Covariance of u with f, [..., M, n]
-    Kff: (
-        tf.Tensor
-    )  # Prior variances [..., n] of independent rows, or prior covariances [G, b, b] of blocks
+    # Prior variances [..., n] of independent rows, or prior covariances [G, b, b] of blocks.
+    Kff: tf.Tensor
     noise: tf.Tensor  # Variance s of the observation noise, [..., n]
     residual: tf.Tensor  # y - m(x), [..., n, P]
     scale: tf.Tensor  # m of the structured conditional M = m I: [], or of each row [n] or block [G]

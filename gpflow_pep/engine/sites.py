@@ -52,9 +52,8 @@ class RowSums(NamedTuple):
     c: tf.Tensor  # V diag(1/v) r, [..., M, P]
     quadratic: tf.Tensor  # r' diag(1/v) r summed over outputs, [...]
     log_noise: tf.Tensor  # log det of the site noise, [...]
-    penalty: (
-        tf.Tensor
-    )  # Sum of `Powers`, [...]; of a shared block, the sum of S^-1/2 D_b S^-1/2, [b, b]
+    # Sum of `Powers`, [...]; with a shared block, the sum of S^-1/2 D_b S^-1/2, [b, b].
+    penalty: tf.Tensor
 
 
 class SiteRule:
@@ -162,9 +161,8 @@ class IndependentSites(SiteRule):
         AVw = tf.matmul(bar.A, V * w[..., None, :])  # [..., M, n]
         qr = _with_trailing(bar.quadratic, 2) * r
         cV = tf.matmul(V, bar.c, transpose_a=True) + qr  # [..., n, P]
-        w_bar = column_products(AVw, V) + w * tf.reduce_sum(
-            cV * r, axis=-1
-        )  # w times the derivative in w, [..., n]
+        # w times the derivative in w, [..., n].
+        w_bar = column_products(AVw, V) + w * tf.reduce_sum(cV * r, axis=-1)
         v_bar = w * (_with_trailing(bar.log_noise, 1) - w_bar)
         # Derivative of the penalty in D, [..., n]
         slope = (

@@ -29,9 +29,8 @@ from ..runtime.checks import asserted
 from .kernel_columns import check_columns, is_of_library
 
 FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
-_ACCURACY = (
-    0.375  # exponent p of the accepted error eps^p of a squared distance: 1e-6 in double precision
-)
+# Exponent p of the accepted error eps^p of a squared distance: 1e-6 in double precision.
+_ACCURACY = 0.375
 _LEAST_SQUARE = 1e-36  # smallest squared distance, as in GPflow: gradients are 0 below, since sqrt'(0) is infinite
 _PLAIN = (
     "K",
@@ -106,9 +105,8 @@ def _is_plain(kernel: Kernel, base: type[kernels.Stationary]) -> bool:
 def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
     if X.shape[-1] is not None and X.shape[-1] <= FEW_INPUTS:
         return kernel.K_r2(_squared_distances(X, X if X2 is None else X2, kernel.lengthscales))
-    center = tf.stop_gradient(
-        tf.reduce_mean(X, axis=-2, keepdims=True)
-    )  # the kernel is translation invariant
+    # Its position changes nothing: the kernel is translation invariant.
+    center = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))
     X = X - center
     X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), _ACCURACY)
     if X2 is not None:
@@ -135,9 +133,8 @@ class Profile(NamedTuple):
     # t (up to `factor`), log variance and the parameters.
     evaluate: Callable[..., tuple[tf.Tensor, PullBack]]
     slope: float  # Derivative of t in r²
-    factor: float = (
-        -0.5
-    )  # `evaluate` returns the derivative in t divided by this; -0.5: from s = √t
+    # `evaluate` returns the derivative in t divided by this; -0.5: from s = √t.
+    factor: float = -0.5
     parameters: tuple[str, ...] = ()  # The kernel's parameters besides variance and lengthscales
     is_exponent: bool = False  # t is log k, which is log variance at r = 0; otherwise t = 0 there
 

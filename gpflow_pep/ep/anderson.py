@@ -17,15 +17,15 @@ import tensorflow as tf
 from ..runtime.distribution import ONE_PROCESS, Workers
 from .sweep import Iterate, choose
 
+# Number of stored secants for up to this many sites, otherwise 1: memory grows with both.
 _DEPTHS = (
     (20_000, 15),
     (100_000, 5),
-)  # stored secants for up to this many sites, otherwise 1: memory grows with both
+)
 # A secant across a change this large, or growing this much, no longer approximates the Jacobian: drop earlier secants.
 _FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0
-_LEAST_DAMPED = (
-    0.02  # of the damping: oscillation does not reduce the fraction of an update below this
-)
+# Smallest share of the damping: oscillation does not reduce the fraction of an update below it.
+_LEAST_DAMPED = 0.02
 _RIDGE = 1e-12  # relative to the largest secant, and at least 10 times the rounding error
 
 
@@ -85,9 +85,8 @@ class Secants(NamedTuple):
         f = tf.reshape(normalized(update), [1, -1])
         sums = tf.matmul(F, tf.concat([f, F], axis=0), transpose_b=True)  # [K, K + 1]
         unused = self.depth + 1 - count
-        sums = tf.pad(
-            sums, [[0, unused], [0, unused]]
-        )  # workers add up tensors of the same shape in every sweep
+        # Workers add up tensors of the same shape in every sweep.
+        sums = tf.pad(sums, [[0, unused], [0, unused]])
         sums = workers.sum(sums)[:count, : count + 1]
         products = sums[:, 1:]
         largest = tf.reduce_max(products)
@@ -104,9 +103,8 @@ class Anderson(NamedTuple):
 
     secants: Secants
     fraction: tf.Tensor  # β, at most the damping, []
-    follows: (
-        tf.Tensor
-    )  # the candidate comes directly after the iterate: their updates are comparable, []
+    # True if the candidate comes directly after the iterate: their updates are comparable, [].
+    follows: tf.Tensor
     is_plain: tf.Tensor  # the candidate is not accelerated, []
 
     @classmethod

@@ -181,9 +181,8 @@ class Inference:
             [tf.gather(variable, indices) for variable in (sites.precision, sites.linear)], axis=1
         )
         swept = sweep(problem, values, total.posterior())
-        finite = tf.reduce_all(
-            tf.math.is_finite(swept.update), axis=[1, 2], keepdims=True
-        )  # of each row
+        # True for rows whose values are finite.
+        finite = tf.reduce_all(tf.math.is_finite(swept.update), axis=[1, 2], keepdims=True)
         update = tf.where(finite, swept.update, tf.zeros_like(swept.update))
         A, c = sum_sites(problem, update)
 

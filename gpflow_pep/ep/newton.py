@@ -15,10 +15,11 @@ LEAST_DEPTH = 5  # stored secants: with fewer, Newton's step is no better than A
 # the smallest fraction of a step to try, because to first order a fraction decreases the norm by that fraction.
 LEAST_DECREASE = 0.01
 _SOLVED = 0.1  # probing ends at this remainder, as a fraction of the update
+# Limits of the distance of a probe: above rounding, within the range of linearity.
 _NEARBY = (
     1e-5,
     1e-3,
-)  # limits of the distance of a probe: above rounding, within the range of linearity
+)
 
 
 def is_acceptable(

@@ -38,9 +38,8 @@ _PRELIMINARY, _MAX_PRELIMINARY = 0.02, 5
 _ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # fraction of the damping in each attempt
 _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
 MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
-_PATIENCE = (
-    30  # sweeps that do not halve the change before Newton's method starts; doubled after it fails
-)
+# Sweeps that do not halve the change before Newton's method starts; doubled after it fails.
+_PATIENCE = 30
 FEW_SWEEPS = 10  # with max_sweeps at most this, do not return to the best sites: the change may grow before it falls
 
 
@@ -63,9 +62,8 @@ class Best(NamedTuple):
 class Attempt(NamedTuple):
     """State of an attempt from given or from empty sites."""
 
-    number: (
-        tf.Tensor
-    )  # 0: given sites; 1: empty sites and preliminary sweeps; 2 and more: empty sites
+    # 0: given sites; 1: empty sites and preliminary sweeps; 2 and more: empty sites.
+    number: tf.Tensor
     is_valid: tf.Tensor  # there is an accepted iterate
     preliminary: tf.Tensor  # preliminary sweeps from empty sites
     halvings: tf.Tensor  # of improper initial sites
@@ -101,15 +99,13 @@ class SolverState(NamedTuple):
     candidate: tf.Tensor  # [N, 2, C]
     kind: tf.Tensor  # of the candidate: SWEEPING, PROBING or NEWTON_STEP
     anderson: Anderson
-    newton: (
-        tf.Tensor
-    )  # fraction of the Newton step being tried; 0 before the first, at the best sites, []
+    # Fraction of the Newton step being tried; 0 before the first, at the best sites, [].
+    newton: tf.Tensor
     best: Best
     attempt: Attempt
     sweeps: tf.Tensor
-    final_status: (
-        tf.Tensor
-    )  # the status to end with after the last sweep, at the best sites; RUNNING before that
+    # The status to end with after the last sweep, at the best sites; RUNNING before that.
+    final_status: tf.Tensor
     status: tf.Tensor
 
     def returns_to_best(self) -> tf.Tensor:

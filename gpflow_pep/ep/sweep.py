@@ -23,9 +23,9 @@ from ..maths.linalg import column_products, symmetric_product
 from ..runtime.distribution import ONE_PROCESS, Workers
 from ..tilted import Cavity, Observations, Tilted, TiltedRule
 
-_SMALLEST_VARIANCE = (
-    1e-30  # of a cavity, even if the prior variance is 0: the likelihood is nearly constant over it
-)
+# Smallest variance of a cavity, even if the prior variance is 0: over it the likelihood is nearly
+# constant.
+_SMALLEST_VARIANCE = 1e-30
 PRELIMINARY_POWER = 0.5  # the least in preliminary sweeps: at 0, derivatives under the prior may be huge or infinite
 # Tilted distributions are integrated to a relative tolerance of 1e-8; smaller values to 1e-8 times this.
 _NEGLIGIBLE = 1e-4
@@ -47,9 +47,8 @@ class Projected(NamedTuple):
     """n rows given u = L v: f = w + m(x) + N(0, d), w = V'v."""
 
     V: tf.Tensor  # L^-1 Kuf, [M, n] or [C, M, n]
-    conditional_variance: (
-        tf.Tensor
-    )  # d, the variance of f given u times the scale of T-PEP, [n] or [C, n]
+    # d, the variance of f given u times the scale of T-PEP, [n] or [C, n].
+    conditional_variance: tf.Tensor
     mean: tf.Tensor  # m(x), [C, n]
 
 
@@ -120,9 +119,8 @@ class Marginals(NamedTuple):
 class CavityOfW(NamedTuple):
     """Moments of w under q without the fraction α of a site, [C, n] each."""
 
-    ratio: (
-        tf.Tensor
-    )  # r = 1 - α τ s, the marginal's variance over the cavity's; the cavity is proper if r > 0
+    # r = 1 - α τ s, the marginal's variance over the cavity's; the cavity is proper if r > 0.
+    ratio: tf.Tensor
     mean: tf.Tensor
     variance: tf.Tensor
 
@@ -186,9 +184,8 @@ class Problem:
     is_bound: tf.Tensor  # the energy is a lower bound on the log evidence, []
     keep: bool  # keep V of all rows in memory
     variables: Sequence[tf.Variable] | None = None  # the energy will be differentiated in these
-    likelihood_variables: Sequence[
-        tf.Variable
-    ] = ()  # the subset of them that belongs to the likelihood
+    # The subset of them that belongs to the likelihood.
+    likelihood_variables: Sequence[tf.Variable] = ()
 
     @cached_property
     def projected(self) -> Callable[[Any], Projected]:
@@ -231,9 +228,8 @@ class Sweep(NamedTuple):
     mean: tf.Tensor  # μ of the marginals of w, [N, C]
     variance: tf.Tensor  # s of the marginals of w, [N, C]
     terms: tf.Tensor  # the rows' part of the energy (row_terms), []
-    cavity_ratio: (
-        tf.Tensor
-    )  # the smallest r = 1 - α τ s of a cavity, []; sites with r <= 0 are not updated
+    # The smallest r = 1 - α τ s of a cavity, []; sites with r <= 0 are not updated.
+    cavity_ratio: tf.Tensor
 
     def normalized(self, change: tf.Tensor) -> tf.Tensor:
         """Return the relative change Δτ s of a marginal's variance, and (Δh - μ Δτ) √s of its mean, [..., N, 2, C]."""

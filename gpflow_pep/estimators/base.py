@@ -355,9 +355,8 @@ class SparseGPEstimator(BaseEstimator):
             )
         if result is not None and result.status == FAILED:
             warn(f"Training failed: {result.reason}", ConvergenceWarning)
-        if (
-            result is None and isinstance(model, PEP) and not model.sites_status.converged
-        ):  # `fit` would have warned
+        # `fit` would have warned.
+        if result is None and isinstance(model, PEP) and not model.sites_status.converged:
             message = f"The sites have not converged: {model.sites_status}. Try a smaller alpha or another kernel."
             warn(message, ConvergenceWarning)
 
@@ -513,6 +512,5 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> Training:
 
 def max_jitter() -> float:
     """Return the largest jitter of Kuu, which is nearly singular if rows are duplicates or points move together."""
-    return max(
-        1e-3, 10.0 * default_jitter()
-    )  # the default jitter may be larger in single precision
+    # The default jitter may be larger in single precision.
+    return max(1e-3, 10.0 * default_jitter())

@@ -145,9 +145,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
     def _validated_rows(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
         kind = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
-        if kind is not None and not np.any(
-            y.isna()
-        ):  # scikit-learn would convert a nullable pandas Series to numbers
+        # scikit-learn would convert a nullable pandas Series to numbers.
+        if kind is not None and not np.any(y.isna()):
             y = y.to_numpy(dtype=kind)
         X, y = self._validated(X, reset, y=y)
         check_classification_targets(y)
@@ -157,9 +156,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         """Return indices of the labels y [N] in `classes_`, [N, 1]."""
         known = np.isin(y, self.classes_)
         if not known.all():
-            unknown = ", ".join(
-                map(repr, np.unique(y[~known])[:5].tolist())
-            )  # a message of one line
+            # A message of one line.
+            unknown = ", ".join(map(repr, np.unique(y[~known])[:5].tolist()))
             raise ValueError(
                 f"y must have labels of classes_, {self.classes_.tolist()}, got {unknown}."
             )

@@ -22,9 +22,8 @@ def neighbor_blocks(X: AnyNDArray, size: int) -> npt.NDArray[np.intp]:
     """
     X, size = validation.matrix(X, "X", "D"), validation.positive_integer(size, "size")
     labels = np.empty(len(X), dtype=np.intp)
-    parts = [
-        (np.arange(len(X)), 0, -(-len(X) // size))
-    ]  # rows, the first label, the number of labels
+    # Rows, the first label, the number of labels.
+    parts = [(np.arange(len(X)), 0, -(-len(X) // size))]
     while parts:
         rows, first, count = parts.pop()
         if count == 1:

@@ -106,9 +106,8 @@ def _pivots(
     variances = by_chunks(lambda rows: kernel(rows, full_cov=False))  # [n]
     position = tf.range(n)
     eps = float(np.finfo(X.dtype.as_numpy_dtype).eps)
-    share = max(
-        1e-12, 10.0 * eps
-    )  # smallest pivot relative to the largest variance; a row below it is a duplicate
+    # Smallest pivot relative to the largest variance; a row below it is a duplicate.
+    share = max(1e-12, 10.0 * eps)
     smallest = share * tf.reduce_max(variances)
     # An entry of R has an error of count eps Kff / sqrt(left), its square twice that times the entry; 10 is for safety.
     bound = 10.0 * eps / share**0.5 * tf.cast(count, X.dtype) * tf.reduce_max(variances)

@@ -67,9 +67,8 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
         warnings.catch_warnings(),
         np.errstate(under="ignore"),  # squared distances may underflow
     ):
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # clusters without rows, which are moved below
+        # Clusters without rows, which are moved below.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         clusters = method(n_clusters=M, n_init=1, random_state=seed).fit(X)
     centers = clusters.cluster_centers_  # [M, D]
     empty = np.setdiff1d(np.arange(M), np.intersect1d(clusters.labels_, distinct(centers)))

@@ -20,9 +20,8 @@ class GaussLegendre(NamedTuple):
     # Maps values at the nodes to the last three Legendre coefficients, [K, 3]. If they are small, the nodes resolve the
     # function, and the error of its integral is about their square.
     last_coefficients: AnyNDArray
-    antiderivative: (
-        AnyNDArray  # Maps values at the nodes to integrals from -1 up to each node, [K, K]
-    )
+    # Maps values at the nodes to integrals from -1 up to each node, [K, K].
+    antiderivative: AnyNDArray
 
 
 @functools.cache
@@ -52,9 +51,8 @@ class Evaluated(NamedTuple):
 
     integrals: tf.Tensor  # [W, S]
     moduli: tf.Tensor  # Integrals of the modulus of the T functions that must be resolved, [W, T]
-    tails: (
-        tf.Tensor
-    )  # Their largest last coefficients times the panel width, divided by the tolerance, [W, T]
+    # Their largest last coefficients times the panel width, divided by the tolerance, [W, T].
+    tails: tf.Tensor
     values: tf.Tensor | None = None  # Values at the nodes, returned with `keep`, [W, K]
 
 

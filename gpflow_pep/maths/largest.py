@@ -32,9 +32,8 @@ class Largest(NamedTuple):
     log_prob: tf.Tensor  # [R]
     slope: tf.Tensor  # d log P / dm_k, [C, R]; dP/dv_k is half of d²P/dm_k²
     curvature: tf.Tensor  # d² log P / dm_k², [C, R]
-    ratio: (
-        tf.Tensor
-    )  # Var(f_k | f_y is the largest)/v_k, [C, R]: 1 + v_k curvature without cancellation
+    # Var(f_k | f_y is the largest)/v_k, [C, R]: 1 + v_k curvature without cancellation.
+    ratio: tf.Tensor
 
 
 class _Units(NamedTuple):
@@ -57,9 +56,8 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     own = tf.equal(tf.range(C)[:, None], label[None])  # [C, R]
     sd = tf.sqrt(tf.maximum(variance, tf.constant(1e-30, dtype)))  # avoids division by 0
     m, s = (select_own(value, own) for value in (mean, sd))
-    sd = tf.maximum(
-        sd, (500.0 * np.finfo(dtype.as_numpy_dtype).eps) * s
-    )  # steeper steps change P by less
+    # Steeper steps change P by less.
+    sd = tf.maximum(sd, (500.0 * np.finfo(dtype.as_numpy_dtype).eps) * s)
     one = tf.ones_like(mean)
     location = tf.where(own, -40.0 * one, (mean - m) / s)  # Φ(x + 40) = 1
     inverse = tf.where(own, one, s / sd)
@@ -176,9 +174,8 @@ def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor
     # Tolerances of the last coefficients relative to the integrals of P and its first and second derivatives. The
     # integrands are entire functions: errors are far below the squared tolerances, 1e-10 or less.
     tolerances = tf.constant([5e-5, 3e-4, 5e-4], dtype)
-    class_values = tf.stack(
-        [units.location - units.mode + left, units.inverse]
-    )  # μ from the left end
+    # μ from the left end.
+    class_values = tf.stack([units.location - units.mode + left, units.inverse])
     row_values = tf.stack([units.mode, units.height, left])
 
     def evaluate(panels: Panels) -> Evaluated:

@@ -6,9 +6,8 @@ import tensorflow as tf
 from ..runtime.tracing import on_demand, shared
 
 LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
-_SERIES_BELOW = (
-    -12.0
-)  # below, x + h = 1/|x| or so loses digits, and the series of Mills' ratio replaces it
+# Below this, x + h = 1/|x| or so loses digits, and the series of Mills' ratio replaces it.
+_SERIES_BELOW = -12.0
 
 
 def log_ndtr(x: tf.Tensor) -> tf.Tensor:

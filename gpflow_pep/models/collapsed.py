@@ -55,9 +55,8 @@ class CollapsedRegression(SparseGP):
     mixed_precision: bool
     """Compute with rows in single precision if that is accurate enough; takes effect when a function is traced."""
 
-    _block_size: int | None = (
-        None  # rows per block, if all blocks have one size and consecutive rows
-    )
+    # Rows per block, if all blocks have one size and consecutive rows.
+    _block_size: int | None = None
 
     def __init__(
         self,

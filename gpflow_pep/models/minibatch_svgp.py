@@ -101,9 +101,8 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
                 )
         C = validation.positive_integer(num_latent_gps, "num_latent_gps")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=C)
-        self.inducing_variable = cast(
-            InducingVariables, inducing_variable
-        )  # converted if it is an array
+        # Converted if it is an array.
+        self.inducing_variable = cast(InducingVariables, inducing_variable)
         self._num_data = None
         if num_data is not None:
             self._num_data = tf.Variable(

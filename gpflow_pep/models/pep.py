@@ -51,14 +51,13 @@ from ..runtime.tracing import (
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
 from .sparse import SparseGP, alpha_property, checked_data, checked_power, columns
 
-_MAX_STORED = (
-    2**23
-)  # entries of V = L^-1 Kuf that are stored between sweeps (64 MB); a larger V is recomputed
+# Entries of V = L^-1 Kuf that are stored between sweeps (64 MB); a larger V is recomputed.
+_MAX_STORED = 2**23
 # Default rows of a chunk, if its V has at most half as many entries: in two thirds of the time of 1024 (M = 100).
 _ROWS_PER_SWEEP = 5120
-_EAGER_SWEEPS = (
-    40  # run eagerly before a graph is traced (per chunk), because they take less time than tracing
-)
+# Sweeps per chunk that run eagerly before a graph is traced, because they take less time than
+# tracing.
+_EAGER_SWEEPS = 40
 _TOL = 1e-6  # default tolerance of the sites
 _ROUNDING = 100.0  # machine epsilons by which rounding alone may change marginals
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
@@ -376,9 +375,8 @@ class PEP(SparseGP):
                 raise RuntimeError(
                     "data must not change within an epoch: call minibatches() again."
                 )
-            if sites is None or _differ(
-                sites, self._sites.values()
-            ):  # predictions may have updated the sites
+            # Predictions may have updated the sites.
+            if sites is None or _differ(sites, self._sites.values()):
                 A, c = with_plain_errors(self._sum_sites_step)
             indices = tf.constant(order[start : start + batch_size])
             A, c, gradients = with_plain_errors(self._minibatch_step, A, c, indices, damping)
@@ -490,9 +488,8 @@ class PEP(SparseGP):
         )
         if not tf.executing_eagerly() or not in_one_place or tf.distribute.has_strategy():
             return False
-        return not (
-            may_be_recorded() or recording_is_stopped()
-        )  # then tapes inside densities do not record, either
+        # While recording is stopped, tapes inside densities do not record, either.
+        return not (may_be_recorded() or recording_is_stopped())
 
     @contextmanager
     def _updating(self) -> Iterator[None]:
@@ -525,10 +522,11 @@ class PEP(SparseGP):
         """Converge the sites; return the energy and its derivatives in the model's floating variables."""
         variables = self._floating_variables()
         if self._has_implicit_gradient():
+            # All rows, in one chunk.
             updated, rows = (
                 self._converge_step(),
                 tf.range(self._num_rows),
-            )  # all rows, in one chunk
+            )
             options = self.likelihood, updated.sites, variables
             return updated.log_evidence, implicit_derivatives(
                 lambda: self._inference(indices=rows).problem, *options
@@ -623,9 +621,8 @@ class PEP(SparseGP):
 
     @override
     def _default_chunk_size(self, **options: int) -> int:
-        entries = (
-            int(self.inducing_variable.num_inducing) * self.num_latent_gps
-        )  # of V, for each row
+        # Entries of V for each row.
+        entries = int(self.inducing_variable.num_inducing) * self.num_latent_gps
         return super()._default_chunk_size(
             on_cpu=min(_ROWS_PER_SWEEP, _MAX_STORED // 2 // entries), **options
         )
@@ -652,9 +649,8 @@ class PEP(SparseGP):
 
     def _floating_variables(self) -> tuple[tf.Variable, ...]:
         """Return the variables with respect to which the energy is differentiated."""
-        scale = (
-            [self.scale] if isinstance(self.scale, Parameter) else []
-        )  # a tensor in a frozen model
+        # In a frozen model the scale is a tensor.
+        scale = [self.scale] if isinstance(self.scale, Parameter) else []
         return floating_variables(
             self.kernel, self.inducing_variable, self.mean_function, self.likelihood, *scale
         )

@@ -16,9 +16,8 @@ from ..maths.linalg import column_products, finite
 from ..runtime.tracing import no_autograph
 from ..validation import inputs, real_numbers
 
-ROWS_PER_CHUNK = (
-    4096  # predicted together: memory beyond the result does not grow with the number of rows
-)
+# Predicted together: memory beyond the result does not grow with the number of rows.
+ROWS_PER_CHUNK = 4096
 _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
 
 
@@ -74,9 +73,8 @@ class WhitenedPosterior(AbstractPosterior):
     def _conditional_fused(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        Xnew = checked_indices(
-            self.kernel, inputs(Xnew, "Xnew"), "Xnew"
-        )  # before the cache is computed
+        # Checked before the cache is computed.
+        Xnew = checked_indices(self.kernel, inputs(Xnew, "Xnew"), "Xnew")
         cache = tuple(part.value for part in self._precompute())
         return self._conditional_with_precompute(cache, Xnew, full_cov, full_output_cov)
 
@@ -108,9 +106,8 @@ class WhitenedPosterior(AbstractPosterior):
         if not full_output_cov:
             return mean, cov
         if not full_cov:
-            return mean, tf.linalg.diag(
-                cov
-            )  # outputs are independent: [..., N, P, P], or [..., N, P, N, P]
+            # Outputs are independent: [..., N, P, P], or [..., N, P, N, P].
+            return mean, tf.linalg.diag(cov)
         return mean, tf.einsum(
             "...pnm,pq->...npmq", cov, tf.eye(tf.shape(cov)[-3], dtype=cov.dtype)
         )

@@ -448,9 +448,8 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
                     kernel, tf.cast(X, default_float()), f"data[0] (X) of batch {number}"
                 )
         self._chunk_size = validation.chunk_size(chunk_size) or self._default_chunk_size()
-        eager_size = (
-            None if chunk_size else 8 * self._chunk_size
-        )  # where a chunk takes 10 ms of Python
+        # At this size a chunk takes 10 ms of Python.
+        eager_size = None if chunk_size else 8 * self._chunk_size
         rows = RowChunks(self._chunk_size, self._devices, eager_size=eager_size)
         self._chunks: Any = data if isinstance(data, DatasetChunks) else rows
         self._old = self._new_old_posterior()

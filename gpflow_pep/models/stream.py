@@ -50,10 +50,11 @@ class Stream(InducingVariableGP):
     """
 
     _old: Any = None
+    # Entries of a state that :meth:`from_state` requires.
     _NEEDED: tuple[str, ...] = (
         "data.X",
         "data.Y",
-    )  # entries of a state that :meth:`from_state` requires
+    )
 
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check another batch (X, Y) and return it as arrays."""
@@ -125,9 +126,8 @@ class Stream(InducingVariableGP):
             )
         X, Y = self._checked_new_data(new_data)
         for name, values in {"[0] (X)": X, "[1] (Y)": Y}.items():
-            limit = (
-                float(np.finfo(values.dtype).max) ** 0.4
-            )  # larger squares / noise may overflow in the state
+            # Larger squares over the noise variance may overflow in the state.
+            limit = float(np.finfo(values.dtype).max) ** 0.4
             if (size := np.abs(values).max()) > limit:
                 raise ValueError(
                     f"new_data{name} must be at most {limit:.0e} in size, got {size:g}: try another unit."

@@ -233,9 +233,10 @@ def tied_cavity(
             m_bar = mu + tf.linalg.matvec(R, j)
             Y = tf.linalg.triangular_solve(factor, U, adjoint=True)
             RY = tf.matmul(R, Y)
+            # R W^-1.
             RW = tf.linalg.matrix_transpose(
                 tf.linalg.cholesky_solve(factor, tf.linalg.matrix_transpose(R))
-            )  # R W^-1
+            )
             thin = tf.stack([mean, -power * m_bar], axis=-1), tf.stack([j, i], axis=-1)  # [C, M, 2]
             R_bar = 2.0 * d[:, None, None] * RW + tf.matmul(*thin, transpose_b=True)
             R_bar += tf.matmul(V - power * RY, 2.0 * v[:, None, :] * Y, transpose_b=True)
@@ -245,9 +246,8 @@ def tied_cavity(
             )
 
         squares = tf.reduce_sum(tf.square(G), axis=[-2, -1])
-        squares += tf.reduce_sum(
-            tf.square(diagonal) - tf.square(tf.linalg.diag_part(G)), axis=-1
-        )  # |R'R - offset I|²
+        # |R'R - offset I|².
+        squares += tf.reduce_sum(tf.square(diagonal) - tf.square(tf.linalg.diag_part(G)), axis=-1)
         log_det = factored_log_det_ratio(factor, power, tf.reduce_sum(diagonal, axis=-1), squares)
         return (log_det, mean, column_products(U, U)), gradient
 

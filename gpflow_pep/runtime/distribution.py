@@ -12,9 +12,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-_KEYS = itertools.count(
-    1
-)  # of collective operations, equal in all workers: they trace the same operations in order
+# Keys of collective operations, equal in all workers: they trace the same operations in order.
+_KEYS = itertools.count(1)
 
 
 class Workers:
@@ -93,10 +92,11 @@ class Workers:
     def _all_reduce(self, value: tf.Tensor, operation: str = "Add") -> tf.Tensor:
         from tensorflow.python.ops import collective_ops  # private to TensorFlow
 
+        # The strategy's groups have small numbers.
         group, key = (
             tf.constant(7_340_021),
             tf.constant(next(_KEYS)),
-        )  # the strategy's groups have small numbers
+        )
         # Timeout in seconds, while another worker compiles; dead workers are detected earlier.
         return collective_ops.all_reduce_v2(
             value, tf.constant(self.count), group, key, operation, timeout=600.0
@@ -126,26 +126,25 @@ def row_hashes(values: tf.Tensor) -> tf.Tensor:
 
 def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDArray]]) -> None:
     """Raise a ValueError that names two workers with common rows, given this worker's batches (X [n, D], Y [n, P])."""
+    # The smallest hashes, so that all workers choose alike.
     hashes, sample_size = (
         np.zeros(0, np.int64),
         1000,
-    )  # the smallest hashes, so that all workers choose alike
+    )
     for batch in batches:
         values = np.concatenate([np.asarray(part, np.float64) for part in batch], axis=1)
         hashes = np.sort(np.concatenate([hashes, row_hashes(values).numpy()]))[:sample_size]
     everyone = workers.gather(len(hashes), *np.resize(hashes, sample_size).tolist())
     samples = [row[1 : 1 + row[0]] for row in everyone]
     for first, second in itertools.combinations(range(workers.count), 2):
-        reach = min(
-            samples[first].max(), samples[second].max()
-        )  # up to here both samples are complete
+        # Up to here both samples are complete.
+        reach = min(samples[first].max(), samples[second].max())
         some, others = (sample[sample <= reach] for sample in (samples[first], samples[second]))
         shared = len(np.intersect1d(some, others))
         # Workers with duplicates of their own are ignored.
         are_distinct = len(np.unique(some)) == len(some) and len(np.unique(others)) == len(others)
-        if are_distinct and shared > 0.01 * min(
-            len(some), len(others)
-        ):  # a few rows may be equal by chance
+        # A few rows may be equal by chance.
+        if are_distinct and shared > 0.01 * min(len(some), len(others)):
             raise ValueError(
                 f"data must be different rows on each worker, got {shared} of {len(others)} sampled rows of worker "
                 f"{second} also on worker {first}: give each worker different rows, such as X[index::num_workers]."

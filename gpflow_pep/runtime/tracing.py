@@ -21,9 +21,8 @@ from .distribution import local_variable
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _TRACES = "_traces"  # the attribute of an instance that holds its compiled methods
-_PARAMETER_NAMES = (
-    "_parameter_names"  # the attribute of a part that holds the names of its parameters
-)
+# The attribute of a part that holds the names of its parameters.
+_PARAMETER_NAMES = "_parameter_names"
 _PLAIN = (bool, int, float, str, np.generic)
 
 
@@ -113,10 +112,11 @@ class Compiled:
 
     def _function(self, functions: dict[tuple[str, bool], Any]) -> Any:
         """Return the ``tf.function`` for the context of the call, and store it in `functions`."""
+        # XLA needs separate graphs, but tf.function would reuse existing ones.
         key = (
             self._name,
             in_xla(),
-        )  # XLA needs separate graphs, but tf.function would reuse existing ones
+        )
         if key not in functions:
             function = tf.function(self._traced, autograph=False, **self._options)
             # TensorFlow counts the traces of a method over all instances of a class, and warns after a few models.
@@ -276,9 +276,8 @@ def release_graphs() -> None:
     """
     entries = _registered_gradients()
     found = []
-    for name in reversed(
-        list(entries)
-    ):  # a list: an entry may be removed with its graph at any time
+    # A list, since an entry may be removed with its graph at any time.
+    for name in reversed(list(entries)):
         entry = entries.get(name)
         gradient = entry.get("type") if isinstance(entry, dict) else None
         if isinstance(gradient, _InGraph):

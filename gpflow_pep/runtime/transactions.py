@@ -11,9 +11,8 @@ import tensorflow as tf
 def atomic(objects: Iterable[Any], variables: Iterable[tf.Variable]) -> Iterator[None]:
     """Undo changes of attributes of `objects` and of `variables` that do not complete, because of Ctrl-C, say."""
     attributes = [(each, dict(vars(each))) for each in objects]
-    values = [
-        (variable, variable.read_value()) for variable in variables
-    ]  # references to the values, no copies
+    # References to the values, no copies.
+    values = [(variable, variable.read_value()) for variable in variables]
     try:
         yield
     except BaseException:

@@ -51,9 +51,8 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) 
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        if (
-            isinstance(error, OSError) and error.errno is not None
-        ):  # the error may name no path or the temporary file
+        # The error may name no path or the temporary file.
+        if isinstance(error, OSError) and error.errno is not None:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
@@ -76,9 +75,8 @@ def load_arrays(path: str | os.PathLike[str], name: str) -> dict[str, AnyNDArray
         raise unusable(path, name, "it is not a regular file")
     try:
         with open(path, "rb") as opened, zipfile.ZipFile(opened) as file:
-            _check_sizes(
-                file, os.fstat(opened.fileno()).st_size
-            )  # size of the open file: the path may be replaced
+            # The size of the open file: the path may be replaced.
+            _check_sizes(file, os.fstat(opened.fileno()).st_size)
             return without_digest(
                 {each.filename.removesuffix(".npy"): _array(file, each) for each in file.infolist()}
             )
@@ -129,9 +127,8 @@ def assign_arrays(
 def unusable(path: str | os.PathLike[str], name: str, reason: str) -> ValueError:
     """Return an error with the reason, shortened to one line, and the remedy."""
     reason = " ".join(reason.split()).rstrip(".")
-    reason = (
-        reason if len(reason) <= 300 else f"{reason[:300]} ..."
-    )  # it may quote a damaged file of any size
+    # The error may quote a damaged file of any size.
+    reason = reason if len(reason) <= 300 else f"{reason[:300]} ..."
     return ValueError(
         f"{name} {os.fspath(path)!r} cannot be used: {reason}. Give the path of another file."
     )

@@ -44,10 +44,11 @@ from .survival import (
     tabulated_survival,
 )
 
+# Points of the trapezoid rule; rows that are not resolved by the first number use the second.
 _NUMBERS = (
     64,
     128,
-)  # points of the trapezoid rule; rows that are not resolved by the first number use the second
+)
 _RULE = gauss_legendre(32)
 _TRAPEZOID = np.concatenate([trapezoid_table(number)[:4] for number in _NUMBERS], axis=1)
 
@@ -72,9 +73,8 @@ class _Rows(NamedTuple):
     right: Any = None
     missed: Any = None  # Approximate maximum of log H (1 - P)
     product: Any = None  # Approximate maximum of log H P Σ_k h_k
-    transition: Any = (
-        None  # Left of this point integrands are exponentials, or as smooth as normal densities
-    )
+    # Left of this point integrands are exponentials, or as smooth as normal densities.
+    transition: Any = None
 
     def take(self, row: tf.Tensor) -> "_Rows":
         """Select rows."""
@@ -298,14 +298,12 @@ def _power(sums: tf.Tensor, own: tf.Tensor, rows: _Rows, alpha: tf.Tensor) -> So
     log_missed, log_product = rows.missed[:, 0] - log_gamma, rows.product[:, 0] - log_gamma
     missed = tf.exp(log_missed) * sums[0]
     singles, pairs = sums[1 : 1 + C], sums[1 + C :]  # [C, R]
-    nearly_one = (
-        alpha * missed < 0.5
-    )  # if so, log1p is more accurate, otherwise the integral of the product
+    # If so, log1p is more accurate, otherwise the integral of the product.
+    nearly_one = alpha * missed < 0.5
     small = log1p_ratio(alpha, tf.where(nearly_one, -missed, tf.zeros_like(missed)))
     large = log_product + tf.math.log(tf.reduce_sum(singles, axis=0))
-    safe = tf.where(
-        alpha == 0.0, tf.ones_like(alpha), alpha
-    )  # unlike divide_no_nan, it keeps a NaN
+    # Unlike divide_no_nan, this keeps a NaN.
+    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
     log_normalizer = tf.where(nearly_one, small, large / safe)
     factor = tf.exp(log_product - alpha * log_normalizer)
     singles, pairs = factor * singles, factor * pairs

@@ -52,9 +52,8 @@ def _remainders() -> tuple[AnyNDArray, AnyNDArray]:
     u = tau - 2.0 * np.log1p(ratio)
     y, above = np.exp(u), ndtr(u / _WIDTH)
     missed = -np.expm1(-y)
-    series = (
-        -y * y * (0.5 - y * (1.0 / 6.0 - y * (1.0 / 24.0 - y / 120.0)))
-    )  # missed - y, which cancels
+    # missed - y without cancellation.
+    series = -y * y * (0.5 - y * (1.0 / 6.0 - y * (1.0 / 24.0 - y / 120.0)))
     difference = np.where(y < 0.01, series, missed - y)
     remainders = np.stack(
         [difference - above * (1.0 - y), above - missed, y * (above - missed)], axis=1
@@ -93,9 +92,8 @@ def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Sum over u, for x [Q, K] and v [Q, 1]. If x > 0, the sums are multiplied by exp(x²/2v) to avoid underflow."""
     dtype = x.dtype
     sd, B = tf.sqrt(v), tf.sqrt(v + _WIDTH**2)
-    farthest = {tf.float64: 40.0, tf.float32: 13.0}[
-        dtype
-    ]  # standard deviations beyond x = v: S is 1e-300, 1e-37
+    # Standard deviations beyond x = v: S is 1e-300 or 1e-37 there.
+    farthest = {tf.float64: 40.0, tf.float32: 13.0}[dtype]
     beyond, x = x, tf.minimum(x, v + farthest * sd)
     height = -0.5 * tf.square(tf.nn.relu(x)) / v
     parts = [
@@ -127,10 +125,11 @@ def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 LARGEST_VARIANCE = 120.0  # larger variances would need polynomials of a higher degree
 LOWEST = -150.0  # smallest log S in the table; G is extrapolated linearly beyond
 LARGEST_G = 50.0  # S = exp(-exp(50)) is 0
+# Panels on each side of c, and degree of the polynomials, for the errors of tabulated_survival.
 _PANELS, _DEGREE = (
     24,
     9,
-)  # panels on each side of c, degree of the polynomials; for the errors of tabulated_survival
+)
 _TERMS, _OFFSET = 72, 0.3  # terms of the Chebyshev sums in log(√v + _OFFSET); for the same errors
 
 
@@ -157,9 +156,8 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
     density = tf.where(is_right, densities[1], densities[0])
     outward = 1.0 / (scale + tf.abs(from_center))
     count = density * tf.abs(from_center) * outward
-    panel = tf.clip_by_value(
-        tf.cast(count, tf.int32), 0, _PANELS - 1
-    )  # NaN becomes a negative number
+    # NaN becomes a negative number.
+    panel = tf.clip_by_value(tf.cast(count, tf.int32), 0, _PANELS - 1)
     s = 2.0 * (count - tf.cast(panel, dtype)) - 1.0
     coefficients = tf.gather(polynomials, first_index + panel, batch_dims=1)  # [Q, K, D + 1]
     value, *lower = tf.unstack(coefficients, axis=-1)

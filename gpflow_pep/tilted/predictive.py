@@ -14,11 +14,12 @@ from ..likelihoods import MultiClassRobustMax, Probit
 from .densities import EXPONENTIALS
 from .rule import Cavity, Observations, has_rule, log_partition, rule_for
 
+# Their own predictions are as accurate as the rules.
 _EXACT = (
     likelihoods.Gaussian,
     Probit,
     MultiClassRobustMax,
-)  # their own predictions are as accurate as the rules
+)
 _WITH_LINK = (likelihoods.Poisson, likelihoods.Gamma, likelihoods.Exponential)
 _ROWS = 4096  # rows of f per chunk
 _POSITIONS = np.linspace(0.0, 1.0, 193)

@@ -34,19 +34,19 @@ from .trapezoid import (
     trapezoid_table,
 )
 
+# Points of the first, second and later windows of a row; wide cavities start with the second.
 _NUMBERS = (
     60,
     96,
     160,
-)  # points of the first, second and later windows of a row; wide cavities start with the second
+)
 _MANY_ROWS = 600  # with more rows, separate Gauss-Hermite nodes for very narrow cavities save more than they cost
 _TABLE = np.concatenate([trapezoid_table(number) for number in _NUMBERS], axis=1)
 # First panels about the mode, in cavity standard deviations. For a log-concave likelihood log π has at least the
 # curvature of the cavity, so the mass beyond 10 is 1e-22: small enough for log Z = -1e-12 (p nearly 1).
 _INNER, _EDGES = 4.5, np.array([-10.0, -10.0, -10.0, -4.5, 0.0, 4.5, 10.0, 10.0, 10.0])
-_BEYOND = np.array(
-    [1.0, 0.5] + 7 * [0.0]
-)  # share of the distance to the cavity mean by which each edge moves out
+# Share of the distance to the cavity mean by which each edge moves out.
+_BEYOND = np.array([1.0, 0.5] + 7 * [0.0])
 _FAR = 3.0  # up to this distance from the cavity mean, the panels cover all of the cavity but 1e-12
 _SMALL = -20.0  # log Z below which more than 1e-8 of it may be outside of the first window, where p is at most about 1
 _UNIT = np.linspace(0.0, 1.0, 40)[:, None]
@@ -297,9 +297,8 @@ def far_modes(
     m, sd, log_Z = taken.cavity.mean, tf.sqrt(taken.cavity.variance), taken.alpha * found[:, 0]
     end = tf.sqrt(-2.0 * (log_Z + _SMALL))  # beyond it, N is much smaller than Z
     x = HALF + (end - HALF) * tf.constant(_UNIT, sd.dtype)
-    own = (
-        [] if density.center is None else [((density.center(taken.observations) - m) / sd)[None]]
-    )  # Student's t: y
+    # The center of Student's t: y.
+    own = [] if density.center is None else [((density.center(taken.observations) - m) / sd)[None]]
     x = tf.concat([-x, x, *own], axis=0)  # [K, W]
     log_pi = taken.alpha * density.log_prob(m + sd * x, *taken.observations) - 0.5 * tf.square(x)
     is_larger = (log_pi > log_Z + _SMALL) & (tf.abs(m + sd * x - found[:, -1]) > HALF * sd)
@@ -427,9 +426,8 @@ def _integrals(
 def _tilted(centered: Centered, sums: tf.Tensor, alpha: tf.Tensor) -> Tilted:
     """Compute the tilted distributions from the integrals [R, 7]."""
     mass, *weighted, change = tf.unstack(sums, axis=-1)
-    mean, square, h, h_square, curvature = (
-        value / mass for value in weighted
-    )  # mean: from the center, in units of sd
+    # The mean is from the center, in units of sd.
+    mean, square, h, h_square, curvature = (value / mass for value in weighted)
     ratio = square - tf.square(mean)
     spread = tf.nn.relu(h_square - tf.square(h))
     # For a π much narrower than the cavity d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v) do not cancel;
@@ -444,8 +442,7 @@ def _tilted(centered: Centered, sums: tf.Tensor, alpha: tf.Tensor) -> Tilted:
     # log1p of E[p^α - 1] is accurate for p near 1 or α near 0, if the panels cover the cavity: the mode is near m.
     nearly_one = (alpha * tf.abs(change) < 0.5) & (tf.abs(centered.shift) < 3.0)
     change = tf.where(nearly_one, change, tf.zeros_like(mass))
-    safe = tf.where(
-        alpha == 0.0, tf.ones_like(alpha), alpha
-    )  # unlike divide_no_nan, it keeps a NaN
+    # Unlike divide_no_nan, this keeps a NaN.
+    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
     log_partition = tf.where(nearly_one, log1p_ratio(alpha, change), log_Z / safe)
     return Tilted(log_partition, d1, d2, ratio)

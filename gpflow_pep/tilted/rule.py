@@ -311,8 +311,9 @@ class AtPower(TiltedRule):
             tf.equal(alpha, self._power),
             tf.fill(tf.shape(alpha), tf.cast(self._power, alpha.dtype)),
         )
+        # 0.5 where the result is not used.
         return (
             has_power,
             power,
             tf.where(has_power, 0.5 * tf.ones_like(alpha), alpha),
-        )  # 0.5: result unused
+        )

@@ -40,10 +40,11 @@ _SMALLEST_POWER = 1e-30  # replaces α = 0: the difference is below rounding
 _LARGEST_STEP = 0.26  # step at the center in units of the radius: the error is exp(-2π/0.26) = 3e-11 of the amplitude
 _ALIAS = 6e-4  # relative amplitude near the Nyquist frequency; at 1e-3 GPflow's Bernoulli has an error of 1.1e-8
 _largest = functools.partial(functools.reduce, tf.maximum)
+# Numbers of shared points; so few resolve narrow cavities only.
 _NUM_EQUISPACED, _NUM_NODES = (
     40,
     16,
-)  # numbers of shared points; so few resolve narrow cavities only
+)
 
 
 class TiltedRows(NamedTuple):
@@ -146,9 +147,8 @@ def on_shared_points(
         pi_moments, q_moments, zero, rows.cavity, power, covers, negligible, alias
     )
     limits = np.finfo(m.dtype.as_numpy_dtype)
-    is_visible = (
-        pi_moments.sums[0, 0] > limits.tiny / limits.eps**2
-    )  # above, underflow at some points is harmless
+    # Above this, underflow at some points is harmless.
+    is_visible = pi_moments.sums[0, 0] > limits.tiny / limits.eps**2
     return tilted, is_narrow & is_accurate & is_visible
 
 
@@ -202,9 +202,8 @@ def trapezoid(
     peak = tf.reduce_min(tf.where(log_pi >= height, x, tf.constant(np.inf, x.dtype)), axis=0)
     # A density that is NaN at a point gives NaN; a window about an infinite peak would give probability 0.
     peak = tf.where(tf.reduce_any(tf.math.is_nan(log_pi), axis=0), np.nan * height, peak)
-    pi_moments = moments(
-        tf.exp(log_pi - height) * weight, peak
-    )  # about the peak: accurate for narrow π
+    # Moments about the peak: accurate for narrow π.
+    pi_moments = moments(tf.exp(log_pi - height) * weight, peak)
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
     q_moments = moments(tf.exp(exponent) * weight * (T / (1.0 - T)), tf.zeros_like(peak))
 

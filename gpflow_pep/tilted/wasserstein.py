@@ -32,9 +32,8 @@ class WassersteinRule(QuadratureRule):
         tilted, center = self.moments_and_center(rows, negligible)
         tilted_on_panels, panels = on_panels(self._density, rows, center, keep=True)
         deviation = _quantile_deviation(panels, tf.shape(cavity.mean)[0])
-        distance = tf.nn.relu(
-            tilted_on_panels.variance_ratio - tf.square(deviation)
-        )  # squared, in units of v
+        # Squared, in units of v.
+        distance = tf.nn.relu(tilted_on_panels.variance_ratio - tf.square(deviation))
         distance = tf.where(alpha == 0.0, tf.zeros_like(distance), distance)
         d2 = tilted.d2 - tf.math.divide_no_nan(distance, alpha * cavity.variance)
         return tilted._replace(d2=d2, variance_ratio=tilted.variance_ratio - distance)

@@ -43,9 +43,8 @@ class Adam:
         self._coordinates = [each for each in coordinates if id(each.variable) in trained]
         with scope_of(objective.variables):
             self._optimizer = tf_keras.optimizers.Adam(rate)
-            self._values = [
-                tf.Variable(each.variable) for each in self._coordinates
-            ]  # recomputed in each step
+            # Recomputed in each step.
+            self._values = [tf.Variable(each.variable) for each in self._coordinates]
             self._optimizer.build(self._values)
             self._units = [tf.Variable(each.unit, trainable=False) for each in self._coordinates]
             for each, unit in zip(self._coordinates, self._units, strict=True):

@@ -22,9 +22,8 @@ from .result import STATUSES
 HISTORY = ("iterations", "seconds", "recorded", "objective", "held_out", "ended")
 """The record of a training run: attributes of :class:`.history.History`, and the outcome of a finished run."""
 _VERSION = 1  # format of the file, compared as part of a run's identity
-_PER_WORKER = frozenset(
-    {"data", "model.blocks", "model.dataset"}
-)  # entries of a run's identity that may differ
+# Entries of a run's identity that may differ between workers.
+_PER_WORKER = frozenset({"data", "model.blocks", "model.dataset"})
 
 
 class Checkpoints:

@@ -42,9 +42,8 @@ class Coordinate:
         """
         self.variable, self.is_log = variable, is_log
         self.shape = variable.numpy().shape  # static shapes may be unknown
-        self._least = -0.9 * np.log(
-            np.finfo(variable.dtype.as_numpy_dtype).max
-        )  # e^x must not be 0
+        # e^x must not be 0.
+        self._least = -0.9 * np.log(np.finfo(variable.dtype.as_numpy_dtype).max)
         self.unit: Any = np.asarray(unit, variable.dtype.as_numpy_dtype)
 
     def of(self, x: Any, maths: ModuleType) -> Any:
@@ -217,9 +216,8 @@ def _units(model: Any) -> dict[int, AnyNDArray]:
             spreads(np.asarray(inputs)),
             float(np.sqrt(np.mean(kernel(inputs, full_cov=False)))),
         )
-        spread[list(index_columns(kernel))] = (
-            1.0  # dividing and multiplying would change the last digit
-        )
+        # Dividing and multiplying would change the last digit.
+        spread[list(index_columns(kernel))] = 1.0
         deviation = deviation if 0.0 < deviation < np.inf else 1.0
         units[_id_of_variable(inputs)] = spread
     if type(mean_function) is Constant:

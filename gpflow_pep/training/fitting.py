@@ -287,9 +287,8 @@ def fit(
         if isinstance(objective, SitesObjective):
             try:
                 sites = objective.converge()
-            except (
-                FAILURES
-            ):  # sites from other hyperparameters may be improper: start from the prior
+            except FAILURES:
+                # Sites from other hyperparameters may be improper: start from the prior.
                 objective.reset()
                 sites = objective.converge()
             energy = sites.log_evidence + float(model.log_prior_density())
@@ -395,9 +394,8 @@ def _objective(
     X, Y = rows
     N, mean = len(X), None
     if workers is not None:
-        N = int(
-            workers.gather(len(X)).sum()
-        )  # each worker's estimate is weighted by its share of the rows
+        # Each worker's estimate is weighted by its share of the rows.
+        N = int(workers.gather(len(X)).sum())
         mean = compiled(lambda values: workers.sums([len(X) / N * value for value in values]))
     size = len(X) if optimizer == "lbfgs" else batch_size or min(len(X), 500)
     _check_batch_size(size, len(X))
@@ -487,9 +485,8 @@ def _with_jitter(outcome: Outcome, model: GPModel) -> Outcome:
 def _judged(outcome: Outcome, sites: SitesStatus, before: float, after: float) -> Outcome:
     """Return the outcome at converged sites, given the objectives `before` and `after` their convergence."""
     status, reason = outcome.status, outcome.reason
-    if status == CONVERGED and after < before - 1e-2 * (
-        1.0 + abs(before)
-    ):  # a larger drop than loose sites cause
+    # A larger drop than loose sites cause.
+    if status == CONVERGED and after < before - 1e-2 * (1.0 + abs(before)):
         status, found = FAILED, f"at converged sites the objective is {after:.6g}, not {before:.6g}"
         reason += f" The sites had not converged in training: {found}. Try a larger max_sweeps."
     if not sites.converged:

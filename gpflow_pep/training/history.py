@@ -143,9 +143,8 @@ class History:
     progress_bar: Any  # of tqdm, or None
     callback: Callback | None
     scores: HeldOut | None
-    patience: (
-        int | None
-    )  # stop after as many records without improvement of the first score, else the objective
+    # Stop after as many records without improvement of the first score, else the objective.
+    patience: int | None
     checkpoints: Checkpoints | None
     interrupted: Callable[[], bool]
     monitor: Callable[[int], Any] | None = None  # called at every record, for TensorBoard
@@ -153,9 +152,8 @@ class History:
     recorded: list[int] = field(default_factory=list)  # iteration of every record
     objective: list[float] = field(default_factory=list)
     held_out: dict[str, list[float]] = field(default_factory=dict)
-    callback_error: BaseException | None = (
-        None  # raised by the user's callback; not handled as a failed step
-    )
+    # Raised by the user's callback; not handled as a failed step.
+    callback_error: BaseException | None = None
     stopped_by_callback: bool = False
     _state: dict[str, tf.Variable] = field(default_factory=dict)
 
@@ -195,9 +193,8 @@ class History:
             return None
         name, values = self._criterion()
         values = values[self._first_of_phase :]
-        if (
-            len(values) <= self.patience or int(np.argmin(values)) >= len(values) - self.patience
-        ):  # the first best
+        # argmin finds the first of equal scores.
+        if len(values) <= self.patience or int(np.argmin(values)) >= len(values) - self.patience:
             return None
         return Outcome(
             EARLY, f"Stopped early: the {name} has not improved for {self.patience} records."
@@ -256,9 +253,8 @@ class History:
             return None
         for variable, best in zip(self.variables, self._best, strict=True):
             variable.assign(best)
-        return (
-            len(values) - 1 - int(np.argmin(values[::-1]))
-        )  # the last of equal scores, whose parameters were copied
+        # The last of equal scores, whose parameters were copied.
+        return len(values) - 1 - int(np.argmin(values[::-1]))
 
     def save(self, outcome: Outcome | None = None) -> None:
         """Write a checkpoint, if there is a checkpoint file."""

@@ -35,9 +35,8 @@ _IGNORED = (
 _MAX_ROUNDING = 1.0  # nats per row: larger rounding errors would hide differences of parameters
 _MAX_CURVATURE = 100.0  # nats per row: the largest curvature of a smooth loss
 _PROBES = 9  # evaluations from which rounding is estimated
-_PROBE_STEP = (
-    1e-6  # distance between them, over which derivatives change little, in double precision
-)
+# Distance between probes, over which derivatives change little, in double precision.
+_PROBE_STEP = 1e-6
 _CURVATURE_STEP = 0.1  # distance of the gradients whose difference gives the curvature
 _NO_STEP = "no step raises the objective beyond rounding"
 _ADVICE = (
@@ -79,13 +78,11 @@ class LBFGS:
         self._probe_step = max(_PROBE_STEP, 100.0 * resolution)
         self._phases = [self._coordinates.entries(variables) for variables in phases]
         self._active = self._phases[0]
-        self._ends: list[
-            tuple[float, AnyNDArray]
-        ] = []  # loss and coordinates at the ends from earlier starts
+        # Loss and coordinates at the ends from earlier starts.
+        self._ends: list[tuple[float, AnyNDArray]] = []
         self._begin(self._coordinates.values())
-        self._best_end = tf.Variable(
-            np.zeros(1 + len(self._best)), trainable=False
-        )  # 1 and the best of `_ends`, or 0
+        # 1 and the best of `_ends`, or 0.
+        self._best_end = tf.Variable(np.zeros(1 + len(self._best)), trainable=False)
         self.state: Mapping[str, tf.Variable] = {"best end": self._best_end}  # for a resumed run
 
     @property
@@ -251,12 +248,10 @@ class LBFGS:
         self._is_at_best = True  # the variables have these values
         self._failure = ""  # the last failure after the best evaluation, in the current search
         self._any_failure = ""  # the last failure of the current search
-        self._is_stuck = (
-            False  # the last search made no step and none failed, although the loss has a slope
-        )
-        self._recent: deque[float] = deque(
-            maxlen=FLAT_ITERATIONS + 1
-        )  # the best losses after the last iterations
+        # True if the last search made no step and none failed, although the loss has a slope.
+        self._is_stuck = False
+        # The best losses after the last iterations.
+        self._recent: deque[float] = deque(maxlen=FLAT_ITERATIONS + 1)
 
     def _go_to(self, values: AnyNDArray, history: History) -> None:
         """Begin at these coordinates, far from the last ones, and evaluate the loss there."""
@@ -302,18 +297,16 @@ class LBFGS:
             np.where(self._coordinates.are_logs[self._active], _REACH, np.inf),
         )
         least = start - reach
-        least[
-            :1
-        ] = -np.inf  # if all had bounds, SciPy's first step would be as long as the gradient
+        # If all had bounds, SciPy's first step would be as long as the gradient.
+        least[:1] = -np.inf
         arguments: dict[str, Any] = {
             "args": (history,),
             "method": "L-BFGS-B",
             "jac": True,
             "options": options,
         }
-        with threadpool_limits(
-            1, user_api="blas"
-        ):  # idle BLAS threads spin and slow down TensorFlow
+        # Idle BLAS threads spin and slow down TensorFlow.
+        with threadpool_limits(1, user_api="blas"):
             bounds = Bounds(least, start + reach)
             return minimize(self._evaluate, start, bounds=bounds, callback=callback, **arguments)
 
@@ -350,10 +343,11 @@ class LBFGS:
                 and self._objective.tighten(fully=not gained, gain=self._gain)
             ):
                 gained = True  # a tighter tolerance may still improve
+                # Loose sites may underestimate the loss.
                 self._best_loss, before = (
                     np.inf,
                     self._best_loss,
-                )  # loose sites may underestimate it
+                )
                 try:
                     self._evaluate(self._best[self._active], history)
                 except FAILURES as error:

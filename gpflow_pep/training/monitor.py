@@ -57,14 +57,14 @@ def monitor(
     first_rows = next(iter(data)) if isinstance(data, tf.data.Dataset) else data
     X, Y = (np.asarray(values)[:1000] for values in first_rows)  # more points would hide each other
     if X.shape[1] <= 2 and not index_columns(model.kernel):
+        # The constrained layout has room for the legend.
         draw, layout = (
             partial(_draw, model, X, Y),
             {"layout": "constrained"},
-        )  # has room for the legend
+        )
         task = ImageToTensorBoard(directory, draw, "predictions", fig_kw=layout)
-        groups.append(
-            MonitorTaskGroup(task, period=10 * history.interval)
-        )  # a plot takes far longer than scalars
+        # A plot takes far longer than scalars.
+        groups.append(MonitorTaskGroup(task, period=10 * history.interval))
     tasks = Monitor(*groups)
 
     def show(iteration: int) -> None:
@@ -76,9 +76,8 @@ def monitor(
             tf.errors.OpError,
         ) as error:  # also of a prediction between the rows
             reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
-            reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[
-                0
-            ]  # first line, without the operation
+            # The first line, without the operation.
+            reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]
             warn(
                 f"tensorboard {directory!r} could not be written: {reason}; training continues without it."
             )

@@ -26,9 +26,8 @@ from ..runtime.devices import in_replica
 from ..runtime.distribution import ONE_PROCESS, Workers
 from ..runtime.tracing import compiled, compiled_functions, structure_of
 
-Evaluation = tuple[
-    float, list[tf.Tensor]
-]  # the loss, 0 if not computed, and its gradient in the trainable variables
+# The loss, 0 if not computed, and its gradient in the trainable variables.
+Evaluation = tuple[float, list[tf.Tensor]]
 
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError, UnreadableData)
 """Errors of an evaluation: a matrix cannot be factorized, a value is not finite, or a dataset cannot be read."""
@@ -198,9 +197,8 @@ class Objective:
         """
         if not (fully and getattr(self.model, "mixed_precision", False)):
             return False
-        self.model.mixed_precision = (
-            False  # until `fit` ends: rounding of single precision may have ended the search
-        )
+        # Until `fit` ends: rounding of single precision may have ended the search.
+        self.model.mixed_precision = False
         self.training_step = TrainingStep(self.model, jit_compile=self.training_step.jit_compile)
         return True
 
@@ -355,9 +353,8 @@ class ConvergedSitesObjective(SitesObjective):
         if fully:
             self._loosest = min(self._loosest, enough)
         self._of_gain *= 0.1
-        self._best_loss = (
-            np.inf
-        )  # loose sites may underestimate it, and the next gain would be negative
+        # Loose sites may underestimate the loss, and the next gain would be negative.
+        self._best_loss = np.inf
         return was_loose
 
     @override
