@@ -93,9 +93,8 @@ katex_css_path = "katex/katex.min.css"
 default_role = "py:obj"
 nitpicky = True
 autoclass_content = "both"  # arguments are documented at the constructor
-autodoc_typehints = (
-    "none"  # `mend_docstring` adds them, as written, without the unions behind names
-)
+# `mend_docstring` adds them, as written, without the unions behind names.
+autodoc_typehints = "none"
 autosummary_generate = False  # tables of the API's first page only
 smartquotes = False
 autodoc_member_order = "groupwise"

@@ -1,6 +1,6 @@
 """
-A web endpoint of one row
-=========================
+A web endpoint for single rows
+==============================
 
 A pickled estimator answers requests by HTTP. After the first predictions, which compile
 a function, a row takes about a millisecond.

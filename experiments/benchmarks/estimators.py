@@ -1,8 +1,8 @@
 """Compare the estimators with scikit-learn's and GPflow's Gaussian processes: CPU seconds and held-out scores.
 
 The estimators have their default parameters, except M and alpha. `GaussianProcessRegressor` and
-`GaussianProcessClassifier` optimize the same kernel, a squared exponential with a variance and a lengthscale for each
-column, and the regressor noise too (a `WhiteKernel`), from the same initial values, by L-BFGS without restarts. They
+`GaussianProcessClassifier` optimize a squared exponential with a variance and a lengthscale for each column, and the
+regressor noise too (a `WhiteKernel`), from the initial lengthscales of the estimators, by L-BFGS without restarts. They
 take O(N^3) time and are left out for more than 3,000 rows. GPflow's `SGPR` and `SVGP` (`Bernoulli`, `MultiClass`) start
 at the same k-means points and lengthscales of 1, and train by `gpflow.optimizers.Scipy`, all with GPflow's defaults.
 

@@ -1,10 +1,10 @@
 """Export steps (loss and all gradients, float64) as StableHLO, and time them on a machine with JAX but no TensorFlow.
 
-With `--export` the file is written: with TensorFlow, whose results are stored beside the module, and as for GPUs, by
-products with inverses of Cholesky factors in place of triangular solves; names that end in "by solves" keep these.
-Models with sites or blocks of rows are left out: XLA cannot compile them. Minibatch models get `--rows` rows. Without
-`--export`, JAX runs the steps of the files on its first device. Units and share are those of `collapsed_step`, for an
-M x M by M x N product on the device; "temporary" is memory besides inputs and results.
+With `--export`, TensorFlow compiles the steps and writes them to a file, with its own results for comparison. They are
+compiled as for GPUs, with products by inverses of Cholesky factors in place of triangular solves; a name that ends in
+"by solves" keeps the solves. Models with sites or blocks of rows are left out: XLA cannot compile them. Minibatch
+models get `--rows` rows. Without `--export`, JAX runs the steps of the files on its first device. Units and share are as
+in `collapsed_step`, for an M x M by M x N product on the device; "temporary" is memory besides inputs and results.
 
     python -m experiments.benchmarks.stablehlo_step --export steps.npz [--rows 50000] [--inducing 256]
         [--chunk-size 50000] [--models SGPR "PEPR 0.5" "PEPR 0.5 by solves" SVGP]

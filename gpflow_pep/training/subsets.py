@@ -44,8 +44,8 @@ class Subsets:
     """
     L-BFGS in stages: on a random subset of the rows, on larger ones from the end of the one before, and on all rows.
 
-    The objective is that of the model for the rows of the stage, priors included, without a factor.
-    The rows of a stage are among those of the next one.
+    The objective of a stage is the model's for these rows, priors included, without a factor. The
+    next stage has the same rows and others.
     """
 
     def __init__(self, minimize: LBFGS, model: GPModel, stages: list[int], seed: int):
