@@ -3,8 +3,8 @@
 With `--export`, TensorFlow compiles the steps and writes them to a file, with its own results for comparison. They are
 compiled as for GPUs, with products by inverses of Cholesky factors in place of triangular solves; a name that ends in
 "by solves" keeps the solves. Models with sites or blocks of rows are left out: XLA cannot compile them. Minibatch
-models get `--rows` rows. Without `--export`, JAX runs the steps of the files on its first device. Units and share are as
-in `collapsed_step`, for an M x M by M x N product on the device; "temporary" is memory besides inputs and results.
+models get `--rows` rows. Without `--export`, JAX runs the steps of the files on its first device. Units and share are
+as in `collapsed_step`, for an M x M by M x N product on the device; "temporary" is memory besides inputs and results.
 
     python -m experiments.benchmarks.stablehlo_step --export steps.npz [--rows 50000] [--inducing 256]
         [--chunk-size 50000] [--models SGPR "PEPR 0.5" "PEPR 0.5 by solves" SVGP]
