@@ -18,9 +18,8 @@ import gpflow
 import tensorflow as tf
 
 FOLDER = Path(__file__).parent / "inventories"
-Entry = tuple[
-    str, str, str
-]  # name, role of Sphinx's domain "py", address below the base of intersphinx_mapping
+# Name, role of Sphinx's domain "py", address below the base of intersphinx_mapping.
+Entry = tuple[str, str, str]
 
 
 def role(value: Any) -> str | None:

@@ -20,9 +20,8 @@ from tensorflow.python.framework.ops import gradient_registry
 
 from gpflow_pep.runtime.tracing import release_graphs
 
-signal.signal(
-    signal.SIGINT, signal.default_int_handler
-)  # shells let what they run in the background ignore it
+# Shells let processes in the background ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _C = ctypes.CDLL(None)
 _STATM = Path("/proc/self/statm")  # of Linux

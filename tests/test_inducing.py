@@ -242,9 +242,8 @@ def test_as_many_k_means_as_rows():
 
 
 def test_k_means_do_not_depend_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setenv(
-        "OMP_NUM_THREADS", "4"
-    )  # otherwise scikit-learn takes no more than there are cores
+    # Otherwise scikit-learn takes no more than there are cores.
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
     many = np.random.default_rng(0).normal(size=(4000, 8))
     found = []
     for threads in (1, 4, 4):
@@ -358,9 +357,8 @@ def test_float32(method):
         Z = greedy_variance(kernel, X, 12) if greedy else method(X, 12)
     assert Z.dtype == np.float32
     if greedy:
-        assert_largest(
-            rows_of(Z, X.astype(np.float32)), rel=1e-3
-        )  # 1e-7 by a condition number of 1e4
+        # 1e-7 times a condition number of 1e4.
+        assert_largest(rows_of(Z, X.astype(np.float32)), rel=1e-3)
 
 
 def test_kept_copies_take_nothing_from_the_others_in_float32():

@@ -243,9 +243,8 @@ def training() -> Figure:
             result.held_out["nlpd"][first - 1],
         )
         print(result.held_out["nlpd"][-1])
-    np.testing.assert_allclose(
-        strict.objective[:end], default.objective, rtol=1e-6
-    )  # the same run, continued
+    # The same run, continued.
+    np.testing.assert_allclose(strict.objective[:end], default.objective, rtol=1e-6)
     figure, panels = plt.subplots(
         2, 1, figsize=(WIDTH, 4.2), sharex=True, layout="constrained"
     )

@@ -16,14 +16,12 @@ from joblib.externals.loky import ProcessPoolExecutor
 
 from experiments.cells.cell import Cell, Outcome, Result
 
-warnings.filterwarnings(
-    "ignore", "A worker stopped while some jobs were given"
-)  # its memory had grown by 300 MB
+# Its memory had grown by 300 MB.
+warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
 
 _GRACE = 5.0  # seconds for Sacred to record that runs were interrupted
-_IDLE = (
-    60.0  # seconds after which a process without a cell ends, also if the command has been killed
-)
+# Seconds after which a process without a cell ends, also if the command has been killed.
+_IDLE = 60.0
 _LIBRARIES = ("OMP", "OPENBLAS", "MKL")
 THREADS = (
     *(f"{name}_NUM_THREADS" for name in _LIBRARIES),
@@ -107,9 +105,8 @@ def _begin() -> None:
 def _outcome(perform: Callable[[Cell, Path], Result], cell: Cell, runs: Path) -> Outcome:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return Outcome(
-            cell, "completed", None, json.loads(json.dumps(perform(cell, runs)))
-        )  # as read from its file
+        # As read from its file.
+        return Outcome(cell, "completed", None, json.loads(json.dumps(perform(cell, runs))))
     except Exception as error:  # Sacred has recorded it with its traceback
         return Outcome(cell, "failed", f"{type(error).__name__}: {error}")
     finally:

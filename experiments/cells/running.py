@@ -110,8 +110,7 @@ def _check_experiments_are_found(client: Any) -> None:
 
 
 def _run_alone(cell: Cell, runs: Path, threads: int) -> Outcome:
-    multiprocessing.current_process().daemon = (
-        False  # a worker of Dask is one, and could have no processes
-    )
+    # A worker of Dask is a daemon, and could have no processes.
+    multiprocessing.current_process().daemon = False
     (outcome,) = run_in_processes([cell], runs, 1, threads)
     return outcome

@@ -58,9 +58,8 @@ def read_jacksboro() -> Floats:
     from matplotlib import cbook  # slow to import, needed here only
 
     with np.load(cbook.get_sample_data("jacksboro_fault_dem.npz", asfileobj=False)) as content:
-        return by_columns(
-            content["elevation"][::2, ::2].astype(float), 2.0
-        )  # 3 seconds of arc, twice
+        # 3 seconds of arc, twice.
+        return by_columns(content["elevation"][::2, ::2].astype(float), 2.0)
 
 
 def by_columns(heights: Floats, step: float) -> Floats:

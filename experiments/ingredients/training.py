@@ -154,9 +154,8 @@ def train(
             seconds = time.perf_counter() - began
             bar.set_postfix_str(f"{value / len(data[0]):.4f} nats per point", refresh=False)
             bar.update(iteration - last)
-            if (
-                iteration // log_interval > last // log_interval and iteration < maxiter
-            ):  # the end is logged below
+            # The end is logged below.
+            if iteration // log_interval > last // log_interval and iteration < maxiter:
                 log(iteration, seconds)
             last = iteration
             began = time.perf_counter() - seconds

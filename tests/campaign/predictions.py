@@ -23,12 +23,10 @@ from gpflow_pep.tilted.predictive import predicted_log_density
 
 _TOLERANCE = 1e-5  # nats
 _ROWS = 20
-_Z = np.linspace(
-    -33.0, 33.0, 400_001
-)  # points f in standard deviations of the marginal, whose density ends at e^-540
-_FAR = np.linspace(
-    -300.0, 300.0, 6001
-)  # to find the center of these points, if y contradicts the marginal
+# Points f in standard deviations of the marginal, whose density ends at e^-540.
+_Z = np.linspace(-33.0, 33.0, 400_001)
+# To find the center of these points, if y contradicts the marginal.
+_FAR = np.linspace(-300.0, 300.0, 6001)
 
 Density = Callable[[AnyNDArray, float], AnyNDArray]
 """log p(y|f) of many f."""
@@ -123,9 +121,8 @@ def _ordinal(rng: np.random.Generator, size: float) -> Drawn:
 
     def density(f: AnyNDArray, y: float) -> AnyNDArray:
         below = _within_1e_3(stats.norm.cdf((edges[:, None] - f) / size))
-        p = (
-            np.diff(below, axis=0, prepend=1e-3, append=1.0 - 1e-3) + 1e-6
-        )  # as in GPflow, but divided by their sum
+        # As in GPflow, but divided by their sum.
+        p = np.diff(below, axis=0, prepend=1e-3, append=1.0 - 1e-3) + 1e-6
         return np.log(p[int(y)] / p.sum(axis=0))
 
     return likelihood, density, lambda f: rng.integers(0, 4, f.shape)

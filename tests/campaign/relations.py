@@ -39,10 +39,11 @@ from gpflow_pep.likelihoods import Logit, Probit
 
 _RELATIVE = 1e-6  # what is tolerated where nothing is ill-conditioned
 _VERDICTS = ("right", "refused", "not converged")  # all others are found
+# The change of a lengthscale, and how many times its effect is tolerated.
 _LONGER, _AMPLIFIED = (
     1e-12,
     300.0,
-)  # the change of a lengthscale, and how many times its effect is tolerated
+)
 _NAMED = r"factorization of .* failed|variance of f given u|lengthscales of their mean|sites cannot be updated"
 
 

@@ -63,9 +63,8 @@ def test_nan_variable_raises(subject, model, compiled, contract):
         stops_or_is_finite(lambda: model.predict_y(X), np.nan)
         stops_or_is_finite(lambda: model.predict_log_density((X, Y)), np.nan)
         variable.assign(value)
-    assert float(loss()) == pytest.approx(
-        expected, rel=1e-12
-    )  # sites have converged to the same values
+    # Sites have converged to the same values.
+    assert float(loss()) == pytest.approx(expected, rel=1e-12)
     for actual, wanted in zip(predict(), before, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-11, atol=1e-11)
 

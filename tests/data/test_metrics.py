@@ -145,9 +145,8 @@ def test_bad_values_and_shapes_are_refused(score, name):
             call(score, **{name: np.ones(shape)})
     with pytest.raises(ValueError, match=f"^{name} must hold real numbers"):
         call(score, **{name: ["one", "two", "three"]})
-    for shape in (
-        ((3,), (1, 1), (3, 2), (2, 1)) if name in ("mean", "variance") else ()
-    ):  # none is broadcast
+    # None is broadcast.
+    for shape in ((3,), (1, 1), (3, 2), (2, 1)) if name in ("mean", "variance") else ():
         with pytest.raises(
             ValueError, match=rf"^{name} must have the shape of y, \[3, 1\], got shape \[{shape[0]}"
         ):

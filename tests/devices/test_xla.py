@@ -262,9 +262,8 @@ def test_rejects_models_with_sites():
     posterior = model.posterior()  # at sites that have converged
     predict = tf.function(posterior.predict_f, jit_compile=True, autograph=False)
     for actual, expected in zip(predict(X_NEW), model.predict_f(X_NEW), strict=True):
-        np.testing.assert_allclose(
-            actual, expected, rtol=0.0, atol=1e-6
-        )  # the tolerance of the sites
+        # The tolerance of the sites.
+        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -158,9 +158,8 @@ def make_blocks(kind, N):
         return [np.array([n]) for n in range(N)]
     if kind == "equal":  # of one size where 4 divides N
         return [np.arange(start, min(start + 4, N)) for start in range(0, N, 4)]
-    order = np.random.default_rng(17).permutation(
-        N
-    )  # unequal, non-contiguous; sizes 3, 1, 5, 1, 3, ...
+    # Unequal, non-contiguous; sizes 3, 1, 5, 1, 3, ...
+    order = np.random.default_rng(17).permutation(N)
     sizes, blocks = [3, 1, 5, 1, 3], []
     while order.size:
         size = sizes[len(blocks) % 5]

@@ -100,9 +100,8 @@ def test_a_chunk_may_be_larger_than_anything():
             BlockChunks(np.arange(12), np.array([5, 5, 2]), chunk_size),
         ):
             found = visited(chunks, 12)
-            assert len(found) == (
-                2 if isinstance(chunks, BlockChunks) else 1
-            )  # blocks of one size share a chunk
+            # Blocks of one size share a chunk.
+            assert len(found) == (2 if isinstance(chunks, BlockChunks) else 1)
             np.testing.assert_array_equal(
                 tf.sort(tf.concat([chunk.data[0] for chunk in found], 0)), np.arange(12)
             )

@@ -43,9 +43,8 @@ def test_linear_fixed_point_is_found_exactly(fraction):
             )
         move = secants.step(sites(update), normalized).move(constant(fraction))
         step = np.linalg.lstsq(SPREAD.reshape(-1, DIMENSIONS), np.ravel(move), rcond=None)[0]
-        np.testing.assert_allclose(
-            sites(step), move, rtol=0.0, atol=1e-6
-        )  # it stays among what is reached
+        # It stays among the values that are reached.
+        np.testing.assert_allclose(sites(step), move, rtol=0.0, atol=1e-6)
         before, x = (x, update), x + step
         plain = plain + fraction * (MAP @ (plain - FIXED) + FIXED - plain)
     assert int(secants.count) == DIMENSIONS

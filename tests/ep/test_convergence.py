@@ -363,9 +363,8 @@ def converges_on(X, Y):
     small, large = np.reshape(evidence, (2, len(ALPHAS)))
     assert np.all(small > len(Y) * np.log(0.5))  # better than a coin
     for values in (small, large):
-        assert np.all(
-            np.diff(values) > 0.0
-        )  # the slack of the bound shrinks, as it is known to on such data
+        # The slack of the bound shrinks, as is known on such data.
+        assert np.all(np.diff(values) > 0.0)
 
 
 @pytest.mark.slow
@@ -435,12 +434,13 @@ HARD = {
 }
 # At alpha = 0 the expected rate under the prior is infinite, or E[(log f²)''] is: they do not converge, which is said.
 NO_BOUND = {"Poisson exp": (1e4,), "Poisson square": (1.0, 1e4)}
+# Log-concave: these do converge.
 CERTAIN = (
     "separable",
     "one label only",
     "logit separable",
     "Poisson exp",
-)  # log-concave: these do converge
+)
 
 
 def ends_well(model):

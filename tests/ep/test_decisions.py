@@ -92,9 +92,10 @@ def test_secants_are_forgotten_where_the_change_is_large(run):
     for before in run.loops[:-1]:
         large = before._replace(iterate=before.iterate._replace(change=constant(1e3)))
         after = run.step(large)
+        # A sweep that is accepted.
         follows = (
             before.anderson.follows and not before.attempt.preliminary and after.anderson.follows
-        )  # a sweep that is accepted
+        )
         if follows and 0.04 < float(after.iterate.change) < 1.0:
             (
                 kept

@@ -158,9 +158,8 @@ def test_a_row_without_a_cavity_stays():
     sites = some_sites()
     sites[3, 0, 0], sites[4, 0, 0] = 40.0, -1.0 / np.sum(V[:, 4] ** 2) / 10.0
     state, given = sums(sites), rows(alpha=1.0)
-    state = state._replace(
-        A=0.1 * state.A
-    )  # sums of other sites: under q the cavity of row 3 is not proper
+    # Sums of other sites: under q the cavity of row 3 is not proper.
+    state = state._replace(A=0.1 * state.A)
     found = sweep(problem(given, Recorded()), constant(sites), state.posterior())
     assert float(found.cavity_ratio) < 0.0
     assert not np.any(found.update[3, :, 0])

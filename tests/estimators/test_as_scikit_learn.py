@@ -77,9 +77,8 @@ def test_samples_have_the_predicted_moments():
     mean, covariance = estimator.predict(X[:3], return_cov=True)
     samples = estimator.sample_y(X[:3], n_samples=20_000, random_state=1)
     assert samples.shape == (3, 2, 20_000)
-    np.testing.assert_allclose(
-        samples.mean(axis=2), mean, rtol=0, atol=0.02
-    )  # standard error 0.003
+    # The standard error is 0.003.
+    np.testing.assert_allclose(samples.mean(axis=2), mean, rtol=0, atol=0.02)
     np.testing.assert_allclose(np.cov(samples[:, 1]), covariance[:, :, 1], rtol=0, atol=0.02)
     of_one = untrained().fit(X, Y[:, 0])
     np.testing.assert_array_equal(

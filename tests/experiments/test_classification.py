@@ -113,11 +113,12 @@ def test_minibatches_of_adam(run_tiny, model):
         run.result["iterations"] == 4 and "max_iterations=4 was reached." in run.result["message"]
     )
     steps = read(run_directory(run), "metrics.json")["test/error"]["steps"]
+    # 40 rows are three minibatches: PEP reports after each epoch, the others after each step.
     assert steps == [
         0,
         3,
         4,
-    ]  # 40 rows are three minibatches: PEP reports after each epoch, the others after each step
+    ]
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,8 @@ def test_a_split_is_trained_scored_and_recorded(runs):
     run = recorded.read_run(runs / "1")
     Z, Z_start, probability = (run.predictions[name] for name in ("Z", "Z_start", "probability"))
     assert Z.shape == Z_start.shape == (3, 5, 4)  # two iterations do not come to the points
-    np.testing.assert_allclose(
-        probability.sum(axis=1), 1.0, rtol=1e-9
-    )  # each has a relative error below 1e-10
+    # Each has a relative error below 1e-10.
+    np.testing.assert_allclose(probability.sum(axis=1), 1.0, rtol=1e-9)
     assert (
         np.mean(most_probable(probability) != datasets.load("iris").Y_test[:, 0]) == result["error"]
     )

@@ -172,9 +172,8 @@ def test_failed_training_has_a_reason_and_scores(run_tiny, monkeypatch):
 
 def test_library_error_is_recorded(run_tiny, runs):
     with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu"):
-        run_tiny(
-            kernel_variance=1e18, lengthscales=1e12
-        )  # Kuu is 1e18 everywhere: its jitter is lost in rounding
+        # Kuu is 1e18 everywhere: its jitter is lost in rounding.
+        run_tiny(kernel_variance=1e18, lengthscales=1e12)
     assert read(runs / "1", "run.json")["status"] == "FAILED"
 
 

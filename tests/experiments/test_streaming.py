@@ -53,11 +53,12 @@ def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
         "seconds_first",
     )
     assert all(np.isfinite(run.result[name]) for name in names)
+    # The last one has not been passed.
     assert (run.result["N"], run.result["N_test"], run.result["D"]) == (
         100,
         99,
         1,
-    )  # the last one has not been passed
+    )
     assert run.result["batches"] == len(course) and (run.result["seconds_batch"] is None) == (
         model == "BATCH"
     )
@@ -80,9 +81,8 @@ def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
     arrays = arrays_of(run)
     np.testing.assert_array_equal(arrays["seen"], course)
     assert (np.diff(arrays["seconds"]) > 0.0).all()
-    assert arrays["rmse"][-1] == pytest.approx(
-        run.result["rmse"], rel=1e-12
-    )  # in the end all have been passed
+    # In the end all have been passed.
+    assert arrays["rmse"][-1] == pytest.approx(run.result["rmse"], rel=1e-12)
     assert arrays["Z"].shape == (len(course), 0 if model == "GPR" else 6, 1)
     assert arrays["x_mean"].shape == arrays["x_variance"].shape == (len(course), 300, 1)
 

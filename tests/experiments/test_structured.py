@@ -79,9 +79,8 @@ def test_minibatches_are_fixed_where_they_are_blocks(rows):
     )
     assert minibatches(TSVGP(*arguments), 55, 20, 0).blocks is None
     assert minibatches(gpflow.models.SVGP(*arguments), 55, 20, 0).blocks is None
-    assert (
-        len(minibatches(BTSVGP(*arguments), 55, 100, 0).blocks) == 1
-    )  # all rows, where they are fewer
+    # All rows, where they are fewer.
+    assert len(minibatches(BTSVGP(*arguments), 55, 100, 0).blocks) == 1
 
 
 @pytest.mark.slow

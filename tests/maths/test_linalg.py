@@ -152,9 +152,8 @@ def test_error_reports_missing_jitter(dtype, scale):
     missing = float(
         re.search("it succeeds with (.*) more on the diagonal", str(error.value)).group(1)
     )
-    assert (
-        missing < 1e3 * len(x) * scale * np.finfo(dtype).eps
-    )  # at most 10 times M eps, and eigenvalues are up to 100
+    # At most 10 times M eps, and eigenvalues are up to 100.
+    assert missing < 1e3 * len(x) * scale * np.finfo(dtype).eps
     factorized(matrix + (missing * np.eye(100)).astype(dtype))
 
 

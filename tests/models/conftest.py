@@ -148,9 +148,8 @@ def energy_at_sites():
 
     def evaluate(model):
         before = model.max_sweeps
-        model._options.max_sweeps.assign(
-            0
-        )  # less than a user may ask for: the sites are looked at, and stay
+        # Fewer than users may ask for: the sites are evaluated, and stay.
+        model._options.max_sweeps.assign(0)
         try:
             with model.without_warnings():
                 return model.update_sites().log_evidence

@@ -268,10 +268,11 @@ def test_fit_raises_if_data_change(broken, optimizer):
 def test_held_out_record_reads_dataset_once(monkeypatch):
     """For any number of predicted rows."""
     monkeypatch.setattr("gpflow_pep.training.history._CHUNK_ROWS", 10)
+    # One pass is the constructor's.
     model, expected = (
         MODELS["VFE"](changing(*[(X, Y)] * 2)),
         MODELS["VFE"]((X, Y)),
-    )  # one pass is the constructor's
+    )
     scores = [HeldOut(each, (X[:35], Y[:35]))() for each in (model, expected)]
     np.testing.assert_allclose(*(list(score.values()) for score in scores), rtol=1e3 * TOLERANCE)
 

@@ -99,9 +99,8 @@ def check(named, value_and_gradients, assert_close):
         value, gradients = value_and_gradients(model)
         compiled = tf.function(model.maximum_log_likelihood_objective)
         assert abs(value) < 1e3
-        assert compiled().numpy() == pytest.approx(
-            value, rel=1e-12
-        )  # other kernels, the same operations
+        # Other kernels, the same operations.
+        assert compiled().numpy() == pytest.approx(value, rel=1e-12)
         differences = [_differences(compiled, variable) for variable in variables.values()]
         largest = max(np.max(np.abs(difference)) for difference in differences)
         assert largest > 1.0

@@ -269,9 +269,8 @@ def test_upper_bound_equals_dense_formula(problem, varying_noise, dense):
     d = dense.of(model)
     inflated = d.Qff + (1.0 + np.trace(d.relative)) * np.diag(d.noise)
     log_det = np.linalg.slogdet(2.0 * np.pi * (d.Qff + np.diag(d.noise)))[1]
-    expected = -log_det - 0.5 * np.sum(
-        d.residual * np.linalg.solve(inflated, d.residual)
-    )  # P / 2 = 1
+    # P / 2 = 1.
+    expected = -log_det - 0.5 * np.sum(d.residual * np.linalg.solve(inflated, d.residual))
     assert model.upper_bound().numpy() == pytest.approx(expected, rel=CLOSE)
 
 

@@ -90,9 +90,8 @@ def test_objective_and_sites_are_as_in_memory(name):
     (exact, derivatives), (loss, gradient) = loss_and_gradient(expected), loss_and_gradient(model)
     np.testing.assert_allclose(loss, exact, rtol=TOLERANCE)
     scale = max(float(tf.reduce_max(tf.abs(values))) for values in derivatives)
-    tolerance = (
-        TOLERANCE if model._has_exact_gradient() else 0.05
-    )  # with a dataset moments are treated as matched
+    # With a dataset moments are treated as matched.
+    tolerance = TOLERANCE if model._has_exact_gradient() else 0.05
     for actual, wanted in zip(gradient, derivatives, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=tolerance * scale)
     assert model.sites_status.sweeps == expected.sites_status.sweeps

@@ -157,9 +157,8 @@ def test_block_labels_equal_lists(problem, dense, assert_same, seed, labels):
     one = PEPR((X, Y), alpha=alphas, blocks=labels, **parts)
     assert_same(PEPR((X, Y), alpha=alphas, blocks=blocks, **parts), one, SAME)
     assert_same(PEPR((X, Y), alpha=alphas[::-1], blocks=blocks[::-1], **parts), one, SAME)
-    assert _objective(one) == pytest.approx(
-        dense.of(one).pep(alphas, blocks), rel=1e-9
-    )  # which solves with Kuu
+    # It solves with Kuu.
+    assert _objective(one) == pytest.approx(dense.of(one).pep(alphas, blocks), rel=1e-9)
     assert_same(
         BTSGPR((X, Y), blocks=blocks, **parts), BTSGPR((X, Y), blocks=labels, **parts), SAME
     )

@@ -468,9 +468,8 @@ def test_failed_update_changes_nothing(small):
         small.update((GOOD, GOOD))
     after = small.state.as_dict()
     for name, value in before.items():
-        assert np.array_equal(
-            value, after[name], equal_nan=value.dtype.kind == "f"
-        )  # there is text, too
+        # There is text, too.
+        assert np.array_equal(value, after[name], equal_nan=value.dtype.kind == "f")
 
 
 def test_unusable_new_points_are_refused_by_the_update_that_brings_them():

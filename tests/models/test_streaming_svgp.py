@@ -131,9 +131,8 @@ def test_optimal_q_gives_collapsed_bound():
     for slope in tape.gradient(
         loss, [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
     ):
-        assert np.abs(slope).max() < 1e-4 * abs(
-            float(loss)
-        )  # Kuu^-1 of 1e4 times the rounding of q_mu and q_sqrt
+        # Kuu^-1 of 1e4 times the rounding of q_mu and q_sqrt.
+        assert np.abs(slope).max() < 1e-4 * abs(float(loss))
 
 
 @pytest.mark.parametrize("num_data", some_slow([30, None], 1))

@@ -465,9 +465,8 @@ def test_accepts_blocks_of_any_size(rows):
 
     rows_alone = model(TSVGP, num_data=rows)
     found = [float(each.maximum_log_likelihood_objective((X, Y))) for each in (blocks, rows_alone)]
-    assert found[0] - found[1] == pytest.approx(
-        -0.5 * rest(0.05), abs=1e-4
-    )  # of a jitter of 1e-6 in Kuu
+    # The effect of a jitter of 1e-6 in Kuu.
+    assert found[0] - found[1] == pytest.approx(-0.5 * rest(0.05), abs=1e-4)
     slopes = []
     for each in (blocks, rows_alone):
         with tf.GradientTape() as tape:

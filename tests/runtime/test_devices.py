@@ -8,11 +8,12 @@ from quick import some_slow
 from gpflow_pep.engine import BlockChunks, RowChunks
 from gpflow_pep.runtime.devices import side_by_side
 
+# Three loops on one device: numbers do not depend on which device it is.
 HERE = (
     "CPU:0",
     "CPU:0",
     "CPU:0",
-)  # three loops on one device: which device it is makes no difference to the numbers
+)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 30])

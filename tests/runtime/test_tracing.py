@@ -312,9 +312,8 @@ def test_options_are_those_of_tf_function():
     scaled = Scaled(2.0)
     for n in range(1, 6):
         assert float(scaled.total(tf.ones([n]))) == 2.0 * n
-    assert (
-        scaled.traces == scaled.total.experimental_get_tracing_count() == 2
-    )  # of one row, and of any number
+    # For one row, and for any number.
+    assert scaled.traces == scaled.total.experimental_get_tracing_count() == 2
 
 
 @pytest.mark.parametrize(

@@ -93,9 +93,8 @@ def test_enough_inducing_points_need_none():
         return PEPR(data, kernel, data[0].copy(), alpha=alpha, noise_variance=0.05)
 
     found = select_alpha(full, (X, Y), [0.0, 1.0], train=untrained)
-    np.testing.assert_allclose(
-        found.densities[0], found.densities[1], atol=1e-3
-    )  # of a jitter of 1e-6 over 0.05
+    # The effect of a jitter of 1e-6 over 0.05.
+    np.testing.assert_allclose(found.densities[0], found.densities[1], atol=1e-3)
 
 
 def test_folds_are_predicted_without_their_rows():

@@ -201,10 +201,11 @@ def test_small_alpha_converges_to_alpha_zero():
     for actual, expected in zip(nearer, limit, strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-11)
     half = [value[0] for value in (limit, tilted(label, mean, variance, 0.5e-6))]
+    # To 1e-15 E[log p]/1e-6 and 1e-6 of itself.
     slopes = (
         (near[0] - half[0]) / 1e-6,
         (half[1] - half[0]) / 0.5e-6,
-    )  # to 1e-15 E[log p]/1e-6 and 1e-6 of itself
+    )
     np.testing.assert_allclose(slopes[0], slopes[1], rtol=1e-4, atol=1e-6)
     assert np.all(slopes[0] > 0.0)
 

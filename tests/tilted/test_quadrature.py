@@ -240,9 +240,8 @@ def test_finds_all_modes_if_y_contradicts_the_cavity(moments, name, alpha):
     (likelihood, log_prob, y), mean, sd = CONTRADICTED[name]
     expected = by_dense_sum(log_prob, mean, sd, alpha, x=FAR_OUT)
     found = moments(QuadratureRule(likelihood), y, mean, sd**2, alpha)
-    np.testing.assert_allclose(
-        np.ravel(found[:3]), expected, rtol=REQUIRED, atol=1e-12
-    )  # rounding of the sums
+    # Rounding of the sums.
+    np.testing.assert_allclose(np.ravel(found[:3]), expected, rtol=REQUIRED, atol=1e-12)
 
 
 # --- a fixed rule does not do ---------------------------------------------------------------------------------------
@@ -284,9 +283,8 @@ def test_twenty_hermite_nodes_are_inaccurate(references, moments):
 
 # --- wide cavities --------------------------------------------------------------------------------------------------
 
-DENSE = np.linspace(
-    -14.0, 14.0, 400_001
-)  # at most 0.007 apart in f: the trapezoid rule is right to rounding
+# At most 0.007 apart in f: the trapezoid rule is right to rounding.
+DENSE = np.linspace(-14.0, 14.0, 400_001)
 
 
 def by_dense_sum(log_prob, mean, sd, alpha, x=DENSE):

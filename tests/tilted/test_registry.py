@@ -205,9 +205,8 @@ def test_closed_form_is_used_at_its_power_only():
     likelihood, Y = Probit(), rng.integers(0, 2, 6)
     rule = tilted_rule(likelihood, KL())
     assert isinstance(rule, AtPower)
-    quadrature = moments(rule_for(likelihood, "wasserstein"), Y, MIXED)[
-        :2
-    ]  # log Z and d1 equal the KL values
+    # log Z and d1 equal the KL values.
+    quadrature = moments(rule_for(likelihood, "wasserstein"), Y, MIXED)[:2]
     np.testing.assert_allclose(
         moments(rule_for(likelihood, "kl"), Y, MIXED)[:2], quadrature, rtol=1e-8
     )

@@ -267,9 +267,8 @@ def test_gamma_matches_expectation(moments, make):
     closed, quadrature = (moments(rule, 1.7, MEANS, VARIANCES, 0.0, X=X) for rule in rules)
     assert_close(quadrature, closed, EXACT)
     wide = moments(rules[0], 1.7, 0.3, 49.0, 0.0, X=X[:1])
-    assert wide.d2 == pytest.approx(
-        -1.7 * np.exp(-0.3 + 24.5), rel=1e-13
-    )  # exp(24) is good to 24 roundings
+    # exp(24) is good to 24 roundings.
+    assert wide.d2 == pytest.approx(-1.7 * np.exp(-0.3 + 24.5), rel=1e-13)
     if isinstance(likelihood, Exponential):
         gpflow_says = likelihood.variational_expectations(
             X, MEANS[:, None], VARIANCES[:, None], np.full((6, 1), 1.7)

@@ -85,9 +85,8 @@ def test_resumes_after_a_signal(tmp_path, name):
     ended = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
     assert json.loads(ended.stdout) == expected, ended.stderr
     left = {path.name for path in tmp_path.iterdir()} - {Path(path).name for path in files}
-    assert len(left) == 1 and left.pop().startswith(
-        f".{name}.checkpoint."
-    )  # of the write that was not completed
+    # The rest of the write that was not completed.
+    assert len(left) == 1 and left.pop().startswith(f".{name}.checkpoint.")
     found = dict(np.load(tmp_path / f"{name}.values.npz"))
     model = MAKERS[name]()
     fit(model, data_for(name), **options_for(name))

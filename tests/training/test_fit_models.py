@@ -46,9 +46,8 @@ def full_objective(model, name):
 def test_every_model_is_trained(as_new, name):
     """With default settings, the objective of all rows and the held-out density increase."""
     model, own = as_new(name), name in WITH_DATA
-    if (
-        name == "BTSVGP"
-    ):  # all rows as one block would be another objective: the mean over blocks is the model's
+    # All rows as one block would be another objective: the mean over blocks is the model's.
+    if name == "BTSVGP":
         blocks = Minibatches(len(X), 20, fixed=True).blocks
 
         def objective():
@@ -266,9 +265,8 @@ def test_the_objective_stops_training_without_held_out_rows(as_new):
 def test_early_stopping_of_lbfgs(as_new):
     result = fit(as_new("PEPR"), held_out=(X, -Y), patience=2)
     assert result.status == "stopped early"
-    assert (
-        int(np.argmin(result.held_out["nlpd"])) == len(result.objective) - 4
-    )  # and the last is that again
+    # The last record has the best parameters again.
+    assert int(np.argmin(result.held_out["nlpd"])) == len(result.objective) - 4
 
 
 # --- failures --------------------------------------------------------------------------------------------------------
@@ -458,12 +456,13 @@ def test_a_search_is_limited(as_new, monkeypatch):
     )
     assert fit(as_new("SGPR"), max_iterations=7, train_inducing=False).status == "limit"
     assert asked[-1][1]["options"] == {"maxiter": 7, "maxfun": 48, "maxcor": 50}
+    # From each start.
     assert [options["options"]["maxiter"] for _, options in asked[:-1]] == [
         5,
         5,
         5,
         5,
-    ]  # from each start
+    ]
     for start, options in asked:
         assert len(start) == 3  # logarithms of two parameters of the kernel and of the noise
         np.testing.assert_allclose(np.exp(options["bounds"].ub - start), 1e4, rtol=1e-12)

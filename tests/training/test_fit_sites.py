@@ -271,10 +271,11 @@ def test_energies_at_loose_sites_are_no_measure_of_a_gain(model):
     objective.evaluate(0)
     objective.mark_best()
     objective._best_loss -= 1.0
+    # From 3e-2 or 1e-2 to 1e-6.
     assert [objective.tighten(fully=False) for _ in range(6)] == [
         *[True] * 5,
         False,
-    ]  # from 3e-2 or 1e-2 to 1e-6
+    ]
     objective.restart()
     assert [objective.tighten(fully=True, gain=0.01) for _ in range(2)] == [True, False]
     objective.mark_best()
@@ -363,9 +364,8 @@ def test_priors_are_honored(model, way):
     result = fit(model, **({"max_iterations": 60} if way == "lbfgs" else options))
     assert np.log(model.kernel.variance.numpy()) == pytest.approx(np.log(2.0), abs=0.1)
     assert result.status in ("converged", "limit")
-    assert result.objective[-1] == pytest.approx(
-        -model.training_loss().numpy(), rel=1e-6
-    )  # with the prior
+    # With the prior.
+    assert result.objective[-1] == pytest.approx(-model.training_loss().numpy(), rel=1e-6)
 
 
 def test_the_optimum_is_stationary(model):
@@ -373,9 +373,8 @@ def test_the_optimum_is_stationary(model):
     L-BFGS-B stops where the projected gradient is below 1e-5 or the energy, some 20 nats, changes by 2e-9 of itself
     (ftol): with curvatures of order 1 the latter leaves slopes up to sqrt(2 * 4e-8) = 3e-4.
     """
-    gpflow.set_trainable(
-        model.inducing_variable, False
-    )  # Z makes flat valleys, which take hundreds of iterations
+    # Z makes flat valleys, which take hundreds of iterations.
+    gpflow.set_trainable(model.inducing_variable, False)
     gpflow.set_trainable(model.mean_function, False)
     result = fit(model, max_iterations=200)
     assert result.converged and "CONVERGENCE" in result.reason.upper()
@@ -460,9 +459,8 @@ def test_training_leaves_a_start_where_the_sites_do_not_converge():
 def test_training_that_does_not_wait_finds_the_optimum_all_the_same():
     """One sweep per evaluation, from hyperparameters at which the sites do not converge."""
     result = fit(misfit(max_sweeps=1), max_iterations=60)
-    assert (
-        result.sites.converged and result.objective[-1] > -118.0
-    )  # at fixed points; it starts at -147
+    # At fixed points; it starts at -147.
+    assert result.sites.converged and result.objective[-1] > -118.0
 
 
 def test_divergence_is_reported(model, monkeypatch):

@@ -208,9 +208,8 @@ def test_optimizers_find_the_most_probable_logarithm(optimize):
             model.maximum_log_likelihood_objective().numpy()
             + density(variance.numpy(), Y.var(), 1.0)
         )
-    assert (
-        abs(values[0] - values[1]) / 2e-3 < 2e-2
-    )  # curvatures are of order 1, and so are the slopes at the start
+    # Curvatures are of order 1, and so are the slopes at the start.
+    assert abs(values[0] - values[1]) / 2e-3 < 2e-2
 
 
 def test_copies_and_pickles_have_the_priors():

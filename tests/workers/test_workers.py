@@ -73,9 +73,8 @@ def test_every_worker_has_the_numbers_of_all_rows(found_of_others, name):
     workers = [each[name] for each in found_of_others]
     whole = {key: value for key, value in workers[0].items() if key != "leave-one-out"}
     for other in workers[1:]:
-        assert {
-            key: value for key, value in other.items() if key != "leave-one-out"
-        } == whole  # to the last digit
+        # Equal to the last digit.
+        assert {key: value for key, value in other.items() if key != "leave-one-out"} == whole
     model = model_of(name, shards=[rows_of(index, COUNT) for index in range(COUNT)])
     with tf.GradientTape() as tape:
         loss = model.training_loss()
@@ -164,6 +163,5 @@ def test_training_resumes_where_a_worker_was_killed(tmp_path):
     resumed = [worker["training"] for worker in results(started(tmp_path, "training"))]
     assert resumed[0] == resumed[1]
     expected = fit(model_of("PEP"), max_iterations=200).objective[-1]
-    assert resumed[0]["objective"][-1] == pytest.approx(
-        expected, abs=0.02
-    )  # nats; a search from elsewhere
+    # In nats; a search from elsewhere.
+    assert resumed[0]["objective"][-1] == pytest.approx(expected, abs=0.02)

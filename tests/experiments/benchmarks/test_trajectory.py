@@ -75,10 +75,11 @@ def test_settled(scores, index):
 
 @pytest.mark.parametrize(("gain", "kept"), [(0.5, 4), (1.5, 3), (0.1, 6)])
 def test_the_end_of_a_flat_objective(gain, kept):
+    # Gains in a step: 2, 1, .4, .2, .2.
     course, objective = (
         Trajectory(),
         np.array([0.0, 2.0, 3.0, 3.4, 3.6, 3.8]),
-    )  # gains in a step: 2, 1, .4, .2, .2
+    )
     for iteration in range(1, 7):
         course.record(iteration, [])
     assert course.end_where_flat(objective, 1, gain) == (kept < 6)

@@ -80,9 +80,8 @@ def test_of_two_cells_in_progress_the_one_whose_process_dies_is_found(runs, two_
         "killed",
         "completed",
     ]
-    assert (
-        begun(runs).count("b") == 2 and begun(runs).count("c") == 1
-    )  # b once beside a, and once alone
+    # b once beside a, and once alone.
+    assert begun(runs).count("b") == 2 and begun(runs).count("c") == 1
 
 
 def test_a_process_runs_several_cells_and_ends(runs, two_cores):
@@ -140,9 +139,8 @@ def test_tensorflow_is_given_its_threads(runs, monkeypatch):
     one, nine = (
         run_cells([cell(str(k), "compute")], runs, threads=k)[0].result["tasks"] for k in (1, 9)
     )
-    assert (
-        nine >= one + 8
-    )  # by each of TensorFlow's two pools and of the linear algebra libraries, at least once
+    # By each of TensorFlow's two pools and of the linear algebra libraries, at least once.
+    assert nine >= one + 8
 
 
 def test_a_cell_runs_once(runs):

@@ -34,11 +34,12 @@ PUBLISHED = {
     "banana-5300": (5300, 2, 2376, 20, False),
     "breast-cancer": (569, 30, 212, 20, False),
 }
+# Rows of the training part where it is not 90 %.
 TRAINED = {
     "usps-3-5": 1214,
     "mnist-even-odd": 60000,
     "banana": 400,
-}  # rows of the training part where it is not 90 %
+}
 
 
 def rows_of(name):
@@ -122,12 +123,10 @@ def test_breast_tumours_have_nine_grades_and_no_number():
 def test_australian_predicts_the_decision():
     decision = rows_of("australian")[:, -1]
     archived = ArchivedSplits(_BINARY, "Australian").read(0)
-    np.testing.assert_array_equal(
-        archived.X[:, 13], decision
-    )  # the archive has the decision among its inputs
-    np.testing.assert_array_equal(
-        archived.Y[:, 0] > 0.0, rows_of("australian")[:, 0] == 1.0
-    )  # and predicts input 0
+    # The archive has the decision among its inputs.
+    np.testing.assert_array_equal(archived.X[:, 13], decision)
+    # It predicts input 0.
+    np.testing.assert_array_equal(archived.Y[:, 0] > 0.0, rows_of("australian")[:, 0] == 1.0)
 
 
 @pytest.mark.data
@@ -136,9 +135,8 @@ def test_crabs_are_one_table_with_the_sex_or_the_species_to_predict():
     np.testing.assert_array_equal(by_species[:, 1:-1], by_sex[:, 2:-1])  # five lengths
     np.testing.assert_array_equal(by_species[:, 0] == 1.0, by_sex[:, -1] == 0.0)  # female
     np.testing.assert_array_equal(by_species[:, -1] == 1.0, by_sex[:, 0] == -1.0)  # orange
-    np.testing.assert_array_equal(
-        by_sex[:, 1], np.tile(np.arange(1, 51), 4)
-    )  # the index, in qp-crabs only
+    # The index, in qp-crabs only.
+    np.testing.assert_array_equal(by_sex[:, 1], np.tile(np.arange(1, 51), 4))
 
 
 @pytest.mark.data

@@ -97,9 +97,8 @@ def test_archive_leaves_out_dropped_features_and_makes_labels(publish):
     archive = publish("toy.tgz", toy_archive(table))
     plain = ArchivedSplits(archive, "toy").read(0)
     read = ArchivedSplits(archive, "toy", dropped=(1,), classes=(1.0, -1.0)).read(0)
-    np.testing.assert_array_equal(
-        read.X, table[:, [3, 2]]
-    )  # of the features 3, 0 and 2 the one at place 1 is dropped
+    # The feature at place 1 of 3, 0 and 2 is dropped.
+    np.testing.assert_array_equal(read.X, table[:, [3, 2]])
     np.testing.assert_array_equal(read.Y, [[1], [0], [0], [1], [0], [1]])
     np.testing.assert_array_equal(read.train, plain.train)
     np.testing.assert_array_equal(read.test, plain.test)
