@@ -26,7 +26,8 @@ def checked_first_rows(first_rows: Any, model: GPModel, optimizer: str) -> int:
         raise ValueError(f'first_rows must be None with optimizer="{optimizer}", got {number}.')
     if not (isinstance(model, SparseGP) and isinstance(model.data, tuple)):
         accepted = "it needs a model of gpflow_pep that stores X and Y as arrays"
-        raise ValueError(f"first_rows must be None for {type(model).__name__}: {accepted}.")
+        name = type(model).__name__
+        raise ValueError(f"first_rows must be None for {name}, got {number}: {accepted}.")
     return number
 
 
@@ -87,7 +88,10 @@ class Subsets:
         except ValueError as error:
             # Settings are given row by row, or several workers share the rows.
             name = type(self._model).__name__
-            raise ValueError(f"first_rows must be None for this {name}: {error}") from error
+            found = f"got {self._stages[0]}"
+            raise ValueError(
+                f"first_rows must be None for this {name}, {found}: {error}"
+            ) from error
 
     def _train(self, history: History, stage: int) -> Outcome:
         """Minimize the loss of the model's present rows."""

@@ -196,9 +196,13 @@ def of_dataset():
         (make, {"first_rows": 0}, "first_rows must be .*got 0"),
         (make, {"first_rows": 10.5}, "first_rows must be .*got 10.5"),
         (lambda: make("PEPClassifier"), {"optimizer": "adam"}, 'with optimizer="adam", got 25'),
-        (sgpr, {}, "first_rows must be None for SGPR: it needs a model of gpflow_pep"),
-        (of_dataset, {}, "first_rows must be None for PEPR: it needs"),
-        (per_row, {}, "first_rows must be None for this PEPR: .* alpha was given per block"),
+        (sgpr, {}, "first_rows must be None for SGPR, got 25: it needs a model of gpflow_pep"),
+        (of_dataset, {}, "first_rows must be None for PEPR, got 25: it needs"),
+        (
+            per_row,
+            {},
+            "first_rows must be None for this PEPR, got 25: .* alpha was given per block",
+        ),
     ],
 )
 def test_refusals(maker, options, found):
