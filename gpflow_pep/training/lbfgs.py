@@ -115,6 +115,7 @@ class LBFGS:
 
     def _recorded(self, search: Callable[[History], Outcome], history: History) -> Outcome:
         """Search, and record the end; the variables end at the best parameters evaluated."""
+        self._ends.clear()  # of an interrupted search, perhaps on other rows
         self._begin(self._coordinates.values())
         outcome = Outcome(CONVERGED, "")
         try:

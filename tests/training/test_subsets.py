@@ -1,5 +1,7 @@
 """`fit(first_rows=...)` trains on growing random subsets of the rows, and ends as training on all rows."""
 
+import signal
+
 import gpflow
 import numpy as np
 import pytest
@@ -152,6 +154,25 @@ def test_limit_and_patience_end_with_the_objective_of_all_rows(model):
     result = fit(model, first_rows=FIRST, patience=1, callback=recorder)
     assert recorder.stages == STAGES  # it counts anew in each
     assert result.objective[-1] == pytest.approx(float(model.log_posterior_density()), abs=1e-6)
+
+
+@pytest.mark.parametrize("number", [2, 10])
+def test_ctrl_c_in_the_first_stage_ends_with_the_objective_of_all_rows(model, monkeypatch, number):
+    """Also while starts are compared: their losses are of fewer rows, and smaller."""
+    evaluate = Objective.evaluate
+    steps = []
+
+    def pressed(self, step):
+        steps.append(step)
+        if len(steps) == number:
+            signal.raise_signal(signal.SIGINT)
+        return evaluate(self, step)
+
+    monkeypatch.setattr(Objective, "evaluate", pressed)
+    with pytest.warns(UserWarning, match="Interrupted"):
+        result = fit(model, first_rows=FIRST)
+    assert result.status == "interrupted"
+    assert result.objective[-1] == pytest.approx(float(model.log_posterior_density()), rel=1e-9)
 
 
 def test_few_rows_are_trained_at_once(model):
