@@ -265,15 +265,12 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return X, Y[:, None] if Y.ndim == 1 else Y
 
     def _set_normalization(self, Y: AnyNDArray) -> None:
-        self._y_mean, self._y_scale = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
             # Equal values are their mean without rounding.
             self._first_mean = np.where(np.ptp(Y, axis=0) > 0.0, Y.mean(axis=0), Y[0])
             self._first_spread = spreads(Y)
-            if self.normalize_y:
-                self._y_mean, self._y_scale = self._first_mean, self._first_spread
-            elif self.kernel is None and self.noise_variance is None:
-                self._y_scale = spreads(np.concatenate([Y, -Y]))
+            self._y_scale = self._scales(Y)
+        self._y_mean = self._first_mean if self.normalize_y else np.zeros(Y.shape[1])
         if not (np.isfinite([self._y_mean, self._y_scale]).all() and self._y_scale.all()):
             found = f"got values up to {np.abs(Y).max():g} in absolute value: try another unit"
             raise ValueError(
@@ -283,9 +280,17 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _set_scale_of_first_spread(self, Y: AnyNDArray) -> None:
         """Set the scale of columns of Y [N, P] that vary for the first time: earlier ones are 0."""
         varies_now = (self._only_y == 0.0) & np.any(self._normalized(Y) != 0.0, axis=0)
-        spread = spreads(np.concatenate([self._first_mean[None], Y]))
-        self._y_scale = np.where(varies_now, spread, self._y_scale)
-        self._first_spread = np.where(varies_now, spread, self._first_spread)
+        rows = np.concatenate([self._first_mean[None], Y])
+        self._y_scale = np.where(varies_now, self._scales(rows), self._y_scale)
+        self._first_spread = np.where(varies_now, spreads(rows), self._first_spread)
+
+    def _scales(self, Y: AnyNDArray) -> AnyNDArray:
+        """Return the numbers [P] by which the columns of Y [N, P] are divided."""
+        if self.normalize_y:
+            return spreads(Y)
+        if self.kernel is None and self.noise_variance is None:
+            return spreads(np.concatenate([Y, -Y]))
+        return np.ones(Y.shape[1])
 
     def _warn_of_jump(self, Y: AnyNDArray) -> None:
         """Warn if y is far from the first batch, in units of its standard deviation (1 for a constant y)."""
