@@ -12,10 +12,11 @@ class CenteredLinear(Linear):
     r"""
     The kernel of linear functions that are zero at a center, with a variance of the slope of each column.
 
-    .. math:: k(x, x') = \sum_d v_d (x_d - c_d)(x'_d - c_d)
+    .. math:: k(x, x') = \sum_d v_d \frac{(x_d - c_d)(x'_d - c_d)}{s_d^2}
 
     GPflow's `Linear` has the origin as its center. If the inputs are far from the origin, such as
-    years, its values are far larger than their differences, and digits are lost.
+    years, its values are far larger than their differences, and digits are lost. Units
+    whose squares leave floating point range need a scale.
 
     >>> kernel = CenteredLinear(center=[1990.0], variance=0.5)
     >>> kernel(np.array([[1980.0], [2010.0]])).numpy()
@@ -23,28 +24,39 @@ class CenteredLinear(Linear):
            [-100.,  200.]])
     """
 
-    @check_shapes("center: [n_active_dims]", "variance: [broadcast n_active_dims]")
+    @check_shapes(
+        "center: [n_active_dims]",
+        "variance: [broadcast n_active_dims]",
+        "scale: [broadcast n_active_dims]",
+    )
     def __init__(
         self,
         center: TensorType,
         variance: TensorType = 1.0,
         active_dims: ActiveDims | None = None,
+        *,
+        scale: TensorType = 1.0,
     ):
         """
         :param center: c, usually the mean of the inputs; it is not trained.
         :param variance: v, the variance of the slopes; an array has an entry for each active column.
         :param active_dims: a slice or list of the columns of X that are used.
+        :param scale: s, usually the standard deviation of the inputs; it is not trained.
         """
         super().__init__(variance, active_dims)
         self.center = Parameter(center, trainable=False)
+        self.scale = Parameter(scale, trainable=False)
 
     @override
     @inherit_check_shapes
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
-        centered = None if X2 is None else X2 - self.center
-        return super().K(X - self.center, centered)
+        others = None if X2 is None else self._scaled(X2)
+        return super().K(self._scaled(X), others)
 
     @override
     @inherit_check_shapes
     def K_diag(self, X: TensorType) -> tf.Tensor:
-        return super().K_diag(X - self.center)
+        return super().K_diag(self._scaled(X))
+
+    def _scaled(self, X: TensorType) -> tf.Tensor:
+        return (X - self.center) / self.scale

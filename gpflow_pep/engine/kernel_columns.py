@@ -10,7 +10,7 @@ from gpflow.kernels import Coregion, Kernel, Periodic
 
 from ..runtime.checks import asserted
 
-_ARD = ("lengthscales", "period", "weight_variances", "variance", "center")
+_ARD = ("lengthscales", "period", "weight_variances", "variance", "center", "scale")
 _HINT = " Choose inducing points from the rows of X: inducing.uniform, greedy_variance."
 
 

@@ -117,8 +117,12 @@ def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
 
 def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> tf.Tensor:
     """Compute |(x - z) / lengthscales|², [..., m, n], from differences of the unrounded inputs."""
-    weights = tf.broadcast_to(tf.math.reciprocal(tf.square(lengthscales)), X.shape[-1:])
-    inputs = zip(*(tf.unstack(values, axis=-1) for values in (weights, X, X2)), strict=True)
+    # Squares of large and small lengthscales leave floating point range; division by powers of two does not round.
+    exponents = tf.round(tf.math.log(lengthscales) / np.log(2.0))
+    units = tf.stop_gradient(tf.pow(tf.constant(2.0, lengthscales.dtype), exponents))
+    weights = tf.broadcast_to(tf.square(units / lengthscales), X.shape[-1:])
+    columns = (tf.unstack(values, axis=-1) for values in (weights, X / units, X2 / units))
+    inputs = zip(*columns, strict=True)
     terms = [
         weight * tf.math.squared_difference(x[..., :, None], x2[..., None, :])
         for weight, x, x2 in inputs

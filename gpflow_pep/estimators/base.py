@@ -395,15 +395,11 @@ class SparseGPEstimator(BaseEstimator):
     def _default_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
         """Return a Matern 5/2 plus a linear trend, for rows X [N, D] and Y [N, P]."""
         scales = spreads(X) * np.sqrt(X.shape[1])  # units in which two rows are about √2 apart
+        center = X[0] + scales * np.ascontiguousarray((X - X[0]) / scales).mean(axis=0)
         variance = self._initial_variance(Y)
         trend = _TREND * variance
-        return Sum(
-            [
-                Matern52(variance, scales),
-                CenteredLinear(np.ascontiguousarray(X).mean(axis=0), trend / np.square(scales)),
-                Constant(trend),
-            ]
-        )
+        slopes = CenteredLinear(center, np.full(len(scales), trend), scale=scales)
+        return Sum([Matern52(variance, scales), slopes, Constant(trend)])
 
     def _initial_points(self, X: AnyNDArray) -> AnyNDArray:
         """Return k-means centers of the scaled columns, or all distinct rows if there are at most `n_inducing`."""

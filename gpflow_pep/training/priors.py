@@ -67,7 +67,8 @@ def weak_priors(
     ===============================================  ==================================
     lengthscale l of stationary kernels              log(l / (s √D)) ~ N(0, 1.5²)
     variance of stationary kernels and `Constant`    log(variance / v) ~ N(0, 1)
-    variance of `Linear` and `CenteredLinear`        log(variance D s² / v) ~ N(0, 2²)
+    variance of `Linear`                             log(variance D s² / v) ~ N(0, 2²)
+    the same of `CenteredLinear` over its scale²     log(variance D s² / v) ~ N(0, 2²)
     variance of `White`, noise variance              log(variance / v) ~ N(-2, 1)
     ===============================================  ==================================
 
@@ -152,7 +153,8 @@ def _typical_logarithms(
                 yield kernel.lengthscales, log_s + 0.5 * log_D, COMMON
                 yield kernel.variance, share * log_v, 1.0
             elif type(kernel) in (Linear, CenteredLinear):
-                yield kernel.variance, share * log_v - log_D - 2.0 * log_s, 2.0
+                log_unit = np.log(getattr(kernel, "scale", 1.0))
+                yield kernel.variance, share * log_v - log_D - 2.0 * (log_s - log_unit), 2.0
             elif isinstance(kernel, White):
                 yield kernel.variance, share * (log_v + NOISE), 1.0
             elif isinstance(kernel, Constant):

@@ -42,7 +42,7 @@ def test_probabilities_are_those_of_the_model(X, labels, num_classes):
     Z = k_means(rows / spread, 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))) * spread
     likelihood = Probit() if num_classes == 2 else Softmax(3)
     scales, Y = spread * np.sqrt(2.0), labels[kept, None].astype(float)
-    linear = CenteredLinear(rows.mean(axis=0), 0.1 / scales**2)
+    linear = CenteredLinear(rows.mean(axis=0), [0.1, 0.1], scale=scales)
     kernel = Sum([Matern52(1.0, scales), linear, Constant(0.1)])
     model = PEPClassifier((rows, Y), kernel, likelihood, Z, alpha=0.5, max_jitter=1e-3)
     weak_priors(model)

@@ -38,7 +38,7 @@ def by_hand(X, Y, *, alpha, kernel=None):
     ) * X.std(axis=0)
     if kernel is None:
         scales = X.std(axis=0) * np.sqrt(2.0)
-        trend = CenteredLinear(X.mean(axis=0), 0.1 / scales**2)
+        trend = CenteredLinear(X.mean(axis=0), [0.1, 0.1], scale=scales)
         kernel = Matern52(1.0, scales) + trend + gpflow.kernels.Constant(0.1)
     model = PEPR(
         (X, (Y - mean) / scale), kernel, Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3
@@ -218,6 +218,21 @@ def test_a_first_batch_without_information(X, y, rows):
     ].variance.numpy() == pytest.approx(1.0, rel=1e-12)
     estimator.partial_fit(X[rows:], y[rows:])
     assert estimator.result_ is not None and estimator.score(X[rows:], y[rows:]) > 0.5
+
+
+@pytest.mark.parametrize("first", [0.0, 5.0])
+def test_a_stream_in_given_units_keeps_them(X, y, first):
+    """Without training, with exact inducing points and without normalization it is the GP of all rows."""
+    kernel = gpflow.kernels.Matern32(variance=1e4, lengthscales=30.0)
+    estimator = SparseGPRegressor(
+        kernel, noise_variance=4.0, normalize_y=False, optimizer=None, alpha=0.0
+    )
+    targets = np.where(np.arange(len(y)) < 3, first, y)
+    expected = sklearn.clone(estimator).fit(X, targets).predict(X, return_std=True)
+    for rows in (slice(0, 3), slice(3, None)):
+        estimator.partial_fit(X[rows], targets[rows])
+    # Both have the jitter 1e-6 of a kernel of 1e4, 1e-10 of it.
+    np.testing.assert_allclose(estimator.predict(X, return_std=True), expected, rtol=1e-5)
 
 
 FIRST_BATCHES = {"quiet": (20, 1e-3), "equal": (20, 0.0), "one row": (1, 1.0)}
@@ -412,10 +427,8 @@ def test_targets_whose_normalization_is_out_of_range(X, y):
         estimator = SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, factor * y)
         assert np.corrcoef(estimator.predict(X) / factor, y)[0, 1] > 0.4
     factor = 1e306
-    with pytest.raises(
-        ValueError,
-        match=r"y must have mean and standard deviation within .* got values up to 1\.\d+e",
-    ):
+    refused = r"y must have mean and standard deviation within .* got values up to 1\.\d+e"
+    with pytest.raises(ValueError, match=refused):
         SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, factor * y)
 
 
