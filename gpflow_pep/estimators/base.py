@@ -298,7 +298,7 @@ class SparseGPEstimator(BaseEstimator):
         """Assign the initial kernel parameters of columns [D] that vary for the first time."""
         initial = parameter_dict(self._initial_kernel(X, Y))
         for path, parameter in parameter_dict(model.kernel).items():
-            if parameter.trainable and parameter.shape.rank == 1:
+            if parameter.shape.rank == 1:
                 parameter.assign(np.where(columns, initial[path], parameter))
 
     def _known_rows(

@@ -220,6 +220,22 @@ def test_a_first_batch_without_information(X, y, rows):
     assert estimator.result_ is not None and estimator.score(X[rows:], y[rows:]) > 0.5
 
 
+def test_a_column_that_varies_in_a_later_batch_for_the_first_time(X, y):
+    """The default kernel takes its center and its scale from there, in any unit."""
+    found = []
+    for unit in (1.0, 2.0**30):
+        rows = X * [1.0, unit]
+        rows[:20, 1] = 0.0
+        estimator = SparseGPRegressor(optimizer=None)
+        estimator.partial_fit(rows[:20], y[:20]).partial_fit(rows[20:], y[20:])
+        _, linear, _ = estimator.kernel_.kernels
+        found.append(estimator.predict(rows))
+        known = np.concatenate([rows[20:], rows[:20]])  # the second part are the inducing points
+        np.testing.assert_allclose(linear.center[1], known[:, 1].mean(), rtol=1e-12)
+        np.testing.assert_allclose(linear.scale[1], np.sqrt(2.0) * known[:, 1].std(), rtol=1e-12)
+    np.testing.assert_allclose(*found, rtol=1e-6)
+
+
 @pytest.mark.parametrize("first", [0.0, 5.0])
 def test_a_stream_in_given_units_keeps_them(X, y, first):
     """Without training, with exact inducing points and without normalization it is the GP of all rows."""
