@@ -1,6 +1,7 @@
 """Pictures of measured figures: the tables of docs/benchmarks.md, and files of this folder.
 
 `courses.json` is written by `python -m experiments.benchmarks.ep_training --sets banana pima --rounds 1 --courses ...`,
+`defaults.json` has the tables of docs/defaults.md, as `python -m experiments.benchmarks.tables --summary` writes them;
 `multiclass.csv` and `kin40k.csv` are tables of docs/results.md.
 """
 
@@ -189,6 +190,11 @@ def kin40k() -> Figure:
     return figure
 
 
+def defaults() -> Figure:
+    """Draw the comparison of the default estimators with other methods."""
+    return quality(json.loads((FOLDER / "defaults.json").read_text(encoding="utf-8")))
+
+
 def quality(found: list[dict[str, Any]]) -> Figure:
     """
     Draw the fraction of tables on which each method is at most so many nats from the best.
@@ -228,4 +234,4 @@ def quality(found: list[dict[str, Any]]) -> Figure:
     return figure
 
 
-PICTURES = (step, memory, courses, workers, multiclass, kin40k)
+PICTURES = (step, memory, courses, workers, multiclass, kin40k, defaults)
