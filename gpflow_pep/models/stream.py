@@ -204,7 +204,8 @@ class Stream(InducingVariableGP):
         :param state: :attr:`state` of that model.
         :param parts: the positional arguments of the constructor between data and inducing variable: a kernel, or
             kernel and likelihood, whose parameters are set to the state's values.
-        :param options: the constructor's keyword arguments; alpha is taken from the state.
+        :param options: the constructor's keyword arguments; alpha and, unless it is given,
+            shared_noise are taken from the state.
         :raises ValueError: if the state does not fit a model of this class and these parts.
         """
         if missing := sorted(

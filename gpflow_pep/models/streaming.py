@@ -95,6 +95,12 @@ class StreamingSGPR(CollapsedRegression, Stream):
         )
 
     @override
+    @classmethod
+    def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> Self:
+        options.setdefault("shared_noise", "old.noise" in arrays)
+        return super()._of_batch(arrays, *parts, **options)
+
+    @override
     def _powers(self) -> Powers:
         return Powers.of_pep(checked_power(self._alpha))
 

@@ -232,7 +232,7 @@ def test_noise_that_all_rows_share_equals_batch(alpha, tolerance):
     before = model.maximum_log_likelihood_objective()
     for rows, noise in ((slice(20, 30), 0.05), (slice(30, 40), 0.01)):
         model.update((X[rows], Y[rows]))
-        model = StreamingSGPR.from_state(model.state, gpflow.kernels.Matern52(), shared_noise=True)
+        model = StreamingSGPR.from_state(model.state, gpflow.kernels.Matern52())
         model.likelihood.variance.assign(noise)
         together = PEPR((X[: rows.stop], Y[: rows.stop]), kernel, Z, alpha=alpha)
         together.likelihood.variance.assign(noise)
