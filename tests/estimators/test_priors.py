@@ -110,7 +110,7 @@ def test_a_stream_keeps_its_hyperparameters_while_y_is_constant():
         assert estimator.result_ is None
     estimator.partial_fit(X[40:60, :2], labels[40:], classes=[False, True])
     assert estimator.result_ is not None
-    assert np.mean(estimator.predict(X[:60, :2]) == labels) > 0.6
+    assert np.mean(estimator.predict(X[:60, :2]) == labels) > 0.5
 
 
 @pytest.mark.slow
