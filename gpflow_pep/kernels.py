@@ -1,5 +1,6 @@
 """A linear kernel whose functions are 0 at a center, for inputs far from the origin."""
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, TensorType
@@ -41,11 +42,13 @@ class CenteredLinear(Linear):
         :param center: c, usually the mean of the inputs; it is not trained.
         :param variance: v, the variance of the slopes; an array has an entry for each active column.
         :param active_dims: a slice or list of the columns of X that are used.
-        :param scale: s, usually the standard deviation of the inputs; it is not trained.
+        :param scale: s > 0, usually the standard deviation of the inputs; it is not trained.
         """
         super().__init__(variance, active_dims)
         self.center = Parameter(center, trainable=False)
         self.scale = Parameter(scale, trainable=False)
+        if not np.all(self.scale.numpy() > 0.0):
+            raise ValueError(f"scale must be positive, got {scale!r}.")
 
     @override
     @inherit_check_shapes

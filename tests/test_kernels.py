@@ -41,3 +41,10 @@ def test_kernels_in_units_whose_squares_leave_floating_point_range(unit):
         found.append((K, tape.gradient(total, lengthscales) * lengthscales))
     for first, second in zip(*found, strict=True):
         np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("scale", [0.0, [1.0, -2.0]])
+def test_scales_are_positive(scale):
+    """Priors take their logarithm: a loss of NaN otherwise."""
+    with pytest.raises(ValueError, match="scale must be positive"):
+        CenteredLinear([0.0, 0.0], scale=scale)
