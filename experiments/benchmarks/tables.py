@@ -22,6 +22,7 @@ import argparse
 import json
 import os
 import signal
+import zipfile
 from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
@@ -40,6 +41,7 @@ from experiments.protocols.arguments import count
 
 METHODS = ("default", "sklearn-gp", "sgpr", "svgp", "linear", "boosting")
 _MODULE = "experiments.benchmarks.methods"  # imports TensorFlow: only processes of fits do
+_ENTRIES = {"table", "method", "seed", "N", "D", "classes"}  # of every record
 _SKLEARN_ROWS = {False: 1500, True: 800}  # of regression and classification
 _TASKS = ("regression", "classification", "multiclass")
 
@@ -100,7 +102,10 @@ def tables(names: list[str], rows: int, num_blobs: int | None = None) -> Iterato
     if num_blobs is not None:
         found = {f"blobs-{number}": blobs(number) for number in range(num_blobs)}
     elif folder:
-        found = {path.stem: _from_file(path) for path in Path(folder, "tables").glob("*.npz")}
+        files = sorted(Path(folder, "tables").glob("*.npz"))
+        if not files:
+            raise SystemExit(f"{folder}/tables must hold tables NAME.npz, found none.")
+        found = {path.stem: _from_file(path) for path in files}
     else:
         infos = [datasets.describe(name) for name in datasets.names()]
         infos = [info for info in infos if info.task in _TASKS and not info.files]
@@ -114,8 +119,11 @@ def tables(names: list[str], rows: int, num_blobs: int | None = None) -> Iterato
 
 
 def _from_file(path: Path) -> Rows:
-    with np.load(path) as arrays:
-        return arrays["X"], arrays["y"]
+    try:
+        with np.load(path) as arrays:
+            return arrays["X"], arrays["y"]
+    except (KeyError, OSError, ValueError, zipfile.BadZipFile) as error:
+        raise SystemExit(f"{path} must be a file of arrays X and y: {error}") from error
 
 
 def _from_catalog(name: str, has_classes: bool) -> Rows:
@@ -155,11 +163,16 @@ def read(path: Path) -> list[dict[str, Any]]:
     records = []
     for number, line in enumerate(lines, start=1):
         try:
-            records.append(json.loads(line))
+            record = json.loads(line)
         except ValueError as error:
             raise SystemExit(
                 f"{path}, line {number}, is not JSON ({error}): delete the line."
             ) from error
+        if not isinstance(record, dict) or not record.keys() >= _ENTRIES:
+            raise SystemExit(
+                f"{path}, line {number}, is no record of a fit, got {line[:60]}: delete the line."
+            )
+        records.append(record)
     return records
 
 

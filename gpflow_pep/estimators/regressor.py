@@ -245,7 +245,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         is_converged = self.result_ is not None and self.result_.converged
         num_draws = self._default_num_draws(num_rows) if self.n_draws is None else self.n_draws
         if num_draws and is_converged:
-            with suppress(*FAILURES):
+            with suppress(*FAILURES, np.linalg.LinAlgError):
                 self._draws = laplace_draws(self.model_, num_draws // 2)
 
     def _default_num_draws(self, num_rows: int) -> int:

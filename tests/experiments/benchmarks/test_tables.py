@@ -178,10 +178,25 @@ def test_blobs(monkeypatch):
     np.testing.assert_allclose(residuals.std(axis=0), residuals.std(), rtol=0.1)
 
 
-def test_a_damaged_record_is_named(tmp_path):
-    (tmp_path / "records.jsonl").write_text('{"table": "iris"}\n{"table": "wi')
-    with pytest.raises(SystemExit, match="line 2, is not JSON"):
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [('{"table": "wi', "is not JSON"), ("{}", "is no record"), ("[1]", "is no record")],
+)
+def test_a_damaged_record_is_named(tmp_path, line, message):
+    good = json.dumps(toy_records()[0] | {"seed": 0})
+    (tmp_path / "records.jsonl").write_text(f"{good}\n{line}")
+    with pytest.raises(SystemExit, match=f"line 2, {message}"):
         tables.read(tmp_path / "records.jsonl")
+
+
+def test_folders_and_files_of_tables_are_checked(monkeypatch, tmp_path):
+    monkeypatch.setenv("GPFLOW_PEP_DATA", str(tmp_path))
+    with pytest.raises(SystemExit, match="must hold tables"):
+        list(tables.tables([], 160))
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "junk.npz").write_text("junk")
+    with pytest.raises(SystemExit, match=r"junk\.npz must be a file of arrays X and y"):
+        list(tables.tables([], 160))
 
 
 def record(table, method, nlpd, seed=0, **others):
