@@ -267,13 +267,18 @@ class SparseGPEstimator(BaseEstimator):
                 max_jitter=max_jitter(),
             )
         free_number_of_points(model.inducing_variable)
-        known = self._known_rows(model, X, Y)
+        starts_anew = is_trained and not was_trained
+        starts_columns = self.kernel is None and new_columns.any()
+        has_priors = self._has_weak_priors()
+        known = (X, Y)
+        if starts_anew or starts_columns or has_priors:  # else a prediction that nobody needs
+            known = self._known_rows(model, X, Y)
         priors_undone = atomic(model.parameters, locations(model))
         with priors_undone, model._all_or_nothing():
             model.alpha = self.alpha_
-            if is_trained and not was_trained:
+            if starts_anew:
                 self._start_anew(model, *known)
-            elif self.kernel is None and new_columns.any():
+            elif starts_columns:
                 self._start_columns(model, *known, new_columns)
             Z, is_limited = self._next_points(model, X)
             if Z is None:  # most points stay where earlier batches put them
@@ -282,7 +287,7 @@ class SparseGPEstimator(BaseEstimator):
                 model.update((X, Y), Z)
             if options is not None and options["train_inducing"] is None and not is_limited:
                 options["train_inducing"] = False
-            if self._has_weak_priors():  # anew: a first batch of a single row has no spread
+            if has_priors:  # anew: a first batch of a single row has no spread
                 give_weak_priors(model, *known)
             else:
                 remove_weak_priors(model)

@@ -338,7 +338,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
     @override
     def _finer(self, model: GPModel) -> GPModel | None:
-        noise = float(model.likelihood.variance.numpy())
+        noise = self._noise_variance(model)
         is_default = default_likelihood_positive_minimum() == _GPFLOW_BOUND
         if noise > 10.0 * _GPFLOW_BOUND or not is_default or default_float() != np.float64:
             return None
@@ -362,7 +362,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     @override
     def _stream_likelihood(self, model: GPModel) -> Likelihood:
         smallest = 2.0 * default_likelihood_positive_minimum()  # at the bound a noise cannot move
-        return Gaussian(max(float(model.likelihood.variance.numpy()), smallest))
+        return Gaussian(max(self._noise_variance(model), smallest))
 
 
 def _joint(
