@@ -9,7 +9,6 @@ import tensorflow as tf
 from quick import some_slow
 from threadpoolctl import threadpool_limits
 
-from gpflow_pep import PEPR, TSVGP, PEPClassifier
 from gpflow_pep.inducing import (
     greedy_conditional_variance,
     greedy_variance,
@@ -188,20 +187,6 @@ def test_given_points_are_checked(M, given, message):
         greedy_variance(KERNEL, X, M, given=given)
 
 
-def test_greedy_explains_more_than_chance():
-    """Where the points are enough for the lengthscale: half of the rows are close together, which chance favors."""
-    local = np.random.default_rng(1)
-    rows = np.concatenate([0.1 * local.normal(size=(150, 2)), local.uniform(-2.0, 2.0, (150, 2))])
-    smooth = gpflow.kernels.SquaredExponential()
-
-    def left(Z):
-        return conditional_variances(rows_of(Z, rows), rows, smooth).sum()
-
-    assert left(greedy_variance(smooth, rows, 25)) < 0.5 * min(
-        left(uniform(rows, 25, seed=seed)) for seed in range(5)
-    )
-
-
 @every_method
 def test_same_again(method):
     Z = method(X, 9)
@@ -373,25 +358,6 @@ def test_kept_copies_take_nothing_from_the_others_in_float32():
         variances = conditional_variances(seen)
         assert variances[row - 45] == pytest.approx(variances.max(), rel=1e-3)
         seen.append(row - 45)
-
-
-@pytest.mark.slow
-@every_method
-def test_models_take_the_points(method):
-    Z = method(X, 6)
-    Y = np.sin(X.sum(axis=1, keepdims=True))
-    kernel, gaussian = gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(0.1)
-    for model, data in (
-        (PEPR((X, Y), kernel, Z, alpha=0.5), ()),
-        (gpflow.models.SGPR((X, Y), kernel, Z), ()),
-        (TSVGP(kernel, gaussian, Z, num_data=40), ((X, Y),)),
-        (
-            PEPClassifier((X, (Y > 0.0).astype(float)), kernel, gpflow.likelihoods.Bernoulli(), Z),
-            (),
-        ),
-    ):
-        np.testing.assert_array_equal(model.inducing_variable.Z, Z)
-        assert np.isfinite(model.training_loss(*data))
 
 
 def test_greedy_variance_far_from_the_origin():

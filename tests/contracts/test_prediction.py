@@ -182,36 +182,20 @@ def test_predicts_several_chunks(many):
         np.testing.assert_allclose(v, variance[:n], rtol=0, atol=EXACT)
 
 
-@ONE_IN_REGRESSION
+@IN_REGRESSION
 @pytest.mark.parametrize(
     ("full_cov", "compiled"),
     some_slow([(True, False), (False, True)], 1),
     ids=["covariances eager", "variances compiled"],
 )
-def test_prediction_gradients_match_finite_differences(
-    model, contract, full_cov, compiled, request
-):
+def test_prediction_gradients_match_finite_differences(model, contract, full_cov, compiled):
     """
-    Gradients in Xnew and all hyperparameters; central differences with h = 1e-5 err by h^2 f''' + eps / h = 1e-10.
+    Gradients of means and (co)variances with random weights in Xnew and all hyperparameters, along a random direction;
+    central differences with h = 1e-5 err by h^2 f''' + eps / h = 1e-10.
     """
-    if hasattr(model, "sites"):
-        reason = "sites follow the hyperparameters; predictions are differentiated as if L, A and c were constants"
-        request.applymarker(pytest.mark.xfail(reason=reason))
     Xnew = tf.Variable(contract.Xnew[:3])
-    compare_derivatives(
-        model, Xnew, [Xnew, *model.trainable_variables], full_cov=full_cov, compiled=compiled
-    )
-
-
-@IN_REGRESSION
-@pytest.mark.parametrize("full_cov", [True, False])
-def test_input_gradients_match_finite_differences(model, contract, full_cov):
-    Xnew = tf.Variable(contract.Xnew[:3])
-    compare_derivatives(model, Xnew, [Xnew], full_cov=full_cov, compiled=False)
-
-
-def compare_derivatives(model, Xnew, sources, *, full_cov, compiled):
-    """Compare gradients of means and (co)variances with random weights along a random direction."""
+    # Sites follow the hyperparameters, but predictions are differentiated as if the sites were constants.
+    sources = [Xnew] if hasattr(model, "sites") else [Xnew, *model.trainable_variables]
     rng = np.random.default_rng(8)
     weights = rng.normal(size=(2, 3, 3))
 

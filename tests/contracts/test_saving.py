@@ -22,7 +22,7 @@ SETTINGS = [
     "StreamingPEP",
     "StreamingSGPR",
 ]
-QUICK = ("StreamingSGPR",)  # copies and exports of PEP are in tests/models/test_pep_state.py
+QUICK = ("StreamingSGPR",)
 saved_regression = pytest.mark.parametrize(
     "subject", some_slow(SETTINGS, quick=QUICK), indirect=True
 )
@@ -83,19 +83,6 @@ def test_copy_is_independent(subject, model, contract, duplicate):
     contract.perturb(model, seed=9, size=0.1)
     assert float(subject.loss(model)()) != pytest.approx(loss, rel=EXACT)
     assert float(subject.loss(other)()) == pytest.approx(changed, rel=EXACT)
-
-
-@pytest.mark.slow
-@saved_regression
-def test_copy_of_compiled_model_trains_independently(model):
-    model.training_loss_closure(compile=True)()
-    before = float(model.training_loss())
-    other = gpflow.utilities.deepcopy(model)
-    gpflow.optimizers.Scipy().minimize(
-        other.training_loss, other.trainable_variables, options={"maxiter": 2}
-    )
-    assert float(model.training_loss()) == pytest.approx(before, rel=EXACT)
-    assert float(other.training_loss()) < before
 
 
 @saved
@@ -207,15 +194,3 @@ def test_exported_model_predicts_the_same(make, contract, tmp_path):
     loaded = tf.saved_model.load(str(tmp_path))
     contract.same_predictions(loaded.compiled_predict_f(contract.Xnew), expected, EXACT)
     contract.same_predictions(loaded.compiled_predict_y(contract.Xnew), observed, EXACT)
-
-
-@pytest.mark.slow
-@saved_regression
-def test_exported_frozen_model_predicts_the_same(model, contract, tmp_path):
-    frozen = freeze(model)
-    module = tf.Module()
-    module.model = frozen
-    module.predict = tf.function(lambda X: frozen.predict_f(X), input_signature=SPEC)
-    tf.saved_model.save(module, str(tmp_path))
-    loaded = tf.saved_model.load(str(tmp_path))
-    contract.same_predictions(loaded.predict(contract.Xnew), model.predict_f(contract.Xnew), EXACT)

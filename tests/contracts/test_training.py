@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.keras import tf_keras
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 
 from gpflow_pep.models.stream import Stream
@@ -95,14 +94,6 @@ def test_scipy_improves_the_objective(subject, model, compiled):
     after = float(subject.loss(model)())
     assert after < before - 0.1
     assert after == pytest.approx(float(result.fun), rel=1e-12)
-
-
-def test_adam_improves_the_objective(model, compiled):
-    optimizer, loss = tf_keras.optimizers.Adam(0.02), compiled(model)
-    before = float(loss())
-    for _ in range(12):
-        optimizer.minimize(loss, model.trainable_variables)
-    assert float(loss()) < before - 1e-2
 
 
 def test_compiled_objective_is_traced_once(subject, model, compiled, contract):

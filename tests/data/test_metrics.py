@@ -68,34 +68,6 @@ def test_trivial_predictor(scored):
     assert smse(y, mean) == pytest.approx(1.0 + shift.mean(), rel=EXACT)
 
 
-def test_mean_of_the_test_targets_has_smse_one(scored):
-    y = scored[0]
-    assert smse(y, np.broadcast_to(y.mean(axis=0), y.shape)) == pytest.approx(1.0, rel=EXACT)
-
-
-def test_scaling_of_the_targets(scored):
-    y, mean, variance, y_train = scored
-    assert rmse(10 * y, 10 * mean) == pytest.approx(10 * rmse(y, mean), rel=EXACT)
-    assert smse(10 * y, 10 * mean) == pytest.approx(smse(y, mean), rel=EXACT)
-    assert nlpd(10 * y, 10 * mean, 100 * variance) == pytest.approx(
-        nlpd(y, mean, variance) + math.log(10), rel=EXACT
-    )
-    assert smll(10 * y, 10 * mean, 100 * variance, 10 * y_train) == pytest.approx(
-        smll(y, mean, variance, y_train), rel=EXACT
-    )
-
-
-def test_scores_are_python_floats(scored):
-    y, mean, variance, y_train = scored
-    scores = [
-        rmse(y, mean),
-        nlpd(y, mean, variance),
-        smse(y, mean),
-        smll(y, mean, variance, y_train),
-    ]
-    assert [type(score) for score in scores] == [float] * 4
-
-
 def good():
     """Arguments that every score accepts."""
     return {

@@ -11,8 +11,8 @@ from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer
 
 from experiments import datasets
-from gpflow_pep import PEP, MultiClassRobustMax, PEPClassifier
-from gpflow_pep.ep import SitesStatus, solver
+from gpflow_pep import PEP, PEPClassifier
+from gpflow_pep.ep import SitesStatus
 from gpflow_pep.likelihoods import Probit
 
 rng = np.random.default_rng(31)
@@ -66,110 +66,6 @@ def test_status_of_converged_sites(model):
     )
     again = model.update_sites()
     assert again.sweeps == 0 and again.change <= 1e-7
-
-
-@pytest.mark.slow
-def test_callback_receives_the_status_of_each_sweep(model):
-    """After every sweep."""
-    reports = []
-    model.tol = 1e-7
-    status = model.update_sites(batch_size=7, callback=reports.append)
-    assert status.converged and len(reports) > 3
-    assert not any(report.converged for report in reports[:-2])
-    assert all(report.change > 1e-7 for report in reports[:-2])
-    assert reports[0].change > reports[-1].change <= 1e-7
-
-
-@pytest.mark.slow
-def test_the_change_in_the_status_is_that_of_an_update(model, trace):
-    """Return the change of an update, by NumPy from q(u) = N(m, S) and the tilted moments."""
-    model.tol = 1e-3
-    found = trace(model).result
-    assert int(found.status) == solver.CONVERGED
-    status = model.update_sites()
-    assert status.sweeps == int(found.sweeps) and status.change == pytest.approx(
-        float(found.iterate.change), rel=1e-6
-    )
-    before = model.sites.stacked().numpy()[..., 0]
-    mean, covariance = (value.numpy() for value in model.compute_qu())
-    w = np.linalg.solve(
-        model.kernel(Z).numpy() + gpflow.config.default_jitter() * np.eye(len(Z)),
-        model.kernel(Z, X).numpy(),
-    )
-    m, s = w.T @ mean[:, 0], np.sum(w * (covariance @ w), axis=0)
-    update = found.iterate.swept.update.numpy()[..., 0]
-    change = [np.abs(update[:, 0] * s), np.abs(update[:, 1] - m * update[:, 0]) * np.sqrt(s)]
-    assert status.change == pytest.approx(np.max(change), rel=1e-5)
-    assert 1e-6 < status.change <= 1e-3
-    model.tol = 1e-9
-    model.update_sites()
-    assert np.abs(model.sites.stacked().numpy()[..., 0] - before).max() > 1e-6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("batch_size", some_slow([None, 7], quick=[7]))
-def test_warns_when_not_converged(model, batch_size):
-    model.tol, model.max_sweeps = 1e-10, 2
-    with pytest.warns(
-        UserWarning, match=r"The sites have not converged\. .* Lower alpha, or raise"
-    ):
-        status = model.update_sites(batch_size=batch_size)
-    assert not status.converged and status.sweeps == 2 and status.change > 1e-10
-    model.max_sweeps = 1000
-    more = model.update_sites(batch_size=batch_size)
-    assert more.converged and more.change <= 1e-10
-
-
-@pytest.mark.slow
-def test_a_short_memory_leads_to_the_same_sites(model, trace):
-    """For ten million sites, few secants are stored."""
-    model.tol = 1e-9
-    many = trace(model, num_data=10_000_000).result
-    assert many.status == solver.CONVERGED
-    assert model.update_sites().converged
-    np.testing.assert_allclose(
-        many.iterate.swept.sites, model.sites.stacked(), rtol=1e-6, atol=1e-6
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 1.0], quick=[0.5]))
-@pytest.mark.parametrize("variance", some_slow([4.0, 50.0, 1000.0], quick=[50.0]))
-@pytest.mark.filterwarnings("ignore:The sites have not converged")
-def test_repeated_short_updates_converge(model, variance, alpha):
-    """From empty sites, and where whole updates overshoot for ever: each call goes on where the one before ended."""
-    model.kernel.variance.assign(variance)
-    model.alpha = alpha
-    expected = model.update_sites()
-    assert expected.converged
-    for max_sweeps, calls in ((1, 150), (3, 60)):
-        model.max_sweeps = max_sweeps
-        model.reset_sites()
-        changes = [model.update_sites().change for _ in range(calls)]
-        assert model.sites_status.converged, changes[::10]
-        assert model.sites_status.log_evidence == pytest.approx(expected.log_evidence, abs=1e-6)
-
-
-@pytest.mark.slow
-def test_the_best_sites_are_kept(model, trace):
-    """Without convergence, the solver returns the sites of the smallest change, initial sites included."""
-    model.kernel.variance.assign(400.0)
-    model.tol, model.max_sweeps = 1e-12, 11
-    run = trace(model)
-    assert int(run.result.status) == solver.LIMIT
-    seen = [
-        float(loop.iterate.change)
-        for loop in run.loops
-        if not loop.attempt.preliminary and loop.attempt.is_valid
-    ]
-    assert float(run.result.iterate.change) == min(seen)
-    model.max_sweeps = 1000
-    model.update_sites()
-    model.max_sweeps = 11
-    before = model.sites_status.change
-    model.tol = 1e-300  # which cannot be met
-    with pytest.warns(UserWarning, match="have not converged"):
-        assert model.update_sites().change <= before
 
 
 def test_batches_take_fewer_sweeps(model):
@@ -226,28 +122,6 @@ def test_improper_initial_sites_are_scaled_down(model, trace, precision):
     assert status.log_evidence == pytest.approx(expected.log_evidence, abs=1e-8)
 
 
-@pytest.mark.slow
-def test_nothing_improper_is_accepted(trace):
-    """No sweep accepts improper candidates, which occur for a bimodal likelihood with negative site precisions."""
-    likelihood, observed = HARD["Poisson square"]
-    kernel = gpflow.kernels.SquaredExponential(1.0)
-    model = PEP((LINE[:, None], observed), kernel, likelihood(), LINE[1::4, None].copy(), alpha=0.5)
-    run = trace(model)
-    L = np.linalg.cholesky(kernel(LINE[1::4, None]).numpy() + gpflow.default_jitter() * np.eye(6))
-    V = np.linalg.solve(L, kernel(LINE[1::4, None], LINE[:, None]).numpy())
-    rejected, lowest = 0, 0.0
-    for loop in run.loops:
-        rejected += not loop.anderson.follows
-        if loop.attempt.is_valid:
-            precision = loop.iterate.swept.sites.numpy()[:, 0, 0]
-            B = np.eye(6) + (V * precision) @ V.T
-            assert np.linalg.eigvalsh(B).min() > 0.0
-            assert np.min(1.0 - 0.5 * precision * np.sum(V * np.linalg.solve(B, V), axis=0)) > 0.0
-            assert np.isfinite(loop.iterate.log_evidence) and np.isfinite(loop.iterate.change)
-            lowest = min(lowest, precision.min())
-    assert rejected > 0 and lowest < 0.0
-
-
 @pytest.mark.parametrize("sweep", [1, 3])
 def test_ctrl_c_leaves_proper_sites(model, sweep):
     """Interrupt between two sweeps in batches: sites are proper, options are unchanged, and the next call continues."""
@@ -264,57 +138,6 @@ def test_ctrl_c_leaves_proper_sites(model, sweep):
     assert_proper(model)
     assert model.sites.precision.numpy().any()
     assert model.update_sites(batch_size=6).converged
-
-
-@pytest.mark.slow
-def test_no_sweep_lowers_a_bound(trace):
-    """At alpha = 0, where the energy is one; labels that are often wrong make steps overshoot."""
-    generator = np.random.default_rng(2)
-    inputs = generator.uniform(0.0, 3.0, (80, 2))
-    labels = np.where(
-        generator.uniform(size=80) < 0.2, generator.integers(0, 3, 80), inputs[:, 0] // 1.0
-    )[:, None]
-    kernel = gpflow.kernels.SquaredExponential(20.0)
-    model = PEPClassifier(
-        (inputs, labels), kernel, MultiClassRobustMax(3), inputs[:15].copy(), alpha=0.0
-    )
-    assert model.is_lower_bound
-    run = trace(model)
-    assert int(run.result.status) == solver.CONVERGED
-    accurate = [
-        loop for loop in run.loops if loop.attempt.is_valid and not loop.attempt.preliminary
-    ]
-    bounds = np.array([float(loop.iterate.log_evidence) for loop in accurate])
-    assert len(bounds) > 10 and bounds[-1] > bounds[0]
-    assert np.all(np.diff(bounds) > -1e-8 * np.abs(bounds[1:]))
-
-
-@pytest.mark.slow
-def test_a_bound_in_single_precision():
-    """Rounding of the bound rejects no sweep: the number of sweeps is about the same as in double precision."""
-
-    def sweeps(dtype, seed):
-        generator = np.random.default_rng(seed)
-        inputs = generator.uniform(0.0, 4.0, (40, 1))
-        labels = (
-            np.sin(2.0 * inputs) + 0.3 * generator.standard_normal(inputs.shape) > 0.0
-        ).astype(dtype)
-        with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-4)):
-            kernel, points = (
-                gpflow.kernels.SquaredExponential(),
-                np.linspace(0.0, 4.0, 8)[:, None].astype(dtype),
-            )
-            model = PEP(
-                (inputs.astype(dtype), labels), kernel, Probit(), points, alpha=0.0, tol=3e-5
-            )
-            status = model.update_sites()
-            assert status.converged
-            return status.sweeps
-
-    single, double = (
-        sum(sweeps(dtype, seed) for seed in range(4)) for dtype in (np.float32, np.float64)
-    )
-    assert single <= 1.3 * double
 
 
 @pytest.fixture(scope="module")

@@ -142,30 +142,3 @@ def test_persistent_tapes(model, compile):
     found = (tf.function(gradients, autograph=False) if compile else gradients)(True)
     for one, other in zip(found, gradients(False), strict=True):
         np.testing.assert_allclose(one, other, rtol=0.0, atol=CLOSE)
-
-
-class Narrower(gpflow.kernels.Matern52):
-    """Prior variances are smaller than the covariances imply, by as little as rounding may cause."""
-
-    def __init__(self):
-        super().__init__(3.0)
-        self.part = gpflow.Parameter(1e-13)
-
-    def K_diag(self, inputs):
-        return (1.0 - self.part) * super().K_diag(inputs)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5], quick=[0.5]))
-def test_derivatives_where_the_variance_given_u_is_cut_off(alpha):
-    """At the inducing points it is 0 whatever the part, and so is the derivative; that of what is cut off is not."""
-    with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
-        model = PEP((X, Y), Narrower(), Probit(), X.copy(), alpha=alpha)
-        variables = [
-            model.kernel.part.unconstrained_variable,
-            model.kernel.variance.unconstrained_variable,
-        ]
-        with tf.GradientTape() as tape:
-            loss = model.training_loss()
-        by_part, by_variance = tape.gradient(loss, variables)
-    assert float(by_part) == 0.0 and abs(float(by_variance)) > 1e-3

@@ -13,7 +13,6 @@ from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.engine import InducingPosterior, SiteSums
 from gpflow_pep.ep import solver, sum_sites
 from gpflow_pep.ep.sweep import _without_common_shift, sweep
-from gpflow_pep.likelihoods import Probit
 from gpflow_pep.softmax.rule import SoftmaxTilting
 from gpflow_pep.tilted.robust_max import RobustMaxTilting
 
@@ -82,26 +81,6 @@ def test_classes_do_not_shift_together(name, alpha):
     before = model.sites.stacked().numpy()
     assert model.update_sites().sweeps == 0
     np.testing.assert_array_equal(model.sites.stacked(), before)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("name", LIKELIHOODS)
-def test_the_shift_saves_sweeps(name, alpha, monkeypatch):
-    """The sites are the same without it."""
-    likelihood, rule = LIKELIHOODS[name]
-    (model, alone), start = two_models(likelihood)
-    status = converged(model, alpha, start)
-
-    monkeypatch.setattr(rule, "is_shift_invariant", False)
-    as_new(alone, alpha, start)
-    alone.sites.assign(model.sites.values())
-    again = alone.update_sites()
-    assert again.sweeps == 0 and again.log_evidence == pytest.approx(status.log_evidence, rel=1e-10)
-    alone.reset_sites()
-    alone.max_sweeps = 200
-    alone._warned.assign(True)
-    assert alone.update_sites().sweeps > 1.5 * status.sweeps
 
 
 @pytest.mark.parametrize(
@@ -177,39 +156,6 @@ def test_newton_steps_reach_an_unstable_fixed_point(trace):
     model.reset_sites()
     model.sites.assign(kept)
     assert model.update_sites().sweeps == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [11, 12])
-@pytest.mark.filterwarnings("ignore:The sites have not converged")
-def test_labels_at_random(seed):
-    """Random labels contradict a smooth kernel: sites converge for small powers, otherwise the status is correct."""
-    rng = np.random.default_rng(seed)
-    X, Y = rng.uniform(-1.0, 1.0, (40, 2)), rng.integers(0, CLASSES, (40, 1)).astype(float)
-    kernel = gpflow.kernels.SquaredExponential()
-    model = PEP((X, Y), kernel, MultiClassRobustMax(CLASSES), X[:8].copy())
-    for variance in (0.1, 1.0, 100.0):
-        for alpha in (0.0, 0.2, 1.0):
-            kernel.variance.assign(variance)
-            model.alpha = alpha
-            model.reset_sites()
-            status = model.update_sites()
-            assert status.converged == (status.change <= model.tol)
-            assert status.converged or alpha == 1.0, (variance, status)
-            assert np.isfinite(status.log_evidence) and np.all(model.predict_f(X)[1] > 0.0)
-
-
-@pytest.mark.slow
-def test_sweeps_that_converge_need_no_newton_steps(trace):
-    rng = np.random.default_rng(7)
-    X = rng.uniform(-2.0, 2.0, (30, 1))
-    model = PEP(
-        (X, (X > 0.0).astype(float)),
-        gpflow.kernels.SquaredExponential(4.0),
-        Probit(),
-        X[::5].copy(),
-    )
-    assert {int(loop.kind) for loop in trace(model).loops} == {solver.SWEEPING}
 
 
 @pytest.mark.parametrize("max_sweeps", some_slow([1, 2, 3, 4, 5, 6, 8], quick=[2]))

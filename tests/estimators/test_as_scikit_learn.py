@@ -247,28 +247,6 @@ def test_probabilities_of_a_wide_f():
     np.testing.assert_allclose(estimator.predict_proba(new)[:, 1], expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_alpha_auto_compares_models_with_the_points_of_the_fitted_one():
-    """By leave-one-out if the points stay, also if the seed is a generator; else by three folds."""
-    for options in (
-        {"n_inducing": 10, "train_inducing": False},
-        {"n_inducing": 60},
-        {"n_inducing": 10},
-    ):
-        random = np.random.RandomState(0)
-        estimator = SparseGPRegressor(
-            alpha="auto", max_iterations=5, random_state=random, **options
-        ).fit(X, Y[:, 0])
-        density = float(np.mean(estimator.model_.loo_log_predictive_density()))
-        trained = options == {"n_inducing": 10}
-        assert all(
-            len(each) == (3 if trained else 1) for each in estimator.alpha_selection_.trainings
-        )
-        assert trained or density == pytest.approx(
-            estimator.alpha_selection_.scores.max(), abs=1e-6
-        )
-
-
 def test_alpha_auto_of_a_first_batch_that_is_not_trained():
     estimator = SparseGPRegressor(alpha="auto").partial_fit(X[:1], Y[:1, 0])
     assert estimator.alpha_ == 0.5 and not hasattr(estimator, "alpha_selection_")
@@ -288,14 +266,6 @@ def test_alpha_auto_is_the_power_of_the_best_leave_one_out_predictions():
     np.testing.assert_array_equal(estimator.predict(X), expected.predict(X))
     assert estimator.partial_fit(X, Y[:, 0]).model_.alpha == found.alpha
     assert not hasattr(estimator.set_params(alpha=0.5).fit(X, Y[:, 0]), "alpha_selection_")
-
-
-@pytest.mark.slow
-def test_alpha_auto_for_labels():
-    estimator = SparseGPClassifier(alpha="auto", n_inducing=5, optimizer=None, random_state=0).fit(
-        X, Y[:, 0] > 0.0
-    )
-    assert float(estimator.model_.alpha) == estimator.alpha_selection_.alpha
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from gpflow.kernels import Constant, Matern52, SquaredExponential, Sum
+from gpflow.kernels import Constant, Matern52, Sum
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax
 from quick import some_slow
 from sklearn.exceptions import NotFittedError
@@ -166,33 +166,6 @@ def test_batches(X, labels):
         estimator.partial_fit(X, labels > 0, classes=[0, 2])
     # The third call compiles a graph, which may round differently.
     np.testing.assert_allclose(estimator.predict_proba(X), before, rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_a_batch_after_a_fit(X, labels):
-    """At the same inputs and fixed parameters it equals one fit of both batches; earlier sites are not updated."""
-    options = {"n_inducing": 60, "optimizer": None, "alpha": 0.0}
-    positive = labels > 0
-    estimator = SparseGPClassifier(SquaredExponential(1.0, [2.0, 20.0]), **options).fit(X, positive)
-    first = estimator.predict_proba(X)
-    estimator.partial_fit(X, positive)
-    both = SparseGPClassifier(SquaredExponential(1.0, [2.0, 20.0]), **options)
-    both.fit(np.concatenate([X, X]), np.concatenate([positive, positive]))
-    expected = both.predict_proba(X)
-    assert (
-        np.abs(estimator.predict_proba(X) - expected).max() < 0.1 * np.abs(first - expected).max()
-    )
-
-
-@pytest.mark.slow
-def test_auto(X, labels):
-    """Leave-one-out densities select the number of points."""
-    estimator = SparseGPClassifier(n_inducing="auto", max_iterations=2).fit(X, labels > 0)
-    found = estimator.num_inducing_selection_
-    assert found.criterion == "density" and found.num_inducing == estimator.n_inducing_
-    np.testing.assert_allclose(
-        estimator.predict_proba(X)[:, 1:], found.model.predict_y(X)[0], **SAME
-    )
 
 
 def test_raises_before_a_fit(X):

@@ -7,7 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 
-from gpflow_pep import PEPR, CenteredLinear, weak_priors
+from gpflow_pep import PEPR, weak_priors
 from gpflow_pep.estimators import SparseGPRegressor
 from gpflow_pep.estimators.laplace import averaged, hyperparameters, laplace_draws
 from gpflow_pep.training import fit
@@ -119,18 +119,6 @@ def test_predictions_of_the_model_itself(options):
 def test_numbers_of_draws_are_checked(n_draws):
     with pytest.raises(ValueError, match="n_draws must be"):
         SparseGPRegressor(n_draws=n_draws).fit(X, y)
-
-
-def test_centered_linear_kernel():
-    """Its covariances by NumPy, with active columns, and at inputs far from the origin."""
-    kernel = CenteredLinear([1e9, -3.0], [0.5, 2.0], active_dims=[2, 0])
-    rows = np.array([-3.0, 7.0, 1e9]) + rng.normal(size=(4, 3))
-    a = rows[:, [2, 0]] - [1e9, -3.0]
-    expected = (a * [0.5, 2.0]) @ a.T
-    np.testing.assert_allclose(kernel(rows), expected, rtol=1e-13, atol=1e-14)
-    np.testing.assert_allclose(kernel(rows, rows[:2]), expected[:, :2], rtol=1e-13, atol=1e-14)
-    np.testing.assert_allclose(kernel(rows, full_cov=False), np.diag(expected), rtol=1e-13)
-    assert not kernel.center.trainable
 
 
 def test_the_default_follows_a_trend():

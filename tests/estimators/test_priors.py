@@ -101,30 +101,6 @@ def test_streams_move_the_priors_and_count_them_once():
     )
 
 
-@pytest.mark.slow
-def test_a_stream_keeps_its_hyperparameters_while_y_is_constant():
-    labels = np.repeat([True, True, False], 20)
-    estimator = SparseGPClassifier(random_state=0, max_iterations=20)
-    for rows in (slice(0, 20), slice(20, 40)):
-        estimator.partial_fit(X[rows, :2], labels[rows], classes=[False, True])
-        assert estimator.result_ is None
-    estimator.partial_fit(X[40:60, :2], labels[40:], classes=[False, True])
-    assert estimator.result_ is not None
-    assert np.mean(estimator.predict(X[:60, :2]) == labels) > 0.5
-
-
-@pytest.mark.slow
-def test_a_stream_of_several_classes():
-    labels = np.digitize(X[:, 0], [-0.5, 0.5])
-    estimator = SparseGPClassifier(random_state=0)
-    for rows in (slice(0, 40), slice(40, 80)):
-        estimator.partial_fit(X[rows, :2], labels[rows], classes=[0, 1, 2])
-    assert np.mean(estimator.predict(X[:80, :2]) == labels[:80]) > 0.8
-    expected = np.log(np.sqrt(2.0) * X[:80, :2].std(axis=0))
-    prior = estimator.kernel_.kernels[0].lengthscales.prior
-    np.testing.assert_allclose(prior.location, expected, atol=0.3)
-
-
 def test_a_prior_of_the_user_is_not_taken_from_an_earlier_model():
     """Its variable is no setting of a weak prior, which compiled models exchange."""
     found = []

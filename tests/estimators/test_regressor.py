@@ -489,11 +489,3 @@ def test_constant_columns_and_targets(X):
     rows = np.stack([X[:, 0], np.full(60, 7.0)], axis=1)
     estimator = SparseGPRegressor(n_inducing=6, max_iterations=3).fit(rows, np.full(60, 40.0))
     np.testing.assert_allclose(estimator.predict(rows), 40.0, rtol=1e-6)
-
-
-def test_the_default_number_of_points_bounds_the_work():
-    """N M² is at most 1e8 from 400 rows to 10,000, and M between 100 and 500."""
-    found = {
-        rows: SparseGPRegressor()._wanted_points(rows) for rows in (20, 400, 2500, 10_000, 10**6)
-    }
-    assert found == {20: 500, 400: 500, 2500: 200, 10_000: 100, 10**6: 100}

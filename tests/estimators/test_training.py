@@ -1,7 +1,6 @@
 """Fits that share a compiled model give the results of new models and do not affect each other."""
 
 import copy
-import pickle
 import subprocess
 import sys
 import threading
@@ -204,43 +203,6 @@ def test_threads(X, y):
         thread.join()
     for estimator, predicted in zip(estimators, expected, strict=True):
         np.testing.assert_allclose(estimator.predict(X), predicted, rtol=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", some_slow([regressor, classifier], 1))
-def test_copies_and_pickles(X, y, make, tmp_path):
-    """
-    Estimators before and after a fit, and after another batch. From the third call on predictions come from a graph,
-    which may round differently: 1e-12 is thousands of roundings.
-    """
-    targets = y if make is regressor else y > 100.0
-    method = "predict" if make is regressor else "predict_proba"
-    kernel = SquaredExponential(1.0, [1.0, 10.0])
-    options = {} if make is regressor else {"optimizer": None}
-    estimator = pickle.loads(pickle.dumps(make(kernel=kernel, **options)))
-    estimator.fit(X, targets)
-    for step in range(2):
-        joblib.dump(estimator, tmp_path / "estimator")
-        for again in (
-            copy.deepcopy(estimator),
-            pickle.loads(pickle.dumps(estimator)),
-            joblib.load(tmp_path / "estimator"),
-        ):
-            np.testing.assert_allclose(
-                getattr(again, method)(X), getattr(estimator, method)(X), rtol=1e-12
-            )
-            assert again.n_inducing_ == estimator.n_inducing_
-        if step == 0:
-            estimator.partial_fit(X[:20] + 1.0, targets[:20])
-    if make is regressor:
-        estimators = [estimator, pickle.loads(pickle.dumps(estimator))]
-        predicted = [
-            getattr(each.partial_fit(X[20:40], targets[20:40]), method)(X) for each in estimators
-        ]
-        np.testing.assert_allclose(*predicted, rtol=1e-7)  # a copy compiles anew
-    unfitted = clone(estimator)
-    assert not hasattr(unfitted, "model_") and unfitted.kernel is not estimator.kernel
-    np.testing.assert_array_equal(unfitted.kernel.lengthscales, [1.0, 10.0])
 
 
 LOADER = """

@@ -105,22 +105,6 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     assert probability.shape == (57, 1) and ((probability > 0.0) & (probability < 1.0)).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", some_slow(["PEP", "SVGP", "APEP"], quick=["SVGP"]))
-def test_minibatches_of_adam(run_tiny, model):
-    run = run_tiny(model=model, optimizer="adam", batch_size=16, maxiter=4, log_interval=3)
-    assert (
-        run.result["iterations"] == 4 and "max_iterations=4 was reached." in run.result["message"]
-    )
-    steps = read(run_directory(run), "metrics.json")["test/error"]["steps"]
-    # 40 rows are three minibatches: PEP reports after each epoch, the others after each step.
-    assert steps == [
-        0,
-        3,
-        4,
-    ]
-
-
 @pytest.mark.parametrize(
     ("updates", "message"),
     [

@@ -35,24 +35,6 @@ def test_a_split_is_trained_scored_and_recorded(runs):
     assert "x1" not in run.predictions and (runs / "1" / FILE).is_file()
 
 
-@pytest.mark.slow
-def test_shared_kernel_and_inducing_points(runs):
-    options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
-    run = ex.run(
-        config_updates={
-            "dataset": "iris",
-            "M": 4,
-            "model": "APEP",
-            "separate": False,
-            "maxiter": 15,
-        },
-        options=options,
-    )
-    assert run.result["error"] < 0.5 and run.result["nlpd"] < np.log(3.0)
-    assert run.result["loo_nlpd"] is None and run.result["sites_change"] is None
-    assert recorded.read_run(runs / "1").predictions["Z"].shape == (4, 4)
-
-
 @pytest.mark.parametrize(
     ("updates", "message"),
     [
@@ -83,13 +65,3 @@ def test_most_probable_label():
     np.testing.assert_array_equal(
         most_probable(np.array([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])), [1, 2]
     )
-
-
-@pytest.mark.slow
-def test_regression_on_labels(runs):
-    result = perform(
-        Cell("classification", {"dataset": "iris", "model": "LABELS", "M": 5, "maxiter": 20}), runs
-    )
-    assert result["error"] < 0.2 and result["nlpd"] < np.log(3.0)
-    probability = recorded.read_run(runs / "1").predictions["probability"]
-    np.testing.assert_allclose(probability.sum(axis=1), 1.0, rtol=1e-12)

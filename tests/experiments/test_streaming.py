@@ -5,18 +5,13 @@ import json
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
 from quick import some_slow
 
 from experiments import exactness
 from experiments.ingredients.learner import MODELS, learner_title
-from experiments.ingredients.stream import arriving
-from experiments.learners.online import OnlineRegression
 from experiments.recording.experiment import run_directory
 from experiments.recording.predictions import FILE
 from experiments.streaming import ex
-from gpflow_pep import StreamingSGPR
-from gpflow_pep.training import fit
 
 TINY = {
     "dataset": "periodic", "max_train": 100, "first": 40, "batch_size": 25, "M": 6, "window": 60, "maxiter": 2,
@@ -87,47 +82,6 @@ def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
     assert arrays["x_mean"].shape == arrays["x_variance"].shape == (len(course), 300, 1)
 
 
-@pytest.mark.slow
-def test_labels(run_tiny):
-    run = run_tiny(dataset="breast-cancer", alpha=0.5, max_train=60, first=30, batch_size=30)
-    assert (
-        run.result["batches"] == 2
-        and 0.0 <= run.result["error"] <= 1.0
-        and run.result["log_likelihood"] < 0.0
-    )
-    arrays = arrays_of(run)
-    assert arrays["Z"].shape == (2, 6, 30) and "x" not in arrays
-
-
-OF_LABELS = {
-    "dataset": "breast-cancer",
-    "max_train": 60,
-    "first": 30,
-    "batch_size": 30,
-    "maxiter": 1,
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "batches"), [({}, 4), (OF_LABELS, 2)], ids=["regression", "labels"]
-)
-def test_adam(run_tiny, options, batches):
-    assert run_tiny(optimizer="adam", **options).result["batches"] == batches
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("order", some_slow(["backward", "shuffled"], 1))
-def test_orders(run_tiny, order):
-    run = run_tiny(order=order, maxiter=1)
-    data = arriving("periodic", 0, order, 40, 25, 100, seed=1)
-    assert (np.diff(data.X_train[:, 0]) < 0.0).all() == (order == "backward")
-    np.testing.assert_allclose([data.X_train.min(), data.X_train.max()], [0.0, 10.0], atol=1e-12)
-    assert np.isfinite(run.result["rmse"])
-    forward = arriving("periodic", 0, "forward", 40, 25, 100, seed=1)
-    np.testing.assert_allclose(np.sort(data.X_train[:, 0]), forward.X_train[:, 0], rtol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("updates", "message"),
     [
@@ -160,29 +114,6 @@ def test_titles():
 
 
 # --- training -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_stream_is_traced_once():
-    traced = []
-
-    class Counted(StreamingSGPR):
-        def maximum_log_likelihood_objective(self):
-            traced.append(not tf.executing_eagerly())
-            return super().maximum_log_likelihood_objective()
-
-    X, Y = exactness.noisy_function(90)
-    model = Counted((X[:30], Y[:30]), exactness.kernel(), X[:30:5].copy(), noise_variance=0.1)
-
-    def train(model, iterations, data=None):
-        fit(model, max_iterations=iterations)
-
-    learner = OnlineRegression(model, train, iterations=3, fraction_to_move=0.5)
-    learner.begin(3)
-    before = len(traced)
-    for rows in (slice(30, 50), slice(50, 90)):  # of different sizes
-        learner.absorb(X[rows], Y[rows])
-    assert before > 0 and len(traced) == before and all(traced)
 
 
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.5], quick=[0.5]))

@@ -73,10 +73,6 @@ REFUSED = [
 ]
 
 
-def name(value):
-    return type(value()).__name__ if callable(value) else None
-
-
 def test_accepts_valid_observations():
     for likelihood, values in ACCEPTED:
         check_observations(likelihood(), column(*values))
@@ -216,12 +212,6 @@ def mixed():
         gpflow.inducing_variables.InducingPoints(X[:2].copy())
     )
     return gpflow.models.SVGP(kernel, Gaussian(), points, num_latent_gps=2, num_data=4)
-
-
-@pytest.mark.slow
-def test_mixed_outputs_may_be_as_many_as_mixing_rows():
-    data = (X, np.zeros((4, 3)))
-    assert fit(mixed(), data, held_out=data, max_iterations=1).status == "limit"
 
 
 def test_mixed_outputs_must_be_as_many_as_mixing_rows():

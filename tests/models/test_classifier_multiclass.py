@@ -10,9 +10,8 @@ import tensorflow as tf
 from gpflow.inducing_variables import (
     InducingPoints,
     SeparateIndependentInducingVariables,
-    SharedIndependentInducingVariables,
 )
-from gpflow.kernels import Matern52, SeparateIndependent, SharedIndependent, SquaredExponential
+from gpflow.kernels import Matern52, SeparateIndependent, SquaredExponential
 from quick import some_slow
 from sklearn.datasets import load_iris, load_wine
 
@@ -54,43 +53,6 @@ def compiled(parts):
     model = make(*(separate() if parts == "separate" else ()))
     gpflow.set_trainable(model.likelihood.epsilon, True)
     return model, model.training_loss_closure(compile=True)
-
-
-@pytest.mark.slow
-def test_equal_separate_kernels_equal_shared():
-    """Energy and predictions are equal at the same sites and at separately converged sites."""
-    shared = make(chunk_size=5)
-    status = shared.update_sites()
-    assert status.converged
-
-    def results(model):
-        predictions = [
-            *model.predict_f(Z + 0.1),
-            *model.predict_f(Z + 0.1, full_cov=True),
-            *model.compute_qu(),
-        ]
-        return [model.training_loss(), *predictions]
-
-    separate_parts = make(*separate(different=False))
-    assert separate_parts.update_sites().log_evidence == pytest.approx(
-        status.log_evidence, abs=1e-8
-    )
-    densities = [model.loo_log_predictive_density() for model in (separate_parts, shared)]
-    np.testing.assert_allclose(*densities, rtol=0.0, atol=1e-7)
-    expected = results(shared)
-    for model in (
-        separate_parts,
-        make(separate(different=False)[0]),
-        make(points=separate(different=False)[1]),
-        make(
-            SharedIndependent(SquaredExponential(2.0, lengthscales=[0.8, 1.3]), C),
-            SharedIndependentInducingVariables(InducingPoints(Z.copy())),
-        ),
-    ):
-        model.sites.precision.assign(shared.sites.precision)
-        model.sites.linear.assign(shared.sites.linear)
-        for actual, value in zip(results(model), expected, strict=True):
-            np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("alpha", some_slow([0.3, 1.0], 1))
@@ -153,62 +115,6 @@ def test_sites_match_tilted_moments(alpha):
         np.testing.assert_allclose(tilted, q_variance[:, c], rtol=0.0, atol=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("parts", "alpha"), some_slow([("separate", 0.4), ("shared", 0.0), ("shared", 1.0)], 1)
-)
-def test_gradients_match_finite_differences(parts, alpha):
-    """
-    Of the converged energy, in each variable and in all together: the sites follow, and need no term, since the energy
-    is stationary in them. Differences of fourth order with h = 1e-3 of a random direction.
-    """
-    model, loss = compiled(parts)
-    model.alpha = alpha
-    model.reset_sites()
-    variables = model.trainable_variables
-    with tf.GradientTape() as tape:
-        total = loss()
-    gradients = tape.gradient(total, variables)
-    generator = np.random.default_rng(112)
-    for group in [*([number] for number in range(len(variables))), range(len(variables))]:
-        directions = [generator.normal(size=variables[number].shape) for number in group]
-        values = []
-        for steps in (1, -1, 2, -2):
-            for number, direction in zip(group, directions, strict=True):
-                variables[number].assign_add(steps * 1e-3 * direction)
-            values.append(float(loss()))
-            assert model.sites_status.converged
-            for number, direction in zip(group, directions, strict=True):
-                variables[number].assign_sub(steps * 1e-3 * direction)
-        difference = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / 12e-3
-        slope = sum(
-            np.sum(direction * gradients[n]) for n, direction in zip(group, directions, strict=True)
-        )
-        assert slope == pytest.approx(difference, rel=1e-6, abs=1e-6)
-
-
-ORDER = np.array([2, 0, 1])
-
-
-@pytest.fixture(scope="module")
-def in_both_orders():
-    relabeled = np.argsort(ORDER)[Y[:, 0].astype(int)][:, None].astype(float)
-    return [make(mean_function=None, labels=labels) for labels in (Y, relabeled)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("batch_size", [None, 5])
-def test_is_invariant_to_class_order(in_both_orders, batch_size):
-    model, relabeled = in_both_orders
-    for each in in_both_orders:
-        each.reset_sites()
-    energies = [one.update_sites(batch_size=batch_size).log_evidence for one in (model, relabeled)]
-    assert energies[0] == pytest.approx(energies[1], abs=1e-8)
-    ours, others = (one.predict_y(Z)[0].numpy() for one in (model, relabeled))
-    np.testing.assert_allclose(others, ours[:, ORDER], rtol=0.0, atol=1e-8)
-    np.testing.assert_allclose(np.sum(ours, axis=1), 1.0, rtol=1e-9)
-
-
 @pytest.mark.parametrize("kind", some_slow([MultiClassRobustMax, gpflow.likelihoods.Softmax], 1))
 def test_alpha_zero_is_stationary_for_svgp(kind):
     """At the q of alpha = 0 the gradients of the bound of ARPEP (SVGP) in q vanish."""
@@ -225,17 +131,6 @@ def test_alpha_zero_is_stationary_for_svgp(kind):
     for gradient in tape.gradient(loss, variables):
         assert np.abs(gradient).max() < 1e-6
     assert float(loss) == pytest.approx(float(model.training_loss()), abs=1e-6)
-
-
-@pytest.mark.slow
-def test_gpflow_multiclass_is_equivalent():
-    ours = make()
-    theirs = PEPClassifier(
-        (X, Y), ours.kernel, gpflow.likelihoods.MultiClass(C, gpflow.likelihoods.RobustMax(C, 0.01 * (C - 1) / C)), Z,
-        mean_function=ours.mean_function, tol=1e-10,
-    )  # fmt: skip
-    energies = [model.update_sites().log_evidence for model in (ours, theirs)]
-    assert energies[0] == pytest.approx(energies[1], abs=1e-9)
 
 
 def standardized(load):
@@ -273,28 +168,6 @@ def test_converges_from_defaults(load, kind, alpha):
     assert status.converged
     assert np.isfinite(status.log_evidence)
     assert np.mean(np.argmax(model.predict_y(inputs)[0], axis=1) == labels[:, 0]) > 0.93
-
-
-@pytest.mark.slow
-def test_contradictory_labels_are_reported():
-    """
-    Sweeps run towards an improper cavity: they end with the sites of the smallest change, of which the energy can be
-    computed, and say that these have not converged.
-    """
-    generator = np.random.default_rng(0)
-    inputs = generator.uniform(0.0, 3.0, (90, 2))
-    labels = generator.integers(0, 3, (90, 1)).astype(float)
-    model = PEPClassifier(
-        (inputs, labels), SquaredExponential(), MultiClassRobustMax(3), inputs[:10].copy()
-    )
-    with pytest.warns(UserWarning, match="have not converged"):
-        status = model.update_sites()
-    assert not status.converged
-    assert status.sweeps < 300  # of 1000: it gives up, after some attempts
-    assert -400.0 < status.log_evidence < -90.0 * np.log(2.0)
-    again = model.update_sites()
-    assert again.change <= status.change
-    assert again.log_evidence == pytest.approx(-float(model.training_loss()), rel=1e-3)
 
 
 @pytest.mark.data

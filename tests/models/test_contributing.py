@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from scipy.stats import multivariate_normal
 
-from gpflow_pep import StreamState, fit
+from gpflow_pep import StreamState
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -121,11 +121,3 @@ def test_site_rule_leave_one_out_equals_refits(classes):
         rest = made(classes["ExponentialNoise"], (X[others], Y[others]))
         expected = rest.predict_log_density((X[row : row + 1], Y[row : row + 1]))
         np.testing.assert_allclose(density[row], expected[0], rtol=1e-8)
-
-
-@pytest.mark.slow
-def test_fit_trains_custom_models(classes):
-    for name in ("DTC", "StreamingDTC", "ExponentialNoise"):
-        model = made(classes[name])
-        before = float(model.maximum_log_likelihood_objective())
-        assert fit(model, max_iterations=3).objective[-1] > before

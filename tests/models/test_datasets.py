@@ -14,7 +14,6 @@ from tensorflow.python.eager import context
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, TSVGP, StreamingSGPR, StreamingSVGP, fit
 from gpflow_pep.engine import DatasetChunks
-from gpflow_pep.training.history import HeldOut
 
 N, D, P = 53, 3, 2
 # Sums over rows in another order: N terms of rounding, amplified by the condition of Kuu + jitter (1e3 here).
@@ -154,14 +153,6 @@ def test_fit_trains_checkpoints_and_resumes(tmp_path):
         fit(MODELS["VFE"](dataset(X, Y + 1e-9)), max_iterations=5, checkpoint=path)
 
 
-@pytest.mark.slow
-def test_tensorboard_plots_first_batch(tmp_path):
-    plane = gpflow.kernels.SquaredExponential(), Z[:, :2].copy()
-    model = PEPR(dataset(X[:, :2]), *plane)
-    fit(model, max_iterations=1, tensorboard=tmp_path)
-    assert list(tmp_path.glob("events*"))
-
-
 def test_copy_reads_the_same_dataset():
     model = MODELS["PEPR"](dataset())
     clone = copy.deepcopy(model)
@@ -262,19 +253,6 @@ def test_fit_raises_if_data_change(broken, optimizer):
     pairs = list(zip(model.trainable_variables, expected.trainable_variables, strict=True))
     assert all(np.isfinite(parameter).all() for parameter, _ in pairs)
     assert not all(np.array_equal(parameter, start) for parameter, start in pairs)
-
-
-@pytest.mark.slow
-def test_held_out_record_reads_dataset_once(monkeypatch):
-    """For any number of predicted rows."""
-    monkeypatch.setattr("gpflow_pep.training.history._CHUNK_ROWS", 10)
-    # One pass is the constructor's.
-    model, expected = (
-        MODELS["VFE"](changing(*[(X, Y)] * 2)),
-        MODELS["VFE"]((X, Y)),
-    )
-    scores = [HeldOut(each, (X[:35], Y[:35]))() for each in (model, expected)]
-    np.testing.assert_allclose(*(list(score.values()) for score in scores), rtol=1e3 * TOLERANCE)
 
 
 def read_then_broken(batches):

@@ -168,42 +168,6 @@ def test_heteroscedastic_gradients_match_finite_differences(
 
 
 @pytest.mark.parametrize(
-    "name",
-    some_slow(
-        [
-            "VFE",
-            "per row, learned scale",
-            "per block, learned scale",
-            "spherical",
-            "TSGPR",
-            "BTSGPR",
-            "shared",
-        ],
-        quick=["per row, learned scale"],
-    ),
-)
-def test_compiled_equals_eager(problem, named, value_and_gradients, assert_close, name):
-    """The same operations in another order at most: 1e-12 is N M terms of rounding, squared condition numbers apart."""
-    constructor, options = CASES[name]
-    X, Y, Z, _ = problem(N=N, M=4, P=2)
-    model = constructor(
-        (X, Y), SquaredExponential(1.3, lengthscales=0.9), Z, noise_variance=0.2, **options()
-    )
-    variables = list(named(model).values())
-
-    @tf.function
-    def compiled():
-        with tf.GradientTape() as tape:
-            value = model.maximum_log_likelihood_objective()
-        return value, tape.gradient(value, variables)
-
-    value, gradients = compiled()
-    eager, eager_gradients = value_and_gradients(model)
-    assert value.numpy() == pytest.approx(eager, rel=1e-12)
-    assert_close([gradient.numpy() for gradient in gradients], eager_gradients, 1e-11)
-
-
-@pytest.mark.parametrize(
     ("blocks", "scale", "noise"),
     [
         (None, 0.6, "varying"),

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from quick import some_slow
 
-from gpflow_pep import ARPEP, BTSGPR, PEP, PEPR, TSGPR, TSVGP
+from gpflow_pep import ARPEP, BTSGPR, PEP, PEPR, TSVGP
 from gpflow_pep.likelihoods import Probit
 
 
@@ -160,11 +160,6 @@ def test_alpha_is_not_trainable(data):
         _model(data, alpha=gpflow.Parameter(0.5))
 
 
-def test_rejects_blocks_in_other_models(data):
-    with pytest.raises(TypeError, match="blocks"):
-        TSGPR(data, gpflow.kernels.SquaredExponential(), data[0][:3], blocks=5)
-
-
 def test_rejects_max_jitter_below_jitter(data):
     message = "max_jitter must be at least the jitter of Kuu, {}, got {}"
     with pytest.raises(ValueError, match=message.format("1e-06", "1e-08")):
@@ -181,13 +176,6 @@ def test_rejects_max_jitter_below_jitter(data):
         ):
             model.jitter = jitter
         assert model.jitter == 1e-8
-
-
-def test_converts_prediction_inputs(data):
-    model = _model(data)
-    expected, _ = model.predict_f(np.array([[1.0], [2.0]]))
-    for Xnew in (np.array([[1], [2]]), np.array([[1.0], [2.0]], np.float32)):
-        np.testing.assert_array_equal(model.predict_f(Xnew)[0], expected)
 
 
 def test_second_derivatives_raise(data):

@@ -169,21 +169,6 @@ def test_many_rows_with_large_residuals_are_in_double_precision():
         )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("offset", [10.0, 1e3, 1e7])
-def test_predictions_far_from_the_prior_agree_with_double(offset):
-    """Clusters of rows, whose errors add up: up to a fiftieth of a posterior standard deviation."""
-    Z = 2.0 * np.stack(np.meshgrid(np.arange(6), np.arange(6)), axis=-1).reshape(-1, 2)
-    far = np.repeat(Z[::2], 1000, axis=0) + 0.01 * rng.normal(size=(18_000, 2))
-    data = far, offset + np.sin(far[:, :1]) + 0.1 * rng.normal(size=(18_000, 1))
-    options = {"noise_variance": 0.03, "alpha": 0.0, "chunk_size": 6000}
-    models = [
-        PEPR(data, Matern32(), Z, mixed_precision=mixed, **options) for mixed in (False, True)
-    ]
-    (mean, variance), (other, _) = (model.predict_f(Z) for model in models)
-    assert np.abs((other - mean) / np.sqrt(variance)).max() < 0.02
-
-
 @pytest.mark.parametrize("lengthscale", [0.5, 1.0, 2.0])
 def test_an_outlier_changes_predictions_in_no_chunk(lengthscale):
     """It moves the mean by so much that rounding of the other chunks shows: by 0.06 and more deviations."""
@@ -218,73 +203,11 @@ def test_strict_training_ends_in_double_precision():
     assert abs(float(slope)) < 1e-4  # a search in single precision ends at 0.01
 
 
-def loss_in_double(model):
-    model.mixed_precision = False
-    return float(model.training_loss())
-
-
 @pytest.mark.parametrize(
     "of_row", [{"residual": 1e19}, {"variance": 1e19, "noise": 1e19}, {"noise": 1e19}]
 )
 def test_overflowing_squares(of_row):
     assert suffices(np.eye(2)) and not suffices(np.eye(2), **of_row)
-
-
-@pytest.fixture
-def differences(evaluated):
-    """Computes errors of the objective of mixed precision, per row, and of its gradient."""
-
-    def compare(*args, noise_variance, alpha):
-        options = {"noise_variance": noise_variance, "alpha": alpha, "chunk_size": 64}
-        models = [PEPR(*args, mixed_precision=mixed, **options) for mixed in (False, True)]
-        (loss, gradient), (near, near_gradient) = map(evaluated, models)
-        error = np.linalg.norm(near_gradient - gradient) / np.linalg.norm(gradient)
-        return abs(near - loss) / max(len(args[0][0]), abs(loss)), error
-
-    return compare
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", some_slow([0.0, 1.0], quick=[1.0]))
-def test_rows_with_larger_variance_than_inducing_variables(differences, alpha):
-    """
-    A linear kernel far from the origin: single precision would be wrong by 4 to 15 %.
-
-    Derivatives in double precision have another form there, which differs by rounding errors.
-    """
-    far, points = 1e3 * X, np.eye(D)
-    found = differences(
-        (far, 1e-3 * far[:, :1]), gpflow.kernels.Linear(), points, noise_variance=0.1, alpha=alpha
-    )
-    assert found[0] == 0.0 and found[1] < 1e-8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("noise_variance", "limit"), [(2e-5, 0.0), (1.0 / 800.0, 3e-5)])
-def test_rows_at_inducing_points(differences, noise_variance, limit):
-    """
-    Kff - diag(V'V) is a difference of equal numbers, so that it errs by some eps k, and its sum over N rows, too.
-
-    With k/noise = 800, eps/2 = 6e-8 and the penalty d/(2 noise), that is about 3e-5 N. With 2e-5, it would be 1e-3 N.
-    """
-    points = 3.0 * np.arange(10.0)[:, None]
-    at = points[np.arange(N) % 10]
-    error, _ = differences(
-        (at, np.sin(at)), Matern32(), points, noise_variance=noise_variance, alpha=0.0
-    )
-    assert error <= limit
-
-
-@pytest.mark.slow
-def test_variational_gradient_with_close_inducing_points(differences):
-    """
-    Its derivatives through A and through the rows cancel, so that both must be of one V: with H = L^-T S L^-1 from
-    double precision in place of it the error would be 1e-3.
-    """
-    points = np.linspace(0.0, 1.0, 5)[:, None]
-    kernel = SquaredExponential(variance=0.7)
-    _, error = differences((X[:, :1], Y[:, :1]), kernel, points, noise_variance=0.8, alpha=0.0)
-    assert 0.0 < error < 0.1 * GRADIENT
 
 
 def test_heteroscedastic_noise():
@@ -302,34 +225,12 @@ def test_heteroscedastic_noise():
     assert 0.0 < abs(losses[0] - losses[1]) < OBJECTIVE * (N + abs(losses[0]))
 
 
-@pytest.mark.slow
-def test_dataset_equals_in_memory(evaluated):
-    batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(32)
-    model, exact = (
-        PEPR(batches, SquaredExponential(), Z, alpha=0.5, mixed_precision=mixed)
-        for mixed in (True, False)
-    )
-    (loss, gradient), (expected, exact_gradient) = map(evaluated, (model, exact))
-    assert 0.0 < abs(loss - expected) < OBJECTIVE * (N + abs(expected))
-    assert np.linalg.norm(gradient - exact_gradient) < GRADIENT * np.linalg.norm(exact_gradient)
-
-
 def test_single_chunk_uses_double_precision():
     losses = [
         float(PEPR((X, Y), SquaredExponential(), Z, mixed_precision=mixed).training_loss())
         for mixed in (False, True)
     ]
     assert losses[0] == losses[1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
-def test_training_reaches_the_same_optimum(name):
-    """Both are flat; the objective of the mixed model is that of its parameters in double precision."""
-    exact, mixed = made(name)
-    results = [fit(model, train_inducing=False, tolerance=1e-4) for model in (exact, mixed)]
-    assert abs(loss_in_double(mixed) + results[1].objective[-1]) < OBJECTIVE * N
-    assert results[1].objective[-1] == pytest.approx(results[0].objective[-1], abs=1e-3 * N)
 
 
 def test_rejects_blocks():

@@ -48,18 +48,6 @@ def test_shared_kernel_equals_plain_kernel(name):
     )
 
 
-@pytest.mark.slow
-def test_stream_moves_points_with_shared_kernel():
-    named, plain = (
-        StreamingSGPR((X, Y), kernel, Z)
-        for kernel in (SharedIndependent(Matern52(), 2), Matern52())
-    )
-    for model in (named, plain):
-        model.update((X + 1.0, Y), fraction_to_move=0.5)
-    np.testing.assert_array_equal(named.inducing_variable.Z, plain.inducing_variable.Z)
-    np.testing.assert_array_equal(named.predict_f(NEW)[0], plain.predict_f(NEW)[0])
-
-
 KERNELS = Matern52(), Matern52()
 COREGIONALIZED = LinearCoregionalization(KERNELS, np.eye(2))
 

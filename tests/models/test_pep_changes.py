@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.kernels import SquaredExponential
-from gpflow.likelihoods import Bernoulli, Softmax
+from gpflow.likelihoods import Softmax
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier, StreamingPEP
@@ -90,28 +90,6 @@ def test_a_parameter_fixed_at_compilation_may_be_trained_later(expected, part):
         np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
 
 
-@pytest.mark.slow
-def test_a_gradient_after_a_part_was_replaced(expected):
-    model = make()
-    variables = model.trainable_variables
-    with tf.GradientTape() as tape:
-        loss = model.training_loss()
-    model.kernel = SquaredExponential() + SquaredExponential()
-    for one, other in zip(tape.gradient(loss, variables), expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
-
-
-@pytest.mark.slow
-def test_a_gradient_after_the_stream_has_gone_on():
-    model = StreamingPEP((X[:9], Y[:9]), SquaredExponential(), Probit(), Z, tol=TOL)
-    expected = gradient_of(model)
-    with tf.GradientTape() as tape:
-        loss = model.training_loss()
-    model.update((X[9:18], Y[9:18]))
-    for one, other in zip(tape.gradient(loss, model.trainable_variables), expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
-
-
 def test_a_gradient_in_a_compiled_function_is_that_of_its_objective(model, expected):
     @tf.function
     def step(alpha):
@@ -126,20 +104,6 @@ def test_a_gradient_in_a_compiled_function_is_that_of_its_objective(model, expec
 
 
 # --- settings that are no variables ---------------------------------------------------------------------------------
-
-
-def link(slope):
-    return lambda f: tf.sigmoid(slope * f)
-
-
-@pytest.mark.slow
-def test_replaced_link_function_retraces():
-    model = PEP((X, Y), SquaredExponential(), Bernoulli(invlink=link(1.0)), Z, tol=TOL)
-    before = float(model.training_loss())
-    model.likelihood.invlink = link(5.0)
-    fresh = PEP((X, Y), SquaredExponential(), Bernoulli(invlink=link(5.0)), Z, tol=TOL)
-    assert float(model.training_loss()) == pytest.approx(float(fresh.training_loss()), rel=REL)
-    assert abs(float(model.training_loss()) - before) > 1.0
 
 
 def test_other_active_dimensions():
@@ -195,15 +159,6 @@ def test_a_pickled_model_takes_other_rows():
     model.data = (X[:7], Y[:7])
     fresh = PEP((X[:7], Y[:7]), SquaredExponential(), Probit(), Z, tol=TOL)
     assert float(model.training_loss()) == pytest.approx(float(fresh.training_loss()), rel=REL)
-
-
-@pytest.mark.slow
-def test_a_pickled_stream_goes_on():
-    stream = StreamingPEP((X[:9], Y[:9]), SquaredExponential(), Probit(), Z, tol=TOL)
-    other = pickle.loads(pickle.dumps(stream))
-    for each in (stream, other):
-        each.update((X[9:], Y[9:]))
-    assert float(other.training_loss()) == pytest.approx(float(stream.training_loss()), rel=REL)
 
 
 # --- data that are assigned one by one --------------------------------------------------------------------------------

@@ -111,15 +111,6 @@ def test_predictions_are_as_in_memory(name):
         assert_close(actual, wanted)
 
 
-@pytest.mark.slow
-def test_fit_trains_as_in_memory():
-    objectives = [
-        fit(MODELS["probit"][1](data), max_iterations=3).objective
-        for data in ((X, Y["labels"]), dataset(Y["labels"]))
-    ]
-    np.testing.assert_allclose(*objectives, rtol=1e-6)  # of the sites' tolerance
-
-
 def test_options_of_the_dataset_do_not_change_the_order_of_rows():
     """Batches of very different sizes, which may be given in any order."""
     bounds = [0, 40_000, 40_001, 40_003, 40_010, 40_060]
@@ -135,29 +126,6 @@ def test_options_of_the_dataset_do_not_change_the_order_of_rows():
     for _ in range(3):
         (found,) = chunks.split().concatenate(lambda chunk: chunk.data[:1], tf.float64, [[None, 1]])
         np.testing.assert_array_equal(found, rows)
-
-
-def changed_after(passes, Y, later):
-    remaining = iter([Y] * passes + [later] * 100)
-
-    def batches():
-        values = next(remaining)
-        yield from (
-            (X[start : start + 20], values[start : start + 20]) for start in range(0, N, 20)
-        )
-
-    signature = (tf.TensorSpec([None, 2], tf.float64), tf.TensorSpec([None, 1], tf.float64))
-    return tf.data.Dataset.from_generator(batches, output_signature=signature)
-
-
-@pytest.mark.slow
-def test_a_sweep_that_reads_other_rows_is_an_error():
-    later = Y["labels"].copy()
-    later[3] = 1.0 - later[3]
-    model = MODELS["probit"][1](changed_after(5, Y["labels"], later))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="must give the same rows"):
-        model.training_loss()
-    np.testing.assert_array_equal(model.sites.precision, 0.0)
 
 
 REFUSED = {

@@ -247,28 +247,3 @@ def test_t_pep_of_probit_matches_dense_formulas():
                 np.testing.assert_allclose(
                     model.sites.linear[:, 0], expected.h, rtol=0.0, atol=CLOSE
                 )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", [(name, True) for name in OBSERVED], ids=str, indirect=True)
-def test_ep_evidence_is_close_to_grid_integral(case):
-    """
-    α = 1 comes close to log p(y), summed up on a grid of f = m + L v in four dimensions (where Z = X nothing else is
-    approximated); smaller α are further away, and α = 0 is below it. There is no bound on EP's error; with likelihoods
-    that are nearly log-concave it is known to be a thousandth or so of ten nats.
-    """
-    observed, model = case
-    axis = np.linspace(-6.5, 6.5, 45)
-    L = np.linalg.cholesky(model.kernel(X))
-    v = np.stack(np.meshgrid(*[axis] * 4, indexing="ij")).reshape(4, -1)
-    log_joint = sum(observed.log_prob(MEAN + f, y) for f, y in zip(L @ v, observed.Y, strict=True))
-    log_joint -= (
-        0.5 * np.sum(v**2, axis=0) + 2.0 * np.log(2.0 * np.pi) - 4.0 * np.log(axis[1] - axis[0])
-    )
-    exact = np.logaddexp.reduce(log_joint)
-    errors = {}
-    for alpha in observed.alphas:
-        model.alpha = alpha
-        errors[alpha] = float(model.maximum_log_likelihood_objective()) - exact
-    assert abs(errors[1.0]) < 5e-3
-    assert all(error < -2.0 * abs(errors[1.0]) for alpha, error in errors.items() if alpha < 1.0)

@@ -3,8 +3,6 @@
 Sums in another order: 1e-12 leaves room for the condition of Kuu, 1e2, and for sites that converge to 1e-6.
 """
 
-import copy
-
 import gpflow
 import numpy as np
 import pytest
@@ -72,16 +70,6 @@ def test_results_are_those_of_the_graph(name):
     assert first.sites_status.sweeps == compiled.sites_status.sweeps
 
 
-@pytest.mark.slow
-def test_many_calls_are_compiled():
-    model = classifier()
-    expected = results(model)
-    for _ in range(50):
-        model.update_sites()
-    assert is_traced(model)
-    assert_equal(results(model), expected)
-
-
 def test_derivatives_are_compiled(monkeypatch):
     """With the energy, once. Calls without a tape go on without a graph."""
     model, traced = classifier(), []
@@ -108,15 +96,6 @@ def test_unfinished_eager_solve_restarts_in_a_graph():
     model._eager_sweeps, compiled._eager_sweeps = 4, 0
     assert model.update_sites().sweeps == compiled.update_sites().sweeps > 4
     assert is_traced(model) and model._eager_sweeps == 0
-
-
-@pytest.mark.slow
-def test_copies_have_their_own_first_calls():
-    model = classifier()
-    for _ in range(50):
-        model.update_sites()
-    again = copy.deepcopy(model)
-    assert_equal(results(again), results(model))
 
 
 def test_an_error_names_the_matrix_and_keeps_the_sites():

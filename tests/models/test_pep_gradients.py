@@ -121,28 +121,6 @@ def test_of_the_converged_energy(name, power):
     compiled.compare(tolerance=SEVERAL if compiled.model.num_latent_gps == C else DIFFERENCE)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
-def test_one_power_is_that_of_each_row(alpha):
-    """The energy, to what is left of it by sites that are off by TOL, and the gradient."""
-    one, each = _compiled("StudentT"), _compiled("StudentT", by_row=True)
-    one.model.alpha, each.model.alpha = alpha, np.full(N, alpha)
-    assert one.value() == pytest.approx(each.value(), abs=1e-10)
-    for actual, expected in zip(one.gradients(), each.gradients(), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-7)
-    one.compare()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0, "mixed"])
-@pytest.mark.parametrize("name", ["StudentT", "Poisson", "Probit"])
-def test_of_wasserstein(name, alpha):
-    """The energy is not stationary in the sites; tilted moments have errors of 1e-8."""
-    one = _compiled(name, "wasserstein", P=1, by_row=alpha == "mixed")
-    one.model.alpha = POWERS["mixed"] if alpha == "mixed" else alpha
-    one.compare(tolerance=SEVERAL)
-
-
 # --- from minibatches -----------------------------------------------------------------------------------------------
 
 
@@ -153,15 +131,6 @@ def converged(request, converge):
     converge(compiled.model, 1e-12)
     yield compiled
     compiled.model.tol = TOL
-
-
-@pytest.mark.slow
-def test_one_minibatch_of_all_rows(converged):
-    """At converged sites it is the whole derivative, prior included: sites off by 1e-11 or so, and its terms cancel."""
-    (estimates,) = converged.model.minibatches(N)
-    for estimate, gradient in zip(estimates, converged.gradients(), strict=True):
-        np.testing.assert_allclose(-estimate, gradient, rtol=0.0, atol=1e-8)
-        assert np.abs(gradient).max() > 1e-3
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
-from gpflow.kernels import Matern52, SquaredExponential
+from gpflow.kernels import SquaredExponential
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPR
@@ -88,21 +88,6 @@ def _rest(model):
     return model.kernel(X).numpy() - Kuf.T @ np.linalg.solve(Kuu, Kuf)
 
 
-@pytest.mark.slow
-def test_gaussian_noise_that_varies_is_pepr(problem, varying_noise, assert_same, assert_close):
-    X, Y, Z, Xnew = problem(P=2)
-    parts = {
-        "kernel": Matern52(1.2),
-        "likelihood": varying_noise("scale"),
-        "inducing_variable": InducingPoints(Z),
-    }
-    pepr = PEPR((X, Y), alpha=0.6, **parts)
-    model = PEP((X, Y), alpha=0.6, **parts)
-    _converge(model)
-    assert_same(model, pepr, CLOSE)
-    assert_close(model.predict_y(Xnew), pepr.predict_y(Xnew), CLOSE)
-
-
 # --- alpha = 0 ------------------------------------------------------------------------------------------------------
 
 
@@ -148,23 +133,19 @@ def test_alpha_zero_is_the_optimum_of_svgp(problem, likelihood, value_and_gradie
         assert float(svgp.elbo((X, Y))) < float(bound) - 1e-7
 
 
-@pytest.mark.parametrize(
-    ("projection", "tol"),
-    some_slow([("kl", 1e-12), ("wasserstein", 1e-9)], quick=[("wasserstein", 1e-9)]),
-)
-def test_continuous_at_alpha_zero(problem, projection, tol):
+def test_continuous_at_alpha_zero(problem):
     """
     F(a) - F(0) is a F'(0) + O(a²): the difference quotients at 1e-3 and 1e-4 agree to some 1e-3 of themselves. The
     Wasserstein distance, which is divided by alpha, has rounding errors of 1e-15: tol must be above 1e-11; an energy
-    that is off by 1e-9 makes 1e-5 of the quotient.
+    that is off by tol = 1e-9 makes 1e-5 of the quotient.
     """
     X, Y, Z, _ = _labels(problem)
-    model = PEP((X, Y), SquaredExponential(2.0), Probit(), Z, alpha=0.0, projection=projection)
-    at_zero = _converge(model, tol).log_evidence
+    model = PEP((X, Y), SquaredExponential(2.0), Probit(), Z, alpha=0.0, projection="wasserstein")
+    at_zero = _converge(model, 1e-9).log_evidence
     slopes = []
     for alpha in (1e-3, 1e-4):
         model.alpha = alpha
-        slopes.append((_converge(model, tol).log_evidence - at_zero) / alpha)
+        slopes.append((_converge(model, 1e-9).log_evidence - at_zero) / alpha)
     assert slopes[0] > 0.1
     assert slopes[0] == pytest.approx(slopes[1], rel=2e-3)
 
@@ -184,36 +165,6 @@ def swept(problem):
     model = make()
     _converge(model)
     return model, _state(model), make
-
-
-@pytest.fixture(scope="module")
-def other(swept):
-    """Another such model, for other data: compiled once."""
-    return swept[2]()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk_size", [7, 23])
-def test_is_invariant_to_chunk_size(swept, chunk_size, assert_close):
-    """The order of sums is all that differs, at every sweep."""
-    _, expected, make = swept
-    model = make(chunk_size=chunk_size)
-    _converge(model)
-    assert_close(_state(model), expected, CLOSE)
-
-
-def test_is_invariant_to_row_order(swept, other, assert_close):
-    model, (precision, linear, value), _ = swept
-    order = np.random.default_rng(4).permutation(24)
-    other.data = tuple(values.numpy()[order] for values in model.data)
-    _converge(other)
-    assert_close(_state(other), [precision[order], linear[order], value], CLOSE)
-
-
-def test_repeated_updates_stay(swept, assert_close):
-    model, expected, _ = swept
-    assert _converge(model).sweeps == 0
-    assert_close(_state(model), expected, 1e-15)
 
 
 @pytest.mark.parametrize("batch_size", some_slow([1, 5, 24, 100], quick=[5, 100]))
@@ -245,14 +196,6 @@ def test_initial_sites_do_not_change_the_fixed_point(swept, assert_close):
         assert_close(_state(model), expected, CLOSE)
 
 
-def test_the_other_label_turns_the_sign(swept, other, assert_close):
-    model, (precision, linear, value), _ = swept
-    X, Y = (values.numpy() for values in model.data)
-    other.data = (X, 1.0 - Y)
-    _converge(other)
-    assert_close(_state(other), [precision, -linear, value], CLOSE)
-
-
 def test_outputs_add_up(swept, assert_close):
     """Two columns of labels share hyperparameters and are independent otherwise: two models of one each."""
     model, (precision, linear, value), make = swept
@@ -266,12 +209,3 @@ def test_outputs_add_up(swept, assert_close):
         expected = [values.numpy()[:, [column]] for values in model.predict_f(X)]
         assert_close(one.predict_f(X), expected, CLOSE)
     assert total == pytest.approx(float(value), rel=CLOSE)
-
-
-def test_labels_of_either_coding(swept, assert_close):
-    model, expected, make = swept
-    X, Y = (values.numpy() for values in model.data)
-    signed = make((X, 2.0 * Y - 1.0), Probit(labels=(-1, 1)))
-    _converge(signed)
-    assert_close(_state(signed), expected, CLOSE)
-    assert_close([signed.predict_y(X)[0]], [2.0 * model.predict_y(X)[0] - 1.0], CLOSE)

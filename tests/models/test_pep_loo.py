@@ -50,36 +50,6 @@ def test_gaussian_is_exact():
         assert np.sum(expected) < np.sum(within) - 0.5  # what is left out is missed
 
 
-@pytest.mark.slow
-def test_probit_is_close():
-    """
-    The other sites were made with row n there. That changes their precisions by some tenths of τ_n each, and what they
-    say of f_n, of which it is one part in four or so, by as much: a few hundredths of a nat for densities of order 1,
-    a tenth of what row n itself makes.
-    """
-    Y = np.where(F > 0.0, 1.0, 0.0)[:, :1]
-    model = _model(Probit(), Y)
-    for alpha in (0.0, 1.0):
-        model.alpha = alpha
-        expected = _refitted(model)
-        found = model.loo_log_predictive_density().numpy()
-        assert found.shape == (N,)
-        within = model.predict_log_density((X, Y)).numpy()
-        assert np.abs(found - expected).max() < 0.05
-        assert np.abs(found - expected).max() < 0.2 * np.abs(within - expected).max()
-
-
-@pytest.mark.slow
-def test_outputs_add_up():
-    Y = np.where(F > 0.0, 1.0, 0.0)
-    both, one = _model(Probit(), Y), _model(Probit(), Y[:, :1])
-    total = 0.0
-    for column in (0, 1):
-        one.data = (X, Y[:, [column]])
-        total += one.loo_log_predictive_density().numpy()
-    np.testing.assert_allclose(both.loo_log_predictive_density(), total, rtol=0.0, atol=1e-9)
-
-
 def test_without_a_site_q_may_be_improper():
     """
     Prior variances are 3, the correlation of the first two rows 0.9 or so: with precisions 2 and -0.5 B is positive

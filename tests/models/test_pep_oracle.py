@@ -21,7 +21,6 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy.special import log_ndtr
 
 from gpflow_pep import PEPClassifier
 from gpflow_pep.likelihoods import Probit
@@ -31,7 +30,6 @@ ENERGY, POSTERIOR, PREDICTION, GRADIENT = 1e-10, 1e-9, 1e-7, 1e-7
 DEFAULT = 1e-5
 DIFFERENCE = 1e-5
 LIKELIHOODS = {"probit": Probit, "probit_gpflow": gpflow.likelihoods.Bernoulli}
-MIXED_IN = {"probit": 0.0, "probit_gpflow": 1e-3}  # of each label, by GPflow
 
 QUICK = ("probit_pep/P1/probit/", "probit_pep/PX/", "gpc_full/Q1/")
 
@@ -196,35 +194,3 @@ def test_derivatives_of_quantile_propagation(case):
         for name in ("grad", "grad_sites_fixed")
     )
     assert _relative_error(fixed, true) > 100 * DIFFERENCE
-
-
-@pytest.mark.parametrize("case", _named(case for case in FULL if case["name"].endswith("EP")))
-def test_expectation_propagation(case):
-    """
-    The evidence of GPML, algorithm 3.5 and eq. 3.65, at the model's sites: alpha = 1 with Z = X is the usual EP.
-
-    With S = diag(τ), B = I + S^1/2 K S^1/2 (condition number below 1e4) and cavities from Σ = K - K S^1/2 B^-1 S^1/2 K.
-    """
-    model = _converged(case)
-    X, Y = (values.numpy() for values in model.data)
-    K = model.kernel(X).numpy()
-    t, h = model.sites.precision.numpy()[:, 0], model.sites.linear.numpy()[:, 0]
-    root = np.sqrt(t)
-    B = np.eye(len(t)) + root[:, None] * K * root
-    covariance = K - (K * root) @ np.linalg.solve(B, root[:, None] * K)
-    mean = covariance @ h
-    s = np.diag(covariance)
-    precision = 1.0 / s - t
-    cavity_mean = (mean / s - h) / precision
-    sign = 2.0 * Y[:, 0] - 1.0
-    p = np.exp(log_ndtr(sign * cavity_mean / np.sqrt(1.0 + 1.0 / precision)))
-    log_Z = np.log(MIXED_IN[case["inputs"]["likelihood"]] * (1.0 - 2.0 * p) + p)
-    evidence = np.sum(log_Z + 0.5 * np.log1p(t / precision)) - 0.5 * np.linalg.slogdet(B)[1]
-    evidence += 0.5 * h @ covariance @ h
-    evidence += 0.5 * np.sum(
-        (cavity_mean**2 * t - 2.0 * cavity_mean * h) * precision / (precision + t)
-    )
-    evidence -= 0.5 * np.sum(h**2 / (precision + t))
-    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(
-        evidence, rel=0.0, abs=ENERGY
-    )

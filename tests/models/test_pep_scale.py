@@ -15,7 +15,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive
 from quick import some_slow
 
-from gpflow_pep import APEP, ARPEP, PEP, PEPR, PEPSVGP, RPAPEP, TSVGP
+from gpflow_pep import APEP, ARPEP, PEP, PEPR, PEPSVGP, RPAPEP
 from gpflow_pep.likelihoods import Probit
 
 CLOSE, TOL = 1e-8, 1e-12
@@ -71,21 +71,6 @@ def labeled(problem):
     return PEP((X, labels), kernel, Probit(), Z, alpha=0.5, scale=scale, tol=1e-10)
 
 
-@pytest.mark.slow
-def test_a_scale_of_one_is_pep(labeled):
-    """And others are not."""
-    X, Y = (values.numpy() for values in labeled.data)
-    plain = PEP((X, Y), labeled.kernel, Probit(), labeled.inducing_variable, alpha=0.5, tol=1e-10)
-    assert not plain.scale.trainable and float(plain.scale.numpy()) == 1.0
-    expected = float(plain.maximum_log_likelihood_objective())
-    for scale, is_same in ((1.0, True), (0.5, False), (2.0, False)):
-        labeled.scale.assign(scale)
-        value = float(labeled.maximum_log_likelihood_objective())
-        assert (value == pytest.approx(expected, abs=1e-11)) == is_same
-    plain.scale.assign(2.0)  # a parameter, so that compiled steps see it
-    assert float(plain.maximum_log_likelihood_objective()) == pytest.approx(value, abs=1e-11)
-
-
 def test_the_scale_raises_the_bound_at_alpha_zero(labeled):
     """log p(y) >= E_q[log p] - KL with f given u of covariance m D: at alpha = 0 T-PEP's terms are that KL's."""
     labeled.alpha = 0.0
@@ -130,20 +115,6 @@ def test_at_alpha_zero_it_is_pepsvgp(pair, scale):
     )
     assert float(value) == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=CLOSE)
     assert max(np.abs(slope).max() for slope in slopes) < 1e-5
-
-
-def test_the_best_scale_at_alpha_zero_is_tsvgp():
-    """Where d is the same in all rows, TSVGP's best scale of each row, 1/(1 + d/σ²), is one for all."""
-    X = np.array([[-1.0], [1.0], [-1.0], [1.0]])
-    Y = np.array([[0.3], [-0.5], [0.1], [0.9]])
-    kernel, Z, noise = SquaredExponential(1.4), np.array([[0.0]]), 0.3
-    d = 1.4 - kernel(Z, X).numpy()[0, 0] ** 2 / (1.4 + gpflow.default_jitter())
-    model = PEP(
-        (X, Y), kernel, Gaussian(noise), Z, alpha=0.0, scale=1.0 / (1.0 + d / noise), tol=TOL
-    )
-    bound = uncollapsed(model, TSVGP, num_data=4)
-    expected = float(bound.maximum_log_likelihood_objective((X, Y)))
-    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected, rel=1e-10)
 
 
 # --- models whose factors are tied ----------------------------------------------------------------------------------

@@ -113,14 +113,6 @@ def test_uses_in_many_threads(compiled, monkeypatch):
     assert model.sites_status.converged
 
 
-@pytest.mark.slow
-def test_the_first_prediction_of_a_model(compiled):
-    """Which traces what it needs, may be asked for in many threads at once."""
-    model, (_, expected) = made(), compiled
-    for found in in_threads(lambda number: model.predict_f(X)[0].numpy()):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "copied", some_slow([copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], 1)
 )

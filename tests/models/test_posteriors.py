@@ -170,19 +170,6 @@ def test_accepts_batches(shape):
         assert cov.shape == ((*shape[:-2], 3, shape[-2], shape[-2]) if full_cov else mean.shape)
 
 
-def test_converts_inputs():
-    posterior, _ = make_posterior()
-    expected = posterior.predict_f(np.ones((2, 2)))
-    for Xnew in (
-        np.ones((2, 2), int),
-        np.ones((2, 2), np.float32),
-        [[1.0, 1.0], [1.0, 1.0]],
-        tf.ones([2, 2], tf.float64),
-    ):
-        for actual, wanted in zip(posterior.predict_f(Xnew), expected, strict=True):
-            np.testing.assert_array_equal(actual, wanted)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

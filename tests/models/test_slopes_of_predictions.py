@@ -44,18 +44,6 @@ def test_of_compiled_predictions(make):
         assert float(second) == pytest.approx((above + below - 2.0 * middle) / STEP**2, abs=1e-5)
 
 
-@pytest.mark.slow
-def test_second_derivatives_in_hyperparameters_are_refused_in_compiled_functions():
-    model = regression()
-    predict, variance = tf.function(model.predict_f), model.kernel.variance.unconstrained_variable
-    with tf.GradientTape() as outer:
-        with tf.GradientTape() as inner:
-            mean = predict(tf.constant(POINT))[0][0, 0]
-        slope = inner.gradient(mean, variance)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="differentiates its objectives once"):
-        outer.gradient(slope, variance)
-
-
 def test_elbo_is_the_objective_at_alpha_zero():
     model = regression()
     with pytest.raises(

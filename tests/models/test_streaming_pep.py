@@ -3,12 +3,10 @@
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPR, PEPClassifier, StreamingPEP
-from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
-from gpflow_pep.training import fit
+from gpflow_pep.likelihoods import Probit
 
 rng = np.random.default_rng(4)
 X = rng.uniform(-3.0, 3.0, (90, 2))
@@ -51,18 +49,6 @@ def test_gaussian_likelihood_equals_batch(alpha):
         np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-8)
 
 
-@pytest.mark.slow
-def test_streaming_ep_is_near_ep_of_all_data():
-    """Assumed density filtering, batch by batch: the sites of earlier batches are not visited again."""
-    model, total = streamed(LABELS, Probit(), alpha=1.0)
-    whole = PEP((X, LABELS), kernel(), Probit(), Z, alpha=1.0)
-    expected = float(whole.maximum_log_likelihood_objective())
-    assert total == pytest.approx(expected, abs=0.02 * abs(expected))
-    assert np.abs(model.predict_y(X)[0] - whole.predict_y(X)[0]).max() < 0.1
-    error = np.mean((model.predict_y(X)[0] > 0.5) != LABELS)
-    assert error <= np.mean((whole.predict_y(X)[0] > 0.5) != LABELS) + 0.05
-
-
 @pytest.fixture(scope="module")
 def in_midstream():
     """
@@ -73,75 +59,6 @@ def in_midstream():
     model = StreamingPEP(first, kernel(), Probit(), Z, mean_function=mean_function, tol=1e-11)
     model.update(second, Z + 0.2)
     return model
-
-
-def gradients(model, alpha):
-    """Gradients of the energy at converged sites."""
-    model.alpha = alpha
-    with tf.GradientTape() as tape:
-        loss = model.training_loss()
-    assert model.sites_status.converged
-    return tape.gradient(loss, model.trainable_variables)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
-def test_gradients_match_finite_differences(in_midstream, alpha):
-    """
-    By differences of fourth order, with step 1e-3: an error of 1e-12 times derivatives of fifth order. Z and mean
-    function, then the kernel: of a kind each.
-    """
-    slopes = gradients(in_midstream, alpha)
-    variables = in_midstream.trainable_variables
-    kernels = [
-        any(variable is own for own in in_midstream.kernel.trainable_variables)
-        for variable in variables
-    ]
-    assert 0 < sum(kernels) < len(variables)
-    for of_kernel in (True, False):
-        directions = [
-            rng.normal(size=v.shape) * (k == of_kernel)
-            for v, k in zip(variables, kernels, strict=True)
-        ]
-        values, step = {}, 1e-3
-        for times in (-2, -1, 1, 2):
-            for variable, direction in zip(variables, directions, strict=True):
-                variable.assign_add(times * step * direction)
-            values[times] = float(in_midstream.training_loss())
-            for variable, direction in zip(variables, directions, strict=True):
-                variable.assign_sub(times * step * direction)
-        expected = (8.0 * (values[1] - values[-1]) - (values[2] - values[-2])) / (12.0 * step)
-        slope = sum(
-            np.sum(gradient * direction)
-            for gradient, direction in zip(slopes, directions, strict=True)
-        )
-        assert slope == pytest.approx(expected, rel=2e-6, abs=1e-7)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
-def test_minibatch_gradients_average_to_full_gradient(in_midstream, alpha):
-    """At converged sites the gradients of the batches average to the gradient for all rows."""
-    expected = gradients(in_midstream, alpha)
-    found = [list(gradients) for gradients in in_midstream.minibatches(10)]
-    assert len(found) == 3
-    for number, value in enumerate(expected):
-        mean = sum(gradients[number] for gradients in found) / len(found)
-        np.testing.assert_allclose(mean, value, rtol=0.0, atol=1e-7 * max(1.0, np.abs(value).max()))
-
-
-@pytest.mark.slow
-def test_multiclass_with_separate_kernels():
-    labels = LABELS + (X[:, :1] > 1.0)
-
-    def separate():
-        return gpflow.kernels.SeparateIndependent([kernel(), gpflow.kernels.Matern32(), kernel()])
-
-    model, _ = streamed(labels, MultiClassRobustMax(3), separate, alpha=0.5)
-    assert np.mean(np.argmax(model.predict_y(X)[0], axis=1)[:, None] != labels) < 0.2
-    mean, covariance = model.compute_qu()
-    assert mean.shape == (len(Z), 3)
-    assert covariance.shape == (3, len(Z), len(Z))
 
 
 @pytest.mark.parametrize("likelihood", some_slow([gpflow.likelihoods.Gaussian, Probit], 1))
@@ -157,25 +74,7 @@ def test_sites_are_converged_before_they_are_absorbed(likelihood):
     )
 
 
-@pytest.mark.slow
-def test_trains_between_updates():
-    first, second, _ = batches(LABELS)
-    model = StreamingPEP(first, gpflow.kernels.SquaredExponential(), Probit(), Z)
-    fit(model, max_iterations=15)
-    model.update(second)
-    before = model.update_sites().log_evidence
-    result = fit(model, max_iterations=15)
-    assert result.objective[-1] > before
-    assert result.sites.converged and model.update_sites().sweeps == 0
-
-
 # --- the first batch -------------------------------------------------------------------------------------------------
-
-
-def size_of_graph(step):
-    """Operations of a compiled step, in all functions that it calls."""
-    graph = step.get_concrete_function().graph.as_graph_def()
-    return len(graph.node) + sum(len(function.node_def) for function in graph.library.function)
 
 
 @pytest.fixture(scope="module")
@@ -198,13 +97,6 @@ def test_first_batch_equals_pep(of_the_first_batch, compiled_step):
         np.testing.assert_allclose(
             actual, derivative, rtol=0.0, atol=1e-12 * np.abs(derivative).max()
         )
-
-
-@pytest.mark.slow
-def test_pep_graph_excludes_old_posterior(of_the_first_batch, compiled_step):
-    """The graph of PEP has no operations of the old posterior, nearly a quarter of a stream's graph."""
-    streamed, alone = (size_of_graph(compiled_step(model)) for model in of_the_first_batch)
-    assert alone <= 0.85 * streamed
 
 
 def test_pep_has_no_old_posterior(of_the_first_batch):

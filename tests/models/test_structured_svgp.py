@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from quick import some_slow
-from scipy.special import logsumexp
 
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, PEPSVGP, TSGPR, TSVGP
 from gpflow_pep.models import structured_svgp
@@ -200,13 +199,6 @@ def test_blocks_are_unbiased():
     )
 
 
-def test_without_num_data_minibatch_is_the_data():
-    X, Y = data()
-    alone, told = model(TSVGP, num_data=None), model(TSVGP, num_data=5)
-    batch = X[:5], Y[:5]
-    assert float(alone.training_loss(batch)) == float(told.training_loss(batch))
-
-
 def test_q_diag_equals_full_diagonal():
     X, Y = data()
     full, diagonal = model(BTSVGP), gpflow.utilities.deepcopy(model(BTSVGP))
@@ -339,33 +331,6 @@ def nystrom(made, X):
     return np.sum(V**2, axis=0)
 
 
-def test_bound_is_below_label_evidence():
-    """log p(y) of three labels, by brute force over f on a grid of 41^3, is above the bound at any m and q(u)."""
-    X = np.array([[-0.7, 0.2], [0.1, 0.4], [0.9, -0.3]])
-    labels = np.array([[0.0], [1.0], [1.0]])
-    made = model(TSVGP, likelihood=gpflow.likelihoods.Bernoulli(), num_data=3)
-    grid, weight = np.linspace(-6.0, 6.0, 41), 0.3
-    F = np.stack(np.meshgrid(grid, grid, grid, indexing="ij"), -1).reshape(-1, 3)
-    K = made.kernel(X).numpy() + 1e-6 * np.eye(3)
-    residual = np.linalg.solve(np.linalg.cholesky(K), (F - 0.1).T)
-    log_prior = -0.5 * np.sum(residual**2, 0) - 0.5 * np.linalg.slogdet(2.0 * np.pi * K)[1]
-    log_lik = sum(
-        made.likelihood.log_prob(X[n : n + 1], F[:, n : n + 1], labels[n : n + 1]).numpy()
-        for n in range(3)
-    )
-    evidence = logsumexp(log_prior + log_lik) + 3.0 * np.log(weight)
-    closure = made.training_loss_closure((X, labels))
-    gpflow.optimizers.Scipy().minimize(
-        closure,
-        [*made.q_mu.trainable_variables, *made.q_sqrt.trainable_variables],
-        options={"maxiter": 100},
-    )
-    for m in (0.3, 0.7, 1.0):
-        made.scale.assign(m)
-        assert -float(closure()) < evidence
-    assert -float(closure()) > evidence - 1.0
-
-
 def test_natural_gradients_and_adam():
     """One natural gradient step of size 1 on all rows gives the q(u) of the collapsed model."""
     made = model(BTSVGP, whiten=False)
@@ -415,17 +380,6 @@ def test_rejects_invalid_arguments():
     ]:
         with pytest.raises(ValueError, match=message):
             model(kind, **options)
-
-
-@pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP])
-def test_nan_raises(kind):
-    X, Y = data()
-    made = model(kind)
-    for bad in ((np.where(X[3, 0] == X, np.nan, X), Y), (X, np.where(Y[3] == Y, np.nan, Y))):
-        with pytest.raises(
-            (ValueError, tf.errors.InvalidArgumentError), match=r"data\[[01]\] .*finite"
-        ):
-            made.training_loss(bad)
 
 
 @pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP])

@@ -226,22 +226,6 @@ def test_continuous_at_alpha_zero(kind):
         )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", some_slow(MODELS, quick=[RPAPEP]))
-def test_alpha_can_change_in_compiled_function(kind):
-    model = make(kind)
-    loss = model.training_loss_closure(data(), compile=True)
-    values = []
-    for alpha in (0.5, 0.9, 0.5):
-        model.alpha.assign(alpha)
-        values.append(float(loss()))
-    assert values[0] == values[2]
-    assert abs(values[0] - values[1]) > 0.1
-    model.alpha.assign(1.5)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"alpha must be in \[0, 1\]"):
-        loss()
-
-
 # --- derivatives and minibatches ------------------------------------------------------------------------------------
 
 
@@ -296,22 +280,6 @@ def test_minibatches_are_unbiased(kind, likelihood):
     assert np.ptp(parts) > 0.1
 
 
-@pytest.mark.slow
-def test_scalar_likelihood_has_independent_outputs():
-    """Three columns equal three single-column models."""
-    for kind in MODELS:
-        model = make(kind, "StudentT")
-        total, alone = float(model.maximum_log_likelihood_objective(data("StudentT"))), 0.0
-        for c in range(C):
-            one = make(
-                kind, "StudentT", q_mu=Q_MU[:, c : c + 1], q_sqrt=Q_SQRT[c : c + 1],
-                mean_function=gpflow.functions.Constant(0.1 * c),
-            )  # fmt: skip
-            rows = X, data("StudentT")[1][:, c : c + 1]
-            alone += float(one.maximum_log_likelihood_objective(rows))
-        assert total == pytest.approx(alone, rel=1e-11)
-
-
 @every_model
 def test_q_diag_equals_full_diagonal(kind):
     deviations = 0.5 + 0.1 * Q_MU**2
@@ -322,30 +290,6 @@ def test_q_diag_equals_full_diagonal(kind):
 
 
 # --- training -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", some_slow([ARPEP, RPAPEP], 1))
-def test_natural_gradients_improve_objective(kind):
-    """With Adam on the hyperparameters, as SVGP is trained; the objective rises by more than Adam alone gains."""
-    model = make(kind, num_data=N)
-    loss = model.training_loss_closure(data(), compile=True)
-    natural = gpflow.optimizers.NaturalGradient(0.1)
-    before = float(loss())
-    for _ in range(15):
-        natural.minimize(loss, [(model.q_mu, model.q_sqrt)])
-    assert float(loss()) < before - 1.0
-    gradient_norms = []
-    variables = [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
-    for _ in range(2):
-        with tf.GradientTape() as tape:
-            value = loss()
-        gradient_norms.append(
-            max(np.abs(gradient).max() for gradient in tape.gradient(value, variables))
-        )
-        for _ in range(25):  # a step of 0.1 leaves 0.9^25 = 0.07 of the way
-            natural.minimize(loss, [(model.q_mu, model.q_sqrt)])
-    assert gradient_norms[1] < 0.2 * gradient_norms[0]
 
 
 def best_apep(rows, points):
@@ -373,15 +317,6 @@ def test_apep_equals_fitc_for_equal_factors():
     assert value == pytest.approx(expected, abs=1e-8)
     for actual, wanted in zip(apep.predict_f(X), fitc.predict_f(X), strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_apep_differs_from_fitc_for_unequal_factors():
-    """FITC has v_n = s + d_n with a separate location per row; tied factors are their average, even if Z = X."""
-    rows = X, data("Gaussian")[1][:, :1]
-    for points in (X.copy(), Z.copy()):
-        _, _, expected, value = best_apep(rows, points)
-        assert 0.1 < value - expected < 5.0
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------

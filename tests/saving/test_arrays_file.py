@@ -201,12 +201,6 @@ def test_the_mode_of_an_earlier_file_stays(tmp_path, mode):
     assert load_arrays(path, "the file").keys() == ARRAYS.keys()
 
 
-def test_the_umask_is_left_alone(tmp_path, monkeypatch):
-    """The umask belongs to all threads and cannot be read without setting it."""
-    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was set"))
-    save_arrays(tmp_path / "a.npz", ARRAYS)
-
-
 def test_a_temporary_name_that_is_taken(tmp_path, monkeypatch):
     names = iter(["00000000", "00000001"])
     monkeypatch.setattr("secrets.token_hex", lambda count: next(names))

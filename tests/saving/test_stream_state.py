@@ -266,7 +266,3 @@ def test_a_file_whose_values_were_changed_is_refused_as_a_dictionary_too(tmp_pat
     arrays["old.linear"] = 2.0 * arrays["old.linear"]
     with pytest.raises(ValueError, match="its contents were changed after it was saved"):
         StreamState.from_dict(arrays)
-
-
-def test_a_state_is_printed_as_names_and_shapes():
-    assert "old.Z [1, 0, 2], old.root [0, 0]" in repr(regression().state)

@@ -6,8 +6,7 @@ import pytest
 import tensorflow as tf
 from scipy.stats import norm
 
-from gpflow_pep import APEP, PEPR, TSVGP, PEPClassifier, select_alpha
-from gpflow_pep.likelihoods import Probit
+from gpflow_pep import APEP, PEPR, TSVGP, select_alpha
 from gpflow_pep.training import fit
 
 rng = np.random.default_rng(5)
@@ -126,25 +125,6 @@ def test_models_are_trained():
     start = select_alpha(make, (X, Y), [0.5], train=untrained)
     assert trained.scores[0] > start.scores[0] + 0.1
     assert trained.trainings[0][0].iterations <= 20 and start.trainings == ((None,),)
-
-
-@pytest.mark.slow
-def test_labels():
-    """A classifier's sites are converged by training."""
-
-    def classifier(data, alpha):
-        model = PEPClassifier(
-            data, gpflow.kernels.SquaredExponential(), Probit(), Z.copy(), alpha=alpha
-        )
-        gpflow.set_trainable(model.inducing_variable, False)
-        return model
-
-    labels = np.where(Y > 0.0, 1.0, 0.0)
-    found = select_alpha(
-        classifier, (X, labels), [0.5], train=lambda model: fit(model, max_iterations=3)
-    )
-    assert np.log(0.5) < found.scores[0] < 0.0
-    assert np.all(found.densities < 0.0)
 
 
 @pytest.mark.slow

@@ -78,18 +78,6 @@ def test_the_largest_number_may_not_be_enough():
 
 
 @pytest.mark.slow
-def test_goes_on_if_small_models_explain_nothing():
-    """19 half waves: 8 points end at noise, as do 12. The bound reaches the evidence of known hyperparameters."""
-    X = np.random.default_rng(6).uniform(0.0, 10.0, (100, 1))
-    Y = np.sin(6.0 * X) + 0.2 * np.random.default_rng(7).normal(size=X.shape)
-    found = select_num_inducing(lambda data, Z: make(data, Z, lengthscale=3.0), (X, Y), (8, 12, 48))
-    noise = -0.5 * np.log(2.0 * np.pi * np.mean(Y**2)) - 0.5
-    assert found.objectives[:2] == pytest.approx(noise, abs=0.01) and found.num_inducing == 48
-    exact = gpflow.models.GPR((X, Y), SquaredExponential(0.5, 0.3), noise_variance=0.04)
-    assert found.objectives[2] > float(exact.log_marginal_likelihood()) / len(X) > noise + 0.3
-
-
-@pytest.mark.slow
 def test_stops_if_there_is_only_noise():
     noise = np.random.default_rng(3).normal(size=(N, 1))
     found = select_num_inducing(make, (X, noise), (3, 12, 24))
@@ -222,21 +210,6 @@ def test_densities_decide_where_there_is_no_bound():
         labels.status == "largest"
         and labels.reason == "only one number was tried, and no larger number was given."
     )
-
-
-@pytest.mark.slow
-def test_models_of_gpflow():
-    """SGPR has both bounds, and no leave-one-out densities; its path is PEPR's at alpha = 0."""
-    sgpr = select_num_inducing(
-        lambda data, Z: gpflow.models.SGPR(data, SquaredExponential(), Z, noise_variance=0.1),
-        (X, Y),
-        (4, 8),
-        train=untrained,
-    )
-    pepr = select_num_inducing(make, (X, Y), (4, 8), train=untrained)
-    np.testing.assert_allclose(sgpr.objectives, pepr.objectives, rtol=1e-8)
-    np.testing.assert_allclose(sgpr.upper_bounds, pepr.upper_bounds, rtol=1e-8)
-    assert np.all(np.isnan(sgpr.densities)) and sgpr.criterion == "gap"
 
 
 class Told(gpflow.Module):

@@ -117,17 +117,6 @@ def test_difficult_rows_use_panels(counts, monkeypatch):
     assert_close(found, by_panels(monkeypatch, *rows))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("accurate", [True, False])
-def test_accurate_can_be_a_tensor(accurate):
-    rows = *random_rows(3, 40, 8.0, 1e-4, 29.0), 0.5
-    expected = power(*rows, accurate)
-    found = tf.function(lambda flag: power(*rows, flag))(tf.constant(accurate))
-    for value, wanted in zip(found, expected, strict=True):
-        assert np.all(np.isfinite(value))
-        np.testing.assert_allclose(value, wanted, rtol=1e-9)
-
-
 @pytest.mark.parametrize("variance", some_slow([0.0, 1e-4, 0.1, 1.0, 9.0, 50.0, 1e3], quick=[1e3]))
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.01, 0.5, 1.0], quick=[0.5]))
 def test_distant_means_in_single_precision(variance, alpha):

@@ -169,14 +169,6 @@ def test_matches_high_precision(high_precision, moments, name, y, mean, variance
     assert_within(moments(QuadratureRule(make()), y, mean, variance, alpha), case)
 
 
-@pytest.mark.parametrize("name", ["probit", "logit", "bernoulli"])
-def test_labels_are_mirror_images(references, high_precision, moments, name):
-    cases, y = cases_of(references, name, 0.5)
-    rule = QuadratureRule(high_precision["LIKELIHOODS"][name][0]())
-    found = moments(rule, 1.0 - y, -cases[:, 0], cases[:, 1], 0.5)
-    assert_within(found._replace(d1=-found.d1), cases)
-
-
 @pytest.mark.parametrize(
     ("scale", "out", "alpha"),
     some_slow(
@@ -242,43 +234,6 @@ def test_finds_all_modes_if_y_contradicts_the_cavity(moments, name, alpha):
     found = moments(QuadratureRule(likelihood), y, mean, sd**2, alpha)
     # Rounding of the sums.
     np.testing.assert_allclose(np.ravel(found[:3]), expected, rtol=REQUIRED, atol=1e-12)
-
-
-# --- a fixed rule does not do ---------------------------------------------------------------------------------------
-
-
-def gauss_hermite(log_prob, mean, variance, alpha, number=20):
-    """log Z / α by `number` Gauss-Hermite nodes, as in `gpflow.quadrature.NDiagGHQuadrature`."""
-    x, w = np.polynomial.hermite_e.hermegauss(number)
-    powers = alpha * log_prob(mean[:, None] + np.sqrt(variance)[:, None] * x)  # [R, K]
-    return np.log(np.exp(powers) @ w / np.sqrt(2.0 * np.pi)) / alpha
-
-
-def test_twenty_hermite_nodes_are_inaccurate(references, moments):
-    """
-    Probit, α = 1/2. Measured: log Z is wrong by 3 to 20 % at variances 50 and 1000, where the nodes are 2 to 10 apart
-    and Phi rises within 2, by up to 1e-4 at variance 2. (Where it is 0 to rounding 1e-8 of it is not to be had so.)
-    """
-    cases, _ = cases_of(references, "probit", 0.5)
-    likelihood = Probit()
-    by_nodes = gauss_hermite(
-        lambda f: likelihood.log_cdf(tf.constant(f)).numpy(), cases[:, 0], cases[:, 1], 0.5
-    )
-    by_gpflow = gpflow.quadrature.NDiagGHQuadrature(1, 20)(
-        lambda f: tf.exp(0.5 * likelihood.log_cdf(f)),
-        tf.constant(cases[:, :1]),
-        tf.constant(cases[:, 1:2]),
-    )
-    # The sums of 20 positive terms differ by rounding alone; the weights of NumPy and GPflow are good to 1e-13.
-    np.testing.assert_allclose(
-        by_nodes, 2.0 * np.log(by_gpflow.numpy()[:, 0]), rtol=1e-12, atol=1e-12
-    )
-    error = np.abs(by_nodes / cases[:, 3] - 1.0)
-    wide = cases[:, 1] >= 50.0
-    assert np.all(error[wide] > 2e6 * REQUIRED)
-    assert np.max(error[cases[:, 1] == 2.0]) > 1e3 * REQUIRED
-    adaptive = moments(QuadratureRule(likelihood), 1.0, cases[:, 0], cases[:, 1], 0.5)
-    assert np.max(errors(adaptive, cases)) < 1e-4 * np.min(error[wide])
 
 
 # --- wide cavities --------------------------------------------------------------------------------------------------
@@ -463,41 +418,6 @@ def test_wide_cavities_use_few_points(make):
         found, points = points_per_row(make, rows, y, alpha)
         assert np.mean(found.is_accurate) > 0.97
         assert points < 150.0
-
-
-# --- cost -----------------------------------------------------------------------------------------------------------
-
-
-class CountedStudentT(gpflow.likelihoods.StudentT):
-    """Counts its evaluations."""
-
-    evaluations = tf.Variable(0, trainable=False)
-
-    def _scalar_log_prob(self, X, F, Y):
-        self.evaluations.assign_add(tf.size(F))
-        return super()._scalar_log_prob(X, F, Y)
-
-
-def evaluations(moments, scale, means, variances, alpha):
-    """Number of evaluations per row."""
-    CountedStudentT.evaluations.assign(0)
-    moments(QuadratureRule(CountedStudentT(scale=scale)), 0.5, means, variances, alpha)
-    return float(CountedStudentT.evaluations) / len(means)
-
-
-def test_number_of_evaluations(moments):
-    """
-    60 where that is enough (36 of narrow cavities, where the radius is known), 160 more where it is not. Measured, for
-    Student's t of which no radius is known: 170 a row where |m| <= 3, variances 0.01 to 5; over all of the range 310,
-    and 580 with a scale of 0.1.
-    """
-    rng = np.random.default_rng(0)
-    usual = rng.uniform(-3.0, 3.0, size=200), 10.0 ** rng.uniform(-2.0, np.log10(5.0), size=200)
-    wide = rng.uniform(-10.0, 10.0, size=200), 10.0 ** rng.uniform(-4.0, 3.0, size=200)
-    assert evaluations(moments, 1.0, np.zeros(9), np.full(9, 0.01), 1.0) == 60.0
-    assert evaluations(moments, 1.0, *usual, 1.0) < 180.0
-    assert evaluations(moments, 1.0, *wide, 1.0) < 400.0
-    assert evaluations(moments, 0.1, *wide, 1.0) < 700.0
 
 
 # --- never silently wrong -------------------------------------------------------------------------------------------

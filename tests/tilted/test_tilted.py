@@ -276,30 +276,6 @@ def test_gamma_matches_expectation(moments, make):
         np.testing.assert_allclose(closed.log_partition, gpflow_says, rtol=1e-13)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("make", "y"), some_slow([(Probit, 1.0), (Poisson, 2.0), (Gamma, 2.0)], quick=[(Poisson, 2.0)])
-)
-def test_alpha_can_change_in_compiled_graph(moments, make, y):
-    """In both directions between closed forms and quadrature."""
-    rule = tilted_rule(make(), KL())
-
-    @tf.function
-    def compiled(mean, variance, power):
-        rows = Observations(
-            tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64))
-        )
-        return tuple(rule.moments(Cavity(mean, variance), rows, power))
-
-    for alpha in (0.25, 0.0, 1.0):
-        found = compiled(tf.constant(MEANS), tf.constant(VARIANCES), tf.constant(alpha, tf.float64))
-        # Grappler may reorder a few operations: 1e-12.
-        np.testing.assert_allclose(
-            np.stack(found), np.stack(moments(rule, y, MEANS, VARIANCES, alpha)), rtol=1e-12
-        )
-    assert compiled.experimental_get_tracing_count() == 1
-
-
 # --- kinds of likelihoods -------------------------------------------------------------------------------------------
 
 

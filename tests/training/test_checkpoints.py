@@ -142,34 +142,6 @@ def test_adam_resumes_exactly(as_new, tmp_path, name, options):
     )
 
 
-@pytest.mark.slow
-def test_lbfgs_resumes_with_the_sites(as_new, tmp_path):
-    """L-BFGS reaches the same objective on another path: a search ends if 20 iterations gain less than 6e-5 nats."""
-    options = {"max_iterations": 100, "tolerance": 1e-6}
-    expected = fit(as_new("PEPClassifier"), **options)
-    _, result = interrupted(as_new, "PEPClassifier", tmp_path / "c.npz", [4], **options)
-    assert expected.converged and result.converged
-    assert result.objective[-1] == pytest.approx(expected.objective[-1], abs=1e-3)
-    assert len(result.objective) == result.iterations + 1
-    assert np.all(np.diff(result.objective[:-1]) >= 0.0)
-
-
-@pytest.mark.slow
-def test_early_stopping_resumes(as_new, tmp_path):
-    """This includes best parameters found before the interruption."""
-    held_out = X, 3.0 * np.random.default_rng(0).normal(size=Y.shape)
-    options = {"held_out": held_out, "patience": 3, "interval": 5, "max_iterations": 2000}
-    model = as_new("TSVGP")
-    expected = fit(model, (X, Y), **options)
-    trained = values(model)
-    again, result = interrupted(
-        as_new, "TSVGP", tmp_path / "c.npz", [len(expected.objective) - 1], **options
-    )
-    assert result.status == "stopped early"
-    assert result.objective == expected.objective
-    np.testing.assert_equal(values(again), trained)
-
-
 def test_a_run_that_has_ended_is_not_repeated(tmp_path):
     """The same call returns what it had returned; with a larger limit it goes on, as if that had been asked for."""
     path, options = tmp_path / "c.npz", {**options_for("TSVGP"), "checkpoint": tmp_path / "c.npz"}
@@ -210,17 +182,6 @@ def test_a_run_that_was_stopped_at_the_limit_takes_no_step_when_resumed(tmp_path
     np.testing.assert_array_equal(resumed.q_mu, model.q_mu)
 
 
-@pytest.mark.slow
-def test_a_longer_run_resumes_within_an_epoch(as_new, tmp_path):
-    """Epochs of four: the run ends after six steps."""
-    options = {"optimizer": "adam", "batch_size": 16, "checkpoint": tmp_path / "c.npz"}
-    fit(as_new("PEPClassifier"), max_iterations=6, **options)
-    result = fit(as_new("PEPClassifier"), max_iterations=13, **options)
-    assert result.iterations == 13 and result.status == "limit"
-    assert result.recorded == (4, 6, 8, 12, 13, 13)  # the last one at converged sites
-    assert len(result.objective) == 6
-
-
 def test_a_converged_search_is_not_repeated(tmp_path):
     options = {"checkpoint": tmp_path / "c.npz", "max_iterations": 300}
     expected = fit(MAKERS["PEPR"](), **options)
@@ -231,23 +192,6 @@ def test_a_converged_search_is_not_repeated(tmp_path):
     assert float(model.maximum_log_likelihood_objective()) == pytest.approx(
         expected.objective[-1], rel=1e-12
     )
-
-
-@pytest.mark.slow
-def test_a_failure_is_written_with_the_last_good_parameters(tmp_path):
-    model = MAKERS["TSVGP"]()
-
-    def spoil(iteration, _):
-        if iteration == 4:
-            model.kernel.variance.unconstrained_variable.assign(np.nan)
-
-    options = {"interval": 1, "max_iterations": 20, "checkpoint": tmp_path / "c.npz"}
-    with pytest.warns(UserWarning, match="restored"):
-        fit(model, (X, Y), callback=spoil, **options)
-    again = MAKERS["TSVGP"]()
-    result = fit(again, (X, Y), **options)
-    assert result.status == "limit" and result.iterations == 20
-    assert all(np.all(np.isfinite(value)) for value in values(again).values())
 
 
 # --- of another run --------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 from gpflow.kernels import Matern52
 from quick import some_slow
 
-from gpflow_pep import PEPR, TSVGP, PEPClassifier
+from gpflow_pep import PEPR, PEPClassifier
 from gpflow_pep.inducing import k_means
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import Scipy, fit, fitting
@@ -143,22 +143,6 @@ def test_the_units_of_y_do_not_change_the_training():
         fit(regression(y_scale=each), max_iterations=100).objective[-1] for each in (1.0, scale)
     )
     assert second + len(Y) * np.log(scale) == pytest.approx(first, abs=2.0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scale", some_slow([1e-5, 1e4], 1))
-def test_adam_trains_in_any_unit(scale):
-    """A lengthscale of 1 is far from a column of this scale: Adam would not reach it in its steps."""
-    units = np.array([scale, 1.0, 1.0])
-
-    def trained(factor):
-        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(3))
-        model = TSVGP(kernel, gpflow.likelihoods.Gaussian(0.1), Z * factor, num_data=len(X))
-        fit(model, (X * factor, Y), max_iterations=150, learning_rate=0.05)
-        return float(model.maximum_log_likelihood_objective((X * factor, Y)))
-
-    assert trained(np.ones(3)) > -60.0  # -220 at the start
-    assert trained(units) > -60.0
 
 
 def test_scipy_trains_in_the_coordinates():
@@ -409,33 +393,3 @@ def test_adam_keeps_lengthscales_that_are_better_than_within_reach():
     )
     fit(model, optimizer="adam", max_iterations=1)
     assert np.all(model.kernel.lengthscales.numpy()[1:] > 9e4)
-
-
-@pytest.mark.slow
-def test_parts_of_a_sum_become_different():
-    """A smooth and a rough part: equal starts would stay equal, at 15 nats less."""
-    r = np.random.default_rng(101)
-    rows = np.sort(r.uniform(0.0, 20.0, (150, 1)), axis=0)
-    smooth, rough = (
-        gpflow.kernels.SquaredExponential(lengthscales=each)(rows).numpy() for each in (4.0, 0.5)
-    )
-    root = np.linalg.cholesky(smooth + 0.3 * rough + 1e-8 * np.eye(150))
-    kernel = gpflow.kernels.SquaredExponential(
-        lengthscales=10.0
-    ) + gpflow.kernels.SquaredExponential(lengthscales=1.0)
-    targets = root @ r.standard_normal((150, 1)) + 0.1 * r.standard_normal((150, 1))
-    model = PEPR((rows, targets), kernel, np.linspace(0.0, 20.0, 50)[:, None], alpha=0.0)
-    fit(model, train_inducing=False)
-    ratio = (
-        model.kernel.kernels[0].lengthscales.numpy() / model.kernel.kernels[1].lengthscales.numpy()
-    )
-    assert max(ratio, 1.0 / ratio) > 3.0
-
-
-@pytest.mark.slow
-def test_restarts_with_patience_train_the_points_too():
-    """Every search counts patience anew."""
-    one, more = (
-        fit(regression(), patience=2, n_restarts=number).objective[-1] for number in (0, 3)
-    )
-    assert more > one - 0.5

@@ -88,26 +88,6 @@ def test_steps_are_those_of_the_batches_given_by_hand():
 
 
 @pytest.mark.slow
-def test_a_shuffled_dataset_is_shuffled_in_each_pass(as_new):
-    """The dataset shuffles itself; every pass contains all rows."""
-    seen = []
-
-    def note(x, y):
-        seen.append(x.ravel())
-        return x, y
-
-    def noted(x, y):
-        parts = tf.numpy_function(note, [x, y], (x.dtype, y.dtype))
-        return tuple(tf.ensure_shape(part, [None, 1]) for part in parts)
-
-    rows = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(N, seed=1).batch(20).map(noted)
-    result = fit(as_new("TSVGP"), rows, max_iterations=6, interval=3)
-    passes = np.concatenate(seen[:6]).reshape(2, N)  # it may have read ahead
-    np.testing.assert_array_equal(np.sort(passes, axis=1), np.tile(np.sort(X.ravel()), (2, 1)))
-    assert not np.array_equal(*passes) and result.objective[1] > result.objective[0]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("drop", some_slow([False, True], 1))
 def test_the_last_batch_may_be_smaller_or_missing(as_new, drop):
     """60 rows in batches of 25; empty batches are left out."""

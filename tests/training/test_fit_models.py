@@ -23,7 +23,7 @@ from small_models import (
     values,
 )
 
-from gpflow_pep import APEP, BTSVGP, PEPR, TSVGP, PEPClassifier
+from gpflow_pep import PEPR, TSVGP, PEPClassifier
 from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import fit
@@ -85,18 +85,6 @@ def test_scores_are_those_of_the_model(as_new):
     )
 
 
-def test_a_result_is_shown_in_a_line(as_new):
-    result = fit(as_new("PEPR"), max_iterations=5, held_out=held_out_for("PEPR"))
-    shown = repr(result)
-    assert shown.startswith("FitResult(limit after 5 iterations, ") and len(shown) < 250
-    for value in (
-        f"objective {result.objective[-1]:.6g} nats",
-        f"nlpd {result.held_out['nlpd'][-1]:.4g}",
-        result.reason,
-    ):
-        assert value in shown
-
-
 @pytest.mark.parametrize("name", ["TSGPR", "BTSGPR", "TSVGP", "BTSVGP", "StreamingSVGP"])
 def test_bounds_have_an_elbo(as_new, name):
     """`elbo` exists, as in GPflow's SGPR and SVGP, and equals the objective."""
@@ -136,22 +124,6 @@ def test_blocks_stay_the_same(as_new, monkeypatch):
     for name in ("BTSVGP", "TSVGP"):
         fit(as_new(name), (X, Y), max_iterations=1, batch_size=20)
     assert [options["fixed"] for options in made] == [True, False]
-
-
-@pytest.mark.slow
-def test_defaults_of_minibatches(as_new, monkeypatch):
-    """Five hundred rows, or all there are; a record every hundred steps, and of the last one."""
-    made, records = [], []
-    monkeypatch.setattr(
-        sys.modules[fit.__module__],
-        "Minibatches",
-        lambda *a, **k: made.append(a) or Minibatches(*a, **k),
-    )
-    many = np.repeat(X, 10, axis=0), np.repeat(Y, 10, axis=0)
-    model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(0.3), Z.copy(), num_data=600)
-    fit(model, many, max_iterations=130, callback=lambda step, _: records.append(step))
-    fit(as_new("TSVGP"), (X, Y), max_iterations=1)
-    assert made == [(600, 500), (60, 60)] and records == [100, 130]
 
 
 def test_many_rows_are_scored_in_parts(as_new):
@@ -471,19 +443,6 @@ def test_a_search_is_limited(as_new, monkeypatch):
         )
 
 
-@pytest.mark.parametrize(("optimizer", "steps"), [("lbfgs", 2000), ("adam", 5000)])
-def test_default_limit(as_new, monkeypatch, optimizer, steps):
-    limits, module = [], sys.modules[fit.__module__]
-    history = module.History
-    monkeypatch.setattr(
-        module, "History", lambda **options: limits.append(options["steps"]) or history(**options)
-    )
-    model = as_new("PEPR")
-    gpflow.set_trainable(model, False)
-    fit(model, optimizer=optimizer)
-    assert limits == [steps]
-
-
 class Valley(gpflow.models.BayesianModel, InternalDataTrainingLossMixin):
     """Rosenbrock's, in which a search takes 30 iterations or so; `height` at the first turn is about 4 of it."""
 
@@ -612,52 +571,3 @@ def test_progress(as_new, capsys):
     fit(as_new("PEPR"), max_iterations=2, progress=True)
     shown = capsys.readouterr().err
     assert ("objective" in shown and "it/s" in shown) or "s/it" in shown
-
-
-def test_block_size():
-    """The default block of BTSVGP, all sixty rows, is one: its bound is the exact evidence at the best q(u)."""
-    model = of_minibatches(BTSVGP)
-    for part in (model.kernel, model.likelihood, model.inducing_variable):
-        gpflow.set_trainable(part, False)
-    fit(model, (X, Y), natural_step=1.0, max_iterations=1)
-    exact = gpflow.models.GPR((X, Y), kernel(), noise_variance=0.3)
-    assert full_objective(model, "BTSVGP") <= float(exact.log_marginal_likelihood()) + 1e-9
-
-
-@pytest.mark.slow
-def test_softmax():
-    """GPflow's softmax accepts integer labels only; `fit` converts them."""
-    labels = (Y > 0.0).astype(int) + (Y > 0.8)
-    for constructor in (gpflow.models.SVGP, APEP):
-        model = constructor(
-            kernel(), gpflow.likelihoods.Softmax(3), Z.copy(), num_latent_gps=3, num_data=len(X)
-        )
-        result = fit(
-            model,
-            (X, labels),
-            max_iterations=2,
-            held_out=(X[:5], labels[:5].astype(float)),
-            interval=1,
-        )
-        assert result.status == "limit" and np.all(np.isfinite(result.held_out["nlpd"]))
-
-
-@pytest.mark.slow
-def test_the_seed_orders_minibatches_of_a_classifier(as_new):
-    found = []
-    for seed in (0, 1):
-        model = as_new("PEPClassifier")
-        fit(model, optimizer="adam", batch_size=20, max_iterations=3, seed=seed)
-        found.append(float(model.kernel.lengthscales.numpy()))
-    assert found[0] != found[1]
-
-
-@pytest.mark.slow
-def test_scores_change_nothing(as_new):
-    """Scoring changes no parameters, and sites only within their tolerance."""
-    found = []
-    for held_out in (None, held_out_for("PEPClassifier")):
-        model = as_new("PEPClassifier")
-        fit(model, optimizer="adam", max_iterations=3, held_out=held_out)
-        found.append(values(model))
-    np.testing.assert_equal(found[0], found[1])

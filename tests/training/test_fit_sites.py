@@ -3,13 +3,11 @@
 import dataclasses
 import functools
 import sys
-import warnings
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier
@@ -190,15 +188,6 @@ def test_bad_arguments_are_refused(model):
         np.testing.assert_array_equal(values(model), initial)
 
 
-@pytest.mark.slow
-def test_progress(model, capsys):
-    options = {"optimizer": "adam", "max_iterations": 2, "batch_size": 15}
-    fit(model, progress=True, **options)
-    assert "objective" in capsys.readouterr().err
-    fit(model, **options)
-    assert "objective" not in capsys.readouterr().err
-
-
 # --- how it trains ---------------------------------------------------------------------------------------------------
 
 
@@ -334,40 +323,6 @@ def test_a_second_training_traces_nothing(model):
 # --- what is trained; late, since it is compiled anew -----------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_fixed_parameters_stay(model):
-    """This also holds for minibatches compiled while the parameter was trainable."""
-    options = {"optimizer": "adam", "max_iterations": 3, "batch_size": 10, "train_inducing": True}
-    fit(model, **options)
-    assert np.abs(model.inducing_variable.Z - Z).max() > 1e-3
-    model.inducing_variable.Z.assign(Z)
-    model.kernel.variance.assign(1.0)
-    gpflow.set_trainable(model.inducing_variable, False)
-    gpflow.set_trainable(model.kernel.variance, False)
-    before = model.kernel.lengthscales.numpy()
-    fit(model, **options)
-    np.testing.assert_array_equal(model.inducing_variable.Z, Z)
-    assert model.kernel.variance.numpy() == pytest.approx(1.0, rel=1e-15)
-    assert abs(model.kernel.lengthscales.numpy() - before) > 1e-3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", some_slow(["lbfgs", "minibatches"], 1))
-def test_priors_are_honored(model, way):
-    """A prior of 1e-2 about log 2 outweighs thirty labels: the variance ends there, within ten standard deviations."""
-    options = {"optimizer": "adam", "max_iterations": 60, "learning_rate": 0.1, "batch_size": 15}
-    if way == "minibatches":
-        fit(model, **{**options, "max_iterations": 1})  # compiled before there was a prior
-    model.kernel.variance.prior = tfp.distributions.LogNormal(
-        np.float64(np.log(2.0)), np.float64(1e-2)
-    )
-    result = fit(model, **({"max_iterations": 60} if way == "lbfgs" else options))
-    assert np.log(model.kernel.variance.numpy()) == pytest.approx(np.log(2.0), abs=0.1)
-    assert result.status in ("converged", "limit")
-    # With the prior.
-    assert result.objective[-1] == pytest.approx(-model.training_loss().numpy(), rel=1e-6)
-
-
 def test_the_optimum_is_stationary(model):
     """
     L-BFGS-B stops where the projected gradient is below 1e-5 or the energy, some 20 nats, changes by 2e-9 of itself
@@ -392,42 +347,6 @@ def test_the_optimum_is_stationary(model):
         parameter.assign(value)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("variance", "rate"), some_slow([(1.0, 0.1), (50.0, 0.05)], quick=[(50.0, 0.05)])
-)
-def test_one_sweep_per_step_ends_like_converged_sites(model, variance, rate):
-    """
-    Training that does not wait for convergence (JMLR 2017, sec. 3.9): the sites keep up with it, also from a variance
-    at which whole updates overshoot, and it arrives where one with converged sites does.
-    """
-    model.kernel.variance.assign(variance)
-    gpflow.set_trainable(model, False)
-    gpflow.set_trainable(model.kernel, True)
-    initial, changes, found = gpflow.utilities.read_values(model), [], []
-    for max_sweeps in (1, 1000):
-        gpflow.utilities.multiple_assign(model, initial)
-        model.reset_sites()
-        model.max_sweeps = max_sweeps
-        options = {"optimizer": "adam", "learning_rate": rate, "max_iterations": 150}
-        result = fit(
-            model, callback=lambda *_: changes.append(model.sites_status.change), **options
-        )
-        found.append(result.objective)
-    assert changes[0] > 0.02 and max(changes[100:150]) < 1e-2
-    assert found[0][-1] == pytest.approx(found[1][-1], abs=5e-2)
-    assert found[1][-1] > found[1][0] + 0.1
-
-
-def test_nothing_trainable(model):
-    gpflow.set_trainable(model, False)
-    initial = values(model)
-    result = fit(model)
-    assert result.converged and result.reason == "Nothing is trainable."
-    assert result.iterations == 0 and len(result.objective) == 1
-    np.testing.assert_array_equal(values(model), initial)
-
-
 # --- sites that do not converge where training starts ---------------------------------------------------------------
 
 
@@ -441,18 +360,6 @@ def misfit(**options):
     return PEPClassifier(
         (inputs, labels), gpflow.kernels.SquaredExponential(), inducing_variable=points, **options
     )
-
-
-@pytest.mark.slow
-def test_training_leaves_a_start_where_the_sites_do_not_converge():
-    """The initial energy is about -146.7; the final energy is far higher, and the status is correct."""
-    model = misfit()
-    with warnings.catch_warnings(record=True):
-        warnings.simplefilter("always")
-        result = fit(model, max_iterations=60)
-    assert result.objective[-1] > -130.0
-    assert result.objective[-1] == pytest.approx(model.sites_status.log_evidence)
-    assert result.sites.converged or "have not converged" in result.reason
 
 
 @pytest.mark.slow
@@ -519,15 +426,6 @@ def robust_max():
     X, Y = waveform(120)
     kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(21, 4.6))
     return PEPClassifier((X, Y), kernel, MultiClassRobustMax(3), X[:15].copy(), alpha=0.0)
-
-
-@pytest.mark.slow
-def test_sites_that_a_step_makes_improper_do_not_end_training():
-    """With one batch of all rows B was not positive definite after some 15 steps of the kernel."""
-    model = robust_max()
-    result = fit(model, optimizer="adam", batch_size=120, max_iterations=40)
-    assert result.status == "limit" and result.iterations == 40
-    assert result.objective[-1] > result.objective[0]
 
 
 def test_negative_precisions_are_halved_until_q_is_proper():

@@ -141,17 +141,6 @@ def test_the_last_parameters_are_kept_not_the_best(as_new):
         np.testing.assert_array_equal(value, seen[-1][name])
 
 
-def test_resumption_after_ctrl_c_is_exact(as_new, tmp_path):
-    options = {**options_for("TSVGP"), "interval": 1, "max_iterations": 12}
-    model = as_new("TSVGP")
-    fit(model, data_for("TSVGP"), **options)
-    expected = values(model)
-    for callback in (At(5, press), None):
-        model = as_new("TSVGP")
-        fit(model, data_for("TSVGP"), callback=callback, checkpoint=tmp_path / "c.npz", **options)
-    np.testing.assert_equal(values(model), expected)
-
-
 def test_an_evaluation_is_not_begun_after_ctrl_c(as_new):
     """Press Ctrl-C within a line search: training ends at the best parameters evaluated."""
     model = as_new("PEPR")

@@ -92,18 +92,6 @@ def test_a_second_run_fits_only_what_is_missing(folder, monkeypatch, capsys):
     assert "regressions: 1 tables, 1 splits" in capsys.readouterr().out and "fits" in shown
 
 
-@pytest.mark.slow
-def test_methods_in_processes_of_a_server(folder, monkeypatch, capsys):
-    """The default reads columns as they are; on a line of 14 rows it and scikit-learn's GP find it."""
-    monkeypatch.setattr(tables, "get_context", multiprocessing.get_context)
-    names = ("default:n_inducing=5,kernel=Matern52+Linear", "sgpr", "boosting")
-    records = run(monkeypatch, folder, "numbers", "--again", "--methods", *names)
-    assert [each["method"] for each in records] == list(names)
-    for each in records:
-        assert each["status"] in ("converged", "completed") and np.isfinite(each["nlpd"])
-        assert each["again"] > 0.0 and each["warnings"] == []
-
-
 @pytest.mark.parametrize(
     ("kind", "status"), [(Loop, "cut off"), (Stubborn, "ended with -9")], ids=["loop", "deaf"]
 )

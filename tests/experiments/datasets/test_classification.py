@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import datasets
-from experiments.datasets.catalog import _BINARY, ENTRIES
-from experiments.datasets.sources import ArchivedSplits
+from experiments.datasets.catalog import ENTRIES
 
 # Rows, inputs, rows labeled 1, number of splits and whether they are published, recorded from the files independently
 # of this reader.
@@ -46,18 +45,6 @@ def rows_of(name):
     """Inputs and labels of all rows, in the order of the table [N, D + 1]."""
     table = ENTRIES[name].source.read(0)
     return np.hstack([table.X, table.Y])
-
-
-def in_order(rows):
-    return rows[np.lexsort(rows.T)]
-
-
-def num_repeats(name):
-    """The number of test rows whose inputs are found in the training part too, for each split."""
-    source = ENTRIES[name].source
-    inputs = np.unique(source.read(0).X, axis=0, return_inverse=True)[1].ravel()
-    splits = (source.read(split) for split in range(source.num_splits))
-    return [int(np.isin(inputs[table.test], inputs[table.train]).sum()) for table in splits]
 
 
 def test_names_and_descriptions():
@@ -101,94 +88,6 @@ def test_no_input_is_a_row_number_or_the_label(name):
             np.unique(column, return_inverse=True) for column in X.T if len(np.unique(column)) == 2
         ]
         assert not any(np.array_equal(places.ravel(), label) for _, places in two_valued)
-
-
-@pytest.mark.data
-@pytest.mark.parametrize(
-    ("name", "same"), [("breast", "qp-cancer"), ("iono", "qp-ionosphere"), ("sonar", "qp-sonar")]
-)
-def test_two_publications_agree_on_inputs_and_labels(name, same):
-    # Printed to at most 6 digits after the point in one place or the other.
-    np.testing.assert_allclose(in_order(rows_of(name)), in_order(rows_of(same)), atol=1e-6)
-
-
-@pytest.mark.data
-def test_breast_tumours_have_nine_grades_and_no_number():
-    for name in ("breast", "qp-cancer"):
-        X = rows_of(name)[:, :-1]
-        assert (X.min(), X.max()) == (1.0, 10.0)
-
-
-@pytest.mark.data
-def test_australian_predicts_the_decision():
-    decision = rows_of("australian")[:, -1]
-    archived = ArchivedSplits(_BINARY, "Australian").read(0)
-    # The archive has the decision among its inputs.
-    np.testing.assert_array_equal(archived.X[:, 13], decision)
-    # It predicts input 0.
-    np.testing.assert_array_equal(archived.Y[:, 0] > 0.0, rows_of("australian")[:, 0] == 1.0)
-
-
-@pytest.mark.data
-def test_crabs_are_one_table_with_the_sex_or_the_species_to_predict():
-    by_species, by_sex = rows_of("crabs"), rows_of("qp-crabs")
-    np.testing.assert_array_equal(by_species[:, 1:-1], by_sex[:, 2:-1])  # five lengths
-    np.testing.assert_array_equal(by_species[:, 0] == 1.0, by_sex[:, -1] == 0.0)  # female
-    np.testing.assert_array_equal(by_species[:, -1] == 1.0, by_sex[:, 0] == -1.0)  # orange
-    # The index, in qp-crabs only.
-    np.testing.assert_array_equal(by_sex[:, 1], np.tile(np.arange(1, 51), 4))
-
-
-@pytest.mark.data
-def test_constant_input_of_the_ionosphere():
-    for name in ("iono", "qp-ionosphere"):
-        data = datasets.load(name)
-        np.testing.assert_array_equal(np.flatnonzero(np.ptp(data.X_train, axis=0) == 0.0), [1])
-        assert data.x_scale[1] == 1.0
-
-
-@pytest.mark.data
-def test_pima_has_zeros_for_missing_values():
-    zeros = (rows_of("pima")[:, :-1] == 0.0).sum(axis=0)
-    np.testing.assert_array_equal(zeros[1:6], [5, 35, 227, 374, 11])
-    assert len(np.unique(rows_of("qp-pima"), axis=0)) == 532
-
-
-@pytest.mark.data
-@pytest.mark.parametrize(
-    ("name", "fewest", "most"),
-    [
-        ("australian", 0, 0),
-        ("breast", 20, 33),
-        ("crabs", 0, 0),
-        ("iono", 0, 1),
-        ("pima", 0, 0),
-        ("sonar", 0, 0),
-        ("qp-ionosphere", 0, 1),
-        ("qp-cancer", 21, 34),
-        ("qp-pima", 32, 42),
-        ("qp-crabs", 0, 0),
-        ("qp-sonar", 0, 0),
-        ("qp-iris-13", 0, 1),
-        ("usps-3-5", 0, 0),
-        ("banana", 0, 0),
-    ],
-)
-def test_rows_repeated_across_training_and_test_part_are_as_the_notes_say(name, fewest, most):
-    repeats = num_repeats(name)
-    assert (min(repeats), max(repeats)) == (fewest, most)
-
-
-@pytest.mark.data
-def test_banana_is_one_table_split_twice():
-    np.testing.assert_array_equal(rows_of("banana"), rows_of("banana-5300"))
-
-
-@pytest.mark.data
-def test_usps_is_one_table_split_twice():
-    rows = rows_of("usps-3-5")
-    np.testing.assert_array_equal(rows, rows_of("qp-usps-3-5"))
-    assert (rows[:, :-1].min(), rows[:, :-1].max()) == (-1.0, 1.0)
 
 
 @pytest.mark.data

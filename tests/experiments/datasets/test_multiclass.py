@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.spatial import cKDTree
-from sklearn.datasets import load_digits, load_wine
+from sklearn.datasets import load_digits
 
 from experiments import datasets
 from experiments.datasets.catalog import ENTRIES
@@ -76,45 +76,6 @@ def test_no_input_is_a_row_number_or_the_label(name):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "most"),
-    [pytest.param(name, int(name == "glass"), marks=pytest.mark.data) for name in PUBLISHED],
-)
-def test_rows_repeated_across_training_and_test_part_are_as_the_notes_say(name, most):
-    repeats = []
-    for X, _, train, test in splits_of(name):
-        places = np.unique(X, axis=0, return_inverse=True)[1].ravel()
-        repeats.append(int(np.isin(places[test], places[train]).sum()))
-    assert (min(repeats), max(repeats)) == (0, most)
-
-
-@pytest.mark.data
-def test_test_parts_that_lack_classes_are_as_the_notes_say():
-    fewest = {
-        name: min(len(np.unique(Y[test])) for _, Y, _, test in splits_of(name))
-        for name in PUBLISHED
-    }
-    classes = {name: len(counts) for name, (_, counts, _) in PUBLISHED.items()}
-    assert {name for name in PUBLISHED if fewest[name] < classes[name]} == {"glass", "new-thyroid"}
-
-
-@pytest.mark.data
-def test_vowels_have_the_speaker_among_their_inputs():
-    np.testing.assert_array_equal(np.bincount(rows_of("vowel")[:, 0].astype(int)), [36] * 15)
-
-
-@pytest.mark.data
-def test_wine_is_the_table_of_its_pairs_and_of_scikit_learn():
-    rows = rows_of("wine")
-    # Printed to at most 2 digits after the point, with rounding errors of doubles below 2000.
-    np.testing.assert_allclose(rows, np.column_stack(load_wine(return_X_y=True)), rtol=1e-14)
-    for first, second in ((1, 2), (1, 3), (2, 3)):
-        pair = rows[np.isin(rows[:, -1], [first - 1, second - 1])]
-        np.testing.assert_allclose(
-            rows_of(f"qp-wine-{first}{second}")[:, :-1], pair[:, :-1], rtol=1e-14
-        )
-
-
 def test_digits_are_those_of_scikit_learn():
     X, y = load_digits(return_X_y=True)
     data = datasets.load("digits", standardize=False)
@@ -128,38 +89,6 @@ def test_digits_are_those_of_scikit_learn():
 
 def test_labels_are_not_standardized():
     np.testing.assert_array_equal(np.unique(datasets.load("iris").Y_train), [0.0, 1.0, 2.0])
-
-
-@pytest.mark.data
-def test_mnist_has_the_images_of_even_and_odd_digits():
-    info, data = datasets.describe("mnist"), datasets.load("mnist", standardize=False)
-    assert (info.N, info.D, info.classes, info.num_splits) == (70000, 784, tuple("0123456789"), 1)
-    parity = datasets.load("mnist-even-odd", standardize=False)
-    for X, digit, same_X, odd in (
-        (data.X_train, data.Y_train, parity.X_train, parity.Y_train),
-        (data.X_test, data.Y_test, parity.X_test, parity.Y_test),
-    ):
-        np.testing.assert_array_equal(X[::100], same_X[::100])
-        np.testing.assert_array_equal(digit % 2.0, odd)
-    counts = [np.bincount(Y[:, 0].astype(int)).tolist() for Y in (data.Y_train, data.Y_test)]
-    assert counts == [
-        [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
-        [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009],
-    ]
-
-
-@pytest.mark.data
-def test_flights():
-    info = datasets.describe("flights")
-    assert (info.N, info.D, len(info.classes)) == (27396, 8, 3)
-    assert (info.num_splits, info.splits_published) == (20, False)
-    rows = rows_of("flights")
-    assert rows.shape == (27396, 9) and np.isfinite(rows).all()
-    assert np.bincount(rows[:, -1].astype(int)).tolist() == [13248, 4881, 9267]
-    assert len(np.unique(rows[:, :-1], axis=0)) == 27396  # no row is in both parts
-    # Month, day, weekday, times of day, minutes in the air, miles, years of age: as far as the published rows go.
-    np.testing.assert_array_equal(rows[:, :-1].min(axis=0), [1, 1, 0, 1, 1, 22, 94, 0])
-    np.testing.assert_array_equal(rows[:, :-1].max(axis=0), [12, 31, 6, 1440, 1440, 686, 4983, 57])
 
 
 def test_a_flight_is_read_with_its_plane(publish):

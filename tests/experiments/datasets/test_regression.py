@@ -85,24 +85,6 @@ def test_folds_test_every_row_once(name):
     np.testing.assert_array_equal(np.sort(rows), np.arange(datasets.describe(name).N))
 
 
-@pytest.mark.data
-def test_naval_has_two_constant_inputs():
-    data = datasets.load("naval")
-    np.testing.assert_array_equal(np.flatnonzero(np.ptp(data.X_train, axis=0) == 0.0), [8, 11])
-    np.testing.assert_array_equal(data.x_scale[[8, 11]], 1.0)
-    np.testing.assert_allclose(data.X_test[:, [8, 11]], 0.0, atol=1e-9)
-
-
-@pytest.mark.data
-def test_elevators_target_is_a_centered_logarithm_of_whole_thousandths():
-    data = datasets.load("elevators", standardize=False)
-    target = np.unique(np.concatenate([data.Y_train, data.Y_test]))
-    thousandths = 12.0 * np.exp(target - target.min())  # the smallest is 0.012
-    # Printed to 5 digits: errors up to 5e-5 and 5e-6 in the two logarithms, times at most 78 thousandths.
-    np.testing.assert_allclose(thousandths, np.round(thousandths), atol=78 * 5.5e-5)
-    assert len(target) == 61
-
-
 def test_draws_of_a_gaussian_process():
     first, second = (datasets.load("gp-draws", split, standardize=False) for split in (0, 1))
     assert (

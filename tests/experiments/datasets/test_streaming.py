@@ -110,26 +110,6 @@ def test_grid_in_a_zip_file(publish):
     )
 
 
-@pytest.mark.data
-def test_terrain_is_land_of_the_tile():
-    data = datasets.load("terrain-nn27", standardize=False)
-    heights = np.vstack([data.Y_train, data.Y_test])
-    # As the tile's own file has them: lowest, highest (to 0.1 m), mean and deviation (to 0.1 m).
-    assert [heights.min(), heights.max()] == [89.5, 1170.6]
-    np.testing.assert_allclose([heights.mean(), heights.std()], [532.9, 246.8], atol=0.051)
-
-
-@pytest.mark.data
-def test_audio_lies_near_zero_frequency():
-    data = datasets.load("audio-subband", standardize=False)
-    x = np.empty(18000)
-    x[::2], x[1::2] = data.Y_train[:, 0], data.Y_test[:, 0]
-    power = np.abs(np.fft.rfft(x * np.hanning(len(x)))) ** 2
-    # 18,000 samples at 16 kHz: 169 periods of the center frequency of 152 Hz, where the published signal has its power.
-    assert power[:90].sum() > 0.98 * power.sum() and power[80:90].sum() < 0.01 * power.sum()
-    np.testing.assert_allclose(data.X_train[:2, 0], [8001 / 16000, 8003 / 16000], rtol=1e-12)
-
-
 def test_generated_series_are_what_their_formulas_say():
     t, y = series.periodic().T
     f = np.sin(20.0 * np.pi * t) + 0.5 * np.sin(46.0 * np.pi * t)

@@ -1,15 +1,9 @@
 """A run is recorded in a database beside its folder, as completed, failed or interrupted, with its metrics."""
 
 import json
-import os
-import shutil
-import socket
 import sqlite3
-import subprocess
-import tempfile
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 
 import pytest
 import sqlalchemy
@@ -67,73 +61,3 @@ def test_a_locked_database_is_named(runs, tmp_path):
             SacredError, match=r"^--sql sqlite:///.*runs\.db.*: database is locked\.$"
         ):
             ex.run(config_updates=TINY, options=options)
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-@pytest.fixture
-def folder():
-    """A folder of a user who may run a server; root may not."""
-    with tempfile.TemporaryDirectory() as name:
-        if os.geteuid() == 0:
-            shutil.chown(name, "nobody")
-        yield Path(name)
-
-
-def as_user(*command):
-    return subprocess.run(
-        command, user="nobody" if os.geteuid() == 0 else None, check=True, capture_output=True
-    )
-
-
-@pytest.fixture
-def postgres(folder):
-    """The URL of a PostgreSQL server, which ends with the test."""
-    pytest.importorskip("psycopg")
-    found = [*Path("/usr/lib/postgresql").glob("*/bin"), *filter(None, [shutil.which("initdb")])]
-    if not found:
-        pytest.skip("PostgreSQL is not installed")
-    programs, data, port = (
-        (found[0] if found[0].is_dir() else Path(found[0]).parent),
-        str(folder / "data"),
-        free_port(),
-    )
-    as_user(programs / "initdb", "-D", data, "-U", "tester", "--auth=trust")
-    control = programs / "pg_ctl", "-D", data
-    as_user(
-        *control, "-w", "-l", f"{folder}/log", "-o", f"-p {port} -h 127.0.0.1 -k {folder}", "start"
-    )
-    yield f"postgresql+psycopg://tester@127.0.0.1:{port}/postgres"
-    as_user(*control, "-m", "immediate", "stop")
-
-
-@pytest.mark.slow
-def test_postgres(postgres, runs, monkeypatch):
-    assert_records_runs(postgres, runs, monkeypatch)
-
-
-@pytest.fixture
-def mongo(folder):
-    """The address of a MongoDB server, which ends with the test."""
-    pymongo = pytest.importorskip("pymongo")
-    program = shutil.which("mongod") or pytest.skip("MongoDB is not installed")
-    port = free_port()
-    with subprocess.Popen(
-        [program, "--dbpath", str(folder), "--port", str(port)], stdout=subprocess.DEVNULL
-    ) as server:
-        yield pymongo.MongoClient("127.0.0.1", port), f"127.0.0.1:{port}:runs"
-        server.terminate()
-
-
-@pytest.mark.slow
-def test_mongo(mongo, runs):
-    client, address = mongo
-    options = {"--file_storage": str(runs), "--loglevel": "ERROR", "--mongo_db": address}
-    result = ex.run(config_updates=TINY, options=options).result
-    (run,) = client.runs.runs.find()
-    assert run["status"] == "COMPLETED" and run["result"]["rmse"] == result["rmse"]
-    assert client.runs.metrics.find_one({"name": "noise_sd"})["steps"] == [0, 2, 3]
