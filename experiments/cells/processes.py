@@ -1,9 +1,11 @@
 """Run cells in processes of their own: pools of loky, of which joblib has a copy."""
 
 import json
+import math
 import os
 import re
 import signal
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -45,16 +47,17 @@ def perform(cell: Cell, runs: Path) -> Result:
 
 
 def run_in_processes(
-    cells: Iterable[Cell], runs: Path, jobs: int, threads: int
+    cells: Iterable[Cell], runs: Path, jobs: int, threads: int, until: float = math.inf
 ) -> Generator[Outcome, None, None]:
     """
-    Run cells, recorded in `runs`, and yield outcomes as they come.
+    Run cells, recorded in `runs`, and yield outcomes as they come. No cell starts when `time.monotonic()` is past
+    `until`.
 
     If a process dies, so does its pool. Another pool takes the other cells; if several were in progress, each of these
     runs again alone, to find the one that ends its process.
     """
     waiting = deque(cells)
-    while broken := (yield from _in_a_pool(waiting, runs, jobs, threads)):
+    while broken := (yield from _in_a_pool(waiting, runs, jobs, threads, until)):
         reason, in_progress = broken
         if len(in_progress) == 1:
             yield Outcome(in_progress[0], "killed", reason)
@@ -64,19 +67,17 @@ def run_in_processes(
 
 
 def _in_a_pool(
-    waiting: deque[Cell], runs: Path, jobs: int, threads: int
+    waiting: deque[Cell], runs: Path, jobs: int, threads: int, until: float
 ) -> Generator[Outcome, None, tuple[str, list[Cell]] | None]:
-    """Yield outcomes until all cells have ended or a process dies; then return the reason and the cells in progress."""
+    """Yield outcomes until cells have ended or a process dies; then return the reason and the cells in progress."""
     running: dict[Future[Outcome], Cell] = {}
     env = dict.fromkeys(THREADS, str(threads))
     with ProcessPoolExecutor(jobs, timeout=_IDLE, env=env, initializer=_begin) as pool:
         try:
             while True:
-                while waiting and len(running) < jobs:
-                    running[pool.submit(_outcome, perform, waiting[0], runs.absolute())] = waiting[
-                        0
-                    ]
-                    waiting.popleft()
+                while waiting and len(running) < jobs and time.monotonic() < until:
+                    future = pool.submit(_outcome, perform, waiting[0], runs.absolute())
+                    running[future] = waiting.popleft()
                 if not running:
                     return None
                 ended = wait(running, return_when=FIRST_COMPLETED).done

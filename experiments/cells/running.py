@@ -1,7 +1,8 @@
 """Run the cells that have not completed, in parallel on one machine or on a cluster."""
 
+import math
 import multiprocessing
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
@@ -12,7 +13,7 @@ from joblib import cpu_count
 from tqdm import tqdm
 
 import experiments
-from experiments.cells.cell import Cell, Outcome
+from experiments.cells.cell import Cell, Outcome, Result
 from experiments.cells.outcomes import Outcomes
 from experiments.cells.processes import run_in_processes
 
@@ -24,46 +25,65 @@ def run_cells(
     jobs: int = 1,
     threads: int | None = None,
     scheduler: str | None = None,
+    stored: Mapping[str, Result] | None = None,
+    until: float = math.inf,
+    ended: Callable[[Outcome], None] | None = None,
 ) -> list[Outcome]:
     """
     Run cells that have not completed, one at a time per process, and record how they end.
 
     :param runs: folder of the recorded runs; outcomes are in its folder ``cells``.
+    :param stored: results of cells that completed elsewhere, by key.
+    :param until: `time.monotonic()` after which no cell starts on this machine.
+    :param ended: called with each outcome after it is recorded.
     :param jobs: number of parallel runs on this machine.
     :param threads: threads of each process; None: the cores of this machine divided by `jobs`, and 1 on a cluster,
         since Dask counts one core for each run.
     :param scheduler: address of a Dask scheduler, whose workers run the cells in place of this machine.
-    :return: the outcome of every cell, also from earlier calls.
+    :return: outcomes of the cells, also from earlier calls; cells that did not start have none.
     :raises ValueError: if there are fewer cores than jobs times threads, an outcome on disk cannot be read, or the
         scheduler or a worker does not find the experiments.
     :raises OSError: if the scheduler cannot be reached.
     """
     written = Outcomes(runs)
-    found = {
-        cell.key: outcome
-        for cell in cells
-        if (outcome := written.read(cell)) and outcome.result is not None
-    }
+    found = completed_outcomes(cells, runs, stored or {})
     missing = [
         cell for cell in {cell.key: cell for cell in cells}.values() if cell.key not in found
     ]
     if scheduler is None:
-        outcomes = run_in_processes(missing, runs, jobs, _thread_budget(jobs, threads))
+        outcomes = run_in_processes(missing, runs, jobs, _thread_budget(jobs, threads), until)
     else:
         outcomes = _on_a_cluster(missing, runs, threads or 1, scheduler)
     with (
         tqdm(
             total=len(found) + len(missing), initial=len(found), unit="run", mininterval=1.0
         ) as bar,
-        closing(outcomes) as ended,
+        closing(outcomes) as outcomes_of_missing,
     ):
-        for outcome in ended:
+        for outcome in outcomes_of_missing:
             written.write(outcome)
+            if ended is not None:
+                ended(outcome)
             found[outcome.cell.key] = outcome
             others = sum(each.result is None for each in found.values())
             bar.set_postfix_str(f"{others} failed or killed" if others else "", refresh=False)
             bar.update()
-    return [found[cell.key] for cell in cells]
+    return [found[cell.key] for cell in cells if cell.key in found]
+
+
+def completed_outcomes(
+    cells: Sequence[Cell], runs: Path, stored: Mapping[str, Result]
+) -> dict[str, Outcome]:
+    """Return outcomes of the cells that completed, by key; runs recorded here count before stored ones."""
+    written = Outcomes(runs)
+    found = {}
+    for cell in cells:
+        outcome = written.read(cell)
+        if (outcome is None or outcome.result is None) and cell.key in stored:
+            outcome = Outcome(cell, "completed", result=stored[cell.key])
+        if outcome is not None and outcome.result is not None:
+            found[cell.key] = outcome
+    return found
 
 
 def _thread_budget(jobs: int, threads: int | None) -> int:

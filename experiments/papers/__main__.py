@@ -4,8 +4,10 @@ Run protocols of the papers, and write their tables and figures.
     python -m experiments.papers U2 [--full] [--only dataset=boston,yacht alpha=0.5] [--with maxiter=50] [--jobs 2]
 
 Every run is recorded in ``runs/``. Started again, the command runs only what has not completed: new, failed,
-interrupted or killed runs. Tables (CSV and Markdown) and figures are in ``runs/papers/U2/``. A protocol takes minutes;
-with ``--full`` it has the published size, which takes hours. ``--only axes=list`` lists a protocol's axes and values.
+interrupted or killed runs. Runs that are stored in ``experiments/results/U2/runs.csv`` count as completed;
+``python -m experiments.papers next`` adds to them, protocol by protocol. Tables (CSV and Markdown) and figures are in
+``runs/papers/U2/``. A protocol takes minutes; with ``--full`` it has the published size, which takes hours.
+``--only axes=list`` lists a protocol's axes and values.
 """
 
 import argparse
@@ -16,12 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from experiments.papers import PROTOCOLS
+from experiments.papers.next import main as run_next
 from experiments.protocols.arguments import add_running, parser_of
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run protocols; see ``--help``."""
-    asked = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["next"]:
+        run_next(given[1:])
+        return
+    asked = _parser().parse_args(given)
 
     # Imported after parsing the arguments, since it takes seconds.
     from experiments.papers.running import run

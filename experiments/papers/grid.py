@@ -44,9 +44,23 @@ class Record:
     result: Result
     """Result of the run."""
 
+    key: str = ""
+    """Key of the run's cell, by which it is stored."""
+
     def __getitem__(self, name: str) -> Any:
-        """Return a label or an entry of the result."""
-        return self.labels[name] if name in self.labels else self.result[name]
+        """
+        Return a label or an entry of the result.
+
+        :raises ValueError: if there is neither.
+        """
+        if name in self.labels:
+            return self.labels[name]
+        if name not in self.result:
+            raise ValueError(
+                f"The record {self.key} of the run {self.labels} has no {name}: delete the file of this name in "
+                "the folder cells of the runs, or the line with this key in runs.csv, to repeat the run."
+            )
+        return self.result[name]
 
 
 Records = Sequence[Record]

@@ -40,8 +40,8 @@ class Picture:
         stem.with_suffix(".txt").write_text(f"{self.title}\n\n{self.note}\n", encoding="utf-8")
 
 
-Shown = Iterator[Table | Picture]
-"""Tables and figures of a protocol."""
+Shown = Iterator[Table | Picture | None]
+"""Tables and figures of a protocol; None is a figure of runs none of which is on this machine."""
 
 
 def panels(number: int, *, height: float = 2.8, shared: bool = False) -> tuple[Figure, list[Axes]]:

@@ -1,8 +1,10 @@
 """Figures of recorded runs, from their logged scalars and stored predictions."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,12 +19,35 @@ from experiments.report import decision, fit, frames
 from experiments.report.recorded import RecordedRun, read_run
 from experiments.report.style import color, marker, tidy
 
+Arguments = ParamSpec("Arguments")
+
 _LABELS = {"rmse": "RMSE", "error": "error", "log_likelihood": "mean log likelihood, nats"}
 
 
 def run_of(record: Record) -> RecordedRun:
     """Read the run of a record."""
-    return read_run(Path(record.result["directory"]))
+    return read_run(Path(record["directory"]))
+
+
+def of_recorded_runs(
+    draw: Callable[Concatenate[Records, Arguments], Picture],
+) -> Callable[Concatenate[Records, Arguments], Picture | None]:
+    """Draw only the runs that are recorded on this machine; None if there are none. Stored results have no courses."""
+
+    @wraps(draw)
+    def drawn(
+        records: Records, /, *arguments: Arguments.args, **options: Arguments.kwargs
+    ) -> Picture | None:
+        here = [record for record in records if "directory" in record.result]
+        if not here:
+            return None
+        picture = draw(here, *arguments, **options)
+        if len(here) == len(records):
+            return picture
+        note = f"{picture.note} {len(here)} of {len(records)} runs.".strip()
+        return replace(picture, note=note)
+
+    return drawn
 
 
 def logged(record: Record, along: str = "steps") -> Course:
@@ -31,33 +56,57 @@ def logged(record: Record, along: str = "steps") -> Course:
 
     :param along: "steps", or a logged scalar; its zeros are left out.
     """
-    metrics = read_json(Path(record.result["directory"]) / "metrics.json")
+    path = Path(record["directory"]) / "metrics.json"
+    try:
+        courses_of = {name: (of["steps"], of["values"]) for name, of in read_json(path).items()}
+        if along not in ("steps", *courses_of):
+            raise KeyError(along)
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is not a record of scalars ({error!r}): delete the folder of the run to repeat it."
+        ) from error
     if along == "steps":
-        return {name: (of["steps"], of["values"]) for name, of in metrics.items()}
-    places = {
-        step: place
-        for step, place in zip(*(metrics[along][key] for key in ("steps", "values")), strict=True)
-    }
+        return courses_of
+    places = dict(zip(*courses_of[along], strict=True))
     found = {}
-    for name, of in metrics.items():
+    for name, (steps, values) in courses_of.items():
         pairs = [
-            (places[s], value)
-            for s, value in zip(of["steps"], of["values"], strict=True)
-            if places.get(s)
+            (places[s], value) for s, value in zip(steps, values, strict=True) if places.get(s)
         ]
         found[name] = ([x for x, _ in pairs], [y for _, y in pairs])
     return found
 
 
-def against_seconds(records: Records, line: Callable[[Record], str]) -> Iterator[Picture]:
-    """Draw test scores against seconds of training: a figure for each alpha, a line for each run."""
+@of_recorded_runs
+def training(
+    records: Records,
+    line: Callable[[Record], str],
+    scalars: Mapping[str, str],
+    title: str,
+    along: str = "iteration",
+) -> Picture:
+    """Draw logged scalars against the iterations, or the rows of a stream, a line for each run."""
+    return courses({line(record): logged(record) for record in records}, scalars, along, title)
+
+
+@of_recorded_runs
+def against_seconds(records: Records, line: Callable[[Record], str], title: str) -> Picture:
+    """Draw test scores against seconds of training, a line for each run."""
     scores = {"test/nlpd": "test NLPD, nats", "test/error": "test error"}
+    values = {line(record): logged(record, "seconds") for record in records}
+    return courses(values, scores, "seconds of training", title, logarithmic=True)
+
+
+def against_seconds_by_alpha(
+    records: Records, line: Callable[[Record], str]
+) -> Iterator[Picture | None]:
+    """Draw test scores against seconds of training: a figure for each alpha, a line for each run."""
     for (alpha,), group in grouped(records, "alpha").items():
-        values = {line(record): logged(record, "seconds") for record in group}
         title = "Scores against seconds, " + ("SVGP" if alpha is None else f"alpha = {alpha:g}")
-        yield courses(values, scores, "seconds of training", title, logarithmic=True)
+        yield against_seconds(group, line, title)
 
 
+@of_recorded_runs
 def streams(records: Records, by: str, title: str, along: str = "seconds") -> Picture:
     """Draw scores of the test points passed so far, a line for each value of a label."""
     values: dict[str, Course] = {}
@@ -71,6 +120,7 @@ def streams(records: Records, by: str, title: str, along: str = "seconds") -> Pi
     return courses(values, scores, text, title, logarithmic=along == "seconds", note=note)
 
 
+@of_recorded_runs
 def decisions(records: Records, title: str) -> Picture:
     """Draw decisions, training data and inducing points before and after training, a panel for each run."""
     runs = [run_of(record) for record in records]
@@ -84,6 +134,7 @@ def decisions(records: Records, title: str) -> Picture:
     return Picture(title, figure, "Lines lead from the initial to the trained inducing points.")
 
 
+@of_recorded_runs
 def fits(records: Records, by: str, title: str) -> Picture:
     """Draw data, predictions and inducing points of regression with one input, a panel for each run."""
     figure, axes = panels(len(records), shared=True)
@@ -96,6 +147,7 @@ def fits(records: Records, by: str, title: str) -> Picture:
     return Picture(title, figure, "Dots: training rows; mean ± 2 s.d.; ▲: inducing points.")
 
 
+@of_recorded_runs
 def posteriors(records: Records, title: str) -> Picture:
     """Draw frames of the posterior in the course of streams, a row for each run."""
     runs = [run_of(record) for record in records]
@@ -110,6 +162,7 @@ def stream_of(run: RecordedRun) -> Dataset:
     return arriving(**run.config["data"], seed=run.config["seed"])
 
 
+@of_recorded_runs
 def reliability(records: Records, line: str, panel: str) -> Picture:
     """Draw the fraction of labels 1 against the predicted probability, over all runs of a line; binary labels."""
     parts = grouped(records, panel)

@@ -1,21 +1,20 @@
 """Run the jobs of a protocol that have not completed, and write its tables and figures."""
 
 import argparse
-import csv
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from experiments.cells.cell import not_completed
-from experiments.cells.outcomes import Outcomes
-from experiments.cells.running import run_cells
+from experiments.cells.running import completed_outcomes, run_cells
 from experiments.papers import PROTOCOLS
 from experiments.papers.grid import Job, Record
 from experiments.papers.pictures import Picture
+from experiments.papers.stored import RESULTS, StoredRuns
 from experiments.papers.tables import Table
 
 
@@ -38,20 +37,25 @@ def run(name: str, asked: argparse.Namespace) -> str:
             print(f"The axes of {name}: {axes(plan)}")
             return ""
         jobs = selected(plan, selection, given)
+        stored = StoredRuns(RESULTS / name).results()
         if asked.stored:
-            jobs = [
-                job for job in jobs if (end := Outcomes(asked.runs).read(job.cell)) and end.result
-            ]
+            done = completed_outcomes([job.cell for job in jobs], asked.runs, stored)
+            jobs = [job for job in jobs if job.cell.key in done]
             if not jobs:
                 return f"{asked.runs} has no run of {name}. Start some: {command}\nThe axes of {name}: {axes(plan)}"
-        records, missing = completed(jobs, asked.runs, jobs=asked.jobs or 1, threads=asked.threads)
-    except (ValueError, OSError) as error:  # a bad argument; no network, or not the published file
+        records, missing = completed(
+            jobs, asked.runs, stored=stored, jobs=asked.jobs or 1, threads=asked.threads
+        )
+        shown = list(protocol.show(records)) if records else []
+    # A bad argument, a damaged record; no network, or not the published file.
+    except (ValueError, OSError) as error:
         sys.exit(str(error))
     if records:
         size = "-full" if asked.full and not settings else ""
         text = f"{(protocol.__doc__ or '').strip()}\n\n{command}"
         folder = (asked.to or asked.runs / "papers") / f"{name}{size}"
-        write(f"{name}: {PROTOCOLS[name]}", text, list(protocol.show(records)), records, folder)
+        write(f"{name}: {PROTOCOLS[name]}", text, shown, folder)
+        StoredRuns(folder).replace(records)
     return missing
 
 
@@ -77,16 +81,17 @@ def completed(plan: Sequence[Job], runs: Path, **options: Any) -> tuple[list[Rec
     :return: the records of its completed jobs; the runs without a result and their reasons, empty if there are none.
     """
     outcomes = run_cells([job.cell for job in plan], runs, **options)
+    results = {outcome.cell.key: outcome.result for outcome in outcomes if outcome.result}
     found = [
-        Record(job.labels, end.result)
-        for job, end in zip(plan, outcomes, strict=True)
-        if end.result
+        Record(job.labels, results[job.cell.key], job.cell.key)
+        for job in plan
+        if job.cell.key in results
     ]
     return found, not_completed(outcomes)
 
 
 def selected(
-    jobs: Sequence[Job], only: dict[str, list[Any]], settings: dict[str, list[Any]]
+    jobs: Sequence[Job], only: Mapping[str, Sequence[Any]], settings: Mapping[str, Sequence[Any]]
 ) -> list[Job]:
     """
     Return the jobs with the given values on the axes, with other settings. Jobs without an axis stay.
@@ -121,36 +126,20 @@ def axes(jobs: Sequence[Job]) -> str:
     return " ".join(f"{name}={','.join(map(str, found))}" for name, found in values.items())
 
 
-def write(
-    title: str, text: str, shown: Sequence[Table | Picture], records: Sequence[Record], folder: Path
-) -> None:
-    """Print the tables; write tables, figures and ``records.csv`` in place of those in the folder."""
+def write(title: str, text: str, shown: Sequence[Table | Picture | None], folder: Path) -> None:
+    """Print the tables; write tables and figures in place of those in the folder. None keeps an earlier figure."""
     folder.mkdir(parents=True, exist_ok=True)
+    kept = {f"{number:02d}" for number, part in enumerate(shown) if part is None}
     for path in folder.glob("[0-9][0-9]-*"):
-        path.unlink()
+        if path.name[:2] not in kept:
+            path.unlink()
     (folder / "title.txt").write_text(f"{title}\n\n{text.strip()}\n", encoding="utf-8")
     print(f"\n{title}")
     for number, part in enumerate(shown):
+        if part is None:
+            continue
         stem = (
             folder / f"{number:02d}-{re.sub('[^a-z0-9]+', '-', part.title.lower()).strip('-')[:50]}"
         )
         part.save(stem)
         print(f"\n{part}" if isinstance(part, Table) else f"\nFigure: {stem.with_suffix('.png')}")
-    entries = {
-        name: None
-        for record in records
-        for name, value in record.result.items()
-        if _is_number(value)
-    }
-    axes = {name: None for record in records for name in record.labels}
-    with (folder / "records.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow([*axes, *(name for name in entries if name not in axes)])
-        for record in records:
-            values = [record.result.get(name) for name in entries if name not in axes]
-            numbers = [f"{value:.6g}" if isinstance(value, float) else value for value in values]
-            table.writerow([*(record.labels.get(name) for name in axes), *numbers])
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, bool | int | float)

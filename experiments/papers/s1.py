@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.papers.grid import Job, Records, grid
-from experiments.papers.pictures import Shown, courses
-from experiments.papers.run_pictures import fits, logged
+from experiments.papers.pictures import Shown
+from experiments.papers.run_pictures import fits, training
 from experiments.papers.tables import EVIDENCE, LL, NOISE, RMSE, Score, means
 
 VARIANCE = Score("kernel_variance", "kernel variance")
@@ -46,10 +46,6 @@ def show(records: Records) -> Shown:
         "noise_sd": "noise s.d., standardized",
         "parameters/kernel.variance": "kernel variance, standardized",
     }
-    yield courses(
-        {r["method"]: logged(r) for r in records},
-        scalars,
-        "iteration",
-        "Bounds in the course of training",
-    )
+    title = "Bounds in the course of training"
+    yield training(records, lambda record: str(record["method"]), scalars, title)
     yield fits(records, "method", "Predictions")

@@ -8,8 +8,8 @@ there are enough inducing points; with 30 on this series they deviate.
 from collections.abc import Sequence
 
 from experiments.papers.grid import Job, Records, grid
-from experiments.papers.pictures import Shown, courses
-from experiments.papers.run_pictures import logged
+from experiments.papers.pictures import Shown
+from experiments.papers.run_pictures import training
 from experiments.papers.tables import Table, shown
 
 
@@ -45,13 +45,11 @@ def show(records: Records) -> Shown:
         lines.append((r["against"], shown(r["alpha"]), *differences))
     note = "The stream's inducing points have a jitter of 1e-6 on their covariance; the exact GP has none."
     yield Table("Largest differences at fixed hyperparameters", lines, note)
-    values = {record["method"]: logged(record) for record in records if "method" in record.labels}
+    streams = [record for record in records if "method" in record.labels]
     scalars = {
         "parameters/kernel.lengthscales/0": "lengthscale, of inputs in [0, 10]",
         "parameters/kernel.variance": "kernel variance",
         "parameters/likelihood.variance": "noise variance",
     }
-    if values:
-        yield courses(
-            values, scalars, "training rows", "Hyperparameters along a stream, standardized targets"
-        )
+    title = "Hyperparameters along a stream, standardized targets"
+    yield training(streams, lambda record: str(record["method"]), scalars, title, "training rows")

@@ -3,8 +3,8 @@ Even and odd digits of MNIST (Bui, Yan and Turner 2017, app. I.4): minibatches o
 """
 
 from experiments.papers.grid import Job, Records, grid
-from experiments.papers.pictures import Shown, courses
-from experiments.papers.run_pictures import logged, reliability
+from experiments.papers.pictures import Shown
+from experiments.papers.run_pictures import against_seconds, reliability
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 from experiments.papers.u3 import ADAM
 
@@ -22,7 +22,7 @@ def jobs(full: bool) -> list[Job]:
 def show(records: Records) -> Shown:
     """Show final scores, scores against seconds, and the reliability of the probabilities."""
     yield means(records, ("M", "alpha"), (ERROR, NLPD, SECONDS), "Scores of 10,000 test digits")
-    values = {f"M = {r['M']}, alpha {r['alpha']:g}": logged(r, "seconds") for r in records}
-    scores = {"test/error": "error", "test/nlpd": "NLPD, nats"}
-    yield courses(values, scores, "seconds of training", "Scores against seconds", logarithmic=True)
+    yield against_seconds(
+        records, lambda r: f"M = {r['M']}, alpha {r['alpha']:g}", "Scores against seconds"
+    )
     yield reliability(records, "alpha", "M")

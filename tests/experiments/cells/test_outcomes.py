@@ -51,7 +51,19 @@ def test_a_write_that_is_killed_leaves_the_earlier_file(tmp_path, monkeypatch):
     assert outcomes.read(CELL) == FAILED
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"status": "completed"}', '{"cell": {"name": 1}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"status": "completed"}',
+        '{"cell": {"name": 1}}',
+        '{"cell": {"experiment": "regression", "updates": []}, "status": "completed"}',
+        '{"cell": {"experiment": "regression"}, "status": "completed", "result": "text"}',
+        '{"cell": {"experiment": "regression"}, "status": "completed", "result": [1]}',
+        '{"cell": {"experiment": "regression"}, "status": "completed", "result": {"directory": 1}}',
+    ],
+)
 def test_a_file_of_something_else_is_named(tmp_path, text):
     outcomes = Outcomes(tmp_path)
     outcomes.write(FAILED)
@@ -66,3 +78,12 @@ def test_a_file_of_something_else_is_named(tmp_path, text):
         ValueError, match=r"of classification.*, not of regression with dataset=boston alpha=0\.5"
     ):
         outcomes.read(CELL)
+
+
+def test_a_run_without_its_folder_is_named(tmp_path):
+    outcomes = Outcomes(tmp_path)
+    outcomes.write(Outcome(CELL, "completed", None, {"directory": str(tmp_path / "1")}))
+    with pytest.raises(ValueError, match=r"the folder of its run, .*1, is missing: delete .*json"):
+        outcomes.read(CELL)
+    (tmp_path / "1").mkdir()
+    assert outcomes.read(CELL).status == "completed"

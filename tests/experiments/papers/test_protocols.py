@@ -13,6 +13,7 @@ from experiments.cells.processes import perform
 from experiments.papers import PROTOCOLS, report
 from experiments.papers.grid import Record
 from experiments.papers.running import write
+from experiments.papers.stored import StoredRuns
 from experiments.papers.tables import Table
 
 WITHOUT_FILES = ("U1", "T2", "T8", "M2")
@@ -25,10 +26,11 @@ def test_protocol_runs_and_is_shown(name, runs):
         pytest.skip("needs data sets: set GPFLOW_PEP_DATA")
     protocol = import_module(f"experiments.papers.{name.lower()}")
     jobs = toy(protocol.jobs(False))
-    records = [Record(job.labels, perform(job.cell, runs)) for job in jobs]
+    records = [Record(job.labels, perform(job.cell, runs), job.cell.key) for job in jobs]
     shown = list(protocol.show(records))
     folder = runs / "papers" / name
-    write(name, protocol.__doc__, shown, records, folder)
+    write(name, protocol.__doc__, shown, folder)
+    StoredRuns(folder).replace(records)
     tables = [part for part in shown if isinstance(part, Table)]
     assert tables and all(
         len(set(map(len, table.lines))) == 1 and len(table.lines) > 1 for table in tables
@@ -40,7 +42,12 @@ def test_protocol_runs_and_is_shown(name, runs):
     page = report.page(report.stored([folder.parent]))
     assert page.count("<img ") == len(pictures) and page.count("<table>") == len(tables)
     assert all(escape(part.title) in page for part in shown)
-    assert len((folder / "records.csv").read_text().splitlines()) == 1 + len(records)
+    kept = StoredRuns(folder).results()
+    again = list(protocol.show([Record(each.labels, kept[each.key], each.key) for each in records]))
+    assert [part.title for part in again if isinstance(part, Table)] == [
+        table.title for table in tables
+    ]
+    assert len(again) == len(shown)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)

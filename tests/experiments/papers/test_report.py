@@ -23,7 +23,7 @@ def results(tmp_path):
         Table("Long", [("n",), *((str(n),) for n in range(30))]),
     ]
     for folder in ("old/U2", "new/U2", "new/T1-full"):
-        write(f"{folder[4:6]}: title", f"{folder} <text>", parts, records, tmp_path / folder)
+        write(f"{folder[4:6]}: title", f"{folder} <text>", parts, tmp_path / folder)
     return tmp_path
 
 
@@ -54,17 +54,12 @@ def test_no_results_are_refused(tmp_path):
 
 def test_results_are_replaced(results):
     folder = results / "new/U2"
-    write(
-        "U2: title",
-        "",
-        [Table("Only", [("n",), ("1",)])],
-        [Record({"method": "A"}, {"rmse": 1.0})],
-        folder,
-    )
+    write("U2: title", "", [Table("Only", [("n",), ("1",)]), None], folder)
     assert {path.name for path in folder.iterdir()} == {
         "00-only.csv",
         "00-only.md",
-        "records.csv",
+        # None keeps what an earlier call has written.
+        "01-dots.png",
+        "01-dots.txt",
         "title.txt",
     }
-    assert (folder / "records.csv").read_text() == "method,rmse\nA,1\n"

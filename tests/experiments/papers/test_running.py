@@ -8,15 +8,16 @@ import pytest
 
 from experiments import papers
 from experiments.cells import processes
-from experiments.papers import PROTOCOLS
+from experiments.papers import PROTOCOLS, next, running, stored
 from experiments.papers.__main__ import main
-from experiments.papers.grid import grid
+from experiments.papers.grid import Record, grid
 from experiments.papers.running import selected
+from experiments.papers.stored import StoredRuns
 from experiments.papers.tables import Table
 
 
 @pytest.fixture
-def protocol(monkeypatch):
+def protocol(monkeypatch, runs):
     """A protocol of cells that act, without TensorFlow; the second one is killed when it first runs."""
 
     def jobs(full):
@@ -34,6 +35,10 @@ def protocol(monkeypatch):
     module = SimpleNamespace(__doc__="Text.", jobs=jobs, show=show)
     monkeypatch.setitem(sys.modules, "experiments.papers.x1", module)
     monkeypatch.setattr(papers, "x1", module, raising=False)
+    monkeypatch.setattr(stored, "RESULTS", runs.parent / "results")
+    monkeypatch.setattr(running, "RESULTS", runs.parent / "results")
+    monkeypatch.setattr(next, "PARTS", [("X1", {"name": ["c"]}), ("X1", {})])
+    monkeypatch.setattr(next, "lower_priority", lambda: None)
     return module
 
 
@@ -119,3 +124,69 @@ def test_refuses(protocol, runs, options, message):
     with pytest.raises(SystemExit, match=message):
         main(["X1", *options, "--runs", str(runs)])
     assert not runs.exists()
+
+
+def test_what_is_stored_is_not_run_again_on_another_machine(protocol, runs):
+    with pytest.raises(SystemExit, match=r"1 of 3 runs have no result(.|\n)*killed: none with"):
+        main(["next", "--runs", str(runs)])
+    results = runs.parent / "results" / "X1"
+    headings, *lines = (results / "runs.csv").read_text().splitlines()
+    assert headings == "name,key,process,threads" and [line[:2] for line in lines] == ["c,", "a,"]
+    # A part whose runs are all stored has its tables.
+    assert begun(runs) == "cab" and (results / "00-names.csv").read_text().split() == ["name", "c"]
+    other = runs.parent / "other machine" / "runs"
+    other.parent.mkdir()
+    with pytest.raises(SystemExit, match="1 of 3 runs have no result"):
+        main(["next", "--runs", str(other)])
+    main(["next", "--runs", str(other)])
+    assert begun(other) == "bb"
+    assert (results / "00-names.csv").read_text().split() == ["name", "a", "b", "c"]
+    third = runs.parent / "third machine"
+    main(["X1", "--full", "--runs", str(third)])
+    assert names(third, "X1-full") == ["a", "b", "c"] and not (third / "cells").exists()
+
+
+def test_no_run_starts_after_the_last_hour(protocol, runs):
+    main(["next", "--hours", "1e-9", "--runs", str(runs)])
+    assert not (runs.parent / "begun").exists()
+
+
+RUNS = 'name,key,rmse\na,k1,0.25\nb,k2,"[1, 2]"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is not a table of runs .*: delete it"),
+        ("name,rmse\na,1\n", "is not a table of runs .*: delete it"),
+        ("\0", "is not a table of runs .*: delete it"),
+        (RUNS + "c,k3\n", "line 4 has 2 cells, and the first has 3: delete it"),
+        (RUNS + "c,k3,[1\n", "the line of the run k3 is damaged .*: delete the line"),
+        (RUNS + f"c,k3,{'[' * 10**5}\n", "the line of the run k3 is damaged .*: delete the line"),
+    ],
+)
+def test_damaged_results_are_named(protocol, runs, text, message):
+    path = runs.parent / "results" / "X1" / "runs.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    for command in (["X1"], ["next"]):
+        with pytest.raises(SystemExit, match=rf"runs\.csv.*{message}"):
+            main([*command, "--runs", str(runs)])
+    assert not (runs.parent / "begun").exists()
+
+
+def test_results_are_stored_to_six_digits(tmp_path):
+    file = StoredRuns(tmp_path)
+    values = {"a": 1 / 3, "b": [2 / 3, None], "c": True, "text": "left out", "n": 12345678}
+    file.replace([Record({"split": 0}, values, "k1")])
+    file.add([Record({"M": 5}, {"a": float("nan")}, "k2"), Record({"split": 0}, {"d": 1}, "k1")])
+    assert (tmp_path / "runs.csv").read_text() == "split,M,key,d,a\n0,,k1,1,\n,5,k2,,NaN\n"
+    file.replace([Record({"split": 0}, values, "k1")])
+    assert file.results() == {
+        "k1": {"a": 0.333333, "b": [0.666667, None], "c": True, "n": 12345678}
+    }
+
+
+def test_a_record_without_a_score_is_named():
+    with pytest.raises(ValueError, match=r"record k1 of the run .* has no rmse: delete"):
+        Record({"split": 0}, {}, "k1")["rmse"]

@@ -1,0 +1,122 @@
+"""
+Run the protocols' missing runs at their published size, one after the other, and store their results.
+
+    python -m experiments.papers next [--hours 2] [--jobs 1]
+
+Results are added to ``experiments/results/U2/runs.csv`` as they come. Runs that are stored there, by any machine, count
+as done. When all runs of a part are stored, its tables and figures are written. The command has the lowest priority
+and may be stopped at any time: it loses the runs in progress. After the given hours no run starts.
+"""
+
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from experiments.papers import PROTOCOLS
+from experiments.protocols.arguments import add_running, hours, parser_of
+
+PARTS: Sequence[tuple[str, Mapping[str, Sequence[Any]]]] = (
+    ("T7", {}),
+    ("T2", {}),
+    ("T5", {}),
+    ("U6", {}),
+    ("S2", {}),
+    ("Q1", {}),
+    ("U1", {}),
+    ("U4", {}),
+    ("T3", {}),
+    ("T4", {}),
+    ("M1", {"M": ["5 %"], "method": ["PEP"]}),
+    ("U3", {}),
+    ("U2", {}),
+    ("M1", {"M": ["5 %"], "method": ["APEP", "ARPEP", "RPAPEP"]}),
+)
+"""Protocols in the order in which they run, with values of some axes."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what is missing; see ``--help``."""
+    parser = parser_of(__doc__, "papers next")
+    parser.add_argument("--hours", type=hours, default=math.inf, help="hours (no limit)")
+    add_running(parser)
+    asked = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    lower_priority()
+    until = time.monotonic() + 3600.0 * asked.hours
+
+    # Imported after parsing the arguments, since it takes seconds.
+    from experiments.papers.stored import RESULTS
+
+    missing = []
+    for name, only in PARTS:
+        if time.monotonic() < until:
+            try:
+                missing.append(
+                    run_part(name, only, asked.runs, RESULTS, until, asked.jobs or 1, asked.threads)
+                )
+            except (ValueError, OSError) as error:  # a damaged record; no network
+                missing.append(f"{name}: {error}")
+    if any(missing):
+        sys.exit("\n".join(filter(None, missing)))
+
+
+def run_part(
+    name: str,
+    only: Mapping[str, Sequence[Any]],
+    runs: Path,
+    results: Path,
+    until: float,
+    jobs: int,
+    threads: int | None,
+) -> str:
+    """
+    Run what is missing of a part, and store it.
+
+    :param until: `time.monotonic()` after which no run starts.
+    :return: why runs have no result; empty if all that started have one.
+    """
+    from experiments.cells.cell import Outcome
+    from experiments.papers.grid import Record
+    from experiments.papers.running import completed, selected, write
+    from experiments.papers.stored import StoredRuns
+
+    protocol: Any = import_module(f"experiments.papers.{name.lower()}")
+    every = protocol.jobs(True)
+    plan = selected(every, only, {})
+    labels = {job.cell.key: job.labels for job in plan}
+    folder = results / name
+    stored = StoredRuns(folder)
+    known = stored.results()
+
+    def keep(outcome: Outcome) -> None:
+        if outcome.result is not None:
+            key = outcome.cell.key
+            stored.add([Record(labels[key], outcome.result, key)])
+
+    print(f"{name}: {sum(key not in known for key in labels)} of {len(plan)} runs are missing.")
+    found, missing = completed(
+        plan, runs, stored=known, until=until, ended=keep, jobs=jobs, threads=threads
+    )
+    unknown = [record for record in found if record.key not in known]
+    if unknown:
+        stored.add(unknown)
+        if len(found) == len(plan):
+            records, _ = completed(every, runs, stored=stored.results(), until=-math.inf)
+            text = f"{protocol.__doc__.strip()}\n\npython -m experiments.papers next"
+            write(f"{name}: {PROTOCOLS[name]}", text, list(protocol.show(records)), folder)
+    return missing
+
+
+def lower_priority() -> None:
+    """Take the lowest priority; in a session of its own also among sessions, if the kernel groups processes by them."""
+    os.nice(19)
+    if os.getsid(0) == os.getpid():
+        with suppress(OSError):
+            Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
