@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray, Parameter
-from gpflow.kernels import Stationary
+from gpflow.kernels import Linear, Stationary
 from gpflow.models import GPModel
 
 from ..engine.kernel_columns import leaves
@@ -39,7 +39,7 @@ def starts(model: GPModel, coordinates: Coordinates, num_drawn: int, seed: int) 
                 fraction: Any = FRACTIONS[(number + place) % len(FRACTIONS)]
                 if number >= len(FRACTIONS):
                     fraction = 10.0 ** random.uniform(-1.0, 0.0, unit.shape)
-                lengthscales.append((kernel, fraction * unit))
+                lengthscales.append((kernel.lengthscales, fraction * unit))
             for start in _coordinates_at(coordinates, lengthscales):
                 if all(np.abs(start - other).max() > _NEAR for other in found):
                     found.append(start)
@@ -47,12 +47,17 @@ def starts(model: GPModel, coordinates: Coordinates, num_drawn: int, seed: int) 
 
 
 def without_inputs(model: GPModel, coordinates: Coordinates) -> list[AnyNDArray]:
-    """Return the present coordinates with lengthscales 1000 times longer (f is constant) and shorter (f is noise)."""
-    kernels, found = [kernel for kernel, *_ in _units_of_lengthscales(model)], []
+    """
+    Return the present coordinates with lengthscales 1000 times longer (f is constant) and shorter (f is noise).
+
+    Variances of linear and polynomial kernels are 1e6 times smaller there.
+    """
+    kernels = [kernel for kernel, *_ in _units_of_lengthscales(model)]
+    found: list[AnyNDArray] = []
     for factor in (1e3, 1e-3) if kernels else ():
-        found += _coordinates_at(
-            coordinates, [(kernel, factor * kernel.lengthscales.numpy()) for kernel in kernels]
-        )
+        values = [(kernel.lengthscales, factor * kernel.lengthscales.numpy()) for kernel in kernels]
+        values += [(each, 1e-6 * each.numpy()) for each in _variances_of_slopes(model)]
+        found += _coordinates_at(coordinates, values)
     return found
 
 
@@ -72,18 +77,25 @@ def bring_within_reach(model: GPModel, loss: Callable[[], float]) -> None:
 
 
 def _coordinates_at(
-    coordinates: Coordinates, lengthscales: list[tuple[Any, AnyNDArray]]
+    coordinates: Coordinates, values: list[tuple[Parameter, AnyNDArray]]
 ) -> list[AnyNDArray]:
-    """Return the coordinates with other lengthscales, in a list; nothing if their bounds exclude these."""
+    """Return the coordinates with other values of parameters, in a list; nothing if bounds exclude these."""
     given = coordinates.values()
     try:
-        for kernel, values in lengthscales:
-            kernel.lengthscales.assign(values)
+        for parameter, value in values:
+            parameter.assign(value)
         return [coordinates.values()]
     except FAILURES:
         return []
     finally:
         coordinates.assign(given)
+
+
+def _variances_of_slopes(model: GPModel) -> list[Parameter]:
+    """Return the trainable variances of linear and polynomial kernels."""
+    parts = [part for _, kernel in inputs_and_kernels(model) for part in leaves(kernel)]
+    variances = [part.variance for part in parts if isinstance(part, Linear)]
+    return [each for each in variances if isinstance(each, Parameter) and each.trainable]
 
 
 def _units_of_lengthscales(model: GPModel) -> Iterator[tuple[Any, AnyNDArray, int]]:

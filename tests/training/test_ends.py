@@ -149,6 +149,13 @@ def test_says_that_the_inputs_explain_nothing():
     assert "The inputs explain nothing" in fit(model).reason
 
 
+def test_a_linear_function_is_explained_by_inputs():
+    X = RNG.uniform(0.0, 10.0, (100, 1))
+    Y = X + RNG.normal(size=X.shape)
+    kernel = gpflow.kernels.SquaredExponential() + gpflow.kernels.Linear()
+    assert "explain nothing" not in fit(PEPR((X, Y), kernel, X[::10].copy())).reason
+
+
 def test_what_cannot_be_trained_is_refused():
     X = RNG.uniform(0.0, 10.0, (20, 1))
     models = [PEPR((X, np.sin(X)), gpflow.kernels.Matern32(), X[::5].copy()) for _ in range(2)]
