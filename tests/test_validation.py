@@ -18,7 +18,6 @@ from gpflow_pep.training import fit
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(12, 2)), RNG.normal(size=(12, 1))
 Z = RNG.normal(size=(4, 2))
-HALVES = [np.arange(6), np.arange(6, 12)]
 
 
 def kernel():
@@ -46,49 +45,6 @@ def with_bad(array, places, value=np.nan):
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
-
-
-BAD_DATA = [
-    ((X[:, 0], Y), ["data[0] (X)", "[rows, D]", "[12]"]),
-    ((X, np.full((12, 1), 2**53 + 1)), ["data[1] (Y)", "9007199254740993", "subtract an offset"]),
-    ((X, np.full((12, 1), -(2**63) + 1)), ["data[1] (Y)", "-9223372036854775807", "float64"]),
-    ((X, tf.fill([12, 1], tf.int64.max)), ["data[1] (Y)", "9223372036854775807"]),
-    ((X, [[10**30]] * 12), ["data[1] (Y)", "1000000000000000000000000000000"]),
-    ((X, [[10**400]] * 12), ["data[1] (Y)", "finite in float64"]),
-    ((pd.DataFrame({"a": [2**53 + 1] * 12, "b": 0.5}), Y), ["data[0] (X)", "9007199254740993"]),
-    (([[2**53 + 1, 0.5]] * 12, Y), ["data[0] (X)", "9007199254740993"]),
-    ((X, ((0.5,), (-(2**53) - 1,)) * 6), ["data[1] (Y)", "-9007199254740993"]),
-    ((X, Y[:, 0]), ["data[1] (Y)", "[rows, P]", "[12]", "np.reshape(values, [-1, 1])"]),
-    ((X[None], Y), ["data[0] (X)", "[1, 12, 2]"]),
-    ((1.0, Y), ["data[0] (X)", "[]"]),
-    ((X, Y[:11]), ["same number of rows", "12", "11"]),
-    ((X[:0], Y[:0]), ["data[0] (X)", "at least one row", "[0, 2]"]),
-    ((X[:, :0], Y), ["data[0] (X)", "one column", "[12, 0]"]),
-    ((X, Y[:, :0]), ["data[1] (Y)", "[12, 0]"]),
-    ((with_bad(X, [(3, 1), (7, 0), (7, 1)]), Y), ["data[0] (X)", "3 values", "row 3"]),
-    ((X, with_bad(Y, [5], np.inf)), ["data[1] (Y)", "1 value", "row 5"]),
-    ((X, with_bad(Y, [0, 11], -np.inf)), ["data[1] (Y)", "2 values", "row 0"]),
-    ((X.astype(str), Y), ["data[0] (X)", "real numbers"]),
-    ((X.astype(complex), Y), ["data[0] (X)", "real numbers", "complex128"]),
-    (
-        (X, with_bad(Y.astype(object), [3, 5], "2.5")),
-        ["data[1] (Y)", "real numbers", "'2.5' (2 such values)"],
-    ),
-    (
-        (X, with_bad(Y.astype(object), [3], None)),
-        ["data[1] (Y)", "real numbers", "None (1 such value)"],
-    ),
-    ((X, None), ["data[1] (Y)"]),
-    (X, ["data", "pair", "ndarray"]),
-    ((X,), ["data", "pair"]),
-    ((X, Y, Y), ["data", "pair"]),
-    (None, ["data", "pair", "NoneType"]),
-]
-
-
-def test_bad_data_are_refused():
-    for data, words in BAD_DATA:
-        refused(words, data=data)
 
 
 def test_truth_values_and_objects_that_are_numbers_are_numbers():
@@ -144,31 +100,6 @@ def test_finite_in_the_precision_that_is_used():
 
 # --- alpha -----------------------------------------------------------------------------------------------------------
 
-BAD_ALPHA = [
-    (-0.1, ["alpha", "[0, 1]", "-0.1"]),
-    (1.5, ["alpha", "[0, 1]", "1.5"]),
-    (np.nan, ["alpha", "[0, 1]", "nan"]),
-    (np.inf, ["alpha", "[0, 1]", "inf"]),
-    ("half", ["alpha", "'half'", "[0, 1]"]),
-    (None, ["alpha", "None", "[0, 1]"]),
-    (True, ["alpha", "True", "[0, 1]"]),
-    (0.5 + 0j, ["alpha", "0.5+0j"]),
-    (np.full(5, 0.5), ["alpha", "[5]"]),
-    (np.full((2, 1), 0.5), ["alpha", "[2, 1]"]),
-    ([0.5, 1.2], ["alpha", "1.2"]),
-]
-
-
-def test_bad_alpha_is_refused():
-    """In the constructor and when it is assigned, which leaves alpha as it was."""
-    model = build(alpha=[0.2, 0.4], blocks=6)
-    for alpha, words in BAD_ALPHA:
-        refused(words, alpha=alpha, blocks=6)
-        with pytest.raises(ValueError) as error:  # noqa: PT011
-            model.alpha = alpha
-        assert all(word in str(error.value) for word in words), error.value
-        np.testing.assert_array_equal(model.alpha, [0.2, 0.4])
-
 
 @pytest.mark.parametrize(("first", "second"), [(0.5, [0.5, 0.5]), ([0.5, 0.5], 0.5)])
 def test_alpha_keeps_its_shape(first, second):
@@ -219,37 +150,6 @@ def test_alpha_assigned_directly_stops_the_next_evaluation(alpha, options):
 # --- scale -----------------------------------------------------------------------------------------------------------
 
 
-BAD_SCALES = [
-    (0.0, ["(0, inf)", "0.0"]),
-    (-1.0, ["(0, inf)", "-1.0"]),
-    (np.nan, ["(0, inf)", "nan"]),
-    (np.inf, ["(0, inf)", "inf"]),
-    (True, ["(0, inf)", "True"]),
-    (None, ["(0, inf)", "None"]),
-    (np.complex128(1.0), ["(0, inf)"]),
-    ("best", ["'optimal'", "'optimal per block'", "'best'"]),
-    ([1.0], ["one per block [2]", "[1]"]),
-    (np.ones((2, 1)), ["one per block [2]", "[2, 1]"]),
-    ([0.5, 0.0], ["(0, inf)", "0.0"]),
-    *(
-        (gpflow.Parameter(values), ["(0, inf)"])
-        for values in ([1.0, -1.0], [1.0, 1.0, 1.0], -1.0, 0.0)
-    ),
-]
-
-
-def test_bad_scale_is_refused():
-    """A parameter without a transform must start at positive numbers."""
-    for scale, words in BAD_SCALES:
-        refused(["scale must be", *words], scale=scale, blocks=6)
-    refused(["scale", "one per block [12]", "[2]"], scale=[1.0, 1.0])
-    refused(["scale", "float64", "float32"], scale=gpflow.Parameter(1.0, dtype=tf.float32))
-    refused(
-        ["scale", "number or a gpflow.Parameter", "tf.Variable"],
-        scale=tf.Variable(1.0, dtype=tf.float64),
-    )
-
-
 def test_scale_that_is_accepted():
     for scale in [
         1,
@@ -283,36 +183,6 @@ def test_the_optimal_scale_is_that_of_alpha_0(alpha):
 
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
-BAD_BLOCKS = [
-    (0, ["blocks", "from 1", "0"]),
-    (-3, ["blocks", "from 1", "-3"]),
-    (True, ["blocks", "True"]),
-    (2.0, ["blocks", "2.0"]),
-    ("two", ["blocks", "'two'"]),
-    (np.zeros(12), ["blocks", "integer labels", "float64"]),
-    (np.zeros(12, bool), ["blocks", "integer labels", "bool"]),
-    (np.zeros(11, int), ["blocks", "12 rows", "11"]),
-    (np.zeros(13, int), ["blocks", "12 rows", "13"]),
-    (np.zeros((12, 1), int), ["blocks", "[12, 1]"]),
-    ([], ["blocks", "[0]"]),
-    ([HALVES[0], np.arange(7, 12)], ["blocks", "partition", "1 rows are in no block", "6"]),
-    ([np.arange(7), HALVES[1]], ["blocks", "partition", "1 in several", "6", "in 2"]),
-    ([np.arange(6), np.arange(6, 13)], ["blocks", "0..11", "12"]),
-    ([np.arange(-1, 6), HALVES[1]], ["blocks", "0..11", "-1"]),
-    ([np.arange(6.0), HALVES[1]], ["blocks[0]", "float64"]),
-    ([*HALVES, np.array([], int)], ["blocks[2]", "non-empty", "[0]"]),
-    ([*HALVES, []], ["blocks[2]", "non-empty"]),
-    ([HALVES[0], HALVES[1][None]], ["blocks[1]", "[1, 6]"]),
-    ([HALVES[0], 7], ["blocks[1]"]),
-    ([np.arange(12) < 6, np.arange(12) >= 6], ["blocks[0]", "bool"]),
-]
-
-
-@pytest.mark.parametrize("model", [PEPR, BTSGPR])
-def test_bad_blocks_are_refused(model):
-    for blocks, words in BAD_BLOCKS:
-        refused(words, model, blocks=blocks)
-
 
 def test_blocks_that_mean_the_same():
     labels = np.repeat([7, -2], 6)[np.argsort(RNG.permutation(12))]
@@ -339,12 +209,6 @@ def test_block_sizes_need_not_divide_the_rows():
         )
 
 
-def test_btsgpr_needs_blocks():
-    refused(["blocks", "block size"], BTSGPR, blocks=None)
-    with pytest.raises(TypeError, match="blocks"):
-        BTSGPR((X, Y), kernel(), Z)
-
-
 @pytest.mark.parametrize("option", [{"blocks": 3}, {"alpha": 0.5}, {"scale": 1.0}])
 def test_tsgpr_has_no_such_argument(option):
     with pytest.raises((TypeError, ValueError), match=next(iter(option))):
@@ -359,77 +223,7 @@ def test_a_shared_block_needs_one_size():
 # --- inducing variables ----------------------------------------------------------------------------------------------
 
 
-class NoVariables(gpflow.inducing_variables.InducingVariables):
-    """Of a kind that this package does not know."""
-
-    num_inducing, shape = 0, None
-
-
-BAD_INDUCING_VARIABLES = [
-    (Z[:, :1], ["inducing_variable", "2", "1"]),
-    (np.zeros((4, 3)), ["inducing_variable", "2", "3"]),
-    (Z[:0], ["inducing_variable", "at least one row", "[0, 2]"]),
-    (Z[:, 0], ["inducing_variable", "[4]"]),
-    (with_bad(Z, [(2, 1)]), ["inducing_variable", "1 value", "row 2"]),
-    (Z.astype(complex), ["inducing_variable", "real numbers"]),
-    ("Z", ["inducing_variable"]),
-    (None, ["inducing_variable"]),
-    (gpflow.inducing_variables.InducingPoints(Z[:, :1]), ["inducing_variable", "2", "1"]),
-    (
-        gpflow.inducing_variables.SeparateIndependentInducingVariables(
-            [gpflow.inducing_variables.InducingPoints(Z)]
-        ),
-        ["inducing_variable", "single-output variable", "SeparateIndependentInducingVariables"],
-    ),
-    (NoVariables(), ["inducing_variable", "at least one inducing variable", "0"]),
-]
-
-
-def test_bad_inducing_variables_are_refused():
-    for inducing_variable, words in BAD_INDUCING_VARIABLES:
-        refused(words, inducing_variable=inducing_variable)
-
-
 # --- kernel, likelihood, numbers -------------------------------------------------------------------------------------
-
-
-BAD_OPTIONS = [
-    (
-        {"kernel": gpflow.kernels.SharedIndependent(kernel(), 2)},
-        ["kernel", "one part for each of 1 latent functions", "got 2"],
-    ),
-    ({"kernel": gpflow.kernels.SeparateIndependent([kernel()])}, ["kernel", "SeparateIndependent"]),
-    ({"kernel": "rbf"}, ["kernel", "str"]),
-    ({"kernel": None}, ["kernel", "None"]),
-    ({"mean_function": 1.0}, ["mean_function"]),
-    ({"likelihood": gpflow.likelihoods.StudentT()}, ["likelihood", "Gaussian", "StudentT"]),
-    ({"likelihood": gpflow.likelihoods.Bernoulli()}, ["likelihood", "Gaussian", "Bernoulli"]),
-    ({"likelihood": "gaussian"}, ["likelihood", "Gaussian", "str"]),
-    (
-        {"likelihood": gpflow.likelihoods.Gaussian(), "noise_variance": 1.0},
-        ["noise_variance", "likelihood"],
-    ),
-    ({"noise_variance": 0.0}, ["noise_variance", "0.0"]),
-    ({"noise_variance": -1.0}, ["noise_variance", "-1.0"]),
-    ({"noise_variance": np.nan}, ["noise_variance", "nan"]),
-    ({"noise_variance": 1e-7}, ["noise_variance", "above 1e-06", "1e-07"]),
-    ({"noise_variance": [0.1, 0.2, 0.3]}, ["noise_variance", "positive", "[0.1, 0.2, 0.3]"]),
-    ({"chunk_size": 0}, ["chunk_size", "at least 1", "0"]),
-    ({"chunk_size": -4}, ["chunk_size", "-4"]),
-    ({"chunk_size": 1.5}, ["chunk_size", "whole number", "1.5"]),
-    ({"chunk_size": True}, ["chunk_size", "True"]),
-    ({"chunk_size": "all"}, ["chunk_size", "'all'"]),
-    ({"max_jitter": -1e-3}, ["max_jitter", "-0.001"]),
-    ({"max_jitter": np.nan}, ["max_jitter", "nan"]),
-    ({"max_jitter": "large"}, ["max_jitter", "'large'"]),
-    ({"max_jitter": [1e-4, 1e-3]}, ["max_jitter"]),
-]
-
-
-@pytest.mark.parametrize("model", [PEPR, TSGPR])
-def test_other_bad_arguments_are_refused(model):
-    for options, words in BAD_OPTIONS:
-        refused(words, model, **options)
 
 
 CHUNK_SIZES = [

@@ -156,7 +156,7 @@ def test_overflowing_mean_raises(model, contract):
         stops_or_is_finite(evaluate, np.inf)
 
 
-@IN_REGRESSION
+@ONE_IN_REGRESSION
 def test_duplicate_inducing_points_without_jitter_raise(make, contract):
     """All entries of Kuu are 4, so its second pivot is 0: the error names a remedy; max_jitter succeeds."""
     Z = np.zeros((contract.M, contract.D))

@@ -108,7 +108,7 @@ def test_few_rows_are_averaged(estimator):
         np.testing.assert_allclose(copy.predict(X_NEW[::-1]), mean[::-1], rtol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{"priors": None}, {"n_draws": 0}, {"optimizer": None}])
+@pytest.mark.parametrize("options", [{"priors": None}, {"n_draws": 0}])
 def test_predictions_of_the_model_itself(options):
     estimator = SparseGPRegressor(random_state=0, **options).fit(X, y)
     f, _ = estimator.model_.predict_y(X_NEW)

@@ -116,7 +116,9 @@ def test_a_prior_of_the_user_is_not_taken_from_an_earlier_model():
 
 def test_copies_clones_and_pickles():
     labels = y > 0.0
-    estimator = SparseGPClassifier(random_state=0).fit(X[:60, :3], labels[:60])
+    estimator = SparseGPClassifier(random_state=0, max_iterations=2)
+    with pytest.warns(UserWarning, match="the limit"):
+        estimator.fit(X[:60, :3], labels[:60])
     assert clone(estimator).priors == "auto"
     loaded = pickle.loads(pickle.dumps(estimator))
     np.testing.assert_array_equal(

@@ -155,11 +155,6 @@ def test_inducing_patches_may_be_narrower_than_images():
     assert float(model.training_loss()) == pytest.approx(float(peer.training_loss()), rel=1e-10)
 
 
-def test_alpha_is_not_trainable(data):
-    with pytest.raises(ValueError, match="alpha cannot be learned"):
-        _model(data, alpha=gpflow.Parameter(0.5))
-
-
 def test_rejects_max_jitter_below_jitter(data):
     message = "max_jitter must be at least the jitter of Kuu, {}, got {}"
     with pytest.raises(ValueError, match=message.format("1e-06", "1e-08")):
@@ -283,7 +278,8 @@ UNKNOWN = [tf.TensorSpec([None, None], tf.float64)] * 2
 
 
 @pytest.mark.parametrize(
-    "likelihood", [gpflow.likelihoods.Gaussian, lambda: gpflow.likelihoods.Softmax(3)]
+    "likelihood",
+    some_slow([gpflow.likelihoods.Gaussian, lambda: gpflow.likelihoods.Softmax(3)], 1),
 )
 def test_further_columns_of_y_are_refused_in_graphs_of_unknown_width(data, likelihood):
     X, Y = data[0], (data[1] > 0.0).astype(float)

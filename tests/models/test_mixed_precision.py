@@ -169,8 +169,7 @@ def test_many_rows_with_large_residuals_are_in_double_precision():
         )
 
 
-@pytest.mark.parametrize("lengthscale", [0.5, 1.0, 2.0])
-def test_an_outlier_changes_predictions_in_no_chunk(lengthscale):
+def test_an_outlier_changes_predictions_in_no_chunk():
     """It moves the mean by so much that rounding of the other chunks shows: by 0.06 and more deviations."""
     inputs = np.random.default_rng(0).normal(size=(3000, 2))
     outputs = np.sin(inputs[:, :1])
@@ -178,7 +177,7 @@ def test_an_outlier_changes_predictions_in_no_chunk(lengthscale):
     models = [
         PEPR(
             (inputs, outputs),
-            SquaredExponential(lengthscales=lengthscale),
+            SquaredExponential(),
             inputs[:50].copy(),
             noise_variance=1e3,
             chunk_size=500,

@@ -8,7 +8,7 @@ from gpflow.inducing_variables import (
     SeparateIndependentInducingVariables,
     SharedIndependentInducingVariables,
 )
-from gpflow.kernels import LinearCoregionalization, Matern52, SeparateIndependent, SharedIndependent
+from gpflow.kernels import Matern52, SeparateIndependent, SharedIndependent
 from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR
@@ -46,36 +46,6 @@ def test_shared_kernel_equals_plain_kernel(name):
     np.testing.assert_array_equal(
         named.loo_log_predictive_density(), plain.loo_log_predictive_density()
     )
-
-
-KERNELS = Matern52(), Matern52()
-COREGIONALIZED = LinearCoregionalization(KERNELS, np.eye(2))
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_rejects_separate_kernels_and_points(name):
-    for kernel, inducing_variable, message in [
-        (
-            SeparateIndependent(KERNELS),
-            Z,
-            "kernel must be .*got SeparateIndependent. .*use gpflow_pep.PEP",
-        ),
-        (COREGIONALIZED, Z, "kernel must be .*got LinearCoregionalization. .*Coregion"),
-        (
-            SharedIndependent(Matern52(), 3),
-            Z,
-            "kernel must have one part for each of 2 latent functions, got 3",
-        ),
-        (np.eye(2), Z, "kernel must be a gpflow Kernel, got ndarray"),
-        (
-            SharedIndependent(Matern52(), 2),
-            SeparateIndependentInducingVariables([InducingPoints(Z), InducingPoints(Z)]),
-            "inducing_variable must be .*PEP accepts one for each.*got SeparateIndependentInducingVariables",
-        ),
-    ]:
-        kind, options = MODELS[name]
-        with pytest.raises(ValueError, match=message):
-            kind((X, Y), kernel, inducing_variable, **options)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -198,19 +198,6 @@ def test_X_and_Y_of_different_lengths_raise(kind, chunk_size):
 # --- observations ---------------------------------------------------------------------------------------------------
 
 
-def test_masked_data_are_refused():
-    with pytest.raises(
-        ValueError,
-        match=r"data\[0\] \(X\) must have no masked entries, got 1; leave these rows out",
-    ):
-        PEP(
-            (np.ma.masked_array(X, mask=np.arange(N)[:, None] == 3), Y),
-            SquaredExponential(),
-            Probit(),
-            Z,
-        )
-
-
 def test_labels_to_score_are_checked(model):
     for labels in (Y + 1.0, 2.0 * Y - 1.0):
         with pytest.raises(
@@ -228,22 +215,6 @@ def test_a_softmax_takes_floating_labels_wherever_labels_are_taken():
     np.testing.assert_array_equal(
         by_floats, model.predict_log_density((X, CLASSES.astype(np.int64)))
     )
-
-
-def test_classifier_names_misplaced_inducing_points():
-    with pytest.raises(
-        ValueError, match=r"likelihood must be a gpflow Likelihood or None, got ndarray; .*=Z"
-    ):
-        PEPClassifier((X, Y), SquaredExponential(), Z)
-
-
-@pytest.mark.parametrize("likelihood", ["softmax", Softmax])
-def test_classifier_takes_no_names_of_likelihoods(likelihood):
-    with pytest.raises(
-        ValueError,
-        match=r"got .*oftmax.*; give an object: likelihoods.Probit\(\), gpflow.*Softmax\(3\)",
-    ):
-        PEPClassifier((X, Y), SquaredExponential(), likelihood, Z)
 
 
 def test_models_with_data_refuse_other_data():

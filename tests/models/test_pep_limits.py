@@ -167,7 +167,7 @@ def swept(problem):
     return model, _state(model), make
 
 
-@pytest.mark.parametrize("batch_size", some_slow([1, 5, 24, 100], quick=[5, 100]))
+@pytest.mark.parametrize("batch_size", some_slow([1, 5, 24, 100], quick=[5]))
 def test_batch_updates_reach_the_same_fixed_point(swept, batch_size, assert_close):
     model, expected, _ = swept
     model.reset_sites()
@@ -175,12 +175,11 @@ def test_batch_updates_reach_the_same_fixed_point(swept, batch_size, assert_clos
     assert_close(_state(model), expected, CLOSE)
 
 
-@pytest.mark.parametrize("damping", [0.3, 0.8])
-def test_damping_does_not_change_the_fixed_point(swept, damping, assert_close):
+def test_damping_does_not_change_the_fixed_point(swept, assert_close):
     model, expected, _ = swept
     model.reset_sites()
-    model.damping = damping
-    assert _converge(model).damping <= damping
+    model.damping = 0.3
+    assert _converge(model).damping <= 0.3
     model.damping = 1.0
     assert_close(_state(model), expected, CLOSE)
 

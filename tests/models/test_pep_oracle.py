@@ -31,7 +31,7 @@ DEFAULT = 1e-5
 DIFFERENCE = 1e-5
 LIKELIHOODS = {"probit": Probit, "probit_gpflow": gpflow.likelihoods.Bernoulli}
 
-QUICK = ("probit_pep/P1/probit/", "probit_pep/PX/", "gpc_full/Q1/")
+QUICK = ("probit_pep/P1/probit/", "gpc_full/Q1/")
 
 DATA = Path(__file__).parents[1] / "data"
 

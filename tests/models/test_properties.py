@@ -56,7 +56,7 @@ def _objective(model):
 
 
 @given(seeds, st.permutations(range(6)))
-@few(3)
+@few(2)
 def test_shared_block_with_alpha_per_row_is_invariant_to_row_order(
     problem, assert_same, seed, order_of_blocks
 ):
@@ -83,7 +83,7 @@ def _assert_ascending(values):
 
 
 @given(seeds, labels, st.lists(st.integers(0, 2), min_size=5, max_size=5).map(np.array))
-@few(4)
+@few(2)
 def test_bounds_are_ordered(problem, seed, labels, union):
     """Coarser blocks (unions of blocks) are never looser (Fischer's inequality)."""
     X, Y, Z, _ = problem(P=2, seed=seed)

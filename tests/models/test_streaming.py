@@ -162,13 +162,12 @@ def test_stream_equals_batch(alpha, M, lengthscale, jitter, cond):
         whole = make(PEPR, data)
         assert cond / 5 < condition_number(whole) < 50 * cond
         expected = float(whole.maximum_log_likelihood_objective())
-        for first, sizes in ((25, [35]), (5, [1, 20, 3, 30, 1])):  # fewer rows than M, too
-            model = make(StreamingSGPR, tuple(values[:first] for values in data))
-            assert stream(model, data, sizes) == pytest.approx(expected, rel=CARRIED)
-            for actual, value in zip(model.predict_f(Xnew), whole.predict_f(Xnew), strict=True):
-                np.testing.assert_allclose(actual, value, rtol=0.0, atol=CARRIED)
-            for actual, value in zip(model.compute_qu(), whole.compute_qu(), strict=True):
-                np.testing.assert_allclose(actual, value, rtol=0.0, atol=CARRIED)
+        model = make(StreamingSGPR, tuple(values[:5] for values in data))  # fewer rows than M
+        assert stream(model, data, [1, 20, 3, 30, 1]) == pytest.approx(expected, rel=CARRIED)
+        for actual, value in zip(model.predict_f(Xnew), whole.predict_f(Xnew), strict=True):
+            np.testing.assert_allclose(actual, value, rtol=0.0, atol=CARRIED)
+        for actual, value in zip(model.compute_qu(), whole.compute_qu(), strict=True):
+            np.testing.assert_allclose(actual, value, rtol=0.0, atol=CARRIED)
 
 
 @pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
@@ -194,7 +193,7 @@ def test_inducing_points_at_all_inputs_are_exact(alpha):
             np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("alpha", "tolerance"), [(0.0, 1e-10), (0.5, 1e-3)])
+@pytest.mark.parametrize(("alpha", "tolerance"), some_slow([(0.0, 1e-10), (0.5, 1e-3)], 1))
 def test_noise_that_all_rows_share_equals_batch(alpha, tolerance):
     """
     The noise variance changes after each batch, by factors of 6 and 5: each time, with the objectives before, the model
@@ -456,14 +455,6 @@ def test_updates_do_not_retrace(small):
         np.testing.assert_allclose(predict(X)[0], small.predict_f(X)[0], rtol=0.0, atol=1e-11)
     assert loss.experimental_get_tracing_count() == predict.experimental_get_tracing_count() == 1
     assert small._absorb.experimental_get_tracing_count() == 1
-
-
-def test_rejects_other_inducing_variables():
-    class Shifted(gpflow.inducing_variables.InducingPoints):
-        pass
-
-    with pytest.raises(ValueError, match="must be inducing points, got Shifted"):
-        StreamingSGPR(series(10), gpflow.kernels.Matern32(), Shifted(np.ones((2, 1))))
 
 
 def test_has_no_upper_bound(small):

@@ -110,24 +110,6 @@ def test_pep_has_no_old_posterior(of_the_first_batch):
 # --- invalid arguments -----------------------------------------------------------------------------------------------
 
 
-class Shifted(gpflow.inducing_variables.InducingPoints):
-    pass
-
-
-@pytest.mark.parametrize(
-    ("inducing_variable", "options", "message"),
-    [
-        (Shifted(Z), {}, "inducing_variable must be inducing points, got Shifted"),
-        (Z, {"alpha": np.full(90, 0.5)}, "alpha must be one number"),
-        (Z, {"alpha": 1.5}, r"alpha must be in \[0, 1\], got 1.5"),
-        (Z, {"tol": -1.0}, "tol must be"),
-    ],
-)
-def test_rejects_invalid_arguments(inducing_variable, options, message):
-    with pytest.raises(ValueError, match=message):
-        StreamingPEP((X, LABELS), kernel(), Probit(), inducing_variable, **options)
-
-
 def test_rejected_batch_changes_nothing(in_midstream):
     before = in_midstream.state.as_dict()
     for batch, message in (((X[:, :1], LABELS), "must keep 2 columns"), ((X, Y), "data.*Y")):

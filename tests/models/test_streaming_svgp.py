@@ -81,7 +81,7 @@ def test_a_q_that_is_replaced_is_absorbed():
     np.testing.assert_allclose(*(model.state.arrays["old.linear"] for model in models), rtol=1e-14)
 
 
-@pytest.mark.parametrize("streams", [StreamingSGPR, StreamingSVGP])
+@pytest.mark.parametrize("streams", some_slow([StreamingSGPR, StreamingSVGP], 1))
 def test_the_jitter_of_a_model_equals_a_default_jitter(streams):
     """Before and after points move, by the same operations."""
 

@@ -362,26 +362,6 @@ def test_compiled_functions_use_new_alpha():
     assert float(closure()) == pytest.approx(float(made.training_loss((X, Y))), rel=1e-12)
 
 
-def test_rejects_invalid_arguments():
-    for kind, options, message in [
-        (
-            BTSVGP,
-            {"likelihood": gpflow.likelihoods.Bernoulli()},
-            "likelihood must be a gpflow.likelihoods.Gaussian",
-        ),
-        (
-            PEPSVGP,
-            {"likelihood": gpflow.likelihoods.Poisson()},
-            "likelihood must be a gpflow.likelihoods.Gaussian",
-        ),
-        (PEPSVGP, {"alpha": 1.5}, "alpha"),
-        (PEPSVGP, {"scale": -1.0}, r"scale must be in \(0, inf\), got -1.0"),
-        (TSVGP, {"num_data": 0}, "num_data"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            model(kind, **options)
-
-
 @pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP])
 def test_rejects_data_with_wrong_shape(kind):
     for C in [1, 3]:

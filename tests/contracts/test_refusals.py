@@ -1,0 +1,233 @@
+"""Every value that a model cannot use is refused where it is given, by the name of the argument.
+
+The message shows the value, its type or its shape, and what is accepted. An attribute that is assigned such a value
+keeps the one that it had.
+"""
+
+import gpflow
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
+from gpflow.kernels import LinearCoregionalization, Matern32, SeparateIndependent, SharedIndependent
+from gpflow.likelihoods import Bernoulli, Gaussian, HeteroskedasticTFPConditional, Poisson, StudentT
+
+from gpflow_pep import (
+    APEP,
+    ARPEP,
+    BTSGPR,
+    BTSVGP,
+    PEP,
+    PEPR,
+    PEPSVGP,
+    RPAPEP,
+    TSGPR,
+    TSVGP,
+    PEPClassifier,
+    StreamingPEP,
+    StreamingSGPR,
+    StreamingSVGP,
+)
+from gpflow_pep.likelihoods import Probit
+
+RNG = np.random.default_rng(0)
+N = 12
+X, Y, Z = RNG.normal(size=(N, 2)), RNG.normal(size=(N, 1)), RNG.normal(size=(4, 2))
+LABELS = (Y > 0.0).astype(float)
+HALVES = [np.arange(6), np.arange(6, 12)]
+NAN = float("nan")
+
+COLLAPSED = (PEPR, TSGPR, BTSGPR, StreamingSGPR)
+SITES = (PEP, PEPClassifier, StreamingPEP)
+TIED = (APEP, ARPEP, RPAPEP)
+STRUCTURED = (TSVGP, BTSVGP, PEPSVGP)
+WITH_DATA = (*COLLAPSED, *SITES)
+WITHOUT_DATA = (*TIED, *STRUCTURED, StreamingSVGP)
+EVERY = (*WITH_DATA, *WITHOUT_DATA)
+STREAMS = (StreamingSGPR, StreamingPEP, StreamingSVGP)
+WITH_ALPHA = (PEPR, StreamingSGPR, *SITES, *TIED, PEPSVGP)
+
+
+def made(kind, **given):
+    """A model, with some arguments in place of those of the tests."""
+    arguments = {"kernel": Matern32(), "inducing_variable": Z}
+    if kind in COLLAPSED:
+        arguments |= {"data": (X, Y)}
+    else:
+        arguments |= {"likelihood": Gaussian() if kind in STRUCTURED else Probit()}
+        arguments |= {"data": (X, LABELS)} if kind in SITES else {"num_data": N}
+    if kind is BTSGPR:
+        arguments |= {"blocks": 6}
+    return kind(**arguments | given)
+
+
+def with_bad(array, places, value=NAN):
+    array = array.copy()
+    for place in places:
+        array[place] = value
+    return array
+
+
+class NoVariables(gpflow.inducing_variables.InducingVariables):
+    """Of a kind that this package does not know."""
+
+    num_inducing, shape = 0, None
+
+
+class Shifted(InducingPoints):
+    """A class of a user's."""
+
+
+# Classes of models, argument, values, and what each message holds beside the name of the argument.
+REFUSED = [
+    (EVERY, "kernel", ["rbf", None], "gpflow Kernel"),
+    (EVERY, "kernel", [Matern32(lengthscales=np.ones(3)), Matern32(active_dims=[2])], "Matern32"),
+    (EVERY, "kernel", [LinearCoregionalization([Matern32()], W=np.ones((1, 1)))], "Independent"),
+    (COLLAPSED, "kernel", [SeparateIndependent([Matern32()])], "PEP"),
+    (EVERY, "kernel", [SharedIndependent(Matern32(), 2)], "each of 1 latent functions, got 2"),
+    (EVERY, "mean_function", [1.0], "gpflow function"),
+    (
+        WITH_DATA,
+        "inducing_variable",
+        [Z[:, :1], np.zeros((4, 3)), InducingPoints(Z[:, :1])],
+        "2, got",
+    ),
+    (EVERY, "inducing_variable", [Z[:0]], "at least one row"),
+    (EVERY, "inducing_variable", [Z[:, 0]], r"shape \[rows, D\]"),
+    (EVERY, "inducing_variable", [with_bad(Z, [(2, 1)])], "finite.*1 values.*row 2"),
+    (EVERY, "inducing_variable", [Z.astype(complex), [["Z"]]], "real numbers"),
+    (EVERY, "inducing_variable", [None, NoVariables()], "got"),
+    (STREAMS, "inducing_variable", [Shifted(Z)], "inducing points, got Shifted"),
+    (
+        COLLAPSED,
+        "inducing_variable",
+        [SeparateIndependentInducingVariables([InducingPoints(Z)])],
+        "SeparateIndependentInducingVariables",
+    ),
+    (WITH_DATA, "max_jitter", [-1e-3, NAN, "large", [1e-4, 1e-3]], "positive number"),
+    (COLLAPSED, "likelihood", [StudentT(), Bernoulli(), "gaussian"], "Gaussian"),
+    ((BTSVGP, PEPSVGP), "likelihood", [Poisson(), Bernoulli()], "Gaussian"),
+    ((PEP, *TIED), "likelihood", ["probit", None], "gpflow Likelihood"),
+    ((PEP, *TIED), "likelihood", [HeteroskedasticTFPConditional()], "ScalarLikelihood.*Softmax"),
+    ((PEPClassifier,), "likelihood", [Poisson(), StudentT(), Gaussian()], "class labels"),
+    ((PEPClassifier,), "likelihood", ["softmax", gpflow.likelihoods.Softmax], r"Probit\(\)"),
+    ((PEPClassifier,), "likelihood", [Z], "Likelihood or None, got ndarray; .*=Z"),
+    (COLLAPSED, "noise_variance", [0.0, -1.0, NAN, [0.1, 0.2, 0.3]], "positive"),
+    (COLLAPSED, "noise_variance", [1e-7], "above 1e-06"),
+    (WITH_DATA, "chunk_size", [0, -4, 1.5, True, "all"], "whole number"),
+    (WITH_ALPHA, "alpha", [-0.1, 1.5, NAN, np.inf, "half", None, True, 0.5 + 0j], r"\[0, 1\]"),
+    ((PEPR, PEP), "alpha", [np.full(5, 0.5), np.full((2, 1), 0.5)], "one per"),
+    ((PEPR, PEP), "alpha", [np.resize([0.5, 1.2], N)], "1.2"),
+    ((PEPR, PEP), "alpha", [gpflow.Parameter(0.5)], "cannot be learned"),
+    ((StreamingSGPR, StreamingPEP, *TIED), "alpha", [np.full(N, 0.5)], "one number"),
+    ((PEPR, PEP, *TIED, PEPSVGP), "scale", [0.0, -1.0, NAN, np.inf, True], r"\(0, inf\)"),
+    ((PEPR,), "scale", [None], r"\(0, inf\)"),
+    ((PEPR,), "scale", [[1.0], np.ones((2, 1))], r"one per block \[12\]"),
+    ((PEPR,), "scale", [np.resize([0.5, 0.0], N)], r"\(0, inf\).*0.0"),
+    ((PEPR,), "scale", [gpflow.Parameter(1.0, dtype=tf.float32)], "float64.*float32"),
+    ((PEPR,), "scale", [gpflow.Parameter(-1.0), gpflow.Parameter(0.0)], r"\(0, inf\)"),
+    ((PEPR,), "scale", ["best"], "'optimal' or 'optimal per block'"),
+    ((PEPR,), "scale", [tf.Variable(1.0, dtype=tf.float64)], "gpflow.Parameter"),
+    (SITES, "tol", [0.0, -1.0, NAN], "number"),
+    (SITES, "max_sweeps", [0, 2.5, 2**31], "whole number from 1"),
+    (SITES, "damping", [0.0, 1.5], r"\(0, 1\]"),
+    (SITES, "projection", ["Wasserstein"], "'kl', 'wasserstein'"),
+    (WITHOUT_DATA, "num_data", [0], "whole number from 1"),
+    (TIED, "num_data", [None], "whole number from 1"),
+    (WITHOUT_DATA, "q_mu", [np.zeros((3, 1))], r"shape \[4, 1\]"),
+    (WITHOUT_DATA, "q_mu", [np.full((4, 1), NAN)], "finite"),
+    (WITHOUT_DATA, "q_sqrt", [np.zeros((1, 3, 3))], r"shape \[1, 4, 4\]"),
+    ((PEPR, BTSGPR), "blocks", [0, -3, True, 2.0, "two"], "whole number from 1"),
+    ((PEPR, BTSGPR), "blocks", [np.zeros(N), np.zeros(N, bool)], "integer labels.*(float64|bool)"),
+    ((PEPR, BTSGPR), "blocks", [np.zeros(11, int), np.zeros(13, int)], "12 rows"),
+    ((PEPR, BTSGPR), "blocks", [np.zeros((N, 1), int), []], "integer labels.*shape"),
+    ((PEPR, BTSGPR), "blocks", [[HALVES[0], np.arange(7, 12)]], "1 rows are in no block"),
+    ((PEPR, BTSGPR), "blocks", [[np.arange(7), HALVES[1]]], "1 in several.*6, is in 2"),
+    ((PEPR, BTSGPR), "blocks", [[np.arange(6), np.arange(6, 13)]], r"0\.\.11.*12"),
+    ((PEPR, BTSGPR), "blocks", [[np.arange(-1, 6), HALVES[1]]], r"0\.\.11.*-1"),
+    ((PEPR, BTSGPR), "blocks", [[np.arange(6.0), HALVES[1]]], r"\[0\].*float64"),
+    ((PEPR, BTSGPR), "blocks", [[*HALVES, []]], r"\[2\].*non-empty"),
+    ((PEPR, BTSGPR), "blocks", [[HALVES[0], HALVES[1][None]]], r"\[1\].*\[1, 6\]"),
+    ((PEPR, BTSGPR), "blocks", [[HALVES[0], 7]], r"\[1\]"),
+    ((BTSGPR,), "blocks", [None], "block size"),
+]
+
+DATA = [
+    ((X[:, 0], Y), r"\[0\] \(X\).*\[rows, D\].*\[12\]"),
+    ((X[None], Y), r"\[0\] \(X\).*\[1, 12, 2\]"),
+    ((1.0, Y), r"\[0\] \(X\).*\[\]"),
+    ((X[:0], Y[:0]), r"\[0\] \(X\).*at least one row.*\[0, 2\]"),
+    ((X[:, :0], Y), r"\[0\] \(X\).*one column.*\[12, 0\]"),
+    ((X, Y[:, 0]), r"\[1\] \(Y\).*\[rows, P\].*\[12\].*np.reshape\(values, \[-1, 1\]\)"),
+    ((X, Y[:, :0]), r"\[1\] \(Y\).*\[12, 0\]"),
+    ((X, Y[:11]), "same number of rows.*12.*11"),
+    ((with_bad(X, [(3, 1), (7, 0), (7, 1)]), Y), r"\[0\] \(X\).*3 values.*row 3"),
+    ((X, with_bad(Y, [5], np.inf)), r"\[1\] \(Y\).*1 value.*row 5"),
+    ((X.astype(str), Y), r"\[0\] \(X\).*real numbers.*<U32"),
+    ((X.astype(complex), Y), r"\[0\] \(X\).*real numbers.*complex128"),
+    ((X, with_bad(Y.astype(object), [3, 5], "2.5")), r"\[1\].*real numbers.*'2.5' \(2 such values"),
+    ((X, with_bad(Y.astype(object), [3], None)), r"\[1\].*real numbers.*None \(1 such value\)"),
+    ((np.ma.masked_array(X, mask=X > 1.0), Y), r"\[0\] \(X\).*masked.*leave these rows out"),
+    ((X, np.full((N, 1), 2**53 + 1)), r"\[1\] \(Y\).*9007199254740993.*subtract an offset"),
+    ((X, np.full((N, 1), -(2**63) + 1)), r"\[1\] \(Y\).*-9223372036854775807.*float64"),
+    ((X, tf.fill([N, 1], tf.int64.max)), r"\[1\] \(Y\).*9223372036854775807"),
+    ((X, [[10**30]] * N), r"\[1\] \(Y\).*1000000000000000000000000000000"),
+    ((X, [[10**400]] * N), r"\[1\] \(Y\).*finite in float64"),
+    ((X, ((0.5,), (-(2**53) - 1,)) * 6), r"\[1\] \(Y\).*-9007199254740993"),
+    ((pd.DataFrame({"a": [2**53 + 1] * N, "b": 0.5}), Y), r"\[0\] \(X\).*9007199254740993"),
+    (([[2**53 + 1, 0.5]] * N, Y), r"\[0\] \(X\).*9007199254740993"),
+    ((X, None), r"\[1\] \(Y\)"),
+    (X, "pair.*ndarray"),
+    ((X,), "pair"),
+    ((X, Y, Y), "pair"),
+    (None, "pair.*NoneType"),
+]
+
+ASSIGNED = (
+    "kernel",
+    "mean_function",
+    "max_jitter",
+    "alpha",
+    "scale",
+    "tol",
+    "max_sweeps",
+    "damping",
+)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_unusable_arguments_are_refused(kind):
+    """The message shows numbers and words as they were given, or their type."""
+    for kinds, argument, values, message in REFUSED:
+        for value in values if kind in kinds else ():
+            with pytest.raises(ValueError, match=rf"(?s){argument}\b.*{message}") as error:
+                made(kind, **{argument: value})
+            if isinstance(value, int | float | str):
+                shown = repr(value), f"got {type(value).__name__}"
+                assert any(form in str(error.value) for form in shown), error.value
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_unusable_values_are_not_assigned(kind):
+    model = made(kind)
+    parts, before = dict(vars(model)), gpflow.utilities.read_values(model)
+    for kinds, argument, values, _ in REFUSED:
+        if kind in kinds and argument in ASSIGNED:
+            for value in values:
+                with pytest.raises(ValueError, match=argument):
+                    setattr(model, argument, value)
+                assert vars(model) == parts
+    np.testing.assert_equal(gpflow.utilities.read_values(model), before)
+
+
+@pytest.mark.parametrize("kind", [PEPR, PEP])
+def test_unusable_data_are_refused(kind):
+    model = made(kind)
+    before = [values.numpy() for values in model.data]
+    for data, message in DATA:
+        with pytest.raises(ValueError, match=rf"(?s)^data.*{message}"):
+            made(kind, data=data)
+        with pytest.raises(ValueError, match=rf"(?s)^data.*{message}"):
+            model.data = data
+        np.testing.assert_equal([values.numpy() for values in model.data], before)
