@@ -220,9 +220,6 @@ def test_a_shared_block_needs_one_size():
         refused(["blocks", "one size", "shared"], BTSGPR, blocks=blocks, shared=True)
 
 
-# --- inducing variables ----------------------------------------------------------------------------------------------
-
-
 # --- kernel, likelihood, numbers -------------------------------------------------------------------------------------
 
 

@@ -72,15 +72,6 @@ def test_it_broadcasts_and_does_not_spoil_neighbors():
     np.testing.assert_allclose(slopes, 1.0 / (1.0 + k.numpy() * x.numpy()), rtol=8 * UNIT)
 
 
-def test_derivative_in_the_scale_by_autodiff_of_the_scale_term():
-    """PEPR differentiates log1p_ratio(alpha, m - 1) in m = 1 too, where the argument is 0."""
-    for power in (0.0, 0.5, 1.0):
-        m = tf.Variable(1.0, dtype=tf.float64)
-        with tf.GradientTape() as tape:
-            value = log1p_ratio(tf.constant(power, tf.float64), m - 1.0)
-        assert float(tape.gradient(value, m)) == pytest.approx(1.0, rel=4 * UNIT)
-
-
 def matrices():
     """[G, 4, 4] with eigenvalues of several orders, one singular, one 0."""
     rng = np.random.default_rng(0)
@@ -112,16 +103,6 @@ def test_log_det_ratio_of_matrices():
                 for v, x in zip(values, X, strict=True)
             ]
         assert max(errors) <= 2.3e-12, (power, errors)
-
-
-def test_blocks_of_one_are_rows():
-    x = np.array([0.0, 1e-6, 0.3, 7.0, 1e4])
-    for power in (0.0, 1e-6, 0.4, 1.0):
-        k = tf.constant(power, tf.float64)
-        blocks = tf.constant(x[:, None, None])
-        np.testing.assert_allclose(
-            log_det_ratio(k, blocks), log1p_ratio(k, tf.constant(x)), rtol=2.3e-12
-        )
 
 
 def test_squares_that_rounding_made_negative():

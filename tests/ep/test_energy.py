@@ -8,7 +8,7 @@ from quick import some_slow
 from scipy.special import log_ndtr
 
 from gpflow_pep import PEP
-from gpflow_pep.engine import SiteSums, scale_terms
+from gpflow_pep.engine import SiteSums
 from gpflow_pep.ep import sum_sites
 from gpflow_pep.ep.sweep import log_integral, sweep
 from gpflow_pep.likelihoods import Probit
@@ -71,26 +71,6 @@ def test_energy_equals_its_definition_at_any_sites(alpha, scale):
     assert float(log_integral(q, c) + found.terms + problem.terms) == pytest.approx(
         expected, abs=CLOSE
     )
-
-
-def test_scale_terms():
-    """Nothing at a scale of 1, N/2 (log m - m + 1) at α = 0, and the sum over rows where each has its power."""
-
-    def terms(alpha, scale, num_data=3):
-        return 2 * float(
-            scale_terms(
-                tf.constant(alpha, tf.float64),
-                tf.constant(scale, tf.float64),
-                float(num_data) if np.ndim(alpha) == 0 else 1.0,
-            )
-        )
-
-    assert terms(0.7, 1.0) == 0.0
-    assert terms(0.0, 1.4) == pytest.approx(3.0 * (np.log(1.4) - 0.4), rel=1e-14)
-    assert terms(1.0, 1.4) == pytest.approx(0.0, abs=1e-15)
-    each = [terms(alpha, 0.6, 1) for alpha in (0.0, 0.5, 1.0)]
-    assert terms([0.0, 0.5, 1.0], 0.6) == pytest.approx(sum(each), rel=1e-14)
-    assert terms(0.5, 0.6) == pytest.approx(3.0 * each[1], rel=1e-14)
 
 
 @pytest.fixture(scope="module")
