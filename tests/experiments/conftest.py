@@ -1,4 +1,4 @@
-"""Runs of the regression experiment that take a moment, recorded in a folder of their own."""
+"""Runs of the experiments that take a moment, recorded in a folder of their own."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from sacred.run import Run
 
-from experiments.regression import ex
-
-TINY = {"dataset": "diabetes", "M": 4, "max_train": 60, "maxiter": 3, "log_interval": 2, "seed": 1}
+from experiments import classification, labeling, regression, streaming
 
 
 @pytest.fixture
@@ -17,10 +15,38 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
+EXPERIMENTS = {
+    "regression": (
+        regression.ex,
+        {"dataset": "diabetes", "M": 4, "max_train": 60, "maxiter": 3, "log_interval": 2},
+    ),
+    "classification": (
+        classification.ex,
+        {"dataset": "breast-cancer", "M": 4, "max_train": 40, "maxiter": 2, "log_interval": 1},
+    ),
+    "streaming": (
+        streaming.ex,
+        {
+            "dataset": "periodic",
+            "max_train": 100,
+            "first": 40,
+            "batch_size": 25,
+            "M": 6,
+            "window": 60,
+            "maxiter": 2,
+            "first_maxiter": 3,
+            "progress": False,
+        },
+    ),
+    "labeling": (labeling.ex, {}),
+}
+
+
 @pytest.fixture
-def run_tiny(runs: Path) -> Callable[..., Run]:
-    def run(**updates: Any) -> Run:
+def run_experiment(runs: Path) -> Callable[..., Run]:
+    def run(name: str, **updates: Any) -> Run:
+        experiment, tiny = EXPERIMENTS[name]
         options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
-        return ex.run(config_updates=TINY | updates, options=options)
+        return experiment.run(config_updates=tiny | {"seed": 1} | updates, options=options)
 
     return run

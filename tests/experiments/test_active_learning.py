@@ -48,20 +48,3 @@ def test_rows_are_asked_about(runs):
         len(result[name]) == 3 and np.isfinite(result[name]).all()
         for name in ("error", "nlpd", "seconds")
     )
-
-
-@pytest.mark.parametrize(
-    ("updates", "message"),
-    [
-        ({"rule": "variance"}, "rule is 'variance'; accepted are entropy, random"),
-        (
-            {"per_round": 200},
-            "per_round is 200; whole numbers from 1 to additions, 100, are accepted",
-        ),
-        ({"dataset": "iris"}, "initial is 100, additions 100, num_test 500; .* at most 150"),
-        ({"dataset": "diabetes"}, "dataset 'diabetes' is for regression"),
-    ],
-)
-def test_bad_configuration_names_the_entry(runs, updates, message):
-    with pytest.raises(ValueError, match=message):
-        ex.run(config_updates=updates, options={"--file_storage": str(runs), "--loglevel": "ERROR"})

@@ -1,6 +1,7 @@
 """The classification experiment: every model trains, and what happened is on disk."""
 
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,8 +13,6 @@ from matplotlib.image import imread
 from quick import some_slow
 from sacred.utils import ConfigAddedError
 
-from experiments import regression
-from experiments.classification import ex
 from experiments.datasets import Dataset
 from experiments.ingredients.classifier import MODELS, classifier_title
 from experiments.papers.pictures import panels
@@ -24,14 +23,6 @@ from experiments.report import decision, recorded
 from gpflow_pep import PEPClassifier
 from gpflow_pep.likelihoods import Probit
 
-TINY = {
-    "dataset": "breast-cancer",
-    "M": 4,
-    "max_train": 40,
-    "maxiter": 2,
-    "log_interval": 1,
-    "seed": 1,
-}
 SCORES = ("objective_per_point", "error", "nlpd", "log_likelihood", "seconds")
 
 
@@ -40,12 +31,8 @@ def read(directory, name):
 
 
 @pytest.fixture
-def run_tiny(runs):
-    def run(**updates):
-        options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
-        return ex.run(config_updates=TINY | updates, options=options)
-
-    return run
+def run_tiny(run_experiment):
+    return partial(run_experiment, "classification")
 
 
 def test_a_leave_one_out_score_that_there_is_not(monkeypatch):
@@ -103,37 +90,6 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
         Z, Z_start, probability = (arrays[name] for name in ("Z", "Z_start", "probability"))
     assert Z.shape == Z_start.shape == (4, 30)  # two iterations do not come to the points
     assert probability.shape == (57, 1) and ((probability > 0.0) & (probability < 1.0)).all()
-
-
-@pytest.mark.parametrize(
-    ("updates", "message"),
-    [
-        ({"model": "SGPR"}, "model is 'SGPR'; accepted are PEP, QP, SVGP"),
-        ({"likelihood": "cauchit"}, "likelihood is 'cauchit'; accepted are probit, logit"),
-        ({"kernel": "Linear"}, "kernel is 'Linear'"),
-        pytest.param(
-            {"optimizer": "scipy"},
-            "optimizer must be .*lbfgs.* got 'scipy'",
-            marks=pytest.mark.slow,
-        ),
-        ({"batch_size": 10}, "batch_size is 10; with optimizer=lbfgs"),
-        (
-            {"dataset": "diabetes"},
-            "dataset 'diabetes' is for regression .* accepted for .* and multiclass are",
-        ),
-        ({"M": 41}, "M is 41"),
-        ({"alpha": 1.5}, "alpha"),
-    ],
-)
-def test_bad_configuration_names_the_entry(run_tiny, updates, message):
-    with pytest.raises(ValueError, match=message):
-        run_tiny(**updates)
-
-
-def test_regression_refuses_labels(runs):
-    options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
-    with pytest.raises(ValueError, match="dataset 'breast-cancer' is for classification"):
-        regression.ex.run(config_updates={"dataset": "breast-cancer"}, options=options)
 
 
 def test_unknown_entry_is_refused(run_tiny):

@@ -6,7 +6,6 @@ import pytest
 from experiments import datasets
 from experiments.cells.cell import Cell
 from experiments.cells.processes import perform
-from experiments.classification import ex
 from experiments.ingredients.classifier import _likelihood
 from experiments.recording.predictions import FILE
 from experiments.recording.scores import most_probable
@@ -33,24 +32,6 @@ def test_a_split_is_trained_scored_and_recorded(runs):
         np.mean(most_probable(probability) != datasets.load("iris").Y_test[:, 0]) == result["error"]
     )
     assert "x1" not in run.predictions and (runs / "1" / FILE).is_file()
-
-
-@pytest.mark.parametrize(
-    ("updates", "message"),
-    [
-        ({"likelihood": "probit"}, "likelihood is 'probit'; accepted are robust-max for 3 classes"),
-        ({"model": "QP"}, "projection"),
-        (
-            {"dataset": "breast-cancer", "likelihood": "robust-max"},
-            "accepted are probit, logit for 2 classes",
-        ),
-        ({"epsilon": 1.0}, "epsilon"),
-    ],
-)
-def test_bad_configuration_names_the_entry(runs, updates, message):
-    options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
-    with pytest.raises(ValueError, match=message):
-        ex.run(config_updates={"dataset": "iris", "M": 4} | updates, options=options)
 
 
 @pytest.mark.parametrize("train_epsilon", [True, False])

@@ -1,6 +1,7 @@
 """The streaming experiment: every model learns from batches, what happened is on disk, and comparisons show it."""
 
 import json
+from functools import partial
 
 import gpflow
 import numpy as np
@@ -11,22 +12,13 @@ from experiments import exactness
 from experiments.ingredients.learner import MODELS, learner_title
 from experiments.recording.experiment import run_directory
 from experiments.recording.predictions import FILE
-from experiments.streaming import ex
 
-TINY = {
-    "dataset": "periodic", "max_train": 100, "first": 40, "batch_size": 25, "M": 6, "window": 60, "maxiter": 2,
-    "first_maxiter": 3, "seed": 1, "progress": False,
-}  # fmt: skip
 COURSE = [40, 65, 90, 100]
 
 
 @pytest.fixture
-def run_tiny(runs):
-    def run(**updates):
-        options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
-        return ex.run(config_updates=TINY | updates, options=options)
-
-    return run
+def run_tiny(run_experiment):
+    return partial(run_experiment, "streaming")
 
 
 def arrays_of(run):
@@ -80,30 +72,6 @@ def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
     assert arrays["rmse"][-1] == pytest.approx(run.result["rmse"], rel=1e-12)
     assert arrays["Z"].shape == (len(course), 0 if model == "GPR" else 6, 1)
     assert arrays["x_mean"].shape == arrays["x_variance"].shape == (len(course), 300, 1)
-
-
-@pytest.mark.parametrize(
-    ("updates", "message"),
-    [
-        (
-            {"model": "PEPR"},
-            "model is 'PEPR'; accepted are STREAM, STREAM-SVGP, BATCH, GPR, SGPR, SVGP",
-        ),
-        (
-            {"dataset": "breast-cancer", "model": "GPR"},
-            "model is 'GPR'; accepted are STREAM, STREAM-SVGP, BATCH",
-        ),
-        ({"dataset": "diabetes"}, "dataset 'diabetes' is for regression"),
-        ({"order": "sideways"}, "order is 'sideways'; accepted are forward, backward, shuffled"),
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
-        ({"optimizer": "sgd"}, "optimizer must be .*lbfgs.* got 'sgd'"),
-        ({"M": 41}, "M is 41"),
-        ({"max_train": 0}, "max_train must be None or at least 1"),
-    ],
-)
-def test_bad_configuration_names_the_entry(run_tiny, updates, message):
-    with pytest.raises(ValueError, match=message):
-        run_tiny(**updates)
 
 
 def test_titles():

@@ -59,7 +59,7 @@ def test_a_sweep_of_real_runs(plan, runs, capfd, monkeypatch):
     assert len(list(runs.glob("[0-9]*"))) == 8  # nothing ran
 
 
-def test_the_result_is_that_of_the_experiment(runs, run_tiny):
+def test_the_result_is_that_of_the_experiment(runs, run_experiment):
     updates = {
         "dataset": "diabetes",
         "M": 4,
@@ -69,7 +69,7 @@ def test_the_result_is_that_of_the_experiment(runs, run_tiny):
         "seed": 1,
     }
     result = processes.perform(Cell("regression", updates), runs)
-    expected = run_tiny().result
+    expected = run_experiment("regression").result
     assert result["directory"] == str(runs / "1")
     # The order of floating-point sums may differ between runs (threads): allow 1e-16 to have grown a millionfold.
     assert result["rmse"] == pytest.approx(expected["rmse"], rel=1e-10)

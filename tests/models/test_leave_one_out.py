@@ -7,15 +7,23 @@ Both ways solve with Kuu (condition number below 1e2) and B (below 1e3) once mor
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 from quick import some_slow
 
-from gpflow_pep import BTSGPR, PEPR, TSGPR
+from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR
+from gpflow_pep.likelihoods import Probit
 
 EXACT = 1e-10
 
 
 def _labels(N):
     return np.array([2, 0, 1, 1, 0, 2] * N)[:N]
+
+
+def pep(data, kernel, Z, *, noise_variance, **options):
+    """Sites of Gaussian noise do not depend on other rows: q without one is a fit to the others."""
+    likelihood = gpflow.likelihoods.Gaussian(noise_variance)
+    return PEP(data, kernel, likelihood, Z, **options)
 
 
 MODELS = {
@@ -29,11 +37,12 @@ MODELS = {
     "T-PEP of a scale per block": (PEPR, {"alpha": 0.5, "scale": [0.4, 1.0, 1.7]}, _labels),
     "PEPR alpha per block": (PEPR, {"alpha": [0.0, 0.4, 1.0]}, _labels),
     "BTSGPR": (BTSGPR, {}, _labels),
+    "PEP": (pep, {"alpha": 0.6}, None),
 }
 
 
 @pytest.mark.parametrize("P", some_slow([1, 2], quick=[2]))
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR blocks", "TSGPR"]))
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR blocks", "TSGPR", "PEP"]))
 def test_equals_refits(name, P, problem):
     constructor, options, blocks = MODELS[name]
     data = problem(N=14, P=P)
@@ -88,3 +97,22 @@ def test_shared_block_equals_sgpr(problem):
     np.testing.assert_allclose(
         shared.loo_log_predictive_density(), vfe.loo_log_predictive_density(), atol=EXACT
     )
+
+
+def test_without_a_site_q_may_be_improper():
+    """
+    Prior variances are 3, the correlation of the first two rows 0.9 or so: with precisions 2 and -0.5 B is positive
+    definite, |I + K T| = 7 (1 - 1.5) + 9 (0.9²) > 0, but not without the first site, 1 - 1.5 < 0.
+    """
+    inputs = np.array([[0.0], [0.4], [5.0]])
+    labels = np.array([[0.0], [1.0], [1.0]])
+    model = PEP((inputs, labels), gpflow.kernels.Matern52(3.0), Probit(), inputs.copy(), alpha=0.0)
+    model._warned.assign(True)
+    model._options.max_sweeps.assign(0)  # the sites stay
+    model.sites.precision.assign([[2.0], [-0.5], [0.3]])
+    assert np.isfinite(model.maximum_log_likelihood_objective())
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"site of an observation is not proper.*a smaller alpha",
+    ):
+        model.loo_log_predictive_density()
