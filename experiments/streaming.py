@@ -94,16 +94,21 @@ class _Course:
             self._frames["x_variance"].append(variance)
         return scores
 
+    def scores(self) -> dict[str, list[float]]:
+        """Return the numbers of rows, seconds and scores, each over time."""
+        return {name: [score[name] for score in self._scores] for name in self._scores[0]}
+
     def means(self) -> dict[str, float]:
         """Return the means of the scores over time."""
-        names = [name for name in self._scores[0] if name not in ("seen", "seconds")]
-        return {name: float(np.mean([score[name] for score in self._scores])) for name in names}
+        return {
+            name: float(np.mean(values))
+            for name, values in self.scores().items()
+            if name not in ("seen", "seconds")
+        }
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays for the figures, stacked over time."""
-        arrays = {
-            name: np.array([score[name] for score in self._scores]) for name in self._scores[0]
-        }
+        arrays = {name: np.array(values) for name, values in self.scores().items()}
         frames = {name: np.stack(parts) for name, parts in self._frames.items() if parts}
         grid = {} if self._grid is None else {"x": self._grid}
         return arrays | frames | grid
@@ -112,8 +117,8 @@ class _Course:
 @ex.automain
 def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run) -> dict[str, Any]:
     """
-    Learn, log, score; the result has scores in the targets' unit, seconds without scoring, and the peak of memory
-    beyond the memory before learning, in MB (Linux).
+    Learn, log, score; the result has scores in the targets' unit, at the end and in their course, seconds without
+    scoring, and the peak of memory beyond the memory before learning, in MB (Linux).
     """
     batches = load_stream()
     dataset = batches.dataset
@@ -168,6 +173,7 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
     return {
         **_scores(learner, dataset.X_test, dataset.Y_test, labels),
         **{f"mean_{name}": value for name, value in course.means().items()},
+        "course": course.scores(),
         "seconds": sum(seconds[1:]),
         "seconds_first": seconds[0],
         "seconds_batch": float(np.median(seconds[1:])) if others else None,

@@ -59,6 +59,9 @@ def _config() -> None:
     # number of training rows, the first in their order, with the test rows between them; None: all
     max_train = None
 
+    # number of test rows, drawn with the seed; None: all
+    max_test = None
+
 
 @stream_data.capture
 def load_stream(
@@ -68,6 +71,7 @@ def load_stream(
     first: int,
     batch_size: int,
     max_train: int | None,
+    max_test: int | None,
     _seed: int,
 ) -> Batches:
     """
@@ -75,7 +79,7 @@ def load_stream(
 
     :raises ValueError: if an entry of the configuration is invalid.
     """
-    loaded = arriving(dataset, split, order, first, batch_size, max_train, _seed)
+    loaded = arriving(dataset, split, order, first, batch_size, max_train, max_test, _seed)
     N = len(loaded.X_train)
     others = tuple(
         slice(start, min(start + batch_size, N)) for start in range(first, N, batch_size)
@@ -90,6 +94,7 @@ def arriving(
     first: int,
     batch_size: int,
     max_train: int | None,
+    max_test: int | None,
     seed: int,
 ) -> datasets.Dataset:
     """
@@ -104,6 +109,8 @@ def arriving(
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}.")
     loaded = _scaled(_cut(_sorted(datasets.load(dataset, split)), max_train))
+    if max_test is not None:
+        loaded = _scored_on(loaded, max_test, seed)
     N = len(loaded.X_train)
     rows = np.arange(N)
     if order == "backward":
@@ -127,6 +134,14 @@ def _cut(dataset: datasets.Dataset, max_train: int | None) -> datasets.Dataset:
     kept = dataset.trained_on(slice(max_train))
     passed = dataset.X_test[:, 0] <= kept.X_train[-1, 0]
     return replace(kept, X_test=dataset.X_test[passed], Y_test=dataset.Y_test[passed])
+
+
+def _scored_on(dataset: datasets.Dataset, max_test: int, seed: int) -> datasets.Dataset:
+    """Keep test rows drawn at random."""
+    if max_test < 1:
+        raise ValueError(f"max_test must be None or at least 1, got {max_test}.")
+    drawn = np.random.RandomState(seed).permutation(len(dataset.X_test))[:max_test]
+    return replace(dataset, X_test=dataset.X_test[drawn], Y_test=dataset.Y_test[drawn])
 
 
 def _scaled(dataset: datasets.Dataset) -> datasets.Dataset:

@@ -1,6 +1,6 @@
 """The runs of a protocol: combinations of settings, and the records of their results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -64,6 +64,24 @@ class Record:
 
 
 Records = Sequence[Record]
+
+
+def in_course(
+    records: Records, axis: str, course: Callable[[Record], Mapping[str, Any]]
+) -> list[Record]:
+    """
+    Return a record for each place of the records' courses.
+
+    :param axis: entry of the course that becomes a label.
+    :param course: returns lists of equal length by name.
+    """
+    found = []
+    for record in records:
+        values = course(record)
+        for place, label in enumerate(values[axis]):
+            entries = {name: of[place] for name, of in values.items() if name != axis}
+            found.append(Record({**record.labels, axis: label}, entries))
+    return found
 
 
 def grid(experiment: str, common: Mapping[str, Any], **axes: Axis) -> list[Job]:

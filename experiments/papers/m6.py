@@ -3,7 +3,7 @@ Active learning on waveform (Villacampa-Calvo and Hernández-Lobato 2020, fig. 6
 rows, 500 test rows, 100 additions by the highest predictive entropy, against random rows.
 """
 
-from experiments.papers.grid import Job, Record, Records, grid
+from experiments.papers.grid import Job, Record, Records, grid, in_course
 from experiments.papers.m1 import METHODS
 from experiments.papers.pictures import Shown, curves
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
@@ -23,17 +23,13 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
+    names = ("labels", "error", "nlpd", "seconds")
     rounds = [
         Record(
-            {
-                **record.labels,
-                "method, rule": f"{record['method']}, {record['rule']}",
-                "labels": labels,
-            },
-            {name: record[name][place] for name in ("error", "nlpd", "seconds")},
+            {**record.labels, "method, rule": f"{record['method']}, {record['rule']}"},
+            record.result,
         )
-        for record in records
-        for place, labels in enumerate(record["labels"])
+        for record in in_course(records, "labels", lambda record: {n: record[n] for n in names})
     ]
     last = [record for record in rounds if record["labels"] == max(r["labels"] for r in rounds)]
     yield means(last, ("method", "rule"), (ERROR, NLPD, SECONDS), "With the last labels")

@@ -21,6 +21,7 @@ _UNITS = {
     "M": "M, inducing points",
     "peak": "peak memory, MB",
     "carried": "memory carried from batch to batch, bytes",
+    "seen": "training rows",
 }
 _FEW = 8  # places along an axis, each with its label
 _ACROSS = 4  # panels a row, at most

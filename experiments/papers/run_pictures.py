@@ -106,15 +106,14 @@ def against_seconds_by_alpha(
         yield against_seconds(group, line, title)
 
 
-@of_recorded_runs
 def streams(records: Records, by: str, title: str, along: str = "seconds") -> Picture:
     """Draw scores of the test points passed so far, a line for each value of a label."""
     values: dict[str, Course] = {}
     scores: dict[str, str] = {}
     for record in records:
-        arrays = run_of(record).predictions
-        scores |= {name: text for name, text in _LABELS.items() if name in arrays}
-        values[str(record[by])] = {name: (arrays[along], arrays[name]) for name in scores}
+        course = record["course"]
+        scores |= {name: text for name, text in _LABELS.items() if name in course}
+        values[str(record[by])] = {name: (course[along], course[name]) for name in scores}
     text = {"seconds": "seconds of training", "seen": "training rows"}[along]
     note = "All test points." if "error" in scores else "Test points passed so far."
     return courses(values, scores, text, title, logarithmic=along == "seconds", note=note)

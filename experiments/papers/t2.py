@@ -3,11 +3,12 @@ Alpha on a stream of a pseudo-periodic series (Bui, Nguyen and Turner 2017): fou
 small alpha is best online.
 """
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Job, Records, grid, in_course
 from experiments.papers.pictures import Shown, curves
-from experiments.papers.run_pictures import streams
 from experiments.papers.t1 import END_LL, END_RMSE, MEAN_LL, MEAN_RMSE, STREAM_SCORES
-from experiments.papers.tables import means, ranks
+from experiments.papers.tables import RMSE, Score, means, ranks
+
+_LL = Score("log_likelihood", "log likelihood, nats", larger_is_better=True)
 
 
 def jobs(full: bool) -> list[Job]:
@@ -28,6 +29,6 @@ def show(records: Records) -> Shown:
     )
     yield ranks(records, "alpha", (MEAN_RMSE, END_RMSE, MEAN_LL, END_LL), "Average ranks of alpha")
     yield curves(records, "alpha", STREAM_SCORES, "split", "Scores by alpha")
-    yield streams(
-        [r for r in records if r["split"] == 0], "alpha", "Scores of the first series", along="seen"
-    )
+    after_batches = in_course(records, "seen", lambda record: record["course"])
+    title = "Scores after each batch, means of the series"
+    yield curves(after_batches, "seen", (RMSE, _LL), "alpha", title)

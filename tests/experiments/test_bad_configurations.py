@@ -35,6 +35,7 @@ REFUSED = {
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"M": 41}, "M is 41"),
         ({"max_train": 0}, "max_train must be None or at least 1"),
+        ({"max_test": 0}, "max_test must be None or at least 1"),
     ],
     "labeling": [
         ({"rule": "variance"}, "rule is 'variance'; accepted are entropy, random"),

@@ -10,6 +10,7 @@ from quick import some_slow
 
 from experiments import exactness
 from experiments.ingredients.learner import MODELS, learner_title
+from experiments.ingredients.stream import arriving
 from experiments.recording.experiment import run_directory
 from experiments.recording.predictions import FILE
 
@@ -67,6 +68,8 @@ def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
     )
     arrays = arrays_of(run)
     np.testing.assert_array_equal(arrays["seen"], course)
+    assert run.result["course"]["rmse"] == arrays["rmse"].tolist()
+    assert run.result["mean_rmse"] == np.mean(arrays["rmse"])
     assert (np.diff(arrays["seconds"]) > 0.0).all()
     # In the end all have been passed.
     assert arrays["rmse"][-1] == pytest.approx(run.result["rmse"], rel=1e-12)
@@ -91,3 +94,13 @@ def test_streams_are_exact(alpha):
     found = exactness.difference(exact, X, Y, X, alpha, 3)
     # The jitter of 1e-6 on Kuu, times 60 rows over noise 0.05 and the objective; means change by jitter K⁻¹ times rows.
     assert found["objective"] < 1e-4 and found["mean"] < 5e-3 and found["variance"] < 1e-3
+
+
+def test_test_rows_are_drawn_with_the_seed():
+    rows = {"dataset": "periodic", "split": 0, "order": "forward", "first": 40, "batch_size": 25}
+    every, once, again, other = (
+        arriving(**rows, max_train=None, max_test=size, seed=seed).X_test[:, 0]
+        for size, seed in ((None, 0), (30, 0), (30, 0), (30, 1))
+    )
+    assert len(np.unique(once)) == 30 and np.isin(once, every).all()
+    assert once.tolist() == again.tolist() != other.tolist()
