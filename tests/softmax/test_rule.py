@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from differences import assert_gradients, slope_and_curvature
 from quick import some_slow
 from scipy.special import expit, log_expit, log_softmax
 
@@ -146,10 +147,7 @@ def test_derivatives_match_finite_differences(alpha):
         values = tilted(np.tile(label, 5), np.tile(mean, 5) + step, np.tile(variance, 5), alpha)[
             0
         ].reshape(5, n)
-        slope = (8.0 * (values[3] - values[1]) - (values[4] - values[0])) / (12.0 * h)
-        curvature = (
-            16.0 * (values[3] + values[1]) - (values[4] + values[0]) - 30.0 * values[2]
-        ) / (12.0 * h**2)
+        slope, curvature = slope_and_curvature(values, h)
         np.testing.assert_allclose(d1[k], slope, rtol=0.0, atol=2e-8)
         np.testing.assert_allclose(d2[k], curvature, rtol=0.0, atol=2e-8)
     np.testing.assert_allclose(ratio, 1.0 + alpha * variance * d2, rtol=1e-12)
@@ -172,21 +170,7 @@ def test_gradients_of_log_partition(alpha):
         )
 
     power = tf.constant(alpha, tf.float64)
-    with tf.GradientTape() as tape:
-        total = value()
-    directions = [generator.normal(size=source.shape) for source in sources]
-    values = []
-    for steps in (1, -1, 2, -2):
-        for source, direction in zip(sources, directions, strict=True):
-            source.assign_add(steps * 3e-3 * direction)
-        values.append(float(value()))
-        for source, direction in zip(sources, directions, strict=True):
-            source.assign_sub(steps * 3e-3 * direction)
-    difference = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / 36e-3
-    slope = sum(
-        np.sum(d * g) for d, g in zip(directions, tape.gradient(total, sources), strict=True)
-    )
-    assert slope == pytest.approx(difference, rel=1e-7, abs=1e-7)
+    assert_gradients(value, sources, h=3e-3, tolerance=1e-7)
 
 
 def test_small_alpha_converges_to_alpha_zero():
