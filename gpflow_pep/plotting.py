@@ -112,7 +112,9 @@ class _ModelAsEstimator:
         p: AnyNDArray = self.model_.predict_y(X)[
             0
         ].numpy()  # [n, C], or [n, 1] of the second of two classes
-        return p if p.shape[1] > 1 else np.concatenate([1.0 - p, p], axis=1)
+        if p.shape[1] > 1:
+            return p
+        return np.concatenate([1.0 - p, p], axis=1)
 
 
 @dataclass(kw_only=True, repr=False)
@@ -165,7 +167,8 @@ class _Display:
         places: Any = np.stack([each.ravel() for each in np.meshgrid(*grid)], axis=1)  # [n, D]
         names: list[str] = ["x"] if D == 1 else ["x1", "x2"]
         if hasattr(X, "columns"):
-            places, names = type(X)(places, columns=X.columns), [str(name) for name in X.columns]
+            places = type(X)(places, columns=X.columns)
+            names = [str(name) for name in X.columns]
         variable: Any = getattr(getattr(estimator, "model_", None), "inducing_variable", None)
         Z = [
             each.Z.numpy()
@@ -259,7 +262,8 @@ class ClassDisplay(_Display):
         return {"labels": labels, "probabilities": p, "classes": [str(name) for name in classes]}
 
     def _draw(self, ax: Axes) -> None:
-        p, count = self.probabilities, len(self.classes)
+        p = self.probabilities
+        count = len(self.classes)
         colors = [CLASSES[c % len(CLASSES)] for c in range(count)]
         shown = range(count) if count > 2 else (1,)
         if len(self.grid) == 1:

@@ -169,7 +169,8 @@ def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
     """Return X [N, D] and Y [N, P] as finite arrays of ``default_float()``."""
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise ValueError(f"data must be a pair (X, Y), got {type(data).__name__}.")
-    X, Y = matrix(data[0], "data[0] (X)", "D"), matrix(data[1], "data[1] (Y)", "P")
+    X = matrix(data[0], "data[0] (X)", "D")
+    Y = matrix(data[1], "data[1] (Y)", "P")
     if len(X) != len(Y):
         raise ValueError(
             f"data[0] (X) and data[1] (Y) must have the same number of rows, got {len(X)} and {len(Y)}."
@@ -250,10 +251,8 @@ def gaussian(likelihood: Any) -> Gaussian:
 
 def noise_variance(value: Any) -> float:
     """Return the variance of a Gaussian likelihood, above GPflow's lower bound."""
-    smallest, variance = (
-        default_likelihood_positive_minimum(),
-        positive_number(value, "noise_variance"),
-    )
+    smallest = default_likelihood_positive_minimum()
+    variance = positive_number(value, "noise_variance")
     if variance <= smallest:
         bound = f"{smallest:g} (gpflow.config.set_default_likelihood_positive_minimum)"
         raise ValueError(f"noise_variance must be above {bound}, got {variance:g}.")
@@ -267,7 +266,9 @@ def positive_integer(value: Any, name: str) -> int:
 
 def chunk_size(value: Any) -> int | None:
     """Return the number of rows per chunk: None, or an integer that may exceed the number of rows."""
-    return None if value is None else whole_number(value, "chunk_size", 1, None)
+    if value is None:
+        return None
+    return whole_number(value, "chunk_size", 1, None)
 
 
 def num_data(value: Any) -> int:
@@ -404,4 +405,6 @@ def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) 
 
 
 def _numpy(values: Any) -> Any:
-    return values.numpy() if isinstance(values, _TENSORS) else values
+    if isinstance(values, _TENSORS):
+        return values.numpy()
+    return values

@@ -77,7 +77,8 @@ def smll(
     :param y_train: training targets [N_train, P] or [N_train], without constant columns.
     :return: the mean difference per entry; 0 for the trivial Gaussian, negative is better.
     """
-    loss, targets = nlpd(y, mean, variance), _matrix(y_train, "y_train")
+    loss = nlpd(y, mean, variance)
+    targets = _matrix(y_train, "y_train")
     if np.shape(y_train)[1:] != np.shape(y)[1:]:
         shapes = f"{list(np.shape(y))} except for the number of rows, got shape {list(np.shape(y_train))}"
         raise ValueError(f"y_train must have the shape of y, {shapes}.")
@@ -93,10 +94,8 @@ def _mean_loss(y: Floats, mean: Floats, variance: Floats) -> float:
 
 def _checked(**arrays: npt.ArrayLike) -> list[Floats]:
     """Return arrays of the shape of y, [N] or [N, P], as finite matrices."""
-    matrices, shape = (
-        [_matrix(values, name) for name, values in arrays.items()],
-        np.shape(arrays["y"]),
-    )
+    matrices = [_matrix(values, name) for name, values in arrays.items()]
+    shape = np.shape(arrays["y"])
     for name, values in arrays.items():
         if np.shape(values) != shape:
             raise ValueError(

@@ -48,11 +48,9 @@ class Minibatches:
         epoch, first = divmod(step * self.size, self.num_data)
         rows = self._order(self.num_data, epoch)[first : first + self.size]
         missing = self.size - len(rows)
-        return (
-            np.concatenate([rows, self._order(self.num_data, epoch + 1)[:missing]])
-            if missing
-            else rows
-        )
+        if missing:
+            return np.concatenate([rows, self._order(self.num_data, epoch + 1)[:missing]])
+        return rows
 
     def dataset(self, data: RegressionData, *, first: int = 0) -> tf.data.Dataset:
         """Return endless batches of X [N, D], Y [N, P] from step `first`, for ``training_loss_closure(iter(...))``."""

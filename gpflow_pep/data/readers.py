@@ -266,7 +266,11 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
     :param dataset: batches (X [n, D], Y [n, P]).
     :raises ValueError: if there are no rows, or a column is constant or not finite.
     """
-    count, origin, mean, square, D = 0, None, np.zeros(()), np.zeros(()), 0
+    count = 0
+    origin = None
+    mean = np.zeros(())
+    square = np.zeros(())
+    D = 0
     if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
         raise ValueError("dataset must be finite, got one that repeats without end.")
     for X, Y in dataset.as_numpy_iterator():
@@ -276,9 +280,12 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
             )
         if not len(X):
             continue
-        values, n, D = np.concatenate([X, Y], axis=1, dtype=float), len(X), X.shape[1]  # [n, D + P]
+        values = np.concatenate([X, Y], axis=1, dtype=float)  # [n, D + P]
+        n = len(X)
+        D = X.shape[1]
         # Avoids cancellation for values far from 0.
-        origin = values[0] if origin is None else origin
+        if origin is None:
+            origin = values[0]
         values = values - origin
         difference = values.mean(axis=0) - mean
         square = square + n * values.var(axis=0) + np.square(difference) * (count * n / (count + n))

@@ -23,7 +23,8 @@ _DEPTHS = (
     (100_000, 5),
 )
 # A secant across a change this large, or growing this much, no longer approximates the Jacobian: drop earlier secants.
-_FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0
+_FORGET_ABOVE = 0.2
+_FORGET_GROWTH = 2.0
 # Smallest share of the damping: oscillation does not reduce the fraction of an update below it.
 _LEAST_DAMPED = 0.02
 _RIDGE = 1e-12  # relative to the largest secant, and at least 10 times the rounding error
@@ -80,7 +81,8 @@ class Secants(NamedTuple):
     ) -> Step:
         """Return the step to the fixed point, given the undamped update at the current sites."""
         count = tf.minimum(self.count, self.depth)
-        steps, changes = self.steps[:count], self.changes[:count]
+        steps = self.steps[:count]
+        changes = self.changes[:count]
         F = tf.reshape(normalized(changes), [count, tf.size(update)])
         f = tf.reshape(normalized(update), [1, -1])
         sums = tf.matmul(F, tf.concat([f, F], axis=0), transpose_b=True)  # [K, K + 1]
@@ -124,10 +126,8 @@ class Anderson(NamedTuple):
         self, workers: Workers, last: Iterate, iterate: Iterate, largest: tf.Tensor
     ) -> "Anderson":
         """Adapt the fraction after an accepted sweep: halve it if sweeps oscillate or diverge, else add a fifth."""
-        before, now = (
-            iterate.swept.normalized(last.swept.update),
-            iterate.swept.normalized(iterate.swept.update),
-        )
+        before = iterate.swept.normalized(last.swept.update)
+        now = iterate.swept.normalized(iterate.swept.update)
         norms = workers.norm(before) * workers.norm(now)
         cosine = workers.sum(tf.reduce_sum(before * now)) / tf.where(
             norms > 0.0, norms, tf.ones_like(norms)

@@ -36,16 +36,15 @@ def energy_derivatives(
 
     and V_bar V' of all rows together is -P A + b (c - A b)' - 2 V diag(d_bar) V'.
     """
-    rows, L, scale, old, A, c = (
-        problem.rows,
-        problem.L,
-        problem.scale,
-        problem.old,
-        iterate.A,
-        iterate.c,
-    )
+    rows = problem.rows
+    L = problem.L
+    scale = problem.scale
+    old = problem.old
+    A = iterate.A
+    c = iterate.c
     q = SiteSums(L, A, c).with_old(old).posterior()
-    b, P = tf.squeeze(q.b, -1), inverse_of_product(q.LB)
+    b = tf.squeeze(q.b, -1)
+    P = inverse_of_product(q.LB)
     inputs = rows.prior.inputs
     variables = problem.variables or ()
     of_likelihood = {variable.ref() for variable in problem.likelihood_variables}
@@ -54,7 +53,8 @@ def energy_derivatives(
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         here, pull_back = problem.watched(chunk)
         V, d, mean = here
-        site, alpha = Site(*sweep.take_pair(iterate.swept.sites, chunk)), rows.alpha(chunk)
+        site = Site(*sweep.take_pair(iterate.swept.sites, chunk))
+        alpha = rows.alpha(chunk)
         d1, d2 = sweep.take_pair(iterate.swept.tilted_derivatives, chunk)  # [C, n]
         d_bar = _shared(0.5 * (d2 + alpha * tf.square(d1)), L)
         d_bar = tf.where(d > 0.0, d_bar, tf.zeros_like(d_bar))
@@ -67,7 +67,8 @@ def energy_derivatives(
         pulled = list(pull_back(PriorRows(Kuf_bar, scale * d_bar, d1)))
         if own:
             w = sweep.cavity_of_w(sweep.marginals(q, V), site, alpha)
-            cavity, one = sweep.cavity_of_f(w, here), tf.ones_like(mean[:1])
+            cavity = sweep.cavity_of_f(w, here)
+            one = tf.ones_like(mean[:1])
             own_variables = [variables[number] for number in own]
             by_likelihood = problem.rule.log_partition_vjp(
                 cavity, Observations(*chunk.data), alpha, one, own_variables
@@ -92,17 +93,17 @@ def energy_derivatives(
 
 def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     """Sum [C, ...] over the latent functions if they share one Kuu."""
-    return tf.reduce_sum(values, axis=0) if L.shape.rank == 2 else values
+    if L.shape.rank == 2:
+        return tf.reduce_sum(values, axis=0)
+    return values
 
 
 def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> tf.Tensor:
     """Compute Σ_C log ∫ q_-n(f_n) p(y_n|f_n) df_n, [N], q_-n without a site of [N, 2, C]; an error if improper."""
-    one, rows, rule, projected = (
-        tf.ones([], q.L.dtype),
-        problem.rows,
-        problem.rule,
-        problem.projected,
-    )
+    one = tf.ones([], q.L.dtype)
+    rows = problem.rows
+    rule = problem.rule
+    projected = problem.projected
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         here = projected(chunk)
@@ -129,7 +130,8 @@ def minibatch_objective(
     """
     chunk: Any = batch.chunked.only_chunk
     projected = sweep.project(problem.L, batch(chunk, *batch.prior.inputs), problem.scale)
-    alpha, marginal = batch.alpha(chunk), sweep.marginals(q, projected.V)
+    alpha = batch.alpha(chunk)
+    marginal = sweep.marginals(q, projected.V)
     w = sweep.cavity_of_w(marginal, site, alpha)
     w = w._replace(mean=tf.stop_gradient(w.mean), variance=tf.stop_gradient(w.variance))
     log_Z = log_partition(

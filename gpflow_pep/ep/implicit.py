@@ -52,11 +52,9 @@ class _Cavities(NamedTuple):
     def at(cls, problem: Problem, sites: tf.Tensor) -> "_Cavities":
         """Compute the cavities at sites [N, 2, C]."""
         chunk: Any = problem.rows.chunked.only_chunk
-        here, site, alpha = (
-            problem.projected(chunk),
-            Site(*sweep.take_pair(sites, chunk)),
-            problem.rows.alpha(chunk),
-        )
+        here = problem.projected(chunk)
+        site = Site(*sweep.take_pair(sites, chunk))
+        alpha = problem.rows.alpha(chunk)
         total = SiteSums(problem.L, *sweep.sum_sites(problem, sites)).with_old(problem.old)
         q = total.posterior()
         marginal = sweep.marginals(q, here.V)
@@ -76,14 +74,16 @@ class _Cavities(NamedTuple):
 
     def rows(self) -> TiltedRows:
         """Return the cavities of f as rows, [C n]."""
-        observations, alpha = Observations(*self.chunk.data), tf.maximum(self.alpha, _LEAST_POWER)
+        observations = Observations(*self.chunk.data)
+        alpha = tf.maximum(self.alpha, _LEAST_POWER)
         return TiltedRows.of(*flat_latents(cavity_of_f(self.w, self.here), observations, alpha))
 
     def update(self, density: LogDensity, panels: Panels) -> tf.Tensor:
         """Compute F, the sites that match the projected distributions, [N, 2, C]."""
         rows = self.rows()
         (m, v), (mean, deviation) = rows.cavity, projected_moments(density, panels, rows)
-        ratio, scaled = tf.square(deviation) / v, rows.alpha * v
+        ratio = tf.square(deviation) / v
+        scaled = rows.alpha * v
         values = (mean - m) / scaled, (ratio - 1.0) / scaled, ratio
         d1, d2, ratio = (tf.reshape(each, tf.shape(self.w.mean)) for each in values)
         sites = sweep.matching_site(
@@ -99,12 +99,15 @@ def implicit_derivatives(
     variables: Sequence[tf.Variable],
 ) -> list[tf.Tensor]:
     """Differentiate the energy at converged sites [N, 2, C] in the variables; `problem()` has all rows in one chunk."""
-    kl, density, fixed = rule_for(likelihood, "kl"), log_density(likelihood), problem()
+    kl = rule_for(likelihood, "kl")
+    density = log_density(likelihood)
+    fixed = problem()
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(sites)
         at_start = _Cavities.at(fixed, sites)
         energy = at_start.energy(fixed, kl)
-    start, panels = tape.gradient(energy, sites), fixed_panels(likelihood, at_start.rows())
+    start = tape.gradient(energy, sites)
+    panels = fixed_panels(likelihood, at_start.rows())
 
     def pull_back(bar: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -125,7 +128,8 @@ def implicit_derivatives(
 
 def _solve(start: tf.Tensor, pull_back: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
     """Solve λ - (∂F/∂s)' λ = start by BiCGSTAB (van der Vorst 1992); raise an error if it does not converge."""
-    one, least = tf.ones([], start.dtype), _TOLERANCE * tf.norm(start)
+    one = tf.ones([], start.dtype)
+    least = _TOLERANCE * tf.norm(start)
 
     def dot(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(a * b)

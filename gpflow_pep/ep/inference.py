@@ -107,10 +107,8 @@ class Inference:
 
     def solve(self, interrupt_after: int | None = None) -> SolverState:
         """Run the solver from the current sites without assigning the result, for `interrupt_after` sweeps at most."""
-        sites, options = (
-            self.sites.stacked(),
-            SolverOptions(*map(tf.convert_to_tensor, self.options)),
-        )
+        sites = self.sites.stacked()
+        options = SolverOptions(*map(tf.convert_to_tensor, self.options))
         fraction = tf.where(self.status[0] > 0.0, options.damping, self.status[4])
         return solve_fixed_point(
             self.problem,
@@ -123,7 +121,8 @@ class Inference:
 
     def accept(self, last: SolverState) -> UpdatedPosterior:
         """Assign sites and status of the solver's last state; raise an error if no proper sites were found."""
-        iterate, sites = last.iterate, last.iterate.swept.sites
+        iterate = last.iterate
+        sites = last.iterate.swept.sites
         log_evidence = iterate.log_evidence + self.problem.terms
         counts = (
             tf.cast(count, log_evidence.dtype)
@@ -175,7 +174,8 @@ class Inference:
         Update the sites of some rows, of these indices [n], damped, and the sums over all sites. Sites with an improper
         cavity and rows with a non-finite update stay. The fraction is halved until B is positive definite, or set to 0.
         """
-        problem, sites = replace(self.problem, rows=rows, keep=False, variables=None), self.sites
+        problem = replace(self.problem, rows=rows, keep=False, variables=None)
+        sites = self.sites
         total = sums.with_old(problem.old)
         values = tf.stack(
             [tf.gather(variable, indices) for variable in (sites.precision, sites.linear)], axis=1
@@ -224,7 +224,8 @@ class Inference:
         damping: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Update the sites of a minibatch and their sums A and c; return A, c and the objective that `tape` records."""
-        problem, batch = self.problem, self.batch(indices)
+        problem = self.problem
+        batch = self.batch(indices)
         with tape.stop_recording():
             A_c = self.update_some(batch, indices, SiteSums(problem.L, *sums), damping)
             q = A_c.with_old(problem.old).posterior()

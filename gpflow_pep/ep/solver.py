@@ -34,7 +34,8 @@ SWEEPING, PROBING, NEWTON_STEP = range(3)
 RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
 SMALLEST_FRACTION = 1e-4  # of an update to try: if it is rejected, the sites stay
 # Preliminary, inaccurate sweeps (from empty sites, if a power is small) stop below this change or after this many.
-_PRELIMINARY, _MAX_PRELIMINARY = 0.02, 5
+_PRELIMINARY = 0.02
+_MAX_PRELIMINARY = 5
 _ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # fraction of the damping in each attempt
 _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
 MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
@@ -74,7 +75,8 @@ class Attempt(NamedTuple):
     @classmethod
     def start(cls, number: tf.Tensor, dtype: tf.DType) -> "Attempt":
         """Start the attempt of this number."""
-        inf, zero = tf.constant(np.inf, dtype), tf.constant(0)
+        inf = tf.constant(np.inf, dtype)
+        zero = tf.constant(0)
         return cls(
             number, tf.constant(False), tf.equal(number, 1), zero, inf, zero, tf.constant(_PATIENCE)
         )
@@ -129,10 +131,14 @@ def solve_fixed_point(
     :param fraction: of the first update, at most: the damping or, after a loop that hit max_sweeps, its last fraction.
     :param interrupt_after: sweeps after which the loop stops with status RUNNING; None: never.
     """
-    rows, dtype = problem.rows, problem.L.dtype
-    C, zero, inf = rows.num_latent_gps, tf.zeros([], dtype), tf.constant(np.inf, dtype)
+    rows = problem.rows
+    dtype = problem.L.dtype
+    C = rows.num_latent_gps
+    zero = tf.zeros([], dtype)
+    inf = tf.constant(np.inf, dtype)
     A = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], dtype)
-    nothing, workers = tf.zeros_like(sites), rows.all_workers
+    nothing = tf.zeros_like(sites)
+    workers = rows.all_workers
     _ = problem.projected  # computed outside of the loop
     sites = tf.where(tf.math.is_finite(sites), sites, nothing)  # 0 · NaN is not 0
     is_empty = ~workers.any(tf.reduce_any(tf.not_equal(sites, 0.0)))
@@ -194,8 +200,12 @@ def _after_evaluation(
     accepted: tf.Tensor,
 ) -> SolverState:
     """Choose the next candidate after one that has not converged."""
-    last, attempt, anderson, best = loop.iterate, loop.attempt, loop.anderson, loop.best
-    sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
+    last = loop.iterate
+    attempt = loop.attempt
+    anderson = loop.anderson
+    best = loop.best
+    sweeping = tf.equal(loop.kind, SWEEPING)
+    probing = tf.equal(loop.kind, PROBING)
     workers = problem.rows.all_workers
     small = tf.maximum(tf.constant(_PRELIMINARY, evaluated.change.dtype), options.tol)
     preliminary_ends = (evaluated.change < small) | (evaluated.change > last.change)
@@ -252,11 +262,9 @@ def _after_accepted_sweep(
     preliminary_ends: tf.Tensor,
 ) -> SolverState:
     """Continue after an accepted sweep: with Anderson's move, or with Newton's method if sweeps have stalled."""
-    iterate, sites, attempt = (
-        loop.iterate,
-        loop.iterate.swept.sites,
-        loop.attempt.after(loop.iterate.change),
-    )
+    iterate = loop.iterate
+    sites = loop.iterate.swept.sites
+    attempt = loop.attempt.after(loop.iterate.change)
     anderson = loop.anderson.after(workers, last, iterate, attempt.damping(options))
     enters = (attempt.stalled >= attempt.patience) & (loop.sweeps < options.max_sweeps - 1)
     enters &= anderson.secants.depth >= LEAST_DEPTH
@@ -282,8 +290,10 @@ def _after_rejection_or_newton(
     accepted: tf.Tensor,
 ) -> SolverState:
     """Continue after a rejected sweep, a probe or a Newton step, or end; `followed`: state after accepted sweeps."""
-    sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
-    moves, nearby = accepted & ~probing, probe(workers, loop.iterate, step.remainder)
+    sweeping = tf.equal(loop.kind, SWEEPING)
+    probing = tf.equal(loop.kind, PROBING)
+    moves = accepted & ~probing
+    nearby = probe(workers, loop.iterate, step.remainder)
     ends_probes = ~accepted | ends_probing(workers, loop.iterate, loop.anderson, step)
     candidate = choose(ends_probes, loop.iterate.swept.sites + step.newton, nearby)
     kind = tf.where(ends_probes, NEWTON_STEP, PROBING)
@@ -302,12 +312,10 @@ def _after_rejection_or_newton(
 
 def _halve(options: SolverOptions, loop: SolverState, step: Step) -> SolverState:
     """Halve the Newton step; return to sweeps if it is too small."""
-    size, sites, anderson, attempt = (
-        0.5 * loop.newton,
-        loop.iterate.swept.sites,
-        loop.anderson,
-        loop.attempt,
-    )
+    size = 0.5 * loop.newton
+    sites = loop.iterate.swept.sites
+    anderson = loop.anderson
+    attempt = loop.attempt
     fails = size < LEAST_DECREASE
     fraction = tf.where(fails, attempt.damping(options), anderson.fraction)
     patience = tf.where(fails, 2 * attempt.patience, attempt.patience)
@@ -322,7 +330,8 @@ def _halve(options: SolverOptions, loop: SolverState, step: Step) -> SolverState
 
 def _reject(workers: Workers, options: SolverOptions, loop: SolverState) -> SolverState:
     """Continue after a rejected sweep; scale down improper initial sites; end if even empty sites are improper."""
-    is_valid, anderson = loop.attempt.is_valid, loop.anderson.rejected(loop.attempt.is_valid)
+    is_valid = loop.attempt.is_valid
+    anderson = loop.anderson.rejected(loop.attempt.is_valid)
     halvings = loop.attempt.halvings + tf.cast(~is_valid, tf.int32)
     shrink = tf.where(halvings > MAX_HALVINGS, tf.zeros_like(anderson.fraction), 0.5)
     fails = ~is_valid & ~workers.any(tf.reduce_any(tf.not_equal(loop.candidate, 0.0)))
@@ -344,7 +353,9 @@ def _reject(workers: Workers, options: SolverOptions, loop: SolverState) -> Solv
 
 def _restart_or_finish(options: SolverOptions, loop: SolverState) -> SolverState:
     """Restart from empty sites if no update is proper; end after `max_sweeps`, at the best sites unless it is small."""
-    attempt, anderson, iterate = loop.attempt, loop.anderson, loop.iterate
+    attempt = loop.attempt
+    anderson = loop.anderson
+    iterate = loop.iterate
     has_best = loop.best.change < np.inf
     is_accurate = attempt.is_valid & ~attempt.preliminary
     out = tf.equal(loop.status, RUNNING) & (loop.sweeps >= options.max_sweeps)

@@ -31,8 +31,10 @@ PRELIMINARY_POWER = 0.5  # the least in preliminary sweeps: at 0, derivatives un
 _NEGLIGIBLE = 1e-4
 # Rounding may lower a bound by these fractions of its value and of the terms that cancel in it, and by at least this
 # many eps (larger in single precision only).
-_SLACK, _ROUNDING = 1e-9, 1e-12
-_SLACK_IN_EPS, _ROUNDING_IN_EPS = 100.0, 10.0
+_SLACK = 1e-9
+_ROUNDING = 1e-12
+_SLACK_IN_EPS = 100.0
+_ROUNDING_IN_EPS = 10.0
 
 
 class PriorRows(NamedTuple):
@@ -82,7 +84,9 @@ class LatentRows:
 
     def alpha(self, chunk: Any) -> tf.Tensor:
         """Return the power of one chunk's rows, [] or [n]."""
-        return self.powers if self.powers.shape.rank == 0 else chunk.take(self.powers)
+        if self.powers.shape.rank == 0:
+            return self.powers
+        return chunk.take(self.powers)
 
     def sum_over_chunks(
         self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
@@ -133,7 +137,9 @@ def marginals(q: InducingPosterior, V: tf.Tensor) -> Marginals:
 
 def project_mean(V: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     """Compute V'b of every latent function, [C, n]; V is [M, n] if they share it or [C, M, n], b is [C, M]."""
-    return tf.matmul(b, V) if V.shape.rank == 2 else tf.linalg.matvec(V, b, transpose_a=True)
+    if V.shape.rank == 2:
+        return tf.matmul(b, V)
+    return tf.linalg.matvec(V, b, transpose_a=True)
 
 
 def cavity_of_w(marginal: Marginals, site: Site, alpha: tf.Tensor) -> CavityOfW:
@@ -203,13 +209,17 @@ class Problem:
 
     def watched(self, chunk: Any) -> tuple[Projected, PullBack]:
         """Return the rows of one chunk given u, and how to differentiate them once, also in the variables."""
-        return self._watch(chunk) if self._only is None else self._only
+        if self._only is None:
+            return self._watch(chunk)
+        return self._only
 
     @cached_property
     def _only(self) -> tuple[Projected, PullBack] | None:
         """The rows of a single chunk that will be differentiated, computed once."""
         chunk = self.rows.chunked.only_chunk
-        return None if chunk is None or self.variables is None else self._watch(chunk)
+        if chunk is None or self.variables is None:
+            return None
+        return self._watch(chunk)
 
     def _watch(self, chunk: Any) -> tuple[Projected, PullBack]:
         inputs = self.rows.prior.inputs
@@ -251,7 +261,8 @@ class Iterate(NamedTuple):
     def rounding(self) -> tf.Tensor:
         """Return a bound on the rounding error of the energy."""
         eps = float(np.finfo(self.log_evidence.dtype.as_numpy_dtype).eps)
-        slack, rounding = max(_SLACK, _SLACK_IN_EPS * eps), max(_ROUNDING, _ROUNDING_IN_EPS * eps)
+        slack = max(_SLACK, _SLACK_IN_EPS * eps)
+        rounding = max(_ROUNDING, _ROUNDING_IN_EPS * eps)
         return slack * tf.abs(self.log_evidence) + rounding * self.canceling
 
 
@@ -265,7 +276,8 @@ def choose(condition: tf.Tensor, one: Any, two: Any) -> Any:
 
 def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """Compute A = V diag(τ) V' [C, M, M] and c = V h [C, M, 1] of all sites [N, 2, C]."""
-    C, projected = problem.rows.num_latent_gps, problem.projected
+    C = problem.rows.num_latent_gps
+    projected = problem.projected
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         V, (precision, linear) = projected(chunk).V, take_pair(sites, chunk)
@@ -304,10 +316,13 @@ def sweep(
     :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`.
     :param shift: e [M]; the means h/τ of all sites of a row are first shifted by V'e.
     """
-    rows, projected, rule = problem.rows, problem.projected, problem.rule
+    rows = problem.rows
+    projected = problem.projected
+    rule = problem.rule
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        here, site = projected(chunk), Site(*take_pair(sites, chunk))
+        here = projected(chunk)
+        site = Site(*take_pair(sites, chunk))
         alpha = tf.maximum(rows.alpha(chunk), least_power)
         if shift is not None:
             shifted = site.linear + site.precision * tf.linalg.matvec(
@@ -332,9 +347,11 @@ def sweep(
     shapes = ([None, 8, rows.num_latent_gps], [None])
     by_row, terms = rows.chunked.concatenate(part, q.L.dtype, shapes)
     mean, variance, ratio, linear = tf.unstack(by_row[:, 4:], axis=1)
-    sites = sites if shift is None else tf.stack([sites[:, 0], linear], axis=1)
+    if shift is not None:
+        sites = tf.stack([sites[:, 0], linear], axis=1)
     over = rows.all_workers
-    row_terms_of_all, least = over.sum(tf.reduce_sum(terms)), -over.largest(-tf.reduce_min(ratio))
+    row_terms_of_all = over.sum(tf.reduce_sum(terms))
+    least = -over.largest(-tf.reduce_min(ratio))
     return Sweep(sites, by_row[:, :2], by_row[:, 2:4], mean, variance, row_terms_of_all, least)
 
 
@@ -369,7 +386,8 @@ def evaluate(
     LB = tf.where(
         is_proper, factor, precision_B(tf.zeros_like(factor))
     )  # the prior's: NaN as energy rejects it
-    q, shift = InducingPosterior(problem.L, LB, tf.linalg.cholesky_solve(LB, total.c)), None
+    q = InducingPosterior(problem.L, LB, tf.linalg.cholesky_solve(LB, total.c))
+    shift = None
     if problem.rule.is_shift_invariant and problem.old is None and problem.L.shape.rank == 2:
         q, c, shift = _without_common_shift(q, A, c, may_shift)
         total = total._replace(c=c)

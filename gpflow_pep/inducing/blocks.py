@@ -20,7 +20,8 @@ def neighbor_blocks(X: AnyNDArray, size: int) -> npt.NDArray[np.intp]:
     :param size: largest number of rows in a block.
     :raises ValueError: if size is not a whole number of at least 1.
     """
-    X, size = validation.matrix(X, "X", "D"), validation.positive_integer(size, "size")
+    X = validation.matrix(X, "X", "D")
+    size = validation.positive_integer(size, "size")
     labels = np.empty(len(X), dtype=np.intp)
     # Rows, the first label, the number of labels.
     parts = [(np.arange(len(X)), 0, -(-len(X) // size))]

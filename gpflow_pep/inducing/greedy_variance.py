@@ -45,7 +45,8 @@ def greedy_variance(
     :return: Z [M, D] in order of choice: the first k rows are the choice of k points. Ties go to the first row; once
         all conditional variances are 0 up to rounding, the order is arbitrary.
     """
-    X, M = validation.matrix(X, "X", "D"), validation.positive_integer(M, "M")
+    X = validation.matrix(X, "X", "D")
+    M = validation.positive_integer(M, "M")
     chunk_size = validation.chunk_size(chunk_size) or _ROWS
     points = X[:0] if given is None else validation.matrix(given, "given", "D")
     num_given = len(points)
@@ -98,7 +99,9 @@ def _pivots(
     kernel: Kernel, X: tf.Tensor, count: _Count, first: _Count, among: _Count, chunk_size: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the chosen rows [count] and the remaining variances [n] (negative if chosen), by a pivoted Cholesky."""
-    n, chunks, count = tf.shape(X)[0], RowChunks(chunk_size).split([X]), tf.convert_to_tensor(count)
+    n = tf.shape(X)[0]
+    chunks = RowChunks(chunk_size).split([X])
+    count = tf.convert_to_tensor(count)
 
     def by_chunks(part: Any) -> tf.Tensor:
         return chunks.concatenate(lambda chunk: (part(chunk.data[0]),), X.dtype, [[None]])[0]

@@ -28,11 +28,9 @@ def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     :param seed: seed for the draw; the same seed gives the same rows.
     :return: Z [M, D] in the order drawn.
     """
-    X, M, seed = (
-        validation.matrix(X, "X", "D"),
-        validation.positive_integer(M, "M"),
-        validation.seed(seed),
-    )
+    X = validation.matrix(X, "X", "D")
+    M = validation.positive_integer(M, "M")
+    seed = validation.seed(seed)
     return X[_first_distinct(X, np.random.default_rng(seed).permutation(len(X)), M)]
 
 
@@ -53,11 +51,9 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     from sklearn.cluster import KMeans, MiniBatchKMeans  # slow to import, needed only here
     from sklearn.exceptions import ConvergenceWarning
 
-    X, M, seed = (
-        validation.matrix(X, "X", "D"),
-        validation.positive_integer(M, "M"),
-        validation.seed(seed),
-    )
+    X = validation.matrix(X, "X", "D")
+    M = validation.positive_integer(M, "M")
+    seed = validation.seed(seed)
     _first_distinct(X, np.arange(len(X)), M)
     if len(X) == M:
         return X.copy()

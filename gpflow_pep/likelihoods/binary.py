@@ -29,7 +29,9 @@ class _Binary(ScalarLikelihood):
     def sign(self, Y: TensorType) -> tf.Tensor:
         """Convert labels to -1 and +1."""
         Y = tf.convert_to_tensor(Y)
-        return 2.0 * Y - 1.0 if self.labels == (0, 1) else Y
+        if self.labels == (0, 1):
+            return 2.0 * Y - 1.0
+        return Y
 
     def _moments(self, probability: tf.Tensor) -> MeanAndVariance:
         """Return mean and variance of y, given the probability of the larger label."""

@@ -38,8 +38,10 @@ def check_observations(
     :raises ValueError: naming the first rejected value and the accepted values, or the number of columns.
     :raises tf.errors.InvalidArgumentError: in a graph, naming the accepted values.
     """
-    Y, is_scalar = real_numbers(Y, _NAME), isinstance(likelihood, likelihoods.ScalarLikelihood)
-    Y = Y if Y.shape.rank is not None else tf.ensure_shape(Y, [None, None])
+    Y = real_numbers(Y, _NAME)
+    is_scalar = isinstance(likelihood, likelihoods.ScalarLikelihood)
+    if Y.shape.rank is None:
+        Y = tf.ensure_shape(Y, [None, None])
     switches = isinstance(likelihood, SwitchedLikelihood)
     also = ", and one with the index of each row's likelihood" if switches else ""
     if num_outputs is not None and is_scalar:
@@ -59,7 +61,8 @@ def check_observations(
     rejected = np.argwhere(~mask.numpy())
     if len(rejected):
         row, column = rejected[0]
-        value, count = float(Y[row, column]), len(rejected)
+        value = float(Y[row, column])
+        count = len(rejected)
         raise ValueError(
             f"{message} {value:g} in row {first_row + row} ({count} such values).{hint}"
         )

@@ -160,4 +160,6 @@ def class_labels(Y: TensorType, num_classes: int) -> tf.Tensor:
 
 def listed_labels(num_classes: int) -> str:
     """Name the labels of C classes, for error messages."""
-    return "0 and 1" if num_classes == 2 else f"0, 1, ..., {num_classes - 1}"
+    if num_classes == 2:
+        return "0 and 1"
+    return f"0, 1, ..., {num_classes - 1}"

@@ -69,7 +69,8 @@ def integrate(
     modulus. Return the integrals [R, S] and, with `keep`, row, left, half and values of the panels. `shape`: (S, T).
     """
     refuse_xla("adaptive quadrature, whose panels depend on the data")
-    num_integrals, dtype = shape[0], panels.left.dtype
+    num_integrals = shape[0]
+    dtype = panels.left.dtype
     arrays = [
         tf.TensorArray(kind, 0, True, infer_shape=False)
         for kind in (tf.int32, *[dtype] * 3)

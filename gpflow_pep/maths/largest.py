@@ -52,7 +52,8 @@ def select_own(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
 
 def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     """Compute log P and its derivatives, relative error 1e-10, not differentiable; y [R] below C, m and v [C, R]."""
-    C, dtype = tf.shape(mean)[0], mean.dtype
+    C = tf.shape(mean)[0]
+    dtype = mean.dtype
     own = tf.equal(tf.range(C)[:, None], label[None])  # [C, R]
     sd = tf.sqrt(tf.maximum(variance, tf.constant(1e-30, dtype)))  # avoids division by 0
     m, s = (select_own(value, own) for value in (mean, sd))
@@ -136,7 +137,8 @@ def _reach(units: _Units, curvature: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, t
 
     def step(number: tf.Tensor, t: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
         g, slope, _ = _derivatives(location, inverse, mode + side * t)
-        drop, slope = height - g, -side * slope
+        drop = height - g
+        slope = -side * slope
         nearer = t - tf.nn.relu((drop - _DROP) / slope)
         # Continue only if a step shortens the reach by more than a fifth.
         return number + 1, nearer, drop / slope, (nearer < 0.8 * t) | (drop > 2.0 * _DROP)
@@ -167,7 +169,9 @@ def _first_panels(left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor) -> Panels:
 
 def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor) -> tf.Tensor:
     """Integrate exp(g - height) times 1, t, t², S2, S1² + S2, each h and each Q h over t = x - mode, [R, 5 + 2C]."""
-    dtype, R, C = left.dtype, tf.shape(left)[0], units.location.shape[0]
+    dtype = left.dtype
+    R = tf.shape(left)[0]
+    C = units.location.shape[0]
     nodes, weights, last, _ = (
         tf.constant(value, dtype) for value in _RULE._replace(nodes=_RULE.nodes + 1.0)
     )

@@ -128,7 +128,8 @@ def _diagnosis(
     eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, tf.zeros_like(culprit)))
     sizes = tf.abs(eigenvalues)
     dtype = matrices.dtype.as_numpy_dtype
-    lowest, greatest_size = tf.reduce_min(eigenvalues, axis=1), tf.reduce_max(sizes, axis=1)
+    lowest = tf.reduce_min(eigenvalues, axis=1)
+    greatest_size = tf.reduce_max(sizes, axis=1)
     rounding = (np.finfo(dtype).eps * tf.cast(size, matrices.dtype)) * greatest_size
     missing = tf.maximum(rounding - lowest, np.finfo(dtype).tiny)
     missing = tf.pow(
@@ -175,10 +176,8 @@ def log_det(factor: tf.Tensor) -> tf.Tensor:
 @check_shapes("value: [shape...]", "return: [shape...]")
 def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
     """Return `value`, or raise an error with its name if an entry is not finite (NaN with ``jit_compile=True``)."""
-    value, message = (
-        tf.convert_to_tensor(value),
-        f" of the entries of {name} are not finite. Try: {advice}",
-    )
+    value = tf.convert_to_tensor(value)
+    message = f" of the entries of {name} are not finite. Try: {advice}"
     is_finite = tf.math.is_finite(value)
     if in_xla() or value.shape.rank == 0:
         return asserted(value, is_finite, f"{name} is not finite. Try: {advice}")
@@ -209,7 +208,8 @@ def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = Fals
     num_strips = 2 if left.shape[-2] is None else max(1, left.shape[-2] // _STRIP)
     strips = []
     for number in range(num_strips):
-        start, stop = size * number // num_strips, size * (number + 1) // num_strips
+        start = size * number // num_strips
+        stop = size * (number + 1) // num_strips
         first = start if upper else 0
         strip = tf.matmul(
             left[..., start:stop, first:], right[..., :stop, first:], transpose_b=True

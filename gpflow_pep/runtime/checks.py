@@ -58,7 +58,8 @@ def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
     :raises tf.errors.InvalidArgumentError: with the message, if not all of `accepted` holds.
     """
     accepted = tf.convert_to_tensor(accepted)
-    accepted = accepted if accepted.shape.rank == 0 else tf.reduce_all(accepted)
+    if accepted.shape.rank != 0:
+        accepted = tf.reduce_all(accepted)
     if in_xla():
         return value * tf.where(
             accepted, tf.ones([], value.dtype), tf.constant(np.nan, value.dtype)
@@ -113,14 +114,18 @@ def reason_of(error: BaseException) -> str:
     if traceback:  # of a Python function in a dataset
         return " ".join(re.sub(_BEFORE_EXCEPTION, "", text, flags=re.DOTALL).split())
     match = re.search(r"assertion failed: \[(.*?)\]\s*(\n|$)", text, re.DOTALL)
-    return match.group(1).replace("] [", " ") if match else text
+    if match:
+        return match.group(1).replace("] [", " ")
+    return text
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn, as if from the line of the user's code that led here."""
-    frame, level = sys._getframe(), 1
+    frame = sys._getframe()
+    level = 1
     while frame.f_back is not None and _is_of_library(frame.f_code.co_filename):
-        frame, level = frame.f_back, level + 1
+        frame = frame.f_back
+        level = level + 1
     warnings.warn(message, category, stacklevel=level)
 
 

@@ -71,4 +71,6 @@ def unrecorded(compiled: Any, *args: Any) -> Any:
             concrete = thread.submit(contextvars.copy_context().run, trace).result()
     with record.stop_recording():
         results = concrete(*args)
-    return results if graph is None else tf.nest.map_structure(tf.stop_gradient, results)
+    if graph is None:
+        return results
+    return tf.nest.map_structure(tf.stop_gradient, results)

@@ -100,10 +100,14 @@ def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[Any]:
             f"model must be {accepted}, got one of which a part, or all, was constructed elsewhere."
         )
     (strategy,) = strategies or {None}
-    return nullcontext() if strategy in (None, current) else strategy.scope()
+    if strategy in (None, current):
+        return nullcontext()
+    return strategy.scope()
 
 
 def _strategy_of_scope() -> tf.distribute.Strategy | None:
     """Return the strategy of the current scope; None if there is none, or in a replica."""
     in_scope = tf.distribute.has_strategy() and tf.distribute.in_cross_replica_context()
-    return tf.distribute.get_strategy() if in_scope else None
+    if in_scope:
+        return tf.distribute.get_strategy()
+    return None

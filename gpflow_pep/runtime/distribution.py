@@ -20,7 +20,8 @@ class Workers:
     """The workers of a `tf.distribute.MultiWorkerMirroredStrategy`; a single one returns its values unchanged."""
 
     def __init__(self, count: int, index: int):
-        self.count, self.index = count, index
+        self.count = count
+        self.index = index
 
     @classmethod
     def of_strategy(cls) -> "Workers":
@@ -30,10 +31,8 @@ class Workers:
             return ONE_PROCESS
         resolver = strategy.cluster_resolver
         members = resolver.cluster_spec().as_dict()
-        chiefs, count = (
-            len(members.get("chief", ())),
-            sum(len(members.get(kind, ())) for kind in ("chief", "worker")),
-        )
+        chiefs = len(members.get("chief", ()))
+        count = sum(len(members.get(kind, ())) for kind in ("chief", "worker"))
         if count <= 1:
             return ONE_PROCESS
         if strategy.num_replicas_in_sync != count:
@@ -77,7 +76,9 @@ class Workers:
 
     def any(self, condition: tf.Tensor) -> tf.Tensor:
         """Return whether a condition holds on any worker, []."""
-        return condition if self.count == 1 else self.largest(tf.cast(condition, tf.float64)) > 0.0
+        if self.count == 1:
+            return condition
+        return self.largest(tf.cast(condition, tf.float64)) > 0.0
 
     def from_chief(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Broadcast the chief's tensors, so that all workers decide alike to the last digit."""
@@ -93,10 +94,8 @@ class Workers:
         from tensorflow.python.ops import collective_ops  # private to TensorFlow
 
         # The strategy's groups have small numbers.
-        group, key = (
-            tf.constant(7_340_021),
-            tf.constant(next(_KEYS)),
-        )
+        group = tf.constant(7_340_021)
+        key = tf.constant(next(_KEYS))
         # Timeout in seconds, while another worker compiles; dead workers are detected earlier.
         return collective_ops.all_reduce_v2(
             value, tf.constant(self.count), group, key, operation, timeout=600.0
@@ -127,10 +126,8 @@ def row_hashes(values: tf.Tensor) -> tf.Tensor:
 def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDArray]]) -> None:
     """Raise a ValueError that names two workers with common rows, given this worker's batches (X [n, D], Y [n, P])."""
     # The smallest hashes, so that all workers choose alike.
-    hashes, sample_size = (
-        np.zeros(0, np.int64),
-        1000,
-    )
+    hashes = np.zeros(0, np.int64)
+    sample_size = 1000
     for batch in batches:
         values = np.concatenate([np.asarray(part, np.float64) for part in batch], axis=1)
         hashes = np.sort(np.concatenate([hashes, row_hashes(values).numpy()]))[:sample_size]

@@ -77,11 +77,9 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     :param options: options of ``tf.function``, such as ``reduce_retracing=True`` and ``input_signature=[...]``.
     """
-    return (
-        functools.partial(Compiled, **options)
-        if function is None
-        else Compiled(function, **options)
-    )
+    if function is None:
+        return functools.partial(Compiled, **options)
+    return Compiled(function, **options)
 
 
 def shared(function: Callable[..., Any], **options: Any) -> Any:
@@ -107,7 +105,8 @@ class Compiled:
 
     def __init__(self, function: Callable[..., Any], **options: Any):
         functools.update_wrapper(self, function)
-        self._traced, self._options = no_autograph(function), options
+        self._traced = no_autograph(function)
+        self._options = options
         self._functions: dict[tuple[str, bool], Any] = {}
 
     def _function(self, functions: dict[tuple[str, bool], Any]) -> Any:
@@ -144,7 +143,8 @@ class _Traces:
     """The compiled functions of an instance with a given structure. Copying or pickling the instance drops them."""
 
     def __init__(self, structure: list[Any]):
-        self.structure, self.functions = structure, dict[Any, Any]()
+        self.structure = structure
+        self.functions: dict[Any, Any] = {}
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()

@@ -107,10 +107,8 @@ def assign_arrays(
     :raises ValueError: for another type or shape, or values that are not finite (except the status of new sites).
     """
     for name, variable in variables.items():
-        value, shape = (
-            arrays[name],
-            variable.shape if resize else tf.TensorShape(variable.numpy().shape),
-        )
+        value = arrays[name]
+        shape = variable.shape if resize else tf.TensorShape(variable.numpy().shape)
         if value.dtype != variable.dtype.as_numpy_dtype or not shape.is_compatible_with(
             value.shape
         ):
@@ -158,7 +156,8 @@ def _digest(arrays: Mapping[str, AnyNDArray]) -> str:
 
 def _check_sizes(file: zipfile.ZipFile, available: int) -> None:
     """Check that the members are uncompressed arrays that declare at most `available` bytes."""
-    members, names = file.infolist(), file.namelist()
+    members = file.infolist()
+    names = file.namelist()
     if len(set(names)) < len(names) or not all(name.endswith(".npy") for name in names):
         raise ValueError("it holds entries that are not arrays, or several of one name")
     if any(
@@ -179,7 +178,8 @@ def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyNDArray:
         shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(member)  # type: ignore[no-untyped-call]
         if dtype.hasobject:
             raise ValueError(f"{info.filename} holds Python objects, not numbers or text")
-        values, declared = member.read(), math.prod(shape) * dtype.itemsize
+        values = member.read()
+        declared = math.prod(shape) * dtype.itemsize
     if declared != len(values) or min(shape, default=0) < 0:
         raise ValueError(f"{info.filename} declares {declared} bytes and has {len(values)}")
     return np.ndarray(shape, dtype, bytearray(values), order="F" if is_fortran else "C")

@@ -169,7 +169,8 @@ def _is_known(value: Any) -> bool:
 
 
 def _name(value: Any) -> str:
-    value = value.__func__ if isinstance(value, types.MethodType) else value
+    if isinstance(value, types.MethodType):
+        value = value.__func__
     return f"{getattr(value, '__module__', None)}.{getattr(value, '__qualname__', value.__name__)}"
 
 

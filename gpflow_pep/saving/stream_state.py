@@ -12,8 +12,11 @@ from gpflow.base import AnyNDArray
 from .arrays_file import assign_arrays, load_arrays, save_arrays, unusable, without_digest
 from .run_identity import differing
 
-POINTS, SETTINGS = "inducing.Z", "parts"  # the two arrays that are not variables of a model
-_VERSION_KEY, _VERSION = "version", 1  # of the names and shapes listed in docs/guide/streams.md
+# The two arrays that are not variables of a model.
+POINTS = "inducing.Z"
+SETTINGS = "parts"
+_VERSION_KEY = "version"
+_VERSION = 1  # of the names and shapes listed in docs/guide/streams.md
 
 
 @dataclass(frozen=True, repr=False)

@@ -98,7 +98,8 @@ def softmax_power(
     """
     refuse_xla("tilted distributions of a softmax, whose number of points depends on the data")
     own = tf.equal(tf.range(tf.shape(mean)[0])[:, None], label[None])  # [C, R]
-    alpha, variance = tf.broadcast_to(alpha, tf.shape(label)), tf.nn.relu(variance)
+    alpha = tf.broadcast_to(alpha, tf.shape(label))
+    variance = tf.nn.relu(variance)
     m, v = (select_own(value, own) for value in (mean, variance))
     shifted = tf.where(own, mean + alpha * variance, mean)
     offset = alpha * (m + 0.5 * alpha * v)
@@ -200,11 +201,14 @@ def _integrals(
 
 def _by_trapezoid(rows: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the integrals [R, 1 + 2C], and the indices of inaccurate rows."""
-    dtype, C, R = rows.left.dtype, rows.mean.shape[0], tf.shape(rows.left)[0]
+    dtype = rows.left.dtype
+    C = rows.mean.shape[0]
+    R = tf.shape(rows.left)[0]
     table = tf.constant(_TRAPEZOID, dtype)
 
     def level(number: tf.Tensor, row: tf.Tensor, sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        begin, size = number * _NUMBERS[0], tf.gather(_NUMBERS, number)
+        begin = number * _NUMBERS[0]
+        size = tf.gather(_NUMBERS, number)
         points, *waves = tf.unstack(table[:, begin : begin + size])
         taken = rows.take(row)
         integrals, resolved, log_S = _integrals(
@@ -230,7 +234,9 @@ def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     They are equispaced in u with t = transition + (κ+1)/2 u - (κ-1)/2 √(u² + b²): κ times as far apart on the left of
     the transition. A distance b below 2 would move a singularity near the real axis.
     """
-    kappa, mean, half = 5.0, 3.0, 2.0  # κ, (κ+1)/2, (κ-1)/2
+    kappa = 5.0
+    mean = 3.0  # (κ+1)/2
+    half = 2.0  # (κ-1)/2
     square = tf.square(
         tf.maximum(0.05 * (rows.right - rows.left), tf.constant(2.0, position.dtype))
     )
@@ -248,7 +254,8 @@ def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Ten
     amplitude = tf.sqrt(tf.square(cosine) + tf.square(sine))
     ends = tf.maximum(values[..., 0], values[..., -1])
     beyond = log_S < LOWEST  # outside of the table
-    own_beyond, any_beyond = tf.reduce_any(beyond & rows.own, axis=0), tf.reduce_any(beyond, axis=0)
+    own_beyond = tf.reduce_any(beyond & rows.own, axis=0)
+    any_beyond = tf.reduce_any(beyond, axis=0)
     # First for H (1 - P): if another class is beyond, 1 - P = 1.
     mask = tf.stack([own_beyond, any_beyond, any_beyond, any_beyond])
     lost = tf.maximum(ends, tf.reduce_max(tf.where(mask, values, tf.zeros_like(values)), axis=-1))
@@ -265,7 +272,8 @@ def _by_panels(C: int) -> Any:
 
 
 def _panel_integrals(C: int, rows: _Rows) -> tf.Tensor:
-    dtype, R = rows.left.dtype, tf.shape(rows.left)[0]
+    dtype = rows.left.dtype
+    R = tf.shape(rows.left)[0]
     rule = _RULE.nodes + 1.0, _RULE.weights, _RULE.last_coefficients / _RULE.weights[:, None]
     nodes, weights, last = (tf.constant(value, dtype) for value in rule)
 
@@ -295,9 +303,11 @@ def _sum_rest(value: tf.Tensor) -> tf.Tensor:
 def _power(sums: tf.Tensor, own: tf.Tensor, rows: _Rows, alpha: tf.Tensor) -> SoftmaxPower:
     C = own.shape[0]
     log_gamma = tf.math.lgamma(1.0 + alpha)
-    log_missed, log_product = rows.missed[:, 0] - log_gamma, rows.product[:, 0] - log_gamma
+    log_missed = rows.missed[:, 0] - log_gamma
+    log_product = rows.product[:, 0] - log_gamma
     missed = tf.exp(log_missed) * sums[0]
-    singles, pairs = sums[1 : 1 + C], sums[1 + C :]  # [C, R]
+    singles = sums[1 : 1 + C]  # [C, R]
+    pairs = sums[1 + C :]  # [C, R]
     # If so, log1p is more accurate, otherwise the integral of the product.
     nearly_one = alpha * missed < 0.5
     small = log1p_ratio(alpha, tf.where(nearly_one, -missed, tf.zeros_like(missed)))
@@ -306,7 +316,8 @@ def _power(sums: tf.Tensor, own: tf.Tensor, rows: _Rows, alpha: tf.Tensor) -> So
     safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
     log_normalizer = tf.where(nearly_one, small, large / safe)
     factor = tf.exp(log_product - alpha * log_normalizer)
-    singles, pairs = factor * singles, factor * pairs
+    singles = factor * singles
+    pairs = factor * pairs
     rest = _sum_rest(singles)
     return SoftmaxPower(
         log_normalizer, tf.where(own, rest, -singles), alpha * singles * rest - pairs

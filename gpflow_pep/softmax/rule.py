@@ -32,7 +32,8 @@ class SoftmaxTilting(TiltedRule):
         label = class_labels(observations.Y, self._num_classes)
         power = tf.broadcast_to(alpha, tf.shape(label))
         accurate = negligible < np.inf
-        mean, variance = tf.transpose(cavity.mean), tf.transpose(cavity.variance)  # [n, C]
+        mean = tf.transpose(cavity.mean)  # [n, C]
+        variance = tf.transpose(cavity.variance)  # [n, C]
 
         def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
             y, m, v, a = chunk.data

@@ -33,7 +33,8 @@ def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
     is_wide = variance >= 1.0
     indices = [tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide)]
     parts = [(tf.gather(x, index), tf.gather(variance, index)[:, None]) for index in indices]
-    narrow, wide = _narrow(*parts[0]), _wide(*parts[1])
+    narrow = _narrow(*parts[0])
+    wide = _wide(*parts[1])
     return tuple(
         tf.dynamic_stitch(indices, list(values)) for values in zip(narrow, wide, strict=True)
     )
@@ -50,7 +51,8 @@ def _remainders() -> tuple[AnyNDArray, AnyNDArray]:
     tau = np.linspace(-15.0, 4.5, 64)
     ratio = np.exp(-0.5 * (tau + 3.0))
     u = tau - 2.0 * np.log1p(ratio)
-    y, above = np.exp(u), ndtr(u / _WIDTH)
+    y = np.exp(u)
+    above = ndtr(u / _WIDTH)
     missed = -np.expm1(-y)
     # missed - y without cancellation.
     series = -y * y * (0.5 - y * (1.0 / 6.0 - y * (1.0 / 24.0 - y / 120.0)))
@@ -81,7 +83,9 @@ def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     S, slope = tf.unstack(sums, axis=-1)
     # 1 - S = E[y] - E[y²]/2 + E[y³]/6 - E[y⁴]/24, E[y^k] = s^k g^(k²), s = exp(x), g = exp(v/2): to 1e-13 if x < -10.
     far = x < -10.0
-    s, g, F = tf.where(far, scale, tf.zeros_like(x)), tf.exp(0.5 * v), tf.ones_like(x)
+    s = tf.where(far, scale, tf.zeros_like(x))
+    g = tf.exp(0.5 * v)
+    F = tf.ones_like(x)
     for k in (3, 2, 1):
         F = 1.0 - s * g ** (2 * k + 1) * F / (k + 1)
     log_S = tf.where(far, tf.math.log1p(-s * g * F), tf.math.log(S) - scale * factor[:, :1])
@@ -91,10 +95,12 @@ def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Sum over u, for x [Q, K] and v [Q, 1]. If x > 0, the sums are multiplied by exp(x²/2v) to avoid underflow."""
     dtype = x.dtype
-    sd, B = tf.sqrt(v), tf.sqrt(v + _WIDTH**2)
+    sd = tf.sqrt(v)
+    B = tf.sqrt(v + _WIDTH**2)
     # Standard deviations beyond x = v: S is 1e-300 or 1e-37 there.
     farthest = {tf.float64: 40.0, tf.float32: 13.0}[dtype]
-    beyond, x = x, tf.minimum(x, v + farthest * sd)
+    beyond = x
+    x = tf.minimum(x, v + farthest * sd)
     height = -0.5 * tf.square(tf.nn.relu(x)) / v
     parts = [
         x / v,
@@ -126,11 +132,10 @@ LARGEST_VARIANCE = 120.0  # larger variances would need polynomials of a higher 
 LOWEST = -150.0  # smallest log S in the table; G is extrapolated linearly beyond
 LARGEST_G = 50.0  # S = exp(-exp(50)) is 0
 # Panels on each side of c, and degree of the polynomials, for the errors of tabulated_survival.
-_PANELS, _DEGREE = (
-    24,
-    9,
-)
-_TERMS, _OFFSET = 72, 0.3  # terms of the Chebyshev sums in log(√v + _OFFSET); for the same errors
+_PANELS = 24
+_DEGREE = 9
+_OFFSET = 0.3
+_TERMS = 72  # of the Chebyshev sums in log(√v + _OFFSET); for the same errors
 
 
 def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -152,7 +157,8 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
     inside = tf.clip_by_value(x, left, right)
     from_center = inside - center
     is_right = from_center > 0.0
-    sign, first_index = tf.sign(from_center), tf.where(is_right, _PANELS, 0)
+    sign = tf.sign(from_center)
+    first_index = tf.where(is_right, _PANELS, 0)
     density = tf.where(is_right, densities[1], densities[0])
     outward = 1.0 / (scale + tf.abs(from_center))
     count = density * tf.abs(from_center) * outward
@@ -174,7 +180,8 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
 def _panels(root: Any, module: Any) -> tuple[Any, ...]:
     """Return c, a, both ends of the table, and the panels per unit of r/(1 + r), on the left and right of c."""
     v = root * root
-    center, scale = -0.5 * root, 10.0 + 3.0 * root
+    center = -0.5 * root
+    scale = 10.0 + 3.0 * root
     left = -24.0 - 1.5 * v  # 1 - S is exp(x + v/2) beyond, with a relative error of 1e-11
     # The right end is near log S = LOWEST. By Laplace's method log S = -(w²/2 + w)/v with w + log(w/v) = x.
     ratio = -2.0 * LOWEST / (1.0 + module.sqrt(1.0 - 2.0 * LOWEST * v))  # w/v

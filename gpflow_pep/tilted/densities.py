@@ -107,12 +107,11 @@ def _column(value: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
 
 def _automatic(likelihood: ScalarLikelihood) -> LogDensity:
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        value, F = likelihood._scalar_log_prob(X, F[..., None], Y), F[..., None]
+        value = likelihood._scalar_log_prob(X, F[..., None], Y)
+        F = F[..., None]
         if value.dtype != F.dtype or not value.shape.is_compatible_with(F.shape):
-            name, found = (
-                type(likelihood).__name__,
-                f"F is {F.dtype.name} of shape {F.shape}, the result",
-            )
+            name = type(likelihood).__name__
+            found = f"F is {F.dtype.name} of shape {F.shape}, the result"
             must = f"_scalar_log_prob of {name} must return a value for each f, but {found}"
             raise ValueError(f"likelihood: {must} {value.dtype.name} of shape {value.shape}.")
         return value[..., 0]
@@ -272,11 +271,9 @@ def log_power(y: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
 
 def _shape(likelihood: likelihoods.Gamma | likelihoods.Exponential, X: tf.Tensor) -> tf.Tensor:
     """Return the shape k of the gamma density, [] or [R]; k = 1 for an exponential density."""
-    return (
-        _column(likelihood._shape(X), X)
-        if isinstance(likelihood, likelihoods.Gamma)
-        else tf.ones([], X.dtype)
-    )
+    if isinstance(likelihood, likelihoods.Gamma):
+        return _column(likelihood._shape(X), X)
+    return tf.ones([], X.dtype)
 
 
 @log_density.register((likelihoods.Gamma, likelihoods.Exponential))
@@ -285,7 +282,8 @@ def _gamma(likelihood: likelihoods.Gamma | likelihoods.Exponential) -> LogDensit
     if likelihood.invlink not in EXPONENTIALS:
 
         def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-            k, Y = _shape(likelihood, X), Y[:, 0]
+            k = _shape(likelihood, X)
+            Y = Y[:, 0]
             log_scale = _log_of(likelihood.invlink, F)
             constant = log_power(Y, k) - tf.math.lgamma(k)
             # 1/s may overflow: then p(y > 0) vanishes.
@@ -298,7 +296,8 @@ def _gamma(likelihood: likelihoods.Gamma | likelihoods.Exponential) -> LogDensit
         return _by_link(likelihood.invlink, log_prob, mode)
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
-        k, Y = _shape(likelihood, X), Y[:, 0]
+        k = _shape(likelihood, X)
+        Y = Y[:, 0]
         relative = Y * tf.exp(-F)
         constant = log_power(Y, k) - tf.math.lgamma(k)
         return Density(constant - k * F - relative, relative - k, -relative)
@@ -315,9 +314,12 @@ def _beta(likelihood: likelihoods.Beta) -> LogDensity:
         return _automatic(likelihood)
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        scale, Y = _column(likelihood._scale(X), X), Y[:, 0]
-        log_mean, log_rest = tf.math.log_sigmoid(F), tf.math.log_sigmoid(-F)
-        a, b = scale * tf.exp(log_mean), scale * tf.exp(log_rest)
+        scale = _column(likelihood._scale(X), X)
+        Y = Y[:, 0]
+        log_mean = tf.math.log_sigmoid(F)
+        log_rest = tf.math.log_sigmoid(-F)
+        a = scale * tf.exp(log_mean)
+        b = scale * tf.exp(log_rest)
         # log Γ(a) = log Γ(a + 1) - log a
         log_gammas = tf.math.lgamma(a + 1.0) + tf.math.lgamma(b + 1.0) - log_mean - log_rest
         constant = tf.math.lgamma(scale) + 2.0 * tf.math.log(scale)
@@ -331,7 +333,8 @@ def _student_t(likelihood: likelihoods.StudentT) -> LogDensity:
     """Replace GPflow's log(1 + z²/ν), which loses all accuracy for large ν."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        df, scale = to_default_float(likelihood.df), _column(likelihood._scale(X), X)
+        df = to_default_float(likelihood.df)
+        scale = _column(likelihood._scale(X), X)
         constant = (
             -tfp.math.log_gamma_difference(0.5, 0.5 * df)
             - 0.5 * tf.math.log(np.pi * df)
@@ -435,11 +438,9 @@ def _gamma_rule(
 def _with_expectation(moments: _Moments, likelihood: Any, projection: Projection) -> TiltedRule:
     """Use the closed-form expectation of an exponential link at α = 0, at which both projections coincide."""
     quadrature = _by_quadrature(likelihood, projection)
-    return (
-        AtPower(0.0, ClosedForm(moments), quadrature)
-        if likelihood.invlink in EXPONENTIALS
-        else quadrature
-    )
+    if likelihood.invlink in EXPONENTIALS:
+        return AtPower(0.0, ClosedForm(moments), quadrature)
+    return quadrature
 
 
 def _by_quadrature(likelihood: ScalarLikelihood, projection: Projection) -> TiltedRule:

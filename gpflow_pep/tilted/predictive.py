@@ -63,7 +63,8 @@ def _by_rows(
     """Apply a function of rows [n, D], which returns tensors with these `columns`, to values [..., D] in chunks."""
     tensors = [tf.convert_to_tensor(each) for each in values]
     rows = [tf.reshape(each, [-1, tf.shape(each)[-1]]) for each in tensors]
-    dtype, shapes = tensors[1].dtype, [[None, number] for number in columns]
+    dtype = tensors[1].dtype
+    shapes = [[None, number] for number in columns]
     found = split_rows(rows, rows_per_chunk).concatenate(
         lambda chunk: function(*chunk.data), dtype, shapes
     )
@@ -96,7 +97,8 @@ def _moments(
         parts = [_moments(each, X, mean, variance) for each in likelihood.likelihoods]
         return [tf.concat(each, axis=-1) for each in zip(*parts, strict=True)]
     if isinstance(likelihood, likelihoods.Softmax | likelihoods.MultiClass):
-        C, n = likelihood.num_classes, tf.shape(mean)[0]
+        C = likelihood.num_classes
+        n = tf.shape(mean)[0]
         labels = tf.repeat(tf.range(C, dtype=mean.dtype), n)[:, None]
         X, mean, variance = (tf.tile(each, [C, 1]) for each in (X, mean, variance))
         p = tf.transpose(
@@ -110,8 +112,10 @@ def _moments(
         return _mean_and_variance(labels, _of_labels(likelihood, mean, variance))
     if isinstance(likelihood, _WITH_LINK) and likelihood.invlink in EXPONENTIALS:
         # E[y|f] = a exp(f) and Var[y|f] = b exp(k f).
-        k, zero = 1.0 if isinstance(likelihood, likelihoods.Poisson) else 2.0, tf.zeros_like(mean)
-        a, b = likelihood.conditional_mean(X, zero), likelihood.conditional_variance(X, zero)
+        k = 1.0 if isinstance(likelihood, likelihoods.Poisson) else 2.0
+        zero = tf.zeros_like(mean)
+        a = likelihood.conditional_mean(X, zero)
+        b = likelihood.conditional_variance(X, zero)
         expected = a * tf.exp(mean + 0.5 * variance)
         noise = b * tf.exp(k * mean + 0.5 * k**2 * variance)
         # In this order: the square of a large mean would be infinite, and NaN after times 0.

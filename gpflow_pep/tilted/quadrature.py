@@ -44,7 +44,8 @@ _MANY_ROWS = 600  # with more rows, separate Gauss-Hermite nodes for very narrow
 _TABLE = np.concatenate([trapezoid_table(number) for number in _NUMBERS], axis=1)
 # First panels about the mode, in cavity standard deviations. For a log-concave likelihood log π has at least the
 # curvature of the cavity, so the mass beyond 10 is 1e-22: small enough for log Z = -1e-12 (p nearly 1).
-_INNER, _EDGES = 4.5, np.array([-10.0, -10.0, -10.0, -4.5, 0.0, 4.5, 10.0, 10.0, 10.0])
+_INNER = 4.5
+_EDGES = np.array([-10.0, -10.0, -10.0, -4.5, 0.0, 4.5, 10.0, 10.0, 10.0])
 # Share of the distance to the cavity mean by which each edge moves out.
 _BEYOND = np.array([1.0, 0.5] + 7 * [0.0])
 _FAR = 3.0  # up to this distance from the cavity mean, the panels cover all of the cavity but 1e-12
@@ -64,7 +65,8 @@ class QuadratureRule(TiltedRule):
     """
 
     def __init__(self, likelihood: ScalarLikelihood):
-        self._density, self._name = log_density(likelihood), type(likelihood).__name__
+        self._density = log_density(likelihood)
+        self._name = type(likelihood).__name__
         self._on_panels = on_demand(partial(on_panels, self._density))
         windows, modes = (
             on_demand(partial(function, self._density)) for function in (on_windows, far_modes)
@@ -109,7 +111,8 @@ class QuadratureRule(TiltedRule):
         sources: Sequence[Any],
     ) -> tuple[tf.Tensor, ...]:
         """Compute d log_partition = E_π[d log p] on the quadrature points of log_partition."""
-        m, rows = cavity.mean, TiltedRows.of(cavity, observations, alpha)
+        m = cavity.mean
+        rows = TiltedRows.of(cavity, observations, alpha)
         bar = tf.broadcast_to(bar, tf.shape(m))
         table = tf.constant(trapezoid_table(_NUMBERS[0]), m.dtype)
         integrated = trapezoid(
@@ -183,10 +186,8 @@ def locate(
     refuse_xla("tilted distributions by quadrature, whose number of points depends on the data")
     least = tf.cast(negligible, rows.alpha.dtype)
     least = tf.where(tf.math.is_finite(least), least, tf.zeros_like(least))
-    narrow, very_narrow = (
-        are_narrow(density, rows, hermite=False),
-        are_narrow(density, rows, hermite=True),
-    )
+    narrow = are_narrow(density, rows, hermite=False)
+    very_narrow = are_narrow(density, rows, hermite=True)
     hermite = (tf.size(rows.alpha) >= _MANY_ROWS) | ~tf.reduce_any(narrow & ~very_narrow)
     results = _results(rows, *on_shared_points(density, rows, hermite, least))
     rest = results[:, -2] == 0.0
@@ -220,21 +221,22 @@ def on_windows(
     taken = rows.take(row)
     values = _results(taken, *on_shared_points(density, taken, False, least))
     results = tf.tensor_scatter_nd_update(results, tf.expand_dims(row, 1), values)
-    table, sizes = tf.constant(_TABLE, dtype), tf.constant(_NUMBERS)
+    table = tf.constant(_TABLE, dtype)
+    sizes = tf.constant(_NUMBERS)
     radius = density.radius(rows.observations.X)
     # Only 1 % of cavities wider than 5 radii are resolved by 60 points.
     is_wide = (tf.sqrt(rows.cavity.variance) > 5.0 * radius) & (radius > 0.0)
     rest = results[:, -2] == 0.0
-    narrower, wide = (
-        tf.squeeze(tf.where(rest & ~is_wide), 1),
-        tf.squeeze(tf.where(rest & is_wide), 1),
-    )
+    narrower = tf.squeeze(tf.where(rest & ~is_wide), 1)
+    wide = tf.squeeze(tf.where(rest & is_wide), 1)
 
     def level(
         number: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor, results: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        taken, kind = rows.take(row), tf.minimum(number, 2)
-        begin, size = tf.cumsum(sizes, exclusive=True)[kind], sizes[kind]
+        taken = rows.take(row)
+        kind = tf.minimum(number, 2)
+        begin = tf.cumsum(sizes, exclusive=True)[kind]
+        size = sizes[kind]
         points = tf.ensure_shape(table[:, begin : begin + size], [len(_TABLE), None])
         integrated = trapezoid(density, taken, middle, half, points, least)
         values = _results(taken, integrated.tilted, integrated.is_accurate)
@@ -263,7 +265,8 @@ def on_windows(
         changes = (change < 0.5) | (change > 2.0)
         same = (number < 1) & ~changes
         remaining = tf.squeeze(tf.where((number < 2) | changes), 1)
-        middle, half = tf.where(same, middle, next_middle), tf.where(same, half, next_half)
+        middle = tf.where(same, middle, next_middle)
+        half = tf.where(same, half, next_half)
         row, middle, half = (tf.gather(value, remaining) for value in (row, middle, half))
         begin = wide[: tf.where(tf.equal(number, 0), tf.size(wide), 0)]
         zero = tf.zeros(tf.shape(begin), dtype)
@@ -293,8 +296,11 @@ def far_modes(
     their `results` [R, 6] inaccurate. Only likelihoods that are not log-concave have any.
     """
     row = tf.squeeze(tf.where(small), 1)
-    taken, found = rows.take(row), tf.gather(results, row)
-    m, sd, log_Z = taken.cavity.mean, tf.sqrt(taken.cavity.variance), taken.alpha * found[:, 0]
+    taken = rows.take(row)
+    found = tf.gather(results, row)
+    m = taken.cavity.mean
+    sd = tf.sqrt(taken.cavity.variance)
+    log_Z = taken.alpha * found[:, 0]
     end = tf.sqrt(-2.0 * (log_Z + _SMALL))  # beyond it, N is much smaller than Z
     x = HALF + (end - HALF) * tf.constant(_UNIT, sd.dtype)
     # The center of Student's t: y.
@@ -348,14 +354,16 @@ def _integrate(
     Compute the integrals [R, 7] of P, P x, P x², P h, P h², P l'' and N (p^α - 1)/α, or N l if α = 0, with P the
     unnormalized π, h = l' - l'(center) and N the normalized cavity; with `keep` also return the panels.
     """
-    dtype, R = centered.sd.dtype, tf.shape(centered.sd)[0]
+    dtype = centered.sd.dtype
+    R = tf.shape(centered.sd)[0]
     # Tolerances of the last coefficients times the panel width, relative to the integral of the modulus. It is smaller
     # in outer panels: a narrow peak of the likelihood (Student's t) between two nodes shows in small coefficients only.
     inside, outside = (tf.constant(value, dtype) for value in (2e-7, 1e-10))
 
     def evaluate(panels: Panels) -> Evaluated:
         row, left, half = panels
-        at, taken = Centered(*(tf.gather(value, row) for value in centered)), rows.take(row)
+        at = Centered(*(tf.gather(value, row) for value in centered))
+        taken = rows.take(row)
         P, *integrands = _integrands(density, panel_nodes(left, half), at, taken)
         values, moduli, tails = (
             tf.transpose(half * part) for part in _integrals(P, integrands, left, half)
@@ -385,7 +393,8 @@ def _integrands(
 ) -> tuple[tf.Tensor, ...]:
     """Return P and the last four integrands at nodes x [K, W], each [K, W]."""
     log_prob, l1, l2 = density(at.center + at.sd * x, *rows.observations)
-    alpha, exponent = rows.alpha, -0.5 * tf.square(x + at.shift)
+    alpha = rows.alpha
+    exponent = -0.5 * tf.square(x + at.shift)
     P = tf.exp(alpha * log_prob + (exponent - at.height))
     outside = P == 0.0  # if it underflows, l' and l'' may overflow
     h = tf.where(outside, tf.zeros_like(P), l1 - at.slope)
@@ -400,7 +409,8 @@ def _integrals(
     P: tf.Tensor, others: Sequence[tf.Tensor], left: tf.Tensor, half: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
     """Return integrals / half [7, W] and, but for P x, P x², P h², moduli and largest last coefficients, [4, W]."""
-    t, last = 1.0 + RULE.nodes, RULE.last_coefficients.T
+    t = 1.0 + RULE.nodes
+    last = RULE.last_coefficients.T
     moments = np.concatenate(
         [RULE.weights * np.stack([np.ones_like(t), t, np.square(t)]), last]
     )  # [6, K]
@@ -410,7 +420,8 @@ def _integrals(
         left * P + half * Pt,
         tf.square(left) * P + 2.0 * left * half * Pt + tf.square(half) * Ptt,
     ]
-    moduli, tails = [P], [tail]
+    moduli = [P]
+    tails = [tail]
     weights = tf.constant(RULE.weights[None], half.dtype)
     for number, integrand in enumerate(others):
         integral, *tail = tf.unstack(

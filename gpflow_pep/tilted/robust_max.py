@@ -20,7 +20,8 @@ class RobustMaxTilting(TiltedRule):
 
     def __init__(self, num_classes: int, log_values: Callable[[], tuple[tf.Tensor, tf.Tensor]]):
         """:param log_values: returns log p if f_y is the largest, and log p otherwise, each []."""
-        self._num_classes, self._log_values = num_classes, log_values
+        self._num_classes = num_classes
+        self._log_values = log_values
 
     @override
     @no_autograph

@@ -162,7 +162,9 @@ def rule_for(likelihood: Likelihood, projection: str | Projection) -> TiltedRule
             )
         projection = _PROJECTIONS[projection]()
     rule = tilted_rule(likelihood, projection)
-    return EachLatent(rule) if isinstance(likelihood, ScalarLikelihood) else rule
+    if isinstance(likelihood, ScalarLikelihood):
+        return EachLatent(rule)
+    return rule
 
 
 def has_rule(likelihood: Likelihood) -> bool:
@@ -249,7 +251,9 @@ class AtPower(TiltedRule):
 
     def __init__(self, power: float, rule: TiltedRule, otherwise: TiltedRule):
         """Use `rule`, which is evaluated for all rows, at this power in [0, 1], but not 0.5."""
-        self._power, self._rule, self._otherwise = power, rule, otherwise
+        self._power = power
+        self._rule = rule
+        self._otherwise = otherwise
 
     @override
     def moments(
@@ -286,7 +290,8 @@ class AtPower(TiltedRule):
         sources: Sequence[Any],
     ) -> tuple[tf.Tensor, ...]:
         has_power, power, other = self._split(alpha)
-        zero, one = tf.zeros_like(cavity.mean), tf.ones_like(cavity.mean)
+        zero = tf.zeros_like(cavity.mean)
+        one = tf.ones_like(cavity.mean)
         bar = tf.broadcast_to(bar, tf.shape(zero))
         # Rows with another power get a finite cavity: 0 times infinity would be NaN.
         finite = Cavity(
@@ -307,10 +312,8 @@ class AtPower(TiltedRule):
 
     def _split(self, alpha: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return a mask of rows with the power, this power, and powers for the other rule, in the shape of `alpha`."""
-        has_power, power = (
-            tf.equal(alpha, self._power),
-            tf.fill(tf.shape(alpha), tf.cast(self._power, alpha.dtype)),
-        )
+        has_power = tf.equal(alpha, self._power)
+        power = tf.fill(tf.shape(alpha), tf.cast(self._power, alpha.dtype))
         # 0.5 where the result is not used.
         return (
             has_power,

@@ -50,8 +50,10 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
         columns = np.arange(len(rows))
         if not np.any(changes[index, columns] > 1e-3 * steepest):
             return
-        left, right = low[index, columns][None], low[index + 1, columns][None]  # [1, R]
-        at_left, at_right = slopes(left), slopes(right)
+        left = low[index, columns][None]  # [1, R]
+        right = low[index + 1, columns][None]  # [1, R]
+        at_left = slopes(left)
+        at_right = slopes(right)
         jumps = [np.zeros(len(rows))]
         num_halvings = 40  # then the interval is as short as rounding allows
         for _ in range(num_halvings):
@@ -60,11 +62,10 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
             is_left = excess(middle - left, at_left, at_middle) >= excess(
                 right - middle, at_middle, at_right
             )
-            left, right = np.where(is_left, left, middle), np.where(is_left, middle, right)
-            at_left, at_right = (
-                np.where(is_left, at_left, at_middle),
-                np.where(is_left, at_middle, at_right),
-            )
+            left = np.where(is_left, left, middle)
+            right = np.where(is_left, middle, right)
+            at_left = np.where(is_left, at_left, at_middle)
+            at_right = np.where(is_left, at_middle, at_right)
             jump = np.abs(at_left[0] - at_right[0])[0]
             jumps.append(np.where(np.isfinite(jump), jump, 0.0))
     # At a pole of log p (y log f² at 0) the change of the slope grows with each halving, but p is smooth.

@@ -41,10 +41,8 @@ _LARGEST_STEP = 0.26  # step at the center in units of the radius: the error is 
 _ALIAS = 6e-4  # relative amplitude near the Nyquist frequency; at 1e-3 GPflow's Bernoulli has an error of 1.1e-8
 _largest = functools.partial(functools.reduce, tf.maximum)
 # Numbers of shared points; so few resolve narrow cavities only.
-_NUM_EQUISPACED, _NUM_NODES = (
-    40,
-    16,
-)
+_NUM_EQUISPACED = 40
+_NUM_NODES = 16
 
 
 class TiltedRows(NamedTuple):
@@ -123,12 +121,11 @@ def on_shared_points(
     density: LogDensity, rows: TiltedRows, hermite: bool | tf.Tensor, negligible: tf.Tensor
 ) -> tuple[Tilted, tf.Tensor]:
     """Compute tilted distributions on Gauss-Hermite nodes or equispaced points, and a mask of accurate rows, [R]."""
-    m, sd, is_narrow = (
-        rows.cavity.mean,
-        tf.sqrt(rows.cavity.variance),
-        are_narrow(density, rows, hermite),
-    )
-    first, number = tf.where(hermite, 0, _NUM_NODES), tf.where(hermite, _NUM_NODES, _NUM_EQUISPACED)
+    m = rows.cavity.mean
+    sd = tf.sqrt(rows.cavity.variance)
+    is_narrow = are_narrow(density, rows, hermite)
+    first = tf.where(hermite, 0, _NUM_NODES)
+    number = tf.where(hermite, _NUM_NODES, _NUM_EQUISPACED)
     number = tf.where(tf.reduce_any(is_narrow), number, 0)  # all rows: selecting some costs more
     table = tf.ensure_shape(tf.constant(_SHARED, m.dtype)[:, first : first + number], [16, None])
     x, sum_weights = tf.split(table, [1, 15])
@@ -164,15 +161,14 @@ def trapezoid(
     Compute tilted distributions on points x of a `trapezoid_table` in the windows middle ± half, each [R]; log Z / α,
     d1 √v and d2 v below `negligible` need only be accurate relative to it.
     """
-    m, sd, radius = (
-        rows.cavity.mean,
-        tf.sqrt(rows.cavity.variance),
-        density.radius(rows.observations.X),
-    )
+    m = rows.cavity.mean
+    sd = tf.sqrt(rows.cavity.variance)
+    radius = density.radius(rows.observations.X)
     sum_weights = table[1:]
     power = tf.maximum(rows.alpha, _SMALLEST_POWER)
     # Points x = c + a sinh(t), with a between 1e-6 and 4 times half the window (at 4 the distances vary by 3 %).
-    center, scale = middle, 4.0 * half
+    center = middle
+    scale = 4.0 * half
     if density.center is not None:
         center = tf.clip_by_value(
             (density.center(rows.observations) - m) / sd, middle - half, middle + half
@@ -184,8 +180,10 @@ def trapezoid(
     t = 0.5 * (first + last) + 0.5 * (last - first) * tf.transpose(table[:1])  # [K, R]
     step = (last - first) / tf.cast(tf.shape(table)[1] - 1, half.dtype)  # [R]
     up = tf.exp(t)
-    down, unit = 1.0 / up, 0.5 * scale
-    x, weight = center + unit * (up - down), (unit * step) * (up + down)
+    down = 1.0 / up
+    unit = 0.5 * scale
+    x = center + unit * (up - down)
+    weight = (unit * step) * (up + down)
 
     def moments(integrand: tf.Tensor, origin: tf.Tensor) -> _Moments:
         offset = x - origin
@@ -268,7 +266,8 @@ def _best_form(
     `pi_moments`: of p^α exp(-x²/2 - height); `q_moments`: of α q exp(-x²/2)/2, about 0; `power`: α > 0; `covers`: if
     the points cover and resolve N, as the second form requires; `alias`: the largest relative amplitude of spectra.
     """
-    mean, sd = cavity.mean, tf.sqrt(cavity.variance)
+    mean = cavity.mean
+    sd = tf.sqrt(cavity.variance)
     ratio, first = _from_pi(pi_moments, height - LOG_ROOT_2PI, power, mean, sd, negligible)
     is_small, second = _from_q(q_moments, power, mean, sd, tf.sqrt(ratio), negligible)
     is_second = covers & is_small
@@ -300,7 +299,8 @@ def _from_pi(
     sums, origin, reach = moments
     mass = sums[0, 0]
     (_, distance, mean_square), (a0, a1, a2), end = _parts(sums, mass)
-    mean, ratio = origin + distance, mean_square - tf.square(distance)
+    mean = origin + distance
+    ratio = mean_square - tf.square(distance)
     log_Z = offset + tf.math.log(mass)
 
     least = negligible * power  # in units of log Z
