@@ -98,14 +98,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"\n{heading}\n{_UNITS[demonstration.experiment]}\n\n{lines}\n\n{demonstration.how_to_read}\n"
     )
     figure = asked.runs / f"demo-{name}.png"
-    _picture(records, demonstration.experiment, name, heading).figure.savefig(figure, dpi=150)
+    picture = _picture(records, demonstration.experiment, name, heading)
+    assert picture is not None  # all runs are recorded
+    picture.figure.savefig(figure, dpi=150)
     print(f"Figure: {os.path.relpath(figure)}")
     print(f"Runs:   {', '.join(os.path.relpath(record['directory']) for record in records)}\n")
     print(_what_next(asked.runs, demonstration.experiment, common | demonstration.example))
 
 
 def _table(records: "Sequence[Record]", experiment: str) -> str:
-    from experiments.report.columns import aligned
+    from experiments.report.columns import markdown
 
     columns = _COLUMNS[experiment]
     evidence = ["log evidence"] if experiment != "streaming" else []
@@ -123,10 +125,12 @@ def _table(records: "Sequence[Record]", experiment: str) -> str:
         if evidence
         else ""
     )
-    return f"{aligned(lines)}{marks}"
+    return f"{markdown(lines)}{marks}"
 
 
-def _picture(records: "Sequence[Record]", experiment: str, name: str, title: str) -> "Picture":
+def _picture(
+    records: "Sequence[Record]", experiment: str, name: str, title: str
+) -> "Picture | None":
     """Draw fits of one input, decisions of two, courses of streams, and else the scores."""
     from experiments.papers.pictures import dots
     from experiments.papers.run_pictures import decisions, fits, streams

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.protocols import arguments
+from experiments.report.columns import markdown as columns_in_markdown
 
 _NARROW = 8  # characters
 _WIDTH = re.compile(r"^<?(\d*)")
@@ -60,16 +61,8 @@ def _written(value: Any, form: str) -> str:
 def markdown(table: Mapping[str, Any]) -> str:
     """Format the data of :meth:`Table.as_data` in Markdown."""
     columns = table["columns"]
-    lines = [
-        f"{table['title']}\n",
-        f"| {' | '.join(columns)} |",
-        f"|{'|'.join(':--' if _is_text(form) else '--:' for form in columns.values())}|",
-    ]
-    for row in table["rows"]:
-        lines.append(
-            f"| {' | '.join(_written(row[name], form) for name, form in columns.items())} |"
-        )
-    return "\n".join(lines)
+    rows = [[_written(row[name], form) for name, form in columns.items()] for row in table["rows"]]
+    return f"{table['title']}\n\n{columns_in_markdown([list(columns), *rows])}"
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:

@@ -37,16 +37,17 @@ class Outcomes:
         try:
             values = read_json(path)
             outcome = Outcome(**{**values, "cell": Cell(**values["cell"])})
-            _check(outcome)
+            if not isinstance(outcome.cell.updates, dict):
+                raise ValueError("updates must be an object")
+            if not isinstance(outcome.result, dict | None):
+                raise ValueError("result must be an object")
+            directory = (outcome.result or {}).get("directory", self._folder)
+            if not Path(directory).is_dir():
+                raise ValueError(f"the folder of its run, {directory}, is missing")
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{path} is not the outcome of a run ({error}): delete it.") from error
         if outcome.cell.key != cell.key:
             raise ValueError(f"{path} is the outcome of {outcome.cell}, not of {cell}: delete it.")
-        directory = (outcome.result or {}).get("directory")
-        if directory is not None and not Path(directory).is_dir():
-            raise ValueError(
-                f"{path}: the folder of its run, {directory}, is missing: delete {path} to repeat the run."
-            )
         return outcome
 
     def write(self, outcome: Outcome) -> None:
@@ -59,16 +60,3 @@ class Outcomes:
 
     def _path(self, cell: Cell) -> Path:
         return self._folder / f"{cell.key}.json"
-
-
-def _check(outcome: Outcome) -> None:
-    """
-    Check the types of what was read.
-
-    :raises ValueError: if one is wrong.
-    """
-    for name, value in (("updates", outcome.cell.updates), ("result", outcome.result)):
-        if not isinstance(value, dict) and not (name == "result" and value is None):
-            raise ValueError(f"{name} must be an object, got a {type(value).__name__}")
-    if not isinstance((outcome.result or {}).get("directory", ""), str):
-        raise ValueError("directory must be a path")

@@ -13,6 +13,7 @@ import gpflow
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from sacred import Ingredient
 
+import gpflow_pep
 from experiments.ingredients.initialization import Floats, cluster_centers
 from experiments.ingredients.kernel import kernel_of
 from experiments.ingredients.label_regression import LabelRegression
@@ -61,6 +62,9 @@ def _config() -> None:
     # train the kernel
     train_kernel = True
 
+    # give the trained parameters of the kernel weak priors (gpflow_pep.weak_priors)
+    weak_priors = False
+
     # PEP and QP: largest number of sweeps per evaluation of the evidence; 1: one update a step
     max_sweeps = 1000
 
@@ -98,6 +102,7 @@ def build_classifier(
     train_epsilon: bool,
     white: float | None,
     train_kernel: bool,
+    weak_priors: bool,
     max_sweeps: int,
     max_jitter: float | None,
     _seed: int,
@@ -135,6 +140,9 @@ def build_classifier(
         )
     gpflow.set_trainable(built.inducing_variable, train_inducing)
     gpflow.set_trainable(built.kernel, train_kernel)
+    if weak_priors:
+        stores_data = isinstance(getattr(built, "data", None), tuple)
+        gpflow_pep.weak_priors(built, None if stores_data else (X, Y))
     return built
 
 

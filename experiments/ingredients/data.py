@@ -3,6 +3,7 @@
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from sacred import Ingredient
@@ -21,6 +22,9 @@ def _config() -> None:
 
     # subtract the training part's mean from each column (labels excepted) and divide by its standard deviation
     standardize = True
+
+    # train on the test rows, too: for comparisons of bounds on all rows
+    include_test = False
 
     # train on at most this many rows, drawn with the seed (after standardizing); None: on all
     max_train = None
@@ -42,11 +46,22 @@ def _data_for(default: str, *tasks: Task) -> tuple[Ingredient, Callable[[], data
 
     @ingredient.capture
     def load(
-        dataset: str, split: int, standardize: bool, max_train: int | None, _seed: int
+        dataset: str,
+        split: int,
+        standardize: bool,
+        include_test: bool,
+        max_train: int | None,
+        _seed: int,
     ) -> datasets.Dataset:
         """Load the split of the configuration."""
         check_task(dataset, *tasks)
         loaded = datasets.load(dataset, split, standardize=standardize)
+        if include_test:
+            loaded = replace(
+                loaded,
+                X_train=np.concatenate([loaded.X_train, loaded.X_test]),
+                Y_train=np.concatenate([loaded.Y_train, loaded.Y_test]),
+            )
         N = len(loaded.X_train)
         if max_train is None or max_train >= N:
             return loaded

@@ -41,7 +41,7 @@ def _config() -> None:
     # rows per block; None: single rows (PEPR, TPEP). BTSGPR needs blocks
     block_size = 20 if model == "BTSGPR" else None
 
-    # blocks of neighbors (neighboring inputs) or order (consecutive rows; max_train shuffles them)
+    # blocks of neighbors (neighboring inputs), order (consecutive rows; max_train shuffles them) or random rows
     blocks = "neighbors"
 
     # number of inducing points (not GPR), initially k-means centers of the training inputs
@@ -59,7 +59,7 @@ _stationary_kernel = kernel_of(gp)
 
 def title(config: Mapping[str, Any]) -> str:
     """Return the model's name in tables and figures for a ``gp`` configuration."""
-    kind = " in order" if config["blocks"] == "order" else ""
+    kind = {"neighbors": "", "order": " in order", "random": " at random"}[config["blocks"]]
     blocks = "" if config["block_size"] is None else f", blocks of {config['block_size']}{kind}"
     names = {
         "GPR": "exact GP",
@@ -96,7 +96,7 @@ def build(
     _seed: int,
 ) -> gpflow.models.GPModel:
     """Build the model of the configuration for inputs X [N, D] and targets Y [N, 1]."""
-    labels = None if block_size is None else _block_labels(X, block_size, blocks)
+    labels = None if block_size is None else _block_labels(X, block_size, blocks, _seed)
     pepr = partial(PEPR, alpha=alpha, blocks=labels, max_jitter=max_jitter)
     constructors: dict[str, Callable[..., gpflow.models.GPModel]] = {
         "SGPR": gpflow.models.SGPR,
@@ -124,9 +124,13 @@ def build(
     return constructors[model]((X, Y), covariance, Z, noise_variance=noise_variance)
 
 
-def _block_labels(X: Floats, block_size: int, blocks: str) -> npt.NDArray[np.intp]:
+def _block_labels(X: Floats, block_size: int, blocks: str, seed: int) -> npt.NDArray[np.intp]:
     """Return labels [N] of blocks of nearly equal sizes."""
-    if blocks not in ("neighbors", "order"):
-        raise ValueError(f"blocks is {blocks!r}; accepted are neighbors, order.")
     labels = neighbor_blocks(X, block_size)
-    return labels if blocks == "neighbors" else np.sort(labels)
+    if blocks == "neighbors":
+        return labels
+    if blocks == "order":
+        return np.sort(labels)
+    if blocks == "random":
+        return np.random.RandomState(seed).permutation(labels)
+    raise ValueError(f"blocks is {blocks!r}; accepted are neighbors, order, random.")

@@ -3,11 +3,12 @@ Run protocols of the papers, and write their tables and figures.
 
     python -m experiments.papers U2 [--full] [--only dataset=boston,yacht alpha=0.5] [--with maxiter=50] [--jobs 2]
 
-Every run is recorded in ``runs/``. Started again, the command runs only what has not completed: new, failed,
-interrupted or killed runs. Runs that are stored in ``experiments/results/U2/runs.csv`` count as completed;
-``python -m experiments.papers next`` adds to them, protocol by protocol. Tables (CSV and Markdown) and figures are in
-``runs/papers/U2/``. A protocol takes minutes; with ``--full`` it has the published size, which takes hours.
-``--only axes=list`` lists a protocol's axes and values.
+Every run is recorded in ``runs/``. Started again, the command runs only what has not completed:
+new, failed, interrupted or killed runs. Runs that are stored in ``experiments/results/U2/runs.csv``
+count as completed; ``python -m experiments.papers next`` adds to them, protocol by protocol. Tables
+(CSV and Markdown) and figures are in ``runs/papers/U2/``. A protocol takes minutes; with ``--full``
+it has the published size, which takes hours; if that is smaller, its text says so. ``--only
+axes=list`` lists a protocol's axes and values.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """
-Location of inducing points, three classes in the plane (Villacampa-Calvo and Hernández-Lobato 2020, fig. 2): all
-methods train the points at the same fixed hyperparameters, near the true ones.
+Location of inducing points, three classes in the plane (Villacampa-Calvo and Hernández-Lobato 2020,
+fig. 2): all methods train the points at the same fixed hyperparameters, near the true ones.
 """
 
 from experiments.papers.grid import Job, Records, grid, grouped
@@ -11,7 +11,7 @@ from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
 
 
 def jobs(full: bool) -> list[Job]:
-    size = {"M": 128, "maxiter": 100} if full else {"M": 20, "maxiter": 15, "max_train": 400}
+    size = {"M": 128, "maxiter": 2000} if full else {"M": 20, "maxiter": 15, "max_train": 400}
     fixed = {
         "train_kernel": False,
         "train_epsilon": False,

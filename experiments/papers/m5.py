@@ -1,6 +1,7 @@
 """
-Scores against seconds on delays of flights, three classes (Villacampa-Calvo and Hernández-Lobato 2020, fig. 5):
-minibatches of 200 rows, Adam. The paper has 2.1 million rows, this is a sample of other flights.
+Scores against seconds on delays of flights, three classes (Villacampa-Calvo and Hernández-Lobato
+2020, fig. 5): minibatches of 200 rows, Adam. Smaller than published: a sample of other flights for
+2.1 million rows, which are not available; 3 alphas for 11 and no PEP, as in M4.
 """
 
 from experiments.papers.grid import Job

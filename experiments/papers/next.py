@@ -1,11 +1,13 @@
 """
-Run the protocols' missing runs at their published size, one after the other, and store their results.
+Run the protocols' missing runs at their published size, one after the other, and store their
+results.
 
     python -m experiments.papers next [--hours 2] [--jobs 1]
 
-Results are added to ``experiments/results/U2/runs.csv`` as they come. Runs that are stored there, by any machine, count
-as done. When all runs of a part are stored, its tables and figures are written. The command has the lowest priority
-and may be stopped at any time: it loses the runs in progress. After the given hours no run starts.
+Results are added to ``experiments/results/U2/runs.csv`` as they come. Runs that are stored there,
+by any machine, count as done. When all runs of a part are stored, its tables and figures are
+written. The command has the lowest priority and may be stopped at any time: it loses the runs in
+progress. After the given hours no run starts.
 """
 
 import math
@@ -33,10 +35,10 @@ PARTS: Sequence[tuple[str, Mapping[str, Sequence[Any]]]] = (
     ("U4", {}),
     ("T3", {}),
     ("T4", {}),
-    ("M1", {"M": ["5 %"], "method": ["PEP"]}),
+    ("M1", {"M": ["5 %"], "method": ["PEP"], "alpha": [0.0, 0.5, 1.0]}),
     ("U3", {}),
     ("U2", {}),
-    ("M1", {"M": ["5 %"], "method": ["APEP", "ARPEP", "RPAPEP"]}),
+    ("M1", {"M": ["5 %"], "method": ["PEP", "APEP", "ARPEP", "RPAPEP"]}),
 )
 """Protocols in the order in which they run, with values of some axes."""
 

@@ -55,7 +55,8 @@ def run(name: str, asked: argparse.Namespace) -> str:
         text = f"{(protocol.__doc__ or '').strip()}\n\n{command}"
         folder = (asked.to or asked.runs / "papers") / f"{name}{size}"
         write(f"{name}: {PROTOCOLS[name]}", text, shown, folder)
-        StoredRuns(folder).replace(records)
+        (folder / "runs.csv").unlink(missing_ok=True)
+        StoredRuns(folder).add(records)
     return missing
 
 

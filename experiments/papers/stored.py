@@ -4,7 +4,6 @@ import csv
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,12 @@ RESULTS = Path(__file__).parents[1] / "results"
 _KEY = "key"
 
 
-@dataclass(frozen=True)
-class _Line:
-    labels: dict[str, str]
-    result: dict[str, str]  # in JSON
-
-
 class StoredRuns:
     """
-    The file ``runs.csv`` in a folder: columns for labels, for the key of the run's cell, and for its result in JSON.
+    The file ``runs.csv`` in a folder. Its columns are labels, the key of the run's cell, and the result in JSON.
 
-    Numbers have six digits; text is left out. The file is written under another name and then renamed: it is complete
-    if the writer is killed.
+    Numbers have six digits; text is left out. The file is written under another name and then
+    renamed: it is complete if the writer is killed.
     """
 
     def __init__(self, folder: Path):
@@ -43,73 +36,60 @@ class StoredRuns:
 
         :raises ValueError: if the file, or a line of it, is not as written.
         """
+        headings, lines = self._read()
+        entries = headings[headings.index(_KEY) + 1 :]
         found = {}
-        for key, line in self._read().items():
+        for key, line in lines.items():
             try:
-                found[key] = {name: json.loads(value) for name, value in line.result.items()}
-            except (ValueError, RecursionError) as error:
+                if None in line:
+                    raise ValueError("it has more cells than the first line")
+                found[key] = {name: json.loads(line[name]) for name in entries if line[name] != ""}
+            # TypeError: the line has fewer cells.
+            except (ValueError, TypeError, RecursionError) as error:
                 raise ValueError(
-                    f"{self._path}: the line of the run {key} is damaged ({error}): delete the line."
+                    f"{self._path}: the line of the run {key} is damaged ({error}): delete the "
+                    "line to repeat the run."
                 ) from error
         return found
 
     def add(self, records: Sequence[Record]) -> None:
         """Store records beside those in the file, in place of those with their keys."""
-        self._write(self._read() | {record.key: _line(record) for record in records})
+        headings, lines = self._read()
+        place = headings.index(_KEY)
+        labels = dict.fromkeys(headings[:place])
+        entries = dict.fromkeys(headings[place + 1 :])
+        for record in records:
+            result = {
+                name: json.dumps(_rounded(value))
+                for name, value in record.result.items()
+                if not isinstance(value, str)
+            }
+            labels |= dict.fromkeys(record.labels)
+            entries |= dict.fromkeys(result)
+            lines[record.key] = result | record.labels | {_KEY: record.key}
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
+        with temporary.open("w", newline="", encoding="utf-8") as file:
+            columns = [*labels, _KEY, *(name for name in entries if name not in labels)]
+            table = csv.DictWriter(file, columns, lineterminator="\n")
+            table.writeheader()
+            table.writerows(lines.values())
+        os.replace(temporary, self._path)
 
-    def replace(self, records: Sequence[Record]) -> None:
-        """Store records in place of all in the file."""
-        self._write({record.key: _line(record) for record in records})
-
-    def _read(self) -> dict[str, _Line]:
+    def _read(self) -> tuple[list[str], dict[str, dict[str, Any]]]:
+        """Return the headings, and the lines by key."""
         if not self._path.exists():
-            return {}
+            return [_KEY], {}
         try:
             with self._path.open(newline="", encoding="utf-8") as file:
-                headings, *rows = csv.reader(file)
-            place = headings.index(_KEY)
+                table = csv.DictReader(file)
+                headings = list(table.fieldnames or ())
+                headings.index(_KEY)
+                return headings, {line[_KEY]: line for line in table}
         except (ValueError, csv.Error, OSError) as error:
             raise ValueError(
                 f"{self._path} is not a table of runs ({error}): delete it to repeat all of them."
             ) from error
-        lines = {}
-        for number, row in enumerate(rows, 2):
-            if len(row) != len(headings):
-                raise ValueError(
-                    f"{self._path}: line {number} has {len(row)} cells, and the first has {len(headings)}: delete it "
-                    "to repeat its run."
-                )
-            cells = [(name, cell) for name, cell in zip(headings, row, strict=True)]
-            labels, result = cells[:place], cells[place + 1 :]
-            lines[row[place]] = _Line(
-                {name: cell for name, cell in labels if cell},
-                {name: cell for name, cell in result if cell},
-            )
-        return lines
-
-    def _write(self, lines: dict[str, _Line]) -> None:
-        labels = dict.fromkeys(name for line in lines.values() for name in line.labels)
-        entries = dict.fromkeys(name for line in lines.values() for name in line.result)
-        temporary = self._path.with_suffix(f".{os.getpid()}.tmp")
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", newline="", encoding="utf-8") as file:
-            table = csv.writer(file, lineterminator="\n")
-            table.writerow([*labels, _KEY, *entries])
-            for key, line in lines.items():
-                of_run = [line.labels.get(name, "") for name in labels]
-                table.writerow([*of_run, key, *(line.result.get(name, "") for name in entries)])
-        os.replace(temporary, self._path)
-
-
-def _line(record: Record) -> _Line:
-    return _Line(
-        {name: str(value) for name, value in record.labels.items()},
-        {
-            name: json.dumps(_rounded(value))
-            for name, value in record.result.items()
-            if not isinstance(value, str)
-        },
-    )
 
 
 def _rounded(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """
-Streams of terrain (Bui, Nguyen and Turner 2017, fig. 3): 10,000 training rows in spatial order, 30,000 test rows
-between them, against windows of 7500 rows and SVGP. Inducing points are not trained; at
-each batch up to a tenth of them move to its rows.
+Streams of terrain (Bui, Nguyen and Turner 2017, fig. 3): 10,000 training rows in spatial order,
+30,000 test rows between them, against windows of 7500 rows and SVGP. Smaller than published, for
+the hours it takes: two of the four pairs of M and size of batches, and inducing points are not
+trained, unlike in app. A.6; at each batch up to a tenth of them move to its rows.
 """
 
 from experiments.papers.grid import Job, Records, grid

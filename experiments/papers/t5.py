@@ -1,7 +1,8 @@
 """
-Memory against accuracy on terrain (Bui, Nguyen and Turner 2017): streams with several M, SGPR with 600 inducing points
-on windows of 2000 and 6000 rows, and the exact GP on 2000; published is also the exact GP on 6000, which takes hours.
-Memory: the peak of a run beyond the memory before it (Linux), and what a model carries from batch to batch.
+Memory against accuracy on terrain (Bui, Nguyen and Turner 2017): streams with several M, SGPR with
+600 inducing points on windows of 2000 and 6000 rows, and the exact GP on 2000; published is also
+the exact GP on 6000, which takes hours. Memory: the peak of a run beyond the memory before it
+(Linux), and what a model carries from batch to batch.
 """
 
 from experiments.papers.grid import Job, Records, grid

@@ -1,7 +1,8 @@
 """
-Errors by the order of arrival, banana in ten batches (Bui, Nguyen and Turner 2017, appendix): left to right, right to
-left, at random, and all rows at once. The published errors are multiples of 1/400, so each run is scored on 400 of the
-4,900 test rows, drawn with its seed; a draw also has its own random order and initial inducing points.
+Errors by the order of arrival, banana in ten batches (Bui, Nguyen and Turner 2017, appendix): left
+to right, right to left, at random, and all rows at once. The published errors are multiples of
+1/400, so each run is scored on 400 of the 4,900 test rows, drawn with its seed; a draw also has its
+own random order and initial inducing points.
 """
 
 from experiments.papers.grid import Job, Records, grid, grouped, in_course

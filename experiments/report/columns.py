@@ -1,15 +1,8 @@
-"""Text in aligned columns."""
+"""Tables in Markdown, means and standard errors."""
 
 from collections.abc import Sequence
 
 import numpy as np
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Format a table: headings, a rule, further lines; the first column is left-aligned, the rest right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    first, *others = (_line(cells, widths) for cells in lines)
-    return "\n".join([first, "-" * len(first), *others])
 
 
 def markdown(lines: Sequence[Sequence[str]]) -> str:
@@ -31,8 +24,3 @@ def mean_and_error(values: Sequence[float], digits: int = 2) -> str:
     """Format mean and standard error."""
     error = f" ± {standard_error(values):.{digits}f}" if len(values) > 1 else ""
     return f"{np.mean(values):.{digits}f}{error}"
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    left, *right = zip(cells, widths, strict=True)
-    return "  ".join([left[0].ljust(left[1]), *(cell.rjust(width) for cell, width in right)])

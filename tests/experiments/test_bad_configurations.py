@@ -12,7 +12,7 @@ REFUSED = {
         ({"M": 61}, "M is 61"),
         ({"model": "BTSGPR", "block_size": None}, "blocks must be"),
         ({"block_size": 0}, "size must be a whole number from 1"),
-        ({"block_size": 5, "blocks": "random"}, "blocks is 'random'; accepted are neighbors"),
+        ({"block_size": 5, "blocks": "rows"}, "blocks is 'rows'; accepted are neighbors"),
     ],
     "classification": [
         ({"model": "SGPR"}, "model is 'SGPR'; accepted are PEP, QP, SVGP"),

@@ -17,7 +17,7 @@ TINY = shlex.split("--rounds 1 --rows 30 --inducing 4 --kernel Matern32 --cores 
 
 def test_every_benchmark_is_among_them():
     commands = {path.stem for path in FOLDER.glob("*.py") if "def main()" in path.read_text()}
-    assert set(everything.BENCHMARKS) == commands - {"all", "stablehlo_step"}  # it needs JAX
+    assert set(everything.BENCHMARKS) == commands - {"all"}
 
 
 @pytest.mark.slow

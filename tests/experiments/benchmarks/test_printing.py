@@ -47,10 +47,10 @@ def test_markdown(table):
     assert markdown(table.as_data()).splitlines() == [
         "a title",
         "",
-        "| model | seconds | N |",
-        "|:--|--:|--:|",
-        "| PEPR | 1.23 | 10,000 |",
-        "| SGPR |  | 5 |",
+        "| model | seconds |      N |",
+        "| ----- | ------: | -----: |",
+        "| PEPR  |    1.23 | 10,000 |",
+        "| SGPR  |         |      5 |",
     ]
 
 

@@ -83,7 +83,9 @@ def test_a_file_of_something_else_is_named(tmp_path, text):
 def test_a_run_without_its_folder_is_named(tmp_path):
     outcomes = Outcomes(tmp_path)
     outcomes.write(Outcome(CELL, "completed", None, {"directory": str(tmp_path / "1")}))
-    with pytest.raises(ValueError, match=r"the folder of its run, .*1, is missing: delete .*json"):
+    with pytest.raises(
+        ValueError, match=r"json .*the folder of its run, .*1, is missing.: delete it"
+    ):
         outcomes.read(CELL)
     (tmp_path / "1").mkdir()
     assert outcomes.read(CELL).status == "completed"

@@ -30,7 +30,7 @@ def test_protocol_runs_and_is_shown(name, runs):
     shown = list(protocol.show(records))
     folder = runs / "papers" / name
     write(name, protocol.__doc__, shown, folder)
-    StoredRuns(folder).replace(records)
+    StoredRuns(folder).add(records)
     tables = [part for part in shown if isinstance(part, Table)]
     assert tables and all(
         len(set(map(len, table.lines))) == 1 and len(table.lines) > 1 for table in tables

@@ -160,7 +160,8 @@ RUNS = 'name,key,rmse\na,k1,0.25\nb,k2,"[1, 2]"\n'
         ("", "is not a table of runs .*: delete it"),
         ("name,rmse\na,1\n", "is not a table of runs .*: delete it"),
         ("\0", "is not a table of runs .*: delete it"),
-        (RUNS + "c,k3\n", "line 4 has 2 cells, and the first has 3: delete it"),
+        (RUNS + "c,k3\n", "the line of the run k3 is damaged .*: delete the line"),
+        (RUNS + "c,k3,1,2\n", "the run k3 is damaged .it has more cells.*: delete the line"),
         (RUNS + "c,k3,[1\n", "the line of the run k3 is damaged .*: delete the line"),
         (RUNS + f"c,k3,{'[' * 10**5}\n", "the line of the run k3 is damaged .*: delete the line"),
     ],
@@ -178,13 +179,13 @@ def test_damaged_results_are_named(protocol, runs, text, message):
 def test_results_are_stored_to_six_digits(tmp_path):
     file = StoredRuns(tmp_path)
     values = {"a": 1 / 3, "b": [2 / 3, None], "c": True, "text": "left out", "n": 12345678}
-    file.replace([Record({"split": 0}, values, "k1")])
-    file.add([Record({"M": 5}, {"a": float("nan")}, "k2"), Record({"split": 0}, {"d": 1}, "k1")])
-    assert (tmp_path / "runs.csv").read_text() == "split,M,key,d,a\n0,,k1,1,\n,5,k2,,NaN\n"
-    file.replace([Record({"split": 0}, values, "k1")])
+    file.add([Record({"split": 0}, values, "k1")])
     assert file.results() == {
         "k1": {"a": 0.333333, "b": [0.666667, None], "c": True, "n": 12345678}
     }
+    file.add([Record({"M": 5}, {"a": float("nan")}, "k2"), Record({"split": 0}, {"d": 1}, "k1")])
+    text = "split,M,key,a,b,c,n,d\n0,,k1,,,,,1\n,5,k2,NaN,,,,\n"
+    assert (tmp_path / "runs.csv").read_text() == text
 
 
 def test_a_record_without_a_score_is_named():
