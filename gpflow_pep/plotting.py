@@ -81,12 +81,12 @@ def draw_history(ax: Axes, result: _Records, name: str = "objective", **line: An
     ax.set(xlabel="iteration", ylabel=_LABELS[name])
 
 
-def _check_axes(ax: Any) -> None:
+def _check_axes(ax: object) -> None:
     if not isinstance(ax, Axes):
         raise ValueError(f"ax must be one Axes of matplotlib, got {ax!r}.")
 
 
-def _places(X: Any, name: str) -> AnyNDArray:
+def _places(X: object, name: str) -> AnyNDArray:
     """Return finite inputs [n, D] that can be drawn, D = 1 or 2."""
     places = validation.matrix(X, name, "D")
     if (D := places.shape[1]) not in _RESOLUTION:

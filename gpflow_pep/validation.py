@@ -26,7 +26,7 @@ _TENSORS = (tf.Tensor, tf.Variable, Parameter)
 REMEDY = "subtract an offset, or convert them to floating point numbers yourself if rounding does no harm"
 
 
-def matrix(values: Any, name: str, columns: str, dtype: Any = None) -> AnyNDArray:
+def matrix(values: object, name: str, columns: str, dtype: object = None) -> AnyNDArray:
     """Return a finite, non-empty array [rows, columns] of `dtype`; None: ``default_float()``."""
     given = _numpy(values)
     array = _real(given, name)
@@ -53,7 +53,7 @@ def not_finite(values: Any) -> str:
     return f"{bad.sum()} values that are NaN or infinite, the first in row {np.argwhere(bad)[0][max(0, bad.ndim - 2)]}"
 
 
-def real_numbers(values: Any, name: str) -> tf.Tensor:
+def real_numbers(values: object, name: str) -> tf.Tensor:
     """Return real numbers as a tensor of ``default_float()``, also in a graph."""
     if not isinstance(values, _TENSORS):
         return tf.constant(_as_floats(_real(values, name), values, name))
@@ -71,7 +71,7 @@ def real_numbers(values: Any, name: str) -> tf.Tensor:
     return asserted(numbers, ~rounded_integers(values, numbers), message)
 
 
-def check_integers(given: Any, converted: AnyNDArray, name: str) -> None:
+def check_integers(given: object, converted: AnyNDArray, name: str) -> None:
     """
     Raise a ValueError if an integer has changed by conversion to floating point numbers.
 
@@ -123,7 +123,7 @@ def _largest_exact(dtype: Any) -> int:
     return int(2 ** (np.finfo(dtype).nmant + 1))
 
 
-def _as_floats(array: AnyNDArray, given: Any, name: str, dtype: Any = None) -> AnyNDArray:
+def _as_floats(array: AnyNDArray, given: object, name: str, dtype: object = None) -> AnyNDArray:
     """Convert `array`, the numbers of `given`, to `dtype`, None: ``default_float()``; refuse to round integers."""
     with np.errstate(over="ignore"):  # becomes infinite
         converted: AnyNDArray = array.astype(dtype or default_float(), copy=False)
@@ -131,7 +131,7 @@ def _as_floats(array: AnyNDArray, given: Any, name: str, dtype: Any = None) -> A
     return converted
 
 
-def inputs(values: Any, name: str) -> tf.Tensor:
+def inputs(values: object, name: str) -> tf.Tensor:
     """Return inputs as a tensor [..., N, D]. Finiteness is checked in eager mode only: a graph checks its results."""
     X = real_numbers(values, name)
     if found := not_finite(X) if tf.executing_eagerly() else "":
@@ -139,7 +139,7 @@ def inputs(values: Any, name: str) -> tf.Tensor:
     return X
 
 
-def _real(given: Any, name: str) -> AnyNDArray:
+def _real(given: object, name: str) -> AnyNDArray:
     """Return an array of numbers or booleans; object arrays of numbers (pandas with missing values) are converted."""
     if isinstance(given, np.ma.MaskedArray) and given.mask.any():
         raise ValueError(
@@ -165,7 +165,7 @@ def _real(given: Any, name: str) -> AnyNDArray:
         ) from None
 
 
-def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+def regression_data(data: object) -> tuple[AnyNDArray, AnyNDArray]:
     """Return X [N, D] and Y [N, P] as finite arrays of ``default_float()``."""
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise ValueError(f"data must be a pair (X, Y), got {type(data).__name__}.")
@@ -203,17 +203,17 @@ def single_output_inducing_variable(
     return inducing_variable
 
 
-def positive_number(value: Any, name: str) -> float:
+def positive_number(value: object, name: str) -> float:
     """Return a finite number above 0."""
     return _number(value, name, "a positive number", lambda number: 0.0 < number < np.inf)
 
 
-def fraction(value: Any, name: str) -> float:
+def fraction(value: object, name: str) -> float:
     """Return a number in (0, 1]."""
     return _number(value, name, "a number in (0, 1]", lambda number: 0.0 < number <= 1.0)
 
 
-def seconds(value: Any, name: str) -> float:
+def seconds(value: object, name: str) -> float:
     """Return a duration, 0 to infinity."""
     return _number(
         value,
@@ -223,7 +223,7 @@ def seconds(value: Any, name: str) -> float:
     )
 
 
-def _number(value: Any, name: str, accepted: str, is_accepted: Callable[[float], bool]) -> float:
+def _number(value: object, name: str, accepted: str, is_accepted: Callable[[float], bool]) -> float:
     array = np.asarray(_numpy(value))
     # Integers of 64 bits or fewer.
     if array.ndim or array.dtype.kind not in "fiu" or not is_accepted(float(array)):
@@ -231,12 +231,12 @@ def _number(value: Any, name: str, accepted: str, is_accepted: Callable[[float],
     return float(array)
 
 
-def seed(value: Any) -> int:
+def seed(value: object) -> int:
     """Return a seed for NumPy and scikit-learn."""
     return whole_number(value, "seed", 0, 2**32 - 1)  # their limit
 
 
-def gaussian(likelihood: Any) -> Gaussian:
+def gaussian(likelihood: object) -> Gaussian:
     """Return a Gaussian likelihood; its noise may depend on x."""
     if not isinstance(likelihood, Gaussian):
         raise ValueError(
@@ -249,7 +249,7 @@ def gaussian(likelihood: Any) -> Gaussian:
     return likelihood
 
 
-def noise_variance(value: Any) -> float:
+def noise_variance(value: object) -> float:
     """Return the variance of a Gaussian likelihood, above GPflow's lower bound."""
     smallest = default_likelihood_positive_minimum()
     variance = positive_number(value, "noise_variance")
@@ -259,19 +259,19 @@ def noise_variance(value: Any) -> float:
     return variance
 
 
-def positive_integer(value: Any, name: str) -> int:
+def positive_integer(value: object, name: str) -> int:
     """Return an integer from 1 to the largest 32-bit integer: TensorFlow counts rows, sweeps and steps in 32 bits."""
     return whole_number(value, name, 1, 2**31 - 1)
 
 
-def chunk_size(value: Any) -> int | None:
+def chunk_size(value: object) -> int | None:
     """Return the number of rows per chunk: None, or an integer that may exceed the number of rows."""
     if value is None:
         return None
     return whole_number(value, "chunk_size", 1, None)
 
 
-def num_data(value: Any) -> int:
+def num_data(value: object) -> int:
     """Return N of a minibatch model."""
     return whole_number(value, "num_data", 1, 2**53)  # a float64 counts exactly up to here
 
@@ -285,7 +285,7 @@ def whole_number(value: Any, name: str, smallest: int, largest: int | None) -> i
     return int(value)
 
 
-def partition(blocks: Any, num_data: int) -> tuple[AnyNDArray, AnyNDArray]:
+def partition(blocks: object, num_data: int) -> tuple[AnyNDArray, AnyNDArray]:
     """
     Return N rows in the order of their blocks [N], and the sizes of the blocks [B].
 
@@ -344,7 +344,7 @@ def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
         ) from None
 
 
-def scale(value: Any, count: int | None = None) -> Parameter:
+def scale(value: object, count: int | None = None) -> Parameter:
     """Return m > 0, one number [] or one per block [count], as a parameter; numbers become a fixed one."""
     if isinstance(value, tf.Variable):
         raise ValueError("scale must be a number or a gpflow.Parameter, got a tf.Variable.")
@@ -360,7 +360,7 @@ def scale(value: Any, count: int | None = None) -> Parameter:
     return value
 
 
-def power(alpha: Any, count: int | None = None, unit: str = "block") -> AnyNDArray:
+def power(alpha: object, count: int | None = None, unit: str = "block") -> AnyNDArray:
     """Return alpha in [0, 1], one number [] or one per block or row [count]."""
     if isinstance(alpha, Parameter):
         reason = "alpha cannot be learned, since the objective is not a bound"
@@ -389,7 +389,7 @@ def _each(
     return values.astype(default_float())
 
 
-def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:
+def shaped(values: object, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:
     """Return a finite array of a given shape; None gives `default`."""
     given = default
     if values is not None:
@@ -404,7 +404,7 @@ def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) 
     return array
 
 
-def _numpy(values: Any) -> Any:
+def _numpy(values: object) -> Any:
     if isinstance(values, _TENSORS):
         return values.numpy()
     return values

@@ -108,7 +108,7 @@ def csv_batches(
     )
     are_integers_checked = False
 
-    def scan(names: Sequence[str], kind: Any) -> Iterator[Any]:
+    def scan(names: Sequence[str], kind: object) -> Iterator[Any]:
         schema = pyarrow.schema([(name, kind) for name in names])
         table = pyarrow.dataset.dataset(path, format=format, schema=schema)
         yield from table.to_batches(batch_size=batch_size, use_threads=False)

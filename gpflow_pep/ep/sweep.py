@@ -204,10 +204,10 @@ class Problem:
         kept = self.rows.chunked.keep(self._project, self.L.dtype, len(Projected._fields))
         return lambda chunk: Projected(*kept(chunk))
 
-    def _project(self, chunk: Any) -> Projected:
+    def _project(self, chunk: object) -> Projected:
         return project(self.L, self.rows(chunk, *self.rows.prior.inputs), self.scale)
 
-    def watched(self, chunk: Any) -> tuple[Projected, PullBack]:
+    def watched(self, chunk: object) -> tuple[Projected, PullBack]:
         """Return the rows of one chunk given u, and how to differentiate them once, also in the variables."""
         if self._only is None:
             return self._watch(chunk)
@@ -266,7 +266,7 @@ class Iterate(NamedTuple):
         return slack * tf.abs(self.log_evidence) + rounding * self.canceling
 
 
-def choose(condition: tf.Tensor, one: Any, two: Any) -> Any:
+def choose(condition: tf.Tensor, one: object, two: object) -> Any:
     """Select a structure by a scalar; `tf.where` would broadcast it to [N, 2, C], which takes 200 times as long."""
     select = tf.raw_ops.Select
     return tf.nest.map_structure(

@@ -85,7 +85,7 @@ class UnreadableData(ValueError):
 
 
 def with_plain_errors(
-    function: Callable[..., Any], *args: Any, place: Callable[[], str] = str
+    function: Callable[..., Any], *args: object, place: Callable[[], str] = str
 ) -> Any:
     """
     Call a compiled function; errors of its checks and of datasets omit TensorFlow's description of the graph.

@@ -42,7 +42,7 @@ def once_differentiable(
 
 
 def derivatives(
-    tape: tf.GradientTape, value: Any, sources: Sequence[Any], bar: Any = None
+    tape: tf.GradientTape, value: object, sources: Sequence[Any], bar: object = None
 ) -> tuple[tf.Tensor, ...]:
     """Return the gradient of tensors in each source, zero if unconnected; `bar`: upstream gradients, 1 by default."""
     pulled = tape.gradient(value, sources, bar, tf.UnconnectedGradients.ZERO)

@@ -6,7 +6,6 @@ differ in the last digit between machines, so `fit` uses the gradient of worker 
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -105,7 +104,7 @@ class Workers:
 ONE_PROCESS = Workers(1, 0)
 
 
-def local_variable(values: Any, **options: Any) -> tf.Variable:
+def local_variable(values: object, **options: object) -> tf.Variable:
     """Create a variable that the strategy does not mirror: its values may differ between workers."""
     try:
         from tensorflow.python.ops import resource_variable_ops  # private to TensorFlow

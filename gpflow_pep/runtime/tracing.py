@@ -35,7 +35,7 @@ def no_autograph(function: _Function) -> _Function:
     """
 
     @functools.wraps(function)
-    def traced(*args: Any, **kwargs: Any) -> Any:
+    def traced(*args: object, **kwargs: object) -> Any:
         try:
             return function(*args, **kwargs)
         finally:
@@ -82,12 +82,12 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return Compiled(function, **options)
 
 
-def shared(function: Callable[..., Any], **options: Any) -> Any:
+def shared(function: Callable[..., Any], **options: object) -> Any:
     """Decorate a part of larger functions: trace it once for all graphs that call it; run it eagerly otherwise."""
     run = compiled(function, reduce_retracing=True, **options)
 
     @functools.wraps(function)
-    def call(*args: Any) -> Any:
+    def call(*args: object) -> Any:
         return (function if tf.executing_eagerly() else run)(*args)
 
     return call
@@ -103,7 +103,7 @@ class Compiled:
 
     _name = ""
 
-    def __init__(self, function: Callable[..., Any], **options: Any):
+    def __init__(self, function: Callable[..., Any], **options: object):
         functools.update_wrapper(self, function)
         self._traced = no_autograph(function)
         self._options = options
@@ -123,14 +123,14 @@ class Compiled:
             functions.setdefault(key, function)
         return functions[key]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the function."""
         return self._function(self._functions)(*args, **kwargs)
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = f"{owner.__qualname__}.{name}"
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         if instance is None:
             return self
         functions = compiled_functions(instance, _TRACES, getattr(instance, "_structure", list)())
@@ -150,7 +150,7 @@ class _Traces:
         return type(None), ()
 
 
-def compiled_functions(instance: Any, name: str, structure: list[Any]) -> dict[Any, Any]:
+def compiled_functions(instance: object, name: str, structure: list[Any]) -> dict[Any, Any]:
     """Return what an instance has compiled and stores as attribute `name`; empty if its structure has changed."""
     traces: _Traces | None = vars(instance).get(name)
     if traces is None or differ(structure, traces.structure):
@@ -158,7 +158,7 @@ def compiled_functions(instance: Any, name: str, structure: list[Any]) -> dict[A
     return traces.functions
 
 
-def resizable_copy(variable: tf.Variable, shape: Any) -> tf.Variable:
+def resizable_copy(variable: tf.Variable, shape: object) -> tf.Variable:
     """Copy a variable so that its number of rows may change (TensorFlow's copy has a fixed shape)."""
     return local_variable(variable.read_value(), trainable=False, shape=shape, dtype=variable.dtype)
 
@@ -173,7 +173,7 @@ def differ(a: Sequence[Any], b: Sequence[Any]) -> bool:
     return len(a) != len(b) or any(map(_is_another, a, b))
 
 
-def _is_another(a: Any, b: Any) -> bool:
+def _is_another(a: object, b: object) -> bool:
     if isinstance(a, tuple) and isinstance(b, tuple):  # a setting; its value may be any callable
         return differ(a, b)
     return a is not b and not (
@@ -181,7 +181,7 @@ def _is_another(a: Any, b: Any) -> bool:
     )
 
 
-def _components(whole: Any, seen: set[int]) -> Iterator[Any]:
+def _components(whole: object, seen: set[int]) -> Iterator[Any]:
     """List modules, parameters and variables in a module, with their settings; faster than TensorFlow's walk."""
     if id(whole) in seen:
         return
@@ -228,7 +228,7 @@ def remember_parameters(module: tf.Module) -> None:
         vars(part)[_PARAMETER_NAMES] = names | vars(part).get(_PARAMETER_NAMES, set())
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _leaves(value: object) -> Iterator[Any]:
     """List the values of nested mappings, lists and tuples."""
     if not isinstance(value, Mapping | list | tuple):
         yield value
@@ -311,7 +311,7 @@ class _InGraph:
         return getattr(self._graph(), self._name)(operation, *bars)
 
 
-def _graph_of(gradient: Any) -> tf.Graph | None:
+def _graph_of(gradient: object) -> tf.Graph | None:
     """Return the graph in which a custom gradient was traced; None if the registration is not tf.custom_gradient's."""
     results = tf.nest.flatten(
         _enclosed(_enclosed(gradient, "tape_grad_fn"), "result"), expand_composites=True
@@ -319,7 +319,7 @@ def _graph_of(gradient: Any) -> tf.Graph | None:
     return next((each.graph for each in results if tf.is_symbolic_tensor(each)), None)
 
 
-def _enclosed(function: Any, name: str) -> Any:
+def _enclosed(function: object, name: str) -> Any:
     """Return the value of a variable in a function's closure, or None."""
     if not isinstance(function, types.FunctionType) or name not in function.__code__.co_freevars:
         return None

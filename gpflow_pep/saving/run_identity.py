@@ -81,7 +81,7 @@ def fingerprint(*values: AnyNDArray) -> int:
 
 
 def _settings(
-    value: Any, path: str, paths: dict[int, str], strict: bool
+    value: object, path: str, paths: dict[int, str], strict: bool
 ) -> Iterator[tuple[str, str]]:
     """List the settings of a value with their paths; `paths`: the first of each module and variable so far, by `id`."""
     if isinstance(value, list | tuple) and any(
@@ -121,7 +121,7 @@ def _settings(
         yield path, describe(value, strict=strict)
 
 
-def describe(value: Any, *, strict: bool = False) -> str:
+def describe(value: object, *, strict: bool = False) -> str:
     """Serialize a setting to a string that is equal in every process; functions and classes by name."""
     described = functools.partial(describe, strict=strict)
     if isinstance(value, np.ndarray | tf.Tensor | tf.Variable):
@@ -158,7 +158,7 @@ def describe(value: Any, *, strict: bool = False) -> str:
     return _name(value if hasattr(value, "__name__") else type(value))
 
 
-def _is_known(value: Any) -> bool:
+def _is_known(value: object) -> bool:
     """Return whether an object belongs to one of `_PACKAGES`; functions must be importable by name."""
     module = str(getattr(value, "__module__", ""))
     if module.partition(".")[0] not in _PACKAGES:

@@ -1,7 +1,5 @@
 """Reject likelihoods with a kink, at which automatic differentiation gives a wrong second derivative."""
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
@@ -37,7 +35,7 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
         )
         return np.stack([np.where(np.isfinite(value), slope, np.nan), curvature])
 
-    def excess(width: Any, low: AnyNDArray, high: AnyNDArray) -> AnyNDArray:
+    def excess(width: object, low: AnyNDArray, high: AnyNDArray) -> AnyNDArray:
         """Return the change of the slope beyond the integral of its derivative; 0 if not finite."""
         change = np.abs(high[0] - low[0] - width * (high[1] + low[1]) / 2.0)
         return np.where(np.isfinite(change), change, 0.0)
