@@ -7,7 +7,7 @@ splits for 100, 3 alphas for 5.
 from experiments.papers.grid import Job, Records, grid
 from experiments.papers.m1 import METHODS
 from experiments.papers.pictures import Shown
-from experiments.papers.run_pictures import against_seconds_by_alpha
+from experiments.papers.run_pictures import against_seconds_by_method
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 
 _SVGP = {"SVGP": {"model": "SVGP"}}
@@ -30,6 +30,4 @@ def jobs(full: bool) -> list[Job]:
 def show(records: Records) -> Shown:
     yield means(records, ("M", "method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
     first = [record for record in records if record["split"] == 0]
-    yield from against_seconds_by_alpha(
-        first, lambda record: f"{record['method']}, M = {record['M']}"
-    )
+    yield from against_seconds_by_method(first)

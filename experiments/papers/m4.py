@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.papers.grid import Job, Records, grid
 from experiments.papers.pictures import Shown
-from experiments.papers.run_pictures import against_seconds_by_alpha
+from experiments.papers.run_pictures import against_seconds_by_method
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 
 _TIED = {name: {"model": name} for name in ("APEP", "ARPEP", "RPAPEP")}
@@ -39,4 +39,4 @@ def minibatch_jobs(full: bool, data: dict[str, Any]) -> list[Job]:
 def show(records: Records) -> Shown:
     yield means(records, ("method", "alpha"), (ERROR, NLPD, SECONDS), "Final scores")
     first = [record for record in records if record["repeat"] == 0]
-    yield from against_seconds_by_alpha(first, lambda record: str(record["method"]))
+    yield from against_seconds_by_method(first)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.papers import PROTOCOLS
-from experiments.protocols.arguments import add_running, hours, parser_of
+from experiments.protocols.arguments import add_running, parser_of
 
 PARTS: Sequence[tuple[str, Mapping[str, Sequence[Any]]]] = (
     ("T7", {}),
@@ -46,7 +46,7 @@ PARTS: Sequence[tuple[str, Mapping[str, Sequence[Any]]]] = (
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing; see ``--help``."""
     parser = parser_of(__doc__, "papers next")
-    parser.add_argument("--hours", type=hours, default=math.inf, help="hours (no limit)")
+    parser.add_argument("--hours", type=float, default=math.inf, help="hours (no limit)")
     add_running(parser)
     asked = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -97,13 +97,13 @@ def against_seconds(records: Records, line: Callable[[Record], str], title: str)
     return courses(values, scores, "seconds of training", title, logarithmic=True)
 
 
-def against_seconds_by_alpha(
-    records: Records, line: Callable[[Record], str]
-) -> Iterator[Picture | None]:
-    """Draw test scores against seconds of training: a figure for each alpha, a line for each run."""
-    for (alpha,), group in grouped(records, "alpha").items():
-        title = "Scores against seconds, " + ("SVGP" if alpha is None else f"alpha = {alpha:g}")
-        yield against_seconds(group, line, title)
+def against_seconds_by_method(records: Records) -> Iterator[Picture | None]:
+    """Draw test scores against seconds of training: a figure for each method and M, a line for each alpha."""
+    for (method, M), group in grouped(records, "method", "M").items():
+        title = f"Scores against seconds, {method}" + (f", M = {M}" if M else "")
+        yield against_seconds(
+            group, lambda record: line_label("alpha", record.labels.get("alpha")), title
+        )
 
 
 def streams(records: Records, by: str, title: str, along: str = "seconds") -> Picture:

@@ -32,7 +32,7 @@ def show(records: Records) -> Shown:
                 group, "m", score, {("learned", "1"): None}, f"alpha = {alpha:g}: {score.heading}"
             )
     yield means(records, ("dataset", "M", "alpha", "m"), (RMSE, LL, _SCALE), "Means of the repeats")
-    for score in (RMSE, LL, _SCALE):
-        yield curves(
-            records, "alpha", (score,), "m", f"{score.heading} over alpha", panel="dataset"
-        )
+    for (name,), group in grouped(records, "dataset").items():
+        for score in (RMSE, LL, _SCALE):
+            title = f"{score.heading} over alpha, {name}, by M"
+            yield curves(group, "alpha", (score,), "m", title, panel="M")

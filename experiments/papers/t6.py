@@ -1,6 +1,7 @@
 """
-A stream of labels, banana in ten batches, in order and shuffled (Bui, Nguyen and Turner 2017, figs 5 and 12): VFE, PEP
-and the stream by minibatches; error of all test rows after each batch, and the boundary.
+A stream of labels, banana in ten batches, in order and shuffled (Bui, Nguyen and Turner 2017, figs
+5 and 12): VFE, PEP the stream by minibatches, and all rows at once; error of all test rows after
+each batch, and the boundary.
 """
 
 from typing import Any
@@ -35,7 +36,9 @@ def banana(full: bool) -> dict[str, Any]:
 
 def jobs(full: bool) -> list[Job]:
     methods = {**STREAMING, "streaming SVGP": {"model": "STREAM-SVGP"}}
-    return grid("streaming", banana(full), order=("forward", "shuffled"), method=methods)
+    streams = grid("streaming", banana(full), order=("forward", "shuffled"), method=methods)
+    at_once = {"at once": {"model": "BATCH"}}
+    return streams + grid("streaming", banana(full), order=at_once, method=STREAMING)
 
 
 def show(records: Records) -> Shown:
@@ -44,5 +47,6 @@ def show(records: Records) -> Shown:
         records, ("order", "method"), LABEL_SCORES, "Scores of all test rows after the batches"
     )
     for (order,), group in grouped(records, "order").items():
-        yield streams(group, "method", f"Scores, {order}", along="seen")
+        if order != "at once":
+            yield streams(group, "method", f"Scores, {order}", along="seen")
         yield posteriors(group, f"Boundaries, {order}")

@@ -142,6 +142,9 @@ def ranks(records: Records, axis: str, scores: Sequence[Score], title: str) -> T
     values = list(dict.fromkeys(record.labels[axis] for record in records))
     groups = [group for group in grouped(records, *others).values() if len(group) == len(values)]
     lines: list[Sequence[str]] = [(axis, *(f"rank by {score.heading}" for score in scores))]
+    note = f"Over {len(groups)} groups of runs that differ in {axis} alone."
+    if not groups:
+        return Table(title, lines, note)
     found = [
         rankdata(
             [
@@ -156,7 +159,7 @@ def ranks(records: Records, axis: str, scores: Sequence[Score], title: str) -> T
         lines.append(
             (shown(value), *(mean_and_error(rank[:, position].tolist()) for rank in found))
         )
-    return Table(title, lines, f"Over {len(groups)} groups of runs that differ in {axis} alone.")
+    return Table(title, lines, note)
 
 
 def shown(value: Label) -> str:

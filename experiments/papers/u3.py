@@ -43,7 +43,7 @@ def show(records: Records) -> Shown:
     )
     yield ranks(records, "alpha", (ERROR, NLPD), "Average ranks of alpha")
     yield means(records, ("dataset", "M", "alpha"), (ERROR, NLPD), "Means of the splits")
-    yield curves(
-        records, "M", (NLPD,), "alpha", "NLPD against M", panel="dataset", logarithmic=True
-    )
+    for score in (ERROR, NLPD):
+        title = f"{score.heading} against M"
+        yield curves(records, "M", (score,), "alpha", title, panel="dataset", logarithmic=True)
     yield reliability(records, "alpha", "dataset")

@@ -24,17 +24,6 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def hours(text: str) -> float:
-    """Parse a positive number of hours."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not value > 0.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of hours")
-    return value
-
-
 def power(text: str) -> float:
     """Parse a number from 0 to 1."""
     try:

@@ -72,6 +72,11 @@ def test_ranks_share_ties(records):
     ]
 
 
+def test_ranks_without_complete_groups_are_empty(records):
+    table = ranks([records[0], records[3]], "alpha", (RMSE,), "Ranks")
+    assert table.lines == [("alpha", "rank by RMSE")] and table.note.startswith("Over 0 groups")
+
+
 def test_tables_are_saved(records, tmp_path):
     ranks(records, "alpha", (RMSE,), "Ranks").save(tmp_path / "table")
     assert (tmp_path / "table.csv").read_text().splitlines()[1] == "0,1.75 ± 0.25"
