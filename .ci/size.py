@@ -1,6 +1,9 @@
-"""Print the size of the code, the rates of packed statements and the longest functions; fail above the limits.
+"""
+Print the size of the code, the rates of packed statements and the longest functions; fail above the
+limits.
 
-Size is counted in tokens of code, without strings, comments and layout. Rates are per 1,000 lines of the package.
+Size is counted in tokens of code, without strings, comments and layout. Rates are per 1,000 lines
+of the package.
 
     python .ci/size.py
 """

@@ -1,7 +1,8 @@
 """Sphinx configuration. Neither building nor reading the site needs network.
 
-Formulas are drawn by KaTeX, whose styles and fonts are in `static`. Names of GPflow, TensorFlow and Python are links by
-the inventories of `inventories.py`. Sphinx warns of names that do not exist; `make docs` treats warnings as errors.
+Formulas are drawn by KaTeX, whose styles and fonts are in `static`. Names of GPflow, TensorFlow and
+Python are links by the inventories of `inventories.py`. Sphinx warns of names that do not exist;
+`make docs` treats warnings as errors.
 """
 
 import ast
@@ -49,7 +50,8 @@ extensions = [
 ]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
-nb_execution_mode = "off"  # `notebooks` is a link to the repository's notebooks, which have their outputs
+# `notebooks` is a link to the repository's notebooks, which have their outputs.
+nb_execution_mode = "off"
 # Beside the pages of recipes there are notebooks to download, and a table of times.
 exclude_patterns = ["_build", "recipes/*.ipynb", "**sg_execution_times.rst"]
 suppress_warnings = ["myst.xref_missing.inv"]
@@ -89,7 +91,8 @@ html_copy_source = False
 html_show_sourcelink = False
 katex_css_path = "katex/katex.min.css"
 
-# Single backticks in docstrings: a link if they name an object of this documentation or of GPflow, code otherwise.
+# Single backticks in docstrings: a link if they name an object of this documentation or of GPflow,
+# code otherwise.
 default_role = "py:obj"
 nitpicky = True
 autoclass_content = "both"  # arguments are documented at the constructor
@@ -115,11 +118,14 @@ intersphinx_mapping = {
 logger = logging.getLogger(__name__)
 
 
-# --- documented members ----------------------------------------------------------------------------------------------
+# --- documented members ---------------------------------------------------------------------------
 
 
 def defined_here(member: Any) -> bool:
-    """Return True if the package defines the member, False if it is inherited from GPflow or TensorFlow."""
+    """
+    Return True if the package defines the member, False if it is inherited from GPflow or
+    TensorFlow.
+    """
     if isinstance(member, property):
         member = member.fget
     member = inspect.unwrap(getattr(member, "__func__", member))
@@ -204,7 +210,7 @@ def mend_docstring(
         lines[:] = mended
 
 
-# --- edit links ------------------------------------------------------------------------------------------------------
+# --- edit links -----------------------------------------------------------------------------------
 
 SOURCES = {
     "changelog": "CHANGELOG.md",
@@ -231,7 +237,7 @@ def link_to_source(
     context["theme_source_edit_link"] = f"{ADDRESS}/edit/main/{file}"
 
 
-# --- references ------------------------------------------------------------------------------------------------------
+# --- references -----------------------------------------------------------------------------------
 
 
 def named(name: str) -> Any:
@@ -251,7 +257,10 @@ def named(name: str) -> Any:
 def resolve(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.Element
 ) -> nodes.Element | None:
-    """Resolve references that neither Sphinx nor an inventory has: other names of documented objects, or code."""
+    """
+    Resolve references that neither Sphinx nor an inventory has: other names of documented objects,
+    or code.
+    """
     if node.get("refdomain") != "py":
         return None
     target = node["reftarget"].lstrip(".")
@@ -280,11 +289,14 @@ def resolve(
     return None
 
 
-# --- formulas --------------------------------------------------------------------------------------------------------
+# --- formulas -------------------------------------------------------------------------------------
 
 
 def check_formulas(app: Sphinx, document: nodes.document) -> None:
-    """Align displayed formulas of several lines; warn of formulas that are not LaTeX, since a browser would do so."""
+    """
+    Align displayed formulas of several lines; warn of formulas that are not LaTeX, since a browser
+    would do so.
+    """
     for formula in document.findall(nodes.math_block):
         text = formula.astext()
         if "\\\\" in text and r"\begin{" not in text:
@@ -298,7 +310,7 @@ def check_formulas(app: Sphinx, document: nodes.document) -> None:
             logger.warning("a formula cannot be read: %s", error, location=formula)
 
 
-# --- gallery ---------------------------------------------------------------------------------------------------------
+# --- gallery --------------------------------------------------------------------------------------
 
 
 def draw_gallery(app: Sphinx) -> None:

@@ -1,6 +1,9 @@
-"""Write the inventories of names that Sphinx links to in other documentation: `python docs/inventories.py`.
+"""
+Write the inventories of names that Sphinx links to in other documentation:
+`python docs/inventories.py`.
 
-They are made from the installed packages, since no network is needed to build the site; renew them with the versions.
+They are made from the installed packages, since no network is needed to build the site; renew them
+with the versions.
 """
 
 import builtins
@@ -55,7 +58,9 @@ def of_gpflow() -> Iterator[Entry]:
 
 
 def of_tensorflow(module: ModuleType = tf, name: str = "tf") -> Iterator[Entry]:
-    """Yield the public names of TensorFlow, a page each, without Keras, version 1 and raw operations."""
+    """
+    Yield the public names of TensorFlow, a page each, without Keras, version 1 and raw operations.
+    """
     for own, value in vars(module).items():
         full = f"{name}.{own}"
         if own.startswith("_") or own in ("keras", "compat", "raw_ops"):

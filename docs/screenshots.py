@@ -1,7 +1,10 @@
-"""Take screenshots of the site, as on a screen and on a telephone: `python docs/screenshots.py FOLDER`.
+"""
+Take screenshots of the site, as on a screen and on a telephone:
+`python docs/screenshots.py FOLDER`.
 
-Look at them: tables and pictures no wider than the text, formulas drawn, code not cut off. Needs the site (make docs)
-and headless Chromium (on Debian and Ubuntu: apt install chromium-headless-shell).
+Look at them: tables and pictures no wider than the text, formulas drawn, code not cut off. Needs
+the site (make docs) and headless Chromium (on Debian and Ubuntu: apt install
+chromium-headless-shell).
 """
 
 import argparse

@@ -1,4 +1,6 @@
-"""Take the picture of TensorBoard: `python docs/tensorboard_picture.py` writes docs/images/tensorboard.png.
+"""
+Take the picture of TensorBoard: `python docs/tensorboard_picture.py` writes
+docs/images/tensorboard.png.
 
 Needs headless Chromium, as docs/screenshots.py.
 """

@@ -1,7 +1,10 @@
-"""Pictures of predictions, classes, inducing points and training, as displays in the manner of scikit-learn.
+"""
+Pictures of predictions, classes, inducing points and training, as displays in the manner of
+scikit-learn.
 
-A color has one meaning: predictions are blue, rows gray, inducing points black, classes orange, purple, teal and so on.
-The first three classes differ in lightness, for color-blind readers and gray prints, and each has a marker.
+A color has one meaning: predictions are blue, rows gray, inducing points black, classes orange,
+purple, teal and so on. The first three classes differ in lightness, for color-blind readers and
+gray prints, and each has a marker.
 """
 
 import itertools
@@ -68,7 +71,9 @@ def draw_inducing_points(ax: Axes, Z: AnyNDArray) -> None:
 
 
 def draw_history(ax: Axes, result: _Records, name: str = "objective", **line: Any) -> None:
-    """Draw the "objective" of a training run against its iterations, or the held-out "nlpd" or "rmse"."""
+    """
+    Draw the "objective" of a training run against its iterations, or the held-out "nlpd" or "rmse".
+    """
     _check_axes(ax)
     if not isinstance(result, _Records):
         raise ValueError(f"result must be a FitResult, as fit returns, got {result!r}.")
@@ -131,7 +136,10 @@ class _Display:
 
     @classmethod
     def from_model(cls, model: GPModel, data: RegressionData, **options: Any) -> Self:
-        """Draw `predict_y` of a model of GPflow and the data X [N, D], Y [N, P]; options as of `from_estimator`."""
+        """
+        Draw `predict_y` of a model of GPflow and the data X [N, D], Y [N, P]; options as of
+        `from_estimator`.
+        """
         if not isinstance(model, GPModel):
             raise ValueError(f"model must be a model of gpflow_pep or GPflow, got {model!r}.")
         return cls.from_estimator(
@@ -143,10 +151,11 @@ class _Display:
         cls, estimator: Any, X: Any, y: Any, *, ax: Axes | None = None, limits: Limits | None = None
     ) -> Self:
         """
-        Draw the predictions of a fitted estimator, and X [N, D], D = 1 or 2 (an array or a table of pandas), and y [N].
+        Draw the predictions of a fitted estimator, and X [N, D], D = 1 or 2 (an array or a table of
+        pandas), and y [N].
 
-        `limits` default to 5 per cent beyond X. Inducing points of a pipeline are not drawn. The legend of classes is
-        beside `ax`: give its figure layout="constrained".
+        `limits` default to 5 per cent beyond X. Inducing points of a pipeline are not drawn. The
+        legend of classes is beside `ax`: give its figure layout="constrained".
         """
         if not hasattr(estimator, cls._method):
             raise ValueError(f"estimator must have the method {cls._method}, got {estimator!r}.")
@@ -198,10 +207,12 @@ class _Display:
 
 @dataclass(kw_only=True, repr=False)
 class PredictionDisplay(_Display):
-    """Mean and standard deviation of new observations over one or two inputs, with rows and inducing points.
+    """
+    Mean and standard deviation of new observations over one or two inputs, with rows and inducing
+    points.
 
-    Over one input a band shows two standard deviations. Over two inputs filled contours show the mean of the
-    first output and dashed ones its standard deviation.
+    Over one input a band shows two standard deviations. Over two inputs filled contours show the
+    mean of the first output and dashed ones its standard deviation.
     """
 
     Y: Any  # [N] or [N, P]
@@ -241,8 +252,8 @@ class PredictionDisplay(_Display):
 class ClassDisplay(_Display):
     """Probabilities of classes over one or two inputs, with rows and inducing points.
 
-    Over one input a line shows each class (of two, the second). Over two inputs the color shows the most probable
-    class, white if all are equally probable, and lines separate the classes.
+    Over one input a line shows each class (of two, the second). Over two inputs the color shows the
+    most probable class, white if all are equally probable, and lines separate the classes.
     """
 
     labels: AnyNDArray  # [N], indices of the rows' classes

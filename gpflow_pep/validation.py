@@ -1,4 +1,7 @@
-"""Check arguments: return the checked value, or raise a ValueError that names argument, value and accepted values."""
+"""
+Check arguments: return the checked value, or raise a ValueError that names argument, value and
+accepted values.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -46,7 +49,10 @@ def matrix(values: object, name: str, columns: str, dtype: object = None) -> Any
 
 
 def not_finite(values: Any) -> str:
-    """Describe how many values [..., rows, columns] are not finite, and the first such row; "" if all are finite."""
+    """
+    Describe how many values [..., rows, columns] are not finite, and the first such row; "" if all
+    are finite.
+    """
     bad = np.atleast_1d(~np.isfinite(values))
     if not bad.any():
         return ""
@@ -101,14 +107,18 @@ def check_integers(given: object, converted: AnyNDArray, name: str) -> None:
 
 
 def may_round(converted: AnyNDArray) -> bool:
-    """Return whether conversion to floating point numbers may have changed an integer; True with NaN."""
+    """
+    Return whether conversion to floating point numbers may have changed an integer; True with NaN.
+    """
     largest = _largest_exact(converted.dtype)
     are_smaller = converted.max(initial=0.0) < largest and converted.min(initial=0.0) > -largest
     return not are_smaller
 
 
 def rounded_integers(values: tf.Tensor, converted: tf.Tensor) -> tf.Tensor:
-    """Return a tensor of bool: True where conversion to floating point numbers has changed an integer."""
+    """
+    Return a tensor of bool: True where conversion to floating point numbers has changed an integer.
+    """
     dtype = values.dtype
     largest = _largest_exact(converted.dtype.as_numpy_dtype)
     if not dtype.is_integer or dtype.max <= largest:
@@ -119,12 +129,18 @@ def rounded_integers(values: tf.Tensor, converted: tf.Tensor) -> tf.Tensor:
 
 
 def _largest_exact(dtype: Any) -> int:
-    """Return 2^p of a floating point type with p significant bits: integers up to it are exact, the next is rounded."""
+    """
+    Return 2^p of a floating point type with p significant bits: integers up to it are exact, the
+    next is rounded.
+    """
     return int(2 ** (np.finfo(dtype).nmant + 1))
 
 
 def _as_floats(array: AnyNDArray, given: object, name: str, dtype: object = None) -> AnyNDArray:
-    """Convert `array`, the numbers of `given`, to `dtype`, None: ``default_float()``; refuse to round integers."""
+    """
+    Convert `array`, the numbers of `given`, to `dtype`, None: ``default_float()``; refuse to round
+    integers.
+    """
     with np.errstate(over="ignore"):  # becomes infinite
         converted: AnyNDArray = array.astype(dtype or default_float(), copy=False)
     check_integers(given, converted, name)
@@ -132,7 +148,10 @@ def _as_floats(array: AnyNDArray, given: object, name: str, dtype: object = None
 
 
 def inputs(values: object, name: str) -> tf.Tensor:
-    """Return inputs as a tensor [..., N, D]. Finiteness is checked in eager mode only: a graph checks its results."""
+    """
+    Return inputs as a tensor [..., N, D]. Finiteness is checked in eager mode only: a graph checks
+    its results.
+    """
     X = real_numbers(values, name)
     if found := not_finite(X) if tf.executing_eagerly() else "":
         raise ValueError(f"{name} must be finite, got {found}.")
@@ -140,7 +159,10 @@ def inputs(values: object, name: str) -> tf.Tensor:
 
 
 def _real(given: object, name: str) -> AnyNDArray:
-    """Return an array of numbers or booleans; object arrays of numbers (pandas with missing values) are converted."""
+    """
+    Return an array of numbers or booleans; object arrays of numbers (pandas with missing values)
+    are converted.
+    """
     if isinstance(given, np.ma.MaskedArray) and given.mask.any():
         raise ValueError(
             f"{name} must have no masked entries, got {given.mask.sum()}; leave these rows out."
@@ -181,7 +203,10 @@ def regression_data(data: object) -> tuple[AnyNDArray, AnyNDArray]:
 def single_output_inducing_variable(
     inducing_variable: InducingPointsLike, num_inputs: int | None
 ) -> InducingVariables:
-    """Return a non-empty, finite single-output inducing variable with the columns of X; convert an array Z [M, D]."""
+    """
+    Return a non-empty, finite single-output inducing variable with the columns of X; convert an
+    array Z [M, D].
+    """
     name = "inducing_variable"
     if isinstance(inducing_variable, MultioutputInducingVariables):
         accepted = "Z [M, D], a single-output variable or one that outputs share (PEP accepts one for each column of Y)"
@@ -260,12 +285,17 @@ def noise_variance(value: object) -> float:
 
 
 def positive_integer(value: object, name: str) -> int:
-    """Return an integer from 1 to the largest 32-bit integer: TensorFlow counts rows, sweeps and steps in 32 bits."""
+    """
+    Return an integer from 1 to the largest 32-bit integer: TensorFlow counts rows, sweeps and steps
+    in 32 bits.
+    """
     return whole_number(value, name, 1, 2**31 - 1)
 
 
 def chunk_size(value: object) -> int | None:
-    """Return the number of rows per chunk: None, or an integer that may exceed the number of rows."""
+    """
+    Return the number of rows per chunk: None, or an integer that may exceed the number of rows.
+    """
     if value is None:
         return None
     return whole_number(value, "chunk_size", 1, None)
@@ -289,7 +319,8 @@ def partition(blocks: object, num_data: int) -> tuple[AnyNDArray, AnyNDArray]:
     """
     Return N rows in the order of their blocks [N], and the sizes of the blocks [B].
 
-    :param blocks: block size | integer labels [N], blocks in ascending order | list of arrays of row indices.
+    :param blocks: block size | integer labels [N], blocks in ascending order | list of arrays of
+        row indices.
     """
     if isinstance(blocks, list | tuple) and any(np.ndim(block) > 0 for block in blocks):
         return _partition_of_indices(list(map(np.asarray, blocks)), num_data)
@@ -345,7 +376,10 @@ def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
 
 
 def scale(value: object, count: int | None = None) -> Parameter:
-    """Return m > 0, one number [] or one per block [count], as a parameter; numbers become a fixed one."""
+    """
+    Return m > 0, one number [] or one per block [count], as a parameter; numbers become a fixed
+    one.
+    """
     if isinstance(value, tf.Variable):
         raise ValueError("scale must be a number or a gpflow.Parameter, got a tf.Variable.")
     numbers = _each(

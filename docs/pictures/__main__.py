@@ -1,4 +1,7 @@
-"""Draw pictures of README and documentation into docs/images: `PYTHONPATH=. python docs/pictures [NAME ...]`."""
+"""
+Draw pictures of README and documentation into docs/images:
+`PYTHONPATH=. python docs/pictures [NAME ...]`.
+"""
 
 import sys
 

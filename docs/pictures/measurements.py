@@ -1,8 +1,9 @@
 """Pictures of measured figures: the tables of docs/benchmarks.md, and files of this folder.
 
-`courses.json` is written by `python -m experiments.benchmarks.ep_training --sets banana pima --rounds 1 --courses ...`,
-`defaults.json` has the tables of docs/defaults.md, as `python -m experiments.benchmarks.tables --summary` writes them;
-`multiclass.csv` and `kin40k.csv` are tables of docs/results.md.
+`courses.json` is written by `python -m experiments.benchmarks.ep_training --sets banana pima
+--rounds 1 --courses ...`, `defaults.json` has the tables of docs/defaults.md, as
+`python -m experiments.benchmarks.tables --summary` writes them; `multiclass.csv` and `kin40k.csv`
+are tables of docs/results.md.
 """
 
 import json

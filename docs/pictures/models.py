@@ -50,7 +50,9 @@ def index() -> Figure:
 
 
 def regression() -> Figure:
-    """Draw three powers with few inducing points: the bound finds too much noise, FITC too little."""
+    """
+    Draw three powers with few inducing points: the bound finds too much noise, FITC too little.
+    """
     X, Y = rows(150, 0.15, seed=1)
     figure, panels = plt.subplots(
         3, 1, figsize=(WIDTH, 4.6), sharex=True, layout="constrained"
@@ -80,7 +82,9 @@ def regression() -> Figure:
 
 
 def classification() -> Figure:
-    """Draw the probability of a class by EP, with its contour at one half and the inducing points."""
+    """
+    Draw the probability of a class by EP, with its contour at one half and the inducing points.
+    """
     X, labels = make_moons(300, noise=0.25, random_state=0)
     data = X, labels[:, None].astype(float)
     model = PEPClassifier(
@@ -93,7 +97,10 @@ def classification() -> Figure:
 
 
 def inducing_points() -> Figure:
-    """Draw trained inducing points on banana: at the boundary of the classes at alpha 0, among the rows at 1."""
+    """
+    Draw trained inducing points on banana: at the boundary of the classes at alpha 0, among the
+    rows at 1.
+    """
     dataset = datasets.load("banana")
     data = dataset.X_train[:400], dataset.Y_train[:400]
     figure, panels = plt.subplots(
@@ -199,7 +206,10 @@ def stream() -> Figure:
 
 
 def training() -> Figure:
-    """Draw objective and held-out NLPD of a training run: the first phase, the second, and its stricter end."""
+    """
+    Draw objective and held-out NLPD of a training run: the first phase, the second, and its
+    stricter end.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(-3.0, 3.0, (1000, 2))
     Y = (
@@ -214,7 +224,9 @@ def training() -> Figure:
     )
 
     def run(tolerance: float) -> tuple[FitResult, int]:
-        """Train; return the result, and the number of iterations before the inducing points moved."""
+        """
+        Train; return the result, and the number of iterations before the inducing points moved.
+        """
         model = PEPR(
             train,
             gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0]),

@@ -1,8 +1,9 @@
 """Scores of Gaussian predictions of held-out targets.
 
-SMSE and SMLL follow Rasmussen and Williams, Gaussian Processes for Machine Learning, section 2.5. Logarithms are
-natural. Targets y, predicted means and variances have the same shape, [N] or [N, P]: [N] is never broadcast against
-[N, 1]. Arguments that are empty, not finite or of another shape raise a ValueError.
+SMSE and SMLL follow Rasmussen and Williams, Gaussian Processes for Machine Learning, section 2.5.
+Logarithms are natural. Targets y, predicted means and variances have the same shape, [N] or [N, P]:
+[N] is never broadcast against [N, 1]. Arguments that are empty, not finite or of another shape
+raise a ValueError.
 """
 
 import numpy as np
@@ -28,9 +29,10 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike) -> floa
     """
     Negative log predictive density, the mean over points and outputs, in nats.
 
-    Each entry contributes -log N(y; mean, variance) = (log(2 pi variance) + (y - mean)^2 / variance) / 2. Outputs are
-    scored one by one, without their correlations. Compare values only between targets in the same unit: with y, mean
-    and the standard deviation c times as large the value grows by log c. Smaller is better.
+    Each entry contributes -log N(y; mean, variance) = (log(2 pi variance) + (y - mean)^2 /
+    variance) / 2. Outputs are scored one by one, without their correlations. Compare values only
+    between targets in the same unit: with y, mean and the standard deviation c times as large the
+    value grows by log c. Smaller is better.
 
     >>> round(metrics.nlpd([0.0], [0.0], [1.0]), 6)
     0.918939
@@ -49,8 +51,8 @@ def smse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     """
     Standardized mean squared error: mean((y - mean)^2) / var(y), without unit.
 
-    Each output's error is divided by the population variance of its test targets, then outputs are averaged. The score
-    does not change if y and mean are rescaled together.
+    Each output's error is divided by the population variance of its test targets, then outputs are
+    averaged. The score does not change if y and mean are rescaled together.
 
     >>> metrics.smse([1.0, 3.0], [2.0, 2.0])
     1.0
@@ -66,10 +68,12 @@ def smll(
     y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train: npt.ArrayLike
 ) -> float:
     """
-    Standardized mean log loss: the ``nlpd`` of the predictions minus the ``nlpd`` of a trivial Gaussian, in nats.
+    Standardized mean log loss: the ``nlpd`` of the predictions minus the ``nlpd`` of a trivial
+    Gaussian, in nats.
 
-    The trivial Gaussian has the mean and population variance of the training targets, output by output, and ignores
-    the inputs. The score does not change if all arguments are rescaled together.
+    The trivial Gaussian has the mean and population variance of the training targets, output by
+    output, and ignores the inputs. The score does not change if all arguments are rescaled
+    together.
 
     >>> metrics.smll([1.0, 3.0], [2.0, 2.0], [1.0, 1.0], y_train=[1.0, 3.0])
     0.0

@@ -14,9 +14,10 @@ class Minibatches:
     """
     Rows of each training step; a resumed training run continues with the next step.
 
-    Each row is used once per epoch, in a new random order. A minibatch may span the end of one epoch and the start of
-    the next. With ``fixed=True`` the rows are divided into random blocks once, and each block is used once per epoch,
-    as the bound of :class:`gpflow_pep.BTSVGP` requires.
+    Each row is used once per epoch, in a new random order. A minibatch may span the end of one
+    epoch and the start of the next. With ``fixed=True`` the rows are divided into random blocks
+    once, and each block is used once per epoch, as the bound of :class:`gpflow_pep.BTSVGP`
+    requires.
     """
 
     blocks: tuple[AnyNDArray, ...] | None  #: The rows of each block; None unless blocks are fixed.
@@ -24,8 +25,9 @@ class Minibatches:
     def __init__(self, num_data: int, size: int, *, fixed: bool = False, seed: int = 0):
         """
         :param num_data: N, the number of rows.
-        :param size: rows per minibatch, at most N. If it does not divide N, fixed blocks have `size` rows or one less,
-            and the mean of N/n times a block's sum equals the sum over all rows up to 1/n of the blocks' differences.
+        :param size: rows per minibatch, at most N. If it does not divide N, fixed blocks have
+            `size` rows or one less, and the mean of N/n times a block's sum equals the sum over all
+            rows up to 1/n of the blocks' differences.
         :param fixed: keep the blocks for all epochs.
         :param seed: seed for the order of rows or blocks.
         """
@@ -53,7 +55,10 @@ class Minibatches:
         return rows
 
     def dataset(self, data: RegressionData, *, first: int = 0) -> tf.data.Dataset:
-        """Return endless batches of X [N, D], Y [N, P] from step `first`, for ``training_loss_closure(iter(...))``."""
+        """
+        Return endless batches of X [N, D], Y [N, P] from step `first`, for
+        ``training_loss_closure(iter(...))``.
+        """
         first = validation.whole_number(first, "first", 0, None)
         X, Y = validation.regression_data(data)
         if len(X) != self.num_data:

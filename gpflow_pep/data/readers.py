@@ -1,4 +1,6 @@
-"""Datasets of batches (X, Y) from arrays on disk, CSV and Parquet files, for data larger than memory."""
+"""
+Datasets of batches (X, Y) from arrays on disk, CSV and Parquet files, for data larger than memory.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +26,8 @@ _INTEGER = r"^\s*[+-]?[0-9]{8,308}\s*$"  # 2^24 has 8 digits, and the largest fl
 
 def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset:
     """
-    Return batches of two arrays, for example memory-mapped arrays, ``np.load("X.npy", mmap_mode="r")``.
+    Return batches of two arrays, for example memory-mapped arrays,
+    ``np.load("X.npy", mmap_mode="r")``.
 
     :param X: [N, D], any object with ``shape`` and ``dtype`` whose row slices NumPy can convert.
     :param Y: [N, P].
@@ -79,14 +82,15 @@ def csv_batches(
     delimiter: str = ",",
 ) -> tf.data.Dataset:
     """
-    Return batches of a CSV file whose first line names the columns, by pyarrow: ``pip install gpflow_pep[files]``.
+    Return batches of a CSV file whose first line names the columns, by pyarrow:
+    ``pip install gpflow_pep[files]``.
 
     An empty field is read as NaN, which models reject; empty lines are skipped.
 
     :param inputs: names of the columns of X.
     :param outputs: names of the columns of Y.
-    :raises ValueError: if a column is missing, or a line cannot be read as numbers, naming the line: in the first
-        megabytes at once, later when it is reached.
+    :raises ValueError: if a column is missing, or a line cannot be read as numbers, naming the
+        line: in the first megabytes at once, later when it is reached.
     :raises ImportError: without pyarrow.
     """
     import pyarrow.compute  # an extra
@@ -114,7 +118,10 @@ def csv_batches(
         yield from table.to_batches(batch_size=batch_size, use_threads=False)
 
     def check_as_text(names: Sequence[str]) -> None:
-        """Check the integers of a file by its text, since numbers do not show which of them were integers."""
+        """
+        Check the integers of a file by its text, since numbers do not show which of them were
+        integers.
+        """
         for batch in scan(names, pyarrow.string()):
             for name, column in zip(names, batch.columns, strict=True):
                 is_integer = pyarrow.compute.match_substring_regex(column, _INTEGER)
@@ -142,11 +149,12 @@ def parquet_batches(
     path: _Path, *, inputs: Sequence[str], outputs: Sequence[str], batch_size: int = _ROWS
 ) -> tf.data.Dataset:
     """
-    Return batches of a Parquet file, by pyarrow: ``pip install gpflow_pep[files]``. Nulls are read as NaN.
+    Return batches of a Parquet file, by pyarrow: ``pip install gpflow_pep[files]``. Nulls are read
+    as NaN.
 
     :param inputs: see :func:`csv_batches`; likewise `outputs`.
-    :raises ValueError: if a column is missing, or does not hold numbers, or holds integers that floating point
-        numbers would round.
+    :raises ValueError: if a column is missing, or does not hold numbers, or holds integers that
+        floating point numbers would round.
     :raises ImportError: without pyarrow.
     """
     import pyarrow
@@ -261,7 +269,8 @@ class Statistics(NamedTuple):
 
 def statistics(dataset: tf.data.Dataset) -> Statistics:
     """
-    Compute means and standard deviations in one pass, by the update of Chan, Golub and LeVeque (1983).
+    Compute means and standard deviations in one pass, by the update of Chan, Golub and LeVeque
+    (1983).
 
     :param dataset: batches (X [n, D], Y [n, P]).
     :raises ValueError: if there are no rows, or a column is constant or not finite.
@@ -303,7 +312,10 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
 
 
 def standardized(dataset: tf.data.Dataset, values: Statistics) -> tf.data.Dataset:
-    """Standardize batches by given statistics, such as the training data's; a ValueError if they have other columns."""
+    """
+    Standardize batches by given statistics, such as the training data's; a ValueError if they have
+    other columns.
+    """
     for name, spec, mean in zip(("X", "Y"), dataset.element_spec, values[::2], strict=True):
         if not spec.shape.is_compatible_with([None, len(mean)]):
             raise ValueError(

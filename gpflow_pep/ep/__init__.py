@@ -1,4 +1,7 @@
-"""Power expectation propagation: cavities, site updates, sweeps to convergence, the energy, leave-one-out."""
+"""
+Power expectation propagation: cavities, site updates, sweeps to convergence, the energy,
+leave-one-out.
+"""
 
 from .energy import leave_one_out
 from .inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates

@@ -1,11 +1,14 @@
-"""Anderson's acceleration of the sites' fixed point iteration: secants of earlier sweeps in place of the Jacobian.
+"""
+Anderson's acceleration of the sites' fixed point iteration: secants of earlier sweeps in place of
+the Jacobian.
 
 With the undamped update f of the sites x, and the last K secants Δx and Δf,
 
     γ = argmin |f - ΔF γ|,    x + β f - (ΔX + β ΔF) γ
 
-(Walker and Ni 2011): Newton's step -ΔX γ in the span of the secants, plus a fraction β of the remainder f - ΔF γ, which
-is f if there are no secants. β is adaptive. Norms are of normalized changes (:meth:`.sweep.Sweep.normalized`).
+(Walker and Ni 2011): Newton's step -ΔX γ in the span of the secants, plus a fraction β of the
+remainder f - ΔF γ, which is f if there are no secants. β is adaptive. Norms are of normalized
+changes (:meth:`.sweep.Sweep.normalized`).
 """
 
 from collections.abc import Callable
@@ -22,7 +25,8 @@ _DEPTHS = (
     (20_000, 15),
     (100_000, 5),
 )
-# A secant across a change this large, or growing this much, no longer approximates the Jacobian: drop earlier secants.
+# A secant across a change this large, or growing this much, no longer approximates the Jacobian:
+# drop earlier secants.
 _FORGET_ABOVE = 0.2
 _FORGET_GROWTH = 2.0
 # Smallest share of the damping: oscillation does not reduce the fraction of an update below it.
@@ -119,13 +123,18 @@ class Anderson(NamedTuple):
         return cls(Secants.none(depth, sites), fraction, tf.constant(False), tf.constant(True))
 
     def is_far(self, last: Iterate, evaluated: Iterate) -> tf.Tensor:
-        """Return whether the change is too large, or has grown too much, for the secants to be useful."""
+        """
+        Return whether the change is too large, or has grown too much, for the secants to be useful.
+        """
         return evaluated.change > tf.minimum(_FORGET_GROWTH * last.change, _FORGET_ABOVE)
 
     def after(
         self, workers: Workers, last: Iterate, iterate: Iterate, largest: tf.Tensor
     ) -> "Anderson":
-        """Adapt the fraction after an accepted sweep: halve it if sweeps oscillate or diverge, else add a fifth."""
+        """
+        Adapt the fraction after an accepted sweep: halve it if sweeps oscillate or diverge, else
+        add a fifth.
+        """
         before = iterate.swept.normalized(last.swept.update)
         now = iterate.swept.normalized(iterate.swept.update)
         norms = workers.norm(before) * workers.norm(now)
@@ -142,7 +151,9 @@ class Anderson(NamedTuple):
         return self._replace(fraction=fraction, is_plain=tf.equal(self.secants.count, 0))
 
     def rejected(self, is_valid: tf.Tensor) -> "Anderson":
-        """Continue with a plain update instead of an accelerated one, then with a smaller fraction."""
+        """
+        Continue with a plain update instead of an accelerated one, then with a smaller fraction.
+        """
         fraction = tf.where(self.is_plain & is_valid, 0.5 * self.fraction, self.fraction)
         return self._replace(
             fraction=fraction, follows=tf.constant(False), is_plain=tf.constant(True)

@@ -2,13 +2,14 @@
 
     log Z = c'B^-1 c/2 - log|B|/2 + Σ_n row_terms(n),        B = I + V diag(τ) V',  c = V h
 
-plus, in streams, the old posterior's parts of B and c and its terms (JMLR 18(104), eq. 38). If the sites match their
-tilted distributions, the energy is stationary in the sites and in the marginals of q (app. G). Its derivatives then
-equal the derivatives of
+plus, in streams, the old posterior's parts of B and c and its terms (JMLR 18(104), eq. 38). If the
+sites match their tilted distributions, the energy is stationary in the sites and in the marginals
+of q (app. G). Its derivatives then equal the derivatives of
 
     Σ_n { h μ - τ (s + μ²)/2 + log Z(m, v)/α },      s = V'B^-1 V,  μ = V'b,
 
-with B, b, sites and cavities of w held fixed (at α = 0, of SVGP's bound at q); log Z depends on d, m(x), likelihood.
+with B, b, sites and cavities of w held fixed (at α = 0, of SVGP's bound at q); log Z depends on d,
+m(x), likelihood.
 """
 
 from typing import Any
@@ -28,7 +29,8 @@ def energy_derivatives(
     problem: Problem, tape: tf.GradientTape, iterate: Iterate
 ) -> list[tf.Tensor]:
     """
-    Compute the derivatives of the energy at converged sites in the problem's variables; `tape` recorded the problem.
+    Compute the derivatives of the energy at converged sites in the problem's variables; `tape`
+    recorded the problem.
 
     With P = B^-1 and b = B^-1 c, the derivatives in V, d and m(x) of a row are
 
@@ -99,7 +101,10 @@ def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
 
 
 def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> tf.Tensor:
-    """Compute Σ_C log ∫ q_-n(f_n) p(y_n|f_n) df_n, [N], q_-n without a site of [N, 2, C]; an error if improper."""
+    """
+    Compute Σ_C log ∫ q_-n(f_n) p(y_n|f_n) df_n, [N], q_-n without a site of [N, 2, C]; an error if
+    improper.
+    """
     one = tf.ones([], q.L.dtype)
     rows = problem.rows
     rule = problem.rule
@@ -122,11 +127,13 @@ def minibatch_objective(
     problem: Problem, batch: LatentRows, site: Site, q: InducingPosterior, num_data: tf.Tensor
 ) -> tf.Tensor:
     """
-    Return a scalar whose gradient estimates the gradient of the energy, []. Its value is not meaningful.
+    Return a scalar whose gradient estimates the gradient of the energy, []. Its value is not
+    meaningful.
 
-    Hyperparameters may change before the sites have converged (JMLR 18(104), sec. 3.9). If the sites match their tilted
-    distributions, the derivatives are a sum over rows, which a minibatch estimates without bias. Marginals replace
-    improper cavities. `batch`: the minibatch, in one chunk, with sites `site`; `q`: the posterior, held fixed.
+    Hyperparameters may change before the sites have converged (JMLR 18(104), sec. 3.9). If the
+    sites match their tilted distributions, the derivatives are a sum over rows, which a minibatch
+    estimates without bias. Marginals replace improper cavities. `batch`: the minibatch, in one
+    chunk, with sites `site`; `q`: the posterior, held fixed.
     """
     chunk: Any = batch.chunked.only_chunk
     projected = sweep.project(problem.L, batch(chunk, *batch.prior.inputs), problem.scale)

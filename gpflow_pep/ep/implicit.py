@@ -1,7 +1,8 @@
 """The gradient of the energy under the Wasserstein projection, by implicit differentiation.
 
-Converged sites s are a fixed point of their update F(s, θ), at which the energy E(s, θ) is stationary under the KL
-projection only. With λ from the adjoint fixed point, which the iteration of the sites finds too,
+Converged sites s are a fixed point of their update F(s, θ), at which the energy E(s, θ) is
+stationary under the KL projection only. With λ from the adjoint fixed point, which the iteration of
+the sites finds too,
 
     dE/dθ = ∂E/∂θ + λ' ∂F/∂θ,    λ = ∂E/∂s + (∂F/∂s)' λ.
 """
@@ -63,7 +64,10 @@ class _Cavities(NamedTuple):
         )
 
     def energy(self, problem: Problem, kl: TiltedRule) -> tf.Tensor:
-        """Compute the energy, differentiable also in the sites, by the likelihood's rule `kl` for the KL divergence."""
+        """
+        Compute the energy, differentiable also in the sites, by the likelihood's rule `kl` for the
+        KL divergence.
+        """
         cavity = cavity_of_f(self.w, self.here)
         log_Z = log_partition(kl, cavity, Observations(*self.chunk.data), self.alpha)
         terms = sweep.row_terms(
@@ -98,7 +102,10 @@ def implicit_derivatives(
     sites: tf.Tensor,
     variables: Sequence[tf.Variable],
 ) -> list[tf.Tensor]:
-    """Differentiate the energy at converged sites [N, 2, C] in the variables; `problem()` has all rows in one chunk."""
+    """
+    Differentiate the energy at converged sites [N, 2, C] in the variables; `problem()` has all rows
+    in one chunk.
+    """
     kl = rule_for(likelihood, "kl")
     density = log_density(likelihood)
     fixed = problem()
@@ -127,7 +134,10 @@ def implicit_derivatives(
 
 
 def _solve(start: tf.Tensor, pull_back: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-    """Solve λ - (∂F/∂s)' λ = start by BiCGSTAB (van der Vorst 1992); raise an error if it does not converge."""
+    """
+    Solve λ - (∂F/∂s)' λ = start by BiCGSTAB (van der Vorst 1992); raise an error if it does not
+    converge.
+    """
     one = tf.ones([], start.dtype)
     least = _TOLERANCE * tf.norm(start)
 

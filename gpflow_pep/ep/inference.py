@@ -1,4 +1,7 @@
-"""Inference by power EP (JMLR 18(104), sec. 3.8): convergence of the sites, energy and gradient, minibatches."""
+"""
+Inference by power EP (JMLR 18(104), sec. 3.8): convergence of the sites, energy and gradient,
+minibatches.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -35,9 +38,15 @@ class SitesStatus:
 
     converged: bool  #: True if the last change was at most `tol`.
     sweeps: int
-    """Sweeps after the first evaluation; ``max_sweeps + 1`` if, without convergence, the last is at the best sites."""
+    """
+    Sweeps after the first evaluation; ``max_sweeps + 1`` if, without convergence, the last is at
+    the best sites.
+    """
     change: float
-    """Largest undamped change of a marginal: of its mean in standard deviations, or of its variance as a fraction."""
+    """
+    Largest undamped change of a marginal: of its mean in standard deviations, or of its variance as
+    a fraction.
+    """
     log_evidence: float  #: The energy at the sites: an approximation to log p(y), in nats.
     damping: float  #: The fraction of an update taken at the end.
     tol: float  #: The tolerance of this update. In training it may be looser than the model's.
@@ -106,7 +115,10 @@ class Inference:
     batch: Callable[[tf.Tensor], LatentRows]  # some rows, in one chunk
 
     def solve(self, interrupt_after: int | None = None) -> SolverState:
-        """Run the solver from the current sites without assigning the result, for `interrupt_after` sweeps at most."""
+        """
+        Run the solver from the current sites without assigning the result, for `interrupt_after`
+        sweeps at most.
+        """
         sites = self.sites.stacked()
         options = SolverOptions(*map(tf.convert_to_tensor, self.options))
         fraction = tf.where(self.status[0] > 0.0, options.damping, self.status[4])
@@ -120,7 +132,10 @@ class Inference:
         )
 
     def accept(self, last: SolverState) -> UpdatedPosterior:
-        """Assign sites and status of the solver's last state; raise an error if no proper sites were found."""
+        """
+        Assign sites and status of the solver's last state; raise an error if no proper sites were
+        found.
+        """
         iterate = last.iterate
         sites = last.iterate.swept.sites
         log_evidence = iterate.log_evidence + self.problem.terms
@@ -138,7 +153,10 @@ class Inference:
         return UpdatedPosterior(sites, log_evidence, sums.with_old(self.problem.old))
 
     def energy_and_gradient(self, tape: tf.GradientTape) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Converge and assign the sites; return energy and derivatives, by the tape that recorded the problem."""
+        """
+        Converge and assign the sites; return energy and derivatives, by the tape that recorded the
+        problem.
+        """
         problem = replace(self.problem, L=tf.stop_gradient(self.problem.L))
         inference = replace(self, problem=problem)
         last = inference.solve()
@@ -146,8 +164,8 @@ class Inference:
 
     def proper_sums(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
-        Sum the sites, A and c. If B is not positive definite, as after a step of the hyperparameters, first halve the
-        negative precisions until it is, or set them to 0.
+        Sum the sites, A and c. If B is not positive definite, as after a step of the
+        hyperparameters, first halve the negative precisions until it is, or set them to 0.
         """
         sites = self.sites.stacked()
 
@@ -171,8 +189,9 @@ class Inference:
         self, rows: LatentRows, indices: tf.Tensor, sums: SiteSums, damping: tf.Tensor
     ) -> SiteSums:
         """
-        Update the sites of some rows, of these indices [n], damped, and the sums over all sites. Sites with an improper
-        cavity and rows with a non-finite update stay. The fraction is halved until B is positive definite, or set to 0.
+        Update the sites of some rows, of these indices [n], damped, and the sums over all sites.
+        Sites with an improper cavity and rows with a non-finite update stay. The fraction is halved
+        until B is positive definite, or set to 0.
         """
         problem = replace(self.problem, rows=rows, keep=False, variables=None)
         sites = self.sites
@@ -223,7 +242,10 @@ class Inference:
         indices: tf.Tensor,
         damping: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Update the sites of a minibatch and their sums A and c; return A, c and the objective that `tape` records."""
+        """
+        Update the sites of a minibatch and their sums A and c; return A, c and the objective that
+        `tape` records.
+        """
         problem = self.problem
         batch = self.batch(indices)
         with tape.stop_recording():

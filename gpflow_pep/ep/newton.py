@@ -1,7 +1,10 @@
-"""Newton's method for unstable fixed points, from which sweeps diverge (contradictory labels, for example).
+"""
+Newton's method for unstable fixed points, from which sweeps diverge (contradictory labels, for
+example).
 
-It starts at the best sites and sweeps at nearby sites (probes), which gives derivatives along the directions that
-matter (generalized conjugate residuals). Then it tries the resulting step, halved until the update is smaller.
+It starts at the best sites and sweeps at nearby sites (probes), which gives derivatives along the
+directions that matter (generalized conjugate residuals). Then it tries the resulting step, halved
+until the update is smaller.
 """
 
 import tensorflow as tf
@@ -11,8 +14,9 @@ from .anderson import Anderson, Step
 from .sweep import Iterate
 
 LEAST_DEPTH = 5  # stored secants: with fewer, Newton's step is no better than Anderson's
-# The least relative decrease of the update's norm that is worth a Newton step: a full step must achieve it. It is also
-# the smallest fraction of a step to try, because to first order a fraction decreases the norm by that fraction.
+# The least relative decrease of the update's norm that is worth a Newton step: a full step must
+# achieve it. It is also the smallest fraction of a step to try, because to first order a fraction
+# decreases the norm by that fraction.
 LEAST_DECREASE = 0.01
 _SOLVED = 0.1  # probing ends at this remainder, as a fraction of the update
 # Limits of the distance of a probe: above rounding, within the range of linearity.
@@ -25,7 +29,10 @@ _NEARBY = (
 def is_acceptable(
     workers: Workers, is_bound: tf.Tensor, size: tf.Tensor, last: Iterate, iterate: Iterate
 ) -> tf.Tensor:
-    """Return whether a step reduced the update or increased a bound; the best sites (size 0) are accepted."""
+    """
+    Return whether a step reduced the update or increased a bound; the best sites (size 0) are
+    accepted.
+    """
     before, now = (
         workers.norm(each.swept.normalized(each.swept.update)) for each in (last, iterate)
     )

@@ -1,10 +1,13 @@
 """Sweeps until the sites have converged, in one compiled loop; improper sites are always rejected.
 
-All sites are updated from the same q. The loop combines three methods, each with its own small state.
+All sites are updated from the same q. The loop combines three methods, each with its own small
+state.
 
-- Anderson's acceleration (:mod:`.anderson`) chooses the next sites. They are rejected if B or a cavity is not positive
-  definite or, if the energy is a lower bound (an update is then a natural gradient of it), if they lower that bound.
-- Newton's method (:mod:`.newton`) continues from the best sites if sweeps no longer approach a fixed point.
+- Anderson's acceleration (:mod:`.anderson`) chooses the next sites. They are rejected if B or a
+  cavity is not positive definite or, if the energy is a lower bound (an update is then a natural
+  gradient of it), if they lower that bound.
+- Newton's method (:mod:`.newton`) continues from the best sites if sweeps no longer approach a
+  fixed point.
 - If no update is proper, the loop restarts from empty sites, with smaller fractions.
 
 Each pass of the loop evaluates one candidate; the next one follows from its kind:
@@ -30,10 +33,12 @@ from .sweep import PRELIMINARY_POWER, Iterate, Problem, Sweep, choose, evaluate
 
 # Kinds of candidate: the sites after an update, sites near the iterate, the end of a Newton step.
 SWEEPING, PROBING, NEWTON_STEP = range(3)
-# Status of the loop. LIMIT: max_sweeps reached; STUCK: no proper update; IMPROPER: even the prior is improper.
+# Status of the loop. LIMIT: max_sweeps reached; STUCK: no proper update; IMPROPER: even the prior
+# is improper.
 RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
 SMALLEST_FRACTION = 1e-4  # of an update to try: if it is rejected, the sites stay
-# Preliminary, inaccurate sweeps (from empty sites, if a power is small) stop below this change or after this many.
+# Preliminary, inaccurate sweeps (from empty sites, if a power is small) stop below this change or
+# after this many.
 _PRELIMINARY = 0.02
 _MAX_PRELIMINARY = 5
 _ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # fraction of the damping in each attempt
@@ -41,7 +46,9 @@ _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by round
 MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
 # Sweeps that do not halve the change before Newton's method starts; doubled after it fails.
 _PATIENCE = 30
-FEW_SWEEPS = 10  # with max_sweeps at most this, do not return to the best sites: the change may grow before it falls
+# With max_sweeps at most this, do not return to the best sites: the change may grow before it
+# falls.
+FEW_SWEEPS = 10
 
 
 class SolverOptions(NamedTuple):
@@ -95,7 +102,10 @@ class Attempt(NamedTuple):
 
 
 class SolverState(NamedTuple):
-    """The state of the loop: the last accepted iterate, the sites to try next, and the states of the methods."""
+    """
+    The state of the loop: the last accepted iterate, the sites to try next, and the states of the
+    methods.
+    """
 
     iterate: Iterate
     candidate: tf.Tensor  # [N, 2, C]
@@ -125,10 +135,12 @@ def solve_fixed_point(
     interrupt_after: int | None = None,
 ) -> SolverState:
     """
-    Update sites [N, 2, C] until no update changes the marginal of its site by more than `tol`; return the last state.
+    Update sites [N, 2, C] until no update changes the marginal of its site by more than `tol`;
+    return the last state.
 
     :param num_data: N at trace time, which determines how many secants are stored.
-    :param fraction: of the first update, at most: the damping or, after a loop that hit max_sweeps, its last fraction.
+    :param fraction: of the first update, at most: the damping or, after a loop that hit max_sweeps,
+        its last fraction.
     :param interrupt_after: sweeps after which the loop stops with status RUNNING; None: never.
     """
     rows = problem.rows
@@ -261,7 +273,10 @@ def _after_accepted_sweep(
     step: Step,
     preliminary_ends: tf.Tensor,
 ) -> SolverState:
-    """Continue after an accepted sweep: with Anderson's move, or with Newton's method if sweeps have stalled."""
+    """
+    Continue after an accepted sweep: with Anderson's move, or with Newton's method if sweeps have
+    stalled.
+    """
     iterate = loop.iterate
     sites = loop.iterate.swept.sites
     attempt = loop.attempt.after(loop.iterate.change)
@@ -289,7 +304,10 @@ def _after_rejection_or_newton(
     step: Step,
     accepted: tf.Tensor,
 ) -> SolverState:
-    """Continue after a rejected sweep, a probe or a Newton step, or end; `followed`: state after accepted sweeps."""
+    """
+    Continue after a rejected sweep, a probe or a Newton step, or end; `followed`: state after
+    accepted sweeps.
+    """
     sweeping = tf.equal(loop.kind, SWEEPING)
     probing = tf.equal(loop.kind, PROBING)
     moves = accepted & ~probing
@@ -329,7 +347,10 @@ def _halve(options: SolverOptions, loop: SolverState, step: Step) -> SolverState
 
 
 def _reject(workers: Workers, options: SolverOptions, loop: SolverState) -> SolverState:
-    """Continue after a rejected sweep; scale down improper initial sites; end if even empty sites are improper."""
+    """
+    Continue after a rejected sweep; scale down improper initial sites; end if even empty sites are
+    improper.
+    """
     is_valid = loop.attempt.is_valid
     anderson = loop.anderson.rejected(loop.attempt.is_valid)
     halvings = loop.attempt.halvings + tf.cast(~is_valid, tf.int32)
@@ -352,7 +373,10 @@ def _reject(workers: Workers, options: SolverOptions, loop: SolverState) -> Solv
 
 
 def _restart_or_finish(options: SolverOptions, loop: SolverState) -> SolverState:
-    """Restart from empty sites if no update is proper; end after `max_sweeps`, at the best sites unless it is small."""
+    """
+    Restart from empty sites if no update is proper; end after `max_sweeps`, at the best sites
+    unless it is small.
+    """
     attempt = loop.attempt
     anderson = loop.anderson
     iterate = loop.iterate
@@ -367,7 +391,8 @@ def _restart_or_finish(options: SolverOptions, loop: SolverState) -> SolverState
     goes_on = tf.equal(status, LIMIT) & (options.max_sweeps <= FEW_SWEEPS) & is_accurate
     is_worse = ~is_accurate | (loop.best.change < iterate.change)
     returns = fails & ~restarts & ~goes_on & is_worse & ~tf.equal(status, IMPROPER)
-    # The last evaluation is at sites that were proper before, if there are any, else at preliminary or empty sites.
+    # The last evaluation is at sites that were proper before, if there are any, else at preliminary
+    # or empty sites.
     status = tf.where(is_last & ~has_best, IMPROPER, status)
     empty = tf.zeros_like(loop.candidate)
     last = choose(

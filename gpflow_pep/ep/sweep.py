@@ -1,8 +1,11 @@
-"""Rows, cavities, sites, and one sweep over all rows under a fixed q: updates of the sites, and the energy; O(N M²).
+"""
+Rows, cavities, sites, and one sweep over all rows under a fixed q: updates of the sites, and the
+energy; O(N M²).
 
-Whitened, u = L v and w = V'v, V = L^-1 Kuf, is the part of f that u determines: f = w + m(x) + N(0, d), with d the
-variance of f given u (times the scale of T-PEP). A site is exp(h w - τ w²/2) (JMLR 18(104), sec. 3.8 and app. F). Its
-precision τ may be negative, if all cavities and B = I + V diag(τ) V' are proper. C latent functions lead: [C, ...].
+Whitened, u = L v and w = V'v, V = L^-1 Kuf, is the part of f that u determines: f = w + m(x) + N(0,
+d), with d the variance of f given u (times the scale of T-PEP). A site is exp(h w - τ w²/2) (JMLR
+18(104), sec. 3.8 and app. F). Its precision τ may be negative, if all cavities and B = I + V
+diag(τ) V' are proper. C latent functions lead: [C, ...].
 """
 
 from collections.abc import Callable, Sequence
@@ -26,11 +29,13 @@ from ..tilted import Cavity, Observations, Tilted, TiltedRule
 # Smallest variance of a cavity, even if the prior variance is 0: over it the likelihood is nearly
 # constant.
 _SMALLEST_VARIANCE = 1e-30
-PRELIMINARY_POWER = 0.5  # the least in preliminary sweeps: at 0, derivatives under the prior may be huge or infinite
-# Tilted distributions are integrated to a relative tolerance of 1e-8; smaller values to 1e-8 times this.
+# The least in preliminary sweeps: at 0, derivatives under the prior may be huge or infinite.
+PRELIMINARY_POWER = 0.5
+# Tilted distributions are integrated to a relative tolerance of 1e-8; smaller values to 1e-8 times
+# this.
 _NEGLIGIBLE = 1e-4
-# Rounding may lower a bound by these fractions of its value and of the terms that cancel in it, and by at least this
-# many eps (larger in single precision only).
+# Rounding may lower a bound by these fractions of its value and of the terms that cancel in it, and
+# by at least this many eps (larger in single precision only).
 _SLACK = 1e-9
 _ROUNDING = 1e-12
 _SLACK_IN_EPS = 100.0
@@ -91,7 +96,9 @@ class LatentRows:
     def sum_over_chunks(
         self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
     ) -> tuple[tf.Tensor, ...]:
-        """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks of all workers."""
+        """
+        Sum the results of `part`, tensors of the shapes of `zero`, over the chunks of all workers.
+        """
         return self.all_workers.sums(self.chunked.sum(part, zero))
 
 
@@ -136,7 +143,10 @@ def marginals(q: InducingPosterior, V: tf.Tensor) -> Marginals:
 
 
 def project_mean(V: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """Compute V'b of every latent function, [C, n]; V is [M, n] if they share it or [C, M, n], b is [C, M]."""
+    """
+    Compute V'b of every latent function, [C, n]; V is [M, n] if they share it or [C, M, n], b is
+    [C, M].
+    """
     if V.shape.rank == 2:
         return tf.matmul(b, V)
     return tf.linalg.matvec(V, b, transpose_a=True)
@@ -162,11 +172,13 @@ def cavity_of_f(w: CavityOfW, rows: Projected) -> Cavity:
 
 def matching_site(w: CavityOfW, conditional_variance: tf.Tensor, tilted: Tilted) -> Site:
     """
-    Return the site whose power α times the cavity of w has the moments of w under the tilted distribution.
+    Return the site whose power α times the cavity of w has the moments of w under the tilted
+    distribution.
 
         τ = -d2 / (1 + α s d2),    h = (d1 - m d2) / (1 + α s d2),    s, m of the cavity of w.
 
-    The denominator, the tilted variance of w over s, is (d + s ratio)/(d + s), without cancellation.
+    The denominator, the tilted variance of w over s, is (d + s ratio)/(d + s), without
+    cancellation.
     """
     _, d1, d2, ratio = tilted
     total = tf.maximum(conditional_variance + w.variance, _SMALLEST_VARIANCE)
@@ -195,7 +207,10 @@ class Problem:
 
     @cached_property
     def projected(self) -> Callable[[Any], Projected]:
-        """Map a chunk to its rows given u, stored or recomputed; access it before tracing a loop that uses it."""
+        """
+        Map a chunk to its rows given u, stored or recomputed; access it before tracing a loop that
+        uses it.
+        """
         only = self._only
         if only is not None:
             return lambda _: only[0]
@@ -208,7 +223,10 @@ class Problem:
         return project(self.L, self.rows(chunk, *self.rows.prior.inputs), self.scale)
 
     def watched(self, chunk: object) -> tuple[Projected, PullBack]:
-        """Return the rows of one chunk given u, and how to differentiate them once, also in the variables."""
+        """
+        Return the rows of one chunk given u, and how to differentiate them once, also in the
+        variables.
+        """
         if self._only is None:
             return self._watch(chunk)
         return self._only
@@ -242,7 +260,10 @@ class Sweep(NamedTuple):
     cavity_ratio: tf.Tensor
 
     def normalized(self, change: tf.Tensor) -> tf.Tensor:
-        """Return the relative change Δτ s of a marginal's variance, and (Δh - μ Δτ) √s of its mean, [..., N, 2, C]."""
+        """
+        Return the relative change Δτ s of a marginal's variance, and (Δh - μ Δτ) √s of its mean,
+        [..., N, 2, C].
+        """
         precision, linear = tf.unstack(change, axis=-2)
         of_mean = (linear - self.mean * precision) * tf.sqrt(self.variance)
         return tf.stack([precision * self.variance, of_mean], axis=-2)
@@ -267,7 +288,10 @@ class Iterate(NamedTuple):
 
 
 def choose(condition: tf.Tensor, one: object, two: object) -> Any:
-    """Select a structure by a scalar; `tf.where` would broadcast it to [N, 2, C], which takes 200 times as long."""
+    """
+    Select a structure by a scalar; `tf.where` would broadcast it to [N, 2, C], which takes 200
+    times as long.
+    """
     select = tf.raw_ops.Select
     return tf.nest.map_structure(
         lambda x, y: x if x is y else select(condition=condition, x=x, y=y), one, two
@@ -359,7 +383,8 @@ def row_terms(
     marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alpha: tf.Tensor
 ) -> tf.Tensor:
     """
-    Compute the rows' part of the energy (JMLR 18(104), eq. 38), summed over rows and latent functions, [].
+    Compute the rows' part of the energy (JMLR 18(104), eq. 38), summed over rows and latent
+    functions, [].
 
         log Z / α - log(r)/2α + (τ μ² - 2 h μ + α h² s)/2r
     """
@@ -370,14 +395,19 @@ def row_terms(
 
 
 def log_integral(q: InducingPosterior, c: tf.Tensor) -> tf.Tensor:
-    """Compute the Gaussian integral over v: c'B^-1 c/2 - log|B|/2, summed over latent functions, []."""
+    """
+    Compute the Gaussian integral over v: c'B^-1 c/2 - log|B|/2, summed over latent functions, [].
+    """
     return 0.5 * tf.reduce_sum(c * q.b) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(q.LB)))
 
 
 def evaluate(
     problem: Problem, sites: tf.Tensor, preliminary: tf.Tensor, may_shift: tf.Tensor
 ) -> Iterate:
-    """Compute sums, q and energy at the sites, and sweep; `preliminary`: roughly, `may_shift`: by a common shift."""
+    """
+    Compute sums, q and energy at the sites, and sweep; `preliminary`: roughly, `may_shift`: by a
+    common shift.
+    """
     A, c = sum_sites(problem, sites)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
     factor = tf.linalg.cholesky(precision_B(total.A))
@@ -403,12 +433,15 @@ def evaluate(
 def _without_common_shift(
     q: InducingPosterior, A: tf.Tensor, c: tf.Tensor, allowed: tf.Tensor
 ) -> tuple[InducingPosterior, tf.Tensor, tf.Tensor]:
-    """Shift the means of all sites of a row by V'e, so that c becomes c + A e and b becomes b + e - B^-1 e.
+    """
+    Shift the means of all sites of a row by V'e, so that c becomes c + A e and b becomes b + e -
+    B^-1 e.
 
-    If the likelihood is invariant to it, b = V d1 sums to 0 over the latent functions at converged sites, but only the
-    prior reduces a common shift: the number of sweeps grows with the ratio of the variances of prior and q. With P the
-    mean of B^-1, e = -(I - P) (mean of b) leaves 2 P - P² of that mean: little if q is narrow, all of it if q is as
-    wide as the prior. If q is much wider, the shift would increase the mean, so none is applied.
+    If the likelihood is invariant to it, b = V d1 sums to 0 over the latent functions at converged
+    sites, but only the prior reduces a common shift: the number of sweeps grows with the ratio of
+    the variances of prior and q. With P the mean of B^-1, e = -(I - P) (mean of b) leaves 2 P - P²
+    of that mean: little if q is narrow, all of it if q is as wide as the prior. If q is much wider,
+    the shift would increase the mean, so none is applied.
     """
 
     def narrowed(b: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,6 @@
-"""Inducing points Z [M, D] for this library and GPflow: :func:`uniform`, :func:`k_means`, :func:`greedy_variance`.
+"""
+Inducing points Z [M, D] for this library and GPflow: :func:`uniform`, :func:`k_means`,
+:func:`greedy_variance`.
 
 :func:`neighbor_blocks` divides rows into blocks.
 """

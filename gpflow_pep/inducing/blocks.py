@@ -9,9 +9,11 @@ from .. import validation
 
 def neighbor_blocks(X: AnyNDArray, size: int) -> npt.NDArray[np.intp]:
     """
-    Return labels [N] of ceil(N / size) blocks of rows with neighboring inputs, of nearly equal sizes.
+    Return labels [N] of ceil(N / size) blocks of rows with neighboring inputs, of nearly equal
+    sizes.
 
-    The rows are halved across the widest input column, and the halves again, until each part is one block.
+    The rows are halved across the widest input column, and the halves again, until each part is one
+    block.
 
     >>> neighbor_blocks(np.array([[0.0], [9.0], [1.0], [8.0]]), 2)
     array([0, 1, 0, 1])

@@ -1,4 +1,7 @@
-"""Greedy choice of inducing points by conditional variance (Burt, Rasmussen and van der Wilk 2020, JMLR 21(131))."""
+"""
+Greedy choice of inducing points by conditional variance (Burt, Rasmussen and van der Wilk 2020,
+JMLR 21(131)).
+"""
 
 from typing import Any, TypeAlias
 
@@ -20,18 +23,22 @@ _CONTRADICTION = (
     "Check K of a kernel of your own; if it expands squared distances of inputs, subtract the mean of X."
 )
 _ROWS = 16_384  # per kernel evaluation: fewer take longer, more only take memory
-_PANEL = 16  # rows of the root per panel: a step copies its panel and loops over the full ones; 4 or 64 are slower
+# Rows of the root per panel: a step copies its panel and loops over the full ones; 4 or 64 are
+# slower.
+_PANEL = 16
 
 
 def greedy_variance(
     kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_size: int | None = None
 ) -> AnyNDArray:
     """
-    Choose M distinct rows of X, each with the largest prior variance given the rows chosen before it.
+    Choose M distinct rows of X, each with the largest prior variance given the rows chosen before
+    it.
 
-    This keeps the largest entry of diag(Kff - Qff) small and, if M is large enough for the lengthscales, its sum, too;
-    with fewer points it chooses outlying rows first. Use hyperparameters close to the trained values. The choice is
-    deterministic. O(N M²) time; memory for the root of Qff [M, N] and a few dozen rows.
+    This keeps the largest entry of diag(Kff - Qff) small and, if M is large enough for the
+    lengthscales, its sum, too; with fewer points it chooses outlying rows first. Use
+    hyperparameters close to the trained values. The choice is deterministic. O(N M²) time; memory
+    for the root of Qff [M, N] and a few dozen rows.
 
     >>> X = np.linspace(0.0, 1.0, 11)[:, None]
     >>> inducing.greedy_variance(gpflow.kernels.SquaredExponential(lengthscales=0.3), X, 3).ravel().tolist()
@@ -40,10 +47,11 @@ def greedy_variance(
     :param kernel: a single-output kernel.
     :param X: the rows to choose from, [N, D].
     :param M: number of points, at most the number of distinct rows.
-    :param given: existing points [m, D], m < M, not necessarily rows of X; the first m points of the result.
+    :param given: existing points [m, D], m < M, not necessarily rows of X; the first m points of
+        the result.
     :param chunk_size: rows per kernel evaluation; it does not change the result.
-    :return: Z [M, D] in order of choice: the first k rows are the choice of k points. Ties go to the first row; once
-        all conditional variances are 0 up to rounding, the order is arbitrary.
+    :return: Z [M, D] in order of choice: the first k rows are the choice of k points. Ties go to
+        the first row; once all conditional variances are 0 up to rounding, the order is arbitrary.
     """
     X = validation.matrix(X, "X", "D")
     M = validation.positive_integer(M, "M")
@@ -84,13 +92,15 @@ def greedy_conditional_variance(
     kernel: Kernel, X: tf.Tensor, count: _Count, *, first: _Count, among: _Count
 ) -> tf.Tensor:
     """
-    Return the indices [count] of distinct rows, each with the largest variance given the rows before it.
+    Return the indices [count] of distinct rows, each with the largest variance given the rows
+    before it.
 
-    For compiled functions: arguments are not checked. Duplicates come last, ties go to the first row. O(n count²) time,
-    O(n count) memory.
+    For compiled functions: arguments are not checked. Duplicates come last, ties go to the first
+    row. O(n count²) time, O(n count) memory.
 
     :param X: candidates [n, D].
-    :param first: number of rows chosen first, only among the first `among` rows; the rest among all rows.
+    :param first: number of rows chosen first, only among the first `among` rows; the rest among all
+        rows.
     """
     return _pivots(kernel, X, count, first, among, _ROWS)[0]
 
@@ -98,7 +108,10 @@ def greedy_conditional_variance(
 def _pivots(
     kernel: Kernel, X: tf.Tensor, count: _Count, first: _Count, among: _Count, chunk_size: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the chosen rows [count] and the remaining variances [n] (negative if chosen), by a pivoted Cholesky."""
+    """
+    Return the chosen rows [count] and the remaining variances [n] (negative if chosen), by a
+    pivoted Cholesky.
+    """
     n = tf.shape(X)[0]
     chunks = RowChunks(chunk_size).split([X])
     count = tf.convert_to_tensor(count)
@@ -112,9 +125,11 @@ def _pivots(
     # Smallest pivot relative to the largest variance; a row below it is a duplicate.
     share = max(1e-12, 10.0 * eps)
     smallest = share * tf.reduce_max(variances)
-    # An entry of R has an error of count eps Kff / sqrt(left), its square twice that times the entry; 10 is for safety.
+    # An entry of R has an error of count eps Kff / sqrt(left), its square twice that times the
+    # entry; 10 is for safety.
     bound = 10.0 * eps / share**0.5 * tf.cast(count, X.dtype) * tf.reduce_max(variances)
-    # The root R [count, n], RᵀR = Qff. TensorFlow copies what it updates, so that full panels are left as they are.
+    # The root R [count, n], RᵀR = Qff. TensorFlow copies what it updates, so that full panels are
+    # left as they are.
     panels = tf.TensorArray(
         X.dtype, -(-count // _PANEL), clear_after_read=False, element_shape=[_PANEL, None]
     )
@@ -140,8 +155,9 @@ def _pivots(
                 lambda rows: kernel_matrix(kernel, X[pivot : pivot + 1], rows)[0]
             )  # [n]
             row = (covariances - given) / tf.sqrt(tf.maximum(left[pivot], smallest))  # [n]
-            # Rows that must come first may have no variance left. Their rounding error, divided by a small pivot, would
-            # grow from pivot to pivot: they explain nothing. A freely chosen pivot is the largest variance left.
+            # Rows that must come first may have no variance left. Their rounding error, divided by
+            # a small pivot, would grow from pivot to pivot: they explain nothing. A freely chosen
+            # pivot is the largest variance left.
             explains = (left[pivot] >= smallest) | tf.equal(first, 0)
             row = tf.where(explains, row, tf.zeros_like(row))
             rest = asserted(

@@ -12,13 +12,17 @@ from .. import validation
 
 
 def distinct(X: AnyNDArray) -> AnyNDArray:
-    """Return the ascending indices of the distinct rows of X [N, D], the first of each set of duplicates."""
+    """
+    Return the ascending indices of the distinct rows of X [N, D], the first of each set of
+    duplicates.
+    """
     return np.sort(np.unique(X, axis=0, return_index=True)[1])
 
 
 def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     """
-    Draw M distinct rows of X, each row with the same probability, skipping duplicates of drawn rows.
+    Draw M distinct rows of X, each row with the same probability, skipping duplicates of drawn
+    rows.
 
     >>> inducing.uniform(np.arange(10.0)[:, None], 3, seed=0).shape
     (3, 1)
@@ -36,9 +40,11 @@ def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
 
 def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     """
-    Return the centers of M clusters of the rows of X, by scikit-learn's k-means; in minibatches from 20,000 rows.
+    Return the centers of M clusters of the rows of X, by scikit-learn's k-means; in minibatches
+    from 20,000 rows.
 
-    Scale the columns of X first. k-means uses one thread, because its result may depend on the number of threads.
+    Scale the columns of X first. k-means uses one thread, because its result may depend on the
+    number of threads.
 
     >>> inducing.k_means([[0.0], [0.1], [5.0], [5.1]], 2).round(2).ravel().tolist()
     [5.05, 0.05]
@@ -68,7 +74,9 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
         clusters = method(n_clusters=M, n_init=1, random_state=seed).fit(X)
     centers = clusters.cluster_centers_  # [M, D]
     empty = np.setdiff1d(np.arange(M), np.intersect1d(clusters.labels_, distinct(centers)))
-    if empty.size:  # move them to the rows farthest from all other centers: some row differs from fewer than M centers
+    # Move them to the rows farthest from all other centers: some row differs from fewer than M
+    # centers.
+    if empty.size:
         # Differences, not the expanded square: a row at a center has distance 0 exactly.
         distance = KDTree(np.delete(centers, empty, axis=0)).query(X)[0]  # [N]
         for number in empty:
@@ -78,7 +86,10 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
 
 
 def _first_distinct(X: AnyNDArray, rows: AnyNDArray, M: int) -> AnyNDArray:
-    """Return the first M of the indices `rows` [N] whose rows of X [N, D] are distinct; stop as soon as M are found."""
+    """
+    Return the first M of the indices `rows` [N] whose rows of X [N, D] are distinct; stop as soon
+    as M are found.
+    """
     size = M
     while True:
         chosen = rows[:size][distinct(X[rows[:size]])]

@@ -1,4 +1,7 @@
-"""Binary likelihoods p(y | f) = S(±f) without the offset of GPflow's probit, for labels 0, 1 or -1, +1."""
+"""
+Binary likelihoods p(y | f) = S(±f) without the offset of GPflow's probit, for labels 0, 1 or -1,
++1.
+"""
 
 from collections.abc import Callable
 
@@ -13,14 +16,16 @@ from ..runtime.tracing import no_autograph
 
 class _Binary(ScalarLikelihood):
     """
-    p(y | f) = S(f) for the larger label, S(-f) for the smaller; S(f) + S(-f) = 1. `predict_y` returns mean and variance
-    of y: with labels 0 and 1 the mean is the probability of label 1.
+    p(y | f) = S(f) for the larger label, S(-f) for the smaller; S(f) + S(-f) = 1. `predict_y`
+    returns mean and variance of y: with labels 0 and 1 the mean is the probability of label 1.
     """
 
     log_cdf: Callable[[tf.Tensor], tf.Tensor]  # log S(x), elementwise
 
     def __init__(self, *, labels: tuple[int, int] = (0, 1)):
-        """:param labels: the labels of the classes, (0, 1) or (-1, 1); any others raise a ValueError."""
+        """
+        :param labels: the labels of the classes, (0, 1) or (-1, 1); any others raise a ValueError.
+        """
         if tuple(labels) not in ((0, 1), (-1, 1)):
             raise ValueError(f"labels must be (0, 1) or (-1, 1), got {labels!r}.")
         super().__init__()
@@ -53,7 +58,8 @@ class _Binary(ScalarLikelihood):
 
 
 class Probit(_Binary):
-    """p(y | f) = Phi(±f), without the squashing of `gpflow.likelihoods.Bernoulli` to [0.001, 0.999].
+    """
+    p(y | f) = Phi(±f), without the squashing of `gpflow.likelihoods.Bernoulli` to [0.001, 0.999].
 
     >>> value = likelihoods.Probit().log_prob(X=[[0.0]], F=[[-30.0]], Y=[[1.0]])
     >>> round(float(value[0]), 2)

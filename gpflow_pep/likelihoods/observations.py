@@ -31,11 +31,14 @@ def check_observations(
     likelihood: Likelihood, Y: TensorType, num_outputs: int | None = None, first_row: int = 0
 ) -> tf.Tensor:
     """
-    Return Y [N, P]; reject values that a likelihood would misinterpret, or that have probability 0 for every f.
+    Return Y [N, P]; reject values that a likelihood would misinterpret, or that have probability 0
+    for every f.
 
-    :param num_outputs: the number of latent functions that the likelihood observes; None: not checked.
+    :param num_outputs: the number of latent functions that the likelihood observes; None: not
+        checked.
     :param first_row: the index of the first row, for error messages.
-    :raises ValueError: naming the first rejected value and the accepted values, or the number of columns.
+    :raises ValueError: naming the first rejected value and the accepted values, or the number of
+        columns.
     :raises tf.errors.InvalidArgumentError: in a graph, naming the accepted values.
     """
     Y = real_numbers(Y, _NAME)
@@ -87,7 +90,9 @@ def _with_columns(Y: tf.Tensor, expected: int, must: str) -> tf.Tensor:
 def check_assigned(
     likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return X [N, D] and Y [N, P] of variables; raise an error that names the accepted values of Y."""
+    """
+    Return X [N, D] and Y [N, P] of variables; raise an error that names the accepted values of Y.
+    """
     if accepted_observations.dispatch(type(likelihood)) is accepted_observations.dispatch(
         Likelihood
     ):
@@ -101,8 +106,9 @@ def check_assigned(
 @singledispatch
 def accepted_observations(likelihood: Likelihood, Y: tf.Tensor) -> Accepted:
     """
-    Return a mask of the observations Y [N, P] that a likelihood accepts. Register custom likelihoods here, with
-    TensorFlow operations: compiled functions also check values that were assigned to the data of a model.
+    Return a mask of the observations Y [N, P] that a likelihood accepts. Register custom
+    likelihoods here, with TensorFlow operations: compiled functions also check values that were
+    assigned to the data of a model.
     """
     return Accepted(tf.ones_like(Y, tf.bool), "real numbers")
 

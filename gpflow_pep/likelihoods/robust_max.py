@@ -1,4 +1,7 @@
-"""The robust-max likelihood for multi-class classification: the largest latent function, with label noise."""
+"""
+The robust-max likelihood for multi-class classification: the largest latent function, with label
+noise.
+"""
 
 from typing import Any
 
@@ -20,14 +23,17 @@ _VALUES_PER_CHUNK = 2**13  # rows times classes in a chunk; each needs at most a
 
 class MultiClassRobustMax(Likelihood):
     r"""
-    Multi-class classification: the label of the largest of C latent functions, or, with probability ε, a random label.
+    Multi-class classification: the label of the largest of C latent functions, or, with probability
+    ε, a random label.
 
     .. math::
 
-        p(y | f) = (1 - \varepsilon) \, 1\{f_y \text{ is the largest}\} + \varepsilon/C, \qquad y = 0, 1, \ldots, C - 1
+        p(y | f) = (1 - \varepsilon) \, 1\{f_y \text{ is the largest}\} + \varepsilon/C, \qquad y =
+        0, 1, \ldots, C - 1
 
-    It equals GPflow's ``MultiClass(C, RobustMax(C, ε (C - 1)/C))``, but the probability that f_y is the largest has a
-    relative error of at most 1e-10 for any variances, unsquashed (Villacampa-Calvo and Hernández-Lobato 2020).
+    It equals GPflow's ``MultiClass(C, RobustMax(C, ε (C - 1)/C))``, but the probability that f_y is
+    the largest has a relative error of at most 1e-10 for any variances, unsquashed
+    (Villacampa-Calvo and Hernández-Lobato 2020).
 
     >>> likelihood = MultiClassRobustMax(3, epsilon=0.03)
     >>> mean, variance = likelihood.predict_mean_and_var(X=np.zeros((1, 1)), Fmu=np.zeros((1, 3)), Fvar=np.ones((1, 3)))
@@ -38,7 +44,8 @@ class MultiClassRobustMax(Likelihood):
     def __init__(self, num_classes: int, epsilon: float = 1e-3):
         """
         :param num_classes: C, at least 2: the number of latent functions.
-        :param epsilon: the probability of a label drawn at random, in (0, 1); a parameter, not trainable by default.
+        :param epsilon: the probability of a label drawn at random, in (0, 1); a parameter, not
+            trainable by default.
         :raises ValueError: for an argument out of range.
         """
         num_classes = validation.positive_integer(num_classes, "num_classes")
@@ -58,7 +65,10 @@ class MultiClassRobustMax(Likelihood):
         return tf.math.log1p(-epsilon * (1.0 - uniform)), tf.math.log(epsilon * uniform)
 
     def log_prob_largest(self, label: tf.Tensor, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-        """Compute log Pr(f_y is the largest), [n], for labels y [n] and f_k of moments [n, C]; differentiable once."""
+        """
+        Compute log Pr(f_y is the largest), [n], for labels y [n] and f_k of moments [n, C];
+        differentiable once.
+        """
 
         def of_chunk(chunk: Chunk) -> tuple[tf.Tensor, ...]:
             label, mean, variance = chunk.data
@@ -138,8 +148,9 @@ def log_power_mean(
     probability: tf.Tensor, log_hit: tf.Tensor, log_miss: tf.Tensor, alpha: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Compute log E[p^α] / α, or E[log p] if α = 0, and its derivative in log P, elementwise: E[p^α] = b^α + (a^α - b^α) P
-    if p = a with probability P and p = b otherwise, with the logarithms `log_hit` of a and `log_miss` of b, [].
+    Compute log E[p^α] / α, or E[log p] if α = 0, and its derivative in log P, elementwise: E[p^α] =
+    b^α + (a^α - b^α) P if p = a with probability P and p = b otherwise, with the logarithms
+    `log_hit` of a and `log_miss` of b, [].
     """
     gain = log_hit - log_miss
     slope = (
@@ -150,7 +161,10 @@ def log_power_mean(
 
 
 def class_labels(Y: TensorType, num_classes: int) -> tf.Tensor:
-    """Return Y [..., 1] as integers [...]; raise an error if a label is not one of 0, ..., C - 1, or under XLA."""
+    """
+    Return Y [..., 1] as integers [...]; raise an error if a label is not one of 0, ..., C - 1, or
+    under XLA.
+    """
     refuse_xla("a multi-class likelihood, whose labels are checked")
     Y = tf.convert_to_tensor(Y)[..., 0]
     label = tf.cast(Y, tf.int32)

@@ -1,1 +1,3 @@
-"""Numerical building blocks: checked linear algebra, log Φ, and batched one-dimensional integrals."""
+"""
+Numerical building blocks: checked linear algebra, log Φ, and batched one-dimensional integrals.
+"""

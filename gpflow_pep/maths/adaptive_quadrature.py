@@ -1,4 +1,7 @@
-"""Adaptive Gauss-Legendre quadrature of many rows at once: halve panels until polynomials resolve the integrands."""
+"""
+Adaptive Gauss-Legendre quadrature of many rows at once: halve panels until polynomials resolve the
+integrands.
+"""
 
 import functools
 from collections.abc import Callable
@@ -17,8 +20,8 @@ class GaussLegendre(NamedTuple):
 
     nodes: AnyNDArray  # [K]
     weights: AnyNDArray  # [K]
-    # Maps values at the nodes to the last three Legendre coefficients, [K, 3]. If they are small, the nodes resolve the
-    # function, and the error of its integral is about their square.
+    # Maps values at the nodes to the last three Legendre coefficients, [K, 3]. If they are small,
+    # the nodes resolve the function, and the error of its integral is about their square.
     last_coefficients: AnyNDArray
     # Maps values at the nodes to integrals from -1 up to each node, [K, K].
     antiderivative: AnyNDArray
@@ -65,8 +68,9 @@ def integrate(
     keep: bool = False,
 ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
     """
-    Integrate over the panels of each row, from the first `panels`, until no tail exceeds the row's integral of the
-    modulus. Return the integrals [R, S] and, with `keep`, row, left, half and values of the panels. `shape`: (S, T).
+    Integrate over the panels of each row, from the first `panels`, until no tail exceeds the row's
+    integral of the modulus. Return the integrals [R, S] and, with `keep`, row, left, half and
+    values of the panels. `shape`: (S, T).
     """
     refuse_xla("adaptive quadrature, whose panels depend on the data")
     num_integrals = shape[0]
@@ -91,7 +95,8 @@ def integrate(
         )  # [R, T]
         resolved = tf.reduce_all(evaluated.tails <= tf.gather(moduli, row), axis=-1)
         num_open = tf.math.unsorted_segment_sum(tf.cast(~resolved, row.dtype), row, num_rows)  # [R]
-        # More than 64 unresolved panels of a row are noise or NaN: accept them. After 60 halvings rounding dominates.
+        # More than 64 unresolved panels of a row are noise or NaN: accept them. After 60 halvings
+        # rounding dominates.
         resolved |= (tf.gather(num_open, row) > 64) | (number >= 60)
         accepted, open_ = (tf.squeeze(tf.where(mask), 1) for mask in (resolved, ~resolved))
         parts = tf.concat([evaluated.integrals, evaluated.moduli], axis=-1)  # [W, S + T]

@@ -2,15 +2,18 @@
 
     P = Pr(f_y > f_k for all k ≠ y) = ∫ N(f; m_y, v_y) ∏_{k≠y} Φ((f - m_k)/√v_k) df
 
-In units x = (f - m_y)/√v_y with μ_k = (m_k - m_y)/√v_y and ρ_k = √(v_k/v_y) the logarithm of the integrand,
+In units x = (f - m_y)/√v_y with μ_k = (m_k - m_y)/√v_y and ρ_k = √(v_k/v_y) the logarithm of the
+integrand,
 
-    g(x) = -x²/2 + Σ_k log Φ(z_k),  z_k = (x - μ_k)/ρ_k,  g'' = -1 - Σ_k h(z_k)(z_k + h(z_k))/ρ_k²,  h = φ/Φ
+    g(x) = -x²/2 + Σ_k log Φ(z_k),  z_k = (x - μ_k)/ρ_k,  g'' = -1 - Σ_k h(z_k)(z_k + h(z_k))/ρ_k²,
+    h = φ/Φ
 
-is concave, and its curvature increases to the left, so Newton's method converges to the mode monotonically from x = 0.
-The curvature at the mode bounds the extent of the integrand to the left, N(0, 1) bounds it to the right. If variances
-are unequal, the integrand may rise as steeply as the smallest ρ_k, but only at its left end: to the left of such a step
-it vanishes. Positions are measured from the left end, where the panels start. Panels grow from there to the mode, and
-from the mode to the right; they are divided until they are resolved.
+is concave, and its curvature increases to the left, so Newton's method converges to the mode
+monotonically from x = 0. The curvature at the mode bounds the extent of the integrand to the left,
+N(0, 1) bounds it to the right. If variances are unequal, the integrand may rise as steeply as the
+smallest ρ_k, but only at its left end: to the left of such a step it vanishes. Positions are
+measured from the left end, where the panels start. Panels grow from there to the mode, and from the
+mode to the right; they are divided until they are resolved.
 """
 
 from typing import NamedTuple
@@ -21,8 +24,11 @@ import tensorflow as tf
 from .adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
 from .normal import LOG_ROOT_2PI, log_ndtr_and_derivatives
 
-_NEAR_MODE = 0.1  # accepted distance to the mode, in units of the width of the integrand: any point near it suffices
-_DROP = 30.0  # the integrand is cut off where g is this much below its maximum: exp(-30) = 1e-13 of P is neglected
+# Accepted distance to the mode, in units of the width of the integrand: any point near it suffices.
+_NEAR_MODE = 0.1
+# The integrand is cut off where g is this much below its maximum: exp(-30) = 1e-13 of P is
+# neglected.
+_DROP = 30.0
 _RULE = gauss_legendre(32)
 
 
@@ -51,7 +57,10 @@ def select_own(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
 
 
 def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
-    """Compute log P and its derivatives, relative error 1e-10, not differentiable; y [R] below C, m and v [C, R]."""
+    """
+    Compute log P and its derivatives, relative error 1e-10, not differentiable; y [R] below C, m
+    and v [C, R].
+    """
     C = tf.shape(mean)[0]
     dtype = mean.dtype
     own = tf.equal(tf.range(C)[:, None], label[None])  # [C, R]
@@ -68,7 +77,10 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
 
 
 def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """Return Σ_k log Φ(z_k), by the product unless it underflows, h(z_k) and -(log Φ)'' = h (z + h) for z [C, ...]."""
+    """
+    Return Σ_k log Φ(z_k), by the product unless it underflows, h(z_k) and -(log Φ)'' = h (z + h)
+    for z [C, ...].
+    """
     cdf = 0.5 * tf.math.erfc(-np.sqrt(0.5) * z)
     product = tf.reduce_prod(cdf, axis=0)
 
@@ -103,7 +115,10 @@ def _continues(number: tf.Tensor, *state: tf.Tensor) -> tf.Tensor:
 
 
 def _mode(location: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return a point near the mode, on its left, with g and -g'' at that point, each [R], by Newton's method."""
+    """
+    Return a point near the mode, on its left, with g and -g'' at that point, each [R], by Newton's
+    method.
+    """
 
     def step(
         number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, *_: tf.Tensor
@@ -122,7 +137,8 @@ def _mode(location: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
             is_low | (tf.square(slope) > _NEAR_MODE**2 * curvature),
         )
 
-    # The rightmost of the modes with h = max(0, -z) for class k and 0 for the rest: g'' misleads left of a steep step.
+    # The rightmost of the modes with h = max(0, -z) for class k and 0 for the rest: g'' misleads
+    # left of a steep step.
     start = tf.nn.relu(tf.reduce_max(location / (1.0 + tf.square(1.0 / inverse)), axis=0))
     first = tf.constant(0), start, *[tf.zeros_like(start)] * 3, tf.ones_like(start, bool)
     _, x, _, g, curvature, _ = tf.while_loop(_continues, step, first)
@@ -130,7 +146,10 @@ def _mode(location: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
 
 
 def _reach(units: _Units, curvature: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return the distances to both ends, where g has dropped by _DROP, and over which g rises by it, [R] each."""
+    """
+    Return the distances to both ends, where g has dropped by _DROP, and over which g rises by it,
+    [R] each.
+    """
     side = tf.constant([[-1.0], [1.0]], curvature.dtype)
     mode, height = (value[None] for value in (units.mode, units.height))
     location, inverse = (value[:, None] for value in (units.location, units.inverse))  # [C, 1, R]
@@ -154,9 +173,13 @@ def _reach(units: _Units, curvature: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, t
 
 
 def _first_panels(left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor) -> Panels:
-    """Return panels that grow from the left end to the mode, and from there at the scale of this distance."""
+    """
+    Return panels that grow from the left end to the mode, and from there at the scale of this
+    distance.
+    """
     left, end = left[:, None], (left + right)[:, None]  # [R, 1]
-    # Each panel ends four times as far out as the previous one; 4^21 spans the steepest rise, 4^11 the longest tail.
+    # Each panel ends four times as far out as the previous one; 4^21 spans the steepest rise, 4^11
+    # the longest tail.
     growth = tf.constant(4.0 ** np.arange(22), left.dtype)
     rising = tf.minimum(4.0 * rise[:, None] * growth, left)
     falling = tf.minimum(left + 2.5 * left * growth[:12], end)
@@ -168,15 +191,19 @@ def _first_panels(left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor) -> Panels:
 
 
 def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor) -> tf.Tensor:
-    """Integrate exp(g - height) times 1, t, t², S2, S1² + S2, each h and each Q h over t = x - mode, [R, 5 + 2C]."""
+    """
+    Integrate exp(g - height) times 1, t, t², S2, S1² + S2, each h and each Q h over t = x - mode,
+    [R, 5 + 2C].
+    """
     dtype = left.dtype
     R = tf.shape(left)[0]
     C = units.location.shape[0]
     nodes, weights, last, _ = (
         tf.constant(value, dtype) for value in _RULE._replace(nodes=_RULE.nodes + 1.0)
     )
-    # Tolerances of the last coefficients relative to the integrals of P and its first and second derivatives. The
-    # integrands are entire functions: errors are far below the squared tolerances, 1e-10 or less.
+    # Tolerances of the last coefficients relative to the integrals of P and its first and second
+    # derivatives. The integrands are entire functions: errors are far below the squared tolerances,
+    # 1e-10 or less.
     tolerances = tf.constant([5e-5, 3e-4, 5e-4], dtype)
     # μ from the left end.
     class_values = tf.stack([units.location - units.mode + left, units.inverse])
@@ -217,9 +244,12 @@ def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor
 def _largest(
     units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: tf.Tensor
 ) -> Largest:
-    """Compute the result from the integrals, with E the mean under the integrand; for k ≠ y and for k = y.
+    """
+    Compute the result from the integrals, with E the mean under the integrand; for k ≠ y and for k
+    = y.
 
-        P'/P = -E[h]/√v_k,   P''/P = -E[Q h]/v_k;     P'/P = E[S1]/√v_y,   P''/P = E[S1² - S2]/v_y = E[x² - 1]/v_y.
+        P'/P = -E[h]/√v_k,   P''/P = -E[Q h]/v_k;     P'/P = E[S1]/√v_y,   P''/P = E[S1² - S2]/v_y =
+        E[x² - 1]/v_y.
 
     Q is z or, integrated by parts, ρ_k (S1 - x) - h, whichever does not cancel.
     """
@@ -234,7 +264,8 @@ def _largest(
     slope_own = tf.reduce_sum(mean_h * units.inverse, axis=0)  # E[S1]; h = 0 for k = y
     spread = mean_S1_S2 - mean_S2 - tf.square(slope_own)  # Var[S1]
     ratio_own = mean_tt - tf.square(mean_t)
-    # Two equivalent forms: the spread has large terms for steep steps, the ratio cancels if it is near 1.
+    # Two equivalent forms: the spread has large terms for steep steps, the ratio cancels if it is
+    # near 1.
     cancels_less = (ratio_own > 0.5) & (tf.reduce_max(units.inverse, axis=0) < 10.0)
     curvature_own = tf.where(cancels_less, spread - mean_S2, ratio_own - 1.0)
     ratio = tf.nn.relu(1.0 - mean_Qh - tf.square(mean_h))

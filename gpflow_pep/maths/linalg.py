@@ -1,4 +1,7 @@
-"""Cholesky factorization with errors (TensorFlow's returns NaN on CPUs), and products and inverses of factors."""
+"""
+Cholesky factorization with errors (TensorFlow's returns NaN on CPUs), and products and inverses of
+factors.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -23,14 +26,18 @@ _STRIP = 64  # rows of a strip; splitting products into fewer rows costs more ti
 @check_shapes("matrix: [batch..., M, M]", "return: [batch..., M, M]")
 def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Tensor:
     """
-    Compute the lower Cholesky factor of a matrix, or raise an error with its name, its conditioning and a remedy.
+    Compute the lower Cholesky factor of a matrix, or raise an error with its name, its conditioning
+    and a remedy.
 
     Differentiable once, with fewer matrix products than TensorFlow's gradient.
 
     :param matrix: symmetric matrix, or a batch of them.
-    :param name: name of the matrix in the error message; `advice`: the remedy, a string or a string tensor [].
-    :return: the factor, always finite; with ``jit_compile=True`` all NaN if a matrix is not positive definite.
-    :raises tf.errors.InvalidArgumentError: if the matrix is not positive definite in floating point.
+    :param name: name of the matrix in the error message; `advice`: the remedy, a string or a string
+        tensor [].
+    :return: the factor, always finite; with ``jit_compile=True`` all NaN if a matrix is not
+        positive definite.
+    :raises tf.errors.InvalidArgumentError: if the matrix is not positive definite in floating
+        point.
     """
 
     @tf.custom_gradient
@@ -58,9 +65,11 @@ def cholesky_with_growing_jitter(
     matrix: TensorType, *, jitter: float, max_jitter: float, name: str, advice: str
 ) -> tf.Tensor:
     """
-    Call :func:`cholesky`, increasing the jitter tenfold until the factorization succeeds or `max_jitter` is exceeded.
+    Call :func:`cholesky`, increasing the jitter tenfold until the factorization succeeds or
+    `max_jitter` is exceeded.
 
-    An increase is printed to standard error (not with ``jit_compile=True``, nor inside of :func:`unreported`).
+    An increase is printed to standard error (not with ``jit_compile=True``, nor inside of
+    :func:`unreported`).
 
     :param jitter: the jitter already added to the diagonal (units of the matrix).
     """
@@ -82,7 +91,10 @@ def cholesky_with_growing_jitter(
 
 
 def sufficient_jitter(matrix: tf.Tensor, *, jitter: float, max_jitter: float) -> tf.Tensor:
-    """Return `jitter`, raised tenfold until the factorization succeeds or `max_jitter` is exceeded, []."""
+    """
+    Return `jitter`, raised tenfold until the factorization succeeds or `max_jitter` is exceeded,
+    [].
+    """
     identity = tf.eye(tf.shape(matrix)[-1], dtype=matrix.dtype)
     present = tf.constant(jitter, matrix.dtype)
     start = tf.minimum(tf.maximum(present, np.finfo(matrix.dtype.as_numpy_dtype).eps), max_jitter)
@@ -101,7 +113,10 @@ def sufficient_jitter(matrix: tf.Tensor, *, jitter: float, max_jitter: float) ->
 
 @contextmanager
 def unreported() -> Iterator[None]:
-    """Print no raised jitter that is computed, or traced, in this context: `fit` reports it in its result."""
+    """
+    Print no raised jitter that is computed, or traced, in this context: `fit` reports it in its
+    result.
+    """
     token = _UNREPORTED.set(True)
     try:
         yield
@@ -117,7 +132,10 @@ def _succeeds(matrix: tf.Tensor) -> tf.Tensor:
 def _diagnosis(
     matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advice: tf.Tensor
 ) -> tf.Tensor:
-    """Describe the first matrix that failed, and the jitter it needs: rounding changes λ by up to M eps max|λ|."""
+    """
+    Describe the first matrix that failed, and the jitter it needs: rounding changes λ by up to M
+    eps max|λ|.
+    """
     size = tf.shape(matrices)[-1]
     # Empty if no matrix failed: this traces faster than a branch.
     culprit = tf.gather(matrices, tf.where(~succeeded)[:1, 0])  # [0 or 1, M, M]
@@ -175,7 +193,10 @@ def log_det(factor: tf.Tensor) -> tf.Tensor:
 
 @check_shapes("value: [shape...]", "return: [shape...]")
 def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
-    """Return `value`, or raise an error with its name if an entry is not finite (NaN with ``jit_compile=True``)."""
+    """
+    Return `value`, or raise an error with its name if an entry is not finite (NaN with
+    ``jit_compile=True``).
+    """
     value = tf.convert_to_tensor(value)
     message = f" of the entries of {name} are not finite. Try: {advice}"
     is_finite = tf.math.is_finite(value)
@@ -187,7 +208,9 @@ def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
 
 @check_shapes("left: [batch..., M, N]", "right: [batch..., M, N]", "return: [batch..., N]")
 def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
-    """Return diag(left' right). Many rows are summed by a product with ones, faster than a reduction."""
+    """
+    Return diag(left' right). Many rows are summed by a product with ones, faster than a reduction.
+    """
     if left.shape[-2] is not None and left.shape[-2] < _STRIP:
         return tf.reduce_sum(left * right, axis=-2)
     return tf.linalg.matvec(
@@ -198,8 +221,9 @@ def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
 @check_shapes("left: [batch..., M, N]", "right: [batch..., M, N]", "return: [batch..., M, M]")
 def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = False) -> tf.Tensor:
     """
-    Return left right' for factors whose product is symmetric (for example right = left diag(w)), exactly symmetric. Of
-    many rows only strips up to the diagonal are computed: half the work, or a sixth if both are `upper` triangular.
+    Return left right' for factors whose product is symmetric (for example right = left diag(w)),
+    exactly symmetric. Of many rows only strips up to the diagonal are computed: half the work, or a
+    sixth if both are `upper` triangular.
     """
     if _in_one_operation(left):
         whole = tf.matmul(left, right, transpose_b=True)
@@ -258,7 +282,10 @@ def triangular_solve(
 
 
 def _inverse(L: tf.Tensor, halvings: int) -> tf.Tensor:
-    """Return L^-1 by recursive halving, mostly matrix products: [A 0; B C]^-1 = [A^-1 0; -C^-1 B A^-1  C^-1]."""
+    """
+    Return L^-1 by recursive halving, mostly matrix products: [A 0; B C]^-1 = [A^-1 0; -C^-1 B A^-1
+    C^-1].
+    """
     size = L.shape[-1] or tf.shape(L)[-1]
     if halvings == 0:
         return tf.linalg.triangular_solve(L, tf.eye(size, dtype=L.dtype))
@@ -273,8 +300,9 @@ def _inverse(L: tf.Tensor, halvings: int) -> tf.Tensor:
 @check_shapes("L: [batch..., M, M]", "LtL_bar: [batch..., M, M]", "return: [batch..., M, M]")
 def cholesky_adjoint(L: tf.Tensor, LtL_bar: tf.Tensor) -> tf.Tensor:
     """
-    Return the gradient in K = L L', sym(L^-T Phi(L' L_bar) L^-1), from L' L_bar (Murray 2016, eq. 10). Phi takes the
-    lower triangle with half the diagonal; the upper triangle of L_bar has no effect.
+    Return the gradient in K = L L', sym(L^-T Phi(L' L_bar) L^-1), from L' L_bar (Murray 2016, eq.
+    10). Phi takes the lower triangle with half the diagonal; the upper triangle of L_bar has no
+    effect.
     """
     Phi = tf.linalg.band_part(LtL_bar, -1, 0)
     Phi = tf.linalg.set_diag(Phi, 0.5 * tf.linalg.diag_part(Phi))

@@ -12,8 +12,9 @@ _SERIES_BELOW = -12.0
 
 def log_ndtr(x: tf.Tensor) -> tf.Tensor:
     """
-    Compute log Phi(x) with a *relative* error of machine precision, also if Phi(x) is nearly 1 or underflows, by
-    log1p(-erfc(x/√2)/2) above 0, log(erfc(-x/√2)/2) below 0, and the series of Mills' ratio if erfc underflows.
+    Compute log Phi(x) with a *relative* error of machine precision, also if Phi(x) is nearly 1 or
+    underflows, by log1p(-erfc(x/√2)/2) above 0, log(erfc(-x/√2)/2) below 0, and the series of
+    Mills' ratio if erfc underflows.
     """
     x = tf.convert_to_tensor(x)
     return _in_shape_of(x, _log_ndtr(tf.reshape(x, [-1])))
@@ -39,8 +40,9 @@ def _log_ndtr(x: tf.Tensor) -> tf.Tensor:
 
 def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """
-    Compute log Phi(x), its derivative h = phi(x)/Phi(x) and its negative second derivative h (x + h), in (0, 1): in the
-    left tail from the series of Mills' ratio (1 - g)/|x|, with x + h = |x| g/(1 - g).
+    Compute log Phi(x), its derivative h = phi(x)/Phi(x) and its negative second derivative h (x +
+    h), in (0, 1): in the left tail from the series of Mills' ratio (1 - g)/|x|, with x + h = |x|
+    g/(1 - g).
     """
     return tuple(
         _in_shape_of(x, values) for values in _log_ndtr_and_derivatives(tf.reshape(x, [-1]))

@@ -1,4 +1,7 @@
-"""Checks of values, also in compiled functions, with errors that begin with the reason; warnings at the user's line."""
+"""
+Checks of values, also in compiled functions, with errors that begin with the reason; warnings at
+the user's line.
+"""
 
 import re
 import sys
@@ -26,7 +29,8 @@ _MAX_SHOWN = 3  # entries of a tensor in a message, to keep it short
 _LIBRARIES = tuple(
     {str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))}
 )
-_BEFORE_EXCEPTION = (  # TensorFlow's descriptions of the graph and the dataset, which precede the exception
+# TensorFlow's descriptions of the graph and the dataset, which precede the exception.
+_BEFORE_EXCEPTION = (
     r"^(Graph execution error:.*most recent call last\):\n(<stack traces unavailable>\n|\s*\n| +File .*?\n)*)?"
     r"(\{\{.*?\}\} )?(Error in user-defined function passed to \S* transformation with iterator: \S*: )?"
 )
@@ -41,7 +45,10 @@ _IS_REPEATED = ContextVar("is_repeated", default=False)
 
 @contextmanager
 def repeated() -> Iterator[None]:
-    """Leave out checks, a few per cent of the time of a loop, of values that are computed again for derivatives."""
+    """
+    Leave out checks, a few per cent of the time of a loop, of values that are computed again for
+    derivatives.
+    """
     token = _IS_REPEATED.set(True)
     try:
         yield
@@ -51,8 +58,8 @@ def repeated() -> Iterator[None]:
 
 def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
     """
-    Check that all of `accepted` holds, and return `value`. Under XLA, which cannot raise errors, a failed check returns
-    NaN, also in the derivatives.
+    Check that all of `accepted` holds, and return `value`. Under XLA, which cannot raise errors, a
+    failed check returns NaN, also in the derivatives.
 
     :param value: floating point numbers, if compiled by XLA; `message`: strings and tensors.
     :raises tf.errors.InvalidArgumentError: with the message, if not all of `accepted` holds.
@@ -88,9 +95,11 @@ def with_plain_errors(
     function: Callable[..., Any], *args: object, place: Callable[[], str] = str
 ) -> Any:
     """
-    Call a compiled function; errors of its checks and of datasets omit TensorFlow's description of the graph.
+    Call a compiled function; errors of its checks and of datasets omit TensorFlow's description of
+    the graph.
 
-    :param place: returns where reading has ended, in words for the error of a dataset; by default none, as ``str()``.
+    :param place: returns where reading has ended, in words for the error of a dataset; by default
+        none, as ``str()``.
     """
     try:
         return function(*args)

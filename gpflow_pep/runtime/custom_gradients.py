@@ -1,4 +1,7 @@
-"""Hand-written gradients: first order only; a second derivative raises an error. Functions that no tape records."""
+"""
+Hand-written gradients: first order only; a second derivative raises an error. Functions that no
+tape records.
+"""
 
 import contextvars
 from collections.abc import Sequence
@@ -23,8 +26,9 @@ def once_differentiable(
     *derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()
 ) -> tuple[tf.Tensor, ...]:
     """
-    Return `derivatives`; differentiating them raises a NotImplementedError, or in a compiled function, where other
-    results may need a second derivative, an InvalidArgumentError. They depend on tensors `of`, unseen by tapes.
+    Return `derivatives`; differentiating them raises a NotImplementedError, or in a compiled
+    function, where other results may need a second derivative, an InvalidArgumentError. They depend
+    on tensors `of`, unseen by tapes.
     """
     count = len(derivatives)
 
@@ -44,7 +48,10 @@ def once_differentiable(
 def derivatives(
     tape: tf.GradientTape, value: object, sources: Sequence[Any], bar: object = None
 ) -> tuple[tf.Tensor, ...]:
-    """Return the gradient of tensors in each source, zero if unconnected; `bar`: upstream gradients, 1 by default."""
+    """
+    Return the gradient of tensors in each source, zero if unconnected; `bar`: upstream gradients, 1
+    by default.
+    """
     pulled = tape.gradient(value, sources, bar, tf.UnconnectedGradients.ZERO)
     return tuple(tf.convert_to_tensor(derivative) for derivative in pulled)
 
@@ -53,10 +60,11 @@ def unrecorded(compiled: Any, *args: Any) -> Any:
     """
     Call a compiled function without recording it on the caller's tapes.
 
-    In a graph its results are not differentiated, either: the derivatives of its loops would take a minute to trace. It
-    is traced before recording stops, because tapes in it must record, and in a separate thread, in which the
-    caller's tapes do not record. If a persistent tape or two tapes recorded the trace, each function called in it would
-    be differentiated several times, which takes minutes.
+    In a graph its results are not differentiated, either: the derivatives of its loops would take a
+    minute to trace. It is traced before recording stops, because tapes in it must record, and in a
+    separate thread, in which the caller's tapes do not record. If a persistent tape or two tapes
+    recorded the trace, each function called in it would be differentiated several times, which
+    takes minutes.
     """
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
 

@@ -1,6 +1,9 @@
-"""Several devices in one process: the chunks are divided among them, with one loop per device, in one graph.
+"""
+Several devices in one process: the chunks are divided among them, with one loop per device, in one
+graph.
 
-Results are summed or concatenated on the first device, which computes everything that does not grow with N M.
+Results are summed or concatenated on the first device, which computes everything that does not grow
+with N M.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +35,9 @@ def preferring_products(value: bool) -> Iterator[None]:
 
 
 def devices_of_strategy() -> tuple[str, ...] | None:
-    """Return the devices of the current `tf.distribute.MirroredStrategy`; None if it has only one."""
+    """
+    Return the devices of the current `tf.distribute.MirroredStrategy`; None if it has only one.
+    """
     strategy = tf.distribute.get_strategy()
     if (
         not isinstance(strategy, tf.distribute.MirroredStrategy)
@@ -44,7 +49,10 @@ def devices_of_strategy() -> tuple[str, ...] | None:
 
 @contextmanager
 def side_by_side() -> Iterator[None]:
-    """Let TensorFlow run loops with checks in parallel, by a private interface; without it, they run sequentially."""
+    """
+    Let TensorFlow run loops with checks in parallel, by a private interface; without it, they run
+    sequentially.
+    """
     if tf.executing_eagerly():
         yield
         return
@@ -59,7 +67,10 @@ def side_by_side() -> Iterator[None]:
 
 
 def in_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
-    """Call a function that differentiates, as TensorFlow requires in a replica; it divides the rows itself."""
+    """
+    Call a function that differentiates, as TensorFlow requires in a replica; it divides the rows
+    itself.
+    """
     strategy = _strategy_of_scope()
     if isinstance(strategy, tf.distribute.MirroredStrategy):
         with tf.distribute.ReplicaContext(strategy, 0):
@@ -68,7 +79,9 @@ def in_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
 
 
 def in_every_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
-    """Call a function that updates variables in all replicas of the strategy; return its first result."""
+    """
+    Call a function that updates variables in all replicas of the strategy; return its first result.
+    """
     strategy = _strategy_of_scope()
     if strategy is None:
         return function(*arguments)
@@ -79,7 +92,10 @@ def in_every_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any
 
 
 def sync_trainable(variables: Sequence[tf.Variable]) -> None:
-    """Copy `trainable` (see `gpflow.set_trainable`) to the per-device components, which TensorFlow reads."""
+    """
+    Copy `trainable` (see `gpflow.set_trainable`) to the per-device components, which TensorFlow
+    reads.
+    """
     for variable in variables:
         if isinstance(variable, tf.distribute.DistributedValues) and "_trainable" in vars(variable):
             for copy in variable.distribute_strategy.experimental_local_results(variable):
@@ -87,7 +103,10 @@ def sync_trainable(variables: Sequence[tf.Variable]) -> None:
 
 
 def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[Any]:
-    """Return the scope of the strategy that mirrors all (or none) of the variables, in which they can be updated."""
+    """
+    Return the scope of the strategy that mirrors all (or none) of the variables, in which they can
+    be updated.
+    """
     strategies = {getattr(variable, "distribute_strategy", None) for variable in variables}
     current = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
     if isinstance(current, tf.distribute.MirroredStrategy):

@@ -1,7 +1,10 @@
-"""Several workers: the rows are divided among them, and TensorFlow's collective operations add up the sums over rows.
+"""
+Several workers: the rows are divided among them, and TensorFlow's collective operations add up the
+sums over rows.
 
-Every worker computes the rest, from the same sums. Communication is O(M^2) numbers per pass, for any N. Results may
-differ in the last digit between machines, so `fit` uses the gradient of worker 0, the chief.
+Every worker computes the rest, from the same sums. Communication is O(M^2) numbers per pass, for
+any N. Results may differ in the last digit between machines, so `fit` uses the gradient of worker
+0, the chief.
 """
 
 import itertools
@@ -16,7 +19,10 @@ _KEYS = itertools.count(1)
 
 
 class Workers:
-    """The workers of a `tf.distribute.MultiWorkerMirroredStrategy`; a single one returns its values unchanged."""
+    """
+    The workers of a `tf.distribute.MultiWorkerMirroredStrategy`; a single one returns its values
+    unchanged.
+    """
 
     def __init__(self, count: int, index: int):
         self.count = count
@@ -24,7 +30,10 @@ class Workers:
 
     @classmethod
     def of_strategy(cls) -> "Workers":
-        """Return the workers of the current strategy, with one device each; `ONE_PROCESS` if it has only one."""
+        """
+        Return the workers of the current strategy, with one device each; `ONE_PROCESS` if it has
+        only one.
+        """
         strategy = tf.distribute.get_strategy()
         if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
             return ONE_PROCESS
@@ -66,7 +75,10 @@ class Workers:
         return tf.sqrt(self.sum(tf.reduce_sum(tf.square(values))))
 
     def largest(self, value: tf.Tensor) -> tf.Tensor:
-        """Return the maximum over the workers, []. NaN on any of several gives infinity: a maximum may drop NaN."""
+        """
+        Return the maximum over the workers, []. NaN on any of several gives infinity: a maximum may
+        drop NaN.
+        """
         if self.count == 1:
             return value
         return self._all_reduce(
@@ -105,7 +117,9 @@ ONE_PROCESS = Workers(1, 0)
 
 
 def local_variable(values: object, **options: object) -> tf.Variable:
-    """Create a variable that the strategy does not mirror: its values may differ between workers."""
+    """
+    Create a variable that the strategy does not mirror: its values may differ between workers.
+    """
     try:
         from tensorflow.python.ops import resource_variable_ops  # private to TensorFlow
     except ImportError:
@@ -123,7 +137,10 @@ def row_hashes(values: tf.Tensor) -> tf.Tensor:
 
 
 def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDArray]]) -> None:
-    """Raise a ValueError that names two workers with common rows, given this worker's batches (X [n, D], Y [n, P])."""
+    """
+    Raise a ValueError that names two workers with common rows, given this worker's batches (X [n,
+    D], Y [n, P]).
+    """
     # The smallest hashes, so that all workers choose alike.
     hashes = np.zeros(0, np.int64)
     sample_size = 1000

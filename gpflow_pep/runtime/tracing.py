@@ -28,10 +28,12 @@ _PLAIN = (bool, int, float, str, np.generic)
 
 def no_autograph(function: _Function) -> _Function:
     """
-    Decorate a function that users may call in their compiled functions; see also :func:`release_graphs`.
+    Decorate a function that users may call in their compiled functions; see also
+    :func:`release_graphs`.
 
-    AutoGraph converts neither the function nor its callees. The package never branches or loops in Python on values of
-    tensors, and the conversion would take most of the time of tracing an objective.
+    AutoGraph converts neither the function nor its callees. The package never branches or loops in
+    Python on values of tensors, and the conversion would take most of the time of tracing an
+    objective.
     """
 
     @functools.wraps(function)
@@ -46,13 +48,19 @@ def no_autograph(function: _Function) -> _Function:
 
 
 def in_xla() -> bool:
-    """Return whether XLA will compile what is traced: it cannot print, raise errors, or let shapes depend on values."""
+    """
+    Return whether XLA will compile what is traced: it cannot print, raise errors, or let shapes
+    depend on values.
+    """
     graph = tf.compat.v1.get_default_graph()
     return not tf.executing_eagerly() and bool(control_flow_util.GraphOrParentsInXlaContext(graph))
 
 
 def refuse_xla(what: str) -> None:
-    """Raise a NotImplementedError in functions with ``jit_compile=True``; `what`: description of the code."""
+    """
+    Raise a NotImplementedError in functions with ``jit_compile=True``; `what`: description of the
+    code.
+    """
     if in_xla():
         raise NotImplementedError(f"XLA cannot compile {what}: leave out jit_compile=True.")
 
@@ -69,13 +77,16 @@ def recording_is_stopped() -> bool:
 
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
-    Decorate a function or method to run as a graph: ``tf.function`` of a :func:`no_autograph` function.
+    Decorate a function or method to run as a graph: ``tf.function`` of a :func:`no_autograph`
+    function.
 
-    The instance stores the graphs of its methods, which are released with it. (``tf.function`` stores them in the
-    class, which never drops an instance that its own graphs reference.) If the instance has a method `_structure`, all
-    graphs are dropped when it changes. Copies are compiled separately; checkpoints and exports leave methods out.
+    The instance stores the graphs of its methods, which are released with it. (``tf.function``
+    stores them in the class, which never drops an instance that its own graphs reference.) If the
+    instance has a method `_structure`, all graphs are dropped when it changes. Copies are compiled
+    separately; checkpoints and exports leave methods out.
 
-    :param options: options of ``tf.function``, such as ``reduce_retracing=True`` and ``input_signature=[...]``.
+    :param options: options of ``tf.function``, such as ``reduce_retracing=True`` and
+        ``input_signature=[...]``.
     """
     if function is None:
         return functools.partial(Compiled, **options)
@@ -83,7 +94,10 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 def shared(function: Callable[..., Any], **options: object) -> Any:
-    """Decorate a part of larger functions: trace it once for all graphs that call it; run it eagerly otherwise."""
+    """
+    Decorate a part of larger functions: trace it once for all graphs that call it; run it eagerly
+    otherwise.
+    """
     run = compiled(function, reduce_retracing=True, **options)
 
     @functools.wraps(function)
@@ -94,7 +108,10 @@ def shared(function: Callable[..., Any], **options: object) -> Any:
 
 
 def on_demand(function: Callable[..., Any]) -> Any:
-    """Like :func:`shared`, but the graph is instantiated on its first run: a rare branch costs its callers nothing."""
+    """
+    Like :func:`shared`, but the graph is instantiated on its first run: a rare branch costs its
+    callers nothing.
+    """
     return shared(function, experimental_attributes={"_noinline": True})
 
 
@@ -118,7 +135,8 @@ class Compiled:
         )
         if key not in functions:
             function = tf.function(self._traced, autograph=False, **self._options)
-            # TensorFlow counts the traces of a method over all instances of a class, and warns after a few models.
+            # TensorFlow counts the traces of a method over all instances of a class, and warns
+            # after a few models.
             function._omit_frequent_tracing_warning = True
             functions.setdefault(key, function)
         return functions[key]
@@ -140,7 +158,10 @@ class Compiled:
 
 
 class _Traces:
-    """The compiled functions of an instance with a given structure. Copying or pickling the instance drops them."""
+    """
+    The compiled functions of an instance with a given structure. Copying or pickling the instance
+    drops them.
+    """
 
     def __init__(self, structure: list[Any]):
         self.structure = structure
@@ -151,7 +172,10 @@ class _Traces:
 
 
 def compiled_functions(instance: object, name: str, structure: list[Any]) -> dict[Any, Any]:
-    """Return what an instance has compiled and stores as attribute `name`; empty if its structure has changed."""
+    """
+    Return what an instance has compiled and stores as attribute `name`; empty if its structure has
+    changed.
+    """
     traces: _Traces | None = vars(instance).get(name)
     if traces is None or differ(structure, traces.structure):
         traces = vars(instance)[name] = _Traces(structure)
@@ -159,7 +183,9 @@ def compiled_functions(instance: object, name: str, structure: list[Any]) -> dic
 
 
 def resizable_copy(variable: tf.Variable, shape: object) -> tf.Variable:
-    """Copy a variable so that its number of rows may change (TensorFlow's copy has a fixed shape)."""
+    """
+    Copy a variable so that its number of rows may change (TensorFlow's copy has a fixed shape).
+    """
     return local_variable(variable.read_value(), trainable=False, shape=shape, dtype=variable.dtype)
 
 
@@ -169,7 +195,10 @@ def structure_of(parts: Iterable[Any], settings: Iterable[Any]) -> list[Any]:
 
 
 def differ(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    """Return whether a part, component or setting was replaced, or a parameter became trainable or fixed."""
+    """
+    Return whether a part, component or setting was replaced, or a parameter became trainable or
+    fixed.
+    """
     return len(a) != len(b) or any(map(_is_another, a, b))
 
 
@@ -182,7 +211,10 @@ def _is_another(a: object, b: object) -> bool:
 
 
 def _components(whole: object, seen: set[int]) -> Iterator[Any]:
-    """List modules, parameters and variables in a module, with their settings; faster than TensorFlow's walk."""
+    """
+    List modules, parameters and variables in a module, with their settings; faster than
+    TensorFlow's walk.
+    """
     if id(whole) in seen:
         return
     seen.add(id(whole))
@@ -205,7 +237,10 @@ def _components(whole: object, seen: set[int]) -> Iterator[Any]:
 
 
 def remember_parameters(module: tf.Module) -> None:
-    """Make :func:`structure_of` raise an error if a number takes a parameter's place; reject layers of Keras 3."""
+    """
+    Make :func:`structure_of` raise an error if a number takes a parameter's place; reject layers of
+    Keras 3.
+    """
     for part in (module, *module.submodules):
         for name, value in vars(part).items():
             for each in () if name.startswith("_self_") else _leaves(value):  # see `_components`
@@ -266,13 +301,15 @@ def release_graphs() -> None:
     """
     Make traced graphs collectable.
 
-    TensorFlow registers every custom gradient that is traced in a graph ("CustomGradient-12"), such as softplus in the
-    transform of a GPflow parameter, and never drops it. The gradient holds tensors of the graph, so that the graph and
-    its compiled copy stay in memory; so does TensorFlow Probability's cache of transformed values.
+    TensorFlow registers every custom gradient that is traced in a graph ("CustomGradient-12"), such
+    as softplus in the transform of a GPflow parameter, and never drops it. The gradient holds
+    tensors of the graph, so that the graph and its compiled copy stay in memory; so does TensorFlow
+    Probability's cache of transformed values.
 
-    Custom gradients move from the registry to their graphs; the registry keeps a function that looks them up there and
-    is removed with the graph, which can be differentiated and exported as before. The cache recomputes what is dropped.
-    Both are private: if another version stores them differently, they are left unchanged, and graphs stay in memory.
+    Custom gradients move from the registry to their graphs; the registry keeps a function that
+    looks them up there and is removed with the graph, which can be differentiated and exported as
+    before. The cache recomputes what is dropped. Both are private: if another version stores them
+    differently, they are left unchanged, and graphs stay in memory.
     """
     entries = _registered_gradients()
     found = []
@@ -312,7 +349,10 @@ class _InGraph:
 
 
 def _graph_of(gradient: object) -> tf.Graph | None:
-    """Return the graph in which a custom gradient was traced; None if the registration is not tf.custom_gradient's."""
+    """
+    Return the graph in which a custom gradient was traced; None if the registration is not
+    tf.custom_gradient's.
+    """
     results = tf.nest.flatten(
         _enclosed(_enclosed(gradient, "tape_grad_fn"), "result"), expand_composites=True
     )

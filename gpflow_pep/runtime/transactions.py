@@ -9,7 +9,10 @@ import tensorflow as tf
 
 @contextmanager
 def atomic(objects: Iterable[Any], variables: Iterable[tf.Variable]) -> Iterator[None]:
-    """Undo changes of attributes of `objects` and of `variables` that do not complete, because of Ctrl-C, say."""
+    """
+    Undo changes of attributes of `objects` and of `variables` that do not complete, because of
+    Ctrl-C, say.
+    """
     attributes = [(each, dict(vars(each))) for each in objects]
     # References to the values, no copies.
     values = [(variable, variable.read_value()) for variable in variables]

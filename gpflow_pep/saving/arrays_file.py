@@ -26,12 +26,14 @@ _DAMAGE = (
     SyntaxError,
     tokenize.TokenError,
 )
-DIGEST = "sha256"  # the member that holds the digest of all other members; files of early versions lack it
+# The member that holds the digest of all other members; files of early versions lack it.
+DIGEST = "sha256"
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) -> None:
     """
-    Write an npz file; when complete, it replaces a file at `path` (or its target, if a link) and gets its permissions.
+    Write an npz file; when complete, it replaces a file at `path` (or its target, if a link) and
+    gets its permissions.
 
     :raises OSError: if writing fails, or if `path` is a device, a pipe or a folder.
     """
@@ -66,7 +68,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 def load_arrays(path: str | os.PathLike[str], name: str) -> dict[str, AnyNDArray]:
     """
-    Read a file written by :func:`save_arrays`. Reject pickles, and allocate at most as many bytes as the file has.
+    Read a file written by :func:`save_arrays`. Reject pickles, and allocate at most as many bytes
+    as the file has.
 
     :param name: name of the file in error messages.
     :raises ValueError: with the reason, if the file is damaged, altered or of another format.
@@ -85,7 +88,9 @@ def load_arrays(path: str | os.PathLike[str], name: str) -> dict[str, AnyNDArray
 
 
 def without_digest(arrays: Mapping[str, AnyNDArray]) -> dict[str, AnyNDArray]:
-    """Return the arrays without their digest; raise a `ValueError` if there is one that is not theirs."""
+    """
+    Return the arrays without their digest; raise a `ValueError` if there is one that is not theirs.
+    """
     others = {name: value for name, value in arrays.items() if name != DIGEST}
     if DIGEST in arrays and str(arrays[DIGEST]) != _digest(others):
         raise ValueError("its contents were changed after it was saved")
@@ -104,7 +109,8 @@ def assign_arrays(
 
     :param about: precedes the array's name in error messages.
     :param resize: whether variables of unknown static shape may change their shape.
-    :raises ValueError: for another type or shape, or values that are not finite (except the status of new sites).
+    :raises ValueError: for another type or shape, or values that are not finite (except the status
+        of new sites).
     """
     for name, variable in variables.items():
         value = arrays[name]
@@ -187,7 +193,9 @@ def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyNDArray:
 
 def _new_file(path: Path, mode: int) -> tuple[int, str]:
     """Create a file beside `path`, open for writing, with the given mode under the umask."""
-    while True:  # not by tempfile: the umask can be read only by setting it, for all threads; the kernel applies it
+    # Not by tempfile: the umask can be read only by setting it, for all threads; the kernel applies
+    # it.
+    while True:
         name = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}"))
         with contextlib.suppress(FileExistsError):
             return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), name

@@ -1,4 +1,7 @@
-"""Identity of a training run: classes, settings, priors, fixed parameters and data, equal in every process."""
+"""
+Identity of a training run: classes, settings, priors, fixed parameters and data, equal in every
+process.
+"""
 
 import dataclasses
 import enum
@@ -32,10 +35,12 @@ class NotComparable(ValueError):
 
 def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None) -> dict[str, Any]:
     """
-    Return the identity of a training run as JSON data by name: public attributes, settable properties, fixed parameters
-    and data of the model, and the private settings and arrays that its method ``_run_identity()`` returns.
+    Return the identity of a training run as JSON data by name: public attributes, settable
+    properties, fixed parameters and data of the model, and the private settings and arrays that its
+    method ``_run_identity()`` returns.
 
-    :param data: X and Y for a model without data, or a dataset: types and shapes only, as passes may be shuffled.
+    :param data: X and Y for a model without data, or a dataset: types and shapes only, as passes
+        may be shuffled.
     """
     identity: dict[str, Any] = {**settings_of({"model": model})}
     for name in dir(type(model)):
@@ -56,12 +61,13 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
 
 def settings_of(whole: tf.Module | Mapping[str, Any], *, strict: bool = False) -> dict[str, str]:
     """
-    Describe classes, public settings, priors and the settings that models declare, by path, without parameter values;
-    a part or parameter with several paths at the first path.
+    Describe classes, public settings, priors and the settings that models declare, by path, without
+    parameter values; a part or parameter with several paths at the first path.
 
-    :param strict: also describe private settings of a model's parts; reject objects that this does not determine.
-    :raises NotComparable: if `strict`, for a part with several paths, a variable that is not a parameter, a class or
-        function of another package, or any other object.
+    :param strict: also describe private settings of a model's parts; reject objects that this does
+        not determine.
+    :raises NotComparable: if `strict`, for a part with several paths, a variable that is not a
+        parameter, a class or function of another package, or any other object.
     """
     return dict(_settings(whole, "", {}, strict))
 
@@ -83,7 +89,10 @@ def fingerprint(*values: AnyNDArray) -> int:
 def _settings(
     value: object, path: str, paths: dict[int, str], strict: bool
 ) -> Iterator[tuple[str, str]]:
-    """List the settings of a value with their paths; `paths`: the first of each module and variable so far, by `id`."""
+    """
+    List the settings of a value with their paths; `paths`: the first of each module and variable so
+    far, by `id`.
+    """
     if isinstance(value, list | tuple) and any(
         isinstance(part, (tf.Module, tf.Variable)) for part in value
     ):
@@ -122,7 +131,9 @@ def _settings(
 
 
 def describe(value: object, *, strict: bool = False) -> str:
-    """Serialize a setting to a string that is equal in every process; functions and classes by name."""
+    """
+    Serialize a setting to a string that is equal in every process; functions and classes by name.
+    """
     described = functools.partial(describe, strict=strict)
     if isinstance(value, np.ndarray | tf.Tensor | tf.Variable):
         array = np.asarray(value.numpy() if isinstance(value, tf.Variable) else value)
@@ -159,7 +170,9 @@ def describe(value: object, *, strict: bool = False) -> str:
 
 
 def _is_known(value: object) -> bool:
-    """Return whether an object belongs to one of `_PACKAGES`; functions must be importable by name."""
+    """
+    Return whether an object belongs to one of `_PACKAGES`; functions must be importable by name.
+    """
     module = str(getattr(value, "__module__", ""))
     if module.partition(".")[0] not in _PACKAGES:
         return False

@@ -22,7 +22,8 @@ _VERSION = 1  # of the names and shapes listed in docs/guide/streams.md
 @dataclass(frozen=True, repr=False)
 class StreamState:
     """
-    The state of a streaming model: all arrays that change while it runs, by name. The guide to streams lists them.
+    The state of a streaming model: all arrays that change while it runs, by name. The guide to
+    streams lists them.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> model = StreamingSGPR((X[:30], np.sin(X[:30])), gpflow.kernels.Matern52(), X[::10])
@@ -43,7 +44,10 @@ class StreamState:
 
     @classmethod
     def from_dict(cls, arrays: Mapping[str, AnyNDArray]) -> "StreamState":
-        """Return the state from the result of :meth:`as_dict`, or of ``numpy.load`` of a file; check its version."""
+        """
+        Return the state from the result of :meth:`as_dict`, or of ``numpy.load`` of a file; check
+        its version.
+        """
         version = np.asarray(arrays.get(_VERSION_KEY))
         if version.shape != () or version.dtype.kind not in "iu" or version != _VERSION:
             raise ValueError(f"the state must be of version {_VERSION}, got {version.tolist()!r}.")
@@ -53,12 +57,17 @@ class StreamState:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an npz file. An existing file at `path` is replaced when the new file is complete."""
+        """
+        Write an npz file. An existing file at `path` is replaced when the new file is complete.
+        """
         save_arrays(path, self.as_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "StreamState":
-        """Read a file written by :meth:`save`; raise a `ValueError` if it is damaged or of another version."""
+        """
+        Read a file written by :meth:`save`; raise a `ValueError` if it is damaged or of another
+        version.
+        """
         arrays = load_arrays(path, "the state")
         try:
             return cls.from_dict(arrays)
@@ -76,7 +85,10 @@ class StreamState:
         return Z
 
     def assign_to(self, variables: Mapping[str, tf.Variable], settings: Mapping[str, str]) -> None:
-        """Assign the arrays to the variables of these names; nothing if a name, an array or a setting does not fit."""
+        """
+        Assign the arrays to the variables of these names; nothing if a name, an array or a setting
+        does not fit.
+        """
         if names := sorted(variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS})):
             raise ValueError(
                 f"the state must have the parameters of this model; they differ in {', '.join(names)}."

@@ -1,11 +1,13 @@
-"""Powers of a softmax of independent Gaussians, p = exp(f_y)/Σ_k exp(f_k): E[p^α] and its derivatives in the means.
+"""
+Powers of a softmax of independent Gaussians, p = exp(f_y)/Σ_k exp(f_k): E[p^α] and its derivatives
+in the means.
 
 With E_k exponential variables and γ a gamma variable of shape α,
 
     p^α = Pr(log γ - f_y < log E_k - f_k for all k ≠ y),
 
-so E[p^α] is an integral over t = log γ - f_y. The integrand is a product with one factor for each class k ≠ y,
-S_k(t) = E[exp(-exp(t + f_k))] (:mod:`.survival`), and for y
+so E[p^α] is an integral over t = log γ - f_y. The integrand is a product with one factor for each
+class k ≠ y, S_k(t) = E[exp(-exp(t + f_k))] (:mod:`.survival`), and for y
 
     H(t) = E[exp(α u - exp(u))] = exp(α (t + m_y) + α² v_y/2) S_y(t + α v_y),  u = t + f_y.
 
@@ -13,14 +15,14 @@ Integration by parts avoids differences divided by α (P = ∏_{k≠y} S_k, h = 
 
     (1 - E[p^α])/α = ∫ H (1 - P) dt / Γ(1+α),   E[p^α] = ∫ H P Σ_k h_k dt / Γ(1+α).
 
-At α = 0 the first is E[-log p]. All terms are positive, also in the derivatives of log E[p^α] / α: with <h> =
-∫ H P h dt / (Γ(1+α) E[p^α]) the first and second derivatives in m_k are
+At α = 0 the first is E[-log p]. All terms are positive, also in the derivatives of log E[p^α] / α:
+with <h> = ∫ H P h dt / (Γ(1+α) E[p^α]) the first and second derivatives in m_k are
 
     -<h_k>, or 1 - <h_y> for k = y;   α <h_k>(1 - <h_k>) - <h_k Σ_{j≠k} h_j>.
 
-For most rows the trapezoid rule with tabulated S_k is accurate: integrands are bounded within π/2 of the real axis, so
-a step of 0.4 (or more, left of the first decrease of an S_k) has an error of exp(-π²/0.4). Rows with a larger estimated
-error get more points, and then adaptive quadrature.
+For most rows the trapezoid rule with tabulated S_k is accurate: integrands are bounded within π/2
+of the real axis, so a step of 0.4 (or more, left of the first decrease of an S_k) has an error of
+exp(-π²/0.4). Rows with a larger estimated error get more points, and then adaptive quadrature.
 """
 
 import functools
@@ -62,7 +64,10 @@ class SoftmaxPower(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The integrands of rows (or panels): parameters, and the location and size that :func:`_scan` adds."""
+    """
+    The integrands of rows (or panels): parameters, and the location and size that :func:`_scan`
+    adds.
+    """
 
     own: tf.Tensor  # Mask of k = y, [C, R, 1]
     mean: tf.Tensor  # m_k, or m_y + α v_y for k = y, [C, R, 1]
@@ -89,12 +94,14 @@ def softmax_power(
     accurate: bool | tf.Tensor = True,
 ) -> SoftmaxPower:
     """
-    Compute log Z / α, d1 and d2 with a relative error of 1e-9 for variances up to 1e6; not differentiable. If f_y has a
-    variance above 2e4 and the remaining f_k are nearly certain, errors of d1 and d2 reach 1e-6. NaN for distant means.
+    Compute log Z / α, d1 and d2 with a relative error of 1e-9 for variances up to 1e6; not
+    differentiable. If f_y has a variance above 2e4 and the remaining f_k are nearly certain, errors
+    of d1 and d2 reach 1e-6. NaN for distant means.
 
     :param label: y, integers [R] from 0 to C - 1; `mean` and `variance`: m and v, [C, R].
     :param alpha: α in [0, 1], [] or [R].
-    :param accurate: False: use adaptive panels only for variances beyond the table, not for all unresolved rows.
+    :param accurate: False: use adaptive panels only for variances beyond the table, not for all
+        unresolved rows.
     """
     refuse_xla("tilted distributions of a softmax, whose number of points depends on the data")
     own = tf.equal(tf.range(tf.shape(mean)[0])[:, None], label[None])  # [C, R]
@@ -113,7 +120,8 @@ def softmax_power(
         return tf.tensor_scatter_nd_update(sums, rest[:, None], refined)
 
     sums = tf.cond(tf.size(rest) > 0, with_panels, lambda: sums)
-    # The scan misses integrands if a mean is too far above m_y, in standard deviations (or units) of both: NaN.
+    # The scan misses integrands if a mean is too far above m_y, in standard deviations (or units)
+    # of both: NaN.
     limit = 2e4 * tf.sqrt(tf.maximum(tf.minimum(variance, v), 1.0))
     sums = tf.where(
         tf.reduce_any(mean - m > limit, axis=0)[:, None], tf.constant(np.nan, sums.dtype), sums
@@ -135,9 +143,9 @@ def _log_integrands(rows: _Rows, t: tf.Tensor, log_S: tf.Tensor) -> tuple[tf.Ten
 def _approximate_survival(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
     """Return log(-log S) with an absolute error of about 1, by Laplace's method.
 
-    log S = -(w²/2 + w)/v - log(1 + w)/2 with w + log w = x + log v (Asmussen, Jensen and Rojas-Nandayapa 2016); w by
-    Winitzki (2003) and one step of Iacono and Boyd (2017). On the left 1 - S is, up to a constant, the maximum of
-    N(f; 0, v) exp(x + f), or of N(f; 0, v), over f < -x.
+    log S = -(w²/2 + w)/v - log(1 + w)/2 with w + log w = x + log v (Asmussen, Jensen and
+    Rojas-Nandayapa 2016); w by Winitzki (2003) and one step of Iacono and Boyd (2017). On the left
+    1 - S is, up to a constant, the maximum of N(f; 0, v) exp(x + f), or of N(f; 0, v), over f < -x.
     """
     v = tf.maximum(v, tf.constant(1e-10, v.dtype))  # avoids division by 0
     target = x + tf.math.log(v)
@@ -181,8 +189,9 @@ def _integrals(
     rows: _Rows, t: tf.Tensor, weights: tf.Tensor, survival: Callable[..., tuple[tf.Tensor, ...]]
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
-    Sum H (1 - P), each H P h_k and each H P h_k Σ_{j≠k} h_j over points t [R, K], divided by their sizes; return the
-    sums [1 + 2C, R], the values that must be resolved [4, R, K] and log S [C, R, K]. `survival`: log S and the hazard.
+    Sum H (1 - P), each H P h_k and each H P h_k Σ_{j≠k} h_j over points t [R, K], divided by their
+    sizes; return the sums [1 + 2C, R], the values that must be resolved [4, R, K] and log S [C, R,
+    K]. `survival`: log S and the hazard.
     """
     x = t + rows.mean  # [C, R, K]
     values = survival(
@@ -231,8 +240,9 @@ def _by_trapezoid(rows: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
 def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return points t from left to right and their weights, [R, K] each.
 
-    They are equispaced in u with t = transition + (κ+1)/2 u - (κ-1)/2 √(u² + b²): κ times as far apart on the left of
-    the transition. A distance b below 2 would move a singularity near the real axis.
+    They are equispaced in u with t = transition + (κ+1)/2 u - (κ-1)/2 √(u² + b²): κ times as far
+    apart on the left of the transition. A distance b below 2 would move a singularity near the real
+    axis.
     """
     kappa = 5.0
     mean = 3.0  # (κ+1)/2
@@ -249,7 +259,10 @@ def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Tensor) -> tf.Tensor:
-    """Return a mask of accurate rows [R], from terms of sums [4, R, K], and 1, cosines and sines [3, K]."""
+    """
+    Return a mask of accurate rows [R], from terms of sums [4, R, K], and 1, cosines and sines [3,
+    K].
+    """
     total, cosine, sine = tf.unstack(tf.tensordot(values, waves, [[2], [1]]), axis=-1)  # [4, R]
     amplitude = tf.sqrt(tf.square(cosine) + tf.square(sine))
     ends = tf.maximum(values[..., 0], values[..., -1])

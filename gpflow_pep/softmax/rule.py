@@ -1,4 +1,6 @@
-"""The tilted rule of `gpflow.likelihoods.Softmax`, which depends on the C latent functions jointly."""
+"""
+The tilted rule of `gpflow.likelihoods.Softmax`, which depends on the C latent functions jointly.
+"""
 
 import numpy as np
 import tensorflow as tf
@@ -15,8 +17,9 @@ from .integrals import softmax_power
 
 class SoftmaxTilting(TiltedRule):
     """
-    Softmax, p = exp(f_y)/Σ_k exp(f_k): E[p^α] is a one-dimensional integral over a product with one factor per class.
-    The relative error of log Z / α, d1 and d2 is below 1e-8 for means up to a few tens and variances from 1e-4 to 1e3.
+    Softmax, p = exp(f_y)/Σ_k exp(f_k): E[p^α] is a one-dimensional integral over a product with one
+    factor per class. The relative error of log Z / α, d1 and d2 is below 1e-8 for means up to a few
+    tens and variances from 1e-4 to 1e3.
     """
 
     is_shift_invariant = True
@@ -45,7 +48,8 @@ class SoftmaxTilting(TiltedRule):
         chunks = RowChunks(max(1, 2**10 // self._num_classes)).split((label, mean, variance, power))
         log_partition, *both = chunks.concatenate(part, cavity.mean.dtype, ([None], shape, shape))
         d1, d2 = (tf.transpose(value) for value in both)
-        # The curvature of -log p is between 0 and 1/4, which bounds the ratio; rounding may violate it if v > 1e8.
+        # The curvature of -log p is between 0 and 1/4, which bounds the ratio; rounding may violate
+        # it if v > 1e8.
         scale = alpha * cavity.variance
         ratio = 1.0 + scale * d2
         bounded = tf.clip_by_value(ratio, 1.0 / (1.0 + 0.25 * scale), 1.0)

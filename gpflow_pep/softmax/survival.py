@@ -1,12 +1,15 @@
-"""The Laplace transform of a log-normal variable, S(x) = E[exp(-exp(u))] with u ~ N(x, v), and its hazard -S'/S.
+"""
+The Laplace transform of a log-normal variable, S(x) = E[exp(-exp(u))] with u ~ N(x, v), and its
+hazard -S'/S.
 
-S is the probability that u is below the logarithm of an exponential variable. Shifting the mean gives
+S is the probability that u is below the logarithm of an exponential variable. Shifting the mean
+gives
 
     -S'(x) = E[exp(u) exp(-exp(u))] = exp(x + v/2) S(x + v).
 
-Expectations are trapezoidal sums, which converge exponentially: over the normal variable for small v, over u for large
-v. For large v a function that approximates exp(-exp(u)) in both tails is subtracted, whose expectation is known: with a
-constant b and B² = v + b²
+Expectations are trapezoidal sums, which converge exponentially: over the normal variable for small
+v, over u for large v. For large v a function that approximates exp(-exp(u)) in both tails is
+subtracted, whose expectation is known: with a constant b and B² = v + b²
 
     E[Φ(-u/b)] = Φ(-x/B),   E[exp(u) Φ(-u/b)] = exp(x + v/2) Φ(-(x + v)/B).
 """
@@ -27,8 +30,9 @@ _WIDTH = 0.5  # b: the remainders are small and smooth on the scale of the nodes
 
 def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """
-    Return log S(x) and the hazard, [Q, K], for x [Q, K] and v [Q], with a relative error of 1e-11 for hazards below
-    about 1, and of 1e-9 below 2; farther to the right S has an absolute error of 1e-15.
+    Return log S(x) and the hazard, [Q, K], for x [Q, K] and v [Q], with a relative error of 1e-11
+    for hazards below about 1, and of 1e-9 below 2; farther to the right S has an absolute error of
+    1e-15.
     """
     is_wide = variance >= 1.0
     indices = [tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide)]
@@ -46,7 +50,10 @@ def smallest(dtype: tf.DType) -> tf.Tensor:
 
 
 def _remainders() -> tuple[AnyNDArray, AnyNDArray]:
-    """Return nodes u [64], and weights times remainders of 1 - exp(-y), exp(-y) and y exp(-y), y = exp(u), [64, 3]."""
+    """
+    Return nodes u [64], and weights times remainders of 1 - exp(-y), exp(-y) and y exp(-y), y =
+    exp(u), [64, 3].
+    """
     # On the left half as dense in u, which still resolves densities with a variance of 1.
     tau = np.linspace(-15.0, 4.5, 64)
     ratio = np.exp(-0.5 * (tau + 3.0))
@@ -81,7 +88,8 @@ def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         values, tf.stack([weights + tf.zeros_like(factor), weights * factor], axis=-1)
     )  # [Q, K, 2]
     S, slope = tf.unstack(sums, axis=-1)
-    # 1 - S = E[y] - E[y²]/2 + E[y³]/6 - E[y⁴]/24, E[y^k] = s^k g^(k²), s = exp(x), g = exp(v/2): to 1e-13 if x < -10.
+    # 1 - S = E[y] - E[y²]/2 + E[y³]/6 - E[y⁴]/24, E[y^k] = s^k g^(k²), s = exp(x), g = exp(v/2): to
+    # 1e-13 if x < -10.
     far = x < -10.0
     s = tf.where(far, scale, tf.zeros_like(x))
     g = tf.exp(0.5 * v)
@@ -93,7 +101,10 @@ def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sum over u, for x [Q, K] and v [Q, 1]. If x > 0, the sums are multiplied by exp(x²/2v) to avoid underflow."""
+    """
+    Sum over u, for x [Q, K] and v [Q, 1]. If x > 0, the sums are multiplied by exp(x²/2v) to avoid
+    underflow.
+    """
     dtype = x.dtype
     sd = tf.sqrt(v)
     B = tf.sqrt(v + _WIDTH**2)
@@ -122,7 +133,7 @@ def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.where(left, tf.math.log1p(-F), fall + tf.math.log(S)), tf.nn.relu(slope + tail) / S
 
 
-# --- a table of S in x and v ----------------------------------------------------------------------------------------
+# --- a table of S in x and v ----------------------------------------------------------------------
 # G(x, v) = log(-log S(x)) is x for v = 0, nearly x + v/2 on the far left, and approaches 2 log x on the right. Absolute
 # errors of G are relative errors of log S. The table contains G - x as polynomials on panels of x that depend on v;
 # their coefficients are Chebyshev sums in a function of v. With c = -√v/2, a = 10 + 3 √v and r = |x - c|/a, the panels
@@ -142,8 +153,9 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
     """
     Interpolate log S and the hazard for x [Q, K] and v [Q], at most LARGEST_VARIANCE.
 
-    The relative error of log S is 1e-10 up to v = 30 and 3e-8 up to LARGEST_VARIANCE; for log S below -30 it is up to
-    4e-9, and below LOWEST it is not bounded. Errors of the hazard are ten times larger.
+    The relative error of log S is 1e-10 up to v = 30 and 3e-8 up to LARGEST_VARIANCE; for log S
+    below -30 it is up to 4e-9, and below LOWEST it is not bounded. Errors of the hazard are ten
+    times larger.
     """
     dtype = x.dtype
     root = tf.sqrt(tf.minimum(variance, LARGEST_VARIANCE))
@@ -178,12 +190,16 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
 
 
 def _panels(root: Any, module: Any) -> tuple[Any, ...]:
-    """Return c, a, both ends of the table, and the panels per unit of r/(1 + r), on the left and right of c."""
+    """
+    Return c, a, both ends of the table, and the panels per unit of r/(1 + r), on the left and right
+    of c.
+    """
     v = root * root
     center = -0.5 * root
     scale = 10.0 + 3.0 * root
     left = -24.0 - 1.5 * v  # 1 - S is exp(x + v/2) beyond, with a relative error of 1e-11
-    # The right end is near log S = LOWEST. By Laplace's method log S = -(w²/2 + w)/v with w + log(w/v) = x.
+    # The right end is near log S = LOWEST. By Laplace's method log S = -(w²/2 + w)/v with w +
+    # log(w/v) = x.
     ratio = -2.0 * LOWEST / (1.0 + module.sqrt(1.0 - 2.0 * LOWEST * v))  # w/v
     right = v * ratio + module.log(ratio)
     return (
@@ -197,7 +213,10 @@ def _panels(root: Any, module: Any) -> tuple[Any, ...]:
 
 @functools.cache
 def _table() -> AnyNDArray:
-    """Return Chebyshev coefficients of the coefficients of G - x in all panels, high powers first, [T, 2P (D + 1)]."""
+    """
+    Return Chebyshev coefficients of the coefficients of G - x in all panels, high powers first, [T,
+    2P (D + 1)].
+    """
     first, last = np.log(np.sqrt([0.0, LARGEST_VARIANCE]) + _OFFSET)
     nodes = chebyshev.chebpts1(_DEGREE + 1)  # type: ignore[no-untyped-call]
     count = np.arange(_PANELS)[:, None] + 0.5 * (1.0 + nodes)  # [P, D + 1]
@@ -217,7 +236,10 @@ def _table() -> AnyNDArray:
 
 
 def _exact(x: AnyNDArray, root: float, is_right: bool) -> AnyNDArray:
-    """Compute G by the trapezoid rule, whose error is exp(-π²/(h √v)), for S near 1 or, on the right, for S near 0."""
+    """
+    Compute G by the trapezoid rule, whose error is exp(-π²/(h √v)), for S near 1 or, on the right,
+    for S near 0.
+    """
     z = np.arange(
         -23.0 if is_right else -9.5, 9.5 if is_right else root + 9.5, min(0.3, 0.2 / root)
     )

@@ -1,4 +1,7 @@
-"""Tilted distributions E_cav[p(y|f)^α] of a likelihood: their moments, projected onto Gaussians, and a registry."""
+"""
+Tilted distributions E_cav[p(y|f)^α] of a likelihood: their moments, projected onto Gaussians, and a
+registry.
+"""
 
 from . import robust_max as robust_max  # registers its rule
 from . import wasserstein as wasserstein  # registers its rule

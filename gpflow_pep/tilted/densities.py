@@ -1,4 +1,7 @@
-"""Log densities of scalar likelihoods with two derivatives in f, stable in the tails; closed-form tilted moments."""
+"""
+Log densities of scalar likelihoods with two derivatives in f, stable in the tails; closed-form
+tilted moments.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +39,8 @@ _SOFTPLUSES = (tf.nn.softplus, tf.math.softplus)
 _LEAST_SOFTPLUS = -30.0  # below, softplus(f) = exp(f) to 5e-14
 _LEAST_MODE = 1e-6  # of softplus(f), if the observation is 0
 _JITTER = 1e-3  # GPflow's inv_probit maps to [1e-3, 1 - 1e-3]
-# Radius for exponential links: exp(-y exp(f)) is bounded up to π/2; slightly less, because prefactors grow with y.
+# Radius for exponential links: exp(-y exp(f)) is bounded up to π/2; slightly less, because
+# prefactors grow with y.
 _RADIUS_EXPONENTIAL = 1.5
 
 LogProb: TypeAlias = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
@@ -58,13 +62,20 @@ class LogDensity:
 
     log_prob: LogProb
     derivatives: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Density] | None = None
-    """Maps the arguments of `log_prob` to value and derivatives. None: automatic differentiation of `log_prob`."""
+    """
+    Maps the arguments of `log_prob` to value and derivatives. None: automatic differentiation of
+    `log_prob`.
+    """
     radius: Callable[[tf.Tensor], Any] = lambda X: 0.0
-    """Maps X [R, D] to the distance from the real axis, [] or [R], within which p^α, α <= 1, is analytic in f and
-    bounded. 0 if unknown: quadrature then uses more nodes."""
+    """
+    Maps X [R, D] to the distance from the real axis, [] or [R], within which p^α, α <= 1, is
+    analytic in f and bounded. 0 if unknown: quadrature then uses more nodes.
+    """
     center: Callable[[Observations], Any] | None = None
-    """Maps rows to the f, [] or [R], at which p changes fastest; away from it the radius grows in proportion to the
-    distance. None if there is no such point: wide cavities then use more nodes."""
+    """
+    Maps rows to the f, [] or [R], at which p changes fastest; away from it the radius grows in
+    proportion to the distance. None if there is no such point: wide cavities then use more nodes.
+    """
 
     def __call__(self, F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
         """Compute log p(y | f) and its derivatives, each [K, R]."""
@@ -86,8 +97,9 @@ class _LogDensities(Dispatcher):
     @override
     def __call__(self, likelihood: ScalarLikelihood) -> LogDensity:
         """
-        Return the registered log density of a likelihood; by default its ``_scalar_log_prob``, differentiated
-        automatically. A subclass that overrides ``_scalar_log_prob`` does not inherit the registration of its base.
+        Return the registered log density of a likelihood; by default its ``_scalar_log_prob``,
+        differentiated automatically. A subclass that overrides ``_scalar_log_prob`` does not
+        inherit the registration of its base.
         """
         for kind in type(likelihood).__mro__:
             if (kind,) in self.funcs:
@@ -133,7 +145,9 @@ def _switched(likelihood: likelihoods.SwitchedLikelihood) -> LogDensity:
 
 @log_density.register(likelihoods.Ordinal)
 def _ordinal(likelihood: likelihoods.Ordinal) -> LogDensity:
-    """Use finite outermost edges: at GPflow's infinite edges the second derivative of Phi is NaN."""
+    """
+    Use finite outermost edges: at GPflow's infinite edges the second derivative of Phi is NaN.
+    """
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         edges = tf.concat([[-1e10], likelihood.bin_edges / likelihood.sigma, [1e10]], 0)
@@ -152,7 +166,8 @@ def _probit(likelihood: Probit) -> LogDensity:
         value, slope, drop = log_ndtr_and_derivatives(sign * F)
         return Density(value, sign * slope, -drop)
 
-    # Both labels are equally probable at 0; 2.816 is the imaginary part of the first zeros of Phi(z).
+    # Both labels are equally probable at 0; 2.816 is the imaginary part of the first zeros of
+    # Phi(z).
     return LogDensity(
         lambda F, X, Y: log_ndtr(likelihood.sign(Y)[:, 0] * F),
         derivatives,
@@ -180,7 +195,10 @@ def _logit(likelihood: Logit) -> LogDensity:
 
 @log_density.register(likelihoods.Bernoulli)
 def _bernoulli(likelihood: likelihoods.Bernoulli) -> LogDensity:
-    """Replace GPflow's log(1 - p), which with a sigmoid is -inf above f = 37; inv_probit is ε + (1 - 2ε) Phi(f)."""
+    """
+    Replace GPflow's log(1 - p), which with a sigmoid is -inf above f = 37; inv_probit is ε + (1 -
+    2ε) Phi(f).
+    """
     if likelihood.invlink in _SIGMOIDS:
         return _logistic(lambda Y: 2.0 * Y - 1.0)
     if likelihood.invlink is not inv_probit:
@@ -226,7 +244,10 @@ def _log_of(invlink: Callable[[tf.Tensor], tf.Tensor], F: tf.Tensor) -> tf.Tenso
 def _by_link(
     invlink: Callable[[tf.Tensor], tf.Tensor], log_prob: LogProb, mode: Callable[..., tf.Tensor]
 ) -> LogDensity:
-    """Return the log density of y given a mean or scale by a link; `mode`: the most probable value of invlink(f)."""
+    """
+    Return the log density of y given a mean or scale by a link; `mode`: the most probable value of
+    invlink(f).
+    """
     if invlink not in _SOFTPLUSES:
         return LogDensity(log_prob)
 
@@ -263,7 +284,10 @@ def _poisson(likelihood: likelihoods.Poisson) -> LogDensity:
 
 
 def log_power(y: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
-    """Return (k - 1) log y, 0 if y = 0 and k = 1; unlike for xlogy, the derivative in k is log y also at k = 1."""
+    """
+    Return (k - 1) log y, 0 if y = 0 and k = 1; unlike for xlogy, the derivative in k is log y also
+    at k = 1.
+    """
     positive = y > 0.0
     log = tf.math.log(tf.where(positive, y, tf.ones_like(y)))
     return tf.where(positive, (k - 1.0) * log, tf.math.xlogy(k - 1.0, y))
@@ -278,7 +302,9 @@ def _shape(likelihood: likelihoods.Gamma | likelihoods.Exponential, X: tf.Tensor
 
 @log_density.register((likelihoods.Gamma, likelihoods.Exponential))
 def _gamma(likelihood: likelihoods.Gamma | likelihoods.Exponential) -> LogDensity:
-    """Return the log density of a gamma distribution with scale exp(f) or, by another link, s(f)."""
+    """
+    Return the log density of a gamma distribution with scale exp(f) or, by another link, s(f).
+    """
     if likelihood.invlink not in EXPONENTIALS:
 
         def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
@@ -309,7 +335,10 @@ def _gamma(likelihood: likelihoods.Gamma | likelihoods.Exponential) -> LogDensit
 
 @log_density.register(likelihoods.Beta)
 def _beta(likelihood: likelihoods.Beta) -> LogDensity:
-    """Replace GPflow's parameters a and b, one of which vanishes where a sigmoid is 0 or 1 to rounding."""
+    """
+    Replace GPflow's parameters a and b, one of which vanishes where a sigmoid is 0 or 1 to
+    rounding.
+    """
     if likelihood.invlink not in _SIGMOIDS:
         return _automatic(likelihood)
 
@@ -350,7 +379,10 @@ def _student_t(likelihood: likelihoods.StudentT) -> LogDensity:
         return Density(log_prob(F, X, Y), slope, (2.0 * error * slope - (df + 1.0)) / total)
 
     def radius(X: tf.Tensor) -> tf.Tensor:
-        """Return the |z| of the imaginary z with (1 + z²/(ν s²))^(-(ν + 1)/2) = 10; the pole is at z = i s √ν."""
+        """
+        Return the |z| of the imaginary z with (1 + z²/(ν s²))^(-(ν + 1)/2) = 10; the pole is at z =
+        i s √ν.
+        """
         df = to_default_float(likelihood.df)
         return _column(likelihood._scale(X), X) * tf.sqrt(
             -df * tf.math.expm1(-2.0 * np.log(10.0) / (df + 1.0))
@@ -359,7 +391,7 @@ def _student_t(likelihood: likelihoods.StudentT) -> LogDensity:
     return LogDensity(log_prob, derivatives, radius, lambda observations: observations.Y[:, 0])
 
 
-# --- tilted distributions in closed form ----------------------------------------------------------------------------
+# --- tilted distributions in closed form ----------------------------------------------------------
 class ClosedForm(TiltedRule):
     """Compute tilted distributions by a function of cavities, observations and powers."""
 
@@ -375,7 +407,9 @@ class ClosedForm(TiltedRule):
 
 @tilted_rule.register(likelihoods.Gaussian, (KL, Wasserstein))
 def _gaussian(likelihood: likelihoods.Gaussian, projection: Projection) -> TiltedRule:
-    """N(y; f, s)^α is proportional to N(y; f, s/α), so the tilted distribution is Gaussian for all α."""
+    """
+    N(y; f, s)^α is proportional to N(y; f, s/α), so the tilted distribution is Gaussian for all α.
+    """
 
     def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
         noise = noise_at(likelihood, observations.X)  # s [R]
@@ -436,7 +470,10 @@ def _gamma_rule(
 
 
 def _with_expectation(moments: _Moments, likelihood: Any, projection: Projection) -> TiltedRule:
-    """Use the closed-form expectation of an exponential link at α = 0, at which both projections coincide."""
+    """
+    Use the closed-form expectation of an exponential link at α = 0, at which both projections
+    coincide.
+    """
     quadrature = _by_quadrature(likelihood, projection)
     if likelihood.invlink in EXPONENTIALS:
         return AtPower(0.0, ClosedForm(moments), quadrature)

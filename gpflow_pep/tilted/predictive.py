@@ -1,4 +1,7 @@
-"""Predictions of y from marginals of f, accurate at any variance, unlike GPflow's quadrature with 20 nodes."""
+"""
+Predictions of y from marginals of f, accurate at any variance, unlike GPflow's quadrature with 20
+nodes.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -30,7 +33,10 @@ _LEAST_VARIANCE = 1e-12  # of f: rules divide by it
 def predicted_log_density(
     likelihood: Likelihood, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
 ) -> tf.Tensor:
-    """Return log ∫ p(y|f) N(f; m, v) df, [...], for y [..., P] and f [..., C]: log Z at α = 1. Differentiable once."""
+    """
+    Return log ∫ p(y|f) N(f; m, v) df, [...], for y [..., P] and f [..., C]: log Z at α = 1.
+    Differentiable once.
+    """
     if isinstance(likelihood, _EXACT) or not has_rule(likelihood):
         return likelihood.predict_log_density(X, Fmu, Fvar, Y)
 
@@ -60,7 +66,10 @@ def _by_rows(
     rows_per_chunk: int | None,
     *values: TensorType,
 ) -> list[tf.Tensor]:
-    """Apply a function of rows [n, D], which returns tensors with these `columns`, to values [..., D] in chunks."""
+    """
+    Apply a function of rows [n, D], which returns tensors with these `columns`, to values [..., D]
+    in chunks.
+    """
     tensors = [tf.convert_to_tensor(each) for each in values]
     rows = [tf.reshape(each, [-1, tf.shape(each)[-1]]) for each in tensors]
     dtype = tensors[1].dtype
@@ -75,7 +84,9 @@ def _by_rows(
 def _log_densities(
     likelihood: Likelihood, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, Y: tf.Tensor
 ) -> tf.Tensor:
-    """Return log densities of y [n, P] for each latent function, [n, C], or for all jointly, [n, 1]."""
+    """
+    Return log densities of y [n, P] for each latent function, [n, C], or for all jointly, [n, 1].
+    """
     if isinstance(likelihood, Ordinal):
         own = tf.one_hot(tf.cast(Y, tf.int32), likelihood.num_bins, axis=0, dtype=mean.dtype)
         return tf.math.log(tf.reduce_sum(own * _of_labels(likelihood, mean, variance), axis=0))
@@ -133,19 +144,21 @@ def _mean_and_variance(values: tf.Tensor, weights: tf.Tensor) -> MeanAndVariance
 
 def _nodes(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Return points and weights for N(m, v), [K, n, C] each: dense at 0, where links change, and for every mean at most
-    0.7 standard deviations apart. They are equispaced in t with f = s asinh(sinh(t)/s), which is sinh(t) for |f| below
-    s, a few standard deviations, and grows in proportion to t beyond.
+    Return points and weights for N(m, v), [K, n, C] each: dense at 0, where links change, and for
+    every mean at most 0.7 standard deviations apart. They are equispaced in t with f = s
+    asinh(sinh(t)/s), which is sinh(t) for |f| below s, a few standard deviations, and grows in
+    proportion to t beyond.
     """
     sd = tf.sqrt(tf.maximum(variance, tf.constant(_LEAST_VARIANCE, variance.dtype)))
     scale = tf.maximum(_SCALE * sd, tf.ones_like(sd))  # s; narrow N: 1, so that f = t
-    # Some inverse links grow like exp(f), which moves the maximum of their square by 2 v; others vanish unless f is
-    # near 0. Beyond 36 standard deviations N underflows.
+    # Some inverse links grow like exp(f), which moves the maximum of their square by 2 v; others
+    # vanish unless f is near 0. Beyond 36 standard deviations N underflows.
     reach = tf.maximum(8.0 * sd + 2.0 * tf.square(sd), 2.0 * sd + tf.abs(mean))
     reach = tf.minimum(reach, 36.0 * sd)
     first, last = (_stretched(edge, scale) for edge in (mean - reach, mean + reach))
     t = first + (last - first) * tf.constant(_POSITIONS[:, None, None], mean.dtype)
-    # asinh(sinh(t)/s) = |t| + log((a + r)/s), a = e sinh|t|, e = exp(-|t|), r² = a² + (e s)²: e^|t| would overflow.
+    # asinh(sinh(t)/s) = |t| + log((a + r)/s), a = e sinh|t|, e = exp(-|t|), r² = a² + (e s)²: e^|t|
+    # would overflow.
     e = tf.exp(-tf.abs(t))
     a = 0.5 - 0.5 * tf.square(e)
     r = tf.sqrt(tf.square(a) + tf.square(e * scale))
@@ -166,8 +179,9 @@ def _stretched(f: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
 
 def _of_labels(likelihood: Ordinal, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     """
-    Return the probabilities of the labels, [K, n, C], by E[Φ((b - f)/σ)] = Φ((b - m)/s) with s² = σ² + v. GPflow's
-    terms, with the jitter of `inv_probit` and of the logarithm, do not add up to 1.
+    Return the probabilities of the labels, [K, n, C], by E[Φ((b - f)/σ)] = Φ((b - m)/s) with s² =
+    σ² + v. GPflow's terms, with the jitter of `inv_probit` and of the logarithm, do not add up to
+    1.
     """
     spread = tf.sqrt(tf.square(likelihood.sigma) + variance)
     inner = (

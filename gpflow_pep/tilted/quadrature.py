@@ -1,8 +1,11 @@
-"""The rule of any scalar likelihood: its tilted distributions by quadrature, projected with the KL divergence.
+"""
+The rule of any scalar likelihood: its tilted distributions by quadrature, projected with the KL
+divergence.
 
-A cavity may be a thousand times wider than the likelihood or a hundred times narrower, so no fixed rule is accurate for
-all rows. All rows start on a few points (:mod:`.trapezoid`). Inaccurate rows get more points, on windows that follow
-their tilted distributions, and finally adaptive panels around the mode.
+A cavity may be a thousand times wider than the likelihood or a hundred times narrower, so no fixed
+rule is accurate for all rows. All rows start on a few points (:mod:`.trapezoid`). Inaccurate rows
+get more points, on windows that follow their tilted distributions, and finally adaptive panels
+around the mode.
 
 Notation: π(f) = N(f; m, v) p(y|f)^α / Z, l = log p(y|f), l' and l'' its derivatives in f.
 """
@@ -40,16 +43,20 @@ _NUMBERS = (
     96,
     160,
 )
-_MANY_ROWS = 600  # with more rows, separate Gauss-Hermite nodes for very narrow cavities save more than they cost
+# With more rows, separate Gauss-Hermite nodes for very narrow cavities save more than they cost.
+_MANY_ROWS = 600
 _TABLE = np.concatenate([trapezoid_table(number) for number in _NUMBERS], axis=1)
-# First panels about the mode, in cavity standard deviations. For a log-concave likelihood log π has at least the
-# curvature of the cavity, so the mass beyond 10 is 1e-22: small enough for log Z = -1e-12 (p nearly 1).
+# First panels about the mode, in cavity standard deviations. For a log-concave likelihood log π has
+# at least the curvature of the cavity, so the mass beyond 10 is 1e-22: small enough for log Z =
+# -1e-12 (p nearly 1).
 _INNER = 4.5
 _EDGES = np.array([-10.0, -10.0, -10.0, -4.5, 0.0, 4.5, 10.0, 10.0, 10.0])
 # Share of the distance to the cavity mean by which each edge moves out.
 _BEYOND = np.array([1.0, 0.5] + 7 * [0.0])
 _FAR = 3.0  # up to this distance from the cavity mean, the panels cover all of the cavity but 1e-12
-_SMALL = -20.0  # log Z below which more than 1e-8 of it may be outside of the first window, where p is at most about 1
+# Log Z below which more than 1e-8 of it may be outside of the first window, where p is at most
+# about 1.
+_SMALL = -20.0
 _UNIT = np.linspace(0.0, 1.0, 40)[:, None]
 RULE = gauss_legendre(23)  # the rule of a panel
 
@@ -58,10 +65,11 @@ class QuadratureRule(TiltedRule):
     """
     Integrate the tilted distributions of a scalar likelihood that is twice differentiable in f.
 
-    The relative error of log Z, d1 and d2 is below 1e-8 for cavity means up to a few tens, variances from 1e-4 to 1e3.
-    Near a change of sign (a value below 1/100 of the integral of its modulus) the error is below 1e-8 of that integral.
-    Values below 1e-15 (nearly certain labels) are less accurate. Farther than 10 standard deviations from the
-    cavity mean, a narrow mode (unless of Student's t) or one of two modes on different sides may be missed.
+    The relative error of log Z, d1 and d2 is below 1e-8 for cavity means up to a few tens,
+    variances from 1e-4 to 1e3. Near a change of sign (a value below 1/100 of the integral of its
+    modulus) the error is below 1e-8 of that integral. Values below 1e-15 (nearly certain labels)
+    are less accurate. Farther than 10 standard deviations from the cavity mean, a narrow mode
+    (unless of Student's t) or one of two modes on different sides may be missed.
     """
 
     def __init__(self, likelihood: ScalarLikelihood):
@@ -166,7 +174,7 @@ def _by_quadrature(likelihood: ScalarLikelihood, projection: KL) -> TiltedRule:
     return QuadratureRule(likelihood)
 
 
-# --- points and windows ---------------------------------------------------------------------------------------------
+# --- points and windows ---------------------------------------------------------------------------
 def locate(
     density: LogDensity,
     with_windows: Any,
@@ -175,13 +183,15 @@ def locate(
     negligible: Scalar,
 ) -> tuple[Tilted, tf.Tensor, tf.Tensor]:
     """
-    Compute tilted distributions on shared points, then on individual windows for the rows that need them.
+    Compute tilted distributions on shared points, then on individual windows for the rows that need
+    them.
 
     :param with_windows: :func:`on_windows` with the density bound, usually traced on demand.
     :param with_far_modes: :func:`far_modes`, likewise.
-    :param negligible: see :class:`~gpflow_pep.tilted.TiltedRule`; infinity acts like 0: no row is expensive here.
-    :return: tilted distributions; a mask of rows in which the relative errors of log Z, d1 and d2 are below 1e-8, [R];
-        the tilted means, or the modes in inaccurate rows, [R].
+    :param negligible: see :class:`~gpflow_pep.tilted.TiltedRule`; infinity acts like 0: no row is
+        expensive here.
+    :return: tilted distributions; a mask of rows in which the relative errors of log Z, d1 and d2
+        are below 1e-8, [R]; the tilted means, or the modes in inaccurate rows, [R].
     """
     refuse_xla("tilted distributions by quadrature, whose number of points depends on the data")
     least = tf.cast(negligible, rows.alpha.dtype)
@@ -213,8 +223,9 @@ def on_windows(
     density: LogDensity, rows: TiltedRows, narrow: tf.Tensor, results: tf.Tensor, least: tf.Tensor
 ) -> tf.Tensor:
     """
-    Compute tilted distributions on windows about the cavity mean, then around π, with increasing numbers of points;
-    rows of the mask `narrow` [R] start on shared equispaced points, accurate rows of `results` [R, 6] stay unchanged.
+    Compute tilted distributions on windows about the cavity mean, then around π, with increasing
+    numbers of points; rows of the mask `narrow` [R] start on shared equispaced points, accurate
+    rows of `results` [R, 6] stay unchanged.
     """
     dtype = least.dtype
     row = tf.squeeze(tf.where(narrow), 1)
@@ -259,8 +270,9 @@ def on_windows(
             tf.gather(value, inaccurate, axis=-1) for value in values
         )
         next_middle, next_half = next_window(log_pi, x, peak, second_form, half)
-        # The second level uses more points on the same window, unless the next window is much wider or narrower. After
-        # it, rows whose window barely changes are dropped, because more points would not help.
+        # The second level uses more points on the same window, unless the next window is much wider
+        # or narrower. After it, rows whose window barely changes are dropped, because more points
+        # would not help.
         change = next_half / half
         changes = (change < 0.5) | (change > 2.0)
         same = (number < 1) & ~changes
@@ -292,8 +304,9 @@ def far_modes(
     density: LogDensity, rows: TiltedRows, small: tf.Tensor, results: tf.Tensor
 ) -> tf.Tensor:
     """
-    Center rows of the mask `small` [R] on larger modes of π outside of the first window, if there are any, and mark
-    their `results` [R, 6] inaccurate. Only likelihoods that are not log-concave have any.
+    Center rows of the mask `small` [R] on larger modes of π outside of the first window, if there
+    are any, and mark their `results` [R, 6] inaccurate. Only likelihoods that are not log-concave
+    have any.
     """
     row = tf.squeeze(tf.where(small), 1)
     taken = rows.take(row)
@@ -315,7 +328,7 @@ def far_modes(
     return tf.tensor_scatter_nd_update(results, row[:, None], tf.where(is_far, values, found))
 
 
-# --- adaptive panels ------------------------------------------------------------------------------------------------
+# --- adaptive panels ------------------------------------------------------------------------------
 class Centered(NamedTuple):
     """Rows in cavity units: f = center + sd x; each [R]."""
 
@@ -330,8 +343,9 @@ def on_panels(
     density: LogDensity, rows: TiltedRows, center: tf.Tensor, keep: bool = False
 ) -> tuple[Tilted, Any]:
     """
-    Compute tilted distributions from panels about centers [R]; with `keep` also return row, left and half the width [W]
-    of the resolved panels in any order, in cavity standard deviations from the center, and unnormalized π [W, K].
+    Compute tilted distributions from panels about centers [R]; with `keep` also return row, left
+    and half the width [W] of the resolved panels in any order, in cavity standard deviations from
+    the center, and unnormalized π [W, K].
     """
     centered = _centered(density, rows, center)
     sums, panels = _integrate(density, centered, rows, keep)
@@ -351,13 +365,15 @@ def _integrate(
     density: LogDensity, centered: Centered, rows: TiltedRows, keep: bool
 ) -> tuple[tf.Tensor, Any]:
     """
-    Compute the integrals [R, 7] of P, P x, P x², P h, P h², P l'' and N (p^α - 1)/α, or N l if α = 0, with P the
-    unnormalized π, h = l' - l'(center) and N the normalized cavity; with `keep` also return the panels.
+    Compute the integrals [R, 7] of P, P x, P x², P h, P h², P l'' and N (p^α - 1)/α, or N l if α =
+    0, with P the unnormalized π, h = l' - l'(center) and N the normalized cavity; with `keep` also
+    return the panels.
     """
     dtype = centered.sd.dtype
     R = tf.shape(centered.sd)[0]
-    # Tolerances of the last coefficients times the panel width, relative to the integral of the modulus. It is smaller
-    # in outer panels: a narrow peak of the likelihood (Student's t) between two nodes shows in small coefficients only.
+    # Tolerances of the last coefficients times the panel width, relative to the integral of the
+    # modulus. It is smaller in outer panels: a narrow peak of the likelihood (Student's t) between
+    # two nodes shows in small coefficients only.
     inside, outside = (tf.constant(value, dtype) for value in (2e-7, 1e-10))
 
     def evaluate(panels: Panels) -> Evaluated:
@@ -375,7 +391,10 @@ def _integrate(
 
 
 def _first_panels(shift: tf.Tensor) -> Panels:
-    """Return panels up to 10 from the center and up to 10 beyond a distant cavity mean, where π may have a mode."""
+    """
+    Return panels up to 10 from the center and up to 10 beyond a distant cavity mean, where π may
+    have a mode.
+    """
     far = tf.where(tf.abs(shift) > _FAR, shift, tf.zeros_like(shift))[:, None]
     edges = _EDGES - tf.nn.relu(far) * _BEYOND + tf.nn.relu(-far) * _BEYOND[::-1]  # [R, 9]
     half = 0.5 * (edges[:, 1:] - edges[:, :-1])
@@ -408,7 +427,10 @@ def _integrands(
 def _integrals(
     P: tf.Tensor, others: Sequence[tf.Tensor], left: tf.Tensor, half: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
-    """Return integrals / half [7, W] and, but for P x, P x², P h², moduli and largest last coefficients, [4, W]."""
+    """
+    Return integrals / half [7, W] and, but for P x, P x², P h², moduli and largest last
+    coefficients, [4, W].
+    """
     t = 1.0 + RULE.nodes
     last = RULE.last_coefficients.T
     moments = np.concatenate(
@@ -441,8 +463,8 @@ def _tilted(centered: Centered, sums: tf.Tensor, alpha: tf.Tensor) -> Tilted:
     mean, square, h, h_square, curvature = (value / mass for value in weighted)
     ratio = square - tf.square(mean)
     spread = tf.nn.relu(h_square - tf.square(h))
-    # For a π much narrower than the cavity d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v) do not cancel;
-    # otherwise d1 = E_π l' and d2 = E_π l'' + α Var_π l'.
+    # For a π much narrower than the cavity d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v)
+    # do not cancel; otherwise d1 = E_π l' and d2 = E_π l'' + α Var_π l'.
     narrow = (ratio < 0.5) & (alpha > 0.0)
     gain, drop = (
         tf.math.divide_no_nan(value, alpha) for value in (centered.shift + mean, ratio - 1.0)
@@ -450,7 +472,8 @@ def _tilted(centered: Centered, sums: tf.Tensor, alpha: tf.Tensor) -> Tilted:
     d1 = tf.where(narrow, gain / centered.sd, centered.slope + h)
     d2 = tf.where(narrow, drop / tf.square(centered.sd), curvature + alpha * spread)
     log_Z = centered.height + tf.math.log(mass) - LOG_ROOT_2PI
-    # log1p of E[p^α - 1] is accurate for p near 1 or α near 0, if the panels cover the cavity: the mode is near m.
+    # log1p of E[p^α - 1] is accurate for p near 1 or α near 0, if the panels cover the cavity: the
+    # mode is near m.
     nearly_one = (alpha * tf.abs(change) < 0.5) & (tf.abs(centered.shift) < 3.0)
     change = tf.where(nearly_one, change, tf.zeros_like(mass))
     # Unlike divide_no_nan, this keeps a NaN.

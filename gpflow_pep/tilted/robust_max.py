@@ -14,7 +14,10 @@ from .rule import KL, Cavity, Observations, Projection, Scalar, Tilted, TiltedRu
 
 
 class RobustMaxTilting(TiltedRule):
-    """Robust-max: p has two values, so E[p^α] is a function of the probability that f_y is the largest."""
+    """
+    Robust-max: p has two values, so E[p^α] is a function of the probability that f_y is the
+    largest.
+    """
 
     is_shift_invariant = True
 

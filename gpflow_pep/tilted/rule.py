@@ -1,4 +1,6 @@
-"""Rules that compute tilted distributions N(f; m, v) p(y|f)^α, and their registry :data:`tilted_rule`."""
+"""
+Rules that compute tilted distributions N(f; m, v) p(y|f)^α, and their registry :data:`tilted_rule`.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -23,7 +25,10 @@ class Observations(NamedTuple):
 
 
 class Cavity(NamedTuple):
-    """The Gaussian that a likelihood tilts, [n] for one latent function, [C, n] for C independent latent functions."""
+    """
+    The Gaussian that a likelihood tilts, [n] for one latent function, [C, n] for C independent
+    latent functions.
+    """
 
     mean: tf.Tensor
     variance: tf.Tensor
@@ -33,8 +38,9 @@ class Tilted(NamedTuple):
     """
     Moments of the tilted distribution, in the shape of the cavity.
 
-    With Z = ∫ N(f; m, v) p(y|f)^α df, log_partition is log Z / α (E[log p] for α = 0), and d1 and d2 are its first two
-    derivatives in m. Its derivative in v is (d2 + α d1²)/2. The tilted mean is m + α v d1.
+    With Z = ∫ N(f; m, v) p(y|f)^α df, log_partition is log Z / α (E[log p] for α = 0), and d1 and
+    d2 are its first two derivatives in m. Its derivative in v is (d2 + α d1²)/2. The tilted mean is
+    m + α v d1.
     """
 
     log_partition: tf.Tensor  # [1, n] if the likelihood depends on all latent functions jointly
@@ -44,7 +50,9 @@ class Tilted(NamedTuple):
 
 
 class TiltedRule(ABC):
-    """Base class: compute the tilted distributions of one likelihood and project them onto Gaussians."""
+    """
+    Base class: compute the tilted distributions of one likelihood and project them onto Gaussians.
+    """
 
     is_shift_invariant = (
         False  #: True if adding a constant to all latent functions does not change p(y|f).
@@ -55,15 +63,19 @@ class TiltedRule(ABC):
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0
     ) -> Tilted:
         """
-        Compute the projected tilted distribution of each row. Gradients do not flow through the result.
+        Compute the projected tilted distribution of each row. Gradients do not flow through the
+        result.
 
         :param alpha: power, [] or one per row [n].
-        :param negligible: values of log Z / α, d1 √v and d2 v below this number, [], need only be accurate relative to
-            it. Infinity selects the cheap method for all rows (early sweeps).
+        :param negligible: values of log Z / α, d1 √v and d2 v below this number, [], need only be
+            accurate relative to it. Infinity selects the cheap method for all rows (early sweeps).
         """
 
     def check(self, observations: Observations, num_latent_gps: int) -> None:  # noqa: B027 (optional hook)
-        """Raise a ValueError if the rule does not support these observations of C = `num_latent_gps` functions."""
+        """
+        Raise a ValueError if the rule does not support these observations of C = `num_latent_gps`
+        functions.
+        """
 
     def log_partition_vjp(
         self,
@@ -74,8 +86,9 @@ class TiltedRule(ABC):
         sources: Sequence[Any],
     ) -> tuple[tf.Tensor, ...]:
         """
-        Compute the gradient of sum(bar * log_partition) in `sources`, variables of the likelihood, at fixed cavities:
-        by default by a tape over :meth:`moments`; rules without automatic gradients override it.
+        Compute the gradient of sum(bar * log_partition) in `sources`, variables of the likelihood,
+        at fixed cavities: by default by a tape over :meth:`moments`; rules without automatic
+        gradients override it.
         """
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
@@ -86,7 +99,10 @@ class TiltedRule(ABC):
 def log_partition(
     rule: TiltedRule, cavity: Cavity, observations: Observations, alpha: tf.Tensor
 ) -> tf.Tensor:
-    """Compute log Z / α, differentiable once in the moments of the cavity and the variables of the likelihood."""
+    """
+    Compute log Z / α, differentiable once in the moments of the cavity and the variables of the
+    likelihood.
+    """
 
     @tf.custom_gradient
     def value(mean: tf.Tensor, variance: tf.Tensor) -> Any:
@@ -112,15 +128,19 @@ tilted_rule = Dispatcher("tilted_rule")
 """
 Registry: returns the :class:`TiltedRule` of a likelihood and a :class:`Projection`.
 
-The rule of a ``ScalarLikelihood`` receives cavities [n] and observations with one column of Y; rules of all other
-likelihoods receive cavities [C, n]. Register a rule with ``@tilted_rule.register(MyLikelihood, KL)``.
+The rule of a ``ScalarLikelihood`` receives cavities [n] and observations with one column of Y;
+rules of all other likelihoods receive cavities [C, n]. Register a rule with
+``@tilted_rule.register(MyLikelihood, KL)``.
 """
 
 _PROJECTIONS: "dict[str, type[Projection]]" = {}
 
 
 class Projection:
-    """Base class of projections of a tilted distribution onto a Gaussian; a subclass can be selected by its `name`."""
+    """
+    Base class of projections of a tilted distribution onto a Gaussian; a subclass can be selected
+    by its `name`.
+    """
 
     name: ClassVar[str]
 
@@ -137,13 +157,19 @@ class Projection:
 
 
 class KL(Projection):
-    """Kullback-Leibler divergence (expectation propagation): match mean and variance of the tilted distribution."""
+    """
+    Kullback-Leibler divergence (expectation propagation): match mean and variance of the tilted
+    distribution.
+    """
 
     name = "kl"
 
 
 class Wasserstein(Projection):
-    """L2 Wasserstein distance (quantile propagation, Zhang et al. 2020): match the mean, and quantiles best."""
+    """
+    L2 Wasserstein distance (quantile propagation, Zhang et al. 2020): match the mean, and quantiles
+    best.
+    """
 
     name = "wasserstein"
 
@@ -152,8 +178,10 @@ def rule_for(likelihood: Likelihood, projection: str | Projection) -> TiltedRule
     """
     Return the rule of a likelihood for cavities [C, n].
 
-    :param projection: the name of a registered projection, such as "kl" or "wasserstein", or a :class:`Projection`.
-    :raises ValueError: for an unknown projection, or a likelihood without a rule for that projection.
+    :param projection: the name of a registered projection, such as "kl" or "wasserstein", or a
+        :class:`Projection`.
+    :raises ValueError: for an unknown projection, or a likelihood without a rule for that
+        projection.
     """
     if not isinstance(projection, Projection):
         if projection not in _PROJECTIONS:
@@ -192,7 +220,10 @@ def _no_rule(likelihood: Likelihood, projection: Projection) -> TiltedRule:
 
 
 class EachLatent(TiltedRule):
-    """Apply the rule of a scalar likelihood to cavities [C, n]: latent function c is observed in column c of Y."""
+    """
+    Apply the rule of a scalar likelihood to cavities [C, n]: latent function c is observed in
+    column c of Y.
+    """
 
     def __init__(self, rule: TiltedRule):
         self._rule = rule  # for cavities [n]
@@ -247,7 +278,10 @@ def _one_column(observations: Observations, C: int) -> Observations:
 
 
 class AtPower(TiltedRule):
-    """Use one rule, usually a closed form, for rows with a given power, which may change, and another for the rest."""
+    """
+    Use one rule, usually a closed form, for rows with a given power, which may change, and another
+    for the rest.
+    """
 
     def __init__(self, power: float, rule: TiltedRule, otherwise: TiltedRule):
         """Use `rule`, which is evaluated for all rows, at this power in [0, 1], but not 0.5."""
@@ -311,7 +345,10 @@ class AtPower(TiltedRule):
         return tuple(map(tf.add, first, second))
 
     def _split(self, alpha: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return a mask of rows with the power, this power, and powers for the other rule, in the shape of `alpha`."""
+        """
+        Return a mask of rows with the power, this power, and powers for the other rule, in the
+        shape of `alpha`.
+        """
         has_power = tf.equal(alpha, self._power)
         power = tf.fill(tf.shape(alpha), tf.cast(self._power, alpha.dtype))
         # 0.5 where the result is not used.

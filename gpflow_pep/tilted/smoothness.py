@@ -1,4 +1,6 @@
-"""Reject likelihoods with a kink, at which automatic differentiation gives a wrong second derivative."""
+"""
+Reject likelihoods with a kink, at which automatic differentiation gives a wrong second derivative.
+"""
 
 import numpy as np
 import tensorflow as tf
@@ -13,9 +15,10 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
     """
     Check log p(y | f) on a subset of rows if quadrature uses its automatic derivatives.
 
-    Quadrature integrates the second derivative. At a kink, such as in |y - f|, the slope jumps, and automatic
-    differentiation misses the jump. In an interval with a kink the change of the slope exceeds the integral of its
-    derivative, however small the interval. Single precision cannot resolve such intervals: nothing is checked.
+    Quadrature integrates the second derivative. At a kink, such as in |y - f|, the slope jumps, and
+    automatic differentiation misses the jump. In an interval with a kink the change of the slope
+    exceeds the integral of its derivative, however small the interval. Single precision cannot
+    resolve such intervals: nothing is checked.
 
     :param name: the name of the likelihood.
     :raises ValueError: if there is a kink.
@@ -66,7 +69,8 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
             at_right = np.where(is_left, at_middle, at_right)
             jump = np.abs(at_left[0] - at_right[0])[0]
             jumps.append(np.where(np.isfinite(jump), jump, 0.0))
-    # At a pole of log p (y log f² at 0) the change of the slope grows with each halving, but p is smooth.
+    # At a pole of log p (y log f² at 0) the change of the slope grows with each halving, but p is
+    # smooth.
     found = np.flatnonzero(
         (jumps[-1] > 1e-4 * steepest) & (jumps[-1] < 2.0 * jumps[num_halvings // 2])
     )

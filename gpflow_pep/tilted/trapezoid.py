@@ -1,22 +1,25 @@
 """Tilted distributions by the trapezoid rule and Gauss-Hermite nodes, with error estimates.
 
-The trapezoid rule converges exponentially on a window outside of which a smooth integrand vanishes: with step h the
-error is the Fourier transform of the integrand at 2π/h (Trefethen and Weideman 2014). If the integrand is analytic and
-bounded within a distance r from the real axis, its transform is of order exp(-r ω), and a step of r/3 has a relative
-error of exp(-6π) = 1e-8 or less. The values at the points determine the transform up to the Nyquist frequency π/h.
+The trapezoid rule converges exponentially on a window outside of which a smooth integrand vanishes:
+with step h the error is the Fourier transform of the integrand at 2π/h (Trefethen and Weideman
+2014). If the integrand is analytic and bounded within a distance r from the real axis, its
+transform is of order exp(-r ω), and a step of r/3 has a relative error of exp(-6π) = 1e-8 or less.
+The values at the points determine the transform up to the Nyquist frequency π/h.
 
-A cavity may be a hundred times wider than the likelihood. The points are therefore equispaced in t, x = c + a sinh(t):
-dense near the point c at which the likelihood is narrow, and sparser in proportion to the distance from c. If a is a
-fraction of r, singularities of log p at a distance r from c, or farther from the axis the farther out they are, stay
-about π/4 from the real axis of t. With a large a the points are nearly equispaced in x.
+A cavity may be a hundred times wider than the likelihood. The points are therefore equispaced in t,
+x = c + a sinh(t): dense near the point c at which the likelihood is narrow, and sparser in
+proportion to the distance from c. If a is a fraction of r, singularities of log p at a distance r
+from c, or farther from the axis the farther out they are, stay about π/4 from the real axis of t.
+With a large a the points are nearly equispaced in x.
 
-Narrow cavities share their points x, so all sums are two products with one matrix. The points are equispaced, or Gauss-
-Hermite nodes for cavities much narrower than r. The error of n nodes is about 2^-n times the Hermite coefficients of
-orders 2n and above. Coefficients decay geometrically or faster; those with orders n - 1 and n - 2 are sums over nodes.
+Narrow cavities share their points x, so all sums are two products with one matrix. The points are
+equispaced, or Gauss- Hermite nodes for cavities much narrower than r. The error of n nodes is about
+2^-n times the Hermite coefficients of orders 2n and above. Coefficients decay geometrically or
+faster; those with orders n - 1 and n - 2 are sums over nodes.
 
-Notation: x = (f - m)/√v, N = N(f; m, v), π(f) = N p(y|f)^α / Z, q = (p^α - 1)/α, or log p if α = 0. The first form
-takes log Z from the integral of π, d1 = E_π[x]/(α √v) and d2 = (Var_π[x] - 1)/(α v). These cancel if Z is nearly 1 or α
-nearly 0; then the second form is used:
+Notation: x = (f - m)/√v, N = N(f; m, v), π(f) = N p(y|f)^α / Z, q = (p^α - 1)/α, or log p if α = 0.
+The first form takes log Z from the integral of π, d1 = E_π[x]/(α √v) and d2 = (Var_π[x] - 1)/(α v).
+These cancel if Z is nearly 1 or α nearly 0; then the second form is used:
 
     Z = 1 + α E_N[q],   d1 = E_N[q x] / (Z √v),   d2 = E_N[q (x² - 1)]/(Z v) - α d1².
 """
@@ -35,10 +38,13 @@ from ..runtime.tracing import shared
 from .densities import LogDensity
 from .rule import Cavity, Observations, Scalar, Tilted
 
-HALF = 8.5  # half width of first windows in cavity standard deviations: the cavity has a mass of 2e-17 outside
+# Half width of first windows in cavity standard deviations: the cavity has a mass of 2e-17 outside.
+HALF = 8.5
 _SMALLEST_POWER = 1e-30  # replaces α = 0: the difference is below rounding
-_LARGEST_STEP = 0.26  # step at the center in units of the radius: the error is exp(-2π/0.26) = 3e-11 of the amplitude
-_ALIAS = 6e-4  # relative amplitude near the Nyquist frequency; at 1e-3 GPflow's Bernoulli has an error of 1.1e-8
+# Step at the center in units of the radius: the error is exp(-2π/0.26) = 3e-11 of the amplitude.
+_LARGEST_STEP = 0.26
+# Relative amplitude near the Nyquist frequency; at 1e-3 GPflow's Bernoulli has an error of 1.1e-8.
+_ALIAS = 6e-4
 _largest = functools.partial(functools.reduce, tf.maximum)
 # Numbers of shared points; so few resolve narrow cavities only.
 _NUM_EQUISPACED = 40
@@ -76,8 +82,9 @@ class Approximation(NamedTuple):
 
 def trapezoid_table(number: int) -> AnyNDArray:
     """
-    Return K = `number` equispaced points from -1 to 1 and the weights of five sums over them, [6, K]: the integral;
-    cosine and sine transforms just below the Nyquist frequency (at which all sines vanish); the values at both ends.
+    Return K = `number` equispaced points from -1 to 1 and the weights of five sums over them, [6,
+    K]: the integral; cosine and sine transforms just below the Nyquist frequency (at which all
+    sines vanish); the values at both ends.
     """
     k = np.arange(number)
     phase = 0.93 * np.pi * k
@@ -88,7 +95,10 @@ def trapezoid_table(number: int) -> AnyNDArray:
 
 
 def _shared_table(x: AnyNDArray, mass: AnyNDArray, sums: Iterable[AnyNDArray]) -> AnyNDArray:
-    """Return x and the weights of 15 sums, [16, K]: N(f; m, v) √v times 1, x or x², times each of the five `sums`."""
+    """
+    Return x and the weights of 15 sums, [16, K]: N(f; m, v) √v times 1, x or x², times each of the
+    five `sums`.
+    """
     return np.stack([x, *(mass * x**power * each for power in range(3) for each in sums)])
 
 
@@ -110,7 +120,10 @@ _SHARED = np.concatenate([_hermite_table(), _equispaced_table()], axis=1)
 
 
 def are_narrow(density: LogDensity, rows: TiltedRows, hermite: bool | tf.Tensor) -> tf.Tensor:
-    """Return a mask of the cavities that are narrow enough for Gauss-Hermite nodes or shared equispaced points, [R]."""
+    """
+    Return a mask of the cavities that are narrow enough for Gauss-Hermite nodes or shared
+    equispaced points, [R].
+    """
     # In units of the radius: 0.2 for nodes; equispaced points must be at most _LARGEST_STEP apart.
     widths = 0.2, _LARGEST_STEP * (_NUM_EQUISPACED - 1) / (2.0 * HALF)
     width = tf.where(hermite, *(tf.constant(value, rows.alpha.dtype) for value in widths))
@@ -120,7 +133,10 @@ def are_narrow(density: LogDensity, rows: TiltedRows, hermite: bool | tf.Tensor)
 def on_shared_points(
     density: LogDensity, rows: TiltedRows, hermite: bool | tf.Tensor, negligible: tf.Tensor
 ) -> tuple[Tilted, tf.Tensor]:
-    """Compute tilted distributions on Gauss-Hermite nodes or equispaced points, and a mask of accurate rows, [R]."""
+    """
+    Compute tilted distributions on Gauss-Hermite nodes or equispaced points, and a mask of accurate
+    rows, [R].
+    """
     m = rows.cavity.mean
     sd = tf.sqrt(rows.cavity.variance)
     is_narrow = are_narrow(density, rows, hermite)
@@ -136,7 +152,8 @@ def on_shared_points(
     sums = (tf.reshape(sum_weights @ f, [3, 5, -1]) for f in (tf.exp(z), T / (1.0 - T)))
     pi_moments, q_moments = (_Moments(each, zero, zero + HALF) for each in sums)
     covers = tf.fill(tf.shape(m), True)
-    # Hermite nodes: the orders of the last coefficients are half the first neglected order, so 1e-2 suffices.
+    # Hermite nodes: the orders of the last coefficients are half the first neglected order, so 1e-2
+    # suffices.
     alias = tf.fill(
         tf.shape(m), tf.where(hermite, tf.constant(1e-2, m.dtype), tf.constant(_ALIAS, m.dtype))
     )
@@ -158,22 +175,24 @@ def trapezoid(
     negligible: Scalar,
 ) -> Approximation:
     """
-    Compute tilted distributions on points x of a `trapezoid_table` in the windows middle ± half, each [R]; log Z / α,
-    d1 √v and d2 v below `negligible` need only be accurate relative to it.
+    Compute tilted distributions on points x of a `trapezoid_table` in the windows middle ± half,
+    each [R]; log Z / α, d1 √v and d2 v below `negligible` need only be accurate relative to it.
     """
     m = rows.cavity.mean
     sd = tf.sqrt(rows.cavity.variance)
     radius = density.radius(rows.observations.X)
     sum_weights = table[1:]
     power = tf.maximum(rows.alpha, _SMALLEST_POWER)
-    # Points x = c + a sinh(t), with a between 1e-6 and 4 times half the window (at 4 the distances vary by 3 %).
+    # Points x = c + a sinh(t), with a between 1e-6 and 4 times half the window (at 4 the distances
+    # vary by 3 %).
     center = middle
     scale = 4.0 * half
     if density.center is not None:
         center = tf.clip_by_value(
             (density.center(rows.observations) - m) / sd, middle - half, middle + half
         )
-        # A fraction of the radius, but more if c is far from m, near which the points must resolve the cavity.
+        # A fraction of the radius, but more if c is far from m, near which the points must resolve
+        # the cavity.
         near = tf.square(0.7 * radius / sd) + tf.square(0.1 * center)
         scale = tf.clip_by_value(tf.sqrt(near), 1e-6 * half, scale)
     first, last = (tf.asinh((edge - center) / scale) for edge in (middle - half, middle + half))
@@ -198,7 +217,8 @@ def trapezoid(
     log_pi = z + exponent
     height = tf.reduce_max(log_pi, axis=0)
     peak = tf.reduce_min(tf.where(log_pi >= height, x, tf.constant(np.inf, x.dtype)), axis=0)
-    # A density that is NaN at a point gives NaN; a window about an infinite peak would give probability 0.
+    # A density that is NaN at a point gives NaN; a window about an infinite peak would give
+    # probability 0.
     peak = tf.where(tf.reduce_any(tf.math.is_nan(log_pi), axis=0), np.nan * height, peak)
     # Moments about the peak: accurate for narrow π.
     pi_moments = moments(tf.exp(log_pi - height) * weight, peak)
@@ -208,8 +228,9 @@ def trapezoid(
     # The second form needs the cavity up to ± 7.5 (mass outside: 6e-14) on points at most 1 apart.
     covers = (middle - half < -7.5) & (middle + half > 7.5)
     covers &= step * tf.sqrt(tf.square(scale) + tf.square(center)) < 1.0
-    # The step of t is at most a fifth of π/4; at 0.18 GPflow's Bernoulli has an error of 1.5e-8. For larger steps, or
-    # if the radius is unknown (0), the transform beyond the Nyquist frequency is not bounded: require 2e-9 below it.
+    # The step of t is at most a fifth of π/4; at 0.18 GPflow's Bernoulli has an error of 1.5e-8.
+    # For larger steps, or if the radius is unknown (0), the transform beyond the Nyquist frequency
+    # is not bounded: require 2e-9 below it.
     is_fine = (sd * scale * step <= _LARGEST_STEP * radius) & (step <= 0.16)
     alias = tf.where(is_fine, tf.constant(_ALIAS, sd.dtype), tf.constant(2e-9, sd.dtype))
     least = tf.cast(negligible, sd.dtype)
@@ -222,7 +243,10 @@ def trapezoid(
 def next_window(
     log_pi: tf.Tensor, x: tf.Tensor, peak: tf.Tensor, second_form: tf.Tensor, half: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return middle and half width of the interval with non-negligible π, [R]; `half`: of the current window."""
+    """
+    Return middle and half width of the interval with non-negligible π, [R]; `half`: of the current
+    window.
+    """
     is_visible = log_pi >= tf.reduce_max(log_pi, axis=0) - 30.0  # neglects 1e-13
     none = tf.zeros_like(is_visible[:1])
     # One more point on either side.
@@ -241,7 +265,7 @@ def next_window(
     return 0.5 * (left + right), 0.5 * (right - left)
 
 
-# --- the two forms --------------------------------------------------------------------------------------------------
+# --- the two forms --------------------------------------------------------------------------------
 class _Moments(NamedTuple):
     """Sums of an integrand times 1, x - origin and (x - origin)²."""
 
@@ -261,10 +285,13 @@ def _best_form(
     negligible: tf.Tensor,
     alias: tf.Tensor,
 ) -> tuple[Tilted, tf.Tensor, tf.Tensor]:
-    """Return the tilted distributions, a mask of accurate rows and a mask of rows with the second form, where accurate.
+    """
+    Return the tilted distributions, a mask of accurate rows and a mask of rows with the second
+    form, where accurate.
 
-    `pi_moments`: of p^α exp(-x²/2 - height); `q_moments`: of α q exp(-x²/2)/2, about 0; `power`: α > 0; `covers`: if
-    the points cover and resolve N, as the second form requires; `alias`: the largest relative amplitude of spectra.
+    `pi_moments`: of p^α exp(-x²/2 - height); `q_moments`: of α q exp(-x²/2)/2, about 0; `power`: α
+    > 0; `covers`: if the points cover and resolve N, as the second form requires; `alias`: the
+    largest relative amplitude of spectra.
     """
     mean = cavity.mean
     sd = tf.sqrt(cavity.variance)
@@ -274,14 +301,18 @@ def _best_form(
     log_partition, d1, d2, amplitude, rest = (
         tf.where(is_second, *pair) for pair in zip(second, first, strict=True)
     )
-    # α |E[q]| is small, so 1 + α v d2 does not cancel. (The second form bounds no error of the variance of π.)
+    # α |E[q]| is small, so 1 + α v d2 does not cancel. (The second form bounds no error of the
+    # variance of π.)
     ratio = tf.where(is_second, 1.0 + power * cavity.variance * d2, ratio)
     is_resolved = rest <= 1e-9  # truncation and rounding: a tenth of the required accuracy
     return Tilted(log_partition, d1, d2, ratio), (amplitude <= alias) & is_resolved, is_second
 
 
 def _parts(sums: tf.Tensor, unit: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor]:
-    """Return three sums, the amplitudes of their spectra and the larger modulus at the ends: bounds of errors, [R]."""
+    """
+    Return three sums, the amplitudes of their spectra and the larger modulus at the ends: bounds of
+    errors, [R].
+    """
     value, cosine, sine, first, last = tf.unstack(sums / unit, axis=1)  # [3, R] each
     amplitude = tf.sqrt(tf.square(cosine) + tf.square(sine))
     return tf.unstack(value), tf.unstack(amplitude), tf.maximum(tf.abs(first[0]), tf.abs(last[0]))
@@ -295,7 +326,10 @@ def _from_pi(
     sd: tf.Tensor,
     negligible: tf.Tensor,
 ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
-    """Return Var_π[x]; log Z / α, d1, d2 and bounds of their relative errors: by the step, and by other causes."""
+    """
+    Return Var_π[x]; log Z / α, d1, d2 and bounds of their relative errors: by the step, and by
+    other causes.
+    """
     sums, origin, reach = moments
     mass = sums[0, 0]
     (_, distance, mean_square), (a0, a1, a2), end = _parts(sums, mass)
@@ -333,7 +367,10 @@ def _from_q(
     width: tf.Tensor,
     negligible: tf.Tensor,
 ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
-    """Return whether α |E_N[q]| is small, and as :func:`_from_pi` from E_N[q x^k]; `width`: sd of π in cavity units."""
+    """
+    Return whether α |E_N[q]| is small, and as :func:`_from_pi` from E_N[q x^k]; `width`: sd of π in
+    cavity units.
+    """
     sums, _, reach = moments
     (q0, q1, q2), (a0, a1, a2), end = _parts(sums, (0.5 * np.exp(LOG_ROOT_2PI)) * power)
     Z = 1.0 + power * q0

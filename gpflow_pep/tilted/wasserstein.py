@@ -1,6 +1,7 @@
 """The L2 Wasserstein projection of tilted distributions (quantile propagation, Zhang et al. 2020).
 
-The Gaussian closest to a tilted distribution with distribution function F has its mean, and the standard deviation
+The Gaussian closest to a tilted distribution with distribution function F has its mean, and the
+standard deviation
 
     σ = ∫ φ(Φ⁻¹(F(f))) df,
 
@@ -40,7 +41,9 @@ class WassersteinRule(QuadratureRule):
 
 
 def _quantile_deviation(panels: tuple[tf.Tensor, ...], num_rows: tf.Tensor) -> tf.Tensor:
-    """Return σ in units of the cavity standard deviation [R], from the panels of :func:`on_panels`."""
+    """
+    Return σ in units of the cavity standard deviation [R], from the panels of :func:`on_panels`.
+    """
     row, left, half, density = panels
     dtype = density.dtype
     left_order = tf.argsort(left)
@@ -63,14 +66,19 @@ def _quantile_deviation(panels: tuple[tf.Tensor, ...], num_rows: tf.Tensor) -> t
 
 @tf.custom_gradient
 def _normal_at(F: tf.Tensor) -> Any:
-    """Return φ(Φ⁻¹(F)), 0 if F is 0 or 1; its derivative is -Φ⁻¹(F), which is replaced by 0 there."""
+    """
+    Return φ(Φ⁻¹(F)), 0 if F is 0 or 1; its derivative is -Φ⁻¹(F), which is replaced by 0 there.
+    """
     z = tf.math.ndtri(F)
     slope = -tf.where(tf.math.is_finite(z), z, tf.zeros_like(z))
     return tf.exp(-0.5 * tf.square(z) - LOG_ROOT_2PI), lambda bar: bar * slope
 
 
 def fixed_panels(likelihood: ScalarLikelihood, rows: TiltedRows) -> Panels:
-    """Return panels that resolve the tilted distributions, in units of f, for :func:`projected_moments`."""
+    """
+    Return panels that resolve the tilted distributions, in units of f, for
+    :func:`projected_moments`.
+    """
     rule = WassersteinRule(likelihood)
     center = rule.moments_and_center(rows, 0.0)[1]
     _, (row, left, half, _) = on_panels(rule._density, rows, center, keep=True)
@@ -81,7 +89,9 @@ def fixed_panels(likelihood: ScalarLikelihood, rows: TiltedRows) -> Panels:
 def projected_moments(
     density: LogDensity, panels: Panels, rows: TiltedRows
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return mean and standard deviation of the projections, [R] each, differentiable on fixed panels."""
+    """
+    Return mean and standard deviation of the projections, [R] each, differentiable on fixed panels.
+    """
     row, left, half = panels
     ((m, v), alpha, observations), count = rows.take(row), tf.shape(rows.alpha)[0]
     F = panel_nodes(left, half)  # [K, W]
