@@ -89,7 +89,10 @@ def write(name: str, entries: Iterator[Entry]) -> None:
     about = (
         f"# Project: {name}\n# Version: {version(name) if name != 'python' else '3'}\n"
     )
-    header = f"# Sphinx inventory version 2\n{about}# The remainder of this file is compressed using zlib.\n"
+    header = (
+        f"# Sphinx inventory version 2\n{about}# The remainder of this file is compressed using "
+        "zlib.\n"
+    )
     (FOLDER / f"{name}.inv").write_bytes(
         header.encode() + zlib.compress("".join(lines).encode(), 9)
     )

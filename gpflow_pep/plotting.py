@@ -96,7 +96,8 @@ def _places(X: object, name: str) -> AnyNDArray:
     places = validation.matrix(X, name, "D")
     if (D := places.shape[1]) not in _RESOLUTION:
         raise ValueError(
-            f"{name} must have 1 or 2 columns, got {D}: see sklearn.inspection.PartialDependenceDisplay."
+            f"{name} must have 1 or 2 columns, got {D}: see "
+            "sklearn.inspection.PartialDependenceDisplay."
         )
     return places
 
@@ -163,7 +164,8 @@ class _Display:
         D = rows.shape[1]
         if np.shape(y)[:1] != (len(rows),):
             raise ValueError(
-                f"y must have one entry for each of {len(rows)} rows of X, got shape {list(np.shape(y))}."
+                f"y must have one entry for each of {len(rows)} rows of X, got shape "
+                f"{list(np.shape(y))}."
             )
         # 0.5 about a constant column.
         margin = np.where((width := np.ptp(rows, axis=0)) > 0.0, 0.05 * width, 0.5)

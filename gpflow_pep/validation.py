@@ -26,7 +26,10 @@ from .runtime.checks import asserted
 
 _REAL = (bool, int, float, np.bool_, np.integer, np.floating)
 _TENSORS = (tf.Tensor, tf.Variable, Parameter)
-REMEDY = "subtract an offset, or convert them to floating point numbers yourself if rounding does no harm"
+REMEDY = (
+    "subtract an offset, or convert them to floating point numbers yourself if rounding does no "
+    "harm"
+)
 
 
 def matrix(values: object, name: str, columns: str, dtype: object = None) -> AnyNDArray:
@@ -56,7 +59,10 @@ def not_finite(values: Any) -> str:
     bad = np.atleast_1d(~np.isfinite(values))
     if not bad.any():
         return ""
-    return f"{bad.sum()} values that are NaN or infinite, the first in row {np.argwhere(bad)[0][max(0, bad.ndim - 2)]}"
+    return (
+        f"{bad.sum()} values that are NaN or infinite, the first in row "
+        f"{np.argwhere(bad)[0][max(0, bad.ndim - 2)]}"
+    )
 
 
 def real_numbers(values: object, name: str) -> tf.Tensor:
@@ -177,7 +183,8 @@ def _real(given: object, name: str) -> AnyNDArray:
         values = "value" if len(wrong) == 1 else "values"
         place = f" in column {given.columns[wrong[0][1]]!r}" if hasattr(given, "columns") else ""
         raise ValueError(
-            f"{name} must hold real numbers, got {array[wrong[0]]!r}{place} ({len(wrong)} such {values})."
+            f"{name} must hold real numbers, got {array[wrong[0]]!r}{place} ({len(wrong)} such "
+            f"{values})."
         )
     try:
         return array.astype(np.float64)
@@ -195,7 +202,8 @@ def regression_data(data: object) -> tuple[AnyNDArray, AnyNDArray]:
     Y = matrix(data[1], "data[1] (Y)", "P")
     if len(X) != len(Y):
         raise ValueError(
-            f"data[0] (X) and data[1] (Y) must have the same number of rows, got {len(X)} and {len(Y)}."
+            f"data[0] (X) and data[1] (Y) must have the same number of rows, got {len(X)} and "
+            f"{len(Y)}."
         )
     return X, Y
 
@@ -209,7 +217,10 @@ def single_output_inducing_variable(
     """
     name = "inducing_variable"
     if isinstance(inducing_variable, MultioutputInducingVariables):
-        accepted = "Z [M, D], a single-output variable or one that outputs share (PEP accepts one for each column of Y)"
+        accepted = (
+            "Z [M, D], a single-output variable or one that outputs share (PEP accepts one for "
+            "each column of Y)"
+        )
         raise ValueError(f"{name} must be {accepted}, got {type(inducing_variable).__name__}.")
     if not isinstance(inducing_variable, InducingVariables):
         inducing_variable = InducingPoints(matrix(inducing_variable, f"{name} (Z)", "D"))
@@ -223,7 +234,8 @@ def single_output_inducing_variable(
             )
     elif int(inducing_variable.num_inducing) < 1:
         raise ValueError(
-            f"{name} must have at least one inducing variable, got {inducing_variable.num_inducing}."
+            f"{name} must have at least one inducing variable, got "
+            f"{inducing_variable.num_inducing}."
         )
     return inducing_variable
 
@@ -269,7 +281,8 @@ def gaussian(likelihood: object) -> Gaussian:
         )
     if isinstance(likelihood.variance, Parameter) and likelihood.variance.shape.num_elements() != 1:
         raise ValueError(
-            f"likelihood must have one noise variance, got shape {likelihood.variance.shape.as_list()}."
+            "likelihood must have one noise variance, got shape "
+            f"{likelihood.variance.shape.as_list()}."
         )
     return likelihood
 
@@ -330,11 +343,13 @@ def partition(blocks: object, num_data: int) -> tuple[AnyNDArray, AnyNDArray]:
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         found = f"an array of dtype {labels.dtype} and shape {list(labels.shape)}"
         raise ValueError(
-            f"blocks must be None, a size, integer labels [N] or arrays of row indices, got {found}."
+            "blocks must be None, a size, integer labels [N] or arrays of row indices, got "
+            f"{found}."
         )
     if len(labels) != num_data:
         raise ValueError(
-            f"blocks given as labels must have one for each of the {num_data} rows, got {len(labels)}."
+            f"blocks given as labels must have one for each of the {num_data} rows, got "
+            f"{len(labels)}."
         )
     return np.argsort(labels, kind="stable"), np.unique(labels, return_counts=True)[1]
 
@@ -356,8 +371,9 @@ def _partition_of_indices(
     if (times != 1).any():
         row = int(np.flatnonzero(times != 1)[0])
         raise ValueError(
-            f"blocks must be a partition of the {num_data} rows: {(times == 0).sum()} rows are in no block and "
-            f"{(times > 1).sum()} in several; the first such row, {row}, is in {times[row]}."
+            f"blocks must be a partition of the {num_data} rows: {(times == 0).sum()} rows are in "
+            f"no block and {(times > 1).sum()} in several; the first such row, {row}, is in "
+            f"{times[row]}."
         )
     return rows, np.array([len(block) for block in blocks])
 

@@ -84,7 +84,10 @@ def smll(
     loss = nlpd(y, mean, variance)
     targets = _matrix(y_train, "y_train")
     if np.shape(y_train)[1:] != np.shape(y)[1:]:
-        shapes = f"{list(np.shape(y))} except for the number of rows, got shape {list(np.shape(y_train))}"
+        shapes = (
+            f"{list(np.shape(y))} except for the number of rows, got shape "
+            f"{list(np.shape(y_train))}"
+        )
         raise ValueError(f"y_train must have the shape of y, {shapes}.")
     return loss - _mean_loss(
         _matrix(y, "y"), np.mean(targets, axis=0), _variance(targets, "y_train")
@@ -103,7 +106,8 @@ def _checked(**arrays: npt.ArrayLike) -> list[Floats]:
     for name, values in arrays.items():
         if np.shape(values) != shape:
             raise ValueError(
-                f"{name} must have the shape of y, {list(shape)}, got shape {list(np.shape(values))}."
+                f"{name} must have the shape of y, {list(shape)}, got shape "
+                f"{list(np.shape(values))}."
             )
     return matrices
 

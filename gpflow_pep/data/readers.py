@@ -37,7 +37,8 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
     for name, values in (("X", X), ("Y", Y)):
         if isinstance(values, np.ma.MaskedArray):
             raise ValueError(
-                f"{name} must be an array without a mask, got a masked array: fill or drop the values."
+                f"{name} must be an array without a mask, got a masked array: fill or drop the "
+                "values."
             )
         shape = getattr(values, "shape", ())
         if len(shape) != 2 or np.dtype(values.dtype).kind not in "fiu":
@@ -319,7 +320,8 @@ def standardized(dataset: tf.data.Dataset, values: Statistics) -> tf.data.Datase
     for name, spec, mean in zip(("X", "Y"), dataset.element_spec, values[::2], strict=True):
         if not spec.shape.is_compatible_with([None, len(mean)]):
             raise ValueError(
-                f"values must be of the columns of {name}, {spec.shape[-1]}, got {len(mean)} columns."
+                f"values must be of the columns of {name}, {spec.shape[-1]}, got {len(mean)} "
+                "columns."
             )
 
     @tf.autograph.experimental.do_not_convert
@@ -339,7 +341,8 @@ def _checked_columns(
         missing = [name for name in names if list(available).count(name) != 1]
         if missing:
             raise ValueError(
-                f"{argument} must be columns of {path}, {list(available)}, each once, got {missing}."
+                f"{argument} must be columns of {path}, {list(available)}, each once, got "
+                f"{missing}."
             )
     names = [*inputs, *outputs]
     if len(set(names)) < len(names):

@@ -113,7 +113,10 @@ def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> t
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         here = projected(chunk)
         w = sweep.cavity_of_w(sweep.marginals(q, here.V), Site(*sweep.take_pair(sites, chunk)), one)
-        message = "q without the site of an observation is not proper. Try: a smaller alpha. The smallest 1 - τ s is"
+        message = (
+            "q without the site of an observation is not proper. Try: a smaller alpha. The "
+            "smallest 1 - τ s is"
+        )
         w = w._replace(ratio=asserted(w.ratio, w.ratio > 0.0, message, tf.reduce_min(w.ratio)))
         density = rule.moments(
             sweep.cavity_of_f(w, here), Observations(*chunk.data), one

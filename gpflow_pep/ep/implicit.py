@@ -169,5 +169,8 @@ def _solve(start: tf.Tensor, pull_back: Callable[[tf.Tensor], tf.Tensor]) -> tf.
         step,
         (tf.constant(0), zero, start, zero, zero, tf.stack([one, one, one])),
     )
-    message = "The gradient of the Wasserstein energy has not converged. Try: a smaller alpha, or projection='kl'."
+    message = (
+        "The gradient of the Wasserstein energy has not converged. Try: a smaller alpha, or "
+        "projection='kl'."
+    )
     return asserted(bar, tf.norm(residual) <= 100.0 * least, message)

@@ -19,8 +19,9 @@ from .rows import distinct
 
 _Count: TypeAlias = int | tf.Tensor
 _CONTRADICTION = (
-    "kernel must be positive definite: the variance of a row given the chosen rows is negative beyond rounding error. "
-    "Check K of a kernel of your own; if it expands squared distances of inputs, subtract the mean of X."
+    "kernel must be positive definite: the variance of a row given the chosen rows is negative "
+    "beyond rounding error. Check K of a kernel of your own; if it expands squared distances of "
+    "inputs, subtract the mean of X."
 )
 _ROWS = 16_384  # per kernel evaluation: fewer take longer, more only take memory
 # Rows of the root per panel: a step copies its panel and loops over the full ones; 4 or 64 are
@@ -82,7 +83,8 @@ def greedy_variance(
     chosen, left = with_plain_errors(pivots, tf.constant(X))
     if not np.isfinite(left).all():
         raise ValueError(
-            "kernel must give finite variances and covariances of the rows of X, got NaN or infinity."
+            "kernel must give finite variances and covariances of the rows of X, got NaN or "
+            "infinity."
         )
     return X[np.concatenate([np.arange(num_given), chosen.numpy()[num_given:]])]
 

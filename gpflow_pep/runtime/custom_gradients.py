@@ -16,8 +16,8 @@ from .checks import asserted
 from .tracing import may_be_recorded, no_autograph
 
 _ONCE = (
-    "gpflow_pep differentiates its objectives once. For second derivatives take finite differences of the gradient, or "
-    "gpflow.models.SGPR."
+    "gpflow_pep differentiates its objectives once. For second derivatives take finite differences "
+    "of the gradient, or gpflow.models.SGPR."
 )
 
 

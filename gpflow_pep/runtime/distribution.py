@@ -159,6 +159,7 @@ def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDAr
         # A few rows may be equal by chance.
         if are_distinct and shared > 0.01 * min(len(some), len(others)):
             raise ValueError(
-                f"data must be different rows on each worker, got {shared} of {len(others)} sampled rows of worker "
-                f"{second} also on worker {first}: give each worker different rows, such as X[index::num_workers]."
+                f"data must be different rows on each worker, got {shared} of {len(others)} "
+                f"sampled rows of worker {second} also on worker {first}: give each worker "
+                "different rows, such as X[index::num_workers]."
             )

@@ -255,9 +255,9 @@ def remember_parameters(module: tf.Module) -> None:
                     and "preprocessing" not in origins[0]
                 ):
                     raise ValueError(
-                        f"{name} of {type(part).__name__} must be a layer of tf_keras, got {type(each).__name__} of "
-                        "Keras 3, whose weights would not be trained: use `from gpflow.keras import tf_keras`, or set "
-                        "its trainable to False."
+                        f"{name} of {type(part).__name__} must be a layer of tf_keras, got "
+                        f"{type(each).__name__} of Keras 3, whose weights would not be trained: "
+                        "use `from gpflow.keras import tf_keras`, or set its trainable to False."
                     )
         names = {name for name, value in vars(part).items() if isinstance(value, Parameter)}
         vars(part)[_PARAMETER_NAMES] = names | vars(part).get(_PARAMETER_NAMES, set())

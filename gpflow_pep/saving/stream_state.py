@@ -91,7 +91,8 @@ class StreamState:
         """
         if names := sorted(variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS})):
             raise ValueError(
-                f"the state must have the parameters of this model; they differ in {', '.join(names)}."
+                "the state must have the parameters of this model; they differ in "
+                f"{', '.join(names)}."
             )
         text = str(self.arrays[SETTINGS])
         try:

@@ -186,7 +186,8 @@ def rule_for(likelihood: Likelihood, projection: str | Projection) -> TiltedRule
     if not isinstance(projection, Projection):
         if projection not in _PROJECTIONS:
             raise ValueError(
-                f"projection must be one of {', '.join(map(repr, _PROJECTIONS))}, got {projection!r}."
+                f"projection must be one of {', '.join(map(repr, _PROJECTIONS))}, got "
+                f"{projection!r}."
             )
         projection = _PROJECTIONS[projection]()
     rule = tilted_rule(likelihood, projection)
@@ -213,9 +214,10 @@ def _no_rule(likelihood: Likelihood, projection: Projection) -> TiltedRule:
         given = getattr(projection, "name", projection)
         raise ValueError(f"projection must be {accepted} for {kind.__name__}, got {given!r}.")
     raise ValueError(
-        "likelihood must be a gpflow ScalarLikelihood, MultiClassRobustMax, gpflow.likelihoods.MultiClass, "
-        "gpflow.likelihoods.Softmax or registered with gpflow_pep.tilted.tilted_rule: there is no rule for the joint "
-        f"integral over the latent functions of {kind.__name__}."
+        "likelihood must be a gpflow ScalarLikelihood, MultiClassRobustMax, "
+        "gpflow.likelihoods.MultiClass, gpflow.likelihoods.Softmax or registered with "
+        "gpflow_pep.tilted.tilted_rule: there is no rule for the joint integral over the latent "
+        f"functions of {kind.__name__}."
     )
 
 

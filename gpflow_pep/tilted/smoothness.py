@@ -78,6 +78,7 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
         row = found[0]
         raise ValueError(
             f"likelihood must be twice differentiable in f, but the slope of {name}'s log density "
-            f"jumps by {jumps[-1][row]:.3g} at f = {left[0, row]:.6g} in row {rows[row]}. Try: a smooth density "
-            "(tf.sqrt(u**2 + 1e-4) instead of tf.abs(u)), or register a rule (gpflow_pep.tilted.tilted_rule)."
+            f"jumps by {jumps[-1][row]:.3g} at f = {left[0, row]:.6g} in row {rows[row]}. Try: a "
+            "smooth density (tf.sqrt(u**2 + 1e-4) instead of tf.abs(u)), or register a rule "
+            "(gpflow_pep.tilted.tilted_rule)."
         )
