@@ -48,7 +48,7 @@ def graphs(request: pytest.FixtureRequest) -> Generator[None, None, None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def imported() -> None:
-    """Set aside what was imported: a collection does not visit it, is fast, and comes after fewer new objects."""
+    """Freeze imported objects: a collection does not visit it, is fast, and comes after fewer new objects."""
     gc.collect()
     gc.freeze()
 
@@ -57,7 +57,7 @@ def imported() -> None:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, object, object]:
-    """Release what tests leave behind, when pytest itself no longer refers to what the last one was given."""
+    """Release the objects that tests leave behind, when pytest no longer refers to the last test's fixtures."""
     result = yield
     if nextitem is None or nextitem.path != item.path:
         _release_module(item)
@@ -67,7 +67,7 @@ def pytest_runtest_protocol(
 
 
 def _release_module(item: pytest.Item) -> None:
-    """Release what the tests of a module cached and traced, and the exported models that they loaded."""
+    """Release everything that the tests of a module cached and traced, and the exported models that they loaded."""
     module = getattr(item, "module", None)
     for value in vars(module).values() if module else ():
         if hasattr(value, "cache_clear") and value.__module__ == module.__name__:
@@ -87,7 +87,7 @@ def _release_module(item: pytest.Item) -> None:
 def _release() -> None:
     release_graphs()
     gc.collect()
-    if hasattr(_C, "malloc_trim"):  # glibc keeps what is freed, up to a gigabyte here
+    if hasattr(_C, "malloc_trim"):  # glibc keeps freed memory, up to a gigabyte here
         _C.malloc_trim(0)
     _after_release.append(_resident())
 

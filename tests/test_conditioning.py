@@ -4,7 +4,7 @@ The reference takes the doubles that the model holds (inputs, parameters, jitter
 of the rounding of Kuu itself: entries of order one rounded to eps = 2e-16 move D = Kff - Qff by eps |Kuu^-1 Kuf|^2,
 and the objective by that over the noise variance. Where the weights Kuu^-1 Kuf are of order one, as for smooth
 functions and at a jitter above eps, this is 2e-16 N / 2e-6 = 2e-9 at the smallest noise: 1e-6 is asked for.
-Beyond, without jitter at a condition number of 1e16, what is asked for is what a change of Kuu by eps allows.
+Beyond, without jitter at a condition number of 1e16, the required accuracy is the effect of a change of Kuu by eps.
 """
 
 import itertools
@@ -104,7 +104,7 @@ def log_det(K):
 
 
 def objective(name, theta, X, Y, jitter, rounding=None):
-    """The objectives of PEPR and TSGPR; theta = variance, lengthscale, noise, Z...; Kuu changed by what is given."""
+    """The objectives of PEPR and TSGPR; theta = variance, lengthscale, noise, Z...; `rounding` is added to Kuu."""
     variance, lengthscale, noise, *Z = theta
 
     def k(a, b):
@@ -237,11 +237,8 @@ def objective_or_message(model):
         itertools.product([*INDUCING, "long lengthscale"], [1e-6, 1e-8, 1e-10, 0.0]),
         quick=[
             ("clustered", 1e-6),
-            ("clustered", 0.0),
-            ("duplicated", 1e-10),
             ("duplicated", 0.0),
             ("nearly duplicated", 1e-8),
-            ("nearly duplicated", 0.0),
             ("long lengthscale", 1e-10),
         ],
     ),
@@ -264,7 +261,7 @@ def test_objectives_are_right_or_an_error(kind, jitter, noise, any_device):
                 )
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR 0", "PEPR 0.5", "BTSGPR"]))
 @pytest.mark.parametrize(
     ("jitter", "decades"), some_slow([(1e-5, 6), (1e-7, 8), (1e-9, 10)], quick=[(1e-9, 10)])
 )
@@ -283,7 +280,7 @@ def test_derivatives_are_right(name, kind, jitter, decades, any_device):
 @pytest.mark.parametrize("kind", some_slow(["clustered", "long lengthscale"], 1))
 def test_little_noise_leaves_the_derivatives_right(kind, jitter, any_device):
     """
-    A small noise magnifies what rounding leaves in products with Kuu^-1: by one product the adjoint in chunks errs by
+    A small noise magnifies rounding errors in products with Kuu^-1: by one product the adjoint in chunks errs by
     2e-8 and 2e-6 here with the least jitter, by triangular solves and a product by 2e-10.
     """
     case = make_case(kind, 1e-4)

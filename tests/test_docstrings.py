@@ -21,7 +21,7 @@ FINDER = doctest.DocTestFinder(recurse=True)
 
 
 def examples():
-    """The examples of the package, by the name of what they are about."""
+    """The examples of the package, by the name of the documented object."""
     found = {}
     for info in pkgutil.walk_packages(gpflow_pep.__path__, "gpflow_pep."):
         module = importlib.import_module(info.name)

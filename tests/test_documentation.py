@@ -120,7 +120,7 @@ def test_recipes_explain_check_and_draw():
 
 
 def public(module):
-    """What a module offers: its __all__, or else what it defines."""
+    """The public names of a module: its __all__, or else its definitions."""
     own = [
         name
         for name, value in vars(module).items()

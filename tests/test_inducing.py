@@ -146,7 +146,7 @@ def test_points_that_are_given():
     assert len(greedy_variance(KERNEL, X[:2], 4, given=given)) == 4  # all that there are
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", some_slow(range(12), 2))
 def test_given_points_that_explain_each_other(seed):
     """
     Nothing is left of most of 25 points within 1.25 lengthscales; each further point has the largest variance.
@@ -347,7 +347,7 @@ def test_float32(method):
 
 
 def test_kept_copies_take_nothing_from_the_others_in_float32():
-    """With too small a floor of what is left of a copy, what rounding makes of it grows from copy to copy."""
+    """With too small a floor for the remaining variance of a copy, its rounding error grows from copy to copy."""
     rows = np.concatenate([np.tile(X[:5], (10, 1)), X[5:]]).astype(np.float32)
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         kernel = gpflow.kernels.Matern32(1.3, [0.7, 1.1])

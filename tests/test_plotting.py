@@ -1,4 +1,4 @@
-"""Displays of models and estimators: what they draw, read from the artists, and the palette."""
+"""Displays of models and estimators: their drawings, read from the artists, and the palette."""
 
 import gpflow
 import matplotlib.pyplot as plt

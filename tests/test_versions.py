@@ -1,4 +1,4 @@
-"""setup.cfg lists what is imported; the versions that are tested are its oldest and those of constraints.txt."""
+"""setup.cfg lists all imported packages; the versions that are tested are its oldest and those of constraints.txt."""
 
 import ast
 import configparser
@@ -93,7 +93,7 @@ def lowest(requirement):
 
 
 def test_the_oldest_versions():
-    """All that is needed, and what the tests import; where 1.4 is the minimum, 1.4.something."""
+    """All required packages, and those that the tests import; where 1.4 is the minimum, 1.4.something."""
     tested = [
         *NEEDED,
         *EXPERIMENTS,

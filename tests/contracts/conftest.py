@@ -220,7 +220,7 @@ def _kept():
 def shared(subject, _kept):
     """
     Return a function that returns a model shared by the tests of a module, compiled once. Its variables are reset to
-    their initial values. Tests that replace a part or change what is trained construct a new model.
+    their initial values. Tests that replace a part or change the set of trained parameters construct a new model.
     """
 
     def as_new(P=1):

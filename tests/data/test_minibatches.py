@@ -1,4 +1,4 @@
-"""Minibatches: every row once an epoch, the same for a seed, and what a training needs of them."""
+"""Minibatches: every row once an epoch, the same for a seed, with the properties that training needs."""
 
 import gpflow
 import numpy as np

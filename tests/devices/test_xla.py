@@ -1,6 +1,6 @@
 """
-What XLA compiles (``jit_compile=True``) computes the same as without it; where a check fails it computes NaN, since it
-cannot raise an error; what it cannot compile is refused when it is traced.
+Functions compiled by XLA (``jit_compile=True``) give the same results as without it, and NaN if a check fails, since
+they cannot raise an error. Functions that XLA cannot compile are refused when they are traced.
 """
 
 import contextlib
@@ -147,7 +147,7 @@ def test_no_check_is_left_to_xla_which_would_drop_it(name):
 
 @functools.cache
 def compiled(make):
-    """A model that tests share and leave as it was, and what depends on its data: variances do not depend on Y."""
+    """A shared model, left unchanged, and its results that depend on data; variances do not depend on Y."""
     model = make()
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
@@ -239,7 +239,7 @@ def test_predictions_at_what_is_not_finite():
     assert np.isnan(predict(np.full_like(X_NEW, np.nan))).all()
 
 
-# --- what is refused -----------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------------------------
 
 
 def refused(function):

@@ -1,7 +1,7 @@
 """Kernels at inputs far from the origin, and in clusters far from each other, against themselves near the origin.
 
 Inputs are multiples of 2^-10 and shifts are powers of two, so that no difference of inputs changes by a shift, and each
-is exact: what is computed from them must agree to a rounding of each operation, 1e-13 with some hundred of them.
+is exact: results computed from them must agree to a rounding of each operation, 1e-13 with some hundred of them.
 """
 
 import gpflow
@@ -51,7 +51,7 @@ KERNELS = {
 
 
 def everything(kernel, Z, X):
-    """Kuu, Kuf, Kff and variances, and their derivatives in what is trainable."""
+    """Kuu, Kuf, Kff and variances, and their derivatives in the trainable variables."""
     points = InducingPoints(Z)
     sources = [*kernel.trainable_variables, *points.trainable_variables]
     with tf.GradientTape(persistent=True) as tape:

@@ -1,7 +1,7 @@
 """Kernels in the form of one product and a profile, against GPflow's function of exactly computed differences.
 
 The product has t = |z|² - 2 z'x + |x|² with an error of some eps S, S the largest sum of its terms in squared
-lengthscales. What is smooth in t errs by as much; a kernel that falls by the distance, its root, by sqrt(eps S) where
+lengthscales. Kernels smooth in t err by as much; a kernel that falls by the distance, its root, by sqrt(eps S) where
 points coincide. Derivatives have the errors of values times S.
 """
 
@@ -182,7 +182,7 @@ def compare_points_that_coincide(kernel, shift):
 
 
 def test_points_far_apart():
-    """A row so far away that its covariance underflows: 0 and no slope, and what is near is as it was."""
+    """A row so far away that its covariance underflows: 0 and no slope, and near rows keep their covariances."""
     for kernel in [
         *CLASSES,
         lambda *_: COMBINATIONS["sum"](),

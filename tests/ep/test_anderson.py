@@ -32,7 +32,7 @@ def constant(value):
 
 @pytest.mark.parametrize("fraction", [1.0, 0.4])
 def test_linear_fixed_point_is_found_exactly(fraction):
-    """The ridge, 1e-12, is over products that are as small: what is left is 1e-5 of FIXED."""
+    """The ridge, 1e-12, is over products that are as small: the residual is 1e-5 of FIXED."""
     secants, x, before = Secants.none(DEPTH, sites(FIXED)), np.zeros(DIMENSIONS), None
     plain = np.zeros(DIMENSIONS)
     for _ in range(DIMENSIONS + 1):

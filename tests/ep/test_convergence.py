@@ -281,7 +281,7 @@ def ends_well(model):
 @pytest.mark.parametrize("case", HARD)
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_hard_problems_converge_or_say_so(case):
-    """For large and small prior variances and every power: an end that is finite, proper, and what it says it is."""
+    """For large and small prior variances and every power: the end is finite and proper, and its status is right."""
     likelihood, observed = HARD[case]
     kernel = gpflow.kernels.SquaredExponential(1.0)
     model = PEP((LINE[:, None], observed), kernel, likelihood(), LINE[1::4, None].copy())

@@ -196,7 +196,7 @@ def test_newton_needs_stalled_sweeps_and_secants(run, options, loop, stalled, de
     ("num_data", "depth"), [(20_000, 15), (20_001, 5), (100_000, 5), (100_001, 1)]
 )
 def test_the_more_sites_the_fewer_secants(run, options, monkeypatch, num_data, depth):
-    """As the loop begins; memory is what they take."""
+    """As the loop begins, with the memory that they take."""
     begun = []
     monkeypatch.setattr(
         solver.tf, "while_loop", lambda cond, body, first, **_: begun.extend(first) or first

@@ -30,7 +30,7 @@ def models():
 
 
 def several_classes(likelihood, alpha):
-    """A wide prior that labels make narrow, but for what they do not tell: a function added to all classes."""
+    """A wide prior that labels make narrow, except for the mean over classes, of which they tell nothing."""
     rng = np.random.default_rng(5)
     X = rng.uniform(-1.0, 1.0, (60, 2))
     Y = np.argmax(
@@ -72,7 +72,7 @@ def converged(model, alpha, start):
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_classes_do_not_shift_together(name, alpha):
-    """q's means sum to 0 over classes: what is added to all of them has no likelihood."""
+    """q's means sum to 0 over classes: a function added to all of them does not change the likelihood."""
     (model, _), start = two_models(LIKELIHOODS[name][0])
     converged(model, alpha, start)
     mean, spread = (value.numpy() for value in model.predict_f(model.data[0]))

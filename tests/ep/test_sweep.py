@@ -65,7 +65,7 @@ def without(sites, row, c, alpha):
 
 
 class Recorded(TiltedRule):
-    """Asks for nothing in particular, and notes what it was given."""
+    """Asks for nothing in particular, and notes its arguments."""
 
     def __init__(self):
         self.cavities, self.observed, self.powers = [], [], []
@@ -111,7 +111,7 @@ def test_a_rule_receives_cavities_and_observations(chunk_size, power):
 
 @pytest.mark.parametrize("power", POWERS)
 def test_gaussian_sites_are_found_at_once(power):
-    """Whatever the cavities: precision 1/(s + α d), mean y - m(x). And what a sweep says of q and of convergence."""
+    """Whatever the cavities: precision 1/(s + α d), mean y - m(x). Also the sweep's q and convergence."""
     for chunk_size, keep in [(3, False), (3, True), (100, True), (None, False), (None, True)]:
         sites, given = some_sites(), rows(chunk_size, POWERS[power])
         state, rule = sums(sites), rule_for(gpflow.likelihoods.Gaussian(NOISE), "kl")

@@ -31,7 +31,7 @@ SAME = {"rtol": 1e-9, "atol": 1e-9}
 
 
 def by_hand(X, Y, *, alpha, kernel=None):
-    """The model of standardized columns of Y, trained; what its predictions are multiplied by and what is added."""
+    """The model of standardized columns of Y, trained; the factor and the constant that take its predictions to y."""
     mean, scale = Y.mean(axis=0), Y.std(axis=0)
     Z = k_means(
         X / X.std(axis=0), 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))

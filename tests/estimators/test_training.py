@@ -64,7 +64,7 @@ def test_a_fit_does_not_depend_on_earlier_ones(X, y, make, method):
 
 
 def test_structures_have_models_of_their_own(X, y):
-    """Kernels, numbers of columns, and what is trainable, but not numbers of points; those used last are kept."""
+    """Kernels, numbers of columns and trainable parameters, but not numbers of points; those used last are kept."""
     fixed = SquaredExponential()
     gpflow.set_trainable(fixed.variance, False)
     for kernel in (SquaredExponential(), fixed, Matern32()):

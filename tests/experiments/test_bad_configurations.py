@@ -1,4 +1,4 @@
-"""A setting that an experiment cannot use is refused by its name, with what is accepted."""
+"""A setting that an experiment cannot use is refused by its name, with the accepted values."""
 
 import pytest
 

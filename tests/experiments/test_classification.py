@@ -36,7 +36,7 @@ def run_tiny(run_experiment):
 
 
 def test_a_leave_one_out_score_that_there_is_not(monkeypatch):
-    """What a site leaves behind is not proper: None, and the reason is told."""
+    """The distribution without a site is not proper: None, and the reason is given."""
     X = np.linspace(-1.0, 1.0, 8)[:, None]
     model = PEPClassifier(
         (X, (X > 0.0).astype(float)), SquaredExponential(), Probit(), X[::3].copy()

@@ -1,4 +1,4 @@
-"""The command: a sweep of real runs, its table, and what it says of runs that fail and of files that cannot be used."""
+"""The command: a sweep of real runs, its table, and its messages about failed runs and unusable files."""
 
 import json
 

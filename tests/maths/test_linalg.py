@@ -204,7 +204,7 @@ def test_jitter_increase_is_printed(growing, capfd):
     factor = growing(matrix).numpy()
     added = factor @ factor.T - matrix
     np.testing.assert_allclose(added, added[0, 0] * np.eye(3), atol=4 * EPS)
-    # What the diagonal carried already, 1e-12, is part of the new jitter of 1e-6.
+    # The jitter of 1e-12 already on the diagonal is part of the new jitter of 1e-6.
     assert added[0, 0] == pytest.approx(1e-6 - 1e-12, abs=4 * EPS)
     message = capfd.readouterr().err
     raised = re.search(

@@ -1,4 +1,4 @@
-"""What a user changes in the course of things: seen by everything that follows, or refused with the reason."""
+"""Changes by the user after construction: everything afterwards uses them, or they are refused with the reason."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Errors begin with what was found, without TensorFlow's account of the graph."""
+"""Errors begin with the finding, without TensorFlow's account of the graph."""
 
 import gpflow
 import numpy as np

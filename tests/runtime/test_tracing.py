@@ -1,4 +1,4 @@
-"""Graphs are released with what they were traced for; until then they can be differentiated, copied and exported."""
+"""Graphs are released with the objects they belong to; until then they can be differentiated, copied and exported."""
 
 import copy
 import gc
@@ -40,7 +40,7 @@ def registered():
 def existing():
     """Count graphs and custom gradients."""
     release_graphs()
-    for _ in range(2):  # what is kept for an object goes after it
+    for _ in range(2):  # objects kept by others are collected after them
         gc.collect()
     return sum(isinstance(each, FuncGraph) for each in gc.get_objects()), registered()
 

@@ -33,7 +33,7 @@ def found():
         (X, Y),
         (3, 16, 32, 48),
         tolerance=0.02,
-        train=lambda model: fit(model, max_iterations=40),
+        train=lambda model: fit(model, max_iterations=20),
     )
 
 
@@ -55,13 +55,13 @@ def test_all_rows_are_needed_where_rows_are_unrelated():
     found = select_num_inducing(
         lambda data, Z: make(data, Z, lengthscale=0.2, noise=0.01),
         (grid, np.cos(grid)),
-        (5, 10, 40),
+        (10, 40),
         train=untrained,
     )
     assert (
         found.status == "all rows"
         and found.num_inducing == 20
-        and found.numbers.tolist() == [5, 10, 20]
+        and found.numbers.tolist() == [10, 20]
     )
     assert (
         found.gaps[-1] < 1e-3
@@ -70,8 +70,10 @@ def test_all_rows_are_needed_where_rows_are_unrelated():
     )
 
 
-def test_the_largest_number_may_not_be_enough():
-    found = select_num_inducing(make, (X, Y), (2, 4), train=untrained)
+def test_the_largest_number_may_not_be_enough(capsys):
+    found = select_num_inducing(make, (X, Y), (2, 4), train=untrained, progress=True)
+    shown = capsys.readouterr().err
+    assert "4 inducing points" in shown and "2/2" in shown
     assert (
         found.status == "largest" and found.num_inducing == 4 and "no larger number" in found.reason
     )
@@ -162,16 +164,7 @@ def test_larger_models_start_where_smaller_ones_ended(found):
 
 def test_table_and_summary(found):
     lines = str(found).splitlines()
-    assert lines[0].split() == [
-        "M",
-        "objective",
-        "upper",
-        "bound",
-        "gap",
-        "loo",
-        "density",
-        "seconds",
-    ]
+    assert " ".join(lines[0].split()) == "M objective upper bound gap loo density seconds"
     assert (
         len(lines) == len(found.numbers) + 2
         and lines[-1] == f"{found.num_inducing} inducing points: {found.reason}"
@@ -296,12 +289,6 @@ def test_bad_arguments_are_refused():
             select_num_inducing(
                 arguments.pop("make"), arguments.pop("data"), arguments.pop("numbers"), **arguments
             )
-
-
-def test_progress(capsys):
-    select_num_inducing(make, (X, Y), (2, 4), train=untrained, progress=True)
-    shown = capsys.readouterr().err
-    assert "4 inducing points" in shown and "2/2" in shown
 
 
 def test_models_that_share_a_kernel_are_refused():

@@ -1,6 +1,6 @@
 """A pytest plugin that measures which lines and branches of the package the tests run, in all test processes.
 
-Tests may run in two parts: the first one saves what it has measured, the second one adds it to what it measures.
+Tests may run in two parts: the first one saves its coverage, the second one adds that to its own.
 
 SlipCover takes a few per cent of the time: it stops to measure a line that has run. By itself (1.1.0) it loses what
 processes of pytest-xdist measure. Here each of them measures from before the package is imported, and the first adds
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write what these tests run to this file; require nothing",
     )
     group.addoption(
-        "--add-coverage", type=Path, help="add what the tests that wrote this file have run"
+        "--add-coverage", type=Path, help="add the coverage of the tests that wrote this file"
     )
 
 

@@ -263,15 +263,6 @@ def test_nan_restores_the_last_good_parameters(as_new, name, options):
     assert np.isfinite(full_objective(model, name))
 
 
-def test_a_step_to_values_that_overflow_is_undone(as_new):
-    """A rate of 1e4 makes a lengthscale overflow; the parameters that the first steps had are back."""
-    model = as_new("SGPR")
-    with pytest.warns(UserWarning, match="the last good parameters restored"):
-        result = fit(model, optimizer="adam", learning_rate=1e4, max_iterations=10)
-    assert result.status == "failed" and result.iterations < 10
-    assert np.isfinite(full_objective(model, "SGPR"))
-
-
 @pytest.mark.parametrize("name", some_slow(["TSVGP", "PEPClassifier"], 1))
 def test_the_last_step_is_checked_too(as_new, name):
     """A single one that is much too long: there is no next evaluation to see it."""
@@ -374,7 +365,6 @@ def test_bad_arguments_are_refused(as_new):
         ("TSVGP", {"natural_step": 1.5}, "natural_step must be"),
         ("PEPR", {"patience": 0}, "patience must be"),
         ("PEPR", {"interval": 0}, "interval must be"),
-        ("PEPR", {"held_out": (X, Y[:-1])}, "data"),
         ("PEPR", {"max_iterations": 0}, "max_iterations must be"),
         (
             "PEPR",
@@ -429,12 +419,7 @@ def test_a_search_is_limited(as_new, monkeypatch):
     assert fit(as_new("SGPR"), max_iterations=7, train_inducing=False).status == "limit"
     assert asked[-1][1]["options"] == {"maxiter": 7, "maxfun": 48, "maxcor": 50}
     # From each start.
-    assert [options["options"]["maxiter"] for _, options in asked[:-1]] == [
-        5,
-        5,
-        5,
-        5,
-    ]
+    assert [options["options"]["maxiter"] for _, options in asked[:-1]] == [5] * 4
     for start, options in asked:
         assert len(start) == 3  # logarithms of two parameters of the kernel and of the noise
         np.testing.assert_allclose(np.exp(options["bounds"].ub - start), 1e4, rtol=1e-12)
@@ -496,7 +481,7 @@ def test_a_search_ends_where_the_objective_is_flat():
 
 
 class Cliff(Valley):
-    """A valley that ends before its lowest point: what is behind is no number."""
+    """A valley that ends before its lowest point: beyond its end the value is NaN."""
 
     def maximum_log_likelihood_objective(self):
         value = super().maximum_log_likelihood_objective()

@@ -108,9 +108,7 @@ def test_rejects_invalid_checkpoint_seconds(as_new, tmp_path):
             )
 
 
-@pytest.mark.parametrize(
-    ("seconds", "count"), some_slow([(math.inf, 1), (0, 5), (np.float32(0.0), 5)], 2)
-)
+@pytest.mark.parametrize(("seconds", "count"), some_slow([(math.inf, 1), (np.float32(0.0), 5)], 1))
 def test_accepts_valid_checkpoint_seconds(as_new, tmp_path, monkeypatch, seconds, count):
     """With a minimum time of 0 there is one checkpoint per record and one at the end."""
     writes, save = [], arrays_file.save_arrays

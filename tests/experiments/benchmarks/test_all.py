@@ -1,4 +1,4 @@
-"""All benchmarks in one command, at tiny sizes: what is written, and what becomes of one that fails."""
+"""All benchmarks in one command, at tiny sizes: its files, and the report of one that fails."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""The comparison of the estimators: its data sets, its peers, and what a row says."""
+"""The comparison of the estimators: its data sets, its peers, and the contents of a row."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Tables of benchmarks: what is printed, kept and written."""
+"""Tables of benchmarks: printed, kept and written."""
 
 import json
 

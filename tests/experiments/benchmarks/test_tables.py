@@ -1,4 +1,4 @@
-"""The comparison on tables: fits in processes of their own, what is kept, and the summary."""
+"""The comparison on tables: fits in separate processes, the records, and the summary."""
 
 import json
 import multiprocessing
@@ -19,7 +19,7 @@ LINE = np.linspace(0.0, 1.0, 20)
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Two tables, of numbers and of labels, and fits in forked processes, which know what a test replaces."""
+    """Two tables, of numbers and of labels, and fits in forked processes, which inherit the replacements of a test."""
     (tmp_path / "tables").mkdir()
     noise = np.random.default_rng(0).normal(size=(20, 2))
     labels = np.where(LINE > 0.5, "high", "low")

@@ -1,4 +1,4 @@
-"""The record of a training: which iterations it has, what it counts, when it ends, and when scores have settled."""
+"""The record of a training: its iterations, counts and end, and the time when scores have settled."""
 
 import time
 from types import SimpleNamespace

@@ -1,14 +1,17 @@
-"""Cells that end well, fail, die or are interrupted: what is recorded, what goes on, and what runs the next time."""
+"""Cells that end well, fail, die or are interrupted: the records, and the cells that run then and the next time."""
 
 import os
 
 import acting
 import pytest
+from quick import some_slow
 
 from experiments.cells import processes, running
 from experiments.cells.cell import Cell, not_completed
 from experiments.cells.outcomes import Outcomes
 from experiments.cells.running import run_cells
+
+BOTH = some_slow([1, 2], quick=[2])
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +33,7 @@ def two_cores(monkeypatch):
     monkeypatch.setattr(running, "cpu_count", lambda: 2)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", BOTH)
 def test_completed_cells_do_not_run_again(runs, two_cores, jobs):
     cells = [cell(name) for name in "abc"]
     first = run_cells(cells[:2], runs, jobs=jobs)
@@ -39,7 +42,7 @@ def test_completed_cells_do_not_run_again(runs, two_cores, jobs):
     assert run_cells(cells, runs, jobs=jobs)[:2] == first and begun(runs) == "abc"
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", BOTH)
 def test_a_failing_and_a_dying_cell_are_recorded_and_take_no_other_with_them(runs, two_cores, jobs):
     cells = [cell("a"), cell("b", "die"), cell("c", "fail"), cell("d", "leave"), cell("e")]
     outcomes = run_cells(cells, runs, jobs=jobs)
@@ -91,7 +94,7 @@ def test_a_process_runs_several_cells_and_ends(runs, two_cores):
         os.kill(number, 0)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", BOTH)
 def test_an_interrupt_leaves_what_has_completed_and_no_process(runs, two_cores, jobs):
     cells = [cell("a"), cell("b", "interrupt"), *(cell(name) for name in "cdef")]
     run_cells(cells[:1], runs)
@@ -160,6 +163,7 @@ def test_places_that_do_not_find_the_experiments_are_named():
         running._check_experiments_are_found(Client())
 
 
+@pytest.mark.slow
 def test_workers_of_dask(runs):
     distributed = pytest.importorskip("distributed", reason="an extra: pip install distributed")
     cells = [cell("a"), cell("b", "die"), cell("c", "fail"), *(cell(name) for name in "def")]

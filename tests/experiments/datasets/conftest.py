@@ -54,7 +54,7 @@ def publish(local):
 
 
 class Server:
-    """Serves files by address on loopback, and notes what was asked for."""
+    """Serves files by address on loopback, and notes the requests."""
 
     def __init__(self):
         self.content, self.asked = {}, []

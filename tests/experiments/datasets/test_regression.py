@@ -1,4 +1,4 @@
-"""The regression sets: sizes, splits, and what is particular to some."""
+"""The regression sets: sizes, splits, and properties of single sets."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The command of the protocols: what runs, what is skipped, what is run again, and what is refused."""
+"""The command of the protocols: runs, skipped runs, repeated runs and refusals."""
 
 import sys
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Tables and figures of records: means, win fractions, ranks, and what they look like."""
+"""Tables and figures of records: means, win fractions, ranks, and their appearance."""
 
 import numpy as np
 import pytest
