@@ -14,7 +14,7 @@ epsilon and the inducing points trained or the points fixed. "weak priors" is th
 from typing import Any
 
 from experiments import datasets
-from experiments.papers.grid import Job, Record, Records, grid, grouped
+from experiments.papers.grid import Job, Records, grid, grouped
 from experiments.papers.pictures import Shown
 from experiments.papers.tables import ERROR, NLPD, SECONDS, Published, Score, means, ranks
 
@@ -63,7 +63,8 @@ def jobs(full: bool) -> list[Job]:
         others = {name: of for name, of in METHODS.items() if name != "PEP"}
         axes_of_pep = axes | {"method": pep, "training": trainings, "alpha": alphas}
         found += grid("classification", common, **axes_of_pep)
-        found += grid("classification", common, **axes, method=others, alpha=alphas)
+        axes_of_others = axes | {"method": others, "training": {"converged": {}}, "alpha": alphas}
+        found += grid("classification", common, **axes_of_others)
         found += grid(
             "classification",
             common,
@@ -96,9 +97,5 @@ def show(records: Records) -> Shown:
     for (training,), group in grouped(pep, "training").items():
         yield ranks(group, "alpha", scores, f"Average ranks of alpha, PEP, {training}")
     yield ranks(pep, "training", scores, "Average ranks of the ways to train PEP")
-    converged = [
-        Record({k: v for k, v in record.labels.items() if k != "training"}, record.result)
-        for record in records
-        if record["method"] in METHODS and record.labels.get("training", "converged") == "converged"
-    ]
+    converged = [record for record in records if record.labels.get("training") == "converged"]
     yield ranks(converged, "method", scores, "Average ranks of the methods")

@@ -16,7 +16,6 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add_running(parser)
     asked = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    lower_priority()
+    os.nice(19)
     until = time.monotonic() + 3600.0 * asked.hours
 
     # Imported after parsing the arguments, since it takes seconds.
@@ -60,9 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, only in PARTS:
         if time.monotonic() < until:
             try:
-                missing.append(
-                    run_part(name, only, asked.runs, RESULTS, until, asked.jobs or 1, asked.threads)
-                )
+                options = {"jobs": asked.jobs or 1, "threads": asked.threads}
+                missing.append(run_part(name, only, asked.runs, RESULTS, until, **options))
             except (ValueError, OSError) as error:  # a damaged record; no network
                 missing.append(f"{name}: {error}")
     if any(missing):
@@ -75,13 +73,13 @@ def run_part(
     runs: Path,
     results: Path,
     until: float,
-    jobs: int,
-    threads: int | None,
+    **options: Any,
 ) -> str:
     """
     Run what is missing of a part, and store it.
 
     :param until: `time.monotonic()` after which no run starts.
+    :param options: further options of :func:`experiments.cells.running.run_cells`.
     :return: why runs have no result; empty if all that started have one.
     """
     from experiments.cells.cell import Outcome
@@ -103,9 +101,7 @@ def run_part(
             stored.add([Record(labels[key], outcome.result, key)])
 
     print(f"{name}: {sum(key not in known for key in labels)} of {len(plan)} runs are missing.")
-    found, missing = completed(
-        plan, runs, stored=known, until=until, ended=keep, jobs=jobs, threads=threads
-    )
+    found, missing = completed(plan, runs, stored=known, until=until, ended=keep, **options)
     unknown = [record for record in found if record.key not in known]
     if unknown:
         stored.add(unknown)
@@ -114,11 +110,3 @@ def run_part(
             text = f"{protocol.__doc__.strip()}\n\npython -m experiments.papers next"
             write(f"{name}: {PROTOCOLS[name]}", text, list(protocol.show(records)), folder)
     return missing
-
-
-def lower_priority() -> None:
-    """Take the lowest priority; in a session of its own also among sessions, if the kernel groups processes by them."""
-    os.nice(19)
-    if os.getsid(0) == os.getpid():
-        with suppress(OSError):
-            Path("/proc/self/autogroup").write_text("19", encoding="utf-8")

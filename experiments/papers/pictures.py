@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from experiments.papers.grid import Label, Records, grouped
 from experiments.papers.tables import Score, Table, shown
 from experiments.report.columns import standard_error
-from experiments.report.style import color, dashes, marker, tidy
+from experiments.report.style import color, line_style, marker, tidy
 
 Course = Mapping[str, tuple[Any, Any]]
 """Coordinates and values by scalar."""
@@ -65,7 +65,7 @@ def add_legend(figure: Figure, axes: Axes) -> None:
         handles,
         labels,
         loc="outside lower center",
-        ncols=min(6, len(labels)),
+        ncols=min(4, len(labels)),
         fontsize=9,
         frameon=False,
     )
@@ -125,15 +125,7 @@ def _draw(axes: Axes, records: Records, x: str, score: Score, label: str, positi
     places = sorted(by_x)
     mean = np.array([np.mean(by_x[place]) for place in places])
     error = [standard_error(by_x[place]) if len(by_x[place]) > 1 else 0.0 for place in places]
-    style: dict[str, Any] = {
-        "color": color(position),
-        "marker": marker(position),
-        "markersize": 4,
-        "capsize": 2,
-    }
-    axes.errorbar(
-        places, mean, error, label=label, linewidth=1.2, linestyle=dashes(position), **style
-    )
+    axes.errorbar(places, mean, error, label=label, capsize=2, **line_style(position))
 
 
 def courses(
@@ -156,20 +148,8 @@ def courses(
         for position, (run, of_run) in enumerate(values.items()):
             if name in of_run:
                 x, y = of_run[name]
-                style: Any = {
-                    "marker": marker(position),
-                    "markersize": 4,
-                    "markevery": max(1, len(x) // 10),
-                }
-                here.plot(
-                    x,
-                    y,
-                    color=color(position),
-                    linewidth=1.2,
-                    linestyle=dashes(position),
-                    label=run,
-                    **style,
-                )
+                every = max(1, len(x) // 10)
+                here.plot(x, y, label=run, markevery=every, **line_style(position))
         tidy(here, along, label, logarithmic=logarithmic)
     add_legend(figure, axes[0])
     return Picture(title, figure, note)

@@ -17,7 +17,7 @@ from experiments.papers.pictures import Course, Picture, add_legend, courses, li
 from experiments.protocols.records import read_json
 from experiments.report import decision, fit, frames
 from experiments.report.recorded import RecordedRun, read_run
-from experiments.report.style import color, marker, tidy
+from experiments.report.style import color, line_style, tidy
 
 Arguments = ParamSpec("Arguments")
 
@@ -170,13 +170,7 @@ def reliability(records: Records, line: str, panel: str) -> Picture:
         here.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
         for position, ((value,), group) in enumerate(grouped(of_part, line).items()):
             places, fractions = _calibration([run_of(record) for record in group])
-            style: Any = {
-                "marker": marker(position),
-                "color": color(position),
-                "markersize": 4,
-                "linewidth": 1.0,
-            }
-            here.plot(places, fractions, label=line_label(line, value), **style)
+            here.plot(places, fractions, label=line_label(line, value), **line_style(position))
         tidy(here, "predicted probability of label 1", "fraction of labels 1")
         here.set_title(str(name), fontsize=10)
     add_legend(figure, axes[0])

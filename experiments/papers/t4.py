@@ -5,11 +5,11 @@ the hours it takes: two of the four pairs of M and size of batches, and inducing
 trained, unlike in app. A.6; at each batch up to a tenth of them move to its rows.
 """
 
-from experiments.papers.grid import Job, Records, grid
-from experiments.papers.pictures import Shown
+from experiments.papers.grid import Job, grid
 from experiments.papers.t1 import STREAMING
-from experiments.papers.t3 import PEERS
-from experiments.papers.t3 import show as show_streams
+from experiments.papers.t3 import PEERS, show
+
+__all__ = ["TERRAIN", "jobs", "show"]
 
 TERRAIN = {
     "dataset": "terrain-nn27",
@@ -27,7 +27,3 @@ def jobs(full: bool) -> list[Job]:
         found += grid("streaming", common, dataset=(TERRAIN["dataset"],), M=(M,), batch_size=(size,),
                       method={**STREAMING, **PEERS})  # fmt: skip
     return found
-
-
-def show(records: Records) -> Shown:
-    return show_streams(records)

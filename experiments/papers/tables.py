@@ -39,6 +39,10 @@ class Score:
         value = record[self.entry]
         return float("nan") if value is None else self.sign * value
 
+    def loss(self, record: Record) -> float:
+        """Return the value with the sign for which smaller is better."""
+        return -self(record) if self.larger_is_better else self(record)
+
 
 RMSE = Score("rmse", "RMSE")
 SMSE = Score("smse", "SMSE", 4)
@@ -118,13 +122,9 @@ def wins(
     for (first, second), published in pairs.items():
         by_set: dict[Label, list[float]] = {}
         for labels, group in grouped(records, *others).items():
-            found = {record.labels[axis]: score(record) for record in group}
+            found = {record.labels[axis]: score.loss(record) for record in group}
             if first in found and second in found:
-                difference = (
-                    found[first] - found[second]
-                    if score.larger_is_better
-                    else found[second] - found[first]
-                )
+                difference = found[second] - found[first]
                 by_set.setdefault(labels[0], []).append(50.0 * (1.0 + np.sign(difference)))
         values = [value for of_set in by_set.values() for value in of_set]
         if not values:  # --only has left out one of the two
@@ -146,14 +146,7 @@ def ranks(records: Records, axis: str, scores: Sequence[Score], title: str) -> T
     if not groups:
         return Table(title, lines, note)
     found = [
-        rankdata(
-            [
-                [-score(r) if score.larger_is_better else score(r) for r in group]
-                for group in groups
-            ],
-            axis=1,
-        )
-        for score in scores
+        rankdata([list(map(score.loss, group)) for group in groups], axis=1) for score in scores
     ]  # [groups, values] for each score
     for position, value in enumerate(values):
         lines.append(

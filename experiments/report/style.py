@@ -1,5 +1,7 @@
 """Colors, markers and axes of figures; lines differ without color, too."""
 
+from typing import Any
+
 from matplotlib.axes import Axes
 
 from gpflow_pep.plotting import CLASSES, PREDICTION
@@ -19,9 +21,15 @@ def marker(position: int) -> str:
     return _MARKERS[position % len(_MARKERS)]
 
 
-def dashes(position: int) -> str:
-    """Return the style of a line, by its position in the figure; lines below each other stay visible."""
-    return _DASHES[position % len(_DASHES)]
+def line_style(position: int) -> dict[str, Any]:
+    """Return the look of a line, by its position in the figure; lines below each other stay visible."""
+    return {
+        "color": color(position),
+        "marker": marker(position),
+        "markersize": 4,
+        "linewidth": 1.2,
+        "linestyle": _DASHES[position % len(_DASHES)],
+    }
 
 
 def tidy(axes: Axes, x: str, y: str, *, logarithmic: bool = False) -> None:

@@ -1,5 +1,6 @@
 """The command of the protocols: runs, skipped runs, repeated runs and refusals."""
 
+import os
 import sys
 from types import SimpleNamespace
 
@@ -38,7 +39,7 @@ def protocol(monkeypatch, runs):
     monkeypatch.setattr(stored, "RESULTS", runs.parent / "results")
     monkeypatch.setattr(running, "RESULTS", runs.parent / "results")
     monkeypatch.setattr(next, "PARTS", [("X1", {"name": ["c"]}), ("X1", {})])
-    monkeypatch.setattr(next, "lower_priority", lambda: None)
+    monkeypatch.setattr(os, "nice", lambda increment: None)
     return module
 
 
