@@ -6,6 +6,7 @@ from pathlib import Path
 
 import gpflow
 import pytest
+from quick import some_slow
 
 import gpflow_pep
 
@@ -19,7 +20,7 @@ SCRIPTS = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE
 
 @pytest.mark.parametrize(
     "script",
-    SCRIPTS,
+    some_slow(SCRIPTS, 1),
     ids=lambda script: re.search(r"^model = (\w+)", script, re.MULTILINE).group(1),
 )
 def test_script(script, tmp_path, monkeypatch):

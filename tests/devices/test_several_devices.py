@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from quick import some_slow
 
 SCRIPT = Path(__file__).parents[1] / "support" / "devices_process.py"
 TOLERANCE = 1e-12  # sums over rows in another order
@@ -99,6 +98,7 @@ def test_training_outside_of_the_scope_and_parameters_that_are_fixed(found_of_ot
     assert actual[-1] == 1.0
 
 
+@pytest.mark.slow
 def test_adam_needs_the_scope_in_which_the_model_was_constructed(found):
     assert (
         "must be constructed in the scope of the strategy in which Adam trains it"
@@ -112,7 +112,8 @@ def test_minibatches_of_rows_with_sites(found_of_others):
     assert_close(actual, expected, AFTER_TRAINING)
 
 
-@pytest.mark.parametrize("name", some_slow(["PEPR", "PEPClassifier"], first=1))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["PEPR", "PEPClassifier"])
 def test_a_step_in_all_replicas_gives_each_the_gradient(request, name):
     numbers, _ = request.getfixturevalue("found" if name == "PEPR" else "found_of_others")
     *replicas, expected = numbers[f"in_every_replica of {name}"]
@@ -121,6 +122,7 @@ def test_a_step_in_all_replicas_gives_each_the_gradient(request, name):
         assert_close(values, expected, TOLERANCE)
 
 
+@pytest.mark.slow
 def test_xla_is_refused(found):
     assert (
         "XLA cannot compile a model whose rows are divided among several devices" in found[0]["xla"]

@@ -78,6 +78,7 @@ def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
         estimator.partial_fit(X[rows], targets[rows])
 
 
+@pytest.mark.slow
 def test_a_batch_with_invalid_options_is_not_absorbed(X, y):
     estimator = regressor().fit(X[:20], y[:20]).partial_fit(X[20:40], y[20:40])
     values = gpflow.utilities.read_values(estimator.model_)

@@ -95,6 +95,7 @@ def test_average_is_the_mixture_of_the_models(model, full_cov):
         np.testing.assert_array_equal(variable, value)  # the model is not changed
 
 
+@pytest.mark.slow
 def test_few_rows_are_averaged(estimator):
     """The average is less certain than the maximum, and equal in copies, pickles and any order of rows."""
     at_maximum = SparseGPRegressor(n_draws=0, random_state=0).fit(X, y)
@@ -121,6 +122,7 @@ def test_numbers_of_draws_are_checked(n_draws):
         SparseGPRegressor(n_draws=n_draws).fit(X, y)
 
 
+@pytest.mark.slow
 def test_the_default_follows_a_trend():
     """Far from the data: twice the range away, the error is within a few standard deviations."""
     t = np.linspace(1990.0, 2020.0, 60)[:, None]

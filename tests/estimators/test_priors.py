@@ -27,6 +27,7 @@ def negative_log_density(estimator, rows):
     return np.mean(0.5 * np.log(2.0 * np.pi * sd**2) + 0.5 * ((rows[1] - mean) / sd) ** 2)
 
 
+@pytest.mark.slow
 def test_a_wide_table_is_not_overfitted():
     train, held_out = WIDE
     scores = [
@@ -114,6 +115,7 @@ def test_a_prior_of_the_user_is_not_taken_from_an_earlier_model():
     np.testing.assert_allclose(found, [1.0, 0.05], rtol=0.1)  # the priors are narrow
 
 
+@pytest.mark.slow
 def test_copies_clones_and_pickles():
     labels = y > 0.0
     estimator = SparseGPClassifier(random_state=0, max_iterations=2)

@@ -110,6 +110,7 @@ def test_both_spreads_at_once_are_refused(X, y):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error:Training failed")
 def test_data_without_noise():
     """

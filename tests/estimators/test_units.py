@@ -29,7 +29,7 @@ def in_ones():
 
 
 @pytest.mark.parametrize("scale", some_slow(SCALES, quick=[1e-6]))
-@pytest.mark.parametrize("of", ["x_scale", "y_scale"])
+@pytest.mark.parametrize("of", some_slow(["x_scale", "y_scale"], 1))
 def test_units_do_not_matter(in_ones, scale, of):
     """The same objectives in the first iterations to rounding, and the same quality at the end."""
     estimator, score = fitted(**{of: scale})
@@ -52,7 +52,7 @@ def test_units_do_not_matter(in_ones, scale, of):
             {"offset": 1e8},
             {"x_scale": 1e4, "optimizer": "adam", "max_iterations": 300},
         ],
-        3,
+        2,
     ),
 )
 def test_extreme_values(options):
@@ -60,7 +60,7 @@ def test_extreme_values(options):
     assert fitted(**options)[1] > 0.99
 
 
-@pytest.mark.parametrize("added", ["constant", "one-hot"])
+@pytest.mark.parametrize("added", some_slow(["constant", "one-hot"], 1))
 def test_columns_of_other_kinds(added):
     """They are no obstacle; effects of categories are found."""
     codes = np.random.default_rng(2).integers(0, 3, 200)

@@ -42,7 +42,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("P", some_slow([1, 2], quick=[2]))
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR blocks", "TSGPR", "PEP"]))
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR blocks", "PEP"]))
 def test_equals_refits(name, P, problem):
     constructor, options, blocks = MODELS[name]
     data = problem(N=14, P=P)

@@ -74,6 +74,7 @@ def labeled(problem):
     return PEP((X, labels), kernel, Probit(), Z, alpha=0.5, scale=scale, tol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_scale_raises_the_bound_at_alpha_zero(labeled):
     """log p(y) >= E_q[log p] - KL with f given u of covariance m D: at alpha = 0 T-PEP's terms are that KL's."""
     labeled.alpha = 0.0

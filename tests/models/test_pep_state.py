@@ -439,6 +439,7 @@ def test_a_power_of_each_row_stays_with_the_rows():
     )
 
 
+@pytest.mark.slow
 def test_the_default_tolerance_follows_the_floating_point_type():
     """At 1e-6 float32 took 17, 12, 12 and 72 sweeps, because rounding changes the marginals as much."""
     rng = np.random.default_rng(0)

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import gpflow
 import numpy as np
+import pytest
 from gpflow.kernels import Matern52
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -55,6 +56,7 @@ def _objective(model):
 # --- invariances ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(seeds, st.permutations(range(6)))
 @few(2)
 def test_shared_block_with_alpha_per_row_is_invariant_to_row_order(

@@ -32,7 +32,7 @@ def test_chunks_are_divided_evenly(count):
     ("name", "N"),
     some_slow(
         [("single rows", 2), ("single rows", 13), ("blocks", 2), ("blocks", 13)],
-        quick=[("single rows", 2), ("blocks", 13)],
+        quick=[("blocks", 13)],
     ),
 )
 def test_shares_have_the_rows_of_all(name, N, eagerly):

@@ -81,7 +81,7 @@ def go_on(model, observations, start):
     return [value.numpy() for value in model.predict_f(X)]
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["StreamingSGPR", "StreamingSVGP"]))
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=["StreamingSVGP"]))
 def test_a_saved_stream_continues_bit_for_bit(name, tmp_path):
     make, parts, options, observations = MODELS[name]
     model = make()

@@ -6,7 +6,7 @@ import pytest
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import SeparateIndependent, SharedIndependent, SquaredExponential
 
-from gpflow_pep import PEPR, PEPClassifier, fit, select_num_inducing
+from gpflow_pep import PEPR, PEPClassifier, select_num_inducing
 from gpflow_pep.inducing import greedy_variance
 from gpflow_pep.likelihoods import Probit
 
@@ -33,7 +33,7 @@ def found():
         (X, Y),
         (3, 16, 32, 48),
         tolerance=0.02,
-        train=lambda model: fit(model, max_iterations=20),
+        train=untrained,
     )
 
 
@@ -145,6 +145,7 @@ def test_scores_are_those_of_the_models():
     assert found.num_inducing == 8 and found.model is models[-1] and np.all(found.seconds > 0.0)
 
 
+@pytest.mark.slow
 def test_larger_models_start_where_smaller_ones_ended(found):
     """The bound does not fall, but for the jitter, 1e-6 of a variance of about 1 over noise of 0.04, a row."""
     assert np.all(np.diff(found.objectives) > -1e-4)

@@ -162,6 +162,7 @@ def test_a_run_that_has_ended_is_not_repeated(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_dataset", some_slow([False, True], 1))
 def test_a_run_that_was_stopped_at_the_limit_takes_no_step_when_resumed(tmp_path, as_dataset):
     def stop(report, *_):

@@ -56,6 +56,7 @@ def test_a_dataset_with_the_batches_of_arrays_gives_the_same_training(as_new, na
     np.testing.assert_equal(values(model), reached)
 
 
+@pytest.mark.slow
 def test_steps_are_those_of_the_batches_given_by_hand():
     """Seven steps of Adam on five batches: the dataset is read a second time."""
     model, by_hand = (of_minibatches(PEPSVGP, alpha=0.5) for _ in range(2))
@@ -97,7 +98,8 @@ def test_the_last_batch_may_be_smaller_or_missing(as_new, drop):
     assert result.iterations == 8 and result.status == "limit"
 
 
-@pytest.mark.parametrize("dtype", some_slow([np.float32, np.int32], 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
 def test_values_are_taken_in_the_precision_of_the_model(as_new, dtype):
     data = [(10.0 * part).astype(dtype) for part in (X, Y)]
     reached = []
@@ -135,6 +137,7 @@ def test_a_checkpoint_resumes_with_a_new_pass(as_new, tmp_path):
         fit(as_new("TSVGP"), (X, Y), checkpoint=path, **options)
 
 
+@pytest.mark.slow
 def test_tensorboard_shows_the_first_batch(as_new, tmp_path):
     fit(as_new("TSVGP"), batches(), max_iterations=10, interval=1, tensorboard=tmp_path)
     (events,) = tmp_path.glob("events*")

@@ -42,7 +42,7 @@ def full_objective(model, name):
     return float(model.maximum_log_likelihood_objective(*arguments))
 
 
-@pytest.mark.parametrize("name", some_slow(MAKERS, quick=["PEPR", "StreamingSGPR", "ARPEP"]))
+@pytest.mark.parametrize("name", some_slow(MAKERS, quick=["PEPR", "StreamingSGPR"]))
 def test_every_model_is_trained(as_new, name):
     """With default settings, the objective of all rows and the held-out density increase."""
     model, own = as_new(name), name in WITH_DATA

@@ -65,7 +65,8 @@ def rows_of(X):
     return [int(np.flatnonzero((everything == x).all(axis=1))[0]) for x in X]
 
 
-@pytest.mark.parametrize("name", ["PEPR", pytest.param("PEPClassifier", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["PEPR", "PEPClassifier"])
 def test_the_end_is_that_of_training_on_all_rows(name):
     """Both ends are flat: linear convergence leaves at most some ten times 1e-6 nats per row, 6e-3 in all."""
     whole, growing = make(name), make(name)

@@ -127,6 +127,7 @@ def test_accepts_valid_checkpoint_seconds(as_new, tmp_path, monkeypatch, seconds
     assert len(writes) == count
 
 
+@pytest.mark.slow
 def test_a_link_is_followed(tmp_path):
     """This also holds for a resumed run."""
     (tmp_path / "far").mkdir()

@@ -20,7 +20,7 @@ WITHOUT_FILES = ("U1", "T2", "T8", "M2")
 has_data = bool(os.environ.get("GPFLOW_PEP_DATA"))
 
 
-@pytest.mark.parametrize("name", some_slow(PROTOCOLS, quick=["U1", "T8"]))
+@pytest.mark.parametrize("name", some_slow(PROTOCOLS, quick=["U1"]))
 def test_protocol_runs_and_is_shown(name, runs):
     if name not in WITHOUT_FILES and not has_data:
         pytest.skip("needs data sets: set GPFLOW_PEP_DATA")

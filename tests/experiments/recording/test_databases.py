@@ -48,6 +48,7 @@ def assert_records_runs(url, runs, monkeypatch):
     assert {path.name for path in runs.iterdir()} >= {"1", "2", "3"}
 
 
+@pytest.mark.slow
 def test_sqlite(runs, tmp_path, monkeypatch):
     assert_records_runs(f"sqlite:///{tmp_path}/runs.db", runs, monkeypatch)
 
