@@ -60,6 +60,11 @@ class Dataset:
         """Return the data set with these of its training rows, in this order."""
         return replace(self, X_train=self.X_train[rows], Y_train=self.Y_train[rows])
 
+    def trained_on_all(self) -> "Dataset":
+        """Return the data set with the test rows among its training rows, too."""
+        X = np.concatenate([self.X_train, self.X_test])
+        return replace(self, X_train=X, Y_train=np.concatenate([self.Y_train, self.Y_test]))
+
 
 def names(*, task: Task | None = None) -> tuple[str, ...]:
     """

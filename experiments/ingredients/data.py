@@ -3,7 +3,6 @@
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from sacred import Ingredient
@@ -57,11 +56,7 @@ def _data_for(default: str, *tasks: Task) -> tuple[Ingredient, Callable[[], data
         check_task(dataset, *tasks)
         loaded = datasets.load(dataset, split, standardize=standardize)
         if include_test:
-            loaded = replace(
-                loaded,
-                X_train=np.concatenate([loaded.X_train, loaded.X_test]),
-                Y_train=np.concatenate([loaded.Y_train, loaded.Y_test]),
-            )
+            loaded = loaded.trained_on_all()
         N = len(loaded.X_train)
         if max_train is None or max_train >= N:
             return loaded

@@ -139,7 +139,10 @@ def fits(records: Records, by: str, title: str) -> Picture:
     figure, axes = panels(len(records), shared=True)
     for position, (here, record) in enumerate(zip(axes, records, strict=True)):
         run = run_of(record)
-        dataset = datasets.load(run.config["data"]["dataset"], run.config["data"]["split"])
+        data = run.config["data"]
+        dataset = datasets.load(data["dataset"], data["split"])
+        if data["include_test"]:
+            dataset = dataset.trained_on_all()
         fit.draw_fit(here, run, dataset, color(position))
         tidy(here, "x", "y")
         here.set_title(str(record[by]), fontsize=10)

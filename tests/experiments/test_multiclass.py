@@ -1,12 +1,16 @@
 """Experiments with more than two classes."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
+from gpflow.kernels import Matern52
 
 from experiments import datasets
 from experiments.cells.cell import Cell
 from experiments.cells.processes import perform
-from experiments.ingredients.classifier import _likelihood
+from experiments.ingredients import classifier
+from experiments.ingredients.classifier import _likelihood, build_classifier
 from experiments.recording.predictions import FILE
 from experiments.recording.scores import most_probable
 from experiments.report import recorded
@@ -46,3 +50,18 @@ def test_most_probable_label():
     np.testing.assert_array_equal(
         most_probable(np.array([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])), [1, 2]
     )
+
+
+@pytest.mark.parametrize("weak_priors", [False, True])
+def test_weak_priors_are_of_trained_parameters(weak_priors):
+    X, Y = np.random.RandomState(0).normal(size=(12, 2)), np.arange(12.0)[:, None] % 3
+    config = {"model": "PEP", "alpha": 0.5, "M": 3, "separate": True, "train_inducing": True}
+    config |= {"likelihood": None, "epsilon": 1e-3, "train_epsilon": False, "white": 1e-2}
+    config |= {"train_kernel": True, "max_sweeps": 10, "max_jitter": None, "_seed": 0}
+    with patch.object(
+        classifier, "_stationary_kernel", lambda X: Matern52(lengthscales=[1.0, 1.0])
+    ):
+        model = build_classifier(X, Y, 3, weak_priors=weak_priors, **config)
+    with_priors = [parameter.prior is not None for parameter in model.kernel.parameters]
+    assert with_priors == [weak_priors] * len(with_priors)
+    assert model.likelihood.epsilon.prior is None

@@ -11,7 +11,7 @@ from quick import some_slow
 from sacred.utils import ConfigAddedError
 
 from experiments import regression
-from experiments.ingredients.model import MODELS
+from experiments.ingredients.model import MODELS, _block_labels
 from experiments.recording.experiment import run_directory
 from experiments.recording.predictions import FILE
 from experiments.regression import ex
@@ -133,6 +133,19 @@ def test_failed_training_has_a_reason_and_scores(run_tiny, monkeypatch):
         and 0 < result["iterations"] < 50
     )
     assert np.isfinite(result["rmse"])
+
+
+def test_blocks_of_random_rows_among_all_rows(run_tiny):
+    run = run_tiny(
+        model="BTSGPR", block_size=50, blocks="random", include_test=True, max_train=None
+    )
+    assert (run.result["N"], run.result["N_test"]) == (442, 44)
+    X = np.arange(20.0)[:, None]
+    random, again, neighbors = (
+        _block_labels(X, 5, blocks, 0) for blocks in ("random", "random", "neighbors")
+    )
+    assert random.tolist() == again.tolist() != neighbors.tolist()
+    assert sorted(random) == sorted(neighbors)
 
 
 def test_unknown_entry_is_refused(run_tiny):
