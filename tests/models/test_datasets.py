@@ -9,6 +9,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from model_values import loss_and_gradient
 from quick import some_slow
 from tensorflow.python.eager import context
 
@@ -61,12 +62,6 @@ MODELS = {
 
 def linear():
     return gpflow.functions.Linear(np.full((D, P), 0.3))
-
-
-def loss_and_gradient(model):
-    with tf.GradientTape() as tape:
-        loss = model.training_loss()
-    return loss, tape.gradient(loss, model.trainable_variables)
 
 
 EAGER = [("VFE", False), ("T-PEP", False), ("TSGPR", False)]

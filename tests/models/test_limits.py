@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.kernels import Linear, Matern32, Matern52, RationalQuadratic, SquaredExponential, White
+from model_values import linear_mean
 from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
@@ -76,10 +77,6 @@ def _parts(kernel=None, likelihood=None, mean_function=None):
     }
 
 
-def _linear_mean(P):
-    return gpflow.functions.Linear(np.linspace(-0.4, 0.6, 2 * P).reshape(2, P), np.full(P, 0.3))
-
-
 def _objective(model):
     return model.maximum_log_likelihood_objective().numpy()
 
@@ -108,7 +105,7 @@ def _assert_predicts_as(model, other, Xnew, assert_close):
 )
 def test_alpha_zero_equals_sgpr(problem, kernel, P, assert_same, assert_close):
     X, Y, Z, Xnew = problem(P=P)
-    parts = _parts(kernel, mean_function=_linear_mean(P))
+    parts = _parts(kernel, mean_function=linear_mean(P))
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
     sgpr = gpflow.models.SGPR((X, Y), **parts)
     pepr = PEPR((X, Y), alpha=0.0, **parts)
@@ -134,7 +131,7 @@ def test_alpha_zero_equals_sgpr_with_heteroscedastic_noise(
 
 def test_alpha_one_equals_fitc(problem, kernel, assert_same, assert_close):
     X, Y, Z, Xnew = problem()
-    parts = _parts(kernel, mean_function=_linear_mean(1))
+    parts = _parts(kernel, mean_function=linear_mean(1))
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
     fitc = gpflow.models.GPRFITC((X, Y), **parts)
     pepr = PEPR((X, Y), alpha=1.0, **parts)
@@ -167,7 +164,7 @@ def test_inducing_points_at_all_inputs_are_exact(problem, kind, no_jitter, asser
     X, Y, _, Xnew = problem(P=2)
     constructor, options, _ = kind
     # A Matern kernel of short lengthscale keeps Kuu well conditioned.
-    parts = _parts(Matern52(1.3, lengthscales=0.3), mean_function=_linear_mean(2))
+    parts = _parts(Matern52(1.3, lengthscales=0.3), mean_function=linear_mean(2))
     assert np.linalg.cond(parts["kernel"](X)) < 1e3
     model = constructor((X, Y), inducing_variable=X, **options, **parts)
     gpr = gpflow.models.GPR((X, Y), **parts)
@@ -190,7 +187,7 @@ def _scale_terms(*, alpha=0.0, scale=1.0, blocks=None, shared=False):
 def test_one_block_at_alpha_one_is_exact(problem, kernel, value_and_gradients, named, assert_close):
     """Qff + D = Kff wherever Z is: evidence and gradients are GPR's, and none of them is in Z."""
     X, Y, Z, _ = problem(P=2)
-    parts = _parts(kernel, mean_function=_linear_mean(2))
+    parts = _parts(kernel, mean_function=linear_mean(2))
     model = PEPR((X, Y), inducing_variable=Z, alpha=1.0, blocks=[np.arange(24)], **parts)
     gpr = gpflow.models.GPR((X, Y), **parts)
     variables = list(named(gpr).values())
@@ -205,7 +202,7 @@ def test_one_block_at_alpha_one_is_exact(problem, kernel, value_and_gradients, n
 def test_svgp_with_same_q_u_predicts_the_same(problem, kind, assert_close):
     X, Y, Z, Xnew = problem(P=2)
     constructor, options, _ = kind
-    parts = _parts(mean_function=_linear_mean(2))
+    parts = _parts(mean_function=linear_mean(2))
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
     model = constructor((X, Y), **options, **parts)
     q_mu, q_cov = model.compute_qu()
@@ -224,7 +221,7 @@ def test_bounds_enclose_exact_evidence(problem, kind, varying_noise):
     constructor, options, _ = kind
     for P, likelihood in ((1, None), (2, varying_noise("scale"))):
         X, Y, Z, _ = problem(P=P, seed=P)
-        parts = _parts(likelihood=likelihood, mean_function=_linear_mean(P))
+        parts = _parts(likelihood=likelihood, mean_function=linear_mean(P))
         model = constructor((X, Y), inducing_variable=Z, **options, **parts)
         exact = _objective(gpflow.models.GPR((X, Y), **parts))
         assert model.upper_bound().numpy() > exact
@@ -250,7 +247,7 @@ def test_upper_bound_equals_dense_formula(problem, varying_noise, dense):
 def test_objective_equals_dense_formula(problem, name, kernel, dense):
     X, Y, Z, _ = problem(P=2)
     constructor, options, formula = MODELS[name]
-    parts = _parts(kernel, mean_function=_linear_mean(2))
+    parts = _parts(kernel, mean_function=linear_mean(2))
     model = constructor((X, Y), inducing_variable=Z, **options, **parts)
     assert _objective(model) == pytest.approx(formula(dense.of(model)), rel=CLOSE)
 
@@ -280,7 +277,7 @@ def test_predictions_equal_dense_formula(problem, name, varying_noise, dense, as
     """Qff with the sites' noise, Kbar, gives f* by Gaussian conditioning: Q*f Kbar^-1 r and k** - Q*f Kbar^-1 Qf*."""
     X, Y, Z, Xnew = problem(P=2)
     constructor, options, _ = MODELS[name]
-    parts = _parts(Matern52(1.3, lengthscales=0.9), varying_noise(), _linear_mean(2))
+    parts = _parts(Matern52(1.3, lengthscales=0.9), varying_noise(), linear_mean(2))
     model = constructor((X, Y), inducing_variable=Z, **options, **parts)
     d = dense.of(model)
     alpha = options.get("alpha", 0.0)
@@ -332,7 +329,7 @@ def test_blocks_of_one_row_equal_no_blocks(
     problem, constructor, options, assert_same, assert_close
 ):
     X, Y, Z, Xnew = problem(P=2)
-    parts = _parts(mean_function=_linear_mean(2))
+    parts = _parts(mean_function=linear_mean(2))
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
     without = constructor((X, Y), **options, **parts)
     singletons = (BTSGPR if constructor is TSGPR else PEPR)((X, Y), blocks=1, **options, **parts)

@@ -6,30 +6,20 @@ PREDICTION, relative to the largest: as above, with a power of ten for the condi
 root in products). GRADIENT, relative to the largest: differences of terms that are up to a hundred times larger.
 """
 
-import json
-from pathlib import Path
-
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from model_values import recorded
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
 OBJECTIVE, PREDICTION, GRADIENT = 1e-12, 2e-12, 1e-11
 
-DATA = Path(__file__).parents[1] / "data"
 
-
-def _cases(group):
-    content = json.loads((DATA / f"{group}.json").read_text())
-    return [
-        {**case, "inputs": {**content["datasets"][case["dataset"]], **case["inputs"]}}
-        for case in content["cases"]
-    ]
-
-
-CASES = [case for group in ("pep_reg", "block_pep", "structured", "tpep") for case in _cases(group)]
+CASES = [
+    case for group in ("pep_reg", "block_pep", "structured", "tpep") for case in recorded(group)
+]
 ORDERINGS = [case for case in CASES if case["name"].endswith("/ordering")]
 OPTIMA = [case for case in CASES if "/m_opt/" in case["name"]]
 VALUES = [case for case in CASES if case not in ORDERINGS and case not in OPTIMA]

@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from model_values import loss_and_gradient
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier, StreamingPEP, fit
@@ -65,12 +66,6 @@ MODELS = {
         lambda data: PEP(data, kernel(), Probit(), Z.copy(), alpha=1.0, projection="wasserstein"),
     ),
 }
-
-
-def loss_and_gradient(model):
-    with tf.GradientTape() as tape:
-        loss = model.training_loss()
-    return loss, tape.gradient(loss, model.trainable_variables)
 
 
 @functools.cache

@@ -11,16 +11,13 @@ import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
+from model_values import linear_mean
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPR
 from gpflow_pep.likelihoods import Logit, Probit
 
 CLOSE, TOL = 1e-9, 1e-12
-
-
-def _linear_mean(P):
-    return gpflow.functions.Linear(np.linspace(-0.4, 0.6, 2 * P).reshape(2, P), np.full(P, 0.3))
 
 
 def _labels(problem, P=1):
@@ -58,7 +55,7 @@ def test_gaussian_is_pepr(problem, P, projection, assert_same, assert_close):
         "kernel": SquaredExponential(1.3, lengthscales=[0.8, 1.1]),
         "likelihood": gpflow.likelihoods.Gaussian(0.15),
         "inducing_variable": InducingPoints(Z),
-        "mean_function": _linear_mean(P),
+        "mean_function": linear_mean(P),
     }
     pepr = PEPR((X, Y), alpha=0.3, **parts)
     model = PEP((X, Y), alpha=0.3, projection=projection, **parts)
@@ -108,7 +105,7 @@ def test_alpha_zero_is_the_optimum_of_svgp(problem, likelihood, value_and_gradie
         "kernel": SquaredExponential(1.3, lengthscales=[0.8, 1.1]),
         "likelihood": _gauss_hermite(likelihood(), 100),
         "inducing_variable": InducingPoints(Z),
-        "mean_function": _linear_mean(1),
+        "mean_function": linear_mean(1),
     }
     model = PEP((X, Y), alpha=0.0, **parts)
     status = _converge(model)

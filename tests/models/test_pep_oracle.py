@@ -13,14 +13,13 @@ it: PREDICTION.
 """
 
 import functools
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from model_values import recorded
 
 from gpflow_pep import PEPClassifier
 from gpflow_pep.likelihoods import Probit
@@ -33,16 +32,6 @@ LIKELIHOODS = {"probit": Probit, "probit_gpflow": gpflow.likelihoods.Bernoulli}
 
 QUICK = ("probit_pep/P1/probit/", "gpc_full/Q1/")
 
-DATA = Path(__file__).parents[1] / "data"
-
-
-def _cases(group):
-    content = json.loads((DATA / f"{group}.json").read_text())
-    return [
-        {**case, "inputs": {**content["datasets"][case["dataset"]], **case["inputs"]}}
-        for case in content["cases"]
-    ]
-
 
 def _named(cases, quick=QUICK):
     """Those of a few models, each compiled once, are not slow."""
@@ -54,7 +43,7 @@ def _named(cases, quick=QUICK):
     ]
 
 
-SPARSE, FULL = _cases("probit_pep"), _cases("gpc_full")
+SPARSE, FULL = recorded("probit_pep"), recorded("gpc_full")
 CASES = SPARSE + FULL
 WITH_GRADIENTS = [case for case in CASES if "grad" in case["expected"]]
 QUANTILE = [case for case in WITH_GRADIENTS if case["name"].endswith("QP")]

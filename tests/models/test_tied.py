@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import gpflow
@@ -63,14 +62,6 @@ def data(likelihood="robust max"):
         return X, generator.integers(0, C, (N, 1)).astype(float)
     Y = np.sin(X @ generator.normal(size=(2, C))) + 0.3 * generator.normal(size=(N, C))
     return X, (Y > 0.0).astype(float) if likelihood == "Probit" else Y
-
-
-@pytest.fixture
-def no_jitter():
-    with gpflow.config.as_context(
-        replace(gpflow.config.config(), jitter=0.0, positive_minimum=0.0)
-    ):
-        yield
 
 
 # --- references -----------------------------------------------------------------------------------------------------
