@@ -20,11 +20,16 @@ _ADVICE = "leaving out rows whose observation is missing"
 
 
 class Accepted(NamedTuple):
-    """The values that a likelihood accepts."""
+    """
+    The observations that a likelihood accepts.
 
-    mask: tf.Tensor  # True for accepted values of Y, [N, P]
-    values: str  # Description of the accepted values in error messages
-    hint: str = ""  # Appended to error messages
+    `mask` [N, P] is True for accepted values of Y, `values` describes them in error messages, and
+    `hint` is appended to these messages.
+    """
+
+    mask: tf.Tensor
+    values: str
+    hint: str = ""
 
 
 def check_observations(
@@ -106,9 +111,9 @@ def check_assigned(
 @singledispatch
 def accepted_observations(likelihood: Likelihood, Y: tf.Tensor) -> Accepted:
     """
-    Return a mask of the observations Y [N, P] that a likelihood accepts. Register custom
-    likelihoods here, with TensorFlow operations: compiled functions also check values that were
-    assigned to the data of a model.
+    Return which of the observations Y [N, P] a likelihood accepts. Register custom likelihoods
+    here, with TensorFlow operations: compiled functions also check values that were assigned to the
+    data of a model.
     """
     return Accepted(tf.ones_like(Y, tf.bool), "real numbers")
 
