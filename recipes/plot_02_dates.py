@@ -2,8 +2,8 @@
 Dates as inputs
 ===============
 
-A Gaussian process needs numbers: count days from the first date. Lengthscales and
-periods are then in days.
+A Gaussian process needs numbers: count days from a fixed date, the same in fit and
+predict. Lengthscales and periods are then in days.
 """
 
 import gpflow
@@ -16,11 +16,11 @@ from gpflow_pep.estimators import SparseGPRegressor
 rng = np.random.default_rng(0)
 dates = pd.date_range("2025-01-01", periods=2400, freq="h")
 dates = dates[np.sort(rng.choice(2400, 300, replace=False))]  # irregular
-first = dates[0]
+first = pd.Timestamp("2025-01-01")
 
 
 def days(dates):
-    """Return days since the first date, [n, 1]."""
+    """Return days since the first of January, [n, 1]."""
     return ((dates - first) / pd.Timedelta(days=1)).to_numpy()[:, None]
 
 

@@ -9,7 +9,10 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from scipy.sparse import issparse
 
-_DAYS = "convert times to a number of days, such as (t - t.min()) / numpy.timedelta64(1, 'D')"
+_DAYS = (
+    "convert times to a number of days from a fixed date, the same in fit and predict, such as "
+    "(t - numpy.datetime64('2025-01-01')) / numpy.timedelta64(1, 'D')"
+)
 _CATEGORIES = "encode categories with OneHotEncoder or TargetEncoder of sklearn.preprocessing"
 _LABELS = "SparseGPClassifier predicts labels"
 
