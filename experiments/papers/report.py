@@ -79,7 +79,10 @@ def _section(folder: Path) -> str:
     ]
     for path in sorted(folder.glob("[0-9][0-9]-*")):
         if path.suffix == ".md":
-            parts.append(_table(path.read_text(encoding="utf-8")))
+            try:
+                parts.append(_table(path.read_text(encoding="utf-8")))
+            except ValueError:
+                sys.exit(f"{path} is not a table of a protocol: delete it, and run the protocol.")
         elif path.suffix == ".png":
             caption = (
                 path.with_suffix(".txt").read_text(encoding="utf-8").strip().replace("\n\n", ". ")

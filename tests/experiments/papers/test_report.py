@@ -52,6 +52,14 @@ def test_no_results_are_refused(tmp_path):
         report.main([str(tmp_path)])
 
 
+@pytest.mark.parametrize("text", ["", "**Scores**", "**Scores**\n\n| a |"])
+def test_a_damaged_table_is_named(results, text):
+    path = next((results / "new/U2").glob("00-*.md"))
+    path.write_text(text)
+    with pytest.raises(SystemExit, match=rf"{path.name} is not a table of a protocol: delete it"):
+        report.main([str(results / "new"), "--to", str(results / "page.html")])
+
+
 def test_results_are_replaced(results):
     folder = results / "new/U2"
     write("U2: title", "", [Table("Only", [("n",), ("1",)]), None], folder)
