@@ -12,13 +12,11 @@ from gpflow.base import AnyNDArray, Parameter
 from gpflow.config import default_float, default_likelihood_positive_minimum
 from gpflow.inducing_variables import (
     InducingPatches,
-    InducingPoints,
     InducingVariables,
     MultioutputInducingVariables,
 )
 from gpflow.inducing_variables.inducing_variables import InducingPointsBase
 from gpflow.likelihoods import Gaussian
-from gpflow.models.util import InducingPointsLike
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
@@ -208,13 +206,8 @@ def regression_data(data: object) -> tuple[AnyNDArray, AnyNDArray]:
     return X, Y
 
 
-def single_output_inducing_variable(
-    inducing_variable: InducingPointsLike, num_inputs: int | None
-) -> InducingVariables:
-    """
-    Return a non-empty, finite single-output inducing variable with the columns of X; convert an
-    array Z [M, D].
-    """
+def check_single_output(inducing_variable: InducingVariables, num_inputs: int | None) -> None:
+    """Check that a single-output inducing variable is finite and has the columns of X."""
     name = "inducing_variable"
     if isinstance(inducing_variable, MultioutputInducingVariables):
         accepted = (
@@ -222,8 +215,6 @@ def single_output_inducing_variable(
             "each column of Y)"
         )
         raise ValueError(f"{name} must be {accepted}, got {type(inducing_variable).__name__}.")
-    if not isinstance(inducing_variable, InducingVariables):
-        inducing_variable = InducingPoints(matrix(inducing_variable, f"{name} (Z)", "D"))
     if isinstance(inducing_variable, InducingPointsBase):
         Z = matrix(inducing_variable.Z, f"{name} (Z)", "D")
         if num_inputs not in (None, Z.shape[1]) and not isinstance(
@@ -237,7 +228,6 @@ def single_output_inducing_variable(
             f"{name} must have at least one inducing variable, got "
             f"{inducing_variable.num_inducing}."
         )
-    return inducing_variable
 
 
 def positive_number(value: object, name: str) -> float:

@@ -17,7 +17,7 @@ from ..runtime.tracing import in_xla, refuse_xla
 
 CHUNKS_IN_FLIGHT = 3  # computed in parallel: a triangular solve uses one core only
 ROWS_PER_CHUNK = 1024  # wide enough for products at full speed
-_MOST_ROWS = 2**30  # of a chunk: row numbers have 32 bits
+MOST_ROWS = 2**30  # of a chunk: row numbers have 32 bits
 
 Part = Callable[["Chunk"], Sequence[tf.Tensor]]
 ChunkStep = Callable[[Any, "Chunk", Any], tuple[Any, ...]]
@@ -290,7 +290,7 @@ class RowChunks(_Divided):
     ):
         """:param eager_size: chunk size outside of compiled functions; None: the same."""
         super().__init__(devices)
-        self.chunk_size = ROWS_PER_CHUNK if chunk_size is None else min(chunk_size, _MOST_ROWS)
+        self.chunk_size = ROWS_PER_CHUNK if chunk_size is None else min(chunk_size, MOST_ROWS)
         self._eager_size = eager_size or self.chunk_size
 
     @property
@@ -422,7 +422,7 @@ def default_chunk_size(
     num_inducing: int,
     bytes_per_number: int,
     *,
-    num_rows: int = _MOST_ROWS,
+    num_rows: int = MOST_ROWS,
     on_cpu: int = ROWS_PER_CHUNK,
 ) -> int:
     """Return how many rows to compute together on a variable's ``device`` that has `num_rows`: `on_cpu` on a CPU."""

@@ -68,6 +68,12 @@ class OldPosterior(tf.Module):
             noise=tf.Variable([1.0, 0.0, 0.0], trainable=False, dtype=dtype),
         )
 
+    @property
+    def shape(self) -> list[int]:
+        """K, M and D of the model's inducing points."""
+        num_parts, _, num_inputs = self.absorbed.Z.shape
+        return [num_parts, int(self._num_inducing), num_inputs]
+
     def noise_after(
         self, noise_variance: tf.Tensor, count: tf.Tensor, square: tf.Tensor
     ) -> tf.Tensor:

@@ -57,15 +57,11 @@ class PEPClassifier(PEP):
     ):
         """See :class:`PEP` for the arguments; `likelihood`: of class labels, chosen from the labels by default."""
         if not isinstance(likelihood, Likelihood | None):
-            found, hint = (
-                type(likelihood).__name__,
-                "inducing_variable=Z: inducing points are the argument after it",
-            )
+            found = type(likelihood).__name__
+            hint = "inducing_variable=Z: inducing points are the argument after it"
             if isinstance(likelihood, str | type):
-                found, hint = (
-                    repr(likelihood),
-                    "an object: likelihoods.Probit(), gpflow.likelihoods.Softmax(3), ...",
-                )
+                found = repr(likelihood)
+                hint = "an object: likelihoods.Probit(), gpflow.likelihoods.Softmax(3), ..."
             raise ValueError(
                 f"likelihood must be a gpflow Likelihood or None, got {found}; give {hint}."
             )
@@ -80,12 +76,6 @@ class PEPClassifier(PEP):
                 )
             data = checked_data(data, chunk_size)
             likelihood = _likelihood_for(_labels(data), columns(data)[1])
-        solver: dict[str, Any] = dict(
-            projection=projection, tol=tol, max_sweeps=max_sweeps, damping=damping
-        )
-        options: dict[str, Any] = dict(
-            mean_function=mean_function, chunk_size=chunk_size, max_jitter=max_jitter
-        )
         super().__init__(
             data,
             kernel,
@@ -93,19 +83,24 @@ class PEPClassifier(PEP):
             inducing_variable,
             alpha=alpha,
             scale=scale,
-            **solver,
-            **options,
+            projection=projection,
+            tol=tol,
+            max_sweeps=max_sweeps,
+            damping=damping,
+            mean_function=mean_function,
+            chunk_size=chunk_size,
+            max_jitter=max_jitter,
         )
 
     @override
-    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
-        if not isinstance(likelihood, CLASSIFICATION):
+    def _check(self) -> None:
+        if not isinstance(self.likelihood, CLASSIFICATION):
             names = ", ".join(kind.__name__ for kind in CLASSIFICATION)
-            found = f"{type(likelihood).__name__}; use gpflow_pep.PEP for any other"
             raise ValueError(
-                f"likelihood must be one of class labels ({names}) or None, got {found}."
+                f"likelihood must be one of class labels ({names}) or None, got "
+                f"{type(self.likelihood).__name__}; use gpflow_pep.PEP for any other."
             )
-        return super()._checked_likelihood(likelihood)
+        super()._check()
 
 
 def _labels(data: RegressionData | DatasetChunks) -> AnyNDArray:

@@ -24,6 +24,7 @@ from ..engine.rows import RegressionRows
 from ..engine.sites import IndependentSites, Powers, RowSums, SiteRule
 from ..maths.linalg import finite
 from ..runtime.tracing import no_autograph
+from .parts import Part
 from .sparse import SparseGP, checked_data, columns
 
 _ADVICE = (
@@ -73,21 +74,28 @@ class CollapsedRegression(SparseGP):
     ):
         """See :class:`PEPR` for the arguments, of which alpha, scale and blocks do not apply."""
         held = checked_data(data, chunk_size)
-        if likelihood is None:
-            likelihood = Gaussian(
-                1.0 if noise_variance is None else validation.noise_variance(noise_variance)
-            )
-        elif noise_variance is not None:
+        if likelihood is not None and noise_variance is not None:
             raise ValueError("noise_variance and likelihood cannot both be given.")
-        P = columns(held)[1]
+        if noise_variance is None:
+            noise_variance = 1.0
+        if likelihood is None:
+            likelihood = Gaussian(validation.noise_variance(noise_variance))
         super().__init__(
-            held, kernel, likelihood, inducing_variable, mean_function, P, chunk_size, max_jitter
+            held,
+            kernel,
+            likelihood,
+            inducing_variable,
+            mean_function,
+            num_latent_gps=columns(held)[1],
+            chunk_size=chunk_size,
+            max_jitter=max_jitter,
         )
         self.mixed_precision = bool(mixed_precision)
         self.single_chunk = bool(self._data) and int(self._local_num_data()) <= self._chunk_size
 
-    @override
-    def _checked_likelihood(self, likelihood: Any) -> Gaussian:
+    @Part
+    def likelihood(self, likelihood: Any) -> Gaussian:
+        """The likelihood, whose noise may depend on x."""
         return validation.gaussian(likelihood)
 
     def _use_blocks(self, blocks: Any) -> None:
@@ -139,10 +147,11 @@ class CollapsedRegression(SparseGP):
         num_data = len(X)
         if not isinstance(self._chunks, BlockChunks):
             self._check_block_sizes(np.ones(num_data, dtype=int))
-        elif num_data != (num_rows := int(self._chunks.num_rows)):
+        elif num_data != int(self._chunks.num_rows):
             if self._block_size is None:
                 raise ValueError(
-                    f"data must keep {num_rows} rows, since blocks were given row by row, got {num_data}."
+                    f"data must keep {int(self._chunks.num_rows)} rows, since blocks were given row by row, got "
+                    f"{num_data}."
                 )
             rows, sizes = validation.partition(self._block_size, num_data)
             self._check_block_sizes(sizes)
@@ -187,11 +196,19 @@ class CollapsedRegression(SparseGP):
     def _rows(
         self, chunks: Chunks, prior: Prior, scale: tf.Tensor, noise_factor: tf.Tensor | None = None
     ) -> RegressionRows:
-        data = self._equally_many(
-            "blocks", *([chunks.num_rows] if isinstance(chunks, BlockChunks) else [])
+        counts = []
+        if isinstance(chunks, BlockChunks):
+            counts.append(chunks.num_rows)
+        return RegressionRows(
+            self._equally_many("blocks", *counts),
+            chunks,
+            prior,
+            self.likelihood,
+            self.mean_function,
+            noise_factor,
+            scale=scale,
+            workers=self._workers,
         )
-        parts = prior, self.likelihood, self.mean_function, noise_factor
-        return RegressionRows(data, chunks, *parts, scale=scale, workers=self._workers)
 
     @inherit_check_shapes
     @no_autograph
@@ -221,23 +238,25 @@ class CollapsedRegression(SparseGP):
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
 
-@check_shapes("return: []")
-@no_autograph
-def upper_bound(self: CollapsedRegression) -> tf.Tensor:
-    """
-    Compute an upper bound on the exact log evidence, independent of the model's sites (Titsias 2014).
+class UpperBoundMixin(CollapsedRegression):
+    """A model of all rows, which bound the log evidence from above; a stream does not keep earlier batches."""
 
-        -P/2 log|2 pi (Qff + S)| - 1/2 r' (Qff + (1 + t) S)^-1 r,     t = tr(S^-1 (Kff - Qff))
+    @check_shapes("return: []")
+    @no_autograph
+    def upper_bound(self) -> tf.Tensor:
+        """
+        Compute an upper bound on the exact log evidence, independent of the model's sites (Titsias 2014).
 
-    With constant noise it is the upper bound of `gpflow.models.SGPR` (correct there for one output only). Not
-    defined for streams, which do not keep earlier batches.
+            -P/2 log|2 pi (Qff + S)| - 1/2 r' (Qff + (1 + t) S)^-1 r,     t = tr(S^-1 (Kff - Qff))
 
-    :return: nats, summed over outputs.
-    """
-    vfe = Powers.of_pep(tf.zeros([], default_float()))
-    sums, row_sums = self._of_sites(vfe, of_single_rows=True)
-    wider = self._of_sites(vfe, of_single_rows=True, noise_factor=1.0 + 2.0 * row_sums.penalty)
-    bound = log_gaussian(sums, row_sums, self.num_data) + 0.5 * (
-        mahalanobis(sums, row_sums) - mahalanobis(*wider)
-    )
-    return finite(bound, name="the upper bound", advice=_ADVICE)
+        With constant noise it is the upper bound of `gpflow.models.SGPR` (correct there for one output only).
+
+        :return: nats, summed over outputs.
+        """
+        vfe = Powers.of_pep(tf.zeros([], default_float()))
+        sums, row_sums = self._of_sites(vfe, of_single_rows=True)
+        wider = self._of_sites(vfe, of_single_rows=True, noise_factor=1.0 + 2.0 * row_sums.penalty)
+        bound = log_gaussian(sums, row_sums, self.num_data) + 0.5 * (
+            mahalanobis(sums, row_sums) - mahalanobis(*wider)
+        )
+        return finite(bound, name="the upper bound", advice=_ADVICE)

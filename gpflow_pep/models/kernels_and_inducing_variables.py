@@ -13,7 +13,6 @@ from gpflow.inducing_variables import (
 )
 from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.models import GPModel
-from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import parameter_dict
 
 from .. import validation
@@ -21,14 +20,23 @@ from ..engine import independent_parts
 from ..engine.kernel_columns import check_columns, checked_indices
 
 
-def checked_inducing_variable(
+def as_inducing_variable(inducing_variable: Any, *, shared: bool) -> InducingVariables:
+    """Return an inducing variable, single-output if all functions share it; convert an array Z [M, D]."""
+    if shared and isinstance(inducing_variable, FallbackSharedIndependentInducingVariables):
+        return inducing_variable.inducing_variable
+    if isinstance(inducing_variable, InducingVariables):
+        return inducing_variable
+    return InducingPoints(validation.matrix(inducing_variable, "inducing_variable (Z)", "D"))
+
+
+def check_inducing_variable(
     kernel: Kernel,
-    inducing_variable: InducingPointsLike,
+    inducing_variable: InducingVariables,
     num_inputs: int | None,
     num_latent_gps: int,
     *,
     shared: bool,
-) -> InducingVariables:
+) -> None:
     """Check kernel and inducing variable, which functions must share if `shared`, for X with `num_inputs` columns."""
     if not isinstance(kernel, Kernel):
         raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
@@ -46,21 +54,18 @@ def checked_inducing_variable(
     must = f"must have one part for each of {num_latent_gps} latent functions, got"
     if isinstance(kernel, MultioutputKernel) and kernel.num_latent_gps != num_latent_gps:
         raise ValueError(f"kernel {must} {kernel.num_latent_gps}.")
-    if shared and isinstance(inducing_variable, FallbackSharedIndependentInducingVariables):
-        inducing_variable = inducing_variable.inducing_variable
-    if shared or not isinstance(inducing_variable, MultioutputInducingVariables):
-        inducing_variable = validation.single_output_inducing_variable(
-            inducing_variable, num_inputs
-        )
+    if shared:
+        validation.check_single_output(inducing_variable, num_inputs)
     parts = independent_parts(inducing_variable, kernel)
     if len(parts) not in (1, num_latent_gps):
         raise ValueError(f"inducing_variable {must} {len(parts)}.")
     for variable, _ in parts:
-        validation.single_output_inducing_variable(variable, num_inputs)
+        validation.check_single_output(variable, num_inputs)
     points = [
         (part, variable.Z.numpy()) for variable, part in parts if type(variable) is InducingPoints
     ]
-    num_inputs = points[0][1].shape[1] if num_inputs is None and points else num_inputs
+    if num_inputs is None and points:
+        num_inputs = points[0][1].shape[1]
     if num_inputs is not None:
         check_columns(kernel, num_inputs)
     for part, Z in points:
@@ -70,7 +75,6 @@ def checked_inducing_variable(
         raise ValueError(
             f"inducing_variable must have parts of the same size, got {sorted(sizes)}."
         )
-    return inducing_variable
 
 
 def single_output_variables(inducing_variable: InducingVariables) -> tuple[InducingVariables, ...]:

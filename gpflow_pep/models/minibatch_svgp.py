@@ -1,14 +1,13 @@
 """Base class of the minibatch models: an explicit q(u), as in `gpflow.models.SVGP`."""
 
 from abc import abstractmethod
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, RegressionData
 from gpflow.config import default_float
-from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.mean_functions import MeanFunction
@@ -25,6 +24,7 @@ from ..likelihoods.observations import check_observations
 from ..maths.linalg import column_products, finite
 from ..runtime.checks import asserted
 from ..runtime.tracing import in_xla, no_autograph
+from .parts import ParameterPart
 from .sparse import InducingVariableGP
 
 ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
@@ -89,20 +89,18 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or standard deviations [M, C] if q_diag; default I.
         :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, instead of q(u).
         """
-        self._checked_likelihood(likelihood)
+        self.likelihood = likelihood
         if num_latent_gps is None:
             if q_mu is not None:
                 num_latent_gps = int(q_mu.shape[1])
             elif q_sqrt is not None:
                 num_latent_gps = int(q_sqrt.shape[1 if q_diag else 0])
+            elif isinstance(likelihood, ScalarLikelihood):
+                num_latent_gps = 1
             else:
-                num_latent_gps = (
-                    1 if isinstance(likelihood, ScalarLikelihood) else likelihood.latent_dim
-                )
+                num_latent_gps = likelihood.latent_dim
         C = validation.positive_integer(num_latent_gps, "num_latent_gps")
-        super().__init__(kernel, likelihood, mean_function, num_latent_gps=C)
-        # Converted if it is an array.
-        self.inducing_variable = cast(InducingVariables, inducing_variable)
+        super().__init__(kernel, likelihood, inducing_variable, mean_function, C)
         self._num_data = None
         if num_data is not None:
             self._num_data = tf.Variable(
@@ -122,30 +120,29 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         self._add_parameters()
         self._old = self._new_old_posterior()
 
+    @ParameterPart
+    def q_mu(self, q_mu: Any) -> Parameter:
+        """The mean of q, [M, C]."""
+        return q_mu
+
+    @ParameterPart
+    def q_sqrt(self, q_sqrt: Any) -> Parameter:
+        """Cholesky factors of q's covariance, [C, M, M], or standard deviations, [M, C]."""
+        return q_sqrt
+
     @override
-    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
-        likelihood = super()._checked_likelihood(likelihood)
-        C = vars(self).get("num_latent_gps")
-        if (
-            C is not None
-            and not isinstance(likelihood, ScalarLikelihood)
-            and likelihood.latent_dim != C
-        ):
+    def _check(self) -> None:
+        super()._check()
+        likelihood, C = self.likelihood, self.num_latent_gps
+        if not isinstance(likelihood, ScalarLikelihood) and likelihood.latent_dim != C:
             raise ValueError(
                 f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}."
             )
-        return likelihood
-
-    @override
-    def _checked_inducing_variable(
-        self, inducing_variable: Any, kernel: Any = ...
-    ) -> InducingVariables:
-        checked = super()._checked_inducing_variable(inducing_variable, kernel)
-        if "q_mu" in vars(self) and (M := int(checked.num_inducing)) != self.q_mu.shape[0]:
+        M = int(self.inducing_variable.num_inducing)
+        if self.q_mu.shape[0] != M:
             raise ValueError(
                 f"inducing_variable must keep {self.q_mu.shape[0]} points, as q_mu, got {M}."
             )
-        return checked
 
     def _add_parameters(self) -> None:
         """Create the parameters of the subclass; called at the end of the constructor."""
@@ -195,10 +192,8 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         message = "data: X and Y must have the same number of rows"
         if not X.shape[:1].is_compatible_with(Y.shape[:1]):
             raise ValueError(f"{message}, got {X.shape[0]} and {Y.shape[0]}.")
-        X, Y = (
-            asserted(X, tf.equal(tf.shape(X)[0], tf.shape(Y)[0]), message),
-            self._with_checked_size(Y),
-        )
+        X = asserted(X, tf.equal(tf.shape(X)[0], tf.shape(Y)[0]), message)
+        Y = self._with_checked_size(Y)
         if in_xla():  # an invalid Y also makes X NaN, because a likelihood may treat NaN as a label
             return asserted(X, tf.math.is_finite(X) & tf.reduce_all(tf.math.is_finite(Y))), Y
         return finite(
@@ -221,11 +216,9 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         """Return L, and q(v)."""
         L = self._factorize(self._prior().Kuu(self._jitter_of_Kuu()))
         m = tf.transpose(self.q_mu)
-        R = (
-            tf.linalg.diag(tf.transpose(self.q_sqrt))
-            if self.q_diag
-            else tf.convert_to_tensor(self.q_sqrt)
-        )
+        R = tf.convert_to_tensor(self.q_sqrt)
+        if self.q_diag:
+            R = tf.linalg.diag(tf.transpose(R))
         if self.whiten:
             return L, WhitenedQ(m, R)
         m = tf.linalg.triangular_solve(L, m[..., None])[..., 0]
@@ -265,8 +258,11 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         return tf.reduce_sum(self.likelihood.variational_expectations(X, mean, variance, Y))
 
 
-@check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: []")
-@no_autograph
-def elbo(self: MinibatchSVGP, data: RegressionData) -> tf.Tensor:
-    """Estimate the objective, a lower bound on the log evidence (streams: of the batch), by a minibatch, in nats."""
-    return self.maximum_log_likelihood_objective(data)
+class ElboMixin(MinibatchSVGP):
+    """A model whose objective is a lower bound on the log evidence."""
+
+    @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: []")
+    @no_autograph
+    def elbo(self, data: RegressionData) -> tf.Tensor:
+        """Estimate the lower bound on the log evidence (streams: of the batch) by a minibatch, in nats."""
+        return self.maximum_log_likelihood_objective(data)

@@ -49,7 +49,8 @@ from ..runtime.tracing import (
     refuse_xla,
 )
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
-from .sparse import SparseGP, alpha_property, checked_data, checked_power, columns
+from .parts import ParameterPart, checked_scale
+from .sparse import PowerMixin, SparseGP, checked_data, checked_power, columns
 
 # Entries of V = L^-1 Kuf that are stored between sweeps (64 MB); a larger V is recomputed.
 _MAX_STORED = 2**23
@@ -87,7 +88,7 @@ def _option(name: str, checked: Callable[[Any, str], Any], meaning: str) -> prop
     return property(lambda model: getattr(model._options, name).numpy().item(), assign, doc=doc)
 
 
-class PEP(SparseGP):
+class PEP(PowerMixin, SparseGP):
     r"""
     Sparse power EP for any likelihood, with a Gaussian site for every observation.
 
@@ -176,7 +177,8 @@ class PEP(SparseGP):
         """
         held = checked_data(data, chunk_size)
         self.projection = projection
-        C = self._latent_functions(self._checked_likelihood(likelihood), held)
+        self.likelihood = likelihood
+        C = self._num_latent_functions(columns(held)[1])
         super().__init__(
             held, kernel, likelihood, inducing_variable, mean_function, C, chunk_size, max_jitter
         )
@@ -185,7 +187,7 @@ class PEP(SparseGP):
         if tol is None:
             eps = np.finfo(tf.as_dtype(default_float()).as_numpy_dtype).eps
             tol = max(_TOL, _ROUNDING * float(eps))
-        powers = self._checked_powers(alpha)
+        powers = self._checked_alpha(alpha)
         self._alpha = local_variable(
             powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float()
         )
@@ -206,43 +208,33 @@ class PEP(SparseGP):
         self._eager_sweeps = _EAGER_SWEEPS
 
     @override
-    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
-        likelihood = super()._checked_likelihood(likelihood)
-        if "_sites" in vars(self):  # replaced after construction
-            C = self._latent_functions(likelihood, self._data or self._chunks)
-            if self.num_latent_gps != C:
-                raise ValueError(
-                    f"likelihood must keep {self.num_latent_gps} latent functions, got {C}."
-                )
-        return likelihood
-
-    def _latent_functions(
-        self, likelihood: Likelihood, data: RegressionData | DatasetChunks
-    ) -> int:
-        """Check that the likelihood has a rule and accepts the data; return C, one per column of Y or `latent_dim`."""
-        rule = rule_for(likelihood, self.projection)
-        batches = (
-            data.batches()
-            if isinstance(data, DatasetChunks)
-            else [tuple(map(tf.convert_to_tensor, data))]
-        )
-        if isinstance(likelihood, ScalarLikelihood):
-            C = columns(data)[1] - isinstance(likelihood, SwitchedLikelihood)
-        else:
-            C = validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
+    def _check(self) -> None:
+        """Check also that the likelihood has a rule, accepts the data and keeps the number of latent functions."""
+        rule = rule_for(self.likelihood, self.projection)
         first = 0
-        for number, batch in enumerate(batches):
-            check_observations(likelihood, batch[1], first_row=first)
-            if number == 0:
-                rule.check(Observations(*batch), C)
-            first += len(batch[1])
-        return C
+        for X, Y in self._batches():
+            check_observations(self.likelihood, Y, first_row=first)
+            if first == 0:
+                C = self._num_latent_functions(Y.shape[1])
+                if self.num_latent_gps != C:
+                    raise ValueError(
+                        f"likelihood must keep {self.num_latent_gps} latent functions, got {C}."
+                    )
+                rule.check(Observations(X, Y), C)
+            first += len(Y)
+        super()._check()
+
+    def _num_latent_functions(self, num_outputs: int) -> int:
+        """Return C: one for each column of Y, or the likelihood's `latent_dim`."""
+        if isinstance(self.likelihood, ScalarLikelihood):
+            return num_outputs - isinstance(self.likelihood, SwitchedLikelihood)
+        return validation.positive_integer(self.likelihood.latent_dim, "likelihood.latent_dim")
 
     @override
-    def _checked_powers(self, alpha: Any) -> AnyNDArray:
+    def _checked_alpha(self, alpha: Any) -> AnyNDArray:
         return validation.power(alpha, self._num_rows, "row")
 
-    alpha = alpha_property
+    scale = ParameterPart(checked_scale)
     tol = _option(
         "tol",
         validation.positive_number,
@@ -465,7 +457,10 @@ class PEP(SparseGP):
         return SiteSums(L, A, c) if self.num_latent_gps > 1 else SiteSums(L, A[0], c[0])
 
     def _converge(self) -> UpdatedPosterior:
-        """Converge the sites, a model's first sweeps eagerly; under a tape use :meth:`_energy_and_gradient_step`."""
+        """
+        Converge the sites. The first sweeps run eagerly, because tracing takes longer. Under a tape use
+        :meth:`_energy_and_gradient_step`.
+        """
         with self._updating():
             chunks = -(-self._num_rows // self._chunk_size)
             most = self._eager_sweeps // chunks if self._may_run_eagerly() else 0
@@ -523,13 +518,13 @@ class PEP(SparseGP):
         variables = self._floating_variables()
         if self._has_implicit_gradient():
             # All rows, in one chunk.
-            updated, rows = (
-                self._converge_step(),
-                tf.range(self._num_rows),
-            )
-            options = self.likelihood, updated.sites, variables
+            updated = self._converge_step()
+            rows = tf.range(self._num_rows)
             return updated.log_evidence, implicit_derivatives(
-                lambda: self._inference(indices=rows).problem, *options
+                lambda: self._inference(indices=rows).problem,
+                self.likelihood,
+                updated.sites,
+                variables,
             )
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
@@ -604,10 +599,8 @@ class PEP(SparseGP):
 
     def _rows(self, prior: Prior, indices: tf.Tensor | None = None) -> LatentRows:
         """Return the source of all rows, or of the given rows in one chunk."""
-        data, alpha = (
-            self._equally_many("sites", tf.shape(self._sites.precision)[0]),
-            checked_power(self._alpha),
-        )
+        data = self._equally_many("sites", tf.shape(self._sites.precision)[0])
+        alpha = checked_power(self._alpha)
         if data:
             data = check_assigned(self.likelihood, *data)
         chunks: Chunks = OneChunk() if indices is not None or self._single_chunk() else self._chunks
@@ -620,12 +613,10 @@ class PEP(SparseGP):
         )
 
     @override
-    def _default_chunk_size(self, **options: int) -> int:
+    def _rows_on_cpu(self) -> int:
         # Entries of V for each row.
         entries = int(self.inducing_variable.num_inducing) * self.num_latent_gps
-        return super()._default_chunk_size(
-            on_cpu=min(_ROWS_PER_SWEEP, _MAX_STORED // 2 // entries), **options
-        )
+        return min(_ROWS_PER_SWEEP, _MAX_STORED // 2 // entries)
 
     def _single_chunk(self) -> bool:
         return self._keeps_projections() and self._num_rows_of_all_workers <= self._chunk_size

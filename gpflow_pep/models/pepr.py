@@ -1,6 +1,6 @@
 """PEPR: power expectation propagation for regression, from VFE over FITC and PITC to T-PEP."""
 
-from typing import Any, cast
+from typing import Any
 
 import tensorflow as tf
 from check_shapes import check_shapes
@@ -17,13 +17,19 @@ from ..engine import BlockChunks, Powers, RowSums, SiteRule, SphericalBlockSites
 from ..runtime.checks import asserted
 from ..runtime.distribution import local_variable
 from ..runtime.tracing import no_autograph
-from .collapsed import CollapsedRegression, upper_bound
-from .sparse import alpha_property, checked_power
+from .collapsed import UpperBoundMixin
+from .parts import ParameterPart
+from .sparse import PowerMixin, checked_power
 
-_OPTIMAL, _PER_BLOCK = "optimal", "optimal per block"
+_OPTIMAL = "optimal"
+_PER_BLOCK = "optimal per block"
+_NO_BOUND = (
+    "elbo() needs alpha = 0, since the objective is no bound at other powers: use "
+    "maximum_log_likelihood_objective(). alpha is"
+)
 
 
-class PEPR(CollapsedRegression):
+class PEPR(PowerMixin, UpperBoundMixin):
     r"""
     Collapsed power EP for GP regression: SGPR, FITC, PITC and the powers between them.
 
@@ -55,9 +61,6 @@ class PEPR(CollapsedRegression):
     >>> np.allclose(model.training_loss(), sgpr.training_loss())
     True
     """
-
-    alpha = alpha_property
-    upper_bound = upper_bound
 
     def __init__(
         self,
@@ -97,11 +100,17 @@ class PEPR(CollapsedRegression):
             noise is small compared with the prior variance, Kuu is ill-conditioned or there are at most `chunk_size`
             rows, everything is in double precision. Must be False with blocks.
         """
-        options: dict[str, Any] = dict(
-            noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size
+        super().__init__(
+            data,
+            kernel,
+            inducing_variable,
+            mean_function=mean_function,
+            noise_variance=noise_variance,
+            likelihood=likelihood,
+            chunk_size=chunk_size,
+            max_jitter=max_jitter,
+            mixed_precision=mixed_precision,
         )
-        options |= dict(max_jitter=max_jitter, mixed_precision=mixed_precision)
-        super().__init__(data, kernel, inducing_variable, mean_function=mean_function, **options)
         self._use_blocks(blocks)
         self._optimal_scale = scale if isinstance(scale, str) else ""
         if self._optimal_scale not in ("", _OPTIMAL, _PER_BLOCK):
@@ -109,10 +118,20 @@ class PEPR(CollapsedRegression):
                 f"scale must be positive, {_OPTIMAL!r} or {_PER_BLOCK!r}, got {scale!r}."
             )
         self._alpha = local_variable(
-            self._checked_powers(alpha), trainable=False, dtype=default_float()
+            self._checked_alpha(alpha), trainable=False, dtype=default_float()
         )
         if not self._optimal_scale:
-            self.scale = cast(Parameter, scale)  # checked, and converted if it holds numbers
+            self.scale = scale
+
+    @ParameterPart
+    def scale(self, scale: Any) -> Parameter:
+        """m of the structured conditional, a parameter; an optimal scale is none."""
+        if self._optimal_scale:
+            raise ValueError(
+                f"scale must stay {self._optimal_scale!r}, got {scale!r}: construct a new model."
+            )
+        count = int(self._local_num_blocks()) if self._workers.count == 1 else None
+        return validation.scale(scale, count)
 
     @check_shapes("return: []")
     @no_autograph
@@ -122,23 +141,12 @@ class PEPR(CollapsedRegression):
 
         :raises tf.errors.InvalidArgumentError: at other powers, at which the objective approximates the log evidence.
         """
-        message = "elbo is a lower bound at alpha = 0 only: use maximum_log_likelihood_objective() at alpha ="
         return asserted(
-            self.maximum_log_likelihood_objective(), self._alpha == 0.0, message, self._alpha
+            self.maximum_log_likelihood_objective(), self._alpha == 0.0, _NO_BOUND, self._alpha
         )
 
     @override
-    def _checked_scale(self, scale: Any) -> Parameter:
-        if self._optimal_scale:
-            raise ValueError(
-                f"scale must stay {self._optimal_scale!r}, got {scale!r}: construct a new model."
-            )
-        return validation.scale(
-            scale, None if self._workers.count > 1 else int(self._local_num_blocks())
-        )
-
-    @override
-    def _checked_powers(self, alpha: Any) -> AnyNDArray:
+    def _checked_alpha(self, alpha: Any) -> AnyNDArray:
         powers = validation.power(alpha, int(self._local_num_blocks()))
         if self._optimal_scale and powers.any():
             raise ValueError(f"alpha must be 0 with scale={self._optimal_scale!r}, got {alpha!r}.")
@@ -153,13 +161,13 @@ class PEPR(CollapsedRegression):
 
     @override
     def _powers(self) -> Powers:
-        limits = (0.0, f" with scale={self._optimal_scale!r}") if self._optimal_scale else ()
-        powers = Powers.of_pep(alpha := checked_power(self._alpha, *limits))
-        return (
-            powers._replace(penalty_power=alpha + 1.0)
-            if self._optimal_scale == _PER_BLOCK
-            else powers
-        )
+        if not self._optimal_scale:
+            return Powers.of_pep(checked_power(self._alpha))
+        alpha = checked_power(self._alpha, 0.0, f" with scale={self._optimal_scale!r}")
+        powers = Powers.of_pep(alpha)
+        if self._optimal_scale == _PER_BLOCK:
+            return powers._replace(penalty_power=alpha + 1.0)
+        return powers
 
     @override
     def _scale(self) -> tf.Tensor:
@@ -181,11 +189,11 @@ class PEPR(CollapsedRegression):
             return -row_sums.penalty
         if self._optimal_scale:
             return -0.5 * N * tf.math.log1p(2.0 * row_sums.penalty / N)
-        scale, count = self._scale(), N
-        if self._alpha.shape.rank or scale.shape.rank:  # of rows that share both
-            count = (
-                tf.cast(self._chunks.sizes, N.dtype)
-                if isinstance(self._chunks, BlockChunks)
-                else 1.0
-            )
+        scale = self._scale()
+        if not (self._alpha.shape.rank or scale.shape.rank):
+            count = N
+        elif isinstance(self._chunks, BlockChunks):
+            count = tf.cast(self._chunks.sizes, N.dtype)
+        else:
+            count = 1.0
         return scale_terms(powers.noise_power, scale, count, self._workers) - row_sums.penalty

@@ -1,7 +1,7 @@
 """Base classes: InducingVariableGP (posterior, predictions) and SparseGP (a model that holds its data)."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
-from gpflow.base import AnyNDArray, InputData, MeanAndVariance, Parameter, RegressionData
+from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
@@ -31,6 +31,8 @@ from ..engine import (
     SiteSums,
     default_chunk_size,
 )
+from ..engine.chunks import MOST_ROWS
+from ..engine.chunks import ROWS_PER_CHUNK as ROWS_ON_CPU
 from ..engine.kernel_columns import checked_indices, index_columns
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite, sufficient_jitter
@@ -43,9 +45,11 @@ from ..runtime.transactions import atomic
 from ..tilted.predictive import predicted_log_density, predicted_moments
 from .kernels_and_inducing_variables import (
     are_inducing_points,
-    checked_inducing_variable,
+    as_inducing_variable,
+    check_inducing_variable,
     single_output_variables,
 )
+from .parts import Part, checked_at_the_end
 from .posteriors import ROWS_PER_CHUNK, WhitenedPosterior
 
 ADVICE_KUU = (
@@ -67,110 +71,110 @@ class InducingVariableGP(GPModel):
     :meth:`_run_identity`. Compiled methods are traced again when a part or a setting is replaced.
     """
 
-    inducing_variable: InducingVariables
-
     # Variables, so that compiled functions use new values, but not parameters: GPflow and TensorFlow do not list them.
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
         {"_data", "_num_data", "_chunks", "_alpha", "_old", *GPModel._TF_MODULE_IGNORED_PROPERTIES}
     )
-    _alpha: tf.Variable
 
+    _is_constructed = False
     _shares_covariance = False  # all outputs share kernel, inducing variable and q's covariance
     _by_precision = True  # `_posterior_values` returns a factor of q's precision; otherwise a root of its covariance
-    #: The jitter of Kuu; None: GPflow's default.
-    jitter: float | None = None
-    #: The largest jitter to try if Kuu cannot be factorized; None: `jitter` only.
-    max_jitter: float | None = None
     _eager_chunks = 2  # chunks still to be predicted eagerly: tracing takes as long as ten of them
     _old: OldPosterior | None = None  # of a stream
     _data: tuple[tf.Variable, ...] = ()  # X and Y of a model that stores them
     _num_inputs: int | None = None  # D of a model that stores its data
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Check a part, also when it is replaced; assign a number to a parameter, which it would replace otherwise."""
-        checked = getattr(self, f"_checked_{name}", lambda value: value)(value)
-        if isinstance(vars(self).get(name), Parameter) and not isinstance(value, tf.Module):
-            shape, found = vars(self)[name].shape, None if value is None else list(np.shape(value))
-            if found is None or not shape.is_compatible_with(found):
-                raise ValueError(f"{name} must keep the shape {shape.as_list()}, got {found}.")
-            vars(self)[name].assign(value)
-            return
-        if isinstance(checked, Kernel | Likelihood | MeanFunction | InducingVariables):
-            tracing.remember_parameters(checked)
-        super().__setattr__(name, checked)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "__init__" in vars(cls):
+            cls.__init__ = checked_at_the_end(cls.__init__)  # type: ignore[method-assign]
 
-    def _checked_kernel(self, kernel: Any) -> Kernel:
-        """Check a kernel; in the constructor the inducing variable follows, and is checked with the kernel."""
-        if "inducing_variable" in vars(self):
-            self._checked_inducing_variable(self.inducing_variable, kernel)
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        inducing_variable: InducingPointsLike,
+        mean_function: MeanFunction | None,
+        num_latent_gps: int,
+        max_jitter: float | None = None,
+    ):
+        super().__init__(kernel, likelihood, mean_function, num_latent_gps)
+        self.inducing_variable = inducing_variable
+        self.jitter = None
+        self.max_jitter = max_jitter
+
+    @Part
+    def kernel(self, kernel: Any) -> Kernel:
+        """The kernel."""
         return kernel
 
-    def _checked_inducing_variable(
-        self, inducing_variable: Any, kernel: Any = ...
-    ) -> InducingVariables:
-        """Check an inducing variable and the kernel, by default the model's; convert an array Z [M, D]."""
-        kernel, C, D = (
-            self.kernel if kernel is ... else kernel,
-            self.num_latent_gps,
-            self._num_inputs,
-        )
-        checked = checked_inducing_variable(
-            kernel, inducing_variable, D, C, shared=self._shares_covariance
-        )
-        for X in self._data[:1]:
-            checked_indices(kernel, X, "data[0] (X)")
-        return checked
+    @Part
+    def inducing_variable(self, inducing_variable: Any) -> InducingVariables:
+        """The inducing variable; an array Z [M, D] becomes inducing points."""
+        return as_inducing_variable(inducing_variable, shared=self._shares_covariance)
 
-    def _checked_scale(self, scale: Any) -> Parameter | None:
-        return None if scale is None else validation.scale(scale)
-
-    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
-        """Check a likelihood; models that support some likelihoods only extend this."""
+    @Part
+    def likelihood(self, likelihood: Any) -> Likelihood:
+        """The likelihood."""
         if not isinstance(likelihood, Likelihood):
-            example, found = "gpflow.likelihoods.StudentT()", type(likelihood).__name__
+            found = type(likelihood).__name__
             raise ValueError(
-                f"likelihood must be a gpflow Likelihood, such as {example}, got {found}."
+                "likelihood must be a gpflow Likelihood, such as gpflow.likelihoods.StudentT(), "
+                f"got {found}."
             )
         return likelihood
 
-    def _checked_mean_function(self, mean_function: Any) -> MeanFunction:
-        mean_function = Zero() if mean_function is None else mean_function
+    @Part
+    def mean_function(self, mean_function: Any) -> MeanFunction:
+        """The mean function; None: zero."""
+        if mean_function is None:
+            return Zero()
         if not (isinstance(mean_function, tf.Module) and callable(mean_function)):
             raise ValueError(
                 f"mean_function must be a gpflow function or None, got {mean_function!r}."
             )
         return mean_function
 
-    def _checked_num_latent_gps(self, number: Any) -> int:
-        current = vars(self).get("num_latent_gps", number)
-        if number != current:
+    @Part
+    def num_latent_gps(self, number: Any) -> int:
+        """The number C of latent functions, fixed at construction."""
+        if self._is_constructed and number != self.num_latent_gps:
             raise ValueError(
-                f"num_latent_gps must stay {current}, got {number!r}: construct a new model."
+                f"num_latent_gps must stay {self.num_latent_gps}, got {number!r}: construct a new "
+                "model."
             )
-        return current
+        return number
 
-    def _checked_jitter(self, jitter: Any) -> float | None:
-        checked = None if jitter is None else validation.positive_number(jitter, "jitter")
-        smallest = _jitter_or_default(checked)
-        if self.max_jitter is not None and smallest > self.max_jitter:
+    @Part
+    def jitter(self, jitter: Any) -> float | None:
+        """The jitter of Kuu; None: GPflow's default."""
+        return None if jitter is None else validation.positive_number(jitter, "jitter")
+
+    @Part
+    def max_jitter(self, max_jitter: Any) -> float | None:
+        """The largest jitter to try if Kuu cannot be factorized; None: `jitter` only."""
+        return None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
+
+    def _check(self) -> None:
+        """Raise a ValueError unless all parts and settings fit together. Subclasses extend it."""
+        check_inducing_variable(
+            self.kernel,
+            self.inducing_variable,
+            self._num_inputs,
+            self.num_latent_gps,
+            shared=self._shares_covariance,
+        )
+        jitter = self._jitter_of_Kuu()
+        if self.max_jitter is not None and self.max_jitter < jitter:
             raise ValueError(
-                f"jitter must be at most max_jitter, {self.max_jitter:g}, got {smallest:g}."
+                f"max_jitter must be at least the jitter of Kuu, {jitter:g}, got "
+                f"{self.max_jitter:g}."
             )
-        return checked
+        for part in (self.kernel, self.likelihood, self.mean_function, self.inducing_variable):
+            tracing.remember_parameters(part)
 
     def _jitter_of_Kuu(self) -> float:
-        return _jitter_or_default(self.jitter)
-
-    def _checked_max_jitter(self, max_jitter: Any) -> float | None:
-        if max_jitter is None:
-            return None
-        checked = validation.positive_number(max_jitter, "max_jitter")
-        smallest = self._jitter_of_Kuu()
-        if checked < smallest:
-            raise ValueError(
-                f"max_jitter must be at least the jitter of Kuu, {smallest:g}, got {max_jitter!r}."
-            )
-        return checked
+        return default_jitter() if self.jitter is None else self.jitter
 
     @abstractmethod
     def _sums(self) -> SiteSums:
@@ -183,10 +187,6 @@ class InducingVariableGP(GPModel):
     def _new_old_posterior(self) -> OldPosterior | None:
         """Return the old posterior of a stream; None for other models. Called at the end of the constructor."""
         return None
-
-    def _checked_powers(self, alpha: Any) -> AnyNDArray:
-        """Check a value of `alpha` and return it: by default one number, []."""
-        return validation.power(alpha)
 
     def _structure(self) -> list[Any]:
         """Return the parts and settings that compiled methods depend on: replacing one retraces them."""
@@ -244,11 +244,14 @@ class InducingVariableGP(GPModel):
         }
 
     def _factorize(self, Kuu: tf.Tensor) -> tf.Tensor:
-        message = {"name": "Kuu", "advice": ADVICE_KUU}
         if self.max_jitter is None:
-            return cholesky(Kuu, **message)
+            return cholesky(Kuu, name="Kuu", advice=ADVICE_KUU)
         return cholesky_with_growing_jitter(
-            Kuu, jitter=self._jitter_of_Kuu(), max_jitter=self.max_jitter, **message
+            Kuu,
+            jitter=self._jitter_of_Kuu(),
+            max_jitter=self.max_jitter,
+            name="Kuu",
+            advice=ADVICE_KUU,
         )
 
     def _raised_jitter(self) -> tuple[float, float]:
@@ -433,20 +436,19 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         max_jitter: float | None,
     ):
         """:param data: from :func:`checked_data`."""
-        super().__init__(kernel, likelihood, mean_function, num_latent_gps=num_latent_gps)
-        self._workers, self._devices = Workers.of_strategy(), devices_of_strategy()
+        super().__init__(
+            kernel, likelihood, inducing_variable, mean_function, num_latent_gps, max_jitter
+        )
+        self._workers = Workers.of_strategy()
+        self._devices = devices_of_strategy()
         arrays = () if isinstance(data, DatasetChunks) else data
-        options = {"trainable": False, "dtype": default_float()}
         self._data = tuple(
-            local_variable(values, shape=[None, values.shape[1]], **options) for values in arrays
+            local_variable(
+                values, shape=[None, values.shape[1]], trainable=False, dtype=default_float()
+            )
+            for values in arrays
         )
         self._num_inputs = columns(data)[0]
-        self.inducing_variable, self.max_jitter = inducing_variable, max_jitter
-        if isinstance(data, DatasetChunks) and index_columns(kernel):
-            for number, (X, _) in enumerate(data.batches(), start=1):
-                checked_indices(
-                    kernel, tf.cast(X, default_float()), f"data[0] (X) of batch {number}"
-                )
         self._chunk_size = validation.chunk_size(chunk_size) or self._default_chunk_size()
         # At this size a chunk takes 10 ms of Python.
         eager_size = None if chunk_size else 8 * self._chunk_size
@@ -454,15 +456,38 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         self._chunks: Any = data if isinstance(data, DatasetChunks) else rows
         self._old = self._new_old_posterior()
         if self._workers.count > 1:
-            check_disjoint(
-                self._workers, data.batches() if isinstance(data, DatasetChunks) else [data]
-            )
+            check_disjoint(self._workers, self._batches())
 
-    def _default_chunk_size(self, **options: int) -> int:
+    @override
+    def _check(self) -> None:
+        super()._check()
+        if index_columns(self.kernel):
+            for number, (X, _) in enumerate(self._batches(), start=1):
+                name = "data[0] (X)" if self._data else f"data[0] (X) of batch {number}"
+                checked_indices(self.kernel, tf.cast(X, default_float()), name)
+
+    def _batches(self) -> Iterable[RegressionData]:
+        """Return the batches of a dataset; X and Y, if they are in memory, are one batch."""
+        if not self._data:
+            return self._chunks.batches()
+        X, Y = self._data
+        return [(tf.convert_to_tensor(X), tf.convert_to_tensor(Y))]
+
+    def _default_chunk_size(self) -> int:
+        num_rows = MOST_ROWS
         if self._data and self._devices is not None:
-            options["num_rows"] = -(-int(self._local_num_data()) // len(self._devices))
-        size = int(self.inducing_variable.num_inducing), tf.as_dtype(default_float()).size
-        return default_chunk_size(self._data[0].device if self._data else "", *size, **options)
+            num_rows = -(-int(self._local_num_data()) // len(self._devices))
+        return default_chunk_size(
+            self._data[0].device if self._data else "",
+            int(self.inducing_variable.num_inducing),
+            tf.as_dtype(default_float()).size,
+            num_rows=num_rows,
+            on_cpu=self._rows_on_cpu(),
+        )
+
+    def _rows_on_cpu(self) -> int:
+        """Return the default number of rows of a chunk on a CPU."""
+        return ROWS_ON_CPU
 
     def _batch_variables(self) -> dict[str, tf.Variable]:
         """Return the variables that a stream replaces with its batch, by name."""
@@ -608,30 +633,35 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0]), covariance
 
 
-def _jitter_or_default(jitter: float | None) -> float:
-    return default_jitter() if jitter is None else jitter
+class PowerMixin(InducingVariableGP):
+    """A model with a power alpha."""
 
+    _alpha: tf.Variable
 
-def _set_power(model: Any, alpha: Any) -> None:
-    powers, shape = model._checked_powers(alpha), model._alpha.shape
-    if not shape.is_compatible_with(powers.shape):
-        kept = "one number for each row or block" if shape.rank else "one number"
-        raise ValueError(
-            f"alpha must stay {kept}, as in the constructor, got shape {list(powers.shape)}."
-        )
-    model._alpha.assign(powers)
+    @property
+    def alpha(self) -> tf.Variable:
+        """
+        The power: a variable [], or one number per row or block if it was given so. Set it, or ``.assign`` to it:
+        compiled functions use the new value without retracing.
 
+        :raises ValueError: for values outside [0, 1] or a new shape. After ``.assign`` the next evaluation raises an
+            error.
+        """
+        return self._alpha
 
-alpha_property = property(
-    lambda model: model._alpha,
-    _set_power,
-    doc="""
-    The power: a variable [], or one number per row or block if it was given so. Set it, or ``.assign`` to it: compiled
-    functions use the new value without retracing.
+    @alpha.setter
+    def alpha(self, alpha: Any) -> None:
+        powers, shape = self._checked_alpha(alpha), self._alpha.shape
+        if not shape.is_compatible_with(powers.shape):
+            kept = "one number for each row or block" if shape.rank else "one number"
+            raise ValueError(
+                f"alpha must stay {kept}, as in the constructor, got shape {list(powers.shape)}."
+            )
+        self._alpha.assign(powers)
 
-    :raises ValueError: for values outside [0, 1] or a new shape. After ``.assign`` the next evaluation raises an error.
-    """,
-)
+    def _checked_alpha(self, alpha: Any) -> AnyNDArray:
+        """Check a value of `alpha` and return it: one number, []."""
+        return validation.power(alpha)
 
 
 def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf.Tensor:

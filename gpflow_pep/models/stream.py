@@ -11,7 +11,6 @@ from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float
 from gpflow.inducing_variables import (
     InducingPoints,
-    InducingVariables,
     SeparateIndependentInducingVariables,
 )
 from gpflow.models.util import InducingPointsLike
@@ -83,19 +82,15 @@ class Stream(InducingVariableGP):
         return OldPosterior(shape, leading, num_outputs, default_float())
 
     @override
-    def _checked_inducing_variable(
-        self, inducing_variable: Any, kernel: Any = ...
-    ) -> InducingVariables:
-        checked = super()._checked_inducing_variable(inducing_variable, kernel)
-        if self._old is not None:
-            new, old = (
-                validated_points(self.inducing_variable, checked),
-                inducing_points(self.inducing_variable),
-            )
-            if old.shape != new.shape:
-                found = f"{new.shape[1]}: see update()"
-                raise ValueError(f"inducing_variable must keep {old.shape[1]} points, got {found}.")
-        return checked
+    def _check(self) -> None:
+        super()._check()
+        found = inducing_points(self.inducing_variable).shape
+        names = "sets of points", "points", "columns"
+        for name, kept, size in zip(names, self._old.shape, found, strict=True):
+            if size != kept:
+                raise ValueError(
+                    f"inducing_variable must keep {kept} {name}, got {size}: see update()."
+                )
 
     def update(
         self,
@@ -128,18 +123,21 @@ class Stream(InducingVariableGP):
         for name, values in {"[0] (X)": X, "[1] (Y)": Y}.items():
             # Larger squares over the noise variance may overflow in the state.
             limit = float(np.finfo(values.dtype).max) ** 0.4
-            if (size := np.abs(values).max()) > limit:
+            size = np.abs(values).max()
+            if size > limit:
                 raise ValueError(
-                    f"new_data{name} must be at most {limit:.0e} in size, got {size:g}: try another unit."
+                    f"new_data{name} has a value of {size:g}; above {limit:.0e} the saved state "
+                    "would overflow. Rescale it."
                 )
         Z = self._next_points(X, inducing_variable, fraction_to_move)
         posterior = with_plain_errors(self._absorb)
         with self._all_or_nothing():
+            self._old.assign(posterior, len(posterior.Z[0]))
             if Z is not None:
+                self._old.assign(posterior, len(Z[0]))
                 self._move_inducing_points(Z)
                 # If Kuu cannot be factorized, the error comes here, not in every later update.
                 self._factorize(self._prior().Kuu(self._jitter_of_Kuu()))
-            self._old.assign(posterior, int(self.inducing_variable.num_inducing))
             self._assign_data(X, Y)
 
     @compiled
@@ -208,9 +206,9 @@ class Stream(InducingVariableGP):
             shared_noise are taken from the state.
         :raises ValueError: if the state does not fit a model of this class and these parts.
         """
-        if missing := sorted(
-            {POINTS, SETTINGS, *cls._NEEDED} - getattr(state, "arrays", {}).keys()
-        ):
+        needed = {POINTS, SETTINGS, *cls._NEEDED}
+        missing = sorted(needed - getattr(state, "arrays", {}).keys())
+        if missing:
             raise ValueError(
                 f"state must be the StreamState of a {cls.__name__}; it lacks {', '.join(missing)}."
             )
@@ -230,14 +228,13 @@ class Stream(InducingVariableGP):
                 f"cannot construct a {cls.__name__} from this state and these parts: {error}"
             ) from error
         state.assign_to(model._state_variables(), model._settings_of_parts())
-        root, sizes = (
-            state.arrays["old.root"],
-            [state.arrays[f"old.{name}"].shape[-2] for name in ("Z", "linear")],
-        )
-        if [root.shape[-2], *sizes] != [root.shape[-1]] * 3:
-            found = f"{root.shape[-1]}, {sizes[0]} and {sizes[1]}"
+        rows, columns = state.arrays["old.root"].shape[-2:]
+        num_points = state.arrays["old.Z"].shape[-2]
+        num_linear = state.arrays["old.linear"].shape[-2]
+        if not rows == columns == num_points == num_linear:
             raise ValueError(
-                f"the state must have root, Z and linear terms of as many old points, got {found}."
+                "the state must have root, Z and linear terms of as many old points, got "
+                f"{columns}, {num_points} and {num_linear}."
             )
         return model
 

@@ -13,6 +13,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import Self, override
 
+from .. import validation
 from ..engine import AbsorbedPosterior, Powers, mean_at
 from ..engine.gaussian import OldPosteriorSite
 from ..ep.sweep import Projected
@@ -21,13 +22,13 @@ from ..runtime.distribution import local_variable
 from ..runtime.tracing import compiled
 from .collapsed import CollapsedRegression
 from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points
-from .minibatch_svgp import MinibatchSVGP, WhitenedQ, elbo
+from .minibatch_svgp import ElboMixin, WhitenedQ
 from .pep import PEP
-from .sparse import ADVICE_KUU, alpha_property, checked_power
+from .sparse import ADVICE_KUU, PowerMixin, checked_power
 from .stream import Stream
 
 
-class StreamingSGPR(CollapsedRegression, Stream):
+class StreamingSGPR(PowerMixin, CollapsedRegression, Stream):
     r"""
     Sparse GP regression of a stream of batches, for any power.
 
@@ -51,8 +52,6 @@ class StreamingSGPR(CollapsedRegression, Stream):
     >>> np.allclose(first + model.log_posterior_density(), at_once.log_posterior_density())
     True
     """
-
-    alpha = alpha_property
 
     def __init__(
         self,
@@ -79,19 +78,18 @@ class StreamingSGPR(CollapsedRegression, Stream):
             keep the noise variance with which they were absorbed, as in the paper.
         """
         self.shared_noise = bool(shared_noise)
-        options: dict[str, Any] = dict(
-            noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size
-        )
         super().__init__(
             data,
             kernel,
             inducing_variable,
             mean_function=mean_function,
+            noise_variance=noise_variance,
+            likelihood=likelihood,
+            chunk_size=chunk_size,
             max_jitter=max_jitter,
-            **options,
         )
         self._alpha = local_variable(
-            self._checked_powers(alpha), trainable=False, dtype=default_float()
+            self._checked_alpha(alpha), trainable=False, dtype=default_float()
         )
 
     @override
@@ -105,20 +103,22 @@ class StreamingSGPR(CollapsedRegression, Stream):
         return Powers.of_pep(checked_power(self._alpha))
 
     @override
-    def _checked_likelihood(self, likelihood: Any) -> Gaussian:
-        checked = super()._checked_likelihood(likelihood)
-        if self.shared_noise and not isinstance(checked.variance, Parameter):
+    def _check(self) -> None:
+        super()._check()
+        if self.shared_noise and not isinstance(self.likelihood.variance, Parameter):
             raise ValueError(
                 "likelihood must have one noise variance with shared_noise=True, got a Gaussian "
                 "whose noise is a function: use shared_noise=False."
             )
-        return checked
 
     @override
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite:
-        noise = tf.convert_to_tensor(self.likelihood.variance) if self.shared_noise else None
-        parts = self.inducing_variable, self.kernel, self._jitter_of_Kuu()
-        return self._old.site(*parts, L, alpha, noise)
+        noise = None
+        if self.shared_noise:
+            noise = tf.convert_to_tensor(self.likelihood.variance)
+        return self._old.site(
+            self.inducing_variable, self.kernel, self._jitter_of_Kuu(), L, alpha, noise
+        )
 
     @override
     @compiled
@@ -142,7 +142,7 @@ class StreamingSGPR(CollapsedRegression, Stream):
         return variables
 
 
-class StreamingSVGP(MinibatchSVGP, Stream):
+class StreamingSVGP(ElboMixin, Stream):
     r"""
     Sparse variational GP of a stream of batches, for any likelihood.
 
@@ -168,7 +168,6 @@ class StreamingSVGP(MinibatchSVGP, Stream):
     """
 
     _NEEDED = ("old.linear",)
-    elbo = elbo
 
     @override
     def _terms(
@@ -249,4 +248,7 @@ class StreamingPEP(PEP, Stream):
     [True, False]
     """
 
-    _checked_powers = Stream._checked_powers  # one number
+    @override
+    def _checked_alpha(self, alpha: Any) -> AnyNDArray:
+        """Check that `alpha` is one number: the old posterior has a single power."""
+        return validation.power(alpha)

@@ -35,8 +35,9 @@ from ..engine import factored_log_det_ratio, log1p_ratio, noise_at
 from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products, inverse_of_product, symmetric_product
 from ..runtime.custom_gradients import once_differentiable
-from .minibatch_svgp import MinibatchSVGP, WhitenedQ, elbo
-from .sparse import alpha_property, checked_power
+from .minibatch_svgp import ElboMixin, MinibatchSVGP, WhitenedQ
+from .parts import ParameterPart, checked_scale
+from .sparse import PowerMixin, checked_power
 
 _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
 
@@ -47,8 +48,12 @@ class StructuredSVGP(MinibatchSVGP):
     minibatch_is_block = False  #: A minibatch is a block; otherwise each of its rows is a block.
 
     @override
-    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
-        return validation.gaussian(likelihood)
+    def _check(self) -> None:
+        self._check_likelihood()
+        super()._check()
+
+    def _check_likelihood(self) -> None:
+        validation.gaussian(self.likelihood)
 
     def _bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:
         """Return (a, p == a, m) of the module's formula (p is a or 0); by default as in the tighter bounds."""
@@ -139,7 +144,7 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
     return value(X, W)
 
 
-class TSVGP(StructuredSVGP):
+class TSVGP(ElboMixin, StructuredSVGP):
     r"""
     The tighter bound of `gpflow.models.SVGP` with a scale for every row, at its optimum.
 
@@ -170,25 +175,32 @@ class TSVGP(StructuredSVGP):
     True
     """
 
-    elbo = elbo
-    scale: Parameter | None
+    @ParameterPart
+    def scale(self, scale: Any) -> Parameter | None:
+        """m of all rows, learned; None with Gaussian noise."""
+        return None if scale is None else validation.scale(scale)
 
     @override
-    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
-        """Accept any likelihood; one that replaces another must need the parameter `scale` as well, or not either."""
-        is_gaussian = isinstance(likelihood, Gaussian)
-        if is_gaussian != (vars(self).get("scale", None if is_gaussian else ...) is None):
-            must = "stay" if self.scale is None else "not become"
+    def _check_likelihood(self) -> None:
+        """Accept any likelihood. A replacement must be Gaussian if and only if the original was."""
+        is_gaussian = isinstance(self.likelihood, Gaussian)
+        has_scale = self.scale is not None
+        if is_gaussian and has_scale:
             raise ValueError(
-                f"likelihood must {must} a Gaussian in this model, got {type(likelihood).__name__}."
+                "likelihood must not be Gaussian in a TSVGP that has a scale: construct a new model "
+                "for Gaussian noise."
             )
-        return MinibatchSVGP._checked_likelihood(self, likelihood)
+        if not (is_gaussian or has_scale):
+            raise ValueError(
+                "likelihood must be Gaussian in a TSVGP that was constructed for Gaussian noise, got "
+                f"{type(self.likelihood).__name__}: construct a new model."
+            )
 
     @override
     def _add_parameters(self) -> None:
-        self.scale = (
-            None if isinstance(self.likelihood, Gaussian) else Parameter(1.0, transform=positive())
-        )
+        self.scale = None
+        if not isinstance(self.likelihood, Gaussian):
+            self.scale = Parameter(1.0, transform=positive())
 
     @override
     def _terms(
@@ -203,7 +215,7 @@ class TSVGP(StructuredSVGP):
         return expected - 0.5 * count * (m - 1.0 - tf.math.log(m)), -q.divergence()
 
 
-class BTSVGP(StructuredSVGP):
+class BTSVGP(ElboMixin, StructuredSVGP):
     r"""
     The tighter bound of `gpflow.models.SVGP` with the optimal matrix for every block.
 
@@ -227,11 +239,10 @@ class BTSVGP(StructuredSVGP):
     >>> gpflow.keras.tf_keras.optimizers.Adam(0.01).minimize(loss, model.trainable_variables)
     """
 
-    elbo = elbo
     minibatch_is_block = True
 
 
-class PEPSVGP(StructuredSVGP):
+class PEPSVGP(PowerMixin, StructuredSVGP):
     r"""
     Minibatch power EP for Gaussian noise with an explicit q(u) and a structured conditional m D (Bui and Titsias 2025).
 
@@ -251,7 +262,7 @@ class PEPSVGP(StructuredSVGP):
     ======================================  =====================================================
     """
 
-    alpha = alpha_property
+    scale = ParameterPart(checked_scale)
 
     def __init__(
         self,
@@ -278,13 +289,20 @@ class PEPSVGP(StructuredSVGP):
         :param minibatch_is_block: whether a minibatch is one block, as in :class:`BTSVGP`; otherwise each row is one.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         """
-        options: dict[str, Any] = dict(
-            num_data=num_data, mean_function=mean_function, num_latent_gps=num_latent_gps
+        super().__init__(
+            kernel,
+            likelihood,
+            inducing_variable,
+            num_data=num_data,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            q_diag=q_diag,
+            q_mu=q_mu,
+            q_sqrt=q_sqrt,
+            whiten=whiten,
         )
-        options |= dict(q_diag=q_diag, q_mu=q_mu, q_sqrt=q_sqrt, whiten=whiten)
-        super().__init__(kernel, likelihood, inducing_variable, **options)
         self._alpha = tf.Variable(
-            self._checked_powers(alpha), trainable=False, dtype=default_float()
+            self._checked_alpha(alpha), trainable=False, dtype=default_float()
         )
         self.scale = scale
         self.minibatch_is_block = minibatch_is_block

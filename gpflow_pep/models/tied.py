@@ -38,13 +38,14 @@ from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import in_xla
 from ..tilted import Cavity, Observations, log_partition, rule_for
 from .minibatch_svgp import MinibatchSVGP, WhitenedQ
-from .sparse import alpha_property, checked_power
+from .parts import ParameterPart, checked_scale
+from .sparse import PowerMixin, checked_power
 
 
-class TiedFactors(MinibatchSVGP):
+class TiedFactors(PowerMixin, MinibatchSVGP):
     """A model with an explicit q(u) and tied factors; models define :meth:`_cavity`."""
 
-    alpha = alpha_property
+    scale = ParameterPart(checked_scale)
 
     def __init__(
         self,
@@ -73,20 +74,27 @@ class TiedFactors(MinibatchSVGP):
         :param num_data: N, the number of all observations, required: each factor is the N-th root of q(u)/p(u).
         """
         validation.num_data(num_data)  # not None
-        q: dict[str, Any] = {"q_diag": q_diag, "q_mu": q_mu, "q_sqrt": q_sqrt, "whiten": whiten}
-        sizes: dict[str, Any] = {"num_data": num_data, "num_latent_gps": num_latent_gps}
         super().__init__(
-            kernel, likelihood, inducing_variable, mean_function=mean_function, **sizes, **q
+            kernel,
+            likelihood,
+            inducing_variable,
+            num_data=num_data,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            q_diag=q_diag,
+            q_mu=q_mu,
+            q_sqrt=q_sqrt,
+            whiten=whiten,
         )
         self._alpha = tf.Variable(
-            self._checked_powers(alpha), trainable=False, dtype=default_float()
+            self._checked_alpha(alpha), trainable=False, dtype=default_float()
         )
         self.scale = scale
 
     @override
-    def _checked_likelihood(self, likelihood: Any) -> Likelihood:
-        rule_for(super()._checked_likelihood(likelihood), "kl")
-        return likelihood
+    def _check(self) -> None:
+        super()._check()
+        rule_for(self.likelihood, "kl")
 
     @abstractmethod
     def _cavity(

@@ -15,10 +15,10 @@ from typing_extensions import override
 from ..engine import Powers, RowSums, SharedBlockSites, SiteRule, StructuredBlockSites
 from ..maths.linalg import cholesky
 from ..runtime.tracing import no_autograph
-from .collapsed import CollapsedRegression, upper_bound
+from .collapsed import UpperBoundMixin
 
 
-class TSGPR(CollapsedRegression):
+class TSGPR(UpperBoundMixin):
     r"""
     The collapsed bound that is tighter than SGPR's; q(u) and predictions as `gpflow.models.SGPR`.
 
@@ -37,8 +37,6 @@ class TSGPR(CollapsedRegression):
     >>> bool(sgpr.elbo() < model.elbo() < model.upper_bound())
     True
     """
-
-    upper_bound = upper_bound
 
     @override
     def _powers(self) -> Powers:
@@ -100,16 +98,15 @@ class BTSGPR(TSGPR):
             raise ValueError(
                 "blocks must be a block size, integer labels [N] or a list of arrays of row indices."
             )
-        options: dict[str, Any] = dict(
-            noise_variance=noise_variance, likelihood=likelihood, chunk_size=chunk_size
-        )
         super().__init__(
             data,
             kernel,
             inducing_variable,
             mean_function=mean_function,
+            noise_variance=noise_variance,
+            likelihood=likelihood,
+            chunk_size=chunk_size,
             max_jitter=max_jitter,
-            **options,
         )
         self._use_blocks(blocks)
         sizes = self._chunks.sizes.numpy()

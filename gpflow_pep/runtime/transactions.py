@@ -20,13 +20,21 @@ def atomic(objects: Iterable[Any], variables: Iterable[tf.Variable]) -> Iterator
         yield
     except BaseException:
         for each, before in attributes:
-            # Without the checks of a model, which would compare earlier parts with later ones.
-            restore = (tf.Module if isinstance(each, tf.Module) else object).__setattr__
             for name in vars(each).keys() - before.keys():
                 delattr(each, name)
             for name, value in before.items():
                 if vars(each).get(name) is not value:
-                    restore(each, name, value)
+                    store(each, name, value)
         for variable, earlier in values:
             variable.assign(earlier)
         raise
+
+
+def store(owner: Any, name: str, value: Any) -> None:
+    """Set an attribute without the checks of its class, which may compare earlier parts with later ones."""
+    vars(owner)[name] = value
+    if isinstance(owner, tf.Module):
+        # TensorFlow's list of what a checkpoint holds.
+        owner._delete_tracking(name)
+        if hasattr(value, "_trackable_children"):
+            owner._track_trackable(value, name)

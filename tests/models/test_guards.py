@@ -165,10 +165,8 @@ def test_rejects_max_jitter_below_jitter(data):
         model.max_jitter = 1e-5
     model.jitter = 1e-8
     model.max_jitter = 1e-7
-    for jitter, found in ((1e-3, "0.001"), (None, "1e-06")):
-        with pytest.raises(
-            ValueError, match=f"jitter must be at most max_jitter, 1e-07, got {found}"
-        ):
+    for jitter, smallest in ((1e-3, "0.001"), (None, "1e-06")):
+        with pytest.raises(ValueError, match=message.format(smallest, "1e-07")):
             model.jitter = jitter
         assert model.jitter == 1e-8
 

@@ -58,6 +58,55 @@ def test_an_unusable_part_is_refused_and_the_model_kept(make):
         assert vars(model) == parts
 
 
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_a_checkpoint_holds_the_parts_of_the_model_after_one_was_refused(make):
+    """TensorFlow lists a part before the model refuses it."""
+    model = make()
+    children = model._trackable_children()
+    refused = {"kernel": Matern32(active_dims=[2]), "likelihood": gpflow.likelihoods.Softmax(3)}
+    for name, part in refused.items():
+        with pytest.raises(ValueError, match="must"):
+            setattr(model, name, part)
+    assert model._trackable_children() == children
+    model.kernel = Matern32()
+    model.inducing_variable = Z + 0.1
+    for name in ("kernel", "inducing_variable"):
+        assert model._trackable_children()[name] is getattr(model, name)
+
+
+class WithAttributes(PEPR):
+    """A model of a user, with attributes of its own and a condition on its parts."""
+
+    def __init__(self, *arguments, largest, **options):
+        self.minibatch = 10
+        super().__init__(*arguments, **options)
+        self.largest = largest
+        self.new_data = [1, 2]
+
+    def _check(self):
+        super()._check()
+        if self.kernel.variance.numpy() > self.largest:
+            raise ValueError("kernel has too large a variance.")
+
+
+def test_attributes_that_are_no_parts_are_stored():
+    model = WithAttributes((X, Y), Matern52(), Z, largest=2.0)
+    model.powers = 2.0
+    model.block_sizes = None
+    assert (model.minibatch, model.powers, model.block_sizes) == (10, 2.0, None)
+    assert list(model.new_data) == [1, 2]
+
+
+def test_a_subclass_extends_the_check_which_sees_the_complete_model():
+    kernel = Matern52()
+    model = WithAttributes((X, Y), kernel, Z, largest=2.0)
+    with pytest.raises(ValueError, match="too large a variance"):
+        model.kernel = Matern52(variance=3.0)
+    assert model.kernel is kernel
+    with pytest.raises(ValueError, match="too large a variance"):
+        WithAttributes((X, Y), Matern52(variance=3.0), Z, largest=2.0)
+
+
 @pytest.mark.parametrize(
     ("name", "likelihood"),
     [

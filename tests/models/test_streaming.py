@@ -367,12 +367,12 @@ def test_rejected_batch_changes_nothing(settled):
         (
             (GOOD * 1e200, GOOD),
             {},
-            r"new_data\[0\] \(X\) must be at most 2e\+123 in size, got 1e\+200",
+            r"new_data\[0\] \(X\) has a value of 1e\+200; above 2e\+123 the saved state would overflow",
         ),
         (
             (GOOD, GOOD * -1e200),
             {},
-            r"new_data\[1\] \(Y\) must be at most 2e\+123 in size, got 1e\+200",
+            r"new_data\[1\] \(Y\) has a value of 1e\+200; above 2e\+123 the saved state would overflow",
         ),
         ((np.ones((0, 1)), np.ones((0, 1))), {}, "at least one row"),
         (GOOD, {}, "pair"),

@@ -1,0 +1,96 @@
+"""Parts of a model: attributes that are checked, together with the whole model, when they are replaced."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import Parameter
+from typing_extensions import Self, override
+
+from .. import validation
+from ..runtime.transactions import store
+
+_Value = TypeVar("_Value")
+
+
+def checked_at_the_end(constructor: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a constructor: the outermost one, after which the model is complete, checks the model."""
+
+    @wraps(constructor)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        constructor(self, *args, **kwargs)
+        if type(self).__init__ is checked:
+            self._check()
+            self._is_constructed = True
+
+    return checked
+
+
+class Part(Generic[_Value]):
+    """
+    A part or setting of a model. Decorates a method that checks a value by itself, and returns it or converts it.
+
+    A new value in a constructed model is checked with the other parts, by the model's method `_check`. If an error is
+    raised, the model keeps the earlier value.
+    """
+
+    def __init__(self, converted: Callable[[Any, Any], _Value]):
+        self._converted = converted
+        self.__doc__ = converted.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, model: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, model: tf.Module, owner: type) -> _Value: ...
+
+    def __get__(self, model: Any, owner: type) -> Any:
+        if model is None:
+            return self
+        if self._name not in vars(model):
+            raise AttributeError(f"{type(model).__name__} has no {self._name}.")
+        return vars(model)[self._name]
+
+    def __set__(self, model: Any, value: Any) -> None:
+        was_set = self._name in vars(model)
+        earlier = vars(model).get(self._name)
+        try:
+            store(model, self._name, self._accepted(model, value))
+            if model._is_constructed:
+                model._check()
+        except BaseException:
+            store(model, self._name, earlier)
+            if not was_set:
+                del vars(model)[self._name]
+            raise
+
+    def _accepted(self, model: Any, value: Any) -> Any:
+        """Return the value to store."""
+        return self._converted(model, value)
+
+
+class ParameterPart(Part[_Value]):
+    """A parameter of a model: numbers are assigned to it; another :class:`gpflow.Parameter` replaces it."""
+
+    @override
+    def _accepted(self, model: Any, value: Any) -> Any:
+        parameter = vars(model).get(self._name)
+        if isinstance(value, tf.Module) or not isinstance(parameter, Parameter):
+            return super()._accepted(model, value)
+        found = None if value is None else list(np.shape(value))
+        if found is None or not parameter.shape.is_compatible_with(found):
+            raise ValueError(
+                f"{self._name} must keep the shape {parameter.shape.as_list()}, got {found}."
+            )
+        parameter.assign(super()._accepted(model, value))
+        return parameter
+
+
+def checked_scale(model: Any, scale: Any) -> Parameter:
+    """m of the structured conditional m D, a parameter; a number becomes a fixed one."""
+    return validation.scale(scale)
