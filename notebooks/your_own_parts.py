@@ -244,7 +244,7 @@ assert errors["Laplace noise"] < errors["Gaussian noise"]
 # ## The sites of a regression model
 #
 # The collapsed models with Gaussian noise are defined by their sites: FITC has the site noise v = σ² + d, DTC v = σ². A
-# model with v = σ² + p d and a penalty w/q Σ log(1 + q d/σ²) is described by `Powers(p, q, w)`, in two methods; for DTC
+# model with v = σ² + p d and a penalty w/q Σ log(1 + q d/σ²) is described by `Powers(p, q, w)`, in one method; for DTC
 # all three are zero. Any other rule of the sites is a `SiteRule` with the site noise of a chunk of rows; derivatives
 # follow by automatic differentiation, chunk by chunk, so that memory does not grow with N. Here v = σ² exp(d/σ²).
 
@@ -253,12 +253,9 @@ assert errors["Laplace noise"] < errors["Gaussian noise"]
 class DTC(CollapsedRegression):
     """log N(y; m, Qff + σ²I)."""
 
-    def _powers(self):
+    def site_powers(self):
         zero = tf.zeros([], default_float())
         return Powers(noise_power=zero, penalty_power=zero, weight=zero)
-
-    def _evidence_correction(self, row_sums, powers):
-        return tf.zeros([], default_float())
 
 
 class ExponentialSites(SiteRule):
@@ -271,7 +268,7 @@ class ExponentialSites(SiteRule):
 class ExponentialNoise(DTC):
     """log N(y; m, Qff + diag(s exp(d/s)))."""
 
-    def _make_sites(self):
+    def site_rule(self):
         return ExponentialSites()
 
 

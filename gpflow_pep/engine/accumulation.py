@@ -1,6 +1,9 @@
-"""Sums over rows in chunks, forward and backward, in memory that does not depend on the number of rows.
+"""
+Sums over rows in chunks, forward and backward, in memory that does not depend on the number of
+rows.
 
-The backward pass recomputes each chunk: the sites give the derivatives in its rows, automatic differentiation the rest.
+The backward pass recomputes each chunk: the sites give the derivatives in its rows, automatic
+differentiation the rest.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,22 +14,25 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import override
 
-from ..maths.linalg import by_products, cholesky_adjoint, column_products
+from ..maths.linalg import by_products, cholesky_adjoint, column_products, triangular_solve
 from ..runtime.checks import repeated
 from ..runtime.custom_gradients import once_differentiable
 from .chunks import Chunk, Part
 from .gaussian import SiteSums
 from .rows import RegressionRows, Rows, cast, watched
-from .sites import IndependentSites, LinearAdjoint, Powers, RowSums, SiteRule
+from .sites import IndependentSites, LinearAdjoint, Powers, RowSums, SiteRule, given_u
 
-# Estimated relative change of the site noise. Among 576 settings (four kernels, six lengthscales, four noises, alpha 0,
-# 0.5 and 1; N = 6,000, M = 100, D = 4 and 8) 294 are below this value; their relative errors are at most 2e-6 in the
-# objective, 2e-3 in the gradient of each parameter, and 1e-4 in the norm of the gradient.
+# Estimated relative change of the site noise. Among 576 settings (four kernels, six lengthscales,
+# four noises, alpha 0, 0.5 and 1; N = 6,000, M = 100, D = 4 and 8) 294 are below this value; their
+# relative errors are at most 2e-6 in the objective, 2e-3 in the gradient of each parameter, and
+# 1e-4 in the norm of the gradient.
 _MAX_ERROR = 0.02
-# LinearAdjoint uses one product up to this value of (largest / smallest diagonal entry of L)^2 max diag A, a measure of
-# cond(Kuu) times the precision of the sites. Its relative error was never above machine epsilon times that: 1e-7 here.
+# LinearAdjoint uses one product up to this value of (largest / smallest diagonal entry of L)^2 max
+# diag A, a measure of cond(Kuu) times the precision of the sites. Its relative error was never
+# above machine epsilon times that: 1e-7 here.
 _WELL_CONDITIONED = 5e8
-# From the derivatives in the sums to VDV and the derivatives in sources and variables.
+# From the derivatives in the sums to the derivatives in the factor, as `SiteRule.adjoint` gives
+# them, in sources and variables.
 PullBack = Callable[[RowSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
 
 
@@ -40,24 +46,27 @@ def accumulate_sums(
     mixed_precision: bool = False,
 ) -> tuple[SiteSums, RowSums]:
     """
-    Compute the sums over all rows, and the terms that only the evidence needs; both are differentiable once in `Kuu`
-    [..., M, M], ``rows.inputs`` and ``rows.variables``.
+    Compute the sums over all rows, and the terms that only the evidence needs; both are
+    differentiable once in `Kuu` [..., M, M], ``rows.inputs`` and ``rows.variables``.
 
     :param powers: define sites and penalty; not differentiated.
     :param factorize: Cholesky factorization of Kuu.
-    :param mixed_precision: compute chunks in single precision, and add them up in double precision, if that is
-        accurate enough (:class:`MixedPrecisionRows`), every row is a block and there are several chunks.
+    :param mixed_precision: compute chunks in single precision, and add them up in double precision,
+        if that is accurate enough (:class:`MixedPrecisionRows`), every row is a block and there are
+        several chunks.
     """
     factor = factorize(Kuu)  # returned with its own gradient; the sums below treat it as constant
     L = tf.stop_gradient(factor)
-    if (chunk := rows.only_chunk) is not None:
-        sources, forward = tuple(rows(chunk, *rows.inputs)), partial(_one_chunk, sites, powers, L)
+    chunk = rows.only_chunk
+    if chunk is not None:
+        sources = tuple(rows(chunk, *rows.inputs))
+        forward = partial(_one_chunk, sites, powers, L)
     else:
-        if mixed_precision and isinstance(sites, IndependentSites) and L.dtype == tf.float64:
+        if mixed_precision and type(sites) is IndependentSites and L.dtype == tf.float64:
             rows = MixedPrecisionRows(rows, L)
         fixed = tuple(variable for variable in rows.variables if not variable.trainable)
-        # TensorFlow passes trainable variables to the gradient. Fixed variables must be arguments: otherwise a tape
-        # that watches them would get the derivative through Kuu only.
+        # TensorFlow passes trainable variables to the gradient. Fixed variables must be arguments:
+        # otherwise a tape that watches them would get the derivative through Kuu only.
         sources = (*rows.inputs, *map(tf.convert_to_tensor, fixed))
         forward = partial(_many_chunks, sites, powers, L, rows, fixed)
 
@@ -69,11 +78,12 @@ def accumulate_sums(
             bar = RowSums(*sums_bar)
             # A is symmetric.
             bar = bar._replace(A=0.5 * (bar.A + tf.linalg.matrix_transpose(bar.A)))
-            VDV, *sources_bar = pull_back(bar, variables)
-            # With V = L^-1 Kuf the derivative in L is -L^-T sum V_bar V'; here it is multiplied by L'.
-            LtL_bar = 2.0 * (VDV - tf.matmul(bar.A, sums.A)) - tf.matmul(
-                bar.c, sums.c, transpose_b=True
-            )
+            # With V = L^-1 Kuf the derivative in L is -L^-T sum V_bar V'; here it is multiplied by
+            # L'.
+            LtL_bar, *sources_bar = pull_back(bar, variables)
+            if type(sites) is IndependentSites:
+                of_c = tf.matmul(bar.c, sums.c, transpose_b=True)
+                LtL_bar = 2.0 * (LtL_bar - tf.matmul(bar.A, sums.A)) - of_c
             Kuu_bar, *sources_bar = once_differentiable(cholesky_adjoint(L, LtL_bar), *sources_bar)
             return (Kuu_bar, *sources_bar[: len(sources)]), list(sources_bar[len(sources) :])
 
@@ -86,15 +96,16 @@ def accumulate_sums(
 def _one_chunk(
     sites: SiteRule, powers: Powers, L: tf.Tensor, sources: Sequence[tf.Tensor]
 ) -> tuple[RowSums, PullBack]:
-    """Sum all rows, `sources`, at once; V and D are stored for the backward pass."""
+    """Sum all rows, `sources`, at once; V is stored for the backward pass."""
     rows = Rows(*sources)
-    V, D = sites.given_u(L, rows)
+    V, D = given_u(sites, L, rows)
     sums = sites.forward(V, D, rows, powers)
 
     def pull_back(bar: RowSums, _: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
         def general() -> tuple[tf.Tensor, ...]:
-            VDV, rows_bar = sites.adjoint(L, V, D, rows, powers, bar)
-            return VDV, *rows_bar
+            with repeated():
+                product, rows_bar = sites.adjoint(L, V, rows, powers, bar)
+            return product, *rows_bar
 
         if not (by_products(L) and _may_be_linear(sites, powers, rows.scale)):
             return general()
@@ -113,7 +124,7 @@ def _one_chunk(
 
 def _may_be_linear(sites: SiteRule, powers: Powers, scale: tf.Tensor) -> bool:
     """Return whether :class:`LinearAdjoint` applies if the powers are 0."""
-    return isinstance(sites, IndependentSites) and all(
+    return type(sites) is IndependentSites and all(
         value.shape.rank == 0 for value in (scale, *powers)
     )
 
@@ -158,7 +169,7 @@ def _many_chunks(
     def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
         values = rows(chunk, *inputs)
         L_, powers_ = cast((L, chunk.take_blocks(powers)), chunk.dtype)
-        sums = sites.forward(*sites.given_u(L_, values), values, powers_)
+        sums = sites.forward(*given_u(sites, L_, values), values, powers_)
         return *sums, tf.constant(float(values.Kuf.dtype != L.dtype), values.Kuf.dtype)
 
     *total, num_single = rows.sum_over_chunks(
@@ -175,14 +186,15 @@ def _many_chunks(
                 with repeated():
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
                     L_, *of_chunk = cast((L, chunk.take_blocks(powers), bar), chunk.dtype)
-                    V, D = sites.given_u(L_, values)
-                VDV, rows_bar = sites.adjoint(L_, V, D, values, *of_chunk)
-                return VDV, *pull_back(rows_bar)
+                    V = triangular_solve(L_, values.Kuf)
+                    product, rows_bar = sites.adjoint(L_, V, values, *of_chunk)
+                return product, *pull_back(rows_bar)
 
             return rows.sum_over_chunks(part, (tf.zeros_like(L), *zeros))
 
         def linear() -> tuple[tf.Tensor, ...]:
-            # Derivatives through A and the rows cancel if Kuu is ill-conditioned: both need V of one precision.
+            # Derivatives through A and the rows cancel if Kuu is ill-conditioned: both need V of
+            # one precision.
             by_one_product = _is_well_conditioned(L, sums.A) & (num_single == 0.0)
             in_single = isinstance(rows, MixedPrecisionRows)
             adjoint, VDV, own_scale_bar = _linear_adjoint(
@@ -206,7 +218,10 @@ def _many_chunks(
 
 
 class MixedPrecisionRows(RegressionRows):
-    """Rows in single precision, in chunks in which rounding V = L^-1 Kuf hardly changes the site noise."""
+    """
+    Rows in single precision, in chunks in which rounding V = L^-1 Kuf hardly changes the site
+    noise.
+    """
 
     def __init__(self, rows: RegressionRows, L: tf.Tensor):
         """Take the Cholesky factor L of Kuu, [..., M, M]."""
@@ -238,7 +253,10 @@ class MixedPrecisionRows(RegressionRows):
         return super().sum_over_chunks(in_precision, zero)
 
     def _largest_residual(self) -> tf.Tensor:
-        """Return nearly the largest |r|/σ of all rows, []: the norm of order 8, which chunks and workers add up."""
+        """
+        Return nearly the largest |r|/σ of all rows, []: the norm of order 8, which chunks and
+        workers add up.
+        """
 
         def part(chunk: Chunk) -> tuple[tf.Tensor]:
             noise, residual = self.noise_and_residual(chunk, self.inputs[1])
@@ -247,11 +265,16 @@ class MixedPrecisionRows(RegressionRows):
         return super().sum_over_chunks(part, (tf.zeros([], self._dtype),))[0] ** 0.125
 
     def suffices(self, rows: Rows) -> tf.Tensor:
-        """Return whether single precision hardly changes site noise and posterior mean, and does not overflow, []."""
-        # Rounding errors are relative to the largest prior variance; V amplifies them by cond(Kuu), about k tr Kuu^-1.
+        """
+        Return whether single precision hardly changes site noise and posterior mean, and does not
+        overflow, [].
+        """
+        # Rounding errors are relative to the largest prior variance; V amplifies them by cond(Kuu),
+        # about k tr Kuu^-1.
         k = tf.maximum(self._variance, tf.reduce_max(rows.Kff))
         noise = tf.reduce_min(rows.noise)
-        # Below a condition number of 200 the rounding error of Kff - diag(V'V) dominates, about eps k.
+        # Below a condition number of 200 the rounding error of Kff - diag(V'V) dominates, about eps
+        # k.
         condition = tf.maximum(k * self._inverse_trace, 200.0)
         is_short = (
             tf.config.get_visible_devices("GPU")
@@ -260,14 +283,14 @@ class MixedPrecisionRows(RegressionRows):
         # TensorFloat-32 has 10 bits.
         eps = 2.0**-10 if is_short else float(np.finfo(np.float32).eps)
         error = eps * condition * k * tf.maximum(tf.reduce_max(rows.scale), 1.0) / noise
-        # Rows at one place add n equal terms to A and c: the sums have relative errors of about sqrt(n) eps, the mean
-        # |r| times as much, and its standard deviation is sqrt(noise/n).
+        # Rows at one place add n equal terms to A and c: the sums have relative errors of about
+        # sqrt(n) eps, the mean |r| times as much, and its standard deviation is sqrt(noise/n).
         squares = tf.reduce_mean(tf.square(rows.residual) / rows.noise[..., None], axis=-2)
         of_sums = (
             eps * tf.cast(tf.shape(rows.residual)[-2], k.dtype) * tf.sqrt(tf.reduce_max(squares))
         )
-        # The row of any chunk with the largest |r|/σ moves the mean by as many standard deviations. Rounding of A,
-        # through V, changes that.
+        # The row of any chunk with the largest |r|/σ moves the mean by as many standard deviations.
+        # Rounding of A, through V, changes that.
         of_mean = eps * tf.sqrt(condition * k / noise) * self._largest
         proper = (noise > 1e-8) & (tf.reduce_min(rows.scale) > 1e-30)
         sizes = tf.stack([k, tf.reduce_max(rows.noise), tf.reduce_max(tf.abs(rows.residual))])
@@ -280,10 +303,11 @@ def collapsed_leave_one_out(
     rows: RegressionRows, sites: SiteRule, powers: Powers, sums: SiteSums
 ) -> tf.Tensor:
     """
-    Compute log N(y_n; mean, variance), summed over outputs, of each row given the others, at fixed parameters, [N].
+    Compute log N(y_n; mean, variance), summed over outputs, of each row given the others, at fixed
+    parameters, [N].
 
-    Leaving row n out subtracts e e'/v from B and e r/v from c (`SiteRule.leave_one_out_terms`). With
-    s_VV = V'B^-1 V, s_Ve = V'B^-1 e and s_ee = e'B^-1 e,
+    Leaving row n out subtracts e e'/v from B and e r/v from c (`SiteRule.leave_one_out_terms`).
+    With s_VV = V'B^-1 V, s_Ve = V'B^-1 e and s_ee = e'B^-1 e,
 
         mean = V'b - s_Ve (r - e'b)/(v - s_ee),    variance = d + s_VV + s_Ve²/(v - s_ee) + noise.
     """

@@ -1,4 +1,7 @@
-"""Partition the rows into blocks, which share a site, and the blocks into chunks, which are computed together."""
+"""
+Partition the rows into blocks, which share a site, and the blocks into chunks, which are computed
+together.
+"""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -37,7 +40,10 @@ class Chunk(NamedTuple):
     dtype: tf.DType | None = None
 
     def take_blocks(self, values: Any) -> Any:
-        """Return tensors of the chunk's blocks: [G] from values per block [B]; a single value [] is unchanged."""
+        """
+        Return tensors of the chunk's blocks: [G] from values per block [B]; a single value [] is
+        unchanged.
+        """
         take = self.blocks or self.take
         return tf.nest.map_structure(
             lambda each: each if each.shape.rank == 0 else take(each), values
@@ -56,7 +62,9 @@ class ChunkLoop(NamedTuple):
     device: str | None = None  # None: TensorFlow chooses it
 
     def run(self, step: ChunkStep, start: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Compute step(number, chunk, total) for each chunk, with the last step's result as the total."""
+        """
+        Compute step(number, chunk, total) for each chunk, with the last step's result as the total.
+        """
         on_device = nullcontext if self.device is None else partial(tf.device, self.device)
 
         def body(number: Any, *total: Any) -> tuple[Any, ...]:
@@ -66,14 +74,20 @@ class ChunkLoop(NamedTuple):
         if isinstance(self.count, int):
             return body(0, *start)[1:]
         with on_device():
-            first, options = (tf.constant(0), *start), {"parallel_iterations": CHUNKS_IN_FLIGHT}
-            return tuple(
-                tf.while_loop(lambda number, *_: number < self.count, body, first, **options)[1:]
+            ended = tf.while_loop(
+                lambda number, *_: number < self.count,
+                body,
+                (tf.constant(0), *start),
+                parallel_iterations=CHUNKS_IN_FLIGHT,
             )
+        return tuple(ended[1:])
 
 
 class ChunkedData:
-    """Data in chunks, which one or several loops visit, each with `count` and `run` of :class:`ChunkLoop`."""
+    """
+    Data in chunks, which one or several loops visit, each with `count` and `run` of
+    :class:`ChunkLoop`.
+    """
 
     def __init__(self, loops: Sequence[Any], order: Callable[[tf.Tensor], tf.Tensor] = tf.identity):
         self._loops = loops
@@ -82,11 +96,10 @@ class ChunkedData:
     @property
     def only_chunk(self) -> Chunk | None:
         """The single chunk of all rows; None if there may be several."""
-        return (
-            self._loops[0].chunk(0)
-            if len(self._loops) == 1 and isinstance(self._loops[0].count, int)
-            else None
-        )
+        first = self._loops[0]
+        if len(self._loops) == 1 and isinstance(first.count, int):
+            return first.chunk(0)
+        return None
 
     def sum(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks."""
@@ -106,7 +119,9 @@ class ChunkedData:
     def concatenate(
         self, part: Part, dtype: tf.DType, shapes: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
-        """Concatenate the results of `part`, tensors of n rows, over the chunks; `shapes` are static."""
+        """
+        Concatenate the results of `part`, tensors of n rows, over the chunks; `shapes` are static.
+        """
         only = self.only_chunk
         if only is not None:
             return tuple(part(only))
@@ -128,7 +143,10 @@ class ChunkedData:
     def keep(
         self, part: Part, dtype: tf.DType, count: int
     ) -> Callable[[Chunk], tuple[tf.Tensor, ...]]:
-        """Store the results of `part` for each chunk, `count` tensors [..., n]; return a function that reads them."""
+        """
+        Store the results of `part` for each chunk, `count` tensors [..., n]; return a function that
+        reads them.
+        """
         only = self.only_chunk
         if only is not None:
             kept = tuple(part(only))
@@ -155,14 +173,22 @@ class ChunkedData:
     def _written(
         self, part: Part, dtype: tf.DType, shapes: Sequence[Any]
     ) -> list[tuple[tf.TensorArray, ...]]:
-        """Write the results of `part`, of these static shapes, to arrays with one element per chunk."""
+        """
+        Write the results of `part`, of these static shapes, to arrays with one element per chunk.
+        """
 
         def start(loop: Any) -> tuple[tf.TensorArray, ...]:
-            options = (
-                {"size": 0, "dynamic_size": True} if loop.count is None else {"size": loop.count}
+            return tuple(
+                tf.TensorArray(
+                    dtype,
+                    size=0 if loop.count is None else loop.count,
+                    dynamic_size=loop.count is None,
+                    clear_after_read=False,
+                    infer_shape=False,
+                    element_shape=shape,
+                )
+                for shape in shapes
             )
-            options |= {"infer_shape": False, "clear_after_read": False}
-            return tuple(tf.TensorArray(dtype, element_shape=shape, **options) for shape in shapes)
 
         def write(number: Any, chunk: Chunk, arrays: Any) -> tuple[tf.TensorArray, ...]:
             return tuple(
@@ -192,7 +218,10 @@ def _joined(array: tf.TensorArray, shape: tf.TensorShape) -> tf.Tensor:
 
 
 class Chunks(tf.Module):
-    """A partition of N rows into blocks, in chunks of whole blocks; results do not depend on order and chunk size."""
+    """
+    A partition of N rows into blocks, in chunks of whole blocks; results do not depend on order and
+    chunk size.
+    """
 
     def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
         """Return the number of blocks B, []; by default every row is a block."""
@@ -229,7 +258,10 @@ class _Divided(Chunks):
 
     @abstractmethod
     def _bounds(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """First row of a chunk and end of its rows, in the order of visits, [] each; the end may exceed N."""
+        """
+        First row of a chunk and end of its rows, in the order of visits, [] each; the end may
+        exceed N.
+        """
 
     @abstractmethod
     def _visited(self, values: tf.Tensor, begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
@@ -263,7 +295,10 @@ class _Divided(Chunks):
     def _share(
         self, data: Sequence[tf.Tensor], device: str, first: tf.Tensor, stop: tf.Tensor
     ) -> ChunkLoop:
-        """Return the loop over chunks `first` to `stop` on a device, to which their rows are copied once."""
+        """
+        Return the loop over chunks `first` to `stop` on a device, to which their rows are copied
+        once.
+        """
         before, end = (
             tf.where(number > 0, self._bounds(tf.maximum(number - 1, 0))[1], 0)
             for number in (first, stop)
@@ -279,7 +314,10 @@ class _Divided(Chunks):
 
 
 class RowChunks(_Divided):
-    """Every row is a block (B = N); chunks are `chunk_size` consecutive rows, which several devices may share."""
+    """
+    Every row is a block (B = N); chunks are `chunk_size` consecutive rows, which several devices
+    may share.
+    """
 
     def __init__(
         self,
@@ -301,7 +339,8 @@ class RowChunks(_Divided):
     def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
         if not in_xla() or self._devices is not None:
             return super().split(data)
-        if (known := data[0].shape[0]) is not None and known <= self.chunk_size:
+        known = data[0].shape[0]
+        if known is not None and known <= self.chunk_size:
             return OneChunk().split(data)
         # XLA needs chunks of equal shape in a loop: one loop over full chunks, one over the rest.
         num_data = tf.shape(data[0])[0]
@@ -332,7 +371,10 @@ class RowChunks(_Divided):
 
 
 def split_rows(data: Sequence[tf.Tensor], chunk_size: int | None) -> ChunkedData:
-    """Split rows into chunks. If they are known to be few, or `chunk_size` is None: one chunk, without a loop."""
+    """
+    Split rows into chunks. If they are known to be few, or `chunk_size` is None: one chunk, without
+    a loop.
+    """
     count = data[0].shape[0]
     if chunk_size is None or (count is not None and count <= chunk_size):
         return OneChunk().split(data)
@@ -340,7 +382,9 @@ def split_rows(data: Sequence[tf.Tensor], chunk_size: int | None) -> ChunkedData
 
 
 class BlockChunks(_Divided):
-    """Blocks of any rows; a chunk has blocks of one size: a dense array [G, b, ...] without padding."""
+    """
+    Blocks of any rows; a chunk has blocks of one size: a dense array [G, b, ...] without padding.
+    """
 
     def __init__(
         self,
@@ -349,17 +393,23 @@ class BlockChunks(_Divided):
         chunk_size: int | None = None,
         devices: Sequence[str] | None = None,
     ):
-        """Take a permutation `rows` of 0..N-1, block after block; a block larger than `chunk_size` is one chunk."""
+        """
+        Take a permutation `rows` of 0..N-1, block after block; a block larger than `chunk_size` is
+        one chunk.
+        """
         super().__init__(devices)
         self._chunk_size = RowChunks(chunk_size).chunk_size
-        plan, options = self._planned(rows, sizes), {"trainable": False, "dtype": tf.int32}
         self._plan = tuple(
-            local_variable(values, shape=[None, *values.shape[1:]], **options) for values in plan
+            local_variable(values, tf.int32, [None, *values.shape[1:]])
+            for values in self._planned(rows, sizes)
         )
         self._rows, self._numbers, self._table, self.sizes = self._plan
 
     def _planned(self, rows: AnyNDArray, sizes: AnyNDArray) -> tuple[AnyNDArray, ...]:
-        """Rows and blocks in the order of visits; per chunk (first row, first block, G, b); block sizes."""
+        """
+        Rows and blocks in the order of visits; per chunk (first row, first block, G, b); block
+        sizes.
+        """
         blocks = np.argsort(sizes, kind="stable")  # [B]
         rows = rows[np.argsort(np.repeat(np.argsort(blocks), sizes), kind="stable")]  # [N]
         table, row, block = [], 0, 0
@@ -372,7 +422,9 @@ class BlockChunks(_Divided):
         return rows, blocks, np.asarray(table), sizes
 
     def replan(self, rows: AnyNDArray, sizes: AnyNDArray) -> None:
-        """Assign a new partition, possibly of a different number of rows; compiled functions use it."""
+        """
+        Assign a new partition, possibly of a different number of rows; compiled functions use it.
+        """
         for variable, values in zip(self._plan, self._planned(rows, sizes), strict=True):
             variable.assign(values)
 
@@ -425,8 +477,12 @@ def default_chunk_size(
     num_rows: int = MOST_ROWS,
     on_cpu: int = ROWS_PER_CHUNK,
 ) -> int:
-    """Return how many rows to compute together on a variable's ``device`` that has `num_rows`: `on_cpu` on a CPU."""
+    """
+    Return how many rows to compute together on a variable's ``device`` that has `num_rows`:
+    `on_cpu` on a CPU.
+    """
     is_gpu = tf.DeviceSpec.from_string(device).device_type == "GPU"
-    # On GPUs V [M, n] of a chunk has 256 MB: launching many small operations would leave a GPU idle.
+    # On GPUs V [M, n] of a chunk has 256 MB: launching many small operations would leave a GPU
+    # idle.
     rows = 2**28 // (num_inducing * bytes_per_number) if is_gpu else on_cpu
     return max(ROWS_PER_CHUNK, min(num_rows, rows))

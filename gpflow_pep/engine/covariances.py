@@ -1,11 +1,11 @@
 """Covariances of the inducing variables with each other and with rows of data.
 
-GPflow's isotropic kernels at inducing points, and their sums and products, have hand-written derivatives here; other
-kernels at inducing points are computed by `kernel_matrix`. Both are accurate far from the origin. GPflow does the rest.
+GPflow's isotropic kernels at inducing points, and their sums and products, have hand-written
+derivatives here; other kernels at inducing points are computed by `kernel_matrix`. Both are
+accurate far from the origin. GPflow does the rest.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partialmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,10 @@ from .stationary_kernels import (
 def independent_parts(
     inducing_variable: InducingVariables, kernel: Kernel
 ) -> list[tuple[InducingVariables, Kernel]]:
-    """Return one (inducing variable, kernel) pair per latent function, which must be independent, or a shared pair."""
+    """
+    Return one (inducing variable, kernel) pair per latent function, which must be independent, or a
+    shared pair.
+    """
     kernels: Sequence[Kernel] = [kernel]
     variables: Sequence[InducingVariables] = [inducing_variable]
     if isinstance(kernel, SharedIndependent | SeparateIndependent):
@@ -77,7 +80,10 @@ def paired(variables: Sequence[Any], kernels: Sequence[Kernel]) -> list[tuple[An
 
 
 class _Combination:
-    """Covariances of several parts with their common `inputs`, combined by a reduction such as a sum of kernels."""
+    """
+    Covariances of several parts with their common `inputs`, combined by a reduction such as a sum
+    of kernels.
+    """
 
     def __init__(self, reduction: Callable[..., tf.Tensor], parts: Sequence[Any]):
         self._reduction, self._parts = reduction, parts
@@ -86,26 +92,33 @@ class _Combination:
     def Kuu(self, jitter: float) -> tf.Tensor:
         return _with_jitter(self._reduction([part.Kuu(0.0) for part in self._parts]), jitter)
 
-    def _combined(self, name: str, X: tf.Tensor, *inputs: tf.Tensor, **options: Any) -> tf.Tensor:
-        """Combine the covariances `name` of all parts, each with its part of the inputs."""
-        rest = iter(inputs)
-        own = ((part, [next(rest) for _ in part.inputs]) for part in self._parts)
-        return self._reduction([getattr(part, name)(X, *values, **options) for part, values in own])
+    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
+        return self._reduction([part.Kuf(X, *own, dtype=dtype) for part, own in self._with(inputs)])
 
-    Kuf, variances = partialmethod(_combined, "Kuf"), partialmethod(_combined, "variances")
-    Kff = partialmethod(_combined, "Kff")
+    def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        return self._reduction([part.variances(X, *own) for part, own in self._with(inputs)])
+
+    def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        return self._reduction([part.Kff(X, *own) for part, own in self._with(inputs)])
+
+    def _with(self, inputs: Sequence[tf.Tensor]) -> Iterator[tuple[Any, list[tf.Tensor]]]:
+        """Return each part with its own inputs."""
+        rest = iter(inputs)
+        return ((part, [next(rest) for _ in part.inputs]) for part in self._parts)
 
 
 class Prior(_Combination):
     """
     Prior covariances of one or several latent functions; the parameters are read once.
 
-    Tensors that all rows share are in `inputs`, so that covariances with rows can be differentiated in them:
+    Tensors that all rows share are in `inputs`, so that covariances with rows can be differentiated
+    in them:
 
-    - ``Kuf(X, *inputs, dtype=None)``: of the inducing variables with rows X [n, D], [M, n] or [C, M, n], in any
-      precision (distances are always computed in the precision of X);
+    - ``Kuf(X, *inputs, dtype=None)``: of the inducing variables with rows X [n, D], [M, n] or [C,
+      M, n], in any precision (distances are always computed in the precision of X);
     - ``variances(X, *inputs)``: of rows X [n, D], [n] or [C, n];
-    - ``Kff(X, *inputs)``: of rows X [..., n, D], [..., n, n], or [..., C, n, n] for separate latent functions.
+    - ``Kff(X, *inputs)``: of rows X [..., n, D], [..., n, n], or [..., C, n, n] for separate latent
+      functions.
     """
 
     def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):
@@ -121,7 +134,7 @@ class Prior(_Combination):
 
     @override
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        covariance = self._combined("Kff", X, *inputs)  # [n, n], or [C, ..., n, n]
+        covariance = super().Kff(X, *inputs)  # [n, n], or [C, ..., n, n]
         leading = X.shape.rank - 2
         if len(self._parts) == 1 or leading == 0:
             return covariance
@@ -169,9 +182,10 @@ class _PointCovariances(_GPflowCovariances):
 class _Stationary(_PointCovariances):
     """Covariances of a stationary kernel with a profile, for inputs centered at the mean of Z.
 
-    In units of lengthscales t = offset + slope |z - x|^2 is one product of [-2 slope z, offset + slope |z|^2, slope]
-    with [x, 1, |x|^2]; only the profile is elementwise. The product cancels if x is near z and both are far from the
-    origin. It is in double precision even if the profile is not: rounding t changes exp(t) by eps |t| exp(t).
+    In units of lengthscales t = offset + slope |z - x|^2 is one product of [-2 slope z, offset +
+    slope |z|^2, slope] with [x, 1, |x|^2]; only the profile is elementwise. The product cancels if
+    x is near z and both are far from the origin. It is in double precision even if the profile is
+    not: rounding t changes exp(t) by eps |t| exp(t).
     """
 
     def __init__(self, inducing_variable: InducingPoints, kernel: Any, profile: Profile):
@@ -242,7 +256,9 @@ def _with_jitter(covariance: tf.Tensor, jitter: float) -> tf.Tensor:
 
 
 def _as_wide(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
-    """Return X; raise an error unless it has as many columns as Z (a single column would broadcast)."""
+    """
+    Return X; raise an error unless it has as many columns as Z (a single column would broadcast).
+    """
     if X.shape[-1] not in (None, Z.shape[-1]):
         raise ValueError(
             f"X or Xnew must have {Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}."
@@ -258,7 +274,10 @@ def _covariance(
     *rest: tf.Tensor,
     dtype: tf.DType,
 ) -> Any:
-    """The profile of left [x, 1, |x|^2]', x = X / lengthscales, [..., M, n]; `rest`: log variance, parameters, []."""
+    """
+    The profile of left [x, 1, |x|^2]', x = X / lengthscales, [..., M, n]; `rest`: log variance,
+    parameters, [].
+    """
 
     @tf.custom_gradient
     def covariance(left: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor, *rest: tf.Tensor) -> Any:
@@ -298,7 +317,10 @@ def stacked(values: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def _part(inducing_variable: InducingVariables, kernel: Kernel) -> Any:
-    """Return the covariances of one latent function; subclasses of GPflow's classes may override the covariance."""
+    """
+    Return the covariances of one latent function; subclasses of GPflow's classes may override the
+    covariance.
+    """
     points, kind = InducingPoints, type(kernel)
     is_default = Kuu.dispatch(points, kind) is Kuu.dispatch(points, Kernel)
     is_default &= Kuf.dispatch(points, kind, tf.Tensor) is Kuf.dispatch(points, Kernel, tf.Tensor)
@@ -313,7 +335,10 @@ def _part(inducing_variable: InducingVariables, kernel: Kernel) -> Any:
 
 
 def _at_points(inducing_variable: InducingPoints, kernel: Any, few_inputs: int) -> Any:
-    """Return the covariances of a kernel or a part of it, from differences if it uses up to `few_inputs` inputs."""
+    """
+    Return the covariances of a kernel or a part of it, from differences if it uses up to
+    `few_inputs` inputs.
+    """
     if type(kernel) in REDUCTIONS:
         parts = [_at_points(inducing_variable, part, few_inputs) for part in kernel.kernels]
         return _Combination(REDUCTIONS[type(kernel)], parts)
@@ -325,7 +350,10 @@ def _at_points(inducing_variable: InducingPoints, kernel: Any, few_inputs: int) 
 
 
 def conditional_variance_of_f(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
-    """Compute d = Kff - diag(V'V), [..., n], V = L^-1 Kuf, clipped at 0; see :func:`with_checked_variance`."""
+    """
+    Compute d = Kff - diag(V'V), [..., n], V = L^-1 Kuf, clipped at 0; see
+    :func:`with_checked_variance`.
+    """
     conditional_variance = Kff - column_products(V, V)
     return tf.nn.relu(with_checked_variance(conditional_variance, conditional_variance, Kff, L))
 
@@ -334,14 +362,16 @@ def with_checked_variance(
     value: tf.Tensor, conditional_variance: tf.Tensor, Kff: tf.Tensor, L: tf.Tensor
 ) -> tf.Tensor:
     """
-    Return `value` if the variances of f given u, Kff - diag(V'V) with V = L^-1 Kuf, are not negative beyond rounding.
+    Return `value` if the variances of f given u, Kff - diag(V'V) with V = L^-1 Kuf, are not
+    negative beyond rounding.
 
-    The computed factor is exact for a Kuu perturbed by about M eps times its entries (Higham 2002, theorem 10.4).
-    That changes V'V by M eps |Kuu| |w|^2, w = Kuu^-1 Kuf, and |w|^2 <= Kff/lambda for the smallest eigenvalue
-    lambda of Kuu. The squared ratio of the largest to the smallest entry of L's diagonal estimates |Kuu|/lambda from
-    below; a factor of 100 covers the difference.
+    The computed factor is exact for a Kuu perturbed by about M eps times its entries (Higham 2002,
+    theorem 10.4). That changes V'V by M eps |Kuu| |w|^2, w = Kuu^-1 Kuf, and |w|^2 <= Kff/lambda
+    for the smallest eigenvalue lambda of Kuu. The squared ratio of the largest to the smallest
+    entry of L's diagonal estimates |Kuu|/lambda from below; a factor of 100 covers the difference.
 
-    :param conditional_variance: [..., n]; `Kff`: the prior variances; `L`: factor of Kuu, [M, M] or [C, M, M].
+    :param conditional_variance: [..., n]; `Kff`: the prior variances; `L`: factor of Kuu, [M, M] or
+        [C, M, M].
     :raises tf.errors.InvalidArgumentError: if a variance is negative beyond rounding error.
     """
     diagonal = tf.linalg.diag_part(L)
@@ -353,8 +383,8 @@ def with_checked_variance(
         ~tf.reduce_any(conditional_variance < -bound * tf.reduce_max(Kff)),  # NaN is found later
         "the variance of f given u is negative beyond rounding error: Kuu, Kuf and Kff are inconsistent, perhaps "
         "because inputs are far from the origin or span too many lengthscales. Try: subtracting the mean of X from "
-        "X, Xnew and the inducing points, or longer lengthscales; of a posterior() made before its model changed, "
-        "update_cache(). The smallest variance is",
+        "X, Xnew and the inducing points, or longer lengthscales. If posterior() was called before the model changed, "
+        "call update_cache(). The smallest variance is",
         tf.reduce_min(conditional_variance),
     )
 

@@ -1,4 +1,7 @@
-"""Rows streamed from a tf.data.Dataset, read again in every pass, so that memory does not limit their number."""
+"""
+Rows streamed from a tf.data.Dataset, read again in every pass, so that memory does not limit their
+number.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -38,19 +41,29 @@ class PassSummary(NamedTuple):
 
     def plus(self, other: "PassSummary") -> "PassSummary":
         """Combine the summaries of two parts of a pass."""
-        return PassSummary(*map(tf.add, self[:2], other[:2]), *map(tf.minimum, self[2:], other[2:]))
+        return PassSummary(
+            rows=self.rows + other.rows,
+            checksum=self.checksum + other.checksum,
+            not_finite=tf.minimum(self.not_finite, other.not_finite),
+            rounded=tf.minimum(self.rounded, other.rounded),
+            unequal=tf.minimum(self.unequal, other.unequal),
+        )
 
 
 class DatasetChunks(Chunks):
     """
-    Every row is a block; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset. It is read once here, to
-    count and check its rows, and again in every pass, whose checksum of all values, in order, must be the same.
+    Every row is a block; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset. It is
+    read once here, to count and check its rows, and again in every pass, whose checksum of all
+    values, in order, must be the same.
     """
 
     count: None = None  # of the chunks, as in `ChunkLoop`: unknown until the end
 
     def __init__(self, dataset: tf.data.Dataset):
-        """:raises ValueError: if the dataset is empty or infinite, or has other elements or values, naming the row."""
+        """
+        :raises ValueError: if the dataset is empty or infinite, or has other elements or values,
+            naming the row.
+        """
         super().__init__()
         self.dataset = dataset
         self.columns = _columns(dataset)
@@ -97,7 +110,10 @@ class DatasetChunks(Chunks):
         return ChunkedData([self])
 
     def run(self, step: ChunkStep, start: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Like :meth:`ChunkLoop.run`, but raise an error if the pass has not read the rows of the first pass."""
+        """
+        Like :meth:`ChunkLoop.run`, but raise an error if the pass has not read the rows of the
+        first pass.
+        """
         summary, total = with_plain_errors(self._pass, step, start, place=self.place)
         rows = asserted(summary.rows, tf.equal(summary.unequal, _NONE), _UNEQUAL, summary.unequal)
         rows = asserted(rows, tf.equal(summary.rounded, _NONE), _ROUNDED, summary.rounded)
@@ -111,7 +127,10 @@ class DatasetChunks(Chunks):
             )
 
     def _read(self) -> PassSummary:
-        """Read the whole dataset, eagerly; a ValueError names the row of a value or batch that is not accepted."""
+        """
+        Read the whole dataset, eagerly; a ValueError names the row of a value or batch that is not
+        accepted.
+        """
         found, _ = with_plain_errors(self._pass, lambda *_: (), (), place=self.place)
         summary = PassSummary(*map(int, found))
         refused = (
@@ -126,7 +145,8 @@ class DatasetChunks(Chunks):
 
     def _pass(self, step: ChunkStep, start: tuple[Any, ...]) -> tuple[PassSummary, tuple[Any, ...]]:
         """Return the summary of a pass and the total of all steps."""
-        # By a loop in the graph: `Dataset.reduce` would run on the CPU and be prepared again in every pass.
+        # By a loop in the graph: `Dataset.reduce` would run on the CPU and be prepared again in
+        # every pass.
         refuse_xla("a model of a tf.data.Dataset, which is read while the function runs")
         batches = iter(self._batches)
 
@@ -140,8 +160,8 @@ class DatasetChunks(Chunks):
             following = batches.get_next_as_optional()
             return following, number + 1, summary.plus(own), step(number, chunk, total)
 
-        # TensorFlow adds control dependencies between stateful operations, but not in functions that it generates, such
-        # as the backward function of a compiled objective.
+        # TensorFlow adds control dependencies between stateful operations, but not in functions
+        # that it generates, such as the backward function of a compiled objective.
         operations = (
             [] if tf.executing_eagerly() else tf.compat.v1.get_default_graph().get_operations()
         )
@@ -161,15 +181,18 @@ class DatasetChunks(Chunks):
 
 def _numbered(dataset: tf.data.Dataset) -> tuple[tf.data.Dataset, Callable[[], str]]:
     """
-    Return pairs of a batch (index of its first row, X, Y) and its summary. Non-finite values become 0, and X and Y are
-    cut to the same number of rows: the summary locates the error, and nothing else fails before it is read.
+    Return pairs of a batch (index of its first row, X, Y) and its summary. Non-finite values become
+    0, and X and Y are cut to the same number of rows: the summary locates the error, and nothing
+    else fails before it is read.
 
-    :return: the pairs, and a function that returns where reading has ended, in words for an error message.
+    :return: the pairs, and a function that returns where reading has ended, in words for an error
+        message.
     """
     dtype = default_float()
-    # Passes begun, and batches read in the last one. A closure holds them, so that they are no variable of the model.
+    # Passes begun, and batches read in the last one. A closure holds them, so that they are no
+    # variable of the model.
     with tf.init_scope(), tf.device("CPU:0"):
-        last = local_variable(tf.zeros(2, tf.int64), dtype=tf.int64)  # [2]
+        last = local_variable(tf.zeros(2, tf.int64), tf.int64)  # [2]
 
     @tf.autograph.experimental.do_not_convert
     def numbered(
@@ -220,7 +243,9 @@ def _numbered(dataset: tf.data.Dataset) -> tuple[tf.data.Dataset, Callable[[], s
 
 
 def _first_rounded(values: tf.Tensor, converted: tf.Tensor) -> tf.Tensor:
-    """Return the first row [] with an integer that conversion has changed; `_NONE` if there is none."""
+    """
+    Return the first row [] with an integer that conversion has changed; `_NONE` if there is none.
+    """
     if not values.dtype.is_integer:
         return tf.constant(_NONE, tf.int64)
     rows = tf.where(validation.rounded_integers(values, converted))[:, 0]

@@ -1,4 +1,7 @@
-"""Sums (L, A, c) over Gaussian sites: sufficient statistics for posterior, predictions and the old posterior's site."""
+"""
+Sums (L, A, c) over Gaussian sites: sufficient statistics for posterior, predictions and the old
+posterior's site.
+"""
 
 from typing import Any, NamedTuple
 
@@ -40,8 +43,9 @@ class OldPosteriorSite(NamedTuple):
 
 class SiteSums(NamedTuple):
     """
-    The sums over all Gaussian sites exp(h w - τ w²/2) on w = V'v, V = L^-1 Kuf, u = L v, Kuu = L L'. Leading dimensions
-    are [] if P outputs share q's covariance, or [C] with P = 1; then L may be shared.
+    The sums over all Gaussian sites exp(h w - τ w²/2) on w = V'v, V = L^-1 Kuf, u = L v, Kuu = L
+    L'. Leading dimensions are [] if P outputs share q's covariance, or [C] with P = 1; then L may
+    be shared.
     """
 
     L: tf.Tensor  # Cholesky factor of Kuu, [M, M] or [C, M, M]
@@ -68,7 +72,8 @@ class SiteSums(NamedTuple):
 
 def log_gaussian(sums: SiteSums, row_sums: RowSums, num_data: tf.Tensor) -> tf.Tensor:
     """
-    Compute the Gaussian log density log N(r; 0, V'V + v) from the sums, summed over P outputs, [...].
+    Compute the Gaussian log density log N(r; 0, V'V + v) from the sums, summed over P outputs,
+    [...].
 
         -P/2 (N log 2 pi + log det v + log det B) - (r' v^-1 r - c' B^-1 c)/2,     B = I + A
 

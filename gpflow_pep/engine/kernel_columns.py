@@ -1,4 +1,6 @@
-"""Columns of X that kernels use: active dimensions, ARD parameters, and the indices of `Coregion`."""
+"""
+Columns of X that kernels use: active dimensions, ARD parameters, and the indices of `Coregion`.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +17,9 @@ _HINT = " Choose inducing points from the rows of X: inducing.uniform, greedy_va
 
 
 def leaves(kernel: Kernel) -> Iterator[Kernel]:
-    """Yield the kernels that a sum, a product or a multioutput kernel combines, or the kernel itself."""
+    """
+    Yield the kernels that a sum, a product or a multioutput kernel combines, or the kernel itself.
+    """
     parts = _parts(kernel)
     if not parts:
         yield kernel
@@ -24,7 +28,9 @@ def leaves(kernel: Kernel) -> Iterator[Kernel]:
 
 
 def index_columns(kernel: Kernel) -> dict[int, int]:
-    """Return the columns of X that hold the index of a `Coregion`, with the number of its values."""
+    """
+    Return the columns of X that hold the index of a `Coregion`, with the number of its values.
+    """
     columns = {}
     for leaf in leaves(kernel):
         if isinstance(leaf, Coregion):
@@ -40,7 +46,10 @@ def _parts(kernel: Kernel) -> Any:
 
 
 def checked_indices(kernel: Kernel, X: Any, name: str) -> Any:
-    """Return X [..., D]; check the columns that hold an index: GPflow truncates fractions, or returns 0."""
+    """
+    Return X [..., D]; check the columns that hold an index: GPflow truncates fractions, or returns
+    0.
+    """
     for column, count in index_columns(kernel).items():
         values = X[..., column]
         accepted = (values >= 0.0) & (values < count) & tf.equal(values, tf.floor(values))
@@ -54,7 +63,10 @@ def checked_indices(kernel: Kernel, X: Any, name: str) -> Any:
 
 
 def check_columns(kernel: Kernel, num_inputs: int) -> None:
-    """Check that active dimensions and ARD parameters fit the columns of X (of GPflow's kernels and their parts)."""
+    """
+    Check that active dimensions and ARD parameters fit the columns of X (of GPflow's kernels and
+    their parts).
+    """
     for part in _parts(kernel):
         check_columns(part, num_inputs)
     if isinstance(kernel, Periodic):

@@ -1,12 +1,15 @@
-"""The old posterior as one more Gaussian site, on the old inducing variables a (Bui, Nguyen and Turner 2017).
+"""
+The old posterior as one more Gaussian site, on the old inducing variables a (Bui, Nguyen and Turner
+2017).
 
     q_old(a)/p_old(a) = exp(-a'Λa/2 + η'a + log_normalizer),    Λ = R R' = L^-T A L^-1,  η = L^-T c,
 
-from the sums A, c and the Cholesky factor L of the model at the time of absorption, without inverting a covariance. A
-new stream has no old inducing variables.
+from the sums A, c and the Cholesky factor L of the model at the time of absorption, without
+inverting a covariance. A new stream has no old inducing variables.
 
-The old posterior is a product of Gaussian likelihoods of earlier rows. If all rows of a stream share one noise
-variance s, their variances v at absorption become v/ρ with ρ = v_old/s, and the site
+The old posterior is a product of Gaussian likelihoods of earlier rows. If all rows of a stream
+share one noise variance s, their variances v at absorption become v/ρ with ρ = v_old/s, and the
+site
 
     exp(ρ(-a'Λa/2 + η'a) + log_normalizer - (ρ - 1) square/2 + count log(ρ)/2),
 
@@ -35,7 +38,10 @@ _M_CHANGED = "The number of inducing points has changed since this function was 
 
 
 class AbsorbedPosterior(NamedTuple):
-    """A posterior of inducing variables a at Z, divided by its prior; [...] are leading dimensions, none or [C]."""
+    """
+    A posterior of inducing variables a at Z, divided by its prior; [...] are leading dimensions,
+    none or [C].
+    """
 
     Z: tf.Tensor  # [K, Ma, D]: K = 1 if all latent functions share the points, otherwise C
     root: tf.Tensor  # R, [..., Ma, Ma]
@@ -46,10 +52,16 @@ class AbsorbedPosterior(NamedTuple):
 
 
 class OldPosterior(tf.Module):
-    """The old posterior in variables, so that compiled functions use new values, for any number of old points."""
+    """
+    The old posterior in variables, so that compiled functions use new values, for any number of old
+    points.
+    """
 
     def __init__(self, shape: list[int], leading: list[int], num_outputs: int, dtype: tf.DType):
-        """:param shape: K (1 or C), M and D of the first inducing points; `leading`: [] if outputs share q, or [C]."""
+        """
+        :param shape: K (1 or C), M and D of the first inducing points; `leading`: [] if outputs
+            share q, or [C].
+        """
         super().__init__()
         num_parts, num_inducing, num_inputs = shape
         self._leading = np.array(leading, np.int32)
@@ -92,10 +104,11 @@ class OldPosterior(tf.Module):
         self, Z: tf.Tensor, sums: SiteSums, noise: tf.Tensor | None = None
     ) -> AbsorbedPosterior:
         """
-        Compute q(v) = N(B^-1 c, B^-1), B = I + A, at Z [K, Ma, D], divided by its prior, without assigning it.
+        Compute q(v) = N(B^-1 c, B^-1), B = I + A, at Z [K, Ma, D], divided by its prior, without
+        assigning it.
 
-        Negative eigenvalues of A, which sites of negative precision may cause, are set to 0: in those directions the
-        old posterior is as wide as the prior.
+        Negative eigenvalues of A, which sites of negative precision may cause, are set to 0: in
+        those directions the old posterior is as wide as the prior.
 
         :param sums: with the leading dimensions of this posterior, or without those of size 1.
         :param noise: from :meth:`noise_after`; None: earlier rows keep their noise variance.
@@ -125,7 +138,9 @@ class OldPosterior(tf.Module):
         return AbsorbedPosterior(Z, root, linear, 0.5 * (log_det - quadratic), noise)
 
     def assign(self, absorbed: AbsorbedPosterior, num_inducing: int) -> None:
-        """Assign new values and M of the model; functions compiled for a different M raise an error."""
+        """
+        Assign new values and M of the model; functions compiled for a different M raise an error.
+        """
         for variable, value in zip(
             (*self.absorbed, self._num_inducing), (*absorbed, num_inducing), strict=True
         ):
@@ -141,7 +156,8 @@ class OldPosterior(tf.Module):
         noise_variance: tf.Tensor | None = None,
     ) -> OldPosteriorSite:
         """
-        Compute the site at the current hyperparameters, for the power alpha; differentiable (their eq. 140).
+        Compute the site at the current hyperparameters, for the power alpha; differentiable (their
+        eq. 140).
 
             A = W (I + αD)^-1 W',    W = V R,  V = L^-1 Kba,  D = R'QR,  Q = Kaa - V'V,
             c = V (I + αΛQ)^-1 η,    terms = log_normalizer + α η'(I + αQΛ)^-1 Qη/2 - P log|I + αD|/2α.
@@ -172,7 +188,8 @@ class OldPosterior(tf.Module):
         root: tf.Tensor,
     ) -> tf.Tensor:
         """
-        Compute E[log q_old(a)/p_old(a)] under q(v) = N(mean [C, M], root root' [C, M, M]), []; differentiable.
+        Compute E[log q_old(a)/p_old(a)] under q(v) = N(mean [C, M], root root' [C, M, M]), [];
+        differentiable.
 
             -(|W'root|² + |W'mean|² + tr D)/2 + η'V' mean + log_normalizer.
         """
@@ -186,11 +203,13 @@ class OldPosterior(tf.Module):
         self, inducing_variable: InducingVariables, kernel: Kernel, jitter: float, L: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
         """
-        Return V = L^-1 Kba [..., M, Ma], Q = Kaa - V'V [..., Ma, Ma], and R, η and the normalizer of the old posterior.
+        Return V = L^-1 Kba [..., M, Ma], Q = Kaa - V'V [..., Ma, Ma], and R, η and the normalizer
+        of the old posterior.
 
-        The jitter belongs to the inducing variables: an old and a new one at the same point are equal, with a column of
-        L' in V and zeros in Q. At coinciding points V and Q are set to these exact values, for any conditioning of Kuu;
-        gradients go through the solve, since a new point may move away from the old point.
+        The jitter belongs to the inducing variables: an old and a new one at the same point are
+        equal, with a column of L' in V and zeros in Q. At coinciding points V and Q are set to
+        these exact values, for any conditioning of Kuu; gradients go through the solve, since a new
+        point may move away from the old point.
         """
         L = asserted(
             L, tf.equal(self._num_inducing, tf.shape(L)[-1]), _M_CHANGED, self._num_inducing
@@ -226,9 +245,9 @@ def _site(
 
     Differentiable in V and Q. Latent functions may share these, not R.
 
-    The gradient by hand saves a fifth of the time of a step (M = 100, 300 rows). With S = R (I + αD)^-1 R' and
-    ω = (I + αΛQ)^-1 η = η - α S Q η, so that A = V S V' and c = V ω, a change of Q makes dS = -α S dQ S,
-    dω = -α S dQ ω and d terms = tr(dQ (α ω ω' - P S))/2.
+    The gradient by hand saves a fifth of the time of a step (M = 100, 300 rows). With S = R (I +
+    αD)^-1 R' and ω = (I + αΛQ)^-1 η = η - α S Q η, so that A = V S V' and c = V ω, a change of Q
+    makes dS = -α S dQ S, dω = -α S dQ ω and d terms = tr(dQ (α ω ω' - P S))/2.
     """
 
     @tf.custom_gradient
@@ -281,7 +300,10 @@ def _same(Z: tf.Tensor, Z_old: tf.Tensor) -> tf.Tensor:
         return tf.reduce_all(tf.equal(X[:, None, :], X2), axis=-1)  # [m, n]
 
     def occurrence(X: tf.Tensor) -> tf.Tensor:
-        """Count the earlier points equal to each point, with itself, [n]; in floating point, for every device."""
+        """
+        Count the earlier points equal to each point, with itself, [n]; in floating point, for every
+        device.
+        """
         return tf.reduce_sum(tf.linalg.band_part(tf.cast(equal(X, X), X.dtype), -1, 0), axis=-1)
 
     return tf.cast(equal(Z, Z_old) & tf.equal(occurrence(Z)[:, None], occurrence(Z_old)), Z.dtype)

@@ -30,7 +30,9 @@ class Rows(NamedTuple):
 
 
 class RegressionRows:
-    """Rows of a GP regression model: kernel, inducing variable, Gaussian likelihood and mean function."""
+    """
+    Rows of a GP regression model: kernel, inducing variable, Gaussian likelihood and mean function.
+    """
 
     def __init__(
         self,
@@ -44,7 +46,10 @@ class RegressionRows:
         scale: tf.Tensor,
         workers: Workers = ONE_PROCESS,
     ):
-        """Take X [N, D] and Y [N, P], or () for a dataset, a factor of the noise variance, [], and m, [] or [B]."""
+        """
+        Take X [N, D] and Y [N, P], or () for a dataset, a factor of the noise variance, [], and m,
+        [] or [B].
+        """
         data = tuple(map(tf.convert_to_tensor, data))
         self.chunked, self._all_workers = chunks.split(data), workers
         self.only_chunk = self.chunked.only_chunk
@@ -52,7 +57,8 @@ class RegressionRows:
         noise = likelihood.variance
         self._is_constant = isinstance(noise, Parameter) and noise.shape.rank == 0
         noise = tf.convert_to_tensor(noise) if self._is_constant else tf.ones([], default_float())
-        # Tensors that the rows depend on and are differentiated in, besides variables; the scale is the first.
+        # Tensors that the rows depend on and are differentiated in, besides variables; the scale is
+        # the first.
         self.inputs = (
             scale,
             noise if noise_factor is None else noise * noise_factor,
@@ -83,7 +89,10 @@ class RegressionRows:
         return cast(Rows(Kuf, Kff, noise, residual, chunk.take_blocks(scale)), chunk.dtype)
 
     def noise_and_residual(self, chunk: Chunk, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Compute noise variances [n] and y - m(x) [n, P] of one chunk; `noise`: the second of `inputs`."""
+        """
+        Compute noise variances [n] and y - m(x) [n, P] of one chunk; `noise`: the second of
+        `inputs`.
+        """
         X, Y = chunk.data
         variances = (
             tf.fill(tf.shape(X)[:1], noise)
@@ -131,7 +140,9 @@ def cast(values: Any, dtype: tf.DType | None) -> Any:
 def watched(
     rows: Callable[..., Any], chunk: Chunk, inputs: Sequence[tf.Tensor], sources: Sequence[Any]
 ) -> tuple[Any, Callable[[Any], tuple[tf.Tensor, ...]]]:
-    """Return a chunk's rows, and a function from their derivatives to the derivatives in `sources`."""
+    """
+    Return a chunk's rows, and a function from their derivatives to the derivatives in `sources`.
+    """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(sources)
         values = rows(chunk, *inputs)

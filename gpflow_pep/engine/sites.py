@@ -1,7 +1,8 @@
 """The Gaussian sites of the collapsed methods: their rules, and the sites of single rows (B = N).
 
-Notation for n rows in a chunk: V = L^-1 Kuf [..., M, n], d = m diag(Kff - V'V) [..., n] with the scale m of the rows,
-v = s + noise d, w = 1/v, x = d/s. A trailing _bar denotes the derivative of the objective with respect to a quantity.
+Notation for n rows in a chunk: V = L^-1 Kuf [..., M, n], d = m diag(Kff - V'V) [..., n] with the
+scale m of the rows, v = s + noise d, w = 1/v, x = d/s. A trailing _bar denotes the derivative of
+the objective with respect to a quantity.
 """
 
 from functools import partial
@@ -46,37 +47,60 @@ class Powers(NamedTuple):
 
 
 class RowSums(NamedTuple):
-    """Sums over rows, or derivatives in them; v: site noise, r: residual, V = L^-1 Kuf; [...]: leading ones of Kuu."""
+    """
+    Sums over rows, or derivatives in them; v: site noise, r: residual, V = L^-1 Kuf; [...]: leading
+    ones of Kuu.
+    """
 
     A: tf.Tensor  # V diag(1/v) V', [..., M, M]
     c: tf.Tensor  # V diag(1/v) r, [..., M, P]
     quadratic: tf.Tensor  # r' diag(1/v) r summed over outputs, [...]
     log_noise: tf.Tensor  # log det of the site noise, [...]
-    # Sum of `Powers`, [...]; with a shared block, the sum of S^-1/2 D_b S^-1/2, [b, b].
-    penalty: tf.Tensor
+    penalty: tf.Tensor  # Subtracted from the evidence, [...]
+    shared: tf.Tensor  # Sum of S^-1/2 D_b S^-1/2 over blocks that share M, [b, b]; otherwise [0, 0]
 
 
 class SiteRule:
-    """Sums of one kind of site and their adjoints, by chunk; a rule for single rows defines `noise` and `penalty`."""
+    """
+    A kind of Gaussian site: its sums over the rows of a chunk, and their derivatives.
+
+    A rule for single rows defines :meth:`noise`, and :meth:`penalty` if there is one. Automatic
+    differentiation gives the derivatives in everything that these methods, or an override of
+    :meth:`forward`, use of the rows. Faster derivatives by hand serve :class:`IndependentSites`
+    only, not its subclasses, whose methods may differ.
+
+    >>> from gpflow_pep.engine import SiteRule
+    >>> class ExponentialSites(SiteRule):
+    ...     def noise(self, D, rows, powers):
+    ...         return rows.noise * tf.exp(D / rows.noise)
+    """
 
     def noise(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
-        """Compute the site noise v of single rows, [..., n]."""
+        """Compute the site noise: v of single rows [..., n], or Sigma of blocks [G, b, b]."""
         raise NotImplementedError
 
     def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
-        """Compute a chunk's part of the penalty, [...]; 0 by default."""
+        """
+        Compute a chunk's part of the penalty, which the evidence subtracts, [...]; 0 by default.
+        """
         return tf.zeros(tf.shape(D)[:-1], D.dtype)
 
     def zero(self, L: tf.Tensor, num_outputs: int) -> RowSums:
         """Sums over no rows; L [..., M, M]."""
         scalar = tf.zeros_like(L[..., 0, 0])
         c = tf.zeros(tf.concat([tf.shape(L)[:-1], [num_outputs]], 0), L.dtype)
-        return RowSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
+        return RowSums(
+            A=tf.zeros_like(L),
+            c=c,
+            quadratic=scalar,
+            log_noise=scalar,
+            penalty=scalar,
+            shared=tf.zeros([0, 0], L.dtype),
+        )
 
-    def given_u(self, L: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, tf.Tensor]:
-        """Compute V = L^-1 Kuf [..., M, n], and D = m (Kff - V'V): its diagonal [..., n], or blocks [G, b, b]."""
-        V = triangular_solve(L, rows.Kuf)
-        return V, rows.scale * conditional_variance_of_f(rows.Kff, V, L)
+    def _covariance_given_u(self, V: tf.Tensor, L: tf.Tensor, rows: Rows) -> tf.Tensor:
+        """Compute D = m (Kff - V'V): its diagonal [..., n], or blocks [G, b, b]."""
+        return rows.scale * conditional_variance_of_f(rows.Kff, V, L)
 
     def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers) -> RowSums:
         """Compute a chunk's sums."""
@@ -84,41 +108,43 @@ class SiteRule:
         return weighted_sums(V, w, rows.residual, self.penalty(D, rows, powers))
 
     def adjoint(
-        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, bar: RowSums
+        self, L: tf.Tensor, V: tf.Tensor, rows: Rows, powers: Powers, bar: RowSums
     ) -> tuple[tf.Tensor, Rows]:
-        """Compute a chunk's VDV = V Kff_bar V' and the derivatives in the rows."""
+        """Compute a chunk's part of L' L_bar = -V_bar V', and the derivatives in the rows."""
+        sources = V, *rows
         with tf.GradientTape() as tape:
-            sources = V, D, rows.noise, rows.residual
             tape.watch(sources)
-            sums = self.forward(V, D, rows, powers)
-        V_bar, D_bar, noise_bar, residual_bar = derivatives(tape, tuple(sums), sources, tuple(bar))
-        Kff_bar, VD, scale_bar = self.times(V, D, D_bar, rows.scale)
-        Kuf_bar = triangular_solve(L, V_bar - 2.0 * VD, adjoint=True)
-        return symmetric_product(VD, V), Rows(Kuf_bar, Kff_bar, noise_bar, residual_bar, scale_bar)
-
-    def times(
-        self, V: tf.Tensor, D: tf.Tensor, D_bar: tf.Tensor, scale: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
-        """Return the derivative in Kff, its product with V [..., M, n], and the derivative in m, given D_bar."""
-        Kff_bar = tf.where(D > 0.0, scale * D_bar, tf.zeros_like(D))  # D is clipped at 0
-        return Kff_bar, V * Kff_bar[..., None, :], derivative_in_scale(D * D_bar, scale)
+            sums = self.forward(V, self._covariance_given_u(V, L, rows), rows, powers)
+        V_bar, Kuf_bar, *others_bar = derivatives(tape, tuple(sums), sources, tuple(bar))
+        Kuf_bar += triangular_solve(L, V_bar, adjoint=True)
+        return -tf.matmul(V_bar, V, transpose_b=True), Rows(Kuf_bar, *others_bar)
 
     def leave_one_out_terms(
         self, L: tf.Tensor, rows: Rows, powers: Powers
     ) -> tuple[tf.Tensor, ...]:
-        """Return V [M, n], variances given u [n], e [M, n], v [n], r [n, P]: a row adds e e'/v to A and e r/v to c."""
-        V, D = self.given_u(L, rows)
-        return V, D / rows.scale, V, self.noise(D, rows, powers), rows.residual
+        """
+        Return V [M, n], variances given u [n], e [M, n], v [n], r [n, P]: a row adds e e'/v to A
+        and e r/v to c.
+        """
+        V, D = given_u(self, L, rows)
+        variance = self._variance_given_u(D, rows)
+        return V, variance, V, self.noise(D, rows, powers), rows.residual
+
+    def _variance_given_u(self, D: tf.Tensor, rows: Rows) -> tf.Tensor:
+        """Compute diag(D)/m, the variance of f given u without the scale, [n]."""
+        return D / rows.scale
 
 
-def derivative_in_scale(D_times_bar: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    """Return the derivative in m, [] or one per row or block, from the products of D and D_bar, summed over outputs."""
-    summed = range(D_times_bar.shape.rank - scale.shape.rank)
-    return tf.reduce_sum(D_times_bar, axis=list(summed)) / scale
+def given_u(sites: SiteRule, L: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, tf.Tensor]:
+    """Compute V = L^-1 Kuf [..., M, n], and D: its diagonal [..., n], or blocks [G, b, b]."""
+    V = triangular_solve(L, rows.Kuf)
+    return V, sites._covariance_given_u(V, L, rows)
 
 
 def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> RowSums:
-    """Compute the sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P]."""
+    """
+    Compute the sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P].
+    """
     wr = w[..., None] * r
     return RowSums(
         A=weighted_gram(V, w),
@@ -126,6 +152,7 @@ def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) 
         quadratic=tf.reduce_sum(wr * r, axis=[-2, -1]),
         log_noise=-tf.reduce_sum(tf.math.log(w), axis=-1),
         penalty=penalty,
+        shared=tf.zeros([0, 0], V.dtype),
     )
 
 
@@ -141,7 +168,10 @@ def weighted_gram(V: tf.Tensor, w: tf.Tensor) -> Any:
 
 
 class IndependentSites(SiteRule):
-    """One site per row; any noise, any penalty, any number of latent functions. Its adjoint is faster than a tape."""
+    """
+    The sites and the penalty of :class:`Powers`, one for each row, for any number of latent
+    functions.
+    """
 
     @override
     def noise(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
@@ -155,8 +185,16 @@ class IndependentSites(SiteRule):
 
     @override
     def adjoint(
-        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, bar: RowSums
+        self, L: tf.Tensor, V: tf.Tensor, rows: Rows, powers: Powers, bar: RowSums
     ) -> tuple[tf.Tensor, Rows]:
+        """
+        Compute a chunk's V Kff_bar V' and the derivatives in the rows, faster than by a tape.
+
+        For the sums over all rows L' L_bar = 2 (V Kff_bar V' - A_bar A) - c_bar c'.
+        """
+        if type(self) is not IndependentSites:
+            return super().adjoint(L, V, rows, powers, bar)
+        D = self._covariance_given_u(V, L, rows)
         r, w = rows.residual, 1.0 / self.noise(D, rows, powers)
         AVw = tf.matmul(bar.A, V * w[..., None, :])  # [..., M, n]
         qr = _with_trailing(bar.quadratic, 2) * r
@@ -168,15 +206,24 @@ class IndependentSites(SiteRule):
         slope = (
             _with_trailing(bar.penalty, 1) * powers.weight / (rows.noise + powers.penalty_power * D)
         )
-        Kff_bar, VD, scale_bar = self.times(V, D, powers.noise_power * v_bar + slope, rows.scale)
+        D_bar = powers.noise_power * v_bar + slope
+        Kff_bar = tf.where(D > 0.0, rows.scale * D_bar, tf.zeros_like(D))  # D is clipped at 0
+        VD = V * Kff_bar[..., None, :]
         half_V_bar = AVw + tf.matmul(0.5 * bar.c, w[..., None] * r, transpose_b=True) - VD
-        Kuf_bar = triangular_solve(L, half_V_bar, adjoint=True, factor=2.0)
-        noise_bar, residual_bar = v_bar - slope * D / rows.noise, w[..., None] * (cV + qr)
-        return symmetric_product(VD, V), Rows(Kuf_bar, Kff_bar, noise_bar, residual_bar, scale_bar)
+        summed = range(D.shape.rank - rows.scale.shape.rank)  # m is [] or one per row
+        return symmetric_product(VD, V), Rows(
+            Kuf=triangular_solve(L, half_V_bar, adjoint=True, factor=2.0),
+            Kff=Kff_bar,
+            noise=v_bar - slope * D / rows.noise,
+            residual=w[..., None] * (cV + qr),
+            scale=tf.reduce_sum(D * D_bar, axis=list(summed)) / rows.scale,
+        )
 
 
 def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
-    """Add trailing dimensions to values [...] of the latent functions; a single value [] is unchanged."""
+    """
+    Add trailing dimensions to values [...] of the latent functions; a single value [] is unchanged.
+    """
     return (
         value
         if value.shape.rank == 0
@@ -186,17 +233,18 @@ def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
 
 class LinearAdjoint(NamedTuple):
     """
-    The adjoint of :class:`IndependentSites` if both powers are 0, and weight and scale m one number each (SGPR).
+    The adjoint of :class:`IndependentSites` if both powers are 0, and weight and scale m one number
+    each (SGPR).
 
     Then d enters linearly: with S = 2 A_bar - 2 m weight penalty_bar I the derivative in Kuf is
 
         L^-T (S V + c_bar r') diag(w),
 
-    and V diag(d_bar) V' is a multiple of A. If Kuu is well-conditioned, a chunk takes a single product, of
-    H = L^-T S L^-1 and Kuf, whose rounding error grows with the condition number of Kuu and the precision of the sites.
-    Otherwise V = L^-1 Kuf is solved for. In single precision it is multiplied by P = L^-T S, whose error grows with the
-    square roots of both; in double precision it is multiplied by S and another solve follows, since S V and c_bar r'
-    nearly cancel before it.
+    and V diag(d_bar) V' is a multiple of A. If Kuu is well-conditioned, a chunk takes a single
+    product, of H = L^-T S L^-1 and Kuf, whose rounding error grows with the condition number of Kuu
+    and the precision of the sites. Otherwise V = L^-1 Kuf is solved for. In single precision it is
+    multiplied by P = L^-T S, whose error grows with the square roots of both; in double precision
+    it is multiplied by S and another solve follows, since S V and c_bar r' nearly cancel before it.
     """
 
     by_one_product: tf.Tensor  # True if H is used, []

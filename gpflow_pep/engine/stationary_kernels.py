@@ -1,7 +1,10 @@
-"""Kernel matrices that are accurate far from the origin, and profiles of isotropic kernels with their derivatives.
+"""
+Kernel matrices that are accurate far from the origin, and profiles of isotropic kernels with their
+derivatives.
 
-Stationary kernels are computed from differences x - z, sums and products part by part; GPflow computes all other
-kernels. A profile is the kernel as a function of a multiple of the squared distance.
+Stationary kernels are computed from differences x - z, sums and products part by part; GPflow
+computes all other kernels. A profile is the kernel as a function of a multiple of the squared
+distance.
 
 With r the distance in lengthscales and s a multiple of it:
 
@@ -48,7 +51,10 @@ REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
 
 
 def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> tf.Tensor:
-    """Compute covariances of rows X [..., n, D] with themselves, [..., n, n], or of X [m, D] with X2 [n, D], [m, n]."""
+    """
+    Compute covariances of rows X [..., n, D] with themselves, [..., n, n], or of X [m, D] with X2
+    [n, D], [m, n].
+    """
     if type(kernel) in REDUCTIONS:
         return REDUCTIONS[type(kernel)]([kernel_matrix(part, X, X2) for part in kernel.kernels])
     if _is_plain(kernel, kernels.IsotropicStationary):
@@ -66,17 +72,21 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
 
 
 def num_active(kernel: Kernel, num_inputs: int) -> int:
-    """Count the inputs that a kernel uses; raise a ValueError if active_dims are not columns of X."""
+    """
+    Count the inputs that a kernel uses; raise a ValueError if active_dims are not columns of X.
+    """
     check_columns(kernel, num_inputs)
     return len(np.arange(num_inputs)[kernel.active_dims])
 
 
 def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Tensor:
     """
-    Return `value` if |x|² - 2x'z + |z|² is accurate for inputs with scaled, centered squared norms |z|², `squares`.
+    Return `value` if |x|² - 2x'z + |z|² is accurate for inputs with scaled, centered squared norms
+    |z|², `squares`.
 
-    Its rounding error, about eps |z|² for a near pair (an x far from all z has no near pair), must be below
-    eps^accuracy. An optimizer may try lengthscales that are far too short, so that only clear errors are rejected.
+    Its rounding error, about eps |z|² for a near pair (an x far from all z has no near pair), must
+    be below eps^accuracy. An optimizer may try lengthscales that are far too short, so that only
+    clear errors are rejected.
 
     :raises tf.errors.InvalidArgumentError: otherwise.
     """
@@ -111,13 +121,15 @@ def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
     X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), _ACCURACY)
     if X2 is not None:
         return kernel.K(X, X2 - center)
-    # A rounded distance slightly above 0 changes a kernel with a kink at 0, such as Matern 1/2, by its square root.
+    # A rounded distance slightly above 0 changes a kernel with a kink at 0, such as Matern 1/2, by
+    # its square root.
     return tf.linalg.set_diag(kernel.K(X), kernel.K_r2(tf.zeros_like(X[..., 0])))
 
 
 def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> tf.Tensor:
     """Compute |(x - z) / lengthscales|², [..., m, n], from differences of the unrounded inputs."""
-    # Squares of large and small lengthscales leave floating point range; division by powers of two does not round.
+    # Squares of large and small lengthscales leave floating point range; division by powers of two
+    # does not round.
     exponents = tf.round(tf.math.log(lengthscales) / np.log(2.0))
     units = tf.stop_gradient(tf.pow(tf.constant(2.0, lengthscales.dtype), exponents))
     weights = tf.broadcast_to(tf.square(units / lengthscales), X.shape[-1:])
@@ -133,8 +145,8 @@ def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> 
 class Profile(NamedTuple):
     """One kind of kernel, as a function of t."""
 
-    # From t [..., M, n], log variance and the parameters: k, and a function from its derivative to the derivatives in
-    # t (up to `factor`), log variance and the parameters.
+    # From t [..., M, n], log variance and the parameters: k, and a function from its derivative to
+    # the derivatives in t (up to `factor`), log variance and the parameters.
     evaluate: Callable[..., tuple[tf.Tensor, PullBack]]
     slope: float  # Derivative of t in r²
     # `evaluate` returns the derivative in t divided by this; -0.5: from s = √t.

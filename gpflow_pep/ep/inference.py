@@ -67,8 +67,7 @@ class Sites(tf.Module):
         super().__init__()
         zeros = tf.zeros([num_data, num_latent_gps], dtype)
         self.precision, self.linear = (
-            local_variable(zeros, trainable=False, shape=[None, num_latent_gps], dtype=dtype)
-            for _ in range(2)
+            local_variable(zeros, dtype, [None, num_latent_gps]) for _ in range(2)
         )
 
     def reset(self, num_data: int) -> None:

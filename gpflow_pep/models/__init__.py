@@ -1,4 +1,7 @@
-"""Models, one family per file. Constructors raise a ValueError that names the argument that cannot be used."""
+"""
+Models, one family per file. Constructors raise a ValueError that names the argument that cannot be
+used.
+"""
 
 from .classifier import PEPClassifier
 from .pep import PEP

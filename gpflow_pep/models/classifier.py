@@ -26,9 +26,9 @@ class PEPClassifier(PEP):
     """
     :class:`PEP` for class labels.
 
-    Takes the arguments of :class:`PEP`; without `likelihood` it is chosen from the labels. Labels 0 and 1, or -1
-    and +1, get :class:`gpflow_pep.likelihoods.Probit`; labels 0, 1, ..., C - 1 with C > 2 get
-    :class:`gpflow_pep.MultiClassRobustMax`.
+    Takes the arguments of :class:`PEP`; without `likelihood` it is chosen from the labels. Labels 0
+    and 1, or -1 and +1, get :class:`gpflow_pep.likelihoods.Probit`; labels 0, 1, ..., C - 1 with C
+    > 2 get :class:`gpflow_pep.MultiClassRobustMax`.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> Y = (np.sin(X) > 0.0).astype(float)
@@ -55,7 +55,10 @@ class PEPClassifier(PEP):
         chunk_size: int | None = None,
         max_jitter: float | None = None,
     ):
-        """See :class:`PEP` for the arguments; `likelihood`: of class labels, chosen from the labels by default."""
+        """
+        See :class:`PEP` for the arguments; `likelihood`: of class labels, chosen from the labels by
+        default.
+        """
         if not isinstance(likelihood, Likelihood | None):
             found = type(likelihood).__name__
             hint = "inducing_variable=Z: inducing points are the argument after it"
@@ -104,7 +107,10 @@ class PEPClassifier(PEP):
 
 
 def _labels(data: RegressionData | DatasetChunks) -> AnyNDArray:
-    """Return all labels in ascending order; reject one-hot labels, which would be read as independent outputs."""
+    """
+    Return all labels in ascending order; reject one-hot labels, which would be read as independent
+    outputs.
+    """
     found, one_hot = [], columns(data)[1] > 1
     for _, Y in data.batches() if isinstance(data, DatasetChunks) else [data]:
         Y = np.asarray(Y)
@@ -124,7 +130,8 @@ def _likelihood_for(labels: AnyNDArray, num_outputs: int) -> Likelihood:
         return Probit()
     if np.isin(labels, (-1, 1)).all():
         return Probit(labels=(-1, 1))
-    # Allocate nothing of the size of the largest label, which may be huge (seconds since 1970, for example).
+    # Allocate nothing of the size of the largest label, which may be huge (seconds since 1970, for
+    # example).
     are_labels = (
         labels[0] >= 0.0 and labels[-1] < 2**31 and np.array_equal(labels, np.floor(labels))
     )

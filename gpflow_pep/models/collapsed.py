@@ -34,27 +34,45 @@ _ADVICE = (
 
 class CollapsedRegression(SparseGP):
     """
-    GP regression with M inducing variables u whose posterior is available in closed form, given Gaussian sites.
+    GP regression with M inducing variables u whose posterior is available in closed form, given
+    Gaussian sites.
 
         q(u) ∝ p(u) ∏_b N(y_b; m(X_b) + K_bu Kuu⁻¹ u, v_b).
 
-    A model defines:
+    Its evidence is, with the site noise v,
 
-    - :meth:`_powers` and :meth:`_scale`: the sites and the penalty; or :meth:`_make_sites` for another kind of site.
-    - :meth:`_evidence_correction`: the term added to log N(y; m, Qff + v).
-    - :meth:`_check_block_sizes`, if its settings allow only some partitions of the rows.
+        log N(y; m, Qff + v) - penalty + terms.
+
+    A model defines :meth:`site_powers`. It may override :meth:`site_rule` for another kind of site,
+    :meth:`evidence_penalty`, :meth:`evidence_terms` and :meth:`conditional_scale`, and
+    :meth:`check_block_sizes` if its settings allow only some partitions of the rows.
+
+    >>> from gpflow_pep.engine import Powers
+    >>> from gpflow_pep.models.collapsed import CollapsedRegression
+    >>> class DTC(CollapsedRegression):
+    ...     def site_powers(self):
+    ...         zero = tf.constant(0.0, gpflow.default_float())
+    ...         return Powers(noise_power=zero, penalty_power=zero, weight=zero)
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> bound = PEPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10], alpha=0.0).elbo()
+    >>> bool(DTC((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10]).log_posterior_density() > bound)
+    True
     """
 
     _shares_covariance = True
 
     single_chunk: bool
     """
-    Process all rows as one chunk, in half the time but with memory that grows with their number; takes effect when a
-    function is traced. True until the data first exceed a chunk; `fit` and streams then compile again.
+    Process all rows as one chunk, in half the time but with memory that grows with their number;
+    takes effect when a function is traced. True until the data first exceed a chunk; `fit` and
+    streams then compile again.
     """
 
     mixed_precision: bool
-    """Compute with rows in single precision if that is accurate enough; takes effect when a function is traced."""
+    """
+    Compute with rows in single precision if that is accurate enough; takes effect when a function
+    is traced.
+    """
 
     # Rows per block, if all blocks have one size and consecutive rows.
     _block_size: int | None = None
@@ -115,22 +133,34 @@ class CollapsedRegression(SparseGP):
         self._block_size = int(blocks) if isinstance(blocks, int | np.integer) else None
 
     @abstractmethod
-    def _powers(self) -> Powers:
-        """Return the powers that define the sites and the penalty."""
+    def site_powers(self) -> Powers:
+        """Return the powers that define the site noise v and the penalty."""
 
-    def _scale(self) -> tf.Tensor:
+    def conditional_scale(self) -> tf.Tensor:
         """Return m of the structured conditional M = m I, [] or one per block [B]."""
         return tf.ones([], default_float())
 
-    def _evidence_correction(self, row_sums: RowSums, powers: Powers) -> tf.Tensor:
-        """Return the term added to log N(y; m, Qff + v), per output, []; by default minus the penalty."""
-        return -row_sums.penalty
+    def evidence_penalty(self, row_sums: RowSums) -> tf.Tensor:
+        """
+        Return what the evidence subtracts per output, []; by default the penalty of the sites.
+        """
+        return row_sums.penalty
 
-    def _make_sites(self) -> SiteRule:
-        """Return the rule that turns rows into sites."""
+    def evidence_terms(self, powers: Powers) -> tf.Tensor:
+        """
+        Return what the evidence adds per output, besides the density and the penalty, []; by
+        default 0.
+        """
+        return tf.zeros([], default_float())
+
+    def site_rule(self) -> SiteRule:
+        """
+        Return the rule of site noise and penalty; by default the rule of :class:`.Powers`, of rows
+        or blocks.
+        """
         return BlockSites() if isinstance(self._chunks, BlockChunks) else IndependentSites()
 
-    def _check_block_sizes(self, sizes: AnyNDArray) -> None:
+    def check_block_sizes(self, sizes: AnyNDArray) -> None:
         """Raise an error if the model's settings do not allow blocks of these sizes [B]."""
 
     @property
@@ -143,10 +173,10 @@ class CollapsedRegression(SparseGP):
         return self._chunks.num_blocks(self._local_num_data())
 
     @override
-    def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+    def assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         num_data = len(X)
         if not isinstance(self._chunks, BlockChunks):
-            self._check_block_sizes(np.ones(num_data, dtype=int))
+            self.check_block_sizes(np.ones(num_data, dtype=int))
         elif num_data != int(self._chunks.num_rows):
             if self._block_size is None:
                 raise ValueError(
@@ -154,30 +184,33 @@ class CollapsedRegression(SparseGP):
                     f"{num_data}."
                 )
             rows, sizes = validation.partition(self._block_size, num_data)
-            self._check_block_sizes(sizes)
+            self.check_block_sizes(sizes)
             self._chunks.replan(rows, sizes)
-        super()._assign_data(X, Y)
+        super().assign_data(X, Y)
         self.single_chunk &= num_data <= self._chunk_size
 
     @override
-    def _run_identity(self) -> dict[str, Any]:
+    def run_identity(self) -> dict[str, Any]:
         labels = self._chunks.variables if isinstance(self._chunks, BlockChunks) else ()
-        return super()._run_identity() | {
+        return super().run_identity() | {
             "blocks": labels if self._block_size is None else self._block_size
         }
 
     @override
-    def _sums(self) -> SiteSums:
-        powers = self._powers()
+    def site_sums(self) -> SiteSums:
+        powers = self.site_powers()
         sums, _ = self._of_sites(powers)
         return sums.with_old(self._old_site(sums.L, powers.noise_power))
 
     def _of_sites(
         self, powers: Powers, *, of_single_rows: bool = False, noise_factor: tf.Tensor | None = None
     ) -> tuple[SiteSums, RowSums]:
-        """Return sums over sites and terms of the evidence; `of_single_rows`: in double precision, no blocks, m = 1."""
+        """
+        Return sums over sites and terms of the evidence; `of_single_rows`: in double precision, no
+        blocks, m = 1.
+        """
         chunks: Chunks = self._chunks
-        prior, scale, sites = self._prior(), self._scale(), self._make_sites()
+        prior, scale, sites = self._prior(), self.conditional_scale(), self.site_rule()
         if of_single_rows:
             scale, sites = tf.ones([], default_float()), IndependentSites()
             chunks = (
@@ -213,13 +246,12 @@ class CollapsedRegression(SparseGP):
     @inherit_check_shapes
     @no_autograph
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
-        powers = self._powers()
+        powers = self.site_powers()
         sums, row_sums = self._of_sites(powers)
         old = self._old_site(sums.L, powers.noise_power)
-        correction = self._evidence_correction(row_sums, powers)
+        others = self.evidence_terms(powers) - self.evidence_penalty(row_sums)
         objective = (
-            log_gaussian(sums.with_old(old), row_sums, self.num_data)
-            + self.num_latent_gps * correction
+            log_gaussian(sums.with_old(old), row_sums, self.num_data) + self.num_latent_gps * others
         )
         if old is not None:
             objective += old.terms
@@ -229,27 +261,36 @@ class CollapsedRegression(SparseGP):
     @no_autograph
     def loo_log_predictive_density(self) -> tf.Tensor:
         """
-        Compute the leave-one-out log predictive density of every row, summed over its outputs, in nats.
+        Compute the leave-one-out log predictive density of every row, summed over its outputs, in
+        nats.
 
-        Each is exact at the current hyperparameters. Costs one pass over the data. Not differentiable.
+        Each is exact at the current hyperparameters. Costs one pass over the data. Not
+        differentiable.
         """
-        rows, sums = self._rows(self._chunks, self._prior(), self._scale()), self._sums()
-        densities = collapsed_leave_one_out(rows, self._make_sites(), self._powers(), sums)
+        rows = self._rows(self._chunks, self._prior(), self.conditional_scale())
+        densities = collapsed_leave_one_out(
+            rows, self.site_rule(), self.site_powers(), self.site_sums()
+        )
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
 
 class UpperBoundMixin(CollapsedRegression):
-    """A model of all rows, which bound the log evidence from above; a stream does not keep earlier batches."""
+    """
+    A model of all rows, which bound the log evidence from above; a stream does not keep earlier
+    batches.
+    """
 
     @check_shapes("return: []")
     @no_autograph
     def upper_bound(self) -> tf.Tensor:
         """
-        Compute an upper bound on the exact log evidence, independent of the model's sites (Titsias 2014).
+        Compute an upper bound on the exact log evidence, independent of the model's sites (Titsias
+        2014).
 
             -P/2 log|2 pi (Qff + S)| - 1/2 r' (Qff + (1 + t) S)^-1 r,     t = tr(S^-1 (Kff - Qff))
 
-        With constant noise it is the upper bound of `gpflow.models.SGPR` (correct there for one output only).
+        With constant noise it is the upper bound of `gpflow.models.SGPR` (correct there for one
+        output only).
 
         :return: nats, summed over outputs.
         """

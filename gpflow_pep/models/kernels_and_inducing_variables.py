@@ -1,4 +1,7 @@
-"""Check kernels and inducing variables of one or several latent functions; read and assign inducing points."""
+"""
+Check kernels and inducing variables of one or several latent functions; read and assign inducing
+points.
+"""
 
 from typing import Any
 
@@ -21,7 +24,9 @@ from ..engine.kernel_columns import check_columns, checked_indices
 
 
 def as_inducing_variable(inducing_variable: Any, *, shared: bool) -> InducingVariables:
-    """Return an inducing variable, single-output if all functions share it; convert an array Z [M, D]."""
+    """
+    Return an inducing variable, single-output if all functions share it; convert an array Z [M, D].
+    """
     if shared and isinstance(inducing_variable, FallbackSharedIndependentInducingVariables):
         return inducing_variable.inducing_variable
     if isinstance(inducing_variable, InducingVariables):
@@ -37,7 +42,10 @@ def check_inducing_variable(
     *,
     shared: bool,
 ) -> None:
-    """Check kernel and inducing variable, which functions must share if `shared`, for X with `num_inputs` columns."""
+    """
+    Check kernel and inducing variable, which functions must share if `shared`, for X with
+    `num_inputs` columns.
+    """
     if not isinstance(kernel, Kernel):
         raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
     if (
@@ -127,7 +135,10 @@ def assign_inducing_points(inducing_variable: InducingVariables, Z: AnyNDArray) 
 
 
 def assigned(parameter: Parameter, value: TensorData) -> Parameter:
-    """Assign a value to the parameter and return it; if its shape does not allow this size, return a new parameter."""
+    """
+    Assign a value to the parameter and return it; if its shape does not allow this size, return a
+    new parameter.
+    """
     if parameter.shape.is_compatible_with(np.shape(value)):
         parameter.assign(value)
         return parameter
@@ -136,7 +147,8 @@ def assigned(parameter: Parameter, value: TensorData) -> Parameter:
 
 def free_number_of_points(inducing_variable: InducingVariables) -> None:
     """
-    Replace Z by parameters without a fixed number of rows, so that compiled functions take any number of points.
+    Replace Z by parameters without a fixed number of rows, so that compiled functions take any
+    number of points.
 
     Call it again for a copy: TensorFlow copies such variables with a fixed number.
     """
@@ -153,7 +165,10 @@ def _with_settings_of(parameter: Parameter, value: TensorData, **options: Any) -
 
 
 def validated_points(inducing_variable: InducingVariables, Z: Any) -> AnyNDArray:
-    """Return new inducing points [1 or C, M, D]; raise an error if they cannot replace the current points."""
+    """
+    Return new inducing points [1 or C, M, D]; raise an error if they cannot replace the current
+    points.
+    """
     if isinstance(Z, InducingVariables):
         check_points(Z)
         Z = [variable.Z for variable in single_output_variables(Z)]

@@ -24,8 +24,8 @@ from ..likelihoods.observations import check_observations
 from ..maths.linalg import column_products, finite
 from ..runtime.checks import asserted
 from ..runtime.tracing import in_xla, no_autograph
-from .parts import ParameterPart
-from .sparse import InducingVariableGP
+from .parts import ParameterPart, checked_scale
+from .sparse import InducingVariableGP, PowerMixin
 
 ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
 _WRONG_NUMBER_OF_ROWS = "data must have between 1 and num_data rows, got"
@@ -48,12 +48,19 @@ class WhitenedQ(NamedTuple):
 
 
 class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
-    """A model with an explicit q(u), trained on minibatches; it defines :meth:`_terms`, may :meth:`_add_parameters`."""
+    """
+    A model with an explicit q(u), trained on minibatches.
+
+    A model defines :meth:`objective_terms`, and may define :meth:`add_parameters`.
+    """
 
     _by_precision = False
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Reject arguments in the order of models with data, such as SGPR: Python's error would name a wrong one."""
+        """
+        Reject arguments in the order of models with data, such as SGPR: Python's error would name a
+        wrong one.
+        """
         first = next(iter(args), None)
         if isinstance(first, tuple | list | tf.data.Dataset) or "data" in options:
             order = f"{cls.__name__}(kernel, likelihood, inducing_variable, num_data=N)"
@@ -77,16 +84,20 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         whiten: bool = True,
     ):
         """
-        :param kernel: a single-output kernel for all latent functions, `SharedIndependent` or `SeparateIndependent`.
+        :param kernel: a single-output kernel for all latent functions, `SharedIndependent` or
+            `SeparateIndependent`.
         :param likelihood: any likelihood of GPflow but `Ordinal`.
-        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
-            `SeparateIndependentInducingVariables`.
-        :param num_data: N, the number of all observations; None: each minibatch is treated as the whole data set.
+        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for
+            the kernel, shared or `SeparateIndependentInducingVariables`.
+        :param num_data: N, the number of all observations; None: each minibatch is treated as the
+            whole data set.
         :param mean_function: m(x), zero by default.
-        :param num_latent_gps: C; by default inferred from q_mu, q_sqrt or the likelihood, or else 1.
+        :param num_latent_gps: C; by default inferred from q_mu, q_sqrt or the likelihood, or else
+            1.
         :param q_diag: whether the covariance of q is diagonal, with q_sqrt [M, C], instead of full.
         :param q_mu: the mean of q [M, C], zero by default.
-        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or standard deviations [M, C] if q_diag; default I.
+        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or standard deviations [M, C]
+            if q_diag; default I.
         :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, instead of q(u).
         """
         self.likelihood = likelihood
@@ -117,7 +128,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         self.q_sqrt = Parameter(
             q_sqrt, transform=positive() if q_diag else triangular(), dtype=default_float()
         )
-        self._add_parameters()
+        self.add_parameters()
         self._old = self._new_old_posterior()
 
     @ParameterPart
@@ -144,14 +155,17 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
                 f"inducing_variable must keep {self.q_mu.shape[0]} points, as q_mu, got {M}."
             )
 
-    def _add_parameters(self) -> None:
+    def add_parameters(self) -> None:
         """Create the parameters of the subclass; called at the end of the constructor."""
 
     @abstractmethod
-    def _terms(
+    def objective_terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
     ) -> tuple[tf.Tensor, ...]:
-        """Compute the objective's sum over the rows of a minibatch, and its terms in q and the prior, [] each."""
+        """
+        Compute the objective's sum over the rows of a minibatch, and its terms in q and the prior,
+        [] each.
+        """
 
     @inherit_check_shapes
     @no_autograph
@@ -159,12 +173,14 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         """
         Estimate the objective from the rows of a minibatch, in nats.
 
-        :param data: X [n, D] and Y [n, P], some or all of the N rows (for streams: of the current batch).
-        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
+        :param data: X [n, D] and Y [n, P], some or all of the N rows (for streams: of the current
+            batch).
+        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is
+            not finite.
         """
         X, Y = self._checked_minibatch(data)
         L, q = self._whitened()
-        of_rows, other_terms = self._terms(X, Y, self._projected(L, X), L, q)
+        of_rows, other_terms = self.objective_terms(X, Y, self._projected(L, X), L, q)
         n = tf.cast(tf.shape(X)[0], default_float())
         weight = tf.ones_like(n) if self._num_data is None else self._num_data / n
         name = f"the objective of {type(self).__name__}"
@@ -172,7 +188,10 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
 
     @property
     def num_data(self) -> tf.Variable | None:
-        """N, the number of all observations; None: a minibatch is all data. Compiled functions use new values."""
+        """
+        N, the number of all observations; None: a minibatch is all data. Compiled functions use new
+        values.
+        """
         return self._num_data
 
     @num_data.setter
@@ -184,7 +203,10 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         self._num_data.assign(validation.num_data(num_data))
 
     def _checked_minibatch(self, data: RegressionData) -> RegressionData:
-        """Return X and Y as tensors; raise an error unless both have the same n <= N valid, finite rows."""
+        """
+        Return X and Y as tensors; raise an error unless both have the same n <= N valid, finite
+        rows.
+        """
         X = validation.inputs(data[0], "data[0] (X)")
         X = X if X.shape.rank is not None else tf.ensure_shape(X, [None, None])
         X = checked_indices(self.kernel, X, "data[0] (X)")
@@ -225,13 +247,16 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         return L, WhitenedQ(m, tf.linalg.triangular_solve(L, R))
 
     @override
-    def _posterior_values(self) -> tuple[tf.Tensor, ...]:
+    def posterior_values(self) -> tuple[tf.Tensor, ...]:
         L, q = self._whitened()
         return L, q.R, q.m[..., None]
 
     @override
-    def _sums(self) -> SiteSums:
-        """S^-1 = I + A and c = S^-1 m, with eigenvalues of S above 1 (wider than the prior) clipped to 1."""
+    def site_sums(self) -> SiteSums:
+        """
+        S^-1 = I + A and c = S^-1 m, with eigenvalues of S above 1 (wider than the prior) clipped to
+        1.
+        """
         L, q = self._whitened()
         t, U = tf.linalg.eigh(tf.matmul(q.R, q.R, transpose_b=True))
         t = tf.minimum(t, 1.0)[..., None, :]
@@ -264,5 +289,54 @@ class ElboMixin(MinibatchSVGP):
     @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: []")
     @no_autograph
     def elbo(self, data: RegressionData) -> tf.Tensor:
-        """Estimate the lower bound on the log evidence (streams: of the batch) by a minibatch, in nats."""
+        """
+        Estimate the lower bound on the log evidence (streams: of the batch) by a minibatch, in
+        nats.
+        """
         return self.maximum_log_likelihood_objective(data)
+
+
+class PowerSVGP(PowerMixin, MinibatchSVGP):
+    """A model with a power alpha and a scale m of the structured conditional."""
+
+    scale = ParameterPart(checked_scale)
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        inducing_variable: InducingPointsLike,
+        *,
+        alpha: float = 0.5,
+        scale: float | Parameter = 1.0,
+        num_data: int | None = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        q_diag: bool = False,
+        q_mu: Any = None,
+        q_sqrt: Any = None,
+        whiten: bool = True,
+    ):
+        """
+        See :class:`TSVGP` for the other arguments.
+
+        :param alpha: the power, in [0, 1].
+        :param scale: m of T-PEP, in which f given u has the covariance m D (Bui and Titsias 2025):
+            a positive number, or a `gpflow.Parameter` to learn it. 1 is power EP.
+        """
+        super().__init__(
+            kernel,
+            likelihood,
+            inducing_variable,
+            num_data=num_data,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            q_diag=q_diag,
+            q_mu=q_mu,
+            q_sqrt=q_sqrt,
+            whiten=whiten,
+        )
+        self._alpha = tf.Variable(
+            self._checked_alpha(alpha), trainable=False, dtype=default_float()
+        )
+        self.scale = scale

@@ -1,13 +1,16 @@
-"""Parts of a model: attributes that are checked, together with the whole model, when they are replaced."""
+"""
+Parts of a model: attributes that are checked, together with the whole model, when they are
+replaced.
+"""
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter
-from typing_extensions import Self, override
+from typing_extensions import override
 
 from .. import validation
 from ..runtime.transactions import store
@@ -16,7 +19,9 @@ _Value = TypeVar("_Value")
 
 
 def checked_at_the_end(constructor: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a constructor: the outermost one, after which the model is complete, checks the model."""
+    """
+    Decorate a constructor: the outermost one, after which the model is complete, checks the model.
+    """
 
     @wraps(constructor)
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -30,10 +35,11 @@ def checked_at_the_end(constructor: Callable[..., None]) -> Callable[..., None]:
 
 class Part(Generic[_Value]):
     """
-    A part or setting of a model. Decorates a method that checks a value by itself, and returns it or converts it.
+    A part or setting of a model. Decorates a method that checks a value by itself, and returns it
+    or converts it.
 
-    A new value in a constructed model is checked with the other parts, by the model's method `_check`. If an error is
-    raised, the model keeps the earlier value.
+    A new value in a constructed model is checked with the other parts, by the model's method
+    `_check`. If an error is raised, the model keeps the earlier value.
     """
 
     def __init__(self, converted: Callable[[Any, Any], _Value]):
@@ -43,21 +49,11 @@ class Part(Generic[_Value]):
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    @overload
-    def __get__(self, model: None, owner: type) -> Self: ...
+    if TYPE_CHECKING:  # Python reads the value from the instance, without a method
 
-    @overload
-    def __get__(self, model: tf.Module, owner: type) -> _Value: ...
-
-    def __get__(self, model: Any, owner: type) -> Any:
-        if model is None:
-            return self
-        if self._name not in vars(model):
-            raise AttributeError(f"{type(model).__name__} has no {self._name}.")
-        return vars(model)[self._name]
+        def __get__(self, model: object, owner: type) -> _Value: ...
 
     def __set__(self, model: Any, value: Any) -> None:
-        was_set = self._name in vars(model)
         earlier = vars(model).get(self._name)
         try:
             store(model, self._name, self._accepted(model, value))
@@ -65,8 +61,6 @@ class Part(Generic[_Value]):
                 model._check()
         except BaseException:
             store(model, self._name, earlier)
-            if not was_set:
-                del vars(model)[self._name]
             raise
 
     def _accepted(self, model: Any, value: Any) -> Any:
@@ -75,7 +69,10 @@ class Part(Generic[_Value]):
 
 
 class ParameterPart(Part[_Value]):
-    """A parameter of a model: numbers are assigned to it; another :class:`gpflow.Parameter` replaces it."""
+    """
+    A parameter of a model: numbers are assigned to it; another :class:`gpflow.Parameter` replaces
+    it.
+    """
 
     @override
     def _accepted(self, model: Any, value: Any) -> Any:

@@ -49,12 +49,14 @@ from ..runtime.tracing import (
     refuse_xla,
 )
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
+from ..tilted.rule import projection_of
 from .parts import ParameterPart, checked_scale
 from .sparse import PowerMixin, SparseGP, checked_data, checked_power, columns
 
 # Entries of V = L^-1 Kuf that are stored between sweeps (64 MB); a larger V is recomputed.
 _MAX_STORED = 2**23
-# Default rows of a chunk, if its V has at most half as many entries: in two thirds of the time of 1024 (M = 100).
+# Default rows of a chunk, if its V has at most half as many entries: in two thirds of the time of
+# 1024 (M = 100).
 _ROWS_PER_SWEEP = 5120
 # Sweeps per chunk that run eagerly before a graph is traced, because they take less time than
 # tracing.
@@ -99,9 +101,10 @@ class PEP(PowerMixin, SparseGP):
         q(u) \propto p(u) \prod_n t_n(u), \qquad t_n(u) = \exp(h_n w_n - \tau_n w_n^2/2),
         \qquad w_n = K_{nu} K_{uu}^{-1} u
 
-    The cavity is q without the fraction α of a site. Times p(y_n|f_n)^α it is the tilted distribution. Sites make q
-    match the moments of its tilted distributions ("kl"), or the moments of the Gaussians nearest to them in L2
-    Wasserstein distance ("wasserstein", quantile propagation).
+    The cavity is q without the fraction α of a site. Times p(y_n|f_n)^α it is the tilted
+    distribution. Sites make q match the moments of its tilted distributions ("kl"), or the moments
+    of the Gaussians nearest to them in L2 Wasserstein distance ("wasserstein", quantile
+    propagation).
 
     =====================================  ==========================================================
     alpha = 0                              variational: the optimum of `gpflow.models.SVGP`
@@ -109,13 +112,15 @@ class PEP(PowerMixin, SparseGP):
     a Gaussian likelihood                  :class:`PEPR`, for every alpha and scale
     =====================================  ==========================================================
 
-    Objective, predictions and posterior first update the sites, from their current values, until these have converged.
-    If the fixed point is unique, as it usually is for log-concave likelihoods, the results depend only on
-    hyperparameters, data and alpha, for every optimizer and sampler; otherwise they also depend on the initial sites.
+    Objective, predictions and posterior first update the sites, from their current values, until
+    these have converged. If the fixed point is unique, as it usually is for log-concave
+    likelihoods, the results depend only on hyperparameters, data and alpha, for every optimizer and
+    sampler; otherwise they also depend on the initial sites.
 
-    The gradient is the derivative of the converged energy; see :meth:`maximum_log_likelihood_objective` for
-    "wasserstein" with a dataset or several workers. Predictions can be differentiated: exactly in the inputs;
-    derivatives in hyperparameters are partial, with q held fixed. :class:`StreamingPEP` takes data in batches.
+    The gradient is the derivative of the converged energy; see
+    :meth:`maximum_log_likelihood_objective` for "wasserstein" with a dataset or several workers.
+    Predictions can be differentiated: exactly in the inputs; derivatives in hyperparameters are
+    partial, with q held fixed. :class:`StreamingPEP` takes data in batches.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> Y = np.floor(3.0 + 2.0 * np.sin(X))
@@ -154,26 +159,31 @@ class PEP(PowerMixin, SparseGP):
         max_jitter: float | None = None,
     ):
         """
-        :param data: inputs X [N, D] and observations Y [N, P]. Each column has its own latent function, with the same
-            likelihood; labels of C classes are one column, with C latent functions. Or a finite `tf.data.Dataset` of
-            batches (X [n, D], Y [n, P]), in the same order in every pass; each sweep reads it twice.
-        :param kernel: a single-output kernel for all latent functions, `SharedIndependent` or `SeparateIndependent`.
-        :param likelihood: any `ScalarLikelihood` that is twice differentiable in f; robust-max or softmax over several
-            classes (:class:`gpflow_pep.likelihoods.MultiClassRobustMax`, GPflow's `MultiClass` and `Softmax`); or a
-            custom likelihood (:data:`gpflow_pep.tilted.tilted_rule`).
-        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
-            `SeparateIndependentInducingVariables`; X itself for a full GP.
+        :param data: inputs X [N, D] and observations Y [N, P]. Each column has its own latent
+            function, with the same likelihood; labels of C classes are one column, with C latent
+            functions. Or a finite `tf.data.Dataset` of batches (X [n, D], Y [n, P]), in the same
+            order in every pass; each sweep reads it twice.
+        :param kernel: a single-output kernel for all latent functions, `SharedIndependent` or
+            `SeparateIndependent`.
+        :param likelihood: any `ScalarLikelihood` that is twice differentiable in f; robust-max or
+            softmax over several classes (:class:`gpflow_pep.likelihoods.MultiClassRobustMax`,
+            GPflow's `MultiClass` and `Softmax`); or a custom likelihood
+            (:data:`gpflow_pep.tilted.tilted_rule`).
+        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for
+            the kernel, shared or `SeparateIndependentInducingVariables`; X itself for a full GP.
         :param alpha: the power in [0, 1]: a number, or one for each row [N].
-        :param scale: m of T-PEP, which gives f given u the covariance m D in place of D (Bui and Titsias 2025): a
-            positive number, or a `gpflow.Parameter` to learn it. 1 is PEP.
+        :param scale: m of T-PEP, which gives f given u the covariance m D in place of D (Bui and
+            Titsias 2025): a positive number, or a `gpflow.Parameter` to learn it. 1 is PEP.
         :param projection: "kl", "wasserstein", or a custom projection.
-        :param tol: convergence tolerance: the largest change of a marginal by the update of its site, as a fraction of
-            the marginal's standard deviation (for the mean) or variance. None: 1e-6, or in float32 1.2e-5, because
-            rounding alone changes marginals by more than 1e-6.
-        :param max_sweeps: maximum number of sweeps over all rows in one update. A small number (for example 1) trains
-            without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).
+        :param tol: convergence tolerance: the largest change of a marginal by the update of its
+            site, as a fraction of the marginal's standard deviation (for the mean) or variance.
+            None: 1e-6, or in float32 1.2e-5, because rounding alone changes marginals by more than
+            1e-6.
+        :param max_sweeps: maximum number of sweeps over all rows in one update. A small number (for
+            example 1) trains without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).
         :param damping: maximum fraction of an update to take, in (0, 1]; reduced adaptively.
-        :param mean_function: m(x); like `chunk_size` (up to 5120 by default) and `max_jitter` as in :class:`TSGPR`.
+        :param mean_function: m(x); like `chunk_size` (up to 5120 by default) and `max_jitter` as in
+            :class:`TSGPR`.
         """
         held = checked_data(data, chunk_size)
         self.projection = projection
@@ -188,28 +198,24 @@ class PEP(PowerMixin, SparseGP):
             eps = np.finfo(tf.as_dtype(default_float()).as_numpy_dtype).eps
             tol = max(_TOL, _ROUNDING * float(eps))
         powers = self._checked_alpha(alpha)
-        self._alpha = local_variable(
-            powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float()
-        )
+        self._alpha = local_variable(powers, default_float(), shape=[None] * powers.ndim)
         self._sites = Sites(self._num_rows, C, default_float())
         self._options = SolverOptions(
-            local_variable(
-                validation.positive_number(tol, "tol"), trainable=False, dtype=default_float()
-            ),
-            local_variable(validation.positive_integer(max_sweeps, "max_sweeps"), trainable=False),
-            local_variable(
-                validation.fraction(damping, "damping"), trainable=False, dtype=default_float()
-            ),
+            local_variable(validation.positive_number(tol, "tol"), default_float()),
+            local_variable(validation.positive_integer(max_sweeps, "max_sweeps"), tf.int32),
+            local_variable(validation.fraction(damping, "damping"), default_float()),
         )
-        self._status = local_variable(
-            status_before_updates(self.damping, self.tol), trainable=False, dtype=default_float()
-        )
-        self._warned = local_variable(False, trainable=False)
+        status = status_before_updates(self.damping, self.tol)
+        self._status = local_variable(status, default_float())
+        self._warned = local_variable(False, tf.bool)
         self._eager_sweeps = _EAGER_SWEEPS
 
     @override
     def _check(self) -> None:
-        """Check also that the likelihood has a rule, accepts the data and keeps the number of latent functions."""
+        """
+        Check also that the likelihood has a rule, accepts the data and keeps the number of latent
+        functions.
+        """
         rule = rule_for(self.likelihood, self.projection)
         first = 0
         for X, Y in self._batches():
@@ -294,18 +300,23 @@ class PEP(PowerMixin, SparseGP):
         callback: Callable[[SitesStatus], None] | None = None,
     ) -> SitesStatus:
         """
-        Update the sites until they have converged, starting from their current values, with hyperparameters fixed.
+        Update the sites until they have converged, starting from their current values, with
+        hyperparameters fixed.
 
-        Objective and predictions do this automatically. Updates are damped adaptively; updates that make a cavity or q
-        improper are rejected. A sweep costs O(N M²).
+        Objective and predictions do this automatically. Updates are damped adaptively; updates that
+        make a cavity or q improper are rejected. A sweep costs O(N M²).
 
-        :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time, in random order, and
-            q after each batch, at an extra cost of O(M³). Parallel sweeps follow `max_sweeps` such sweeps, if needed.
-        :param callback: called with the final status and, with `batch_size`, with the status between sweeps.
+        :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time,
+            in random order, and q after each batch, at an extra cost of O(M³). Parallel sweeps
+            follow `max_sweeps` such sweeps, if needed.
+        :param callback: called with the final status and, with `batch_size`, with the status
+            between sweeps.
         :return: the status: whether the sites have converged, and the log evidence.
-        :raises ValueError: if batch_size is not a positive integer, or is given for a dataset or several workers.
+        :raises ValueError: if batch_size is not a positive integer, or is given for a dataset or
+            several workers.
         :raises RuntimeError: in a compiled function.
-        :raises tf.errors.InvalidArgumentError: if tilted distributions are not finite even under the prior.
+        :raises tf.errors.InvalidArgumentError: if tilted distributions are not finite even under
+            the prior.
         """
         if not tf.executing_eagerly():
             raise RuntimeError(
@@ -323,7 +334,9 @@ class PEP(PowerMixin, SparseGP):
         return self.sites_status
 
     def _update_in_batches(self, size: tf.Tensor, callback: Callable[[SitesStatus], None]) -> None:
-        """Sweep over batches in random order until the sites have converged, or max_sweeps is reached."""
+        """
+        Sweep over batches in random order until the sites have converged, or max_sweeps is reached.
+        """
         rng, limit = np.random.default_rng(0), self.max_sweeps
         try:
             self._eager_sweeps = 0  # the next line traces a graph: use it from now on
@@ -342,13 +355,16 @@ class PEP(PowerMixin, SparseGP):
         self, batch_size: int, *, damping: float | None = None, seed: int = 0
     ) -> Iterator[list[tf.Tensor]]:
         """
-        Estimate the gradient of the training loss in the trainable variables from each minibatch of an epoch.
+        Estimate the gradient of the training loss in the trainable variables from each minibatch of
+        an epoch.
 
-        The minibatch's sites and q are updated first. Hyperparameters may change between minibatches; the contribution
-        of the other rows to q is updated at the next call, for the next epoch.
+        The minibatch's sites and q are updated first. Hyperparameters may change between
+        minibatches; the contribution of the other rows to q is updated at the next call, for the
+        next epoch.
 
         :param batch_size: rows per minibatch.
-        :param damping: fraction of an update to take (default: the model's), reduced to keep B positive definite.
+        :param damping: fraction of an update to take (default: the model's), reduced to keep B
+            positive definite.
         :param seed: seed of the partition.
         :return: for each minibatch the gradients, in the order of `trainable_variables`.
         :raises RuntimeError: while iterating, if the data have changed since the epoch began.
@@ -386,11 +402,12 @@ class PEP(PowerMixin, SparseGP):
     @no_autograph
     def surrogate(self) -> Surrogate:
         """
-        Return the regression problem whose exact sparse posterior is q(u) (Bui, Yan and Turner 2017, app. H).
+        Return the regression problem whose exact sparse posterior is q(u) (Bui, Yan and Turner
+        2017, app. H).
 
-        Its likelihood is N(y_n; m(x_n) + K_nu Kuu⁻¹ u, v_n), with targets y_n and noise v_n = 1/τ_n from the sites,
-        [N, C] each. A site of negative precision has a negative noise variance; a site of precision 0 has an infinite
-        noise variance, and the mean function as its target.
+        Its likelihood is N(y_n; m(x_n) + K_nu Kuu⁻¹ u, v_n), with targets y_n and noise v_n = 1/τ_n
+        from the sites, [N, C] each. A site of negative precision has a negative noise variance; a
+        site of precision 0 has an infinite noise variance, and the mean function as its target.
         """
         precision, linear = tf.unstack(self._converge().sites, axis=1)
         rows, shape = self._rows(self._prior()), [None, self.num_latent_gps]
@@ -403,12 +420,14 @@ class PEP(PowerMixin, SparseGP):
         """
         Return the PEP energy at converged sites, an approximation to log p(y), [].
 
-        Under the KL projection the energy is stationary in the sites, so that the gradient at fixed sites is exact.
-        Under the Wasserstein projection it is not stationary, and the gradient is found by implicit differentiation;
-        with a dataset or several workers it follows the published code (Rasmussen and Williams 2006, sec. 5.5.2),
-        which treats the moments as matched and is close to the gradient.
+        Under the KL projection the energy is stationary in the sites, so that the gradient at fixed
+        sites is exact. Under the Wasserstein projection it is not stationary, and the gradient is
+        found by implicit differentiation; with a dataset or several workers it follows the
+        published code (Rasmussen and Williams 2006, sec. 5.5.2), which treats the moments as
+        matched and is close to the gradient.
 
-        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the sites cannot be updated.
+        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the sites
+            cannot be updated.
         """
         # Eager without a tape: compute the value only. A graph may be differentiated later.
         if tf.executing_eagerly() and not may_be_recorded():
@@ -427,7 +446,8 @@ class PEP(PowerMixin, SparseGP):
                 scaled = [
                     bar * derivative for derivative in once_differentiable(*derivatives, of=now)
                 ]
-                # TensorFlow also reports captured variables; their gradients are the arguments' gradients.
+                # TensorFlow also reports captured variables; their gradients are the arguments'
+                # gradients.
                 return (scaled, [None] * len(variables)) if variables else scaled
 
             return tf.identity(value), gradient
@@ -441,9 +461,11 @@ class PEP(PowerMixin, SparseGP):
     @no_autograph
     def loo_log_predictive_density(self) -> tf.Tensor:
         """
-        Compute the leave-one-out log predictive density of every row, summed over its outputs, in nats.
+        Compute the leave-one-out log predictive density of every row, summed over its outputs, in
+        nats.
 
-        Row n is predicted from q without its site: approximately given the other rows, exactly with Gaussian noise.
+        Row n is predicted from q without its site: approximately given the other rows, exactly with
+        Gaussian noise.
 
         :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
         """
@@ -452,14 +474,14 @@ class PEP(PowerMixin, SparseGP):
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
     @override
-    def _sums(self) -> SiteSums:
+    def site_sums(self) -> SiteSums:
         L, A, c = self._converge().total
         return SiteSums(L, A, c) if self.num_latent_gps > 1 else SiteSums(L, A[0], c[0])
 
     def _converge(self) -> UpdatedPosterior:
         """
-        Converge the sites. The first sweeps run eagerly, because tracing takes longer. Under a tape use
-        :meth:`_energy_and_gradient_step`.
+        Converge the sites. The first sweeps run eagerly, because tracing takes longer. Under a tape
+        use :meth:`_energy_and_gradient_step`.
         """
         with self._updating():
             chunks = -(-self._num_rows // self._chunk_size)
@@ -475,7 +497,10 @@ class PEP(PowerMixin, SparseGP):
             return with_plain_errors(unrecorded, self._converge_step, place=self._chunks.place)
 
     def _may_run_eagerly(self) -> bool:
-        """Return whether sweeps may run without a graph; in a model's first calls this is faster than tracing one."""
+        """
+        Return whether sweeps may run without a graph; in a model's first calls this is faster than
+        tracing one.
+        """
         in_one_place = (
             isinstance(self._chunks, RowChunks)
             and self._workers.count == 1
@@ -514,7 +539,9 @@ class PEP(PowerMixin, SparseGP):
 
     @compiled
     def _energy_and_gradient_step(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Converge the sites; return the energy and its derivatives in the model's floating variables."""
+        """
+        Converge the sites; return the energy and its derivatives in the model's floating variables.
+        """
         variables = self._floating_variables()
         if self._has_implicit_gradient():
             # All rows, in one chunk.
@@ -532,19 +559,20 @@ class PEP(PowerMixin, SparseGP):
         return inference.energy_and_gradient(tape)
 
     def _has_implicit_gradient(self) -> bool:
-        """Return whether the projection is Wasserstein's and all rows are in the memory of this process."""
-        is_wasserstein = self.projection == "wasserstein" or isinstance(
-            self.projection, Wasserstein
-        )
+        """
+        Return whether the projection is Wasserstein's and all rows are in the memory of this
+        process.
+        """
+        is_wasserstein = isinstance(projection_of(self.projection), Wasserstein)
         return bool(is_wasserstein and self._data and self._workers.count == 1)
 
     def _has_exact_gradient(self) -> bool:
-        """Return whether the gradient is the derivative of the energy, or treats the moments of sites as matched."""
-        return (
-            self._has_implicit_gradient()
-            or self.projection == "kl"
-            or isinstance(self.projection, KL)
-        )
+        """
+        Return whether the gradient is the derivative of the energy, or treats the moments of sites
+        as matched.
+        """
+        is_kl = isinstance(projection_of(self.projection), KL)
+        return is_kl or self._has_implicit_gradient()
 
     @compiled(reduce_retracing=True)
     def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
@@ -560,7 +588,9 @@ class PEP(PowerMixin, SparseGP):
 
     @compiled(reduce_retracing=True)
     def _minibatch_step(self, *args: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        """Update the sites of some rows; return A, c and the estimated gradient of the training loss."""
+        """
+        Update the sites of some rows; return A, c and the estimated gradient of the training loss.
+        """
 
         def update(A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor) -> Any:
             variables = self.trainable_variables
@@ -630,9 +660,7 @@ class PEP(PowerMixin, SparseGP):
         )
 
     def _is_bound(self) -> tf.Tensor:
-        bound_at_zero = self.projection in ("kl", "wasserstein") or isinstance(
-            self.projection, KL | Wasserstein
-        )
+        bound_at_zero = isinstance(projection_of(self.projection), KL | Wasserstein)
         is_positive = tf.reduce_any(tf.not_equal(self._alpha, 0.0))
         if self._alpha.shape.rank == 1:
             is_positive = self._workers.any(is_positive)
@@ -656,8 +684,8 @@ class PEP(PowerMixin, SparseGP):
         ]
 
     @override
-    def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        X, Y = super()._checked_new_data(data)
+    def checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        X, Y = super().checked_new_data(data)
         check_observations(self.likelihood, Y)
         if self._alpha.shape.rank == 1 and len(X) != self._num_rows:
             raise ValueError(
@@ -670,26 +698,25 @@ class PEP(PowerMixin, SparseGP):
         self._num_rows_of_all_workers = int(self._workers.sum(tf.constant(num_rows)))
 
     @override
-    def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+    def assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         self._set_sizes(len(X))
         self._sites.reset(len(X))
-        super()._assign_data(X, Y)
+        super().assign_data(X, Y)
 
     @override
-    def _batch_variables(self) -> dict[str, tf.Variable]:
+    def batch_variables(self) -> dict[str, tf.Variable]:
         sites = {"sites.precision": self._sites.precision, "sites.linear": self._sites.linear}
-        return super()._batch_variables() | sites
+        return super().batch_variables() | sites
 
 
 def _differ(a: Iterable[tf.Tensor], b: Iterable[Any]) -> bool:
     """Return whether a tensor differs from its counterpart in shape or value; NaN equals NaN."""
-    return not all(
-        np.array_equal(x, y, equal_nan=True)
-        for x, y in zip(a, map(tf.convert_to_tensor, b), strict=True)
-    )
+    return not all(np.array_equal(x, y, equal_nan=True) for x, y in zip(a, b, strict=True))
 
 
 def lock_of(model: tf.Module) -> Any:
-    """Return the model's reentrant lock: predictions may update its sites. Copies have separate locks."""
+    """
+    Return the model's reentrant lock: predictions may update its sites. Copies have separate locks.
+    """
     with _MAKING_LOCKS:
         return _LOCKS.setdefault(model, threading.RLock())

@@ -41,7 +41,8 @@ class PEPR(PowerMixin, UpperBoundMixin):
         - \sum_b \frac{1-\alpha}{2\alpha} \log|I + \alpha m D_{bb}/\sigma^2| \\
         & + \frac{N}{2} \log m - \frac{N}{2\alpha} \log(1 + \alpha(m-1)), \qquad D = K_{ff} - Q_{ff}
 
-    with the mean function μ and blocks b, whose α and `scale` m may differ; by default m = 1 and each row is a block.
+    with the mean function μ and blocks b, whose α and `scale` m may differ; by default m = 1 and
+    each row is a block.
 
     ======================================  =====================================================
     alpha = 0, scale = 1                    VFE (`gpflow.models.SGPR`), exactly, for any blocks
@@ -79,26 +80,33 @@ class PEPR(PowerMixin, UpperBoundMixin):
         mixed_precision: bool = False,
     ):
         """
-        :param data: inputs X [N, D] and outputs Y [N, P]; outputs are independent and share kernel and noise. Or a
-            finite ``tf.data.Dataset`` of batches (X, Y) in a fixed order, read once here and twice for each gradient.
-        :param kernel: any single-output kernel, which all outputs share, or `SharedIndependent` of one.
-        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel.
+        :param data: inputs X [N, D] and outputs Y [N, P]; outputs are independent and share kernel
+            and noise. Or a finite ``tf.data.Dataset`` of batches (X, Y) in a fixed order, read once
+            here and twice for each gradient.
+        :param kernel: any single-output kernel, which all outputs share, or `SharedIndependent` of
+            one.
+        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for
+            the kernel.
         :param alpha: the power, a number in [0, 1], or one per block [B].
-        :param scale: m > 0 of the structured conditional, a number or one per block [B], fixed or as a
-            :class:`gpflow.Parameter` (learned if trainable); one number if there are several workers. Or "optimal" or
-            "optimal per block", the maximizer of the bound at alpha = 0.
-        :param blocks: None: each row is a block | int: consecutive blocks of that many rows | integer labels [N],
-            blocks in ascending order of the labels | list of arrays of row indices.
+        :param scale: m > 0 of the structured conditional, a number or one per block [B], fixed or
+            as a :class:`gpflow.Parameter` (learned if trainable); one number if there are several
+            workers. Or "optimal" or "optimal per block", the maximizer of the bound at alpha = 0.
+        :param blocks: None: each row is a block | int: consecutive blocks of that many rows |
+            integer labels [N], blocks in ascending order of the labels | list of arrays of row
+            indices.
         :param mean_function: m(x), zero by default.
-        :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
+        :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes
+            `likelihood`.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
-        :param chunk_size: rows processed at a time; changes results by rounding only. None: 1024, more on a GPU. Must
-            be None for a dataset, whose batches are the chunks.
-        :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it.
-        :param mixed_precision: compute chunks of rows in single precision, and add them up in double precision, in half
-            the time: relative errors are at most 2e-6 in the objective and 2e-3 in its gradient in most settings. If
-            noise is small compared with the prior variance, Kuu is ill-conditioned or there are at most `chunk_size`
-            rows, everything is in double precision. Must be False with blocks.
+        :param chunk_size: rows processed at a time; changes results by rounding only. None: 1024,
+            more on a GPU. Must be None for a dataset, whose batches are the chunks.
+        :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value,
+            and report it.
+        :param mixed_precision: compute chunks of rows in single precision, and add them up in
+            double precision, in half the time: relative errors are at most 2e-6 in the objective
+            and 2e-3 in its gradient in most settings. If noise is small compared with the prior
+            variance, Kuu is ill-conditioned or there are at most `chunk_size` rows, everything is
+            in double precision. Must be False with blocks.
         """
         super().__init__(
             data,
@@ -117,19 +125,18 @@ class PEPR(PowerMixin, UpperBoundMixin):
             raise ValueError(
                 f"scale must be positive, {_OPTIMAL!r} or {_PER_BLOCK!r}, got {scale!r}."
             )
-        self._alpha = local_variable(
-            self._checked_alpha(alpha), trainable=False, dtype=default_float()
-        )
-        if not self._optimal_scale:
-            self.scale = scale
+        self._alpha = local_variable(self._checked_alpha(alpha), default_float())
+        self.scale = None if self._optimal_scale else scale
 
     @ParameterPart
-    def scale(self, scale: Any) -> Parameter:
-        """m of the structured conditional, a parameter; an optimal scale is none."""
-        if self._optimal_scale:
+    def scale(self, scale: Any) -> Parameter | None:
+        """m of the structured conditional, a parameter; None if it is optimal."""
+        if self._optimal_scale and scale is not None:
             raise ValueError(
                 f"scale must stay {self._optimal_scale!r}, got {scale!r}: construct a new model."
             )
+        if self._optimal_scale:
+            return None
         count = int(self._local_num_blocks()) if self._workers.count == 1 else None
         return validation.scale(scale, count)
 
@@ -139,7 +146,8 @@ class PEPR(PowerMixin, UpperBoundMixin):
         """
         Return the objective at alpha = 0, a lower bound on the log evidence, in nats.
 
-        :raises tf.errors.InvalidArgumentError: at other powers, at which the objective approximates the log evidence.
+        :raises tf.errors.InvalidArgumentError: at other powers, at which the objective approximates
+            the log evidence.
         """
         return asserted(
             self.maximum_log_likelihood_objective(), self._alpha == 0.0, _NO_BOUND, self._alpha
@@ -153,14 +161,17 @@ class PEPR(PowerMixin, UpperBoundMixin):
         return powers
 
     @override
-    def _check_block_sizes(self, sizes: AnyNDArray) -> None:
-        for name, shape in {"alpha": self._alpha.shape, "scale": self._scale().shape}.items():
+    def check_block_sizes(self, sizes: AnyNDArray) -> None:
+        for name, shape in {
+            "alpha": self._alpha.shape,
+            "scale": self.conditional_scale().shape,
+        }.items():
             if shape.rank and len(sizes) != shape[0]:
                 found = f"because {name} was given per block, got {len(sizes)}"
                 raise ValueError(f"data must keep {shape[0]} blocks, {found}.")
 
     @override
-    def _powers(self) -> Powers:
+    def site_powers(self) -> Powers:
         if not self._optimal_scale:
             return Powers.of_pep(checked_power(self._alpha))
         alpha = checked_power(self._alpha, 0.0, f" with scale={self._optimal_scale!r}")
@@ -170,30 +181,35 @@ class PEPR(PowerMixin, UpperBoundMixin):
         return powers
 
     @override
-    def _scale(self) -> tf.Tensor:
-        return super()._scale() if self._optimal_scale else tf.convert_to_tensor(self.scale)
+    def conditional_scale(self) -> tf.Tensor:
+        return (
+            super().conditional_scale() if self._optimal_scale else tf.convert_to_tensor(self.scale)
+        )
 
     @override
-    def _make_sites(self) -> SiteRule:
+    def site_rule(self) -> SiteRule:
         of_blocks = isinstance(self._chunks, BlockChunks) and self._optimal_scale == _PER_BLOCK
-        return SphericalBlockSites() if of_blocks else super()._make_sites()
+        return SphericalBlockSites() if of_blocks else super().site_rule()
 
     @override
-    def _run_identity(self) -> dict[str, Any]:
-        return super()._run_identity() | {"optimal_scale": self._optimal_scale}
+    def run_identity(self) -> dict[str, Any]:
+        return super().run_identity() | {"optimal_scale": self._optimal_scale}
 
     @override
-    def _evidence_correction(self, row_sums: RowSums, powers: Powers) -> tf.Tensor:
+    def evidence_penalty(self, row_sums: RowSums) -> tf.Tensor:
+        if self._optimal_scale != _OPTIMAL:
+            return row_sums.penalty
         N = tf.cast(self.num_data, default_float())
-        if self._optimal_scale == _PER_BLOCK:
-            return -row_sums.penalty
+        return 0.5 * N * tf.math.log1p(2.0 * row_sums.penalty / N)
+
+    @override
+    def evidence_terms(self, powers: Powers) -> tf.Tensor:
         if self._optimal_scale:
-            return -0.5 * N * tf.math.log1p(2.0 * row_sums.penalty / N)
-        scale = self._scale()
+            return super().evidence_terms(powers)
+        scale = self.conditional_scale()
+        count = 1.0  # rows that share power and scale
         if not (self._alpha.shape.rank or scale.shape.rank):
-            count = N
+            count = tf.cast(self.num_data, default_float())
         elif isinstance(self._chunks, BlockChunks):
-            count = tf.cast(self._chunks.sizes, N.dtype)
-        else:
-            count = 1.0
-        return scale_terms(powers.noise_power, scale, count, self._workers) - row_sums.penalty
+            count = tf.cast(self._chunks.sizes, default_float())
+        return scale_terms(powers.noise_power, scale, count, self._workers)

@@ -1,4 +1,7 @@
-"""WhitenedPosterior, the GPflow posterior of all models: predictions from q(u) in whitened coordinates."""
+"""
+WhitenedPosterior, the GPflow posterior of all models: predictions from q(u) in whitened
+coordinates.
+"""
 
 from collections.abc import Callable
 
@@ -28,7 +31,8 @@ class WhitenedPosterior(AbstractPosterior):
     The cache is (L, root, b):
 
     - L: Cholesky factor of Kuu, [M, M], or [C, M, M] if each latent function has its own.
-    - root: LB with q(v) = N(b, (LB LB')^-1), or R with q(v) = N(b, R R') if not `by_precision`; [M, M] or [C, M, M].
+    - root: LB with q(v) = N(b, (LB LB')^-1), or R with q(v) = N(b, R R') if not `by_precision`; [M,
+      M] or [C, M, M].
     - b: the mean, [M, P] if outputs share the root, or [C, M, 1].
     """
 
@@ -45,7 +49,9 @@ class WhitenedPosterior(AbstractPosterior):
         by_precision: bool = True,
         precompute_cache: PrecomputeCacheType | None,
     ) -> None:
-        """:param values: computes the cache; called once per cache, or per prediction without one."""
+        """
+        :param values: computes the cache; called once per cache, or per prediction without one.
+        """
         super().__init__(kernel, inducing_variable, mean_function=mean_function)
         self._values, self._by_precision = values, by_precision
         if precompute_cache is not None:
@@ -115,7 +121,10 @@ class WhitenedPosterior(AbstractPosterior):
     def _projected(
         self, cache: tuple[tf.Tensor, ...], prior: Prior, X: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        """T1 = L^-1 Ku*, a root T2 with T1' Cov[v] T1 = T2'T2, [M, n] or [C, M, n] each, and T1' E[v], [n, P or C]."""
+        """
+        T1 = L^-1 Ku*, a root T2 with T1' Cov[v] T1 = T2'T2, [M, n] or [C, M, n] each, and T1' E[v],
+        [n, P or C].
+        """
         L, root, b = cache
         T1 = tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs))
         T2 = (
@@ -127,7 +136,10 @@ class WhitenedPosterior(AbstractPosterior):
         return T1, T2, mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0])
 
     def _marginals(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
-        """Mean and variance k** - T1'T1 + T2'T2 [n, P] at X [n, D]. Negative rounding errors are clipped at 0."""
+        """
+        Mean and variance k** - T1'T1 + T2'T2 [n, P] at X [n, D]. Negative rounding errors are
+        clipped at 0.
+        """
         prior = Prior(self.X_data, self.kernel)
         T1, T2, mean = self._projected(cache, prior, X)
         conditional_variance = conditional_variance_of_f(

@@ -1,4 +1,7 @@
-"""Base classes: InducingVariableGP (posterior, predictions) and SparseGP (a model that holds its data)."""
+"""
+Base classes: InducingVariableGP (posterior, predictions) and SparseGP (a model that holds its
+data).
+"""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
@@ -64,21 +67,24 @@ _ADVICE_Y = (
 
 class InducingVariableGP(GPModel):
     """
-    A GP with M inducing variables u = L v, Kuu = L L', and a Gaussian q(v): its posterior and predictions.
+    A GP with M inducing variables u = L v, Kuu = L L', and a Gaussian q(v): its posterior and
+    predictions.
 
-    A model defines `maximum_log_likelihood_objective` and :meth:`_sums`, q in natural parameters, which a stream
-    absorbs; :meth:`_posterior_values`, if q is parameterized differently; and it may extend :meth:`_structure` and
-    :meth:`_run_identity`. Compiled methods are traced again when a part or a setting is replaced.
+    A model defines `maximum_log_likelihood_objective` and :meth:`site_sums`, q in natural
+    parameters, which a stream absorbs; :meth:`posterior_values`, if q is parameterized differently;
+    and it may extend :meth:`_structure` and :meth:`run_identity`. Compiled methods are traced again
+    when a part or a setting is replaced.
     """
 
-    # Variables, so that compiled functions use new values, but not parameters: GPflow and TensorFlow do not list them.
+    # Variables, so that compiled functions use new values, but not parameters: GPflow and
+    # TensorFlow do not list them.
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
         {"_data", "_num_data", "_chunks", "_alpha", "_old", *GPModel._TF_MODULE_IGNORED_PROPERTIES}
     )
 
     _is_constructed = False
     _shares_covariance = False  # all outputs share kernel, inducing variable and q's covariance
-    _by_precision = True  # `_posterior_values` returns a factor of q's precision; otherwise a root of its covariance
+    _by_precision = True  # `posterior_values` returns a factor of q's precision; otherwise a root of its covariance
     _eager_chunks = 2  # chunks still to be predicted eagerly: tracing takes as long as ten of them
     _old: OldPosterior | None = None  # of a stream
     _data: tuple[tf.Variable, ...] = ()  # X and Y of a model that stores them
@@ -177,32 +183,42 @@ class InducingVariableGP(GPModel):
         return default_jitter() if self.jitter is None else self.jitter
 
     @abstractmethod
-    def _sums(self) -> SiteSums:
+    def site_sums(self) -> SiteSums:
         """Compute the sums (L, A, c) of q(v) ∝ exp(-v'(I + A)v/2 + c'v)."""
 
-    def _posterior_values(self) -> tuple[tf.Tensor, ...]:
+    def posterior_values(self) -> tuple[tf.Tensor, ...]:
         """Return the cache of :class:`.WhitenedPosterior`."""
-        return self._sums().posterior()
+        return self.site_sums().posterior()
 
     def _new_old_posterior(self) -> OldPosterior | None:
-        """Return the old posterior of a stream; None for other models. Called at the end of the constructor."""
+        """
+        Return the old posterior of a stream; None for other models. Called at the end of the
+        constructor.
+        """
         return None
 
     def _structure(self) -> list[Any]:
-        """Return the parts and settings that compiled methods depend on: replacing one retraces them."""
+        """
+        Return the parts and settings that compiled methods depend on: replacing one retraces them.
+        """
         return structure_of([self], [default_jitter()])
 
     def _prior(self) -> Prior:
-        """Return the prior covariances; raise an error if a number has taken the place of a parameter."""
+        """
+        Return the prior covariances; raise an error if a number has taken the place of a parameter.
+        """
         self._structure()
         return Prior(self.inducing_variable, self.kernel)
 
-    def _run_identity(self) -> dict[str, Any]:
+    def run_identity(self) -> dict[str, Any]:
         """Return the private settings and arrays that a checkpoint must match, by name."""
         return {"old_posterior": () if self._old is None else tuple(self._old.variables)}
 
     def _hidden_variables(self) -> list[tf.Variable]:
-        """Return the variables that are not parameters: data, sites, powers, old posterior; some are resizable."""
+        """
+        Return the variables that are not parameters: data, sites, powers, old posterior; some are
+        resizable.
+        """
         names = self._TF_MODULE_IGNORED_PROPERTIES - GPModel._TF_MODULE_IGNORED_PROPERTIES
         hidden = structure_of([value for name, value in vars(self).items() if name in names], ())
         return [each for each in hidden if isinstance(each, tf.Variable)]
@@ -218,8 +234,8 @@ class InducingVariableGP(GPModel):
             for variable in self._hidden_variables()
         }
         clone = memo[id(self)] = type(self).__new__(type(self))
-        attributes = dict(vars(self))  # copy first: other threads may add attributes
-        clone.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
+        # A copy of the attributes: other threads may add some.
+        clone.__dict__.update(deepcopy(dict(vars(self)), memo))
         return clone
 
     def __getstate__(self) -> tuple[dict[str, Any], list[Any]]:
@@ -230,10 +246,13 @@ class InducingVariableGP(GPModel):
     def __setstate__(self, state: tuple[dict[str, Any], list[Any]]) -> None:
         attributes, resizable = state
         memo = {id(variable): resizable_copy(variable, shape) for variable, shape in resizable}
-        self.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
+        self.__dict__.update(deepcopy(attributes, memo))
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        """Omit compiled methods (exports include the functions they need) and, in TensorFlow checkpoints, the data."""
+        """
+        Omit compiled methods (exports include the functions they need) and, in TensorFlow
+        checkpoints, the data.
+        """
         left_out = ("_data", "_chunks") if save_type == "checkpoint" else ()
         children = super()._trackable_children(save_type, **kwargs).items()
         compiled_methods = {
@@ -271,13 +290,15 @@ class InducingVariableGP(GPModel):
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
     ) -> WhitenedPosterior:
         """
-        Return the posterior, with its cache computed once. After a change of the model, call ``update_cache()``.
+        Return the posterior, with its cache computed once. After a change of the model, call
+        ``update_cache()``.
 
-        :param precompute_cache: GPflow's "tensor" (default), "variable" (``update_cache()`` assigns new values without
-            changing a compiled graph) or "nocache" (None), for ``fused_predict_f`` only.
+        :param precompute_cache: GPflow's "tensor" (default), "variable" (``update_cache()`` assigns
+            new values without changing a compiled graph) or "nocache" (None), for
+            ``fused_predict_f`` only.
         :raises ValueError: for any other cache type.
         """
-        return self._posterior(self._posterior_values, validation.cache_type(precompute_cache))
+        return self._posterior(self.posterior_values, validation.cache_type(precompute_cache))
 
     def _posterior(
         self, values: Callable[[], Any], cache: PrecomputeCacheType | None = None
@@ -285,9 +306,7 @@ class InducingVariableGP(GPModel):
         parts = self.kernel, self.inducing_variable, self.mean_function
 
         def current() -> Any:
-            if list(map(id, parts)) != list(
-                map(id, [self.kernel, self.inducing_variable, self.mean_function])
-            ):
+            if parts != (self.kernel, self.inducing_variable, self.mean_function):
                 raise ValueError(
                     "posterior() must have the model's parts, one was replaced: call posterior() again."
                 )
@@ -302,18 +321,25 @@ class InducingVariableGP(GPModel):
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Compute mean and (co)variance of f at Xnew; :meth:`posterior` is faster for many predictions."""
+        """
+        Compute mean and (co)variance of f at Xnew; :meth:`posterior` is faster for many
+        predictions.
+        """
         Xnew = validation.real_numbers(Xnew, "Xnew")
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(
             Xnew, full_cov, full_output_cov
         )
 
     def _predict_y_by(self, values: tuple[tf.Tensor, ...], Xnew: AnyNDArray) -> list[AnyNDArray]:
-        """Return mean and variance [n, P] of new observations at Xnew [n, D] from the cache of a posterior."""
+        """
+        Return mean and variance [n, P] of new observations at Xnew [n, D] from the cache of a
+        posterior.
+        """
         count = -(-len(Xnew) // ROWS_PER_CHUNK)
         predict: Any = self._predict_y_of_chunk
         if self._eager_chunks < count:
-            # One graph for any number of rows, without a loop over chunks, which would double the time of tracing.
+            # One graph for any number of rows, without a loop over chunks, which would double the
+            # time of tracing.
             specs = tuple(map(tf.TensorSpec.from_tensor, values))
             predict = self._compiled_predict_y_of_chunk.get_concrete_function(
                 specs, tf.TensorSpec([None, Xnew.shape[1]], Xnew.dtype)
@@ -343,7 +369,8 @@ class InducingVariableGP(GPModel):
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """
-        Compute mean and variance of new observations at Xnew, by quadrature if there is no closed form.
+        Compute mean and variance of new observations at Xnew, by quadrature if there is no closed
+        form.
 
         :raises NotImplementedError: if full_cov or full_output_cov is True.
         :raises ValueError: if Xnew is not finite (eagerly).
@@ -411,12 +438,16 @@ class InducingVariableGP(GPModel):
 
 class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     """
-    A GP that stores its data, with a posterior made of Gaussian sites. A model may extend :meth:`_checked_new_data`,
-    :meth:`_assign_data` (which also resizes the variables whose size depends on N) and :meth:`_batch_variables`.
+    A GP that stores its data, with a posterior made of Gaussian sites. A model may extend
+    :meth:`checked_new_data`, :meth:`assign_data` (which also resizes the variables whose size
+    depends on N) and :meth:`batch_variables`.
     """
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Reject arguments in the order of models without data, such as SVGP: Python's error would name a wrong one."""
+        """
+        Reject arguments in the order of models without data, such as SVGP: Python's error would
+        name a wrong one.
+        """
         if isinstance(next(iter(args), None), Kernel) or "num_data" in options:
             order = f"{cls.__name__}((X, Y), kernel, ...)"
             raise ValueError(
@@ -443,9 +474,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         self._devices = devices_of_strategy()
         arrays = () if isinstance(data, DatasetChunks) else data
         self._data = tuple(
-            local_variable(
-                values, shape=[None, values.shape[1]], trainable=False, dtype=default_float()
-            )
+            local_variable(values, default_float(), shape=[None, values.shape[1]])
             for values in arrays
         )
         self._num_inputs = columns(data)[0]
@@ -489,7 +518,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         """Return the default number of rows of a chunk on a CPU."""
         return ROWS_ON_CPU
 
-    def _batch_variables(self) -> dict[str, tf.Variable]:
+    def batch_variables(self) -> dict[str, tf.Variable]:
         """Return the variables that a stream replaces with its batch, by name."""
         X, Y = self._data
         return {"data.X": X, "data.Y": Y} | (
@@ -509,8 +538,9 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     @property
     def data(self) -> RegressionData | tf.data.Dataset:
         """
-        The data: variables X [N, D] and Y [N, P], or the dataset given to the constructor. ``model.data = (X, Y)``
-        checks and assigns new data; compiled functions use them without retracing. A dataset cannot be replaced.
+        The data: variables X [N, D] and Y [N, P], or the dataset given to the constructor.
+        ``model.data = (X, Y)`` checks and assigns new data; compiled functions use them without
+        retracing. A dataset cannot be replaced.
 
         :raises ValueError: if set to data that the model does not accept.
         """
@@ -518,16 +548,19 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
     @data.setter
     def data(self, data: RegressionData) -> None:
-        X, Y = self._checked_new_data(data)
+        X, Y = self.checked_new_data(data)
         with atomic([self], self._hidden_variables()):
-            self._assign_data(X, Y)
+            self.assign_data(X, Y)
 
     def check_data(self) -> None:
-        """Read a dataset again; raise a `ValueError` if its rows differ from the rows that the constructor read."""
+        """
+        Read a dataset again; raise a `ValueError` if its rows differ from the rows that the
+        constructor read.
+        """
         if not self._data:
             self._chunks.check()
 
-    def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+    def checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check new data for the model and return them as arrays, without assigning them."""
         if not self._data:
             raise ValueError(
@@ -549,15 +582,15 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
                 )
         return checked_indices(self.kernel, X, "data[0] (X)"), Y
 
-    def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+    def assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Assign checked data X [N, D], Y [N, P], or raise an error."""
         for values, variable in zip((X, Y), self._data, strict=True):
             variable.assign(values)
 
     @override
-    def _run_identity(self) -> dict[str, Any]:
+    def run_identity(self) -> dict[str, Any]:
         dataset = None if self._data else self._chunks.identity
-        return super()._run_identity() | {"chunk_size": self._chunk_size, "dataset": dataset}
+        return super().run_identity() | {"chunk_size": self._chunk_size, "dataset": dataset}
 
     @property
     def num_data(self) -> tf.Tensor:
@@ -569,7 +602,10 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return tf.shape(self._data[0])[0] if self._data else self._chunks.num_data
 
     def _equally_many(self, others: str, *counts: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Return (X, Y), or () for a dataset; raise an error unless X, Y and `others` have equally many rows."""
+        """
+        Return (X, Y), or () for a dataset; raise an error unless X, Y and `others` have equally
+        many rows.
+        """
         if not self._data:
             return ()
         X, Y = map(tf.convert_to_tensor, self._data)
@@ -582,29 +618,35 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return asserted(X, same, message), Y
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite | None:
-        """Return the site of the old posterior for one power []; None unless the model is a stream."""
-        return (
-            None
-            if self._old is None
-            else self._old.site(
-                self.inducing_variable, self.kernel, self._jitter_of_Kuu(), L, alpha
-            )
+        """
+        Return the site of the old posterior for one power []; None unless the model is a stream.
+        """
+        if self._old is None:
+            return None
+        return self._old.site(
+            self.inducing_variable,
+            self.kernel,
+            self._jitter_of_Kuu(),
+            L,
+            alpha,
+            self._old_noise_variance(),
         )
 
+    def _old_noise_variance(self) -> tf.Tensor | None:
+        """Return the noise variance of a stream's earlier rows, []; None: as they were absorbed."""
+        return None
+
     def _inducing_covariance(self, prior: Prior) -> tf.Tensor:
-        """Compute Kuu. Its gradient raises an error if a kernel has a tensor for a parameter: Kuf and Kff lack it."""
+        """
+        Compute Kuu. Its gradient raises an error if a kernel has a tensor for a parameter: Kuf and
+        Kff lack it.
+        """
         covariance = prior.Kuu(self._jitter_of_Kuu())
-        parts = (
-            part for part in (self.kernel, *self.kernel.submodules) if isinstance(part, Kernel)
-        )
-        values = (
-            (f"{name} of {type(part).__name__}", value)
-            for part in parts
-            for name, value in vars(part).items()
-        )
         tensors = [
-            name
-            for name, value in values
+            f"{name} of {type(part).__name__}"
+            for part in (self.kernel, *self.kernel.submodules)
+            if isinstance(part, Kernel)
+            for name, value in vars(part).items()
             if isinstance(value, tf.Tensor) and value.dtype.is_floating
         ]
         if not tensors:
@@ -623,10 +665,11 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     @no_autograph
     def compute_qu(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
-        Compute mean and covariance of q(u), without the mean function: L B^-1 c [M, P] and L B^-1 L', [M, M] if the
-        outputs share it, otherwise [P, M, M]. An SVGP with this q(u) gives the same predictions.
+        Compute mean and covariance of q(u), without the mean function: L B^-1 c [M, P] and L B^-1
+        L', [M, M] if the outputs share it, otherwise [P, M, M]. An SVGP with this q(u) gives the
+        same predictions.
         """
-        L, LB, b = self._sums().posterior()
+        L, LB, b = self.site_sums().posterior()
         mean = tf.matmul(L, b)  # [M, P] or [P, M, 1]
         root = tf.linalg.triangular_solve(LB, tf.linalg.matrix_transpose(L))  # chol(B)^-1 L'
         covariance = tf.matmul(root, root, transpose_a=True)
@@ -641,11 +684,11 @@ class PowerMixin(InducingVariableGP):
     @property
     def alpha(self) -> tf.Variable:
         """
-        The power: a variable [], or one number per row or block if it was given so. Set it, or ``.assign`` to it:
-        compiled functions use the new value without retracing.
+        The power: a variable [], or one number per row or block if it was given so. Set it, or
+        ``.assign`` to it: compiled functions use the new value without retracing.
 
-        :raises ValueError: for values outside [0, 1] or a new shape. After ``.assign`` the next evaluation raises an
-            error.
+        :raises ValueError: for values outside [0, 1] or a new shape. After ``.assign`` the next
+            evaluation raises an error.
         """
         return self._alpha
 
@@ -665,7 +708,10 @@ class PowerMixin(InducingVariableGP):
 
 
 def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf.Tensor:
-    """Return alpha's current value, also in a graph, not differentiated; raise an error outside [0, largest]."""
+    """
+    Return alpha's current value, also in a graph, not differentiated; raise an error outside [0,
+    largest].
+    """
     value = tf.stop_gradient(tf.convert_to_tensor(alpha))
     accepted = "in [0, 1]" if largest else "0"
     return asserted(
@@ -674,7 +720,9 @@ def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf
 
 
 def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | DatasetChunks:
-    """Check arrays X and Y, or a dataset, which is read; `chunk_size` must be None for a dataset."""
+    """
+    Check arrays X and Y, or a dataset, which is read; `chunk_size` must be None for a dataset.
+    """
     if not isinstance(data, tf.data.Dataset | DatasetChunks):
         return validation.regression_data(data)
     if chunk_size is not None:

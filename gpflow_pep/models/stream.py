@@ -37,15 +37,18 @@ from .sparse import InducingVariableGP, checked_rows
 
 class Stream(InducingVariableGP):
     """
-    A model of the current batch; the posterior of all earlier batches enters as an additional Gaussian site.
+    A model of the current batch; the posterior of all earlier batches enters as an additional
+    Gaussian site.
 
-    :meth:`update` absorbs the batch and continues with the next. The old posterior is a factor on the old inducing
-    variables (Bui, Nguyen and Turner 2017), stored in natural parameters. It is exact if hyperparameters and inducing
-    points stay fixed, for any conditioning of Kuu; otherwise its accuracy depends on how well the new inducing points
-    represent f at the old points.
+    :meth:`update` absorbs the batch and continues with the next. The old posterior is a factor on
+        the old inducing
+    variables (Bui, Nguyen and Turner 2017), stored in natural parameters. It is exact if
+    hyperparameters and inducing points stay fixed, for any conditioning of Kuu; otherwise its
+    accuracy depends on how well the new inducing points represent f at the old points.
 
-    Derive a stream from a model and from this class, in this order. The model's `_sums` and objective must include the
-    site of :attr:`_old`, and it must take new data by the three methods below, as every :class:`.sparse.SparseGP` does.
+    Derive a stream from a model and from this class, in this order. The model's `site_sums` and
+    objective must include the site of :attr:`_old`, and it must take new data by the three methods
+    below, as every :class:`.sparse.SparseGP` does.
     """
 
     _old: Any = None
@@ -55,21 +58,27 @@ class Stream(InducingVariableGP):
         "data.Y",
     )
 
-    def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+    def checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check another batch (X, Y) and return it as arrays."""
         return checked_rows(self, data)
 
     @abstractmethod
-    def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+    def assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Assign checked data X [N, D], Y [N, P]."""
 
     @abstractmethod
-    def _batch_variables(self) -> dict[str, tf.Variable]:
-        """Return the variables, other than parameters, that belong to the batch, by their names in the state."""
+    def batch_variables(self) -> dict[str, tf.Variable]:
+        """
+        Return the variables, other than parameters, that belong to the batch, by their names in the
+        state.
+        """
 
     @override
     def _new_old_posterior(self) -> OldPosterior:
-        """Return an empty old posterior; reject datasets, several workers and variables other than inducing points."""
+        """
+        Return an empty old posterior; reject datasets, several workers and variables other than
+        inducing points.
+        """
         if isinstance(getattr(self, "_chunks", None), DatasetChunks):
             raise ValueError(
                 "data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset."
@@ -102,24 +111,28 @@ class Stream(InducingVariableGP):
         """
         Absorb the current posterior and continue with a new batch.
 
-        Directions in which the posterior is wider than the prior (only if sites have a negative precision) become as
-        wide as the prior. Models with sites update them first, and warn if they have not converged. Compiled functions
-        use the new batch, of any size, without retracing. If the number of inducing points changes, compile the
-        training loss again (the old function raises an error).
+        Directions in which the posterior is wider than the prior (only if sites have a negative
+        precision) become as wide as the prior. Models with sites update them first, and warn if
+        they have not converged. Compiled functions use the new batch, of any size, without
+        retracing. If the number of inducing points changes, compile the training loss again (the
+        old function raises an error).
 
         :param new_data: (X, Y), the new batch.
-        :param inducing_variable: new inducing points, [M, D], or [C, M, D] if functions have their own; None: the same.
-        :param fraction_to_move: move at most this fraction of the points, in [0, 1], to inputs of the new batch, chosen
-            greedily by largest conditional variance among the inputs and the current points.
+        :param inducing_variable: new inducing points, [M, D], or [C, M, D] if functions have their
+            own; None: the same.
+        :param fraction_to_move: move at most this fraction of the points, in [0, 1], to inputs of
+            the new batch, chosen greedily by largest conditional variance among the inputs and the
+            current points.
         :raises ValueError: naming the argument that cannot be used; the model is unchanged.
-        :raises tf.errors.InvalidArgumentError: if the posterior or new Kuu cannot be computed; the model is unchanged.
+        :raises tf.errors.InvalidArgumentError: if the posterior or new Kuu cannot be computed; the
+            model is unchanged.
         :raises RuntimeError: in a compiled function.
         """
         if not tf.executing_eagerly():
             raise RuntimeError(
                 "update changes the size of the data and of q: call it outside of a tf.function."
             )
-        X, Y = self._checked_new_data(new_data)
+        X, Y = self.checked_new_data(new_data)
         for name, values in {"[0] (X)": X, "[1] (Y)": Y}.items():
             # Larger squares over the noise variance may overflow in the state.
             limit = float(np.finfo(values.dtype).max) ** 0.4
@@ -138,12 +151,12 @@ class Stream(InducingVariableGP):
                 self._move_inducing_points(Z)
                 # If Kuu cannot be factorized, the error comes here, not in every later update.
                 self._factorize(self._prior().Kuu(self._jitter_of_Kuu()))
-            self._assign_data(X, Y)
+            self.assign_data(X, Y)
 
     @compiled
     def _absorb(self) -> AbsorbedPosterior:
         """Return the current posterior, divided by its prior."""
-        return self._old.absorb(inducing_points(self.inducing_variable), self._sums())
+        return self._old.absorb(inducing_points(self.inducing_variable), self.site_sums())
 
     def _move_inducing_points(self, Z: AnyNDArray) -> None:
         assign_inducing_points(self.inducing_variable, Z)
@@ -166,7 +179,9 @@ class Stream(InducingVariableGP):
         return checked_indices(self.kernel, Z, "inducing_variable (Z)")
 
     def _moved_points(self, X: AnyNDArray, fraction: float) -> AnyNDArray:
-        """Return the points [1 or C, M, D] after moving at most this fraction to inputs X [N, D]."""
+        """
+        Return the points [1 or C, M, D] after moving at most this fraction to inputs X [N, D].
+        """
         Z = inducing_points(self.inducing_variable).numpy()
         count, num_kept = Z.shape[1], Z.shape[1] - int(fraction * Z.shape[1])
         for number, old in enumerate(Z.copy()):
@@ -183,7 +198,10 @@ class Stream(InducingVariableGP):
     def _greedy(
         self, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor
     ) -> tf.Tensor:
-        """Select points for a latent function from candidates X, the current points first; return their indices [M]."""
+        """
+        Select points for a latent function from candidates X, the current points first; return
+        their indices [M].
+        """
         _, kernel = independent_parts(self.inducing_variable, self.kernel)[number]
         return greedy_conditional_variance(kernel, X, count, first=num_kept, among=count)
 
@@ -200,8 +218,9 @@ class Stream(InducingVariableGP):
         Construct a model that continues from the state of another model.
 
         :param state: :attr:`state` of that model.
-        :param parts: the positional arguments of the constructor between data and inducing variable: a kernel, or
-            kernel and likelihood, whose parameters are set to the state's values.
+        :param parts: the positional arguments of the constructor between data and inducing
+            variable: a kernel, or kernel and likelihood, whose parameters are set to the state's
+            values.
         :param options: the constructor's keyword arguments; alpha and, unless it is given,
             shared_noise are taken from the state.
         :raises ValueError: if the state does not fit a model of this class and these parts.
@@ -219,7 +238,7 @@ class Stream(InducingVariableGP):
             if "alpha" in state.arrays:
                 validation.power(state.arrays["alpha"])
             model = cls._of_batch(state.arrays, *parts, points, **options)
-            _check_shapes_of_batch(state, model._batch_variables())
+            _check_shapes_of_batch(state, model.batch_variables())
         except (
             TypeError,
             ValueError,
@@ -240,7 +259,10 @@ class Stream(InducingVariableGP):
 
     @classmethod
     def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> Self:
-        """Construct a model of the state's batch; `parts` are kernel, likelihood (if any) and inducing variable."""
+        """
+        Construct a model of the state's batch; `parts` are kernel, likelihood (if any) and inducing
+        variable.
+        """
         return cls((arrays["data.X"], arrays["data.Y"]), *parts, **options)  # type: ignore[arg-type]
 
     def _settings_of_parts(self) -> dict[str, str]:
@@ -250,16 +272,21 @@ class Stream(InducingVariableGP):
         )
 
     def _state_variables(self) -> dict[str, tf.Variable]:
-        """Return the variables of the state, by name: old posterior, batch, and parameters except inducing points."""
+        """
+        Return the variables of the state, by name: old posterior, batch, and parameters except
+        inducing points.
+        """
         old = {f"old.{name}": variable for name, variable in self._old.absorbed._asdict().items()}
         del old["old.noise"]  # part of the state only with shared_noise=True
         others = other_parameters(self).items()
         parameters = {f"parameter{path}": each.unconstrained_variable for path, each in others}
-        return old | self._batch_variables() | parameters
+        return old | self.batch_variables() | parameters
 
 
 def _check_shapes_of_batch(state: StreamState, variables: Mapping[str, tf.Variable]) -> None:
-    """Raise a ValueError if an array of the batch does not have the shape that the state's data imply."""
+    """
+    Raise a ValueError if an array of the batch does not have the shape that the state's data imply.
+    """
     for name, variable in variables.items():
         if name not in state.arrays:
             continue

@@ -15,7 +15,6 @@ from typing_extensions import Self, override
 
 from .. import validation
 from ..engine import AbsorbedPosterior, Powers, mean_at
-from ..engine.gaussian import OldPosteriorSite
 from ..ep.sweep import Projected
 from ..maths.linalg import cholesky
 from ..runtime.distribution import local_variable
@@ -34,15 +33,17 @@ class StreamingSGPR(PowerMixin, CollapsedRegression, Stream):
 
     Source: Bui, Nguyen and Turner (2017), eqs 27 and 117.
 
-    The model is PEPR on the current batch; the posterior of earlier batches enters as an additional Gaussian site:
+    The model is PEPR on the current batch; the posterior of earlier batches enters as an additional
+    Gaussian site:
 
     .. math::
 
         q(u) \propto p(u) \prod_n N(y_n; \mu(x_n) + K_{nu} K_{uu}^{-1} u, v_n) \, t_{old}(u)
 
-    Its objective is the online log evidence of the batch given earlier batches: at alpha = 0 a lower bound, with the
-    old posterior treated as exact. If hyperparameters and inducing points stay fixed, the objectives of all batches add
-    up to the objective of PEPR on all data, and q(u) equals its posterior.
+    Its objective is the online log evidence of the batch given earlier batches: at alpha = 0 a
+    lower bound, with the old posterior treated as exact. If hyperparameters and inducing points
+    stay fixed, the objectives of all batches add up to the objective of PEPR on all data, and q(u)
+    equals its posterior.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> model = StreamingSGPR((X[:30], np.sin(X[:30])), gpflow.kernels.Matern52(), X[::10])
@@ -88,9 +89,7 @@ class StreamingSGPR(PowerMixin, CollapsedRegression, Stream):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
-        self._alpha = local_variable(
-            self._checked_alpha(alpha), trainable=False, dtype=default_float()
-        )
+        self._alpha = local_variable(self._checked_alpha(alpha), default_float())
 
     @override
     @classmethod
@@ -99,7 +98,7 @@ class StreamingSGPR(PowerMixin, CollapsedRegression, Stream):
         return super()._of_batch(arrays, *parts, **options)
 
     @override
-    def _powers(self) -> Powers:
+    def site_powers(self) -> Powers:
         return Powers.of_pep(checked_power(self._alpha))
 
     @override
@@ -112,18 +111,15 @@ class StreamingSGPR(PowerMixin, CollapsedRegression, Stream):
             )
 
     @override
-    def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite:
-        noise = None
-        if self.shared_noise:
-            noise = tf.convert_to_tensor(self.likelihood.variance)
-        return self._old.site(
-            self.inducing_variable, self.kernel, self._jitter_of_Kuu(), L, alpha, noise
-        )
+    def _old_noise_variance(self) -> tf.Tensor | None:
+        if not self.shared_noise:
+            return None
+        return tf.convert_to_tensor(self.likelihood.variance)
 
     @override
     @compiled
     def _absorb(self) -> AbsorbedPosterior:
-        powers = self._powers()
+        powers = self.site_powers()
         sums, row_sums = self._of_sites(powers)
         total = sums.with_old(self._old_site(sums.L, powers.noise_power))
         noise = None
@@ -152,12 +148,14 @@ class StreamingSVGP(ElboMixin, Stream):
 
         \frac{N}{n} \sum_n E_q[\log p(y_n|f_n)] - KL[q(u), p(u)] + E_q[\log q_{old}(a)/p_{old}(a)]
 
-    is a lower bound on the batch's log evidence, with the old posterior treated as exact. Use it like
-    `gpflow.models.SVGP`; :meth:`update` absorbs the current q(u), at most as wide as the prior in every direction.
+    is a lower bound on the batch's log evidence, with the old posterior treated as exact. Use it
+    like `gpflow.models.SVGP`; :meth:`update` absorbs the current q(u), at most as wide as the prior
+    in every direction.
 
-    Takes the arguments of :class:`TSVGP`, with any likelihood of GPflow but `Ordinal`. `inducing_variable` must be
-    Z [M, D] or :class:`gpflow.inducing_variables.InducingPoints`, shared or `SeparateIndependentInducingVariables`;
-    `num_data` is the number of rows of the first batch, or None if every minibatch is a whole batch.
+    Takes the arguments of :class:`TSVGP`, with any likelihood of GPflow but `Ordinal`.
+    `inducing_variable` must be Z [M, D] or :class:`gpflow.inducing_variables.InducingPoints`,
+    shared or `SeparateIndependentInducingVariables`; `num_data` is the number of rows of the first
+    batch, or None if every minibatch is a whole batch.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> Y, probit = (np.sin(X) > 0.0).astype(float), likelihoods.Probit()
@@ -170,7 +168,7 @@ class StreamingSVGP(ElboMixin, Stream):
     _NEEDED = ("old.linear",)
 
     @override
-    def _terms(
+    def objective_terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
     ) -> tuple[tf.Tensor, ...]:
         log_ratio = self._old.log_ratio(
@@ -206,13 +204,13 @@ class StreamingSVGP(ElboMixin, Stream):
         self.q_sqrt = assigned(self.q_sqrt, tf.transpose(tf.norm(R, axis=-1)) if self.q_diag else R)
 
     @override
-    def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+    def assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Update num_data; the objective receives the batch as an argument."""
         if self.num_data is not None:
             self.num_data = len(X)
 
     @override
-    def _batch_variables(self) -> dict[str, tf.Variable]:
+    def batch_variables(self) -> dict[str, tf.Variable]:
         return {} if self.num_data is None else {"num_data": self.num_data}
 
     @override
@@ -230,14 +228,16 @@ class StreamingPEP(PEP, Stream):
 
     Source: Bui, Nguyen and Turner (2017), sec. 3.
 
-    The model is :class:`PEP` of its current batch, with the posterior of all earlier batches as one more Gaussian site.
-    Its objective is the online log evidence of the batch, given all earlier batches. :meth:`update` absorbs the sites
-    and continues with a new batch: sites of earlier batches are not updated again. With a Gaussian likelihood it equals
-    :class:`StreamingSGPR` and is exact; otherwise it approximates the posterior of :class:`PEP` on all batches.
+    The model is :class:`PEP` of its current batch, with the posterior of all earlier batches as one
+    more Gaussian site. Its objective is the online log evidence of the batch, given all earlier
+    batches. :meth:`update` absorbs the sites and continues with a new batch: sites of earlier
+    batches are not updated again. With a Gaussian likelihood it equals :class:`StreamingSGPR` and
+    is exact; otherwise it approximates the posterior of :class:`PEP` on all batches.
 
-    Takes the arguments of :class:`PEP`. `data` is the first batch, a pair of arrays; `alpha` is one number, because the
-    old posterior has a single power; `inducing_variable` is Z [M, D] or
-    :class:`gpflow.inducing_variables.InducingPoints`, shared or `SeparateIndependentInducingVariables`.
+    Takes the arguments of :class:`PEP`. `data` is the first batch, a pair of arrays; `alpha` is one
+    number, because the old posterior has a single power; `inducing_variable` is Z [M, D] or
+    :class:`gpflow.inducing_variables.InducingPoints`, shared or
+    `SeparateIndependentInducingVariables`.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> Y, probit = (np.sin(X) > 0.0).astype(float), likelihoods.Probit()

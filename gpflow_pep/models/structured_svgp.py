@@ -1,7 +1,10 @@
-"""TSVGP, BTSVGP and PEPSVGP: minibatch bounds of a structured conditional, and power EP (Bui and Titsias 2025).
+"""
+TSVGP, BTSVGP and PEPSVGP: minibatch bounds of a structured conditional, and power EP (Bui and
+Titsias 2025).
 
-Each has an explicit q(u), like `gpflow.models.SVGP`. With f_b = V_b'v + m(x) the conditional mean of a block's rows
-given u, S_b their noise, D = Kff - Qff and X_b = S_b^-1/2 m D_bb S_b^-1/2, each maximizes
+Each has an explicit q(u), like `gpflow.models.SVGP`. With f_b = V_b'v + m(x) the conditional mean
+of a block's rows given u, S_b their noise, D = Kff - Qff and X_b = S_b^-1/2 m D_bb S_b^-1/2, each
+maximizes
 
     Σ_b { -1/2 log|2π S_b| - 1/2a log|I + a X_b| - 1/2 E_q[r_b'(S_b + p m D_bb)^-1 r_b] + g_b } - KL[q, p],   r = y - f
 
@@ -35,36 +38,39 @@ from ..engine import factored_log_det_ratio, log1p_ratio, noise_at
 from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products, inverse_of_product, symmetric_product
 from ..runtime.custom_gradients import once_differentiable
-from .minibatch_svgp import ElboMixin, MinibatchSVGP, WhitenedQ
-from .parts import ParameterPart, checked_scale
-from .sparse import PowerMixin, checked_power
+from .minibatch_svgp import ElboMixin, MinibatchSVGP, PowerSVGP, WhitenedQ
+from .parts import ParameterPart, Part
+from .sparse import checked_power
 
 _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
 
 
 class StructuredSVGP(MinibatchSVGP):
-    """A minibatch objective for Gaussian noise that may depend on x; models define :meth:`_bound` and the blocks."""
+    """
+    A minibatch objective for Gaussian noise that may depend on x; models define
+    :meth:`structured_bound`.
+    """
 
     minibatch_is_block = False  #: A minibatch is a block; otherwise each of its rows is a block.
 
-    @override
-    def _check(self) -> None:
-        self._check_likelihood()
-        super()._check()
+    @Part
+    def likelihood(self, likelihood: Any) -> Likelihood:
+        """The likelihood: Gaussian, with noise that may depend on x."""
+        return validation.gaussian(likelihood)
 
-    def _check_likelihood(self) -> None:
-        validation.gaussian(self.likelihood)
-
-    def _bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:
-        """Return (a, p == a, m) of the module's formula (p is a or 0); by default as in the tighter bounds."""
+    def structured_bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:
+        """
+        Return (a, p == a, m) of the module's formula (p is a or 0); by default as in the tighter
+        bounds.
+        """
         one = tf.ones([], default_float())
         return one, False, one
 
     @override
-    def _terms(
+    def objective_terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
     ) -> tuple[tf.Tensor, ...]:
-        power, in_noise, m = self._bound()
+        power, in_noise, m = self.structured_bound()
         noise = noise_at(self.likelihood, X)[None]  # [1, n]
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
@@ -97,7 +103,10 @@ def _of_minibatch(
     power: tf.Tensor,
     in_noise: bool,
 ) -> tf.Tensor:
-    """log|I + a X|/a and the quadratic form of one block with covariance m D, `D` [n, n] or [C, n, n], summed, []."""
+    """
+    log|I + a X|/a and the quadratic form of one block with covariance m D, `D` [n, n] or [C, n, n],
+    summed, [].
+    """
     sd = tf.sqrt(noise)  # [1, n]
     X = D / (sd[:, :, None] * sd[:, None, :])  # [1 or C, n, n]
     white = tf.concat([residual[:, None, :], T], axis=1) / sd[:, None, :]  # [C, 1 + M, n]
@@ -117,7 +126,10 @@ def _conditional_covariance(Kff: tf.Tensor, V: tf.Tensor) -> Any:
 
 
 def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Tensor:
-    """log|I + a X|/a + tr W'(I + a X)^-1 W, summed over latent functions, []; X [1 or C, n, n], W [C, n, k]."""
+    """
+    log|I + a X|/a + tr W'(I + a X)^-1 W, summed over latent functions, []; X [1 or C, n, n], W [C,
+    n, k].
+    """
     copies = 1.0
     if X.shape[0] == 1:  # one matrix for all: columns of one W
         copies, W = (
@@ -154,11 +166,11 @@ class TSVGP(ElboMixin, StructuredSVGP):
 
         \frac{N}{n} \sum_n \left\{ E_q \log N(y_n; w_n, s_n) - \frac{1}{2} \log(1 + d_n/s_n) \right\} - KL[q, p]
 
-    with w_n the mean of f_n given u, d_n its variance given u, and s_n the noise variance. It is never below SVGP's
-    bound; the optimal q(u) and the predictions equal SVGP's.
+    with w_n the mean of f_n given u, d_n its variance given u, and s_n the noise variance. It is
+    never below SVGP's bound; the optimal q(u) and the predictions equal SVGP's.
 
-    With a non-Gaussian likelihood all rows share one learned scale m, the parameter `scale` (Titsias 2025): p(f|u) has
-    the covariance m D, at a cost of (m - 1 - log m)/2 per row:
+    With a non-Gaussian likelihood all rows share one learned scale m, the parameter `scale`
+    (Titsias 2025): p(f|u) has the covariance m D, at a cost of (m - 1 - log m)/2 per row:
 
     .. math::
 
@@ -180,34 +192,33 @@ class TSVGP(ElboMixin, StructuredSVGP):
         """m of all rows, learned; None with Gaussian noise."""
         return None if scale is None else validation.scale(scale)
 
+    likelihood = MinibatchSVGP.likelihood
+
     @override
-    def _check_likelihood(self) -> None:
+    def _check(self) -> None:
         """Accept any likelihood. A replacement must be Gaussian if and only if the original was."""
+        super()._check()
         is_gaussian = isinstance(self.likelihood, Gaussian)
         has_scale = self.scale is not None
-        if is_gaussian and has_scale:
+        if is_gaussian == has_scale:
+            kept = "be another than Gaussian" if has_scale else "be Gaussian"
             raise ValueError(
-                "likelihood must not be Gaussian in a TSVGP that has a scale: construct a new model "
-                "for Gaussian noise."
-            )
-        if not (is_gaussian or has_scale):
-            raise ValueError(
-                "likelihood must be Gaussian in a TSVGP that was constructed for Gaussian noise, got "
+                f"likelihood must {kept}, as in the constructor of this {type(self).__name__}, got "
                 f"{type(self.likelihood).__name__}: construct a new model."
             )
 
     @override
-    def _add_parameters(self) -> None:
+    def add_parameters(self) -> None:
         self.scale = None
         if not isinstance(self.likelihood, Gaussian):
             self.scale = Parameter(1.0, transform=positive())
 
     @override
-    def _terms(
+    def objective_terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
     ) -> tuple[tf.Tensor, ...]:
         if self.scale is None:
-            return super()._terms(X, Y, rows, L, q)
+            return super().objective_terms(X, Y, rows, L, q)
         m = tf.convert_to_tensor(self.scale)
         scaled = rows._replace(conditional_variance=m * rows.conditional_variance)
         count = tf.cast(self.num_latent_gps * tf.shape(X)[0], m.dtype)
@@ -228,8 +239,9 @@ class BTSVGP(ElboMixin, StructuredSVGP):
 
     for the n rows of a block, with their covariance D given u and their noise S = diag(s).
 
-    A minibatch is a block: give the rows in fixed blocks (:class:`gpflow_pep.data.minibatches.Minibatches`), for which
-    the sum is a bound, never below the bound of :class:`TSVGP`. A step costs O(n³ + n² M) more than in SVGP.
+    A minibatch is a block: give the rows in fixed blocks
+    (:class:`gpflow_pep.data.minibatches.Minibatches`), for which the sum is a bound, never below
+    the bound of :class:`TSVGP`. A step costs O(n³ + n² M) more than in SVGP.
 
     >>> from gpflow_pep.data.minibatches import Minibatches
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
@@ -242,9 +254,10 @@ class BTSVGP(ElboMixin, StructuredSVGP):
     minibatch_is_block = True
 
 
-class PEPSVGP(PowerMixin, StructuredSVGP):
+class PEPSVGP(PowerSVGP, StructuredSVGP):
     r"""
-    Minibatch power EP for Gaussian noise with an explicit q(u) and a structured conditional m D (Bui and Titsias 2025).
+    Minibatch power EP for Gaussian noise with an explicit q(u) and a structured conditional m D
+    (Bui and Titsias 2025).
 
     .. math::
 
@@ -253,16 +266,14 @@ class PEPSVGP(PowerMixin, StructuredSVGP):
         - \frac{1}{2} \frac{E_q[(y_n - w_n)^2]}{s_n + \alpha m d_n} \right\} \\
         & + \frac{N}{2} \log m - \frac{N}{2\alpha} \log(1 + \alpha(m-1)) - KL[q, p]
 
-    for rows, with w_n, d_n and s_n as in :class:`TSVGP`. With ``minibatch_is_block=True`` the matrix D of a block
-    replaces d_n, and log determinants replace logarithms.
+    for rows, with w_n, d_n and s_n as in :class:`TSVGP`. With ``minibatch_is_block=True`` the
+    matrix D of a block replaces d_n, and log determinants replace logarithms.
 
     ======================================  =====================================================
     alpha = 0, scale = 1                    the bound of `gpflow.models.SVGP`, for any blocks
     q(u) at its optimum                     :class:`PEPR` with the same alpha, scale and blocks
     ======================================  =====================================================
     """
-
-    scale = ParameterPart(checked_scale)
 
     def __init__(
         self,
@@ -285,14 +296,18 @@ class PEPSVGP(PowerMixin, StructuredSVGP):
         See :class:`TSVGP` for the other arguments.
 
         :param alpha: the power, in [0, 1].
-        :param scale: m of the structured conditional, positive; a :class:`gpflow.Parameter` is learned.
-        :param minibatch_is_block: whether a minibatch is one block, as in :class:`BTSVGP`; otherwise each row is one.
+        :param scale: m of the structured conditional, positive; a :class:`gpflow.Parameter` is
+            learned.
+        :param minibatch_is_block: whether a minibatch is one block, as in :class:`BTSVGP`;
+            otherwise each row is one.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         """
         super().__init__(
             kernel,
             likelihood,
             inducing_variable,
+            alpha=alpha,
+            scale=scale,
             num_data=num_data,
             mean_function=mean_function,
             num_latent_gps=num_latent_gps,
@@ -301,12 +316,8 @@ class PEPSVGP(PowerMixin, StructuredSVGP):
             q_sqrt=q_sqrt,
             whiten=whiten,
         )
-        self._alpha = tf.Variable(
-            self._checked_alpha(alpha), trainable=False, dtype=default_float()
-        )
-        self.scale = scale
         self.minibatch_is_block = minibatch_is_block
 
     @override
-    def _bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:
+    def structured_bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:
         return checked_power(self._alpha), True, tf.convert_to_tensor(self.scale)

@@ -1,11 +1,15 @@
-"""APEP, ARPEP and RPAPEP: minibatch power EP whose N factors are tied (Villacampa-Calvo and Hernández-Lobato 2020).
+"""
+APEP, ARPEP and RPAPEP: minibatch power EP whose N factors are tied (Villacampa-Calvo and
+Hernández-Lobato 2020).
 
-Instead of a site per observation there is an explicit q(u), as in `gpflow.models.SVGP`; the factor of each observation
-is the N-th root of q(u)/p(u). All three maximize, over q(u) and the hyperparameters,
+Instead of a site per observation there is an explicit q(u), as in `gpflow.models.SVGP`; the factor
+of each observation is the N-th root of q(u)/p(u). All three maximize, over q(u) and the
+hyperparameters,
 
     1/α Σ_n log E_cav[p(y_n|f_n)^α] + a term in q and the prior
 
-with a cavity that all observations share. Whitened, u = L v with Kuu = L L', q(v) = N(m, S), S = R R':
+with a cavity that all observations share. Whitened, u = L v with Kuu = L L', q(v) = N(m, S), S = R
+R':
 
 =======  ===================================  ======================================================================
          cavity                               term
@@ -15,100 +19,57 @@ APEP     q^(1-a) prior^a, a = α/N             log|S|/2 - log|W|/2a - m'm_cav/2,
 RPAPEP   q^β, β = 1 - α/(N+1)                 log|S|/2 - M(N+1) log β/2α - log|I + tS|/2α - m'(I + tS)^-1 m/2,  t = α/β
 =======  ===================================  ======================================================================
 
-(the paper's eqs. 9, 11 and 10, rearranged to avoid division by α). At α = 0 each is the bound of `gpflow.models.SVGP`.
+(the paper's eqs. 9, 11 and 10, rearranged to avoid division by α). At α = 0 each is the bound of
+`gpflow.models.SVGP`.
 """
 
 from abc import abstractmethod
 from typing import Any
 
 import tensorflow as tf
-from gpflow.base import Parameter
-from gpflow.config import default_float
-from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
-from gpflow.mean_functions import MeanFunction
-from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
-from .. import validation
 from ..engine import factored_log_det_ratio, log1p_ratio, scale_terms
 from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products
 from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import in_xla
 from ..tilted import Cavity, Observations, log_partition, rule_for
-from .minibatch_svgp import MinibatchSVGP, WhitenedQ
-from .parts import ParameterPart, checked_scale
-from .sparse import PowerMixin, checked_power
+from .minibatch_svgp import PowerSVGP, WhitenedQ
+from .sparse import checked_power
 
 
-class TiedFactors(PowerMixin, MinibatchSVGP):
-    """A model with an explicit q(u) and tied factors; models define :meth:`_cavity`."""
-
-    scale = ParameterPart(checked_scale)
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        likelihood: Likelihood,
-        inducing_variable: InducingPointsLike,
-        *,
-        alpha: float = 0.5,
-        scale: float | Parameter = 1.0,
-        num_data: int | None = None,
-        mean_function: MeanFunction | None = None,
-        num_latent_gps: int | None = None,
-        q_diag: bool = False,
-        q_mu: Any = None,
-        q_sqrt: Any = None,
-        whiten: bool = True,
-    ):
-        """
-        See :class:`TSVGP` for the other arguments.
-
-        :param likelihood: any `ScalarLikelihood` that is twice differentiable in f, or
-            :class:`gpflow_pep.likelihoods.MultiClassRobustMax`, or GPflow's `MultiClass` or `Softmax`.
-        :param alpha: the power, in [0, 1].
-        :param scale: m of T-PEP, in which f given u has the covariance m D (Bui and Titsias 2025): a positive number,
-            or a `gpflow.Parameter` to learn it. 1 is power EP.
-        :param num_data: N, the number of all observations, required: each factor is the N-th root of q(u)/p(u).
-        """
-        validation.num_data(num_data)  # not None
-        super().__init__(
-            kernel,
-            likelihood,
-            inducing_variable,
-            num_data=num_data,
-            mean_function=mean_function,
-            num_latent_gps=num_latent_gps,
-            q_diag=q_diag,
-            q_mu=q_mu,
-            q_sqrt=q_sqrt,
-            whiten=whiten,
-        )
-        self._alpha = tf.Variable(
-            self._checked_alpha(alpha), trainable=False, dtype=default_float()
-        )
-        self.scale = scale
+class TiedFactors(PowerSVGP):
+    """
+    A model with an explicit q(u) and tied factors; models define :meth:`cavity`. `num_data` is
+    required: each factor is the N-th root of q(u)/p(u). The likelihood is any `ScalarLikelihood`
+    that is twice differentiable in f, or :class:`gpflow_pep.likelihoods.MultiClassRobustMax`, or
+    GPflow's `MultiClass` or `Softmax`.
+    """
 
     @override
     def _check(self) -> None:
         super()._check()
+        if self.num_data is None:
+            raise ValueError("num_data must be given, since every factor depends on it, got None.")
         rule_for(self.likelihood, "kl")
 
     @abstractmethod
-    def _cavity(
+    def cavity(
         self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        """Compute the cavity's mean of v [C, M], its variance of w = V'v [C, n], and the term in q and prior, []."""
+        """
+        Compute the cavity's mean of v [C, M], its variance of w = V'v [C, n], and the term in q and
+        prior, [].
+        """
 
     @override
-    def _terms(
+    def objective_terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
     ) -> tuple[tf.Tensor, ...]:
         alpha = checked_power(self._alpha)
         N, m = tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
-        mean, variance, term = self._cavity(q, rows.V, alpha, N)
+        mean, variance, term = self.cavity(q, rows.V, alpha, N)
         cavity_of_f = Cavity(
             rows.mean + project_mean(rows.V, mean), m * rows.conditional_variance + variance
         )  # [C, n]
@@ -140,7 +101,7 @@ class ARPEP(TiedFactors):
     """
 
     @override
-    def _cavity(
+    def cavity(
         self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
         T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
@@ -158,13 +119,14 @@ class APEP(TiedFactors):
         \frac{1}{\alpha} \sum_n \left\{ \log E_{cav}[p(y_n|f_n)^\alpha] + g(cav) - g(q) \right\} + g(q) - g(p),
         \qquad cav \propto q \, (p/q)^{\alpha/N}
 
-    with the log normalizers g: the cavity is q without the fraction α/N of q/p (APEP: approximate PEP). With Gaussian
-    noise the optimum equals the optimum of :class:`PEPR` if all observations are identical, otherwise not, even if
-    Z = X: the exact factors then differ from row to row, and the tied factor is their average.
+    with the log normalizers g: the cavity is q without the fraction α/N of q/p (APEP: approximate
+    PEP). With Gaussian noise the optimum equals the optimum of :class:`PEPR` if all observations
+    are identical, otherwise not, even if Z = X: the exact factors then differ from row to row, and
+    the tied factor is their average.
     """
 
     @override
-    def _cavity(
+    def cavity(
         self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
         log_det, mean, variance = tied_cavity(
@@ -185,11 +147,12 @@ class RPAPEP(TiedFactors):
         g(q) + \frac{1}{\alpha} \left\{ \sum_n \log E_{cav}[p(y_n|f_n)^\alpha] + \log E_{cav}[p(u)^\alpha]
         + (N+1)(g(cav) - g(q)) \right\}, \qquad cav \propto q^{1 - \alpha/(N+1)}
 
-    with the log normalizers g: the prior is one of N + 1 tied factors, and the cavity is q, widened.
+    with the log normalizers g: the prior is one of N + 1 tied factors, and the cavity is q,
+    widened.
     """
 
     @override
-    def _cavity(
+    def cavity(
         self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
         M = tf.cast(tf.size(q.m), q.m.dtype)
@@ -216,10 +179,11 @@ def tied_cavity(
     q: WhitenedQ, V: tf.Tensor, power: tf.Tensor, offset: float, *, advice: str | tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
     """
-    Compute log|W|/power [C], m - power R W^-1 R'm [C, M], diag(V'R W^-1 R'V) [C, n]; W = I + power (R'R - offset I).
+    Compute log|W|/power [C], m - power R W^-1 R'm [C, M], diag(V'R W^-1 R'V) [C, n]; W = I + power
+    (R'R - offset I).
 
-    Differentiable once; the hand-written gradient takes fewer products. With Y = W^-1 R'V, i = W^-1 R'm, derivatives
-    d, μ, v in the three and j = -power W^-1 R'μ, the derivatives in m, R and V are
+    Differentiable once; the hand-written gradient takes fewer products. With Y = W^-1 R'V, i = W^-1
+    R'm, derivatives d, μ, v in the three and j = -power W^-1 R'μ, the derivatives in m, R and V are
 
         μ + R j,    2 (V - power R Y) v Y' + 2 d R W^-1 + (m - power R i) j' - power (μ + R j) i',    2 R Y v.
 

@@ -1,4 +1,7 @@
-"""TSGPR and BTSGPR: the tighter bounds of a structured conditional, with a scale per row or a matrix per block."""
+"""
+TSGPR and BTSGPR: the tighter bounds of a structured conditional, with a scale per row or a matrix
+per block.
+"""
 
 from typing import Any
 
@@ -13,7 +16,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from ..engine import Powers, RowSums, SharedBlockSites, SiteRule, StructuredBlockSites
-from ..maths.linalg import cholesky
+from ..maths.linalg import cholesky, log_det
 from ..runtime.tracing import no_autograph
 from .collapsed import UpperBoundMixin
 
@@ -39,7 +42,7 @@ class TSGPR(UpperBoundMixin):
     """
 
     @override
-    def _powers(self) -> Powers:
+    def site_powers(self) -> Powers:
         zero = tf.zeros([], default_float())
         return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
 
@@ -61,7 +64,8 @@ class BTSGPR(TSGPR):
         \log N(y; \mu, Q_{ff} + \sigma^2 I) - \frac{1}{2} \sum_b \log|I + D_{bb}/\sigma^2|,
         \qquad D = K_{ff} - Q_{ff}
 
-    or, with ``shared=True``, one matrix for all B blocks (eq. 11), which is looser but a single determinant:
+    or, with ``shared=True``, one matrix for all B blocks (eq. 11), which is looser but a single
+    determinant:
 
     .. math::
 
@@ -91,7 +95,8 @@ class BTSGPR(TSGPR):
         """
         See :class:`PEPR` for the other arguments; alpha and scale do not apply.
 
-        :param blocks: as for :class:`PEPR`, but required. Blocks of b rows cost O(N b^2) besides O(N M^2).
+        :param blocks: as for :class:`PEPR`, but required. Blocks of b rows cost O(N b^2) besides
+            O(N M^2).
         :param shared: use one matrix for all blocks, which must then have the same size.
         """
         if blocks is None:
@@ -111,22 +116,20 @@ class BTSGPR(TSGPR):
         self._use_blocks(blocks)
         sizes = self._chunks.sizes.numpy()
         self._shared_size = int(sizes[0]) if shared else None
-        self._check_block_sizes(sizes)
+        self.check_block_sizes(sizes)
 
     @override
-    def _make_sites(self) -> SiteRule:
-        return (
-            StructuredBlockSites()
-            if self._shared_size is None
-            else SharedBlockSites(self._shared_size)
-        )
+    def site_rule(self) -> SiteRule:
+        if self._shared_size is None:
+            return StructuredBlockSites()
+        return SharedBlockSites(self._shared_size)
 
     @override
-    def _run_identity(self) -> dict[str, Any]:
-        return super()._run_identity() | {"shared": self._shared_size is not None}
+    def run_identity(self) -> dict[str, Any]:
+        return super().run_identity() | {"shared": self._shared_size is not None}
 
     @override
-    def _check_block_sizes(self, sizes: AnyNDArray) -> None:
+    def check_block_sizes(self, sizes: AnyNDArray) -> None:
         if self._shared_size is not None and (sizes != self._shared_size).any():
             found = f"sizes {sizes.min()} to {sizes.max()}"
             raise ValueError(
@@ -134,14 +137,13 @@ class BTSGPR(TSGPR):
             )
 
     @override
-    def _evidence_correction(self, row_sums: RowSums, powers: Powers) -> tf.Tensor:
+    def evidence_penalty(self, row_sums: RowSums) -> tf.Tensor:
         if self._shared_size is None:
-            return super()._evidence_correction(row_sums, powers)
+            return row_sums.penalty
         B = tf.cast(self._workers.sum(self._local_num_blocks()), default_float())
-        identity = tf.eye(tf.shape(row_sums.penalty)[0], dtype=default_float())
         factor = cholesky(
-            identity + row_sums.penalty / B,
+            tf.eye(self._shared_size, dtype=default_float()) + row_sums.shared / B,
             name="the shared block",
             advice="a larger noise variance",
         )
-        return -B * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))
+        return 0.5 * B * log_det(factor)

@@ -116,19 +116,20 @@ class Workers:
 ONE_PROCESS = Workers(1, 0)
 
 
-def local_variable(values: object, **options: object) -> tf.Variable:
+def local_variable(values: object, dtype: tf.DType, shape: object = None) -> tf.Variable:
     """
-    Create a variable that the strategy does not mirror: its values may differ between workers.
+    Create a variable that is not trainable and that the strategy does not mirror: its values may
+    differ between workers.
     """
     try:
         from tensorflow.python.ops import resource_variable_ops  # private to TensorFlow
     except ImportError:
         if tf.distribute.has_strategy():
             raise
-        return tf.Variable(values, **options)
+        return tf.Variable(values, trainable=False, dtype=dtype, shape=shape)
     create = resource_variable_ops.default_variable_creator_v2
     with tf.variable_creator_scope(lambda next_creator, **arguments: create(None, **arguments)):
-        return tf.Variable(values, **options)
+        return tf.Variable(values, trainable=False, dtype=dtype, shape=shape)
 
 
 def row_hashes(values: tf.Tensor) -> tf.Tensor:

@@ -186,7 +186,7 @@ def resizable_copy(variable: tf.Variable, shape: object) -> tf.Variable:
     """
     Copy a variable so that its number of rows may change (TensorFlow's copy has a fixed shape).
     """
-    return local_variable(variable.read_value(), trainable=False, shape=shape, dtype=variable.dtype)
+    return local_variable(variable.read_value(), variable.dtype, shape)
 
 
 def structure_of(parts: Iterable[Any], settings: Iterable[Any]) -> list[Any]:

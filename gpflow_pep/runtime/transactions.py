@@ -31,7 +31,10 @@ def atomic(objects: Iterable[Any], variables: Iterable[tf.Variable]) -> Iterator
 
 
 def store(owner: Any, name: str, value: Any) -> None:
-    """Set an attribute without the checks of its class, which may compare earlier parts with later ones."""
+    """
+    Set an attribute without the checks of its class, which may compare earlier parts with later
+    ones.
+    """
     vars(owner)[name] = value
     if isinstance(owner, tf.Module):
         # TensorFlow's list of what a checkpoint holds.

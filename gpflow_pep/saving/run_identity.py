@@ -37,7 +37,7 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
     """
     Return the identity of a training run as JSON data by name: public attributes, settable
     properties, fixed parameters and data of the model, and the private settings and arrays that its
-    method ``_run_identity()`` returns.
+    method ``run_identity()`` returns.
 
     :param data: X and Y for a model without data, or a dataset: types and shapes only, as passes
         may be shuffled.
@@ -124,7 +124,7 @@ def _settings(
             if not (name.startswith(hidden) or (is_model and name == "data"))
         )
         yield from _settings({name: vars(value)[name] for name in shown}, path, paths, strict)
-        for name, declared in getattr(value, "_run_identity", dict)().items() if is_model else ():
+        for name, declared in getattr(value, "run_identity", dict)().items() if is_model else ():
             yield f"{path}.{name}", describe(declared)
     elif not isinstance(value, tf.Variable):
         yield path, describe(value, strict=strict)

@@ -183,17 +183,21 @@ def rule_for(likelihood: Likelihood, projection: str | Projection) -> TiltedRule
     :raises ValueError: for an unknown projection, or a likelihood without a rule for that
         projection.
     """
-    if not isinstance(projection, Projection):
-        if projection not in _PROJECTIONS:
-            raise ValueError(
-                f"projection must be one of {', '.join(map(repr, _PROJECTIONS))}, got "
-                f"{projection!r}."
-            )
-        projection = _PROJECTIONS[projection]()
-    rule = tilted_rule(likelihood, projection)
+    rule = tilted_rule(likelihood, projection_of(projection))
     if isinstance(likelihood, ScalarLikelihood):
         return EachLatent(rule)
     return rule
+
+
+def projection_of(projection: str | Projection) -> Projection:
+    """Return the registered projection of a name, or the projection that is given."""
+    if isinstance(projection, Projection):
+        return projection
+    if projection not in _PROJECTIONS:
+        raise ValueError(
+            f"projection must be one of {', '.join(map(repr, _PROJECTIONS))}, got {projection!r}."
+        )
+    return _PROJECTIONS[projection]()
 
 
 def has_rule(likelihood: Likelihood) -> bool:

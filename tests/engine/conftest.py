@@ -25,6 +25,7 @@ class Collected(NamedTuple):
     quadratic: Any
     log_noise: Any
     penalty: Any
+    shared: Any
 
     def split(self):
         """The engine's two."""
@@ -98,6 +99,7 @@ def numpy_sums(problem, blocks, powers, scale, shared=False):
     V = np.linalg.inv(L) @ problem.Kuf
     D = problem.Kff - V.T @ V
     A, c, quadratic, log_noise, penalty = 0.0, 0.0, 0.0, 0.0, 0.0
+    common = np.zeros([len(blocks[0])] * 2 if shared else [0, 0])
     for number, block in enumerate(blocks):
         S, r = np.diag(problem.noise[block]), problem.residual[block]
         D_b = of_block(scale, number) * D[np.ix_(block, block)]
@@ -110,11 +112,11 @@ def numpy_sums(problem, blocks, powers, scale, shared=False):
         k = of_block(powers.penalty_power, number)
         X = D_b / np.sqrt(np.outer(np.diag(S), np.diag(S)))
         if shared:
-            penalty += X
+            common += X
         else:
             ratio = np.trace(X) if k == 0.0 else np.linalg.slogdet(np.eye(len(X)) + k * X)[1] / k
             penalty += of_block(powers.weight, number) * ratio
-    return Collected(L, A, c, quadratic, log_noise, penalty)
+    return Collected(L, A, c, quadratic, log_noise, penalty, common)
 
 
 def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=False):
@@ -124,6 +126,7 @@ def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=Fal
     V = tf.matmul(tf.linalg.inv(L), Kuf)
     D = Kff - tf.matmul(V, V, transpose_a=True)
     A, c, quadratic, log_noise, penalty = 0.0, 0.0, 0.0, 0.0, 0.0
+    common = np.zeros([len(blocks[0])] * 2 if shared else [0, 0])
     for number, block in enumerate(blocks):
         s, r = tf.gather(noise, block), tf.gather(residual, block)
         D_b = (scale if scale.shape.rank == 0 else scale[number]) * tf.gather(
@@ -139,7 +142,7 @@ def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=Fal
         X = D_b / tf.sqrt(s[:, None] * s[None, :])
         k = of_block(powers.penalty_power, number)
         if shared:
-            penalty += X
+            common += X
         elif k == 0.0:
             penalty += of_block(powers.weight, number) * tf.linalg.trace(X)
         else:
@@ -149,7 +152,7 @@ def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=Fal
                 * tf.linalg.slogdet(identity + k * X).log_abs_determinant
                 / k
             )
-    return Collected(L, A, c, quadratic, log_noise, penalty)
+    return Collected(L, A, c, quadratic, log_noise, penalty, common)
 
 
 def make_blocks(kind, N):
