@@ -8,10 +8,13 @@ from gpflow.kernels import Linear
 from gpflow.kernels.base import ActiveDims
 from typing_extensions import override
 
+from . import validation
+
 
 class CenteredLinear(Linear):
     r"""
-    The kernel of linear functions that are zero at a center, with a variance of the slope of each column.
+    The kernel of linear functions that are zero at a center, with a variance of the slope of each
+    column.
 
     .. math:: k(x, x') = \sum_d v_d \frac{(x_d - c_d)(x'_d - c_d)}{s_d^2}
 
@@ -25,11 +28,6 @@ class CenteredLinear(Linear):
            [-100.,  200.]])
     """
 
-    @check_shapes(
-        "center: [n_active_dims]",
-        "variance: [broadcast n_active_dims]",
-        "scale: [broadcast n_active_dims]",
-    )
     def __init__(
         self,
         center: TensorType,
@@ -40,15 +38,17 @@ class CenteredLinear(Linear):
     ):
         """
         :param center: c, usually the mean of the inputs; it is not trained.
-        :param variance: v, the variance of the slopes; an array has an entry for each active column.
+        :param variance: v, the variance of the slopes; an array has an entry for each active
+            column.
         :param active_dims: a slice or list of the columns of X that are used.
         :param scale: s > 0, usually the standard deviation of the inputs; it is not trained.
         """
+        center = validation.shaped(center, (np.size(center),), center, "center")
+        validation.positive_numbers(variance, "variance", len(center), "column")
         super().__init__(variance, active_dims)
         self.center = Parameter(center, trainable=False)
-        self.scale = Parameter(scale, trainable=False)
-        if not np.all(self.scale.numpy() > 0.0):
-            raise ValueError(f"scale must be positive, got {scale!r}.")
+        self.scale = validation.scale(scale, len(center), "column")
+        self._validate_ard_active_dims(self.center)
 
     @override
     @inherit_check_shapes
@@ -61,5 +61,6 @@ class CenteredLinear(Linear):
     def K_diag(self, X: TensorType) -> tf.Tensor:
         return super().K_diag(self._scaled(X))
 
+    @check_shapes("self.center: [D]", "X: [batch..., D]", "return: [batch..., D]")
     def _scaled(self, X: TensorType) -> tf.Tensor:
         return (X - self.center) / self.scale

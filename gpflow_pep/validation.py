@@ -258,6 +258,13 @@ def _number(value: object, name: str, accepted: str, is_accepted: Callable[[floa
     return float(array)
 
 
+def boolean(value: object, name: str) -> bool:
+    """Return True or False, of Python or NumPy."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {value!r}.")
+    return bool(value)
+
+
 def seed(value: object) -> int:
     """Return a seed for NumPy and scikit-learn."""
     return whole_number(value, "seed", 0, 2**32 - 1)  # their limit
@@ -381,16 +388,14 @@ def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
         ) from None
 
 
-def scale(value: object, count: int | None = None) -> Parameter:
+def scale(value: object, count: int | None = None, unit: str = "block") -> Parameter:
     """
     Return m > 0, one number [] or one per block [count], as a parameter; numbers become a fixed
     one.
     """
     if isinstance(value, tf.Variable):
         raise ValueError("scale must be a number or a gpflow.Parameter, got a tf.Variable.")
-    numbers = _each(
-        value, "scale", "in (0, inf)", lambda m: (m > 0.0) & (m < np.inf), count, "block"
-    )
+    numbers = positive_numbers(value, "scale", count, unit)
     if not isinstance(value, Parameter):
         return Parameter(numbers, transform=positive(), trainable=False)
     if value.dtype != default_float():
@@ -398,6 +403,11 @@ def scale(value: object, count: int | None = None) -> Parameter:
             f"scale must have the type {default_float().__name__}, got {value.dtype.name}."
         )
     return value
+
+
+def positive_numbers(value: object, name: str, count: int | None, unit: str) -> AnyNDArray:
+    """Return finite numbers above 0, one [] or one per `unit` [count]."""
+    return _each(value, name, "in (0, inf)", lambda m: (m > 0.0) & (m < np.inf), count, unit)
 
 
 def power(alpha: object, count: int | None = None, unit: str = "block") -> AnyNDArray:

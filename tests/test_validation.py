@@ -9,7 +9,20 @@ import pytest
 import tensorflow as tf
 from quick import some_slow
 
-from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, TSVGP, select_alpha, validation
+from gpflow_pep import (
+    APEP,
+    BTSGPR,
+    PEP,
+    PEPR,
+    PEPSVGP,
+    TSGPR,
+    TSVGP,
+    StreamingSGPR,
+    select_alpha,
+    select_num_inducing,
+    validation,
+    weak_priors,
+)
 from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.runtime.checks import asserted
 from gpflow_pep.training import fit
@@ -178,6 +191,45 @@ def test_the_optimal_scale_is_that_of_alpha_0(alpha):
             tf.errors.InvalidArgumentError, match=r"alpha must be 0 with scale=.*optimal.*got"
         ):
             evaluate()
+
+
+# --- booleans --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["no", 1, 0.0, None, np.array([True])])
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("shared_noise", functools.partial(build, StreamingSGPR)),
+        ("mixed_precision", build),
+        ("shared", functools.partial(build, BTSGPR, blocks=6)),
+        *(
+            (
+                name,
+                functools.partial(model, kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=12),
+            )
+            for model, name in [
+                (TSVGP, "whiten"),
+                (APEP, "q_diag"),
+                (PEPSVGP, "minibatch_is_block"),
+            ]
+        ),
+        ("progress", lambda **options: fit(build(), **options)),
+        ("jit_compile", lambda **options: fit(build(), **options)),
+        ("progress", lambda **options: select_alpha(build, (X, Y), **options)),
+        (
+            "progress",
+            lambda **options: select_num_inducing(
+                functools.partial(build, PEPR), (X, Y), **options
+            ),
+        ),
+        ("for_sampling", lambda **options: weak_priors(build(), **options)),
+    ],
+)
+def test_booleans_are_true_or_false(name, call, value):
+    """Any text would be true."""
+    with pytest.raises(ValueError, match=f"{name} must be True or False, got"):
+        call(**{name: value})
 
 
 # --- blocks ----------------------------------------------------------------------------------------------------------

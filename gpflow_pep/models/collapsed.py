@@ -108,7 +108,7 @@ class CollapsedRegression(SparseGP):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
-        self.mixed_precision = bool(mixed_precision)
+        self.mixed_precision = validation.boolean(mixed_precision, "mixed_precision")
         self.single_chunk = bool(self._data) and int(self._local_num_data()) <= self._chunk_size
 
     @Part

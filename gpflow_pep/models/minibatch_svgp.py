@@ -117,7 +117,8 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
             self._num_data = tf.Variable(
                 validation.num_data(num_data), trainable=False, dtype=default_float()
             )
-        self.whiten, self.q_diag = whiten, q_diag
+        self.whiten = validation.boolean(whiten, "whiten")
+        self.q_diag = validation.boolean(q_diag, "q_diag")
         M = int(self.inducing_variable.num_inducing)
         self.q_mu = Parameter(
             validation.shaped(q_mu, (M, C), np.zeros((M, C)), "q_mu"), dtype=default_float()

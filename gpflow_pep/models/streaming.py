@@ -78,7 +78,7 @@ class StreamingSGPR(PowerMixin, CollapsedRegression, Stream):
             trained on all of them; the likelihood must have one noise variance. False: earlier rows
             keep the noise variance with which they were absorbed, as in the paper.
         """
-        self.shared_noise = bool(shared_noise)
+        self.shared_noise = validation.boolean(shared_noise, "shared_noise")
         super().__init__(
             data,
             kernel,

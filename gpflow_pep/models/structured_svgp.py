@@ -316,7 +316,7 @@ class PEPSVGP(PowerSVGP, StructuredSVGP):
             q_sqrt=q_sqrt,
             whiten=whiten,
         )
-        self.minibatch_is_block = minibatch_is_block
+        self.minibatch_is_block = validation.boolean(minibatch_is_block, "minibatch_is_block")
 
     @override
     def structured_bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:

@@ -15,6 +15,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
+from .. import validation
 from ..engine import Powers, RowSums, SharedBlockSites, SiteRule, StructuredBlockSites
 from ..maths.linalg import cholesky, log_det
 from ..runtime.tracing import no_autograph
@@ -115,7 +116,9 @@ class BTSGPR(TSGPR):
         )
         self._use_blocks(blocks)
         sizes = self._chunks.sizes.numpy()
-        self._shared_size = int(sizes[0]) if shared else None
+        self._shared_size = None
+        if validation.boolean(shared, "shared"):
+            self._shared_size = int(sizes[0])
         self.check_block_sizes(sizes)
 
     @override

@@ -106,7 +106,11 @@ def select_alpha(
     densities = np.empty([len(powers), len(X)])
     trainings: list[tuple[Any, ...]] = []
     last: GPModel | None = None
-    with tqdm(total=len(powers) * max(1, len(parts)), unit="fit", disable=not progress) as bar:
+    with tqdm(
+        total=len(powers) * max(1, len(parts)),
+        unit="fit",
+        disable=not validation.boolean(progress, "progress"),
+    ) as bar:
         for alpha, density in zip(powers, densities, strict=True):
             results = []
             bar.set_postfix_str(f"alpha {alpha:g}")

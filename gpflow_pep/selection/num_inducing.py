@@ -210,7 +210,9 @@ def select_num_inducing(
         np.size(each) for each in other_parameters(model).values() if each.trainable
     )
     margin = max(tolerance, 0.5 * num_parameters * np.log(len(X)) / len(X))
-    with tqdm(total=len(wanted), unit="fit", disable=not progress) as bar:
+    with tqdm(
+        total=len(wanted), unit="fit", disable=not validation.boolean(progress, "progress")
+    ) as bar:
         for M in wanted:
             bar.set_postfix_str(f"{M} inducing points")
             began = time.perf_counter()

@@ -177,6 +177,8 @@ def fit(
     patience = None if patience is None else validation.positive_integer(patience, "patience")
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function or None, got {callback!r}.")
+    jit_compile = validation.boolean(jit_compile, "jit_compile")
+    progress = validation.boolean(progress, "progress")
     sync_trainable(model.variables)
     if jit_compile and isinstance(model, PEP) and batch_size is not None:
         raise ValueError(
@@ -188,7 +190,7 @@ def fit(
         objective = _objective(model, rows, workers, optimizer, batch_size, seed)
     else:
         objective = objectives.MinibatchObjective(model, lambda step: next(batches))
-    objective.training_step.jit_compile = bool(jit_compile)
+    objective.training_step.jit_compile = jit_compile
     phases = _phases(model, objective.variables, train_inducing)
     interval = (
         objective.default_interval

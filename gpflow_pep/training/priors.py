@@ -96,6 +96,7 @@ def weak_priors(
         False for `fit` and optimizers.
     :raises ValueError: if the model stores no data and none are given, or if it stores data and others are given.
     """
+    validation.boolean(for_sampling, "for_sampling")
     give_weak_priors(model, *_rows(model, data), for_sampling=for_sampling)
 
 

@@ -22,12 +22,12 @@ _GROWTH = 10  # ratio of the numbers of rows of consecutive stages
 def checked_first_rows(first_rows: Any, model: GPModel, optimizer: str) -> int:
     """Check the argument `first_rows` of `fit` for this model."""
     number = validation.positive_integer(first_rows, "first_rows")
-    if optimizer != "lbfgs":
-        raise ValueError(f'first_rows must be None with optimizer="{optimizer}", got {number}.')
     if not (isinstance(model, SparseGP) and isinstance(model.data, tuple)):
         accepted = "it needs a model of gpflow_pep that stores X and Y as arrays"
         name = type(model).__name__
         raise ValueError(f"first_rows must be None for {name}, got {number}: {accepted}.")
+    if optimizer != "lbfgs":
+        raise ValueError(f'first_rows must be None with optimizer="{optimizer}", got {number}.')
     return number
 
 

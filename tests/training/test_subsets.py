@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep import PEPR, PEPClassifier, fit
+from gpflow_pep import PEPR, TSVGP, PEPClassifier, fit
 from gpflow_pep.training.objectives import Objective
 
 N, FIRST = 600, 25
@@ -206,6 +206,11 @@ def sgpr():
     return gpflow.models.SGPR((X, Y), gpflow.kernels.Matern52(), X[:5])
 
 
+def svgp():
+    """A model whose default optimizer is Adam."""
+    return TSVGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), np.eye(1), num_data=50)
+
+
 def of_dataset():
     rows = tuple(each.numpy() for each in make().data)
     data = tf.data.Dataset.from_tensor_slices(rows).batch(50)
@@ -218,6 +223,11 @@ def of_dataset():
         (make, {"first_rows": 0}, "first_rows must be .*got 0"),
         (make, {"first_rows": 10.5}, "first_rows must be .*got 10.5"),
         (lambda: make("PEPClassifier"), {"optimizer": "adam"}, 'with optimizer="adam", got 25'),
+        (
+            svgp,
+            {"data": (np.ones([50, 1]), np.ones([50, 1]))},
+            "first_rows must be None for TSVGP, got 25: it needs a model of gpflow_pep that stores",
+        ),
         (sgpr, {}, "first_rows must be None for SGPR, got 25: it needs a model of gpflow_pep"),
         (of_dataset, {}, "first_rows must be None for PEPR, got 25: it needs"),
         (
