@@ -16,6 +16,7 @@ from gpflow_pep.inducing import (
     neighbor_blocks,
     uniform,
 )
+from gpflow_pep.inducing.greedy_variance import greedy_choice
 
 rng = np.random.default_rng(5)
 X = rng.uniform(-2.0, 2.0, (40, 2))
@@ -123,6 +124,14 @@ def test_greedy_is_a_dense_evaluation(kernel, M):
     assert Z.shape == (M, 2) and len(set(chosen)) == M
     assert_largest(chosen, kernel=kernel, rel=1e-8)
     assert chosen[0] == np.argmax(kernel(X, full_cov=False))  # the first one wins
+
+
+def test_variances_of_the_choice_are_pivots_of_a_dense_decomposition():
+    given = X[[3, 8]]
+    Z, variances = greedy_choice(KERNEL, X, 12, given=given)
+    np.testing.assert_array_equal(Z, greedy_variance(KERNEL, X, 12, given=given))
+    pivots = np.diag(np.linalg.cholesky(KERNEL(Z))) ** 2
+    np.testing.assert_allclose(variances, pivots, rtol=1e-8)
 
 
 def test_chunks_change_nothing():

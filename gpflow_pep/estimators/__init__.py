@@ -1,4 +1,7 @@
-"""Estimators for scikit-learn, which :mod:`gpflow_pep` does not import: scikit-learn takes seconds to import."""
+"""
+Estimators for scikit-learn, which :mod:`gpflow_pep` does not import: scikit-learn takes seconds to
+import.
+"""
 
 from .classifier import SparseGPClassifier
 from .regressor import SparseGPRegressor

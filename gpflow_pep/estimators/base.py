@@ -25,7 +25,8 @@ from typing_extensions import Self
 
 from .. import validation
 from ..engine.kernel_columns import checked_indices, index_columns
-from ..inducing import greedy_variance, k_means, uniform
+from ..inducing import k_means, uniform
+from ..inducing.greedy_variance import greedy_choice
 from ..inducing.rows import distinct
 from ..kernels import CenteredLinear
 from ..maths.linalg import unreported
@@ -42,7 +43,7 @@ from ..training.coordinates import spreads
 from ..training.objectives import FAILURES, restored, without_warnings
 from ..training.priors import give_weak_priors, locations, remove_weak_priors
 from ..training.result import FAILED, LIMIT
-from .columns import check_numbers
+from .columns import check_numbers, check_range
 from .descriptions import with_descriptions
 from .laplace import Draws
 
@@ -71,7 +72,10 @@ Training = tuple[FitResult | None, float, PosteriorValues]  # result, objective,
 
 
 class SparseGPEstimator(BaseEstimator):
-    """Base class of the estimators. Subclasses construct models and convert y to the model's Y and back."""
+    """
+    Base class of the estimators. Subclasses construct models and convert y to the model's Y and
+    back.
+    """
 
     kernel: Kernel | None
     alpha: float | str
@@ -97,14 +101,19 @@ class SparseGPEstimator(BaseEstimator):
     _STREAM: Callable[..., Any]  # constructs the model from the second batch on
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, with ``deep`` also the kernel's, such as "kernel__lengthscales"."""
+        """
+        Return the parameters, with ``deep`` also the kernel's, such as "kernel__lengthscales".
+        """
         of_kernel = _of_kernel(self.kernel) if deep and isinstance(self.kernel, Kernel) else {}
         return super().get_params(deep=deep) | {
             name: parameter.numpy() for name, parameter in of_kernel.items()
         }
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, all or none; of the kernel, a copy gets the values of its parameters."""
+        """
+        Set parameters by name, all or none; of the kernel, a copy gets the values of its
+        parameters.
+        """
         values = {name: params.pop(name) for name in list(params) if name.startswith(_PREFIX)}
         with atomic([self], ()):
             super().set_params(**params)
@@ -127,7 +136,9 @@ class SparseGPEstimator(BaseEstimator):
         return super(SparseGPEstimator, shown)._get_params_html(*args, **options)
 
     def log_marginal_likelihood(self) -> float:
-        """Return `log_marginal_likelihood_value_`. Other hyperparameters need a model of their own."""
+        """
+        Return `log_marginal_likelihood_value_`. Other hyperparameters need a model of their own.
+        """
         check_is_fitted(self)
         return self.log_marginal_likelihood_value_
 
@@ -149,10 +160,15 @@ class SparseGPEstimator(BaseEstimator):
 
     @abstractmethod
     def _make_without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
-        """Construct a model of all data X [N, D] and Y [N, P] with a new kernel, without weak priors."""
+        """
+        Construct a model of all data X [N, D] and Y [N, P] with a new kernel, without weak priors.
+        """
 
     def _make(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
-        """Construct a model of all data X [N, D] and Y [N, P] with a new kernel and, if asked for, weak priors."""
+        """
+        Construct a model of all data X [N, D] and Y [N, P] with a new kernel and, if asked for,
+        weak priors.
+        """
         model = self._make_without_priors(data, Z, alpha)
         if self._has_weak_priors():
             weak_priors(model)
@@ -164,7 +180,10 @@ class SparseGPEstimator(BaseEstimator):
         return self.priors == "weak" or (self.priors == "auto" and self.kernel is None)
 
     def _finer(self, model: GPModel) -> GPModel | None:
-        """Return a copy of a trained model with smaller bounds of noise and jitter; None if the data have noise."""
+        """
+        Return a copy of a trained model with smaller bounds of noise and jitter; None if the data
+        have noise.
+        """
         return None
 
     def _stream_likelihood(self, model: GPModel) -> Likelihood:
@@ -221,8 +240,8 @@ class SparseGPEstimator(BaseEstimator):
         self, model: GPModel, training: Training, options: dict[str, Any] | None
     ) -> tuple[GPModel, Training]:
         """
-        Train the finer model from the end of this one. Return it if both trainings converge and its evidence is
-        not lower; else this one.
+        Train the finer model from the end of this one. Return it if both trainings converge and its
+        evidence is not lower; else this one.
         """
         first, first_evidence, _ = training
         if options is None or first is None or not first.converged:
@@ -239,10 +258,14 @@ class SparseGPEstimator(BaseEstimator):
         return model, training
 
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Train on the first batch, or absorb the posterior and train on the next batch; a failure changes nothing."""
+        """
+        Train on the first batch, or absorb the posterior and train on the next batch; a failure
+        changes nothing.
+        """
         if not hasattr(self, "model_"):
-            # While Y is constant, training would drive the noise or the correlation of f to its limit.
-            # A stream keeps GPflow's bound of the noise: later batches may contradict a first one without noise.
+            # While Y is constant, training would drive the noise or the correlation of f to its
+            # limit. A stream keeps GPflow's bound of the noise: later batches may contradict a
+            # first one without noise.
             self._fit_model(X, Y, train=bool(np.ptp(Y, axis=0).any()), refine=False)
             return
         model = self.model_
@@ -309,7 +332,9 @@ class SparseGPEstimator(BaseEstimator):
     def _known_rows(
         self, model: GPModel, X: AnyNDArray, Y: AnyNDArray
     ) -> tuple[AnyNDArray, AnyNDArray]:
-        """Return the batch, and the inducing points for earlier rows, which a stream does not store."""
+        """
+        Return the batch, and the inducing points for earlier rows, which a stream does not store.
+        """
         Z = model.inducing_variable.Z.numpy()
         if is_regressor(self):  # priors of a classifier do not depend on y
             mean, _ = model.predict_f(Z)
@@ -324,23 +349,18 @@ class SparseGPEstimator(BaseEstimator):
         it would move them away from earlier rows.
         """
         Z = model.inducing_variable.Z.numpy()
+        _check_rounding(model.kernel, X)
         selects = isinstance(self.n_inducing, str)
         limit = max(len(Z), _MOST_POINTS if selects else self._wanted_points())
         new = len(distinct(np.concatenate([Z, X]))) - len(distinct(Z))
         total = min(limit, len(Z) + new)
         if total == len(Z):
             return None, new > 0
-        chosen = greedy_variance(model.kernel, X, total, given=Z)
-        if selects:
-            total = len(Z) + self._number_that_matters(model, chosen, len(Z))
+        chosen, variances = greedy_choice(model.kernel, X, total, given=Z)
+        if selects:  # only rows at which the points before leave f open
+            matter = variances[len(Z) :] > _NOTICED * self._noise_variance(model)
+            total = len(Z) + int(np.sum(matter))
         return chosen[:total], total == limit
-
-    def _number_that_matters(self, model: GPModel, Z: AnyNDArray, num_given: int) -> int:
-        """Return how many points after `num_given` have an f that the points before leave open."""
-        jitter = default_jitter() * np.eye(len(Z))
-        root = np.linalg.cholesky(model.kernel(Z).numpy() + jitter)
-        variances = np.square(np.diag(root))[num_given:]
-        return int(np.sum(variances > _NOTICED * self._noise_variance(model)))
 
     def _noise_variance(self, model: GPModel) -> float:
         """Return the noise variance in units of f², by default 1, as for labels."""
@@ -362,17 +382,23 @@ class SparseGPEstimator(BaseEstimator):
             warn(f"Training failed: {result.reason}", ConvergenceWarning)
         # `fit` would have warned.
         if result is None and isinstance(model, PEP) and not model.sites_status.converged:
-            message = f"The sites have not converged: {model.sites_status}. Try a smaller alpha or another kernel."
+            message = (
+                f"The sites have not converged: {model.sites_status}. Try a smaller alpha or "
+                "another kernel."
+            )
             warn(message, ConvergenceWarning)
 
     def _validated(self, X: Any, reset: bool, **options: Any) -> Any:
-        """Check X, and y if given, by scikit-learn's `validate_data` with these options. Errors name the column."""
+        """
+        Check X, and y if given, by scikit-learn's `validate_data` with these options. Errors name
+        the column.
+        """
         check_numbers(X, "X")
-        check_numbers(options.get("y"), "y", is_text_accepted=not is_regressor(self))
         checked = validate_data(self, X, dtype=default_float(), reset=reset, **options)
         numbers = checked
         if isinstance(checked, tuple):
             numbers, _ = checked
+            check_range(numbers)
         validation.check_integers(X, numbers, "X")
         return checked
 
@@ -407,7 +433,10 @@ class SparseGPEstimator(BaseEstimator):
         return Sum([Matern52(variance, scales), slopes, Constant(trend)])
 
     def _initial_points(self, X: AnyNDArray) -> AnyNDArray:
-        """Return k-means centers of the scaled columns, or all distinct rows if there are at most `n_inducing`."""
+        """
+        Return k-means centers of the scaled columns, or all distinct rows if there are at most
+        `n_inducing`.
+        """
         wanted, rows, scales = self._wanted_points(len(X)), distinct(X), spreads(X)
         if wanted >= len(rows):
             return X[rows].copy()
@@ -417,7 +446,10 @@ class SparseGPEstimator(BaseEstimator):
         return k_means(X / scales, wanted, seed=seed) * scales
 
     def _wanted_points(self, num_rows: int | None = None) -> int:
-        """Return `n_inducing`; for None, a number with which O(N M²) stays moderate: 100, for few rows up to 500."""
+        """
+        Return `n_inducing`; for None, a number with which O(N M²) stays moderate: 100, for few rows
+        up to 500.
+        """
         if self.n_inducing is None:
             if num_rows is None:
                 return 100
@@ -428,7 +460,8 @@ class SparseGPEstimator(BaseEstimator):
         """Return the options of `fit`; None if `optimizer` is None."""
         if isinstance(self.n_inducing, str) and self.n_inducing != "auto":
             raise ValueError(
-                f'n_inducing must be a whole number of at least 1, or "auto", got {self.n_inducing!r}.'
+                'n_inducing must be a whole number of at least 1, or "auto", got '
+                f"{self.n_inducing!r}."
             )
         if isinstance(self.alpha, str) and self.alpha != "auto":
             raise ValueError(f'alpha must be a number in [0, 1] or "auto", got {self.alpha!r}.')
@@ -461,12 +494,17 @@ def _of_kernel(kernel: Kernel) -> dict[str, Any]:
 
 
 def _assign(name: str, parameter: Parameter, value: Any) -> None:
-    """Assign a value to a parameter of a kernel: an array of its shape, or one number for all entries."""
+    """
+    Assign a value to a parameter of a kernel: an array of its shape, or one number for all entries.
+    """
     numbers, shape = validation.inputs(value, name), parameter.shape.as_list()
     try:
         parameter.assign(np.broadcast_to(numbers, shape))
     except (ValueError, tf.errors.InvalidArgumentError) as error:
-        accepted = f"one number or an array of shape {shape}, in the range of its transform (mostly: positive)"
+        accepted = (
+            f"one number or an array of shape {shape}, in the range of its transform (mostly: "
+            "positive)"
+        )
         raise ValueError(f"{name} must be {accepted}, got {value!r}.") from error
 
 
@@ -483,6 +521,22 @@ def marginal(
     return mean, variance
 
 
+def _check_rounding(kernel: Kernel, X: AnyNDArray) -> None:
+    """
+    Raise a ValueError if f has so large a variance at X [N, D] that rounding exceeds the largest
+    jitter.
+    """
+    variances = kernel(X, full_cov=False).numpy()
+    limit = max_jitter() / float(np.finfo(X.dtype).eps)
+    if not np.all(variances <= limit):
+        row = int(np.argmax(~(variances <= limit)))
+        raise ValueError(
+            f"X must be nearer to the earlier batches: in row {row} of this batch f has the prior "
+            f"variance {variances[row]:.3g}, above {limit:.1g}, and rounding would exceed the "
+            "jitter. Call fit on rows that span the new range, then continue with partial_fit."
+        )
+
+
 def joined(first: FitResult, second: FitResult) -> FitResult:
     """Return the result of two trainings, the second from the end of the first."""
     return replace(
@@ -495,7 +549,10 @@ def joined(first: FitResult, second: FitResult) -> FitResult:
 
 
 def trained(model: GPModel, options: dict[str, Any] | None) -> Training:
-    """Train a model by `fit` with these options (None: converge its sites); return result, objective and posterior."""
+    """
+    Train a model by `fit` with these options (None: converge its sites); return result, objective
+    and posterior.
+    """
     result = None if options is None else uninterrupted(fit(model, **options))
     sites = getattr(result, "sites", None)
     # `_keep` warns, `result.reason` has the jitter.
@@ -512,6 +569,9 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> Training:
 
 
 def max_jitter() -> float:
-    """Return the largest jitter of Kuu, which is nearly singular if rows are duplicates or points move together."""
+    """
+    Return the largest jitter of Kuu, which is nearly singular if rows are duplicates or points move
+    together.
+    """
     # The default jitter may be larger in single precision.
     return max(1e-3, 10.0 * default_jitter())

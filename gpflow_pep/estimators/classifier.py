@@ -17,15 +17,18 @@ from ..likelihoods import Logit, Probit
 from ..models import PEPClassifier, StreamingPEP
 from ..runtime.transactions import atomic
 from .base import SparseGPEstimator, max_jitter
+from .columns import checked_labels
 
 
 class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     """
-    Sparse GP classification by power EP, :class:`gpflow_pep.PEPClassifier`, as an estimator of scikit-learn.
+    Sparse GP classification by power EP, :class:`gpflow_pep.PEPClassifier`, as an estimator of
+    scikit-learn.
 
-    It differs from scikit-learn's `GaussianProcessClassifier`: the kernel is a GPflow kernel; several classes share one
-    model with a latent function per class, not a binary model per class; fitting takes O(N M²) time for M inducing
-    points and N rows, not O(N³); `sample_weight` is not supported.
+    It differs from scikit-learn's `GaussianProcessClassifier`: the kernel is a GPflow kernel;
+    several classes share one model with a latent function per class, not a binary model per class;
+    fitting takes O(N M²) time for M inducing points and N rows, not O(N³); `sample_weight` is not
+    supported.
 
     After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
 
@@ -73,8 +76,10 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
         :param kernel: a GPflow kernel; a copy is trained. None: as in
             :class:`SparseGPRegressor`, with 1 for the variance of y.
-        :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy is trained. None:
-            :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow.likelihoods.Softmax` for more.
+        :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy
+            is trained. None:
+            :class:`gpflow_pep.likelihoods.Probit` for two classes,
+                :class:`gpflow.likelihoods.Softmax` for more.
         """
         self.kernel = kernel
         self.likelihood = likelihood
@@ -90,7 +95,11 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPClassifier":
-        """Train on rows X [N, D], numbers, and labels y [N] of at least two classes, of any type."""
+        """
+        Train on rows X [N, D] and labels y [N] of at least two classes.
+
+        Labels are text, whole numbers or booleans, all of one type.
+        """
         with atomic([self], ()):
             X, y = self._validated_rows(X, y, reset=True)
             classes = np.unique(y)
@@ -104,13 +113,15 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "SparseGPClassifier":
         """
-        Train on another batch, as :meth:`SparseGPRegressor.partial_fit` does, by :class:`gpflow_pep.StreamingPEP`.
+        Train on another batch, as :meth:`SparseGPRegressor.partial_fit` does, by
+        :class:`gpflow_pep.StreamingPEP`.
 
         Hyperparameters stay while all rows are of one class.
 
         :param X: inputs [N, D] of the batch.
         :param y: labels [N] of the batch, not necessarily of all classes.
-        :param classes: all labels of the stream; required in the first call, and fixed from then on.
+        :param classes: all labels of the stream; required in the first call, and fixed from then
+            on.
         """
         first = not hasattr(self, "model_")
         if first and classes is None:
@@ -118,10 +129,11 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         with atomic([self], ()):
             X, y = self._validated_rows(X, y, reset=first)
             if classes is not None:
-                labels = unique_labels(classes)
+                labels = unique_labels(checked_labels(classes, "classes"))
                 if len(labels) < 2:
                     raise ValueError(
-                        f"classes must be two labels or more, got {len(labels)} class: {labels.tolist()}."
+                        f"classes must be two labels or more, got {len(labels)} class: "
+                        f"{labels.tolist()}."
                     )
                 if not (first or np.array_equal(labels, self.classes_)):
                     raise ValueError(
@@ -137,18 +149,17 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         return self.classes_[largest]
 
     def predict_proba(self, X: Any) -> AnyNDArray:
-        """Predict the probabilities of all classes, [n, C], in the order of `classes_`, at inputs X [n, D]."""
+        """
+        Predict the probabilities of all classes, [n, C], in the order of `classes_`, at inputs X
+        [n, D].
+        """
         probabilities, _ = self._predicted(X)  # [n, C], or [n, 1] of the second of two classes
         if probabilities.shape[1] == 1:
             return np.concatenate([1.0 - probabilities, probabilities], axis=1)
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
     def _validated_rows(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
-        kind = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
-        # scikit-learn would convert a nullable pandas Series to numbers.
-        if kind is not None and not np.any(y.isna()):
-            y = y.to_numpy(dtype=kind)
-        X, y = self._validated(X, reset, y=y)
+        X, y = self._validated(X, reset, y=checked_labels(y, "y"))
         check_classification_targets(y)
         return X, y
 

@@ -1,8 +1,8 @@
 r"""
 Predictions averaged over the hyperparameters, by Laplace's approximation of their posterior.
 
-In the coordinates u of :func:`gpflow_pep.fit`, mostly logarithms, with the negative Hessian H of the log posterior
-density at its maximum u* (MacKay 1992; Rasmussen and Williams 2006, sec. 5.5.1):
+In the coordinates u of :func:`gpflow_pep.fit`, mostly logarithms, with the negative Hessian H of
+the log posterior density at its maximum u* (MacKay 1992; Rasmussen and Williams 2006, sec. 5.5.1):
 
 .. math:: p(u | y) \approx N(u^*, H^{-1})
 
@@ -40,7 +40,8 @@ def hyperparameters(model: GPModel) -> list[tf.Variable]:
 
 def laplace_draws(model: GPModel, num_pairs: int) -> Draws:
     """
-    Draw the hyperparameters of a model at its maximum: S = 2 `num_pairs` values of each variable, [S, ...].
+    Draw the hyperparameters of a model at its maximum: S = 2 `num_pairs` values of each variable,
+    [S, ...].
 
     The draws are pairs of coordinates u* + d and u* - d. The Hessian takes 2 P gradients for P
     coordinates.
@@ -63,7 +64,8 @@ def averaged(
     Average predictions of new observations at X [n, D] over draws of the hyperparameters.
 
     :param model: a model with Gaussian noise.
-    :return: the mean [n, Q], and the variance [n, Q] or the joint covariance [n, n, Q] of the Q outputs.
+    :return: the mean [n, Q], and the variance [n, Q] or the joint covariance [n, n, Q] of the Q
+        outputs.
     """
     with compiled_model(deepcopy(model), free_points=True) as worker:
         predict = _predictions(worker, X.shape[1], full_cov)
@@ -101,10 +103,11 @@ def _root_of_covariance(model: GPModel, coordinates: Coordinates) -> AnyNDArray:
 
 def _predictions(model: Any, num_inputs: int, full_cov: bool) -> Callable[..., Any]:
     """
-    Return the compiled predictions of new observations at Xnew [n, D] for each draw of the hyperparameters.
+    Return the compiled predictions of new observations at Xnew [n, D] for each draw of the
+    hyperparameters.
 
-    They take the variables' values, each [S, ...], and return means [S, n, Q] and variances [S, n, Q] or covariances
-    [S, n, n, Q].
+    They take the variables' values, each [S, ...], and return means [S, n, Q] and variances [S, n,
+    Q] or covariances [S, n, n, Q].
     """
     settings = [default_jitter(), default_float()]
     functions = compiled_functions(model, "_averaged", structure_of([model], settings))

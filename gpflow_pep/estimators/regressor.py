@@ -24,6 +24,7 @@ from ..training.coordinates import spreads
 from ..training.objectives import FAILURES
 from ..training.priors import locations, remove_weak_priors
 from .base import PosteriorValues, SparseGPEstimator, marginal, max_jitter
+from .columns import check_numbers
 from .laplace import averaged, hyperparameters, laplace_draws
 
 _FEW_ROWS = 100  # largest number of rows for which predictions are averaged by default
@@ -31,8 +32,13 @@ _DRAWS = 8  # default number: more draws change held-out densities by less than 
 _MAX_COORDINATES = 64  # largest number of hyperparameters by default: each takes two gradients
 _SMALLEST_POWER = 1e-6  # smaller ones are noise variances: scikit-learn's default is 1e-10
 _JUMP = 1e3  # standard deviations of the first batch: `partial_fit` warns of y beyond
+# In these units the least noise of a stream has a standard deviation of 1e-3, GPflow's bound, and
+# hides y that vary less.
+_HIDDEN = 3e-3
+_FEWEST_ROWS = 10  # of a batch that may be hidden: neighbors may have nearly the same y
 _GPFLOW_BOUND = 1e-6  # GPflow's default lower bound of a noise variance
-# Times the default bounds of noise and jitter. With smaller ones rounding exceeds the gain, or factorizations fail.
+# Times the default bounds of noise and jitter. With smaller ones rounding exceeds the gain, or
+# factorizations fail.
 _FINER_BOUNDS = 1e-2
 
 
@@ -40,12 +46,13 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     """
     Sparse GP regression by power EP, :class:`gpflow_pep.PEPR`, as an estimator of scikit-learn.
 
-    It differs from scikit-learn's `GaussianProcessRegressor`: `alpha` is the power, and the noise variance is learned;
-    the kernel is a GPflow kernel; standard deviations and covariances are for new observations, noise included; fitting
-    takes O(N M²) time for M inducing points and N rows, not O(N³); `sample_weight` is not supported.
+    It differs from scikit-learn's `GaussianProcessRegressor`: `alpha` is the power, and the noise
+    variance is learned; the kernel is a GPflow kernel; standard deviations and covariances are for
+    new observations, noise included; fitting takes O(N M²) time for M inducing points and N rows,
+    not O(N³); `sample_weight` is not supported.
 
-    Predictions use the posterior at the end of `fit`: changing `model_` afterwards is not supported.
-    After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
+    Predictions use the posterior at the end of `fit`: changing `model_` afterwards is not
+    supported. After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
 
     >>> from gpflow_pep.estimators import SparseGPRegressor
     >>> X = np.linspace(0.0, 6.0, 60)[:, None]
@@ -111,9 +118,10 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             columns: the correlation of two rows is about 1/3. The variance of the Matern kernel
             starts at the variance of y, the variances of the linear function and of the constant at
             a tenth of it.
-        :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC. "auto": chosen on the first
-            batch by :func:`gpflow_pep.select_alpha`, in 16 trainings by three folds, or in six by leave-one-out if
-            inducing points are not trained; 0.5 if y is constant.
+        :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC. "auto":
+            chosen on the first batch by :func:`gpflow_pep.select_alpha`, in 16 trainings by three
+            folds, or in six by leave-one-out if inducing points are not trained; 0.5 if y is
+            constant.
         :param n_inducing: the number of inducing points. They start at k-means centers of the rows,
             with columns scaled to standard deviation 1, and training moves them; if there are no
             more distinct rows than this, they are the points, and stay. None: √(10⁸ / N), but at
@@ -123,25 +131,33 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             variance of y. If training ends below 1e-5, `fit` trains again with a jitter and a lower
             bound of 1e-8 instead of 1e-6, and with a squared exponential in place of the default
             Matern 5/2. It keeps the model of higher evidence.
-        :param normalize_y: before training, subtract the mean of y and divide by its standard deviation. The prior mean
-            of the normalized y is 0. Predictions are in the units of y. False: nothing is subtracted; y is divided by
-            its root mean square if both `kernel` and `noise_variance` are None.
-        :param optimizer: "lbfgs" or "adam" (see :func:`gpflow_pep.fit`). None: keep the initial parameters.
-        :param max_iterations: the largest number of iterations; None: 2000 for L-BFGS, 5000 for Adam.
+        :param normalize_y: before training, subtract the mean of y and divide by its standard
+            deviation. The prior mean of the normalized y is 0. Predictions are in the units of y.
+            False: nothing is subtracted; y is divided by its root mean square if both `kernel` and
+            `noise_variance` are None.
+        :param optimizer: "lbfgs" or "adam" (see :func:`gpflow_pep.fit`). None: keep the initial
+            parameters.
+        :param max_iterations: the largest number of iterations; None: 2000 for L-BFGS, 5000 for
+            Adam.
         :param learning_rate: the learning rate of Adam.
         :param train_inducing: whether inducing points are trained. None: the regressor trains them,
             in `partial_fit` only once their number has reached its limit; the classifier does not.
-        :param tolerance: L-BFGS ends after 20 iterations that gained less than this together, in nats per row.
+        :param tolerance: L-BFGS ends after 20 iterations that gained less than this together, in
+            nats per row.
         :param n_restarts: the number of further starts of L-BFGS (see :func:`gpflow_pep.fit`).
         :param priors: "auto": with the default kernel, kernel and noise get weak priors
-            (:func:`gpflow_pep.weak_priors`); a given kernel keeps its own. "weak": parameters of any kernel and the
-            noise get one if they have none. None: no prior is added, as in maximum likelihood.
+            (:func:`gpflow_pep.weak_priors`); a given kernel keeps its own. "weak": parameters of
+            any kernel and the noise get one if they have none. None: no prior is added, as in
+            maximum likelihood.
         :param n_draws: the number of draws of the hyperparameters over which predictions are
             averaged, an even number. Draws are from Laplace's approximation of the posterior of the
-            hyperparameters; `fit` draws if training has converged. 0: predictions are those of
-            `model_`, and faster for a few rows. None: 8 if there are priors, at most 100 rows,
-            which leave the hyperparameters uncertain, and at most 64 hyperparameters; else 0.
-        :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None (NumPy's global state).
+            hyperparameters; `fit` draws if training has converged, and warns if it cannot. 0:
+            predictions are those of `model_`, and faster for a few rows. None: 8 if there are
+            priors, at most 100 rows, which leave the hyperparameters uncertain, and at most 64
+            hyperparameters; else 0. `partial_fit`, and `fit` with ``optimizer=None``, do not draw:
+            they need None or 0.
+        :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None
+            (NumPy's global state).
         """
         self.kernel = kernel
         self.alpha = alpha
@@ -159,12 +175,15 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPRegressor":
-        """Train on rows X [N, D] and y [N] or [N, P], whose columns share kernel, noise and inducing points."""
-        if (
-            self.n_draws is not None
-            and validation.whole_number(self.n_draws, "n_draws", 0, None) % 2
-        ):
-            raise ValueError(f"n_draws must be None or an even number, got {self.n_draws}.")
+        """
+        Train on rows X [N, D] and y [N] or [N, P], whose columns share kernel, noise and inducing
+        points.
+        """
+        if self._checked_num_draws() and self.optimizer is None:
+            raise ValueError(
+                f"n_draws must be None or 0 with optimizer=None, got {self.n_draws}: draws are "
+                "around the hyperparameters that training finds."
+            )
         with atomic([self], ()):
             X, Y = self._validated_rows(X, y, reset=True)
             self._set_normalization(Y)
@@ -186,8 +205,13 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         training moves all of them. Hyperparameters are trained on each batch, given the earlier
         batches, but not while all rows have had the same y. The noise variance is trained on all
         rows so far. A `UserWarning` says if y is more than 1,000 standard deviations of the first
-        batch away from its mean.
+        batch away from its mean, or varies so little that the smallest noise hides it.
         """
+        if self._checked_num_draws():
+            raise ValueError(
+                f"n_draws must be None or 0 for partial_fit, got {self.n_draws}: predictions of a "
+                "stream are not averaged. Use fit."
+            )
         first = not hasattr(self, "model_")
         with atomic([self], ()):
             X, Y = self._validated_rows(X, y, reset=first)
@@ -197,7 +221,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 raise ValueError(f"y must keep {len(self._y_mean)} columns, got {Y.shape[1]}.")
             else:
                 self._set_scale_of_first_spread(Y)
-                self._warn_of_jump(Y)
+                self._warn_of_other_scale(Y)
             self._partial_fit_model(X, self._normalized(Y))
         return self
 
@@ -211,42 +235,76 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :return: the mean, [n] or, for several outputs, [n, P], and the requested spread.
         :raises RuntimeError: if both are requested.
         """
+        validation.boolean(return_std, "return_std")
+        validation.boolean(return_cov, "return_cov")
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
-        values, inputs = self._posterior_and_inputs(X)
-        if self._draws is not None:
-            mean, spread = averaged(self.model_, self._draws, inputs, full_cov=return_cov)
-        elif return_cov:
-            mean, spread = _joint(self.model_, values, inputs)
-        else:
-            mean, spread = marginal(self.model_, values, inputs)
-        mean = _squeezed(mean * self._y_scale + self._y_mean)
+        normalized, spread = self._normalized_predictions(X, full_cov=return_cov)
+        mean = _squeezed(normalized * self._y_scale + self._y_mean)
         if return_cov:
-            return mean, _squeezed(spread * self._y_scale**2)
+            return mean, _squeezed(self._covariance(spread))
         if return_std:
             return mean, _squeezed(np.sqrt(spread) * self._y_scale)
         return mean
 
+    def _normalized_predictions(self, X: Any, *, full_cov: bool) -> tuple[AnyNDArray, AnyNDArray]:
+        """Return mean [n, P] and variance [n, P] or covariance [n, n, P] of the normalized y."""
+        values, inputs = self._posterior_and_inputs(X)
+        if self._draws is not None:
+            return averaged(self.model_, self._draws, inputs, full_cov=full_cov)
+        if full_cov:
+            return _joint(self.model_, values, inputs)
+        return marginal(self.model_, values, inputs)
+
+    def _covariance(self, normalized: AnyNDArray) -> AnyNDArray:
+        """Return the covariance of y [n, n, P] for that of the normalized y."""
+        with np.errstate(over="ignore", under="ignore"):
+            square = self._y_scale**2
+            covariance: AnyNDArray = normalized * square
+        if not np.isfinite(covariance).all() or np.any(square < np.finfo(square.dtype).tiny):
+            raise ValueError(
+                "return_cov must be False: squares of y, whose standard deviation is "
+                f"{self._y_scale.max():.3g}, are not within floating point range. Use return_std, "
+                "or another unit of y."
+            )
+        return covariance
+
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> AnyNDArray:
-        """Draw S = `n_samples` samples of new observations at X [n, D], jointly: [n, S], or of P outputs [n, P, S]."""
-        (mean, covariance), generator = (
-            self.predict(X, return_cov=True),
-            check_random_state(random_state),
-        )
-        if mean.ndim == 1:
-            return np.asarray(generator.multivariate_normal(mean, covariance, n_samples).T)
+        """
+        Draw S = `n_samples` samples of new observations at X [n, D], jointly: [n, S], or of P
+        outputs [n, P, S].
+        """
+        mean, covariance = self._normalized_predictions(X, full_cov=True)
+        generator = check_random_state(random_state)
         outputs = zip(mean.T, np.moveaxis(covariance, -1, 0), strict=True)
-        return np.stack(
-            [generator.multivariate_normal(*output, n_samples).T for output in outputs], axis=1
-        )
+        normalized = [generator.multivariate_normal(*output, n_samples) for output in outputs]
+        samples = np.stack(normalized, axis=-1) * self._y_scale + self._y_mean  # [S, n, P]
+        samples = np.moveaxis(samples, 0, -1)
+        return samples[:, 0] if samples.shape[1] == 1 else samples
 
     def _draw_hyperparameters(self, num_rows: int) -> None:
-        """Draw the hyperparameters of a trained model; keep the maximum if a matrix cannot be factorized."""
+        """
+        Draw the hyperparameters of a trained model; keep the maximum if a matrix cannot be
+        factorized.
+        """
         is_converged = self.result_ is not None and self.result_.converged
         num_draws = self._default_num_draws(num_rows) if self.n_draws is None else self.n_draws
         if num_draws and is_converged:
             with suppress(*FAILURES, np.linalg.LinAlgError):
                 self._draws = laplace_draws(self.model_, num_draws // 2)
+        if self.n_draws and self._draws is None:
+            warn(
+                f"Predictions are not averaged over n_draws = {self.n_draws} draws: training has "
+                "not converged, or a matrix of its posterior cannot be factorized."
+            )
+
+    def _checked_num_draws(self) -> int | None:
+        if self.n_draws is None:
+            return None
+        number = validation.whole_number(self.n_draws, "n_draws", 0, None)
+        if number % 2:
+            raise ValueError(f"n_draws must be None or an even number, got {number}.")
+        return number
 
     def _default_num_draws(self, num_rows: int) -> int:
         num_coordinates = sum(each.numpy().size for each in hyperparameters(self.model_))
@@ -259,12 +317,14 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return tags
 
     def _validated_rows(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
+        check_numbers(y, "y")
         X, numbers = self._validated(X, reset, y=y, multi_output=True, y_numeric=True)
         Y: AnyNDArray = np.asarray(numbers, dtype=default_float())
         validation.check_integers(y, Y, "y")
         return X, Y[:, None] if Y.ndim == 1 else Y
 
     def _set_normalization(self, Y: AnyNDArray) -> None:
+        validation.boolean(self.normalize_y, "normalize_y")
         with np.errstate(over="ignore", invalid="ignore"):
             # Equal values are their mean without rounding.
             self._first_mean = np.where(np.ptp(Y, axis=0) > 0.0, Y.mean(axis=0), Y[0])
@@ -292,14 +352,28 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             return spreads(np.concatenate([Y, -Y]))
         return np.ones(Y.shape[1])
 
-    def _warn_of_jump(self, Y: AnyNDArray) -> None:
-        """Warn if y is far from the first batch, in units of its standard deviation (1 for a constant y)."""
-        distance = np.abs(Y - self._first_mean)
-        if np.any(distance > _JUMP * self._first_spread):
+    def _warn_of_other_scale(self, Y: AnyNDArray) -> None:
+        """
+        Warn if y is far from the first batch, or hardly varies, in units of its standard deviation
+        (or 1).
+        """
+        units = self._first_spread
+        remedy = "call fit on rows that span the new range, then continue with partial_fit."
+        with np.errstate(over="ignore"):
+            distance = np.max(np.abs(Y / units - self._first_mean / units))
+            deviations = np.std(Y / units, axis=0)
+        if distance > _JUMP:
             warn(
-                f"y must be near the first batch, which set normalization and prior, got y up to {distance.max():.3g} "
-                f"away from its mean, more than {_JUMP:g} standard deviations. Predictions may be far off: call fit on "
-                "rows that span the new range, then continue with partial_fit."
+                "y must be near the first batch, which set normalization and prior, got y up to "
+                f"{distance:.3g} standard deviations away from its mean, more than {_JUMP:g}. "
+                f"Predictions may be far off: {remedy}"
+            )
+        is_hidden = (np.ptp(Y, axis=0) > 0.0) & (deviations < _HIDDEN)
+        if len(Y) >= _FEWEST_ROWS and np.any(is_hidden):
+            warn(
+                "y must vary as in the first batch, which set normalization and prior, got a "
+                f"standard deviation {1.0 / np.min(deviations[is_hidden]):.3g} times smaller. "
+                f"The smallest possible noise hides such differences: {remedy}"
             )
 
     def _normalized(self, Y: AnyNDArray) -> AnyNDArray:

@@ -54,6 +54,13 @@ def greedy_variance(
     :return: Z [M, D] in order of choice: the first k rows are the choice of k points. Ties go to
         the first row; once all conditional variances are 0 up to rounding, the order is arbitrary.
     """
+    return greedy_choice(kernel, X, M, given=given, chunk_size=chunk_size)[0]
+
+
+def greedy_choice(
+    kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_size: int | None = None
+) -> tuple[AnyNDArray, AnyNDArray]:
+    """Return Z of :func:`greedy_variance`, and each point's variance [M] given those before it."""
     X = validation.matrix(X, "X", "D")
     M = validation.positive_integer(M, "M")
     chunk_size = validation.chunk_size(chunk_size) or _ROWS
@@ -80,13 +87,14 @@ def greedy_variance(
         )
     X = X[rows]
     pivots = compiled(lambda X: _pivots(kernel, X, M, num_given, num_given, chunk_size))
-    chosen, left = with_plain_errors(pivots, tf.constant(X))
+    chosen, variances, left = with_plain_errors(pivots, tf.constant(X))
     if not np.isfinite(left).all():
         raise ValueError(
             "kernel must give finite variances and covariances of the rows of X, got NaN or "
             "infinity."
         )
-    return X[np.concatenate([np.arange(num_given), chosen.numpy()[num_given:]])]
+    Z = X[np.concatenate([np.arange(num_given), chosen.numpy()[num_given:]])]
+    return Z, variances.numpy()
 
 
 @no_autograph
@@ -109,10 +117,12 @@ def greedy_conditional_variance(
 
 def _pivots(
     kernel: Kernel, X: tf.Tensor, count: _Count, first: _Count, among: _Count, chunk_size: int
-) -> tuple[tf.Tensor, tf.Tensor]:
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
-    Return the chosen rows [count] and the remaining variances [n] (negative if chosen), by a
-    pivoted Cholesky.
+    Choose rows by a pivoted Cholesky decomposition.
+
+    :return: the chosen rows [count], the variance of each given those before it [count], and the
+        remaining variances [n], negative if chosen.
     """
     n = tf.shape(X)[0]
     chunks = RowChunks(chunk_size).split([X])
@@ -137,10 +147,18 @@ def _pivots(
     )
 
     def fill(
-        index: tf.Tensor, panels: tf.TensorArray, left: tf.Tensor, chosen: tf.Tensor
+        index: tf.Tensor,
+        panels: tf.TensorArray,
+        left: tf.Tensor,
+        chosen: tf.Tensor,
+        pivots: tf.Tensor,
     ) -> tuple[Any, ...]:
         def step(
-            number: tf.Tensor, panel: tf.Tensor, left: tf.Tensor, chosen: tf.Tensor
+            number: tf.Tensor,
+            panel: tf.Tensor,
+            left: tf.Tensor,
+            chosen: tf.Tensor,
+            pivots: tf.Tensor,
         ) -> tuple[tf.Tensor, ...]:
             eligible = (number >= first) | (position < among)
             pivot = tf.argmax(tf.where(eligible, left, -tf.ones_like(left)), output_type=tf.int32)
@@ -156,11 +174,12 @@ def _pivots(
             covariances = by_chunks(
                 lambda rows: kernel_matrix(kernel, X[pivot : pivot + 1], rows)[0]
             )  # [n]
-            row = (covariances - given) / tf.sqrt(tf.maximum(left[pivot], smallest))  # [n]
+            variance = left[pivot]
+            row = (covariances - given) / tf.sqrt(tf.maximum(variance, smallest))  # [n]
             # Rows that must come first may have no variance left. Their rounding error, divided by
             # a small pivot, would grow from pivot to pivot: they explain nothing. A freely chosen
             # pivot is the largest variance left.
-            explains = (left[pivot] >= smallest) | tf.equal(first, 0)
+            explains = (variance >= smallest) | tf.equal(first, 0)
             row = tf.where(explains, row, tf.zeros_like(row))
             rest = asserted(
                 left - row**2,
@@ -179,20 +198,22 @@ def _pivots(
                 panel,
                 left,
                 tf.tensor_scatter_nd_update(chosen, [[number]], pivot[None]),
+                tf.tensor_scatter_nd_update(pivots, [[number]], variance[None]),
             )
 
         last = tf.minimum((index + 1) * _PANEL, count)
-        start = (index * _PANEL, tf.zeros([_PANEL, n], X.dtype), left, chosen)
-        _, panel, left, chosen = tf.while_loop(
+        start = (index * _PANEL, tf.zeros([_PANEL, n], X.dtype), left, chosen, pivots)
+        _, panel, left, chosen, pivots = tf.while_loop(
             lambda number, *_: number < last, step, start, parallel_iterations=1
         )
-        return index + 1, panels.write(index, panel), left, chosen
+        return index + 1, panels.write(index, panel), left, chosen, pivots
 
-    begin = (tf.constant(0), panels, variances, tf.zeros([count], tf.int32))
-    _, _, left, chosen = tf.while_loop(
+    pivots = tf.zeros([count], X.dtype)
+    begin = (tf.constant(0), panels, variances, tf.zeros([count], tf.int32), pivots)
+    _, _, left, chosen, pivots = tf.while_loop(
         lambda index, *_: index * _PANEL < count, fill, begin, parallel_iterations=1
     )
-    return chosen, left
+    return chosen, pivots, left
 
 
 def _explained(panel: tf.Tensor, pivot: tf.Tensor) -> tf.Tensor:

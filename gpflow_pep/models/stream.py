@@ -17,7 +17,13 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import Self, override
 
 from .. import validation
-from ..engine import AbsorbedPosterior, DatasetChunks, OldPosterior, independent_parts
+from ..engine import (
+    AbsorbedPosterior,
+    DatasetChunks,
+    OldPosterior,
+    independent_parts,
+    kernel_matrix,
+)
 from ..engine.kernel_columns import checked_indices
 from ..inducing import greedy_conditional_variance
 from ..inducing.rows import distinct
@@ -133,17 +139,25 @@ class Stream(InducingVariableGP):
                 "update changes the size of the data and of q: call it outside of a tf.function."
             )
         X, Y = self.checked_new_data(new_data)
-        for name, values in {"[0] (X)": X, "[1] (Y)": Y}.items():
-            # Larger squares over the noise variance may overflow in the state.
-            limit = float(np.finfo(values.dtype).max) ** 0.4
-            size = np.abs(values).max()
-            if size > limit:
-                raise ValueError(
-                    f"new_data{name} has a value of {size:g}; above {limit:.0e} the saved state "
-                    "would overflow. Rescale it."
-                )
+        # Larger squares over the noise variance may overflow in the state.
+        limit = float(np.finfo(Y.dtype).max) ** 0.4
+        size = np.abs(Y).max()
+        if size > limit:
+            raise ValueError(
+                f"new_data[1] (Y) has a value of {size:g}; above {limit:.0e} the saved state "
+                "would overflow. Rescale it."
+            )
         Z = self._next_points(X, inducing_variable, fraction_to_move)
         posterior = with_plain_errors(self._absorb)
+        for variable, kernel in independent_parts(self.inducing_variable, self.kernel):
+            covariances = kernel_matrix(
+                kernel, tf.convert_to_tensor(variable.Z)[:1], tf.constant(X)
+            )
+            if not np.isfinite(covariances).all():
+                raise ValueError(
+                    "new_data[0] (X) must have finite covariances with the inducing points: some "
+                    "rows are too far away, in units of the kernel. Rescale X."
+                )
         with self._all_or_nothing():
             self._old.assign(posterior, len(posterior.Z[0]))
             if Z is not None:

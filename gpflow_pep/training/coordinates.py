@@ -42,8 +42,8 @@ class Coordinate:
         """
         self.variable, self.is_log = variable, is_log
         self.shape = variable.numpy().shape  # static shapes may be unknown
-        # e^x must not be 0.
-        self._least = -0.9 * np.log(np.finfo(variable.dtype.as_numpy_dtype).max)
+        # e^x must not underflow.
+        self._least = np.log(2.0 * np.finfo(variable.dtype.as_numpy_dtype).tiny)
         self.unit: Any = np.asarray(unit, variable.dtype.as_numpy_dtype)
 
     def of(self, x: Any, maths: ModuleType) -> Any:

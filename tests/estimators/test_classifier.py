@@ -99,12 +99,29 @@ def test_labels_of_any_type(X, labels, small, kind, classes):
     [
         (np.ones(60), r"y must have labels of two classes or more, got 1 class: \[1.0\]"),
         (np.linspace(0.0, 1.0, 60), "Unknown label type: continuous"),
-        (pd.Series([None, *[True, False] * 29, True], dtype="boolean"), "Input y contains NaN"),
+        (
+            pd.Series([None, *[True, False] * 29, True], dtype="boolean"),
+            "<NA> in row 0|contains NaN",
+        ),
+        ([None, *["a", "b"] * 29, "a"], "y must hold labels of one type, .* got None in row 0"),
+        ([0, *[1, 2] * 29, None], "y must hold labels .* got None in row 59"),
+        ([np.nan, *["a", "b"] * 29, "a"], "got nan in row 0"),
+        ([1, "a"] * 30, "got 'a' in row 1"),
+        ([b"a", b"b"] * 30, "got b'a' in row 0"),
+        (np.array([b"a", b"b"] * 30), r"got an array of dtype [|]S1"),
+        ([[1], [0, 1]] * 30, r"got \[1\] in row 0"),
+        ([(1,), (2, 3)] * 30, r"got \(1,\) in row 0"),
+        (pd.Series([pd.NA, *["a", "b"] * 29, "a"], dtype="string"), "got <NA> in row 0"),
+        (pd.Series([None, *["a", "b"] * 29, "a"], dtype="category"), "got nan in row 0"),
+        (np.array(["2020-01-01", "2020-01-02"] * 30, "M8[D]"), "got an array of dtype datetime"),
     ],
 )
 def test_rejects_invalid_labels(X, small, given, message):
     with pytest.raises(ValueError, match=message):
         small.fit(X, given)
+    if message.startswith("got"):
+        with pytest.raises(ValueError, match=f"classes must hold labels .*{message}"):
+            small.partial_fit(X, ["a", "b"] * 30, classes=given)
 
 
 def test_a_given_likelihood_is_copied(X, labels, small):

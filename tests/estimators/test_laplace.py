@@ -118,8 +118,35 @@ def test_predictions_of_the_model_itself(options):
 
 @pytest.mark.parametrize("n_draws", [3, -2, 2.0, "8"])
 def test_numbers_of_draws_are_checked(n_draws):
-    with pytest.raises(ValueError, match="n_draws must be"):
-        SparseGPRegressor(n_draws=n_draws).fit(X, y)
+    for method in ("fit", "partial_fit"):
+        with pytest.raises(ValueError, match="n_draws must be"):
+            getattr(SparseGPRegressor(n_draws=n_draws), method)(X, y)
+
+
+def test_draws_that_are_asked_for_in_vain():
+    """Draws need the maximum of a training on all rows."""
+    with pytest.raises(ValueError, match="n_draws must be None or 0 for partial_fit, got 8"):
+        SparseGPRegressor(n_draws=8).partial_fit(X, y)
+    with pytest.raises(ValueError, match="n_draws must be None or 0 with optimizer=None, got 8"):
+        SparseGPRegressor(n_draws=8, optimizer=None).fit(X, y)
+    estimator = SparseGPRegressor(n_draws=8, max_iterations=1)
+    with pytest.warns(UserWarning, match="not averaged over n_draws = 8 draws"):
+        estimator.fit(X, y)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e290])
+def test_averages_in_extreme_units(estimator, unit):
+    """Logarithms of lengthscales, about 690, are rounded to 1e-13, and differences are over 2e-3."""
+    found = SparseGPRegressor(random_state=0).fit(unit * X, y)
+    assert found.log_marginal_likelihood_value_ == pytest.approx(
+        estimator.log_marginal_likelihood_value_, rel=1e-6
+    )
+    for one, two in zip(
+        found.predict(unit * X_NEW, return_std=True),
+        estimator.predict(X_NEW, return_std=True),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, two, rtol=1e-5)
 
 
 @pytest.mark.slow

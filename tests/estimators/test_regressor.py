@@ -11,6 +11,7 @@ import sklearn
 from gpflow.kernels import Matern52, SquaredExponential
 from joblib import parallel_config
 from quick import some_slow
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -20,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
 from gpflow_pep import PEPR, CenteredLinear, StreamingSGPR, fit, weak_priors
-from gpflow_pep.estimators import SparseGPRegressor
+from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 from gpflow_pep.inducing import k_means
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -312,8 +313,48 @@ def test_a_stream_whose_y_jumps_warns_once_a_batch(options):
         estimator.partial_fit(X[20:40], 2.0 + 1.001e3 * (first - 2.0))
     messages = [str(each.message) for each in caught if "first batch" in str(each.message)]
     assert len(messages) == 1
-    assert "got y up to 3e+03 away from its mean, more than 1000 standard" in messages[0]
+    assert "got y up to 1e+03 standard deviations away from its mean, more than 1000" in messages[0]
     assert "call fit on rows that span the new range" in messages[0]
+
+
+def test_a_stream_whose_y_shrinks_warns():
+    """Not if a batch has few rows, or equal y: these say little about the scale."""
+    first = 2.0 + 3.0 * np.tile([-1.0, 1.0], 10)
+    X = np.linspace(0.0, 1.0, 20)[:, None]
+    estimator = SparseGPRegressor(optimizer=None, random_state=0).partial_fit(X, first)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimator.partial_fit(X, 2.0 + 3.1e-3 * (first - 2.0))
+        estimator.partial_fit(X[:9], 2.0 + 1e-3 * (first[:9] - 2.0))
+        estimator.partial_fit(X, np.full(20, 2.0))
+    with pytest.warns(UserWarning, match="a standard deviation 1e[+]03 times smaller.*call fit"):
+        estimator.partial_fit(X, 2.0 + 1e-3 * (first - 2.0))
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e200])
+def test_a_stream_in_extreme_units(unit):
+    """No square of X is needed: powers of the unit would leave floating point range."""
+    local = np.random.default_rng(5)
+    X = local.uniform(0.0, 5.0, [20, 1])
+    y = np.sin(X[:, 0])
+    found = []
+    for each in (1.0, unit):
+        estimator = SparseGPRegressor(optimizer=None)
+        for rows in (slice(10), slice(10, 20)):
+            estimator.partial_fit(each * X[rows], y[rows])
+        found.append(estimator.predict(each * X))
+    # Kernel matrices differ by rounding, which a condition number up to 1/jitter = 1e6 amplifies.
+    np.testing.assert_allclose(found[1], found[0], atol=1e-8)
+
+
+def test_a_batch_too_far_away_is_refused(X, y):
+    """The variance of the linear trend is so large that the Cholesky decomposition of Kuu fails."""
+    estimator = SparseGPRegressor(optimizer=None).partial_fit(X[:20], y[:20])
+    expected = estimator.predict(X)
+    for further in (X[20:] + 1e9, 1e200 * X[20:]):
+        with pytest.raises(ValueError, match=r"X must be nearer to the earlier batches.*Call fit"):
+            estimator.partial_fit(further, y[20:])
+    np.testing.assert_array_equal(estimator.predict(X), expected)
 
 
 def test_rows_that_are_copies(X, y):
@@ -416,6 +457,8 @@ def test_rejects_invalid_parameters(X, y):
         ),
         ({"max_iterations": 0}, "max_iterations must be a whole number from 1"),
         ({"noise_variance": -1.0}, "noise_variance must be a positive number, got -1.0"),
+        ({"normalize_y": "no"}, "normalize_y must be True or False, got 'no'"),
+        ({"train_inducing": "no"}, "train_inducing must be True, False or None, got 'no'"),
     ]:
         with pytest.raises(ValueError, match=message):
             SparseGPRegressor(**parameters).fit(X, y)
@@ -443,6 +486,15 @@ def test_targets_whose_normalization_is_out_of_range(X, y):
     for factor in (1e-170, 1e160):
         estimator = SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, factor * y)
         assert np.corrcoef(estimator.predict(X) / factor, y)[0, 1] > 0.4
+    in_ones = SparseGPRegressor(n_inducing=6, optimizer=None, random_state=0).fit(X, y)
+    expected = in_ones.sample_y(X, 3, random_state=0)
+    for factor in (1e-170, 1e160):
+        estimator = clone(in_ones).fit(X, factor * y)
+        with pytest.raises(ValueError, match=r"squares of y, .* not within floating point range"):
+            estimator.predict(X, return_cov=True)
+        samples = estimator.sample_y(X, 3, random_state=0)
+        # A root of the covariance, whose rounding of 1e-16 becomes one of 1e-8.
+        np.testing.assert_allclose(samples / factor, expected, atol=1e-6 * y.std())
     factor = 1e306
     refused = r"y must have mean and standard deviation within .* got values up to 1\.\d+e"
     with pytest.raises(ValueError, match=refused):
@@ -450,6 +502,17 @@ def test_targets_whose_normalization_is_out_of_range(X, y):
 
 
 @pytest.mark.filterwarnings("ignore:Stopped, and the last good parameters restored")
+@pytest.mark.parametrize("make", [SparseGPRegressor, SparseGPClassifier])
+@pytest.mark.parametrize(
+    ("unit", "message"),
+    [(1e304, "X must be at most 2e[+]302 in size"), (1e-304, "deviation of at least 2e-302")],
+)
+def test_columns_out_of_range_are_refused(X, y, make, unit, message):
+    rows = np.column_stack([X, unit * X[:, 0], np.full(60, 3.0)])
+    with pytest.raises(ValueError, match=f"{message}.* in column 2: try another unit"):
+        make().fit(rows, y > 100.0)
+
+
 def test_a_first_step_that_fails(X, y):
     """The initial parameters are restored, and the warning gives the reason."""
     estimator = SparseGPRegressor(
