@@ -25,7 +25,7 @@ from campaign.attack_subjects import (
     models,
     new_kernel,
 )
-from gpflow_pep import ARPEP, PEP, PEPR, TSVGP
+from gpflow_pep import ARPEP, PEP, PEPR, TSVGP, CenteredLinear
 
 
 def _making(name: str, *values: Any) -> Callable[[Model], None]:
@@ -169,6 +169,35 @@ def _category_without_column(s: Rows) -> None:
     calls[int(s.rng.integers(len(calls)))]()
 
 
+def _centered(s: Rows) -> None:
+    """Construct a linear kernel of wrong numbers, or assign a scale that is not positive."""
+    wrong: list[dict[str, Any]] = [
+        {"center": [np.nan, 0.0]},
+        {"center": [0.0, np.inf]},
+        {"center": [[0.0, 1.0]]},
+        {"center": 0.0},
+        {"center": None},
+        {"center": "origin"},
+        {"scale": 0.0},
+        {"scale": [1.0, -1.0]},
+        {"scale": np.nan},
+        {"scale": np.inf},
+        {"scale": [1.0, 2.0, 3.0]},
+        {"scale": True},
+        {"variance": -1.0},
+        {"variance": [1.0, 2.0, 3.0]},
+        {"active_dims": [0]},
+        {},
+    ]
+    kernel = CenteredLinear(**{"center": [0.0, 1.0], **drawn(s, wrong)})
+    kernel.scale.assign(drawn(s, [-1.0, np.nan]))
+
+
+def _columns_of_center(s: Rows) -> None:
+    """Evaluate a kernel with a center of another number of columns."""
+    CenteredLinear(np.zeros(3))(s.X)
+
+
 ATTACKS: Attacks = {
     "own likelihood": Attack(Rows, _own_likelihood),
     "noise that is a function": Attack(Rows, _noise_of_inputs),
@@ -204,6 +233,23 @@ ATTACKS: Attacks = {
         _making("inducing_variable", None, "kmeans", 5, lambda s: s.X[0], lambda s: s.X[:0]),
         "inducing_variable",
     ),
+    "booleans of minibatch models": Attack(
+        models(MINIBATCH), _making("whiten", "no", 1, None, np.nan), "whiten must be True or False"
+    ),
+    "booleans of collapsed models": Attack(
+        models(["PEPR", "PEPR scale", "TSGPR"]),
+        _making("mixed_precision", "no", 1, None),
+        "mixed_precision must be True or False",
+    ),
+    "shared noise": Attack(
+        models(["StreamingSGPR"]),
+        _making("shared_noise", "yes", 1, None, [True]),
+        "shared_noise must be True or False",
+    ),
+    "centered linear kernel": Attack(
+        Rows, _centered, "^(center|scale|variance) must|active_dims|incompatible with this"
+    ),
+    "centered linear kernel of other columns": Attack(Rows, _columns_of_center, "center"),
     "alpha": Attack(
         models([*COLLAPSED[:3], *SITES]),
         _making("alpha", -0.1, 2, None, np.nan, "x", True),

@@ -167,6 +167,43 @@ def _other_units(s: Estimator) -> Pair:
     return {name: value / scale for name, value in found.items()}, s.numbers(s.make().fit(s.X, s.y))
 
 
+def _extreme_units(s: Estimator) -> Pair:
+    """Units whose squares leave floating point range change nothing, also with averaged draws."""
+    options: dict[str, Any] = {
+        "kernel": None,
+        "n_inducing": None,
+        "optimizer": "lbfgs",
+        "max_iterations": None,
+    }
+    x_unit, y_unit = drawn(
+        s, [(2.0**-997, 1.0), (2.0**900, 1.0), (1.0, 2.0**-997), (1.0, 2.0**900)]
+    )
+    found = s.make(**options).fit(x_unit * s.X, y_unit * s.y)
+    mean, std = found.predict(x_unit * s.Xnew, return_std=True)
+    expected = s.make(**options).fit(s.X, s.y).predict(s.Xnew, return_std=True)
+    return {"mean": mean / y_unit, "std": std / y_unit}, dict(
+        zip(("mean", "std"), expected, strict=True)
+    )
+
+
+def _odd_labels(s: Estimator) -> None:
+    """Labels that are missing, of two types, or no labels."""
+    labels: list[Any] = s.y.tolist()
+    first = drawn(s, [None, np.nan, b"a", {}, object(), 1j, "text" if s.y.dtype.kind != "U" else 1])
+    odd = [first, *labels[1:]]
+    call = drawn(s, ["fit", "partial_fit", "classes"])
+    if call == "classes":
+        s.make().partial_fit(s.X, s.y, odd)
+    getattr(s.estimator, call)(s.X, odd)
+
+
+def _far_batch(s: Estimator) -> None:
+    """The linear trend of the default kernel has a variance there whose rounding exceeds jitter."""
+    first = {"classes": s.labels} if s.classifies else {}
+    estimator = s.make(kernel=None, optimizer=None).partial_fit(s.X, s.y, **first)
+    estimator.partial_fit(drawn(s, [1e9, 1e200]) * (2.0 + s.X), s.y)
+
+
 def _column(s: Estimator) -> None:
     """Fit or predict with a column of categories or times, in a table or an array."""
     days = pd.date_range("2020", periods=len(s.X))
@@ -307,6 +344,43 @@ ATTACKS: Attacks = {
         Estimator,
         lambda s: s.make().fit(s.X, s.y, sample_weight=np.ones(len(s.y))),
         "sample_weight",
+    ),
+    "labels of no type": Attack(
+        _classifier, _odd_labels, "^(y|classes) must (hold labels of one type|have labels)"
+    ),
+    "units of X and y": Attack(_regressor, _extreme_units),
+    "columns out of range": Attack(
+        Estimator,
+        _again(lambda s: (1e304 * s.X, s.y), lambda s: (1e-304 * s.X, s.y), method="fit"),
+        "^X must .*try another unit",
+    ),
+    "batch that is far away": Attack(
+        Estimator, _far_batch, "^X must be nearer to the earlier batches"
+    ),
+    "booleans": Attack(
+        _regressor,
+        lambda s: drawn(
+            s,
+            [
+                lambda s: s.make(normalize_y="no").fit(s.X, s.y),
+                lambda s: s.estimator.predict(s.X, return_std="no"),
+                lambda s: s.estimator.predict(s.X, return_cov=1),
+            ],
+        ),
+        "must be True or False",
+    ),
+    "draws in vain": Attack(
+        _regressor,
+        lambda s: drawn(
+            s,
+            [
+                lambda s: s.make(n_draws=2, optimizer=None).fit(s.X, s.y),
+                lambda s: s.make(n_draws=2).partial_fit(s.X, s.y),
+                lambda s: s.make(n_draws=3).partial_fit(s.X, s.y),
+                lambda s: s.make(n_draws="many").partial_fit(s.X, s.y),
+            ],
+        ),
+        "^n_draws must be",
     ),
     "label that is missing": Attack(
         _classifier,

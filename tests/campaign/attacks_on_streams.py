@@ -73,6 +73,18 @@ def _updating(*batches: Any) -> Callable[[RunningStream], None]:
     return act
 
 
+def _far_away(s: RunningStream) -> None:
+    """Distances, or squares of Y over the noise variance, overflow."""
+    s.model.kernel = gpflow.kernels.Matern52()
+    far = [(1e200 * (3.0 + s.X), s.Y)]
+    if s.likelihood == "Gaussian":
+        far.append((s.X, 1e200 * (3.0 + s.Y)))
+    try:
+        s.model.update(far[int(s.rng.integers(len(far)))])
+    finally:
+        s.model.kernel = deepcopy(s.arguments["kernel"])
+
+
 def _moving(**options: Any) -> Callable[[RunningStream], None]:
     def act(s: RunningStream) -> None:
         name = drawn(s, list(options))
@@ -279,6 +291,11 @@ ATTACKS: Attacks = {
         of(*STREAMS[1:], likelihoods=(*BINARY, "robust-max", "Poisson")),
         _updating(lambda s: (s.X, s.Y + 0.5), lambda s: (s.X, -1.0 - s.Y)),
         r"\(Y\)",
+    ),
+    "batch out of range": Attack(
+        of("StreamingSGPR", "StreamingPEP"),
+        _far_away,
+        r"\(X\) must have finite covariances|\(Y\) has a value of",
     ),
     "new points": Attack(
         of(),
