@@ -29,11 +29,13 @@ class Powers(NamedTuple):
 
     (log det for blocks; a power of 0 is the limit). They are not differentiated.
 
-    | method          | noise_power | penalty_power | weight        |
-    |-----------------|-------------|---------------|---------------|
-    | SGPR            | 0           | 0             | 1/2           |
-    | PEP, T-PEP      | alpha       | alpha         | (1 - alpha)/2 |
-    | T-SGPR, BT-SGPR | 0           | 1             | 1/2           |
+    ===============  ===========  =============  =============
+    method           noise_power  penalty_power  weight
+    ===============  ===========  =============  =============
+    SGPR             0            0              1/2
+    PEP, T-PEP       alpha        alpha          (1 - alpha)/2
+    T-SGPR, BT-SGPR  0            1              1/2
+    ===============  ===========  =============  =============
     """
 
     noise_power: tf.Tensor

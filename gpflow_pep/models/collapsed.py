@@ -90,7 +90,7 @@ class CollapsedRegression(SparseGP):
         max_jitter: float | None = None,
         mixed_precision: bool = False,
     ):
-        """See :class:`PEPR` for the arguments, of which alpha, scale and blocks do not apply."""
+        """See :class:`.PEPR` for the arguments, of which alpha, scale and blocks do not apply."""
         held = checked_data(data, chunk_size)
         if likelihood is not None and noise_variance is not None:
             raise ValueError("noise_variance and likelihood cannot both be given.")

@@ -319,7 +319,7 @@ class PowerSVGP(PowerMixin, MinibatchSVGP):
         whiten: bool = True,
     ):
         """
-        See :class:`TSVGP` for the other arguments.
+        See :class:`.TSVGP` for the other arguments.
 
         :param alpha: the power, in [0, 1].
         :param scale: m of T-PEP, in which f given u has the covariance m D (Bui and Titsias 2025):

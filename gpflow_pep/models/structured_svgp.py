@@ -48,7 +48,7 @@ _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller min
 class StructuredSVGP(MinibatchSVGP):
     """
     A minibatch objective for Gaussian noise that may depend on x; models define
-    :meth:`structured_bound`.
+    :meth:`_bound`.
     """
 
     minibatch_is_block = False  #: A minibatch is a block; otherwise each of its rows is a block.
@@ -58,7 +58,7 @@ class StructuredSVGP(MinibatchSVGP):
         """The likelihood: Gaussian, with noise that may depend on x."""
         return validation.gaussian(likelihood)
 
-    def structured_bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:
+    def _bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:
         """
         Return (a, p == a, m) of the module's formula (p is a or 0); by default as in the tighter
         bounds.
@@ -70,7 +70,7 @@ class StructuredSVGP(MinibatchSVGP):
     def objective_terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
     ) -> tuple[tf.Tensor, ...]:
-        power, in_noise, m = self.structured_bound()
+        power, in_noise, m = self._bound()
         noise = noise_at(self.likelihood, X)[None]  # [1, n]
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
@@ -319,5 +319,5 @@ class PEPSVGP(PowerSVGP, StructuredSVGP):
         self.minibatch_is_block = validation.boolean(minibatch_is_block, "minibatch_is_block")
 
     @override
-    def structured_bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:
+    def _bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:
         return checked_power(self._alpha), True, tf.convert_to_tensor(self.scale)
