@@ -29,10 +29,10 @@ from gpflow_pep.likelihoods import Probit
 
 ORDERS = ("time", "clusters", "repeated rows", "changed scale", "quiet first batch")
 LABELED = ("classifier", "StreamingPEP", "StreamingSVGP")
-# Few and small: compiling takes most of the time of a stream, about 8 s.
+# Few: compiling takes most of the time of a stream, 3 to 15 s.
 _BATCHES = 3
-_ROWS = 16  # of a batch
-_POINTS = 12  # of a stream whose points move
+_ROWS = 32  # of a batch
+_POINTS = 15  # of a stream whose points move
 _REPEATS = 4  # of a row
 
 Predict = Callable[[AnyNDArray], AnyNDArray]
