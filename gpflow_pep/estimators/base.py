@@ -38,9 +38,11 @@ from ..runtime.transactions import atomic
 from ..selection.alpha import AlphaSelection, select_alpha
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
-from ..training import FitResult, check_optimizer, fit, uninterrupted, weak_priors
+from ..training import FitResult, check_optimizer, uninterrupted, weak_priors
 from ..training.coordinates import spreads
+from ..training.fitting import train
 from ..training.objectives import FAILURES, restored, without_warnings
+from ..training.options import FitOptions
 from ..training.priors import give_weak_priors, locations, remove_weak_priors
 from ..training.result import FAILED, LIMIT
 from .columns import check_numbers, check_range
@@ -198,46 +200,43 @@ class SparseGPEstimator(BaseEstimator):
 
         :param refine: train data without noise again, with smaller bounds of noise and jitter.
         """
-        options: dict[str, Any] | None = self._training_options()
+        options = self._training_options()
         if not train:
             options = None
         self._only_x = _only_values(X, X[0])
         self._only_y = _only_values(Y, Y[0])
-        self.__dict__.pop("alpha_selection_", None)
+        for name in ("alpha_selection_", "num_inducing_selection_"):
+            self.__dict__.pop(name, None)
         self.alpha_ = 0.5 if isinstance(self.alpha, str) else self.alpha
         if isinstance(self.n_inducing, str):
             make = partial(self._make, alpha=self.alpha_)
             found = select_num_inducing(make, (X, Y), train=lambda model: trained(model, options))
-            model = found.model
-            training = found.trainings[found.numbers.tolist().index(found.num_inducing)]
-            if refine:
-                model, training = self._refined(model, training, options)
-            self._keep(model, training)
             self.num_inducing_selection_ = found
-            return
-        Z = self._initial_points(X)
-        if options is not None and self.train_inducing is None and len(Z) == len(distinct(X)):
-            options["train_inducing"] = False  # the model is exact
-        if isinstance(self.alpha, str) and train and len(X) > 2:
-            trained_points = (None, True) if is_regressor(self) else (True,)
-            trains_points = options is not None and options["train_inducing"] in trained_points
-            self.alpha_selection_ = select_alpha(
-                lambda data, alpha: self._make(data, Z, alpha),
-                (X, Y),
-                folds=3 if trains_points else None,  # leave-one-out would rate alpha = 1 too high
-                train=lambda model: trained(model, options)[0],
-            )
-            self.alpha_ = self.alpha_selection_.alpha
-        model = self._make((X, Y), Z, self.alpha_)
-        with compiled_model(model, free_points=True) as worker:
-            training = trained(worker, options)
+            model = found.model
+            training = found.trainings[found.best]
+        else:
+            Z = self._initial_points(X)
+            if options is not None and self.train_inducing is None and len(Z) == len(distinct(X)):
+                options = replace(options, train_inducing=False)  # the model is exact
+            if isinstance(self.alpha, str) and train and len(X) > 2:
+                trained_points = (None, True) if is_regressor(self) else (True,)
+                trains_points = options is not None and options.train_inducing in trained_points
+                self.alpha_selection_ = select_alpha(
+                    lambda data, alpha: self._make(data, Z, alpha),
+                    (X, Y),
+                    folds=3 if trains_points else None,  # leave-one-out favors alpha = 1
+                    train=lambda model: trained(model, options)[0],
+                )
+                self.alpha_ = self.alpha_selection_.alpha
+            model = self._make((X, Y), Z, self.alpha_)
+            with compiled_model(model, free_points=True) as worker:
+                training = trained(worker, options)
         if refine:
             model, training = self._refined(model, training, options)
         self._keep(model, training)
-        self.__dict__.pop("num_inducing_selection_", None)
 
     def _refined(
-        self, model: GPModel, training: Training, options: dict[str, Any] | None
+        self, model: GPModel, training: Training, options: FitOptions | None
     ) -> tuple[GPModel, Training]:
         """
         Train the finer model from the end of this one. Return it if both trainings converge and its
@@ -269,7 +268,7 @@ class SparseGPEstimator(BaseEstimator):
             self._fit_model(X, Y, train=bool(np.ptp(Y, axis=0).any()), refine=False)
             return
         model = self.model_
-        options: dict[str, Any] | None = self._training_options()
+        options = self._training_options()
         earlier_x = self._only_x
         was_trained = np.isnan(self._only_y).any()
         self._only_x = _only_values(X, self._only_x)
@@ -308,8 +307,8 @@ class SparseGPEstimator(BaseEstimator):
                 model.update((X, Y), fraction_to_move=0.2)
             else:
                 model.update((X, Y), Z)
-            if options is not None and options["train_inducing"] is None and not is_limited:
-                options["train_inducing"] = False
+            if options is not None and options.train_inducing is None and not is_limited:
+                options = replace(options, train_inducing=False)
             if has_priors:  # anew: a first batch of a single row has no spread
                 give_weak_priors(model, *known)
             else:
@@ -456,7 +455,7 @@ class SparseGPEstimator(BaseEstimator):
             return int(np.clip(np.sqrt(_WORK / num_rows), 100, 500))
         return validation.positive_integer(self.n_inducing, "n_inducing")
 
-    def _training_options(self) -> dict[str, Any] | None:
+    def _training_options(self) -> FitOptions | None:
         """Return the options of `fit`; None if `optimizer` is None."""
         if isinstance(self.n_inducing, str) and self.n_inducing != "auto":
             raise ValueError(
@@ -472,18 +471,17 @@ class SparseGPEstimator(BaseEstimator):
         if self.optimizer is None:
             return None
         check_optimizer(self.optimizer)
-        options = (
-            "optimizer",
-            "max_iterations",
-            "learning_rate",
-            "train_inducing",
-            "tolerance",
-            "n_restarts",
+        options = FitOptions(
+            optimizer=self.optimizer,
+            max_iterations=self.max_iterations,
+            learning_rate=self.learning_rate,
+            train_inducing=self.train_inducing,
+            tolerance=self.tolerance,
+            n_restarts=self.n_restarts,
         )
-        first_rows = None
         if self.optimizer == "lbfgs":
-            first_rows = _FIRST_ROWS
-        return {name: getattr(self, name) for name in options} | {"first_rows": first_rows}
+            options = replace(options, first_rows=_FIRST_ROWS)
+        return options
 
 
 def _of_kernel(kernel: Kernel) -> dict[str, Any]:
@@ -548,12 +546,14 @@ def joined(first: FitResult, second: FitResult) -> FitResult:
     )
 
 
-def trained(model: GPModel, options: dict[str, Any] | None) -> Training:
+def trained(model: GPModel, options: FitOptions | None) -> Training:
     """
-    Train a model by `fit` with these options (None: converge its sites); return result, objective
-    and posterior.
+    Train a model with these options (None: converge its sites); return result, objective and
+    posterior.
     """
-    result = None if options is None else uninterrupted(fit(model, **options))
+    result = None
+    if options is not None:
+        result = uninterrupted(train(model, options))
     sites = getattr(result, "sites", None)
     # `_keep` warns, `result.reason` has the jitter.
     with without_warnings(model), unreported(), restored(model, "tol"):

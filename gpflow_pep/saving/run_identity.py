@@ -1,7 +1,4 @@
-"""
-Identity of a training run: classes, settings, priors, fixed parameters and data, equal in every
-process.
-"""
+"""Identity of a training run: classes, settings, priors and data, equal in every process."""
 
 import dataclasses
 import enum
@@ -42,7 +39,7 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
     :param data: X and Y for a model without data, or a dataset: types and shapes only, as passes
         may be shuffled.
     """
-    identity: dict[str, Any] = {**settings_of({"model": model})}
+    identity: dict[str, Any] = {**settings_of({"model": model}), "jitter": default_jitter()}
     for name in dir(type(model)):
         attribute = getattr(type(model), name)
         is_settable = isinstance(attribute, property) and attribute.fset is not None
@@ -52,11 +49,11 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
         value = list(parameter.shape) if parameter.trainable else fingerprint(np.asarray(parameter))
         identity[f"parameter{path}"] = value
     held: Any = getattr(model, "data", ()) if data is None else data
-    is_dataset = isinstance(held, tf.data.Dataset)
-    identity["data"] = (
-        f"batches {held.element_spec}" if is_dataset else fingerprint(*map(np.asarray, held))
-    )
-    return identity | {"jitter": default_jitter()}
+    if isinstance(held, tf.data.Dataset):
+        identity["data"] = f"batches {held.element_spec}"
+    else:
+        identity["data"] = fingerprint(*map(np.asarray, held))
+    return identity
 
 
 def settings_of(whole: tf.Module | Mapping[str, Any], *, strict: bool = False) -> dict[str, str]:
@@ -81,20 +78,22 @@ def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
 
 def fingerprint(*values: AnyNDArray) -> int:
     """Compute a CRC-32 checksum of the values."""
-    return functools.reduce(
-        lambda total, value: zlib.crc32(np.ascontiguousarray(value).tobytes(), total), values, 0
-    )
+    total = 0
+    for value in values:
+        total = zlib.crc32(np.ascontiguousarray(value).tobytes(), total)
+    return total
 
 
 def _settings(
     value: object, path: str, paths: dict[int, str], strict: bool
 ) -> Iterator[tuple[str, str]]:
     """
-    List the settings of a value with their paths; `paths`: the first of each module and variable so
-    far, by `id`.
+    List the settings of a value with their paths.
+
+    :param paths: the first path of each module and variable so far, by `id`.
     """
     if isinstance(value, list | tuple) and any(
-        isinstance(part, (tf.Module, tf.Variable)) for part in value
+        isinstance(part, tf.Module | tf.Variable) for part in value
     ):
         value = dict(enumerate(value))
     if isinstance(value, Mapping):
@@ -118,25 +117,22 @@ def _settings(
             yield f"{path}.active_dims", describe(value.active_dims)
         is_model = isinstance(value, BayesianModel)
         hidden = _CHANGING if strict and not is_model else "_"
-        shown = sorted(
-            name
-            for name in vars(value)
-            if not (name.startswith(hidden) or (is_model and name == "data"))
-        )
-        yield from _settings({name: vars(value)[name] for name in shown}, path, paths, strict)
-        for name, declared in getattr(value, "run_identity", dict)().items() if is_model else ():
-            yield f"{path}.{name}", describe(declared)
+        shown = {name: part for name, part in vars(value).items() if not name.startswith(hidden)}
+        if is_model:
+            shown.pop("data", None)
+        yield from _settings(dict(sorted(shown.items())), path, paths, strict)
+        if is_model:
+            for name, declared in getattr(value, "run_identity", dict)().items():
+                yield f"{path}.{name}", describe(declared)
     elif not isinstance(value, tf.Variable):
         yield path, describe(value, strict=strict)
 
 
 def describe(value: object, *, strict: bool = False) -> str:
-    """
-    Serialize a setting to a string that is equal in every process; functions and classes by name.
-    """
+    """Serialize a setting to a string, equal in every process; functions and classes by name."""
     described = functools.partial(describe, strict=strict)
     if isinstance(value, np.ndarray | tf.Tensor | tf.Variable):
-        array = np.asarray(value.numpy() if isinstance(value, tf.Variable) else value)
+        array = np.asarray(value)
         values = described(array.tolist()) if array.dtype.hasobject else str(fingerprint(array))
         return f"{array.dtype} {array.shape} {values}"
     if isinstance(value, enum.Enum):
@@ -170,9 +166,7 @@ def describe(value: object, *, strict: bool = False) -> str:
 
 
 def _is_known(value: object) -> bool:
-    """
-    Return whether an object belongs to one of `_PACKAGES`; functions must be importable by name.
-    """
+    """Return whether an object is of one of `_PACKAGES`; functions must be importable by name."""
     module = str(getattr(value, "__module__", ""))
     if module.partition(".")[0] not in _PACKAGES:
         return False

@@ -1,7 +1,7 @@
-"""Reuse compiled models: compiling takes 0.5 s (regression) to 6 s, more than training on a few hundred rows.
+"""Reuse compiled models: compiling takes .5 to 6 s, more than training on a few hundred rows.
 
-TensorFlow never releases some hundred kilobytes of a graph. So the kept models take any number of rows and, if this
-library trains them, of inducing points: refits on growing data compile once.
+TensorFlow never releases some hundred kilobytes of a graph. So the kept models take any number of
+rows and, if this library trains them, of inducing points: refits on growing data compile once.
 """
 
 import threading
@@ -32,21 +32,26 @@ _LOCK = threading.Lock()
 @contextmanager
 def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
     """
-    Yield a compiled model with the values of `model`, and copy them back; `model` itself if it is not comparable.
+    Yield a compiled model with the values of `model`, and copy them back; `model` itself if it is
+    not comparable.
 
-    :param free_points: take any number of inducing points. Z then has no static shape, which Keras rejects.
+    :param free_points: take any number of inducing points. Z then has no static shape, which Keras
+        rejects.
     """
     key = structure(model, free_points=free_points)
     if key is None:
         yield model
         return
     with _LOCK:
-        place = next((place for place, (other, _) in enumerate(_kept) if other == key), None)
-        worker = deepcopy(model) if place is None else _kept.pop(place)[1]
-    if place is None and free_points and are_inducing_points(worker.inducing_variable):
-        free_number_of_points(worker.inducing_variable)
-    if place is not None:
+        places = [place for place, (other, _) in enumerate(_kept) if other == key]
+        if places:
+            worker = _kept.pop(places[0])[1]
+    if places:
         assign_values(worker, model)
+    else:
+        worker = deepcopy(model)
+        if free_points and are_inducing_points(worker.inducing_variable):
+            free_number_of_points(worker.inducing_variable)
     yield worker
     assign_values(model, worker)
     worker.data = tuple(values[:1].numpy() for values in worker.data)
@@ -56,7 +61,7 @@ def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
 
 
 def assign_values(model: GPModel, other: GPModel) -> None:
-    """Assign the data, alpha, parameters, priors and sites of another model of the same structure."""
+    """Assign data, alpha, parameters, priors and sites of another model of the same structure."""
     for ours, theirs in zip(
         parameter_dict(model).values(), parameter_dict(other).values(), strict=True
     ):
@@ -73,46 +78,46 @@ def assign_values(model: GPModel, other: GPModel) -> None:
 def check_made(
     new: GPModel, last: GPModel | None, data: RegressionData, Z: AnyNDArray | None = None
 ) -> None:
-    """Raise a `ValueError` if `make` returned a model of other data or points, or with parts of the last one."""
+    """Raise a `ValueError` if a new model has other data or points, or parts of the last one."""
+    name = type(new).__name__
     own = getattr(new, "data", data)
     if isinstance(own, tuple) and not all(map(np.array_equal, own, data)):
+        raise ValueError(f"make must use the data it is given, got a {name} of other data.")
+    if Z is not None:
+        points = new.inducing_variable
+        number = int(points.num_inducing)
+        if number != len(Z):
+            raise ValueError(
+                f"make(data, Z) returned a model with {number} inducing points, but Z has {len(Z)}."
+            )
+        if type(points) is InducingPoints and not np.array_equal(points.Z, Z):
+            raise ValueError(
+                f"make must use the inducing points it is given, Z {list(Z.shape)}, got others."
+            )
+    variables, earlier = (
+        set(map(id, getattr(model, "trainable_variables", ()))) for model in (new, last)
+    )
+    shared = variables & earlier
+    if shared and last is not new:
         raise ValueError(
-            f"make must use the data it is given, got a {type(new).__name__} of other data."
-        )
-    points: Any = getattr(new, "inducing_variable", None)
-    if Z is not None and (number := int(points.num_inducing)) != len(Z):
-        raise ValueError(
-            f"make(data, Z) returned a model with {number} inducing points, but Z has {len(Z)}."
-        )
-    if Z is not None and type(points) is InducingPoints and not np.array_equal(points.Z, Z):
-        raise ValueError(
-            f"make must use the inducing points it is given, Z {list(Z.shape)}, got others."
-        )
-    variables = {id(each) for each in getattr(last, "trainable_variables", ())}
-    count = sum(id(each) in variables for each in getattr(new, "trainable_variables", ()))
-    if count and last is not new:
-        found = f"a {type(new).__name__} that shares {count} trainable parameters with the previous model"
-        raise ValueError(
-            f"make must build a new kernel, likelihood and inducing variable each time, got {found}."
+            "make must build a new kernel, likelihood and inducing variable each time, got a "
+            f"{name} that shares {len(shared)} trainable parameters with the previous model."
         )
 
 
 def structure(model: GPModel, *, free_points: bool = False) -> tuple[Any, ...] | None:
     """
-    Return everything that compiled functions depend on except data, alpha, parameter values, sites and, with
-    `free_points`, the number of inducing points; None if that cannot be compared: a dataset, alpha or scale by row or
-    block, irregular blocks, several workers or devices, tied parameters, a class or function of another package, or any
-    other object.
+    Return everything that compiled functions depend on except data, alpha, parameter values, sites
+    and, with `free_points`, the number of inducing points; None if that cannot be compared: a
+    dataset, alpha or scale by row or block, irregular blocks, several workers or devices, tied
+    parameters, a class or function of another package, or any other object.
     """
     if type(model) not in (PEPR, PEP, PEPClassifier) or tf.distribute.has_strategy():
         return None
     is_irregular = isinstance(model._chunks, BlockChunks) and model._block_size is None
-    of_rows = [
-        each
-        for each in (model.alpha, getattr(model, "scale", None))
-        if each is not None and each.shape.rank
-    ]
-    if is_irregular or of_rows or isinstance(model.data, tf.data.Dataset):
+    numbers = (model.alpha, getattr(model, "scale", None))
+    are_of_rows = any(each is not None and each.shape.rank for each in numbers)
+    if is_irregular or are_of_rows or isinstance(model.data, tf.data.Dataset):
         return None
     try:
         settings = settings_of({"model": model}, strict=True)
@@ -128,10 +133,5 @@ def structure(model: GPModel, *, free_points: bool = False) -> tuple[Any, ...] |
             shape = shape[1:]
         parameters.append((shape, each.dtype, each.trainable))
     sweeps = [float(getattr(model, name, np.inf)) for name in ("tol", "max_sweeps", "damping")]
-    return (
-        settings,
-        parameters,
-        sweeps,
-        [values.shape[1] for values in model.data],
-        default_jitter(),
-    )
+    columns = [values.shape[1] for values in model.data]
+    return settings, parameters, sweeps, columns, default_jitter()

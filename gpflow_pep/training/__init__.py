@@ -1,8 +1,8 @@
-"""Training: one function for all models, with early stopping, checkpoints, exact resumption and TensorBoard."""
+"""Training: one function for all models, with checkpoints and exact resumption."""
 
 from .coordinates import Scipy
-from .fitting import check_optimizer, fit
-from .history import Callback
+from .fitting import fit
+from .options import Callback, check_optimizer
 from .priors import weak_priors
 from .result import FitResult, uninterrupted
 

@@ -7,13 +7,12 @@ import tensorflow as tf
 from gpflow.base import Parameter
 from gpflow.keras import tf_keras
 from gpflow.likelihoods import Gaussian
-from gpflow.models import GPModel
 from gpflow.optimizers import NaturalGradient
 
 from ..runtime.devices import in_every_replica, scope_of
 from ..runtime.tracing import compiled
 from .coordinates import Coordinates
-from .history import History, finite_loss
+from .history import History, finite_loss, numbered
 from .objectives import Objective
 from .result import LIMIT, Outcome
 from .starts import bring_within_reach
@@ -22,27 +21,25 @@ from .starts import bring_within_reach
 class Adam:
     """The Adam optimizer in scaled coordinates, with its state."""
 
-    def __init__(
-        self,
-        objective: Objective,
-        variables: Iterable[tf.Variable],
-        rate: float,
-        natural_step: float | None,
-    ):
+    def __init__(self, objective: Objective, history: History, variables: Iterable[tf.Variable]):
         """
-        :param variables: the variables trained, of those of the objective.
-        :param natural_step: natural gradient step size, if the objective is quadratic in q(u); None: use Adam only.
-        :raises ValueError: if the model was not constructed in the scope of the strategy in which it is trained.
+        :param variables: the variables of the objective that are trained.
+        :raises ValueError: if the model was not constructed in the scope of the strategy in which
+            it is trained.
         """
+        options = history.options
         self._objective = objective
-        self._q = None if natural_step is None else _quadratic_in(objective.model)
-        self._natural = NaturalGradient(natural_step or 0.0)
-        self._ids_of_q = {id(parameter.unconstrained_variable) for parameter in self._q or ()}
-        trained = {id(each) for each in variables} - self._ids_of_q
+        self._history = history
+        self._q: list[tuple[Parameter, Parameter]] = []
+        if options.natural_step is not None:
+            self._q = _quadratic_in(objective.model)
+            self._natural = NaturalGradient(options.natural_step)
+        self._of_q = [each.unconstrained_variable for pair in self._q for each in pair]
+        trained = set(map(id, variables)) - set(map(id, self._of_q))
         coordinates = Coordinates(objective.model, objective.variables).each
         self._coordinates = [each for each in coordinates if id(each.variable) in trained]
         with scope_of(objective.variables):
-            self._optimizer = tf_keras.optimizers.Adam(rate)
+            self._optimizer = tf_keras.optimizers.Adam(options.learning_rate)
             # Recomputed in each step.
             self._values = [tf.Variable(each.variable) for each in self._coordinates]
             self._optimizer.build(self._values)
@@ -56,14 +53,16 @@ class Adam:
     @property
     def state(self) -> dict[str, tf.Variable]:
         """Variables besides the parameters that change from step to step, by name."""
-        moments = {
-            f"adam.{number}": variable for number, variable in enumerate(self._optimizer.variables)
-        }
-        moments |= {f"unit.{number}": variable for number, variable in enumerate(self._units)}
-        return moments | {f"good.{number}": variable for number, variable in enumerate(self._good)}
+        return (
+            self._objective.state
+            | numbered("adam", self._optimizer.variables)
+            | numbered("unit", self._units)
+            | numbered("good", self._good)
+        )
 
-    def __call__(self, history: History) -> Outcome:
+    def __call__(self) -> Outcome:
         """Take steps until training is over."""
+        history = self._history
         losses: list[float] = []
         if history.iterations == 0:
             bring_within_reach(self._objective.model, lambda: self._objective.probe(0)[0])
@@ -90,22 +89,20 @@ class Adam:
             variable.assign(good)
 
     def _apply(self, loss: tf.Tensor, gradient: list[tf.Tensor]) -> None:
-        """Take a step; the previous parameters become the last good parameters if loss and gradient are finite."""
-        pairs = list(zip(gradient, self._objective.variables, strict=True))
+        """Take a step; if loss and gradient are finite, record the previous parameters as good."""
+        derivatives = dict(zip(map(id, self._objective.variables), gradient, strict=True))
         with tf.control_dependencies([finite_loss(loss, gradient)]):
             saved = [
                 good.assign(variable)
                 for good, variable in zip(self._good, self._changing, strict=True)
             ]
         with tf.control_dependencies(saved):
-            if (q := self._q) is not None:
-                of_q = [pair for pair in pairs if id(pair[1]) in self._ids_of_q]
+            if self._q:
 
                 def linear() -> tf.Tensor:  # linear in q(u), with the gradient already computed
-                    return sum(tf.reduce_sum(derivative * value) for derivative, value in of_q)
+                    return sum(tf.reduce_sum(derivatives[id(each)] * each) for each in self._of_q)
 
-                in_every_replica(lambda: self._natural.minimize(linear, [q]))
-            derivatives = {id(variable): derivative for derivative, variable in pairs}
+                in_every_replica(lambda: self._natural.minimize(linear, self._q))
             steps = []
             for each, value in zip(self._coordinates, self._values, strict=True):
                 value.assign(each.of(each.variable, tf.math))
@@ -118,10 +115,10 @@ class Adam:
                 each.variable.assign(each.inverse(value, tf.math))
 
 
-def _quadratic_in(model: GPModel) -> tuple[Parameter, Parameter] | None:
-    """Return q_mu and q_sqrt if natural gradients apply: both trainable, q_sqrt full, a Gaussian likelihood."""
-    q: list[Any] = [getattr(model, name, None) for name in ("q_mu", "q_sqrt")]
-    trained = all(isinstance(parameter, Parameter) and parameter.trainable for parameter in q)
-    if not trained or q[1].shape.rank != 3 or not isinstance(model.likelihood, Gaussian):
-        return None
-    return q[0], q[1]
+def _quadratic_in(model: Any) -> list[tuple[Parameter, Parameter]]:
+    """Return q_mu and a full q_sqrt, if both are trainable and the likelihood is Gaussian."""
+    parameters = [getattr(model, name, None) for name in ("q_mu", "q_sqrt")]
+    trained = all(isinstance(each, Parameter) and each.trainable for each in parameters)
+    if trained and model.q_sqrt.shape.rank == 3 and isinstance(model.likelihood, Gaussian):
+        return [(model.q_mu, model.q_sqrt)]
+    return []

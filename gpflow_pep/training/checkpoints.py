@@ -1,7 +1,6 @@
-"""Checkpoints of a training run, for exact resumption; checks that all workers run the same training."""
+"""Checkpoints of a training run, for exact resumption; checks of the runs of several workers."""
 
 import json
-import os
 import time
 import zlib
 from collections.abc import Mapping
@@ -17,10 +16,11 @@ from ..runtime.checks import warn
 from ..runtime.distribution import Workers
 from ..saving.arrays_file import assign_arrays, check_writable, load_arrays, save_arrays, unusable
 from ..saving.run_identity import differing, fingerprint
+from .options import FilePath
 from .result import STATUSES
 
 HISTORY = ("iterations", "seconds", "recorded", "objective", "held_out", "ended")
-"""The record of a training run: attributes of :class:`.history.History`, and the outcome of a finished run."""
+"""The record of a run: attributes of :class:`.history.History`, and the outcome at the end."""
 _VERSION = 1  # format of the file, compared as part of a run's identity
 # Entries of a run's identity that may differ between workers.
 _PER_WORKER = frozenset({"data", "model.blocks", "model.dataset"})
@@ -31,7 +31,7 @@ class Checkpoints:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: FilePath,
         run: Mapping[str, Any],
         seconds: float,
         *,
@@ -43,7 +43,9 @@ class Checkpoints:
         :param writes: whether this process writes the file; False: another worker does.
         :raises ValueError: if the directory does not exist, or the file cannot be written.
         """
-        self._path, self._seconds, self._writes = Path(path), seconds, writes
+        self._path = Path(path)
+        self._seconds = seconds
+        self._writes = writes
         if not self._path.parent.is_dir():
             raise ValueError(f"checkpoint must be in a directory that exists, got {str(path)!r}.")
         try:
@@ -63,20 +65,19 @@ class Checkpoints:
         return time.perf_counter() - self._last >= self._seconds
 
     def save(self, history: Mapping[str, Any], variables: Mapping[str, tf.Variable]) -> None:
-        """Replace the file if this process writes it. After a failure, the old file stays; a warning is given once."""
+        """Replace the file if this process writes it; if that fails, keep it and warn once."""
         if not self._writes:
             return
-        about = np.array(json.dumps({"run": self._run, "history": history}))
+        arrays = {name: value.numpy() for name, value in variables.items()}
+        arrays["about"] = np.array(json.dumps({"run": self._run, "history": history}))
         try:
-            save_arrays(
-                self._path,
-                {"about": about, **{name: value.numpy() for name, value in variables.items()}},
-            )
+            save_arrays(self._path, arrays)
         except OSError as error:
             if not self._has_failed:
                 reason = error.strerror or str(error)
                 warn(
-                    f"checkpoint {str(self._path)!r} could not be written: {reason}; training continues"
+                    f"checkpoint {str(self._path)!r} could not be written: {reason}; "
+                    "training continues"
                 )
             self._has_failed = True
         self._last = time.perf_counter()
@@ -85,7 +86,8 @@ class Checkpoints:
         """
         Assign the file's values to the variables and return its history; None if there is no file.
 
-        :raises ValueError: if the file is damaged or belongs to another run; then no variable is assigned.
+        :raises ValueError: if the file is damaged or belongs to another run; then no variable is
+            assigned.
         """
         if not self._path.exists():
             return None
@@ -94,9 +96,11 @@ class Checkpoints:
         names = differing(self._run, run) or sorted(arrays.keys() ^ variables.keys())
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""  # a message of one line
+            differ = "differs" if len(names) == 1 else "differ"
             raise ValueError(
-                f"checkpoint {str(self._path)!r} was written by a different run: {', '.join(names[:3])}{more} "
-                f"{'differs' if len(names) == 1 else 'differ'}. Give another path, or delete the file to start over."
+                f"checkpoint {str(self._path)!r} was written by a different run: "
+                f"{', '.join(names[:3])}{more} {differ}. "
+                "Give another path, or delete the file to start over."
             )
         try:
             assign_arrays(arrays, variables)
@@ -105,7 +109,7 @@ class Checkpoints:
         return history
 
     def _about(self, about: AnyNDArray | None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the identity of the file's run, and its history; "ended" has status and reason of a finished run."""
+        """Return identity and history of the run; its "ended" is the outcome of a finished run."""
         if about is None or about.dtype.kind != "U" or about.ndim != 0:
             raise ValueError(f"{str(self._path)!r} is not a checkpoint of `fit`.")
         try:
@@ -120,11 +124,11 @@ class Checkpoints:
             )
             accepted = (
                 _are([iterations], int) and iterations >= 0,
-                _are([seconds], int | float) and 0.0 <= seconds < 1e18,
+                _are([seconds], int, float) and 0.0 <= seconds < 1e18,
                 _are(recorded, int) and min(recorded, default=0) >= 0,
-                _are(objective, int | float),
+                _are(objective, int, float),
                 isinstance(held_out, dict)
-                and all(_are(scores, int | float) for scores in held_out.values()),
+                and all(_are(scores, int, float) for scores in held_out.values()),
                 ended is None or (_are(ended, str) and len(ended) == 2 and ended[0] in STATUSES),
             )
             for name, is_accepted in zip(HISTORY, accepted, strict=True):
@@ -137,48 +141,43 @@ class Checkpoints:
         return record["run"], history
 
 
-def _are(values: Any, kind: Any) -> bool:
-    """Return whether the values are a list of this type, booleans and huge integers excluded."""
+def _are(values: Any, *types: type) -> bool:
+    """Return whether the values are a list of these types, without huge integers."""
     return isinstance(values, list) and all(
-        isinstance(value, kind)
-        and not isinstance(value, bool)
-        and not (isinstance(value, int) and abs(value) > 2**53)
-        for value in values
+        type(value) in types and not (type(value) is int and abs(value) > 2**53) for value in values
     )
 
 
 def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Check that all workers run the same training from the same parameters; return the identity of the joint run."""
+    """Check that all workers run the same training; return the identity of the joint run."""
     power = getattr(model, "alpha", None)
-    per_worker = (
-        _PER_WORKER if power is None or power.shape.rank == 0 else _PER_WORKER | {"model.alpha"}
-    )
-    compared = {
-        name: _checksum(value) for name, value in sorted(run.items()) if name not in per_worker
-    }
+    per_worker = _PER_WORKER
+    if power is not None and power.shape.rank != 0:
+        per_worker |= {"model.alpha"}
+    per_worker &= run.keys()
+    compared = {name: _checksum(run[name]) for name in sorted(run.keys() - per_worker)}
     compared["parameters at the start"] = _checksum_of_parameters(model)
     everyone = workers.gather(*compared.values())
     for index, different in enumerate(everyone != everyone[0]):
         if different.any():
-            found = f"worker {index} differs from worker 0 in {', '.join(np.array(list(compared))[different])}"
-            raise ValueError(f"all workers must run the same training, but {found}.")
-    return {
-        **run,
-        **{
-            name: workers.gather(_checksum(run[name])).tolist()
-            for name in sorted(per_worker & run.keys())
-        },
-    }
+            names = ", ".join(np.array(list(compared))[different])
+            raise ValueError(
+                "all workers must run the same training, "
+                f"but worker {index} differs from worker 0 in {names}."
+            )
+    gathered = {name: workers.gather(_checksum(run[name])).tolist() for name in sorted(per_worker)}
+    return {**run, **gathered}
 
 
 def check_same_start(workers: Workers, iterations: int, model: GPModel) -> None:
-    """Raise a `ValueError` naming a worker that has not resumed from the same checkpoint as worker 0."""
+    """Raise a `ValueError` naming a worker that resumes from another checkpoint than worker 0."""
     everyone = workers.gather(iterations, _checksum_of_parameters(model))
     for index, values in enumerate(everyone):
         if (values != everyone[0]).any():
             raise ValueError(
-                f"checkpoint must be the same file for all workers, but worker {index} resumes after {values[0]} "
-                f"iterations and worker 0 after {everyone[0][0]}, or from other parameters: use a shared file system."
+                f"checkpoint must be the same file for all workers, but worker {index} resumes "
+                f"after {values[0]} iterations and worker 0 after {everyone[0][0]}, or from other "
+                "parameters: use a shared file system."
             )
 
 

@@ -1,13 +1,15 @@
-"""Coordinates of the optimizers, in which the curvatures of a GP's objective are of the same order whatever the units.
+"""Coordinates of the optimizers, in which curvatures do not depend on units.
 
-==================================  =====================================================================
-positive parameters                 the logarithm of the value above its lower bound
-inducing points                     divided by the standard deviations of the columns of Z at the start
-`Constant`, `Linear` mean function  divided by the standard deviation of f, for `A` over that of a column
-other variables                     unchanged
-==================================  =====================================================================
+===================  ===========================================================================
+positive parameters  the logarithm of the value above its lower bound
+inducing points      divided by the standard deviations of the columns of Z at the start
+`Constant`,          divided by the standard deviation of f; `A` of `Linear` is also multiplied
+`Linear` mean        by the standard deviation of its column
+other variables      unchanged
+===================  ===========================================================================
 
-A softplus is linear for large values: a lengthscale of 1e5 would be 1e5 steps away. Objective and priors are the same.
+A softplus is linear for large values: a lengthscale of 1e5 would be 1e5 steps away. Objective and
+priors are the same.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -38,7 +40,8 @@ class Coordinate:
     def __init__(self, variable: tf.Variable, *, is_log: bool, unit: AnyNDArray | float):
         """
         :param is_log: True for a positive parameter's variable x, whose excess is log(1 + e^x).
-        :param unit: divides other variables; an array that can be broadcast to the variable's shape.
+        :param unit: divides other variables; an array that can be broadcast to the variable's
+            shape.
         """
         self.variable, self.is_log = variable, is_log
         self.shape = variable.numpy().shape  # static shapes may be unknown
@@ -69,7 +72,7 @@ class Coordinate:
 
 
 class Coordinates:
-    """The coordinates of variables, concatenated in NumPy: TensorFlow operations may take longer than a small step."""
+    """The coordinates of variables, concatenated in NumPy, whose small operations are faster."""
 
     def __init__(self, model: tf.Module, variables: Sequence[tf.Variable]):
         """
@@ -80,7 +83,8 @@ class Coordinates:
             raise ValueError(
                 f"trainable variables must be floating point numbers, got {', '.join(wrong)}."
             )
-        logs, units = _softplus_variables(model), _units(model)
+        logs = _softplus_variables(model)
+        units = _units(model)
         self.each = [
             Coordinate(each, is_log=id(each) in logs, unit=units.get(id(each), 1.0))
             for each in variables
@@ -110,7 +114,7 @@ class Coordinates:
                 each.variable.assign(value.astype(each.variable.dtype.as_numpy_dtype))
 
     def gradient(self, values: AnyNDArray, derivatives: Sequence[AnyNDArray]) -> AnyNDArray:
-        """Return the gradient in the coordinates [P] at coordinates [P], from derivatives in the variables."""
+        """Return the gradient in the coordinates [P], from derivatives in the variables."""
         parts = self.split(values)
         with _quiet():
             slopes = [each.slope(part, np) for each, part in zip(self.each, parts, strict=True)]
@@ -128,7 +132,7 @@ class Coordinates:
 
 
 def _quiet() -> AbstractContextManager[Any]:
-    """Let exponentials of large coordinates overflow and underflow, even under ``np.seterr(all="raise")``."""
+    """Let large coordinates overflow and underflow, even under ``np.seterr(all="raise")``."""
     return np.errstate(all="ignore")
 
 
@@ -139,7 +143,8 @@ def concatenated(values: Sequence[AnyNDArray]) -> AnyNDArray:
 
 class Scipy(gpflow.optimizers.Scipy):
     """
-    GPflow's `Scipy` in the coordinates of :func:`gpflow_pep.fit`, for models of this library and of GPflow.
+    GPflow's `Scipy` in the coordinates of :func:`gpflow_pep.fit`, for models of this library and of
+    GPflow.
 
     >>> from gpflow_pep.training import Scipy
     >>> X = np.linspace(0.0, 6e4, 50)[:, None]
@@ -151,7 +156,8 @@ class Scipy(gpflow.optimizers.Scipy):
 
     def __init__(self, model: GPModel, compile_cache_size: int = 2):
         """
-        :param model: the model that is trained; its values at the start of `minimize` set the units.
+        :param model: the model that is trained; its values at the start of `minimize` set the
+            units.
         :param compile_cache_size: as in `gpflow.optimizers.Scipy`.
         """
         if not isinstance(model, GPModel):
@@ -167,11 +173,12 @@ class Scipy(gpflow.optimizers.Scipy):
         return result
 
     @override
-    def initial_parameters(self, variables: Sequence[tf.Variable]) -> AnyNDArray:  # type: ignore[override]
+    def initial_parameters(  # type: ignore[override]
+        self, variables: Sequence[tf.Variable]
+    ) -> AnyNDArray:
         if not {id(each) for each in variables} & {id(each) for each in self._model.variables}:
-            raise ValueError(
-                f"variables must belong to the model given to Scipy, a {type(self._model).__name__}."
-            )
+            name = type(self._model).__name__
+            raise ValueError(f"variables must belong to the model given to Scipy, a {name}.")
         self._coordinates = Coordinates(self._model, variables)
         return self._coordinates.values()
 
@@ -179,7 +186,8 @@ class Scipy(gpflow.optimizers.Scipy):
     def eval_func(
         self, *args: Any, **kwargs: Any
     ) -> Callable[[AnyNDArray], tuple[AnyNDArray, AnyNDArray]]:
-        evaluate, coordinates = super().eval_func(*args, **kwargs), self._coordinates
+        evaluate = super().eval_func(*args, **kwargs)
+        coordinates = self._coordinates
 
         def loss_and_gradient(values: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
             loss, gradient = evaluate(concatenated(coordinates.variables_at(values)))
@@ -189,18 +197,20 @@ class Scipy(gpflow.optimizers.Scipy):
 
     @override
     def callback_func(self, *args: Any) -> Callable[[AnyNDArray], None]:  # type: ignore[override]
-        callback, coordinates = super().callback_func(*args), self._coordinates
+        callback = super().callback_func(*args)
+        coordinates = self._coordinates
         return lambda values: callback(concatenated(coordinates.variables_at(values)))
 
 
 def _softplus_variables(model: tf.Module) -> set[int]:
-    """Return ids of the variables of positive parameters: a softplus, perhaps shifted to a lower bound."""
+    """Return ids of the variables under a softplus, which may be shifted to a lower bound."""
     found = set()
     for parameter in model.parameters:
         transform = parameter.transform
-        *shifts, innermost = (
-            transform.bijectors if isinstance(transform, tfp.bijectors.Chain) else [transform]
-        )
+        parts = [transform]
+        if isinstance(transform, tfp.bijectors.Chain):
+            parts = transform.bijectors
+        *shifts, innermost = parts
         is_softplus = type(innermost) is tfp.bijectors.Softplus and innermost.hinge_softness is None
         if is_softplus and all(type(shift) is tfp.bijectors.Shift for shift in shifts):
             found.add(id(parameter.unconstrained_variable))
@@ -210,15 +220,16 @@ def _softplus_variables(model: tf.Module) -> set[int]:
 def _units(model: Any) -> dict[int, AnyNDArray]:
     """Return units of the variables of inducing points and mean functions, by id."""
     mean_function = getattr(model, "mean_function", None)
-    units, spread, deviation = dict[int, Any](), np.ones(1), 1.0
+    units = dict[int, Any]()
+    spread = np.ones(1)
+    deviation = 1.0
     for inputs, kernel in inputs_and_kernels(model):
-        spread, deviation = (
-            spreads(np.asarray(inputs)),
-            float(np.sqrt(np.mean(kernel(inputs, full_cov=False)))),
-        )
+        spread = spreads(np.asarray(inputs))
         # Dividing and multiplying would change the last digit.
         spread[list(index_columns(kernel))] = 1.0
-        deviation = deviation if 0.0 < deviation < np.inf else 1.0
+        deviation = float(np.sqrt(np.mean(kernel(inputs, full_cov=False))))
+        if not 0.0 < deviation < np.inf:
+            deviation = 1.0
         units[_id_of_variable(inputs)] = spread
     if type(mean_function) is Constant:
         units[_id_of_variable(mean_function.c)] = deviation
@@ -234,20 +245,25 @@ def _id_of_variable(value: Any) -> int:
 
 
 def inputs_and_kernels(model: Any) -> list[tuple[Any, Kernel]]:
-    """Return the latent functions' kernels, each with its inducing points Z [M, D], or X [N, D] of a model without."""
-    kernel, variable = getattr(model, "kernel", None), getattr(model, "inducing_variable", None)
+    """Return the latent functions' kernels, each with its points Z [M, D], else with X [N, D]."""
+    kernel = getattr(model, "kernel", None)
+    variable = getattr(model, "inducing_variable", None)
+    data = getattr(model, "data", None)
     if not isinstance(kernel, Kernel):
         return []
-    kernels = kernel.latent_kernels if isinstance(kernel, MultioutputKernel) else [kernel]
-    if variable is None:
-        data = getattr(model, "data", None)
-        return [(data[0], each) for each in kernels] if isinstance(data, tuple) else []
-    pairs = paired(single_output_variables(variable), kernels)
-    return [
-        (z.Z, kernel)
-        for z, kernel in pairs
-        if isinstance(z, InducingPoints) and type(z) is not InducingPatches
-    ]
+    kernels = [kernel]
+    if isinstance(kernel, MultioutputKernel):
+        kernels = list(kernel.latent_kernels)
+    if variable is not None:
+        pairs = paired(single_output_variables(variable), kernels)
+        return [
+            (z.Z, kernel)
+            for z, kernel in pairs
+            if isinstance(z, InducingPoints) and type(z) is not InducingPatches
+        ]
+    if isinstance(data, tuple):
+        return [(data[0], each) for each in kernels]
+    return []
 
 
 def spreads(X: AnyNDArray) -> AnyNDArray:

@@ -1,9 +1,9 @@
-"""History of a training run: records, held-out scores, callbacks, TensorBoard, checkpoints and early stopping."""
+"""History of a training run: records, scores, callbacks, checkpoints and early stopping."""
 
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -16,6 +16,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 
 from ..engine import Chunk, split_rows
+from ..ep import SitesStatus
 from ..models.sparse import SparseGP
 from ..runtime.checks import asserted
 from ..runtime.tracing import compiled
@@ -23,22 +24,21 @@ from ..tilted.predictive import predicted_log_density
 from .checkpoints import HISTORY, Checkpoints
 from .dataset_batches import rows_for
 from .objectives import FAILURES, without_warnings
-from .result import EARLY, INTERRUPTED, Outcome
+from .options import Callback, FitOptions
+from .result import EARLY, INTERRUPTED, FitResult, Outcome
 
 _CHUNK_ROWS = 4096  # held-out rows predicted at a time
 NOT_FINITE = "the training loss or its derivatives are not finite."
-
-Callback = Callable[
-    [int, float], None
-]  #: Called at every record with iteration, from 1, and objective in nats.
 
 
 @contextmanager
 def recorded_interruption(*, enabled: bool = True) -> Iterator[Callable[[], bool]]:
     """
-    Yield a function that returns whether Ctrl-C has been pressed; the second time, it raises `KeyboardInterrupt`.
+    Yield a function that returns whether Ctrl-C has been pressed; the second time, it raises
+    `KeyboardInterrupt`.
 
-    It has no effect outside the main thread (only the main thread receives signals) and in programs that handle SIGINT.
+    It has no effect outside the main thread (only the main thread receives signals) and in programs
+    that handle SIGINT.
     """
     pressed: list[int] = []
 
@@ -48,38 +48,37 @@ def recorded_interruption(*, enabled: bool = True) -> Iterator[Callable[[], bool
         pressed.append(number)
 
     is_main = threading.current_thread() is threading.main_thread()
-    if not (enabled and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler):
-        yield lambda: False
-        return
-    signal.signal(signal.SIGINT, record)
+    default = signal.default_int_handler
+    if enabled and is_main and signal.getsignal(signal.SIGINT) is default:
+        signal.signal(signal.SIGINT, record)
     try:
         yield lambda: bool(pressed)
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if signal.getsignal(signal.SIGINT) is record:
+            signal.signal(signal.SIGINT, default)
 
 
-def keeping_data(callback: Callback, model: GPModel) -> Callback:
-    """Return the callback with a check: if it replaces the model's data, restore them and raise a ValueError."""
+def keeping_data(callback: Callback | None, model: GPModel) -> Callback | None:
+    """Return the callback; if it replaces the model's data, restore them and raise a ValueError."""
     # Else the data were given to `fit`, or are a dataset, which cannot be replaced.
-    if not isinstance(getattr(model, "data", None), tuple):
+    if callback is None or not isinstance(getattr(model, "data", None), tuple):
         return callback
 
     def called(iteration: int, objective: float) -> None:
         before = tuple(map(tf.convert_to_tensor, model.data))  # references to the values, no copies
-        stop: StopIteration | None = None
+        stop = None
         try:
             callback(iteration, objective)
         except StopIteration as error:
             stop = error
         finally:  # also after another error, which is raised
-            now: Any = map(tf.convert_to_tensor, model.data)
-            is_replaced = not all(map(_are_equal, before, now))
+            is_replaced = not all(map(_are_equal, before, model.data))
             if is_replaced:
                 model.data = before
         if is_replaced:
             raise ValueError(
-                "callback must leave model.data as it is during training, got a callback that replaced it: "
-                "assign new data after fit, and call fit again."
+                "callback must leave model.data as it is during training, got a callback that "
+                "replaced it: assign new data after fit, and call fit again."
             ) from stop
         if stop is not None:
             raise stop
@@ -87,8 +86,9 @@ def keeping_data(callback: Callback, model: GPModel) -> Callback:
     return called
 
 
-def _are_equal(a: tf.Tensor, b: tf.Tensor) -> bool:
-    return a is b or (a.shape == b.shape and bool(tf.reduce_all(a == b)))
+def _are_equal(before: tf.Tensor, now: Any) -> bool:
+    now = tf.convert_to_tensor(now)
+    return before is now or (before.shape == now.shape and bool(tf.reduce_all(before == now)))
 
 
 class HeldOut:
@@ -99,11 +99,14 @@ class HeldOut:
             rows = rows_for(model, data)
         except ValueError as error:
             raise ValueError(f"held_out: {error}") from error
-        self._model, self._data = model, tuple(map(tf.constant, rows))
-        self.names = ["nlpd", "rmse"] if isinstance(model.likelihood, Gaussian) else ["nlpd"]
+        self._model = model
+        self._data = tuple(map(tf.constant, rows))
+        self.names = ["nlpd"]
+        if isinstance(model.likelihood, Gaussian):
+            self.names.append("rmse")
 
     def __call__(self) -> dict[str, float]:
-        """Compute the mean negative log predictive density in nats and, for Gaussian noise, the RMSE."""
+        """Compute the mean negative log density in nats and, for Gaussian noise, the RMSE."""
         with without_warnings(self._model):
             density, square = map(float, self._sums(*self._data))
         n, P = self._data[1].shape
@@ -112,21 +115,19 @@ class HeldOut:
 
     @compiled
     def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Return sums of log predictive densities [] and squared errors [] over rows; compute the posterior once."""
-        # Each call of `predict_f` of a model with data would read all its rows.
-        predict = (
-            self._model.posterior().predict_f
-            if isinstance(self._model, SparseGP)
-            else self._model.predict_f
-        )
+        """Sum log predictive densities [] and squared errors [] over rows, with one posterior."""
+        model = self._model
+        predict = model.predict_f
+        if isinstance(model, SparseGP):  # each call of its `predict_f` would read all its rows
+            predict = model.posterior().predict_f
 
         def part(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
             inputs, outputs = chunk.data
             mean, variance = predict(inputs)
-            density = predicted_log_density(self._model.likelihood, inputs, mean, variance, outputs)
-            square = (
-                tf.square(outputs - mean) if "rmse" in self.names else tf.zeros([], density.dtype)
-            )
+            density = predicted_log_density(model.likelihood, inputs, mean, variance, outputs)
+            square = zero
+            if "rmse" in self.names:
+                square = tf.square(outputs - mean)
             return tf.reduce_sum(density), tf.reduce_sum(square)
 
         zero = tf.zeros([], X.dtype)
@@ -135,18 +136,15 @@ class HeldOut:
 
 @dataclass(kw_only=True)
 class History:
-    """Training loop state: records so far, early stopping, interruption, callbacks and checkpoints."""
+    """Training loop state: records, early stopping, interruption, callbacks and checkpoints."""
 
+    options: FitOptions
     variables: Sequence[tf.Variable]  # the trained parameters
-    steps: int  # at most
-    interval: int  # steps between records
-    progress_bar: Any  # of tqdm, or None
-    callback: Callback | None
-    scores: HeldOut | None
-    # Stop after as many records without improvement of the first score, else the objective.
-    patience: int | None
-    checkpoints: Checkpoints | None
-    interrupted: Callable[[], bool]
+    interval: int = 1  # steps between records
+    progress_bar: Any = None  # of tqdm
+    scores: HeldOut | None = None
+    checkpoints: Checkpoints | None = None
+    interrupted: Callable[[], bool] = lambda: False
     monitor: Callable[[int], Any] | None = None  # called at every record, for TensorBoard
     iterations: int = 0
     recorded: list[int] = field(default_factory=list)  # iteration of every record
@@ -158,10 +156,9 @@ class History:
     _state: dict[str, tf.Variable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        keeps_best = self.scores is not None and self.patience is not None
-        self._best = (
-            [tf.Variable(each, trainable=False) for each in self.variables] if keeps_best else []
-        )
+        self._best: list[tf.Variable] = []
+        if self.scores is not None and self.options.patience is not None:
+            self._best = [tf.Variable(each, trainable=False) for each in self.variables]
         self._began = time.perf_counter()
         self._first_of_phase = 0  # record from which `patience` counts
         self._first_of_stage = 0  # record from which the objective has the present rows
@@ -175,40 +172,36 @@ class History:
     def will_record(self) -> bool:
         """True if the current step ends with a record."""
         number = self.iterations + 1
-        return number % self.interval == 0 or number == self.steps
+        return number % self.interval == 0 or number == self.options.steps
 
     @property
     def is_over(self) -> bool:
         """True if no step remains or training has stopped early."""
-        return self.iterations >= self.steps or self.stopped is not None
+        return self.iterations >= self.options.steps or self.stopped is not None
 
     @property
     def stopped(self) -> Outcome | None:
-        """The outcome of a run stopped by Ctrl-C, the callback or `patience`; None if it continues."""
+        """The outcome of a run stopped by Ctrl-C, callback or `patience`; None if it continues."""
         if self.stopped_by_callback:
             return Outcome(EARLY, f"Stopped by the callback after {self.iterations} iterations.")
         if self.interrupted():
             return Outcome(INTERRUPTED, f"Interrupted after {self.iterations} iterations.")
-        if self.patience is None:
+        patience = self.options.patience
+        if patience is None:
             return None
         name, values = self._criterion()
         values = values[self._first_of_phase :]
         # argmin finds the first of equal scores.
-        if len(values) <= self.patience or int(np.argmin(values)) >= len(values) - self.patience:
+        if len(values) <= patience or int(np.argmin(values)) >= len(values) - patience:
             return None
-        return Outcome(
-            EARLY, f"Stopped early: the {name} has not improved for {self.patience} records."
-        )
+        return Outcome(EARLY, f"Stopped early: the {name} has not improved for {patience} records.")
 
-    def resume(self, state: Mapping[str, tf.Variable]) -> Outcome | None:
-        """Resume from the checkpoint, if there is one; return the outcome of a finished run, or None to continue."""
-        self._state = {
-            f"best.{number}": variable for number, variable in enumerate(self._best)
-        } | dict(state)
-        self._state |= {
-            f"parameter.{number}": variable for number, variable in enumerate(self.variables)
-        }
-        saved = None if self.checkpoints is None else self.checkpoints.restore(self._state)
+    def resume(self, state: dict[str, tf.Variable]) -> Outcome | None:
+        """Resume from the checkpoint, if there is one; return the outcome of a finished run."""
+        if self.checkpoints is None:
+            return None
+        self._state = state | numbered("best", self._best) | numbered("parameter", self.variables)
+        saved = self.checkpoints.restore(self._state)
         if saved is None:
             return None
         self._began -= saved.pop("seconds")
@@ -216,7 +209,7 @@ class History:
         vars(self).update(saved)
         if self.progress_bar is not None:
             self.progress_bar.update(self.iterations)
-        return None if ended is None else Outcome(*ended)
+        return ended and Outcome(*ended)
 
     def step(self, objective: float | None) -> None:
         """Count a step; record the objective if it is given."""
@@ -235,7 +228,7 @@ class History:
         self._first_of_phase = self._first_of_stage = len(self.objective)
 
     def record_last(self, objective: float, *, again: bool = False) -> None:
-        """Record the last step, or the start, unless it is recorded; `again` if the parameters have changed since."""
+        """Record the final state once; `again` forces a record after the parameters changed."""
         if again or self.iterations not in self.recorded[self._first_of_stage :][-1:]:
             self._record(objective)
 
@@ -247,7 +240,7 @@ class History:
                 values.pop()
 
     def restore_best(self) -> int | None:
-        """Restore the parameters of the best finite held-out score, if scores decide; return its record's index."""
+        """Restore the parameters of the best held-out score; return the index of its record."""
         values = self._criterion()[1]
         if not self._best or not any(np.isfinite(values)):
             return None
@@ -259,11 +252,11 @@ class History:
     def save(self, outcome: Outcome | None = None) -> None:
         """Write a checkpoint, if there is a checkpoint file."""
         if self.checkpoints is not None:
-            saved = {name: outcome if name == "ended" else getattr(self, name) for name in HISTORY}
-            self.checkpoints.save(saved, self._state)
+            saved = {name: getattr(self, name) for name in HISTORY if name != "ended"}
+            self.checkpoints.save({**saved, "ended": outcome}, self._state)
 
     def close(self, restored: int | None, energy: float | None) -> None:
-        """Append a record of the final parameters: record `restored` again, or `energy` at sites converged since."""
+        """Append the final parameters' record: `restored` again, or `energy` at converged sites."""
         if energy is not None:
             scores = {}
             if self.scores is not None:
@@ -271,12 +264,25 @@ class History:
                     scores = self.scores()
                 except FAILURES:  # training has ended, and its result must not be lost
                     scores = dict.fromkeys(self.scores.names, np.nan)
-            self._append(
-                self.iterations if restored is None else self.recorded[restored], energy, scores
-            )
+            iteration = self.iterations
+            if restored is not None:
+                iteration = self.recorded[restored]
+            self._append(iteration, energy, scores)
         elif restored is not None:
             for values in self._columns:
                 values.append(values[restored])
+
+    def result(self, outcome: Outcome, sites: SitesStatus | None) -> FitResult:
+        """Return the result of the run, which has ended with this outcome and sites."""
+        return FitResult(
+            *outcome,
+            iterations=self.iterations,
+            recorded=tuple(self.recorded),
+            objective=tuple(self.objective),
+            held_out={name: tuple(values) for name, values in self.held_out.items()},
+            sites=sites,
+            seconds=self.seconds,
+        )
 
     @property
     def _columns(self) -> list[list[Any]]:
@@ -290,7 +296,10 @@ class History:
             self.held_out.setdefault(name, []).append(value)
 
     def _record(self, objective: float) -> None:
-        self._append(self.iterations, objective, {} if self.scores is None else self.scores())
+        scores = {}
+        if self.scores is not None:
+            scores = self.scores()
+        self._append(self.iterations, objective, scores)
         values = self._criterion()[1]
         if self._best and values[-1] == min(values) < np.inf:
             for best, variable in zip(self._best, self.variables, strict=True):
@@ -299,9 +308,10 @@ class History:
             records = {"objective": self.objective, **self.held_out}
             latest = ", ".join(f"{name} {values[-1]:.6g}" for name, values in records.items())
             self.progress_bar.set_postfix_str(latest, refresh=False)
-        if self.callback is not None and not self.stopped_by_callback:
+        callback = self.options.callback
+        if callback is not None and not self.stopped_by_callback:
             try:
-                self.callback(self.iterations, objective)
+                callback(self.iterations, objective)
             except StopIteration:
                 self.stopped_by_callback = True
             except BaseException as error:
@@ -319,6 +329,11 @@ class History:
             name, values = next(iter(self.held_out.items()))
             name = f"held-out {name}"
         return name, [value if np.isfinite(value) else np.inf for value in values]
+
+
+def numbered(name: str, variables: Iterable[tf.Variable]) -> dict[str, tf.Variable]:
+    """Name the variables of a checkpoint by numbers."""
+    return {f"{name}.{number}": variable for number, variable in enumerate(variables)}
 
 
 def finite_loss(loss: tf.Tensor, gradient: Sequence[tf.Tensor]) -> tf.Tensor:

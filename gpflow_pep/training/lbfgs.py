@@ -1,10 +1,9 @@
 """SciPy's L-BFGS-B, which always ends at the best parameters evaluated."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from operator import itemgetter
-from typing import Any
+from operator import attrgetter
 
 import numpy as np
 import tensorflow as tf
@@ -29,8 +28,9 @@ _STILL = (5, 1.0 / 40.0)
 _REACH = np.log(1e4)
 _SECANTS = 50  # with SciPy's default of 10 inducing points take a third more iterations
 _IGNORED = (
-    "The inputs explain nothing: the objective is no better than with a constant f, or with noise alone. Try other "
-    "initial lengthscales, a mean function (or Y without its mean), more inducing points, n_restarts."
+    "The inputs explain nothing: the objective is no better than with a constant f, or with noise "
+    "alone. Try other initial lengthscales, a mean function (or Y without its mean), more inducing "
+    "points, n_restarts."
 )
 _MAX_ROUNDING = 1.0  # nats per row: larger rounding errors would hide differences of parameters
 _MAX_CURVATURE = 100.0  # nats per row: the largest curvature of a smooth loss
@@ -48,59 +48,71 @@ class _Interrupted(Exception):
     """Raised between evaluations within a search, after Ctrl-C."""
 
 
+class SearchState:
+    """The best evaluation since a start, and the failures and gains of the current search."""
+
+    def __init__(self, start: AnyNDArray):
+        """:param start: all coordinates [P]."""
+        self.start = self.best = start
+        self.loss = np.inf  # the best
+        self.gradient = np.zeros_like(start)  # of the best loss, in all coordinates [P]
+        self.failure = ""  # the last failure after the best evaluation
+        self.any_failure = ""  # the last failure
+        # True if no step was made and none failed, although the loss has a slope.
+        self.is_stuck = False
+        # The best losses after the last iterations.
+        self.recent: deque[float] = deque(maxlen=FLAT_ITERATIONS + 1)
+
+
 class LBFGS:
-    """Minimize the loss over the variables of each phase in turn, from the best of several starts."""
+    """Minimize the loss over the variables of each phase, from the best of several starts."""
 
     def __init__(
         self,
         objective: Objective,
+        history: History,
         phases: Sequence[Collection[tf.Variable]],
-        tolerance: float,
         num_rows: int,
-        n_restarts: int,
-        seed: int,
     ):
         """
-        :param phases: the variables trained in each phase, of those of the objective.
-        :param tolerance: a phase ends after FLAT_ITERATIONS iterations that gained less than this, in nats per row.
-        :param n_restarts: the number of starts, after the best, from which the first phase is trained, too.
+        :param phases: the variables of the objective that are trained in each phase.
+        :param num_rows: the tolerance is in nats per row: a phase ends after FLAT_ITERATIONS
+            iterations that together gained less than tolerance times rows.
         """
         self._objective = objective
-        self._n_restarts = n_restarts
-        self._seed = seed
-        self._tolerance = tolerance
+        self._history = history
+        self._options = history.options
         self._num_rows = num_rows
         self._flat = (FLAT_ITERATIONS, 1.0)  # iterations, and their gain as a share of `_gain`
         self._coordinates = Coordinates(objective.model, objective.variables)
-        resolution = max(
-            (np.finfo(each.dtype.as_numpy_dtype).eps for each in objective.variables), default=0.0
-        )
-        self._probe_step = max(_PROBE_STEP, 100.0 * resolution)
+        resolutions = [np.finfo(each.dtype.as_numpy_dtype).eps for each in objective.variables]
+        self._probe_step = max(_PROBE_STEP, 100.0 * max(resolutions, default=0.0))
         self._phases = [self._coordinates.entries(variables) for variables in phases]
         self._active = self._phases[0]
-        # Loss and coordinates at the ends from earlier starts.
-        self._ends: list[tuple[float, AnyNDArray]] = []
-        self._begin(self._coordinates.values())
+        self._ends: list[SearchState] = []  # from earlier starts
+        self._state = SearchState(self._coordinates.values())
         # 1 and the best of `_ends`, or 0.
-        self._best_end = tf.Variable(np.zeros(1 + len(self._best)), trainable=False)
-        self.state: Mapping[str, tf.Variable] = {"best end": self._best_end}  # for a resumed run
+        self._best_end = tf.Variable(np.zeros(1 + len(self._state.best)), trainable=False)
+
+    @property
+    def state(self) -> dict[str, tf.Variable]:
+        """Variables besides the parameters that a resumed run needs, by name."""
+        return {**self._objective.state, "best end": self._best_end}
 
     @property
     def _gain(self) -> float:
         """The gain of `FLAT_ITERATIONS` iterations, in nats, below which the objective is flat."""
-        return self._tolerance * self._num_rows
+        return self._options.tolerance * self._num_rows
 
     def restore(self) -> None:
         """Assign the best parameters to the variables."""
-        self._coordinates.assign(
-            min([(self._best_loss, self._best), *self._ends], key=itemgetter(0))[1]
-        )
+        self._coordinates.assign(self._best_state().best)
 
-    def __call__(self, history: History) -> Outcome:
+    def __call__(self) -> Outcome:
         """Minimize the loss; the variables end at the best parameters evaluated."""
-        return self._recorded(self._from_starts, history)
+        return self._recorded(self._from_starts)
 
-    def go_on(self, history: History, num_rows: int, iterations: int) -> Outcome:
+    def go_on(self, num_rows: int, iterations: int) -> Outcome:
         """
         Minimize the loss of more rows, in the last phase, from the end of a search on fewer.
 
@@ -111,289 +123,293 @@ class LBFGS:
         self._flat = (iterations, iterations / FLAT_ITERATIONS)
         self._active = self._phases[-1]
         self._objective.restart()
-        return self._recorded(self._from_present, history)
+        return self._recorded(self._from_present)
 
-    def _recorded(self, search: Callable[[History], Outcome], history: History) -> Outcome:
+    def _recorded(self, search: Callable[[], Outcome]) -> Outcome:
         """Search, and record the end; the variables end at the best parameters evaluated."""
         self._ends.clear()  # of an interrupted search, perhaps on other rows
-        self._begin(self._coordinates.values())
+        self._state = SearchState(self._coordinates.values())
         outcome = Outcome(CONVERGED, "")
         try:
-            outcome = search(history)
+            outcome = search()
         except _Interrupted:
             self.restore()
-        objective = -min([self._best_loss, *(loss for loss, _ in self._ends)])
+        objective = -self._best_state().loss
         # A line search that failed may have found better parameters, too.
-        history.record_last(objective, again=history.objective[-1:] < [objective])
-        return history.stopped or outcome
+        has_gained = self._history.objective[-1:] < [objective]
+        self._history.record_last(objective, again=has_gained)
+        return self._history.stopped or outcome
 
-    def _from_starts(self, history: History) -> Outcome:
-        """Train all phases from the best of the starts or, if the run was resumed, from its best parameters."""
+    def _best_state(self) -> SearchState:
+        """Return the state of least loss, of the current search and the ends of earlier ones."""
+        return min([self._state, *self._ends], key=attrgetter("loss"))
+
+    def _from_starts(self) -> Outcome:
+        """Train all phases from the best start or, in a resumed run, from its best parameters."""
+        history = self._history
         is_cheap = self._objective.trial_iterations > 0
         may_ignore_inputs = is_cheap
+        number = 1 + self._options.n_restarts
         if history.iterations > 0:  # resumed from a checkpoint
             has_end, *end = self._best_end.numpy()
-            outcome = self._best_of([self._best, np.array(end)][: 1 + int(has_end)], history)
+            outcome = self._best_of([self._state.best, np.array(end)][: 1 + int(has_end)])
         else:
-            ranked = self._ranked_starts(history)
-            ends = [end for _, end in ranked]
-            outcome = self._best_of(ends[: 1 + self._n_restarts], history)
+            ranked = self._ranked_starts()
+            ends = [each.best for each in ranked]
+            outcome = self._best_of(ends[:number])
             if is_cheap and not history.is_over:
-                may_ignore_inputs = self._ignores_inputs(history)
+                may_ignore_inputs = self._ignores_inputs()
             if may_ignore_inputs and not history.is_over:
-                # Few points in their first places may explain nothing: train them, too, from the best start.
-                others = (
-                    ends[1 + self._n_restarts :][:1] if len(self._phases) == 1 else [ranked[0][0]]
-                )
+                # Few points in their first places may explain nothing: train them, too, from the
+                # best start.
+                others = [ranked[0].start]
+                if len(self._phases) == 1:
+                    others = ends[number : number + 1]
                 self._active = self._phases[-1]
-                outcome = self._best_of(others, history, outcome)
+                outcome = self._best_of(others, outcome)
         for active in self._phases[1:]:
             history.begin_phase()
             if history.is_over:
                 break
             self._active = active
-            self._recent.clear()
-            before, outcome = outcome, self._search(history)
+            self._state.recent.clear()
+            before = outcome
+            outcome = self._search()
             # The search is stuck at a kink of the kernel: rows at inducing points.
-            if before.status == CONVERGED and self._is_stuck:
-                outcome = Outcome(
-                    CONVERGED, f"{before.reason} The inducing points stay. {outcome.reason}"
-                )
+            if before.status == CONVERGED and self._state.is_stuck:
+                reason = f"{before.reason} The inducing points stay. {outcome.reason}"
+                outcome = Outcome(CONVERGED, reason)
         # If the inputs explained something before, later gains do not change that.
-        if may_ignore_inputs and outcome.status == CONVERGED and self._ignores_inputs(history):
+        if may_ignore_inputs and outcome.status == CONVERGED and self._ignores_inputs():
             outcome = Outcome(CONVERGED, f"{outcome.reason} {_IGNORED}")
         return outcome
 
-    def _from_present(self, history: History) -> Outcome:
+    def _from_present(self) -> Outcome:
         """Train from the present parameters; evaluate the loss there if no iteration remains."""
-        if history.is_over:
-            self._evaluate(self._best[self._active], history)
-        return self._search(history)
+        if self._history.is_over:
+            self._evaluate(self._state.best[self._active])
+        return self._search()
 
-    def _best_of(
-        self, begins: Sequence[AnyNDArray], history: History, outcome: Outcome | None = None
-    ) -> Outcome:
-        """Search from each of these coordinates; go to the best end, or the present one, if it has an `outcome`."""
-        outcomes = [] if outcome is None else [outcome]
-        self._ends = [(self._best_loss, self._best) for _ in outcomes]
+    def _best_of(self, begins: Sequence[AnyNDArray], outcome: Outcome | None = None) -> Outcome:
+        """Search from each start; go to the best end. With `outcome`, the current one competes."""
+        outcomes = []
+        self._ends = []
+        if outcome is not None:
+            outcomes.append(outcome)
+            self._ends.append(self._state)
         for begin in begins:
             if outcomes:
                 self._objective.restart()
-            self._begin(begin)
-            history.begin_phase()
-            outcomes.append(self._search(history))
-            self._ends.append((self._best_loss, self._best))
-            self._best_end.assign([1.0, *min(self._ends, key=itemgetter(0))[1]])
-        (_, best), outcome = min(
-            zip(self._ends, outcomes, strict=True), key=lambda pair: pair[0][0]
-        )
+            self._state = SearchState(begin)
+            self._history.begin_phase()
+            outcomes.append(self._search())
+            self._ends.append(self._state)
+            best = min(self._ends, key=attrgetter("loss"))
+            self._best_end.assign([1.0, *best.best])
+        best = min(self._ends, key=attrgetter("loss"))
+        outcome = outcomes[self._ends.index(best)]
         self._ends.clear()
-        self._best_end.assign(np.zeros(1 + len(best)))
-        if best is not self._best:
-            self._go_to(best, history)
-            history.record_last(-self._best_loss, again=True)
+        self._best_end.assign(np.zeros(1 + len(best.best)))
+        if best is not self._state:
+            self._go_to(best.best)
+            self._history.record_last(-self._state.loss, again=True)
         return outcome
 
-    def _ignores_inputs(self, history: History) -> bool:
+    def _ignores_inputs(self) -> bool:
         """Return whether the evidence is no better than if f were constant or noise."""
-        self._coordinates.assign(self._best)
+        before = self._state
+        self._coordinates.assign(before.best)
         found = self._negative_evidence()
         losses = [np.inf]
-        before = (dict(vars(self)), dict(vars(self._objective)))
         try:
             for values in without_inputs(self._objective.model, self._coordinates):
                 with suppress(*FAILURES):
-                    self._go_to(values, history)
+                    self._go_to(values)
                     losses.append(self._negative_evidence())
         finally:  # also after Ctrl-C
-            vars(self).update(before[0])
-            vars(self._objective).update(before[1])
-            self._coordinates.assign(self._best)
-            self._objective.restore_best()
+            self._state = before
+            self._coordinates.assign(before.best)
         return min(losses) - found < 10.0 * self._gain
 
     def _negative_evidence(self) -> float:
-        """Return the best loss without the log prior density; the variables must have the best values."""
-        return self._best_loss + float(self._objective.model.log_prior_density())
+        """Return the best loss without the prior; the variables must have the best values."""
+        return self._state.loss + float(self._objective.model.log_prior_density())
 
     @property
     def _best_gradient(self) -> AnyNDArray:
         """Return the gradient at the best parameters, in the active coordinates."""
-        return self._full_gradient[self._active]
+        return self._state.gradient[self._active]
 
     @property
-    def _is_flat(self) -> bool:
-        """True if the last iterations gained too little."""
-        return bool(self._flatness)
+    def _is_over(self) -> bool:
+        """True if training is over, or the last iterations gained too little."""
+        return self._history.is_over or bool(self._flatness())
 
-    @property
     def _flatness(self) -> str:
-        """The small gain of the last iterations, in words; "" if they gained enough."""
+        """Return the small gain of the last iterations, in words; "" if they gained enough."""
+        recent = self._state.recent
         limits = [self._flat]
         is_last = self._active is self._phases[-1]
-        if is_last and self._objective.is_exact and np.size(self._best[self._active]) <= _SECANTS:
+        if is_last and self._objective.is_exact and len(self._best_gradient) <= _SECANTS:
             limits.append(_STILL)
         for number, share in limits:
             least = share * self._gain
-            if len(self._recent) <= number:
+            if len(recent) <= number:
                 continue
-            first, middle, last = (self._recent[-1 - back] for back in (number, number // 2, 0))
+            first, middle, last = (recent[-1 - back] for back in (number, number // 2, 0))
             leaves_saddle = middle - last > max(2.0 * (first - middle), 0.25 * least)
             if first - last < least and not leaves_saddle:
                 return f"the last {number} iterations gained less than {least:.2g} nats"
         return ""
 
-    def _begin(self, values: AnyNDArray) -> None:
-        self._best, self._best_loss = values, np.inf  # of all evaluations from this start
-        self._full_gradient = np.zeros_like(values)  # the gradient there, in all coordinates
-        self._is_at_best = True  # the variables have these values
-        self._failure = ""  # the last failure after the best evaluation, in the current search
-        self._any_failure = ""  # the last failure of the current search
-        # True if the last search made no step and none failed, although the loss has a slope.
-        self._is_stuck = False
-        # The best losses after the last iterations.
-        self._recent: deque[float] = deque(maxlen=FLAT_ITERATIONS + 1)
-
-    def _go_to(self, values: AnyNDArray, history: History) -> None:
+    def _go_to(self, values: AnyNDArray) -> None:
         """Begin at these coordinates, far from the last ones, and evaluate the loss there."""
-        self._begin(values)
+        self._state = SearchState(values)
         self._objective.restart()
-        self._evaluate(values[self._active], history)
+        self._evaluate(values[self._active])
 
-    def _ranked_starts(self, history: History) -> list[tuple[AnyNDArray, AnyNDArray]]:
+    def _ranked_starts(self) -> list[SearchState]:
         """Return the starts, each with the end of a few iterations, the best first."""
+        number = self._objective.trial_iterations
         given, *others = starts(
-            self._objective.model, self._coordinates, self._n_restarts, self._seed
+            self._objective.model,
+            self._coordinates,
+            self._options.n_restarts,
+            self._options.seed,
         )
         if not (others and self._objective.waits):
-            return [(given, given)]
-        self._evaluate(given[self._active], history)
-        found = []
+            return [self._state]
+        self._evaluate(given[self._active])
         for start in (given, *others):
             try:
                 if start is not given:
-                    self._go_to(start, history)
-                if self._objective.trial_iterations:
-                    self._minimize(
-                        history,
-                        lambda _: None,
-                        min(self._objective.trial_iterations, history.steps),
-                    )
+                    self._go_to(start)
+                if number:
+                    self._minimize(min(number, self._options.steps))
                 if start is given or self._objective.is_accurate:
-                    found.append(start)
-                    self._ends.append((self._best_loss, self._best))
+                    self._ends.append(self._state)
             except FAILURES:
                 self._objective.check_data()
-        ranked = sorted(zip(self._ends, found, strict=True), key=lambda pair: pair[0][0])
         self._objective.restart()
-        return [(start, end) for (_, end), start in ranked]
+        return sorted(self._ends, key=attrgetter("loss"))
 
     def _minimize(
-        self, history: History, callback: Callable[[OptimizeResult], None], max_iterations: int
+        self,
+        max_iterations: int,
+        callback: Callable[[OptimizeResult], None] | None = None,
     ) -> OptimizeResult:
         """Minimize over the active coordinates, from the best ones."""
-        options = {"maxiter": max_iterations, "maxfun": 4 * history.steps + 20, "maxcor": _SECANTS}
-        start, reach = (
-            self._best[self._active],
-            np.where(self._coordinates.are_logs[self._active], _REACH, np.inf),
-        )
+        start = self._state.best[self._active]
+        reach = np.where(self._coordinates.are_logs[self._active], _REACH, np.inf)
         least = start - reach
         # If all had bounds, SciPy's first step would be as long as the gradient.
         least[:1] = -np.inf
-        arguments: dict[str, Any] = {
-            "args": (history,),
-            "method": "L-BFGS-B",
-            "jac": True,
-            "options": options,
-        }
         # Idle BLAS threads spin and slow down TensorFlow.
         with threadpool_limits(1, user_api="blas"):
-            bounds = Bounds(least, start + reach)
-            return minimize(self._evaluate, start, bounds=bounds, callback=callback, **arguments)
+            return minimize(
+                self._evaluate,
+                start,
+                method="L-BFGS-B",
+                jac=True,
+                bounds=Bounds(least, start + reach),
+                callback=callback,
+                options={
+                    "maxiter": max_iterations,
+                    "maxfun": 4 * self._options.steps + 20,
+                    "maxcor": _SECANTS,
+                },
+            )
 
-    def _search(self, history: History) -> Outcome:
-        """Minimize over the active coordinates, by searches each from the end of the one before."""
+    def _after_iteration(self, intermediate_result: OptimizeResult) -> None:
+        """Return to the best parameters and record them; the name of the argument is SciPy's."""
+        state = self._state
+        self._coordinates.assign(state.best)
+        self._objective.restore_best()
+        objective = None
+        if self._history.will_record:
+            objective = -state.loss
+        self._history.step(objective)
+        state.recent.append(state.loss)
+        if self._is_over:
+            raise StopIteration
 
-        def callback(
-            intermediate_result: OptimizeResult,
-        ) -> None:  # SciPy requires this argument name
-            if not self._is_at_best:
-                self._coordinates.assign(self._best)
-                self._objective.restore_best()
-            history.step(-self._best_loss if history.will_record else None)
-            self._recent.append(self._best_loss)
-            if history.is_over or self._is_flat:
-                raise StopIteration
-
-        # A search may end too early if it was resumed from a checkpoint, or if the loss is noisy because sites converge
-        # to a tolerance. Start another search from its end until a search at the smallest tolerance gains nothing.
-        self._is_stuck = False
-        gained, result = True, OptimizeResult()
-        while gained and not (history.is_over or self._is_flat):
-            before, self._failure, self._any_failure = self._best_loss, "", ""
-            result = self._minimize(history, callback, history.steps - history.iterations)
-            self._coordinates.assign(self._best)
-            least = 1e-6 * (1.0 + abs(self._best_loss))
+    def _search(self) -> Outcome:
+        """Restart L-BFGS from its last point until a restart gains nothing."""
+        # A search may end too early if it was resumed from a checkpoint, or if the loss is noisy
+        # because sites converge to a tolerance. The last restart has the smallest tolerance.
+        state = self._state
+        state.is_stuck = False
+        gained = True
+        result = OptimizeResult()
+        while gained and not self._is_over:
+            before = state.loss
+            state.failure = state.any_failure = ""
+            left = self._options.steps - self._history.iterations
+            result = self._minimize(left, self._after_iteration)
+            self._coordinates.assign(state.best)
+            least = 1e-6 * (1.0 + abs(state.loss))
             if not self._objective.is_exact:  # further searches are expensive
                 least = max(least, 0.1 * self._gain)
-            gained = not before - self._best_loss < least  # else stop searching
-            is_last = self._active is self._phases[-1]
+            gained = not before - state.loss < least  # else stop searching
             if (
-                is_last
-                and not (history.is_over or self._is_flat)
+                self._active is self._phases[-1]
+                and not self._is_over
                 and self._objective.tighten(fully=not gained, gain=self._gain)
             ):
-                gained = True  # a tighter tolerance may still improve
-                # Loose sites may underestimate the loss.
-                self._best_loss, before = (
-                    np.inf,
-                    self._best_loss,
-                )
-                try:
-                    self._evaluate(self._best[self._active], history)
-                except FAILURES as error:
-                    self._best_loss, self._failure, gained = before, reason_of(error), False
-                    self._objective.restore_best()
-                self._recent.clear()
-        return self._outcome(result, history)
+                gained = self._evaluate_again()  # a tighter tolerance may still improve
+        return self._outcome(result)
 
-    def _evaluate(self, x: AnyNDArray, history: History) -> tuple[float, AnyNDArray]:
-        """Return loss and gradient; after a failure, a larger loss, so that the line search backtracks."""
+    def _evaluate_again(self) -> bool:
+        """Evaluate the loss at the best parameters, at a tighter tolerance; return success."""
+        state = self._state
+        state.recent.clear()
+        before = state.loss
+        state.loss = np.inf  # loose sites may underestimate it
+        try:
+            self._evaluate(state.best[self._active])
+        except FAILURES as error:
+            state.loss = before
+            state.failure = reason_of(error)
+            self._objective.restore_best()
+            return False
+        return True
+
+    def _evaluate(self, x: AnyNDArray) -> tuple[float, AnyNDArray]:
+        """Return loss and gradient; after a failure a larger loss, to make the search backtrack."""
+        state = self._state
         values = self._values_at(x)
         # SciPy evaluates the start of a search again.
-        if self._best_loss < np.inf and np.array_equal(values, self._best):
-            return self._best_loss, self._best_gradient
+        if state.loss < np.inf and np.array_equal(values, state.best):
+            return state.loss, self._best_gradient
         try:
-            loss, full_gradient = self._loss_and_gradient(values, history)
+            loss, gradient = self._loss_and_gradient(values)
         except FAILURES as error:
-            if self._best_loss == np.inf:
+            if state.loss == np.inf:
                 raise
-            self._failure = self._any_failure = reason_of(error)
+            state.failure = state.any_failure = reason_of(error)
             self._objective.restore_best()
-            return self._best_loss + 1.0 + abs(self._best_loss), np.zeros_like(x)
-        if loss < self._best_loss:
-            self._best = values
-            self._best_loss = loss
-            self._full_gradient = full_gradient
-            self._failure = ""
-            self._is_at_best = True
+            return state.loss + 1.0 + abs(state.loss), np.zeros_like(x)
+        if loss < state.loss:
+            state.best = values
+            state.loss = loss
+            state.gradient = gradient
+            state.failure = ""
             self._objective.mark_best()
-        return loss, full_gradient[self._active]
+        return loss, gradient[self._active]
 
     def _values_at(self, x: AnyNDArray) -> AnyNDArray:
         """Return all coordinates: x for the active ones, the best for the others."""
-        values = self._best.copy()
+        values = self._state.best.copy()
         values[self._active] = x
         return values
 
-    def _loss_and_gradient(self, values: AnyNDArray, history: History) -> tuple[float, AnyNDArray]:
-        """Assign all coordinates; return the loss and its gradient in them, or raise one of `FAILURES`."""
-        if self._best_loss < np.inf and history.interrupted():
+    def _loss_and_gradient(self, values: AnyNDArray) -> tuple[float, AnyNDArray]:
+        """Assign all coordinates; return loss and gradient in them, or raise one of `FAILURES`."""
+        if self._state.loss < np.inf and self._history.interrupted():
             raise _Interrupted
         self._coordinates.assign(values)
-        self._is_at_best = False
         try:
-            loss, derivatives = self._objective.evaluate(history.iterations)
+            loss, derivatives = self._objective.evaluate(self._history.iterations)
             arrays = [each.numpy() for each in derivatives]
             gradient = self._coordinates.gradient(values, arrays)
             if not (np.isfinite(loss) and np.isfinite(gradient[self._active]).all()):
@@ -403,79 +419,82 @@ class LBFGS:
             raise
         return loss, gradient
 
-    def _probe(
-        self, steps: Sequence[AnyNDArray], history: History
-    ) -> list[tuple[float, AnyNDArray]]:
+    def _probe(self, steps: Sequence[AnyNDArray]) -> list[tuple[float, AnyNDArray]]:
         """
-        Return loss and active gradient after each of these steps from the best parameters, and go back to these: a
-        better loss is not recorded. Raise one of `FAILURES` if a step fails.
+        Return loss and active gradient after each of these steps from the best parameters, and go
+        back to these: a better loss is not recorded. Raise one of `FAILURES` if a step fails.
         """
+        best = self._state.best
         found = []
         try:
             for step in steps:
-                values = self._values_at(self._best[self._active] + step)
-                loss, gradient = self._loss_and_gradient(values, history)
+                loss, gradient = self._loss_and_gradient(self._values_at(best[self._active] + step))
                 found.append((loss, gradient[self._active]))
         finally:
-            self._coordinates.assign(self._best)
+            self._coordinates.assign(best)
             self._objective.restore_best()
-            self._is_at_best = True
         return found
 
-    def _rounding(self, history: History) -> float:
+    def _rounding(self) -> float:
         """
-        Estimate the standard deviation of the loss's rounding errors from third differences along the gradient, since
-        a smooth loss has almost none: the variance is 3!²/6! of their mean square (Moré and Wild 2011, eq. 2.5).
+        Estimate the standard deviation of the loss's rounding errors from third differences along
+        the gradient, since a smooth loss has almost none: the variance is 3!²/6! of their mean
+        square (Moré and Wild 2011, eq. 2.5).
         """
         step = self._probe_step * self._best_gradient / np.linalg.norm(self._best_gradient)
         places = np.arange(_PROBES) - _PROBES // 2
-        losses = [loss for loss, _ in self._probe([place * step for place in places], history)]
+        losses = [loss for loss, _ in self._probe([place * step for place in places])]
         return float(np.sqrt(np.mean(np.diff(losses, 3) ** 2) / 20.0))
 
-    def _promised_gain(self, rounding: float, history: History) -> float:
-        """Return the decrease of the loss, in nats, that a parabola along the gradient promises within distance 1."""
+    def _promised_gain(self, rounding: float) -> float:
+        """Return the decrease in nats that a parabola along the gradient promises at distance 1."""
         gradient = self._best_gradient
         slope = float(np.linalg.norm(gradient))
-        # A smooth loss would gain slope²/(2 curvature) > 10 rounding, and L-BFGS would see it: this loss has a kink.
+        # A smooth loss would gain slope²/(2 curvature) > 10 rounding, and L-BFGS would see it: this
+        # loss has a kink.
         if slope**2 > 20.0 * rounding * _MAX_CURVATURE * self._num_rows:
             return 0.5 * slope**2
         descent = -gradient / slope
-        [(_, there)] = self._probe([_CURVATURE_STEP * descent], history)
+        [(_, there)] = self._probe([_CURVATURE_STEP * descent])
         curvature = float(descent @ (there - gradient)) / _CURVATURE_STEP
         return slope * slope / max(2.0 * curvature, slope)
 
-    def _outcome(self, result: OptimizeResult, history: History) -> Outcome:
+    def _outcome(self, result: OptimizeResult) -> Outcome:
         """Return the outcome of the last search."""
-        if history.is_over:
-            last = f" The last step failed: {self._failure}" if self._failure else ""
-            return Outcome(LIMIT, f"L-BFGS: max_iterations was reached.{last}")
-        if self._failure:  # no later evaluation was better, although SciPy reports convergence
-            failed = f"no step from the last good parameters succeeded: {self._failure.rstrip('.')}"
+        state = self._state
+        if self._history.is_over:
+            reason = "L-BFGS: max_iterations was reached."
+            if state.failure:
+                reason += f" The last step failed: {state.failure}"
+            return Outcome(LIMIT, reason)
+        if state.failure:  # no later evaluation was better, although SciPy reports convergence
+            failed = f"no step from the last good parameters succeeded: {state.failure.rstrip('.')}"
             return Outcome(FAILED, f"L-BFGS: {failed}. {_ADVICE}")
-        if self._is_flat:
-            return Outcome(CONVERGED, f"L-BFGS: the objective is flat: {self._flatness}.")
+        if flatness := self._flatness():
+            return Outcome(CONVERGED, f"L-BFGS: the objective is flat: {flatness}.")
         message = f"L-BFGS: {result.message}"
         slope = float(np.abs(self._best_gradient).max())
-        if slope <= max(1e-2, self._gain) or (result.success and not self._any_failure):
+        if slope <= max(1e-2, self._gain) or (result.success and not state.any_failure):
             if "ABNORMAL" in result.message:
                 message = f"L-BFGS: {_NO_STEP}"
             return Outcome(CONVERGED, f"{message}.")
-        # The line search failed, or steps left the domain of the loss: SciPy shortens these and reports convergence.
-        # The parameters are an optimum, up to rounding and tolerance, if the slope promises no larger gain.
+        # The line search failed, or steps left the domain of the loss: SciPy shortens these and
+        # reports convergence. The parameters are an optimum, up to rounding and tolerance, if the
+        # slope promises no larger gain.
         failed = "L-BFGS: a step failed: "
         try:
-            rounding = self._rounding(history)
-            promised = self._promised_gain(rounding, history)
+            rounding = self._rounding()
+            promised = self._promised_gain(rounding)
         except FAILURES as error:  # at an edge of the domain, where neither is known
-            return Outcome(FAILED, f"{failed}{self._any_failure or reason_of(error)} {_ADVICE}")
+            return Outcome(FAILED, f"{failed}{state.any_failure or reason_of(error)} {_ADVICE}")
         hidden = f"{_NO_STEP}, about {rounding:.2g} nats"
         if rounding > _MAX_ROUNDING * self._num_rows:
             hidden += f", more than {_MAX_ROUNDING:g} per row"
             return Outcome(FAILED, f"L-BFGS: {hidden}. {_ADVICE}")
         if promised <= max(self._gain, 10.0 * rounding):
             return Outcome(CONVERGED, f"L-BFGS: {hidden}.")
-        if self._any_failure:
-            return Outcome(FAILED, f"{failed}{self._any_failure} {_ADVICE}")
-        self._is_stuck = result.nit == 0
+        if state.any_failure:
+            return Outcome(FAILED, f"{failed}{state.any_failure} {_ADVICE}")
+        state.is_stuck = result.nit == 0
         found = f"{_NO_STEP}, although its slope is {slope:.2g} and promises {promised:.2g} nats"
         return Outcome(FAILED, f"L-BFGS: {found}. {_ADVICE}")

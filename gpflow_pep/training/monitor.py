@@ -33,9 +33,12 @@ def monitor(
     model: GPModel, history: History, directory: str, data: RegressionData | tf.data.Dataset
 ) -> Callable[[int], None]:
     """
-    Return a function that writes parameters and scores at every record, a plot at every tenth; or warns and ends.
+    Return a function that writes parameters and scores at every record and a plot at every tenth.
 
-    :param data: X [N, D] and Y [N, P], or a dataset, whose first batch is shown; plots need D = 1 or 2.
+    If writing fails, it warns once and is not called again.
+
+    :param data: X [N, D] and Y [N, P], or a dataset, whose first batch is shown; plots need D = 1
+        or 2.
     :raises ValueError: if the directory cannot be written to.
     """
     try:
@@ -50,18 +53,17 @@ def monitor(
         ScalarToTensorBoard(directory, lambda: history.objective[-1], "objective"),
         ModelToTensorBoard(directory, model, max_size=100, keywords_to_monitor=keywords),
     ]
-    for name in () if history.scores is None else history.scores.names:
-        latest = partial(lambda name: history.held_out[name][-1], name)
-        scalars.append(ScalarToTensorBoard(directory, latest, f"held_out/{name}"))
+    if history.scores is not None:
+        for name in history.scores.names:
+            latest = partial(lambda name: history.held_out[name][-1], name)
+            scalars.append(ScalarToTensorBoard(directory, latest, f"held_out/{name}"))
     groups = [MonitorTaskGroup(scalars)]
-    first_rows = next(iter(data)) if isinstance(data, tf.data.Dataset) else data
-    X, Y = (np.asarray(values)[:1000] for values in first_rows)  # more points would hide each other
+    if isinstance(data, tf.data.Dataset):
+        data = next(iter(data))
+    X, Y = (np.asarray(values)[:1000] for values in data)  # more points would hide each other
     if X.shape[1] <= 2 and not index_columns(model.kernel):
-        # The constrained layout has room for the legend.
-        draw, layout = (
-            partial(_draw, model, X, Y),
-            {"layout": "constrained"},
-        )
+        draw = partial(_draw, model, X, Y)
+        layout = {"layout": "constrained"}  # with room for the legend
         task = ImageToTensorBoard(directory, draw, "predictions", fig_kw=layout)
         # A plot takes far longer than scalars.
         groups.append(MonitorTaskGroup(task, period=10 * history.interval))
@@ -70,16 +72,14 @@ def monitor(
     def show(iteration: int) -> None:
         try:
             tasks(iteration)
-        except (
-            OSError,
-            ValueError,
-            tf.errors.OpError,
-        ) as error:  # also of a prediction between the rows
-            reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
+        # Also errors of a prediction between the rows.
+        except (OSError, ValueError, tf.errors.OpError) as error:
+            reason = getattr(error, "message", str(error))
             # The first line, without the operation.
             reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]
             warn(
-                f"tensorboard {directory!r} could not be written: {reason}; training continues without it."
+                f"tensorboard {directory!r} could not be written: {reason}; "
+                "training continues without it."
             )
             history.monitor = None
 

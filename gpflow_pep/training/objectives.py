@@ -30,7 +30,7 @@ from ..runtime.tracing import compiled, compiled_functions, structure_of
 Evaluation = tuple[float, list[tf.Tensor]]
 
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError, UnreadableData)
-"""Errors of an evaluation: a matrix cannot be factorized, a value is not finite, or a dataset cannot be read."""
+"""Errors of an evaluation: a singular matrix, a value that is not finite, an unreadable dataset."""
 
 _MAX_SWEEPS = 1000  # after training
 _FEWEST = 50  # sweeps allowed in an evaluation, however often sites have not converged before
@@ -57,33 +57,35 @@ def has_own_data(model: GPModel) -> bool:
     if isinstance(model, InternalDataTrainingLossMixin):
         return True
     if not isinstance(model, ExternalDataTrainingLossMixin):
+        name = type(model).__name__
         raise ValueError(
-            f"model must be a gpflow_pep or GPflow model with training loss, got {type(model).__name__}."
+            f"model must be a gpflow_pep or GPflow model with training loss, got {name}."
         )
     return False
 
 
-def workers_of(model: Any) -> Workers | None:
-    """Return the workers that share the rows of the model or of `fit`; None if this process has all rows."""
+def workers_of(model: Any) -> Workers:
+    """Return the workers that share the rows of the model or of `fit`."""
     workers = getattr(model, "_workers", None) or Workers.of_strategy()
     if workers.count > 1 and not hasattr(model, "_workers") and has_own_data(model):
-        reason = f"the data of {type(model).__name__} are not divided among them"
         raise ValueError(
-            f"model must be a gpflow_pep model if there are several workers: {reason}."
+            "model must be a gpflow_pep model if there are several workers: "
+            f"the data of {type(model).__name__} are not divided among them."
         )
-    return workers if workers.count > 1 else None
+    return workers
 
 
 class TrainingStep:
-    """Training loss and its gradient in the trainable variables; the model stores the compiled functions."""
+    """Training loss and gradient; the model stores the compiled functions."""
 
     def __init__(self, model: GPModel, *, jit_compile: bool = False):
+        self._model = model
+        self.jit_compile = jit_compile
         structure = structure_of([model], [default_jitter(), default_float()])
-        self._model, self.jit_compile = model, jit_compile
         self.compiled = compiled_functions(model, "_training_step", structure)
 
     def __call__(self, *rows: TensorType) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Compute the training loss [] and its gradient, for X [n, D] and Y [n, P] if the model has no data."""
+        """Compute the training loss [] and its gradient; the rows are X [n, D] and Y [n, P]."""
         tensors = tuple(map(tf.constant, rows))
         loss, gradient = self._run(tensors, self.jit_compile)
         if self.jit_compile and not all(np.isfinite(value).all() for value in (loss, *gradient)):
@@ -93,16 +95,13 @@ class TrainingStep:
     def _run(
         self, rows: tuple[tf.Tensor, ...], jit_compile: bool
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        key = (
-            jit_compile,
-            tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows),
-        )
+        specs = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
+        key = (jit_compile, specs)
         if key not in self.compiled:
-            step, xla = (
-                partial(in_replica, self._loss_and_gradient),
-                {"jit_compile": True} if jit_compile else {},
+            step = partial(in_replica, self._loss_and_gradient)
+            self.compiled[key] = compiled(
+                step, input_signature=specs, jit_compile=jit_compile or None
             )
-            self.compiled[key] = compiled(step, input_signature=key[1], **xla)
         try:
             chunks = getattr(self._model, "_chunks", None)
             place: Callable[[], str] = str
@@ -119,10 +118,8 @@ class TrainingStep:
         with unreported(), tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             loss = self._model.training_loss(*([rows] if rows else []))
-        gradient, workers = (
-            list(derivatives(tape, loss, variables)),
-            getattr(self._model, "_workers", ONE_PROCESS),
-        )
+        gradient = list(derivatives(tape, loss, variables))
+        workers = getattr(self._model, "_workers", ONE_PROCESS)
         if workers.count > 1:  # all workers need the same last digit, or their steps would diverge
             loss, *gradient = workers.from_chief([loss, *gradient])
         return loss, gradient
@@ -137,7 +134,9 @@ class Objective:
     trial_iterations = 5  # of L-BFGS from each start, before the starts are compared
     is_exact = True  # False if losses have errors because sites converge to a tolerance only
     is_accurate = True  # False if sites were far from converged in the last evaluation
-    waits = True  # False if sites need not converge in an evaluation: losses far from each other are not compared
+    # False if sites need not converge in an evaluation: losses far from each other are not
+    # compared.
+    waits = True
 
     def __init__(
         self,
@@ -149,8 +148,11 @@ class Objective:
         :param rows: returns X and Y of a step, for a model without data; called once for each step.
         :param mean: averages loss and gradient over the workers; None: this process has all rows.
         """
-        self.model, self.variables, self._mean = model, list(model.trainable_variables), mean
-        self._rows_of, self._rows = rows, ()
+        self.model = model
+        self.variables = list(model.trainable_variables)
+        self._mean = mean
+        self._rows_of = rows
+        self._rows: Any = ()
         self.training_step = TrainingStep(model)
 
     @property
@@ -159,7 +161,7 @@ class Objective:
         return {}
 
     def evaluate(self, step: int) -> Evaluation:
-        """Return loss and gradient at the current parameters, in a step from 0; raise one of `FAILURES`."""
+        """Return loss and gradient in a step, from 0, or raise one of `FAILURES`."""
         self._rows = self._rows_of(step)
         return self._evaluate()
 
@@ -170,12 +172,12 @@ class Objective:
         return float(loss), gradient
 
     def check_data(self) -> None:
-        """Raise a `ValueError` if the model's dataset has changed since the first pass; call this after a failure."""
+        """After a failure, raise a `ValueError` if the dataset has changed since its first pass."""
         if hasattr(self.model, "check_data"):  # GPflow's models hold their data as tensors
             self.model.check_data()
 
     def probe(self, step: int) -> Evaluation:
-        """Evaluate the loss after the last step, on its rows if there was one, without changing any state."""
+        """Evaluate the loss after the last step, on its rows; change no state."""
         return self._evaluate() if self._rows else self.evaluate(step)
 
     def mark_best(self) -> None:
@@ -228,8 +230,9 @@ class SitesObjective(Objective):
     @property
     @override
     def state(self) -> dict[str, tf.Variable]:
-        # With several workers only the chief writes the checkpoint: leave out the sites, which differ between workers.
-        return self.model.sites_variables if workers_of(self.model) is None else {}
+        # With several workers only the chief writes the checkpoint: leave out the sites, which
+        # differ between workers.
+        return self.model.sites_variables if workers_of(self.model).count == 1 else {}
 
     @override
     def probe(self, step: int) -> Evaluation:
@@ -242,13 +245,17 @@ class SitesObjective(Objective):
 
     def converge(self) -> SitesStatus:
         """Update the sites until they converge, even if `max_sweeps` was small in training."""
+        # Faster than tracing `update_sites`, although it also computes derivatives.
+        update = self.training_step if self.training_step.compiled else self.model.update_sites
         with restored(self.model, "max_sweeps"):
             self.model.max_sweeps = max(self.model.max_sweeps, _MAX_SWEEPS)
-            if not self.training_step.compiled:
-                return self.model.update_sites()
-            # Faster than tracing `update_sites`, although it also computes derivatives.
-            self.training_step()
-            return self.model.sites_status
+            try:
+                update()
+            except FAILURES:
+                # Sites from other hyperparameters may be improper: start from the prior.
+                self.reset()
+                update()
+        return self.model.sites_status
 
     @contextmanager
     def _same_sites(self) -> Iterator[None]:
@@ -261,11 +268,12 @@ class SitesObjective(Objective):
 
 
 class SweptMinibatchObjective(SitesObjective):
-    """Update a minibatch's sites and estimate derivatives from it; recompute the sums over all rows every epoch."""
+    """Update sites and estimate derivatives by minibatches; sum over all rows in every epoch."""
 
     def __init__(self, model: PEP, batch_size: int, seed: int):
         super().__init__(model)
-        self._batch_size, self._seed = batch_size, seed
+        self._batch_size = batch_size
+        self._seed = seed
         self._epoch: Iterator[list[tf.Tensor]] | None = None
         self.interval = self.default_interval = -(-int(model.num_data) // batch_size)
 
@@ -290,10 +298,12 @@ class SweptMinibatchObjective(SitesObjective):
 
 class ConvergedSitesObjective(SitesObjective):
     """
-    The energy at converged sites, with a tolerance proportional to the square root of the last gain.
+    The energy at converged sites, with a tolerance proportional to the square root of the last
+    gain.
 
-    The error of the gradient is proportional to the tolerance, and the gain of a step to the squared gradient. Each
-    search has a tighter tolerance. Unless it is a lower bound, the energy at other sites may exceed the converged one.
+    The error of the gradient is proportional to the tolerance, and the gain of a step to the
+    squared gradient. Each search has a tighter tolerance. Unless it is a lower bound, the energy at
+    other sites may exceed the converged one.
     """
 
     trial_iterations = 0  # an evaluation takes many sweeps
@@ -312,8 +322,8 @@ class ConvergedSitesObjective(SitesObjective):
         self._least = 0.0  # smallest tolerance that sites reach near the last hyperparameters
         self._have_converged = False  # sites were (nearly) converged in an earlier evaluation
         self._best_loss, self._gain, self._last_loss = np.inf, np.inf, np.inf
-        # The largest tolerance, its ratio to sqrt(last gain in nats), and the largest change of the sites at which the
-        # loss is accepted. All are larger for a bound, which holds at any sites.
+        # The largest tolerance, its ratio to sqrt(last gain in nats), and the largest change of the
+        # sites at which the loss is accepted. All are larger for a bound, which holds at any sites.
         limits = (3e-2, 2e-1, 100.0) if self.model.is_lower_bound else (1e-2, 6e-2, 0.1)
         self._loosest, self._of_gain, self._max_change = limits
 
@@ -333,20 +343,24 @@ class ConvergedSitesObjective(SitesObjective):
         self.is_accurate = change <= self._max_change or not self.waits
         if self._have_converged and not self.is_accurate:
             raise FloatingPointError(
-                f"The sites are far from converged: the next update would change a marginal by {change:.1e} standard "
-                "deviations. Try a smaller alpha, optimizer='adam', or other initial hyperparameters."
+                "The sites are far from converged: the next update would change a marginal by "
+                f"{change:.1e} standard deviations. Try a smaller alpha, optimizer='adam', or "
+                "other initial hyperparameters."
             )
-        self._have_converged, self._last_loss = self.is_accurate, loss
+        self._have_converged = self.is_accurate
+        self._last_loss = loss
         return loss, gradient
 
     @override
     def mark_best(self) -> None:
         self._best = self.model.sites.values()
-        self._gain, self._best_loss = self._best_loss - self._last_loss, self._last_loss
+        self._gain = self._best_loss - self._last_loss
+        self._best_loss = self._last_loss
 
     @override
     def tighten(self, *, fully: bool, gain: float = 0.0) -> bool:
-        # The loss's error is proportional to the squared tolerance (`_of_gain`): this one is far below the gain.
+        # The loss's error is proportional to the squared tolerance (`_of_gain`): this one is far
+        # below the gain.
         enough = max(float(self.model.tol), 1e-3 * np.sqrt(gain))
         was_loose = bool(self._loosest > enough)
         self._loosest *= 0.1  # before each further search, down to the model's tolerance

@@ -1,4 +1,4 @@
-"""Weak priors of kernel and noise. They shrink the lengthscales of single columns towards a common scale."""
+"""Weak priors of kernel and noise. They shrink the lengthscales towards a common scale."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,15 +26,17 @@ SINGLE = 0.4
 @dataclass(frozen=True, eq=False)
 class LogPrior:
     r"""
-    A Gaussian prior of log θ, for positive θ [D] or []: of the mean of the logarithms, and of the deviations from it.
+    A Gaussian prior of log θ, for positive θ [D] or []: of the mean of the logarithms, and of the
+    deviations from it.
 
     With t = log θ - location and its mean c:
 
     .. math:: \log p = -\frac{c^2}{2\,\mathrm{common}^2}
               - \sum_d \frac{(t_d - c)^2}{2\,\mathrm{single}^2} + \mathrm{const}
 
-    This is a density of log θ. Its mode, and the maximum a posteriori (MAP), are the same in any unit of θ and for any
-    transform of the parameter. Samplers need a density of θ: `for_sampling` subtracts the sum of log θ.
+    This is a density of log θ. Its mode, and the maximum a posteriori (MAP), are the same in any
+    unit of θ and for any transform of the parameter. Samplers need a density of θ: `for_sampling`
+    subtracts the sum of log θ.
     """
 
     location: tf.Variable  #: mean of log θ, [D] or []
@@ -59,10 +61,12 @@ def weak_priors(
     model: GPModel, data: RegressionData | None = None, *, for_sampling: bool = False
 ) -> None:
     """
-    Give the trainable parameters of kernel and noise weak priors, relative to the spreads of the data.
+    Give the trainable parameters of kernel and noise weak priors, relative to the spreads of the
+    data.
 
-    Maximum likelihood with a lengthscale for each column overfits small and wide tables: lengthscales of irrelevant
-    columns become short, and the noise vanishes. Weak priors prevent this; many rows outweigh them.
+    Maximum likelihood with a lengthscale for each column overfits small and wide tables:
+    lengthscales of irrelevant columns become short, and the noise vanishes. Weak priors prevent
+    this; many rows outweigh them.
 
     ===============================================  ==================================
     lengthscale l of stationary kernels              log(l / (s √D)) ~ N(0, 1.5²)
@@ -81,8 +85,9 @@ def weak_priors(
     the table describes the mean of the logarithms, and N(0, 0.4²) the deviation of each one from
     this mean.
 
-    All are densities of logarithms: maximum a posteriori (MAP) estimates do not depend on units or transforms. Other
-    parameters get no prior, and a parameter that has another prior keeps it. Call the function before training.
+    All are densities of logarithms: maximum a posteriori (MAP) estimates do not depend on units or
+    transforms. Other parameters get no prior, and a parameter that has another prior keeps it. Call
+    the function before training.
 
     >>> X = np.linspace(0.0, 6.0, 20)[:, None]
     >>> model = PEPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::5])
@@ -92,9 +97,10 @@ def weak_priors(
 
     :param model: a model of this library or of GPflow.
     :param data: X [N, D] and Y [N, P], for a model that does not store its data.
-    :param for_sampling: True for samplers (`gpflow.optimizers.SamplingHelper`), which need densities of the parameters;
-        False for `fit` and optimizers.
-    :raises ValueError: if the model stores no data and none are given, or if it stores data and others are given.
+    :param for_sampling: True for samplers (`gpflow.optimizers.SamplingHelper`), which need
+        densities of the parameters; False for `fit` and optimizers.
+    :raises ValueError: if the model stores no data and none are given, or if it stores data and
+        others are given.
     """
     validation.boolean(for_sampling, "for_sampling")
     give_weak_priors(model, *_rows(model, data), for_sampling=for_sampling)
@@ -103,7 +109,7 @@ def weak_priors(
 def give_weak_priors(
     model: GPModel, X: AnyNDArray, Y: AnyNDArray, *, for_sampling: bool = False
 ) -> None:
-    """Give the model weak priors from the spreads of X [N, D] and Y [N, P], or move those of an earlier call."""
+    """Give the model weak priors for data X [N, D] and Y [N, P], or move earlier ones."""
     for parameter, location, common in _typical_logarithms(model, X, Y):
         if isinstance(parameter, Parameter) and parameter.trainable:
             _give(parameter, location, common, for_sampling)
@@ -139,7 +145,7 @@ def _rows(model: GPModel, data: RegressionData | None) -> tuple[AnyNDArray, AnyN
 def _typical_logarithms(
     model: GPModel, X: AnyNDArray, Y: AnyNDArray
 ) -> Iterator[tuple[Any, AnyNDArray, float]]:
-    """Yield parameters, typical values of their logarithms, and the standard deviations of these."""
+    """Yield parameters, typical values of their logarithms, and standard deviations."""
     variances = _log_variances(model.likelihood, Y)  # log v, [P]
     mean_variance = np.logaddexp.reduce(variances) - np.log(len(variances))
     kernels = [kernel for _, kernel in inputs_and_kernels(model)]
@@ -182,7 +188,7 @@ def _log_variances(likelihood: Likelihood, Y: AnyNDArray) -> AnyNDArray:
 
 
 def _parts(kernel: Kernel, share: float = 1.0) -> Iterator[tuple[Kernel, float]]:
-    """Yield the kernels of sums and products, each with its share of log v: factors divide it equally."""
+    """Yield the kernels of sums and products, each with its share of log v; factors divide it."""
     if not isinstance(kernel, Combination):
         yield kernel, share
         return

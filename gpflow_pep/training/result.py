@@ -19,28 +19,30 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class FitResult:
-    """Outcome and history of a training run, including the part before it was resumed from a checkpoint."""
+    """Outcome and history of a training run, with the part before it was resumed."""
 
     status: str
     """
-    "converged": the optimizer reports it (Adam never does), and the sites have converged | "limit": the limit of
-    iterations was reached | "stopped early": by `patience` or the callback | "interrupted": by Ctrl-C | "failed": the
-    last good parameters were restored, or the sites have not converged.
+    "converged": the optimizer reports it (Adam never does), and the sites have converged | "limit":
+    the limit of iterations was reached | "stopped early": by `patience` or the callback |
+    "interrupted": by Ctrl-C | "failed": the last good parameters were restored, or the sites have
+    not converged.
     """
     reason: str  #: The reason, as a sentence.
     iterations: int  #: Iterations of L-BFGS, or steps of Adam.
     recorded: tuple[int, ...]
     """
-    The iteration of every record, plus a last entry for the final parameters, if `patience` restored them or the sites
-    converged after training: the last values always belong to the trained model.
+    The iteration of every record, plus a last entry for the final parameters, if `patience`
+    restored them or the sites converged after training: the last values always belong to the
+    trained model.
     """
     objective: tuple[float, ...]
     """
-    The objective in nats at every record: the best so far (L-BFGS), the mean over minibatches since the last record, or
-    the energy of models with sites; the last energy is at converged sites.
+    The objective in nats at every record: the best so far (L-BFGS), the mean over minibatches since
+    the last record, or the energy of models with sites; the last energy is at converged sites.
     """
     held_out: Mapping[str, tuple[float, ...]]
-    """Scores of held-out rows by name, at every record: "nlpd" (nats per row), "rmse" (Gaussian likelihoods)."""
+    """Held-out scores at every record: "nlpd" in nats per row, "rmse" for Gaussian likelihoods."""
     sites: (
         SitesStatus | None
     )  #: Status of the last update of the sites; None for a model without sites.
@@ -58,12 +60,12 @@ class FitResult:
             if values
         )
         objective = f", objective {self.objective[-1]:.6g} nats" if self.objective else ""
-        run = f"{self.status} after {self.iterations} iterations, {self.seconds:.3g} s{objective}{scores}"
-        return f"FitResult({run}; {self.reason})"
+        run = f"{self.status} after {self.iterations} iterations, {self.seconds:.3g} s"
+        return f"FitResult({run}{objective}{scores}; {self.reason})"
 
 
 def uninterrupted(result: Any) -> Any:
-    """Return the result of a training function; if Ctrl-C ended it, raise a `KeyboardInterrupt` to end its caller."""
+    """Return the result of a training function; raise `KeyboardInterrupt` if Ctrl-C ended it."""
     if isinstance(result, FitResult) and result.status == INTERRUPTED:
         raise KeyboardInterrupt
     return result

@@ -1,15 +1,10 @@
-"""Train on growing random subsets of the rows: few rows find the hyperparameters, all rows refine them."""
-
-from collections.abc import Mapping
-from typing import Any
+"""Train on growing random subsets of the rows: few find the hyperparameters, all refine them."""
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.models import GPModel
 
-from .. import validation
-from ..models.sparse import SparseGP
 from .history import History
 from .lbfgs import LBFGS
 from .result import Outcome
@@ -17,18 +12,6 @@ from .result import Outcome
 _ITERATIONS = 5  # number of iterations with too little gain that ends the second stage
 _LATER_ITERATIONS = 2  # the same for later stages: two stages have found nearly the same parameters
 _GROWTH = 10  # ratio of the numbers of rows of consecutive stages
-
-
-def checked_first_rows(first_rows: Any, model: GPModel, optimizer: str) -> int:
-    """Check the argument `first_rows` of `fit` for this model."""
-    number = validation.positive_integer(first_rows, "first_rows")
-    if not (isinstance(model, SparseGP) and isinstance(model.data, tuple)):
-        accepted = "it needs a model of gpflow_pep that stores X and Y as arrays"
-        name = type(model).__name__
-        raise ValueError(f"first_rows must be None for {name}, got {number}: {accepted}.")
-    if optimizer != "lbfgs":
-        raise ValueError(f'first_rows must be None with optimizer="{optimizer}", got {number}.')
-    return number
 
 
 def stages(first_rows: int | None, num_rows: int) -> list[int]:
@@ -43,59 +26,64 @@ def stages(first_rows: int | None, num_rows: int) -> list[int]:
 
 class Subsets:
     """
-    L-BFGS in stages: on a random subset of the rows, on larger ones from the end of the one before, and on all rows.
+    L-BFGS in stages: on a random subset of the rows, on larger ones from the end of the one before,
+    and on all rows.
 
     The objective of a stage is the model's for these rows, priors included, without a factor. The
     next stage has the same rows and others.
     """
 
-    def __init__(self, minimize: LBFGS, model: GPModel, stages: list[int], seed: int):
+    def __init__(self, minimize: LBFGS, history: History, model: GPModel, stages: list[int]):
         """:param stages: the numbers of rows of the stages; the last is the number of all rows."""
         self._minimize = minimize
+        self._history = history
         self._model = model
         self._stages = stages
-        self._order = np.random.default_rng(seed).permutation(stages[-1])
+        self._order = np.random.default_rng(history.options.seed).permutation(stages[-1])
         self._stage = tf.Variable(0, trainable=False)
-        self.state: Mapping[str, tf.Variable] = {**minimize.state, "stage": self._stage}
+        # The number of sites changes from stage to stage: they are left out.
+        self.state = {"best end": minimize.state["best end"], "stage": self._stage}
 
     def restore(self) -> None:
         """Assign the best parameters to the variables."""
         self._minimize.restore()
 
-    def __call__(self, history: History) -> Outcome:
-        """Minimize the loss of one stage after the other; the model has all rows again at the end."""
+    def __call__(self) -> Outcome:
+        """Minimize the loss of each stage in turn; give the model all rows at the end."""
+        history = self._history
         rows = tuple(values.numpy() for values in self._model.data)
-        *first, last = range(len(self._stages))
+        last = len(self._stages) - 1
         try:
-            for stage in first[self._stage.numpy() :]:
+            for stage in range(self._stage.numpy(), last):
                 history.begin_stage()
                 if history.is_over:
                     break
                 self._stage.assign(stage)
                 subset = np.sort(self._order[: self._stages[stage]])
                 self._assign(tuple(values[subset] for values in rows))
-                self._train(history, stage)
+                self._train(stage)
         finally:
             self._model.data = rows
         history.begin_stage()
         if not history.is_over:
             self._stage.assign(last)
-        return self._train(history, last)
+        return self._train(last)
 
     def _assign(self, rows: RegressionData) -> None:
         try:
             self._model.data = rows
         except ValueError as error:
             # Settings are given row by row, or several workers share the rows.
-            name = type(self._model).__name__
-            found = f"got {self._stages[0]}"
             raise ValueError(
-                f"first_rows must be None for this {name}, {found}: {error}"
+                f"first_rows must be None for this {type(self._model).__name__}, "
+                f"got {self._stages[0]}: {error}"
             ) from error
 
-    def _train(self, history: History, stage: int) -> Outcome:
+    def _train(self, stage: int) -> Outcome:
         """Minimize the loss of the model's present rows."""
         if stage == 0:
-            return self._minimize(history)
-        iterations = _ITERATIONS if stage == 1 else _LATER_ITERATIONS
-        return self._minimize.go_on(history, self._stages[stage], iterations)
+            return self._minimize()
+        iterations = _LATER_ITERATIONS
+        if stage == 1:
+            iterations = _ITERATIONS
+        return self._minimize.go_on(self._stages[stage], iterations)

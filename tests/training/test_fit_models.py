@@ -27,9 +27,10 @@ from gpflow_pep import PEPR, TSVGP, PEPClassifier
 from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import fit
-from gpflow_pep.training.history import HeldOut
+from gpflow_pep.training.history import HeldOut, History
 from gpflow_pep.training.lbfgs import LBFGS
 from gpflow_pep.training.objectives import Objective
+from gpflow_pep.training.options import FitOptions
 
 FEW = {
     True: {"max_iterations": 12},
@@ -454,9 +455,10 @@ class Valley(gpflow.models.BayesianModel, InternalDataTrainingLossMixin):
 )
 def test_flat_are_small_gains_that_do_not_grow(gains, expected):
     objective = Objective(Valley(1.0))
-    search = LBFGS(objective, [objective.variables], 1.0, 1, 0, 0)
-    search._recent.extend(-np.cumsum([0.0, *gains]))
-    assert search._is_flat == expected
+    history = History(options=FitOptions(tolerance=1.0), variables=objective.variables)
+    search = LBFGS(objective, history, [objective.variables], 1)
+    search._state.recent.extend(-np.cumsum([0.0, *gains]))
+    assert bool(search._flatness()) == expected
 
 
 def test_a_search_ends_where_the_objective_is_flat():
