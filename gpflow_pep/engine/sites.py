@@ -171,7 +171,7 @@ def weighted_gram(V: tf.Tensor, w: tf.Tensor) -> Any:
 
 class IndependentSites(SiteRule):
     """
-    The sites and the penalty of :class:`Powers`, one for each row, for any number of latent
+    The sites and the penalty of :class:`.Powers`, one for each row, for any number of latent
     functions.
     """
 

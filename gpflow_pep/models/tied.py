@@ -41,7 +41,7 @@ from .sparse import checked_power
 
 class TiedFactors(PowerSVGP):
     """
-    A model with an explicit q(u) and tied factors; models define :meth:`cavity`. `num_data` is
+    A model with an explicit q(u) and tied factors; models define `cavity`. `num_data` is
     required: each factor is the N-th root of q(u)/p(u). The likelihood is any `ScalarLikelihood`
     that is twice differentiable in f, or :class:`gpflow_pep.likelihoods.MultiClassRobustMax`, or
     GPflow's `MultiClass` or `Softmax`.
