@@ -36,7 +36,7 @@ def test_exact_gp_is_that_of_gpflow(rows):
 
 def test_blocks_of_neighbors_and_in_order():
     X = np.arange(10.0)[::-1, None]
-    labels = [_block_labels(X, 5, blocks) for blocks in ("order", "neighbors")]
+    labels = [_block_labels(X, 5, blocks, seed=0) for blocks in ("order", "neighbors")]
     np.testing.assert_array_equal(labels, [[0] * 5 + [1] * 5, [1] * 5 + [0] * 5])
     config = {"model": "BTSGPR", "alpha": 0.5, "block_size": 5, "blocks": "order"}
     assert title(config) == "BT-SGPR, blocks of 5 in order"
