@@ -80,7 +80,7 @@ class SparseGPEstimator(BaseEstimator):
     """
 
     kernel: Kernel | None
-    alpha: float | str
+    alpha: float | str | None
     n_inducing: int | str | None
     optimizer: str | None
     max_iterations: int | None
@@ -207,7 +207,9 @@ class SparseGPEstimator(BaseEstimator):
         self._only_y = _only_values(Y, Y[0])
         for name in ("alpha_selection_", "num_inducing_selection_"):
             self.__dict__.pop(name, None)
-        self.alpha_ = 0.5 if isinstance(self.alpha, str) else self.alpha
+        self.alpha_ = 0.5
+        if self.alpha is not None and not isinstance(self.alpha, str):
+            self.alpha_ = self.alpha
         if isinstance(self.n_inducing, str):
             make = partial(self._make, alpha=self.alpha_)
             found = select_num_inducing(make, (X, Y), train=lambda model: trained(model, options))
@@ -277,7 +279,9 @@ class SparseGPEstimator(BaseEstimator):
         new_columns = np.isnan(self._only_x) & ~np.isnan(earlier_x)
         if not is_trained:
             options = None
-        if not isinstance(self.alpha, str):  # it may have changed since the last batch
+        if self.alpha is None:
+            self.alpha_ = 0.0
+        elif not isinstance(self.alpha, str):  # it may have changed since the last batch
             self.alpha_ = float(validation.power(self.alpha))
         if not isinstance(model, Stream):
             model = self._STREAM(

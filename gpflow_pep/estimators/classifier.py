@@ -76,6 +76,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
         :param kernel: a GPflow kernel; a copy is trained. None: as in
             :class:`SparseGPRegressor`, with 1 for the variance of y.
+        :param alpha: the power, in [0, 1], also of later batches, or "auto".
         :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy
             is trained. None:
             :class:`gpflow_pep.likelihoods.Probit` for two classes,

@@ -96,7 +96,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         self,
         kernel: Kernel | None = None,
         *,
-        alpha: float | str = 0.5,
+        alpha: float | str | None = None,
         n_inducing: int | str | None = None,
         noise_variance: float | None = None,
         normalize_y: bool = True,
@@ -118,8 +118,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             columns: the correlation of two rows is about 1/3. The variance of the Matern kernel
             starts at the variance of y, the variances of the linear function and of the constant at
             a tenth of it.
-        :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC. "auto":
-            chosen on the first batch by :func:`gpflow_pep.select_alpha`, in 16 trainings by three
+        :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC. None: 0.5 in
+            `fit` and in the first batch, then 0: batches share one noise variance, which larger
+            powers overestimate if there are few inducing points. "auto": chosen on the first batch by :func:`gpflow_pep.select_alpha`, in 16 trainings by three
             folds, or in six by leave-one-out if inducing points are not trained; 0.5 if y is
             constant.
         :param n_inducing: the number of inducing points. They start at k-means centers of the rows,

@@ -553,3 +553,18 @@ def test_constant_columns_and_targets(X):
     rows = np.stack([X[:, 0], np.full(60, 7.0)], axis=1)
     estimator = SparseGPRegressor(n_inducing=6, max_iterations=3).fit(rows, np.full(60, 40.0))
     np.testing.assert_allclose(estimator.predict(rows), 40.0, rtol=1e-6)
+
+
+def test_noise_of_a_stream_with_few_points_is_the_noise_of_its_rows():
+    """
+    Eight batches of 60 rows of 3 sin(x), with noise of standard deviation 1: 480 rows determine it
+    to 3 %, and ten points represent the function to a few percent of it. At 0.5 it is 10 % larger.
+    """
+    rng = np.random.default_rng(0)
+    estimator = SparseGPRegressor(n_inducing=10, random_state=0)
+    for _ in range(8):
+        X = rng.uniform(0.0, 10.0, (60, 1))
+        estimator.partial_fit(X, 3.0 * np.sin(X[:, 0]) + rng.normal(size=60))
+    _, std = estimator.predict(X, return_std=True)
+    assert estimator.alpha_ == 0.0
+    assert 0.93 < std.mean() < 1.07
