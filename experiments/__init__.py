@@ -1,4 +1,7 @@
-"""Sacred experiments on `gpflow_pep`, each run as ``python -m experiments.<name>``; results go to ``runs/``."""
+"""
+Sacred experiments on `gpflow_pep`, each run as ``python -m experiments.<name>``; results go to
+``runs/``.
+"""
 
 import os
 

@@ -1,10 +1,12 @@
 """
-Compare the alpha that `gpflow_pep.select_alpha` chooses from training rows with the best alpha on held-out rows.
+Compare the alpha that `gpflow_pep.select_alpha` chooses from training rows with the best alpha on
+held-out rows.
 
     python -m experiments.alpha_choice with dataset=boston folds=5
 
-`select_alpha` scores PEPR for each alpha on the training rows, by leave-one-out or cross-validation. A model of all
-training rows is scored on the test rows. Protocol A1 of `experiments.papers` runs it.
+`select_alpha` scores PEPR for each alpha on the training rows, by leave-one-out or
+cross-validation. A model of all training rows is scored on the test rows. Protocol A1 of
+`experiments.papers` runs it.
 """
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
@@ -53,7 +55,10 @@ def model_of(data: RegressionData, alpha: Any, M: int) -> PEPR:
 
 @ex.automain
 def alpha_choice(alphas: list[float], folds: int | None, M: int, maxiter: int) -> dict[str, Any]:
-    """Return the mean log densities of the selection and of held-out rows for each alpha, in nats a row."""
+    """
+    Return the mean log densities of the selection and of held-out rows for each alpha, in nats a
+    row.
+    """
     dataset = load()
     rows = dataset.X_train, dataset.Y_train
 

@@ -4,8 +4,9 @@ Train one GP classifier on one split of a data set and score its predictions.
     python -m experiments.classification with dataset=banana model=PEP alpha=0.5 M=50
     python -m experiments.classification print_config
 
-Names without a prefix belong to an ingredient: alpha is gp.alpha. The run is recorded in runs/, with logs for
-TensorBoard: tensorboard --logdir runs. `experiments.papers` runs the protocols of the papers.
+Names without a prefix belong to an ingredient: alpha is gp.alpha. The run is recorded in runs/,
+with logs for TensorBoard: tensorboard --logdir runs. `experiments.papers` runs the protocols of the
+papers.
 """
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
@@ -60,7 +61,8 @@ def classification(
     with scalar_log(_run, directory) as write:
 
         def log(iteration: int, seconds: float) -> None:
-            # Tracing and first updates of sites are part of the measured time: they must not happen here.
+            # Tracing and first updates of sites are part of the measured time: they must not happen
+            # here.
             scored: GPModel = model if iteration else deepcopy(model)
             scores = classification_scores(scored, dataset)
             write(

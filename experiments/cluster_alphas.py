@@ -1,10 +1,12 @@
 """
-Choose a power for each cluster of rows by leave-one-out densities, and compare it with the best power of all rows.
+Choose a power for each cluster of rows by leave-one-out densities, and compare it with the best
+power of all rows.
 
     python -m experiments.cluster_alphas with dataset=yacht clusters=3
 
-The best power of all rows comes first. Then each cluster in turn takes the power of the largest density, the others
-keep theirs. Every candidate is a new PEPR, with a power for each row. Protocol A2 of `experiments.papers` runs it.
+The best power of all rows comes first. Then each cluster in turn takes the power of the largest
+density, the others keep theirs. Every candidate is a new PEPR, with a power for each row. Protocol
+A2 of `experiments.papers` runs it.
 """
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)

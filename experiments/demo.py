@@ -3,8 +3,9 @@ Compare GPflow's sparse GP and the models of `gpflow_pep` on one real data set: 
 
     python -m experiments.demo [--task regression] [--dataset diabetes] [--split 0] [--short]
 
-Each method is a run of `experiments.regression`, `.classification` or `.streaming`, recorded in ``runs/``; a table and
-a figure compare them. `experiments.protocols.demonstrations` has the settings.
+Each method is a run of `experiments.regression`, `.classification` or `.streaming`, recorded in
+``runs/``; a table and a figure compare them. `experiments.protocols.demonstrations` has the
+settings.
 """
 
 import argparse
@@ -32,17 +33,19 @@ _COLUMNS = {
 _SIGNS = {"log evidence": "=", "lower bound": "≥"}
 _UNITS = {
     "regression": (
-        "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation. RMSE and NLPD (nats) of\n"
-        "test points, with standardized targets. Seconds: training, tracing of the graph included."
+        "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation. RMSE "
+        "and NLPD (nats) of\ntest points, with standardized targets. Seconds: training, tracing of "
+        "the graph included."
     ),
     "classification": (
-        "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation. Error: fraction of the\n"
-        "test labels. NLPD: mean negative log predictive probability (nats) of the test labels; LOO: of the training\n"
-        "labels, leave-one-out. Seconds: training, tracing of the graph included."
+        "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation. Error: "
+        "fraction of the\ntest labels. NLPD: mean negative log predictive probability (nats) of "
+        "the test labels; LOO: of the training\nlabels, leave-one-out. Seconds: training, tracing "
+        "of the graph included."
     ),
     "streaming": (
-        "RMSE and mean log likelihood (nats) of test points: of points passed so far, mean over the batches; and of\n"
-        "all points at the end. Seconds: training after the first batch."
+        "RMSE and mean log likelihood (nats) of test points: of points passed so far, mean over "
+        "the batches; and of\nall points at the end. Seconds: training after the first batch."
     ),
 }
 
@@ -175,9 +178,10 @@ def _what_next(runs: Path, experiment: str, example: dict[str, Any]) -> str:
     python = min(sys.executable, os.path.relpath(sys.executable), key=len)
     single = " ".join(f"{name}={value}" for name, value in example.items() if value is not None)
     return (
-        f"Training curves:  {python} -m tensorboard.main --logdir {shlex.quote(os.path.relpath(runs))}\n"
-        f"A single run:     {python} -m experiments.{experiment} with {single}\n"
-        f"All settings:     {python} -m experiments.{experiment} print_config"
+        f"Training curves:  {python} -m tensorboard.main --logdir "
+        f"{shlex.quote(os.path.relpath(runs))}\nA single run:     {python} -m "
+        f"experiments.{experiment} with {single}\nAll settings:     {python} -m "
+        f"experiments.{experiment} print_config"
     )
 
 

@@ -1,10 +1,13 @@
 """
-Train PEPR by several workers (processes on this machine, each with a part of a file) and compare with one process.
+Train PEPR by several workers (processes on this machine, each with a part of a file) and compare
+with one process.
 
-    python -m experiments.distributed [--workers 3] [--rows 60000] [--inducing 50] [--iterations 10] [--checkpoint FILE]
+    python -m experiments.distributed [--workers 3] [--rows 60000] [--inducing 50] [--iterations 10]
+    [--checkpoint FILE]
 
-For 1, 2, ... workers it prints seconds and bytes sent per step (loss and gradient), and the differences of objectives
-and parameters from one process. Bytes are counted on the loopback interface (Linux), with all its other traffic.
+For 1, 2, ... workers it prints seconds and bytes sent per step (loss and gradient), and the
+differences of objectives and parameters from one process. Bytes are counted on the loopback
+interface (Linux), with all its other traffic.
 """
 
 import argparse
@@ -40,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder = asked.folder or Path(temporary)
         write(folder, asked.rows)
         print(
-            f"PEPR, alpha 0.5, {asked.rows:,} rows, M = {asked.inducing}, {asked.iterations} iterations"
+            f"PEPR, alpha 0.5, {asked.rows:,} rows, M = {asked.inducing}, {asked.iterations} "
+            "iterations"
         )
         print(
             f"{'workers':>7}{'seconds a step':>16}{'bytes a step':>14}{'objective differs':>19}{'parameters':>12}"
@@ -116,7 +120,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def train(asked: argparse.Namespace) -> dict[str, Any]:
-    """Train one worker on its part of the file; return objectives, parameters, and seconds and bytes per step."""
+    """
+    Train one worker on its part of the file; return objectives, parameters, and seconds and bytes
+    per step.
+    """
     import gpflow
     import tensorflow as tf
 

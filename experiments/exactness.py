@@ -3,8 +3,9 @@ Compare a stream at fixed hyperparameters with the model of all rows at once: th
 
     python -m experiments.exactness with alpha=0.5 rows=600 batches=6
 
-Online objectives are added up and compared with the objective of all rows, and so are predictions; with inducing points
-at all inputs both equal the exact GP's (Bui, Nguyen and Turner 2017). Protocol T8 of `experiments.papers` runs it.
+Online objectives are added up and compared with the objective of all rows, and so are predictions;
+with inducing points at all inputs both equal the exact GP's (Bui, Nguyen and Turner 2017). Protocol
+T8 of `experiments.papers` runs it.
 """
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
@@ -33,7 +34,8 @@ def _config() -> None:
     rows = 600
     batches = 6
 
-    # compare with the exact GP of 60 rows, with inducing points at all inputs; False: with PEPR, M = 20
+    # compare with the exact GP of 60 rows, with inducing points at all inputs; False: with PEPR, M
+    # = 20
     exact = False
 
 
@@ -43,7 +45,8 @@ def difference(
     """
     Compare a stream, with inducing points at Z throughout, with a model of all rows.
 
-    :return: difference of the sum of online objectives (relative), and largest of predictive means and variances.
+    :return: difference of the sum of online objectives (relative), and largest of predictive means
+        and variances.
     """
     parts = np.array_split(np.arange(len(X)), num_batches)
     model = StreamingSGPR(

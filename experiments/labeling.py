@@ -1,12 +1,13 @@
 """
-Run active learning once: train a classifier on few labeled rows, add labels of further rows, train again.
+Run active learning once: train a classifier on few labeled rows, add labels of further rows, train
+again.
 
     python -m experiments.labeling with rule=entropy model=PEP alpha=0.5
     python -m experiments.labeling print_config
 
-Names without a prefix belong to an ingredient: alpha is gp.alpha. The settings are from Villacampa-Calvo and
-Hernández-Lobato (2020), except for the number of labels per round, which is 1 there. The run is recorded in runs/.
-Protocol M6 of `experiments.papers` compares such runs.
+Names without a prefix belong to an ingredient: alpha is gp.alpha. The settings are from
+Villacampa-Calvo and Hernández-Lobato (2020), except for the number of labels per round, which is 1
+there. The run is recorded in runs/. Protocol M6 of `experiments.papers` compares such runs.
 """
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
@@ -65,15 +66,15 @@ def divided(
     name: str, repetition: int, initial: int, num_test: int, additions: int
 ) -> tuple[Dataset, Rows, Rows]:
     """
-    Return a data set with all rows but the test rows for training, standardized by their inputs, and the indices of the
-    initially labeled rows and of the pool.
+    Return a data set with all rows but the test rows for training, standardized by their inputs,
+    and the indices of the initially labeled rows and of the pool.
     """
     data = datasets.load(name, standardize=False)
     X, Y = np.vstack([data.X_train, data.X_test]), np.vstack([data.Y_train, data.Y_test])
     if initial < 1 or num_test < 1 or initial + additions + num_test > len(X):
         raise ValueError(
-            f"initial is {initial}, additions {additions}, num_test {num_test}; they must be positive with a sum of at "
-            f"most {len(X)}, the number of rows."
+            f"initial is {initial}, additions {additions}, num_test {num_test}; they must be "
+            f"positive with a sum of at most {len(X)}, the number of rows."
         )
     order = np.random.RandomState(repetition).permutation(len(X))
     test, train = order[:num_test], order[num_test:]
@@ -85,7 +86,9 @@ def divided(
 
 
 def entropy(probability: Floats) -> Floats:
-    """Return the entropy in nats [n], given probabilities of label 1 [n, 1] or of C > 2 labels [n, C]."""
+    """
+    Return the entropy in nats [n], given probabilities of label 1 [n, 1] or of C > 2 labels [n, C].
+    """
     if probability.shape[1] == 1:
         probability = np.hstack([probability, 1.0 - probability])
     positive = np.maximum(probability, np.finfo(np.float64).tiny)
@@ -96,7 +99,9 @@ def entropy(probability: Floats) -> Floats:
 def _trained(
     labeled: Dataset, num_classes: int, before: GPModel | None, result: dict[str, list[float]]
 ) -> GPModel:
-    """Train a model of the labeled rows from the parameters of the last model, and record the seconds."""
+    """
+    Train a model of the labeled rows from the parameters of the last model, and record the seconds.
+    """
     model: GPModel = build_classifier(labeled.X_train, labeled.Y_train, num_classes)
     if before is not None:
         multiple_assign(model, parameter_dict(before))
@@ -124,13 +129,16 @@ def labeling(
     rule: str,
     _run: Run,
 ) -> dict[str, Any]:
-    """Train, score and label, round by round; the result has lists of scores by the number of labels."""
+    """
+    Train, score and label, round by round; the result has lists of scores by the number of labels.
+    """
     check_task(dataset, "classification", "multiclass")
     if rule not in RULES:
         raise ValueError(f"rule is {rule!r}; accepted are {', '.join(RULES)}.")
     if not 1 <= per_round <= additions:
         raise ValueError(
-            f"per_round is {per_round}; whole numbers from 1 to additions, {additions}, are accepted."
+            f"per_round is {per_round}; whole numbers from 1 to additions, {additions}, are "
+            "accepted."
         )
     data, rows, pool = divided(dataset, repetition, initial, num_test, additions)
     num_classes = len(datasets.describe(dataset).classes)

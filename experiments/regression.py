@@ -1,11 +1,13 @@
 """
-Train one GP regression model, sparse or exact, on one split of a data set and score its predictions.
+Train one GP regression model, sparse or exact, on one split of a data set and score its
+predictions.
 
     python -m experiments.regression with dataset=boston split=3 model=PEPR alpha=0.5 M=100
     python -m experiments.regression print_config
 
-Names without a prefix belong to an ingredient: alpha is gp.alpha. The run is recorded in runs/, with logs for
-TensorBoard: tensorboard --logdir runs. `experiments.papers` runs the protocols of the papers.
+Names without a prefix belong to an ingredient: alpha is gp.alpha. The run is recorded in runs/,
+with logs for TensorBoard: tensorboard --logdir runs. `experiments.papers` runs the protocols of the
+papers.
 """
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
@@ -41,8 +43,8 @@ def _config() -> None:
 @ex.automain
 def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
     """
-    Train, log, score; the result has objectives in nats per training point, scores in the targets' unit, and the
-    geometric mean of the lengthscales.
+    Train, log, score; the result has objectives in nats per training point, scores in the targets'
+    unit, and the geometric mean of the lengthscales.
     """
     dataset = load()
     data = (dataset.X_train, dataset.Y_train)

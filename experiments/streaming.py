@@ -4,8 +4,9 @@ Learn from data that arrive in batches, and score the predictions after each bat
     python -m experiments.streaming with dataset=pseudo-periodic model=STREAM alpha=0.5 M=100
     python -m experiments.streaming print_config
 
-Names without a prefix belong to an ingredient: alpha is gp.alpha. The run is recorded in runs/, with logs for
-TensorBoard: tensorboard --logdir runs. `experiments.papers` runs the protocols of the papers.
+Names without a prefix belong to an ingredient: alpha is gp.alpha. The run is recorded in runs/,
+with logs for TensorBoard: tensorboard --logdir runs. `experiments.papers` runs the protocols of the
+papers.
 """
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
@@ -81,7 +82,8 @@ class _Course:
 
     def score(self, learner: Learner, num_seen: int, seconds: float) -> dict[str, float]:
         """
-        Score the test rows that the training rows have passed, for labels all; keep the posterior on the grid.
+        Score the test rows that the training rows have passed, for labels all; keep the posterior
+        on the grid.
         """
         dataset, passed = self._batches.dataset, self._batches.passed(num_seen)
         shown = np.ones_like(passed) if self._labels else passed
@@ -117,8 +119,9 @@ class _Course:
 @ex.automain
 def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run) -> dict[str, Any]:
     """
-    Learn, log, score; the result has scores in the targets' unit, at the end and in their course, seconds without
-    scoring, and the peak of memory beyond the memory before learning, in MB (Linux).
+    Learn, log, score; the result has scores in the targets' unit, at the end and in their course,
+    seconds without scoring, and the peak of memory beyond the memory before learning, in MB
+    (Linux).
     """
     batches = load_stream()
     dataset = batches.dataset

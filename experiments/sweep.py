@@ -1,5 +1,6 @@
 """
-Run an experiment for every combination of data sets, splits, models, powers and numbers of inducing points.
+Run an experiment for every combination of data sets, splits, models, powers and numbers of inducing
+points.
 
     python -m experiments.sweep sweep.toml [--jobs 4] [--threads 1]
     python -m experiments.sweep sweep.toml --scheduler tcp://HOST:8786
@@ -15,9 +16,9 @@ The file lists the runs, here 2 × 3 × (1 + 2), since SGPR has no alpha:
     [options]                        # optional: other entries of the configuration
     maxiter = 100
 
-Each run is recorded in ``runs/``; a file in ``runs/cells/`` says how it ended. Started again, the command runs only the
-rest. A run that fails or is killed does not affect other runs. At the end a table in Markdown gives means over the
-splits with their standard errors.
+Each run is recorded in ``runs/``; a file in ``runs/cells/`` says how it ended. Started again, the
+command runs only the rest. A run that fails or is killed does not affect other runs. At the end a
+table in Markdown gives means over the splits with their standard errors.
 """
 
 import argparse
@@ -40,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     if asked.scheduler is not None and asked.jobs is not None:
         parser.error(
-            "--jobs is for this machine; with --scheduler Dask has one for each thread of its workers."
+            "--jobs is for this machine; with --scheduler Dask has one for each thread of its "
+            "workers."
         )
     if asked.scheduler is not None and find_spec("distributed") is None:
         parser.error(
@@ -73,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def read_plan(path: Path) -> list[Job]:
     """
-    Read the runs of a sweep; a model without alpha, or without inducing points, has one run for all values.
+    Read the runs of a sweep; a model without alpha, or without inducing points, has one run for all
+    values.
 
     :raises ValueError: if a key is invalid; the message has its value and what is accepted.
     :raises OSError: if the file cannot be read.

@@ -1,9 +1,9 @@
 """
-Memory of the test process. Tests run as users run: shapes are checked, graphs are optimized, oneDNN is on; see
-`UNOPTIMIZED` for the exceptions.
+Memory of the test process. Tests run as users run: shapes are checked, graphs are optimized, oneDNN
+is on; see `UNOPTIMIZED` for the exceptions.
 
-TensorFlow keeps some hundred kilobytes of every graph that a process has traced. Models and graphs, which are cycles,
-are collected after each module, and within modules that trace many.
+TensorFlow keeps some hundred kilobytes of every graph that a process has traced. Models and graphs,
+which are cycles, are collected after each module, and within modules that trace many.
 """
 
 import ctypes
@@ -25,13 +25,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _C = ctypes.CDLL(None)
 _STATM = Path("/proc/self/statm")  # of Linux
-_GROWTH = 200e6  # bytes after which a test is followed by a collection; Python by itself would let it grow much further
+# Bytes after which a test is followed by a collection; Python by itself would let it grow much
+# further.
+_GROWTH = 200e6
 
 
 UNOPTIMIZED = ("models/test_pep_", "models/test_streaming_pep", "models/test_classifier_multiclass")
 """
-Files whose graphs, of thousands of operations, run a few times only: to optimize them takes a sixth of the tests' time.
-The same graphs are optimized in the tests of ep, training, contracts and estimators.
+Files whose graphs, of thousands of operations, run a few times only: to optimize them takes a sixth
+of the tests' time. The same graphs are optimized in the tests of ep, training, contracts and
+estimators.
 """
 
 
@@ -48,7 +51,10 @@ def graphs(request: pytest.FixtureRequest) -> Generator[None, None, None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def imported() -> None:
-    """Freeze imported objects: a collection does not visit it, is fast, and comes after fewer new objects."""
+    """
+    Freeze imported objects: a collection does not visit it, is fast, and comes after fewer new
+    objects.
+    """
     gc.collect()
     gc.freeze()
 
@@ -57,7 +63,10 @@ def imported() -> None:
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, object, object]:
-    """Release the objects that tests leave behind, when pytest no longer refers to the last test's fixtures."""
+    """
+    Release the objects that tests leave behind, when pytest no longer refers to the last test's
+    fixtures.
+    """
     result = yield
     if nextitem is None or nextitem.path != item.path:
         _release_module(item)
@@ -67,7 +76,10 @@ def pytest_runtest_protocol(
 
 
 def _release_module(item: pytest.Item) -> None:
-    """Release everything that the tests of a module cached and traced, and the exported models that they loaded."""
+    """
+    Release everything that the tests of a module cached and traced, and the exported models that
+    they loaded.
+    """
     module = getattr(item, "module", None)
     for value in vars(module).values() if module else ():
         if hasattr(value, "cache_clear") and value.__module__ == module.__name__:

@@ -1,10 +1,12 @@
-"""Objectives and derivatives where Kuu is ill-conditioned, against a dense evaluation with 50 digits.
+"""
+Objectives and derivatives where Kuu is ill-conditioned, against a dense evaluation with 50 digits.
 
-The reference takes the doubles that the model holds (inputs, parameters, jitter) as exact numbers. So it knows nothing
-of the rounding of Kuu itself: entries of order one rounded to eps = 2e-16 move D = Kff - Qff by eps |Kuu^-1 Kuf|^2,
-and the objective by that over the noise variance. Where the weights Kuu^-1 Kuf are of order one, as for smooth
-functions and at a jitter above eps, this is 2e-16 N / 2e-6 = 2e-9 at the smallest noise: 1e-6 is asked for.
-Beyond, without jitter at a condition number of 1e16, the required accuracy is the effect of a change of Kuu by eps.
+The reference takes the doubles that the model holds (inputs, parameters, jitter) as exact numbers.
+So it knows nothing of the rounding of Kuu itself: entries of order one rounded to eps = 2e-16 move
+D = Kff - Qff by eps |Kuu^-1 Kuf|^2, and the objective by that over the noise variance. Where the
+weights Kuu^-1 Kuf are of order one, as for smooth functions and at a jitter above eps, this is
+2e-16 N / 2e-6 = 2e-9 at the smallest noise: 1e-6 is asked for. Beyond, without jitter at a
+condition number of 1e16, the required accuracy is the effect of a change of Kuu by eps.
 """
 
 import itertools
@@ -60,7 +62,7 @@ def make_model(name, case):
     return MODELS[name]((case.X, case.Y), kernel, case.Z, noise_variance=case.noise)
 
 
-# --- 50 digits -------------------------------------------------------------------------------------------------------
+# --- 50 digits ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +106,10 @@ def log_det(K):
 
 
 def objective(name, theta, X, Y, jitter, rounding=None):
-    """The objectives of PEPR and TSGPR; theta = variance, lengthscale, noise, Z...; `rounding` is added to Kuu."""
+    """
+    The objectives of PEPR and TSGPR; theta = variance, lengthscale, noise, Z...; `rounding` is
+    added to Kuu.
+    """
     variance, lengthscale, noise, *Z = theta
 
     def k(a, b):
@@ -161,7 +166,10 @@ def exact_objective(name, model, case, jitter):
 
 
 def effect_of_rounding(name, model, case, jitter):
-    """How far the exact objective moves when entries of Kuu are changed by eps of themselves, as storing them may."""
+    """
+    How far the exact objective moves when entries of Kuu are changed by eps of themselves, as
+    storing them may.
+    """
     theta = [value for parameter in parameters(model) for value in exactly(parameter)]
     changes = np.random.default_rng(0).normal(size=(3, M, M)) * np.finfo(np.float64).eps * 1.3
     values = []
@@ -227,7 +235,7 @@ def objective_or_message(model):
         return str(error)
 
 
-# --- tests -----------------------------------------------------------------------------------------------------------
+# --- tests ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("noise", some_slow([2e-6, 1e-2, 1.0], quick=[2e-6]))
@@ -251,7 +259,8 @@ def test_objectives_are_right_or_an_error(kind, jitter, noise, any_device):
             value = objective_or_message(model)
             if isinstance(value, str):
                 assert "Kuu" in value or "jitter" in value
-                # Not for a matrix that Cholesky must be able to factorize: M eps cond < 1 with room to spare.
+                # Not for a matrix that Cholesky must be able to factorize: M eps cond < 1 with room
+                # to spare.
                 assert condition_number(model, jitter) > 1e13
                 continue
             exact = exact_objective(name, model, case, jitter)
@@ -280,8 +289,9 @@ def test_derivatives_are_right(name, kind, jitter, decades, any_device):
 @pytest.mark.parametrize("kind", some_slow(["clustered", "long lengthscale"], 1))
 def test_little_noise_leaves_the_derivatives_right(kind, jitter, any_device):
     """
-    A small noise magnifies rounding errors in products with Kuu^-1: by one product the adjoint in chunks errs by
-    2e-8 and 2e-6 here with the least jitter, by triangular solves and a product by 2e-10.
+    A small noise magnifies rounding errors in products with Kuu^-1: by one product the adjoint in
+    chunks errs by 2e-8 and 2e-6 here with the least jitter, by triangular solves and a product by
+    2e-10.
     """
     case = make_case(kind, 1e-4)
     with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
@@ -293,8 +303,9 @@ def test_little_noise_leaves_the_derivatives_right(kind, jitter, any_device):
 
 def test_derivatives_that_nearly_cancel(any_device):
     """
-    Those in inducing points next to each other, which differ by factors of 300, against central differences of the
-    objective in 140 bits. A product with L^-T before terms cancel left 8e-4 of the smallest.
+    Those in inducing points next to each other, which differ by factors of 300, against central
+    differences of the objective in 140 bits. A product with L^-T before terms cancel left 8e-4 of
+    the smallest.
     """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 1))
@@ -332,7 +343,8 @@ def test_growing_jitter_is_the_jitter_it_says(max_jitter, capfd):
         value = float(model.maximum_log_likelihood_objective())
     reported = capfd.readouterr().err.split("jitter raised from ")[1].split(" to ")[1].split()[0]
     assert 0.0 < float(reported) <= max_jitter
-    # Entries rounded to eps beside a jitter of some 1e-15 leave it uncertain, but hardly what u says about f.
+    # Entries rounded to eps beside a jitter of some 1e-15 leave it uncertain, but hardly what u
+    # says about f.
     assert value == pytest.approx(
         exact_objective("PEPR 0.5", model, case, float(reported)), rel=1e-6
     )
@@ -341,8 +353,8 @@ def test_growing_jitter_is_the_jitter_it_says(max_jitter, capfd):
 @pytest.mark.parametrize(("variance", "is_printed"), [(4.0**-20, True), (1.0, False)])
 def test_a_raised_jitter_is_in_the_result(variance, is_printed, capfd):
     """
-    Two equal points without jitter, whose second pivot is exactly 0 (the root of the variance is), need a jitter of
-    eps, 2e-16: more than 1e-5 of a variance of 1e-12, and less of one of 1.
+    Two equal points without jitter, whose second pivot is exactly 0 (the root of the variance is),
+    need a jitter of eps, 2e-16: more than 1e-5 of a variance of 1e-12, and less of one of 1.
     """
     X = np.linspace(0.0, 1.0, 9)[:, None]
     with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
@@ -356,7 +368,10 @@ def test_a_raised_jitter_is_in_the_result(variance, is_printed, capfd):
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["BTSGPR"]))
 def test_clusters_far_from_each_other(name):
-    """Objective and derivatives of inputs 1e9 lengthscales apart, as the condition number allows: that is 1e6 or so."""
+    """
+    Objective and derivatives of inputs 1e9 lengthscales apart, as the condition number allows: that
+    is 1e6 or so.
+    """
     case = make_case("far clusters", 1e-2)
     model = make_model(name, case)
     exact = exact_gradient(name, model, case, 1e-6)
@@ -380,7 +395,10 @@ KERNELS = {
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR 0.5"]))
 @pytest.mark.parametrize("kernel", some_slow(KERNELS, quick=["Matern 1/2 and others"]))
 def test_seconds_of_an_epoch(kernel, name):
-    """Objectives, derivatives and predictions are those near the origin: 2^30 s, whole seconds, lose no bit."""
+    """
+    Objectives, derivatives and predictions are those near the origin: 2^30 s, whole seconds, lose
+    no bit.
+    """
     rng = np.random.default_rng(1)
     X, Z = (
         np.sort(np.round(rng.uniform(0.0, 600.0, (N, 1))), axis=0),
@@ -398,7 +416,8 @@ def test_seconds_of_an_epoch(kernel, name):
         results.append(
             np.concatenate([np.reshape(part, -1) for part in [value, *gradients, *predicted]])
         )
-    # Nothing is rounded differently but cosines of differences, so the condition number 1e6 of Kuu leaves 1e-9.
+    # Nothing is rounded differently but cosines of differences, so the condition number 1e6 of Kuu
+    # leaves 1e-9.
     np.testing.assert_allclose(results[1], results[0], rtol=1e-8, atol=1e-8)
 
 
@@ -412,7 +431,10 @@ class ExpandedSquare(gpflow.kernels.Matern52):
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["BTSGPR"]))
 @pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
 def test_covariances_that_contradict_each_other_are_refused(name, way):
-    """At 1e9 s and a lengthscale of 60 s, |x|^2 eps = 0.06; near the origin the same kernel is as good as any."""
+    """
+    At 1e9 s and a lengthscale of 60 s, |x|^2 eps = 0.06; near the origin the same kernel is as good
+    as any.
+    """
     X, Z = np.linspace(0.0, 600.0, N)[:, None], np.linspace(1.0, 597.0, M)[:, None]
     far = MODELS[name](
         (X + 1e9, np.sin(X)), ExpandedSquare(1.3, 60.0), Z + 1e9, noise_variance=1e-2

@@ -1,4 +1,6 @@
-"""Examples in docstrings are executed and print what they say; every public model and function has one.
+"""
+Examples in docstrings are executed and print what they say; every public model and function has
+one.
 
 They may use np, tf, gpflow and the public names of gpflow_pep without importing them.
 """
@@ -48,7 +50,10 @@ def test_example(name, tmp_path, monkeypatch):
 
 
 def test_public_models_and_functions_have_an_example():
-    """But for results of functions, what compiled functions call, and models that are used like one with an example."""
+    """
+    But for results of functions, what compiled functions call, and models that are used like one
+    with an example.
+    """
     results = {gpflow_pep.AlphaSelection, gpflow_pep.FitResult, gpflow_pep.NumInducingSelection}
     alike = {gpflow_pep.APEP, gpflow_pep.RPAPEP, gpflow_pep.PEPSVGP}
     exceptions = results | alike | {gpflow_pep.inducing.greedy_conditional_variance}

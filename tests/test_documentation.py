@@ -1,4 +1,6 @@
-"""The documentation against the package: its scripts run, every public name is in the API, links lead somewhere.
+"""
+The documentation against the package: its scripts run, every public name is in the API, links lead
+somewhere.
 
 The Python blocks of a page, in their order, are one script.
 """

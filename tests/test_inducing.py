@@ -1,4 +1,7 @@
-"""Choosing inducing points: the greedy choice against a dense evaluation of every step, copies, seeds, errors."""
+"""
+Choosing inducing points: the greedy choice against a dense evaluation of every step, copies, seeds,
+errors.
+"""
 
 import warnings
 
@@ -58,7 +61,8 @@ def assert_largest(chosen, X=X, kernel=KERNEL, rel=1e-9):
     """
     That each row has the largest variance given those before it.
 
-    The variances left are above 1e-2 and Kuu's condition number below 1e4, so both evaluations are right to 1e-10.
+    The variances left are above 1e-2 and Kuu's condition number below 1e4, so both evaluations are
+    right to 1e-10.
     """
     for number, row in enumerate(chosen):
         variances = conditional_variances(chosen[:number], X, kernel)
@@ -141,7 +145,10 @@ def test_chunks_change_nothing():
 
 
 def test_points_that_are_given():
-    """They come first, and the others are the choice given these; rows that equal one are not chosen again."""
+    """
+    They come first, and the others are the choice given these; rows that equal one are not chosen
+    again.
+    """
     Z = greedy_variance(KERNEL, X, 12)
     np.testing.assert_array_equal(greedy_variance(KERNEL, X, 12, given=Z[:5]), Z)
     given = np.array([[0.3, -0.2], [1.4, 0.1]])  # no rows of X
@@ -158,10 +165,12 @@ def test_points_that_are_given():
 @pytest.mark.parametrize("seed", some_slow(range(12), 2))
 def test_given_points_that_explain_each_other(seed):
     """
-    Nothing is left of most of 25 points within 1.25 lengthscales; each further point has the largest variance.
+    Nothing is left of most of 25 points within 1.25 lengthscales; each further point has the
+    largest variance.
 
-    The reference has extended precision. The variances of the first three points are above 3e-9, and rounding in double
-    precision, 2e-16 times squared weights of up to 1e5 of the given points, is below a hundredth of that.
+    The reference has extended precision. The variances of the first three points are above 3e-9,
+    and rounding in double precision, 2e-16 times squared weights of up to 1e5 of the given points,
+    is below a hundredth of that.
     """
     local, kernel = np.random.default_rng(seed), gpflow.kernels.SquaredExponential()
     given, rows = local.uniform(0.0, 1.25, (25, 1)), local.uniform(1.25, 2.5, (25, 1))
@@ -281,7 +290,9 @@ def test_more_points_than_distinct_rows_are_rejected(method):
 
 
 def test_minibatches_of_copies():
-    """Rare rows are in no minibatch that k-means starts from: centers without rows are moved to them."""
+    """
+    Rare rows are in no minibatch that k-means starts from: centers without rows are moved to them.
+    """
     rare = np.zeros((21_000, 2))
     rare[100::1000] = np.arange(42.0).reshape(21, 2) + 1.0
     Z = k_means(rare, 20)
@@ -356,7 +367,10 @@ def test_float32(method):
 
 
 def test_kept_copies_take_nothing_from_the_others_in_float32():
-    """With too small a floor for the remaining variance of a copy, its rounding error grows from copy to copy."""
+    """
+    With too small a floor for the remaining variance of a copy, its rounding error grows from copy
+    to copy.
+    """
     rows = np.concatenate([np.tile(X[:5], (10, 1)), X[5:]]).astype(np.float32)
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         kernel = gpflow.kernels.Matern32(1.3, [0.7, 1.1])
@@ -399,7 +413,7 @@ def test_greedy_variance_refuses_covariances_that_contradict_each_other():
         greedy_variance(Indefinite(), X, 50)
 
 
-# --- blocks of rows ---------------------------------------------------------------------------------------------------
+# --- blocks of rows -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 7, 20, 103, 500])

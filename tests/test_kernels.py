@@ -11,7 +11,10 @@ from gpflow_pep.engine import kernel_matrix
 
 
 def test_linear_functions_that_are_zero_at_a_center():
-    """Powers of two and their sums have no rounding: far from the origin it is the same matrix, to the last digit."""
+    """
+    Powers of two and their sums have no rounding: far from the origin it is the same matrix, to the
+    last digit.
+    """
     X = np.array([[1.0, 5.0, -2.0], [0.5, 7.0, 3.0], [4.0, 1.0, 0.0]])
     far = np.array([2.0**40, 0.0, -(2.0**40)])
     variance = [2.0, 0.25]

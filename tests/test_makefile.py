@@ -1,4 +1,7 @@
-"""The Makefile installs into an environment of this checkout only, and only if the requirements have changed."""
+"""
+The Makefile installs into an environment of this checkout only, and only if the requirements have
+changed.
+"""
 
 import os
 import shutil
@@ -21,7 +24,10 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make
 
 
 class Checkout:
-    """A copy of the requirements, and an environment whose Python notes installations instead of making them."""
+    """
+    A copy of the requirements, and an environment whose Python notes installations instead of
+    making them.
+    """
 
     def __init__(self, folder, environment):
         self.folder, self.environment = folder, environment

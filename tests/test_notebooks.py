@@ -1,4 +1,7 @@
-"""notebooks/: each text and its notebook have the same cells; outputs are there, small, without errors or warnings."""
+"""
+notebooks/: each text and its notebook have the same cells; outputs are there, small, without errors
+or warnings.
+"""
 
 from pathlib import Path
 
@@ -25,7 +28,9 @@ def test_the_pair_agrees(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_outputs(path):
-    """Cells were executed in order, print or show something, and end without errors and warnings."""
+    """
+    Cells were executed in order, print or show something, and end without errors and warnings.
+    """
     assert path.stat().st_size <= MAX_BYTES
     notebook = nbformat.read(path, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -1,4 +1,7 @@
-"""The plan of the package in CONTRIBUTING.md: imports point down its table, and private modules may be missing."""
+"""
+The plan of the package in CONTRIBUTING.md: imports point down its table, and private modules may be
+missing.
+"""
 
 import ast
 import re

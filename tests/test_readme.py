@@ -1,4 +1,7 @@
-"""The README: each block of Python is a complete script that runs; pictures are small; CITATION.cff has the version."""
+"""
+The README: each block of Python is a complete script that runs; pictures are small; CITATION.cff
+has the version.
+"""
 
 import configparser
 import re

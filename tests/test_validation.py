@@ -1,4 +1,7 @@
-"""Every input that cannot be used is refused at once: a ValueError with argument, value and accepted values."""
+"""
+Every input that cannot be used is refused at once: a ValueError with argument, value and accepted
+values.
+"""
 
 import functools
 
@@ -56,7 +59,7 @@ def with_bad(array, places, value=np.nan):
     return array
 
 
-# --- data ------------------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 
 
 def test_truth_values_and_objects_that_are_numbers_are_numbers():
@@ -110,7 +113,7 @@ def test_finite_in_the_precision_that_is_used():
         refused(["data[0] (X)", "finite"], data=(with_bad(X, [(2, 0)], 1e300), Y))
 
 
-# --- alpha -----------------------------------------------------------------------------------------------------------
+# --- alpha ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("first", "second"), [(0.5, [0.5, 0.5]), ([0.5, 0.5], 0.5)])
@@ -159,7 +162,7 @@ def test_alpha_assigned_directly_stops_the_next_evaluation(alpha, options):
     assert np.isfinite(compiled())
 
 
-# --- scale -----------------------------------------------------------------------------------------------------------
+# --- scale ----------------------------------------------------------------------------------------
 
 
 def test_scale_that_is_accepted():
@@ -193,7 +196,7 @@ def test_the_optimal_scale_is_that_of_alpha_0(alpha):
             evaluate()
 
 
-# --- booleans --------------------------------------------------------------------------------------------------------
+# --- booleans -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", ["no", 1, 0.0, None, np.array([True])])
@@ -232,7 +235,7 @@ def test_booleans_are_true_or_false(name, call, value):
         call(**{name: value})
 
 
-# --- blocks ----------------------------------------------------------------------------------------------------------
+# --- blocks ---------------------------------------------------------------------------------------
 
 
 def test_blocks_that_mean_the_same():
@@ -265,7 +268,7 @@ def test_a_shared_block_needs_one_size():
         refused(["blocks", "one size", "shared"], BTSGPR, blocks=blocks, shared=True)
 
 
-# --- kernel, likelihood, numbers -------------------------------------------------------------------------------------
+# --- kernel, likelihood, numbers ------------------------------------------------------------------
 
 
 CHUNK_SIZES = [1, np.int64(5), 2**31 - 1, 2**31, 2**70, None]
@@ -300,7 +303,7 @@ def test_chunk_sizes_that_are_accepted(model, chunk_size):
         np.testing.assert_allclose(actual, value, rtol=1e-7, atol=1e-9)
 
 
-# --- whole numbers ---------------------------------------------------------------------------------------------------
+# --- whole numbers --------------------------------------------------------------------------------
 
 TOO_MANY = [2**31, np.int64(2**31), 2**63, 2**70]
 
@@ -398,7 +401,7 @@ def test_inputs_of_another_width_are_refused():
                 predict(np.zeros((5, columns)))
 
 
-# --- data that changes -----------------------------------------------------------------------------------------------
+# --- data that changes ----------------------------------------------------------------------------
 
 
 def snapshot(model):
@@ -494,7 +497,7 @@ def test_new_data_with_another_number_of_rows(name, rows):
         assert same(before, snapshot(model))
 
 
-# --- messages --------------------------------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------
 
 
 def test_a_message_shows_a_few_entries():

@@ -1,4 +1,7 @@
-"""setup.cfg lists all imported packages; the versions that are tested are its oldest and those of constraints.txt."""
+"""
+setup.cfg lists all imported packages; the versions that are tested are its oldest and those of
+constraints.txt.
+"""
 
 import ast
 import configparser
@@ -37,7 +40,10 @@ def names(*groups):
 
 
 def imported(files):
-    """The distributions that the files import, but for this repository's packages and the standard library."""
+    """
+    The distributions that the files import, but for this repository's packages and the standard
+    library.
+    """
     modules = set()
     for node in (
         node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
@@ -60,8 +66,8 @@ def test_the_package_needs_what_it_imports():
 
 def test_the_experiments_need_what_they_import():
     """
-    Campaigns, which test the package, may import the tools; benchmarks also GPyTorch and JAX, and records in databases
-    SQLAlchemy, if they are installed.
+    Campaigns, which test the package, may import the tools; benchmarks also GPyTorch and JAX, and
+    records in databases SQLAlchemy, if they are installed.
     """
     optional = {"gpytorch", "jax", "jaxlib", "sqlalchemy", "torch"}
     found = imported(ROOT.glob("experiments/**/*.py"))
@@ -93,7 +99,9 @@ def lowest(requirement):
 
 
 def test_the_oldest_versions():
-    """All required packages, and those that the tests import; where 1.4 is the minimum, 1.4.something."""
+    """
+    All required packages, and those that the tests import; where 1.4 is the minimum, 1.4.something.
+    """
     tested = [
         *NEEDED,
         *EXPERIMENTS,

@@ -1,4 +1,7 @@
-"""What pyproject.toml makes of warnings: our own code may not cause any, but may give some to its users."""
+"""
+What pyproject.toml makes of warnings: our own code may not cause any, but may give some to its
+users.
+"""
 
 import warnings
 

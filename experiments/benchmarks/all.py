@@ -1,10 +1,11 @@
 """Run all benchmarks, each in a process of its own, and write their tables as JSON and as Markdown.
 
-The files name the machine, the versions (GPyTorch's too, if it is installed) and the rate of matrix products. If a
-benchmark fails, the end of its message is recorded, the rest go on, and the exit status is 1. Files are written after
-each benchmark.
+The files name the machine, the versions (GPyTorch's too, if it is installed) and the rate of matrix
+products. If a benchmark fails, the end of its message is recorded, the rest go on, and the exit
+status is 1. Files are written after each benchmark.
 
-    python -m experiments.benchmarks.all [--quick] [--only collapsed_step memory] [--to runs/benchmarks]
+    python -m experiments.benchmarks.all [--quick] [--only collapsed_step memory] [--to
+    runs/benchmarks]
 """
 
 import json
@@ -139,7 +140,8 @@ def as_markdown(found: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     parts = [
         "# Benchmarks",
-        f"{about['processor']}; products of matrices: {about['product GFLOP/s']:.0f} GFLOP/s in float64.",
+        f"{about['processor']}; products of matrices: {about['product GFLOP/s']:.0f} GFLOP/s in "
+        "float64.",
         f"{versions}.",
     ]
     for name, result in found["benchmarks"].items():

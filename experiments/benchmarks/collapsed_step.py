@@ -1,11 +1,14 @@
-"""Compare a training step (loss and all gradients, compiled, float64) of the collapsed models with GPflow's.
+"""
+Compare a training step (loss and all gradients, compiled, float64) of the collapsed models with
+GPflow's.
 
-Times of two models are compared within a round, so that drifting speed cancels; the table has medians of these ratios.
-"Mixed" models have ``mixed_precision=True``; their losses and gradients are compared with double precision. The time is
-also given in units of one M x M by M x N product, measured in the same rounds. SGPR's step needs at least one product
-and half a Gram matrix (1.5 units), other powers at least two of each (3 units). This minimum divided by the measured
-units is the share of the machine's product rate. With `--cores 1` times are CPU times. GPyTorch's SGPR is included if
-GPyTorch is installed.
+Times of two models are compared within a round, so that drifting speed cancels; the table has
+medians of these ratios. "Mixed" models have ``mixed_precision=True``; their losses and gradients
+are compared with double precision. The time is also given in units of one M x M by M x N product,
+measured in the same rounds. SGPR's step needs at least one product and half a Gram matrix (1.5
+units), other powers at least two of each (3 units). This minimum divided by the measured units is
+the share of the machine's product rate. With `--cores 1` times are CPU times. GPyTorch's SGPR is
+included if GPyTorch is installed.
 
     python -m experiments.benchmarks.collapsed_step [--rounds 15] [--rows 50000 10000] [--inducing 256 512] [--cores 1]
         [--kernel SquaredExponential Matern32 Matern52 sum product]
@@ -104,9 +107,9 @@ def compare(
 
     rate = 2e-9 * num_inducing**2 * num_data / np.median(unit)
     table = Table(
-        f"N = {num_data}, M = {num_inducing}, D = {INPUTS}, float64, {kernel} ARD, {rounds} rounds, "
-        f"{'all cores' if cores is None else 'one core, CPU'}, products {rate:.0f} GFLOP/s, "
-        f"GPyTorch {'installed' if with_gpytorch else 'not installed'}",
+        f"N = {num_data}, M = {num_inducing}, D = {INPUTS}, float64, {kernel} ARD, {rounds} "
+        f"rounds, {'all cores' if cores is None else 'one core, CPU'}, products {rate:.0f} "
+        f"GFLOP/s, GPyTorch {'installed' if with_gpytorch else 'not installed'}",
         {
             "model": "<16",
             "seconds": ".3f",

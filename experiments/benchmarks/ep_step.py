@@ -1,13 +1,16 @@
 """Time expectation propagation on one core, cold and warm, against GPflow's SVGP in the same run.
 
-Cold is a process of its own for each figure, from the model's constructor on: to converged sites, to the first loss and
-gradient, compiled without AutoGraph, or to the end of one iteration of GPflow's Scipy optimizer, which compiles with it
-as in GPflow's examples; and the loss and gradient of PEPR and GPflow's SGPR. Warm is a sweep (the time of
-`update_sites()` from sites of 0, by the number of sweeps) and a compiled loss and gradient: of an unchanged model, and
-after all lengthscales have changed by 1 %, as in training. Labels of two classes, 3 inputs, probit, alpha 0.5. Cases
-take turns; figures are medians, ratios medians of the ratios of CPU times within a round.
+Cold is a process of its own for each figure, from the model's constructor on: to converged sites,
+to the first loss and gradient, compiled without AutoGraph, or to the end of one iteration of
+GPflow's Scipy optimizer, which compiles with it as in GPflow's examples; and the loss and gradient
+of PEPR and GPflow's SGPR. Warm is a sweep (the time of `update_sites()` from sites of 0, by the
+number of sweeps) and a compiled loss and gradient: of an unchanged model, and after all
+lengthscales have changed by 1 %, as in training. Labels of two classes, 3 inputs, probit, alpha
+0.5. Cases take turns; figures are medians, ratios medians of the ratios of CPU times within a
+round.
 
-    python -m experiments.benchmarks.ep_step [--rounds 5] [--repeats 30] [--sizes 400x30 5000x100] [--skip-cold]
+    python -m experiments.benchmarks.ep_step [--rounds 5] [--repeats 30] [--sizes 400x30 5000x100]
+    [--skip-cold]
 """
 
 from collections.abc import Callable
@@ -89,7 +92,9 @@ def cold_table(rounds: int) -> Table:
 
 
 def cold(name: str) -> AnyNDArray:
-    """Return CPU and wall seconds [2] of one figure in this process, in which nothing has been traced."""
+    """
+    Return CPU and wall seconds [2] of one figure in this process, in which nothing has been traced.
+    """
     labels = not name.startswith(("SGPR", "PEPR"))
     X, Y, Z = rows(*_SIZE, labels)
     make: dict[str, Callable[[], Any]] = {
@@ -141,7 +146,10 @@ def warm_table(sizes: list[tuple[int, int]], repeats: int) -> Table:
 
 
 def warm(num_data: int, inducing: int, repeats: int) -> tuple[dict[str, AnyNDArray], int]:
-    """Return CPU and wall seconds [repeats, 2] of each figure, and the number of sweeps from sites of 0."""
+    """
+    Return CPU and wall seconds [repeats, 2] of each figure, and the number of sweeps from sites of
+    0.
+    """
     X, Y, Z = rows(num_data, inducing, labels=True)
     swept, model, peer = classifier(X, Y, Z), classifier(X, Y, Z), svgp(X, Z)
     step, peer_step = compiled_step(model), compiled_step(peer, (X, Y))

@@ -1,18 +1,22 @@
-"""Time training until predictions are as good as at a method's own optimum: PEP against GPflow's SVGP, one core.
+"""
+Time training until predictions are as good as at a method's own optimum: PEP against GPflow's SVGP,
+one core.
 
-PEP at alpha 0, 0.5 and 1 is trained by `gpflow_pep.training.fit` (L-BFGS) with its defaults; SVGP by L-BFGS, by Adam
-(0.01), and by natural gradients of q(u) (0.1) with Adam (0.01). All use all rows, and start from the same kernel
-(squared exponential, a lengthscale for each input, at the median distance) and the same inducing points (k-means; SVGP
-trains them).
+PEP at alpha 0, 0.5 and 1 is trained by `gpflow_pep.training.fit` (L-BFGS) with its defaults; SVGP
+by L-BFGS, by Adam (0.01), and by natural gradients of q(u) (0.1) with Adam (0.01). All use all
+rows, and start from the same kernel (squared exponential, a lengthscale for each input, at the
+median distance) and the same inducing points (k-means; SVGP trains them).
 
-A method's own optimum is the end of its training: `fit` ends, SVGP's L-BFGS converges or gains less than 0.001 nats in
-20 iterations, the last third of Adam's steps gains less than 1e-4 nats a row, or a limit is reached (marked +). Seconds
-are counted from the constructor to the first iteration after which the NLPD of at most 1000 held-out rows stays within
-0.002 nats of its final value, without scoring. "Again" is a second training of the same model in the same process, from
-the same start, without new tracing. Every method has a process of its own. The table has medians over rounds.
+A method's own optimum is the end of its training: `fit` ends, SVGP's L-BFGS converges or gains less
+than 0.001 nats in 20 iterations, the last third of Adam's steps gains less than 1e-4 nats a row, or
+a limit is reached (marked +). Seconds are counted from the constructor to the first iteration after
+which the NLPD of at most 1000 held-out rows stays within 0.002 nats of its final value, without
+scoring. "Again" is a second training of the same model in the same process, from the same start,
+without new tracing. Every method has a process of its own. The table has medians over rounds.
 
-    python -m experiments.benchmarks.ep_training [--sets banana iris] [--methods "PEP 0.5" "SVGP L-BFGS"] [--rounds 3]
-    python -m experiments.benchmarks.ep_training --short --sets breast-cancer --courses training.json
+    python -m experiments.benchmarks.ep_training [--sets banana iris] [--methods "PEP 0.5" "SVGP
+    L-BFGS"] [--rounds 3] python -m experiments.benchmarks.ep_training --short --sets breast-cancer
+    --courses training.json
 """
 
 import argparse
@@ -95,7 +99,8 @@ def main() -> None:
     asked = _parser().parse_args()
     found: dict[str, Any] = {"machine": machine(), "results": []}
     print(
-        f"{found['machine']}\nM = {INDUCING}, {asked.rounds} rounds{', short' if asked.short else ''}"
+        f"{found['machine']}\nM = {INDUCING}, {asked.rounds} "
+        f"rounds{', short' if asked.short else ''}"
     )
     tables = []
     for name in asked.sets:
@@ -106,7 +111,10 @@ def main() -> None:
             continue
         for likelihood in asked.likelihoods if name in MULTICLASS else ["probit"]:
             N, D = data.X_train.shape
-            title = f"{name}, {likelihood}: N = {N}, D = {D}, {min(len(data.X_test), _HELD_OUT)} held-out rows"
+            title = (
+                f"{name}, {likelihood}: N = {N}, D = {D}, {min(len(data.X_test), _HELD_OUT)} "
+                "held-out rows"
+            )
             case = Case(name, likelihood, asked.short)
             results = [_rounds(case, method, asked.rounds) for method in asked.methods]
             tables.append(_table(title, asked.methods, results))
@@ -146,7 +154,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _rounds(case: Case, method: str, rounds: int) -> dict[str, Any]:
-    """Return the results of a method's processes with medians of their seconds, or the error of the training."""
+    """
+    Return the results of a method's processes with medians of their seconds, or the error of the
+    training.
+    """
     found = [in_process(measure, case, method, one_core=True) for _ in range(rounds)]
     failed = [each for each in found if "error" in each]
     if failed:
@@ -158,11 +169,14 @@ def _rounds(case: Case, method: str, rounds: int) -> dict[str, Any]:
     return {**found[0], **medians}
 
 
-# --- one method, in a process of its own ----------------------------------------------------------------------------
+# --- one method, in a process of its own ----------------------------------------------------------
 
 
 def measure(case: Case, method: str) -> dict[str, Any]:
-    """Train to the end, find the first record with the final predictions, and train up to it once more."""
+    """
+    Train to the end, find the first record with the final predictions, and train up to it once
+    more.
+    """
     data = datasets.load(case.data)
     X, Y = data.X_train, data.Y_train
     Z = cluster_centers(X, min(INDUCING, len(X)), 0)
@@ -235,7 +249,7 @@ def _score(model: gpflow.models.GPModel, X: Any, Y: Any) -> Callable[[], float]:
     return lambda: -float(compiled())
 
 
-# --- methods --------------------------------------------------------------------------------------------------------
+# --- methods --------------------------------------------------------------------------------------
 
 
 def _trainee(case: Case, method: str, X: Any, Y: Any, Z: Any, lengthscale: float) -> Trainee:
@@ -264,7 +278,9 @@ def _trainee(case: Case, method: str, X: Any, Y: Any, Z: Any, lengthscale: float
 
 
 def _likelihood(name: str, C: int, *, ours: bool) -> Likelihood:
-    """Return a likelihood of this library, or GPflow's counterpart, without trainable parameters."""
+    """
+    Return a likelihood of this library, or GPflow's counterpart, without trainable parameters.
+    """
     if name == "probit":
         return Probit() if ours else Bernoulli()
     if name == "softmax":
@@ -338,11 +354,14 @@ def _adam(
     return Trainee(model, recorded, optimizer.variables, train)
 
 
-# --- the table ------------------------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 def _table(title: str, methods: Sequence[str], results: Sequence[dict[str, Any]]) -> Table:
-    """Return the table: ratios of CPU seconds to the fastest SVGP's; the last column has errors of failed training."""
+    """
+    Return the table: ratios of CPU seconds to the fastest SVGP's; the last column has errors of
+    failed training.
+    """
     peers = [
         result for name, result in zip(methods, results, strict=True) if name.startswith("SVGP")
     ]

@@ -1,18 +1,23 @@
-"""Compare the estimators with scikit-learn's and GPflow's Gaussian processes: CPU seconds and held-out scores.
+"""
+Compare the estimators with scikit-learn's and GPflow's Gaussian processes: CPU seconds and held-out
+scores.
 
 The estimators have their default parameters, except M and alpha. `GaussianProcessRegressor` and
-`GaussianProcessClassifier` optimize a squared exponential with a variance and a lengthscale for each column, and the
-regressor noise too (a `WhiteKernel`), from the initial lengthscales of the estimators, by L-BFGS without restarts. They
-take O(N^3) time and are left out for more than 3,000 rows. GPflow's `SGPR` and `SVGP` (`Bernoulli`, `MultiClass`) start
-at the same k-means points and lengthscales of 1, and train by `gpflow.optimizers.Scipy`, all with GPflow's defaults.
+`GaussianProcessClassifier` optimize a squared exponential with a variance and a lengthscale for
+each column, and the regressor noise too (a `WhiteKernel`), from the initial lengthscales of the
+estimators, by L-BFGS without restarts. They take O(N^3) time and are left out for more than 3,000
+rows. GPflow's `SGPR` and `SVGP` (`Bernoulli`, `MultiClass`) start at the same k-means points and
+lengthscales of 1, and train by `gpflow.optimizers.Scipy`, all with GPflow's defaults.
 
-The sets are those of `SETS`, by default, and of :mod:`.hard_problems`. The columns of the tables in `RAW` are as
-published, all others are standardized; so are the targets. NLPD is in nats a row; the error is the RMSE, or the
-fraction of wrong labels. "First" is the first fit in a process that has imported everything, "again" a second fit by a
-new estimator, for which the estimators here do not compile again; it is left out if the first takes longer than 20 s. A
-peer is cut off at the limit; GPflow's is then scored as it is. One core, a process for each row.
+The sets are those of `SETS`, by default, and of :mod:`.hard_problems`. The columns of the tables in
+`RAW` are as published, all others are standardized; so are the targets. NLPD is in nats a row; the
+error is the RMSE, or the fraction of wrong labels. "First" is the first fit in a process that has
+imported everything, "again" a second fit by a new estimator, for which the estimators here do not
+compile again; it is left out if the first takes longer than 20 s. A peer is cut off at the limit;
+GPflow's is then scored as it is. One core, a process for each row.
 
-    python -m experiments.benchmarks.estimators [--sets diabetes iris] [--rows 1500] [--inducing 100] [--alphas 0 0.5]
+    python -m experiments.benchmarks.estimators [--sets diabetes iris] [--rows 1500] [--inducing
+    100] [--alphas 0 0.5]
 """
 
 import signal
@@ -117,7 +122,10 @@ def loaded(name: str) -> Dataset:
 
 
 def housing_like(num_rows: int = 20_000, num_test: int = 2_000) -> Dataset:
-    """Generate a table like California's housing: skewed columns, places in clusters, and a capped, noisy price."""
+    """
+    Generate a table like California's housing: skewed columns, places in clusters, and a capped,
+    noisy price.
+    """
     rng = np.random.default_rng(0)
     n = num_rows + num_test
     place = rng.normal(size=(12, 2))[rng.integers(12, size=n)] + 0.2 * rng.normal(size=(n, 2))
@@ -209,7 +217,8 @@ class GPflow:
         """
         :param variational: use `SVGP` in regression, too.
         :param lengthscale: initial value for every column.
-        :param likelihood: None: `Bernoulli` for two classes, `MultiClass` for more; `Gaussian` in regression.
+        :param likelihood: None: `Bernoulli` for two classes, `MultiClass` for more; `Gaussian` in
+            regression.
         """
         self._num_inducing, self._is_classifier = num_inducing, is_classifier
         self._variational, self._lengthscale = variational, lengthscale
@@ -261,7 +270,9 @@ class GPflow:
 
 
 def scores(estimator: Any, rows: tuple[Floats, Any], is_classifier: bool) -> tuple[float, float]:
-    """Return NLPD and error of held-out rows X [n, D] and y [n]; probabilities are at least 1e-15."""
+    """
+    Return NLPD and error of held-out rows X [n, D] and y [n]; probabilities are at least 1e-15.
+    """
     X, y = rows
     if is_classifier:
         probabilities = estimator.predict_proba(X)  # [n, C]

@@ -18,7 +18,10 @@ def sgpr_step(
     lengthscale: float,
     cores: int | None,
 ) -> Callable[[], Any]:
-    """Return loss and gradients of SGPR for a kernel of `collapsed_step`: float64, jitter 1e-6, no iterative solver."""
+    """
+    Return loss and gradients of SGPR for a kernel of `collapsed_step`: float64, jitter 1e-6, no
+    iterative solver.
+    """
     torch.set_default_dtype(torch.float64)
     if cores is not None:
         torch.set_num_threads(cores)

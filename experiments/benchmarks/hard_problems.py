@@ -1,4 +1,7 @@
-"""Generated problems whose signal a search from one start may miss: high frequency, few relevant columns, clusters."""
+"""
+Generated problems whose signal a search from one start may miss: high frequency, few relevant
+columns, clusters.
+"""
 
 from collections.abc import Callable
 
@@ -34,7 +37,9 @@ def _uniform(
     low: float = -2.0,
     high: float = 2.0,
 ) -> Generate:
-    """Return a generator of a noisy function of columns x [D, n], drawn from a uniform distribution."""
+    """
+    Return a generator of a noisy function of columns x [D, n], drawn from a uniform distribution.
+    """
 
     def generate(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
         X = rng.uniform(low, high, (n, D))

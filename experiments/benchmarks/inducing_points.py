@@ -1,11 +1,13 @@
 """Compare choices of initial inducing points: PEPR's objective per row, and the cost of the choice.
 
-Points are chosen uniformly, by k-means and by greedy conditional variance at the initial hyperparameters. The objective
-is given at these hyperparameters, then after training (L-BFGS) with the points fixed and with the points trained too.
-At alpha = 0 it is a bound, the larger the better; with alpha > 0 it approximates the evidence. Seconds and memory of
-the choice alone are measured on generated data (Linux; a process for each method).
+Points are chosen uniformly, by k-means and by greedy conditional variance at the initial
+hyperparameters. The objective is given at these hyperparameters, then after training (L-BFGS) with
+the points fixed and with the points trained too. At alpha = 0 it is a bound, the larger the better;
+with alpha > 0 it approximates the evidence. Seconds and memory of the choice alone are measured on
+generated data (Linux; a process for each method).
 
-    python -m experiments.benchmarks.inducing_points [--sets kin40k elevators power] [--rows 10000] [--inducing 200]
+    python -m experiments.benchmarks.inducing_points [--sets kin40k elevators power] [--rows 10000]
+    [--inducing 200]
 """
 
 import argparse
@@ -58,7 +60,8 @@ def main() -> None:
     arguments = parser.parse_args()
     columns = {"set": "<11", "N": "d", "D": "d", "points": "<", "seconds": ".2f", "alpha": "g"}
     objectives = Table(
-        f"objective in nats per row, M = {arguments.inducing}, {arguments.maxiter} iterations, seed {arguments.seed}",
+        f"objective in nats per row, M = {arguments.inducing}, {arguments.maxiter} iterations, "
+        f"seed {arguments.seed}",
         columns | {"start": ".4f", "Z fixed": ".4f", "Z trained": ".4f"},
     )
     for name in arguments.sets:

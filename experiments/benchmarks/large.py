@@ -1,7 +1,8 @@
 """Time PEPR and PEPClassifier on a file larger than memory, read in every pass.
 
-The file is written once, in pieces. Each size runs in a process of its own. Peak memory includes mapped pages of the
-file, which the system may drop at any time (Linux: the kernel's high-water mark is reset before the model is made).
+The file is written once, in pieces. Each size runs in a process of its own. Peak memory includes
+mapped pages of the file, which the system may drop at any time (Linux: the kernel's high-water mark
+is reset before the model is made).
 
     python -m experiments.benchmarks.large [--rows 1000000 3000000 10000000] [--inducing 256] [--fit 20]
         [--classify 2000000] [--folder FOLDER]
@@ -112,7 +113,8 @@ def write(folder: Path, num_data: int) -> None:
     for start in range(0, num_data, _PIECE):
         rows = slice(start, min(start + _PIECE, num_data))
         X = rng.uniform(0.0, 4.0, (rows.stop - rows.start, INPUTS))
-        # As in records of flights: a smooth part of some inputs, a weak part of other inputs, and much noise.
+        # As in records of flights: a smooth part of some inputs, a weak part of other inputs, and
+        # much noise.
         f = (
             np.sin(X[:, :1] + X[:, 1:2])
             + 0.5 * np.cos(2.0 * X[:, 2:3])
@@ -126,7 +128,10 @@ def write(folder: Path, num_data: int) -> None:
 
 
 def measure_step(arguments: argparse.Namespace, num_data: int) -> dict[str, float]:
-    """Return seconds to construct PEPR, of a pass that only reads, and of a compiled step; peak memory of all."""
+    """
+    Return seconds to construct PEPR, of a pass that only reads, and of a compiled step; peak memory
+    of all.
+    """
     tf.linalg.cholesky(tf.eye(2, dtype=tf.float64))  # TensorFlow's own memory
 
     def everything() -> dict[str, float]:
@@ -152,7 +157,9 @@ def measure_step(arguments: argparse.Namespace, num_data: int) -> dict[str, floa
 
 
 def measure_fit(arguments: argparse.Namespace, num_data: int) -> dict[str, float]:
-    """Return seconds of `fit`, objectives a row at its first and last iteration, and peak memory."""
+    """
+    Return seconds of `fit`, objectives a row at its first and last iteration, and peak memory.
+    """
     model = _regression(arguments, num_data)
     result, peak = peak_beyond_resident(lambda: fit(model, max_iterations=arguments.fit))
     first, last = (result.objective[place] / num_data for place in (0, -1))

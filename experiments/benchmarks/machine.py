@@ -18,7 +18,9 @@ PACKAGES = ("gpflow_pep", "gpflow", "tensorflow", "numpy", "scipy")
 
 
 def use_one_core() -> None:
-    """Run TensorFlow, BLAS and k-means in one thread; call it before TensorFlow computes anything."""
+    """
+    Run TensorFlow, BLAS and k-means in one thread; call it before TensorFlow computes anything.
+    """
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     threadpool_limits(1)
@@ -37,13 +39,16 @@ def processor() -> str:
     known = Path("/proc/cpuinfo")
     lines = known.read_text().splitlines() if known.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    return (
+        f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} "
+        "cores"
+    )
 
 
 def machine() -> str:
     """Describe processor, load and versions in two lines."""
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return (
-        f"{processor()}, of which one is used, load {psutil.getloadavg()[0]:.1f}; {platform.system()}\n"
-        f"Python {platform.python_version()}, {versions}"
+        f"{processor()}, of which one is used, load {psutil.getloadavg()[0]:.1f}; "
+        f"{platform.system()}\nPython {platform.python_version()}, {versions}"
     )

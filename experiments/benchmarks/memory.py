@@ -1,6 +1,7 @@
 """Measure the additional peak memory of one loss and gradient: it must not grow with N.
 
-Each size runs in a process of its own (Linux: the kernel's high-water mark is reset before the step).
+Each size runs in a process of its own (Linux: the kernel's high-water mark is reset before the
+step).
 
     python -m experiments.benchmarks.memory [--rows 100000 2000000] [--inducing 256] [--alpha 0 0.5]
 """
@@ -39,7 +40,9 @@ def main() -> None:
 
 
 def measure(num_data: int, num_inducing: int, alpha: float) -> tuple[int, int]:
-    """Return bytes of the data arrays, and the additional peak memory of one step in this process."""
+    """
+    Return bytes of the data arrays, and the additional peak memory of one step in this process.
+    """
     problem = make_problem(num_data, num_inducing, INPUTS)
     X, Y = problem.data
     step = compiled_step(PEPR((X, Y), problem.kernel(), problem.Z, alpha=alpha, noise_variance=0.1))

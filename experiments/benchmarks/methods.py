@@ -1,7 +1,7 @@
 """Methods that `python -m experiments.benchmarks.tables` compares, and the record of one fit.
 
-The estimators here get the columns as they are, all others standardized columns. `linear` and `boosting` predict
-numbers with the spread of the residuals of five folds as standard deviation.
+The estimators here get the columns as they are, all others standardized columns. `linear` and
+`boosting` predict numbers with the spread of the residuals of five folds as standard deviation.
 """
 
 import ast
@@ -35,7 +35,10 @@ _FOLDS = 5
 
 
 def default(X: Floats, classes: int, **options: Any) -> Any:
-    """Return the estimator of this package. Kernel and likelihood are names; lengthscales start at their default."""
+    """
+    Return the estimator of this package. Kernel and likelihood are names; lengthscales start at
+    their default.
+    """
     if "kernel" in options:
         scales = spreads(X) * np.sqrt(X.shape[1])
         parts = []
@@ -52,7 +55,9 @@ def default(X: Floats, classes: int, **options: Any) -> Any:
 
 
 def _likelihood(name: str, classes: int) -> Likelihood | None:
-    """Return a likelihood of more than two classes; for two classes None, the default of each method."""
+    """
+    Return a likelihood of more than two classes; for two classes None, the default of each method.
+    """
     if classes == 2:
         return None
     kind = getattr(gpflow_pep, name, None) or getattr(gpflow.likelihoods, name)
@@ -71,7 +76,9 @@ def _gpflow(X: Floats, classes: int, variational: bool, M: int = 100, likelihood
 
 
 class WithSpread:
-    """A regressor whose predictive standard deviation is the spread of the residuals of its folds."""
+    """
+    A regressor whose predictive standard deviation is the spread of the residuals of its folds.
+    """
 
     def __init__(self, regressor: Any):
         self._regressor = regressor
@@ -107,7 +114,10 @@ METHODS: dict[str, Callable[..., Any]] = {
 
 
 def made(method: str, X: Floats, classes: int) -> Any:
-    """Return the unfitted estimator of a method or variant, such as "default:alpha=1.0,kernel=Matern52"."""
+    """
+    Return the unfitted estimator of a method or variant, such as
+    "default:alpha=1.0,kernel=Matern52".
+    """
     name, _, settings = method.partition(":")
     options = dict[str, Any]()
     for setting in filter(None, settings.split(",")):
@@ -120,7 +130,10 @@ def made(method: str, X: Floats, classes: int) -> Any:
 
 
 def split(X: Floats, y: Any, seed: int) -> Any:
-    """Return training and held-out rows of X, then of y: 7 of 10 rows train, at most 3,000 are in either part."""
+    """
+    Return training and held-out rows of X, then of y: 7 of 10 rows train, at most 3,000 are in
+    either part.
+    """
     train = min(3000, int(0.7 * len(X)))
     return train_test_split(
         X,
@@ -135,7 +148,10 @@ def split(X: Floats, y: Any, seed: int) -> Any:
 def send_record(
     sender: Connection, method: str, X: Floats, y: Any, seed: int, limit: int, again: bool
 ) -> None:
-    """Send the record of a fit, or its error; the process is killed a minute of CPU time after the limit."""
+    """
+    Send the record of a fit, or its error; the process is killed a minute of CPU time after the
+    limit.
+    """
     most = (1 + again) * limit + _GRACE
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     try:
@@ -149,7 +165,8 @@ def measured(method: str, X: Floats, y: Any, seed: int, limit: int, again: bool)
     """
     Fit and score a method; return scores, CPU seconds, warnings and status.
 
-    :param limit: CPU seconds, after which GPflow's models are scored as they are, and others are not.
+    :param limit: CPU seconds, after which GPflow's models are scored as they are, and others are
+        not.
     :param again: also time a second fit by a new estimator.
     """
     X, X_test, y, y_test = split(X, y, seed)

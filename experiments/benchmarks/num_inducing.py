@@ -1,11 +1,12 @@
 """Compare the number of inducing points that `select_num_inducing` chooses with fixed numbers.
 
-The estimators with ``n_inducing="auto"`` and with fixed numbers: seconds of the fit, the objective, and the NLPD of
-held-out rows, in nats a row. For regression, at alpha = 0, the gap between the bounds of the evidence decides; for
-classification, at alpha = 0.5, leave-one-out densities do. A second table has the paths of the choices. One core, a
-process for each row.
+The estimators with ``n_inducing="auto"`` and with fixed numbers: seconds of the fit, the objective,
+and the NLPD of held-out rows, in nats a row. For regression, at alpha = 0, the gap between the
+bounds of the evidence decides; for classification, at alpha = 0.5, leave-one-out densities do. A
+second table has the paths of the choices. One core, a process for each row.
 
-    python -m experiments.benchmarks.num_inducing [--sets airfoil banana] [--rows 2000] [--numbers 16 64 256]
+    python -m experiments.benchmarks.num_inducing [--sets airfoil banana] [--rows 2000] [--numbers
+    16 64 256]
 """
 
 import time

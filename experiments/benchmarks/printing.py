@@ -21,7 +21,8 @@ class Table:
         """
         Print title and heading.
 
-        :param columns: name of each column and format of its values, for example ``.2f``, or ``<12`` for text.
+        :param columns: name of each column and format of its values, for example ``.2f``, or
+            ``<12`` for text.
         """
         self.title, self.rows = title, list[dict[str, Any]]()
         self._columns = dict(columns)

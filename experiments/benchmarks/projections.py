@@ -1,8 +1,9 @@
-"""Compare the time of a sweep under the Wasserstein projection with a sweep under KL in the same run.
+"""
+Compare the time of a sweep under the Wasserstein projection with a sweep under KL in the same run.
 
-A sweep computes cavities, tilted distributions, matching sites and their sums for all rows. The table has the time of
-`update_sites()` at converged sites, which computes the matrices of the prior and one sweep. N = 20,000 rows, M = 100;
-medians of the ratios within rounds.
+A sweep computes cavities, tilted distributions, matching sites and their sums for all rows. The
+table has the time of `update_sites()` at converged sites, which computes the matrices of the prior
+and one sweep. N = 20,000 rows, M = 100; medians of the ratios within rounds.
 
     python -m experiments.benchmarks.projections [--rounds 15]
 """

@@ -19,7 +19,9 @@ Record = dict[str, Any]
 
 
 def summary(records: Sequence[Record]) -> list[Table]:
-    """Print a line for each method and one for each table, of regressions and of classifications."""
+    """
+    Print a line for each method and one for each table, of regressions and of classifications.
+    """
     printed = []
     for title, has_classes in (("regressions", False), ("classifications", True)):
         chosen = complete([each for each in records if bool(each["classes"]) == has_classes])
@@ -38,7 +40,10 @@ def complete(records: Sequence[Record]) -> list[Record]:
 
 
 def means(records: Sequence[Record], key: str) -> Floats:
-    """Return means over the seeds [tables, methods] of an entry, infinite if one is missing; in order of appearance."""
+    """
+    Return means over the seeds [tables, methods] of an entry, infinite if one is missing; in order
+    of appearance.
+    """
     tables, methods = (
         list(dict.fromkeys(each[axis] for each in records)) for axis in ("table", "method")
     )
@@ -80,9 +85,9 @@ def _compared(title: str, records: Sequence[Record]) -> list[Table]:
     }
     splits = len({(each["table"], each["seed"]) for each in records})
     heading = (
-        f"{title}: {len(tables)} tables, {splits} splits; tables at most {_NEAR} nats above the best GP peer, "
-        f"more than {_WORSE} above linear, more than {_BEHIND} above the best of both, seconds over SVGP's at most, "
-        "fits with a warning, tables without a score"
+        f"{title}: {len(tables)} tables, {splits} splits; tables at most {_NEAR} nats above the "
+        f"best GP peer, more than {_WORSE} above linear, more than {_BEHIND} above the best of "
+        "both, seconds over SVGP's at most, fits with a warning, tables without a score"
     )
     forms = {name: "d" if values.dtype.kind == "i" else ".3f" for name, values in columns.items()}
     of_methods = Table(heading, {"method": "<24"} | forms)

@@ -1,9 +1,12 @@
-"""Time a loss and its gradients on few rows, mostly TensorFlow's own time: compiled steps, and the first call.
+"""
+Time a loss and its gradients on few rows, mostly TensorFlow's own time: compiled steps, and the
+first call.
 
-Each model is compared with GPflow's on one core. Warm steps take turns within a round. The first call (tracing, without
-the constructor) is timed in a fresh process each, and processes take turns. Times are CPU times, which other programs
-affect little. The table has their medians, and medians of the ratios within a round, so that drifting speed cancels.
-With `--xla` all steps are also compiled by XLA (``jit_compile=True``).
+Each model is compared with GPflow's on one core. Warm steps take turns within a round. The first
+call (tracing, without the constructor) is timed in a fresh process each, and processes take turns.
+Times are CPU times, which other programs affect little. The table has their medians, and medians of
+the ratios within a round, so that drifting speed cancels. With `--xla` all steps are also compiled
+by XLA (``jit_compile=True``).
 
     python -m experiments.benchmarks.small_step [--rows 400] [--inducing 30] [--inputs 1 8] [--rounds 30] [--starts 7]
         [--xla]
@@ -112,7 +115,8 @@ def compare(problem: Problem, names: Sequence[str], rounds: int, starts: int) ->
         "first, of SGPR": ".2f",
     }
     table = Table(
-        f"N = {N}, M = {M}, D = {D}, float64, one core; {rounds} rounds of {STEPS_PER_ROUND} steps, {starts} starts",
+        f"N = {N}, M = {M}, D = {D}, float64, one core; {rounds} rounds of {STEPS_PER_ROUND} "
+        f"steps, {starts} starts",
         {"model": "<14", **columns},
     )
     for name in names:

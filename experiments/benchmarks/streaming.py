@@ -1,9 +1,12 @@
-"""Time a batch of a stream: StreamingSGPR against GPflow's SGPR on a window of 3,000 points, in one run.
+"""
+Time a batch of a stream: StreamingSGPR against GPflow's SGPR on a window of 3,000 points, in one
+run.
 
-Per batch of 300 rows, M = 100, D = 1 and 8: `.update()` and 20 evaluations of the objective with all derivatives,
-against as many evaluations of SGPR on the window. Times are compared within a round; the table has medians of these
-ratios. On the audio series both then learn from all batches, by at most 20 iterations of L-BFGS after each, with
-M = 100 and 200, and are scored on the held-out rows passed so far.
+Per batch of 300 rows, M = 100, D = 1 and 8: `.update()` and 20 evaluations of the objective with
+all derivatives, against as many evaluations of SGPR on the window. Times are compared within a
+round; the table has medians of these ratios. On the audio series both then learn from all batches,
+by at most 20 iterations of L-BFGS after each, with M = 100 and 200, and are scored on the held-out
+rows passed so far.
 
     python -m experiments.benchmarks.streaming [--rounds 30] [--skip-audio]
 """
@@ -40,7 +43,8 @@ def main() -> None:
         "ratio": ".2f",
     }
     table = Table(
-        f"batch {BATCH}, M = {INDUCING}, {EVALUATIONS} evaluations, window {WINDOW}, {arguments.rounds} rounds",
+        f"batch {BATCH}, M = {INDUCING}, {EVALUATIONS} evaluations, window {WINDOW}, "
+        f"{arguments.rounds} rounds",
         columns,
     )
     for alpha in (0.0, 0.5):
@@ -58,7 +62,10 @@ def main() -> None:
 
 
 def compare(alpha: float, num_inputs: int, rounds: int) -> dict[str, Any]:
-    """Return seconds [rounds] of `.update()`, without and with moved points, of the steps and the window's steps."""
+    """
+    Return seconds [rounds] of `.update()`, without and with moved points, of the steps and the
+    window's steps.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 4.0, (WINDOW + BATCH * (rounds + _WARM_UP), num_inputs))
     Y = np.sin(2.0 * X.sum(axis=1, keepdims=True)) + 0.1 * rng.standard_normal((len(X), 1))
@@ -90,7 +97,10 @@ def compare(alpha: float, num_inputs: int, rounds: int) -> dict[str, Any]:
 
 
 def audio() -> Table:
-    """Return scores of held-out rows of the audio series, and the seconds of all batches, for both methods."""
+    """
+    Return scores of held-out rows of the audio series, and the seconds of all batches, for both
+    methods.
+    """
     from experiments.streaming import ex
 
     scores = {
@@ -100,7 +110,8 @@ def audio() -> Table:
         "RMSE at the end": ".3f",
     }
     table = Table(
-        "audio-subband, batches of 300: held-out rows passed so far, means over batches, and at the end",
+        "audio-subband, batches of 300: held-out rows passed so far, means over batches, and at "
+        "the end",
         {"method": "<13", "M": "d", **scores, "seconds": ".1f"},
     )
     options = {"--unobserved": True, "--loglevel": "ERROR"}

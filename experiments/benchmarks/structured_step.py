@@ -1,4 +1,6 @@
-"""Time a step (objective and all derivatives, compiled) of the structured minibatch bounds against GPflow's SVGP.
+"""
+Time a step (objective and all derivatives, compiled) of the structured minibatch bounds against
+GPflow's SVGP.
 
 Times are compared within a round; the table has medians of these ratios.
 
@@ -35,7 +37,8 @@ def main() -> None:
     steps = {name: step(name, arguments.rows, arguments.inducing) for name in MODELS}
     seconds = time_rounds(steps, arguments.rounds)
     table = Table(
-        f"M = {arguments.inducing}, batch {arguments.rows}, D = {INPUTS}, {arguments.rounds} rounds, medians",
+        f"M = {arguments.inducing}, batch {arguments.rows}, D = {INPUTS}, {arguments.rounds} "
+        "rounds, medians",
         {"model": "<18", "ms": ".1f", "times SVGP": ".2f"},
     )
     for name in MODELS:

@@ -1,21 +1,26 @@
-"""Compare default estimators with other methods on tables: held-out scores and CPU seconds of the first fit.
+"""
+Compare default estimators with other methods on tables: held-out scores and CPU seconds of the
+first fit.
 
-The tables are the files NAME.npz, X [N, D] and y [N], of the folder `tables` below `GPFLOW_PEP_DATA`; a y that is not
-of floating point holds labels. Without that variable they are the sets of the catalog that need no download. With
-`--blobs 100` they are 100 draws of 2 to 10 normal clusters (:func:`experiments.datasets.generated.blobs`). Each fit
-has one core and a process of its own, and appends a line of JSON to a file; fits that are there are skipped.
+The tables are the files NAME.npz, X [N, D] and y [N], of the folder `tables` below
+`GPFLOW_PEP_DATA`; a y that is not of floating point holds labels. Without that variable they are
+the sets of the catalog that need no download. With `--blobs 100` they are 100 draws of 2 to 10
+normal clusters (:func:`experiments.datasets.generated.blobs`). Each fit has one core and a process
+of its own, and appends a line of JSON to a file; fits that are there are skipped.
 
-NLPD is in nats a held-out row, of y over the standard deviation of the training y, or the log loss; the error is the
-RMSE of the same y, or the fraction of wrong labels. In summaries, the score of a table is the mean over the seeds that
-all methods have; a fit without a score has an infinite one; means are over tables, with scores above 3 set to 3.
+NLPD is in nats a held-out row, of y over the standard deviation of the training y, or the log loss;
+the error is the RMSE of the same y, or the fraction of wrong labels. In summaries, the score of a
+table is the mean over the seeds that all methods have; a fit without a score has an infinite one;
+means are over tables, with scores above 3 set to 3.
 
-A variant is a method with arguments: "default:alpha=1.0,kernel=Matern52+Linear", "default:likelihood=Softmax" (of more
-than two classes), "svgp:M=50". `sgpr` is for numbers only, `sklearn-gp` for at most 1,500 training rows with
-numbers, 800 with labels. GPflow's models that reach the limit are scored as they are, others have no score then.
+A variant is a method with arguments: "default:alpha=1.0,kernel=Matern52+Linear",
+"default:likelihood=Softmax" (of more than two classes), "svgp:M=50". `sgpr` is for numbers only,
+`sklearn-gp` for at most 1,500 training rows with numbers, 800 with labels. GPflow's models that
+reach the limit are scored as they are, others have no score then.
 
-    python -m experiments.benchmarks.tables [NAME ...] [--methods default linear] [--seeds 0 1 2] [--rows 1100]
-    python -m experiments.benchmarks.tables --blobs 100 [--methods default svgp] [--records runs/blobs.jsonl]
-    python -m experiments.benchmarks.tables --summary
+    python -m experiments.benchmarks.tables [NAME ...] [--methods default linear] [--seeds 0 1 2]
+    [--rows 1100] python -m experiments.benchmarks.tables --blobs 100 [--methods default svgp]
+    [--records runs/blobs.jsonl] python -m experiments.benchmarks.tables --summary
 """
 
 import argparse
@@ -97,7 +102,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def tables(names: list[str], rows: int, num_blobs: int | None = None) -> Iterator[tuple[str, Rows]]:
-    """Read tables of at most this many rows, or generate blobs, the smallest first; no names: all."""
+    """
+    Read tables of at most this many rows, or generate blobs, the smallest first; no names: all.
+    """
     folder = os.environ.get(DIRECTORY_VARIABLE)
     if num_blobs is not None:
         found = {f"blobs-{number}": blobs(number) for number in range(num_blobs)}
@@ -133,7 +140,10 @@ def _from_catalog(name: str, has_classes: bool) -> Rows:
 
 
 def fit_alone(method: str, X: Floats, y: Any, seed: int, limit: int, again: bool) -> dict[str, Any]:
-    """Return the record of a fit in a process of its own; its server has imported TensorFlow, but never run it."""
+    """
+    Return the record of a fit in a process of its own; its server has imported TensorFlow, but
+    never run it.
+    """
     os.environ.update(dict.fromkeys(THREADS, "1"), TF_CPP_MIN_LOG_LEVEL="3")
     context = get_context("forkserver")
     context.set_forkserver_preload([_MODULE])

@@ -1,8 +1,11 @@
-"""Compare a step of the models with tied factors with GPflow's SVGP: seconds and peak memory, as ratios in one run.
+"""
+Compare a step of the models with tied factors with GPflow's SVGP: seconds and peak memory, as
+ratios in one run.
 
-Objective and all derivatives, compiled: 10 classes, 200 inducing points, a minibatch of 200 rows with 784 inputs. SVGP
-has GPflow's robust-max likelihood, whose quadrature is less accurate than ours. Seconds are compared within a round;
-the additional peak memory of each model is measured in a process of its own (Linux).
+Objective and all derivatives, compiled: 10 classes, 200 inducing points, a minibatch of 200 rows
+with 784 inputs. SVGP has GPflow's robust-max likelihood, whose quadrature is less accurate than
+ours. Seconds are compared within a round; the additional peak memory of each model is measured in a
+process of its own (Linux).
 
     python -m experiments.benchmarks.tied_step [--rounds 40]
 """
@@ -38,7 +41,8 @@ def main() -> None:
     seconds = time_rounds({name: step(name) for name in MODELS}, arguments.rounds)
     memory = {name: in_process(peak, name) for name in MODELS}
     table = Table(
-        f"C = {CLASSES}, M = {INDUCING}, batch {BATCH}, D = {INPUTS}, {arguments.rounds} rounds, medians",
+        f"C = {CLASSES}, M = {INDUCING}, batch {BATCH}, D = {INPUTS}, {arguments.rounds} rounds, "
+        "medians",
         {"model": "<", "ms": ".1f", "ms, times SVGP": ".2f", "MB": ".0f", "MB, times SVGP": ".2f"},
     )
     for name in MODELS:

@@ -1,4 +1,7 @@
-"""The course of a training: seconds and parameters at its iterations, and the first record as good as the last."""
+"""
+The course of a training: seconds and parameters at its iterations, and the first record as good as
+the last.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -39,7 +42,8 @@ class Trajectory:
         self, iteration: int, variables: Sequence[tf.Variable], *, last: bool = False
     ) -> None:
         """
-        Record the variables after an iteration, from 1; late in a training only after some iterations.
+        Record the variables after an iteration, from 1; late in a training only after some
+        iterations.
 
         :param last: record in any case, in place of an earlier record of the same iteration.
         :raises Over: if the training must end.
@@ -64,7 +68,8 @@ class Trajectory:
 
     def end_where_flat(self, objective: AnyNDArray, iterations: int, gain: float) -> bool:
         """
-        Drop the records after the first iteration at which the last `iterations` have gained less than `gain`.
+        Drop the records after the first iteration at which the last `iterations` have gained less
+        than `gain`.
 
         :param objective: values at the records, [records].
         :return: True if there is such an iteration.
@@ -80,7 +85,10 @@ class Trajectory:
         return True
 
     def scores(self, variables: Sequence[tf.Variable], score: Callable[[], float]) -> AnyNDArray:
-        """Score the parameters of every record, [records]; the variables keep the values of the last record."""
+        """
+        Score the parameters of every record, [records]; the variables keep the values of the last
+        record.
+        """
         found = []
         for values in self.values:
             assign(variables, values)

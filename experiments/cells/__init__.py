@@ -1,1 +1,3 @@
-"""Cells of sweeps: recorded runs of experiments in processes of their own, in parallel or in sequence."""
+"""
+Cells of sweeps: recorded runs of experiments in processes of their own, in parallel or in sequence.
+"""

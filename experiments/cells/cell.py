@@ -59,5 +59,8 @@ def not_completed(outcomes: Sequence[Outcome]) -> str:
     ]
     if not lines:
         return ""
-    heading = f"{len(lines)} of {len(outcomes)} runs have no result; the same command tries only these again:"
+    heading = (
+        f"{len(lines)} of {len(outcomes)} runs have no result; the same command tries only these "
+        "again:"
+    )
     return "\n".join([heading, *lines])

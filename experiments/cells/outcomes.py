@@ -16,7 +16,8 @@ class Outcomes:
     """
     A file for each cell that has ended, named by its key.
 
-    A file is written under another name and then renamed: it is complete or missing if the writer is killed.
+    A file is written under another name and then renamed: it is complete or missing if the writer
+    is killed.
     """
 
     def __init__(self, runs: Path):

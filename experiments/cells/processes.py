@@ -50,11 +50,11 @@ def run_in_processes(
     cells: Iterable[Cell], runs: Path, jobs: int, threads: int, until: float = math.inf
 ) -> Generator[Outcome, None, None]:
     """
-    Run cells, recorded in `runs`, and yield outcomes as they come. No cell starts when `time.monotonic()` is past
-    `until`.
+    Run cells, recorded in `runs`, and yield outcomes as they come. No cell starts when
+    `time.monotonic()` is past `until`.
 
-    If a process dies, so does its pool. Another pool takes the other cells; if several were in progress, each of these
-    runs again alone, to find the one that ends its process.
+    If a process dies, so does its pool. Another pool takes the other cells; if several were in
+    progress, each of these runs again alone, to find the one that ends its process.
     """
     waiting = deque(cells)
     while broken := (yield from _in_a_pool(waiting, runs, jobs, threads, until)):
@@ -69,7 +69,10 @@ def run_in_processes(
 def _in_a_pool(
     waiting: deque[Cell], runs: Path, jobs: int, threads: int, until: float
 ) -> Generator[Outcome, None, tuple[str, list[Cell]] | None]:
-    """Yield outcomes until cells have ended or a process dies; then return the reason and the cells in progress."""
+    """
+    Yield outcomes until cells have ended or a process dies; then return the reason and the cells in
+    progress.
+    """
     running: dict[Future[Outcome], Cell] = {}
     env = dict.fromkeys(THREADS, str(threads))
     with ProcessPoolExecutor(jobs, timeout=_IDLE, env=env, initializer=_begin) as pool:

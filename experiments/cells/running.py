@@ -37,12 +37,13 @@ def run_cells(
     :param until: `time.monotonic()` after which no cell starts on this machine.
     :param ended: called with each outcome after it is recorded.
     :param jobs: number of parallel runs on this machine.
-    :param threads: threads of each process; None: the cores of this machine divided by `jobs`, and 1 on a cluster,
-        since Dask counts one core for each run.
-    :param scheduler: address of a Dask scheduler, whose workers run the cells in place of this machine.
+    :param threads: threads of each process; None: the cores of this machine divided by `jobs`, and
+        1 on a cluster, since Dask counts one core for each run.
+    :param scheduler: address of a Dask scheduler, whose workers run the cells in place of this
+        machine.
     :return: outcomes of the cells, also from earlier calls; cells that did not start have none.
-    :raises ValueError: if there are fewer cores than jobs times threads, an outcome on disk cannot be read, or the
-        scheduler or a worker does not find the experiments.
+    :raises ValueError: if there are fewer cores than jobs times threads, an outcome on disk cannot
+        be read, or the scheduler or a worker does not find the experiments.
     :raises OSError: if the scheduler cannot be reached.
     """
     written = Outcomes(runs)
@@ -74,7 +75,10 @@ def run_cells(
 def completed_outcomes(
     cells: Sequence[Cell], runs: Path, stored: Mapping[str, Result]
 ) -> dict[str, Outcome]:
-    """Return outcomes of the cells that completed, by key; runs recorded here count before stored ones."""
+    """
+    Return outcomes of the cells that completed, by key; runs recorded here count before stored
+    ones.
+    """
     written = Outcomes(runs)
     found = {}
     for cell in cells:
@@ -112,7 +116,8 @@ def _on_a_cluster(
 
 def _check_experiments_are_found(client: Any) -> None:
     """
-    Check that the scheduler and the workers can unpickle a cell: a scheduler that cannot does not answer.
+    Check that the scheduler and the workers can unpickle a cell: a scheduler that cannot does not
+    answer.
 
     :raises ValueError: if one of them cannot.
     """

@@ -1,7 +1,10 @@
-"""Real data sets with fixed train/test splits: ``names()``, ``describe(name)`` and ``load(name, split)``.
+"""
+Real data sets with fixed train/test splits: ``names()``, ``describe(name)`` and
+``load(name, split)``.
 
-A file is downloaded when its set is first loaded, checked against its sha256 and kept in the user's cache. If the
-environment variable ``GPFLOW_PEP_DATA`` is set, its directory is searched first (see `experiments.datasets.files`).
+A file is downloaded when its set is first loaded, checked against its sha256 and kept in the user's
+cache. If the environment variable ``GPFLOW_PEP_DATA`` is set, its directory is searched first (see
+`experiments.datasets.files`).
 """
 
 from experiments.datasets.catalog import DatasetInfo

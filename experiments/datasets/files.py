@@ -1,7 +1,8 @@
 """Published data files: their addresses, and checked copies on this machine.
 
-A file is taken from the directory named by the environment variable ``GPFLOW_PEP_DATA`` if it is there, else from the
-user's cache, into which it is downloaded once. In both its path is ``<owner>+<repository>/<path>``.
+A file is taken from the directory named by the environment variable ``GPFLOW_PEP_DATA`` if it is
+there, else from the user's cache, into which it is downloaded once. In both its path is
+``<owner>+<repository>/<path>``.
 """
 
 import errno
@@ -42,7 +43,9 @@ class PublishedFile:
     """Digest of the file's bytes, in hexadecimal; if ``packed``, of its unpacked content."""
 
     packed: bool = False
-    """True for a gzip file that is identified by its content: another program packs it to other bytes."""
+    """
+    True for a gzip file that is identified by its content: another program packs it to other bytes.
+    """
 
     elsewhere: str = ""
     """A second path below ``GPFLOW_PEP_DATA`` to search after ``relative_path``; empty for none."""
@@ -79,7 +82,8 @@ def local_copy(file: PublishedFile) -> Path:
 
     :param file: the file to find.
     :return: path of a file with the published sha256.
-    :raises ChecksumError: if the copy below ``GPFLOW_PEP_DATA``, or the download, has another sha256.
+    :raises ChecksumError: if the copy below ``GPFLOW_PEP_DATA``, or the download, has another
+        sha256.
     :raises ConnectionError: if the file cannot be downloaded.
     :raises OSError: if the cache cannot be read or written.
     """
@@ -98,12 +102,16 @@ def _check_sha256(path: Path, file: PublishedFile) -> None:
     if digest != file.sha256:
         raise ChecksumError(
             f"{path} is not the published file: expected sha256 {file.sha256}, found {digest}. "
-            f"Replace it by {file.url}, or remove it from the directory named by {DIRECTORY_VARIABLE}."
+            f"Replace it by {file.url}, or remove it from the directory named by "
+            f"{DIRECTORY_VARIABLE}."
         )
 
 
 def _sha256(path: Path, packed: bool) -> str:
-    """Return the digest of a file, if ``packed`` of its unpacked content; if it does not unpack, a message."""
+    """
+    Return the digest of a file, if ``packed`` of its unpacked content; if it does not unpack, a
+    message.
+    """
     if not packed:
         return str(pooch.file_hash(str(path), alg="sha256"))
     digest = hashlib.sha256()
@@ -117,7 +125,10 @@ def _sha256(path: Path, packed: bool) -> str:
 
 
 def _cached(file: PublishedFile) -> Path:
-    """Return the path in the cache; download the file if it is absent or its sha256 is wrong; keep no wrong file."""
+    """
+    Return the path in the cache; download the file if it is absent or its sha256 is wrong; keep no
+    wrong file.
+    """
     path = Path(pooch.os_cache("gpflow_pep")) / file.relative_path
     if path.exists() and not path.is_file():  # reading a pipe would not end
         raise FileExistsError(
@@ -135,13 +146,14 @@ def _cached(file: PublishedFile) -> Path:
     except RequestException as error:
         raise ConnectionError(
             f"{file.url} could not be downloaded ({error}). Without a network, put the file at "
-            f"{file.relative_path} below a directory and name that directory in {DIRECTORY_VARIABLE} "
-            f"(now {os.environ.get(DIRECTORY_VARIABLE)!r})."
+            f"{file.relative_path} below a directory and name that directory in "
+            f"{DIRECTORY_VARIABLE} (now {os.environ.get(DIRECTORY_VARIABLE)!r})."
         ) from error
     except ValueError as error:  # pooch's error for a wrong hash; its message has both hashes
         raise ChecksumError(
-            f"{file.url} does not serve the published {file.relative_path}. {error} Try again; if it fails, put "
-            f"the published file below a directory and name that directory in {DIRECTORY_VARIABLE}."
+            f"{file.url} does not serve the published {file.relative_path}. {error} Try again; if "
+            "it fails, put the published file below a directory and name that directory in "
+            f"{DIRECTORY_VARIABLE}."
         ) from error
     except OSError as error:
         if error.errno is None:  # pooch's own, which names the folder
@@ -152,7 +164,10 @@ def _cached(file: PublishedFile) -> Path:
 
 
 def _download_packed(url: str, output_file: str, pooch_: object, *, sha256: str) -> None:
-    """Download by pooch; raise pooch's error if the unpacked content is wrong, so that pooch removes the file."""
+    """
+    Download by pooch; raise pooch's error if the unpacked content is wrong, so that pooch removes
+    the file.
+    """
     pooch.HTTPDownloader()(url, output_file, pooch_)
     digest = _sha256(Path(output_file), packed=True)
     if digest != sha256:

@@ -1,4 +1,7 @@
-"""Flights out of New York in 2013: three classes of arrival delay, by the eight inputs of the usual airline set."""
+"""
+Flights out of New York in 2013: three classes of arrival delay, by the eight inputs of the usual
+airline set.
+"""
 
 import csv
 from datetime import date
@@ -13,9 +16,9 @@ _ON_TIME = 5.0  # minutes early or late
 
 def read_flights(flights: PublishedFile, planes: PublishedFile) -> Floats:
     """
-    Read flights of planes built in a known year: month, day of the month, day of the week (0 for Monday), minutes since
-    midnight of departure and arrival, minutes in the air, miles, years since the plane was built; last 0 for early, 1
-    for on time, 2 for late.
+    Read flights of planes built in a known year: month, day of the month, day of the week (0 for
+    Monday), minutes since midnight of departure and arrival, minutes in the air, miles, years since
+    the plane was built; last 0 for early, 1 for on time, 2 for late.
     """
     built = {
         plane["tailnum"]: plane["year"]

@@ -1,4 +1,7 @@
-"""Generated data sets: three classes in the plane, draws from a Gaussian process, and overlapping clusters."""
+"""
+Generated data sets: three classes in the plane, draws from a Gaussian process, and overlapping
+clusters.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +16,12 @@ _NOISE = 0.05  # fraction of labels drawn at random
 
 def three_classes(part: int) -> Floats:
     """
-    Draw points uniformly in a square, and last the index of the largest of three functions; for one row in twenty a
-    random label.
+    Draw points uniformly in a square, and last the index of the largest of three functions; for one
+    row in twenty a random label.
 
-    The functions are sums of 500 waves, with a random direction, phase and weight each: nearly draws from a GP with a
-    squared exponential kernel of lengthscale 1. Random numbers come from ``numpy.random.RandomState``, whose stream
-    numpy has frozen.
+    The functions are sums of 500 waves, with a random direction, phase and weight each: nearly
+    draws from a GP with a squared exponential kernel of lengthscale 1. Random numbers come from
+    ``numpy.random.RandomState``, whose stream numpy has frozen.
 
     :param part: 0 or 1: the same functions at different points.
     :return: [1000, 3].
@@ -40,9 +43,11 @@ def three_classes(part: int) -> Floats:
 
 def gaussian_process_draw(number: int) -> Floats:
     """
-    Draw 1000 inputs in five dimensions and, last, a Gaussian process with squared exponential kernel there, and noise.
+    Draw 1000 inputs in five dimensions and, last, a Gaussian process with squared exponential
+    kernel there, and noise.
 
-    Inputs are N(0, 1), lengthscales from 1 to 5 (uniform logarithms), the kernel's variance is 1, the noise's 0.01.
+    Inputs are N(0, 1), lengthscales from 1 to 5 (uniform logarithms), the kernel's variance is 1,
+    the noise's 0.01.
 
     :return: [1000, 6].
     """
@@ -60,9 +65,11 @@ def gaussian_process_draw(number: int) -> Floats:
 
 def blobs(number: int) -> tuple[Floats, npt.NDArray[np.str_]]:
     """
-    Draw 2 to 10 normal clusters of 100 to 1,000 rows in 2 to 10 columns, by scikit-learn's `make_blobs`.
+    Draw 2 to 10 normal clusters of 100 to 1,000 rows in 2 to 10 columns, by scikit-learn's
+    `make_blobs`.
 
-    The centers are uniform in [-10, 10]; the standard deviation of all clusters is one number between 0.5 and 4.
+    The centers are uniform in [-10, 10]; the standard deviation of all clusters is one number
+    between 0.5 and 4.
 
     :return: X [N, D] and the names of the clusters [N].
     """

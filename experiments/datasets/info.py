@@ -35,7 +35,10 @@ class DatasetInfo:
     """``load`` accepts the splits 0 ... num_splits - 1."""
 
     splits_published: bool
-    """True if the splits were published with the data, False if they are drawn here from the split's number."""
+    """
+    True if the splits were published with the data, False if they are drawn here from the split's
+    number.
+    """
 
     license: str
     """License of the source of the files."""

@@ -45,7 +45,8 @@ class Dataset:
 
     y_scale: Floats
     """
-    Divisor of the centered targets [1], in published units; 1 for labels. RMSE times this is in published units.
+    Divisor of the centered targets [1], in published units; 1 for labels. RMSE times this is in
+    published units.
     """
 
     def published_x(self, X: Floats) -> Floats:
@@ -70,8 +71,8 @@ def names(*, task: Task | None = None) -> tuple[str, ...]:
     """
     Return the names of the data sets.
 
-    :param task: "regression", "classification" (two classes), "multiclass" (more) or "streaming" (regression, with rows
-        in an order): only the sets of this task. None: all.
+    :param task: "regression", "classification" (two classes), "multiclass" (more) or "streaming"
+        (regression, with rows in an order): only the sets of this task. None: all.
     :return: the names.
     :raises ValueError: if there is no such task.
     """
@@ -95,10 +96,11 @@ def load(name: str, split: int = 0, *, standardize: bool = True) -> Dataset:
     """
     Load one split of a data set; download its files when first needed.
 
-    Published splits are used as they are. Sets published without splits have splits drawn here. If there are 20, split
-    k trains on the first 90 % of ``numpy.random.RandomState(k).permutation(N)`` and tests on the rest; if there are 10,
-    split k tests on part k of ``numpy.array_split(numpy.random.RandomState(0).permutation(N), 10)`` and trains on the
-    rest. ``describe(name).num_splits`` is the number.
+    Published splits are used as they are. Sets published without splits have splits drawn here. If
+    there are 20, split k trains on the first 90 % of ``numpy.random.RandomState(k).permutation(N)``
+    and tests on the rest; if there are 10, split k tests on part k of
+    ``numpy.array_split(numpy.random.RandomState(0).permutation(N), 10)`` and trains on the rest.
+    ``describe(name).num_splits`` is the number.
 
     >>> data = datasets.load("diabetes", split=3)
     >>> data.X_train.shape, data.X_test.shape
@@ -108,9 +110,9 @@ def load(name: str, split: int = 0, *, standardize: bool = True) -> Dataset:
 
     :param name: one of ``names()``.
     :param split: number of the split, from 0 to ``describe(name).num_splits - 1``.
-    :param standardize: subtract from every input column and from numeric targets the training part's mean and divide by
-        its standard deviation (divided by N, not N - 1); a column that is constant in the training part
-        is divided by 1. False leaves the published values.
+    :param standardize: subtract from every input column and from numeric targets the training
+        part's mean and divide by its standard deviation (divided by N, not N - 1); a column that is
+        constant in the training part is divided by 1. False leaves the published values.
     :return: training and test part, and the means and scales.
     :raises ValueError: if there is no such data set or no such split.
     :raises ChecksumError: if a file differs from the published file.
@@ -138,7 +140,8 @@ def _entry(name: str) -> Entry:
 def _check_split(info: DatasetInfo, split: int) -> None:
     if not isinstance(split, (int, np.integer)) or not 0 <= split < info.num_splits:
         raise ValueError(
-            f"split is {split!r}; {info.name} accepts whole numbers from 0 to {info.num_splits - 1}."
+            f"split is {split!r}; {info.name} accepts whole numbers from 0 to "
+            f"{info.num_splits - 1}."
         )
 
 

@@ -15,7 +15,10 @@ _AUDIO_ROWS = slice(8_000, 26_000)
 
 
 def alternate(read_table: Callable[[], Floats], part: int, period: int = 2) -> Floats:
-    """Return the training rows (part 0) of a table, or the test rows (part 1): the last of every `period` rows."""
+    """
+    Return the training rows (part 0) of a table, or the test rows (part 1): the last of every
+    `period` rows.
+    """
     table = read_table()
     is_test = np.arange(len(table)) % period == period - 1  # [N]
     return np.compress(is_test == bool(part), table, axis=0)
@@ -23,9 +26,11 @@ def alternate(read_table: Callable[[], Floats], part: int, period: int = 2) -> F
 
 def read_audio(file: PublishedFile) -> Floats:
     """
-    Read 18,000 samples of a band of sound, moved from its center frequency to 0, with noise: time in seconds, value.
+    Read 18,000 samples of a band of sound, moved from its center frequency to 0, with noise: time
+    in seconds, value.
 
-    The real part of the analytic signal times exp(-2πi μt), plus N(0, 0.02²), as in Bui and Turner (2014).
+    The real part of the analytic signal times exp(-2πi μt), plus N(0, 0.02²), as in Bui and Turner
+    (2014).
     """
     from scipy.io import loadmat  # slow to import, needed here only
     from scipy.signal import hilbert
@@ -39,14 +44,20 @@ def read_audio(file: PublishedFile) -> Floats:
 
 
 def read_toy(inputs: PublishedFile, targets: PublishedFile) -> Floats:
-    """Read inputs and targets; the first and the last third of the inputs are moved apart by 1, as by the authors."""
+    """
+    Read inputs and targets; the first and the last third of the inputs are moved apart by 1, as by
+    the authors.
+    """
     x, y = (np.loadtxt(local_copy(file)) for file in (inputs, targets))
     thirds = np.repeat([-1.0, 0.0, 1.0], len(x) // 3)
     return np.column_stack([x + thirds, y])  # [150, 2]
 
 
 def read_grid(file: PublishedFile, member: str) -> Floats:
-    """Read heights (m) of an ESRI ASCII grid in a zip file, by columns from the west; places in km from its corner."""
+    """
+    Read heights (m) of an ESRI ASCII grid in a zip file, by columns from the west; places in km
+    from its corner.
+    """
     with zipfile.ZipFile(local_copy(file)) as archive:
         lines = archive.read(member).decode("ascii").splitlines()
     header = {name: float(value) for name, value in (line.split() for line in lines[:5])}
@@ -64,7 +75,8 @@ def read_jacksboro() -> Floats:
 
 def by_columns(heights: Floats, step: float) -> Floats:
     """
-    Return places and heights of a map with its first row in the north, by columns from the west, each from the south.
+    Return places and heights of a map with its first row in the north, by columns from the west,
+    each from the south.
 
     :param heights: [rows, columns].
     :param step: distance between neighbors.
@@ -76,7 +88,10 @@ def by_columns(heights: Floats, step: float) -> Floats:
 
 
 def every_second_place(read_table: Callable[[], Floats], part: int) -> Floats:
-    """Return every second place in either direction of a map by columns (part 0), or the rest (part 1)."""
+    """
+    Return every second place in either direction of a map by columns (part 0), or the rest (part
+    1).
+    """
     table = read_table()
     east, north = (np.unique(table[:, axis], return_inverse=True)[1] for axis in (0, 1))
     is_train = (east % 2 == 0) & (north % 2 == 0)
@@ -85,9 +100,11 @@ def every_second_place(read_table: Callable[[], Floats], part: int) -> Floats:
 
 def pseudo_periodic(number: int, num_rows: int = 24_000) -> Floats:
     """
-    Draw the start of a pseudo-periodic series of 100,000 steps (Keogh and Pazzani 1999): time, value.
+    Draw the start of a pseudo-periodic series of 100,000 steps (Keogh and Pazzani 1999): time,
+    value.
 
-        y(t) = Σ_{i=3}^{7} 2^-i sin(2π (2^(2+i) + r_i) t) + N(0, 0.005²),    r_i a whole number below 2^i, 0 ≤ t < 1
+        y(t) = Σ_{i=3}^{7} 2^-i sin(2π (2^(2+i) + r_i) t) + N(0, 0.005²),    r_i a whole number
+        below 2^i, 0 ≤ t < 1
     """
     rng = np.random.RandomState(number)
     t = np.arange(num_rows) / 100_000.0

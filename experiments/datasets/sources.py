@@ -38,7 +38,9 @@ class Source(Protocol):
 
     @property
     def splits_published(self) -> bool:
-        """True if the splits come with the data, False if they are drawn from the split's number."""
+        """
+        True if the splits come with the data, False if they are drawn from the split's number.
+        """
 
     @property
     def files(self) -> tuple[PublishedFile, ...]:
@@ -50,7 +52,10 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class _Archived:
-    """One folder of a tar archive, whose members are read in memory: nothing is extracted to disk, nor unpickled."""
+    """
+    One folder of a tar archive, whose members are read in memory: nothing is extracted to disk, nor
+    unpickled.
+    """
 
     archive: PublishedFile
     folder: str
@@ -72,8 +77,8 @@ class ArchivedSplits(_Archived):
     """
     ``data.txt``, its feature and target columns, and two lists of rows per split.
 
-    Features at the positions ``dropped`` in their list are left out. If the target names classes, the values
-    ``classes`` become 0 and 1.
+    Features at the positions ``dropped`` in their list are left out. If the target names classes,
+    the values ``classes`` become 0 and 1.
     """
 
     dropped: tuple[int, ...] = ()
@@ -119,7 +124,8 @@ class ArchivedArrays(_Archived):
 @dataclass(frozen=True)
 class MaskedFolds:
     """
-    A comma-separated table with the target last, and a 0/1 mask: column k marks the test rows of split k.
+    A comma-separated table with the target last, and a 0/1 mask: column k marks the test rows of
+    split k.
 
     The columns ``dropped`` are not inputs.
     """
@@ -142,10 +148,11 @@ class MaskedFolds:
 @dataclass(frozen=True)
 class SeededSplits:
     """
-    A table published as one set, target last; split k tests on the last tenth of the permutation drawn with seed k.
+    A table published as one set, target last; split k tests on the last tenth of the permutation
+    drawn with seed k.
 
-    The permutation comes from ``numpy.random.RandomState``, whose stream numpy has frozen: the same rows with every
-    version and on every machine.
+    The permutation comes from ``numpy.random.RandomState``, whose stream numpy has frozen: the same
+    rows with every version and on every machine.
     """
 
     read_table: Callable[[], Floats]
@@ -168,7 +175,8 @@ class SeededSplits:
 @dataclass(frozen=True)
 class SeededFolds(SeededSplits):
     """
-    A table published as one set, target last; split k tests on the k-th tenth of one permutation, seed 0.
+    A table published as one set, target last; split k tests on the k-th tenth of one permutation,
+    seed 0.
 
     The folds test every row once; their sizes differ by at most one.
     """
@@ -197,7 +205,9 @@ class TrainAndTest:
 
 @dataclass(frozen=True)
 class Draws:
-    """Tables drawn at random, target last: split k is draw k, with its own training and test rows."""
+    """
+    Tables drawn at random, target last: split k is draw k, with its own training and test rows.
+    """
 
     draw: Callable[[int], Floats]
     is_test: Callable[[Rows], npt.NDArray[np.bool_]]

@@ -19,7 +19,10 @@ MISSING = {"?", "NA"}  # missing values in text files
 
 
 def read_csv(file: PublishedFile, delimiter: str | None = ",") -> Floats:
-    """Read the numbers of a text file without a header, plain or gzipped; the delimiter None is white space."""
+    """
+    Read the numbers of a text file without a header, plain or gzipped; the delimiter None is white
+    space.
+    """
     return np.loadtxt(local_copy(file), delimiter=delimiter)  # [N, columns]
 
 
@@ -30,7 +33,8 @@ def read_words(
     num_header_lines: int = 0,
 ) -> Floats:
     """
-    Read text files with words among their numbers, one file below the other, without rows with a missing value.
+    Read text files with words among their numbers, one file below the other, without rows with a
+    missing value.
 
     :param files: files with the same columns.
     :param codes: number for each word.
@@ -74,7 +78,10 @@ def read_images(images: PublishedFile, digits: PublishedFile) -> Floats:
 
 
 def read_parity(images: PublishedFile, digits: PublishedFile) -> Floats:
-    """Read the gray values of MNIST's images, divided by 255, and last 1 for an odd and 0 for an even digit."""
+    """
+    Read the gray values of MNIST's images, divided by 255, and last 1 for an odd and 0 for an even
+    digit.
+    """
     table = read_images(images, digits)
     table[:, -1] %= 2.0
     return table
@@ -94,8 +101,8 @@ class TwoClasses:
     """
     Reader of the rows of two classes of a table: inputs first, label last.
 
-    The label is 0 for ``classes[0]`` in the column ``target`` and 1 for ``classes[1]``. The columns ``dropped`` are not
-    inputs.
+    The label is 0 for ``classes[0]`` in the column ``target`` and 1 for ``classes[1]``. The columns
+    ``dropped`` are not inputs.
     """
 
     read_table: Callable[[], Floats]
@@ -123,7 +130,10 @@ def as_labels(codes: Floats, classes: tuple[float, float]) -> Floats:
 
 
 def _read_idx(file: PublishedFile, num_axes: int) -> npt.NDArray[np.uint8]:
-    """Read a gzipped IDX file of bytes: four bytes, of which the last is the number of axes, the shape, the data."""
+    """
+    Read a gzipped IDX file of bytes: four bytes, of which the last is the number of axes, the
+    shape, the data.
+    """
     with gzip.open(local_copy(file)) as content:
         data = content.read()
     magic = int.from_bytes(data[:4], "big")

@@ -1,1 +1,4 @@
-"""Common parts of experiments: data, model and training, each a Sacred ingredient with its configuration."""
+"""
+Common parts of experiments: data, model and training, each a Sacred ingredient with its
+configuration.
+"""

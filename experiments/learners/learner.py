@@ -17,7 +17,10 @@ _CHUNK = 2000  # rows per prediction
 
 
 class Learner:
-    """A model that learns from batches; by default it holds its data and has a posterior for regression."""
+    """
+    A model that learns from batches; by default it holds its data and has a posterior for
+    regression.
+    """
 
     model: Any
     """The model in its present state."""
@@ -44,7 +47,10 @@ class Learner:
         raise NotImplementedError
 
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
-        """Return mean and variance of the observations at X, [n, 1] each; for labels of the probability of 1."""
+        """
+        Return mean and variance of the observations at X, [n, 1] each; for labels of the
+        probability of 1.
+        """
         posterior = self.model.posterior()  # one factorization
         likelihood = self.model.likelihood
         return in_chunks(

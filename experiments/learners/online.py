@@ -12,7 +12,8 @@ class OnlineRegression(Learner):
 
     def __init__(self, model: Any, train: Train, *, iterations: int, fraction_to_move: float):
         """
-        :param fraction_to_move: fraction of inducing points that may move to inputs of a new batch before training.
+        :param fraction_to_move: fraction of inducing points that may move to inputs of a new batch
+            before training.
         """
         super().__init__(model, train, iterations)
         self._fraction_to_move = fraction_to_move

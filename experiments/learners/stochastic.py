@@ -1,4 +1,7 @@
-"""GPflow's SVGP as a learner: stochastic variational inference with the arriving batches as minibatches."""
+"""
+GPflow's SVGP as a learner: stochastic variational inference with the arriving batches as
+minibatches.
+"""
 
 import math
 from collections.abc import Callable
@@ -48,7 +51,9 @@ class Stochastic(Learner):
                 raise FloatingPointError(f"the training loss is {loss}.")
 
     def _take_step(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        """Take a step of Adam, whose averages continue from batch to batch; return the loss before it."""
+        """
+        Take a step of Adam, whose averages continue from batch to batch; return the loss before it.
+        """
         with tf.GradientTape() as tape:
             loss = self.model.training_loss((X, Y))
         slopes = tape.gradient(loss, self._variables)

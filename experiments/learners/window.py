@@ -20,7 +20,10 @@ def _resizable(values: Floats) -> tf.Variable:
 
 
 class SlidingWindow(Learner):
-    """A model of the last rows; its inducing points, if any, are chosen again from the window after every batch."""
+    """
+    A model of the last rows; its inducing points, if any, are chosen again from the window after
+    every batch.
+    """
 
     def __init__(
         self,

@@ -1,6 +1,9 @@
-"""The experiments of the papers: each module is a protocol, with its runs and the tables and figures made from them.
+"""
+The experiments of the papers: each module is a protocol, with its runs and the tables and figures
+made from them.
 
-A protocol has ``jobs(full)``, its runs, and ``show(records)``, which yields tables and figures of the completed runs.
+A protocol has ``jobs(full)``, its runs, and ``show(records)``, which yields tables and figures of
+the completed runs.
 """
 
 PROTOCOLS = {

@@ -1,7 +1,8 @@
 """
 Run protocols of the papers, and write their tables and figures.
 
-    python -m experiments.papers U2 [--full] [--only dataset=boston,yacht alpha=0.5] [--with maxiter=50] [--jobs 2]
+    python -m experiments.papers U2 [--full] [--only dataset=boston,yacht alpha=0.5] [--with
+    maxiter=50] [--jobs 2]
 
 Every run is recorded in ``runs/``. Started again, the command runs only what has not completed:
 new, failed, interrupted or killed runs. Runs that are stored in ``experiments/results/U2/runs.csv``

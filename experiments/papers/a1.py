@@ -1,6 +1,6 @@
 """
-The alpha that `select_alpha` chooses from training rows, by cross-validation and by leave-one-out, beside the alpha
-that is best on held-out rows; PEPR.
+The alpha that `select_alpha` chooses from training rows, by cross-validation and by leave-one-out,
+beside the alpha that is best on held-out rows; PEPR.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,9 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show mean log densities of selection and held-out rows for each alpha, and the chosen alphas."""
+    """
+    Show mean log densities of selection and held-out rows for each alpha, and the chosen alphas.
+    """
     alphas = records[0]["alphas"]
     lines: list[Sequence[str]] = [
         ("dataset", "way", *(f"alpha {alpha:g}" for alpha in alphas), "chosen", "best")

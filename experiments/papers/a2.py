@@ -1,6 +1,6 @@
 """
-A power for each cluster of rows (three, by k-means), chosen by leave-one-out densities, beside the best power of all
-rows; PEPR with 20 inducing points.
+A power for each cluster of rows (three, by k-means), chosen by leave-one-out densities, beside the
+best power of all rows; PEPR with 20 inducing points.
 """
 
 from experiments.papers.grid import Job, Records, grid

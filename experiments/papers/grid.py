@@ -57,8 +57,9 @@ class Record:
             return self.labels[name]
         if name not in self.result:
             raise ValueError(
-                f"The record {self.key} of the run {self.labels} has no {name}: delete the file of this name in "
-                "the folder cells of the runs, or the line with this key in runs.csv, to repeat the run."
+                f"The record {self.key} of the run {self.labels} has no {name}: delete the file of "
+                "this name in the folder cells of the runs, or the line with this key in "
+                "runs.csv, to repeat the run."
             )
         return self.result[name]
 

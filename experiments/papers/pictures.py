@@ -1,4 +1,6 @@
-"""Figures of a protocol: curves of means over records, and pictures that `experiments.report` draws."""
+"""
+Figures of a protocol: curves of means over records, and pictures that `experiments.report` draws.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,7 +86,8 @@ def curves(
     note: str = "Means ± standard errors.",
 ) -> Picture:
     """
-    Draw means of scores ± standard errors along an axis: a line for each label, a panel for each score.
+    Draw means of scores ± standard errors along an axis: a line for each label, a panel for each
+    score.
 
     :param x: label or entry of the result along the horizontal axis.
     :param line: label that makes a line.
@@ -156,7 +159,10 @@ def courses(
 
 
 def dots(records: Records, by: str, scores: Mapping[str, str], title: str) -> Picture:
-    """Draw entries of the results, a panel for each, a line for each record; missing values are left out."""
+    """
+    Draw entries of the results, a panel for each, a line for each record; missing values are left
+    out.
+    """
     figure = Figure(
         figsize=(2.6 * len(scores) + 1.5, 1.2 + 0.35 * len(records)), layout="constrained"
     )

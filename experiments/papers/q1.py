@@ -1,6 +1,7 @@
 """
-EP and quantile propagation of a dense GP, probit, ten folds (Zhang et al. 2020, table 1): at most 10 inner sweeps and
-40 iterations. The folds are not the paper's. QP's gradient is the true one here.
+EP and quantile propagation of a dense GP, probit, ten folds (Zhang et al. 2020, table 1): at most
+10 inner sweeps and 40 iterations. The folds are not the paper's. QP's gradient is the true one
+here.
 """
 
 from experiments.papers.grid import Job, Records, grid
@@ -21,7 +22,10 @@ _PUBLISHED = {
     "qp-wine-13": (0.0, 0.0, -0.0499, -0.0487),
     "qp-wine-23": (3.64, 2.73, -0.819, -0.817),
 }
-"""Published error in % of EP and QP, and log likelihood summed over a fold of EP and QP; means of ten folds."""
+"""
+Published error in % of EP and QP, and log likelihood summed over a fold of EP and QP; means of ten
+folds.
+"""
 
 _ERROR = Score("error", "error, %", 2, sign=100.0)
 _LL = Score("log_likelihood", "log likelihood of a fold, nats", larger_is_better=True)
@@ -45,7 +49,9 @@ def jobs(full: bool) -> list[Job]:
 
 
 def published(first: int) -> Published:
-    """Return the published figures in columns `first` (EP) and `first` + 1 (QP), by set and method."""
+    """
+    Return the published figures in columns `first` (EP) and `first` + 1 (QP), by set and method.
+    """
     return {
         (name, method): of[first + k]
         for name, of in _PUBLISHED.items()

@@ -1,5 +1,6 @@
 """
-Write one page, HTML without references to other files, of the tables and figures that protocols have stored.
+Write one page, HTML without references to other files, of the tables and figures that protocols
+have stored.
 
     python -m experiments.papers.report [FOLDER ...] [--to runs/report.html]
 
@@ -42,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = stored(asked.folders)
     if not found:
         sys.exit(
-            f"No protocol has results in {', '.join(map(str, asked.folders))}: run python -m experiments.papers."
+            f"No protocol has results in {', '.join(map(str, asked.folders))}: run python -m "
+            "experiments.papers."
         )
     asked.to.parent.mkdir(parents=True, exist_ok=True)
     asked.to.write_text(page(found), encoding="utf-8")
@@ -50,7 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def stored(folders: Sequence[Path]) -> list[Path]:
-    """Return the folders of protocols with results, in the order of the papers; the small size before the published."""
+    """
+    Return the folders of protocols with results, in the order of the papers; the small size before
+    the published.
+    """
     found = {
         path.parent.name: path.parent
         for folder in folders
@@ -65,9 +70,10 @@ def page(protocols: Sequence[Path]) -> str:
     links = " ".join(f'<a href="#{folder.name}">{escape(folder.name)}</a>' for folder in protocols)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Power EP: experiments</title>'
-        f"<style>{_STYLE}</style></head>\n<body>\n<h1>The papers' experiments</h1>\n"
-        "<p>Means ± standard errors of the runs; published figures stand beside them. Scores are of test rows and "
-        f"standardized targets.</p>\n<nav>{links}</nav>\n{''.join(map(_section, protocols))}</body></html>\n"
+        f"<style>{_STYLE}</style></head>\n<body>\n<h1>The papers' experiments</h1>\n<p>Means ± "
+        "standard errors of the runs; published figures stand beside them. Scores are of test "
+        "rows and standardized "
+        f"targets.</p>\n<nav>{links}</nav>\n{''.join(map(_section, protocols))}</body></html>\n"
     )
 
 

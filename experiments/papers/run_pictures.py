@@ -32,7 +32,10 @@ def run_of(record: Record) -> RecordedRun:
 def of_recorded_runs(
     draw: Callable[Concatenate[Records, Arguments], Picture],
 ) -> Callable[Concatenate[Records, Arguments], Picture | None]:
-    """Draw only the runs that are recorded on this machine; None if there are none. Stored results have no courses."""
+    """
+    Draw only the runs that are recorded on this machine; None if there are none. Stored results
+    have no courses.
+    """
 
     @wraps(draw)
     def drawn(
@@ -63,7 +66,8 @@ def logged(record: Record, along: str = "steps") -> Course:
             raise KeyError(along)
     except (KeyError, TypeError) as error:
         raise ValueError(
-            f"{path} is not a record of scalars ({error!r}): delete the folder of the run to repeat it."
+            f"{path} is not a record of scalars ({error!r}): delete the folder of the run to "
+            "repeat it."
         ) from error
     if along == "steps":
         return courses_of
@@ -98,7 +102,10 @@ def against_seconds(records: Records, line: Callable[[Record], str], title: str)
 
 
 def against_seconds_by_method(records: Records) -> Iterator[Picture | None]:
-    """Draw test scores against seconds of training: a figure for each method and M, a line for each alpha."""
+    """
+    Draw test scores against seconds of training: a figure for each method and M, a line for each
+    alpha.
+    """
     for (method, M), group in grouped(records, "method", "M").items():
         title = f"Scores against seconds, {method}" + (f", M = {M}" if M else "")
         yield against_seconds(
@@ -121,7 +128,10 @@ def streams(records: Records, by: str, title: str, along: str = "seconds") -> Pi
 
 @of_recorded_runs
 def decisions(records: Records, title: str) -> Picture:
-    """Draw decisions, training data and inducing points before and after training, a panel for each run."""
+    """
+    Draw decisions, training data and inducing points before and after training, a panel for each
+    run.
+    """
     runs = [run_of(record) for record in records]
     dataset = datasets.load(runs[0].config["data"]["dataset"])
     figure, axes = panels(len(runs), height=3.5, shared=True)
@@ -135,7 +145,9 @@ def decisions(records: Records, title: str) -> Picture:
 
 @of_recorded_runs
 def fits(records: Records, by: str, title: str) -> Picture:
-    """Draw data, predictions and inducing points of regression with one input, a panel for each run."""
+    """
+    Draw data, predictions and inducing points of regression with one input, a panel for each run.
+    """
     figure, axes = panels(len(records), shared=True)
     for position, (here, record) in enumerate(zip(axes, records, strict=True)):
         run = run_of(record)
@@ -166,7 +178,10 @@ def stream_of(run: RecordedRun) -> Dataset:
 
 @of_recorded_runs
 def reliability(records: Records, line: str, panel: str) -> Picture:
-    """Draw the fraction of labels 1 against the predicted probability, over all runs of a line; binary labels."""
+    """
+    Draw the fraction of labels 1 against the predicted probability, over all runs of a line; binary
+    labels.
+    """
     parts = grouped(records, panel)
     figure, axes = panels(len(parts))
     for here, ((name,), of_part) in zip(axes, parts.items(), strict=True):

@@ -42,7 +42,10 @@ def run(name: str, asked: argparse.Namespace) -> str:
             done = completed_outcomes([job.cell for job in jobs], asked.runs, stored)
             jobs = [job for job in jobs if job.cell.key in done]
             if not jobs:
-                return f"{asked.runs} has no run of {name}. Start some: {command}\nThe axes of {name}: {axes(plan)}"
+                return (
+                    f"{asked.runs} has no run of {name}. Start some: {command}\nThe axes of "
+                    f"{name}: {axes(plan)}"
+                )
         records, missing = completed(
             jobs, asked.runs, stored=stored, jobs=asked.jobs or 1, threads=asked.threads
         )
@@ -79,7 +82,8 @@ def completed(plan: Sequence[Job], runs: Path, **options: Any) -> tuple[list[Rec
     """
     Run the jobs of a plan that have not completed; `options` are those of :func:`run_cells`.
 
-    :return: the records of its completed jobs; the runs without a result and their reasons, empty if there are none.
+    :return: the records of its completed jobs; the runs without a result and their reasons, empty
+        if there are none.
     """
     outcomes = run_cells([job.cell for job in plan], runs, **options)
     results = {outcome.cell.key: outcome.result for outcome in outcomes if outcome.result}
@@ -95,7 +99,8 @@ def selected(
     jobs: Sequence[Job], only: Mapping[str, Sequence[Any]], settings: Mapping[str, Sequence[Any]]
 ) -> list[Job]:
     """
-    Return the jobs with the given values on the axes, with other settings. Jobs without an axis stay.
+    Return the jobs with the given values on the axes, with other settings. Jobs without an axis
+    stay.
 
     :raises ValueError: if no job has a value, or a setting has several.
     """
@@ -128,7 +133,10 @@ def axes(jobs: Sequence[Job]) -> str:
 
 
 def write(title: str, text: str, shown: Sequence[Table | Picture | None], folder: Path) -> None:
-    """Print the tables; write tables and figures in place of those in the folder. None keeps an earlier figure."""
+    """
+    Print the tables; write tables and figures in place of those in the folder. None keeps an
+    earlier figure.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     kept = {f"{number:02d}" for number, part in enumerate(shown) if part is None}
     for path in folder.glob("[0-9][0-9]-*"):

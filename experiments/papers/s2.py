@@ -1,8 +1,8 @@
 """
-Structured bounds on kin40k (Bui and Titsias 2025, table 1): 5000 training rows drawn at random, blocks at random,
-L-BFGS. The published objective is on about twice the scale of nats per row: compare its order. The published figures of
-the exact GP cannot be met: at the hyperparameters found here, 5000 rows have an RMSE of .15 to .16, and 10,000 rows
-.11.
+Structured bounds on kin40k (Bui and Titsias 2025, table 1): 5000 training rows drawn at random,
+blocks at random, L-BFGS. The published objective is on about twice the scale of nats per row:
+compare its order. The published figures of the exact GP cannot be met: at the hyperparameters found
+here, 5000 rows have an RMSE of .15 to .16, and 10,000 rows .11.
 """
 
 from experiments.papers.grid import Job, Records, grid
@@ -20,7 +20,10 @@ _PUBLISHED = {
     "PEP 0.5": (-0.661, 0.235, -0.015, 0.225),
     "T-PEP 0.5": (-0.480, 0.200, 0.024, 0.182),
 }
-"""Published at M = 256: objective on about twice the scale of nats, RMSE, log likelihood, noise s.d.; three repeats."""
+"""
+Published at M = 256: objective on about twice the scale of nats, RMSE, log likelihood, noise s.d.;
+three repeats.
+"""
 
 
 def jobs(full: bool) -> list[Job]:

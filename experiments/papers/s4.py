@@ -1,6 +1,6 @@
 """
-Power EP with the scale m = 1 and with a learned m, on small sets (Bui and Titsias 2025, sec. 5.3). Published: m learned
-has a better RMSE everywhere, and a worse log likelihood near alpha = 1.
+Power EP with the scale m = 1 and with a learned m, on small sets (Bui and Titsias 2025, sec. 5.3).
+Published: m learned has a better RMSE everywhere, and a worse log likelihood near alpha = 1.
 """
 
 from experiments.papers.grid import Job, Records, grid, grouped

@@ -1,6 +1,6 @@
 """
-Blocks of neighbors against blocks of random rows (Bui and Titsias 2025, sec. 7): bound and predictions of BT-SGPR by
-the size of the blocks, on three sets whose rows are in random order.
+Blocks of neighbors against blocks of random rows (Bui and Titsias 2025, sec. 7): bound and
+predictions of BT-SGPR by the size of the blocks, on three sets whose rows are in random order.
 """
 
 from experiments.papers.grid import Job, Records, grid

@@ -1,4 +1,6 @@
-"""Results of runs that are kept with the repository: ``results/U2/runs.csv``, a line for each run."""
+"""
+Results of runs that are kept with the repository: ``results/U2/runs.csv``, a line for each run.
+"""
 
 import csv
 import json
@@ -18,7 +20,8 @@ _KEY = "key"
 
 class StoredRuns:
     """
-    The file ``runs.csv`` in a folder. Its columns are labels, the key of the run's cell, and the result in JSON.
+    The file ``runs.csv`` in a folder. Its columns are labels, the key of the run's cell, and the
+    result in JSON.
 
     Numbers have six digits; text is left out. The file is written under another name and then
     renamed: it is complete if the writer is killed.

@@ -1,6 +1,6 @@
 """
-A toy function in three parts, ten inducing points (Bui, Nguyen and Turner 2017, fig. 1): rows in order and shuffled,
-VFE and PEP.
+A toy function in three parts, ten inducing points (Bui, Nguyen and Turner 2017, fig. 1): rows in
+order and shuffled, VFE and PEP.
 """
 
 from experiments.papers.grid import Job, Records, grid, grouped

@@ -1,6 +1,6 @@
 """
-Alpha on a stream of a pseudo-periodic series (Bui, Nguyen and Turner 2017): four series, online training. Published:
-small alpha is best online.
+Alpha on a stream of a pseudo-periodic series (Bui, Nguyen and Turner 2017): four series, online
+training. Published: small alpha is best online.
 """
 
 from experiments.papers.grid import Job, Records, grid, in_course

@@ -1,6 +1,7 @@
 """
-Streams of time series (Bui, Nguyen and Turner 2017, fig. 2): 24,000 pseudo-periodic steps and an audio signal, against
-the exact GP and SGPR on the last 3000 rows and against SVGP with 100 steps a batch.
+Streams of time series (Bui, Nguyen and Turner 2017, fig. 2): 24,000 pseudo-periodic steps and an
+audio signal, against the exact GP and SGPR on the last 3000 rows and against SVGP with 100 steps a
+batch.
 """
 
 from collections.abc import Mapping

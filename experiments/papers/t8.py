@@ -1,8 +1,9 @@
 """
-Streams are exact at fixed hyperparameters: batches give the posterior of all rows at once, and with inducing points at
-all inputs the exact GP (Bui, Nguyen and Turner 2017). If hyperparameters are trained (appendix E.1), online objectives
-no longer add up to the objective of all rows: do not compare their sums. The hyperparameters follow the exact GP's if
-there are enough inducing points; with 30 on this series they deviate.
+Streams are exact at fixed hyperparameters: batches give the posterior of all rows at once, and with
+inducing points at all inputs the exact GP (Bui, Nguyen and Turner 2017). If hyperparameters are
+trained (appendix E.1), online objectives no longer add up to the objective of all rows: do not
+compare their sums. The hyperparameters follow the exact GP's if there are enough inducing points;
+with 30 on this series they deviate.
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,10 @@ def show(records: Records) -> Shown:
     for r in fixed:
         differences = (f"{r[name]:.0e}" for name in ("objective", "mean", "variance"))
         lines.append((r["against"], shown(r["alpha"]), *differences))
-    note = "The stream's inducing points have a jitter of 1e-6 on their covariance; the exact GP has none."
+    note = (
+        "The stream's inducing points have a jitter of 1e-6 on their covariance; the exact GP has "
+        "none."
+    )
     yield Table("Largest differences at fixed hyperparameters", lines, note)
     streams = [record for record in records if "method" in record.labels]
     scalars = {

@@ -1,4 +1,6 @@
-"""Tables of a protocol: means, pairwise win fractions and average ranks, beside published figures."""
+"""
+Tables of a protocol: means, pairwise win fractions and average ranks, beside published figures.
+"""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -113,7 +115,8 @@ def wins(
     title: str,
 ) -> Table:
     """
-    Return the fraction of runs in which one value of an axis is better than another, all else equal; ties count half.
+    Return the fraction of runs in which one value of an axis is better than another, all else
+    equal; ties count half.
 
     :param pairs: pairs (better, worse) with the published percentage.
     """
@@ -137,7 +140,10 @@ def wins(
 
 
 def ranks(records: Records, axis: str, scores: Sequence[Score], title: str) -> Table:
-    """Return average ranks of the values of an axis, all else equal, ± standard errors; 1 is best, ties share ranks."""
+    """
+    Return average ranks of the values of an axis, all else equal, ± standard errors; 1 is best,
+    ties share ranks.
+    """
     others = [name for name in records[0].labels if name != axis]
     values = list(dict.fromkeys(record.labels[axis] for record in records))
     groups = [group for group in grouped(records, *others).values() if len(group) == len(values)]

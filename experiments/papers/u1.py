@@ -1,6 +1,7 @@
 """
-Draws from a Gaussian process (Bui, Yan and Turner 2017, sec. 4.1): 500 training rows, five inputs, all alphas and M,
-beside the exact GP. Published: alpha from 0.5 to 0.8 predicts best; near 1 the evidence is overestimated.
+Draws from a Gaussian process (Bui, Yan and Turner 2017, sec. 4.1): 500 training rows, five inputs,
+all alphas and M, beside the exact GP. Published: alpha from 0.5 to 0.8 predicts best; near 1 the
+evidence is overestimated.
 """
 
 from experiments.papers.grid import Job, Records, grid

@@ -1,6 +1,6 @@
 """
-Eight UCI regression sets (Bui, Yan and Turner 2017, sec. 4.2): published splits, all alphas and M. Win fractions are
-over all sets, splits and M, beside the published ones.
+Eight UCI regression sets (Bui, Yan and Turner 2017, sec. 4.2): published splits, all alphas and M.
+Win fractions are over all sets, splits and M, beside the published ones.
 """
 
 from experiments.papers.grid import Job, Records, grid

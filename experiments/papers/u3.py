@@ -1,6 +1,7 @@
 """
-Six binary sets (Bui, Yan and Turner 2017, sec. 4.3): minibatches of sites, updated once a step, and Adam. Published:
-alpha = 0.5 has a lower NLPD than 1 in 65 % of the runs; differences are small otherwise.
+Six binary sets (Bui, Yan and Turner 2017, sec. 4.3): minibatches of sites, updated once a step, and
+Adam. Published: alpha = 0.5 has a lower NLPD than 1 in 65 % of the runs; differences are small
+otherwise.
 """
 
 from experiments.papers.grid import Job, Records, grid
@@ -30,7 +31,9 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show win fractions, ranks, means, scores against M, and the reliability of the probabilities."""
+    """
+    Show win fractions, ranks, means, scores against M, and the reliability of the probabilities.
+    """
     yield wins(
         records, "alpha", NLPD, {(0.5, 1.0): 65, (0.5, 0.0): None, (1.0, 0.0): None}, "Wins by NLPD"
     )

@@ -1,5 +1,6 @@
 """
-Even and odd digits of MNIST (Bui, Yan and Turner 2017, app. I.4): minibatches of sites and Adam, pixels as they are.
+Even and odd digits of MNIST (Bui, Yan and Turner 2017, app. I.4): minibatches of sites and Adam,
+pixels as they are.
 """
 
 from experiments.papers.grid import Job, Records, grid

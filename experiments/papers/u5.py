@@ -1,6 +1,6 @@
 """
-Inducing points move with alpha (Bui, Yan and Turner 2017, fig. 23). Published: at alpha = 0 they lie at the decision
-boundary; they spread over the data as alpha grows.
+Inducing points move with alpha (Bui, Yan and Turner 2017, fig. 23). Published: at alpha = 0 they
+lie at the decision boundary; they spread over the data as alpha grows.
 """
 
 from experiments.papers.grid import Job, Records, grid

@@ -1,6 +1,7 @@
 """
-EP for a dense GP classifier (Bui, Yan and Turner 2017, app. I.5 and fig. 33; Kuss and Rasmussen 2005): ionosphere, an
-inducing point at every input, alpha = 1. Evidence and NLPD over a grid of hyperparameters.
+EP for a dense GP classifier (Bui, Yan and Turner 2017, app. I.5 and fig. 33; Kuss and Rasmussen
+2005): ionosphere, an inducing point at every input, alpha = 1. Evidence and NLPD over a grid of
+hyperparameters.
 """
 
 import numpy as np

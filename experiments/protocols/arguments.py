@@ -6,7 +6,9 @@ from typing import Any
 
 
 def parser_of(description: str | None, name: str = "", **options: Any) -> argparse.ArgumentParser:
-    """Return a parser whose help is a module's docstring, for the module `name` of `experiments`."""
+    """
+    Return a parser whose help is a module's docstring, for the module `name` of `experiments`.
+    """
     prog = f"python -m experiments.{name}" if name else None
     text = (description or "").strip()
     layout = argparse.RawDescriptionHelpFormatter

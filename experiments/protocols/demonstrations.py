@@ -69,8 +69,9 @@ DEMONSTRATIONS = {
         ),
         example={"model": "PEPR", "alpha": 0.5},
         how_to_read=(
-            "One split: differences of the scores this small mean little. α = 1 (FITC) is known to overestimate the\n"
-            "evidence and to underestimate the noise; bounds can be compared with each other."
+            "One split: differences of the scores this small mean little. α = 1 (FITC) is known to "
+            "overestimate the\nevidence and to underestimate the noise; bounds can be compared "
+            "with each other."
         ),
         settings={"M": 50, "block_size": 50, "max_train": 2000, "maxiter": 200},
         of_sets={
@@ -91,9 +92,10 @@ DEMONSTRATIONS = {
         ),
         example={"model": "PEP", "alpha": 0.5},
         how_to_read=(
-            "One split: differences of the scores this small mean little. PEP with α = 0 has the bound that SVGP\n"
-            "approaches; with α > 0 the objective approximates the evidence and is not a bound. LOO NLPD needs no\n"
-            "test points: it comes with the sites, which SVGP does not have."
+            "One split: differences of the scores this small mean little. PEP with α = 0 has the "
+            "bound that SVGP\napproaches; with α > 0 the objective approximates the evidence and "
+            "is not a bound. LOO NLPD needs no\ntest points: it comes with the sites, which SVGP "
+            "does not have."
         ),
         settings={"M": 30, "max_train": 2000, "maxiter": 100},
         of_sets={"breast-cancer": {"M": 10, "maxiter": 40}, "banana": {"M": 20}},
@@ -109,10 +111,11 @@ DEMONSTRATIONS = {
         ),
         example={"model": "PEP", "alpha": 0.5},
         how_to_read=(
-            "One split: differences of the scores this small mean little. Each class has a latent function; they\n"
-            "share kernel and inducing points. PEP's objective approximates the evidence and is not a bound. LOO NLPD\n"
-            "needs no test points: it comes with the sites, which SVGP does not have. Few iterations leave SVGP near\n"
-            "its initial values, since it must learn q(u) too."
+            "One split: differences of the scores this small mean little. Each class has a latent "
+            "function; they\nshare kernel and inducing points. PEP's objective approximates the "
+            "evidence and is not a bound. LOO NLPD\nneeds no test points: it comes with the sites, "
+            "which SVGP does not have. Few iterations leave SVGP near\nits initial values, since "
+            "it must learn q(u) too."
         ),
         settings={"M": 20, "max_train": 400, "maxiter": 60, "separate": False},
     ),
@@ -128,9 +131,10 @@ DEMONSTRATIONS = {
         ),
         example={"model": "STREAM", "alpha": 0.5},
         how_to_read=(
-            "Terrain, from west to east. A window forgets earlier rows; a stream keeps their posterior in the memory\n"
-            "of its inducing points. All methods have the same number of inducing points and of iterations after a\n"
-            "batch; SVGP has five steps of Adam for each, and initial inducing points all over the map."
+            "Terrain, from west to east. A window forgets earlier rows; a stream keeps their "
+            "posterior in the memory\nof its inducing points. All methods have the same number of "
+            "inducing points and of iterations after a\nbatch; SVGP has five steps of Adam for "
+            "each, and initial inducing points all over the map."
         ),
         settings={
             **{"M": 100, "maxiter": 20, "first_maxiter": 30, "max_train": None, "progress": True},

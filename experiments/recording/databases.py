@@ -1,4 +1,7 @@
-"""Records in a database, beside the folder of the run: ``--sql URL`` and ``--mongo_db HOST:PORT:DATABASE``."""
+"""
+Records in a database, beside the folder of the run: ``--sql URL`` and
+``--mongo_db HOST:PORT:DATABASE``.
+"""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +25,10 @@ class SqlRuns(SqlObserver):
         self._metrics: dict[str, dict[str, list[Any]]] = {}
 
     def started_event(self, *arguments: Any, **options: Any) -> Any:
-        """Start the record. If the database is locked or cannot be reached, raise an error of one sentence."""
+        """
+        Start the record. If the database is locked or cannot be reached, raise an error of one
+        sentence.
+        """
         from sqlalchemy.exc import OperationalError  # an extra
 
         try:
@@ -55,7 +61,9 @@ class SqlRuns(SqlObserver):
 
 
 def numbered_by_itself(observer: RunObserver) -> RunObserver:
-    """Let a database number the run, and the folder as well: several folders may share a database."""
+    """
+    Let a database number the run, and the folder as well: several folders may share a database.
+    """
     started: Any = observer.started_event
 
     def started_event(**event: Any) -> None:

@@ -27,10 +27,11 @@ class RecordedExperiment(Experiment):
     """
     A Sacred experiment with these additions:
 
-    - Runs are recorded in ``runs/``, or in the folder of ``--file_storage``; with ``--sql`` or ``--mongo_db`` in a
-      database too.
-    - An ingredient's entry may be given without prefix: ``alpha=0.5`` is ``gp.alpha=0.5`` if no other ingredient, nor
-      the experiment itself, has an ``alpha``. The recorded configuration has the full names.
+    - Runs are recorded in ``runs/``, or in the folder of ``--file_storage``; with ``--sql`` or
+      ``--mongo_db`` in a database too.
+    - An ingredient's entry may be given without prefix: ``alpha=0.5`` is ``gp.alpha=0.5`` if no
+      other ingredient, nor the experiment itself, has an ``alpha``. The recorded configuration has
+      the full names.
     - The record has only the last state of a progress bar, and lists a repository once.
     """
 
@@ -77,7 +78,9 @@ class RecordedExperiment(Experiment):
         return run
 
     def accepts(self, name: str) -> bool:
-        """Return True if `name`, with or without prefix, is exactly one entry of the configuration."""
+        """
+        Return True if `name`, with or without prefix, is exactly one entry of the configuration.
+        """
         part, _, entry = name.rpartition(".")
         if part:
             return any(

@@ -17,7 +17,9 @@ def resident() -> int:
 
 
 def peak_beyond_resident(function: Callable[[], T]) -> tuple[T, int]:
-    """Call the function; return its result and its peak memory beyond the memory before, in bytes."""
+    """
+    Call the function; return its result and its peak memory beyond the memory before, in bytes.
+    """
     _RESET.write_text("5")  # reset the peak
     before = resident()
     result = function()
@@ -26,7 +28,9 @@ def peak_beyond_resident(function: Callable[[], T]) -> tuple[T, int]:
 
 
 def peak_of(function: Callable[[], None]) -> float | None:
-    """Call the function; return its peak memory beyond the memory before, in MB; None unless on Linux."""
+    """
+    Call the function; return its peak memory beyond the memory before, in MB; None unless on Linux.
+    """
     if _RESET.exists():
         return peak_beyond_resident(function)[1] / MEGABYTE
     function()

@@ -17,8 +17,9 @@ _MARGIN = 0.1  # of the inputs' range, on either side
 
 def save_predictions(model: GPModel, dataset: Dataset, directory: Path) -> Path:
     """
-    Write ``predictions.npz``: ``Z`` [M, D], test ``mean`` and ``variance`` (noise included) [N_test, 1]; with a single
-    input also ``x``, ``x_mean``, ``x_variance`` [300, 1], the same along a grid over the inputs. Units as trained on.
+    Write ``predictions.npz``: ``Z`` [M, D], test ``mean`` and ``variance`` (noise included)
+    [N_test, 1]; with a single input also ``x``, ``x_mean``, ``x_variance`` [300, 1], the same along
+    a grid over the inputs. Units as trained on.
 
     :return: its path.
     """
@@ -34,10 +35,11 @@ def save_predictions(model: GPModel, dataset: Dataset, directory: Path) -> Path:
 
 def save_probabilities(model: GPModel, dataset: Dataset, Z_start: Floats, directory: Path) -> Path:
     """
-    Write ``predictions.npz``: inducing points before and after training, ``Z_start`` and ``Z`` [M, D], and the test
-    ``probability`` of label 1 [N_test, 1]; with two inputs also ``x1``, ``x2`` [120] and ``x_probability`` [120, 120],
-    the same at the first input x1[column] and the second x2[row]. For C > 2 classes Z is [C, M, D] if each has its own,
-    and probabilities are [N_test, C] and [120, 120, C].
+    Write ``predictions.npz``: inducing points before and after training, ``Z_start`` and ``Z`` [M,
+    D], and the test ``probability`` of label 1 [N_test, 1]; with two inputs also ``x1``, ``x2``
+    [120] and ``x_probability`` [120, 120], the same at the first input x1[column] and the second
+    x2[row]. For C > 2 classes Z is [C, M, D] if each has its own, and probabilities are [N_test, C]
+    and [120, 120, C].
 
     :return: its path.
     """

@@ -13,7 +13,8 @@ def scalar_log(
     run: Run, directory: Path | None
 ) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
     """
-    Yield a function that writes values by name, of one step, to ``metrics.json`` and ``tensorboard/`` of a run.
+    Yield a function that writes values by name, of one step, to ``metrics.json`` and
+    ``tensorboard/`` of a run.
 
     Scalars are on disk even if the training fails.
 

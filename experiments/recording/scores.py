@@ -22,8 +22,8 @@ def objective_per_point(model: GPModel, data: RegressionData, batches: Minibatch
     """
     Return the model's log evidence, or a bound on it, divided by N (nats).
 
-    :param batches: minibatches of a minibatch model, whose objective is the weighted mean over parts of the rows, to
-        save memory; they may be blocks of its bound.
+    :param batches: minibatches of a minibatch model, whose objective is the weighted mean over
+        parts of the rows, to save memory; they may be blocks of its bound.
     """
     X, Y = data
     N = len(X)
@@ -74,7 +74,10 @@ def prediction_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
 
 
 def most_probable(probability: Floats) -> npt.NDArray[np.intp]:
-    """Return the most probable label [N], given probabilities of label 1 [N, 1] or of C > 2 labels [N, C]."""
+    """
+    Return the most probable label [N], given probabilities of label 1 [N, 1] or of C > 2 labels [N,
+    C].
+    """
     if probability.shape[1] == 1:
         return (probability[:, 0] > 0.5).astype(np.intp)
     label: npt.NDArray[np.intp] = probability.argmax(axis=1)
@@ -83,8 +86,8 @@ def most_probable(probability: Floats) -> npt.NDArray[np.intp]:
 
 def classification_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
     """
-    Compute the fraction of wrong test labels, the mean negative log predictive probability and the sum of the log
-    predictive probabilities (nats).
+    Compute the fraction of wrong test labels, the mean negative log predictive probability and the
+    sum of the log predictive probabilities (nats).
     """
     probability = model.predict_y(dataset.X_test)[
         0
@@ -101,7 +104,8 @@ def loo_nlpd(model: GPModel) -> float | None:
     """
     Return the mean leave-one-out negative log predictive probability of the training labels.
 
-    None for a model without sites and, with a warning, if a cavity is improper because sites have not converged.
+    None for a model without sites and, with a warning, if a cavity is improper because sites have
+    not converged.
     """
     if not isinstance(model, PEP):
         return None

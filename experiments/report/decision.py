@@ -1,4 +1,7 @@
-"""A panel with the decision of a classifier with two inputs, and its inducing points before and after training."""
+"""
+A panel with the decision of a classifier with two inputs, and its inducing points before and after
+training.
+"""
 
 from typing import Any
 
@@ -39,8 +42,8 @@ _WAY: dict[str, Any] = {"color": "black", "linewidth": 0.8}
 
 def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
     """
-    Draw training data, contours of the predictive probability or regions of the most probable class, and inducing
-    points from start to end, in published units.
+    Draw training data, contours of the predictive probability or regions of the most probable
+    class, and inducing points from start to end, in published units.
     """
     arrays = run.predictions
     x1, x2 = dataset.published_x(np.stack([arrays["x1"], arrays["x2"]], axis=1)).T
@@ -90,7 +93,9 @@ def _contours(style: dict[str, Any]) -> dict[str, Any]:
 def _draw_inducing_points(
     axes: Axes, x1: Floats, x2: Floats, start: Floats, end: Floats, color: str
 ) -> int:
-    """Draw inducing points from start to end [M, 2]; return the number that end outside of the figure."""
+    """
+    Draw inducing points from start to end [M, 2]; return the number that end outside of the figure.
+    """
     outside = ((end < [x1[0], x2[0]]) | (end > [x1[-1], x2[-1]])).any(axis=1)  # [M]
     for path, fades in zip(np.stack([start, end], 1), outside, strict=True):  # [2, 2] each
         axes.plot(*path.T, alpha=0.25 if fades else 0.7, **_WAY | {"color": color})

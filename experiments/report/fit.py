@@ -9,7 +9,9 @@ from gpflow_pep.plotting import INDUCING, ROWS
 
 
 def draw_fit(axes: Axes, run: RecordedRun, dataset: Dataset, color: str) -> None:
-    """Draw training data, predictive mean and 2 s.d. band, and inducing points, in published units."""
+    """
+    Draw training data, predictive mean and 2 s.d. band, and inducing points, in published units.
+    """
     arrays = run.predictions
     x, Z = (dataset.published_x(arrays[name]).ravel() for name in ("x", "Z"))
     mean = dataset.published_y(arrays["x_mean"]).ravel()

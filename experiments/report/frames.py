@@ -1,4 +1,7 @@
-"""Frames of the posterior and its inducing points in the course of a stream with one input, or of labels with two."""
+"""
+Frames of the posterior and its inducing points in the course of a stream with one input, or of
+labels with two.
+"""
 
 from collections.abc import Sequence
 
@@ -16,7 +19,8 @@ _MOST = 6  # largest number of frames
 
 def draw_frames(runs: Sequence[RecordedRun], streams: Sequence[Dataset]) -> Figure:
     """
-    Return a figure with a row for each run and a column for some of the batches, in published units.
+    Return a figure with a row for each run and a column for some of the batches, in published
+    units.
 
     One input: mean and 2 s.d. of the posterior. Two inputs and labels: the boundary.
 

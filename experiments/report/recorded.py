@@ -1,4 +1,7 @@
-"""A recorded run of the regression, the classification or the streaming experiment, read from its directory."""
+"""
+A recorded run of the regression, the classification or the streaming experiment, read from its
+directory.
+"""
 
 import zipfile
 from dataclasses import dataclass
@@ -47,7 +50,8 @@ def read_run(directory: Path) -> RecordedRun:
     entry = read_json(directory / "run.json")
     if entry.get("status") != "COMPLETED":
         raise ValueError(
-            f"{directory} is of a run with status {entry.get('status')}; only a completed run has results."
+            f"{directory} is of a run with status {entry.get('status')}; only a completed run has "
+            "results."
         )
     config = read_json(directory / "config.json")
     try:

@@ -22,7 +22,9 @@ def marker(position: int) -> str:
 
 
 def line_style(position: int) -> dict[str, Any]:
-    """Return the look of a line, by its position in the figure; lines below each other stay visible."""
+    """
+    Return the look of a line, by its position in the figure; lines below each other stay visible.
+    """
     return {
         "color": color(position),
         "marker": marker(position),

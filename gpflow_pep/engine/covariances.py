@@ -381,10 +381,11 @@ def with_checked_variance(
     return asserted(
         value,
         ~tf.reduce_any(conditional_variance < -bound * tf.reduce_max(Kff)),  # NaN is found later
-        "the variance of f given u is negative beyond rounding error: Kuu, Kuf and Kff are inconsistent, perhaps "
-        "because inputs are far from the origin or span too many lengthscales. Try: subtracting the mean of X from "
-        "X, Xnew and the inducing points, or longer lengthscales. If posterior() was called before the model changed, "
-        "call update_cache(). The smallest variance is",
+        "the variance of f given u is negative beyond rounding error: Kuu, Kuf and Kff are "
+        "inconsistent, perhaps because inputs are far from the origin or span too many "
+        "lengthscales. Try: subtracting the mean of X from X, Xnew and the inducing points, or "
+        "longer lengthscales. If posterior() was called before the model changed, call "
+        "update_cache(). The smallest variance is",
         tf.reduce_min(conditional_variance),
     )
 

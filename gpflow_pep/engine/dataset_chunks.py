@@ -19,14 +19,17 @@ from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, ChunkStep
 _NONE = tf.int64.max  # no such row
 _NOT_FINITE = "data: every value must be finite, got NaN or infinity in row"
 _ROUNDED = (
-    f"data: every integer must be exact as a floating point number; {validation.REMEDY}. The first that is not is in "
-    "row"
+    f"data: every integer must be exact as a floating point number; {validation.REMEDY}. The first "
+    "that is not is in row"
 )
-_UNEQUAL = "data: X and Y of a batch must have the same number of rows; they differ in the batch that starts at row"
+_UNEQUAL = (
+    "data: X and Y of a batch must have the same number of rows; they differ in the batch that "
+    "starts at row"
+)
 _CHANGED = (
-    "data: the dataset changed between passes: it must give the same rows in the same order in every pass, without "
-    "shuffling, from files that do not change. If the numbers of rows are equal, values or their order differ. Rows in "
-    "the first pass, and now:"
+    "data: the dataset changed between passes: it must give the same rows in the same order in "
+    "every pass, without shuffling, from files that do not change. If the numbers of rows are "
+    "equal, values or their order differ. Rows in the first pass, and now:"
 )
 
 
@@ -254,7 +257,10 @@ def _first_rounded(values: tf.Tensor, converted: tf.Tensor) -> tf.Tensor:
 
 def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:
     spec = dataset.element_spec
-    wanted = "data must be a pair (X, Y) or a tf.data.Dataset of batches (X [n, D], Y [n, P]) of real numbers"
+    wanted = (
+        "data must be a pair (X, Y) or a tf.data.Dataset of batches (X [n, D], Y [n, P]) of real "
+        "numbers"
+    )
     pair = (
         isinstance(spec, tuple)
         and len(spec) == 2
@@ -270,7 +276,8 @@ def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:
         raise ValueError(f"{wanted}, of at least one column each, got elements {spec}.")
     if None in (D, P):
         raise ValueError(
-            f"data must be a dataset whose numbers of columns are known (output_signature), got {spec}."
+            "data must be a dataset whose numbers of columns are known (output_signature), got "
+            f"{spec}."
         )
     if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
         raise ValueError("data must be a finite dataset, got one that repeats without end.")

@@ -12,7 +12,10 @@ from ..maths.linalg import cholesky, inverse_of_product, log_det, triangular_sol
 from ..runtime.custom_gradients import once_differentiable
 from .sites import RowSums
 
-_ADVICE = "a larger noise variance, fewer or better spread inducing points, or gpflow.config.set_default_jitter"
+_ADVICE = (
+    "a larger noise variance, fewer or better spread inducing points, or "
+    "gpflow.config.set_default_jitter"
+)
 
 
 def factorize_B(A: tf.Tensor) -> tf.Tensor:

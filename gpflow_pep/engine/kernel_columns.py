@@ -53,7 +53,10 @@ def checked_indices(kernel: Kernel, X: Any, name: str) -> Any:
     for column, count in index_columns(kernel).items():
         values = X[..., column]
         accepted = (values >= 0.0) & (values < count) & tf.equal(values, tf.floor(values))
-        message = f"{name} must hold whole numbers from 0 to {count - 1} in column {column}, the index of Coregion, got"
+        message = (
+            f"{name} must hold whole numbers from 0 to {count - 1} in column {column}, the index "
+            "of Coregion, got"
+        )
         if not tf.executing_eagerly():
             X = asserted(X, accepted, message, tf.boolean_mask(values, ~accepted))
         elif (wrong := np.flatnonzero(~np.asarray(accepted))).size:
@@ -92,10 +95,14 @@ def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_input
     if outside.size or not columns.size:
         found = outside[0] if outside.size else active_dims
         raise ValueError(
-            f"kernel: active_dims of {name} must be columns of X, 0 to {num_inputs - 1}, got {found}."
+            f"kernel: active_dims of {name} must be columns of X, 0 to {num_inputs - 1}, got "
+            f"{found}."
         )
     for parameter in _ARD:
         values = np.shape(getattr(kernel, parameter, 0.0))
         if len(values) == 1 and values[0] not in (1, len(columns)):
-            must = f"kernel: {parameter} of {name} must have one value or one for each of {len(columns)} active columns"
+            must = (
+                f"kernel: {parameter} of {name} must have one value or one for each of "
+                f"{len(columns)} active columns"
+            )
             raise ValueError(f"{must}, got {values[0]}.")

@@ -33,8 +33,14 @@ from .gaussian import OldPosteriorSite, SiteSums
 from .penalty import factored_log_det_ratio
 
 _ADVICE_SUMS = "checking data, parameters and q for NaN, infinite or overflowing values"
-_ADVICE = "a larger jitter (gpflow.config.set_default_jitter), or inducing points that are nearer to the old ones"
-_M_CHANGED = "The number of inducing points has changed since this function was compiled: compile it again. M is"
+_ADVICE = (
+    "a larger jitter (gpflow.config.set_default_jitter), or inducing points that are nearer to the "
+    "old ones"
+)
+_M_CHANGED = (
+    "The number of inducing points has changed since this function was compiled: compile it again. "
+    "M is"
+)
 
 
 class AbsorbedPosterior(NamedTuple):
@@ -159,8 +165,8 @@ class OldPosterior(tf.Module):
         Compute the site at the current hyperparameters, for the power alpha; differentiable (their
         eq. 140).
 
-            A = W (I + αD)^-1 W',    W = V R,  V = L^-1 Kba,  D = R'QR,  Q = Kaa - V'V,
-            c = V (I + αΛQ)^-1 η,    terms = log_normalizer + α η'(I + αQΛ)^-1 Qη/2 - P log|I + αD|/2α.
+            A = W (I + αD)^-1 W',    W = V R,  V = L^-1 Kba,  D = R'QR,  Q = Kaa - V'V, c = V (I +
+            αΛQ)^-1 η,    terms = log_normalizer + α η'(I + αQΛ)^-1 Qη/2 - P log|I + αD|/2α.
 
         :param L: Cholesky factor of Kuu + jitter I, [M, M] or [C, M, M].
         :param noise_variance: the noise variance of all rows, []: Λ and η become ρΛ and ρη. None:

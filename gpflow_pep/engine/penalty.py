@@ -13,7 +13,10 @@ from ..runtime.custom_gradients import once_differentiable
 from ..runtime.distribution import ONE_PROCESS, Workers
 
 _SERIES_BELOW = 1e-3  # of k X, for matrices (four terms)
-ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows in a block"
+ADVICE = (
+    "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows "
+    "in a block"
+)
 
 
 def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

@@ -118,7 +118,10 @@ def mean_at(
     """Compute m(x) of rows X [n, D], [n, P]; a single row or column of m(x) stands for all."""
     mean, n = tf.convert_to_tensor(function(X)), X.shape[0]
     P = num_outputs if isinstance(num_outputs, int) else None
-    must = f"{name} must return {X.dtype.name} of shape [{'rows' if n is None else n}, {P or 'P'}], got"
+    must = (
+        f"{name} must return {X.dtype.name} of shape [{'rows' if n is None else n}, {P or 'P'}], "
+        "got"
+    )
     accepted = [[rows, columns] for rows in (n, 1) for columns in (P, 1)]
     if mean.dtype != X.dtype or not any(map(mean.shape.is_compatible_with, accepted)):
         raise ValueError(f"{must} {mean.dtype.name} of shape {mean.shape}.")

@@ -34,7 +34,8 @@ from .kernel_columns import check_columns, is_of_library
 FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
 # Exponent p of the accepted error eps^p of a squared distance: 1e-6 in double precision.
 _ACCURACY = 0.375
-_LEAST_SQUARE = 1e-36  # smallest squared distance, as in GPflow: gradients are 0 below, since sqrt'(0) is infinite
+# Smallest squared distance, as in GPflow: gradients are 0 below, since sqrt'(0) is infinite.
+_LEAST_SQUARE = 1e-36
 _PLAIN = (
     "K",
     "scaled_squared_euclid_dist",
@@ -97,9 +98,10 @@ def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Te
         ~(
             (largest > limit) & (largest < np.inf)
         ),  # infinity is left to the factorization, which reports it
-        f"X and the inducing points must lie within {np.sqrt(limit):.0f} lengthscales of their mean: farther away, "
-        "squared distances of nearby points are dominated by rounding. Try: longer lengthscales, standardizing X, or "
-        "a product of kernels of one input each (active_dims), which have no such limit. The largest distance is",
+        f"X and the inducing points must lie within {np.sqrt(limit):.0f} lengthscales of their "
+        "mean: farther away, squared distances of nearby points are dominated by rounding. Try: "
+        "longer lengthscales, standardizing X, or a product of kernels of one input each "
+        "(active_dims), which have no such limit. The largest distance is",
         tf.sqrt(largest),
     )
 

@@ -120,9 +120,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             a tenth of it.
         :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC. None: 0.5 in
             `fit` and in the first batch, then 0: batches share one noise variance, which larger
-            powers overestimate if there are few inducing points. "auto": chosen on the first batch by :func:`gpflow_pep.select_alpha`, in 16 trainings by three
-            folds, or in six by leave-one-out if inducing points are not trained; 0.5 if y is
-            constant.
+            powers overestimate if there are few inducing points. "auto": chosen on the first batch
+            by :func:`gpflow_pep.select_alpha`, in 16 trainings by three folds, or in six by
+            leave-one-out if inducing points are not trained; 0.5 if y is constant.
         :param n_inducing: the number of inducing points. They start at k-means centers of the rows,
             with columns scaled to standard deviation 1, and training moves them; if there are no
             more distinct rows than this, they are the points, and stay. None: √(10⁸ / N), but at

@@ -75,7 +75,8 @@ class PEPClassifier(PEP):
         if likelihood is None:
             if Workers.of_strategy().count > 1:
                 raise ValueError(
-                    "likelihood must be given with several workers, as no single worker sees all labels."
+                    "likelihood must be given with several workers, as no single worker sees all "
+                    "labels."
                 )
             data = checked_data(data, chunk_size)
             likelihood = _likelihood_for(_labels(data), columns(data)[1])
@@ -117,7 +118,10 @@ def _labels(data: RegressionData | DatasetChunks) -> AnyNDArray:
         found.append(np.unique(Y))
         one_hot = one_hot and bool(np.isin(Y, (0, 1)).all() and (Y.sum(axis=1) == 1).all())
     if one_hot:
-        hint = "give np.argmax(Y, axis=1)[:, None] or, for outputs of two classes each, likelihood=Probit()"
+        hint = (
+            "give np.argmax(Y, axis=1)[:, None] or, for outputs of two classes each, "
+            "likelihood=Probit()"
+        )
         raise ValueError(
             f"data[1] (Y) must be one column of labels, got rows that each hold a single 1: {hint}."
         )
@@ -140,11 +144,14 @@ def _likelihood_for(labels: AnyNDArray, num_outputs: int) -> Likelihood:
         if len(labels) < num_classes:
             missing = np.flatnonzero(labels != np.arange(len(labels)))[0]
             raise ValueError(
-                "data[1] (Y) must hold every label 0, 1, ..., C - 1 if likelihood is None, got labels up to "
-                f"{num_classes - 1} but none of class {missing}; give gpflow_pep.MultiClassRobustMax({num_classes}) if "
-                "that is intended."
+                "data[1] (Y) must hold every label 0, 1, ..., C - 1 if likelihood is None, got "
+                f"labels up to {num_classes - 1} but none of class {missing}; give "
+                f"gpflow_pep.MultiClassRobustMax({num_classes}) if that is intended."
             )
         return MultiClassRobustMax(num_classes)
-    accepted = "the labels 0 and 1, or -1 and 1, or one column of labels 0, 1, ..., C - 1 if likelihood is None"
+    accepted = (
+        "the labels 0 and 1, or -1 and 1, or one column of labels 0, 1, ..., C - 1 if likelihood "
+        "is None"
+    )
     found = f"{', '.join(f'{value:g}' for value in labels[:5])} among {len(labels)} values"
     raise ValueError(f"data[1] (Y) must hold {accepted}, got {found}.")

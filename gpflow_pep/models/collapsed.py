@@ -180,8 +180,8 @@ class CollapsedRegression(SparseGP):
         elif num_data != int(self._chunks.num_rows):
             if self._block_size is None:
                 raise ValueError(
-                    f"data must keep {int(self._chunks.num_rows)} rows, since blocks were given row by row, got "
-                    f"{num_data}."
+                    f"data must keep {int(self._chunks.num_rows)} rows, since blocks were given "
+                    f"row by row, got {num_data}."
                 )
             rows, sizes = validation.partition(self._block_size, num_data)
             self.check_block_sizes(sizes)

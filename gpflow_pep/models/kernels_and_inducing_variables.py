@@ -54,10 +54,11 @@ def check_inducing_variable(
         and not isinstance(kernel, SharedIndependent)
     ):
         raise ValueError(
-            "kernel must be shared by all columns of Y: a single-output kernel or SharedIndependent, got "
-            f"{type(kernel).__name__}. For a kernel per column use gpflow_pep.PEP with SeparateIndependent and "
-            "gpflow.likelihoods.Gaussian(); for correlated columns one column of Y, with gpflow.kernels.Coregion on a "
-            "column of X that holds the index of the output."
+            "kernel must be shared by all columns of Y: a single-output kernel or "
+            f"SharedIndependent, got {type(kernel).__name__}. For a kernel per column use "
+            "gpflow_pep.PEP with SeparateIndependent and gpflow.likelihoods.Gaussian(); for "
+            "correlated columns one column of Y, with gpflow.kernels.Coregion on a column of X "
+            "that holds the index of the output."
         )
     must = f"must have one part for each of {num_latent_gps} latent functions, got"
     if isinstance(kernel, MultioutputKernel) and kernel.num_latent_gps != num_latent_gps:

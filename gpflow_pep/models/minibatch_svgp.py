@@ -27,7 +27,10 @@ from ..runtime.tracing import in_xla, no_autograph
 from .parts import ParameterPart, checked_scale
 from .sparse import InducingVariableGP, PowerMixin
 
-ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
+ADVICE = (
+    "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or "
+    "overflowing values"
+)
 _WRONG_NUMBER_OF_ROWS = "data must have between 1 and num_data rows, got"
 
 

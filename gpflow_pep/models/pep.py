@@ -65,8 +65,9 @@ _TOL = 1e-6  # default tolerance of the sites
 _ROUNDING = 100.0  # machine epsilons by which rounding alone may change marginals
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
 _NOT_CONVERGED = (
-    "the sites have not converged. Objective and predictions use the sites with the smallest change. Lower "
-    "alpha, or raise max_sweeps or tol; see sites_status. (This warning appears once for each model.)"
+    "the sites have not converged. Objective and predictions use the sites with the smallest "
+    "change. Lower alpha, or raise max_sweeps or tol; see sites_status. (This warning appears once "
+    "for each model.)"
 )
 _FOR_XLA = "expectation propagation, whose adaptive integrals have shapes that depend on values"
 _LOCKS = WeakKeyDictionary[tf.Module, Any]()
@@ -689,7 +690,8 @@ class PEP(PowerMixin, SparseGP):
         check_observations(self.likelihood, Y)
         if self._alpha.shape.rank == 1 and len(X) != self._num_rows:
             raise ValueError(
-                f"data must keep {self._num_rows} rows, because alpha was given per row, got {len(X)}."
+                f"data must keep {self._num_rows} rows, because alpha was given per row, got "
+                f"{len(X)}."
             )
         return X, Y
 

@@ -21,7 +21,10 @@ from ..validation import inputs, real_numbers
 
 # Predicted together: memory beyond the result does not grow with the number of rows.
 ROWS_PER_CHUNK = 4096
-_ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
+_ADVICE = (
+    "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing "
+    "values"
+)
 
 
 class WhitenedPosterior(AbstractPosterior):

@@ -60,8 +60,8 @@ ADVICE_KUU = (
     "removing duplicate inducing points, shorter lengthscales"
 )
 _ADVICE_Y = (
-    "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values, and the kernel for a "
-    "variance so large that p(y|f) overflows"
+    "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values, and "
+    "the kernel for a variance so large that p(y|f) overflows"
 )
 
 
@@ -84,7 +84,8 @@ class InducingVariableGP(GPModel):
 
     _is_constructed = False
     _shares_covariance = False  # all outputs share kernel, inducing variable and q's covariance
-    _by_precision = True  # `posterior_values` returns a factor of q's precision; otherwise a root of its covariance
+    # `posterior_values` returns a factor of q's precision; otherwise a root of its covariance.
+    _by_precision = True
     _eager_chunks = 2  # chunks still to be predicted eagerly: tracing takes as long as ten of them
     _old: OldPosterior | None = None  # of a stream
     _data: tuple[tf.Variable, ...] = ()  # X and Y of a model that stores them
@@ -308,7 +309,8 @@ class InducingVariableGP(GPModel):
         def current() -> Any:
             if parts != (self.kernel, self.inducing_variable, self.mean_function):
                 raise ValueError(
-                    "posterior() must have the model's parts, one was replaced: call posterior() again."
+                    "posterior() must have the model's parts, one was replaced: call posterior() "
+                    "again."
                 )
             return values()
 
@@ -727,7 +729,8 @@ def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | 
         return validation.regression_data(data)
     if chunk_size is not None:
         raise ValueError(
-            f"chunk_size must be None if data is a dataset, whose batches are chunks, got {chunk_size!r}."
+            "chunk_size must be None if data is a dataset, whose batches are chunks, got "
+            f"{chunk_size!r}."
         )
     return data if isinstance(data, DatasetChunks) else DatasetChunks(data)
 
@@ -739,7 +742,8 @@ def checked_rows(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         D = int(single_output_variables(model.inducing_variable)[0].Z.shape[1])
         if X.shape[1] != D:
             raise ValueError(
-                f"data[0] (X) must have as many columns as the inducing points, {D}, got {X.shape[1]}."
+                f"data[0] (X) must have as many columns as the inducing points, {D}, got "
+                f"{X.shape[1]}."
             )
     mixing = getattr(model.kernel, "W", None)  # [P, C], of latent functions that outputs share
     check_observations(

@@ -6,7 +6,8 @@ Each has an explicit q(u), like `gpflow.models.SVGP`. With f_b = V_b'v + m(x) th
 of a block's rows given u, S_b their noise, D = Kff - Qff and X_b = S_b^-1/2 m D_bb S_b^-1/2, each
 maximizes
 
-    Σ_b { -1/2 log|2π S_b| - 1/2a log|I + a X_b| - 1/2 E_q[r_b'(S_b + p m D_bb)^-1 r_b] + g_b } - KL[q, p],   r = y - f
+    Σ_b { -1/2 log|2π S_b| - 1/2a log|I + a X_b| - 1/2 E_q[r_b'(S_b + p m D_bb)^-1 r_b] + g_b } -
+    KL[q, p],   r = y - f
 
 =========  ====================  =====  =====  =====================================================
            blocks                a      p      g_b
@@ -164,7 +165,8 @@ class TSVGP(ElboMixin, StructuredSVGP):
 
     .. math::
 
-        \frac{N}{n} \sum_n \left\{ E_q \log N(y_n; w_n, s_n) - \frac{1}{2} \log(1 + d_n/s_n) \right\} - KL[q, p]
+        \frac{N}{n} \sum_n \left\{ E_q \log N(y_n; w_n, s_n) - \frac{1}{2} \log(1 + d_n/s_n)
+        \right\} - KL[q, p]
 
     with w_n the mean of f_n given u, d_n its variance given u, and s_n the noise variance. It is
     never below SVGP's bound; the optimal q(u) and the predictions equal SVGP's.
@@ -174,8 +176,8 @@ class TSVGP(ElboMixin, StructuredSVGP):
 
     .. math::
 
-        \frac{N}{n} \sum_n \left\{ E[\log p(y_n|f_n)] - \frac{1}{2} (m - 1 - \log m) \right\} - KL[q, p],
-        \qquad f_n \sim N(E_q[w_n], Var_q[w_n] + m d_n)
+        \frac{N}{n} \sum_n \left\{ E[\log p(y_n|f_n)] - \frac{1}{2} (m - 1 - \log m) \right\} -
+        KL[q, p], \qquad f_n \sim N(E_q[w_n], Var_q[w_n] + m d_n)
 
     At the initial value m = 1 this is SVGP's bound.
 

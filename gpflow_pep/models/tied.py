@@ -116,8 +116,8 @@ class APEP(TiedFactors):
 
     .. math::
 
-        \frac{1}{\alpha} \sum_n \left\{ \log E_{cav}[p(y_n|f_n)^\alpha] + g(cav) - g(q) \right\} + g(q) - g(p),
-        \qquad cav \propto q \, (p/q)^{\alpha/N}
+        \frac{1}{\alpha} \sum_n \left\{ \log E_{cav}[p(y_n|f_n)^\alpha] + g(cav) - g(q) \right\} +
+        g(q) - g(p), \qquad cav \propto q \, (p/q)^{\alpha/N}
 
     with the log normalizers g: the cavity is q without the fraction α/N of q/p (APEP: approximate
     PEP). With Gaussian noise the optimum equals the optimum of :class:`PEPR` if all observations
@@ -144,8 +144,9 @@ class RPAPEP(TiedFactors):
 
     .. math::
 
-        g(q) + \frac{1}{\alpha} \left\{ \sum_n \log E_{cav}[p(y_n|f_n)^\alpha] + \log E_{cav}[p(u)^\alpha]
-        + (N+1)(g(cav) - g(q)) \right\}, \qquad cav \propto q^{1 - \alpha/(N+1)}
+        g(q) + \frac{1}{\alpha} \left\{ \sum_n \log E_{cav}[p(y_n|f_n)^\alpha] + \log
+        E_{cav}[p(u)^\alpha] + (N+1)(g(cav) - g(q)) \right\}, \qquad cav \propto q^{1 -
+        \alpha/(N+1)}
 
     with the log normalizers g: the prior is one of N + 1 tied factors, and the cavity is q,
     widened.
@@ -185,7 +186,8 @@ def tied_cavity(
     Differentiable once; the hand-written gradient takes fewer products. With Y = W^-1 R'V, i = W^-1
     R'm, derivatives d, μ, v in the three and j = -power W^-1 R'μ, the derivatives in m, R and V are
 
-        μ + R j,    2 (V - power R Y) v Y' + 2 d R W^-1 + (m - power R i) j' - power (μ + R j) i',    2 R Y v.
+        μ + R j,    2 (V - power R Y) v Y' + 2 d R W^-1 + (m - power R i) j' - power (μ + R j) i',
+        2 R Y v.
 
     :raises tf.errors.InvalidArgumentError: if W is not positive definite.
     """

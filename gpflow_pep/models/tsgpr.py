@@ -70,7 +70,8 @@ class BTSGPR(TSGPR):
 
     .. math::
 
-        \log N(y; \mu, Q_{ff} + \sigma^2 I) - \frac{B}{2} \log\left|I + \frac{1}{B} \sum_b D_{bb}/\sigma^2\right|
+        \log N(y; \mu, Q_{ff} + \sigma^2 I) - \frac{B}{2} \log\left|I + \frac{1}{B} \sum_b
+        D_{bb}/\sigma^2\right|
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> model = BTSGPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10], blocks=10, noise_variance=0.1)
@@ -102,7 +103,8 @@ class BTSGPR(TSGPR):
         """
         if blocks is None:
             raise ValueError(
-                "blocks must be a block size, integer labels [N] or a list of arrays of row indices."
+                "blocks must be a block size, integer labels [N] or a list of arrays of row "
+                "indices."
             )
         super().__init__(
             data,

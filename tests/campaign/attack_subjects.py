@@ -28,9 +28,15 @@ class Attack(NamedTuple):
     subject: Callable[[np.random.Generator], Any]
     """Makes a random subject, whose `numbers()` an attack that is refused must not change."""
     act: Callable[[Any], Any]
-    """Performs the attack; unless it must be refused, returns the numbers found and the expected numbers."""
+    """
+    Performs the attack; unless it must be refused, returns the numbers found and the expected
+    numbers.
+    """
     names: str | None = None
-    """A regular expression that the error message must match; None if the attack must give the right numbers."""
+    """
+    A regular expression that the error message must match; None if the attack must give the right
+    numbers.
+    """
 
 
 class NotConverged(Exception):
@@ -52,7 +58,9 @@ def drawn(subject: Any, values: Sequence[Any]) -> Any:
 
 
 def assigning(name: str, *values: Any) -> Callable[[Any], None]:
-    """Return an attack that assigns one of these values to an attribute of the model, and computes."""
+    """
+    Return an attack that assigns one of these values to an attribute of the model, and computes.
+    """
 
     def act(subject: Any) -> None:
         replace(subject, subject.model, name, drawn(subject, values))
@@ -203,7 +211,9 @@ def new_kernel(rng: np.random.Generator, D: int = 0) -> Kernel:
 
 
 class Model(Rows):
-    """A random model, which has computed, and its arguments, from which another one is constructed."""
+    """
+    A random model, which has computed, and its arguments, from which another one is constructed.
+    """
 
     def __init__(
         self,

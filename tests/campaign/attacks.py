@@ -1,8 +1,11 @@
-"""Random attacks on models, data, streams, estimators and files: each has the right result or is refused clearly.
+"""
+Random attacks on models, data, streams, estimators and files: each has the right result or is
+refused clearly.
 
-A case is one of the attacks on a random subject. It must give the numbers of an independent computation, such as of a
-model constructed anew with the part that was replaced. Or it must be refused by an error that names the
-argument, after which the subject has the same numbers as before. The seed of a case determines it.
+A case is one of the attacks on a random subject. It must give the numbers of an independent
+computation, such as of a model constructed anew with the part that was replaced. Or it must be
+refused by an error that names the argument, after which the subject has the same numbers as before.
+The seed of a case determines it.
 
     python -m campaign.attacks [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
 """

@@ -1,4 +1,7 @@
-"""Attacks on the constructors: arguments, likelihoods and noise of one's own, and kernels of other columns."""
+"""
+Attacks on the constructors: arguments, likelihoods and noise of one's own, and kernels of other
+columns.
+"""
 
 from collections.abc import Callable
 from typing import Any

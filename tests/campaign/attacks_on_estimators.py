@@ -132,7 +132,9 @@ def _kernel_parameters(s: Estimator) -> Pair:
 
 
 def _cloned(s: Estimator) -> Pair:
-    """A clone fits as the estimator did, and neither setting nor fitting it changes the estimator."""
+    """
+    A clone fits as the estimator did, and neither setting nor fitting it changes the estimator.
+    """
     before, other = s.numbers(), clone(s.estimator)
     other.fit(s.X, s.y)
     expected = s.numbers(s.make().fit(s.X, s.y))

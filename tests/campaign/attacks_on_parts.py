@@ -1,4 +1,7 @@
-"""Attacks on the parts of models: kernel, likelihood, mean function and inducing variable are replaced."""
+"""
+Attacks on the parts of models: kernel, likelihood, mean function and inducing variable are
+replaced.
+"""
 
 from copy import copy
 

@@ -147,8 +147,8 @@ def _category_like_numbers(s: Rows) -> Pair:
 
 def _far_from_zero(s: Rows) -> Pair:
     """
-    Predict wide marginals of f at 3 to 28 standard deviations from 0, far from the data. Student's t adds its variance
-    to the prior of f, and a softplus changes nothing there.
+    Predict wide marginals of f at 3 to 28 standard deviations from 0, far from the data. Student's
+    t adds its variance to the prior of f, and a softplus changes nothing there.
     """
     variance = 10.0 ** s.rng.uniform(0.0, 4.0)
     level = s.rng.choice([-1.0, 1.0]) * s.rng.uniform(3.0, 28.0) * np.sqrt(variance)

@@ -131,7 +131,10 @@ def _restored(s: RunningStream) -> Pair:
 
 
 def _kernel_replaced(s: RunningStream) -> Pair:
-    """A new kernel acts as its values assigned to the old one: the old posterior, a factor on the old points, stays."""
+    """
+    A new kernel acts as its values assigned to the old one: the old posterior, a factor on the old
+    points, stays.
+    """
     kernel = deepcopy(s.arguments["kernel"])
     for parameter in kernel.trainable_parameters:
         parameter.assign(parameter * s.rng.uniform(0.5, 2.0))

@@ -60,7 +60,9 @@ def _raising(s: Model) -> tf.data.Dataset:
 
 
 def _failed_training(s: Model) -> Pair:
-    """A dataset that raises later ends the training; its reason is in the result, and nothing is NaN."""
+    """
+    A dataset that raises later ends the training; its reason is in the result, and nothing is NaN.
+    """
     result = fit(s.model, _raising(s), max_iterations=5)
     said = result.status == "failed" and "the database is gone" in result.reason
     return {"said": said, **s.numbers()}, {"said": True, **s.numbers()}
@@ -85,7 +87,10 @@ def _replacing_data(s: Model) -> Pair:
 
 
 def _trained_mean_function(s: Rows) -> Pair:
-    """A variable in a mean function is trained as a parameter is; a tensor or a number stays, as a fixed parameter."""
+    """
+    A variable in a mean function is trained as a parameter is; a tensor or a number stays, as a
+    fixed parameter.
+    """
     start, kernel = s.rng.normal(size=s.Y.shape[1]), new_kernel(s.rng)
     trainable = bool(s.rng.integers(2))
     value = tf.Variable(start) if trainable else drawn(s, [tf.constant(start), start])

@@ -1,4 +1,6 @@
-"""Attacks on the values of models: parameters, settings and data are assigned, copied or damaged."""
+"""
+Attacks on the values of models: parameters, settings and data are assigned, copied or damaged.
+"""
 
 import pickle
 from copy import deepcopy

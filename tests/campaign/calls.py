@@ -1,9 +1,12 @@
-"""Random models and calls, good and bad: each outcome is right, or one of our own errors that names what is wrong.
+"""
+Random models and calls, good and bad: each outcome is right, or one of our own errors that names
+what is wrong.
 
-A case makes a regression model from data in some layout and place (far from the origin, in clusters, duplicated, few
-rows, ...), with parameters over many orders of magnitude, and calls it. Or it has one flaw (NaN, shapes, absurd
-numbers), which must be refused by a `ValueError` that names the argument. Objective and predictions of cases without a
-flaw are compared with 50 digits. All follows from the seed of the case.
+A case makes a regression model from data in some layout and place (far from the origin, in
+clusters, duplicated, few rows, ...), with parameters over many orders of magnitude, and calls it.
+Or it has one flaw (NaN, shapes, absurd numbers), which must be refused by a `ValueError` that names
+the argument. Objective and predictions of cases without a flaw are compared with 50 digits. All
+follows from the seed of the case.
 
     python -m campaign.calls [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
 """
@@ -90,12 +93,13 @@ def compare(case: Case, model: Any) -> Outcome:
 
 def _tolerated(case: Case, expected: Reference, noise: float) -> dict[str, float]:
     """
-    Errors that rounding explains: 1e-6 of the terms' size, and what a relative error of Kuu and Kuf does.
+    Errors that rounding explains: 1e-6 of the terms' size, and what a relative error of Kuu and Kuf
+    does.
 
-    The latter is eps, or eps r^2 at points r lengthscales from the mean of the inducing points, where squared distances
-    of several inputs are products. It moves the variance of f given u by so much times variance |Kuu^-1 k|^2; the
-    objective by that over the noise for each row, and a mean, whose weight is at most its own size over the noise,
-    likewise.
+    The latter is eps, or eps r^2 at points r lengthscales from the mean of the inducing points,
+    where squared distances of several inputs are products. It moves the variance of f given u by so
+    much times variance |Kuu^-1 k|^2; the objective by that over the noise for each row, and a mean,
+    whose weight is at most its own size over the noise, likewise.
     """
     Z = np.asarray(case.Z, dtype=float)
     points = (

@@ -1,4 +1,6 @@
-"""Random cases for the campaign of calls: regression models from good and bad data and arguments."""
+"""
+Random cases for the campaign of calls: regression models from good and bad data and arguments.
+"""
 
 import sys
 from collections.abc import Callable

@@ -1,6 +1,9 @@
-"""Processes that may be killed, and what they do: trainings with a checkpoint, streams that are saved, downloads.
+"""
+Processes that may be killed, and what they do: trainings with a checkpoint, streams that are saved,
+downloads.
 
-All are forked from one process that has imported TensorFlow and must not have run any operation of it.
+All are forked from one process that has imported TensorFlow and must not have run any operation of
+it.
 """
 
 import hashlib
@@ -48,7 +51,10 @@ class Ended(NamedTuple):
 
 
 class Child:
-    """A process that performs a task. It does not share memory, so it tells by its return value what it found."""
+    """
+    A process that performs a task. It does not share memory, so it tells by its return value what
+    it found.
+    """
 
     def __init__(self, task: Callable[..., Any], *arguments: Any):
         self._answer, self._said = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
@@ -79,7 +85,9 @@ class Child:
         return os.waitid(os.P_PID, self.number, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def ended(self, seconds: float = SECONDS) -> Ended:
-        """Wait for the end. A child that takes longer is killed: its exit code is that of SIGALRM."""
+        """
+        Wait for the end. A child that takes longer is killed: its exit code is that of SIGALRM.
+        """
         hung = False
         while not self.has_ended():
             if time.monotonic() - self._began > seconds:
@@ -108,7 +116,7 @@ def apart(task: Callable[..., Any], *arguments: Any) -> Any:
     return ended.value
 
 
-# --- trainings -------------------------------------------------------------------------------------------------------
+# --- trainings ------------------------------------------------------------------------------------
 
 _rng = np.random.default_rng(3)
 X = _rng.uniform(-2.0, 2.0, (40, 1))
@@ -138,7 +146,9 @@ class Training(NamedTuple):
     rows: tuple[AnyNDArray, AnyNDArray] | None
     options: dict[str, Any]
     exact: bool
-    """True if a resumed run ends bit for bit like an undisturbed run; False: with the same objective."""
+    """
+    True if a resumed run ends bit for bit like an undisturbed run; False: with the same objective.
+    """
 
 
 _IN_MINIBATCHES = {"max_iterations": 120, "interval": 5, "batch_size": 7, "learning_rate": 0.05}
@@ -237,7 +247,7 @@ def _undisturbed(name: str) -> Undisturbed:
         return Undisturbed(trained, midway[0], path.read_bytes())
 
 
-# --- streams ---------------------------------------------------------------------------------------------------------
+# --- streams --------------------------------------------------------------------------------------
 
 _rng = np.random.default_rng(8)
 X_STREAM = _rng.uniform(0.0, 5.0, (BATCH * NUM_BATCHES, 2))
@@ -328,7 +338,7 @@ def _undisturbed_stream(name: str) -> tuple[dict[str, AnyNDArray], bytes]:
         return follow(name, path, begin), midway[0]
 
 
-# --- downloads -------------------------------------------------------------------------------------------------------
+# --- downloads ------------------------------------------------------------------------------------
 
 CONTENT = "".join(f"{number},{number**2}\n" for number in range(20000)).encode()
 PUBLISHED = PublishedFile(
@@ -375,7 +385,10 @@ def served() -> Iterator[str]:
 
 
 def download(folder: Path, address: str) -> bytes:
-    """The published file, by way of the cache in a folder; GPFLOW_PEP_DATA is the folder `local` in it."""
+    """
+    The published file, by way of the cache in a folder; GPFLOW_PEP_DATA is the folder `local` in
+    it.
+    """
     os.environ |= {"NO_PROXY": "127.0.0.1", files.DIRECTORY_VARIABLE: str(folder / "local")}
     files.HOST = address
     pooch.os_cache = lambda project: folder / "cache" / project

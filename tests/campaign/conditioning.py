@@ -1,9 +1,10 @@
 """A table of accuracy: condition number of Kuu by noise variance, against 50 digits.
 
-Inducing points are 50 to a lengthscale, so that Kuu is singular to working precision, and a jitter makes its condition
-number what is asked for. The reference takes the doubles of the model as exact. Errors are those of the objective
-(relative to its terms), means (to the largest output) and variances (to the kernel's), the worst of all cases.
-"refused" says that an error was raised that names the matrix.
+Inducing points are 50 to a lengthscale, so that Kuu is singular to working precision, and a jitter
+makes its condition number what is asked for. The reference takes the doubles of the model as exact.
+Errors are those of the objective (relative to its terms), means (to the largest output) and
+variances (to the kernel's), the worst of all cases. "refused" says that an error was raised that
+names the matrix.
 
     python -m campaign.conditioning [--cases 5] [--seed 0] [--by-products]
 """

@@ -1,9 +1,12 @@
-"""How often the sites of PEP converge from default settings: random problems of every likelihood, and what they took.
+"""
+How often the sites of PEP converge from default settings: random problems of every likelihood, and
+what they took.
 
-A problem is a likelihood, a projection, alpha in {0, .01, .2, .5, .8, 1}, a kernel of variance 1e-3 to 1e4 and
-lengthscale 1e-3 to 1e3, N and M, and observations that the model itself would generate, that have nothing to do with
-the inputs, that are separable, or that are extreme (counts of 1,000 and more, outliers). All follow from the seed.
-Problems that do not converge are printed, then a table.
+A problem is a likelihood, a projection, alpha in {0, .01, .2, .5, .8, 1}, a kernel of variance 1e-3
+to 1e4 and lengthscale 1e-3 to 1e3, N and M, and observations that the model itself would generate,
+that have nothing to do with the inputs, that are separable, or that are extreme (counts of 1,000
+and more, outliers). All follow from the seed. Problems that do not converge are printed, then a
+table.
 
     python -m campaign.convergence [--problems 700] [--minutes 60] [--seed 0] [--only robust-max]
 """
@@ -171,7 +174,9 @@ def data(problem: Problem) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
 
 
 class Models:
-    """One model of each kind, which gets the data, alpha and kernel of one problem after another."""
+    """
+    One model of each kind, which gets the data, alpha and kernel of one problem after another.
+    """
 
     def __init__(self) -> None:
         self._models: dict[str, PEP] = {}

@@ -17,7 +17,7 @@ from gpflow.base import AnyNDArray
 
 Rng = np.random.Generator
 
-# --- calls of the system ---------------------------------------------------------------------------------------------
+# --- calls of the system --------------------------------------------------------------------------
 
 CALLS = ("open", "write", "fsync", "replace")
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EDQUOT)
@@ -38,7 +38,9 @@ def failing(number: int) -> Callable[[], None]:
 
 
 class Disturbed:
-    """While it is open the count-th call of one kind dies or fails, and all after it where that lasts."""
+    """
+    While it is open the count-th call of one kind dies or fails, and all after it where that lasts.
+    """
 
     def __init__(self, call: str, count: int, action: Callable[[], None], lasting: bool = False):
         self._call, self._left, self._action, self._lasting = call, count, action, lasting
@@ -89,7 +91,7 @@ class _Raw(io.FileIO):
         return start + super().write(content[half:])
 
 
-# --- disks -----------------------------------------------------------------------------------------------------------
+# --- disks ----------------------------------------------------------------------------------------
 
 _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
 _READ_ONLY, _REMOUNT, _RECURSIVE, _PRIVATE = 1, 32, 16384, 1 << 18
@@ -97,7 +99,8 @@ _READ_ONLY, _REMOUNT, _RECURSIVE, _PRIVATE = 1, 32, 16384, 1 << 18
 
 class Disk:
     """
-    A small file system of this process alone, on a folder; a child calls this before it has threads.
+    A small file system of this process alone, on a folder; a child calls this before it has
+    threads.
 
     :raises OSError: where the system allows none.
     """
@@ -158,7 +161,7 @@ class Limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
-# --- contents --------------------------------------------------------------------------------------------------------
+# --- contents -------------------------------------------------------------------------------------
 
 
 def _truncated(content: bytes, rng: Rng) -> bytes:

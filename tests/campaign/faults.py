@@ -1,4 +1,6 @@
-"""Kills, full disks, damaged files, two processes at one file, many threads: what comes of it is right, or our error.
+"""
+Kills, full disks, damaged files, two processes at one file, many threads: what comes of it is
+right, or our error.
 
     killed       SIGKILL at any moment or in the midst of a write, and what a new process makes of what is left
     disk         writes that fail, on a full or a read-only file system (where none can be mounted, with a limit)
@@ -7,10 +9,11 @@
     threads      20 to 100 threads that predict with one model
     records      TensorBoard on a full disk; several runs of an experiment in one folder, some of which are killed
 
-A case makes one or several checks. It can be run again by its number, --seed NUMBER --cases 1, from which all follows
-but what depends on the time.
+A case makes one or several checks. It can be run again by its number, --seed NUMBER --cases 1, from
+which all follows but what depends on the time.
 
-    python -m campaign.faults [--cases 1000] [--minutes 60] [--seed 0] [--only killed] [--output FILE.json]
+    python -m campaign.faults [--cases 1000] [--minutes 60] [--seed 0] [--only killed] [--output
+    FILE.json]
 """
 
 import json
@@ -73,7 +76,7 @@ _DAMAGES = 15  # of one case
 _DOWNLOAD = "data set"
 
 
-# --- killed ----------------------------------------------------------------------------------------------------------
+# --- killed ---------------------------------------------------------------------------------------
 
 
 def _dying(task: Callable[[], Any], call: str, number: int) -> Any:
@@ -88,7 +91,9 @@ def _dying_at(number: int) -> Callable[..., None]:
 
 
 def killed(case: Case, folder: Path) -> list[Outcome]:
-    """Kill up to three processes at one task, one after the other; a fourth one brings it to an end."""
+    """
+    Kill up to three processes at one task, one after the other; a fourth one brings it to an end.
+    """
     rng, found = case.rng, []
     path = folder / "c.npz"
     with served() as address:
@@ -155,7 +160,7 @@ def _is_content(content: bytes) -> Outcome:
     return right() if content == CONTENT else wrong("wrong data", f"{len(content)} bytes")
 
 
-# --- disk ------------------------------------------------------------------------------------------------------------
+# --- disk -----------------------------------------------------------------------------------------
 
 
 def disk(case: Case, folder: Path) -> list[Outcome]:
@@ -259,7 +264,7 @@ def _download_on_disk(case: Case, folder: Path, address: str) -> list[Outcome]:
     return [*found, _is_content(download(folder, address))]
 
 
-# --- damaged ---------------------------------------------------------------------------------------------------------
+# --- damaged --------------------------------------------------------------------------------------
 
 
 def damaged(case: Case, folder: Path) -> list[Outcome]:
@@ -422,7 +427,7 @@ def _damaged_downloads(case: Case, folder: Path, address: str) -> list[Outcome]:
     return found
 
 
-# --- two writers -----------------------------------------------------------------------------------------------------
+# --- two writers ----------------------------------------------------------------------------------
 
 
 def two_writers(case: Case, folder: Path) -> list[Outcome]:
@@ -460,7 +465,7 @@ def _whole_download(folder: Path) -> Outcome | None:
     )
 
 
-# --- threads ---------------------------------------------------------------------------------------------------------
+# --- threads --------------------------------------------------------------------------------------
 
 _MODELS: dict[str, Callable[[], Any]] = {
     "PEPR": regression,
@@ -478,7 +483,10 @@ _ASKED: dict[str, Callable[[Any, AnyNDArray], Any]] = {
 
 
 def threads(case: Case, folder: Path) -> list[Outcome]:
-    """Ask one model in many threads, in some rounds; before each one the power or a parameter is changed."""
+    """
+    Ask one model in many threads, in some rounds; before each one the power or a parameter is
+    changed.
+    """
     ended = Child(_in_rounds, case).ended()
     if ended.code != 0:
         return [of_ended(ended, lambda _: right())]
@@ -548,7 +556,7 @@ def _answered(answer: Any, expected: list[AnyNDArray], case: Case) -> Outcome:
     )
 
 
-# --- all of them -----------------------------------------------------------------------------------------------------
+# --- all of them ----------------------------------------------------------------------------------
 
 _FILES = (*TRAININGS, *STREAMS, _DOWNLOAD)
 KINDS: dict[str, tuple[Callable[[Case, Path], list[Outcome]], tuple[str, ...]]] = {

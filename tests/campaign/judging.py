@@ -14,7 +14,8 @@ from campaign.running import Outcome
 from gpflow_pep.saving.arrays_file import load_arrays
 
 TOLERANCE = 1e-6  # of objectives that L-BFGS ends with, relative; of predictions at converged sites
-_ELSEWHERE = 1e-4  # between the ends of two searches at converged sites, whose steps differ: 3e-5 has been seen
+# Between the ends of two searches at converged sites, whose steps differ: 3e-5 has been seen.
+_ELSEWHERE = 1e-4
 
 
 class Case(NamedTuple):
@@ -75,7 +76,8 @@ def compared(name: str, trained: Trained, least: float = -np.inf) -> Outcome:
     worse = max(abs(trained.objective[-1] - found), least - found, another_way, 0.0)
     return right(
         worse / size,
-        f"{found!r}, said {trained.objective[-1]!r}, killed {least!r}, undisturbed {expected.evaluated!r}",
+        f"{found!r}, said {trained.objective[-1]!r}, killed {least!r}, undisturbed "
+        f"{expected.evaluated!r}",
     )
 
 
@@ -113,7 +115,9 @@ def of_ended(ended: Ended, judge: Callable[[Any], Outcome]) -> Outcome:
 def small_disk(
     folder: Path, rng: np.random.Generator, least: int = 64
 ) -> damage.Disk | damage.Limit:
-    """Return a place that will be full: at first with room for the file and another one, in kilobytes."""
+    """
+    Return a place that will be full: at first with room for the file and another one, in kilobytes.
+    """
     try:
         return damage.Disk(folder, least + int(rng.integers(512)))
     except OSError:

@@ -1,7 +1,10 @@
-"""Memory of many models of a kind, made, trained and dropped one after the other: it must not grow with their number.
+"""
+Memory of many models of a kind, made, trained and dropped one after the other: it must not grow
+with their number.
 
-Each kind runs in a process of its own. What counts is the resident memory after the last model beyond that after the
-first (Linux). Graphs that outlive their model would show: 50 MB a classifier, 10 MB and more a training.
+Each kind runs in a process of its own. What counts is the resident memory after the last model
+beyond that after the first (Linux). Graphs that outlive their model would show: 50 MB a classifier,
+10 MB and more a training.
 
     python -m campaign.memory [--models 200] [--kinds PEPR PEP] [--output FILE.json]
 """
@@ -45,7 +48,10 @@ def main() -> None:
 
 
 def measure(kind: str, number: int) -> dict[int, float]:
-    """Make and train models; return the resident memory in MB after the first, some of the others, and the last."""
+    """
+    Make and train models; return the resident memory in MB after the first, some of the others, and
+    the last.
+    """
     found = {}
     for model in range(1, number + 1):
         _train(kind, np.random.default_rng(model))

@@ -1,17 +1,21 @@
 """
-Mutation tests: small random changes of the mathematical modules, one at a time. Do the tests notice?
+Mutation tests: small random changes of the mathematical modules, one at a time. Do the tests
+notice?
 
-A mutant is a module with one change: another operator, comparison, number or sign, a term or a statement left out,
-exchanged branches. It is killed if a test of the module fails or the tests take too long. If it survives, either the
-change does not matter (a tuning constant, say) or a test is missing. The mutants follow from the seed.
+A mutant is a module with one change: another operator, comparison, number or sign, a term or a
+statement left out, exchanged branches. It is killed if a test of the module fails or the tests take
+too long. If it survives, either the change does not matter (a tuning constant, say) or a test is
+missing. The mutants follow from the seed.
 
-    python -m campaign.mutation [--mutants 200] [--minutes 60] [--seed 0] [--modules engine ...] [--output FILE.json]
+    python -m campaign.mutation [--mutants 200] [--minutes 60] [--seed 0] [--modules engine ...]
+    [--output FILE.json]
 
-Each mutant is tried in a fork of this process, which has imported TensorFlow (6 s, once) but neither `gpflow_pep` nor
-run any operation: TensorFlow's threads would not survive the fork.
+Each mutant is tried in a fork of this process, which has imported TensorFlow (6 s, once) but
+neither `gpflow_pep` nor run any operation: TensorFlow's threads would not survive the fork.
 
-Why no package: mutmut leaves out decorated functions, and so most that TensorFlow compiles; cosmic-ray starts a process
-for each mutant, draws no random sample, and most of its mutants apply operators that tensors lack.
+Why no package: mutmut leaves out decorated functions, and so most that TensorFlow compiles;
+cosmic-ray starts a process for each mutant, draws no random sample, and most of its mutants apply
+operators that tensors lack.
 """
 
 import ast
@@ -56,7 +60,10 @@ TESTS = {
     "tilted": "tilted",
     "models": "models/test_oracle.py models/test_limits.py models/test_streaming.py models/test_tied.py",
 }
-"""Files and folders of the package, and the tests that must notice a change, after the test file of the module."""
+"""
+Files and folders of the package, and the tests that must notice a change, after the test file of
+the module.
+"""
 
 _DEFAULT = ("engine", "ep", "maths", "softmax", "tilted", "models/tied.py")
 VERDICTS = ("killed", "survived", "too long")
@@ -75,7 +82,7 @@ class Mutant(NamedTuple):
     """The module with the change."""
 
 
-# --- changes ---------------------------------------------------------------------------------------------------------
+# --- changes --------------------------------------------------------------------------------------
 
 _OPERATORS: dict[type[ast.AST], Any] = {
     ast.Add: ast.Sub,
@@ -160,7 +167,9 @@ def _may_be_left_out(node: Any) -> bool:
 
 
 def _places(node: ast.AST) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield positions of nodes as (object, attribute or index, node), without types and messages."""
+    """
+    Yield positions of nodes as (object, attribute or index, node), without types and messages.
+    """
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list", "bases"):
             continue
@@ -236,7 +245,7 @@ def drawn(names: Sequence[str], seed: int) -> Iterator[Mutant]:
         yield mutants[rng.integers(len(mutants))]
 
 
-# --- running ---------------------------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------
 
 
 def noticing(module: str) -> list[str]:
@@ -269,7 +278,10 @@ def run(mutant: Mutant | None, tests: Sequence[str], seconds: float = _SECONDS) 
 
 
 def install(mutant: Mutant, folder: Path) -> None:
-    """Load the mutant in place of its module, in this process, from a file in `folder`, which AutoGraph reads."""
+    """
+    Load the mutant in place of its module, in this process, from a file in `folder`, which
+    AutoGraph reads.
+    """
     name = ".".join(("gpflow_pep", *Path(mutant.module).with_suffix("").parts))
     file = folder / "mutant.py"
     file.write_text(mutant.source)

@@ -1,7 +1,9 @@
-"""Random predictive densities of every scalar likelihood against SciPy's densities, integrated over f.
+"""
+Random predictive densities of every scalar likelihood against SciPy's densities, integrated over f.
 
-A case is a likelihood with parameters over several orders of magnitude and twenty marginals of f, with variances from
-1e-4 to 100 and observations near the marginal, far from it, or at the edge of the possible. All follows from its seed.
+A case is a likelihood with parameters over several orders of magnitude and twenty marginals of f,
+with variances from 1e-4 to 100 and observations near the marginal, far from it, or at the edge of
+the possible. All follows from its seed.
 
     python -m campaign.predictions [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
 """
@@ -194,7 +196,10 @@ def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
 
 
 def print_table(found: list[tuple[Case, Outcome]]) -> None:
-    """Print how many cases ended how, each of twenty densities, and the worst errors of those that are right."""
+    """
+    Print how many cases ended how, each of twenty densities, and the worst errors of those that are
+    right.
+    """
     print_counts(found, LIKELIHOODS, lambda case: (case.name,), ["right"])
 
 

@@ -1,4 +1,7 @@
-"""Faults of what records a training: TensorBoard on a disk that is full, Sacred's folder of runs with many writers."""
+"""
+Faults of what records a training: TensorBoard on a disk that is full, Sacred's folder of runs with
+many writers.
+"""
 
 import json
 import time
@@ -21,7 +24,7 @@ def records(case: Case, folder: Path) -> list[Outcome]:
     return (_watched if case.subject == "TensorBoard" else _recorded)(case, folder)
 
 
-# --- TensorBoard: the disk is full from some record on ---------------------------------------------------------------
+# --- TensorBoard: the disk is full from some record on --------------------------------------------
 
 
 def _watched(case: Case, folder: Path) -> list[Outcome]:
@@ -43,14 +46,17 @@ def _watched(case: Case, folder: Path) -> list[Outcome]:
 
 
 def _watched_on_disk(name: str, folder: Path, case: Case) -> Any:
-    """Return the trained values, and whether the disk was full at a record (the training run may have fewer)."""
+    """
+    Return the trained values, and whether the disk was full at a record (the training run may have
+    fewer).
+    """
     space = small_disk(folder, case.rng)
     full = damage.Disturbed("record", int(case.rng.integers(1, 15)), space.fill)
     trained = train(name, None, lambda *_: full.act(), tensorboard=folder)
     return trained, bool(full.times)
 
 
-# --- Sacred: several runs in one folder, some of which are killed ----------------------------------------------------
+# --- Sacred: several runs in one folder, some of which are killed ---------------------------------
 
 
 def _recorded(case: Case, folder: Path) -> list[Outcome]:

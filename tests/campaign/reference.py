@@ -1,4 +1,7 @@
-"""The collapsed regression of PEPR and TSGPR, densely and with 50 digits (Bui, Yan and Turner 2017, eq. 14)."""
+"""
+The collapsed regression of PEPR and TSGPR, densely and with 50 digits (Bui, Yan and Turner 2017,
+eq. 14).
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +25,10 @@ class Reference(NamedTuple):
     size: float
     """The sum of the moduli of the objective's terms, which may cancel."""
     amplification: float
-    """The largest |Kuu^-1 k|^2 of a row: by how much more than its own rounding that of Kuu changes a variance."""
+    """
+    The largest |Kuu^-1 k|^2 of a row: by how much more than its own rounding that of Kuu changes a
+    variance.
+    """
 
 
 def squared_exponential(variance: float, lengthscale: float) -> Callable[[Any, Any], mpmath.mpf]:
@@ -62,7 +68,8 @@ def power_ep(
     structured: bool = False,
 ) -> Reference:
     """
-    Compute log N(y; 0, Qff + α D + σ²I) - (1-α)/2α Σ log(1 + α d/σ²), and predictions, taking doubles as exact numbers.
+    Compute log N(y; 0, Qff + α D + σ²I) - (1-α)/2α Σ log(1 + α d/σ²), and predictions, taking
+    doubles as exact numbers.
 
     :param data: X [N, D] and Y [N, 1].
     :param structured: TSGPR instead: alpha is 0, and the penalty -Σ log(1 + d/σ²)/2.

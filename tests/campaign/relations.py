@@ -1,10 +1,12 @@
-"""Random models of every kind against themselves and each other: relations that hold whatever the numbers are.
+"""
+Random models of every kind against themselves and each other: relations that hold whatever the
+numbers are.
 
-A case makes a model from random data and parameters over many orders of magnitude, and a second one to which it is
-related: with the rows in another order, other units or another origin of the inputs, other units of the outputs, other
-chunks, exchanged labels; a copy, a compiled function; or another class that is the same thing here. Objective and
-predictions must agree. What rounding explains is measured: the change by a lengthscale longer by 1e-12. All follows
-from the seed of the case.
+A case makes a model from random data and parameters over many orders of magnitude, and a second one
+to which it is related: with the rows in another order, other units or another origin of the inputs,
+other units of the outputs, other chunks, exchanged labels; a copy, a compiled function; or another
+class that is the same thing here. Objective and predictions must agree. What rounding explains is
+measured: the change by a lengthscale longer by 1e-12. All follows from the seed of the case.
 
     python -m campaign.relations [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
 """
@@ -44,7 +46,10 @@ _LONGER, _AMPLIFIED = (
     1e-12,
     300.0,
 )
-_NAMED = r"factorization of .* failed|variance of f given u|lengthscales of their mean|sites cannot be updated"
+_NAMED = (
+    r"factorization of .* failed|variance of f given u|lengthscales of their mean|sites cannot be "
+    r"updated"
+)
 
 
 class Case(NamedTuple):
@@ -105,7 +110,9 @@ GAUSSIAN = (*_REGRESSION, "PEPSVGP")
 
 
 def _blocks(case: Case) -> AnyNDArray:
-    """Labels of blocks that go with the rows: by their first input, whatever its unit and origin."""
+    """
+    Labels of blocks that go with the rows: by their first input, whatever its unit and origin.
+    """
     order = np.argsort(np.argsort(case.X[:, 0], kind="stable"))
     return order // 3
 
@@ -150,7 +157,7 @@ def _found(case: Case, model: Any, *, compiled: bool = False) -> Found:
     )
 
 
-# --- relations: from a case and what its model finds to what must be found as well, and what is -----------------------
+# --- relations: from a case and what its model finds to what must be found as well, and what is ---
 
 Relation = Callable[[Case, Any, Found, np.random.Generator], tuple[Found, Found, Any]]
 

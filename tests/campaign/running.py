@@ -69,9 +69,11 @@ def outcomes_of(
     told: Callable[[_Item, Outcome], Sequence[Any]],
 ) -> list[tuple[_Item, Outcome]]:
     """
-    Run the case of each seed; write the seeds and outcomes that are not right to the file ``--output``, if given.
+    Run the case of each seed; write the seeds and outcomes that are not right to the file
+    ``--output``, if given.
 
-    :param told: returns what is printed of a case, after its seed and before its outcome; nothing if it is empty.
+    :param told: returns what is printed of a case, after its seed and before its outcome; nothing
+        if it is empty.
     """
     found, wrong = [], []
     for seed in within(arguments.minutes, range(arguments.seed, arguments.seed + arguments.cases)):
@@ -88,7 +90,10 @@ def outcomes_of(
 
 
 def tally(outcomes: Sequence[Outcome], verdicts: Sequence[str]) -> tuple[list[int], str]:
-    """Count outcomes with each of these verdicts, and all others; and print the worst error of those that are right."""
+    """
+    Count outcomes with each of these verdicts, and all others; and print the worst error of those
+    that are right.
+    """
     counted = Counter(outcome.verdict for outcome in outcomes)
     counts = [counted[verdict] for verdict in verdicts]
     errors = [outcome.error for outcome in outcomes if outcome.verdict == "right"]
@@ -101,7 +106,10 @@ def print_counts(
     groups_of: Callable[[_Item], Sequence[str]],
     verdicts: Sequence[str],
 ) -> None:
-    """Print how many cases of each group, and of all, ended how, and the worst errors of those that are right."""
+    """
+    Print how many cases of each group, and of all, ended how, and the worst errors of those that
+    are right.
+    """
     columns = "".join(f"{name:>15}" for name in (*verdicts, "other"))
     print(f"\n{'':20}{'cases':>7}{columns}{'worst error / tolerated':>25}")
     for group in (*groups, "all"):

@@ -1,14 +1,17 @@
-"""Check that random streams of three batches end near a fit on all rows, and that nothing raises an error.
+"""
+Check that random streams of three batches end near a fit on all rows, and that nothing raises an
+error.
 
-A stream is an estimator or a streaming model, one or two inputs, a function and noise, and an order of rows: in the
-order of time, one cluster after another, with repeated rows, with a scale of y that changes, or with a quiet first
-batch. All follow from the seed. The end is judged at the inputs of all rows, by the root mean square error of f or the
-share of wrong labels, against the estimator's fit on all rows with as many points (all rows are points by default).
+A stream is an estimator or a streaming model, one or two inputs, a function and noise, and an order
+of rows: in the order of time, one cluster after another, with repeated rows, with a scale of y that
+changes, or with a quiet first batch. All follow from the seed. The end is judged at the inputs of
+all rows, by the root mean square error of f or the share of wrong labels, against the estimator's
+fit on all rows with as many points (all rows are points by default).
 
-The tolerance is twice the error of that fit, and a tenth of the standard deviation of f. An online posterior of as many
-points as rows equals the batch posterior (on two streams the errors agreed to 5 %), but 15 points that follow the
-batches forget some of what all rows tell at once. Labels near the boundary are ambiguous: the share of wrong ones may
-be larger by 0.1.
+The tolerance is twice the error of that fit, and a tenth of the standard deviation of f. An online
+posterior of as many points as rows equals the batch posterior (on two streams the errors agreed to
+5 %), but 15 points that follow the batches forget some of what all rows tell at once. Labels near
+the boundary are ambiguous: the share of wrong ones may be larger by 0.1.
 
     python -m campaign.streams [--cases 500] [--minutes 60] [--seed 0]
 """

@@ -1,4 +1,7 @@
-"""A small share of the campaign that counts which sites converge, and that its problems follow from the seed alone."""
+"""
+A small share of the campaign that counts which sites converge, and that its problems follow from
+the seed alone.
+"""
 
 import numpy as np
 import pytest
@@ -6,7 +9,8 @@ import pytest
 from campaign import convergence
 from campaign.convergence import KINDS, Models, data, print_table, problems, solve
 
-NO_FIXED_POINT = "Poisson, square"  # its tilted distributions have two modes; EP need not have a fixed point there
+# Its tilted distributions have two modes; EP need not have a fixed point there.
+NO_FIXED_POINT = "Poisson, square"
 RANDOM_LABELS = ("robust-max", "at random")
 
 
@@ -27,7 +31,10 @@ def test_problems_follow_from_the_seed():
 
 @pytest.mark.slow
 def test_a_small_share(capsys):
-    """Each ends with a true status, or with the error that says what is not finite; nearly all converge."""
+    """
+    Each ends with a true status, or with the error that says what is not finite; nearly all
+    converge.
+    """
     models, found = Models(), []
     for problem in problems(2 * len(KINDS), 0):
         model = models(problem)

@@ -21,7 +21,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_a_small_share(tmp_path):
-    """In a process of its own, which forks before it runs TensorFlow: kills, a full disk, damages."""
+    """
+    In a process of its own, which forks before it runs TensorFlow: kills, a full disk, damages.
+    """
     path = tmp_path / "wrong.json"
     command = [
         sys.executable,
@@ -53,7 +55,7 @@ def test_cases_follow_from_the_seed():
         assert {case_of(seed, kind).kind for seed in range(5)} == {kind}
 
 
-# --- what is wrong is found ------------------------------------------------------------------------------------------
+# --- what is wrong is found -----------------------------------------------------------------------
 
 VALUES = {"a": np.ones(2)}
 TRAINED = Trained(VALUES, (-3.0, -2.0), "limit", [], -2.0)

@@ -1,9 +1,10 @@
 """
 Models for the contract tests: each setting of `model_registry`, on a small problem.
 
-Tests of regression have Gaussian noise and one or two outputs. The other settings have three classes and the robust-max
-likelihood, whose probabilities have a relative error of 1e-10 or less, or a column for each class with Gaussian noise.
-Models with sites converge these themselves, to rounding here.
+Tests of regression have Gaussian noise and one or two outputs. The other settings have three
+classes and the robust-max likelihood, whose probabilities have a relative error of 1e-10 or less,
+or a column for each class with Gaussian noise. Models with sites converge these themselves, to
+rounding here.
 """
 
 import contextlib
@@ -40,7 +41,7 @@ def tolerance():
     return 1e-12 if gpflow.default_float() == np.float64 else 1e-4
 
 
-# --- regression ------------------------------------------------------------------------------------------------------
+# --- regression -----------------------------------------------------------------------------------
 
 
 def make_data(P=1, seed=0):
@@ -74,7 +75,7 @@ def regression_model(entry, P, seed, **options):
     return model
 
 
-# --- three classes ---------------------------------------------------------------------------------------------------
+# --- three classes --------------------------------------------------------------------------------
 
 
 def make_labels(seed=0):
@@ -124,7 +125,7 @@ def model_of_classes(entry, setting, seed, fitted, *, separate=False, **options)
     return model
 
 
-# --- the contract ----------------------------------------------------------------------------------------------------
+# --- the contract ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -219,8 +220,9 @@ def _kept():
 @pytest.fixture
 def shared(subject, _kept):
     """
-    Return a function that returns a model shared by the tests of a module, compiled once. Its variables are reset to
-    their initial values. Tests that replace a part or change the set of trained parameters construct a new model.
+    Return a function that returns a model shared by the tests of a module, compiled once. Its
+    variables are reset to their initial values. Tests that replace a part or change the set of
+    trained parameters construct a new model.
     """
 
     def as_new(P=1):
@@ -266,7 +268,10 @@ def compiled(subject, _kept):
 
 @pytest.fixture(scope="session")
 def contract():
-    """Inputs to predict at, and comparisons of predictions; a fixture, since test folders are no packages."""
+    """
+    Inputs to predict at, and comparisons of predictions; a fixture, since test folders are no
+    packages.
+    """
     rng = np.random.default_rng(42)
 
     def perturb(model, seed=1, size=0.3):

@@ -32,8 +32,8 @@ def stops_or_is_finite(evaluate, bad):
 @ONE_OF_ALL
 def test_nan_variable_raises(subject, model, compiled, contract):
     """
-    The objective and predictions stop. Predictions of f do not read the likelihood's parameters, unless the model has
-    data; predictions of observations read everything. Then all is as it was.
+    The objective and predictions stop. Predictions of f do not read the likelihood's parameters,
+    unless the model has data; predictions of observations read everything. Then all is as it was.
     """
     loss, X, labels = compiled(model), contract.Xnew, np.zeros((len(contract.Xnew), 1))
     Y = (
@@ -158,7 +158,10 @@ def test_overflowing_mean_raises(model, contract):
 
 @ONE_IN_REGRESSION
 def test_duplicate_inducing_points_without_jitter_raise(make, contract):
-    """All entries of Kuu are 4, so its second pivot is 0: the error names a remedy; max_jitter succeeds."""
+    """
+    All entries of Kuu are 4, so its second pivot is 0: the error names a remedy; max_jitter
+    succeeds.
+    """
     Z = np.zeros((contract.M, contract.D))
     with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
         model, mended = make(), make(max_jitter=1e-3)

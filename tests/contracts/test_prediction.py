@@ -1,7 +1,8 @@
 """Predictions of every model: shapes, batches, posteriors, chunks and gradients.
 
-Two ways to the same numbers differ in the order of sums of at most 12 terms of order one, after a Cholesky factor of
-condition number below 1e3: 1e3 eps = 2e-13, so 1e-11 is safe and far below any mistake.
+Two ways to the same numbers differ in the order of sums of at most 12 terms of order one, after a
+Cholesky factor of condition number below 1e3: 1e3 eps = 2e-13, so 1e-11 is safe and far below any
+mistake.
 """
 
 import gpflow
@@ -106,7 +107,8 @@ def test_samples_have_predicted_moments(many, contract):
     tf.random.set_seed(0)
     draws = model.predict_f_samples(contract.Xnew[:2], 20_000).numpy()
     mean, cov = model.predict_f(contract.Xnew[:2], full_cov=True)
-    # Five standard errors: sd / sqrt(n) of a mean; of an empirical covariance at most sqrt(2 / n) times the variance.
+    # Five standard errors: sd / sqrt(n) of a mean; of an empirical covariance at most sqrt(2 / n)
+    # times the variance.
     largest = float(tf.reduce_max(cov))
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=5 * np.sqrt(largest / 20_000))
     for p in range(P):
@@ -149,7 +151,10 @@ def test_variable_cache_updates_in_compiled_graph(many, contract):
 
 
 def test_tensor_cache_updates_on_demand(subject, model, contract):
-    """The cache does not follow the data. (A posterior shares kernel and mean function with its model.)"""
+    """
+    The cache does not follow the data. (A posterior shares kernel and mean function with its
+    model.)
+    """
     posterior = model.posterior()
     old = posterior.predict_f(contract.Xnew)
     if subject.is_regression:
@@ -190,11 +195,12 @@ def test_predicts_several_chunks(many):
 )
 def test_prediction_gradients_match_finite_differences(model, contract, full_cov, compiled):
     """
-    Gradients of means and (co)variances with random weights in Xnew and all hyperparameters, along a random direction;
-    central differences with h = 1e-5 err by h^2 f''' + eps / h = 1e-10.
+    Gradients of means and (co)variances with random weights in Xnew and all hyperparameters, along
+    a random direction; central differences with h = 1e-5 err by h^2 f''' + eps / h = 1e-10.
     """
     Xnew = tf.Variable(contract.Xnew[:3])
-    # Sites follow the hyperparameters, but predictions are differentiated as if the sites were constants.
+    # Sites follow the hyperparameters, but predictions are differentiated as if the sites were
+    # constants.
     sources = [Xnew] if hasattr(model, "sites") else [Xnew, *model.trainable_variables]
     rng = np.random.default_rng(8)
     weights = rng.normal(size=(2, 3, 3))
@@ -285,7 +291,10 @@ def test_samples_of_singular_covariance_raise(shared, contract):
     ],
 )
 def test_autograph_converts_no_code_of_the_package(model, subject, contract, method, monkeypatch):
-    """AutoGraph prints warnings about functions that it cannot convert, once for each function in a process."""
+    """
+    AutoGraph prints warnings about functions that it cannot convert, once for each function in a
+    process.
+    """
     if not hasattr(model, method):
         pytest.skip(f"the model has no {method}")
     converted = []

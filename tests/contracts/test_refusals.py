@@ -1,7 +1,7 @@
 """Every value that a model cannot use is refused where it is given, by the name of the argument.
 
-The message shows the value, its type or its shape, and what is accepted. An attribute that is assigned such a value
-keeps the one that it had.
+The message shows the value, its type or its shape, and what is accepted. An attribute that is
+assigned such a value keeps the one that it had.
 """
 
 import gpflow

@@ -29,7 +29,10 @@ def test_arguments_in_the_order_of_another_model_are_refused(entry):
         expected = rf"^kernel must come first, .*: {name}\(kernel, likelihood, .*, num_data=N\)\.$"
         calls = [((data, kernel, likelihood, Z), {}), ((kernel, likelihood, Z), {"data": data})]
     else:
-        expected = rf"^data must come first, .* num_data, as for SVGP: {name}\(\(X, Y\), kernel, \.\.\.\)\.$"
+        expected = (
+            rf"^data must come first, .* num_data, as for SVGP: {name}\(\(X, Y\), kernel, "
+            r"\.\.\.\)\.$"
+        )
         calls = [((kernel, likelihood, Z), {}), ((kernel, likelihood, Z), {"num_data": 2})]
     for arguments, options in calls:
         with pytest.raises(ValueError, match=expected):

@@ -183,7 +183,10 @@ def test_exported_posterior_predicts_the_same(model, contract, tmp_path, cache):
 
 @exported
 def test_exported_model_predicts_the_same(make, contract, tmp_path):
-    """GPflow's documented way: a compiled function as an attribute of the model. Later changes do not matter."""
+    """
+    GPflow's documented way: a compiled function as an attribute of the model. Later changes do not
+    matter.
+    """
     model = make()
     contract.perturb(model, size=0.1)
     model.compiled_predict_f = tf.function(lambda X: model.predict_f(X), input_signature=SPEC)

@@ -1,4 +1,7 @@
-"""Every objective is differentiable, equal compiled and eagerly, and trainable by GPflow and Keras optimizers."""
+"""
+Every objective is differentiable, equal compiled and eagerly, and trainable by GPflow and Keras
+optimizers.
+"""
 
 import gpflow
 import numpy as np
@@ -13,7 +16,8 @@ from gpflow_pep.models.stream import Stream
 
 def test_every_variable_has_a_gradient(subject, model, compiled, contract):
     """
-    Gradients are finite and not zero; compiled and eager gradients agree to 1e-12 (different orders of sums, 100 eps).
+    Gradients are finite and not zero; compiled and eager gradients agree to 1e-12 (different orders
+    of sums, 100 eps).
     """
     loss, gradients = contract.value_and_gradient(model, subject.loss(model))
     assert loss.shape == () and loss.dtype == tf.float64
@@ -32,11 +36,13 @@ def test_every_variable_has_a_gradient(subject, model, compiled, contract):
 
 def compare_slopes(model, loss):
     """
-    Derivatives along a random direction of each variable, of length 1, and differences of fourth order, h = 2e-3. The
-    rule's error, h^4/30 times a fifth derivative of up to 1e3, is below 1e-9; rounding of 30 nats is 1e-11. That of
-    N probabilities, 1e-10 of each, is smooth, and so is 1e-9 of the derivatives too.
+    Derivatives along a random direction of each variable, of length 1, and differences of fourth
+    order, h = 2e-3. The rule's error, h^4/30 times a fifth derivative of up to 1e3, is below 1e-9;
+    rounding of 30 nats is 1e-11. That of N probabilities, 1e-10 of each, is smooth, and so is 1e-9
+    of the derivatives too.
     """
-    # The old and the new inducing points of a stream coincide: they share the jitter, 1e-6, and have two next to it.
+    # The old and the new inducing points of a stream coincide: they share the jitter, 1e-6, and
+    # have two next to it.
     tolerance = 1e-6 if isinstance(model, Stream) else 1e-7
     assert_gradients(loss, model.trainable_variables, h=2e-3, tolerance=tolerance)
 
@@ -47,8 +53,8 @@ def test_gradients_match_finite_differences(many, compiled):
 
 def test_gradients_of_stream_with_fixed_inducing_points(contract):
     """
-    Gradients in all variables except Z. The bound jumps in Z by about 10 times the jitter: coinciding old and new
-    inducing points share one jitter, distinct points have two.
+    Gradients in all variables except Z. The bound jumps in Z by about 10 times the jitter:
+    coinciding old and new inducing points share one jitter, distinct points have two.
     """
     stream = contract.new("StreamingSVGP")
     model = stream.new()
@@ -85,7 +91,10 @@ def test_scipy_improves_the_objective(subject, model, compiled):
 
 
 def test_compiled_objective_is_traced_once(subject, model, compiled, contract):
-    """Changes of variables, alpha, data or their number do not retrace; the results equal eager evaluation."""
+    """
+    Changes of variables, alpha, data or their number do not retrace; the results equal eager
+    evaluation.
+    """
     loss, eager = compiled(model), subject.loss(model)
     seen = [float(loss())]
     for seed in range(2):
@@ -111,7 +120,10 @@ def test_priors_are_added_to_loss(make):
 
 @IN_REGRESSION
 def test_outputs_are_exchangeable_and_additive(make):
-    """Outputs are independent given kernel and noise: two are the sum of one each. (Penalties count once for each.)"""
+    """
+    Outputs are independent given kernel and noise: two are the sum of one each. (Penalties count
+    once for each.)
+    """
     both = make(2, mean_function=None)
     X, Y = (values.numpy() for values in both.data)
     alone = 0.0
@@ -137,9 +149,10 @@ def test_untrainable_variables_are_unchanged(make):
 @ONE_OF_ALL
 def test_single_precision(subject, make, model, contract):
     """
-    float32 all through, and the numbers of float64 to the digits that are left: cond(Kuu) eps = 1e-4 in regression. Of
-    three classes Kuu's condition number is about 2, and the jitters differ by 9e-6: some 1e-5 of the loss, which is
-    stationary in sites that are exact to 1e-4 of a standard deviation. Predictions follow these.
+    float32 all through, and the numbers of float64 to the digits that are left: cond(Kuu) eps =
+    1e-4 in regression. Of three classes Kuu's condition number is about 2, and the jitters differ
+    by 9e-6: some 1e-5 of the loss, which is stationary in sites that are exact to 1e-4 of a
+    standard deviation. Predictions follow these.
     """
     of_loss, of_gradients = (1e-3, 1e-2) if subject.is_regression else (1e-4, 1e-3)
     expected, slopes = contract.value_and_gradient(model, subject.loss(model))

@@ -1,6 +1,9 @@
-"""Scores against hand-computed numbers, scipy's and scikit-learn's formulas, and their defining properties.
+"""
+Scores against hand-computed numbers, scipy's and scikit-learn's formulas, and their defining
+properties.
 
-Sums of at most 200 float64 terms of order one err by under 200 eps = 4e-14 relative; 1e-12 leaves room.
+Sums of at most 200 float64 terms of order one err by under 200 eps = 4e-14 relative; 1e-12 leaves
+room.
 """
 
 import math
@@ -17,7 +20,10 @@ EXACT = 1e-12
 
 @pytest.fixture(params=[(50,), (50, 1), (50, 3)], ids=["vector", "column", "three outputs"])
 def scored(request):
-    """Targets, predicted means and variances, and training targets, far from zero mean and unit variance."""
+    """
+    Targets, predicted means and variances, and training targets, far from zero mean and unit
+    variance.
+    """
     rng = np.random.default_rng(3)
     shape = request.param
     y = 5.0 + 2.0 * rng.normal(size=shape)
@@ -34,7 +40,8 @@ def test_hand_computed_values():
     assert nlpd([0.0, 2.0], [0.0, 0.0], [1.0, 4.0]) == pytest.approx(
         0.5 * (0.5 * math.log(2 * math.pi) + 0.5 * (math.log(8 * math.pi) + 1.0)), rel=EXACT
     )
-    # Training targets -1, 1: trivial Gaussian N(0, 1), whose loss at y = 3 is (log 2 pi + 9) / 2; ours: 9 / 2 less.
+    # Training targets -1, 1: trivial Gaussian N(0, 1), whose loss at y = 3 is (log 2 pi + 9) / 2;
+    # ours: 9 / 2 less.
     assert smll([3.0], [3.0], [1.0], [-1.0, 1.0]) == pytest.approx(-4.5, rel=EXACT)
 
 

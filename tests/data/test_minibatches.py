@@ -1,4 +1,6 @@
-"""Minibatches: every row once an epoch, the same for a seed, with the properties that training needs."""
+"""
+Minibatches: every row once an epoch, the same for a seed, with the properties that training needs.
+"""
 
 import gpflow
 import numpy as np

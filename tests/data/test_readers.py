@@ -1,4 +1,7 @@
-"""Datasets from arrays on disk, CSV and Parquet files: the values that are there, in their order, each time."""
+"""
+Datasets from arrays on disk, CSV and Parquet files: the values that are there, in their order, each
+time.
+"""
 
 import gpflow
 import numpy as np

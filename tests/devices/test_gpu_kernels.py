@@ -1,8 +1,9 @@
 """
-Every operation of a training step and of predictions has a kernel for GPUs, of the types that it is used with, but for
-the formatting of messages.
+Every operation of a training step and of predictions has a kernel for GPUs, of the types that it is
+used with, but for the formatting of messages.
 
-No GPU is needed: TensorFlow's package says which kernels it has. Packages that are built without CUDA have none.
+No GPU is needed: TensorFlow's package says which kernels it has. Packages that are built without
+CUDA have none.
 """
 
 import gpflow
@@ -42,7 +43,10 @@ OTHERS = {
     "ARPEP of robust-max": lambda: of_minibatches(ARPEP, MultiClassRobustMax(3)),
 }
 FORMATTING = {"AsString", "PrintV2", "StringFormat", "StringJoin"}
-"""Operations of messages, which the host runs: of those that are printed or raised, and of some numbers in them."""
+"""
+Operations of messages, which the host runs: of those that are printed or raised, and of some
+numbers in them.
+"""
 
 _GPU = ("GPU", "DEFAULT")  # "DEFAULT": of every device
 
@@ -110,7 +114,10 @@ def test_every_operation_has_one(name):
 
 
 def test_an_operation_without_one_is_found():
-    """In a branch of a function that is called; there are kernels for the unique entries of a vector, not for rows."""
+    """
+    In a branch of a function that is called; there are kernels for the unique entries of a vector,
+    not for rows.
+    """
 
     def of_rows(x):
         return tf.cond(x[0, 0] > 0.0, lambda: tf.raw_ops.UniqueV2(x=x, axis=[0]).y, lambda: x)

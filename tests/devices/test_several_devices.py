@@ -1,4 +1,7 @@
-"""The devices of a `tf.distribute.MirroredStrategy`, two virtual CPUs here, give what one gives, each for its rows."""
+"""
+The devices of a `tf.distribute.MirroredStrategy`, two virtual CPUs here, give what one gives, each
+for its rows.
+"""
 
 import collections
 import json
@@ -28,7 +31,10 @@ MODELS = (
 
 
 def printed(*tasks):
-    """Return results and log of a process with two devices; the log can name the device of every operation."""
+    """
+    Return results and log of a process with two devices; the log can name the device of every
+    operation.
+    """
     paths = os.pathsep.join([str(SCRIPT.parent), str(SCRIPT.parents[2])])
     command = [sys.executable, str(SCRIPT), *tasks]
     environment = os.environ | {"PYTHONPATH": paths, "TF_CPP_MIN_LOG_LEVEL": "0"}
@@ -130,7 +136,10 @@ def test_xla_is_refused(found):
 
 
 def products_of_loops(log, name, devices):
-    """How many of the products and triangular solves in the loops of a step TensorFlow has placed on each device."""
+    """
+    How many of the products and triangular solves in the loops of a step TensorFlow has placed on
+    each device.
+    """
     text = log.split(f"\nstep of {name} on {devices}\n")[1].split("\nend of step\n")[0]
     placed = re.findall(
         r"^.*\] \S*/body/\S*: \((MatMul|BatchMatMulV2|MatrixTriangularSolve)\): \S*(CPU:\d)$",

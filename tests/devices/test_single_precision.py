@@ -1,6 +1,6 @@
 """
-In single precision every model trains and predicts, and its objective is that of double precision at the same
-parameters; or an error says which jitter to use.
+In single precision every model trains and predicts, and its objective is that of double precision
+at the same parameters; or an error says which jitter to use.
 """
 
 import gpflow
@@ -19,7 +19,8 @@ from gpflow_pep.training import fit
 pytestmark = pytest.mark.slow  # every model once more
 
 N, M = 150, 15
-# Kuu and B have condition numbers of up to 1e4 at this jitter, and the largest sums cancel by a factor of 10.
+# Kuu and B have condition numbers of up to 1e4 at this jitter, and the largest sums cancel by a
+# factor of 10.
 JITTER, CLOSE = 1e-5, 1e-3
 SINGLE, DOUBLE = (
     gpflow.config.Config(float=dtype, jitter=JITTER) for dtype in (np.float32, np.float64)

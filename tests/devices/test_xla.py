@@ -1,6 +1,7 @@
 """
-Functions compiled by XLA (``jit_compile=True``) give the same results as without it, and NaN if a check fails, since
-they cannot raise an error. Functions that XLA cannot compile are refused when they are traced.
+Functions compiled by XLA (``jit_compile=True``) give the same results as without it, and NaN if a
+check fails, since they cannot raise an error. Functions that XLA cannot compile are refused when
+they are traced.
 """
 
 import contextlib
@@ -32,7 +33,8 @@ import gpflow_pep
 from gpflow_pep import APEP, ARPEP, BTSGPR, PEPR, RPAPEP, MultiClassRobustMax, StreamingSGPR
 from gpflow_pep.training import fit
 
-# Condition numbers of Kuu are 1e5 here, and sums have another order: 1e-11. Gradients cancel by up to a factor of 100.
+# Condition numbers of Kuu are 1e5 here, and sums have another order: 1e-11. Gradients cancel by up
+# to a factor of 100.
 SAME = 1e-9
 REFUSED_MODELS = ("BTSGPR", "PEP", *WITH_LABELS)
 OURS = {
@@ -122,7 +124,7 @@ def test_a_compiled_function_takes_other_numbers_of_rows():
         assert float(loss()) == pytest.approx(float(model.training_loss()), rel=SAME)
 
 
-# --- checks that fail ----------------------------------------------------------------------------------------------
+# --- checks that fail -----------------------------------------------------------------------------
 
 
 CHECKED = ("PEPR of chunks", "StreamingSGPR", "ARPEP of a Gaussian", "TSVGP")
@@ -147,7 +149,10 @@ def test_no_check_is_left_to_xla_which_would_drop_it(name):
 
 @functools.cache
 def compiled(make):
-    """A shared model, left unchanged, and its results that depend on data; variances do not depend on Y."""
+    """
+    A shared model, left unchanged, and its results that depend on data; variances do not depend on
+    Y.
+    """
     model = make()
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
@@ -239,7 +244,7 @@ def test_predictions_at_what_is_not_finite():
     assert np.isnan(predict(np.full_like(X_NEW, np.nan))).all()
 
 
-# --- refusals -------------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 def refused(function):
@@ -282,7 +287,7 @@ def test_rejects_quadrature(name):
     refused(lambda: model.training_loss(*data))
 
 
-# --- training ------------------------------------------------------------------------------------------------------
+# --- training -------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

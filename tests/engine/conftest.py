@@ -1,7 +1,10 @@
-"""Shared by tests of the engine: rows held as tensors, and the same sums written densely, without chunks.
+"""
+Shared by tests of the engine: rows held as tensors, and the same sums written densely, without
+chunks.
 
-The dense forms stand on other operations than the engine (inverses and log-determinants of whole blocks, one block
-after another), once in numpy for values and once in plain TensorFlow for derivatives.
+The dense forms stand on other operations than the engine (inverses and log-determinants of whole
+blocks, one block after another), once in numpy for values and once in plain TensorFlow for
+derivatives.
 """
 
 import types
@@ -38,7 +41,10 @@ def accumulate_sums(*arguments, **options):
 
 
 class TensorRows:
-    """Rows whose covariances, noise, residuals and scale are tensors, all differentiable: [..., M, N], [..., N], ..."""
+    """
+    Rows whose covariances, noise, residuals and scale are tensors, all differentiable: [..., M, N],
+    [..., N], ...
+    """
 
     def __init__(self, chunks, Kuf, Kff, noise, residual, scale=1.0):
         self.inputs = tuple(
@@ -76,7 +82,10 @@ class TensorRows:
 
 
 def make_problem(seed, N=13, M=5, P=2):
-    """Kuu, Kuf, Kff [N, N], noise, residual of a joint covariance whose smallest eigenvalue is at least 1/2."""
+    """
+    Kuu, Kuf, Kff [N, N], noise, residual of a joint covariance whose smallest eigenvalue is at
+    least 1/2.
+    """
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(M + N, M + N))
     joint = features @ features.T / (M + N) + 0.5 * np.eye(M + N)
@@ -120,7 +129,10 @@ def numpy_sums(problem, blocks, powers, scale, shared=False):
 
 
 def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=False):
-    """:func:`numpy_sums` in TensorFlow, for its automatic derivatives (of the log det: its closed form)."""
+    """
+    :func:`numpy_sums` in TensorFlow, for its automatic derivatives (of the log det: its closed
+    form).
+    """
     scale = tf.convert_to_tensor(scale, tf.float64)
     L = tf.linalg.cholesky(Kuu)
     V = tf.matmul(tf.linalg.inv(L), Kuf)

@@ -1,8 +1,8 @@
 """The engine's sums and their derivatives against dense evaluations.
 
-The problems are of order one (eigenvalues of the joint covariance between 1/2 and 5, noise at least 0.3), so that
-values err by some 100 eps = 2e-14 and their derivatives, products of at most ten such factors, by 2e-12 at the most:
-EXACT.
+The problems are of order one (eigenvalues of the joint covariance between 1/2 and 5, noise at least
+0.3), so that values err by some 100 eps = 2e-14 and their derivatives, products of at most ten such
+factors, by 2e-12 at the most: EXACT.
 """
 
 import sys
@@ -101,7 +101,10 @@ def expected_gradients(dense, problem, blocks, powers, scale, shared=False):
 
 
 def with_symmetric_covariances(gradients):
-    """Symmetrize the derivatives in Kuu and Kff (first and fourth): only their symmetric part is defined."""
+    """
+    Symmetrize the derivatives in Kuu and Kff (first and fourth): only their symmetric part is
+    defined.
+    """
     return [
         0.5 * (g + tf.transpose(g)) if place in (0, 3) else g for place, g in enumerate(gradients)
     ]
@@ -163,7 +166,10 @@ def test_structured_blocks_equal_the_dense_ones(dense, kind):
     ],
 )
 def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, method):
-    """Functions of the sums may use A in a product, as in tr(R A), so that the derivative is not symmetric."""
+    """
+    Functions of the sums may use A in a product, as in tr(R A), so that the derivative is not
+    symmetric.
+    """
     powers = POWERS[method]
     problem = dense.problem(seed=3)
     kind = "rows" if isinstance(sites, IndependentSites) else "unequal"
@@ -198,7 +204,10 @@ def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, method):
 
 @pytest.mark.parametrize("chunk_size", some_slow([1, 2, 5, 12, 13, 400], quick=[1, 5]))
 def test_the_chunk_size_changes_nothing(dense, kind, chunk_size):
-    """One chunk or many: other orders of summation, 13 eps; asked for is 1e-10, which also holds for many rows."""
+    """
+    One chunk or many: other orders of summation, 13 eps; asked for is 1e-10, which also holds for
+    many rows.
+    """
     problem = dense.problem(seed=7)
     blocks = dense.blocks(kind, 13)
     sites = IndependentSites() if kind == "rows" else BlockSites()
@@ -214,8 +223,8 @@ def test_the_chunk_size_changes_nothing(dense, kind, chunk_size):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed, products):
     """
-    One product, two triangular solves and a product, and the general adjoint of one chunk, which takes one product as
-    well on devices that prefer products.
+    One product, two triangular solves and a product, and the general adjoint of one chunk, which
+    takes one product as well on devices that prefer products.
     """
     problem = dense.problem(seed)
     used = []
@@ -288,7 +297,9 @@ def test_several_latent_functions_are_several_calls(dense, name, chunks):
 
 
 def test_several_latent_functions_share_a_residual(dense):
-    """Kuu [C, M, M] with residuals and noise [1, N, ...] that broadcast: one y, several functions."""
+    """
+    Kuu [C, M, M] with residuals and noise [1, N, ...] that broadcast: one y, several functions.
+    """
     problem = dense.problem(seed=14)
     chunks = RowChunks(5)
     shared = [problem.Kuf[None], problem.Kff[None], problem.noise[None], problem.residual[None]]
@@ -310,7 +321,10 @@ def test_several_latent_functions_share_a_residual(dense):
 
 
 def test_rounding_below_zero_is_no_variance(dense):
-    """Rows at inducing points have D = 0 up to rounding: where it is negative, v = s, no penalty, no derivative."""
+    """
+    Rows at inducing points have D = 0 up to rounding: where it is negative, v = s, no penalty, no
+    derivative.
+    """
     problem = dense.problem(seed=15)
     Qff = problem.Kuf.T @ np.linalg.solve(problem.Kuu, problem.Kuf)
     problem.Kff = Qff - 1e-14 * np.eye(13)

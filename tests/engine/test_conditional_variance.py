@@ -1,4 +1,7 @@
-"""The bound below which a negative variance of f given u is no rounding: neither side may be taken for the other."""
+"""
+The bound below which a negative variance of f given u is no rounding: neither side may be taken for
+the other.
+"""
 
 import itertools
 
@@ -21,7 +24,10 @@ def parts(Z, X, kernel, jitter):
 @pytest.mark.parametrize("count", [20, 300])
 @pytest.mark.parametrize("kind", [gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52])
 def test_nearly_coincident_inducing_points_are_accepted(kind, count):
-    """Rows at inducing points, with almost no remaining variance, are accepted for any jitter and lengthscale."""
+    """
+    Rows at inducing points, with almost no remaining variance, are accepted for any jitter and
+    lengthscale.
+    """
     rng = np.random.default_rng(2)
     Z = rng.uniform(size=(count, 1))
     Z[count // 2 :] = Z[: count - count // 2] + 1e-9 * rng.normal(size=(count - count // 2, 1))
@@ -36,7 +42,10 @@ def test_nearly_coincident_inducing_points_are_accepted(kind, count):
 @pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
 @pytest.mark.parametrize("wrong", [1e-5, 1e-2])
 def test_contradictory_covariances_are_an_error(wrong, way):
-    """A row at an inducing point whose covariance with u is too large by that; jitter leaves 1e-6 of the variance."""
+    """
+    A row at an inducing point whose covariance with u is too large by that; jitter leaves 1e-6 of
+    the variance.
+    """
     Z = np.linspace(0.0, 10.0, 12)[:, None]
     rest, Kff, L = parts(Z, Z, gpflow.kernels.Matern52(), 1e-6)
     changed = Kff - (1.0 + wrong) ** 2 * (Kff - rest)
@@ -54,7 +63,10 @@ def test_the_bound_is_100_eps_times_size_and_condition_number():
 
 
 def test_separate_latent_functions():
-    """The factor has a leading dimension, variances one for each function; one that is wrong is enough."""
+    """
+    The factor has a leading dimension, variances one for each function; one that is wrong is
+    enough.
+    """
     L, Kff = tf.eye(3, batch_shape=[2], dtype=tf.float64), tf.ones([2, 4], tf.float64)
     with_checked_variance(Kff, -1e-15 * Kff, Kff, L)
     with pytest.raises(tf.errors.InvalidArgumentError, match="are inconsistent"):

@@ -1,8 +1,8 @@
 """Kuf in the form of one product and one exp, against GPflow's Kuf.
 
-Both form log k from terms of up to |x|^2 / 2, here 50 at the most, each rounded to eps: 1e-13 of k, and a digit less
-for derivatives: 1e-12. Far from the origin GPflow's own form has no digits left; there the reference is numpy's
-(z - x)^2, exact for inputs that are multiples of 2^-20.
+Both form log k from terms of up to |x|^2 / 2, here 50 at the most, each rounded to eps: 1e-13 of k,
+and a digit less for derivatives: 1e-12. Far from the origin GPflow's own form has no digits left;
+there the reference is numpy's (z - x)^2, exact for inputs that are multiples of 2^-20.
 """
 
 import gpflow

@@ -1,6 +1,7 @@
 """The Gaussian integral against scipy's dense multivariate normal, of values and of derivatives.
 
-Covariances with eigenvalues of at least 0.3 and below 10, N = 13: scipy's and our Cholesky err by 100 eps; 1e-12.
+Covariances with eigenvalues of at least 0.3 and below 10, N = 13: scipy's and our Cholesky err by
+100 eps; 1e-12.
 """
 
 import numpy as np

@@ -1,7 +1,10 @@
-"""Kernels at inputs far from the origin, and in clusters far from each other, against themselves near the origin.
+"""
+Kernels at inputs far from the origin, and in clusters far from each other, against themselves near
+the origin.
 
-Inputs are multiples of 2^-10 and shifts are powers of two, so that no difference of inputs changes by a shift, and each
-is exact: results computed from them must agree to a rounding of each operation, 1e-13 with some hundred of them.
+Inputs are multiples of 2^-10 and shifts are powers of two, so that no difference of inputs changes
+by a shift, and each is exact: results computed from them must agree to a rounding of each
+operation, 1e-13 with some hundred of them.
 """
 
 import gpflow
@@ -73,7 +76,8 @@ def everything(kernel, Z, X):
 def test_near_the_origin_they_are_those_of_gpflow():
     for name in KERNELS:
         kernel, rows = KERNELS[name](), tf.constant(X)
-        # GPflow's Kuf by the expanded square: terms up to |x|^2 = 50 and a root of what is left of them at r >= 0.5.
+        # GPflow's Kuf by the expanded square: terms up to |x|^2 = 50 and a root of what is left of
+        # them at r >= 0.5.
         np.testing.assert_allclose(
             kernel_matrix(kernel, tf.constant(Z), rows), kernel(Z, rows), rtol=1e-12
         )
@@ -83,13 +87,17 @@ def test_near_the_origin_they_are_those_of_gpflow():
             expected - np.diag(np.diag(expected)),
             atol=1e-12,
         )
-        # On the diagonal a distance of rounding, sqrt(50 eps) = 1e-7, has a Matern 1/2 fall by as much.
+        # On the diagonal a distance of rounding, sqrt(50 eps) = 1e-7, has a Matern 1/2 fall by as
+        # much.
         np.testing.assert_allclose(np.diag(value), np.diag(expected), rtol=1e-6)
         np.testing.assert_allclose(np.diag(value), kernel(rows, full_cov=False), rtol=EXACT)
 
 
 def test_where_the_origin_is_does_not_matter():
-    """The center is rounded to eps FAR = 2e-7 and cancels to the last bit, since nothing needs more than 53 bits."""
+    """
+    The center is rounded to eps FAR = 2e-7 and cancels to the last bit, since nothing needs more
+    than 53 bits.
+    """
     for name in KERNELS:
         kernel = KERNELS[name]()
         for far, near in zip(
@@ -147,7 +155,10 @@ def test_clusters_far_from_each_other(num_inputs):
 )
 @pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
 def test_clusters_that_products_cannot_tell_apart_are_refused(kernel, accuracy, way):
-    """The limit is eps |z|^2 = eps^accuracy, the error of a squared distance; half as far it is accepted."""
+    """
+    The limit is eps |z|^2 = eps^accuracy, the error of a squared distance; half as far it is
+    accepted.
+    """
     D = len(np.arange(5)[kernel.active_dims])
 
     def Kuu(distance):

@@ -2,8 +2,9 @@
 
 Bounds, relative, u = 2^-53 the rounding error of one operation:
 - log1p_ratio: a product, log1p (2 u), a quotient: 5 u.
-- log_det_ratio of b x b above k |X| = 1e-3: log det(I + k X) errs by b u or so, absolutely, for b = 4 (a product of 4
-  squared pivots, 20 roundings) by 20 u / 1e-3 = 2.3e-12. Below: k^4 t5/5 is left out, 2e-13 of t1.
+- log_det_ratio of b x b above k |X| = 1e-3: log det(I + k X) errs by b u or so, absolutely, for b =
+  4 (a product of 4 squared pivots, 20 roundings) by 20 u / 1e-3 = 2.3e-12. Below: k^4 t5/5 is left
+  out, 2e-13 of t1.
 """
 
 import mpmath
@@ -60,7 +61,10 @@ def test_a_negative_argument():
 
 
 def test_it_broadcasts_and_does_not_spoil_neighbors():
-    """A power of 0 beside others gives its limit, and the derivative in x (autodiff) is 1 / (1 + k x) for all."""
+    """
+    A power of 0 beside others gives its limit, and the derivative in x (autodiff) is 1 / (1 + k x)
+    for all.
+    """
     k = tf.constant([[0.0], [1e-300], [1e-6], [1.0]], tf.float64)
     x = tf.constant([[0.0, 0.5, 2.0]], tf.float64)
     with tf.GradientTape() as tape:
@@ -84,7 +88,9 @@ def matrices():
 
 
 def log_det_reference(power, X):
-    """From the eigenvalues of the stored matrix, at 50 digits (X is not quite singular in doubles)."""
+    """
+    From the eigenvalues of the stored matrix, at 50 digits (X is not quite singular in doubles).
+    """
     eigenvalues = mpmath.eigsy(mpmath.matrix(X.tolist()), eigvals_only=True)
     k = mpmath.mpf(float(power))
     return mpmath.fsum(mpmath.log(1 + k * e) / k if k else e for e in eigenvalues)
@@ -118,7 +124,10 @@ def test_squares_that_rounding_made_negative():
 
 @pytest.mark.parametrize("power", [0.0, 1e-9, 1e-6, 1e-4, 0.3, 1.0])
 def test_log_det_ratio_from_a_factor(power):
-    """log det(I + power X) / power of two matrices, one of them indefinite, and the trace at 0: to 1e-10."""
+    """
+    log det(I + power X) / power of two matrices, one of them indefinite, and the trace at 0: to
+    1e-10.
+    """
     features = np.random.default_rng(6).normal(size=(2, 5, 5))
     X = features @ np.swapaxes(features, -1, -2) - np.array([0.0, 0.1])[:, None, None] * np.eye(5)
     eigenvalues = np.linalg.eigvalsh(X)

@@ -1,7 +1,9 @@
-"""Rows of a regression model through the engine, with the derivatives of every variable of the model.
+"""
+Rows of a regression model through the engine, with the derivatives of every variable of the model.
 
-The reference is a dense evaluation with GPflow's covariances, differentiated by TensorFlow. Kuu has a condition number
-below 1e4 here, which the two orders of operations may turn into 1e4 eps = 2e-12 of a derivative: 1e-10.
+The reference is a dense evaluation with GPflow's covariances, differentiated by TensorFlow. Kuu has
+a condition number below 1e4 here, which the two orders of operations may turn into 1e4 eps = 2e-12
+of a derivative: 1e-10.
 """
 
 import itertools

@@ -1,8 +1,10 @@
-"""Kernels in the form of one product and a profile, against GPflow's function of exactly computed differences.
+"""
+Kernels in the form of one product and a profile, against GPflow's function of exactly computed
+differences.
 
-The product has t = |z|² - 2 z'x + |x|² with an error of some eps S, S the largest sum of its terms in squared
-lengthscales. Kernels smooth in t err by as much; a kernel that falls by the distance, its root, by sqrt(eps S) where
-points coincide. Derivatives have the errors of values times S.
+The product has t = |z|² - 2 z'x + |x|² with an error of some eps S, S the largest sum of its terms
+in squared lengthscales. Kernels smooth in t err by as much; a kernel that falls by the distance,
+its root, by sqrt(eps S) where points coincide. Derivatives have the errors of values times S.
 """
 
 import itertools
@@ -143,7 +145,10 @@ def agree(actual, expected, value_error, derivative_error):
     ),
 )
 def test_values_and_derivatives_of_gpflow(kernel, options):
-    """S is 100, and a Matern 1/2 is steep in its own diagonal only, where GPflow's has the error: sqrt(100 eps)."""
+    """
+    S is 100, and a Matern 1/2 is steep in its own diagonal only, where GPflow's has the error:
+    sqrt(100 eps).
+    """
     made = kernel(1.3, **OPTIONS[options])
     assert Prior(InducingPoints(Z), made).inputs[0].shape[-1] >= 4 + 2  # the form is in use
     error = 1e-13 if kernel not in STEEP else 1e-6
@@ -160,7 +165,10 @@ def test_sums_and_products(name):
 
 @pytest.mark.parametrize("kernel", CLASSES)
 def test_points_that_coincide(kernel):
-    """Rows are inducing points, or as near as 2^-10, 2^-26 of a lengthscale; all of it also far from the origin."""
+    """
+    Rows are inducing points, or as near as 2^-10, 2^-26 of a lengthscale; all of it also far from
+    the origin.
+    """
     for shift in (0.0, 2.0**30):
         compare_points_that_coincide(kernel, shift)
 
@@ -174,7 +182,8 @@ def compare_points_that_coincide(kernel, shift):
     )
     error = 100.0 * EPS * 100.0
     if kernel not in STEEP:
-        # A Matern 3/2 has a slope that errs by sqrt(eps S), but in t, whose own derivative is 0 there.
+        # A Matern 3/2 has a slope that errs by sqrt(eps S), but in t, whose own derivative is 0
+        # there.
         agree(actual, expected, error, 100.0 * error)
         return
     agree([actual[0], []], [expected[0], []], np.sqrt(error), 0.0)
@@ -182,7 +191,10 @@ def compare_points_that_coincide(kernel, shift):
 
 
 def test_points_far_apart():
-    """A row so far away that its covariance underflows: 0 and no slope, and near rows keep their covariances."""
+    """
+    A row so far away that its covariance underflows: 0 and no slope, and near rows keep their
+    covariances.
+    """
     for kernel in [
         *CLASSES,
         lambda *_: COMBINATIONS["sum"](),
@@ -203,7 +215,10 @@ def test_points_far_apart():
 
 @pytest.mark.parametrize("kernel", some_slow(CLASSES, quick=[SquaredExponential, Matern12]))
 def test_tiny_and_huge_lengthscales(kernel):
-    """Tiny lengthscales correlate coinciding points only, with an error of eps S; huge lengthscales all points."""
+    """
+    Tiny lengthscales correlate coinciding points only, with an error of eps S; huge lengthscales
+    all points.
+    """
     for lengthscale in [1e-3, 1e8, 1e100, 1e200]:
         made = kernel(1.3, lengthscale)
         near = np.concatenate([Z, X])
@@ -305,8 +320,9 @@ def test_a_model_in_chunks(name):
 @pytest.mark.parametrize("kind", CLASSES)
 def test_single_precision(kind):
     """
-    Values err by a few eps of the variance and derivatives by as much of themselves, also where x is near z and both
-    are far from the center: distances are in double precision. In single precision they would err by 100² eps = 1e-3.
+    Values err by a few eps of the variance and derivatives by as much of themselves, also where x
+    is near z and both are far from the center: distances are in double precision. In single
+    precision they would err by 100² eps = 1e-3.
     """
     eps = np.finfo(np.float32).eps
     far = Z + 100.0 * np.array([[1.0], [-1.0], [1.0], [-1.0]])

@@ -22,8 +22,8 @@ class Trace(NamedTuple):
 @pytest.fixture
 def trace(monkeypatch):
     """
-    Converges the sites of a model as its compiled loop does, and keeps every state; the model's own sites stay. It may
-    be told that there are more of them.
+    Converges the sites of a model as its compiled loop does, and keeps every state; the model's own
+    sites stay. It may be told that there are more of them.
     """
     while_loop = tf.while_loop
 

@@ -1,4 +1,7 @@
-"""Anderson's acceleration: on a linear fixed point iteration of d dimensions it is exact after d + 1 sweeps."""
+"""
+Anderson's acceleration: on a linear fixed point iteration of d dimensions it is exact after d + 1
+sweeps.
+"""
 
 import numpy as np
 import pytest
@@ -91,7 +94,10 @@ def test_no_change_of_the_update_is_no_secant():
 
 
 def test_workers_add_up_the_same_shape_in_every_sweep():
-    """However many secants there are: a collective operation refuses another shape than that of its first run."""
+    """
+    However many secants there are: a collective operation refuses another shape than that of its
+    first run.
+    """
     shapes = []
 
     class Recorded(Workers):

@@ -117,7 +117,10 @@ def test_a_row_that_does_not_vary_has_a_site():
 
 @pytest.mark.parametrize("power", ["0.4", "1", "each"])
 def test_matching_site(power):
-    """The fraction α of it, times the cavity of w, has the moments m + s α d1 and s + s² α d2 of the tilted one."""
+    """
+    The fraction α of it, times the cavity of w, has the moments m + s α d1 and s + s² α d2 of the
+    tilted one.
+    """
     alpha = np.broadcast_to(POWERS[power], N)
     w = cavity_of_w(
         marginals(posterior(), tf.constant(V)), SITE, tf.constant(POWERS[power], tf.float64)

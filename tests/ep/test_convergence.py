@@ -22,7 +22,9 @@ Z = np.linspace(-1.8, 1.8, 6)[:, None]
 
 
 def assert_proper(model):
-    """B is positive definite, and so is every cavity, 1 - α τ s > 0: by numpy, from q(u) = N(m, S)."""
+    """
+    B is positive definite, and so is every cavity, 1 - α τ s > 0: by numpy, from q(u) = N(m, S).
+    """
     Kuu = model.kernel(model.inducing_variable.Z).numpy() + gpflow.config.default_jitter() * np.eye(
         len(Z)
     )
@@ -69,7 +71,9 @@ def test_status_of_converged_sites(model):
 
 
 def test_batches_take_fewer_sweeps(model):
-    """One after the other sites see each other's updates; together they overshoot, and are damped."""
+    """
+    One after the other sites see each other's updates; together they overshoot, and are damped.
+    """
     model.alpha, model.tol, reports = 1.0, 1e-9, []
     parallel = model.update_sites()
     model.reset_sites()
@@ -124,7 +128,10 @@ def test_improper_initial_sites_are_scaled_down(model, trace, precision):
 
 @pytest.mark.parametrize("sweep", [1, 3])
 def test_ctrl_c_leaves_proper_sites(model, sweep):
-    """Interrupt between two sweeps in batches: sites are proper, options are unchanged, and the next call continues."""
+    """
+    Interrupt between two sweeps in batches: sites are proper, options are unchanged, and the next
+    call continues.
+    """
     left, model.tol = [sweep + 1], 1e-10
 
     def interrupt(status):
@@ -142,7 +149,10 @@ def test_ctrl_c_leaves_proper_sites(model, sweep):
 
 @pytest.fixture(scope="module")
 def outliers():
-    """A sine with three gross errors, by Student's t, whose log density is convex away from the observations."""
+    """
+    A sine with three gross errors, by Student's t, whose log density is convex away from the
+    observations.
+    """
     Y = np.sin(2.0 * X) + 0.1 * rng.normal(size=X.shape)
     Y[[3, 9, 15]] += [[4.0], [-5.0], [3.0]]
     return PEP(
@@ -163,7 +173,7 @@ def test_sites_of_negative_precision(outliers, alpha):
     assert np.abs(mean - np.sin(2.0 * X)).max() < 0.5  # gross errors are disregarded
 
 
-# --- real data ------------------------------------------------------------------------------------------------------
+# --- real data ------------------------------------------------------------------------------------
 
 ALPHAS = (0.0, 0.2, 0.5, 0.8, 1.0)
 
@@ -214,7 +224,10 @@ def test_binary_sets(name):
     "likelihood", some_slow([gpflow.likelihoods.Exponential, gpflow.likelihoods.Poisson], 1)
 )
 def test_a_prior_under_which_rates_are_huge(likelihood):
-    """The first sites are some 1e19, next to which nothing else is left in the sums: they are taken anew."""
+    """
+    The first sites are some 1e19, next to which nothing else is left in the sums: they are taken
+    anew.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 5.0, (40, 1))
     Y = 1.0 * rng.poisson(np.exp(2.0 * np.sin(3.0 * X) + 1.0))
@@ -228,7 +241,7 @@ def test_a_prior_under_which_rates_are_huge(likelihood):
     )
 
 
-# --- bad luck: it converges from defaults, or says that it does not -------------------------------------------------
+# --- bad luck: it converges from defaults, or says that it does not -------------------------------
 
 
 def column(values):
@@ -255,7 +268,8 @@ HARD = {
         column(np.digitize(SMOOTH, [-0.5, 0.5])),
     ),
 }
-# At alpha = 0 the expected rate under the prior is infinite, or E[(log f²)''] is: they do not converge, which is said.
+# At alpha = 0 the expected rate under the prior is infinite, or E[(log f²)''] is: they do not
+# converge, which is said.
 NO_BOUND = {"Poisson exp": (1e4,), "Poisson square": (1.0, 1e4)}
 # Log-concave: these do converge.
 CERTAIN = (
@@ -267,7 +281,10 @@ CERTAIN = (
 
 
 def ends_well(model):
-    """Return whether the sites converge; an error must name the non-finite value and leave the sites empty."""
+    """
+    Return whether the sites converge; an error must name the non-finite value and leave the sites
+    empty.
+    """
     try:
         return model.update_sites().converged
     except tf.errors.InvalidArgumentError as error:
@@ -281,7 +298,10 @@ def ends_well(model):
 @pytest.mark.parametrize("case", HARD)
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_hard_problems_converge_or_say_so(case):
-    """For large and small prior variances and every power: the end is finite and proper, and its status is right."""
+    """
+    For large and small prior variances and every power: the end is finite and proper, and its
+    status is right.
+    """
     likelihood, observed = HARD[case]
     kernel = gpflow.kernels.SquaredExponential(1.0)
     model = PEP((LINE[:, None], observed), kernel, likelihood(), LINE[1::4, None].copy())

@@ -67,7 +67,10 @@ def compared(run, is_bound):
 
 
 def test_a_small_fraction_may_lower_a_bound(run, options, loop):
-    """A step may lower a bound by rounding errors only; there is no such limit if the energy is not a bound."""
+    """
+    A step may lower a bound by rounding errors only; there is no such limit if the energy is not a
+    bound.
+    """
     lower = loop.iterate._replace(log_evidence=loop.iterate.log_evidence - 1.0)
     for fraction, is_bound, keeps in ((2e-3, True, False), (5e-4, True, True), (2e-3, False, True)):
         state = loop._replace(
@@ -87,7 +90,9 @@ def test_secants_are_forgotten_where_the_change_grows(run, loop):
 
 
 def test_secants_are_forgotten_where_the_change_is_large(run):
-    """Secants are dropped above a fifth of a standard deviation, even if the change does not grow."""
+    """
+    Secants are dropped above a fifth of a standard deviation, even if the change does not grow.
+    """
     kept, forgotten = [], []
     for before in run.loops[:-1]:
         large = before._replace(iterate=before.iterate._replace(change=constant(1e3)))
@@ -176,7 +181,10 @@ def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, lef
     [(30, 4, solver.SWEEPING), (30, 5, solver.NEWTON_STEP), (29, 5, solver.SWEEPING)],
 )
 def test_newton_needs_stalled_sweeps_and_secants(run, options, loop, stalled, depth, kind):
-    """Newton steps start after 30 sweeps that do not halve the change, if at least five secants can be stored."""
+    """
+    Newton steps start after 30 sweeps that do not halve the change, if at least five secants can be
+    stored.
+    """
     patience = solver.Attempt.start(loop.attempt.number, loop.iterate.change.dtype).patience
     before = loop._replace(
         anderson=loop.anderson._replace(secants=Secants.none(depth, loop.iterate.swept.sites)),

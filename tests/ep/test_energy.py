@@ -13,7 +13,8 @@ from gpflow_pep.ep import sum_sites
 from gpflow_pep.ep.sweep import log_integral, sweep
 from gpflow_pep.likelihoods import Probit
 
-# Logarithms and quotients by α >= 0.3 of numbers of order 1, of matrices of condition 1e2, and quadrature to 1e-11.
+# Logarithms and quotients by α >= 0.3 of numbers of order 1, of matrices of condition 1e2, and
+# quadrature to 1e-11.
 CLOSE = 1e-9
 X = np.linspace(-1.0, 1.0, 4)[:, None]
 Y = np.array([[0.0], [1.0], [1.0], [0.0]])
@@ -30,8 +31,8 @@ def natural(A, c):
 
 def by_definition(V, d, sites, alpha, scale):
     """
-    Σ_n {log ∫ cavity p^α + G(cavity) - G(q)}/α + G(q) - G(prior), with each f_n = w_n + N(0, m d_n), and for the
-    conditional p(f|u)/q(f|u) of variance d_n/(m d_n), also to the power α:
+    Σ_n {log ∫ cavity p^α + G(cavity) - G(q)}/α + G(q) - G(prior), with each f_n = w_n + N(0, m
+    d_n), and for the conditional p(f|u)/q(f|u) of variance d_n/(m d_n), also to the power α:
 
         log ∫ N(0, m d)^(1-α) N(0, d)^α / α = {log m - log(1 + α (m - 1))/α}/2.
     """
@@ -80,8 +81,9 @@ def model():
 
 def test_improper_sites_are_not_kept(model, energy_of):
     """
-    The first cavity is not proper: B is positive definite, but not without the first site, with prior variances 3 and
-    correlation 0.75 or so of the first two, |I + K T| = 7 (1 - 1.5) + 4.5 1.1 > 0, but 1 - 1.5 < 0. Or B is not.
+    The first cavity is not proper: B is positive definite, but not without the first site, with
+    prior variances 3 and correlation 0.75 or so of the first two, |I + K T| = 7 (1 - 1.5) + 4.5 1.1
+    > 0, but 1 - 1.5 < 0. Or B is not.
     """
     expected = energy_of(model)
     for precision in ([[2.0], [-0.5], [0.0], [0.0]], -10.0 * np.ones((4, 1))):
@@ -111,7 +113,9 @@ def test_second_derivatives_are_refused(model):
 
 @pytest.mark.parametrize("compile", some_slow([True, False], 1))
 def test_persistent_tapes(model, compile):
-    """Persistent tapes do not record the sweeps, whose functions would be differentiated repeatedly."""
+    """
+    Persistent tapes do not record the sweeps, whose functions would be differentiated repeatedly.
+    """
     variables = model.trainable_variables
 
     def gradients(persistent):

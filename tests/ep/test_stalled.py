@@ -30,7 +30,10 @@ def models():
 
 
 def several_classes(likelihood, alpha):
-    """A wide prior that labels make narrow, except for the mean over classes, of which they tell nothing."""
+    """
+    A wide prior that labels make narrow, except for the mean over classes, of which they tell
+    nothing.
+    """
     rng = np.random.default_rng(5)
     X = rng.uniform(-1.0, 1.0, (60, 2))
     Y = np.argmax(
@@ -49,7 +52,10 @@ def contradictory(alpha=0.8, variance=0.2):
 
 @functools.cache
 def two_models(likelihood):
-    """One, and another to be compiled where classes may not shift, for all powers; and the status they start with."""
+    """
+    One, and another to be compiled where classes may not shift, for all powers; and the status they
+    start with.
+    """
     models = [several_classes(likelihood, 0.5) for _ in range(2)]
     return models, models[0]._status.numpy()
 
@@ -72,7 +78,9 @@ def converged(model, alpha, start):
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_classes_do_not_shift_together(name, alpha):
-    """q's means sum to 0 over classes: a function added to all of them does not change the likelihood."""
+    """
+    q's means sum to 0 over classes: a function added to all of them does not change the likelihood.
+    """
     (model, _), start = two_models(LIKELIHOODS[name][0])
     converged(model, alpha, start)
     mean, spread = (value.numpy() for value in model.predict_f(model.data[0]))
@@ -136,8 +144,8 @@ def update_at(model):
 
 def test_newton_steps_reach_an_unstable_fixed_point(trace):
     """
-    An eigenvalue λ of the update's Jacobian has a positive real part, so that |1 + β λ| > 1 for all fractions β: sweeps
-    lead away from it. Newton's method ends there.
+    An eigenvalue λ of the update's Jacobian has a positive real part, so that |1 + β λ| > 1 for all
+    fractions β: sweeps lead away from it. Newton's method ends there.
     """
     model = contradictory()
     run = trace(model)
@@ -161,7 +169,10 @@ def test_newton_steps_reach_an_unstable_fixed_point(trace):
 @pytest.mark.parametrize("max_sweeps", some_slow([1, 2, 3, 4, 5, 6, 8], quick=[2]))
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_few_sweeps_end_properly(max_sweeps):
-    """With sites that are evaluated under their own power, whatever preliminary sweeps came to; never with an error."""
+    """
+    With sites that are evaluated under their own power, whatever preliminary sweeps came to; never
+    with an error.
+    """
     for problem in (
         Problem(
             "Student-t", 0.2, 27.57261364194129, 2.9229440745581137, 200, 10, "separable", 978708379

@@ -111,7 +111,9 @@ def test_a_rule_receives_cavities_and_observations(chunk_size, power):
 
 @pytest.mark.parametrize("power", POWERS)
 def test_gaussian_sites_are_found_at_once(power):
-    """Whatever the cavities: precision 1/(s + α d), mean y - m(x). Also the sweep's q and convergence."""
+    """
+    Whatever the cavities: precision 1/(s + α d), mean y - m(x). Also the sweep's q and convergence.
+    """
     for chunk_size, keep in [(3, False), (3, True), (100, True), (None, False), (None, True)]:
         sites, given = some_sites(), rows(chunk_size, POWERS[power])
         state, rule = sums(sites), rule_for(gpflow.likelihoods.Gaussian(NOISE), "kl")
@@ -166,7 +168,7 @@ def test_a_row_without_a_cavity_stays():
     assert np.count_nonzero(found.update[:, 0].numpy() == 0.0) == 1
 
 
-# --- some rows at a time --------------------------------------------------------------------------------------------
+# --- some rows at a time --------------------------------------------------------------------------
 
 
 def variables(values):
@@ -233,7 +235,10 @@ def test_improper_updates_are_halved(d2, moves):
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
 def test_a_row_whose_update_is_not_finite_stops_no_other(bad):
-    """The row keeps its sites in all latent functions; the updates of all other rows do not depend on it."""
+    """
+    The row keeps its sites in all latent functions; the updates of all other rows do not depend on
+    it.
+    """
 
     class Partly(Recorded):
         def moments(self, cavity, observations, alpha, accurate=True):

@@ -1,4 +1,7 @@
-"""Habits from scikit-learn: kernel parameters in a search, samples, noise given as alpha, rows one at a time."""
+"""
+Habits from scikit-learn: kernel parameters in a search, samples, noise given as alpha, rows one at
+a time.
+"""
 
 import re
 
@@ -167,7 +170,10 @@ def test_sparse_matrices_and_labels_are_refused_with_a_remedy():
 
 
 def test_columns_of_numbers_in_other_forms_are_read():
-    """Text, categories and missing-value types of pandas that hold numbers, as scikit-learn reads them."""
+    """
+    Text, categories and missing-value types of pandas that hold numbers, as scikit-learn reads
+    them.
+    """
     table = pd.DataFrame(
         {
             "text": [f"{value:.3f}" for value in X[:, 0]],
@@ -289,7 +295,8 @@ def test_estimators_show_kernel_and_likelihood():
     )
     text = (
         "(SquaredExponential(variance=2, lengthscales=[1, 0.123]) + Linear(variance=1)) * "
-        "Periodic(base_kernel=Matern32(variance=1, lengthscales=1, active_dims=[1]), period=7, active_dims=[1])"
+        "Periodic(base_kernel=Matern32(variance=1, lengthscales=1, active_dims=[1]), period=7, "
+        "active_dims=[1])"
     )
     estimator = SparseGPRegressor(kernel, n_inducing=10)
     assert repr(estimator) == f"SparseGPRegressor(kernel={text}, n_inducing=10)"

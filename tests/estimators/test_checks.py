@@ -7,8 +7,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 
-# Few points and iterations: the checks concern interfaces, and fits of data that any model fits well. Compiling
-# takes seconds, and data of the checks have nine structures: by default nothing is trained, and no sites converge.
+# Few points and iterations: the checks concern interfaces, and fits of data that any model fits
+# well. Compiling takes seconds, and data of the checks have nine structures: by default nothing is
+# trained, and no sites converge.
 OTHERS = [
     SparseGPRegressor(n_inducing=8, max_iterations=20),
     SparseGPClassifier(n_inducing=5, optimizer=None),

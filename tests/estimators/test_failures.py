@@ -20,7 +20,10 @@ def classifier(**options):
 
 @pytest.mark.parametrize("make", some_slow([regressor, classifier], 1))
 def test_a_fit_that_fails(X, y, make):
-    """Attributes stay, also the number of columns, classes and normalization; before any fit there are none."""
+    """
+    Attributes stay, also the number of columns, classes and normalization; before any fit there are
+    none.
+    """
     targets = y if make is regressor else y > 100.0
     others = 1e3 * y if make is regressor else np.digitize(y, [95.0, 110.0])
     estimator = make().fit(X, targets)
@@ -51,8 +54,8 @@ def interrupted_training(model, options):
 )
 def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
     """
-    The first batch of the stream and a further one, with points that move and with more of them. The model itself is
-    as it was too, and absorbs the batch afterwards.
+    The first batch of the stream and a further one, with points that move and with more of them.
+    The model itself is as it was too, and absorbs the batch afterwards.
     """
     targets, method = (y, "predict") if make is regressor else (y > 100.0, "predict_proba")
     estimator = make().fit(X[:20], targets[:20]).set_params(n_inducing=number)

@@ -35,7 +35,10 @@ def estimator():
 
 
 def test_covariance_of_draws_is_the_inverse_of_the_hessian(model):
-    """By second differences of the log posterior density; draws span the columns of a root of the covariance."""
+    """
+    By second differences of the log posterior density; draws span the columns of a root of the
+    covariance.
+    """
     coordinates = Coordinates(model, hyperparameters(model))
     maximum = coordinates.values()
     copy = deepcopy(model)
@@ -97,7 +100,10 @@ def test_average_is_the_mixture_of_the_models(model, full_cov):
 
 @pytest.mark.slow
 def test_few_rows_are_averaged(estimator):
-    """The average is less certain than the maximum, and equal in copies, pickles and any order of rows."""
+    """
+    The average is less certain than the maximum, and equal in copies, pickles and any order of
+    rows.
+    """
     at_maximum = SparseGPRegressor(n_draws=0, random_state=0).fit(X, y)
     mean, sd = estimator.predict(X_NEW, return_std=True)
     covariance = estimator.predict(X_NEW, return_cov=True)[1]
@@ -136,7 +142,9 @@ def test_draws_that_are_asked_for_in_vain():
 
 @pytest.mark.parametrize("unit", [1e-300, 1e290])
 def test_averages_in_extreme_units(estimator, unit):
-    """Logarithms of lengthscales, about 690, are rounded to 1e-13, and differences are over 2e-3."""
+    """
+    Logarithms of lengthscales, about 690, are rounded to 1e-13, and differences are over 2e-3.
+    """
     found = SparseGPRegressor(random_state=0).fit(unit * X, y)
     assert found.log_marginal_likelihood_value_ == pytest.approx(
         estimator.log_marginal_likelihood_value_, rel=1e-6

@@ -26,13 +26,16 @@ from gpflow_pep.inducing import k_means
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-# Both run the same operations in order; sums may be rounded in another order, which Kuu's condition number (its
-# jitter is 1e-6) takes from 1e-16 to 1e-10.
+# Both run the same operations in order; sums may be rounded in another order, which Kuu's condition
+# number (its jitter is 1e-6) takes from 1e-16 to 1e-10.
 SAME = {"rtol": 1e-9, "atol": 1e-9}
 
 
 def by_hand(X, Y, *, alpha, kernel=None):
-    """The model of standardized columns of Y, trained; the factor and the constant that take its predictions to y."""
+    """
+    The model of standardized columns of Y, trained; the factor and the constant that take its
+    predictions to y.
+    """
     mean, scale = Y.mean(axis=0), Y.std(axis=0)
     Z = k_means(
         X / X.std(axis=0), 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))
@@ -78,7 +81,10 @@ def test_predictions_are_those_of_the_model(X, y, outputs, alpha):
 
 @pytest.mark.parametrize("normalize", [True, False])
 def test_all_rows_as_inducing_points_are_the_exact_gp(X, y, normalize):
-    """scikit-learn's GP, with joint covariances; the jitter, 1e-6 of variances of 1 and noise of 0.1, changes 1e-4."""
+    """
+    scikit-learn's GP, with joint covariances; the jitter, 1e-6 of variances of 1 and noise of 0.1,
+    changes 1e-4.
+    """
     y = y if normalize else (y - y.mean()) / y.std()
     ours = SparseGPRegressor(
         SquaredExponential(1.5, [2.0, 20.0]),
@@ -115,8 +121,9 @@ def test_both_spreads_at_once_are_refused(X, y):
 @pytest.mark.filterwarnings("error:Training failed")
 def test_data_without_noise():
     """
-    Branin's function is predicted with an error of at most 5e-5, as by a dense GP, in any units; the noise of 1e-6 and
-    the jitter of streams leave 2e-4. A stream that goes on from there has GPflow's bounds.
+    Branin's function is predicted with an error of at most 5e-5, as by a dense GP, in any units;
+    the noise of 1e-6 and the jitter of streams leave 2e-4. A stream that goes on from there has
+    GPflow's bounds.
     """
 
     def branin(X):
@@ -143,7 +150,10 @@ def test_data_without_noise():
 
 @pytest.mark.parametrize(("bound", "noise"), [(1e-8, 5e-7), (1e-3, 2e-3)])
 def test_a_stream_keeps_the_bound_of_the_noise(X, y, bound, noise):
-    """A noise above the user's bound is kept; one that training has driven to the bound becomes twice as large."""
+    """
+    A noise above the user's bound is kept; one that training has driven to the bound becomes twice
+    as large.
+    """
     options = {"n_inducing": 6, "noise_variance": 1.5 * bound, "optimizer": None}
     with gpflow.config.as_context(gpflow.config.Config(likelihood_positive_minimum=bound)):
         estimator = SparseGPRegressor(SquaredExponential(), **options).partial_fit(X, y)
@@ -171,8 +181,9 @@ def test_a_finer_model_with_a_lower_evidence_is_discarded(X, y):
 
 def test_a_batch_more_is_absorbed(X, y):
     """
-    The same inputs measured again: with fixed parameters all rows at once have the same posterior. Since points may
-    move, the earlier posterior is projected on the new ones, where the jitter, 1e-6 over noise of 0.1, shows.
+    The same inputs measured again: with fixed parameters all rows at once have the same posterior.
+    Since points may move, the earlier posterior is projected on the new ones, where the jitter,
+    1e-6 over noise of 0.1, shows.
     """
     options = {
         "n_inducing": 60,
@@ -212,7 +223,10 @@ def test_a_stream_gets_the_points_that_it_lacks(X, y):
 
 @pytest.mark.parametrize("rows", some_slow([1, 5], 1))
 def test_a_first_batch_without_information(X, y, rows):
-    """One row, or constant targets: hyperparameters stay, and the next batch trains them. A mean alone scores 0."""
+    """
+    One row, or constant targets: hyperparameters stay, and the next batch trains them. A mean alone
+    scores 0.
+    """
     estimator = SparseGPRegressor(n_inducing=12, max_iterations=30, random_state=0)
     estimator.partial_fit(X[:rows], np.full(rows, y[0]))
     assert estimator.result_ is None and estimator.kernel_.kernels[
@@ -240,7 +254,9 @@ def test_a_column_that_varies_in_a_later_batch_for_the_first_time(X, y):
 
 @pytest.mark.parametrize("first", [0.0, 5.0])
 def test_a_stream_in_given_units_keeps_them(X, y, first):
-    """Without training, with exact inducing points and without normalization it is the GP of all rows."""
+    """
+    Without training, with exact inducing points and without normalization it is the GP of all rows.
+    """
     kernel = gpflow.kernels.Matern32(variance=1e4, lengthscales=30.0)
     estimator = SparseGPRegressor(
         kernel, noise_variance=4.0, normalize_y=False, optimizer=None, alpha=0.0
@@ -272,7 +288,9 @@ FIRST_BATCHES = {"quiet": (20, 1e-3), "equal": (20, 0.0), "one row": (1, 1.0)}
 )
 @pytest.mark.parametrize("unit", some_slow([1e-6, 1e9], 1))
 def test_a_stream_ends_near_a_fit_on_all_rows(first, n_inducing, unit):
-    """A first batch of another scale is forgotten: noise and scales follow from all rows, in any unit."""
+    """
+    A first batch of another scale is forgotten: noise and scales follow from all rows, in any unit.
+    """
     local = np.random.default_rng(3)
     rows, scale = FIRST_BATCHES[first]
     t = np.sort(local.uniform(0.0, 10.0, 100))
@@ -283,12 +301,15 @@ def test_a_stream_ends_near_a_fit_on_all_rows(first, n_inducing, unit):
     for part in np.split(np.arange(100), [rows, 40, 70]):
         estimator.partial_fit(X[part], y[part])
     expected = SparseGPRegressor(random_state=0).fit(X, y).predict(X)
-    # Two thirds of the noise: optima differ by less than the 0.05 of a nat per row that a tenth of its variance costs.
+    # Two thirds of the noise: optima differ by less than the 0.05 of a nat per row that a tenth of
+    # its variance costs.
     assert np.sqrt(np.mean(np.square(estimator.predict(X) - expected))) < 0.067 * unit
 
 
 def test_a_stream_in_the_order_of_time():
-    """Nothing is left of most inducing points given the others; the noise of a mean of 20 rows is .1."""
+    """
+    Nothing is left of most inducing points given the others; the noise of a mean of 20 rows is .1.
+    """
     local = np.random.default_rng(5)
     t = np.sort(local.uniform(0.0, 10.0, 100))
     values = np.sin(t) + 0.1 * local.normal(size=100)
@@ -370,7 +391,10 @@ def test_rows_that_are_copies(X, y):
 
 @pytest.mark.slow
 def test_auto(X, y):
-    """The estimator uses the selected number and stores the selection; a fit with a given number removes it."""
+    """
+    The estimator uses the selected number and stores the selection; a fit with a given number
+    removes it.
+    """
     estimator = SparseGPRegressor(n_inducing="auto", alpha=0.0, max_iterations=15).fit(X, y)
     found = estimator.num_inducing_selection_
     assert found.num_inducing == estimator.n_inducing_ in (16, 32, 60)
@@ -394,7 +418,10 @@ def test_given_kernels_are_copied(X, y):
 
 
 def test_tables_of_pandas(X, y):
-    """Column names are kept, and their order checked; nullable columns are numbers, missing values refused."""
+    """
+    Column names are kept, and their order checked; nullable columns are numbers, missing values
+    refused.
+    """
     table = pd.DataFrame(X, columns=["width", "height"], index=np.arange(60)[::-1])
     estimator = SparseGPRegressor(n_inducing=6, max_iterations=3, random_state=0)
     expected = estimator.fit(X, y).predict(X)

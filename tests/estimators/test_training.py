@@ -44,7 +44,9 @@ def classifier(**options):
     ("make", "method"), some_slow([(regressor, "predict"), (classifier, "predict_proba")], 1)
 )
 def test_a_fit_does_not_depend_on_earlier_ones(X, y, make, method):
-    """Bit for bit, with other rows, other numbers of rows and points and another alpha in between."""
+    """
+    Bit for bit, with other rows, other numbers of rows and points and another alpha in between.
+    """
     targets = y if make is regressor else y > 100.0
     first = make().fit(X, targets)
     expected = getattr(first, method)(X)
@@ -64,7 +66,10 @@ def test_a_fit_does_not_depend_on_earlier_ones(X, y, make, method):
 
 
 def test_structures_have_models_of_their_own(X, y):
-    """Kernels, numbers of columns and trainable parameters, but not numbers of points; those used last are kept."""
+    """
+    Kernels, numbers of columns and trainable parameters, but not numbers of points; those used last
+    are kept.
+    """
     fixed = SquaredExponential()
     gpflow.set_trainable(fixed.variance, False)
     for kernel in (SquaredExponential(), fixed, Matern32()):
@@ -80,8 +85,8 @@ def test_structures_have_models_of_their_own(X, y):
 @pytest.mark.parametrize("make", some_slow([regressor, classifier], 1))
 def test_refits_on_growing_rows_compile_once(X, y, make):
     """
-    All rows are inducing points, of another number each time. The objective is the energy of a new model of the same
-    points and parameters, whose sites are converged to 1e-6.
+    All rows are inducing points, of another number each time. The objective is the energy of a new
+    model of the same points and parameters, whose sites are converged to 1e-6.
     """
     targets = y if make is regressor else y > 100.0
     for number in range(20, 26):

@@ -1,4 +1,6 @@
-"""The estimators find the same in any unit of the columns and of y, and find signals of any frequency."""
+"""
+The estimators find the same in any unit of the columns and of y, and find signals of any frequency.
+"""
 
 import numpy as np
 import pytest

@@ -11,7 +11,8 @@ def test_rows_are_divided_and_standardized_without_the_test_rows():
     data, rows, pool = divided("iris", 3, initial=20, num_test=60, additions=30)
     assert (len(data.X_test), len(rows), len(pool)) == (60, 20, 70)
     np.testing.assert_array_equal(np.concatenate([rows, pool]), np.arange(90))
-    # Columns are below 10 in units of their deviation before centering: rounding of the mean stays under 10 eps.
+    # Columns are below 10 in units of their deviation before centering: rounding of the mean stays
+    # under 10 eps.
     np.testing.assert_allclose(data.X_train.mean(axis=0), 0.0, atol=1e-14)
     np.testing.assert_allclose(data.X_train.std(axis=0), 1.0, rtol=1e-14)
     whole = datasets.load("iris", standardize=False)

@@ -103,7 +103,7 @@ def test_titles():
     assert classifier_title(config | {"model": "SVGP", "M": 5}) == "SVGP"
 
 
-# --- tables and figures ---------------------------------------------------------------------------------------------
+# --- tables and figures ---------------------------------------------------------------------------
 
 
 @pytest.fixture

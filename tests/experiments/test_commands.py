@@ -1,4 +1,7 @@
-"""Experiments as commands: each is in their README; Sacred runs a main function as soon as it is defined."""
+"""
+Experiments as commands: each is in their README; Sacred runs a main function as soon as it is
+defined.
+"""
 
 import ast
 import re

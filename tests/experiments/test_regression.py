@@ -154,7 +154,10 @@ def test_unknown_entry_is_refused(run_tiny):
 
 
 def test_command_line_takes_flat_and_full_names(runs: Path):
-    command = "regression with dataset=diabetes split=2 model=PEPR alpha=0.25 gp.M=4 training.maxiter=1 max_train=60"
+    command = (
+        "regression with dataset=diabetes split=2 model=PEPR alpha=0.25 gp.M=4 training.maxiter=1 "
+        "max_train=60"
+    )
     run = ex.run_commandline([*command.split(), f"--file_storage={runs}", "--loglevel=ERROR"])
     assert (
         run.config["gp"]["model"] == "PEPR"

@@ -1,4 +1,7 @@
-"""The streaming experiment: every model learns from batches, what happened is on disk, and comparisons show it."""
+"""
+The streaming experiment: every model learns from batches, what happened is on disk, and comparisons
+show it.
+"""
 
 import json
 from functools import partial
@@ -50,8 +53,9 @@ def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
     assert run.result["batches"] == len(course) and (run.result["seconds_batch"] is None) == (
         model == "BATCH"
     )
-    # Bytes: a window has 60 rows of two numbers; SVGP has q(u), Z and four hyperparameters, each with two averages;
-    # a stream Z, R, η and a number of the old posterior, Z, alpha and three hyperparameters.
+    # Bytes: a window has 60 rows of two numbers; SVGP has q(u), Z and four hyperparameters, each
+    # with two averages; a stream Z, R, η and a number of the old posterior, Z, alpha and three
+    # hyperparameters.
     sizes = {
         "GPR": 120,
         "SGPR": 120,
@@ -84,7 +88,7 @@ def test_titles():
     assert learner_title(config | {"model": "GPR"}) == "GPR, last 7"
 
 
-# --- training -------------------------------------------------------------------------------------------------------
+# --- training -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.5], quick=[0.5]))
@@ -92,7 +96,8 @@ def test_streams_are_exact(alpha):
     X, Y = exactness.noisy_function(60)
     exact = gpflow.models.GPR((X, Y), exactness.kernel(), noise_variance=exactness._NOISE)
     found = exactness.difference(exact, X, Y, X, alpha, 3)
-    # The jitter of 1e-6 on Kuu, times 60 rows over noise 0.05 and the objective; means change by jitter K⁻¹ times rows.
+    # The jitter of 1e-6 on Kuu, times 60 rows over noise 0.05 and the objective; means change by
+    # jitter K⁻¹ times rows.
     assert found["objective"] < 1e-4 and found["mean"] < 5e-3 and found["variance"] < 1e-3
 
 

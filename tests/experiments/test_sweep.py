@@ -1,4 +1,6 @@
-"""The command: a sweep of real runs, its table, and its messages about failed runs and unusable files."""
+"""
+The command: a sweep of real runs, its table, and its messages about failed runs and unusable files.
+"""
 
 import json
 
@@ -71,7 +73,8 @@ def test_the_result_is_that_of_the_experiment(runs, run_experiment):
     result = processes.perform(Cell("regression", updates), runs)
     expected = run_experiment("regression").result
     assert result["directory"] == str(runs / "1")
-    # The order of floating-point sums may differ between runs (threads): allow 1e-16 to have grown a millionfold.
+    # The order of floating-point sums may differ between runs (threads): allow 1e-16 to have grown
+    # a millionfold.
     assert result["rmse"] == pytest.approx(expected["rmse"], rel=1e-10)
     assert result.keys() == {*expected, "directory"}
 

@@ -1,9 +1,10 @@
 """Binary likelihoods against 40 digits, in both codings of the labels.
 
-log_ndtr: erfc is good to 2 or 3 units in the last place, log1p and log to 1; below -12 the series' first term left out
-is 23!!/12^24 = 4e-16 of one factor. But erfc(x) = exp(-x²) ... magnifies the rounding of its argument x/√2 by x², and
-log takes that off again where log Phi is itself of order -x²/2: 8 units in all there; for x > 0 x² 2^-53, 2e-13 at 37.
-Past 37.5 log Phi is subnormal, which TensorFlow takes for 0.
+log_ndtr: erfc is good to 2 or 3 units in the last place, log1p and log to 1; below -12 the series'
+first term left out is 23!!/12^24 = 4e-16 of one factor. But erfc(x) = exp(-x²) ... magnifies the
+rounding of its argument x/√2 by x², and log takes that off again where log Phi is itself of order
+-x²/2: 8 units in all there; for x > 0 x² 2^-53, 2e-13 at 37. Past 37.5 log Phi is subnormal, which
+TensorFlow takes for 0.
 """
 
 import mpmath
@@ -58,7 +59,7 @@ def probability(kind, mean, variance):
         return mpmath.quad(integrand, [-10, -5, -2, 0, 2, 5, 10], maxdegree=4)
 
 
-# --- log Phi --------------------------------------------------------------------------------------------------------
+# --- log Phi --------------------------------------------------------------------------------------
 
 
 def test_log_ndtr_matches_high_precision():
@@ -84,7 +85,8 @@ def test_log_ndtr_extremes():
 
 def test_log_ndtr_gradient():
     """
-    φ(x)/Phi(x), also at 0 (where |x| has gradient 0), next to values of the other branch, and for underflowing Phi(-x).
+    φ(x)/Phi(x), also at 0 (where |x| has gradient 0), next to values of the other branch, and for
+    underflowing Phi(-x).
     """
     x = tf.constant([-40.0, -12.1, -11.9, 0.0, 3.0, 30.0, 40.0, 1e10], tf.float64)
     with tf.GradientTape() as tape:
@@ -95,7 +97,7 @@ def test_log_ndtr_gradient():
     np.testing.assert_allclose(tape.gradient(value, x), expected, rtol=1e-12)
 
 
-# --- likelihoods ----------------------------------------------------------------------------------------------------
+# --- likelihoods ----------------------------------------------------------------------------------
 
 
 def call(function, *columns):
@@ -141,8 +143,8 @@ def test_conditional_moments_match_probabilities(kind, labels):
 @both_labels
 def test_predictions_match_quadrature(kind, labels):
     """
-    Probit: in closed form. Logit: by GPflow's Gauss-Hermite with 20 nodes, good to 1e-3 at variance 9 (a sigmoid over
-    three units, nodes that are 1.4 apart).
+    Probit: in closed form. Logit: by GPflow's Gauss-Hermite with 20 nodes, good to 1e-3 at variance
+    9 (a sigmoid over three units, nodes that are 1.4 apart).
     """
     likelihood, (low, high) = kind(labels=labels), labels
     p = floats(probability(kind, m, v) for m, v in zip(MEANS, VARIANCES, strict=True))
@@ -179,7 +181,10 @@ def test_predict_y_with_several_outputs(kind, labels):
 @both
 @both_labels
 def test_variational_expectations_match_integrals(kind, labels):
-    """Against E log S in 20 digits: 20 nodes are good to 1e-6 at variance 1 (poles at a distance of 2 or more)."""
+    """
+    Against E log S in 20 digits: 20 nodes are good to 1e-6 at variance 1 (poles at a distance of 2
+    or more).
+    """
     likelihood, variance = kind(labels=labels), np.full(5, 0.5)
     found = call(likelihood.variational_expectations, MEANS, variance, np.full(5, labels[1]))
     with mp.workdps(20):

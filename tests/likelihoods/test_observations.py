@@ -127,7 +127,7 @@ def test_new_data_are_checked():
         np.testing.assert_array_equal(values, old)
 
 
-# --- wherever Y is given ---------------------------------------------------------------------------------------------
+# --- wherever Y is given --------------------------------------------------------------------------
 
 
 def model(kind):
@@ -189,7 +189,9 @@ def test_compiled_objective_checks_observations(bad):
 
 
 def test_checks_held_out_rows_of_gpflow_models():
-    """A single column of labels is not broadcast against several latent functions, nor the reverse."""
+    """
+    A single column of labels is not broadcast against several latent functions, nor the reverse.
+    """
     kernel = gpflow.kernels.SquaredExponential()
     for C, columns in ((1, 2), (2, 1)):
         made = gpflow.models.SVGP(kernel, Gaussian(), X[:2].copy(), num_latent_gps=C, num_data=4)

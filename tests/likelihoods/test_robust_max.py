@@ -28,7 +28,9 @@ def likelihood():
 
 @pytest.fixture
 def gpflows():
-    """GPflow's likelihood with 300 nodes, enough for variances of similar size, and without squashing."""
+    """
+    GPflow's likelihood with 300 nodes, enough for variances of similar size, and without squashing.
+    """
     link = gpflow.likelihoods.RobustMax(C, 0.02 * (C - 1) / C)
     link._squash = 0.0
     likelihood = gpflow.likelihoods.MultiClass(C, link)
@@ -106,7 +108,9 @@ def test_two_classes_match_closed_form():
 
 @pytest.mark.parametrize("name", some_slow(["variational_expectations", "predict_log_density"], 1))
 def test_derivatives_match_finite_differences(likelihood, name):
-    """Gradients in moments and epsilon; fourth-order differences with h = 1e-3 err by 1e-11 / 1e-3."""
+    """
+    Gradients in moments and epsilon; fourth-order differences with h = 1e-3 err by 1e-11 / 1e-3.
+    """
     gpflow.set_trainable(likelihood.epsilon, True)
     mean, variance = tf.Variable(MEAN), tf.Variable(VARIANCE)
     sources = [mean, variance, likelihood.epsilon.unconstrained_variable]
@@ -132,7 +136,10 @@ def test_several_chunks_of_rows(likelihood, monkeypatch):
 
 
 def test_more_classes_than_a_chunk(monkeypatch):
-    """Identical f_k: each is the largest with probability 1/C, and slopes in all other means are equal."""
+    """
+    Identical f_k: each is the largest with probability 1/C, and slopes in all other means are
+    equal.
+    """
     monkeypatch.setattr("gpflow_pep.likelihoods.robust_max._VALUES_PER_CHUNK", 2**8)
     number = 2**8 + 1
     mean, label = tf.zeros([1, number], tf.float64), tf.constant([7], tf.int32)

@@ -25,7 +25,9 @@ def test_singularity_terminates():
 
 
 def test_integrates_linear_functions_exactly():
-    """Two rows, one of them of two panels, divided to a width of 1/4: 1 + x is integrated exactly."""
+    """
+    Two rows, one of them of two panels, divided to a width of 1/4: 1 + x is integrated exactly.
+    """
 
     def evaluate(panels):
         width, middle = 2.0 * panels.half[:, None], (panels.left + panels.half)[:, None]

@@ -1,6 +1,7 @@
 """The probability that a Gaussian is the largest, against closed forms and brute force.
 
-CLOSE is the documented error of P; derivatives, whose integrands change faster, must have errors below 1e-7.
+CLOSE is the documented error of P; derivatives, whose integrands change faster, must have errors
+below 1e-7.
 """
 
 import sys
@@ -25,7 +26,10 @@ def found(label, mean, variance):
 
 
 def exact(label, mean, variance):
-    """log P by Gauss-Legendre between points half a standard deviation apart of every function that changes there."""
+    """
+    log P by Gauss-Legendre between points half a standard deviation apart of every function that
+    changes there.
+    """
     sd = np.sqrt(variance)
     points = np.unique(mean[:, None] + np.arange(-40.0, 40.5, 0.5) * sd[:, None])
     points = points[np.abs(points - mean[label]) <= 40.0 * sd[label]]
@@ -108,8 +112,9 @@ def test_hundred_equal_classes():
 @pytest.mark.parametrize("other", [1e-8, 1e-10, 1e-13, 1e-20, 1e-30, 0.0])
 def test_steep_steps_are_resolved(other):
     """
-    If f_k hardly varies, the integrand starts with a step as wide as its standard deviation, which nodes must resolve.
-    The second derivative in m_k, which has no effect, has an error of rounding over that standard deviation.
+    If f_k hardly varies, the integrand starts with a step as wide as its standard deviation, which
+    nodes must resolve. The second derivative in m_k, which has no effect, has an error of rounding
+    over that standard deviation.
     """
     place = np.random.default_rng(85).uniform(-6.0, 6.0, 2000)
     mean, variance = (
@@ -139,7 +144,10 @@ def test_nearly_constant_competitor():
 
 
 def test_derivatives_match_finite_differences():
-    """By differences of fourth order, h = 2e-3: h^4 F(5)/30 is 1e-12 or so, and rounding 1e-13/h² of the second one."""
+    """
+    By differences of fourth order, h = 2e-3: h^4 F(5)/30 is 1e-12 or so, and rounding 1e-13/h² of
+    the second one.
+    """
     C, R, h = 4, 6, 2e-3
     rng = np.random.default_rng(84)
     mean, variance = rng.normal(size=(C, R)), rng.uniform(0.3, 2.0, (C, R))
@@ -191,7 +199,7 @@ def test_single_precision():
     assert gpflow.default_float() == np.float64
 
 
-# --- termination of searches -----------------------------------------------------------------------------------------
+# --- termination of searches ----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -234,7 +242,10 @@ def test_end_search_halves_the_reach(derivatives):
 
 @pytest.mark.parametrize(("start", "count"), [(36.0, 1), (39.0, 2), (44.0, 2)])
 def test_end_search_stops_near_the_end(derivatives, start, count):
-    """g is linear, so one step is exact; a second step is taken if the first shortened the reach by a fifth."""
+    """
+    g is linear, so one step is exact; a second step is taken if the first shortened the reach by a
+    fifth.
+    """
     asked = derivatives(lambda x: (-tf.abs(x), -tf.sign(x), ONE))
     reach = MODULE._reach(UNITS, 60.0 / tf.square(start * ONE))
     assert len(asked) == count and float(reach[0][0]) == pytest.approx(30.0, rel=1e-12)
@@ -242,7 +253,10 @@ def test_end_search_stops_near_the_end(derivatives, start, count):
 
 
 def test_underflowing_integral_is_finite():
-    """No division by 0: log P is the log of the smallest number, and the remaining results equal the prior's."""
+    """
+    No division by 0: log P is the log of the smallest number, and the remaining results equal the
+    prior's.
+    """
     own = tf.constant([[True], [False]])
     two = tf.ones([2, 1], tf.float64)
     units = MODULE._Units(location=two, inverse=two, mode=0.0 * ONE, height=-10.0 * ONE)

@@ -1,4 +1,7 @@
-"""A Cholesky factor is correct or raises an informative error: eagerly, compiled, in gradients and in batches."""
+"""
+A Cholesky factor is correct or raises an informative error: eagerly, compiled, in gradients and in
+batches.
+"""
 
 import re
 import warnings
@@ -171,7 +174,7 @@ def test_name_and_advice_may_contain_braces():
     assert "K{u}" in str(error.value) and "set {} or {a}" in str(error.value)
 
 
-# --- growing jitter --------------------------------------------------------------------------------------------------
+# --- growing jitter -------------------------------------------------------------------------------
 
 SINGULAR = np.ones((3, 3))
 OPTIONS = {"name": "Kuu of this test", "advice": "other points"}
@@ -217,7 +220,8 @@ def test_any_initial_jitter(growing, capfd):
     for jitter in [0.0, 1e-18, 1e-10]:
         factor = growing(SINGULAR, jitter=jitter).numpy()
         assert np.all(np.isfinite(factor))
-        # No more than needed: rounding of a matrix of norm 3 requires up to 3 eps; the next step is ten times that.
+        # No more than needed: rounding of a matrix of norm 3 requires up to 3 eps; the next step is
+        # ten times that.
         assert np.abs(factor @ factor.T - SINGULAR).max() <= max(10.0 * jitter, 100 * EPS)
         assert "jitter raised" in capfd.readouterr().err
 
@@ -255,7 +259,8 @@ def test_jittered_factor_is_differentiable(growing):
             tape.watch(matrix)
             value = tf.reduce_sum(weights * function(matrix))
         gradients.append(tape.gradient(value, matrix).numpy())
-    # The last pivot, 9e-7, is known to eps / 9e-7 = 2.5e-10 of itself; the derivative divides by it.
+    # The last pivot, 9e-7, is known to eps / 9e-7 = 2.5e-10 of itself; the derivative divides by
+    # it.
     np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-8)
 
 
@@ -266,7 +271,7 @@ def test_batch_uses_one_jitter(growing):
     np.testing.assert_allclose(factors @ np.swapaxes(factors, 1, 2), batch, atol=1e-11)
 
 
-# --- finite ----------------------------------------------------------------------------------------------------------
+# --- finite ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 1)])
@@ -300,7 +305,7 @@ def test_finite_has_unit_gradient():
     np.testing.assert_array_equal(tape.gradient(total, value), [1.0, 1.0])
 
 
-# --- symmetric products ----------------------------------------------------------------------------------------------
+# --- symmetric products ---------------------------------------------------------------------------
 
 
 def test_symmetric_product():
@@ -363,8 +368,8 @@ def test_symmetric_product_without_columns_is_zero():
 @pytest.mark.parametrize("batch", [(), (3,)])
 def test_solves_and_products_with_the_inverse_agree(batch, adjoint, dtype):
     """
-    Condition numbers up to 1e2: to 1e-13. In single precision solves stay, to the last bit: TensorFloat-32 would leave
-    three digits of products.
+    Condition numbers up to 1e2: to 1e-13. In single precision solves stay, to the last bit:
+    TensorFloat-32 would leave three digits of products.
     """
     factors = np.random.default_rng(0).normal(size=(*batch, 7, 14)).astype(dtype)
     L = tf.linalg.cholesky(factors @ np.swapaxes(factors, -1, -2))
@@ -383,7 +388,10 @@ def test_solves_and_products_with_the_inverse_agree(batch, adjoint, dtype):
 
 @pytest.mark.parametrize("batch", [(), (0,), (3, 2)])
 def test_inverse_of_product(batch):
-    """Condition numbers up to 1e2: 1e-13 relative to the largest entry. Halves of sizes 1 to 3 are empty."""
+    """
+    Condition numbers up to 1e2: 1e-13 relative to the largest entry. Halves of sizes 1 to 3 are
+    empty.
+    """
     for size in [1, 2, 3, 4, 5, 130]:
         factors = np.random.default_rng(size).normal(size=(*batch, size, 2 * size))
         matrices = factors @ np.swapaxes(factors, -1, -2) / size + 0.1 * np.eye(size)

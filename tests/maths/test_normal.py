@@ -1,4 +1,6 @@
-"""The logarithm and the hazard of the normal distribution function against 60 digits, in both tails."""
+"""
+The logarithm and the hazard of the normal distribution function against 60 digits, in both tails.
+"""
 
 import mpmath
 import numpy as np
@@ -12,8 +14,9 @@ PLACES = np.array([-1e8, -1e4, -290.0, -100.0, -40.0, -12.001, -11.999, -3.0, -0
 
 def test_matches_sixty_digits():
     """
-    log Phi and h to a few hundred roundings: their logarithm's error times its size, 72 at the series' edge. x + h is
-    12 times smaller than h there and carries its error, 1e-11 in all; else drop is as good.
+    log Phi and h to a few hundred roundings: their logarithm's error times its size, 72 at the
+    series' edge. x + h is 12 times smaller than h there and carries its error, 1e-11 in all; else
+    drop is as good.
     """
     log_cdf = log_ndtr(tf.constant(PLACES))
     again, slope, drop = log_ndtr_and_derivatives(tf.constant(PLACES))
@@ -34,7 +37,10 @@ def test_matches_sixty_digits():
 
 
 def test_single_precision():
-    """To machine precision relative to log Phi, a few roundings of 6e-8 more in exponents and near the series' edge."""
+    """
+    To machine precision relative to log Phi, a few roundings of 6e-8 more in exponents and near the
+    series' edge.
+    """
     x = np.linspace(-60.0, 5.0, 651).astype(np.float32)
     expected = special.log_ndtr(x.astype(float))
     log_cdf, (again, slope, drop) = (

@@ -1,4 +1,6 @@
-"""Fixtures for models: small problems, dense formulas, gradients, comparisons, and the sites of PEP."""
+"""
+Fixtures for models: small problems, dense formulas, gradients, comparisons, and the sites of PEP.
+"""
 
 from dataclasses import replace
 
@@ -11,7 +13,10 @@ from dense_formulas import Dense, make_problem
 
 @pytest.fixture
 def no_jitter():
-    """GPflow's configuration without jitter and without a minimum of positive parameters; restored afterwards."""
+    """
+    GPflow's configuration without jitter and without a minimum of positive parameters; restored
+    afterwards.
+    """
     with gpflow.config.as_context(
         replace(gpflow.config.config(), jitter=0.0, positive_minimum=0.0)
     ):
@@ -50,8 +55,9 @@ def _value_and_gradients(model, variables):
 @pytest.fixture(scope="session")
 def value_and_gradients(named):
     """
-    The objective and its derivatives in `variables`, by default all that the model trains. Models made of the same
-    kernel, inducing variable, likelihood and mean function are compared in the variables of one of them.
+    The objective and its derivatives in `variables`, by default all that the model trains. Models
+    made of the same kernel, inducing variable, likelihood and mean function are compared in the
+    variables of one of them.
     """
 
     def evaluate(model, variables=None):
@@ -84,7 +90,9 @@ def compiled_step():
 
 @pytest.fixture(scope="session")
 def assert_close():
-    """Asserts that lists of arrays agree to `rel` times the largest number expected in any of them."""
+    """
+    Asserts that lists of arrays agree to `rel` times the largest number expected in any of them.
+    """
 
     def check(actual, expected, rel):
         assert [np.shape(a) for a in actual] == [np.shape(e) for e in expected]
@@ -121,7 +129,10 @@ class Positive(gpflow.functions.Function):
 
 @pytest.fixture(scope="session")
 def varying_noise():
-    """Makes Gaussian likelihoods whose variance, or whose standard deviation ("scale"), is a function of two inputs."""
+    """
+    Makes Gaussian likelihoods whose variance, or whose standard deviation ("scale"), is a function
+    of two inputs.
+    """
 
     def make(quantity="variance"):
         return gpflow.likelihoods.Gaussian(**{quantity: Positive([0.8, -0.5], -0.7)})
@@ -131,7 +142,9 @@ def varying_noise():
 
 @pytest.fixture(scope="session")
 def converge():
-    """Updates the sites of a PEP model to a tolerance, which stays with the model; returns the status."""
+    """
+    Updates the sites of a PEP model to a tolerance, which stays with the model; returns the status.
+    """
 
     def update(model, tol, **options):
         model.tol = tol

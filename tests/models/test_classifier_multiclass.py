@@ -1,4 +1,6 @@
-"""PEPClassifier with multi-class likelihoods: C latent functions with shared or separate kernels."""
+"""
+PEPClassifier with multi-class likelihoods: C latent functions with shared or separate kernels.
+"""
 
 import functools
 import os

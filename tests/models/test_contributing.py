@@ -1,7 +1,7 @@
 """CONTRIBUTING.md: the examples of a model and of a site rule are executed.
 
-Objectives are of order 100 and agree with dense formulas to cond(Kuu) eps = 1e-10; derivatives of those formulas by
-automatic differentiation likewise.
+Objectives are of order 100 and agree with dense formulas to cond(Kuu) eps = 1e-10; derivatives of
+those formulas by automatic differentiation likewise.
 """
 
 import re
@@ -69,8 +69,8 @@ def test_model_equals_dense_formula(classes):
 
 def test_stream_equals_batch(classes):
     """
-    The objectives of two batches sum to the objective of all rows, with fixed parameters and points; a saved state
-    continues.
+    The objectives of two batches sum to the objective of all rows, with fixed parameters and
+    points; a saved state continues.
     """
     stream, batches = (
         made(classes["StreamingDTC"], (X[:12], Y[:12])),

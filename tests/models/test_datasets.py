@@ -17,7 +17,8 @@ from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, TSVGP, StreamingSGPR, Streaming
 from gpflow_pep.engine import DatasetChunks
 
 N, D, P = 53, 3, 2
-# Sums over rows in another order: N terms of rounding, amplified by the condition of Kuu + jitter (1e3 here).
+# Sums over rows in another order: N terms of rounding, amplified by the condition of Kuu + jitter
+# (1e3 here).
 TOLERANCE = 1e-11
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(N, D))
@@ -86,7 +87,10 @@ def test_objective_and_gradient_equal_in_memory(name, compiled):
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["T-PEP"]))
 def test_gradient_of_compiled_objective(name):
-    """Keras optimizers minimize a closure like this: TensorFlow differentiates another function, in a separate pass."""
+    """
+    Keras optimizers minimize a closure like this: TensorFlow differentiates another function, in a
+    separate pass.
+    """
     gradients = []
     for model in (MODELS[name]((X, Y)), MODELS[name](dataset())):
         closure = model.training_loss_closure()
@@ -236,7 +240,10 @@ BROKEN = {
     ),
 )
 def test_fit_raises_if_data_change(broken, optimizer):
-    """A shorter step cannot help: fit restores the last valid parameters and does not report convergence."""
+    """
+    A shorter step cannot help: fit restores the last valid parameters and does not report
+    convergence.
+    """
     bad = Y.copy()
     bad[30] = np.nan if broken == "a value that is not finite" else 0.0
     later = (X, Y[:-1]) if broken == "batches of unequal lengths" else (X, bad)

@@ -80,9 +80,10 @@ def test_stream_retraces_once_for_larger_batches():
 @pytest.mark.parametrize("name", ["PEPR 0", "PEPR 0.5"])
 def test_graph_is_as_small_as_gpflow(name, compiled_step):
     """
-    To trace, compile and start an operation takes longer than most of them run here: no branches, no loops, and no
-    functions but one that all models share. A twentieth are what refuses covariances that are inconsistent, as
-    many, in that function, what an error says of a missing jitter.
+    To trace, compile and start an operation takes longer than most of them run here: no branches,
+    no loops, and no functions but one that all models share. A twentieth are what refuses
+    covariances that are inconsistent, as many, in that function, what an error says of a missing
+    jitter.
     """
     kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
     peer = gpflow.models.SGPR(FEW, kernel, Z.copy(), noise_variance=0.1)

@@ -1,9 +1,12 @@
-"""Derivatives of the objective against central finite differences, in a direction of every trainable variable.
+"""
+Derivatives of the objective against central finite differences, in a direction of every trainable
+variable.
 
-Five-point differences of step h = 2e-3 err by h^4 F'''''/30 + 1.5 e/h. The rounding e of an objective below 1e3 is
-below 1e3 * 1.1e-16 * 1e2 (condition numbers, N terms) = 1e-11: the second term is below 1e-8. The variables are of
-order one; fifth derivatives of up to a thousand times the slope make the first 5e-10 of it. So slopes agree to 1e-7,
-absolute or relative (``DIFFERENCES``), if they are right; a missing or wrong term is of order one.
+Five-point differences of step h = 2e-3 err by h^4 F'''''/30 + 1.5 e/h. The rounding e of an
+objective below 1e3 is below 1e3 * 1.1e-16 * 1e2 (condition numbers, N terms) = 1e-11: the second
+term is below 1e-8. The variables are of order one; fifth derivatives of up to a thousand times the
+slope make the first 5e-10 of it. So slopes agree to 1e-7, absolute or relative (``DIFFERENCES``),
+if they are right; a missing or wrong term is of order one.
 """
 
 import gpflow
@@ -157,8 +160,9 @@ def test_tiny_alpha_equals_alpha_zero(
     problem, varying_noise, named, value_and_gradients, assert_close, blocks, scale, noise
 ):
     """
-    Gradients are analytic in alpha, with derivatives of up to 1e3 times their size (d/s is below 1e2): alpha = 1e-12
-    makes no difference of 1e-8. At alpha = 0 and without blocks they come from a formula of their own.
+    Gradients are analytic in alpha, with derivatives of up to 1e3 times their size (d/s is below
+    1e2): alpha = 1e-12 makes no difference of 1e-8. At alpha = 0 and without blocks they come from
+    a formula of their own.
     """
     X, Y, Z, _ = problem(N=N, M=4, P=2)
     parts = {
@@ -181,8 +185,9 @@ def test_close_inducing_points_match_gpflow(
     problem, named, value_and_gradients, assert_close, distance
 ):
     """
-    Gradients at alpha = 0 against GPflow's as two inducing points meet and cond(Kuu) grows to 4 / jitter = 4e6, on both
-    sides of the switch between the two formulas: rounding of 1e2 * 1.1e-16 * cond = 5e-8, of the largest.
+    Gradients at alpha = 0 against GPflow's as two inducing points meet and cond(Kuu) grows to 4 /
+    jitter = 4e6, on both sides of the switch between the two formulas: rounding of 1e2 * 1.1e-16 *
+    cond = 5e-8, of the largest.
     """
     X, Y, Z, _ = problem(N=N, M=4, P=2)
     Z = np.concatenate([Z, Z[:1] + distance])

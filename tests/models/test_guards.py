@@ -48,7 +48,10 @@ def test_watched_frozen_parameter_has_full_gradient(data, kernel, compiled, alph
 
 
 def test_shared_frozen_parameter_has_full_gradient(data):
-    """One variance for kernel and noise, read by two parts of the model, is differentiated once: dense GPR agrees."""
+    """
+    One variance for kernel and noise, read by two parts of the model, is differentiated once: dense
+    GPR agrees.
+    """
 
     def derivative(make):
         kernel = gpflow.kernels.Matern52(variance=0.6)
@@ -124,7 +127,10 @@ def test_partially_assigned_data_raise(data, blocks, compiled):
 
 @pytest.mark.parametrize("make", [lambda *a, **k: PEPR(*a, alpha=0.5, **k), BTSGPR])
 def test_blocks_are_shift_invariant(data, make):
-    """A shift exact in binary does not change differences of inputs; centering errs by cond(Kuu) eps = 1e-9."""
+    """
+    A shift exact in binary does not change differences of inputs; centering errs by cond(Kuu) eps =
+    1e-9.
+    """
     X, Y = data
     X = np.round(X * 2**20) / 2**20
     Z = np.linspace(0.25, 3.75, 5)[:, None]

@@ -1,4 +1,7 @@
-"""Constructors and `greedy_variance` reject kernels whose active dimensions or ARD parameters do not fit X."""
+"""
+Constructors and `greedy_variance` reject kernels whose active dimensions or ARD parameters do not
+fit X.
+"""
 
 import gpflow
 import numpy as np

@@ -1,7 +1,8 @@
 """
 Leave-one-out densities against predictions of models without the row.
 
-Both ways solve with Kuu (condition number below 1e2) and B (below 1e3) once more than the other: 1e5 eps = 2e-11.
+Both ways solve with Kuu (condition number below 1e2) and B (below 1e3) once more than the other:
+1e5 eps = 2e-11.
 """
 
 import gpflow
@@ -101,8 +102,9 @@ def test_shared_block_equals_sgpr(problem):
 
 def test_without_a_site_q_may_be_improper():
     """
-    Prior variances are 3, the correlation of the first two rows 0.9 or so: with precisions 2 and -0.5 B is positive
-    definite, |I + K T| = 7 (1 - 1.5) + 9 (0.9²) > 0, but not without the first site, 1 - 1.5 < 0.
+    Prior variances are 3, the correlation of the first two rows 0.9 or so: with precisions 2 and
+    -0.5 B is positive definite, |I + K T| = 7 (1 - 1.5) + 9 (0.9²) > 0, but not without the first
+    site, 1 - 1.5 < 0.
     """
     inputs = np.array([[0.0], [0.4], [5.0]])
     labels = np.array([[0.0], [1.0], [1.0]])

@@ -1,8 +1,9 @@
 """Limits of the collapsed models: GPflow's models, dense formulas, each other.
 
-Problems are tiny (N = 24, M = 5) and Kuu is well conditioned (below 1e3 with the kernels used here). Two routes to one
-number then differ by rounding alone: 1.1e-16 times the condition number of Kuu, and a factor of ten for that of Qff + S
-(below 1e2, but of its root in products). ``CLOSE``, relative to the largest, is that bound.
+Problems are tiny (N = 24, M = 5) and Kuu is well conditioned (below 1e3 with the kernels used
+here). Two routes to one number then differ by rounding alone: 1.1e-16 times the condition number of
+Kuu, and a factor of ten for that of Qff + S (below 1e2, but of its root in products). ``CLOSE``,
+relative to the largest, is that bound.
 """
 
 import gpflow
@@ -91,7 +92,7 @@ def _assert_predicts_as(model, other, Xnew, assert_close):
     assert_close(model.predict_y(Xnew), other.predict_y(Xnew), CLOSE)
 
 
-# --- GPflow's models ------------------------------------------------------------------------------------------------
+# --- GPflow's models ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -141,8 +142,9 @@ def test_alpha_one_equals_fitc(problem, kernel, assert_same, assert_close):
 
 def test_continuous_at_alpha_zero(problem, dense):
     """
-    F(a) - F(0) = a F'(0) + O(a^2 F''), with F' = (w'D w - tr K^-1 D)/2 + sum x/2 + x^2/4, K = Qff + S, w = K^-1 r and
-    x = d/s. At a = 1e-8, a^2 F'' < 1e-12; F of order 1e2 is rounded to 1e-13 or so.
+    F(a) - F(0) = a F'(0) + O(a^2 F''), with F' = (w'D w - tr K^-1 D)/2 + sum x/2 + x^2/4, K = Qff +
+    S, w = K^-1 r and x = d/s. At a = 1e-8, a^2 F'' < 1e-12; F of order 1e2 is rounded to 1e-13 or
+    so.
     """
     X, Y, Z, _ = problem()
     at_zero, close_by = (
@@ -160,7 +162,9 @@ def test_continuous_at_alpha_zero(problem, dense):
 
 
 def test_inducing_points_at_all_inputs_are_exact(problem, kind, no_jitter, assert_close):
-    """Without jitter D vanishes but for rounding: all is GPflow's GPR, but for T-PEP's own terms."""
+    """
+    Without jitter D vanishes but for rounding: all is GPflow's GPR, but for T-PEP's own terms.
+    """
     X, Y, _, Xnew = problem(P=2)
     constructor, options, _ = kind
     # A Matern kernel of short lengthscale keeps Kuu well conditioned.
@@ -240,7 +244,7 @@ def test_upper_bound_equals_dense_formula(problem, varying_noise, dense):
     assert model.upper_bound().numpy() == pytest.approx(expected, rel=CLOSE)
 
 
-# --- the formulas, evaluated densely --------------------------------------------------------------------------------
+# --- the formulas, evaluated densely --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "kernel"), some_slow(WITH_KERNEL, 5), indirect=["kernel"])
@@ -274,7 +278,10 @@ def test_heteroscedastic_objective_equals_dense_formula(
     some_slow(["FITC", "block PEP", "block T-PEP", "BTSGPR"], quick=["block T-PEP", "BTSGPR"]),
 )
 def test_predictions_equal_dense_formula(problem, name, varying_noise, dense, assert_close):
-    """Qff with the sites' noise, Kbar, gives f* by Gaussian conditioning: Q*f Kbar^-1 r and k** - Q*f Kbar^-1 Qf*."""
+    """
+    Qff with the sites' noise, Kbar, gives f* by Gaussian conditioning: Q*f Kbar^-1 r and k** - Q*f
+    Kbar^-1 Qf*.
+    """
     X, Y, Z, Xnew = problem(P=2)
     constructor, options, _ = MODELS[name]
     parts = _parts(Matern52(1.3, lengthscales=0.9), varying_noise(), linear_mean(2))
@@ -309,7 +316,7 @@ def test_one_block_equals_dense_formula(problem, dense):
     assert abs(_objective(half) - d.exact()) > 1e-2
 
 
-# --- each other -----------------------------------------------------------------------------------------------------
+# --- each other -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -341,7 +348,10 @@ def test_blocks_of_one_row_equal_no_blocks(
 def test_best_scale_at_alpha_zero_is_optimal(
     problem, blocks, dense, assert_same, value_and_gradients
 ):
-    """The spherical bound is the maximum over m: also its gradients agree (the derivative in m vanishes there)."""
+    """
+    The spherical bound is the maximum over m: also its gradients agree (the derivative in m
+    vanishes there).
+    """
     X, Y, Z, _ = problem(P=2)
     parts = _parts()
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)

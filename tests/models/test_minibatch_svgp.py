@@ -59,7 +59,10 @@ def test_accepts_all_rows_as_minibatch(kind):
 
 @pytest.mark.parametrize("kind", [TSVGP, StreamingSVGP])
 def test_without_num_data_minibatch_is_the_data(kind):
-    """Without num_data any number of rows is all of them: terms of rows add up, and no row at all is KL[q || p]."""
+    """
+    Without num_data any number of rows is all of them: terms of rows add up, and no row at all is
+    KL[q || p].
+    """
     made = model(kind, None)
     none, first, both = (float(made.training_loss((X[:rows], Y[:rows]))) for rows in (0, 1, 2))
     second = float(made.training_loss((X[1:2], Y[1:2])))

@@ -1,4 +1,7 @@
-"""Models with chunks in single precision: close to double precision, and equal if single would be inaccurate."""
+"""
+Models with chunks in single precision: close to double precision, and equal if single would be
+inaccurate.
+"""
 
 from types import SimpleNamespace
 
@@ -78,9 +81,9 @@ def test_equals_double_if_single_is_inaccurate(pair, evaluated):
     (loss, gradient), (other, other_gradient) = map(evaluated, pair)
     for model in pair:
         model.likelihood.variance.assign(before)
-    # TensorFlow optimizes the two graphs in different ways, which rounds sums of 203 rows differently. Terms of the
-    # gradient are some 100 times the loss (3e5) and cancel: 1e-12 of the loss is about 40 eps of them. Single precision
-    # errs by 1e-3.
+    # TensorFlow optimizes the two graphs in different ways, which rounds sums of 203 rows
+    # differently. Terms of the gradient are some 100 times the loss (3e5) and cancel: 1e-12 of the
+    # loss is about 40 eps of them. Single precision errs by 1e-3.
     assert other == pytest.approx(loss, rel=1e-13)
     np.testing.assert_allclose(other_gradient, gradient, rtol=0.0, atol=1e-12 * abs(loss))
 
@@ -127,7 +130,9 @@ def suffices(covariance, **of_row):
     [(1e3, 1.0, 1.0), (1e3, 5.0, 1.0), (1e3, 0.5, [0.2, 7.0]), (1e3, 2.0, 0.1), (2.0, 1.0, 1.0)],
 )
 def test_accuracy_criterion(condition, variance, scale):
-    """eps k max(k tr Kuu^-1, 200) max(m, 1) / noise, with the largest variance k of u and of the rows."""
+    """
+    eps k max(k tr Kuu^-1, 200) max(m, 1) / noise, with the largest variance k of u and of the rows.
+    """
     smallest = 1.0 / (condition - 1.0)  # the trace of the inverse is the condition
     k = max(variance, 1.0)
     error = np.finfo(np.float32).eps * k * max(k * condition, 200.0) * max(np.max(scale), 1.0)
@@ -152,7 +157,10 @@ def test_tensorfloat_is_not_accurate_enough(monkeypatch):
 
 
 def test_many_rows_with_large_residuals_are_in_double_precision():
-    """eps n sqrt(mean of r^2/noise): at twice the limit the mean of a cluster far from 0 errs by 0.04 deviations."""
+    """
+    eps n sqrt(mean of r^2/noise): at twice the limit the mean of a cluster far from 0 errs by 0.04
+    deviations.
+    """
     n, limit = 5000, accumulation._MAX_ERROR / np.finfo(np.float32).eps
     source = SimpleNamespace(inputs=(), variables=(), num_outputs=1, only_chunk=None)
     single = NoOtherRows(source, tf.eye(2, dtype=tf.float64))
@@ -170,7 +178,10 @@ def test_many_rows_with_large_residuals_are_in_double_precision():
 
 
 def test_an_outlier_changes_predictions_in_no_chunk():
-    """It moves the mean by so much that rounding of the other chunks shows: by 0.06 and more deviations."""
+    """
+    It moves the mean by so much that rounding of the other chunks shows: by 0.06 and more
+    deviations.
+    """
     inputs = np.random.default_rng(0).normal(size=(3000, 2))
     outputs = np.sin(inputs[:, :1])
     outputs[7] = 5e7

@@ -1,4 +1,7 @@
-"""Several columns of Y in collapsed regression: shared kernels are accepted, separate kernels rejected with advice."""
+"""
+Several columns of Y in collapsed regression: shared kernels are accepted, separate kernels rejected
+with advice.
+"""
 
 import gpflow
 import numpy as np

@@ -1,9 +1,10 @@
 """The collapsed models against references with 50 digits (tests/data), at jitter 0.
 
-Tolerances, unit rounding 1.1e-16. Solves with Kuu (condition number at most 26) and accumulation over M + N <= 50 terms
-amplify it to at most 26 * 50 * 1.1e-16 = 1.4e-13. OBJECTIVE, relative: its terms cancel by a factor of ten at most.
-PREDICTION, relative to the largest: as above, with a power of ten for the condition number of B (up to 1e3, but of its
-root in products). GRADIENT, relative to the largest: differences of terms that are up to a hundred times larger.
+Tolerances, unit rounding 1.1e-16. Solves with Kuu (condition number at most 26) and accumulation
+over M + N <= 50 terms amplify it to at most 26 * 50 * 1.1e-16 = 1.4e-13. OBJECTIVE, relative: its
+terms cancel by a factor of ten at most. PREDICTION, relative to the largest: as above, with a power
+of ten for the condition number of B (up to 1e3, but of its root in products). GRADIENT, relative to
+the largest: differences of terms that are up to a hundred times larger.
 """
 
 import gpflow
@@ -79,7 +80,9 @@ def _model_of(case):
 
 
 def _objective_and_log_gradients(model):
-    """The objective and its derivatives in the parameters, through the logarithm if they are positive."""
+    """
+    The objective and its derivatives in the parameters, through the logarithm if they are positive.
+    """
     positive = {
         "log_variance": model.kernel.variance,
         "log_lengthscales": model.kernel.lengthscales,
@@ -148,8 +151,9 @@ def test_matches_oracle_with_default_jitter(case):
 @pytest.mark.parametrize("case", _named(OPTIMA))
 def test_learned_scale_matches_oracle(case):
     """
-    Maximized over m alone. Where the slope in m's variable is g, the curvature k at least 1, m is off by g/k, the
-    objective by g^2/2k: 1e-5 (as the reference, itself the result of a search) and 5e-11 at the slope asserted.
+    Maximized over m alone. Where the slope in m's variable is g, the curvature k at least 1, m is
+    off by g/k, the objective by g^2/2k: 1e-5 (as the reference, itself the result of a search) and
+    5e-11 at the slope asserted.
     """
     model, expected = _model_of(case), case["expected"]
     status = gpflow.optimizers.Scipy().minimize(

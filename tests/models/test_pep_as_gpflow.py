@@ -1,4 +1,7 @@
-"""PEP used as every GPflow model is: by GPflow's own optimizer, Keras' Adam, TFP's samplers, with no further call."""
+"""
+PEP used as every GPflow model is: by GPflow's own optimizer, Keras' Adam, TFP's samplers, with no
+further call.
+"""
 
 import gpflow
 import numpy as np
@@ -47,7 +50,10 @@ def optimum(_shared):
 
 @pytest.mark.parametrize("compile", some_slow([True, False], 1))
 def test_scipy_finds_the_optimum(model, optimum, compile):
-    """L-BFGS stops where the loss changes by 2e-9 of itself, 1e-8 nats of some 20, and the sites leave 1e-10."""
+    """
+    L-BFGS stops where the loss changes by 2e-9 of itself, 1e-8 nats of some 20, and the sites leave
+    1e-10.
+    """
     options = {"options": {"maxiter": 200}, "compile": compile}
     result = gpflow.optimizers.Scipy().minimize(
         model.training_loss_closure(), model.trainable_variables, **options

@@ -1,4 +1,7 @@
-"""Changes by the user after construction: everything afterwards uses them, or they are refused with the reason."""
+"""
+Changes by the user after construction: everything afterwards uses them, or they are refused with
+the reason.
+"""
 
 import pickle
 
@@ -49,7 +52,7 @@ def expected(_kept):
     return _kept[2]
 
 
-# --- between the objective and its gradient -------------------------------------------------------------------------
+# --- between the objective and its gradient -------------------------------------------------------
 
 CHANGES = {
     "rows": lambda model: setattr(model, "data", (X[:10], Y[:10])),
@@ -103,7 +106,7 @@ def test_a_gradient_in_a_compiled_function_is_that_of_its_objective(model, expec
     assert not np.allclose(gradient_of(model)[0], expected[0], rtol=1e-3)
 
 
-# --- settings that are no variables ---------------------------------------------------------------------------------
+# --- settings that are no variables ---------------------------------------------------------------
 
 
 def test_other_active_dimensions():
@@ -128,7 +131,7 @@ def test_max_jitter_given_later():
         assert np.isfinite(model.training_loss())
 
 
-# --- minibatches ----------------------------------------------------------------------------------------------------
+# --- minibatches ----------------------------------------------------------------------------------
 
 
 def test_predictions_within_an_epoch_do_not_spoil_it(model):
@@ -151,7 +154,7 @@ def test_data_that_change_within_an_epoch_are_an_error(model):
         next(steps)
 
 
-# --- pickles --------------------------------------------------------------------------------------------------------
+# --- pickles --------------------------------------------------------------------------------------
 
 
 def test_a_pickled_model_takes_other_rows():
@@ -161,7 +164,7 @@ def test_a_pickled_model_takes_other_rows():
     assert float(model.training_loss()) == pytest.approx(float(fresh.training_loss()), rel=REL)
 
 
-# --- data that are assigned one by one --------------------------------------------------------------------------------
+# --- data that are assigned one by one ------------------------------------------------------------
 
 USES = {
     "objective": lambda model: model.training_loss(),
@@ -180,7 +183,10 @@ USES = {
     ("kind", "chunk_size"), some_slow([(PEP, None), (PEP, 4), (StreamingPEP, None)], 1)
 )
 def test_X_and_Y_of_different_lengths_raise(kind, chunk_size):
-    """X alone has other rows than Y; then both have others than the sites. Set as a pair they are right."""
+    """
+    X alone has other rows than Y; then both have others than the sites. Set as a pair they are
+    right.
+    """
     model = kind((X, Y), SquaredExponential(), Probit(), Z, chunk_size=chunk_size, tol=TOL)
     others = X[:14], Y[:14]
     for variable, values in zip(model.data, others, strict=True):
@@ -195,7 +201,7 @@ def test_X_and_Y_of_different_lengths_raise(kind, chunk_size):
     assert float(model.training_loss()) == pytest.approx(float(fresh.training_loss()), rel=REL)
 
 
-# --- observations ---------------------------------------------------------------------------------------------------
+# --- observations ---------------------------------------------------------------------------------
 
 
 def test_labels_to_score_are_checked(model):

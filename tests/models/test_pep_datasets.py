@@ -1,4 +1,7 @@
-"""PEP of a tf.data.Dataset: sites, energy, gradient and predictions as those of the same rows in memory."""
+"""
+PEP of a tf.data.Dataset: sites, energy, gradient and predictions as those of the same rows in
+memory.
+"""
 
 import functools
 import itertools
@@ -15,7 +18,8 @@ from gpflow_pep.engine import DatasetChunks
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
 
 N = 67
-# Sums in another order: rounding, amplified by the condition of B (1e2) and by the sweeps that follow.
+# Sums in another order: rounding, amplified by the condition of B (1e2) and by the sweeps that
+# follow.
 TOLERANCE = 1e-10
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(N, 2))

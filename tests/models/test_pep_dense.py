@@ -1,10 +1,11 @@
 """PEP against power EP as it is defined, over u, with tilted distributions summed up on a grid.
 
-`Definition` has none of the package's algebra: natural parameters of q(u), cavities with the fraction of a site taken
-out of them, the moments of N(f; m, v) p(y|f)^α from 4001 points, and the energy from log-normalizers G (JMLR 18(104),
-app. G). The trapezoidal rule over ±14 standard deviations in steps of 0.007 of them is right to rounding, for these
-smooth integrands; divisions by α = 0.5 and inverses of matrices of condition 1e2 leave 1e-12, sites that have converged
-to TOL as much again. The model's own quadrature is good to 1e-8 by its word, in practice to 1e-11: CLOSE.
+`Definition` has none of the package's algebra: natural parameters of q(u), cavities with the
+fraction of a site taken out of them, the moments of N(f; m, v) p(y|f)^α from 4001 points, and the
+energy from log-normalizers G (JMLR 18(104), app. G). The trapezoidal rule over ±14 standard
+deviations in steps of 0.007 of them is right to rounding, for these smooth integrands; divisions by
+α = 0.5 and inverses of matrices of condition 1e2 leave 1e-12, sites that have converged to TOL as
+much again. The model's own quadrature is good to 1e-8 by its word, in practice to 1e-11: CLOSE.
 """
 
 from dataclasses import replace
@@ -59,7 +60,8 @@ class Definition:
         self.W = np.linalg.solve(Kuu, Kuf)  # [M, N], columns w_n
         self.d = np.diag(kernel(X).numpy() - Kuf.T @ self.W)
         self.d = scale * np.where(np.abs(self.d) < 1e-14, 0.0, self.d)
-        # The term of p(f|u)/q(f|u), log ∫ q^(1-α) p^α / α, of one-dimensional Gaussians; tests/ep has it by quadrature.
+        # The term of p(f|u)/q(f|u), log ∫ q^(1-α) p^α / α, of one-dimensional Gaussians; tests/ep
+        # has it by quadrature.
         shrinkage = np.log1p(alpha * (scale - 1.0)) / alpha if alpha else scale - 1.0
         self.constant = 0.5 * len(Y) * (np.log(scale) - shrinkage)
         self.prior = np.linalg.inv(Kuu)
@@ -85,7 +87,10 @@ class Definition:
         )
 
     def tilted(self, n):
-        """log Z, mean and variance of f under N(f; m, v) p^α; log Z is E[log p] at α = 0, where it is not tilted."""
+        """
+        log Z, mean and variance of f under N(f; m, v) p^α; log Z is E[log p] at α = 0, where it is
+        not tilted.
+        """
         linear, precision = self.cavity(n)
         w = self.W[:, n]
         m = w @ np.linalg.solve(precision, linear)
@@ -116,7 +121,10 @@ class Definition:
         ) / v
 
     def matching(self, n):
-        """The site whose fraction, times the cavity, gives w_n'u the moments of the tilted distribution."""
+        """
+        The site whose fraction, times the cavity, gives w_n'u the moments of the tilted
+        distribution.
+        """
         _, m, s, _, (slope, curvature) = self.tilted(n)
         if self.alpha == 0.0:
             return -curvature, slope - curvature * m
@@ -222,7 +230,10 @@ def test_energy_at_any_sites(case, energy_at_sites):
 
 @pytest.mark.slow
 def test_t_pep_of_probit_matches_dense_formulas():
-    """T-PEP of three labels by probit, whose moments and energy are those of N(0, m d) in place of N(0, d)."""
+    """
+    T-PEP of three labels by probit, whose moments and energy are those of N(0, m d) in place of
+    N(0, d).
+    """
     labels = np.array([1.0, 0.0, 1.0])
     points = X[:3]
     kernel = gpflow.kernels.Matern52(1.4, lengthscales=0.9)

@@ -1,6 +1,9 @@
-"""The first calls of a model converge its sites without a graph: to the same results, and while that is less work.
+"""
+The first calls of a model converge its sites without a graph: to the same results, and while that
+is less work.
 
-Sums in another order: 1e-12 leaves room for the condition of Kuu, 1e2, and for sites that converge to 1e-6.
+Sums in another order: 1e-12 leaves room for the condition of Kuu, 1e2, and for sites that converge
+to 1e-6.
 """
 
 import gpflow

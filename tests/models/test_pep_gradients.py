@@ -1,10 +1,12 @@
-"""Derivatives of PEP's energy while the sites follow the hyperparameters, and those from minibatches.
+"""
+Derivatives of PEP's energy while the sites follow the hyperparameters, and those from minibatches.
 
-The energy is stationary in sites that match their tilted distributions, so that the gradient at fixed sites is the
-whole one (KL). Finite differences of fourth order in steps of h = 1e-3 of a random direction in each variable are off
-by some h^4 F(5)/30, 1e-9 where F changes over lengths of a tenth, and by the noise of quadrature and of sites converged
-to TOL over h, 1e-12/1e-3/α. DIFFERENCE, relative to the largest slope (1 or more here), is that with a power of ten or
-two. Probabilities of several classes have a relative error of 1e-10: SEVERAL.
+The energy is stationary in sites that match their tilted distributions, so that the gradient at
+fixed sites is the whole one (KL). Finite differences of fourth order in steps of h = 1e-3 of a
+random direction in each variable are off by some h^4 F(5)/30, 1e-9 where F changes over lengths of
+a tenth, and by the noise of quadrature and of sites converged to TOL over h, 1e-12/1e-3/α.
+DIFFERENCE, relative to the largest slope (1 or more here), is that with a power of ten or two.
+Probabilities of several classes have a relative error of 1e-10: SEVERAL.
 """
 
 import functools
@@ -61,7 +63,9 @@ def _model(name, projection="kl", P=2, alpha=0.4):
 
 
 class Compiled:
-    """A model with a prior, its energy with the prior's density and the derivatives of both, compiled."""
+    """
+    A model with a prior, its energy with the prior's density and the derivatives of both, compiled.
+    """
 
     def __init__(self, model):
         model.kernel.variance.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(1.0))
@@ -116,7 +120,7 @@ def test_of_the_converged_energy(name, power):
     compiled.compare(tolerance=SEVERAL if compiled.model.num_latent_gps == C else DIFFERENCE)
 
 
-# --- from minibatches -----------------------------------------------------------------------------------------------
+# --- from minibatches -----------------------------------------------------------------------------
 
 
 @pytest.fixture(params=some_slow([0.0, 0.4, 1.0, "mixed"], quick=["mixed"]))
@@ -130,7 +134,10 @@ def converged(request, converge):
 
 @pytest.mark.slow
 def test_minibatches_are_unbiased(converged):
-    """Equal parts of the rows, with the sites all but held: the mean of the estimates is the whole derivative."""
+    """
+    Equal parts of the rows, with the sites all but held: the mean of the estimates is the whole
+    derivative.
+    """
     estimates = list(converged.model.minibatches(5, damping=1e-12))
     assert len(estimates) == 2
     for *parts, gradient in zip(*estimates, converged.gradients(), strict=True):

@@ -1,8 +1,10 @@
-"""PEP where it becomes something known: PEPR, SVGP's optimum, and itself in other orders and portions.
+"""
+PEP where it becomes something known: PEPR, SVGP's optimum, and itself in other orders and portions.
 
-Problems are tiny (N = 24, M = 5), Kuu has a condition number below 1e3. Two routes to one number differ by rounding,
-1e-9 at the worst as in test_limits.py: CLOSE, relative to the largest. Where both are fixed points, iterated to TOL,
-each is off by TOL/(1 - contraction): some 1e-11, below CLOSE too.
+Problems are tiny (N = 24, M = 5), Kuu has a condition number below 1e3. Two routes to one number
+differ by rounding, 1e-9 at the worst as in test_limits.py: CLOSE, relative to the largest. Where
+both are fixed points, iterated to TOL, each is off by TOL/(1 - contraction): some 1e-11, below
+CLOSE too.
 """
 
 import gpflow
@@ -41,14 +43,14 @@ def _converge(model, tol=TOL, **options):
     return status
 
 
-# --- a Gaussian likelihood ------------------------------------------------------------------------------------------
+# --- a Gaussian likelihood ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("P", "projection"), some_slow([(1, "kl"), (2, "wasserstein")], 1))
 def test_gaussian_is_pepr(problem, P, projection, assert_same, assert_close):
     """
-    For every alpha, and after alpha has changed, at the default tolerance: sites do not depend on the cavity, and one
-    sweep finds them.
+    For every alpha, and after alpha has changed, at the default tolerance: sites do not depend on
+    the cavity, and one sweep finds them.
     """
     X, Y, Z, Xnew = problem(P=P)
     parts = {
@@ -85,7 +87,7 @@ def _rest(model):
     return model.kernel(X).numpy() - Kuf.T @ np.linalg.solve(Kuu, Kuf)
 
 
-# --- alpha = 0 ------------------------------------------------------------------------------------------------------
+# --- alpha = 0 ------------------------------------------------------------------------------------
 
 
 def _gauss_hermite(likelihood, nodes):
@@ -96,9 +98,10 @@ def _gauss_hermite(likelihood, nodes):
 @pytest.mark.parametrize("likelihood", some_slow([Probit, Logit], quick=[Logit]))
 def test_alpha_zero_is_the_optimum_of_svgp(problem, likelihood, value_and_gradients, assert_close):
     """
-    SVGP's bound, with 100 Gauss-Hermite nodes right to 1e-13 for variances up to 2, equals the energy at q(u); it is
-    stationary there: sites that are off by TOL and q(u) by some 1e-11 leave a slope of 1e-11 times the curvature in
-    q_mu and q_sqrt, the condition number of q(u)'s covariance, some 1e3.
+    SVGP's bound, with 100 Gauss-Hermite nodes right to 1e-13 for variances up to 2, equals the
+    energy at q(u); it is stationary there: sites that are off by TOL and q(u) by some 1e-11 leave a
+    slope of 1e-11 times the curvature in q_mu and q_sqrt, the condition number of q(u)'s
+    covariance, some 1e3.
     """
     X, Y, Z, Xnew = _labels(problem)
     parts = {
@@ -132,9 +135,9 @@ def test_alpha_zero_is_the_optimum_of_svgp(problem, likelihood, value_and_gradie
 
 def test_continuous_at_alpha_zero(problem):
     """
-    F(a) - F(0) is a F'(0) + O(a²): the difference quotients at 1e-3 and 1e-4 agree to some 1e-3 of themselves. The
-    Wasserstein distance, which is divided by alpha, has rounding errors of 1e-15: tol must be above 1e-11; an energy
-    that is off by tol = 1e-9 makes 1e-5 of the quotient.
+    F(a) - F(0) is a F'(0) + O(a²): the difference quotients at 1e-3 and 1e-4 agree to some 1e-3 of
+    themselves. The Wasserstein distance, which is divided by alpha, has rounding errors of 1e-15:
+    tol must be above 1e-11; an energy that is off by tol = 1e-9 makes 1e-5 of the quotient.
     """
     X, Y, Z, _ = _labels(problem)
     model = PEP((X, Y), SquaredExponential(2.0), Probit(), Z, alpha=0.0, projection="wasserstein")
@@ -147,7 +150,7 @@ def test_continuous_at_alpha_zero(problem):
     assert slopes[0] == pytest.approx(slopes[1], rel=2e-3)
 
 
-# --- the same fixed point -------------------------------------------------------------------------------------------
+# --- the same fixed point -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +196,10 @@ def test_initial_sites_do_not_change_the_fixed_point(swept, assert_close):
 
 
 def test_outputs_add_up(swept, assert_close):
-    """Two columns of labels share hyperparameters and are independent otherwise: two models of one each."""
+    """
+    Two columns of labels share hyperparameters and are independent otherwise: two models of one
+    each.
+    """
     model, (precision, linear, value), make = swept
     X, Y = (values.numpy() for values in model.data)
     one, total = make((X, Y[:, :1])), 0.0

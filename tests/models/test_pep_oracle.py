@@ -1,15 +1,18 @@
-"""PEPClassifier against reference numbers (tests/data): sites, energy, q(u), predictions and derivatives.
+"""
+PEPClassifier against reference numbers (tests/data): sites, energy, q(u), predictions and
+derivatives.
 
-The references are double precision with quadrature that converges exponentially, right to 1e-11 at least. Here sites
-have converged to TOL, which leaves q off by TOL/(1 - contraction), a few times 1e-11, the derivatives by ten times that
-(their terms cancel), and the energy by much less where it is stationary. Errors of quadrature, 1e-12 or so on
-cavities as narrow as these, are divided by alpha, 1e-3 at the least. POSTERIOR and GRADIENT, relative to the largest
-number, are these with a power of ten; ENERGY is absolute.
+The references are double precision with quadrature that converges exponentially, right to 1e-11 at
+least. Here sites have converged to TOL, which leaves q off by TOL/(1 - contraction), a few times
+1e-11, the derivatives by ten times that (their terms cancel), and the energy by much less where it
+is stationary. Errors of quadrature, 1e-12 or so on cavities as narrow as these, are divided by
+alpha, 1e-3 at the least. POSTERIOR and GRADIENT, relative to the largest number, are these with a
+power of ten; ENERGY is absolute.
 
 There is no jitter, but where Z = X: there Kuu has condition numbers of up to 3e17, which e = 1e-12
-mends. That makes d_n up to e, which changes the energy by about Σ d_n (h_n² + τ_n)/2 < 1e-10. Between
-and beyond the inputs K*u (Kuu + e)^-1 Kuf differs from K*f by at most sqrt(k** e)/2 = 2e-6, seldom by a hundredth of
-it: PREDICTION.
+mends. That makes d_n up to e, which changes the energy by about Σ d_n (h_n² + τ_n)/2 < 1e-10.
+Between and beyond the inputs K*u (Kuu + e)^-1 Kuf differs from K*f by at most sqrt(k** e)/2 = 2e-6,
+seldom by a hundredth of it: PREDICTION.
 """
 
 import functools
@@ -64,7 +67,10 @@ def _little_jitter(request):
 
 @functools.cache
 def _model(dataset, likelihood, projection):
-    """One model for all cases that differ in alpha alone, so that little is compiled; they do not change it else."""
+    """
+    One model for all cases that differ in alpha alone, so that little is compiled; they do not
+    change it else.
+    """
     inputs = next(case["inputs"] for case in CASES if case["dataset"] == dataset)
     X, Y = np.array(inputs["X"]), 0.5 * (1.0 + np.array(inputs["Y_pm1"])[:, None])
     kernel = gpflow.kernels.SquaredExponential(
@@ -136,8 +142,9 @@ def test_energy_sites_and_predictions_at_convergence(case):
 @pytest.mark.parametrize("case", _named(CASES, quick=QUICK[:1]))
 def test_default_tolerance(case):
     """
-    From empty sites, sites and predictions are off by 1e-6/(1 - contraction), a few times 1e-6 here; an energy that is
-    stationary in the sites, which that of quantile propagation is not, by the square of it.
+    From empty sites, sites and predictions are off by 1e-6/(1 - contraction), a few times 1e-6
+    here; an energy that is stationary in the sites, which that of quantile propagation is not, by
+    the square of it.
     """
     quantile = case["name"].endswith("QP")
     _model(
@@ -166,7 +173,10 @@ def test_default_tolerance(case):
 
 @pytest.mark.parametrize("case", _named(case for case in WITH_GRADIENTS if case not in QUANTILE))
 def test_derivatives(case):
-    """EP's energy is stationary in the sites: derivatives while they stay are those of the converged energy."""
+    """
+    EP's energy is stationary in the sites: derivatives while they stay are those of the converged
+    energy.
+    """
     model, expected = _converged(case), case["expected"]
     _assert_gradients(model, expected["grad"])
     if "grad_sites_fixed" in expected:
@@ -175,7 +185,9 @@ def test_derivatives(case):
 
 @pytest.mark.parametrize("case", _named(QUANTILE))
 def test_derivatives_of_quantile_propagation(case):
-    """Of the converged energy, `grad`; while the sites stay, they are others, `grad_sites_fixed`."""
+    """
+    Of the converged energy, `grad`; while the sites stay, they are others, `grad_sites_fixed`.
+    """
     model, expected = _converged(case), case["expected"]
     _assert_gradients(model, expected["grad"])
     true, fixed = (

@@ -1,8 +1,10 @@
 """
-T-PEP for any likelihood (`scale`), and a power for each row, against the models for regression that have them.
+T-PEP for any likelihood (`scale`), and a power for each row, against the models for regression that
+have them.
 
-Problems are tiny (N = 24, M = 5), Kuu has a condition number below 1e3; two routes to one number differ by 1e-9 at the
-worst, as in test_limits.py: CLOSE, relative to the largest, is that with a power of ten.
+Problems are tiny (N = 24, M = 5), Kuu has a condition number below 1e3; two routes to one number
+differ by 1e-9 at the worst, as in test_limits.py: CLOSE, relative to the largest, is that with a
+power of ten.
 """
 
 from functools import partial
@@ -37,7 +39,10 @@ def parts(Z):
 
 @pytest.fixture(scope="module", params=some_slow(["one", "each"], quick=["each"]))
 def pair(problem, request):
-    """PEPR and PEP made of the same parts, a trainable scale among them; alpha is one number or one for each row."""
+    """
+    PEPR and PEP made of the same parts, a trainable scale among them; alpha is one number or one
+    for each row.
+    """
     X, Y, Z, Xnew = problem()
     shared = {**parts(Z), "scale": gpflow.Parameter(0.7, transform=positive())}
     by_row = request.param == "each"
@@ -76,7 +81,10 @@ def labeled(problem):
 
 @pytest.mark.slow
 def test_the_scale_raises_the_bound_at_alpha_zero(labeled):
-    """log p(y) >= E_q[log p] - KL with f given u of covariance m D: at alpha = 0 T-PEP's terms are that KL's."""
+    """
+    log p(y) >= E_q[log p] - KL with f given u of covariance m D: at alpha = 0 T-PEP's terms are
+    that KL's.
+    """
     labeled.alpha = 0.0
     assert labeled.is_lower_bound
     values = {}
@@ -117,7 +125,7 @@ def test_at_alpha_zero_it_is_pepsvgp(pair, scale):
     assert max(np.abs(slope).max() for slope in slopes) < 1e-5
 
 
-# --- models whose factors are tied ----------------------------------------------------------------------------------
+# --- models whose factors are tied ----------------------------------------------------------------
 
 TIED = {"APEP": APEP, "ARPEP": ARPEP, "RPAPEP": RPAPEP}
 
@@ -148,8 +156,9 @@ def tied(problem):
 @pytest.mark.parametrize("name", TIED)
 def test_tied_models_at_alpha_zero(tied, name, scale):
     """
-    SVGP's bound with m d in place of d, and N/2 log m - N (m - 1)/2 for each latent function. Student's t has its poles
-    within a few nodes' distance: 150 Gauss-Hermite nodes leave 1e-6 of its expectations.
+    SVGP's bound with m d in place of d, and N/2 log m - N (m - 1)/2 for each latent function.
+    Student's t has its poles within a few nodes' distance: 150 Gauss-Hermite nodes leave 1e-6 of
+    its expectations.
     """
     models, svgp, (X, Y) = tied
     model = models[name]
@@ -173,7 +182,10 @@ def test_tied_models_at_alpha_zero(tied, name, scale):
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.4, 1.0], quick=[0.4]))
 @pytest.mark.parametrize("name", some_slow(TIED, quick=["ARPEP"]))
 def test_derivatives_of_tied_models_in_the_scale(tied, name, alpha):
-    """A difference of fourth order, h = 1e-2 of its logarithm or so: h^4/30 times derivatives of order 10."""
+    """
+    A difference of fourth order, h = 1e-2 of its logarithm or so: h^4/30 times derivatives of order
+    10.
+    """
     models, _, data = tied
     model = models[name]
     model.scale.assign(0.7)

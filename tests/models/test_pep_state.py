@@ -1,4 +1,7 @@
-"""What PEP keeps: its sites, which follow every change by themselves; data, compiled functions, copies, checkpoints."""
+"""
+What PEP keeps: its sites, which follow every change by themselves; data, compiled functions,
+copies, checkpoints.
+"""
 
 import tracemalloc
 import warnings
@@ -70,7 +73,7 @@ def assert_same_predictions(actual, expected, atol=0.0):
         np.testing.assert_allclose(one, two, rtol=0.0, atol=atol)
 
 
-# --- what follows changes -------------------------------------------------------------------------------------------
+# --- what follows changes -------------------------------------------------------------------------
 
 CHANGES = {
     "variance": lambda model: model.kernel.variance.assign(2.5),
@@ -176,7 +179,10 @@ def test_data_of_another_size(model):
     ("M", "classes", "rows"), [(10, 2, 5120), (2000, 2, 2097), (2000, 3, 1024)]
 )
 def test_default_chunk_size_bounds_memory_of_V(M, classes, rows):
-    """As many as there are entries of V for, one for each of M inducing points and of C latent functions."""
+    """
+    As many as there are entries of V for, one for each of M inducing points and of C latent
+    functions.
+    """
     labels = np.arange(6.0)[:, None] % classes
     Z = np.linspace(0.0, 1.0, M)[:, None]
     assert (
@@ -186,7 +192,9 @@ def test_default_chunk_size_bounds_memory_of_V(M, classes, rows):
 
 
 def test_the_surrogate_has_the_posterior_of_the_sites(model):
-    """Exact regression on K_nu Kuu⁻¹ u, by numpy; a site that says nothing is a row of infinite noise."""
+    """
+    Exact regression on K_nu Kuu⁻¹ u, by numpy; a site that says nothing is a row of infinite noise.
+    """
     found = model.surrogate()
     Kuu = model.kernel(Z).numpy() + gpflow.default_jitter() * np.eye(len(Z))
     W = np.linalg.solve(Kuu, model.kernel(model.inducing_variable.Z, X).numpy())
@@ -210,7 +218,7 @@ def test_the_surrogate_has_the_posterior_of_the_sites(model):
         assert np.all(np.isfinite(np.delete(found.targets, 3)))
 
 
-# --- sites that have not converged ----------------------------------------------------------------------------------
+# --- sites that have not converged ----------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("error")
@@ -275,7 +283,7 @@ def test_few_sweeps_at_a_time_converge_too(model):
     assert_same_predictions(model.predict_f(XNEW), expected, CLOSE)
 
 
-# --- compiled functions ---------------------------------------------------------------------------------------------
+# --- compiled functions ---------------------------------------------------------------------------
 
 
 def traces(model):
@@ -303,7 +311,7 @@ def test_a_compiled_loss_sees_what_changes(model, other):
     assert model.sites_status.sweeps == 2 and not model.sites_status.converged
 
 
-# --- copies ---------------------------------------------------------------------------------------------------------
+# --- copies ---------------------------------------------------------------------------------------
 
 
 def test_a_checkpoint_restores_the_sites(model, tmp_path):
@@ -317,7 +325,7 @@ def test_a_checkpoint_restores_the_sites(model, tmp_path):
     assert fresh.sites_status.sweeps == 0
 
 
-# --- arguments ------------------------------------------------------------------------------------------------------
+# --- arguments ------------------------------------------------------------------------------------
 
 
 def test_default_options():
@@ -358,7 +366,8 @@ def test_a_classifier_rejects_values_that_are_no_labels():
         (
             3.0 * Y,
             None,
-            "every label 0, 1, ..., C - 1 if likelihood is None, got labels up to 3 but none of class 1",
+            "every label 0, 1, ..., C - 1 if likelihood is None, got labels up to 3 but none of "
+            "class 1",
         ),
         (Y - 0.5, None, r"labels 0 and 1, or -1 and 1, .* got -0.5, 0.5 among 2 values"),
         (np.hstack([Y, 2.0 * Y]), None, "labels 0 and 1"),
@@ -416,7 +425,7 @@ def test_assigned_invalid_alpha_raises_in_next_update(model):
         model.update_sites()
 
 
-# --- a power of each row; it comes last, since it is compiled anew ---------------------------------------------------
+# --- a power of each row; it comes last, since it is compiled anew --------------------------------
 
 
 def test_a_power_of_each_row_stays_with_the_rows():
@@ -441,7 +450,9 @@ def test_a_power_of_each_row_stays_with_the_rows():
 
 @pytest.mark.slow
 def test_the_default_tolerance_follows_the_floating_point_type():
-    """At 1e-6 float32 took 17, 12, 12 and 72 sweeps, because rounding changes the marginals as much."""
+    """
+    At 1e-6 float32 took 17, 12, 12 and 72 sweeps, because rounding changes the marginals as much.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 6.0, (200, 1))
     Y = np.sin(2.0 * X) + 0.1 * rng.standard_t(3, (200, 1))
@@ -459,5 +470,6 @@ def test_the_default_tolerance_follows_the_floating_point_type():
             assert single.tol == pytest.approx(max(1e-6, 100.0 * np.finfo(dtype).eps))
             means.append(single.predict_f(x[:20])[0])
     assert max(sweeps[4:]) <= 2 * max(sweeps[:4])
-    # The tolerance, 1e-5 of a standard deviation of 0.03, is below rounding: eps times the root of cond(Kuu), 1e3.
+    # The tolerance, 1e-5 of a standard deviation of 0.03, is below rounding: eps times the root of
+    # cond(Kuu), 1e3.
     np.testing.assert_allclose(means[1], means[0], rtol=0.0, atol=1e-3)

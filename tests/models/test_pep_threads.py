@@ -1,4 +1,7 @@
-"""Predictions of one model in many threads: one at a time updates its sites; results are those of one thread."""
+"""
+Predictions of one model in many threads: one at a time updates its sites; results are those of one
+thread.
+"""
 
 import copy
 import pickle
@@ -61,7 +64,9 @@ class Watched:
 
 
 def in_threads(task):
-    """Results of the task in each thread; all begin together, and an error in one is an error here."""
+    """
+    Results of the task in each thread; all begin together, and an error in one is an error here.
+    """
     start, found, errors = threading.Barrier(THREADS), [None] * THREADS, []
 
     def run(number):
@@ -93,7 +98,9 @@ USES = (
 
 @pytest.mark.slow
 def test_uses_in_many_threads(compiled, monkeypatch):
-    """Half of the threads make the sites anew first; results differ within the tolerance of the sites."""
+    """
+    Half of the threads make the sites anew first; results differ within the tolerance of the sites.
+    """
     model, _ = compiled
     expected = [[each.numpy() for each in use(model)] for use in USES]
     watched = Watched(model._converge_step)

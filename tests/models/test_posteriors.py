@@ -1,7 +1,7 @@
 """The posterior of given sums against the dense formula.
 
-With u = L v and q(v) = N(B^-1 c, B^-1), B = I + A:  mean k_*u Kuu^-1 L B^-1 c,  covariance k_** - Q_** + T' B^-1 T,
-T = L^-1 K_u*. Condition numbers are below 1e3: 1e3 eps, and 1e-11 leaves room.
+With u = L v and q(v) = N(B^-1 c, B^-1), B = I + A:  mean k_*u Kuu^-1 L B^-1 c,  covariance k_** -
+Q_** + T' B^-1 T, T = L^-1 K_u*. Condition numbers are below 1e3: 1e3 eps, and 1e-11 leaves room.
 """
 
 import gpflow

@@ -1,7 +1,8 @@
 """Invariances, inequalities and changes under compiled functions, drawn by hypothesis.
 
-Where rows are only added up in another order the results differ by rounding: N = 24 terms, the condition numbers of Kuu
-(below 1e3) and of B (below 1e2), unit rounding 1.1e-16, hence 1e-10 of the largest: ``SAME``.
+Where rows are only added up in another order the results differ by rounding: N = 24 terms, the
+condition numbers of Kuu (below 1e3) and of B (below 1e2), unit rounding 1.1e-16, hence 1e-10 of the
+largest: ``SAME``.
 """
 
 from itertools import pairwise
@@ -31,7 +32,10 @@ labels = st.builds(_labels, seeds, st.integers(3, 5))
 
 
 def few(number):
-    """Always the same examples. Shrinking one that fails takes minutes and, of data drawn by a seed, says little."""
+    """
+    Always the same examples. Shrinking one that fails takes minutes and, of data drawn by a seed,
+    says little.
+    """
     return settings(
         max_examples=number,
         derandomize=True,
@@ -53,7 +57,7 @@ def _objective(model):
     return model.maximum_log_likelihood_objective().numpy()
 
 
-# --- invariances ----------------------------------------------------------------------------------------------------
+# --- invariances ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -62,7 +66,9 @@ def _objective(model):
 def test_shared_block_with_alpha_per_row_is_invariant_to_row_order(
     problem, assert_same, seed, order_of_blocks
 ):
-    """Rows may move with their alpha; blocks that share a matrix may move, and their rows all alike."""
+    """
+    Rows may move with their alpha; blocks that share a matrix may move, and their rows all alike.
+    """
     X, Y, Z, _ = problem(P=2, seed=seed)
     rng = np.random.default_rng(seed)
     order, alphas, parts = rng.permutation(N), rng.uniform(size=N), _parts(Z)
@@ -76,7 +82,7 @@ def test_shared_block_with_alpha_per_row_is_invariant_to_row_order(
     assert_same(BTSGPR((X, Y), blocks=list(blocks[:, within]), shared=True, **parts), shared, SAME)
 
 
-# --- inequalities ---------------------------------------------------------------------------------------------------
+# --- inequalities ---------------------------------------------------------------------------------
 
 
 def _assert_ascending(values):

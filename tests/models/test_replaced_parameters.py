@@ -1,4 +1,7 @@
-"""A number in place of a parameter: assigned if the parameter is the model's own, otherwise an error that names it."""
+"""
+A number in place of a parameter: assigned if the parameter is the model's own, otherwise an error
+that names it.
+"""
 
 import gpflow
 import keras

@@ -1,4 +1,7 @@
-"""Parts replaced after construction are checked as in the constructor; a refused part leaves the model unchanged."""
+"""
+Parts replaced after construction are checked as in the constructor; a refused part leaves the model
+unchanged.
+"""
 
 import gpflow
 import numpy as np

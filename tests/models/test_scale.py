@@ -1,8 +1,8 @@
 """One scale per block or row of PEPR against dense formulas, and the best scales at alpha = 0.
 
-Problems are tiny (N = 24, M = 5) and Kuu is well conditioned (below 1e3): two routes to one number differ by the
-rounding error 1.1e-16 times this condition number and a factor of ten for that of Qff + S. ``CLOSE``, relative to the
-largest, is that bound.
+Problems are tiny (N = 24, M = 5) and Kuu is well conditioned (below 1e3): two routes to one number
+differ by the rounding error 1.1e-16 times this condition number and a factor of ten for that of Qff
++ S. ``CLOSE``, relative to the largest, is that bound.
 """
 
 import itertools
@@ -112,7 +112,9 @@ def test_equals_the_dense_formulas(
 
 
 def test_the_best_scale_of_each_row_gives_tsgpr(problem, dense, value_and_gradients, assert_close):
-    """m = 1/(1 + d/σ²) at alpha = 0: the derivatives in the scales vanish, all others are TSGPR's."""
+    """
+    m = 1/(1 + d/σ²) at alpha = 0: the derivatives in the scales vanish, all others are TSGPR's.
+    """
     tsgpr = make(problem, TSGPR)
     scales = dense.of(tsgpr).best_scales(dense.of(tsgpr).singletons())
     model = make(problem, alpha=0.0, scale=gpflow.Parameter(scales, transform=positive()))
@@ -126,7 +128,10 @@ def test_the_best_scale_of_each_row_gives_tsgpr(problem, dense, value_and_gradie
 
 @pytest.mark.parametrize("blocks", some_slow([UNEVEN, None], 1), ids=["blocks", "rows"])
 def test_optimal_per_block(problem, dense, value_and_gradients, assert_close, blocks):
-    """Objective and derivatives at the best scales, between the bounds of one scale and of a matrix per block."""
+    """
+    Objective and derivatives at the best scales, between the bounds of one scale and of a matrix
+    per block.
+    """
     model = make(problem, alpha=0.0, scale="optimal per block", blocks=blocks, chunk_size=5)
     reference = dense.of(model)
     indices = reference.singletons() if blocks is None else blocks

@@ -1,6 +1,9 @@
-"""Subclasses of the public site rules that override one method: the gradient is the derivative of the objective.
+"""
+Subclasses of the public site rules that override one method: the gradient is the derivative of the
+objective.
 
-Derivatives by hand assumed the methods of `IndependentSites`: a subclass with another penalty had a wrong gradient.
+Derivatives by hand assumed the methods of `IndependentSites`: a subclass with another penalty had a
+wrong gradient.
 """
 
 import gpflow
@@ -125,8 +128,9 @@ def test_every_method_is_overridden():
 @pytest.mark.parametrize("rule", [*ROWS, *BLOCKS], ids=lambda rule: rule.__name__)
 def test_the_gradient_is_the_derivative_of_the_objective(rule, override, chunk_size):
     """
-    Objectives are of order 100, so that differences over h = 1e-3 err by 100 eps / h = 2e-11 from rounding, and from
-    truncation by h^4 F(5)/30 = 3e-14 F(5); Kuu of condition 1e2 amplifies neither.
+    Objectives are of order 100, so that differences over h = 1e-3 err by 100 eps / h = 2e-11 from
+    rounding, and from truncation by h^4 F(5)/30 = 3e-14 F(5); Kuu of condition 1e2 amplifies
+    neither.
     """
     blocks = 4 if rule in BLOCKS else None
     model = Model(override(rule), blocks, chunk_size=chunk_size)

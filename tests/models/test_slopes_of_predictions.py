@@ -1,4 +1,7 @@
-"""First and second derivatives of predictions in the inputs, compiled and not, against finite differences."""
+"""
+First and second derivatives of predictions in the inputs, compiled and not, against finite
+differences.
+"""
 
 import gpflow
 import numpy as np

@@ -20,7 +20,8 @@ QUICK = [
     "streaming/changed_Z_and_theta/alpha=1",
     "streaming/changed_Z_and_theta/mean=0.4/alpha=0.5",
 ]
-# Objectives of size 10 from sums of at most 20 terms and solves at condition numbers up to 1e3: 1e3 eps 10 = 2e-12.
+# Objectives of size 10 from sums of at most 20 terms and solves at condition numbers up to 1e3: 1e3
+# eps 10 = 2e-12.
 OBJECTIVE, PREDICTION, GRADIENT = 2e-11, 1e-12, 1e-10
 # Whitened sums see the root of the condition number of Kuu, up to 1e10: 1e5 eps = 2e-11.
 CARRIED = 1e-10
@@ -113,7 +114,7 @@ def test_matches_reference(case):
     assert total == pytest.approx(case["expected"]["sum_of_objectives"], rel=0.0, abs=3 * OBJECTIVE)
 
 
-# --- exact carry-over ------------------------------------------------------------------------------------------------
+# --- exact carry-over -----------------------------------------------------------------------------
 
 
 def series(N, P=1, seed=0):
@@ -149,7 +150,10 @@ def condition_number(model):
     ids=["well", "ill", "worse"],
 )
 def test_stream_equals_batch(alpha, M, lengthscale, jitter, cond):
-    """Fixed hyperparameters and Z, for any conditioning of Kuu; several outputs, a mean function, two batches."""
+    """
+    Fixed hyperparameters and Z, for any conditioning of Kuu; several outputs, a mean function, two
+    batches.
+    """
     data, Z = series(60, P=2), np.linspace(0.0, 10.0, M)[:, None]
     Xnew = np.linspace(-1.0, 11.0, 50)[:, None]
 
@@ -172,7 +176,10 @@ def test_stream_equals_batch(alpha, M, lengthscale, jitter, cond):
 
 @pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
 def test_inducing_points_at_all_inputs_are_exact(alpha):
-    """Each update adds the new inputs: the exact GP. (Jitter 1e-10 on Kuu moves it by about as much over the noise.)"""
+    """
+    Each update adds the new inputs: the exact GP. (Jitter 1e-10 on Kuu moves it by about as much
+    over the noise.)
+    """
     rng = np.random.default_rng(3)
     X = rng.permutation(np.linspace(0.0, 10.0, 24))[:, None]
     Y = np.sin(X) + 0.1 * rng.normal(size=X.shape)
@@ -196,9 +203,10 @@ def test_inducing_points_at_all_inputs_are_exact(alpha):
 @pytest.mark.parametrize(("alpha", "tolerance"), some_slow([(0.0, 1e-10), (0.5, 1e-3)], 1))
 def test_noise_that_all_rows_share_equals_batch(alpha, tolerance):
     """
-    The noise variance changes after each batch, by factors of 6 and 5: each time, with the objectives before, the model
-    is PEPR of all rows. At alpha = 0 for any points; else for points at all rows, up to the jitter: 1e-6 over noise of
-    0.01, times 40 rows, is 4e-3 in nats and 1e-4 of the mean.
+    The noise variance changes after each batch, by factors of 6 and 5: each time, with the
+    objectives before, the model is PEPR of all rows. At alpha = 0 for any points; else for points
+    at all rows, up to the jitter: 1e-6 over noise of 0.01, times 40 rows, is 4e-3 in nats and 1e-4
+    of the mean.
     """
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(0.0, 6.0, (40, 1)), axis=0)
@@ -245,7 +253,10 @@ def test_duplicate_points_stay_distinct():
 
 
 def test_leave_one_out_uses_old_batches():
-    """Row n is predicted from the old posterior and the batch's other rows: as the model without it predicts it."""
+    """
+    Row n is predicted from the old posterior and the batch's other rows: as the model without it
+    predicts it.
+    """
     data = series(30)
     kernel = gpflow.kernels.SquaredExponential(1.3, 1.0)
     Z = np.linspace(0.0, 10.0, 9)[:, None]
@@ -264,7 +275,7 @@ def test_leave_one_out_uses_old_batches():
         assert float(found[n]) == pytest.approx(float(expected[0]), abs=1e-9)
 
 
-# --- moving inducing points ------------------------------------------------------------------------------------------
+# --- moving inducing points -----------------------------------------------------------------------
 
 
 def test_update_moves_a_fraction_of_points_to_new_data():
@@ -327,7 +338,7 @@ def test_number_of_inducing_points_can_change():
     assert np.isfinite(compiled())  # six again, but not the same parameter
 
 
-# --- effects of updates ----------------------------------------------------------------------------------------------
+# --- effects of updates ---------------------------------------------------------------------------
 
 
 @pytest.fixture

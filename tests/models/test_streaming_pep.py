@@ -52,7 +52,8 @@ def test_gaussian_likelihood_equals_batch(alpha):
 @pytest.fixture(scope="module")
 def in_midstream():
     """
-    A model after its first batch, compiled once; the sites of the second batch do not depend on their initial values.
+    A model after its first batch, compiled once; the sites of the second batch do not depend on
+    their initial values.
     """
     first, second, _ = batches(LABELS)
     mean_function = gpflow.functions.Constant([0.1])
@@ -74,7 +75,7 @@ def test_sites_are_converged_before_they_are_absorbed(likelihood):
     )
 
 
-# --- the first batch -------------------------------------------------------------------------------------------------
+# --- the first batch ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +89,9 @@ def of_the_first_batch():
 
 @pytest.mark.slow
 def test_first_batch_equals_pep(of_the_first_batch, compiled_step):
-    """The objective to the last bit, since zeros are added; derivatives have other orders of sums."""
+    """
+    The objective to the last bit, since zeros are added; derivatives have other orders of sums.
+    """
     (loss, slopes), (expected, derivatives) = (
         compiled_step(model)() for model in of_the_first_batch
     )
@@ -107,7 +110,7 @@ def test_pep_has_no_old_posterior(of_the_first_batch):
     assert model._old is None
 
 
-# --- invalid arguments -----------------------------------------------------------------------------------------------
+# --- invalid arguments ----------------------------------------------------------------------------
 
 
 def test_rejected_batch_changes_nothing(in_midstream):

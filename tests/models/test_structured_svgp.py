@@ -1,4 +1,7 @@
-"""TSVGP, BTSVGP and PEPSVGP: recorded values, limits, orderings, collapsed relatives, minibatches and derivatives."""
+"""
+TSVGP, BTSVGP and PEPSVGP: recorded values, limits, orderings, collapsed relatives, minibatches and
+derivatives.
+"""
 
 import json
 from pathlib import Path
@@ -55,7 +58,9 @@ def dependent_noise():
 
 @pytest.mark.parametrize("name", some_slow(CASES, quick=["A", "C"]))
 def test_matches_references(name, no_jitter):
-    """The sum of the contributions of all blocks minus one KL. 1e-9, as the references were recorded."""
+    """
+    The sum of the contributions of all blocks minus one KL. 1e-9, as the references were recorded.
+    """
     inputs, expected = CASES[name]["inputs"], CASES[name]["expected"]
     X, Z = (np.array(inputs[name]) for name in ("X", "Z"))
     Y = np.array(inputs["Y"]).reshape(len(X), -1)[:, :1]
@@ -109,7 +114,8 @@ def test_matches_references(name, no_jitter):
 @pytest.mark.parametrize(("whiten", "noise"), [(True, "constant"), (False, "of x")])
 def test_alpha_zero_equals_svgp_and_bounds_are_ordered(C, whiten, noise):
     """
-    SVGP <= TSVGP <= BTSVGP at equal parameters, with all rows in one block; PEPSVGP at alpha 0 equals SVGP to 1e-12.
+    SVGP <= TSVGP <= BTSVGP at equal parameters, with all rows in one block; PEPSVGP at alpha 0
+    equals SVGP to 1e-12.
     """
     likelihood = None if noise == "constant" else dependent_noise()
     X, Y = data(C)
@@ -148,7 +154,10 @@ COLLAPSED = {
 @pytest.mark.parametrize("C", some_slow([1, 2], quick=[2]))
 @pytest.mark.parametrize("case", COLLAPSED)
 def test_optimal_q_gives_collapsed_model(case, C):
-    """The objective is quadratic in q_mu and log-concave in q_sqrt: at its optimum, the collapsed model's q(u)."""
+    """
+    The objective is quadratic in q_mu and log-concave in q_sqrt: at its optimum, the collapsed
+    model's q(u).
+    """
     kind, collapsed, options, collapsed_options = COLLAPSED[case]
     for likelihood in (None, dependent_noise()):
         stochastic = model(kind, C, likelihood=likelihood, whiten=False, **options)
@@ -174,7 +183,10 @@ def test_optimal_q_gives_collapsed_model(case, C):
     some_slow([(PEPSVGP, {"alpha": 0.5, "scale": 0.9}, 5), (TSVGP, {}, 3), (TSVGP, {}, 14)], 1),
 )
 def test_minibatches_are_unbiased(kind, options, size):
-    """The mean over all N minibatches of consecutive rows, around the end, is the objective of all rows."""
+    """
+    The mean over all N minibatches of consecutive rows, around the end, is the objective of all
+    rows.
+    """
     made = model(kind, 2, **options)
     X, Y = data(2)
     parts = [np.arange(start, start + size) % N for start in range(N)]
@@ -185,7 +197,10 @@ def test_minibatches_are_unbiased(kind, options, size):
 
 
 def test_blocks_are_unbiased():
-    """The mean over equal blocks is the bound of the collapsed model with these blocks and the same q(u)."""
+    """
+    The mean over equal blocks is the bound of the collapsed model with these blocks and the same
+    q(u).
+    """
     made = model(BTSVGP, whiten=False)
     X, Y = data()
     parts = np.random.default_rng(3).permutation(N).reshape(2, -1)
@@ -257,7 +272,10 @@ def test_gradients_match_finite_differences(prior, kind, options):
 
 
 def test_nongaussian_likelihoods_learn_one_scale():
-    """m = 1 is SVGP's bound; with Gaussian noise the best m is 1/(1 + mean(d)/s), the spherical bound's."""
+    """
+    m = 1 is SVGP's bound; with Gaussian noise the best m is 1/(1 + mean(d)/s), the spherical
+    bound's.
+    """
     X, Y = data()
     labels = (Y > 0.0).astype(float)
     probit = gpflow.likelihoods.Bernoulli()
@@ -372,7 +390,10 @@ def test_error_names_missing_labels():
 
 @pytest.mark.parametrize("rows", some_slow([1, 2, 3, 5, 130], quick=[3, 130]))
 def test_accepts_blocks_of_any_size(rows):
-    """The factor of a block is inverted by halves, which may be empty: value and derivatives of log|S + D|."""
+    """
+    The factor of a block is inverted by halves, which may be empty: value and derivatives of log|S
+    + D|.
+    """
     X, Y = data(rows=rows)
     blocks = model(BTSVGP, num_data=rows)
     V = np.linalg.solve(

@@ -64,7 +64,7 @@ def data(likelihood="robust max"):
     return X, (Y > 0.0).astype(float) if likelihood == "Probit" else Y
 
 
-# --- references -----------------------------------------------------------------------------------------------------
+# --- references -----------------------------------------------------------------------------------
 
 
 def kernel_of(inputs):
@@ -132,7 +132,7 @@ def test_single_latent_matches_references(name, kind):
         assert value == pytest.approx(expected[f"alpha={alpha}"][kind.__name__], abs=REFERENCE)
 
 
-# --- the limit of SVGP ----------------------------------------------------------------------------------------------
+# --- the limit of SVGP ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,10 @@ def test_alpha_zero_equals_svgp(kind, parts, whiten):
 
 
 class SoftmaxOnNodes(gpflow.likelihoods.Softmax):
-    """E[log p] by Gauss-Hermite quadrature in all latent values: for variances about 1 its error is 1e-9."""
+    """
+    E[log p] by Gauss-Hermite quadrature in all latent values: for variances about 1 its error is
+    1e-9.
+    """
 
     def _variational_expectations(self, X, Fmu, Fvar, Y):
         x, w = np.polynomial.hermite_e.hermegauss(36)
@@ -208,7 +211,10 @@ def test_alpha_zero_equals_svgp_with_softmax(kind):
 
 @every_model
 def test_continuous_at_alpha_zero(kind):
-    """Linear in alpha, with a slope of the order of the objective, 100 here; 1e-9 is the rounding of 1e-14/alpha."""
+    """
+    Linear in alpha, with a slope of the order of the objective, 100 here; 1e-9 is the rounding of
+    1e-14/alpha.
+    """
     model = make(kind, alpha=0.0)
     limit = float(model.maximum_log_likelihood_objective(data()))
     for alpha in (1e-12, 1e-8, 1e-5):
@@ -218,7 +224,7 @@ def test_continuous_at_alpha_zero(kind):
         )
 
 
-# --- derivatives and minibatches ------------------------------------------------------------------------------------
+# --- derivatives and minibatches ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -268,11 +274,13 @@ def test_q_diag_equals_full_diagonal(kind):
     assert values[0] == pytest.approx(values[1], rel=1e-13)
 
 
-# --- training -------------------------------------------------------------------------------------------------------
+# --- training -------------------------------------------------------------------------------------
 
 
 def best_apep(rows, points):
-    """PEPR (FITC) and APEP at alpha = 1 with Gaussian noise, its q(u) at the optimum: the objectives."""
+    """
+    PEPR (FITC) and APEP at alpha = 1 with Gaussian noise, its q(u) at the optimum: the objectives.
+    """
     parts = {
         "kernel": SquaredExponential(1.3, lengthscales=[0.9, 1.1]),
         "inducing_variable": points,
@@ -290,7 +298,10 @@ def best_apep(rows, points):
 
 
 def test_apep_equals_fitc_for_equal_factors():
-    """Six times the same observation: tying is exact. The optimum is flat, so that q is less exact than its value."""
+    """
+    Six times the same observation: tying is exact. The optimum is flat, so that q is less exact
+    than its value.
+    """
     rows = np.tile(X[:1], (6, 1)), np.full((6, 1), 0.7)
     fitc, apep, expected, value = best_apep(rows, Z.copy())
     assert value == pytest.approx(expected, abs=1e-8)
@@ -298,7 +309,7 @@ def test_apep_equals_fitc_for_equal_factors():
         np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=1e-4)
 
 
-# --- errors ---------------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [APEP, RPAPEP])

@@ -1,4 +1,7 @@
-"""Graphs are released with the objects they belong to; until then they can be differentiated, copied and exported."""
+"""
+Graphs are released with the objects they belong to; until then they can be differentiated, copied
+and exported.
+"""
 
 import copy
 import gc
@@ -142,7 +145,7 @@ def test_a_failed_trace_leaves_no_graph():
     assert_released(run)
 
 
-# --- graphs that exist are differentiated --------------------------------------------------------------------------
+# --- graphs that exist are differentiated ---------------------------------------------------------
 
 
 class Nested(tf.Module):
@@ -265,7 +268,7 @@ def test_other_versions_of_registry_and_cache_are_left_alone(monkeypatch, nested
     ops.gradient_registry._registry.pop("CustomGradient-of-others")
 
 
-# --- compiled methods ----------------------------------------------------------------------------------------------
+# --- compiled methods -----------------------------------------------------------------------------
 
 
 class Scaled:
@@ -356,7 +359,7 @@ def test_an_instance_that_its_graph_refers_to_is_released():
     assert reference() is None
 
 
-# --- functions that XLA compiles -----------------------------------------------------------------------------------
+# --- functions that XLA compiles ------------------------------------------------------------------
 
 
 @pytest.fixture

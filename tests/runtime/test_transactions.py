@@ -1,4 +1,7 @@
-"""Ctrl-C between any two assignments of a change leaves the model unchanged, and the change can be repeated."""
+"""
+Ctrl-C between any two assignments of a change leaves the model unchanged, and the change can be
+repeated.
+"""
 
 import gpflow
 import numpy as np
@@ -17,7 +20,9 @@ OTHER = X[:7] + 0.1, Y[:7]
 
 @pytest.fixture
 def interrupt(monkeypatch):
-    """A function that lets the n-th assignment from now on be the last one before a KeyboardInterrupt."""
+    """
+    A function that lets the n-th assignment from now on be the last one before a KeyboardInterrupt.
+    """
     kind = type(PEP((X, Y), gpflow.kernels.SquaredExponential(), Probit(), Z).data[0])
     assign, left = kind.assign, [0]
 
@@ -33,7 +38,10 @@ def interrupt(monkeypatch):
 
 
 def in_every_place(interrupt, change, model, look):
-    """Interrupts a change after each of its assignments; returns how many they are. In the end it is made."""
+    """
+    Interrupts a change after each of its assignments; returns how many they are. In the end it is
+    made.
+    """
     before, number = look(model), 0
     while True:
         number += 1

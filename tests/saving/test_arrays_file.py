@@ -1,4 +1,7 @@
-"""A file that is damaged, of something else or hostile is refused, with a reason; nothing in it is run."""
+"""
+A file that is damaged, of something else or hostile is refused, with a reason; nothing in it is
+run.
+"""
 
 import errno
 import io
@@ -140,7 +143,10 @@ def test_rejects_a_wrong_checksum(tmp_path):
 
 
 def test_rejects_exchanged_arrays(tmp_path):
-    """The arrays have one shape and type, and the zip checksums are valid; files of early versions have no digest."""
+    """
+    The arrays have one shape and type, and the zip checksums are valid; files of early versions
+    have no digest.
+    """
     path = tmp_path / "a.npz"
     save_arrays(path, {"a": np.ones(3), "b": np.zeros(3)})
     with np.load(path) as file:
@@ -176,7 +182,7 @@ def test_pipes_and_devices_are_neither_read_nor_replaced(tmp_path, thing):
     assert stat.S_IFMT(path.stat().st_mode) == kind and list(tmp_path.iterdir()) == [path]
 
 
-# --- how it is written -----------------------------------------------------------------------------------------------
+# --- how it is written ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002, 0o000])

@@ -1,4 +1,7 @@
-"""Settings of two models are equal exactly if their classes, public settings, functions and priors are."""
+"""
+Settings of two models are equal exactly if their classes, public settings, functions and priors
+are.
+"""
 
 import functools
 
@@ -125,7 +128,7 @@ def test_parameter_values_are_not_settings():
     assert settings_of(kernel) == before
 
 
-# --- runs ------------------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 
 
 def streaming(count):

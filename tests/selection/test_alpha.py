@@ -29,7 +29,10 @@ def untrained(*_):
 
 
 def test_leave_one_out_is_the_model_without_the_row():
-    """At alpha = 1 (FITC) exactly so, at hyperparameters that stay; a dense solve loses 1e-10 of values near 1."""
+    """
+    At alpha = 1 (FITC) exactly so, at hyperparameters that stay; a dense solve loses 1e-10 of
+    values near 1.
+    """
     found = select_alpha(make, (X, Y), [1.0], train=untrained)
     model = make((X, Y), 1.0)
     noise = float(model.likelihood.variance.numpy())
@@ -78,7 +81,10 @@ def test_scores_and_errors():
 
 
 def test_too_few_inducing_points_need_a_power():
-    """Four points for six bends: the bound at alpha = 0 calls the rest noise; from powers' densities it shows."""
+    """
+    Four points for six bends: the bound at alpha = 0 calls the rest noise; from powers' densities
+    it shows.
+    """
     found = select_alpha(make, (X, Y), [0.0, 0.5])
     assert found.alpha > 0.0
     assert 0.0 not in found.within_two_standard_errors
@@ -131,7 +137,10 @@ def test_models_are_trained():
 
 @pytest.mark.slow
 def test_models_of_minibatches():
-    """Minibatch models have no leave-one-out densities, but can be refitted; `train` receives the rows."""
+    """
+    Minibatch models have no leave-one-out densities, but can be refitted; `train` receives the
+    rows.
+    """
 
     def tied(data, alpha):
         kernel = gpflow.kernels.SquaredExponential()
@@ -158,7 +167,9 @@ class Told:
 
 
 def test_densities_that_are_infinite_or_no_numbers():
-    """A row of probability 0 excludes a power; rows of probability 0 under both powers do not differ."""
+    """
+    A row of probability 0 excludes a power; rows of probability 0 under both powers do not differ.
+    """
     rows = {
         0.0: np.array([-np.inf, 1.0, *np.zeros(N - 2)]),
         1.0: np.array([-np.inf, 0.0, *np.zeros(N - 2)]),
@@ -191,7 +202,8 @@ def test_bad_arguments_are_refused():
         ),
         (
             {"make": lambda data, alpha: PEPR(data, KERNEL, Z, alpha=alpha)},
-            "make must build a new kernel, .* got a PEPR that shares 2 trainable parameters with the previous",
+            "make must build a new kernel, .* got a PEPR that shares 2 trainable parameters with "
+            "the previous",
         ),
         (
             {

@@ -92,7 +92,9 @@ def test_stops_if_there_is_only_noise():
 
 @pytest.mark.slow
 def test_reports_that_training_did_not_reach_a_new_start():
-    """Training that keeps the noise at 1 gains nothing from 12 to 24 points; the true noise is 0.04."""
+    """
+    Training that keeps the noise at 1 gains nothing from 12 to 24 points; the true noise is 0.04.
+    """
 
     def train(model):
         model.likelihood.variance.assign(1.0)
@@ -133,7 +135,10 @@ def test_scores_are_those_of_the_models():
 
 @pytest.mark.slow
 def test_larger_models_start_where_smaller_ones_ended(found):
-    """The bound does not fall, but for the jitter, 1e-6 of a variance of about 1 over noise of 0.04, a row."""
+    """
+    The bound does not fall, but for the jitter, 1e-6 of a variance of about 1 over noise of 0.04, a
+    row.
+    """
     assert np.all(np.diff(found.objectives) > -1e-4)
     starts = []
 
@@ -159,7 +164,8 @@ def test_table_and_summary(found):
     row = dict(zip(("M", "objective", "upper", "gap", "density"), lines[1].split(), strict=False))
     assert row["M"] == "3" and float(row["gap"]) == pytest.approx(found.gaps[0], abs=1e-4)
     assert repr(found) == (
-        f"NumInducingSelection(num_inducing={found.num_inducing}, status='tolerance'; {found.reason})"
+        f"NumInducingSelection(num_inducing={found.num_inducing}, status='tolerance'; "
+        f"{found.reason})"
     )
 
 
@@ -193,7 +199,10 @@ def test_densities_decide_where_there_is_no_bound():
 
 
 class Told(gpflow.Module):
-    """Two latent functions with separate kernels and points; densities increase with the number of points."""
+    """
+    Two latent functions with separate kernels and points; densities increase with the number of
+    points.
+    """
 
     def __init__(self, data, Z):
         super().__init__()
@@ -223,7 +232,9 @@ def test_a_new_start_that_fails_is_ignored():
 
 @pytest.mark.slow
 def test_latent_functions_with_kernels_and_points_of_their_own():
-    """The shared or first kernel chooses the points; separate points are extended as they were chosen."""
+    """
+    The shared or first kernel chooses the points; separate points are extended as they were chosen.
+    """
 
     def shared(data, Z):
         return PEPR(data, SharedIndependent(SquaredExponential(lengthscales=0.5), 1), Z)

@@ -120,7 +120,10 @@ def test_difficult_rows_use_panels(counts, monkeypatch):
 @pytest.mark.parametrize("variance", some_slow([0.0, 1e-4, 0.1, 1.0, 9.0, 50.0, 1e3], quick=[1e3]))
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.01, 0.5, 1.0], quick=[0.5]))
 def test_distant_means_in_single_precision(variance, alpha):
-    """Equal to double precision up to 1e-3: numbers of some hundreds have roundings of 3e-5 in exponents."""
+    """
+    Equal to double precision up to 1e-3: numbers of some hundreds have roundings of 3e-5 in
+    exponents.
+    """
     generator = np.random.default_rng(5)
     mean = generator.choice([0.0, 1.0, 30.0, 50.0, 90.0, 100.0, 300.0, 1000.0], (3, 60))
     mean *= generator.choice([-1.0, 1.0], (3, 60))
@@ -153,8 +156,8 @@ def test_negative_variance_equals_zero(alpha):
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5, 1.0])
 def test_two_classes_depend_on_sum_of_variances(alpha):
     """
-    On f_y - f_k only, whose variance it is: the same from one wide class and from two, which take other panels. Beyond
-    2e4 the one wide class errs by up to 1e-6.
+    On f_y - f_k only, whose variance it is: the same from one wide class and from two, which take
+    other panels. Beyond 2e4 the one wide class errs by up to 1e-6.
     """
     total, mean = np.geomspace(100.0, 2e4, 40), np.zeros((2, 40))
     mean[0] = np.linspace(-1.0, 1.0, 40)

@@ -1,7 +1,10 @@
-"""Tilted distributions of softmax against integrals over the latent values, identities and differences.
+"""
+Tilted distributions of softmax against integrals over the latent values, identities and
+differences.
 
-Integrals must have relative errors below 1e-9 (measured; 1e-8 is documented). Errors of derivatives in the means are
-relative to their value, or to 1e-2 (their size if probabilities are not near 0 or 1) if that is larger.
+Integrals must have relative errors below 1e-9 (measured; 1e-8 is documented). Errors of derivatives
+in the means are relative to their value, or to 1e-2 (their size if probabilities are not near 0 or
+1) if that is larger.
 """
 
 import gpflow
@@ -34,8 +37,8 @@ def tilted(label, mean, variance, alpha):
 
 def expectations(weight, log_p, slopes, curvatures, alpha):
     """
-    log E[p^α]/α and its derivatives: E_π l' and E_π l'' + α Var_π l', π being the tilted distribution, from weights of
-    nodes [K] and log p and its derivatives there.
+    log E[p^α]/α and its derivatives: E_π l' and E_π l'' + α Var_π l', π being the tilted
+    distribution, from weights of nodes [K] and log p and its derivatives there.
     """
     change = np.sum(weight * np.expm1(alpha * log_p))
     log_Z = np.log1p(change) if change > -0.5 else np.log(np.sum(weight * np.exp(alpha * log_p)))
@@ -46,7 +49,10 @@ def expectations(weight, log_p, slopes, curvatures, alpha):
 
 
 def two_classes(mean, variance, alpha):
-    """p = logistic(d) of d = f_y - f_k, one Gaussian: Gauss-Legendre on panels of one standard deviation or 1.5."""
+    """
+    p = logistic(d) of d = f_y - f_k, one Gaussian: Gauss-Legendre on panels of one standard
+    deviation or 1.5.
+    """
     nodes, weights = np.polynomial.legendre.leggauss(40)
     sd = np.sqrt(variance)
     edges = np.arange(mean - 12.0 * sd, mean + 12.0 * sd + min(variance, 12.0 * sd), min(1.5, sd))
@@ -72,7 +78,10 @@ def several_classes(label, mean, variance, alpha):
 
 
 def assert_close(actual, expected, rel=CLOSE):
-    """Errors of log Z / α relative to its value, of derivatives relative to the larger of their value and 1e-2."""
+    """
+    Errors of log Z / α relative to its value, of derivatives relative to the larger of their value
+    and 1e-2.
+    """
     np.testing.assert_allclose(actual[0], expected[0], rtol=rel, atol=1e-14)
     for value, wanted in zip(actual[1:3], expected[1:], strict=True):
         np.testing.assert_array_less(np.abs(value - wanted), rel * (1e-2 + np.abs(wanted)))
@@ -134,7 +143,9 @@ def test_probabilities_sum_to_one(C):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_derivatives_match_finite_differences(alpha):
-    """Fourth-order differences in each mean, h = 2e-2: h⁴ F(6)/90 is 1e-9, rounding 1e-12/h² less."""
+    """
+    Fourth-order differences in each mean, h = 2e-2: h⁴ F(6)/90 is 1e-9, rounding 1e-12/h² less.
+    """
     C, n, h = 20, 4, 2e-2
     generator = np.random.default_rng(124)
     mean, variance = generator.normal(size=(C, n)), np.exp(generator.uniform(-3.0, 3.0, (C, n)))
@@ -155,7 +166,10 @@ def test_derivatives_match_finite_differences(alpha):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_gradients_of_log_partition(alpha):
-    """In means and variances, as used by tied factors and minibatches; differences with h = 3e-3, h⁴ F(5)/30 = 1e-9."""
+    """
+    In means and variances, as used by tied factors and minibatches; differences with h = 3e-3, h⁴
+    F(5)/30 = 1e-9.
+    """
     generator = np.random.default_rng(125)
     C, n = 4, 5
     rule, rows = rule_for(gpflow.likelihoods.Softmax(C), "kl"), rows_of(generator.integers(0, C, n))
@@ -213,7 +227,9 @@ def test_is_invariant_to_class_order():
 
 @pytest.mark.parametrize("alpha", some_slow([0.0, 1.0], quick=[1.0]))
 def test_extreme_cavities_are_finite(alpha):
-    """Means apart by 1000, no variance, one of 1e7; -log p is convex with a curvature of at most 1/4."""
+    """
+    Means apart by 1000, no variance, one of 1e7; -log p is convex with a curvature of at most 1/4.
+    """
     mean = np.array(
         [
             [0.0, 1000.0, 0.0, 0.0, 30.0],
@@ -248,8 +264,8 @@ def test_extreme_cavities_are_finite(alpha):
 
 def test_distant_means():
     """
-    y's mean 19,000 below another one: p = exp(f_y - f_k). Farther below, log Z / α is NaN, not a wrong number.
-    Above, p is 1.
+    y's mean 19,000 below another one: p = exp(f_y - f_k). Farther below, log Z / α is NaN, not a
+    wrong number. Above, p is 1.
     """
     gap = np.array([1.9e4, -1e8, 2.1e4, 1e6])
     for alpha in (0.0, 0.5):
@@ -296,7 +312,10 @@ def test_compiles_for_any_number_of_rows():
 
 @pytest.mark.parametrize("variance", [1e8, 1e10, 1e12])
 def test_variance_ratio_is_bounded(variance):
-    """-(log p)'' is between 0 and 1/4; d2, of which rounding leaves 1e-16 or so, is multiplied by the variance."""
+    """
+    -(log p)'' is between 0 and 1/4; d2, of which rounding leaves 1e-16 or so, is multiplied by the
+    variance.
+    """
     generator = np.random.default_rng(3)
     mean = np.sqrt(variance) * 3.0 * generator.normal(size=(3, 100))
     _, _, d2, ratio = tilted(generator.integers(0, 3, 100), mean, np.full((3, 100), variance), 1.0)

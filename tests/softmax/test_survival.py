@@ -7,10 +7,14 @@ from gpflow_pep.softmax.survival import log_survival
 
 
 def exact(x, variance):
-    """log S and the hazard by Gauss-Legendre on panels of a standard deviation, or 1: all terms are positive."""
+    """
+    log S and the hazard by Gauss-Legendre on panels of a standard deviation, or 1: all terms are
+    positive.
+    """
     sd = np.sqrt(variance)
     nodes, weights = np.polynomial.legendre.leggauss(40)
-    # The f that matter are about 0, about v where the left tail is small, and about -v for hazards of 1.
+    # The f that matter are about 0, about v where the left tail is small, and about -v for hazards
+    # of 1.
     edges = np.arange(-12.0 * sd - variance, 12.0 * sd + variance, min(sd, 1.0))
     half = 0.5 * np.diff(edges)[:, None]
     f = edges[:-1, None] + half * (nodes + 1.0)

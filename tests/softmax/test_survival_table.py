@@ -1,4 +1,7 @@
-"""The tabulated Laplace transform of a log-normal variable against the trapezoid rule on many points, and far out."""
+"""
+The tabulated Laplace transform of a log-normal variable against the trapezoid rule on many points,
+and far out.
+"""
 
 import numpy as np
 import pytest
@@ -13,7 +16,9 @@ def found(x, variance):
 
 
 def exact(x, variance):
-    """log S and the hazard, from terms that are all positive; exp(-π²/0.12) is the error of the sums."""
+    """
+    log S and the hazard, from terms that are all positive; exp(-π²/0.12) is the error of the sums.
+    """
     sd = np.sqrt(variance)
     z = np.arange(-26.0, sd + 12.0, min(0.2, 0.12 / max(sd, 0.1)))
     weight = np.exp(-0.5 * z**2) / np.sum(np.exp(-0.5 * z**2))

@@ -1,6 +1,9 @@
-"""Fake cells without TensorFlow: each performs the action named by its "act", in place of `processes.perform`.
+"""
+Fake cells without TensorFlow: each performs the action named by its "act", in place of
+`processes.perform`.
 
-It appends the names of started cells, one per line, to the file "begun" beside the folder of the runs.
+It appends the names of started cells, one per line, to the file "begun" beside the folder of the
+runs.
 """
 
 import os

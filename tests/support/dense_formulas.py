@@ -17,7 +17,10 @@ class Problem(NamedTuple):
 
 
 def make_problem(N=24, M=5, D=2, P=1, seed=0):
-    """A regression problem in [0, 3]^D that a sparse posterior fits in part: Z is well spread but too few."""
+    """
+    A regression problem in [0, 3]^D that a sparse posterior fits in part: Z is well spread but too
+    few.
+    """
     rng = np.random.default_rng(seed)
     X = rng.uniform(0.0, 3.0, size=(N, D))
     slopes = rng.normal(size=(D, P))

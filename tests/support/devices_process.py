@@ -1,4 +1,6 @@
-"""Compare models on two virtual devices with one device, in a separate process; print results as JSON."""
+"""
+Compare models on two virtual devices with one device, in a separate process; print results as JSON.
+"""
 
 import json
 import sys
@@ -56,7 +58,10 @@ MODELS = {
 
 
 def numbers_of(name):
-    """Objective and gradient, training, sites and predictions of a model, and the parameters on every device."""
+    """
+    Objective and gradient, training, sites and predictions of a model, and the parameters on every
+    device.
+    """
     model = MODELS[name]()
     with _logged(name):
         step = TrainingStep(model)()
@@ -90,7 +95,10 @@ def _logged(name):
 
 
 def without_data():
-    """Training of a minibatch model by Adam, with natural gradients and without, and the parameters on all devices."""
+    """
+    Training of a minibatch model by Adam, with natural gradients and without, and the parameters on
+    all devices.
+    """
 
     def numbers(natural_step):
         model = APEP(
@@ -119,7 +127,10 @@ def checkpoint():
 
 
 def used_outside():
-    """Training by Adam, with a parameter that is not trainable, of a model that was constructed in the scope."""
+    """
+    Training by Adam, with a parameter that is not trainable, of a model that was constructed in the
+    scope.
+    """
 
     def trained(model):
         gpflow.set_trainable(model.kernel.variance, False)
@@ -156,7 +167,9 @@ def minibatches_of_rows_with_sites():
 
 
 def in_every_replica(name):
-    """Loss and gradient where users call a step in all replicas, of each of these, and of one device."""
+    """
+    Loss and gradient where users call a step in all replicas, of each of these, and of one device.
+    """
 
     def step(model):
         with tf.GradientTape() as tape:

@@ -18,7 +18,9 @@ def in_direction(value, variables, directions, h):
 
 
 def assert_gradients(value, variables, h, tolerance, seed=0):
-    """The gradient in each variable, along a random direction of length 1, is that of the function."""
+    """
+    The gradient in each variable, along a random direction of length 1, is that of the function.
+    """
     generator = np.random.default_rng(seed)
     with tf.GradientTape() as tape:
         tape.watch(variables)

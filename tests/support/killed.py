@@ -3,9 +3,10 @@ Trainings that kill themselves, one after the other, each in a process of its ow
 
     python killed.py '[[NAME, CHECKPOINT, VALUES, WHERE, COUNT, SIGNAL], ...]'
 
-WHERE is "record" or "write": at the COUNT-th record, or in the midst of the COUNT-th replacement of the checkpoint. At
-the end the model's values are in the file VALUES. The processes are forked from this one, which has imported everything
-and started nothing of TensorFlow; it writes how each ended: its exit code, and whether VALUES exists.
+WHERE is "record" or "write": at the COUNT-th record, or in the midst of the COUNT-th replacement of
+the checkpoint. At the end the model's values are in the file VALUES. The processes are forked from
+this one, which has imported everything and started nothing of TensorFlow; it writes how each ended:
+its exit code, and whether VALUES exists.
 """
 
 import json

@@ -1,10 +1,12 @@
-"""A pytest plugin that measures which lines and branches of the package the tests run, in all test processes.
+"""
+A pytest plugin that measures which lines and branches of the package the tests run, in all test
+processes.
 
 Tests may run in two parts: the first one saves its coverage, the second one adds that to its own.
 
-SlipCover takes a few per cent of the time: it stops to measure a line that has run. By itself (1.1.0) it loses what
-processes of pytest-xdist measure. Here each of them measures from before the package is imported, and the first adds
-up.
+SlipCover takes a few per cent of the time: it stops to measure a line that has run. By itself
+(1.1.0) it loses what processes of pytest-xdist measure. Here each of them measures from before the
+package is imported, and the first adds up.
 """
 
 import json
@@ -20,7 +22,8 @@ _REQUIRED = 95.0  # per cent
 
 _here = Slipcover(branch=True, source=[str(_PACKAGE)])  # lines run by this process
 _reported: list[dict[str, Any]] = []  # reports of the remaining test processes
-# Now, for the rest of the process: pytest imports conftest.py, and with it the package, before it calls any hook.
+# Now, for the rest of the process: pytest imports conftest.py, and with it the package, before it
+# calls any hook.
 ImportManager(_here, FileMatcher(sources=[_PACKAGE])).__enter__()
 
 
@@ -39,7 +42,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Load no conftest.py in the process that only distributes tests: it would import TensorFlow and start late."""
+    """
+    Load no conftest.py in the process that only distributes tests: it would import TensorFlow and
+    start late.
+    """
     options = early_config.known_args_namespace
     options.noconftest |= (
         bool(getattr(options, "numprocesses", None)) and "PYTEST_XDIST_WORKER" not in os.environ
@@ -61,7 +67,9 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Report to the first process; in that one, save the measurement, or fail if too little has run."""
+    """
+    Report to the first process; in that one, save the measurement, or fail if too little has run.
+    """
     saved: Path | None = session.config.getoption("save_coverage")
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["coverage"] = json.dumps(_here.get_coverage())

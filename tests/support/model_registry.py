@@ -1,6 +1,9 @@
-"""The models under test: one entry per class, with the settings of the tests. Add an entry for each new class.
+"""
+The models under test: one entry per class, with the settings of the tests. Add an entry for each
+new class.
 
-Tests of `contracts` run for each setting in `regression` or `classes`, tests of `training` for the last.
+Tests of `contracts` run for each setting in `regression` or `classes`, tests of `training` for the
+last.
 """
 
 from collections.abc import Mapping
@@ -57,8 +60,8 @@ class Entry:
 
     family: str
     """
-    The first arguments of its constructor: data, kernel, Z ("collapsed"); data, kernel, likelihood, Z ("sites");
-    kernel, likelihood, Z ("own q", with data from outside).
+    The first arguments of its constructor: data, kernel, Z ("collapsed"); data, kernel, likelihood,
+    Z ("sites"); kernel, likelihood, Z ("own q", with data from outside).
     """
 
     regression: Mapping[str, Setting] = field(default_factory=dict)

@@ -1,4 +1,7 @@
-"""The models of `model_registry`, small enough to be trained in seconds, each made anew with the same values."""
+"""
+The models of `model_registry`, small enough to be trained in seconds, each made anew with the same
+values.
+"""
 
 import gpflow
 import numpy as np
@@ -89,7 +92,9 @@ def values(model):
 
 
 def options_for(name):
-    """A training that has some records, of twenty steps in minibatches; of L-BFGS until it converges."""
+    """
+    A training that has some records, of twenty steps in minibatches; of L-BFGS until it converges.
+    """
     if name in WITH_DATA:
         return {"max_iterations": 200}
     return {"max_iterations": 100, "interval": 10, "batch_size": 7, "learning_rate": 0.05}

@@ -1,4 +1,6 @@
-"""Tilted distributions with 40 digits by mpmath: source of tests/data/tilted.json, and used by a few tests.
+"""
+Tilted distributions with 40 digits by mpmath: source of tests/data/tilted.json, and used by a few
+tests.
 
 `python tests/support/tilted_references.py` renews that file, in five minutes on two cores.
 """
@@ -19,7 +21,10 @@ DIGITS = 40
 
 
 class LogDensity(NamedTuple):
-    """log p(y|f) with its first two derivatives, of one mpf; where it changes fastest, and over what length."""
+    """
+    log p(y|f) with its first two derivatives, of one mpf; where it changes fastest, and over what
+    length.
+    """
 
     at: Callable
     where: float
@@ -104,9 +109,15 @@ class Reference(NamedTuple):
     d2: mpf
     ratio: mpf
     scales: tuple
-    """The same integrals of moduli: of what errors of the first three are relative to where these vanish."""
+    """
+    The same integrals of moduli: of what errors of the first three are relative to where these
+    vanish.
+    """
     panels: list
-    """:class:`Panel`, of which the first integral is that of the density: where they are narrow enough for it."""
+    """
+    :class:`Panel`, of which the first integral is that of the density: where they are narrow enough
+    for it.
+    """
     density: Callable
     """The tilted density of f, unnormalized as in the panels."""
 
@@ -135,8 +146,9 @@ _GAUSS, _SHORT = [], []
 
 def integrate(function, edges, watched, tolerance=1e-25):
     """
-    Panels with the integrals of `function` (a list) over each, halved until two halves agree with the whole to a
-    `tolerance` of the sum of moduli, for the first `watched` components. The halves, better by far, are kept.
+    Panels with the integrals of `function` (a list) over each, halved until two halves agree with
+    the whole to a `tolerance` of the sum of moduli, for the first `watched` components. The halves,
+    better by far, are kept.
     """
     if not _GAUSS:
         _GAUSS.extend(_nodes())
@@ -179,8 +191,9 @@ def tilted(density, m, v, alpha):
     """
     :class:`Reference`, from E l' and E l'' + α Var l'; asserts that moments of f say the same.
 
-    The window is 20 cavity standard deviations about m and about the mode, found by bisection (on the derivative, from
-    m towards where the density rises; a second mode is met by the panels that are graded towards `density.where`).
+    The window is 20 cavity standard deviations about m and about the mode, found by bisection (on
+    the derivative, from m towards where the density rises; a second mode is met by the panels that
+    are graded towards `density.where`).
     """
     with mp.workdps(DIGITS):
         m, v, alpha = mpf(m), mpf(v), mpf(alpha)

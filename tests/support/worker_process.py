@@ -33,7 +33,9 @@ STRATEGY = tf.distribute.MultiWorkerMirroredStrategy()
 
 
 def a_model(name):
-    """Objective, gradient and predictions of a model, of this worker's rows; and training by Adam."""
+    """
+    Objective, gradient and predictions of a model, of this worker's rows; and training by Adam.
+    """
     with STRATEGY.scope():
         model = model_of(name, SHARD)
 
@@ -115,7 +117,10 @@ def training(stop_after=None):
 
 
 def refused():
-    """Errors of constructors and `fit` for overlapping shards, different settings and undivided models."""
+    """
+    Errors of constructors and `fit` for overlapping shards, different settings and undivided
+    models.
+    """
 
     def kernel():
         return gpflow.kernels.SquaredExponential()

@@ -1,8 +1,11 @@
-"""Log densities and their derivatives in f, elementwise: against 30 digits, automatic differentiation, and far out.
+"""
+Log densities and their derivatives in f, elementwise: against 30 digits, automatic differentiation,
+and far out.
 
-A value, slope or curvature is a few operations (log_ndtr: tests/likelihoods/test_binary.py), each good to 2^-53, but f
-is multiplied by up to itself (f²/2 in an exponent): relative errors up to f² 2^-53 = 1e-12 for |f| <= 100. In a
-probit's curvature -h (x + h), x + h = 1/|x| cancels down to x^-2 of itself at the wrong end: there x⁴ 2^-53.
+A value, slope or curvature is a few operations (log_ndtr: tests/likelihoods/test_binary.py), each
+good to 2^-53, but f is multiplied by up to itself (f²/2 in an exponent): relative errors up to f²
+2^-53 = 1e-12 for |f| <= 100. In a probit's curvature -h (x + h), x + h = 1/|x| cancels down to x^-2
+of itself at the wrong end: there x⁴ 2^-53.
 """
 
 import gpflow
@@ -87,8 +90,8 @@ def test_bernoulli_of_a_sigmoid_is_the_logit():
 
 def test_ordinal_at_the_outermost_bins():
     """
-    GPflow's log_prob is NaN at the infinite outermost edges. Central differences err by h²/6 times a third derivative
-    of order 1, 1e-8, and by rounding over h.
+    GPflow's log_prob is NaN at the infinite outermost edges. Central differences err by h²/6 times
+    a third derivative of order 1, 1e-8, and by rounding over h.
     """
     likelihood, f, h = (
         gpflow.likelihoods.Ordinal(np.array([-1.0, 0.2, 0.5])),
@@ -195,7 +198,7 @@ def test_gamma_shape_gradient(y):
     assert float(tape.gradient(value, k)) == pytest.approx(np.log(y) if y > 0.0 else 0.0, rel=1e-15)
 
 
-# --- radii of analyticity, which determine the error of the trapezoid rule -------------------------------------------
+# --- radii of analyticity, which determine the error of the trapezoid rule ------------------------
 
 
 def reach(likelihood, y, X=((0.0,),)):
@@ -228,7 +231,10 @@ def test_binary_radius_is_distance_to_nearest_zero(y):
 
 @pytest.mark.parametrize("df", [1.0, 3.0, 40.0])
 def test_student_t_radius_bounds_density(df):
-    """At the radius from its center, the observation, the modulus is ten times the largest value; scales may vary."""
+    """
+    At the radius from its center, the observation, the modulus is ten times the largest value;
+    scales may vary.
+    """
     X, scales = [[-1.0], [2.0]], (0.2, 0.8)
     likelihood = gpflow.likelihoods.StudentT(scale=gpflow.functions.Linear([[0.2]], [0.4]), df=df)
     radii, centers = reach(likelihood, 0.7, X)

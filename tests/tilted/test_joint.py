@@ -1,4 +1,7 @@
-"""Tilted distributions of several latent values: robust-max against references, closed forms and differences."""
+"""
+Tilted distributions of several latent values: robust-max against references, closed forms and
+differences.
+"""
 
 import json
 from pathlib import Path
@@ -30,7 +33,10 @@ def power(alpha):
 
 @pytest.mark.parametrize("convention", ["paper", "gpflow"])
 def test_matches_references(convention):
-    """The relative error of log E[p^α] is below 1e-10, the error of its derivatives in m and v below 1e-9."""
+    """
+    The relative error of log E[p^α] is below 1e-10, the error of its derivatives in m and v below
+    1e-9.
+    """
     for case in REFERENCES:
         inputs, expected = case["inputs"], case["expected"][convention]
         if convention == "paper":
@@ -63,7 +69,9 @@ def test_matches_references(convention):
 
 @pytest.mark.parametrize("alpha", some_slow(POWERS, quick=[0.0, 0.3]))
 def test_matches_finite_differences(alpha):
-    """Fourth-order differences in each mean, h = 2e-3; rounding of the second derivative is 1e-14/h²."""
+    """
+    Fourth-order differences in each mean, h = 2e-3; rounding of the second derivative is 1e-14/h².
+    """
     rule, h = rule_for(MultiClassRobustMax(C, 0.01), "kl"), 2e-3
     found = rule.moments(CAVITY, OBSERVATIONS, power(alpha))
     assert found.log_partition.shape == (1, N)

@@ -47,7 +47,10 @@ def one_row(*values):
 
 
 def ordinal_probabilities(f, sigma=0.3):
-    """GPflow's probabilities, [K, n], divided by their sum: differences of (1 - 2e-3) Phi + 1e-3, plus 1e-6."""
+    """
+    GPflow's probabilities, [K, n], divided by their sum: differences of (1 - 2e-3) Phi + 1e-3, plus
+    1e-6.
+    """
     below = norm.cdf((EDGES[:, None] - f) / sigma)
     return (0.998 * np.diff(below, axis=0, prepend=0.0, append=1.0) + 1e-6) / (0.998 + 4e-6)
 
@@ -202,7 +205,10 @@ VARIANCES = 10.0 ** np.arange(-8.0, 6.5, 3.0)
 
 
 def panels(mean, sd, reach):
-    """Points f and log weights, about 1e5 of each: panels of half a standard deviation, and of a third of |f|."""
+    """
+    Points f and log weights, about 1e5 of each: panels of half a standard deviation, and of a third
+    of |f|.
+    """
     near_zero = 10.0 ** np.arange(-3.0, 11.0, 0.125)
     edges = np.concatenate(
         [mean + sd * np.linspace(-38.0, 38.0, 153), near_zero, -near_zero, [0.0]]
@@ -217,7 +223,9 @@ def panels(mean, sd, reach):
 
 @pytest.mark.parametrize("name", some_slow(ANYWHERE, quick=["student-t"]))
 def test_moments_match_integration_for_any_mean_and_variance(name):
-    """Narrow and wide marginals of f, up to 10,000 standard deviations from 0, where the links change."""
+    """
+    Narrow and wide marginals of f, up to 10,000 standard deviations from 0, where the links change.
+    """
     likelihood, conditional_mean, conditional_variance, _, _ = ANYWHERE[name]
     rows = np.array([(ratio * np.sqrt(v), v) for ratio, v in product(RATIOS, VARIANCES)])
     inputs = np.zeros((len(rows), 1))
@@ -230,7 +238,8 @@ def test_moments_match_integration_for_any_mean_and_variance(name):
         weights = np.exp(log_weights)
         expected = weights @ conditional_mean(f)
         spread = weights @ np.square(conditional_mean(f) - expected)
-        # Likelihoods round p(1 - p), and means near 0, to eps. The mean of f at 0 is rounded relative to sd.
+        # Likelihoods round p(1 - p), and means near 0, to eps. The mean of f at 0 is rounded
+        # relative to sd.
         atol = 1e-8 * sd if name == "student-t" else 1e-15
         np.testing.assert_allclose(
             moments,
@@ -247,7 +256,8 @@ def test_log_densities_match_integration_for_any_mean_and_variance(name):
     rows = [
         (ratio * np.sqrt(v), v, y)
         for ratio, v, y in product(RATIOS, VARIANCES, values)
-        # Farther out the mode is more than 38 standard deviations from the mean of f, where `panels` are too wide.
+        # Farther out the mode is more than 38 standard deviations from the mean of f, where
+        # `panels` are too wide.
         if v < 1e5 and (abs(ratio) < 100.0 or v < 1e-7)
     ]
     columns = np.array(rows).T[:, :, None]
@@ -260,7 +270,9 @@ def test_log_densities_match_integration_for_any_mean_and_variance(name):
 
 
 def test_a_density_that_is_not_a_number_is_not_zero():
-    """A custom density whose link underflows: NaN, which models refuse, but not the probability 0."""
+    """
+    A custom density whose link underflows: NaN, which models refuse, but not the probability 0.
+    """
 
     class Underflowing(Tanh):
         def _scalar_log_prob(self, X, F, Y):
@@ -365,7 +377,10 @@ def test_many_rows_are_predicted_in_chunks():
 
 @pytest.mark.parametrize("variance", [0.0, 1e-200])
 def test_a_certain_f_far_from_0_has_the_variance_of_the_likelihood(variance):
-    """A Poisson rate exp(400), 5e173: its variance is the mean, and its square times v = 1e-200 adds e^800 1e-200."""
+    """
+    A Poisson rate exp(400), 5e173: its variance is the mean, and its square times v = 1e-200 adds
+    e^800 1e-200.
+    """
     found, spread = predicted_moments(
         gpflow.likelihoods.Poisson(), NO_INPUTS, *one_row(400.0, variance)
     )

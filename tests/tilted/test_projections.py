@@ -1,7 +1,8 @@
 """KL and Wasserstein projections against an oracle and 40 digits, and their invariants.
 
-σ_QP: F is integrated from values with errors of 1e-15 on panels whose tails are below 2e-7 of the mass; the documented
-error is 1e-8, as for the moments. Rounding of F, 1e-16, and of φ(Φ⁻¹(F)), seven times larger, is negligible.
+σ_QP: F is integrated from values with errors of 1e-15 on panels whose tails are below 2e-7 of the
+mass; the documented error is 1e-8, as for the moments. Rounding of F, 1e-16, and of φ(Φ⁻¹(F)),
+seven times larger, is negligible.
 """
 
 import functools
@@ -37,14 +38,14 @@ def name_of(case):
     return "{likelihood}, y = {y}, N({mean}, {variance})".format(**case)
 
 
-# --- against numbers ------------------------------------------------------------------------------------------------
+# --- against numbers ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=name_of(case)) for case in ORACLE])
 def test_matches_oracle(moments, case):
     """
-    Includes log Z = -43. If the oracle has no tolerance, its quadrature error is 1e-10; GPflow's probit has no closed
-    form and is accurate to REQUIRED.
+    Includes log Z = -43. If the oracle has no tolerance, its quadrature error is 1e-10; GPflow's
+    probit has no closed form and is accurate to REQUIRED.
     """
     likelihood, y = likelihood_of(case)
     expected, m, v = case["expected"], case["mean"], case["variance"]
@@ -77,7 +78,7 @@ def test_quantile_deviation_matches_high_precision(high_precision, moments):
             ), name
 
 
-# --- invariants -----------------------------------------------------------------------------------------------------
+# --- invariants -----------------------------------------------------------------------------------
 
 LIKELIHOODS = {
     "probit": (Probit, [0.0, 1.0]),
@@ -104,8 +105,9 @@ def rules(name):
 @settings(max_examples=4, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_wasserstein_deviation_is_at_most_kl(moments, name, seed, alpha):
     """
-    For 40 rows with means from -12 to 12 and variances from 1e-4 to 1e3: σ_QP <= σ_EP, and log Z and d1 are equal. (The
-    KL projection of a probit is a closed form at α = 1: accurate to 1e-11, and to 1e-13 of the cavity's ratio.)
+    For 40 rows with means from -12 to 12 and variances from 1e-4 to 1e3: σ_QP <= σ_EP, and log Z
+    and d1 are equal. (The KL projection of a probit is a closed form at α = 1: accurate to 1e-11,
+    and to 1e-13 of the cavity's ratio.)
     """
     kl, wasserstein, ys = rules(name)
     rng = np.random.default_rng(seed)
@@ -136,9 +138,10 @@ def test_projections_coincide_for_gaussian(moments):
 @pytest.mark.parametrize("name", some_slow(["probit", "poisson", "student t"], 1))
 def test_rows_are_independent(moments, name, alpha):
     """
-    Rows alone or among 1000, in any order, for the Wasserstein projection, which includes KL. Orders of sums and
-    products may differ: 100 roundings, ROUNDING, and 100 times that in the ratio, a difference of squares in units of a
-    window 10 times as wide. α v d2 = ratio - 1 cancels if the cavity hardly changes: d2 loses ROUNDING / (α v).
+    Rows alone or among 1000, in any order, for the Wasserstein projection, which includes KL.
+    Orders of sums and products may differ: 100 roundings, ROUNDING, and 100 times that in the
+    ratio, a difference of squares in units of a window 10 times as wide. α v d2 = ratio - 1 cancels
+    if the cavity hardly changes: d2 loses ROUNDING / (α v).
     """
     _, rule, ys = rules(name)
     rng = np.random.default_rng(3)

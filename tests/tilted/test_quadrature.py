@@ -1,9 +1,10 @@
 """Quadrature against integrals with 40 digits, its cost, and its behavior for invalid rows.
 
-REQUIRED, 1e-8 relative, is the documented error of log Z, d1 and d2. If one of them nearly vanishes because its
-integrand has both signs (below CROSSING = 1/100 of the integral of the modulus), the error is 1e-8 of that integral.
-(For a probit or logit this never happens, so 1e-8 of d2 = 1e-23 is required.) At the nodes l, l' and l'' have errors of
-1e-15, which are negligible; the errors of panels are a small multiple of the square of their tolerance, 2e-7.
+REQUIRED, 1e-8 relative, is the documented error of log Z, d1 and d2. If one of them nearly vanishes
+because its integrand has both signs (below CROSSING = 1/100 of the integral of the modulus), the
+error is 1e-8 of that integral. (For a probit or logit this never happens, so 1e-8 of d2 = 1e-23 is
+required.) At the nodes l, l' and l'' have errors of 1e-15, which are negligible; the errors of
+panels are a small multiple of the square of their tolerance, 2e-7.
 """
 
 import dataclasses
@@ -48,7 +49,10 @@ def located(density, rows, negligible=0.0):
 
 
 def errors(found, cases):
-    """Errors of log_partition, d1, d2 and ratio, [4, R]: relative, or as defined in the module docstring."""
+    """
+    Errors of log_partition, d1, d2 and ratio, [4, R]: relative, or as defined in the module
+    docstring.
+    """
     values, scales = cases[:, 3:7].T, np.vstack([cases[:, 7:10].T, cases[:, 6]])
     scales = np.where(np.abs(values) < CROSSING * scales, scales, np.abs(values))
     return np.abs(np.stack(found) - values) / scales
@@ -71,7 +75,7 @@ def cases_of(references, name, alpha):
     return cases[cases[:, 2] == alpha], y[cases[:, 2] == alpha]
 
 
-# --- against 40 digits ----------------------------------------------------------------------------------------------
+# --- against 40 digits ----------------------------------------------------------------------------
 
 NAMES = ["probit", "logit", "bernoulli", "poisson", "student_t", "student_t_0.1"]
 
@@ -80,7 +84,10 @@ NAMES = ["probit", "logit", "bernoulli", "poisson", "student_t", "student_t_0.1"
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("by", some_slow(["rule", "panels"], 1))
 def test_matches_recorded_cases(references, high_precision, moments, panel_rule, name, alpha, by):
-    """Means -10 to 10, variances 1e-4 to 1e3. A Poisson has a closed form at α = 0: the mass of exp(f) is v from m."""
+    """
+    Means -10 to 10, variances 1e-4 to 1e3. A Poisson has a closed form at α = 0: the mass of exp(f)
+    is v from m.
+    """
     cases, y = cases_of(references, name, alpha)
     assert len(cases) % 20 == 0 < len(cases)
     likelihood = high_precision["LIKELIHOODS"][name][0]()
@@ -105,7 +112,10 @@ def test_matches_recorded_cases_with_many_rows(references, high_precision, momen
     "make", [Probit, Logit, gpflow.likelihoods.StudentT, gpflow.likelihoods.Poisson]
 )
 def test_hermite_nodes_match_panels(panel_rule, moments, make):
-    """At the largest width for which nodes are used; panels have an error of 1e-8. Few rows are inaccurate."""
+    """
+    At the largest width for which nodes are used; panels have an error of 1e-8. Few rows are
+    inaccurate.
+    """
     density = log_density(make())
     radius = float(tf.reduce_max(density.radius(tf.zeros([1, 1], tf.float64))))
     mean, sd, y = np.linspace(-2.0, 2.0, 41), 0.199 * radius, np.ones(41)
@@ -126,7 +136,10 @@ def test_hermite_nodes_match_panels(panel_rule, moments, make):
 
 
 def test_accurate_if_powers_underflow(moments):
-    """Phi(f) leaves the normal numbers at f = -37.5. Rounding of exp(log Phi), 1e-13, is h = 38 and 38² times that."""
+    """
+    Phi(f) leaves the normal numbers at f = -37.5. Rounding of exp(log Phi), 1e-13, is h = 38 and
+    38² times that.
+    """
     mean, v = np.linspace(-38.8, -36.8, 41), 0.05**2
     z = mean / np.sqrt(1.0 + v)
     log_Z = special.log_ndtr(z)
@@ -137,7 +150,10 @@ def test_accurate_if_powers_underflow(moments):
 
 
 def test_matches_probit_closed_form(references, moments):
-    """z and φ(z)/Phi(z) are good to z² roundings; -h (z + h), for z = -10, loses 100 times that: 1e-11."""
+    """
+    z and φ(z)/Phi(z) are good to z² roundings; -h (z + h), for z = -10, loses 100 times that:
+    1e-11.
+    """
     cases, y = cases_of(references, "probit", 1.0)
     assert_within(
         moments(tilted_rule(Probit(), KL()), y, cases[:, 0], cases[:, 1], 1.0), cases, 1e-11
@@ -178,8 +194,9 @@ def test_matches_high_precision(high_precision, moments, name, y, mean, variance
 )
 def test_resolves_narrow_distant_peak(high_precision, moments, scale, out, alpha):
     """
-    Student's t, an observation 6 to 8.5 cavity standard deviations from m: its peak, 1/50 of a panel, stands between
-    two nodes, yet l'' = -1e2 to -1e4 there, so that 1e-9 of the density makes 1e-6 of d2.
+    Student's t, an observation 6 to 8.5 cavity standard deviations from m: its peak, 1/50 of a
+    panel, stands between two nodes, yet l'' = -1e2 to -1e4 there, so that 1e-9 of the density makes
+    1e-6 of d2.
     """
     sd, y = 1.1, 0.3
     mean = y + out * sd
@@ -247,14 +264,16 @@ def test_finds_all_modes_if_y_contradicts_the_cavity(moments, name, alpha):
     np.testing.assert_allclose(np.ravel(found[:3]), expected, rtol=REQUIRED, atol=1e-12)
 
 
-# --- wide cavities --------------------------------------------------------------------------------------------------
+# --- wide cavities --------------------------------------------------------------------------------
 
 # At most 0.007 apart in f: the trapezoid rule is right to rounding.
 DENSE = np.linspace(-14.0, 14.0, 400_001)
 
 
 def by_dense_sum(log_prob, mean, sd, alpha, x=DENSE):
-    """log Z / α, d1 and d2 of one row (E[l] and its derivatives at α = 0), by NumPy on 400,001 points."""
+    """
+    log Z / α, d1 and d2 of one row (E[l] and its derivatives at α = 0), by NumPy on 400,001 points.
+    """
     weight = np.exp(-0.5 * x**2) * (x[1] - x[0]) / np.sqrt(2.0 * np.pi)
     log_p = log_prob(mean + sd * x)
     if alpha == 0.0:
@@ -280,7 +299,10 @@ WIDE = {
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 1.0], quick=[0.5]))
 @pytest.mark.parametrize("name", some_slow(WIDE, quick=["logit"]))
 def test_matches_dense_sum_for_wide_cavities(moments, name, alpha):
-    """REQUIRED, without adaptive_quadrature, which are not that accurate here; 60 points are enough for many rows."""
+    """
+    REQUIRED, without adaptive_quadrature, which are not that accurate here; 60 points are enough
+    for many rows.
+    """
     make, log_prob = WIDE[name]
     rng = np.random.default_rng(4)
     sd = 10.0 ** rng.uniform(0.5, 2.0, size=40)
@@ -341,7 +363,10 @@ def test_negligible_rows_skip_panels():
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
 def test_inaccurate_rows_are_centered_on_mode(alpha):
-    """On the point next to it, of points that are 0.3 cavity standard deviations apart at first, and nearer later."""
+    """
+    On the point next to it, of points that are 0.3 cavity standard deviations apart at first, and
+    nearer later.
+    """
     mean, variance = (
         values.ravel() for values in np.meshgrid(np.linspace(-9.0, 9.0, 7), [1.0, 30.0, 1000.0])
     )
@@ -371,7 +396,8 @@ def test_inaccurate_rows_are_centered_on_mode(alpha):
 @pytest.mark.parametrize("df", [1e12, 1e17, 1e300])
 def test_large_df_equals_gaussian(moments, df):
     found = moments(QuadratureRule(gpflow.likelihoods.StudentT(df=df)), 0.5, 0.5, 1.0, 0.5)
-    # N(y; f, 1)^(1/2) is N(y; f, 2) times (8π)^(1/4): log Z / α is that of N(y; m, 1 + 2), and twice log(8π)/4.
+    # N(y; f, 1)^(1/2) is N(y; f, 2) times (8π)^(1/4): log Z / α is that of N(y; m, 1 + 2), and
+    # twice log(8π)/4.
     log_partition = 0.5 * np.log(8.0 * np.pi) - np.log(2.0 * np.pi * 3.0)
     expected = [log_partition, 0.0, -2.0 / 3.0, 2.0 / 3.0]
     np.testing.assert_allclose(np.stack(found)[:, 0] - expected, 0.0, atol=1e-9)
@@ -431,7 +457,7 @@ def test_wide_cavities_use_few_points(make):
         assert points < 150.0
 
 
-# --- never silently wrong -------------------------------------------------------------------------------------------
+# --- never silently wrong -------------------------------------------------------------------------
 
 FAR_MEANS, FAR_VARIANCES = np.meshgrid(
     [-800.0, -30.0, 0.0, 30.0, 800.0], [1e-12, 1e-4, 1.0, 1e3, 1e6]
@@ -469,7 +495,10 @@ def test_extreme_rows_are_finite(moments, make, ys):
 
 @pytest.mark.parametrize("y", some_slow([0.0, 1.0, 1e6], quick=[1e6]))
 def test_extreme_poisson_rows(moments, y):
-    """Numbers as long as exp(m), and at α = 0 exp(m + v/2), are; then -inf, which E[log p] is within rounding."""
+    """
+    Numbers as long as exp(m), and at α = 0 exp(m + v/2), are; then -inf, which E[log p] is within
+    rounding.
+    """
     rule = tilted_rule(gpflow.likelihoods.Poisson(), KL())
     for alpha in (1e-10, 0.5, 1.0):
         ordinary = FAR[0] < 700.0
@@ -497,8 +526,8 @@ def test_invalid_rows_are_nan_and_do_not_affect_other_rows(moments, projection):
 
 def test_poisson_with_overflowing_rate_at_mean(moments):
     """
-    A count of 0 at m = 800, v = 1: the mode f solves α exp(f) = m - f, and with λ = α exp(f) = 1600 or so π is Gaussian
-    of precision 1 + λ but for 1/λ of a standard deviation.
+    A count of 0 at m = 800, v = 1: the mode f solves α exp(f) = m - f, and with λ = α exp(f) = 1600
+    or so π is Gaussian of precision 1 + λ but for 1/λ of a standard deviation.
     """
     found = moments(tilted_rule(gpflow.likelihoods.Poisson(), KL()), 0.0, 800.0, 1.0, 0.5)
     mode = np.log(2.0 * 792.6)
@@ -510,21 +539,22 @@ def test_poisson_with_overflowing_rate_at_mean(moments):
 
 def test_noise_terminates_panel_division(moments):
     """
-    f = m + sd x has only 6 digits of x, so no panel is resolved to 10 digits: panels are accepted with the error of the
-    noise.
+    f = m + sd x has only 6 digits of x, so no panel is resolved to 10 digits: panels are accepted
+    with the error of the noise.
     """
     mean, variance = 1e4, 1e-12
     found = moments(QuadratureRule(gpflow.likelihoods.StudentT()), mean + 1.0, mean, variance, 1.0)
-    # The density hardly changes within 1e-6: density and derivatives of Student's t with 3 degrees of freedom, at 1;
-    # of f 1e4 eps = 2e-12 is lost, of the integrals, for which x is wrong by 2e-6, no more than that.
+    # The density hardly changes within 1e-6: density and derivatives of Student's t with 3 degrees
+    # of freedom, at 1; of f 1e4 eps = 2e-12 is lost, of the integrals, for which x is wrong by
+    # 2e-6, no more than that.
     log_p = np.log(6.0 * np.sqrt(3.0) / (np.pi * 16.0))
     np.testing.assert_allclose(np.stack(found)[:, 0], [log_p, 1.0, -0.5, 1.0], rtol=1e-5)
 
 
 def test_oscillating_windows_terminate():
     """
-    Alternately π is a slope, which extends the window, and a spike, which shrinks it: the search ends after 24 windows
-    and two kinds of shared points, and the row is inaccurate.
+    Alternately π is a slope, which extends the window, and a spike, which shrinks it: the search
+    ends after 24 windows and two kinds of shared points, and the row is inaccurate.
     """
     calls = []
 
@@ -542,7 +572,10 @@ def test_oscillating_windows_terminate():
 
 
 def test_rounded_slope_variance_is_not_negative():
-    """l' is constant over π, so its variance is 0 up to rounding, and d2 = E[l''] + α Var[l'] = E[l''] = 0."""
+    """
+    l' is constant over π, so its variance is 0 up to rounding, and d2 = E[l''] + α Var[l'] = E[l'']
+    = 0.
+    """
     zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
     centered = quadrature.Centered(zero, one, zero, zero, zero)
     h = 3.0e8

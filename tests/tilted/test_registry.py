@@ -1,6 +1,8 @@
-"""The registry of tilted rules: the examples of CONTRIBUTING.md, executed, and rejected registrations.
+"""
+The registry of tilted rules: the examples of CONTRIBUTING.md, executed, and rejected registrations.
 
-Closed forms agree with GPflow's Gaussian of variance 1 to rounding, 1e-12, and with quadrature to its 1e-8.
+Closed forms agree with GPflow's Gaussian of variance 1 to rounding, 1e-12, and with quadrature to
+its 1e-8.
 """
 
 import re
@@ -107,7 +109,9 @@ def test_rejects_duplicate_projection_names(registered):
 
 
 def test_subclass_does_not_inherit_registered_log_density():
-    """A subclass that overrides ``_scalar_log_prob`` does not use the registration of its base class."""
+    """
+    A subclass that overrides ``_scalar_log_prob`` does not use the registration of its base class.
+    """
 
     class Shifted(gpflow.likelihoods.StudentT):
         def _scalar_log_prob(self, X, F, Y):
@@ -131,7 +135,7 @@ def test_subclass_does_not_inherit_registered_log_density():
     assert float(log_density(Shifted())(f, zero, zero).curvature) == pytest.approx(-2.0)
 
 
-# --- a power per row ------------------------------------------------------------------------------------------------
+# --- a power per row ------------------------------------------------------------------------------
 
 KINDS = {
     "probit": (Probit, lambda: rng.integers(0, 2, 6)),
@@ -144,7 +148,9 @@ KINDS = {
 @pytest.mark.parametrize("projection", ["kl", "wasserstein"])
 @pytest.mark.parametrize("name", some_slow(KINDS, quick=["probit", "poisson"]))
 def test_alpha_per_row(name, projection):
-    """Each row equals the result with its power for all rows, up to the order of sums: 100 roundings."""
+    """
+    Each row equals the result with its power for all rows, up to the order of sums: 100 roundings.
+    """
     make, observe = KINDS[name]
     rule, Y = rule_for(make(), projection), observe()
     together = moments(rule, Y, MIXED)
@@ -173,7 +179,10 @@ def test_alpha_per_row_multiclass(make):
 
 
 def test_closed_form_rows_do_not_affect_other_rows():
-    """exp(m + v/2) overflows at α = 0, without effect on rows with α = 1/2 or on gradients of parameters."""
+    """
+    exp(m + v/2) overflows at α = 0, without effect on rows with α = 1/2 or on gradients of
+    parameters.
+    """
     likelihood = gpflow.likelihoods.Gamma(shape=2.0)
     rule, shape = rule_for(likelihood, "kl"), likelihood.shape.unconstrained_variable
     cavity = Cavity(

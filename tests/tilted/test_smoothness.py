@@ -1,4 +1,6 @@
-"""Likelihoods with a kink are rejected; steep likelihoods and likelihoods with poles are accepted."""
+"""
+Likelihoods with a kink are rejected; steep likelihoods and likelihoods with poles are accepted.
+"""
 
 import gpflow
 import numpy as np

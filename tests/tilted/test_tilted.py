@@ -1,9 +1,11 @@
-"""Rules for tilted distributions against one another: derivatives, limits, closed forms, kinds of likelihoods.
+"""
+Rules for tilted distributions against one another: derivatives, limits, closed forms, kinds of
+likelihoods.
 
-EXACT: two ways to the same number, quadrature's 1e-8 at worst, 1e-10 and better for the smooth cases here; 1e-9.
-Central differences with step h = 2e-4 in units of the cavity err by h²/6 times a third derivative, up to ten times the
-first, 7e-8, and by 2e-13/h = 1e-9 for rounding of values good to 1e-13: DIFFERENCE 1e-6. They are compared with the
-largest of the rows.
+EXACT: two ways to the same number, quadrature's 1e-8 at worst, 1e-10 and better for the smooth
+cases here; 1e-9. Central differences with step h = 2e-4 in units of the cavity err by h²/6 times a
+third derivative, up to ten times the first, 7e-8, and by 2e-13/h = 1e-9 for rounding of values good
+to 1e-13: DIFFERENCE 1e-6. They are compared with the largest of the rows.
 """
 
 import gpflow
@@ -71,7 +73,7 @@ def assert_close(found, expected, tolerance):
         )
 
 
-# --- derivatives ----------------------------------------------------------------------------------------------------
+# --- derivatives ----------------------------------------------------------------------------------
 
 
 @named
@@ -107,8 +109,8 @@ def test_cavity_gradients_match_finite_differences(moments, name, alpha):
 @named
 def test_small_alpha_converges_to_alpha_zero(moments, name):
     """
-    At α = 1e-10: log Z / α differs by α Var l / 2, d1 by α Cov, d2 likewise; Var l < 1e3 at variances up to 1 (that of
-    exp(f) is exp(2 m + 2 v)), hence 1e-7 of itself.
+    At α = 1e-10: log Z / α differs by α Var l / 2, d1 by α Cov, d2 likewise; Var l < 1e3 at
+    variances up to 1 (that of exp(f) is exp(2 m + 2 v)), hence 1e-7 of itself.
     """
     make, y = LIKELIHOODS[name]
     rule = tilted_rule(make(), KL())
@@ -134,7 +136,10 @@ PARAMETERS = {
     some_slow([("kl", 0.0), ("kl", 0.3), ("kl", 1.0), ("wasserstein", 0.6)], 2),
 )
 def test_parameter_gradients_match_finite_differences(moments, name, projection, alpha):
-    """Against central differences of Σ bar log_partition; the step is 2e-4 of the (unconstrained) variable's unit."""
+    """
+    Against central differences of Σ bar log_partition; the step is 2e-4 of the (unconstrained)
+    variable's unit.
+    """
     make, y = LIKELIHOODS[name]
     likelihood = make()
     rule, variable = (
@@ -167,7 +172,7 @@ def test_gradients_of_unused_variables_are_zero():
     assert float(found) == 0.0
 
 
-# --- closed forms ---------------------------------------------------------------------------------------------------
+# --- closed forms ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1e-10, 0.01, 0.5, 1.0])
@@ -261,7 +266,9 @@ def test_poisson_matches_expectation(moments, binsize):
     ],
 )
 def test_gamma_matches_expectation(moments, make):
-    """Also if the mass of exp(-f) is seven standard deviations from m, outside of the first window."""
+    """
+    Also if the mass of exp(-f) is seven standard deviations from m, outside of the first window.
+    """
     likelihood, X = make(), np.linspace(-1.0, 2.0, 6)[:, None]
     rules = tilted_rule(likelihood, KL()), QuadratureRule(likelihood)
     closed, quadrature = (moments(rule, 1.7, MEANS, VARIANCES, 0.0, X=X) for rule in rules)
@@ -276,7 +283,7 @@ def test_gamma_matches_expectation(moments, make):
         np.testing.assert_allclose(closed.log_partition, gpflow_says, rtol=1e-13)
 
 
-# --- kinds of likelihoods -------------------------------------------------------------------------------------------
+# --- kinds of likelihoods -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
@@ -353,8 +360,8 @@ AUTOMATIC = {
 @pytest.mark.parametrize("name", some_slow(AUTOMATIC, quick=["ordinal", "gamma"]))
 def test_automatic_derivatives_match_high_precision(moments, name):
     """
-    By mpmath from log p alone: derivatives from E f and Var f, which lose 1e-3 of 20 digits. Beta takes long, so it
-    uses one power only.
+    By mpmath from log p alone: derivatives from E f and Var f, which lose 1e-3 of 20 digits. Beta
+    takes long, so it uses one power only.
     """
     make, y = LIKELIHOODS[name]
     log_prob, m, v = AUTOMATIC[name], mpf(0.6), mpf(1.7)
@@ -386,7 +393,7 @@ def test_automatic_derivatives_match_high_precision(moments, name):
         )
 
 
-# --- at the door ----------------------------------------------------------------------------------------------------
+# --- at the door ----------------------------------------------------------------------------------
 
 
 def test_rejects_unsupported_likelihoods():

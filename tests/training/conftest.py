@@ -16,7 +16,10 @@ def _carried(model, name):
 
 @pytest.fixture(scope="module")
 def as_new():
-    """A function that returns the model of a name as it is when it is made: the same object, with its first values."""
+    """
+    A function that returns the model of a name as it is when it is made: the same object, with its
+    first values.
+    """
     made = {}
 
     def restored(name):

@@ -48,7 +48,10 @@ class At:
 
 
 def interrupted(as_new, name, path, counts, **options):
-    """The model after trainings of which all but the last were interrupted; each starts as a new model does."""
+    """
+    The model after trainings of which all but the last were interrupted; each starts as a new model
+    does.
+    """
     for count in counts:
         with pytest.raises(KeyboardInterrupt):
             fit(
@@ -63,7 +66,7 @@ def interrupted(as_new, name, path, counts, **options):
     return model, fit(model, data_for(name), checkpoint=path, checkpoint_seconds=0.0, **options)
 
 
-# --- killed ----------------------------------------------------------------------------------------------------------
+# --- killed ---------------------------------------------------------------------------------------
 
 KILL, TERM = signal.SIGKILL, signal.SIGTERM
 KILLS = {
@@ -75,7 +78,9 @@ KILLS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KILLS)
 def test_resumes_after_a_signal(tmp_path, name):
-    """SIGKILL or SIGTERM before the first checkpoint, later, and while a checkpoint is being replaced."""
+    """
+    SIGKILL or SIGTERM before the first checkpoint, later, and while a checkpoint is being replaced.
+    """
     files = [str(tmp_path / f"{name}.{end}") for end in ("checkpoint", "values.npz")]
     runs = [[name, *files, *each] for each in [*KILLS[name], ("record", 10**6, KILL)]]
     expected = [[-number, False] for *_, number in KILLS[name]] + [[0, True]]
@@ -99,7 +104,7 @@ def test_resumes_after_a_signal(tmp_path, name):
             np.testing.assert_array_equal(found[path], value)
 
 
-# --- interrupted -----------------------------------------------------------------------------------------------------
+# --- interrupted ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,9 @@ def test_resumes_after_a_signal(tmp_path, name):
     ],
 )
 def test_adam_resumes_exactly(as_new, tmp_path, name, options):
-    """Parameters, objectives and scores; of a PEPClassifier in minibatches after whole epochs of four."""
+    """
+    Parameters, objectives and scores; of a PEPClassifier in minibatches after whole epochs of four.
+    """
     options = {**options_for(name), **options, "held_out": held_out_for(name), "patience": 1000}
     model = as_new(name)
     expected = fit(model, data_for(name), **options)
@@ -189,7 +196,7 @@ def test_a_converged_search_is_not_repeated(tmp_path):
     )
 
 
-# --- of another run --------------------------------------------------------------------------------------------------
+# --- of another run -------------------------------------------------------------------------------
 
 
 def fixed(model):
@@ -314,7 +321,7 @@ def test_rejects_exchanged_parameters(ended, tmp_path):
     np.testing.assert_equal(values(model), before)
 
 
-# --- damaged, foreign or hostile -------------------------------------------------------------------------------------
+# --- damaged, foreign or hostile ------------------------------------------------------------------
 
 
 def rewritten(change):
@@ -402,7 +409,10 @@ def test_rejects_a_file_that_is_no_checkpoint(as_new, tmp_path):
 
 
 def test_lbfgs_resumes_with_the_end_of_an_earlier_start(as_new, tmp_path):
-    """Stopped while the second start is trained, the resumed run keeps the first one's end if it is better."""
+    """
+    Stopped while the second start is trained, the resumed run keeps the first one's end if it is
+    better.
+    """
     options = {"n_restarts": 2, "train_inducing": False, "max_iterations": 300}
     once = fit(as_new("PEPR"), **{**options, "n_restarts": 0})
     number = once.iterations + 2

@@ -1,4 +1,6 @@
-"""The optimizers' coordinates: their derivatives, units and starts; training does not depend on units."""
+"""
+The optimizers' coordinates: their derivatives, units and starts; training does not depend on units.
+"""
 
 from contextlib import nullcontext
 from itertools import pairwise
@@ -36,7 +38,10 @@ def regression(x_scale=1.0, y_scale=1.0, **options):
 
 
 def everything():
-    """A model with every kind of coordinate: softplus and exponential, shifted, points, means and a bounded value."""
+    """
+    A model with every kind of coordinate: softplus and exponential, shifted, points, means and a
+    bounded value.
+    """
     kernel = (
         gpflow.kernels.SquaredExponential(lengthscales=[0.3, 40.0, 1.0]) + gpflow.kernels.Cosine()
     )
@@ -62,7 +67,10 @@ def test_inducing_patches_of_a_convolutional_kernel_keep_their_unit():
 
 
 def test_gradients_in_the_coordinates_are_derivatives_of_the_loss():
-    """By central differences in every coordinate; the variables come back from the coordinates to rounding."""
+    """
+    By central differences in every coordinate; the variables come back from the coordinates to
+    rounding.
+    """
     model = everything()
     coordinates = Coordinates(model, model.trainable_variables)
     before = [variable.numpy() for variable in model.trainable_variables]
@@ -92,7 +100,9 @@ def test_gradients_in_the_coordinates_are_derivatives_of_the_loss():
 
 @pytest.mark.parametrize("x", [-900.0, -50.0, -1.0, 0.0, 3.0, 40.0, 1e8])
 def test_the_coordinate_of_a_positive_parameter_is_its_logarithm(x):
-    """log log(1 + e^x), by NumPy and TensorFlow; for very negative x, where e^x is 0, it stays finite."""
+    """
+    log log(1 + e^x), by NumPy and TensorFlow; for very negative x, where e^x is 0, it stays finite.
+    """
     parameter = gpflow.Parameter(1.0, transform=tfp.bijectors.Softplus())
     parameter.unconstrained_variable.assign(x)
     module = tf.Module()
@@ -130,14 +140,20 @@ UNITS = [1e-6, 1e-3, 1e3, 1e6]
 
 @pytest.mark.parametrize("scale", some_slow(UNITS, quick=[1e-6]))
 def test_the_units_of_a_column_do_not_change_the_training(scale):
-    """From the same start, the objectives of the first iterations agree to rounding, and training ends alike."""
+    """
+    From the same start, the objectives of the first iterations agree to rounding, and training ends
+    alike.
+    """
     expected, found = (fit(regression(x_scale=each), max_iterations=30) for each in (1.0, scale))
     np.testing.assert_allclose(found.objective[:10], expected.objective[:10], rtol=1e-6)
     np.testing.assert_allclose(found.objective[-1], expected.objective[-1], atol=0.05)
 
 
 def test_the_units_of_y_do_not_change_the_training():
-    """The objective changes by N log(scale), the density of Y in other units; jitter and bounds are absolute."""
+    """
+    The objective changes by N log(scale), the density of Y in other units; jitter and bounds are
+    absolute.
+    """
     scale = 1e4
     first, second = (
         fit(regression(y_scale=each), max_iterations=100).objective[-1] for each in (1.0, scale)
@@ -146,7 +162,10 @@ def test_the_units_of_y_do_not_change_the_training():
 
 
 def test_scipy_trains_in_the_coordinates():
-    """It finds the optimum where GPflow's `Scipy` ends at its limit, and its callback gets values of the variables."""
+    """
+    It finds the optimum where GPflow's `Scipy` ends at its limit, and its callback gets values of
+    the variables.
+    """
     ours, gpflows = (regression(1e6) for _ in range(2))
     seen, options = [], {"maxiter": 60}
     result = Scipy(ours).minimize(
@@ -170,7 +189,10 @@ def test_scipy_trains_in_the_coordinates():
 
 @pytest.mark.parametrize("name", some_slow(["c", "A", "b"], 1))
 def test_mean_functions_of_variables_tensors_and_numbers_train(name):
-    """A variable trains as a parameter does, to the last digit; a tensor and a number stay, as a fixed parameter."""
+    """
+    A variable trains as a parameter does, to the last digit; a tensor and a number stay, as a fixed
+    parameter.
+    """
     X = np.linspace(0.0, 6.0, 50)[:, None]
 
     def trained(value):
@@ -201,7 +223,10 @@ def test_errors_that_the_user_asks_numpy_for():
 
 
 def test_starts_are_fractions_of_the_spread_of_the_inducing_points():
-    """Of trainable lengthscales only, for all kernels of a sum, shared or one for each column; the model stays."""
+    """
+    Of trainable lengthscales only, for all kernels of a sum, shared or one for each column; the
+    model stays.
+    """
     sum_of_two = gpflow.kernels.Matern32(
         lengthscales=[5.0, 6.0], active_dims=[0, 2]
     ) + gpflow.kernels.RBF(lengthscales=3.0)
@@ -226,7 +251,10 @@ def test_starts_are_fractions_of_the_spread_of_the_inducing_points():
 
 @pytest.mark.slow
 def test_training_leaves_a_start_where_noise_explains_everything():
-    """Labels of a checkerboard, lengthscales of two sides: from there alone, the search ends at -N log 2."""
+    """
+    Labels of a checkerboard, lengthscales of two sides: from there alone, the search ends at -N log
+    2.
+    """
     rows = np.random.default_rng(0).uniform(-2.0, 2.0, (200, 2))
     labels = np.where(np.sin(3.0 * rows[:, :1]) * np.cos(3.0 * rows[:, 1:]) > 0.0, 1.0, 0.0)
     kernel = gpflow.kernels.SquaredExponential(lengthscales=[2.5, 2.5])
@@ -285,7 +313,9 @@ def test_a_start_near_an_earlier_one_is_left_out(factor, expected):
 
 
 def test_parameters_are_not_evaluated_twice_in_succession(monkeypatch):
-    """SciPy asks for the loss at the start of a search, which is known from the trial of the start."""
+    """
+    SciPy asks for the loss at the start of a search, which is known from the trial of the start.
+    """
     model, places = regression(), []
     evaluate = Objective.evaluate
 
@@ -327,7 +357,10 @@ def test_bad_arguments_are_refused(options):
 
 
 def test_ctrl_c_while_starts_are_compared_restores_the_best_of_them(monkeypatch):
-    """Pressed in the last start, at lengthscales of a tenth: the model has those of the best start so far."""
+    """
+    Pressed in the last start, at lengthscales of a tenth: the model has those of the best start so
+    far.
+    """
     model, pressed, losses = regression(), [], {}
     evaluate = Objective.evaluate
 
@@ -348,7 +381,10 @@ def test_ctrl_c_while_starts_are_compared_restores_the_best_of_them(monkeypatch)
 
 
 def test_points_are_trained_at_once_if_in_their_first_places_they_explain_nothing():
-    """Six k-means points of 40 rows: at fixed points noise is the best explanation, -N (1 + log 2π)/2 nats."""
+    """
+    Six k-means points of 40 rows: at fixed points noise is the best explanation, -N (1 + log 2π)/2
+    nats.
+    """
     random = np.random.default_rng(3)
     rows = random.normal(size=(60, 2))[:40]
     targets = np.sin(rows[:, :1] + rows[:, 1:] + 2.0) + 0.1 * np.random.default_rng(4).normal(

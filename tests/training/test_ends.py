@@ -1,4 +1,7 @@
-"""The end of L-BFGS where it may mislead: kinks at inducing points, targets far from 0, targets without signal."""
+"""
+The end of L-BFGS where it may mislead: kinks at inducing points, targets far from 0, targets
+without signal.
+"""
 
 import gpflow
 import numpy as np
@@ -62,7 +65,10 @@ class OneParameter(gpflow.models.GPR):
 
 @pytest.mark.parametrize(("num_rows", "slope"), [(1000, 300.0), (100, 30.0)])
 def test_an_edge_of_the_domain_is_no_convergence(num_rows, slope):
-    """The loss falls up to an edge, where evaluations fail; differences from failures are no rounding errors."""
+    """
+    The loss falls up to an edge, where evaluations fail; differences from failures are no rounding
+    errors.
+    """
 
     def loss(x):
         return asserted(1.5 * num_rows - slope * x, x < 1.0, "x must be below 1.")
@@ -95,8 +101,9 @@ def test_the_last_record_is_the_objective_at_the_end(name, noise):
 @pytest.mark.parametrize("seed", some_slow(range(8), 1))
 def test_a_line_search_that_fails_by_rounding_is_convergence(seed):
     """
-    Kuu + noise has a condition number of 1e14: objectives at neighboring numbers differ by 0.3 nats. The order of
-    rounding decides whether the last iterations gain little or a line search fails, which is no failure.
+    Kuu + noise has a condition number of 1e14: objectives at neighboring numbers differ by 0.3
+    nats. The order of rounding decides whether the last iterations gain little or a line search
+    fails, which is no failure.
     """
     X = np.repeat(np.random.default_rng(seed).uniform(-4.0, 4.0, (200, 1)), 3, axis=1)
     model = PEPR((X, X.sum(axis=1, keepdims=True)), gpflow.kernels.Matern52(), X[:40].copy())
@@ -122,8 +129,9 @@ OF_ALPHA = [(name, alpha) for name, (*_, alphas) in SIMULATORS.items() for alpha
 @pytest.mark.parametrize(("name", "alpha"), some_slow(OF_ALPHA, 1))
 def test_data_without_noise_end_in_convergence(name, alpha):
     """
-    The objective is rounded to between 1e-4 and 1 nat where the noise is at its bound, 1e-6 of the variance of y, and
-    most line searches fail there. The noise found is at most 1e-5; errors are at most three standard deviations of it.
+    The objective is rounded to between 1e-4 and 1 nat where the noise is at its bound, 1e-6 of the
+    variance of y, and most line searches fail there. The noise found is at most 1e-5; errors are at
+    most three standard deviations of it.
     """
     function, N, D, _ = SIMULATORS[name]
     X = np.random.default_rng(0).uniform(size=(N, D))

@@ -1,4 +1,6 @@
-"""Minibatch models trained on a dataset: the same steps as by hand and with arrays; invalid datasets."""
+"""
+Minibatch models trained on a dataset: the same steps as by hand and with arrays; invalid datasets.
+"""
 
 import gpflow
 import numpy as np
@@ -82,7 +84,8 @@ def test_steps_are_those_of_the_batches_given_by_hand():
             [(d * slope, x) for d, slope, x in zip(gradient, slopes, at, strict=True)]
         )
         coordinates.assign(np.concatenate([value.numpy().ravel() for value in at]))
-    # The graph orders sums differently; Adam divides by the size of the gradient, which here is far above rounding.
+    # The graph orders sums differently; Adam divides by the size of the gradient, which here is far
+    # above rounding.
     np.testing.assert_allclose(result.objective, objectives, rtol=1e-9)
     for path, value in values(model).items():
         np.testing.assert_allclose(value, values(by_hand)[path], rtol=1e-9, atol=1e-9)
@@ -111,7 +114,10 @@ def test_values_are_taken_in_the_precision_of_the_model(as_new, dtype):
 
 
 def test_a_checkpoint_resumes_with_a_new_pass(as_new, tmp_path):
-    """Interrupted at the end of a pass, or not: the parameters are the same. Of the data only types are compared."""
+    """
+    Interrupted at the end of a pass, or not: the parameters are the same. Of the data only types
+    are compared.
+    """
     path, options = (
         tmp_path / "run.npz",
         {"max_iterations": 20, "interval": 5, "checkpoint_seconds": 0.0},
@@ -148,7 +154,7 @@ def test_tensorboard_shows_the_first_batch(as_new, tmp_path):
     assert any(value.tag == "predictions" for event in found for value in event.summary.value)
 
 
-# --- refused ---------------------------------------------------------------------------------------------------------
+# --- refused --------------------------------------------------------------------------------------
 
 WIDE, WORDS = np.hstack([X, X]), np.full((N, 1), "a")
 NAN = np.where(np.arange(N)[:, None] == 27, np.nan, X)
@@ -219,9 +225,15 @@ def test_the_number_of_rows_is_that_of_the_model(as_new):
 
 
 def test_a_later_batch_that_cannot_be_used_ends_training(as_new):
-    """The second step is unchecked when the batch fails: the parameters after the first step are restored."""
+    """
+    The second step is unchecked when the batch fails: the parameters after the first step are
+    restored.
+    """
     model = as_new("TSVGP")
-    message = r"batch 3 of a pass: data\[0\] \(X\) must be finite in float64, got 1 .*, the first in row 3"
+    message = (
+        r"batch 3 of a pass: data\[0\] \(X\) must be finite in float64, got 1 .*, the first in row "
+        r"3"
+    )
     with pytest.raises(ValueError, match=message):
         fit(model, batches((NAN, Y)), max_iterations=5)
     reached, model = values(model), as_new("TSVGP")

@@ -95,7 +95,10 @@ def test_bounds_have_an_elbo(as_new, name):
 
 
 def test_natural_gradients_take_q_to_its_best():
-    """Gaussian noise, all rows, a step of 1 and nothing else trained: one step is the optimum, that of SGPR."""
+    """
+    Gaussian noise, all rows, a step of 1 and nothing else trained: one step is the optimum, that of
+    SGPR.
+    """
     model = of_minibatches(gpflow.models.SVGP)
     for part in (model.kernel, model.likelihood, model.inducing_variable):
         gpflow.set_trainable(part, False)
@@ -138,7 +141,7 @@ def test_many_rows_are_scored_in_parts(as_new):
     assert held_out()["rmse"] == pytest.approx(np.sqrt(np.mean((mean - Y_new) ** 2)), rel=1e-10)
 
 
-# --- early stopping --------------------------------------------------------------------------------------------------
+# --- early stopping -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -150,7 +153,10 @@ def test_bad_held_out_rows_are_named(as_new, held_out, message):
 
 
 def test_held_out_scores_stop_training_at_their_best(as_new):
-    """Held-out rows of noise alone: the better the data are fitted, the worse they are; the best was at a record."""
+    """
+    Held-out rows of noise alone: the better the data are fitted, the worse they are; the best was
+    at a record.
+    """
     rng = np.random.default_rng(0)
     held_out = X, 3.0 * rng.normal(size=Y.shape)
     model = as_new("TSVGP")
@@ -215,7 +221,10 @@ def test_nan_scores_count_as_worst(as_new, monkeypatch, finite):
 
 
 def test_the_objective_stops_training_without_held_out_rows(as_new):
-    """A rate of 0 all but stops; the minibatches' objectives have no trend, and stop having a new best one."""
+    """
+    A rate of 0 all but stops; the minibatches' objectives have no trend, and stop having a new best
+    one.
+    """
     model = as_new("TSVGP")
     gpflow.set_trainable(model.q_mu, False)
     gpflow.set_trainable(model.q_sqrt, False)
@@ -242,7 +251,7 @@ def test_early_stopping_of_lbfgs(as_new):
     assert int(np.argmin(result.held_out["nlpd"])) == len(result.objective) - 4
 
 
-# --- failures --------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "options"), [("TSVGP", {}), ("PEPR", {"optimizer": "adam"})])
@@ -299,7 +308,7 @@ def test_raises_if_the_start_cannot_be_evaluated(as_new):
     np.testing.assert_equal(values(model), before)
 
 
-# --- pictures --------------------------------------------------------------------------------------------------------
+# --- pictures -------------------------------------------------------------------------------------
 
 
 def tags(directory):
@@ -341,7 +350,7 @@ def test_tensorboard(tmp_path, name, columns):
     assert found.get("predictions") == (None if columns == 3 else steps[9:])
 
 
-# --- arguments -------------------------------------------------------------------------------------------------------
+# --- arguments ------------------------------------------------------------------------------------
 
 
 def test_bad_arguments_are_refused(as_new):
@@ -409,8 +418,9 @@ def test_all_rows_of_a_minibatch_model():
 
 def test_a_search_is_limited(as_new, monkeypatch):
     """
-    SciPy may use four evaluations per remaining iteration plus twenty, and stores fifty secants. Positive parameters
-    change by factors of up to 10,000 from where the search starts, but the first may become smaller.
+    SciPy may use four evaluations per remaining iteration plus twenty, and stores fifty secants.
+    Positive parameters change by factors of up to 10,000 from where the search starts, but the
+    first may become smaller.
     """
     asked, module = [], sys.modules["gpflow_pep.training.lbfgs"]
     minimize = module.minimize
@@ -430,7 +440,10 @@ def test_a_search_is_limited(as_new, monkeypatch):
 
 
 class Valley(gpflow.models.BayesianModel, InternalDataTrainingLossMixin):
-    """Rosenbrock's, in which a search takes 30 iterations or so; `height` at the first turn is about 4 of it."""
+    """
+    Rosenbrock's, in which a search takes 30 iterations or so; `height` at the first turn is about 4
+    of it.
+    """
 
     def __init__(self, height):
         super().__init__()
@@ -462,7 +475,10 @@ def test_flat_are_small_gains_that_do_not_grow(gains, expected):
 
 
 def test_a_search_ends_where_the_objective_is_flat():
-    """As soon as 20 iterations have gained less than 0.001 nats; where they gain more it goes on to the bottom."""
+    """
+    As soon as 20 iterations have gained less than 0.001 nats; where they gain more it goes on to
+    the bottom.
+    """
     flat, steep = (
         fit(Valley(height), max_iterations=200, tolerance=1e-3) for height in (2e-4, 2e-2)
     )
@@ -474,7 +490,8 @@ def test_a_search_ends_where_the_objective_is_flat():
     assert (
         flat.iterations == len(flat.objective) and gains[-1] < 1e-3 and np.all(gains[:-1] >= 1e-3)
     )
-    # Near the bottom 5 iterations gain less than a fortieth: the bottom is at 0, and the search is there.
+    # Near the bottom 5 iterations gain less than a fortieth: the bottom is at 0, and the search is
+    # there.
     assert "the last 5 iterations gained less than 2.5e-05" in steep.reason
     assert steep.converged and steep.objective[-1] > -1e-6
     by_default = Valley(2e-4)
@@ -514,7 +531,9 @@ class Edge(gpflow.models.BayesianModel, InternalDataTrainingLossMixin):
 
 
 def test_the_edge_of_a_slope_is_no_optimum():
-    """SciPy reports convergence: the edge cuts its steps short, so that they gain next to nothing."""
+    """
+    SciPy reports convergence: the edge cuts its steps short, so that they gain next to nothing.
+    """
     with pytest.warns(UserWarning, match="not finite"):
         result = fit(Edge())
     assert result.status == "failed" and result.objective[-1] < -1.0
@@ -547,7 +566,10 @@ def test_nothing_trainable(as_new, name):
 
 
 def test_no_bar_without_progress_or_standard_error(as_new, monkeypatch):
-    """Even a disabled `tqdm` makes a lock between processes, a leak in the end of every process of a pool."""
+    """
+    Even a disabled `tqdm` makes a lock between processes, a leak in the end of every process of a
+    pool.
+    """
     monkeypatch.setattr("gpflow_pep.training.fitting.tqdm", None)
     fit(as_new("PEPR"), max_iterations=2)
     monkeypatch.setattr(sys, "stderr", None)

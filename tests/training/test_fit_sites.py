@@ -114,7 +114,7 @@ def test_the_log_evidence_rises(model, way):
         assert [iteration for iteration, _ in reports] == epochs
 
 
-# --- failures -------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 class At:
@@ -143,7 +143,9 @@ def test_restores_good_values_if_a_parameter_becomes_nan(model, way):
 
 
 def test_a_mean_function_that_overflows(model):
-    """Steps of 200 in the exponent: earlier parameters are restored, and the log evidence is no lower."""
+    """
+    Steps of 200 in the exponent: earlier parameters are restored, and the log evidence is no lower.
+    """
     before = start(model)
     result = fit(model, optimizer="adam", learning_rate=400.0, max_iterations=20)
     assert not result.converged
@@ -165,7 +167,7 @@ def test_restores_good_values_after_an_interrupt(model, way):
     assert model.update_sites().converged
 
 
-# --- arguments ------------------------------------------------------------------------------------------------------
+# --- arguments ------------------------------------------------------------------------------------
 
 
 def test_bad_arguments_are_refused(model):
@@ -186,11 +188,13 @@ def test_bad_arguments_are_refused(model):
         np.testing.assert_array_equal(values(model), initial)
 
 
-# --- how it trains ---------------------------------------------------------------------------------------------------
+# --- how it trains --------------------------------------------------------------------------------
 
 
 def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeypatch):
-    """Their energy is meaningless; the status reports it from the third evaluation of the search on."""
+    """
+    Their energy is meaningless; the status reports it from the third evaluation of the search on.
+    """
     look, calls = ConvergedSitesObjective.evaluate, []
     status = PEP.sites_status.fget
 
@@ -234,7 +238,9 @@ def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, mo
 
 
 def test_fewer_sweeps_are_spent_on_sites_that_do_not_converge(model, monkeypatch):
-    """The sweeps are halved, to 50 at least; the tolerance rises to twice the change that they leave."""
+    """
+    The sweeps are halved, to 50 at least; the tolerance rises to twice the change that they leave.
+    """
     objective = ConvergedSitesObjective(model)
     status = dataclasses.replace(model.sites_status, converged=False, change=0.02)
     monkeypatch.setattr(PEP, "sites_status", property(lambda _: status))
@@ -268,7 +274,10 @@ def test_energies_at_loose_sites_are_no_measure_of_a_gain(model):
 
 
 def test_the_options_of_the_model_are_used_and_stay(model):
-    """The tolerance may be looser during training, not at the end; a small limit of sweeps holds during training."""
+    """
+    The tolerance may be looser during training, not at the end; a small limit of sweeps holds
+    during training.
+    """
     model.tol, model.max_sweeps = 1e-8, 700
     result = fit(model, max_iterations=3)
     assert (model.tol, model.max_sweeps, model.damping) == (1e-8, 700, 1.0)
@@ -315,13 +324,14 @@ def test_a_second_training_traces_nothing(model):
         assert calls  # it would have been seen
 
 
-# --- trained parameters; late, since they are compiled anew ----------------------------------------------------------
+# --- trained parameters; late, since they are compiled anew ---------------------------------------
 
 
 def test_the_optimum_is_stationary(model):
     """
-    L-BFGS-B stops where the projected gradient is below 1e-5 or the energy, some 20 nats, changes by 2e-9 of itself
-    (ftol): with curvatures of order 1 the latter leaves slopes up to sqrt(2 * 4e-8) = 3e-4.
+    L-BFGS-B stops where the projected gradient is below 1e-5 or the energy, some 20 nats, changes
+    by 2e-9 of itself (ftol): with curvatures of order 1 the latter leaves slopes up to sqrt(2 *
+    4e-8) = 3e-4.
     """
     # Z makes flat valleys, which take hundreds of iterations.
     gpflow.set_trainable(model.inducing_variable, False)
@@ -342,11 +352,14 @@ def test_the_optimum_is_stationary(model):
         parameter.assign(value)
 
 
-# --- sites that do not converge where training starts ---------------------------------------------------------------
+# --- sites that do not converge where training starts ---------------------------------------------
 
 
 def misfit(**options):
-    """Classes that robust-max calls outliers under these hyperparameters: the sites have no stable fixed point."""
+    """
+    Classes that robust-max calls outliers under these hyperparameters: the sites have no stable
+    fixed point.
+    """
     rng = np.random.default_rng(0)
     inputs = rng.uniform(-3.0, 3.0, (200, 1))
     latent = np.sin(2.0 * inputs) + 0.2 * rng.standard_normal(inputs.shape)
@@ -406,7 +419,9 @@ def test_sites_converge_from_the_prior_if_final_update_fails(model):
 
 
 def waveform(num_rows):
-    """Two of three triangular waves with noise, at 21 times (Breiman et al. 1984); classes 0 to 2."""
+    """
+    Two of three triangular waves with noise, at 21 times (Breiman et al. 1984); classes 0 to 2.
+    """
     draw = np.random.default_rng(0)
     waves = np.maximum(6.0 - np.abs(np.arange(1, 22) - np.array([[7], [15], [11]])), 0.0)
     labels = draw.integers(0, 3, num_rows)

@@ -31,7 +31,9 @@ class At:
 
 @pytest.fixture(autouse=True)
 def _handled():
-    """Python's own handler, also where the tests were started with Ctrl-C ignored, in the background."""
+    """
+    Python's own handler, also where the tests were started with Ctrl-C ignored, in the background.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -82,7 +84,10 @@ def test_ctrl_c_returns_the_result_so_far(as_new, name, action, status, reason, 
 )
 @pytest.mark.parametrize("optimizer", ["lbfgs", "adam"])
 def test_errors_of_the_callback_are_raised(as_new, optimizer, error, arguments):
-    """Errors that a model could have raised, too. (Made here: an error keeps the frames that it was raised in.)"""
+    """
+    Errors that a model could have raised, too. (Made here: an error keeps the frames that it was
+    raised in.)
+    """
 
     def fail():
         raise error(*arguments)

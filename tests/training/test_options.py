@@ -55,7 +55,9 @@ def test_every_argument_reaches_the_run(name, monkeypatch):
 
 
 def test_every_option_is_part_of_the_identity_or_has_no_effect():
-    """A new option is in the identity: a run with another value does not resume from the checkpoint."""
+    """
+    A new option is in the identity: a run with another value does not resume from the checkpoint.
+    """
     assert FIELDS.keys() == CHANGED.keys() | WITHOUT_EFFECT.keys()
     for name, value in (CHANGED | WITHOUT_EFFECT).items():
         identities = [options.identity() for options in (FitOptions(), FitOptions(**{name: value}))]

@@ -1,4 +1,7 @@
-"""Weak priors: their densities, the parameters that get one, and everything of a model that must know them."""
+"""
+Weak priors: their densities, the parameters that get one, and everything of a model that must know
+them.
+"""
 
 import copy
 import pickle
@@ -46,7 +49,9 @@ def test_density_of_a_regression():
 
 
 def test_density_of_every_kind_of_kernel():
-    """Sums, products, active columns, one lengthscale for all columns, and a kernel of no spread."""
+    """
+    Sums, products, active columns, one lengthscale for all columns, and a kernel of no spread.
+    """
     kernels = gpflow.kernels
     kernel = (
         kernels.Linear([1.0, 2.0], active_dims=[1, 2]) * kernels.Constant(0.7)
@@ -96,7 +101,9 @@ def test_density_of_classes_and_of_students_t():
 
 
 def test_kernels_of_single_outputs_have_the_unit_of_their_column():
-    """A column that does not vary has no spread of its own; the others' mean logarithm stands for it."""
+    """
+    A column that does not vary has no spread of its own; the others' mean logarithm stands for it.
+    """
     columns = np.concatenate([Y, 1e3 * Y, np.ones_like(Y)], axis=1)
     kernel = gpflow.kernels.SeparateIndependent([gpflow.kernels.Matern52() for _ in range(3)])
     Z = gpflow.inducing_variables.SharedIndependentInducingVariables(
@@ -159,7 +166,9 @@ def test_a_second_call_moves_the_priors():
 
 
 def test_samplers_see_a_density_of_the_parameters():
-    """In log θ, the density that GPflow's helper samples is the normal one: the Jacobians cancel."""
+    """
+    In log θ, the density that GPflow's helper samples is the normal one: the Jacobians cancel.
+    """
     model = model_of()
     weak_priors(model, for_sampling=True)
     parameter = model.kernel.variance
@@ -191,7 +200,10 @@ def test_trained_parameters_do_not_depend_on_units():
 
 @pytest.mark.parametrize("optimize", ["fit", "GPflow"])
 def test_optimizers_find_the_most_probable_logarithm(optimize):
-    """The derivative of log evidence and log density with respect to log θ, by central differences, is 0 there."""
+    """
+    The derivative of log evidence and log density with respect to log θ, by central differences, is
+    0 there.
+    """
     model = model_of()
     weak_priors(model)
     gpflow.set_trainable(model.inducing_variable, False)

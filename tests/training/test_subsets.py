@@ -1,4 +1,7 @@
-"""`fit(first_rows=...)` trains on growing random subsets of the rows, and ends as training on all rows."""
+"""
+`fit(first_rows=...)` trains on growing random subsets of the rows, and ends as training on all
+rows.
+"""
 
 import signal
 
@@ -68,7 +71,10 @@ def rows_of(X):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["PEPR", "PEPClassifier"])
 def test_the_end_is_that_of_training_on_all_rows(name):
-    """Both ends are flat: linear convergence leaves at most some ten times 1e-6 nats per row, 6e-3 in all."""
+    """
+    Both ends are flat: linear convergence leaves at most some ten times 1e-6 nats per row, 6e-3 in
+    all.
+    """
     whole, growing = make(name), make(name)
     recorder = Recorder(growing)
     options = {"tolerance": TOLERANCE, "train_inducing": False}
@@ -79,8 +85,9 @@ def test_the_end_is_that_of_training_on_all_rows(name):
     assert result.objective[-1] == pytest.approx(expected.objective[-1], abs=1e-2)
     assert result.objective[-1] == pytest.approx(float(growing.log_posterior_density()), abs=1e-6)
     inputs = np.linspace(-3.0, 3.0, 20)[:, None] * [[1.0, 0.5]]
-    # 1e-2 nats are sqrt(2e-2) = 0.14 standard deviations of a posterior of the hyperparameters, each known to a few
-    # percent: predictions change by less than a hundredth of the standard deviation 1 of f.
+    # 1e-2 nats are sqrt(2e-2) = 0.14 standard deviations of a posterior of the hyperparameters,
+    # each known to a few percent: predictions change by less than a hundredth of the standard
+    # deviation 1 of f.
     np.testing.assert_allclose(growing.predict_f(inputs)[0], whole.predict_f(inputs)[0], atol=1e-2)
 
 
@@ -105,7 +112,8 @@ def test_a_stage_has_the_objective_and_gradient_of_a_model_of_its_rows(model, mo
         fresh = make(rows=rows_of(X))
         gpflow.utilities.multiple_assign(fresh, values)
         expected, derivatives = loss_and_gradient(fresh)
-        # Sums of at most 600 terms of order 1 to 100, rounded by 1e-16 each, and Kuu of condition below 1e6.
+        # Sums of at most 600 terms of order 1 to 100, rounded by 1e-16 each, and Kuu of condition
+        # below 1e6.
         assert loss == pytest.approx(expected, rel=1e-8)
         for ours, theirs in zip(gradient, derivatives, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)

@@ -1,4 +1,7 @@
-"""Several workers, in processes of their own: as one process with all rows, or an error in each of them."""
+"""
+Several workers, in processes of their own: as one process with all rows, or an error in each of
+them.
+"""
 
 import json
 import os
@@ -95,7 +98,10 @@ def test_every_worker_has_the_numbers_of_all_rows(found_of_others, name):
 
 @pytest.mark.slow
 def test_mixed_precision(found_of_others):
-    """One worker has a chunk in double precision, the other has none; accuracy as promised by the model."""
+    """
+    One worker has a chunk in double precision, the other has none; accuracy as promised by the
+    model.
+    """
     first, second = (worker["mixed_precision"] for worker in found_of_others)
     assert first == second  # to the last digit
     model = mixed_model(np.arange(len(X)), mixed_precision=False)

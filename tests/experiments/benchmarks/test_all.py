@@ -64,7 +64,10 @@ def test_the_exit_status_says_whether_all_succeeded(failing, monkeypatch, tmp_pa
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_gpytorch_has_the_same_model(kernel):
-    """Its jitter is another one, 1e-6 of each of N = 200 rows' variances over the noise 0.1, at the most."""
+    """
+    Its jitter is another one, 1e-6 of each of N = 200 rows' variances over the noise 0.1, at the
+    most.
+    """
     pytest.importorskip("gpytorch", reason="GPyTorch is no dependency")
     sgpr_step = import_module("experiments.benchmarks.gpytorch_step").sgpr_step
     X, Y, Z = data(200, 8)

@@ -19,7 +19,10 @@ LINE = np.linspace(0.0, 1.0, 20)
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Two tables, of numbers and of labels, and fits in forked processes, which inherit the replacements of a test."""
+    """
+    Two tables, of numbers and of labels, and fits in forked processes, which inherit the
+    replacements of a test.
+    """
     (tmp_path / "tables").mkdir()
     noise = np.random.default_rng(0).normal(size=(20, 2))
     labels = np.where(LINE > 0.5, "high", "low")
@@ -109,7 +112,10 @@ def test_an_error_is_recorded(folder):
 
 @pytest.mark.parametrize("method", ["default", "linear"])
 def test_scores_of_numbers(method, monkeypatch):
-    """The default predicts y, others standardized y; both are scored as y over its training part's deviation."""
+    """
+    The default predicts y, others standardized y; both are scored as y over its training part's
+    deviation.
+    """
     monkeypatch.setitem(methods.METHODS, method, lambda X, classes: Constant())
     y = 7.0 + 4.0 * LINE
     found = methods.measured(method, LINE[:, None], y, 3, 100, False)
@@ -122,7 +128,10 @@ def test_scores_of_numbers(method, monkeypatch):
 
 
 def test_scores_of_labels(monkeypatch):
-    """Half of the rows are of each class, in both parts; a class that a method does not know has probability 1e-15."""
+    """
+    Half of the rows are of each class, in both parts; a class that a method does not know has
+    probability 1e-15.
+    """
     monkeypatch.setitem(methods.METHODS, "linear", lambda X, classes: Constant())
     y = np.where(LINE > 0.5, "high", "low")
     found = methods.measured("linear", LINE[:, None], y, 0, 100, False)
@@ -152,7 +161,10 @@ def test_tables_of_the_catalog_need_no_download(monkeypatch):
 
 
 def test_blobs(monkeypatch):
-    """Clusters of one spread, around centers in [-10, 10]: all have the same pooled standard deviation."""
+    """
+    Clusters of one spread, around centers in [-10, 10]: all have the same pooled standard
+    deviation.
+    """
     monkeypatch.delenv("GPFLOW_PEP_DATA", raising=False)
     found = dict(tables.tables(["blobs-1", "blobs-2"], 1000, num_blobs=3))
     assert list(found) == ["blobs-2", "blobs-1"]
@@ -162,7 +174,8 @@ def test_blobs(monkeypatch):
     centers = np.array([X[y == name].mean(axis=0) for name in names])
     residuals = X - centers[np.searchsorted(names, y)]
     assert np.abs(centers).max() < 11.0 and 0.5 < residuals.std() < 4.0
-    # A standard deviation from n numbers has the relative error 1 / sqrt(2 n): four of them for n = 780.
+    # A standard deviation from n numbers has the relative error 1 / sqrt(2 n): four of them for n =
+    # 780.
     np.testing.assert_allclose(residuals.std(axis=0), residuals.std(), rtol=0.1)
 
 
@@ -194,7 +207,10 @@ def record(table, method, nlpd, seed=0, **others):
 
 
 def toy_records():
-    """Scores of three methods on three tables; `default` has no score on the last, `linear` has only seed 0 of one."""
+    """
+    Scores of three methods on three tables; `default` has no score on the last, `linear` has only
+    seed 0 of one.
+    """
     return [
         record("aa", "default", 0.1, seconds=3.0),
         record("aa", "default", 0.5, seed=1),
@@ -214,10 +230,10 @@ def test_summary(capsys):
     """
     Seed 1 of aa does not count. Scores: aa .1 .5 .2, bbb 5 1 4, cccc infinite 2 2.
 
-    Ranks: default 1 3 3, sgpr 3 1 1.5, linear 2 2 1.5. Clipped at 3: means 6.1 / 3, 3.5 / 3, 5.2 / 3; distances to the
-    best: default 0 2 1, sgpr .4 0 0, linear .1 2 0. Near SGPR's score: default aa, linear aa and cccc. Worse than
-    linear by .05: default bbb and cccc, sgpr aa. Behind the better of SGPR and linear by .03: default bbb and cccc,
-    sgpr aa, linear bbb. No method is SVGP.
+    Ranks: default 1 3 3, sgpr 3 1 1.5, linear 2 2 1.5. Clipped at 3: means 6.1 / 3, 3.5 / 3, 5.2 /
+    3; distances to the best: default 0 2 1, sgpr .4 0 0, linear .1 2 0. Near SGPR's score: default
+    aa, linear aa and cccc. Worse than linear by .05: default bbb and cccc, sgpr aa. Behind the
+    better of SGPR and linear by .03: default bbb and cccc, sgpr aa, linear bbb. No method is SVGP.
     """
     methods_table, tables_table = rankings.summary(toy_records())
     rows = [list(row.values()) for row in methods_table.rows]

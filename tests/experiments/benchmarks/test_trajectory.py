@@ -1,4 +1,6 @@
-"""The record of a training: its iterations, counts and end, and the time when scores have settled."""
+"""
+The record of a training: its iterations, counts and end, and the time when scores have settled.
+"""
 
 import time
 from types import SimpleNamespace

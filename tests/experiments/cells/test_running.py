@@ -1,4 +1,7 @@
-"""Cells that end well, fail, die or are interrupted: the records, and the cells that run then and the next time."""
+"""
+Cells that end well, fail, die or are interrupted: the records, and the cells that run then and the
+next time.
+"""
 
 import os
 

@@ -1,4 +1,6 @@
-"""Data sets: a directory of local files, an empty cache, and a server on loopback in place of the public one.
+"""
+Data sets: a directory of local files, an empty cache, and a server on loopback in place of the
+public one.
 
 Only tests marked ``data`` read real files, from the directory ``GPFLOW_PEP_DATA``.
 """
@@ -41,7 +43,10 @@ def local(tmp_path, monkeypatch, cache):
 
 @pytest.fixture
 def publish(local):
-    """Write ``content`` in the local directory where a published file of this path lies, and describe that file."""
+    """
+    Write ``content`` in the local directory where a published file of this path lies, and describe
+    that file.
+    """
 
     def write(path, content):
         file = PublishedFile("someone/numbers", "c0ffee", path, hashlib.sha256(content).hexdigest())

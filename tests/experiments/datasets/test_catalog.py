@@ -23,9 +23,10 @@ def test_every_set_is_described():
 
 def test_every_file_is_pinned():
     pinned = {file for name in datasets.names() for file in datasets.describe(name).files}
-    # Regression: the archive, snelson, a table and a mask for each of five sets. Classification: the archive,
-    # australian, eight files of quantile propagation, two of USPS, four of MNIST and four of banana. The archive of
-    # more classes, flights and planes. Streaming: two of the toy, audio and terrain.
+    # Regression: the archive, snelson, a table and a mask for each of five sets. Classification:
+    # the archive, australian, eight files of quantile propagation, two of USPS, four of MNIST and
+    # four of banana. The archive of more classes, flights and planes. Streaming: two of the toy,
+    # audio and terrain.
     assert len(pinned) == 12 + 20 + 3 + 4
     for file in pinned:
         assert (

@@ -6,8 +6,8 @@ import pytest
 from experiments import datasets
 from experiments.datasets.catalog import ENTRIES
 
-# Rows, inputs, rows labeled 1, number of splits and whether they are published, recorded from the files independently
-# of this reader.
+# Rows, inputs, rows labeled 1, number of splits and whether they are published, recorded from the
+# files independently of this reader.
 PUBLISHED = {
     "australian": (690, 14, 307, 20, False),
     "breast": (683, 9, 239, 20, True),

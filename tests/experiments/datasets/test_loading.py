@@ -1,4 +1,6 @@
-"""Loading: names, descriptions, splits and standardization, on the sets that come with scikit-learn."""
+"""
+Loading: names, descriptions, splits and standardization, on the sets that come with scikit-learn.
+"""
 
 import numpy as np
 import pytest
@@ -46,7 +48,8 @@ def test_split_may_be_a_numpy_integer():
 
 def test_training_part_has_mean_zero_and_deviation_one():
     data = datasets.load(BUNDLED)
-    # Columns reach 1e2 in units of their deviation before centering: rounding of the mean stays under 1e2 eps sqrt(N).
+    # Columns reach 1e2 in units of their deviation before centering: rounding of the mean stays
+    # under 1e2 eps sqrt(N).
     for columns in (data.X_train, data.Y_train):
         np.testing.assert_allclose(columns.mean(axis=0), 0.0, atol=1e-12)
         np.testing.assert_allclose(columns.std(axis=0), 1.0, rtol=1e-12)
@@ -128,7 +131,8 @@ def test_pair_of_irises(pair):
 @pytest.mark.parametrize("name", BUNDLED_CLASSES)
 def test_inputs_of_classes_are_standardized_and_labels_are_not(name):
     data = datasets.load(name)
-    # Columns reach 1e2 in units of their deviation before centering: rounding of the mean stays under 1e2 eps sqrt(N).
+    # Columns reach 1e2 in units of their deviation before centering: rounding of the mean stays
+    # under 1e2 eps sqrt(N).
     np.testing.assert_allclose(data.X_train.mean(axis=0), 0.0, atol=1e-12)
     np.testing.assert_allclose(data.X_train.std(axis=0), 1.0, rtol=1e-12)
     for Y in (data.Y_train, data.Y_test):

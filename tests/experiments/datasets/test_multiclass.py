@@ -1,4 +1,6 @@
-"""The sets of more than two classes: sizes, labels, splits, and the traps of each that its notes name."""
+"""
+The sets of more than two classes: sizes, labels, splits, and the traps of each that its notes name.
+"""
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ from experiments import datasets
 from experiments.datasets.catalog import ENTRIES
 from experiments.datasets.flights import read_flights
 
-# Inputs, rows of each class and training rows, recorded from the files independently of this reader.
+# Inputs, rows of each class and training rows, recorded from the files independently of this
+# reader.
 PUBLISHED = {
     "glass": (9, [70, 76, 17, 13, 9, 29], 192),
     "new-thyroid": (5, [150, 35, 30], 193),
@@ -120,7 +123,8 @@ def test_three_classes_are_generated_alike_in_both_parts():
     assert data.X_train.shape == data.X_test.shape == (1000, 2) and abs(data.X_train).max() <= 2.5
     counts = [np.bincount(Y[:, 0].astype(int)).tolist() for Y in (data.Y_train, data.Y_test)]
     assert counts == [[190, 399, 411], [190, 436, 374]]
-    # The functions do not depend on the part: the nearest training point, some 0.08 away, mostly has the label. Of
-    # labels a thirtieth is wrong, so that 94 % of pairs agree but for those at the boundaries.
+    # The functions do not depend on the part: the nearest training point, some 0.08 away, mostly
+    # has the label. Of labels a thirtieth is wrong, so that 94 % of pairs agree but for those at
+    # the boundaries.
     nearest = cKDTree(data.X_train).query(data.X_test)[1]
     assert 0.85 < np.mean(data.Y_train[nearest] == data.Y_test) < 0.95

@@ -6,7 +6,8 @@ import pytest
 from experiments import datasets
 from experiments.datasets.catalog import ENTRIES
 
-# Rows, inputs, mean and standard deviation of the target column, recorded from the files independently of this reader.
+# Rows, inputs, mean and standard deviation of the target column, recorded from the files
+# independently of this reader.
 PUBLISHED = {
     "snelson": (200, 1, None, None),
     "boston": (506, 13, 22.5328, 9.1880),
@@ -92,5 +93,6 @@ def test_draws_of_a_gaussian_process():
         and datasets.describe("gp-draws").num_splits == 30
     )
     assert not np.array_equal(first.X_train, second.X_train)
-    # Rows are exchangeable and correlated: the deviation of the targets of a draw is at most that of all, about 1.
+    # Rows are exchangeable and correlated: the deviation of the targets of a draw is at most that
+    # of all, about 1.
     assert 0.2 < np.std(np.concatenate([first.Y_train, first.Y_test])) < 2.0

@@ -1,4 +1,6 @@
-"""Sources: the rows and columns that each kind of publication gives, from small tables written here."""
+"""
+Sources: the rows and columns that each kind of publication gives, from small tables written here.
+"""
 
 import io
 import tarfile
@@ -29,7 +31,9 @@ def as_text(rows):
 
 
 def toy_archive(table=TOY_TABLE):
-    """A tar archive with one set: inputs are columns 3, 0 and 2 of the table, the target is column 1."""
+    """
+    A tar archive with one set: inputs are columns 3, 0 and 2 of the table, the target is column 1.
+    """
     members = {"data": table, "index_features": [3, 0, 2], "index_target": [1]}
     members |= {"index_train_0": [4, 0, 2], "index_test_0": [1, 3, 5]}
     members |= {"index_train_1": [1, 3, 5, 0], "index_test_1": [4, 2]}
@@ -70,7 +74,8 @@ def test_archive_is_not_extracted(toy, tmp_path, monkeypatch):
 
 def test_constant_column_keeps_scale_one(toy):
     data = datasets.load(toy)
-    constant = 2  # the table's column 2, 0.1 in every row: numpy's deviation of three such rows is 1e-17, not 0
+    # The table's column 2, 0.1 in every row: numpy's deviation of three such rows is 1e-17, not 0.
+    constant = 2
     assert data.x_scale[constant] == 1.0
     np.testing.assert_allclose(data.X_train[:, constant], 0.0, atol=1e-15)
     np.testing.assert_allclose(data.X_test[:, constant], 0.0, atol=1e-15)

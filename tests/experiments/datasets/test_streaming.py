@@ -1,4 +1,7 @@
-"""The sets whose rows have an order: sizes, which rows test, and what their readers make of small files."""
+"""
+The sets whose rows have an order: sizes, which rows test, and what their readers make of small
+files.
+"""
 
 import io
 import zipfile
@@ -65,7 +68,10 @@ def test_numbers_are_standardized(name):
 
 
 def test_a_band_of_sound_is_moved_to_0(publish):
-    """A tone at its center frequency becomes a constant, in a whole number of periods exactly; the noise is known."""
+    """
+    A tone at its center frequency becomes a constant, in a whole number of periods exactly; the
+    noise is known.
+    """
     n = np.arange(1, 27_001)
     content = io.BytesIO()
     savemat(content, {"y": np.cos(2.0 * np.pi * 0.1 * n + 0.5), "fs": 16_000.0, "mu": 0.1})

@@ -1,4 +1,6 @@
-"""Comments of settings, which `print_config` shows: Sacred takes the line before the setting only."""
+"""
+Comments of settings, which `print_config` shows: Sacred takes the line before the setting only.
+"""
 
 import inspect
 import itertools

@@ -19,7 +19,9 @@ from experiments.papers.tables import Table
 
 @pytest.fixture
 def protocol(monkeypatch, runs):
-    """A protocol of cells that act, without TensorFlow; the second one is killed when it first runs."""
+    """
+    A protocol of cells that act, without TensorFlow; the second one is killed when it first runs.
+    """
 
     def jobs(full):
         acts = {"a": "return", "b": "die once", "c": "return"}
@@ -113,7 +115,8 @@ def test_axes_are_listed_without_runs(protocol, runs, capsys):
         (["--only", "alpha=0.5"], "there is no axis 'alpha'; the axes are name=a,b"),
         (
             ["--stored"],
-            "has no run of X1. Start some: python -m experiments.papers X1\nThe axes of X1: name=a,b",
+            "has no run of X1. Start some: python -m experiments.papers X1\nThe axes of X1: "
+            "name=a,b",
         ),
         (["--with", "M=1,2"], "--with accepts one value for each entry, got several for M"),
         (["--with", "M=1", "M=2"], "--with accepts one value for each entry, got several for M"),

@@ -1,4 +1,7 @@
-"""A run is recorded in a database beside its folder, as completed, failed or interrupted, with its metrics."""
+"""
+A run is recorded in a database beside its folder, as completed, failed or interrupted, with its
+metrics.
+"""
 
 import json
 import sqlite3
