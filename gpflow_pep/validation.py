@@ -230,6 +230,13 @@ def check_single_output(inducing_variable: InducingVariables, num_inputs: int | 
         )
 
 
+def kind(value: object) -> str:
+    """Return the class of an object of another kind than expected, as messages name it."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}: construct it, {value.__name__}()"
+    return type(value).__name__
+
+
 def positive_number(value: object, name: str) -> float:
     """Return a finite number above 0."""
     return _number(value, name, "a positive number", lambda number: 0.0 < number < np.inf)

@@ -423,7 +423,8 @@ class SparseGPEstimator(BaseEstimator):
         if not isinstance(self.kernel, Kernel):
             name = type(self.kernel).__name__
             hint = f": use {_OF_SKLEARN[name]}" if name in _OF_SKLEARN else ""
-            raise ValueError(f"kernel must be a gpflow.kernels.Kernel or None, got {name}{hint}.")
+            found = f"{validation.kind(self.kernel)}{hint}"
+            raise ValueError(f"kernel must be a gpflow.kernels.Kernel or None, got {found}.")
         return deepcopy(self.kernel)
 
     def _default_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:

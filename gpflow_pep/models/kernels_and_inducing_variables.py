@@ -46,8 +46,6 @@ def check_inducing_variable(
     Check kernel and inducing variable, which functions must share if `shared`, for X with
     `num_inputs` columns.
     """
-    if not isinstance(kernel, Kernel):
-        raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
     if (
         shared
         and isinstance(kernel, MultioutputKernel)

@@ -113,6 +113,8 @@ class InducingVariableGP(GPModel):
     @Part
     def kernel(self, kernel: Any) -> Kernel:
         """The kernel."""
+        if not isinstance(kernel, Kernel):
+            raise ValueError(f"kernel must be a gpflow Kernel, got {validation.kind(kernel)}.")
         return kernel
 
     @Part
@@ -124,10 +126,9 @@ class InducingVariableGP(GPModel):
     def likelihood(self, likelihood: Any) -> Likelihood:
         """The likelihood."""
         if not isinstance(likelihood, Likelihood):
-            found = type(likelihood).__name__
             raise ValueError(
                 "likelihood must be a gpflow Likelihood, such as gpflow.likelihoods.StudentT(), "
-                f"got {found}."
+                f"got {validation.kind(likelihood)}."
             )
         return likelihood
 

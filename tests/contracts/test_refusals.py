@@ -81,7 +81,7 @@ class Shifted(InducingPoints):
 
 # Classes of models, argument, values, and what each message holds beside the name of the argument.
 REFUSED = [
-    (EVERY, "kernel", ["rbf", None], "gpflow Kernel"),
+    (EVERY, "kernel", ["rbf", None, Matern32], "gpflow Kernel"),
     (EVERY, "kernel", [Matern32(lengthscales=np.ones(3)), Matern32(active_dims=[2])], "Matern32"),
     (EVERY, "kernel", [LinearCoregionalization([Matern32()], W=np.ones((1, 1)))], "Independent"),
     (COLLAPSED, "kernel", [SeparateIndependent([Matern32()])], "PEP"),

@@ -473,6 +473,10 @@ def test_rejects_invalid_parameters(X, y):
     for parameters, message in [
         ({"kernel": "rbf"}, r"kernel must be a gpflow\.kernels\.Kernel or None, got str"),
         (
+            {"kernel": gpflow.kernels.Matern52},
+            r"kernel must be .* or None, got the class Matern52: construct it, Matern52\(\)",
+        ),
+        (
             {"n_inducing": "some"},
             "n_inducing must be a whole number of at least 1, or \"auto\", got 'some'",
         ),
