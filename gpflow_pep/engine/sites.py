@@ -79,7 +79,7 @@ class SiteRule:
 
     def noise(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
         """Compute the site noise: v of single rows [..., n], or Sigma of blocks [G, b, b]."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define noise(D, rows, powers).")
 
     def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
         """
@@ -105,9 +105,24 @@ class SiteRule:
         return rows.scale * conditional_variance_of_f(rows.Kff, V, L)
 
     def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers) -> RowSums:
-        """Compute a chunk's sums."""
-        w = 1.0 / self.noise(D, rows, powers)
-        return weighted_sums(V, w, rows.residual, self.penalty(D, rows, powers))
+        """
+        Compute a chunk's sums.
+
+        :raises ValueError: if noise or penalty have another shape.
+        """
+        noise = self.noise(D, rows, powers)
+        penalty = self.penalty(D, rows, powers)
+        n = V.shape[-1]
+        self._check_shape("noise", noise, [*V.shape[:-2], n], "one value for each row")
+        self._check_shape("penalty", penalty, V.shape[:-2], "the sum over the rows")
+        return weighted_sums(V, 1.0 / noise, rows.residual, penalty)
+
+    def _check_shape(self, method: str, value: tf.Tensor, expected: Any, meaning: str) -> None:
+        if not value.shape.is_compatible_with(expected):
+            raise ValueError(
+                f"{type(self).__name__}.{method} must return {meaning}, of shape "
+                f"{list(expected)}, got {value.shape.as_list()}."
+            )
 
     def adjoint(
         self, L: tf.Tensor, V: tf.Tensor, rows: Rows, powers: Powers, bar: RowSums

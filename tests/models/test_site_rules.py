@@ -152,3 +152,16 @@ def test_a_penalty_is_not_lost_by_terms_of_0():
     sgpr = gpflow.models.SGPR((X, Y), model.kernel, Z, noise_variance=0.2)
     found = float(model.maximum_log_likelihood_objective())
     assert found == pytest.approx(float(sgpr.elbo()), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "message"),
+    [
+        ("noise", lambda D, rows, powers: rows.noise[0], r"Wrong.noise must .* \[12\], got \[\]"),
+        ("penalty", lambda D, rows, powers: D, r"Wrong.penalty must return the sum .* got \[12\]"),
+    ],
+)
+def test_a_rule_that_returns_another_shape_is_named(method, value, message):
+    Wrong = type("Wrong", (IndependentSites,), {method: lambda self, *of: value(*of)})
+    with pytest.raises(ValueError, match=message):
+        Model(Wrong, None).training_loss()
