@@ -109,6 +109,7 @@ class InducingVariableGP(GPModel):
         self.inducing_variable = inducing_variable
         self.jitter = None
         self.max_jitter = max_jitter
+        InducingVariableGP._check(self)  # constructors of subclasses use the parts
 
     @Part
     def kernel(self, kernel: Any) -> Kernel:

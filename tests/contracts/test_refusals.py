@@ -134,7 +134,7 @@ REFUSED = [
     (SITES, "damping", [0.0, 1.5], r"\(0, 1\]"),
     (SITES, "projection", ["Wasserstein"], "'kl', 'wasserstein'"),
     (WITHOUT_DATA, "num_data", [0], "whole number from 1"),
-    (TIED, "num_data", [None], "whole number from 1"),
+    (TIED, "num_data", [None], "must be given"),
     (WITHOUT_DATA, "q_mu", [np.zeros((3, 1))], r"shape \[4, 1\]"),
     (WITHOUT_DATA, "q_mu", [np.full((4, 1), NAN)], "finite"),
     (WITHOUT_DATA, "q_sqrt", [np.zeros((1, 3, 3))], r"shape \[1, 4, 4\]"),

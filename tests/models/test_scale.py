@@ -163,7 +163,7 @@ def test_assigned_scales_are_used_by_compiled_functions(problem):
     assert not model.scale.trainable
     with pytest.raises(
         ValueError,
-        match=r"scale must be one number or one per block \[5\] in \(0, inf\), got shape \[4\]",
+        match=r"scale must keep the shape \[5\], got \[4\]",
     ):
         model.scale = np.ones(4)
     np.testing.assert_allclose(model.scale, changed, rtol=1e-12)

@@ -367,7 +367,7 @@ def test_nonfinite_values_raise(kind):
 
 def test_rejects_invalid_arguments():
     for options, message in [
-        ({"num_latent_gps": 2}, "num_latent_gps must be 3"),
+        ({"num_latent_gps": 2, "q_mu": None, "q_sqrt": None}, "num_latent_gps must be 3"),
         ({"q_mu": Q_MU[:3]}, r"q_mu must have shape \[5, 3\], got \[3, 3\]"),
         ({"q_sqrt": Q_SQRT[:2]}, r"q_sqrt must have shape \[3, 5, 5\], got \[2, 5, 5\]"),
         (
