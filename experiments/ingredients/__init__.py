@@ -1,4 +1,1 @@
-"""
-Common parts of experiments: data, model and training, each a Sacred ingredient with its
-configuration.
-"""
+"""Common parts of experiments: data, model and training, each a Sacred ingredient with its configuration."""

@@ -1,9 +1,6 @@
-"""
-The model ingredient of classification, ``gp``: a sparse or dense GP classifier at its initial
-parameters.
+"""The model ingredient of classification, ``gp``: a sparse or dense GP classifier at its initial parameters.
 
-Two classes have one latent function. With more, each class has one; they share kernel and inducing
-points, or not.
+Two classes have one latent function. With more, each class has one; they share kernel and inducing points, or not.
 """
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
@@ -37,19 +34,16 @@ _ROBUST_MAX = "robust-max"
 
 @gp.config
 def _config() -> None:
-    # PEP, QP (quantile propagation), SVGP (GPflow's), APEP, ARPEP, RPAPEP, LABELS (one-hot Y), MCMC
-    # (GPflow's SGPMC)
+    # PEP, QP (quantile propagation), SVGP (GPflow's), APEP, ARPEP, RPAPEP, LABELS (one-hot Y), MCMC (GPflow's SGPMC)
     model = "PEP"
 
     # the power of all but SVGP and MCMC, from 0 (variational, as SVGP) to 1 (EP)
     alpha = 0.5
 
-    # number of inducing points, initially k-means centers of the training inputs; None: all inputs
-    # (dense)
+    # number of inducing points, initially k-means centers of the training inputs; None: all inputs (dense)
     M = 50
 
-    # more than two classes: True if each has its own kernel and inducing points, False if they
-    # share both
+    # more than two classes: True if each has its own kernel and inducing points, False if they share both
     separate = True
 
     # train inducing points
@@ -89,9 +83,7 @@ def classifier_title(config: Mapping[str, Any]) -> str:
 
 
 def is_lower_bound(config: Mapping[str, Any]) -> bool:
-    """
-    Return True if the objective is a lower bound on the log evidence when sites have converged.
-    """
+    """Return True if the objective is a lower bound on the log evidence when sites have converged."""
     return bool(config["model"] == "SVGP" or (config["model"] in POWERED and config["alpha"] == 0))
 
 

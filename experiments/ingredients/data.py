@@ -19,8 +19,7 @@ def _config() -> None:
     # number of the split into training and test rows, from 0
     split = 0
 
-    # subtract the training part's mean from each column (labels excepted) and divide by its
-    # standard deviation
+    # subtract the training part's mean from each column (labels excepted) and divide by its standard deviation
     standardize = True
 
     # train on the test rows, too: for comparisons of bounds on all rows
@@ -78,8 +77,8 @@ def check_task(dataset: str, *tasks: Task) -> None:
     if found not in tasks:
         accepted = [name for task in tasks for name in datasets.names(task=task)]
         raise ValueError(
-            f"dataset {dataset!r} is for {found} (python -m experiments.{_EXPERIMENTS[found]}); "
-            f"accepted for {' and '.join(tasks)} are {', '.join(accepted)}."
+            f"dataset {dataset!r} is for {found} (python -m experiments.{_EXPERIMENTS[found]}); accepted for "
+            f"{' and '.join(tasks)} are {', '.join(accepted)}."
         )
 
 

@@ -11,8 +11,8 @@ class ExactGPR(gpflow.models.GPR):
     """
     `gpflow.models.GPR` without mean function, for targets [N, 1].
 
-    TensorFlow differentiates the factorization of C = Kff + σ²I, which takes five times as long as
-    the derivative (a a' - C^-1)/2 of log N(y; 0, C), with a = C^-1 y.
+    TensorFlow differentiates the factorization of C = Kff + σ²I, which takes five times as long as the derivative
+    (a a' - C^-1)/2 of log N(y; 0, C), with a = C^-1 y.
     """
 
     def maximum_log_likelihood_objective(self) -> tf.Tensor:

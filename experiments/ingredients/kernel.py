@@ -12,12 +12,10 @@ from experiments.ingredients.initialization import Floats, median_distance
 
 
 def _config() -> None:
-    # class in gpflow.kernels with one lengthscale per input: SquaredExponential, Matern52,
-    # Matern32, ...
+    # class in gpflow.kernels with one lengthscale per input: SquaredExponential, Matern52, Matern32, ...
     kernel = "SquaredExponential"
 
-    # initial value of all lengthscales; None: the median distance between inputs (streams: of the
-    # first batch)
+    # initial value of all lengthscales; None: the median distance between inputs (streams: of the first batch)
     lengthscales = None
 
     # initial variance of the kernel
@@ -32,9 +30,7 @@ def kernel_of(gp: Ingredient) -> Callable[[Floats], gpflow.kernels.Kernel]:
     def stationary_kernel(
         X: Floats, kernel: str, lengthscales: float | None, kernel_variance: float, _seed: int
     ) -> gpflow.kernels.Kernel:
-        """
-        Return a kernel of gpflow.kernels for inputs X [N, D], with a lengthscale for each column.
-        """
+        """Return a kernel of gpflow.kernels for inputs X [N, D], with a lengthscale for each column."""
         constructor: Any = getattr(gpflow.kernels, kernel, None)
         if not (
             isinstance(constructor, type) and issubclass(constructor, gpflow.kernels.Stationary)

@@ -15,8 +15,7 @@ class LabelRegression(PEPR):
     """
     `PEPR` on one-hot labels: their mean estimates the probability of each class.
 
-    Means below 0.001 count as 0.001; the estimates of more than two classes are divided by their
-    sum.
+    Means below 0.001 count as 0.001; the estimates of more than two classes are divided by their sum.
     """
 
     def __init__(

@@ -1,7 +1,4 @@
-"""
-The ingredients of learners from a stream: ``gp``, the initial model, and ``training``, after every
-batch.
-"""
+"""The ingredients of learners from a stream: ``gp``, the initial model, and ``training``, after every batch."""
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
@@ -35,15 +32,13 @@ OF_LABELS = ("STREAM", "STREAM-SVGP", "BATCH")
 
 @learner_gp.config
 def _model_config() -> None:
-    # STREAM (StreamingSGPR or -PEP), STREAM-SVGP (StreamingSVGP), BATCH (all rows), GPR or SGPR
-    # (last rows), SVGP
+    # STREAM (StreamingSGPR or -PEP), STREAM-SVGP (StreamingSVGP), BATCH (all rows), GPR or SGPR (last rows), SVGP
     model = "STREAM"
 
     # the power of STREAM and BATCH, from 0 (variational) to 1
     alpha = 0.0
 
-    # number of inducing points, initially k-means centers of the first batch (SVGP: of the whole
-    # stream)
+    # number of inducing points, initially k-means centers of the first batch (SVGP: of the whole stream)
     M = 100
 
     # rows that GPR and SGPR keep
@@ -102,10 +97,7 @@ def begin(learner: Learner, first_maxiter: int) -> None:
 
 @stream_training.capture
 def _training(optimizer: str, maxiter: int, learning_rate: float) -> tuple[Train, int, float]:
-    """
-    Return the training function of models that hold data, iterations after the first batch, and
-    Adam's rate.
-    """
+    """Return the training function of models that hold data, iterations after the first batch, and Adam's rate."""
     check_optimizer(optimizer)
 
     def train(

@@ -1,6 +1,4 @@
-"""
-The model ingredient, ``gp``: a GP regression model, sparse or exact, at its initial parameters.
-"""
+"""The model ingredient, ``gp``: a GP regression model, sparse or exact, at its initial parameters."""
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
@@ -31,8 +29,7 @@ _LOWER_BOUNDS = ("SGPR", "TSGPR", "BTSGPR", "SVGP", "TSVGP", "BTSVGP")
 
 @gp.config
 def _config() -> None:
-    # GPR, SGPR, GPRFITC, PEPR, TPEP (learned scale), TSGPR, BTSGPR; with minibatches and Adam SVGP,
-    # TSVGP, BTSVGP
+    # GPR, SGPR, GPRFITC, PEPR, TPEP (learned scale), TSGPR, BTSGPR; with minibatches and Adam SVGP, TSVGP, BTSVGP
     model = "PEPR"
 
     # the power of PEPR and TPEP, from 0 (variational) to 1 (FITC; with blocks PITC)
@@ -44,8 +41,7 @@ def _config() -> None:
     # rows per block; None: single rows (PEPR, TPEP). BTSGPR needs blocks
     block_size = 20 if model == "BTSGPR" else None
 
-    # blocks of neighbors (neighboring inputs), order (consecutive rows; max_train shuffles them) or
-    # random rows
+    # blocks of neighbors (neighboring inputs), order (consecutive rows; max_train shuffles them) or random rows
     blocks = "neighbors"
 
     # number of inducing points (not GPR), initially k-means centers of the training inputs

@@ -28,9 +28,7 @@ class MonteCarlo(gpflow.models.SGPMC):
         self._samples: list[tf.Tensor] = []
 
     def sample(self, samples: int, seed: int) -> None:
-        """
-        Draw samples from the present parameters on, after as many that adapt the size of a step.
-        """
+        """Draw samples from the present parameters on, after as many that adapt the size of a step."""
         for part in (self.inducing_variable, self.likelihood):
             gpflow.set_trainable(part, False)
         helper = gpflow.optimizers.SamplingHelper(self.log_posterior_density, self._sampled)

@@ -24,10 +24,7 @@ class Batches:
     """A stream, cut into batches."""
 
     dataset: datasets.Dataset
-    """
-    All training rows in the order of arrival, and the test rows; inputs in [0, 10], targets
-    standardized.
-    """
+    """All training rows in the order of arrival, and the test rows; inputs in [0, 10], targets standardized."""
 
     first: slice
     """Rows of the first batch."""
@@ -36,9 +33,7 @@ class Batches:
     """Rows of the batches after it."""
 
     def passed(self, num_seen: int) -> npt.NDArray[np.bool_]:
-        """
-        Return a mask [N_test] of the test rows that the first `num_seen` training rows have passed.
-        """
+        """Return a mask [N_test] of the test rows that the first `num_seen` training rows have passed."""
         seen, x = self.dataset.X_train[:num_seen, 0], self.dataset.X_test[:, 0]
         passed: npt.NDArray[np.bool_] = (x >= seen.min()) & (x <= seen.max())
         return passed
@@ -46,8 +41,7 @@ class Batches:
 
 @stream_data.config
 def _config() -> None:
-    # name of a data set: one of experiments.datasets.names(task="streaming"), or of task
-    # "classification"
+    # name of a data set: one of experiments.datasets.names(task="streaming"), or of task "classification"
     dataset = "toy-stream"
 
     # number of the split into training and test rows, from 0

@@ -35,10 +35,7 @@ class Training:
     """Result of a training."""
 
     objective_per_point: float
-    """
-    The model's log evidence, or a bound on it, in nats, over N; at converged sites if they
-    converge.
-    """
+    """The model's log evidence, or a bound on it, in nats, over N; at converged sites if they converge."""
 
     iterations: int
     """Iterations of L-BFGS, or steps of Adam."""
@@ -89,8 +86,7 @@ def minibatches(
     model: gpflow.models.GPModel, num_data: int, size: int | None, seed: int
 ) -> Minibatches | None:
     """
-    Return the minibatches of `fit`: fixed if they are blocks of the model's bound, else shuffled
-    every epoch.
+    Return the minibatches of `fit`: fixed if they are blocks of the model's bound, else shuffled every epoch.
 
     None for models that train on all rows.
     """
@@ -125,15 +121,13 @@ def train(
     _seed: int,
 ) -> Training:
     """
-    Maximize the objective over the trainable variables; if training cannot continue, the message
-    has the reason.
+    Maximize the objective over the trainable variables; if training cannot continue, the message has the reason.
 
     :param batches: result of :func:`batches_of`.
     :param log: called at the start, after every `log_interval` iterations and at the end.
     :param caption: text of the progress bar.
     :raises ValueError: if an entry of the configuration is invalid.
-    :raises tf.errors.InvalidArgumentError, FloatingPointError: if the objective cannot be computed
-        at the start.
+    :raises tf.errors.InvalidArgumentError, FloatingPointError: if the objective cannot be computed at the start.
     """
     check_optimizer(optimizer)
     if batches is not None and isinstance(model.likelihood, gpflow.likelihoods.Gaussian):
