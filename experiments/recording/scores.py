@@ -42,8 +42,10 @@ def noise_sd(model: GPModel) -> float:
 
 
 def scale(model: GPModel) -> float | None:
-    """Return the scale m of the structured conditional m D; None for a model without scale."""
-    return float(model.scale.numpy()) if isinstance(model, PEPR) else None
+    """Return the scale m of the structured conditional m D; None for a model without one number."""
+    if not isinstance(model, PEPR) or model.scale is None:
+        return None
+    return float(model.scale.numpy())
 
 
 def hyperparameters(model: GPModel) -> dict[str, float]:
