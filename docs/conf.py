@@ -154,10 +154,15 @@ SHAPE_LINES = (  # of check_shapes, which writes them into docstrings
 
 
 def types_of(value: Any) -> dict[str, str]:
-    """Return the types of a function's arguments, or of a constructor's, as they are written."""
+    """
+    Return the types of a function's arguments, or of a constructor's, as they are written; none of
+    a part of a model, which is no function.
+    """
     function = value.__init__ if inspect.isclass(value) else value
     function = inspect.unwrap(getattr(function, "__func__", function))
     definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        return {}
     arguments = definition.args
     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return {

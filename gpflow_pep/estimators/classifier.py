@@ -78,9 +78,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             :class:`SparseGPRegressor`, with 1 for the variance of y.
         :param alpha: the power, in [0, 1], also of later batches, or "auto".
         :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy
-            is trained. None:
-            :class:`gpflow_pep.likelihoods.Probit` for two classes,
-                :class:`gpflow.likelihoods.Softmax` for more.
+            is trained. None: :class:`gpflow_pep.likelihoods.Probit` for two classes,
+            :class:`gpflow.likelihoods.Softmax` for more.
         """
         self.kernel = kernel
         self.likelihood = likelihood

@@ -47,10 +47,9 @@ class Stream(InducingVariableGP):
     Gaussian site.
 
     :meth:`update` absorbs the batch and continues with the next. The old posterior is a factor on
-        the old inducing
-    variables (Bui, Nguyen and Turner 2017), stored in natural parameters. It is exact if
-    hyperparameters and inducing points stay fixed, for any conditioning of Kuu; otherwise its
-    accuracy depends on how well the new inducing points represent f at the old points.
+    the old inducing variables (Bui, Nguyen and Turner 2017), stored in natural parameters. It is
+    exact if hyperparameters and inducing points stay fixed, for any conditioning of Kuu; otherwise
+    its accuracy depends on how well the new inducing points represent f at the old points.
 
     Derive a stream from a model and from this class, in this order. The model's `site_sums` and
     objective must include the site of :attr:`_old`, and it must take new data by the three methods
