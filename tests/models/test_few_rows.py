@@ -62,13 +62,6 @@ def test_model_with_many_rows_stays_chunked():
     assert not model.single_chunk
 
 
-def test_rejected_data_change_nothing():
-    model = make("PEPR 0.5", FEW)
-    with pytest.raises(ValueError, match="columns"):
-        model.data = (X[:, :1], Y)
-    assert model.single_chunk
-
-
 def test_stream_retraces_once_for_larger_batches():
     model = make("streaming", FEW)
     for batch in (FEW, (X, Y), FEW, (X, Y)):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from quick import some_slow
 
-from gpflow_pep import ARPEP, BTSGPR, PEP, PEPR, TSVGP
+from gpflow_pep import ARPEP, PEP, PEPR, TSVGP
 from gpflow_pep.likelihoods import Probit
 
 
@@ -123,32 +123,6 @@ def test_partially_assigned_data_raise(data, blocks, compiled):
     assert float(loss()) == pytest.approx(
         float(_model(data, blocks=blocks).training_loss()), rel=1e-12
     )
-
-
-@pytest.mark.parametrize("make", [lambda *a, **k: PEPR(*a, alpha=0.5, **k), BTSGPR])
-def test_blocks_are_shift_invariant(data, make):
-    """
-    A shift exact in binary does not change differences of inputs; centering errs by cond(Kuu) eps =
-    1e-9.
-    """
-    X, Y = data
-    X = np.round(X * 2**20) / 2**20
-    Z = np.linspace(0.25, 3.75, 5)[:, None]
-
-    def model(shift):
-        return make(
-            (X + shift, Y),
-            gpflow.kernels.SquaredExponential(),
-            Z + shift,
-            noise_variance=0.1,
-            blocks=6,
-        )
-
-    near, far = model(0.0), model(2.0**20)
-    assert float(far.training_loss()) == pytest.approx(float(near.training_loss()), rel=1e-8)
-    _, covariance = far.predict_f(X + 2.0**20, full_cov=True)
-    np.testing.assert_allclose(covariance, near.predict_f(X, full_cov=True)[1], atol=1e-8)
-    assert np.linalg.eigvalsh(covariance[0]).min() > -1e-9
 
 
 def test_inducing_patches_may_be_narrower_than_images():

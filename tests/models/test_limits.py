@@ -301,21 +301,6 @@ def test_predictions_equal_dense_formula(problem, name, varying_noise, dense, as
     )
 
 
-def test_one_block_equals_dense_formula(problem, dense):
-    """One block is exact neither for BTSGPR nor for alpha below 1."""
-    X, Y, Z, _ = problem(P=2)
-    everything = [np.arange(24)]
-    tighter = BTSGPR((X, Y), inducing_variable=Z, blocks=everything, **_parts())
-    half = PEPR((X, Y), inducing_variable=Z, alpha=0.5, blocks=24, **_parts())
-    shared = BTSGPR((X, Y), inducing_variable=Z, blocks=everything, shared=True, **_parts())
-    d = dense.of(tighter)
-    assert _objective(tighter) == pytest.approx(d.structured(everything), rel=CLOSE)
-    assert _objective(shared) == pytest.approx(d.structured(everything), rel=CLOSE)
-    assert _objective(half) == pytest.approx(d.pep(0.5, everything), rel=CLOSE)
-    assert abs(_objective(tighter) - d.exact()) > 1e-2
-    assert abs(_objective(half) - d.exact()) > 1e-2
-
-
 # --- each other -----------------------------------------------------------------------------------
 
 

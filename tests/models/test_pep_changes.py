@@ -120,17 +120,6 @@ def test_other_active_dimensions():
     assert abs(float(model.training_loss()) - before) > 1e-3
 
 
-def test_max_jitter_given_later():
-    """Two inducing points in one place, without any jitter to part them."""
-    twice = np.vstack([Z, Z[:1]])
-    with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
-        model = PEP((X, Y), SquaredExponential(), Probit(), twice)
-        with pytest.raises(tf.errors.InvalidArgumentError, match="max_jitter"):
-            model.training_loss()
-        model.max_jitter = 1e-4
-        assert np.isfinite(model.training_loss())
-
-
 # --- minibatches ----------------------------------------------------------------------------------
 
 
@@ -202,14 +191,6 @@ def test_X_and_Y_of_different_lengths_raise(kind, chunk_size):
 
 
 # --- observations ---------------------------------------------------------------------------------
-
-
-def test_labels_to_score_are_checked(model):
-    for labels in (Y + 1.0, 2.0 * Y - 1.0):
-        with pytest.raises(
-            ValueError, match=r"data\[1\] \(Y\) must hold the labels 0 and 1 for Probit"
-        ):
-            model.predict_log_density((X, labels))
 
 
 def test_a_softmax_takes_floating_labels_wherever_labels_are_taken():

@@ -15,13 +15,12 @@ import pytest
 import tensorflow as tf
 from differences import assert_gradients
 from gpflow.inducing_variables import InducingPoints
-from gpflow.kernels import Matern52, SquaredExponential
+from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive
 from quick import some_slow
 
 from gpflow_pep import APEP, ARPEP, PEP, PEPR, PEPSVGP, RPAPEP
-from gpflow_pep.likelihoods import Probit
 
 CLOSE, TOL = 1e-8, 1e-12
 N = 24
@@ -67,33 +66,6 @@ def test_gaussian_is_t_pep(pair, alpha, scale, assert_same, assert_close):
     assert_close(model.predict_f(Xnew, full_cov=True), pepr.predict_f(Xnew, full_cov=True), CLOSE)
     assert_close(model.predict_y(Xnew), pepr.predict_y(Xnew), CLOSE)
     assert_close(model.compute_qu(), pepr.compute_qu(), CLOSE)
-
-
-@pytest.fixture(scope="module")
-def labeled(problem):
-    """A model of labels with a scale, compiled once."""
-    X, Y, Z, _ = problem()
-    labels = np.where(np.median(Y) < Y, 1.0, 0.0)
-    kernel = Matern52(1.5, lengthscales=0.9)
-    scale = gpflow.Parameter(0.7, transform=positive())
-    return PEP((X, labels), kernel, Probit(), Z, alpha=0.5, scale=scale, tol=1e-10)
-
-
-@pytest.mark.slow
-def test_the_scale_raises_the_bound_at_alpha_zero(labeled):
-    """
-    log p(y) >= E_q[log p] - KL with f given u of covariance m D: at alpha = 0 T-PEP's terms are
-    that KL's.
-    """
-    labeled.alpha = 0.0
-    assert labeled.is_lower_bound
-    values = {}
-    for scale in (0.25, 0.5, 0.7, 1.0, 2.0):
-        labeled.scale.assign(scale)
-        values[scale] = float(labeled.maximum_log_likelihood_objective())
-    labeled.alpha = 0.5
-    best = max(values, key=values.get)
-    assert best in (0.5, 0.7) and values[best] > values[1.0] + 0.1
 
 
 def uncollapsed(model, kind, **options):
@@ -192,15 +164,3 @@ def test_derivatives_of_tied_models_in_the_scale(tied, name, alpha):
     model.alpha = alpha
     objective = partial(model.maximum_log_likelihood_objective, data)
     assert_gradients(objective, [model.scale.unconstrained_variable], h=1e-2, tolerance=1e-6)
-
-
-@pytest.mark.parametrize("name", TIED)
-def test_tied_models_with_a_scale_of_one(tied, name):
-    models, _, data = tied
-    model = models[name]
-    q = {"q_mu": model.q_mu, "q_sqrt": model.q_sqrt, "num_data": N, "num_latent_gps": 2}
-    plain = TIED[name](model.kernel, model.likelihood, model.inducing_variable, alpha=0.4, **q)
-    model.alpha = 0.4
-    model.scale.assign(1.0)
-    expected = float(plain.maximum_log_likelihood_objective(data))
-    assert float(model.maximum_log_likelihood_objective(data)) == pytest.approx(expected, rel=1e-12)

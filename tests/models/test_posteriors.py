@@ -122,23 +122,6 @@ def test_sums_are_computed_once_per_cache(cache, calls):
             assert given.calls == calls
 
 
-def test_updated_cache_uses_new_sums():
-    for cache in (PrecomputeCacheType.TENSOR, PrecomputeCacheType.VARIABLE):
-        posterior, given = make_posterior(cache)
-        given.c = 2.0 * C
-        posterior.update_cache()
-        np.testing.assert_allclose(
-            posterior.predict_f(XNEW)[0], dense(given, XNEW)[0], rtol=0, atol=EXACT
-        )
-
-
-def test_empty_sums_give_the_prior():
-    posterior, _ = make_posterior(A=np.zeros((4, 4)), c=np.zeros((4, 3)))
-    mean, cov = posterior.predict_f(XNEW, full_cov=True)
-    np.testing.assert_allclose(mean, np.tile([0.5, 0.0, -1.0], (5, 1)), rtol=0, atol=EXACT)
-    np.testing.assert_allclose(cov[1], make_kernel()(XNEW), rtol=0, atol=EXACT)
-
-
 def test_informative_data_give_nonnegative_variance():
     """At an inducing point k - T'T + T'B^-1 T is 0 up to rounding (the jitter, 1e-6, is left)."""
     posterior, _ = make_posterior(A=1e18 * np.eye(4))

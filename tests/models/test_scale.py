@@ -12,7 +12,6 @@ import mpmath
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
@@ -21,7 +20,6 @@ from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 from gpflow_pep.engine import scale_terms
-from gpflow_pep.selection.reuse import structure
 
 CLOSE = 1e-12
 N = 24
@@ -179,16 +177,6 @@ def test_a_parameter_in_place_of_the_scales_has_their_number(problem):
     model.scale = gpflow.Parameter(0.8, transform=positive())
     expected = make(problem, alpha=0.4, scale=0.8).training_loss()
     assert float(model.training_loss()) == pytest.approx(float(expected), rel=CLOSE)
-
-
-def test_models_of_other_scales_have_another_structure(problem):
-    """`select_alpha` trains models of one structure in one compiled model of few rows."""
-    plain, alike, other = (
-        make(problem, scale=gpflow.Parameter(0.5, transform=positive())) for _ in range(3)
-    )
-    other.scale.prior = tfp.distributions.LogNormal(np.float64(-3.0), np.float64(0.1))
-    assert structure(plain) == structure(alike) != structure(other)
-    assert structure(make(problem, alpha=0.4, scale=scales_of(None))) is None
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1e-9, 0.3, 1.0 - 1e-9, 1.0])

@@ -174,32 +174,6 @@ def test_stream_equals_batch(alpha, M, lengthscale, jitter, cond):
             np.testing.assert_allclose(actual, value, rtol=0.0, atol=CARRIED)
 
 
-@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
-def test_inducing_points_at_all_inputs_are_exact(alpha):
-    """
-    Each update adds the new inputs: the exact GP. (Jitter 1e-10 on Kuu moves it by about as much
-    over the noise.)
-    """
-    rng = np.random.default_rng(3)
-    X = rng.permutation(np.linspace(0.0, 10.0, 24))[:, None]
-    Y = np.sin(X) + 0.1 * rng.normal(size=X.shape)
-    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-10)):
-        kernel = gpflow.kernels.Matern32(1.1, 0.9)
-        model = StreamingSGPR((X[:8], Y[:8]), kernel, X[:8], alpha=alpha, noise_variance=0.01)
-        total = model.maximum_log_likelihood_objective()
-        for start in (8, 16):
-            rows = slice(start, start + 8)
-            model.update((X[rows], Y[rows]), X[: start + 8])
-            total += model.maximum_log_likelihood_objective()
-        exact = gpflow.models.GPR((X, Y), kernel, noise_variance=0.01)
-        assert float(total) == pytest.approx(
-            float(exact.maximum_log_likelihood_objective()), abs=1e-5
-        )
-        Xnew = np.linspace(-1.0, 11.0, 40)[:, None]
-        for actual, value in zip(model.predict_f(Xnew), exact.predict_f(Xnew), strict=True):
-            np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-6)
-
-
 @pytest.mark.parametrize(("alpha", "tolerance"), some_slow([(0.0, 1e-10), (0.5, 1e-3)], 1))
 def test_noise_that_all_rows_share_equals_batch(alpha, tolerance):
     """
@@ -238,18 +212,6 @@ def test_noise_that_all_rows_share_equals_batch(alpha, tolerance):
     noisy = gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear())
     with pytest.raises(ValueError, match="likelihood must have one noise variance"):
         StreamingSGPR(first, kernel, Z, shared_noise=True, likelihood=noisy)
-
-
-def test_duplicate_points_stay_distinct():
-    """Duplicates have separate jitter, in Kuu and in the old posterior."""
-    data, Z = series(40), np.linspace(0.0, 10.0, 6)[[0, 1, 1, 2, 3, 3, 3, 5]][:, None]
-    kernel = gpflow.kernels.SquaredExponential(1.3, 2.0)
-    whole = PEPR(data, kernel, Z, alpha=0.5, noise_variance=0.05)
-    model = StreamingSGPR(
-        tuple(values[:10] for values in data), kernel, Z, alpha=0.5, noise_variance=0.05
-    )
-    total = stream(model, data, [15, 15])
-    assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=1e-9)
 
 
 def test_leave_one_out_uses_old_batches():

@@ -87,21 +87,6 @@ def of_the_first_batch():
     ]
 
 
-@pytest.mark.slow
-def test_first_batch_equals_pep(of_the_first_batch, compiled_step):
-    """
-    The objective to the last bit, since zeros are added; derivatives have other orders of sums.
-    """
-    (loss, slopes), (expected, derivatives) = (
-        compiled_step(model)() for model in of_the_first_batch
-    )
-    assert float(loss) == float(expected)
-    for actual, derivative in zip(slopes, derivatives, strict=True):
-        np.testing.assert_allclose(
-            actual, derivative, rtol=0.0, atol=1e-12 * np.abs(derivative).max()
-        )
-
-
 def test_pep_has_no_old_posterior(of_the_first_batch):
     stream, model = of_the_first_batch
     assert stream._inference().problem.old is not None and model._inference().problem.old is None

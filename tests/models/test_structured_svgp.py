@@ -21,12 +21,6 @@ CASES = {case["name"].split("/")[1]: case for case in RECORDED}
 N, D, M = 14, 2, 4
 
 
-@pytest.fixture
-def no_jitter():
-    with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
-        yield
-
-
 def data(C=1, seed=0, rows=N):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2.0, 2.0, (rows, D))
@@ -354,38 +348,6 @@ def test_natural_gradients_and_adam():
     assert -float(closure()) == pytest.approx(
         float(exact.maximum_log_likelihood_objective()), rel=1e-9
     )
-
-
-def test_compiled_functions_use_new_alpha():
-    made = model(PEPSVGP, alpha=0.2)
-    X, Y = data()
-    closure = made.training_loss_closure((X, Y), compile=True)
-    before = float(closure())
-    made.alpha = 0.9
-    assert float(closure()) != before
-    assert float(closure()) == pytest.approx(float(made.training_loss((X, Y))), rel=1e-12)
-    made.num_data = 2 * N
-    assert float(closure()) == pytest.approx(float(made.training_loss((X, Y))), rel=1e-12)
-
-
-@pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP])
-def test_rejects_data_with_wrong_shape(kind):
-    for C in [1, 3]:
-        made = model(kind, C)
-        X, Y = data(C)
-        with pytest.raises(ValueError, match=f"a column for each of {C} latent functions, got 2"):
-            made.training_loss((X, np.tile(Y[:, :1], 2)))
-        for part in ((X, Y[:1]), (X[:1], Y)):
-            with pytest.raises(ValueError, match="the same number of rows"):
-                made.maximum_log_likelihood_objective(part)
-
-
-def test_error_names_missing_labels():
-    """GPflow's Bernoulli treats NaN as 0."""
-    X, Y = data()
-    labels = np.where(np.arange(N)[:, None] == 3, np.nan, Y > 0.0)
-    with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must be finite, got 1 values .* row 3"):
-        model(TSVGP, likelihood=gpflow.likelihoods.Bernoulli()).training_loss((X, labels))
 
 
 @pytest.mark.parametrize("rows", some_slow([1, 2, 3, 5, 130], quick=[3, 130]))

@@ -353,32 +353,6 @@ def test_a_nan_at_alpha_zero_raises(kind, likelihood):
         model.training_loss(data(likelihood))
 
 
-@every_model
-def test_nonfinite_values_raise(kind):
-    model = make(kind)
-    model.q_mu.unconstrained_variable.assign(np.nan * Q_MU)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=rf"the objective of {kind.__name__} is not finite"
-    ):
-        model.training_loss(data())
-    with pytest.raises(tf.errors.InvalidArgumentError, match="predictive mean are not finite"):
-        model.predict_f(X)
-
-
-def test_rejects_invalid_arguments():
-    for options, message in [
-        ({"num_latent_gps": 2, "q_mu": None, "q_sqrt": None}, "num_latent_gps must be 3"),
-        ({"q_mu": Q_MU[:3]}, r"q_mu must have shape \[5, 3\], got \[3, 3\]"),
-        ({"q_sqrt": Q_SQRT[:2]}, r"q_sqrt must have shape \[3, 5, 5\], got \[2, 5, 5\]"),
-        (
-            {"kernel": SeparateIndependent([Matern52(), Matern52()])},
-            "kernel must have one part for each of 3",
-        ),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            make(APEP, **options)
-
-
 def test_default_prior():
     """q(u) is the prior, with the number of latent functions of the likelihood."""
     model = ARPEP(SquaredExponential(), MultiClassRobustMax(C), Z, num_data=N)
