@@ -438,26 +438,6 @@ def name(request):
     return request.param
 
 
-CHANGES_REFUSED = [
-    ((X[:, :1], Y), ["data (X)", "2 columns", "1"]),
-    ((X, np.hstack([Y, Y])), ["data (Y)", "1 columns", "2"]),
-    ((X, Y[:5]), ["same number of rows"]),
-    ((with_bad(X, [(4, 0)]), Y), ["data[0] (X)", "row 4"]),
-    ((X[:0], Y[:0]), ["data[0] (X)"]),
-    (X, ["data", "pair"]),
-]
-
-
-def test_a_failed_change_of_data_changes_nothing(name):
-    model = MODELS[name]()
-    before = snapshot(model)
-    for data, words in CHANGES_REFUSED:
-        with pytest.raises(ValueError) as error:  # noqa: PT011
-            model.data = data
-        assert all(word in str(error.value) for word in words), error.value
-    assert same(before, snapshot(model))
-
-
 def test_new_data_of_the_same_size(name):
     """Equal to a model made with them, also compiled before the change."""
     model = MODELS[name]()

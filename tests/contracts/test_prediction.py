@@ -231,28 +231,6 @@ def test_prediction_gradients_match_finite_differences(model, contract, full_cov
 
 
 @IN_REGRESSION
-def test_q_u_reproduces_predictions(many, contract):
-    """An SVGP with this q(u) predicts the same; the mean function is not part of u."""
-    model = many
-    mean, cov = model.compute_qu()
-    assert mean.shape == [contract.M, 2] and cov.shape[-2:] == [contract.M, contract.M]
-    svgp = gpflow.models.SVGP(
-        model.kernel,
-        model.likelihood,
-        model.inducing_variable,
-        mean_function=model.mean_function,
-        num_latent_gps=2,
-        q_mu=mean.numpy(),
-        q_sqrt=np.broadcast_to(np.linalg.cholesky(cov), (2, contract.M, contract.M)),
-        whiten=False,
-    )
-    for full_cov in (False, True):
-        contract.same_predictions(
-            svgp.predict_f(contract.Xnew, full_cov), model.predict_f(contract.Xnew, full_cov), 1e-9
-        )
-
-
-@IN_REGRESSION
 def test_predictions_far_away_equal_prior(model):
     mean, variance = model.predict_f(np.full((1, 2), 1e3))
     np.testing.assert_allclose(mean, 0.1, rtol=1e-15)

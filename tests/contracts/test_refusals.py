@@ -9,9 +9,20 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
-from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
+from gpflow.inducing_variables import (
+    InducingPoints,
+    Multiscale,
+    SeparateIndependentInducingVariables,
+)
 from gpflow.kernels import LinearCoregionalization, Matern32, SeparateIndependent, SharedIndependent
-from gpflow.likelihoods import Bernoulli, Gaussian, HeteroskedasticTFPConditional, Poisson, StudentT
+from gpflow.likelihoods import (
+    Bernoulli,
+    Gaussian,
+    HeteroskedasticTFPConditional,
+    Poisson,
+    Softmax,
+    StudentT,
+)
 
 from gpflow_pep import (
     APEP,
@@ -35,6 +46,7 @@ RNG = np.random.default_rng(0)
 N = 12
 X, Y, Z = RNG.normal(size=(N, 2)), RNG.normal(size=(N, 1)), RNG.normal(size=(4, 2))
 LABELS = (Y > 0.0).astype(float)
+BATCH = (X, LABELS)
 HALVES = [np.arange(6), np.arange(6, 12)]
 NAN = float("nan")
 
@@ -86,6 +98,18 @@ REFUSED = [
     (EVERY, "kernel", [LinearCoregionalization([Matern32()], W=np.ones((1, 1)))], "Independent"),
     (COLLAPSED, "kernel", [SeparateIndependent([Matern32()])], "PEP"),
     (EVERY, "kernel", [SharedIndependent(Matern32(), 2)], "each of 1 latent functions, got 2"),
+    (
+        (*SITES, *WITHOUT_DATA),
+        "kernel",
+        [SeparateIndependent([Matern32()] * 2)],
+        "one part .* got 2",
+    ),
+    (
+        (*SITES, *WITHOUT_DATA),
+        "inducing_variable",
+        [SeparateIndependentInducingVariables([InducingPoints(Z), InducingPoints(Z[1:])])],
+        "one part for each of 1 latent functions, got 2",
+    ),
     (EVERY, "mean_function", [1.0], "gpflow function"),
     (
         WITH_DATA,
@@ -184,8 +208,59 @@ DATA = [
     (None, "pair.*NoneType"),
 ]
 
+# The same for attributes of a complete model, in terms of what it was constructed with.
+REPLACED = [
+    (
+        EVERY,
+        "likelihood",
+        [None, Softmax(3)],
+        "^likelihood must|^num_latent_gps must|^data.*Softmax",
+    ),
+    ((PEP,), "likelihood", [Probit(labels=(-1, 1))], r"^data\[1\] \(Y\) must hold"),
+    ((TSVGP,), "likelihood", [Poisson()], "^likelihood"),
+    ((PEPR,), "likelihood", [Gaussian([1.0, 2.0])], r"one noise variance, got shape \[2\]"),
+    (EVERY, "num_latent_gps", [2], "^num_latent_gps"),
+    ((PEPSVGP, *TIED), "scale", [None], r"scale must keep the shape \[\], got None"),
+    (WITHOUT_DATA, "q_mu", [None, Z[:3, :1]], r"q_mu must keep the shape \[4, 1\], got"),
+    (
+        (*STREAMS, *STRUCTURED),
+        "inducing_variable",
+        [Z[:3]],
+        "must keep 4 points(, as q_mu)?, got 3",
+    ),
+    (STREAMS, "inducing_variable", [Multiscale(Z, np.ones_like(Z))], "points, got Multiscale"),
+    (WITH_DATA, "data", [(X[:, :1], LABELS)], r"data \(X\) must keep 2 columns, got 1"),
+    (
+        WITH_DATA,
+        "data",
+        [(X, np.hstack([LABELS, LABELS]))],
+        r"\(Y\) must (keep|have) .*columns?, got 2",
+    ),
+]
+
+# Batches of streams, with other arguments of `update`.
+BATCHES = [
+    ((with_bad(X, [(3, 1)]), LABELS), {}, r"data\[0\] \(X\) must be finite"),
+    ((X, with_bad(LABELS, [5], np.inf)), {}, r"data\[1\] \(Y\) must be finite"),
+    ((X[:, :1], LABELS), {}, "columns"),
+    ((X, np.hstack([LABELS, LABELS])), {}, "columns?"),
+    ((X, LABELS[:11]), {}, "the same number of rows"),
+    ((X[:0], LABELS[:0]), {}, "at least one row"),
+    (X, {}, "pair"),
+    (BATCH, {"inducing_variable": Z * NAN}, r"inducing_variable \(Z\) must be finite"),
+    (BATCH, {"inducing_variable": Z[:, :1]}, r"\(Z\) must keep 2 columns"),
+    (BATCH, {"inducing_variable": np.stack([Z, Z])}, "for 1 latent functions, got 2"),
+    (BATCH, {"inducing_variable": 3.0}, r"\(Z\) must have shape \[rows, D\], got shape \[\]"),
+    (BATCH, {"inducing_variable": Multiscale(Z, np.ones_like(Z))}, "must be inducing points"),
+    (BATCH, {"fraction_to_move": 1.5}, r"to_move must be a number in \[0, 1\], got 1.5"),
+    (BATCH, {"fraction_to_move": NAN}, "fraction_to_move"),
+    (BATCH, {"fraction_to_move": 0.5, "inducing_variable": Z}, "cannot both be given"),
+]
+
 ASSIGNED = (
     "kernel",
+    "likelihood",
+    "inducing_variable",
     "mean_function",
     "max_jitter",
     "alpha",
@@ -212,13 +287,24 @@ def test_unusable_arguments_are_refused(kind):
 def test_unusable_values_are_not_assigned(kind):
     model = made(kind)
     parts, before = dict(vars(model)), gpflow.utilities.read_values(model)
-    for kinds, argument, values, _ in REFUSED:
-        if kind in kinds and argument in ASSIGNED:
-            for value in values:
-                with pytest.raises(ValueError, match=argument):
-                    setattr(model, argument, value)
-                assert vars(model) == parts
+    rows = [(*row[:3], row[1]) for row in REFUSED if row[1] in ASSIGNED]
+    for kinds, argument, values, message in rows + REPLACED:
+        for value in values if kind in kinds else ():
+            with pytest.raises(ValueError, match=message):
+                setattr(model, argument, value)
+            assert vars(model) == parts
     np.testing.assert_equal(gpflow.utilities.read_values(model), before)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_unusable_batches_leave_a_stream_as_it_was(kind):
+    model = made(kind)
+    model.update(BATCH)
+    before = model.state.as_dict()
+    for batch, options, message in BATCHES:
+        with pytest.raises(ValueError, match=message):
+            model.update(batch, **options)
+        np.testing.assert_equal(model.state.as_dict(), before)
 
 
 @pytest.mark.parametrize("kind", [PEPR, PEP])

@@ -111,16 +111,11 @@ def test_a_noise_variance_as_alpha_is_refused(alpha):
 
 DAYS = pd.date_range("2020", periods=60)
 TABLES = {
-    "datetime64[s] in column 0: convert times to a number of days": X.astype("datetime64[s]"),
     "datetime64[ns] in column 'day': convert times": pd.DataFrame({"a": Y[:, 0], "day": DAYS}),
-    "timedelta64[ns] in column 'day': convert": pd.DataFrame({"a": 1.0, "day": DAYS - DAYS[0]}),
     "a date in column 'b': convert": pd.DataFrame({"a": 1.0, "b": DAYS.date}),
     "a Timestamp in column 1: convert": np.array([[1.0, day] for day in DAYS], dtype=object),
     "'x' in column 'b': encode categories with OneHotEncoder": pd.DataFrame(
         {"a": 1.0, "b": ["x"] * 60}
-    ),
-    "'x' in column 'c': encode categories": pd.DataFrame(
-        {"a": 1.0, "c": pd.Categorical(["x", "y"] * 30)}
     ),
     "'x' in column 1: encode categories": [[1.0, "1"]] * 59 + [[1.0, "x"]],
 }
@@ -256,10 +251,6 @@ def test_probabilities_of_a_wide_f():
 def test_alpha_auto_of_a_first_batch_that_is_not_trained():
     estimator = SparseGPRegressor(alpha="auto").partial_fit(X[:1], Y[:1, 0])
     assert estimator.alpha_ == 0.5 and not hasattr(estimator, "alpha_selection_")
-    with pytest.raises(
-        ValueError, match=r'^alpha must be a number in \[0, 1\] or "auto", got \'best\'\.$'
-    ):
-        estimator.set_params(alpha="best").partial_fit(X, Y[:, 0])
 
 
 def test_alpha_auto_is_the_power_of_the_best_leave_one_out_predictions():
@@ -272,21 +263,6 @@ def test_alpha_auto_is_the_power_of_the_best_leave_one_out_predictions():
     np.testing.assert_array_equal(estimator.predict(X), expected.predict(X))
     assert estimator.partial_fit(X, Y[:, 0]).model_.alpha == found.alpha
     assert not hasattr(estimator.set_params(alpha=0.5).fit(X, Y[:, 0]), "alpha_selection_")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"alpha": "best"}, r'^alpha must be a number in \[0, 1\] or "auto", got \'best\'\.$'),
-        (
-            {"alpha": "auto", "n_inducing": "auto"},
-            r'^n_inducing must be a number if alpha is "auto", got \'auto\'\.$',
-        ),
-    ],
-)
-def test_other_words_for_alpha_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        SparseGPRegressor(**options).fit(X, Y)
 
 
 def test_estimators_show_kernel_and_likelihood():

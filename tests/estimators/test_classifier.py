@@ -6,7 +6,6 @@ import pytest
 from gpflow.kernels import Constant, Matern52, Sum
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax
 from quick import some_slow
-from sklearn.exceptions import NotFittedError
 
 from gpflow_pep import (
     CenteredLinear,
@@ -183,9 +182,3 @@ def test_batches(X, labels):
         estimator.partial_fit(X, labels > 0, classes=[0, 2])
     # The third call compiles a graph, which may round differently.
     np.testing.assert_allclose(estimator.predict_proba(X), before, rtol=1e-12)
-
-
-def test_raises_before_a_fit(X):
-    for method in ("predict", "predict_proba"):
-        with pytest.raises(NotFittedError, match="not fitted yet"):
-            getattr(SparseGPClassifier(), method)(X)

@@ -79,22 +79,3 @@ def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
         np.testing.assert_allclose(getattr(estimator, method)(X), expected, rtol=1e-12)
         np.testing.assert_allclose(model.predict_f(X)[0], from_model, rtol=1e-12, atol=1e-12)
         estimator.partial_fit(X[rows], targets[rows])
-
-
-@pytest.mark.slow
-def test_a_batch_with_invalid_options_is_not_absorbed(X, y):
-    estimator = regressor().fit(X[:20], y[:20]).partial_fit(X[20:40], y[20:40])
-    values = gpflow.utilities.read_values(estimator.model_)
-    expected, from_model = estimator.predict(X), estimator.model_.predict_f(X)[0].numpy()
-    for options, message in (
-        ({"max_iterations": 0}, "max_iterations must be"),
-        ({"learning_rate": -1.0}, "learning"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            estimator.set_params(
-                **{"optimizer": "adam", "max_iterations": None, **options}
-            ).partial_fit(X[40:], y[40:])
-    for name, value in gpflow.utilities.read_values(estimator.model_).items():
-        np.testing.assert_array_equal(value, values[name])
-    np.testing.assert_array_equal(estimator.predict(X), expected)
-    np.testing.assert_allclose(estimator.model_.predict_f(X)[0], from_model, rtol=1e-12, atol=1e-12)

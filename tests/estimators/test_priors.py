@@ -48,7 +48,7 @@ def test_the_default_kernel_has_priors_and_a_given_kernel_keeps_its_own():
         (gpflow.kernels.Matern52(), "weak", True),
     ):
         estimator = SparseGPRegressor(kernel, priors=priors, max_iterations=1, random_state=0)
-        with pytest.warns(UserWarning, match="the limit"):
+        with pytest.warns(UserWarning, match="1 iterations, the limit: try a larger max_iter"):
             estimator.fit(*train)
         assert all((each.prior is not None) == has_priors for each in parameters_of(estimator))
         assert (estimator.model_.likelihood.variance.prior is not None) == has_priors

@@ -9,15 +9,11 @@ import pandas as pd
 import pytest
 import sklearn
 from gpflow.kernels import Matern52, SquaredExponential
-from joblib import parallel_config
 from quick import some_slow
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
 from gpflow_pep import PEPR, CenteredLinear, StreamingSGPR, fit, weak_priors
@@ -62,6 +58,8 @@ def test_predictions_are_those_of_the_model(X, y, outputs, alpha):
     expected, variance = (values.numpy() for values in model.predict_y(X[:7]))
     predicted, std = estimator.predict(X[:7], return_std=True)
     _, covariance = estimator.predict(X[:7], return_cov=True)
+    with pytest.raises(RuntimeError, match="At most one of return_std or return_cov"):
+        estimator.predict(X, return_std=True, return_cov=True)
     assert predicted.shape == std.shape == ((7,) if outputs == 1 else (7, 2))
     np.testing.assert_allclose(predicted.reshape(7, -1), expected * scale + mean, **SAME)
     np.testing.assert_allclose(std.reshape(7, -1), np.sqrt(variance) * scale, **SAME)
@@ -110,18 +108,11 @@ def test_all_rows_as_inducing_points_are_the_exact_gp(X, y, normalize):
     assert ours.kernel_.variance.numpy() == pytest.approx(1.5, rel=1e-12)
 
 
-def test_both_spreads_at_once_are_refused(X, y):
-    with pytest.raises(RuntimeError, match="At most one of return_std or return_cov"):
-        SparseGPRegressor(n_inducing=6, max_iterations=5).fit(X, y).predict(
-            X, return_std=True, return_cov=True
-        )
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("error:Training failed")
 def test_data_without_noise():
     """
-    Branin's function is predicted with an error of at most 5e-5, as by a dense GP, in any units;
+    Branin's function is predicted with an error of at most 5e-5, as by a dense GP;
     the noise of 1e-6 and the jitter of streams leave 2e-4. A stream that goes on from there has
     GPflow's bounds.
     """
@@ -135,14 +126,9 @@ def test_data_without_noise():
     X, Xnew = rng.uniform(size=(200, 2)), rng.uniform(size=(1000, 2))
     y, ynew = branin(X), branin(Xnew)
     fitted = SparseGPRegressor(random_state=0).fit(X, y)
-    scaled = SparseGPRegressor(random_state=0).fit(1e3 * X, 1e-6 * y)
-    for estimator, scale, unit in ((fitted, 1.0, 1.0), (scaled, 1e3, 1e6)):
-        errors = unit * estimator.predict(scale * Xnew) - ynew
-        assert np.sqrt(np.mean(errors**2)) < 5e-5 * ynew.std()
-        assert estimator.model_.jitter == 1e-8
-        assert estimator.result_.iterations == estimator.result_.recorded[-1] == estimator.n_iter_
-    stream = SparseGPRegressor(random_state=0).partial_fit(X, y)
-    np.testing.assert_array_less(1e-6, stream.model_.likelihood.variance)
+    assert np.sqrt(np.mean((fitted.predict(Xnew) - ynew) ** 2)) < 5e-5 * ynew.std()
+    assert fitted.model_.jitter == 1e-8
+    assert fitted.result_.iterations == fitted.result_.recorded[-1] == fitted.n_iter_
     fitted.partial_fit(Xnew[:200], ynew[:200])
     np.testing.assert_array_less(1e-6, fitted.model_.likelihood.variance)
     assert np.sqrt(np.mean((fitted.predict(Xnew) - ynew) ** 2)) < 1e-2 * ynew.std()
@@ -221,21 +207,6 @@ def test_a_stream_gets_the_points_that_it_lacks(X, y):
     assert estimator.n_inducing_ == 12 and estimator.score(X[30:], y[30:]) > max(first, 0.8)
 
 
-@pytest.mark.parametrize("rows", some_slow([1, 5], 1))
-def test_a_first_batch_without_information(X, y, rows):
-    """
-    One row, or constant targets: hyperparameters stay, and the next batch trains them. A mean alone
-    scores 0.
-    """
-    estimator = SparseGPRegressor(n_inducing=12, max_iterations=30, random_state=0)
-    estimator.partial_fit(X[:rows], np.full(rows, y[0]))
-    assert estimator.result_ is None and estimator.kernel_.kernels[
-        0
-    ].variance.numpy() == pytest.approx(1.0, rel=1e-12)
-    estimator.partial_fit(X[rows:], y[rows:])
-    assert estimator.result_ is not None and estimator.score(X[rows:], y[rows:]) > 0.5
-
-
 def test_a_column_that_varies_in_a_later_batch_for_the_first_time(X, y):
     """The default kernel takes its center and its scale from there, in any unit."""
     found = []
@@ -252,8 +223,7 @@ def test_a_column_that_varies_in_a_later_batch_for_the_first_time(X, y):
     np.testing.assert_allclose(*found, rtol=1e-6)
 
 
-@pytest.mark.parametrize("first", [0.0, 5.0])
-def test_a_stream_in_given_units_keeps_them(X, y, first):
+def test_a_stream_in_given_units_keeps_them(X, y):
     """
     Without training, with exact inducing points and without normalization it is the GP of all rows.
     """
@@ -261,38 +231,24 @@ def test_a_stream_in_given_units_keeps_them(X, y, first):
     estimator = SparseGPRegressor(
         kernel, noise_variance=4.0, normalize_y=False, optimizer=None, alpha=0.0
     )
-    targets = np.where(np.arange(len(y)) < 3, first, y)
-    expected = sklearn.clone(estimator).fit(X, targets).predict(X, return_std=True)
+    targets = np.where(np.arange(len(y)) < 3, 5.0, y)
+    expected = clone(estimator).fit(X, targets).predict(X, return_std=True)
     for rows in (slice(0, 3), slice(3, None)):
         estimator.partial_fit(X[rows], targets[rows])
     # Both have the jitter 1e-6 of a kernel of 1e4, 1e-10 of it.
     np.testing.assert_allclose(estimator.predict(X, return_std=True), expected, rtol=1e-5)
 
 
-FIRST_BATCHES = {"quiet": (20, 1e-3), "equal": (20, 0.0), "one row": (1, 1.0)}
-"""Rows, and the scale of y in them."""
-
-
 @pytest.mark.parametrize(
-    ("first", "n_inducing"),
-    some_slow(
-        [
-            ("one row", "auto"),
-            ("quiet", None),
-            ("quiet", "auto"),
-            ("equal", None),
-            ("equal", "auto"),
-        ],
-        1,
-    ),
+    ("rows", "scale", "n_inducing", "unit"),
+    some_slow([(1, 1.0, "auto", 1e-6), (20, 1e-3, None, 1e9), (20, 0.0, "auto", 1e9)], 1),
 )
-@pytest.mark.parametrize("unit", some_slow([1e-6, 1e9], 1))
-def test_a_stream_ends_near_a_fit_on_all_rows(first, n_inducing, unit):
+def test_a_stream_ends_near_a_fit_on_all_rows(rows, scale, n_inducing, unit):
     """
-    A first batch of another scale is forgotten: noise and scales follow from all rows, in any unit.
+    A first batch of one row, or with targets of another scale, is forgotten: noise and scales
+    follow from all rows, in any unit.
     """
     local = np.random.default_rng(3)
-    rows, scale = FIRST_BATCHES[first]
     t = np.sort(local.uniform(0.0, 10.0, 100))
     values = 5.0 + np.sin(t) + 0.1 * local.normal(size=100)
     values[:rows] = values[0] + scale * (values[:rows] - values[0])
@@ -306,26 +262,13 @@ def test_a_stream_ends_near_a_fit_on_all_rows(first, n_inducing, unit):
     assert np.sqrt(np.mean(np.square(estimator.predict(X) - expected))) < 0.067 * unit
 
 
-def test_a_stream_in_the_order_of_time():
+def test_a_stream_whose_y_jumps_warns_once_a_batch():
     """
-    Nothing is left of most inducing points given the others; the noise of a mean of 20 rows is .1.
+    The first batch of y has mean 2 and standard deviation 3, which count without normalization too.
     """
-    local = np.random.default_rng(5)
-    t = np.sort(local.uniform(0.0, 10.0, 100))
-    values = np.sin(t) + 0.1 * local.normal(size=100)
-    estimator = SparseGPRegressor(random_state=0)
-    for rows in (slice(20), slice(20, 40)):
-        estimator.partial_fit(t[rows, None], values[rows])
-    found = estimator.predict(t[:40, None])
-    assert np.sqrt(np.mean(np.square(found - np.sin(t[:40])))) < 0.1
-
-
-@pytest.mark.parametrize("options", [{}, {"normalize_y": False, "noise_variance": 0.1}])
-def test_a_stream_whose_y_jumps_warns_once_a_batch(options):
-    """The first batch of y has mean 2 and standard deviation 3."""
     first = 2.0 + 3.0 * np.tile([-1.0, 1.0], 10)
     X = np.linspace(0.0, 1.0, 40)[:, None]
-    estimator = SparseGPRegressor(optimizer=None, random_state=0, **options)
+    estimator = SparseGPRegressor(optimizer=None, random_state=0, normalize_y=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.partial_fit(X[:20], first)
@@ -352,20 +295,19 @@ def test_a_stream_whose_y_shrinks_warns():
         estimator.partial_fit(X, 2.0 + 1e-3 * (first - 2.0))
 
 
-@pytest.mark.parametrize("unit", [1e-300, 1e200])
-def test_a_stream_in_extreme_units(unit):
+def test_a_stream_in_extreme_units():
     """No square of X is needed: powers of the unit would leave floating point range."""
     local = np.random.default_rng(5)
     X = local.uniform(0.0, 5.0, [20, 1])
     y = np.sin(X[:, 0])
     found = []
-    for each in (1.0, unit):
+    for each in (1.0, 1e-300, 1e200):
         estimator = SparseGPRegressor(optimizer=None)
         for rows in (slice(10), slice(10, 20)):
             estimator.partial_fit(each * X[rows], y[rows])
         found.append(estimator.predict(each * X))
     # Kernel matrices differ by rounding, which a condition number up to 1/jitter = 1e6 amplifies.
-    np.testing.assert_allclose(found[1], found[0], atol=1e-8)
+    np.testing.assert_allclose(found[1:], found[:1] * 2, atol=1e-8)
 
 
 def test_a_batch_too_far_away_is_refused(X, y):
@@ -439,25 +381,6 @@ def test_tables_of_pandas(X, y):
         estimator.fit(X, missing["height"])
 
 
-@pytest.mark.slow
-def test_search_over_a_pipeline(X, y):
-    """In order and in two threads, whose fits do not disturb each other, searches find the same."""
-    pipeline = make_pipeline(
-        StandardScaler(), SparseGPRegressor(n_inducing=6, max_iterations=40, random_state=0)
-    )
-    grid = {"sparsegpregressor__alpha": [0.0, 1.0]}
-    searches = []
-    for jobs in (1, 2):
-        with parallel_config(backend="threading"):
-            searches.append(GridSearchCV(pipeline, grid, cv=3, n_jobs=jobs).fit(X, y))
-    scores = [search.cv_results_["mean_test_score"] for search in searches]
-    np.testing.assert_allclose(*scores, **SAME)
-    assert searches[0].best_score_ > 0.75
-    assert cross_val_score(searches[0].best_estimator_, X, y, cv=3).mean() == pytest.approx(
-        searches[0].best_score_
-    )
-
-
 def test_weights_are_refused(X, y):
     """`fit` has no `sample_weight`, for scikit-learn and for Python; `score` has."""
     estimator = SparseGPRegressor(n_inducing=6, max_iterations=3, random_state=0)
@@ -482,6 +405,11 @@ def test_rejects_invalid_parameters(X, y):
         ),
         ({"n_inducing": 0}, "n_inducing must be a whole number from 1"),
         ({"alpha": 1.5}, r"alpha must be in \[0, 1\], got 1.5"),
+        ({"alpha": "best"}, r'^alpha must be a number in \[0, 1\] or "auto", got \'best\'\.$'),
+        (
+            {"alpha": "auto", "n_inducing": "auto"},
+            r'^n_inducing must be a number if alpha is "auto", got \'auto\'\.$',
+        ),
         (
             {"optimizer": "fmin_l_bfgs_b"},
             """"adam" or None, got 'fmin_l_bfgs_b': give optimizer="lbfgs".""",
@@ -502,14 +430,6 @@ def test_raises_before_a_fit(X):
     for attribute in ("kernel_", "n_inducing_"):
         with pytest.raises(NotFittedError, match="not fitted yet"):
             getattr(estimator, attribute)
-
-
-def test_the_limit_of_iterations_is_a_warning(X, y):
-    with pytest.warns(
-        ConvergenceWarning,
-        match="L-BFGS stopped after 3 iterations, the limit: try a larger max_iter",
-    ):
-        SparseGPRegressor(n_inducing=6, max_iterations=3).fit(X, y)
 
 
 def test_targets_whose_normalization_is_out_of_range(X, y):

@@ -9,11 +9,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.inducing_variables import (
-    InducingPoints,
-    SeparateIndependentInducingVariables,
-)
-from gpflow.kernels import Matern52, SeparateIndependent, SquaredExponential
+from gpflow.kernels import Matern52, SquaredExponential
 from quick import some_slow
 from sklearn.datasets import load_iris, load_wine
 
@@ -39,14 +35,6 @@ def make(kernel=None, points=None, alpha=0.5, labels=Y, likelihood=None, **optio
     options = {"mean_function": mean, "tol": 1e-10, **options}
     likelihood = MultiClassRobustMax(C, 0.01) if likelihood is None else likelihood
     return PEPClassifier((X, labels), kernel, likelihood, points, alpha=alpha, **options)
-
-
-def separate(different=True):
-    kernels = [
-        SquaredExponential(2.0 + 0.5 * c * different, lengthscales=[0.8, 1.3]) for c in range(C)
-    ]
-    points = [InducingPoints(Z + 0.1 * c * different) for c in range(C)]
-    return SeparateIndependent(kernels), SeparateIndependentInducingVariables(points)
 
 
 @pytest.mark.parametrize("kind", some_slow([MultiClassRobustMax, gpflow.likelihoods.Softmax], 1))
@@ -139,30 +127,7 @@ def test_rejects_invalid_labels(labels, message):
         make(labels=labels)
 
 
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        (
-            (SeparateIndependent([Matern52()] * 2),),
-            "kernel must have one part for each of 3 latent functions, got 2",
-        ),
-        (
-            (Matern52(), SeparateIndependentInducingVariables([InducingPoints(Z)] * 2)),
-            "inducing_variable must have one",
-        ),
-        (
-            (
-                Matern52(),
-                SeparateIndependentInducingVariables([InducingPoints(Z[c:]) for c in range(3)]),
-            ),
-            r"parts of the same size, got \[2, 3, 4\]",
-        ),
-        (
-            (gpflow.kernels.LinearCoregionalization([Matern52()] * 3, np.eye(3)),),
-            "SharedIndependent or Separate",
-        ),
-    ],
-)
-def test_rejects_invalid_priors(parts, message):
-    with pytest.raises(ValueError, match=message):
-        make(*parts)
+def test_rejects_inducing_variables_of_several_sizes():
+    points = SeparateIndependentInducingVariables([InducingPoints(Z[c:]) for c in range(3)])
+    with pytest.raises(ValueError, match=r"parts of the same size, got \[2, 3, 4\]"):
+        make(points=points)

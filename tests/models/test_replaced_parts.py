@@ -36,29 +36,6 @@ MODELS = {
     "TSVGP": lambda: TSVGP(Matern52(), GAUSSIAN(), Z, num_data=20),
     "StreamingSVGP": lambda: StreamingSVGP(Matern52(), Probit(), Z, num_data=20),
 }
-REFUSED = [
-    ("kernel", None),
-    ("kernel", "rbf"),
-    ("kernel", Matern32(lengthscales=[1.0, 1.0, 1.0])),
-    ("kernel", Matern32(active_dims=[2])),
-    ("kernel", gpflow.kernels.LinearCoregionalization([Matern32()], W=np.ones((1, 1)))),
-    ("likelihood", None),
-    ("likelihood", gpflow.likelihoods.Softmax(3)),
-    ("mean_function", lambda X: X),
-    ("inducing_variable", Z * np.nan),
-    ("num_latent_gps", 2),
-    ("max_jitter", -1.0),
-]
-
-
-@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_an_unusable_part_is_refused_and_the_model_kept(make):
-    model = make()
-    parts = dict(vars(model))
-    for name, part in REFUSED:
-        with pytest.raises(ValueError, match=f"^{name}|^data.*Softmax|^num_latent_gps must be 3"):
-            setattr(model, name, part)
-        assert vars(model) == parts
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
@@ -110,40 +87,6 @@ def test_a_subclass_extends_the_check_which_sees_the_complete_model():
         WithAttributes((X, Y), Matern52(variance=3.0), Z, largest=2.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "likelihood"),
-    [
-        ("PEPR", POISSON()),
-        ("StreamingSGPR", Probit()),
-        ("PEPClassifier", POISSON()),
-        ("PEP", Probit(labels=(-1, 1))),
-        ("TSVGP", POISSON()),
-        ("ARPEP", gpflow.likelihoods.HeteroskedasticTFPConditional()),
-    ],
-    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
-)
-def test_a_likelihood_must_suit_model_and_data(name, likelihood):
-    model = MODELS[name]()
-    before = model.likelihood
-    with pytest.raises(
-        ValueError, match=r"^likelihood must|^num_latent_gps must|^data\[1\] \(Y\) must hold"
-    ):
-        model.likelihood = likelihood
-    assert model.likelihood is before
-
-
-def test_sizes_and_kinds_of_inducing_variables_are_kept_if_q_depends_on_them():
-    with pytest.raises(ValueError, match=r"^inducing_variable must keep 5 points, as q_mu, got 3"):
-        MODELS["TSVGP"]().inducing_variable = Z[:3]
-    for name in ("StreamingSGPR", "StreamingSVGP"):
-        with pytest.raises(
-            ValueError, match=r"^inducing_variable must be inducing points, got Multiscale"
-        ):
-            MODELS[name]().inducing_variable = gpflow.inducing_variables.Multiscale(
-                Z, np.ones_like(Z)
-            )
-
-
 def test_a_replaced_part_gives_the_model_constructed_with_it():
     model = PEPR((X, Y), Matern52(), Z, mean_function=gpflow.functions.Constant(1.0))
     model.training_loss()
@@ -175,35 +118,6 @@ def test_tensors_are_assigned_to_parameters():
     minibatch = TSVGP(Matern52(), GAUSSIAN(), Z, num_data=20)
     minibatch.q_mu = minibatch.q_mu + 1.0
     assert isinstance(minibatch.q_mu, gpflow.Parameter)
-
-
-@pytest.mark.parametrize(
-    ("name", "attribute", "value", "message"),
-    [
-        ("PEPR", "scale", -1.0, r"scale must be in \(0, inf\), got -1.0"),
-        ("PEPR", "scale", "x", "scale must be one number or one per block"),
-        ("ARPEP", "scale", True, "scale must be one number"),
-        ("ARPEP", "scale", None, r"scale must keep the shape \[\], got None"),
-        ("TSVGP", "q_mu", None, r"q_mu must keep the shape \[5, 1\], got None"),
-        ("TSVGP", "q_mu", np.zeros((3, 1)), r"q_mu must keep the shape \[5, 1\], got \[3, 1\]"),
-        (
-            "StreamingSGPR",
-            "inducing_variable",
-            Z[:3],
-            "inducing_variable must keep 5 points, got 3",
-        ),
-        ("StreamingPEP", "inducing_variable", Z[:3], "inducing_variable must keep 5 points, got 3"),
-        (
-            "PEPR",
-            "likelihood",
-            GAUSSIAN([1.0, 2.0]),
-            r"likelihood must have one noise variance, got shape \[2\]",
-        ),
-    ],
-)
-def test_unusable_values_are_refused(name, attribute, value, message):
-    with pytest.raises(ValueError, match=message):
-        setattr(MODELS[name](), attribute, value)
 
 
 def test_an_optimal_scale_stays_optimal():

@@ -7,7 +7,6 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.inducing_variables import Multiscale
 from quick import some_slow
 
 from gpflow_pep import PEPR, StreamingSGPR
@@ -25,7 +24,6 @@ QUICK = [
 OBJECTIVE, PREDICTION, GRADIENT = 2e-11, 1e-12, 1e-10
 # Whitened sums see the root of the condition number of Kuu, up to 1e10: 1e5 eps = 2e-11.
 CARRIED = 1e-10
-ALPHAS = [0.0, 0.5, 1.0]
 
 
 def kernel_of(step):
@@ -140,31 +138,23 @@ def condition_number(model):
     return np.linalg.cond(covariance.numpy())
 
 
-@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
-@pytest.mark.parametrize(
-    ("M", "lengthscale", "jitter", "cond"),
-    some_slow(
-        [(8, 1.0, 1e-6, 1e1), (30, 1.0, 1e-6, 1e7), (30, 1.0, 1e-9, 1e10)],
-        quick=[(30, 1.0, 1e-9, 1e10)],
-    ),
-    ids=["well", "ill", "worse"],
-)
-def test_stream_equals_batch(alpha, M, lengthscale, jitter, cond):
+def test_stream_equals_batch():
     """
-    Fixed hyperparameters and Z, for any conditioning of Kuu; several outputs, a mean function, two
-    batches.
+    Fixed hyperparameters and Z, two of which are equal, at a condition number of Kuu of 1e10;
+    several outputs, a mean function, several batches.
     """
-    data, Z = series(60, P=2), np.linspace(0.0, 10.0, M)[:, None]
+    data, Z = series(60, P=2), np.linspace(0.0, 10.0, 30)[:, None]
+    Z[7] = Z[8]
     Xnew = np.linspace(-1.0, 11.0, 50)[:, None]
 
     def make(model, data):
-        kernel = gpflow.kernels.SquaredExponential(1.3, lengthscale)
+        kernel = gpflow.kernels.SquaredExponential(1.3)
         mean = gpflow.functions.Linear([[0.2, -0.1]], [0.3, 0.1])
-        return model(data, kernel, Z, alpha=alpha, mean_function=mean, noise_variance=0.02)
+        return model(data, kernel, Z, alpha=0.5, mean_function=mean, noise_variance=0.02)
 
-    with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
+    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-9)):
         whole = make(PEPR, data)
-        assert cond / 5 < condition_number(whole) < 50 * cond
+        assert 2e9 < condition_number(whole) < 5e11
         expected = float(whole.maximum_log_likelihood_objective())
         model = make(StreamingSGPR, tuple(values[:5] for values in data))  # fewer rows than M
         assert stream(model, data, [1, 20, 3, 30, 1]) == pytest.approx(expected, rel=CARRIED)
@@ -328,56 +318,6 @@ def small_stream():
 
 
 GOOD = np.ones((3, 1))
-
-
-def test_rejected_batch_changes_nothing(settled):
-    for batch, options, message in [
-        ((np.full((3, 1), np.nan), GOOD), {}, r"data\[0\] \(X\) must be finite"),
-        ((GOOD, np.full((3, 1), np.inf)), {}, r"data\[1\] \(Y\) must be finite"),
-        ((np.ones((3, 2)), GOOD), {}, r"data \(X\) must keep 1 columns"),
-        ((GOOD, np.ones((3, 2))), {}, r"data \(Y\) must keep 1 columns"),
-        ((GOOD, np.ones((4, 1))), {}, "the same number of rows"),
-        ((np.ones((0, 1)), np.ones((0, 1))), {}, "at least one row"),
-        (GOOD, {}, "pair"),
-        (
-            (GOOD, GOOD),
-            {"inducing_variable": np.full((5, 1), np.nan)},
-            r"inducing_variable \(Z\) must be finite",
-        ),
-        (
-            (GOOD, GOOD),
-            {"inducing_variable": np.ones((5, 2))},
-            r"inducing_variable \(Z\) must keep 1 columns",
-        ),
-        ((GOOD, GOOD), {"inducing_variable": np.ones((2, 5, 1))}, "for 1 latent functions, got 2"),
-        (
-            (GOOD, GOOD),
-            {"inducing_variable": 3.0},
-            r"inducing_variable \(Z\) must have shape \[rows, D\], got shape \[\]",
-        ),
-        (
-            (GOOD, GOOD),
-            {"inducing_variable": Multiscale(np.ones((5, 1)), np.ones((5, 1)))},
-            "must be inducing points",
-        ),
-        (
-            (GOOD, GOOD),
-            {"fraction_to_move": 1.5},
-            r"fraction_to_move must be a number in \[0, 1\], got 1.5",
-        ),
-        ((GOOD, GOOD), {"fraction_to_move": np.nan}, "fraction_to_move"),
-        (
-            (GOOD, GOOD),
-            {"fraction_to_move": 0.5, "inducing_variable": np.ones((5, 1))},
-            "cannot both be given",
-        ),
-    ]:
-        before = settled.state.as_dict()
-        with pytest.raises(ValueError, match=message):
-            settled.update(batch, **options)
-        after = settled.state.as_dict()
-        assert before.keys() == after.keys()
-        assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
 def test_failed_update_changes_nothing(small):

@@ -49,19 +49,6 @@ def test_gaussian_likelihood_equals_batch(alpha):
         np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-8)
 
 
-@pytest.fixture(scope="module")
-def in_midstream():
-    """
-    A model after its first batch, compiled once; the sites of the second batch do not depend on
-    their initial values.
-    """
-    first, second, _ = batches(LABELS)
-    mean_function = gpflow.functions.Constant([0.1])
-    model = StreamingPEP(first, kernel(), Probit(), Z, mean_function=mean_function, tol=1e-11)
-    model.update(second, Z + 0.2)
-    return model
-
-
 @pytest.mark.parametrize("likelihood", some_slow([gpflow.likelihoods.Gaussian, Probit], 1))
 def test_sites_are_converged_before_they_are_absorbed(likelihood):
     """Also if the model has not been evaluated before."""
@@ -93,19 +80,3 @@ def test_pep_has_no_old_posterior(of_the_first_batch):
     for kind in (PEP, PEPClassifier):
         assert not any(hasattr(kind, name) for name in ("update", "state", "from_state", "_absorb"))
     assert model._old is None
-
-
-# --- invalid arguments ----------------------------------------------------------------------------
-
-
-def test_rejected_batch_changes_nothing(in_midstream):
-    before = in_midstream.state.as_dict()
-    for batch, message in (((X[:, :1], LABELS), "must keep 2 columns"), ((X, Y), "data.*Y")):
-        with pytest.raises(ValueError, match=message):
-            in_midstream.update(batch)
-    with pytest.raises(ValueError, match="alpha must be one number"):
-        in_midstream.alpha = np.full(30, 0.5)
-    after = in_midstream.state.as_dict()
-    assert after.keys() == before.keys()
-    for name, value in before.items():
-        np.testing.assert_array_equal(after[name], value)

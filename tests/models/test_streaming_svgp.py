@@ -201,28 +201,6 @@ def test_q_wider_than_prior_is_clipped():
     )
 
 
-def test_rejected_batches_change_nothing():
-    model = StreamingSVGP(kernel(), Probit(), Z, num_data=30)
-    before = model.state.as_dict()
-    for batch, message in (
-        ((X, np.full_like(X, 3.0)), "labels"),
-        (
-            (np.ones((4, 2)), np.ones((4, 1))),
-            "must have as many columns as the inducing points, 1, got 2",
-        ),
-        ((np.full((2, 1), np.nan), np.ones((2, 1))), "must be finite"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            model.update(batch)
-    model.q_sqrt.unconstrained_variable.assign(np.full((1, 36), np.nan))
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        model.update((X, np.ones_like(X)))
-    after = model.state.as_dict()
-    assert all(
-        np.array_equal(before[name], after[name]) for name in before if name != "parameter.q_sqrt"
-    )
-
-
 @pytest.mark.parametrize(
     "copied", some_slow([copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], 1)
 )
