@@ -238,16 +238,17 @@ def objective_or_message(model):
 # --- tests ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", some_slow([2e-6, 1e-2, 1.0], quick=[2e-6]))
+@pytest.mark.parametrize("noise", some_slow([2e-6, 1.0], 1))
 @pytest.mark.parametrize(
     ("kind", "jitter"),
     some_slow(
-        itertools.product([*INDUCING, "long lengthscale"], [1e-6, 1e-8, 1e-10, 0.0]),
+        itertools.product([*INDUCING, "long lengthscale", "far clusters"], [1e-6, 1e-8, 0.0]),
         quick=[
             ("clustered", 1e-6),
+            ("far clusters", 1e-6),
             ("duplicated", 0.0),
             ("nearly duplicated", 1e-8),
-            ("long lengthscale", 1e-10),
+            ("long lengthscale", 1e-8),
         ],
     ),
 )
@@ -272,9 +273,11 @@ def test_objectives_are_right_or_an_error(kind, jitter, noise, any_device):
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR 0", "PEPR 0.5", "BTSGPR"]))
 @pytest.mark.parametrize(
-    ("jitter", "decades"), some_slow([(1e-5, 6), (1e-7, 8), (1e-9, 10)], quick=[(1e-9, 10)])
+    ("kind", "jitter", "decades"),
+    some_slow(
+        [("duplicated", 1e-9, 10), ("far clusters", 1e-6, 6), ("long lengthscale", 1e-7, 8)], 2
+    ),
 )
-@pytest.mark.parametrize("kind", some_slow(["duplicated", "long lengthscale"], 1))
 def test_derivatives_are_right(name, kind, jitter, decades, any_device):
     """All derivatives to 1e-7 of the largest, up to a condition number of 1e10."""
     case = make_case(kind, 1e-2)
@@ -285,19 +288,18 @@ def test_derivatives_are_right(name, kind, jitter, decades, any_device):
         assert np.abs(model_gradient(model) - exact).max() <= 1e-7 * np.abs(exact).max()
 
 
-@pytest.mark.parametrize("jitter", some_slow([1e-5, 1e-6, 1e-7], quick=[1e-7]))
-@pytest.mark.parametrize("kind", some_slow(["clustered", "long lengthscale"], 1))
-def test_little_noise_leaves_the_derivatives_right(kind, jitter, any_device):
+@pytest.mark.parametrize("kind", ["clustered", "long lengthscale"])
+def test_little_noise_leaves_the_derivatives_right(kind, any_device):
     """
     A small noise magnifies rounding errors in products with Kuu^-1: by one product the adjoint in
     chunks errs by 2e-8 and 2e-6 here with the least jitter, by triangular solves and a product by
     2e-10.
     """
     case = make_case(kind, 1e-4)
-    with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
+    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-7)):
         model = make_model("PEPR 0", case)
         model.single_chunk = False
-        exact = exact_gradient("PEPR 0", model, case, jitter)
+        exact = exact_gradient("PEPR 0", model, case, 1e-7)
         assert np.abs(model_gradient(model) - exact).max() <= 1e-8 * np.abs(exact).max()
 
 
@@ -366,35 +368,8 @@ def test_a_raised_jitter_is_in_the_result(variance, is_printed, capfd):
     assert ("jitter" in capfd.readouterr().err) == is_printed
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["BTSGPR"]))
-def test_clusters_far_from_each_other(name):
-    """
-    Objective and derivatives of inputs 1e9 lengthscales apart, as the condition number allows: that
-    is 1e6 or so.
-    """
-    case = make_case("far clusters", 1e-2)
-    model = make_model(name, case)
-    exact = exact_gradient(name, model, case, 1e-6)
-    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(
-        exact_objective(name, model, case, 1e-6), rel=1e-6
-    )
-    assert np.abs(model_gradient(model) - exact).max() <= 1e-7 * np.abs(exact).max()
-
-
-KERNELS = {
-    "Matern 5/2": lambda: gpflow.kernels.Matern52(1.3, 60.0),
-    "Matern 1/2 and others": lambda: (
-        gpflow.kernels.Matern12(0.5, 90.0)
-        + gpflow.kernels.White(0.1)
-        + gpflow.kernels.Cosine(0.2, 70.0) * gpflow.kernels.RationalQuadratic(1.0, 60.0)
-    ),
-    "squared exponential": lambda: gpflow.kernels.SquaredExponential(1.3, 60.0),
-}
-
-
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR 0.5"]))
-@pytest.mark.parametrize("kernel", some_slow(KERNELS, quick=["Matern 1/2 and others"]))
-def test_seconds_of_an_epoch(kernel, name):
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR 0.5", "BTSGPR"]))
+def test_seconds_of_an_epoch(name):
     """
     Objectives, derivatives and predictions are those near the origin: 2^30 s, whole seconds, lose
     no bit.
@@ -407,7 +382,9 @@ def test_seconds_of_an_epoch(kernel, name):
     Y = np.sin(X / 80.0) + 0.1 * rng.normal(size=(N, 1))
     results = []
     for origin in (0.0, 2.0**30):
-        model = MODELS[name]((X + origin, Y), KERNELS[kernel](), Z + origin, noise_variance=1e-2)
+        kernel = gpflow.kernels.Matern12(0.5, 90.0) + gpflow.kernels.White(0.1)
+        kernel += gpflow.kernels.Cosine(0.2, 70.0) * gpflow.kernels.RationalQuadratic(1.0, 60.0)
+        model = MODELS[name]((X + origin, Y), kernel, Z + origin, noise_variance=1e-2)
         with tf.GradientTape() as tape:
             value = model.maximum_log_likelihood_objective()
         gradients = tape.gradient(value, model.trainable_variables)

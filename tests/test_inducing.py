@@ -9,7 +9,6 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from quick import some_slow
 from threadpoolctl import threadpool_limits
 
 from gpflow_pep.inducing import (
@@ -69,12 +68,6 @@ def assert_largest(chosen, X=X, kernel=KERNEL, rel=1e-9):
         assert variances[row] == pytest.approx(variances.max(), rel=rel)
 
 
-def test_each_point_has_the_largest_variance_given_those_before():
-    chosen = select(X, 12)
-    assert len(set(chosen)) == 12
-    assert_largest(chosen)
-
-
 def test_the_first_are_taken_among_the_first_rows():
     chosen = select(X, 10, first=4, among=6)
     assert set(chosen[:4]) <= set(range(6))
@@ -83,12 +76,6 @@ def test_the_first_are_taken_among_the_first_rows():
         assert variances[chosen[number]] == pytest.approx(variances.max(), rel=1e-9)
     # all of the first rows, where so many are asked for
     assert set(select(X, 6, first=6, among=6)) == set(range(6))
-
-
-def test_copies_come_last_and_no_row_comes_twice():
-    twice = np.concatenate([X[:5], X[:5]])
-    assert sorted(index % 5 for index in select(twice, 5)) == [0, 1, 2, 3, 4]
-    assert sorted(select(twice, 10)) == list(range(10))
 
 
 def test_compiled_for_any_number_of_rows():
@@ -106,21 +93,16 @@ def test_compiled_for_any_number_of_rows():
 
 @pytest.mark.parametrize(
     ("kernel", "M"),
-    some_slow(
-        [
-            # Not stationary: the largest variance is not in the first row.
-            (
-                gpflow.kernels.Linear([1.0, 2.0])
-                + gpflow.kernels.Matern12(lengthscales=[0.5, 0.4]),
-                33,
-            ),
-            # Both sides of full panels, and one row.
-            *((KERNEL, M) for M in (40, 16, 1)),
-            (gpflow.kernels.Matern12(0.4, lengthscales=1.0, active_dims=[1]), 33),
-        ],
-        2,
-    ),
-    ids=["sum", "40", "16", "1", "active_dims"],
+    [
+        # Not stationary: the largest variance is not in the first row.
+        (
+            gpflow.kernels.Linear([1.0, 2.0]) + gpflow.kernels.Matern12(lengthscales=[0.5, 0.4]),
+            33,
+        ),
+        (KERNEL, 40),
+        (gpflow.kernels.Matern12(0.4, lengthscales=1.0, active_dims=[1]), 1),
+    ],
+    ids=["sum", "all rows", "active_dims"],
 )
 def test_greedy_is_a_dense_evaluation(kernel, M):
     Z = greedy_variance(kernel, X, M)
@@ -162,7 +144,7 @@ def test_points_that_are_given():
     assert len(greedy_variance(KERNEL, X[:2], 4, given=given)) == 4  # all that there are
 
 
-@pytest.mark.parametrize("seed", some_slow(range(12), 2))
+@pytest.mark.parametrize("seed", [0, 1])
 def test_given_points_that_explain_each_other(seed):
     """
     Nothing is left of most of 25 points within 1.25 lengthscales; each further point has the
@@ -321,11 +303,10 @@ def test_bad_rows_are_refused(method, X, M, message):
         method(X, M)
 
 
-@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, None, True])
-def test_bad_seeds_are_refused(seed):
-    for method in [uniform, k_means]:
-        with pytest.raises(ValueError, match="seed must be a whole number from 0 to"):
-            method(X, 3, seed=seed)
+@pytest.mark.parametrize("method", [uniform, k_means])
+def test_bad_seeds_are_refused(method):
+    with pytest.raises(ValueError, match="seed must be a whole number from 0 to"):
+        method(X, 3, seed=-1)
 
 
 def test_bad_kernels_are_refused():
@@ -416,7 +397,7 @@ def test_greedy_variance_refuses_covariances_that_contradict_each_other():
 # --- blocks of rows -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 7, 20, 103, 500])
+@pytest.mark.parametrize("size", [1, 7, 500])
 def test_blocks_are_of_nearly_equal_size(size):
     X = np.random.RandomState(0).normal(size=(103, 2))
     sizes = np.bincount(neighbor_blocks(X, size))

@@ -7,15 +7,6 @@ import tensorflow as tf
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 
 
-def each_broken_variable(model, values=(np.nan,)):
-    for variable in model.trainable_variables:
-        value = variable.numpy()
-        for bad in values:
-            variable.assign(np.full_like(value, bad))
-            yield variable.name, bad
-        variable.assign(value)
-
-
 def stops_or_is_finite(evaluate, bad):
     """An infinite parameter may have a finite limit (a lengthscale, for example); NaN has none."""
     if np.isnan(bad):
@@ -71,21 +62,11 @@ def test_nan_variable_raises(subject, model, compiled, contract):
 
 @ONE_IN_REGRESSION
 def test_infinite_variable_raises_or_is_finite(model, compiled):
-    loss = compiled(model)
-    for _, bad in each_broken_variable(model, (np.inf,)):
-        stops_or_is_finite(loss, bad)
-
-
-@ONE_IN_REGRESSION
-def test_gradient_of_nan_variable_raises(model):
-    @tf.function
-    def gradient():
-        with tf.GradientTape() as tape:
-            loss = model.training_loss()
-        return tape.gradient(loss, model.trainable_variables)
-
-    for _, bad in each_broken_variable(model):
-        stops_or_is_finite(gradient, bad)
+    for variable in model.trainable_variables:
+        value = variable.numpy()
+        variable.assign(np.full_like(value, np.inf))
+        stops_or_is_finite(compiled(model), np.inf)
+        variable.assign(value)
 
 
 class Undefined(gpflow.functions.Function):
@@ -164,7 +145,8 @@ def test_duplicate_inducing_points_without_jitter_raise(make, contract):
     """
     Z = np.zeros((contract.M, contract.D))
     with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
-        model, mended = make(), make(max_jitter=1e-3)
+        model, mended = make(), make()
+        mended.max_jitter = 1e-3
         for each in (model, mended):
             each.inducing_variable.Z.assign(Z)
             each.kernel.variance = gpflow.Parameter(4.0)

@@ -1,11 +1,4 @@
-"""Binary likelihoods against 40 digits, in both codings of the labels.
-
-log_ndtr: erfc is good to 2 or 3 units in the last place, log1p and log to 1; below -12 the series'
-first term left out is 23!!/12^24 = 4e-16 of one factor. But erfc(x) = exp(-x²) ... magnifies the
-rounding of its argument x/√2 by x², and log takes that off again where log Phi is itself of order
--x²/2: 8 units in all there; for x > 0 x² 2^-53, 2e-13 at 37. Past 37.5 log Phi is subnormal, which
-TensorFlow takes for 0.
-"""
+"""Binary likelihoods against 40 digits, in both codings of the labels."""
 
 import mpmath
 import numpy as np
@@ -14,9 +7,7 @@ import tensorflow as tf
 from mpmath import mp, mpf
 
 from gpflow_pep.likelihoods import Logit, Probit
-from gpflow_pep.maths.normal import log_ndtr
 
-UNIT = 2.0**-53
 LABELS = [(0, 1), (-1, 1)]
 both_labels = pytest.mark.parametrize("labels", LABELS)
 both = pytest.mark.parametrize("kind", [Probit, Logit])
@@ -57,44 +48,6 @@ def probability(kind, mean, variance):
 
     with mp.workdps(20):
         return mpmath.quad(integrand, [-10, -5, -2, 0, 2, 5, 10], maxdegree=4)
-
-
-# --- log Phi --------------------------------------------------------------------------------------
-
-
-def test_log_ndtr_matches_high_precision():
-    edge = [-12.0, np.nextafter(-12.0, -13.0), np.nextafter(-12.0, 0.0), -1e-300, 0.0, 1e-300]
-    x = np.concatenate(
-        [np.linspace(-300.0, 37.0, 1500), np.random.default_rng(0).uniform(-14.0, 8.0, 500), edge]
-    )
-    found, expected = log_ndtr(tf.constant(x)).numpy(), [log_phi(value) for value in x]
-    error = floats(
-        abs(mpf(float(one)) - other) / abs(other)
-        for one, other in zip(found, expected, strict=True)
-    )
-    below = x <= 0.0
-    assert np.max(error[below]) <= 8 * UNIT
-    assert np.all(error[~below] <= (20 + 2 * x[~below] ** 2) * UNIT)
-
-
-def test_log_ndtr_extremes():
-    x = tf.constant([-1e150, -1e10, 40.0, 1e10], tf.float64)
-    np.testing.assert_allclose(log_ndtr(x), [-0.5e300, -0.5e20, 0.0, 0.0], rtol=1e-15, atol=1e-300)
-    assert np.all(np.isfinite(log_ndtr(tf.constant([], tf.float64))))
-
-
-def test_log_ndtr_gradient():
-    """
-    φ(x)/Phi(x), also at 0 (where |x| has gradient 0), next to values of the other branch, and for
-    underflowing Phi(-x).
-    """
-    x = tf.constant([-40.0, -12.1, -11.9, 0.0, 3.0, 30.0, 40.0, 1e10], tf.float64)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        value = log_ndtr(x)
-    expected = floats(mp.npdf(mpf(float(f))) / mp.exp(log_phi(f)) for f in x.numpy())
-    # exp(-x²/2) of a rounded x²: 450 roundings at 30.
-    np.testing.assert_allclose(tape.gradient(value, x), expected, rtol=1e-12)
 
 
 # --- likelihoods ----------------------------------------------------------------------------------

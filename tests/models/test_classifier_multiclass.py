@@ -9,6 +9,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import Matern52, SquaredExponential
 from quick import some_slow
 from sklearn.datasets import load_iris, load_wine
@@ -108,23 +109,6 @@ def test_converges_on_published_datasets(name):
         model.alpha = alpha
         model.reset_sites()
         assert model.update_sites().converged
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (
-            Y + 1.0,
-            r"data\[1\] \(Y\) must hold the labels 0, 1, ..., 2 for MultiClassRobustMax, got 3",
-        ),
-        (Y - 1.0, "got -1"),
-        (Y + 0.5, r"got \d.5"),
-        (np.concatenate([Y, Y], axis=1), "one column of labels, got 2 columns"),
-    ],
-)
-def test_rejects_invalid_labels(labels, message):
-    with pytest.raises(ValueError, match=message):
-        make(labels=labels)
 
 
 def test_rejects_inducing_variables_of_several_sizes():

@@ -220,21 +220,6 @@ def test_overflowing_squares(of_row):
     assert suffices(np.eye(2)) and not suffices(np.eye(2), **of_row)
 
 
-def test_heteroscedastic_noise():
-    noise = gpflow.likelihoods.Gaussian(
-        scale=gpflow.functions.Linear(A=0.1 * np.ones((D, 1)), b=1.0)
-    )
-    losses = [
-        float(
-            PEPR(
-                (X, Y), Matern32(), Z, likelihood=noise, chunk_size=32, mixed_precision=mixed
-            ).training_loss()
-        )
-        for mixed in (False, True)
-    ]
-    assert 0.0 < abs(losses[0] - losses[1]) < OBJECTIVE * (N + abs(losses[0]))
-
-
 def test_single_chunk_uses_double_precision():
     losses = [
         float(PEPR((X, Y), SquaredExponential(), Z, mixed_precision=mixed).training_loss())

@@ -77,22 +77,6 @@ def test_a_gradient_is_that_of_the_objective_when_it_was_computed(model, expecte
         np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", some_slow(["kernel", "inducing_variable"], 1))
-def test_a_parameter_fixed_at_compilation_may_be_trained_later(expected, part):
-    """The loss is first called, and traced, without a tape."""
-    model = make()
-    gpflow.set_trainable(getattr(model, part), False)
-    loss = model.training_loss_closure()
-    value = loss()
-    gpflow.set_trainable(getattr(model, part), True)
-    with tf.GradientTape() as tape:
-        assert float(loss()) == pytest.approx(float(value), rel=REL)
-        again = loss()
-    for one, other in zip(tape.gradient(again, model.trainable_variables), expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
-
-
 def test_a_gradient_in_a_compiled_function_is_that_of_its_objective(model, expected):
     @tf.function
     def step(alpha):

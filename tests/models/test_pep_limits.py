@@ -16,7 +16,7 @@ from gpflow.kernels import SquaredExponential
 from model_values import linear_mean
 from quick import some_slow
 
-from gpflow_pep import PEP, PEPR
+from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Logit, Probit
 
 CLOSE, TOL = 1e-9, 1e-12
@@ -41,50 +41,6 @@ def _converge(model, tol=TOL, **options):
     status = model.update_sites(**options)
     assert status.converged
     return status
-
-
-# --- a Gaussian likelihood ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("P", "projection"), some_slow([(1, "kl"), (2, "wasserstein")], 1))
-def test_gaussian_is_pepr(problem, P, projection, assert_same, assert_close):
-    """
-    For every alpha, and after alpha has changed, at the default tolerance: sites do not depend on
-    the cavity, and one sweep finds them.
-    """
-    X, Y, Z, Xnew = problem(P=P)
-    parts = {
-        "kernel": SquaredExponential(1.3, lengthscales=[0.8, 1.1]),
-        "likelihood": gpflow.likelihoods.Gaussian(0.15),
-        "inducing_variable": InducingPoints(Z),
-        "mean_function": linear_mean(P),
-    }
-    pepr = PEPR((X, Y), alpha=0.3, **parts)
-    model = PEP((X, Y), alpha=0.3, projection=projection, **parts)
-    for alpha in (0.3, 0.0, 1.0):
-        pepr.alpha, model.alpha = alpha, alpha
-        status = model.update_sites()
-        assert status.converged
-        assert status.sweeps <= 3  # two of them at another power, where sites begin empty
-        assert status.log_evidence == pytest.approx(_objective(pepr), rel=CLOSE)
-        assert_same(model, pepr, CLOSE)
-        for full_cov in (False, True):
-            assert_close(model.predict_f(Xnew, full_cov), pepr.predict_f(Xnew, full_cov), CLOSE)
-        assert_close(model.predict_y(Xnew), pepr.predict_y(Xnew), CLOSE)
-        if P == 1:
-            assert_close(model.compute_qu(), pepr.compute_qu(), CLOSE)
-        d = np.diag(_rest(model))
-        np.testing.assert_allclose(
-            model.sites.precision, np.tile(1.0 / (0.15 + alpha * d), (P, 1)).T, rtol=CLOSE
-        )
-
-
-def _rest(model):
-    """Kff - Qff."""
-    X, Z = model.data[0].numpy(), model.inducing_variable.Z.numpy()
-    Kuu = model.kernel(Z).numpy() + gpflow.config.default_jitter() * np.eye(len(Z))
-    Kuf = model.kernel(Z, X).numpy()
-    return model.kernel(X).numpy() - Kuf.T @ np.linalg.solve(Kuu, Kuf)
 
 
 # --- alpha = 0 ------------------------------------------------------------------------------------

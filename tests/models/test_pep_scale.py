@@ -7,13 +7,10 @@ differ by 1e-9 at the worst, as in test_limits.py: CLOSE, relative to the larges
 power of ten.
 """
 
-from functools import partial
-
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from differences import assert_gradients
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
@@ -50,8 +47,9 @@ def pair(problem, request):
     return pepr, PEP((X, Y), alpha=alpha, tol=TOL, **shared), Xnew
 
 
-@pytest.mark.parametrize("scale", some_slow([0.6, 1.0, 1.7], quick=[0.6]))
-@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0, "mixed"])
+@pytest.mark.parametrize(
+    ("alpha", "scale"), [(0.0, 0.6), (0.4, 1.0), (1.0, 1.7), ("mixed", 0.6), ("mixed", 1.0)]
+)
 def test_gaussian_is_t_pep(pair, alpha, scale, assert_same, assert_close):
     """Objective, derivatives (also in m), q(u) and predictions."""
     pepr, model, Xnew = pair
@@ -66,28 +64,27 @@ def test_gaussian_is_t_pep(pair, alpha, scale, assert_same, assert_close):
     assert_close(model.predict_f(Xnew, full_cov=True), pepr.predict_f(Xnew, full_cov=True), CLOSE)
     assert_close(model.predict_y(Xnew), pepr.predict_y(Xnew), CLOSE)
     assert_close(model.compute_qu(), pepr.compute_qu(), CLOSE)
+    assert model.sites_status.converged
 
 
-def uncollapsed(model, kind, **options):
-    """A model with the q(u) of another one."""
+def test_at_alpha_zero_it_is_pepsvgp(pair):
+    """Its bound at q, where that is stationary: off by CLOSE times the curvature, some 1e3."""
+    _, model, _ = pair
+    model.alpha = np.zeros(N) if model.alpha.shape.rank == 1 else 0.0
+    model.scale.assign(1.7)
     q_mu, q_cov = model.compute_qu()
-    options |= {"q_mu": q_mu, "q_sqrt": np.linalg.cholesky(q_cov)[None], "whiten": False}
-    return kind(
+    bound = PEPSVGP(
         model.kernel,
         model.likelihood,
         model.inducing_variable,
         mean_function=model.mean_function,
-        **options,
+        alpha=0.0,
+        scale=1.7,
+        num_data=N,
+        q_mu=q_mu,
+        q_sqrt=np.linalg.cholesky(q_cov)[None],
+        whiten=False,
     )
-
-
-@pytest.mark.parametrize("scale", [0.6, 1.7])
-def test_at_alpha_zero_it_is_pepsvgp(pair, scale):
-    """Its bound at q, where that is stationary: off by CLOSE times the curvature, some 1e3."""
-    _, model, _ = pair
-    model.alpha = np.zeros(N) if model.alpha.shape.rank == 1 else 0.0
-    model.scale.assign(scale)
-    bound = uncollapsed(model, PEPSVGP, alpha=0.0, scale=scale, num_data=N)
     with tf.GradientTape() as tape:
         value = bound.maximum_log_likelihood_objective(model.data)
     slopes = tape.gradient(
@@ -124,8 +121,7 @@ def tied(problem):
     return models, gpflow.models.SVGP(*made_of, **given), (X, Y)
 
 
-@pytest.mark.parametrize("scale", [0.6, 1.7])
-@pytest.mark.parametrize("name", TIED)
+@pytest.mark.parametrize(("name", "scale"), [("APEP", 0.6), ("ARPEP", 1.7), ("RPAPEP", 1.0)])
 def test_tied_models_at_alpha_zero(tied, name, scale):
     """
     SVGP's bound with m d in place of d, and N/2 log m - N (m - 1)/2 for each latent function.
@@ -149,18 +145,3 @@ def test_tied_models_at_alpha_zero(tied, name, scale):
     )
     actual = float(model.maximum_log_likelihood_objective((X, Y)))
     assert actual == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("alpha", some_slow([0.0, 0.4, 1.0], quick=[0.4]))
-@pytest.mark.parametrize("name", some_slow(TIED, quick=["ARPEP"]))
-def test_derivatives_of_tied_models_in_the_scale(tied, name, alpha):
-    """
-    A difference of fourth order, h = 1e-2 of its logarithm or so: h^4/30 times derivatives of order
-    10.
-    """
-    models, _, data = tied
-    model = models[name]
-    model.scale.assign(0.7)
-    model.alpha = alpha
-    objective = partial(model.maximum_log_likelihood_objective, data)
-    assert_gradients(objective, [model.scale.unconstrained_variable], h=1e-2, tolerance=1e-6)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.kernels import SquaredExponential
-from gpflow.likelihoods import MultiClass, Poisson
+from gpflow.likelihoods import MultiClass
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier
@@ -100,20 +100,12 @@ USES = {
 def test_labels_that_are_assigned_are_checked(model):
     """As those that the constructor is given: a Probit has no probability of a label 2."""
     for use in USES:
-        model.data[1].assign(1.0 + Y)
-        with pytest.raises(
-            tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"
-        ):
-            USES[use](model)
-
-
-def test_assigned_nan_labels_are_reported_as_invalid_labels(model):
-    """NaN differs from itself; the error is about it, and not about data that change."""
-    model.data[1].assign(tf.fill([len(Y), 1], tf.constant(np.nan, Y.dtype)))
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"
-    ):
-        list(model.minibatches(5))
+        for labels in (1.0 + Y, np.nan * Y):
+            model.data[1].assign(labels)
+            with pytest.raises(
+                tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"
+            ):
+                USES[use](model)
 
 
 @pytest.mark.parametrize("change", some_slow(CHANGES, quick=["Z"]))
@@ -131,17 +123,6 @@ def test_results_after_a_change_equal_a_new_model(model, other, change):
         assert_same_predictions(use(model), use(other), CLOSE)
         assert model.sites_status.converged
     assert np.abs(model.predict_f(XNEW)[0] - before[0]).max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    "change",
-    some_slow([lambda model: model.reset_sites(), lambda model: list(model.minibatches(7))], 1),
-    ids=["reset", "minibatches"],
-)
-def test_sites_alone_change_nothing(model, change):
-    before = model.predict_f(XNEW)
-    change(model)
-    assert_same_predictions(model.predict_f(XNEW), before, CLOSE)
 
 
 def test_repeated_calls_take_no_sweep(model):
@@ -354,35 +335,32 @@ def test_a_classifier_chooses_its_likelihood(labels, chosen):
     model.likelihood.log_prob(X, np.zeros((len(X), model.num_latent_gps)), labels)  # takes them
 
 
-def test_a_classifier_rejects_values_that_are_no_labels():
-    for labels, likelihood, message in [
-        (
-            Y,
-            Poisson(),
-            r"likelihood must be one of class labels \(.*\) or None, got Poisson; use gpflow_pep.PEP",
-        ),
-        (Y, gpflow.likelihoods.StudentT(), "got StudentT"),
-        (Y, gpflow.likelihoods.Gaussian(), "got Gaussian"),
-        (
-            3.0 * Y,
-            None,
-            "every label 0, 1, ..., C - 1 if likelihood is None, got labels up to 3 but none of "
-            "class 1",
-        ),
+@pytest.mark.parametrize(
+    ("labels", "likelihood", "message"),
+    [
+        (3.0 * Y, None, "every label 0, 1, ..., C - 1 .*, got labels up to 3 but none of class 1"),
         (Y - 0.5, None, r"labels 0 and 1, or -1 and 1, .* got -0.5, 0.5 among 2 values"),
         (np.hstack([Y, 2.0 * Y]), None, "labels 0 and 1"),
         (
             np.hstack([Y, 1.0 - Y]),
             None,
-            r"one column of labels, .* np.argmax\(Y, axis=1\)\[:, None\]",
+            r"one column of labels, .* np.argmax\(Y, axis=1\)\[:, None",
         ),
         (Y + 1.0, Probit(), r"data\[1\] \(Y\) must hold"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            PEPClassifier((X, labels), SquaredExponential(), likelihood, Z)
+        (
+            Y - 1.0,
+            MultiClassRobustMax(3),
+            "the labels 0, 1, ..., 2 for MultiClassRobustMax, got -1",
+        ),
+        (np.hstack([Y, Y]), MultiClassRobustMax(3), "one column of labels, got 2 columns"),
+    ],
+)
+def test_a_classifier_rejects_values_that_are_no_labels(labels, likelihood, message):
+    with pytest.raises(ValueError, match=message):
+        PEPClassifier((X, labels), SquaredExponential(), likelihood, Z)
 
 
-@pytest.mark.parametrize("largest", [5e7, 1.7e9, 2.0**31, 1e300])
+@pytest.mark.parametrize("largest", [5e7, 1e300])
 def test_large_numbers_that_are_no_labels_take_no_memory(largest):
     """Seconds since 1970, say: as many classes would take gigabytes before they are refused."""
     labels = Y.copy()

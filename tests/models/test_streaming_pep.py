@@ -65,15 +65,6 @@ def test_sites_are_converged_before_they_are_absorbed(likelihood):
 # --- the first batch ------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def of_the_first_batch():
-    """A stream before its first update, and PEP."""
-    return [
-        kind((X[:30], LABELS[:30]), kernel(), Probit(), Z.copy(), tol=1e-10)
-        for kind in (StreamingPEP, PEP)
-    ]
-
-
 def test_pep_has_no_old_posterior(of_the_first_batch):
     stream, model = of_the_first_batch
     assert stream._inference().problem.old is not None and model._inference().problem.old is None

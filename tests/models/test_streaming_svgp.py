@@ -135,21 +135,6 @@ def test_optimal_q_gives_collapsed_bound():
         assert np.abs(slope).max() < 1e-4 * abs(float(loss))
 
 
-@pytest.mark.parametrize("num_data", some_slow([30, None], 1))
-def test_minibatches_are_unbiased(num_data):
-    model = StreamingSVGP(kernel(), Probit(), Z, num_data=num_data)
-    labels = (Y > 0.0).astype(float)
-    model.update((X[30:], labels[30:]))
-    rows = [slice(start, start + 5) for start in range(30, 60, 5)]
-    parts = [float(model.training_loss((X[each], labels[each]))) for each in rows]
-    whole = float(model.training_loss((X[30:], labels[30:])))
-    if num_data is None:
-        rest = float(model.training_loss((X[:0], labels[:0])))  # the part independent of the rows
-        assert sum(parts) - 5 * rest == pytest.approx(whole, rel=1e-12)
-    else:
-        assert np.mean(parts) == pytest.approx(whole, rel=1e-12)
-
-
 def test_compiled_functions_use_updates():
     model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, num_data=30)
     loss = tf.function(

@@ -135,6 +135,19 @@ def test_single_latent_matches_references(name, kind):
 # --- the limit of SVGP ----------------------------------------------------------------------------
 
 
+def assert_same_slopes(model, peer, rows, tolerance):
+    """Objectives and derivatives of two models made of the same parts."""
+    variables = model.kernel.trainable_variables + model.inducing_variable.trainable_variables
+    found = []
+    for one in (model, peer):
+        with tf.GradientTape() as tape:
+            loss = one.training_loss(rows)
+        q = [one.q_mu.unconstrained_variable, one.q_sqrt.unconstrained_variable]
+        found.append([loss, *tape.gradient(loss, [*variables, *q])])
+    for actual, expected in zip(*found, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize(
     ("kind", "parts", "whiten"),
     some_slow(
@@ -149,28 +162,12 @@ def test_alpha_zero_equals_svgp(kind, parts, whiten):
         model.kernel, model.likelihood, model.inducing_variable, mean_function=model.mean_function,
         num_latent_gps=C, q_mu=Q_MU, q_sqrt=Q_SQRT, whiten=whiten, num_data=30,
     )  # fmt: skip
-    variables = model.kernel.trainable_variables + model.inducing_variable.trainable_variables
-    found = []
-    for one in (model, peer):
-        with tf.GradientTape() as tape:
-            loss = one.training_loss(data())
-        q = [one.q_mu.unconstrained_variable, one.q_sqrt.unconstrained_variable]
-        found.append([loss, *tape.gradient(loss, [*variables, *q])])
-    for actual, expected in zip(*found, strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-8, atol=1e-8)
-    for options in (
-        {},
-        {"full_cov": True},
-        {"full_output_cov": True},
-        {"full_cov": True, "full_output_cov": True},
-    ):
+    assert_same_slopes(model, peer, data(), 1e-8)
+    for form in itertools.product([False, True], [False, True]):
         for actual, expected in zip(
-            model.predict_f(Z + 0.3, **options), peer.predict_f(Z + 0.3, **options), strict=True
+            model.predict_f(Z + 0.3, *form), peer.predict_f(Z + 0.3, *form), strict=True
         ):
             np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-9)
-    cached = model.posterior().predict_f(Z + 0.3)
-    for actual, expected in zip(cached, model.predict_f(Z + 0.3), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-13)
     ours, theirs = (one.predict_log_density((X, data()[1])) for one in (model, peer))
     np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=1e-9)
 
@@ -198,15 +195,7 @@ def test_alpha_zero_equals_svgp_with_softmax(kind):
         model.kernel, SoftmaxOnNodes(C), model.inducing_variable, mean_function=model.mean_function,
         num_latent_gps=C, q_mu=Q_MU, q_sqrt=Q_SQRT, num_data=30,
     )  # fmt: skip
-    variables = model.kernel.trainable_variables + model.inducing_variable.trainable_variables
-    found = []
-    for one in (model, peer):
-        with tf.GradientTape() as tape:
-            loss = one.training_loss(data("softmax"))
-        q = [one.q_mu.unconstrained_variable, one.q_sqrt.unconstrained_variable]
-        found.append([loss, *tape.gradient(loss, [*variables, *q])])
-    for actual, expected in zip(*found, strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=1e-7)
+    assert_same_slopes(model, peer, data("softmax"), 1e-7)
 
 
 @every_model
@@ -230,71 +219,23 @@ def test_continuous_at_alpha_zero(kind):
 @pytest.mark.parametrize(
     ("likelihood", "options"),
     [
-        ("robust max", {}),
-        pytest.param("robust max", {"whiten": False}, marks=pytest.mark.slow),
-        pytest.param("robust max", separate(), marks=pytest.mark.slow),
-        pytest.param("StudentT", {}, marks=pytest.mark.slow),
+        ("robust max", {"whiten": False, **separate()}),
         ("Gaussian", {"q_diag": True, "q_sqrt": 0.5 + 0.1 * Q_MU**2}),
     ],
-    ids=["robust max", "not whitened", "separate", "StudentT", "diagonal"],
+    ids=["separate", "diagonal"],
 )
 @pytest.mark.parametrize("kind", some_slow(MODELS, 1))
 def test_gradients_match_finite_differences(kind, likelihood, options):
     """By differences of fourth order with h = 1e-3 in a random direction of each variable."""
-    model = make(kind, likelihood, alpha=0.7, **options)
+    scale = gpflow.Parameter(0.8, transform=gpflow.utilities.positive())
+    model = make(kind, likelihood, alpha=0.7, scale=scale, **options)
     if likelihood == "robust max":
         gpflow.set_trainable(model.likelihood.epsilon, True)
     loss = model.training_loss_closure(data(likelihood), compile=True)
     assert_gradients(loss, model.trainable_variables, h=1e-3, tolerance=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("kind", "likelihood"), [(APEP, "robust max"), (ARPEP, "Probit"), (RPAPEP, "robust max")]
-)
-def test_minibatches_are_unbiased(kind, likelihood):
-    """Over equal parts of the rows the mean of the objective is the objective."""
-    model = make(kind, likelihood, num_data=N)
-    rows = data(likelihood)
-    parts = [
-        model.maximum_log_likelihood_objective([part[i : i + 4] for part in rows])
-        for i in range(0, N, 4)
-    ]
-    assert np.mean(parts) == pytest.approx(
-        float(model.maximum_log_likelihood_objective(rows)), rel=1e-12
-    )
-    assert np.ptp(parts) > 0.1
-
-
-@every_model
-def test_q_diag_equals_full_diagonal(kind):
-    deviations = 0.5 + 0.1 * Q_MU**2
-    full = make(kind, q_sqrt=np.stack([np.diag(column) for column in deviations.T]))
-    diagonal = make(kind, q_sqrt=deviations, q_diag=True)
-    values = [float(model.maximum_log_likelihood_objective(data())) for model in (full, diagonal)]
-    assert values[0] == pytest.approx(values[1], rel=1e-13)
-
-
 # --- training -------------------------------------------------------------------------------------
-
-
-def best_apep(rows, points):
-    """
-    PEPR (FITC) and APEP at alpha = 1 with Gaussian noise, its q(u) at the optimum: the objectives.
-    """
-    parts = {
-        "kernel": SquaredExponential(1.3, lengthscales=[0.9, 1.1]),
-        "inducing_variable": points,
-    }
-    fitc = PEPR(rows, alpha=1.0, noise_variance=0.2, **parts)
-    apep = APEP(
-        likelihood=gpflow.likelihoods.Gaussian(0.2), num_data=len(rows[0]), alpha=1.0, **parts
-    )
-    loss = apep.training_loss_closure(rows)
-    variables = [apep.q_mu.unconstrained_variable, apep.q_sqrt.unconstrained_variable]
-    gpflow.optimizers.Scipy().minimize(
-        loss, variables, options={"maxiter": 300, "ftol": 0.0, "gtol": 1e-8}
-    )
-    return fitc, apep, float(fitc.maximum_log_likelihood_objective()), -float(loss())
 
 
 def test_apep_equals_fitc_for_equal_factors():
@@ -303,8 +244,19 @@ def test_apep_equals_fitc_for_equal_factors():
     than its value.
     """
     rows = np.tile(X[:1], (6, 1)), np.full((6, 1), 0.7)
-    fitc, apep, expected, value = best_apep(rows, Z.copy())
-    assert value == pytest.approx(expected, abs=1e-8)
+    parts = {
+        "kernel": SquaredExponential(1.3, lengthscales=[0.9, 1.1]),
+        "inducing_variable": Z.copy(),
+    }
+    fitc = PEPR(rows, alpha=1.0, noise_variance=0.2, **parts)
+    apep = APEP(likelihood=gpflow.likelihoods.Gaussian(0.2), num_data=6, alpha=1.0, **parts)
+    loss = apep.training_loss_closure(rows)
+    variables = [apep.q_mu.unconstrained_variable, apep.q_sqrt.unconstrained_variable]
+    gpflow.optimizers.Scipy().minimize(
+        loss, variables, options={"maxiter": 300, "ftol": 0.0, "gtol": 1e-8}
+    )
+    expected = float(fitc.maximum_log_likelihood_objective())
+    assert -float(loss()) == pytest.approx(expected, abs=1e-8)
     for actual, wanted in zip(apep.predict_f(X), fitc.predict_f(X), strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=1e-4)
 

