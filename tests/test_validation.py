@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close, assert_all_equal
 from quick import some_slow
 
 from gpflow_pep import (
@@ -299,8 +300,7 @@ def test_chunk_sizes_that_are_accepted(model, chunk_size):
     """Objective and predictions are those of any other size, up to the order of 12 additions."""
     (loss, *others), (expected, *those) = in_chunks(model, chunk_size), in_chunks_of_four(model)
     assert loss == pytest.approx(expected, rel=1e-9)
-    for actual, value in zip(others, those, strict=True):
-        np.testing.assert_allclose(actual, value, rtol=1e-7, atol=1e-9)
+    assert_all_close(others, those, rtol=1e-7, atol=1e-9)
 
 
 # --- whole numbers --------------------------------------------------------------------------------
@@ -365,8 +365,7 @@ def test_inputs_in_a_list_are_not_rounded(make):
     """To single precision, as TensorFlow's cast of Python's numbers does."""
     model, values = make(), [[0.1] * X.shape[1], [1.0 / 3.0] * X.shape[1]]
     for predict in (model.predict_f, model.predict_y, model.posterior().predict_f):
-        for one, other in zip(predict(values), predict(np.array(values)), strict=True):
-            np.testing.assert_array_equal(one, other)
+        assert_all_equal(predict(values), predict(np.array(values)))
 
 
 @pytest.mark.slow

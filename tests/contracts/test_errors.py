@@ -4,6 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 
 
@@ -56,8 +57,7 @@ def test_nan_variable_raises(subject, model, compiled, contract):
         variable.assign(value)
     # Sites have converged to the same values.
     assert float(loss()) == pytest.approx(expected, rel=1e-12)
-    for actual, wanted in zip(predict(), before, strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=1e-11, atol=1e-11)
+    assert_all_close(predict(), before, rtol=1e-11, atol=1e-11)
 
 
 @ONE_IN_REGRESSION

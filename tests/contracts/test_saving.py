@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_equal
 from gpflow.utilities import freeze, parameter_dict, print_summary
 from model_registry import CLASSES
 from quick import some_slow
@@ -96,10 +97,7 @@ def test_checkpoint_restores_parameters_and_settings(subject, make, model, contr
     tf.train.Checkpoint(model=fresh).restore(
         path
     ).assert_existing_objects_matched().assert_consumed()
-    for actual, expected in zip(
-        fresh.trainable_variables, trained.trainable_variables, strict=True
-    ):
-        np.testing.assert_array_equal(actual, expected)
+    assert_all_equal(fresh.trainable_variables, trained.trainable_variables)
     if powers is not None:
         np.testing.assert_array_equal(fresh.alpha, trained.alpha)
     if with_data:

@@ -6,6 +6,7 @@ from copy import deepcopy
 import gpflow
 import numpy as np
 import pytest
+from comparisons import assert_all_close, assert_all_equal
 
 from gpflow_pep import PEPR, weak_priors
 from gpflow_pep.estimators import SparseGPRegressor
@@ -94,8 +95,7 @@ def test_average_is_the_mixture_of_the_models(model, full_cov):
     if not full_cov:
         expected = np.diag(expected)
     np.testing.assert_allclose(spread[..., 0], expected, rtol=1e-8, atol=1e-10)
-    for variable, value in zip(model.variables, before, strict=True):
-        np.testing.assert_array_equal(variable, value)  # the model is not changed
+    assert_all_equal(model.variables, before)
 
 
 @pytest.mark.slow
@@ -149,9 +149,8 @@ def test_averages_in_extreme_units(estimator, unit):
     assert found.log_marginal_likelihood_value_ == pytest.approx(
         estimator.log_marginal_likelihood_value_, rel=1e-6
     )
-    for one, two in zip(
+    assert_all_close(
         found.predict(unit * X_NEW, return_std=True),
         estimator.predict(X_NEW, return_std=True),
-        strict=True,
-    ):
-        np.testing.assert_allclose(one, two, rtol=1e-5)
+        rtol=1e-5,
+    )

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from comparisons import assert_all_close
 from gpflow.kernels import Matern52, SquaredExponential
 from quick import some_slow
 from sklearn.base import clone
@@ -70,8 +71,7 @@ def test_predictions_are_those_of_the_model(X, y, outputs, alpha):
         float(model.maximum_log_likelihood_objective()), rel=1e-9
     )
     assert estimator.n_inducing_ == 6 and estimator.result_.iterations == estimator.n_iter_ == 5
-    for ours, theirs in zip(estimator.kernel_.parameters, model.kernel.parameters, strict=True):
-        np.testing.assert_allclose(ours, theirs, **SAME)
+    assert_all_close(estimator.kernel_.parameters, model.kernel.parameters, **SAME)
     np.testing.assert_allclose(
         estimator.model_.predict_f(X[:7])[0], model.predict_f(X[:7])[0], **SAME
     )

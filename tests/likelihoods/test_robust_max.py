@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close
 from differences import assert_gradients
 from quick import some_slow
 from scipy.special import ndtr
@@ -53,8 +54,7 @@ def test_equals_gpflow(likelihood, gpflows):
     ours, theirs = (
         model.predict_mean_and_var(X, MEAN, VARIANCE) for model in (likelihood, gpflows)
     )
-    for actual, expected in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-9)
+    assert_all_close(ours, theirs, rtol=1e-9)
 
 
 @pytest.mark.parametrize("case", REFERENCES, ids=lambda case: case["name"])

@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close
 from model_values import loss_and_gradient
 from quick import some_slow
 from tensorflow.python.eager import context
@@ -81,8 +82,7 @@ def test_objective_and_gradient_equal_in_memory(name, evaluate):
     )
     np.testing.assert_allclose(loss, expected, rtol=TOLERANCE)
     scale = max(float(tf.reduce_max(tf.abs(values))) for values in exact)
-    for actual, wanted in zip(gradient, exact, strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=TOLERANCE * scale)
+    assert_all_close(gradient, exact, rtol=0.0, atol=TOLERANCE * scale)
 
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["a power and a scale for each row"]))
@@ -278,10 +278,7 @@ def test_accepts_empty_batches():
         loss_and_gradient(MODELS["PEPR"](rows)) for rows in ((X, Y), data)
     )
     np.testing.assert_allclose(loss, expected, rtol=TOLERANCE)
-    for actual, wanted in zip(gradient, exact, strict=True):
-        np.testing.assert_allclose(
-            actual, wanted, rtol=1e3 * TOLERANCE, atol=TOLERANCE * float(abs(expected))
-        )
+    assert_all_close(gradient, exact, rtol=1e3 * TOLERANCE, atol=TOLERANCE * float(abs(expected)))
 
 
 def test_an_index_of_coregion_without_an_output_is_refused_in_every_batch():

@@ -6,6 +6,7 @@ with advice.
 import gpflow
 import numpy as np
 import pytest
+from comparisons import assert_all_equal
 from gpflow.inducing_variables import (
     InducingPoints,
     SeparateIndependentInducingVariables,
@@ -41,10 +42,7 @@ def test_shared_kernel_and_points_equal_plain_ones(name):
         plain.maximum_log_likelihood_objective()
     )
     for full_cov in (False, True):
-        for actual, expected in zip(
-            named.predict_f(NEW, full_cov), plain.predict_f(NEW, full_cov), strict=True
-        ):
-            np.testing.assert_array_equal(actual, expected)
+        assert_all_equal(named.predict_f(NEW, full_cov), plain.predict_f(NEW, full_cov))
     np.testing.assert_array_equal(
         named.loo_log_predictive_density(), plain.loo_log_predictive_density()
     )

@@ -9,6 +9,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close
 from model_values import loss_and_gradient
 from quick import some_slow
 
@@ -76,8 +77,7 @@ def test_objective_sites_and_predictions_are_as_in_memory(name):
     scale = max(float(tf.reduce_max(tf.abs(values))) for values in derivatives)
     # With a dataset moments are treated as matched.
     tolerance = TOLERANCE if model._has_exact_gradient() else 0.05
-    for actual, wanted in zip(gradient, derivatives, strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=tolerance * scale)
+    assert_all_close(gradient, derivatives, rtol=0.0, atol=tolerance * scale)
     assert model.sites_status.sweeps == expected.sites_status.sweeps
     for actual, wanted in [
         (model.sites.precision, expected.sites.precision),

@@ -10,6 +10,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close, assert_all_equal
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier
@@ -60,8 +61,7 @@ def results(model):
 
 
 def assert_equal(some, others):
-    for one, other in zip(some, others, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    assert_all_close(some, others, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["chunks"]))
@@ -111,5 +111,4 @@ def test_an_error_names_the_matrix_and_keeps_the_sites():
     ):
         model.update_sites()
     assert not is_traced(model)
-    for value, kept in zip(model.sites.values(), before, strict=True):
-        np.testing.assert_array_equal(value, kept)
+    assert_all_equal(model.sites.values(), before)

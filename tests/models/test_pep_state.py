@@ -10,6 +10,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import MultiClass
 from quick import some_slow
@@ -69,8 +70,7 @@ def sites(model):
 
 
 def assert_same_predictions(actual, expected, atol=0.0):
-    for one, two in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(one, two, rtol=0.0, atol=atol)
+    assert_all_close(actual, expected, rtol=0.0, atol=atol)
 
 
 # --- what follows changes -------------------------------------------------------------------------

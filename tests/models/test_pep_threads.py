@@ -10,6 +10,7 @@ import threading
 import gpflow
 import numpy as np
 import pytest
+from comparisons import assert_all_close
 from quick import some_slow
 
 from gpflow_pep import PEP
@@ -114,8 +115,7 @@ def test_uses_in_many_threads(compiled, monkeypatch):
         return [each.numpy() for each in USES[number // 2 % len(USES)](model)]
 
     for number, found in enumerate(in_threads(task)):
-        for one, other in zip(found, expected[number // 2 % len(USES)], strict=True):
-            np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+        assert_all_close(found, expected[number // 2 % len(USES)], rtol=0, atol=1e-6)
     assert watched.most == 1
     assert model.sites_status.converged
 

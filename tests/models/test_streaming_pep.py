@@ -3,6 +3,7 @@
 import gpflow
 import numpy as np
 import pytest
+from comparisons import assert_all_close
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPR, PEPClassifier, StreamingPEP
@@ -45,8 +46,7 @@ def test_gaussian_likelihood_equals_batch(alpha):
     model, total = streamed(Y, gpflow.likelihoods.Gaussian(0.3), alpha=alpha)
     whole = PEPR((X, Y), kernel(), Z, alpha=alpha, noise_variance=0.3)
     assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=1e-8)
-    for actual, expected in zip(model.predict_f(X), whole.predict_f(X), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-8)
+    assert_all_close(model.predict_f(X), whole.predict_f(X), rtol=0.0, atol=1e-8)
 
 
 @pytest.mark.parametrize("likelihood", some_slow([gpflow.likelihoods.Gaussian, Probit], 1))

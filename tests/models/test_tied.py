@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close
 from differences import assert_gradients
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import Matern52, SeparateIndependent, SquaredExponential
@@ -164,10 +165,9 @@ def test_alpha_zero_equals_svgp(kind, parts, whiten):
     )  # fmt: skip
     assert_same_slopes(model, peer, data(), 1e-8)
     for form in itertools.product([False, True], [False, True]):
-        for actual, expected in zip(
-            model.predict_f(Z + 0.3, *form), peer.predict_f(Z + 0.3, *form), strict=True
-        ):
-            np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-9)
+        assert_all_close(
+            model.predict_f(Z + 0.3, *form), peer.predict_f(Z + 0.3, *form), rtol=0.0, atol=1e-9
+        )
     ours, theirs = (one.predict_log_density((X, data()[1])) for one in (model, peer))
     np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=1e-9)
 
@@ -257,8 +257,7 @@ def test_apep_equals_fitc_for_equal_factors():
     )
     expected = float(fitc.maximum_log_likelihood_objective())
     assert -float(loss()) == pytest.approx(expected, abs=1e-8)
-    for actual, wanted in zip(apep.predict_f(X), fitc.predict_f(X), strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=1e-4)
+    assert_all_close(apep.predict_f(X), fitc.predict_f(X), rtol=0.0, atol=1e-4)
 
 
 # --- errors ---------------------------------------------------------------------------------------

@@ -19,6 +19,33 @@ def recorded(group):
     ]
 
 
+def log_gradients(model):
+    """
+    The objective and its derivatives as the references have them: in Z and the constant mean, if
+    there is one, and in the logarithm of positive parameters.
+    """
+    positive = {
+        "log_variance": model.kernel.variance,
+        "log_lengthscales": model.kernel.lengthscales,
+    }
+    if isinstance(model.likelihood, gpflow.likelihoods.Gaussian):
+        positive["log_noise_variance"] = model.likelihood.variance
+    scale = getattr(model, "scale", None)
+    if isinstance(scale, gpflow.Parameter) and scale.trainable:
+        positive["log_m"] = scale
+    parameters = {**positive, "Z": model.inducing_variable.Z}
+    if isinstance(model.mean_function, gpflow.functions.Constant):
+        parameters["mean_constant"] = model.mean_function.c
+    with tf.GradientTape(persistent=True) as tape:
+        values = {name: tf.convert_to_tensor(parameter) for name, parameter in parameters.items()}
+        objective = model.maximum_log_likelihood_objective()
+    variables = {name: parameter.unconstrained_variable for name, parameter in parameters.items()}
+    gradients = tape.gradient(objective, variables)
+    for name in positive:  # dF/dlog v = dF/du v / (dv/du), elementwise
+        gradients[name] *= values[name] / tape.gradient(values[name], variables[name])
+    return objective.numpy(), {name: gradient.numpy() for name, gradient in gradients.items()}
+
+
 def linear_mean(P):
     return gpflow.functions.Linear(np.linspace(-0.4, 0.6, 2 * P).reshape(2, P), np.full(P, 0.3))
 
