@@ -106,7 +106,8 @@ def test_alpha_zero_equals_sgpr(
     assert_same(pepr, sgpr, CLOSE)
     _assert_predicts_as(pepr, sgpr, Xnew, assert_close)
     assert_close(pepr.compute_qu(), sgpr.compute_qu(), CLOSE)
-    if P == 1:  # SGPR's upper bound counts the determinant once, whatever P
+    # SGPR's upper bound counts the determinant once, whatever P, and is another with varying noise.
+    if P == 1 and noise == "constant":
         assert _objective(pepr) < pepr.upper_bound().numpy()
         assert_close([pepr.upper_bound()], [sgpr.upper_bound()], CLOSE)
 
