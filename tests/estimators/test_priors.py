@@ -1,15 +1,12 @@
 """The estimators' weak priors: who has them, and how they change fits, refits and streams."""
 
-import pickle
-
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from sklearn.base import clone
 
-from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
+from gpflow_pep.estimators import SparseGPRegressor
 from gpflow_pep.selection import reuse
 
 rng = np.random.default_rng(3)
@@ -113,18 +110,3 @@ def test_a_prior_of_the_user_is_not_taken_from_an_earlier_model():
         estimator = SparseGPRegressor(kernel, random_state=0).fit(X[:40, :1], y[:40])
         found.append(estimator.kernel_.lengthscales.numpy())
     np.testing.assert_allclose(found, [1.0, 0.05], rtol=0.1)  # the priors are narrow
-
-
-@pytest.mark.slow
-def test_copies_clones_and_pickles():
-    labels = y > 0.0
-    estimator = SparseGPClassifier(random_state=0, max_iterations=2)
-    with pytest.warns(UserWarning, match="the limit"):
-        estimator.fit(X[:60, :3], labels[:60])
-    assert clone(estimator).priors == "auto"
-    loaded = pickle.loads(pickle.dumps(estimator))
-    np.testing.assert_array_equal(
-        loaded.predict_proba(X[60:, :3]), estimator.predict_proba(X[60:, :3])
-    )
-    found, expected = (each.kernel_.kernels[0].lengthscales for each in (loaded, estimator))
-    np.testing.assert_array_equal(found.prior.location, expected.prior.location)

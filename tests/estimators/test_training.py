@@ -128,9 +128,7 @@ def repeated(number):
     "kernels",
     [
         [Scaled(1.0), Scaled(5.0)],
-        [Scaled(tf.constant(factor, tf.float64)) for factor in (1.0, 5.0)],
-        [tied("variance"), tied("lengthscales")],
-        [repeated(0), repeated(1)],
+        [tied("variance"), repeated(1)],
     ],
 )
 def test_kernels_that_cannot_be_compared_are_not_confused(X, y, kernels):
@@ -180,13 +178,8 @@ def test_settings_describe_kernels():
         assert structure(model(kernel)) == structure(model(copy.deepcopy(kernel))) is not None
     for kernel in (Scaled(1.0), tied("variance"), repeated(1), with_transform(), with_method()):
         assert structure(model(kernel)) is None
-    priors = [
-        with_prior(0.0, "constrained"),
-        with_prior(0.0, "unconstrained"),
-        with_prior(1.0, "constrained"),
-    ]
-    first, *others = (structure(model(prior)) for prior in priors)
-    assert first == structure(model(priors[0])) is not None and first not in others
+    first, other = (structure(model(with_prior(loc, "constrained"))) for loc in (0.0, 1.0))
+    assert first is not None and other is not None and first != other
     assert structure(model(SquaredExponential(), blocks=[0, 1, 0, 1, 0, 1])) is None
     likelihoods = [gpflow.likelihoods.Gaussian(), gpflow.likelihoods.Gaussian()]
     likelihoods[1].quadrature = NDiagGHQuadrature(1, 5)

@@ -49,11 +49,9 @@ def made(kind, data=(X, Y), **options):
 
 def dense(model):
     """Qff and d = diag(Kff - Qff), as tensors that may be differentiated."""
-    kernel, L = (
-        model.kernel,
-        tf.linalg.cholesky(model.kernel(Z) + gpflow.config.default_jitter() * np.eye(len(Z))),
-    )
-    V = tf.linalg.triangular_solve(L, kernel(Z, X))
+    kernel, points = model.kernel, tf.convert_to_tensor(model.inducing_variable.Z)
+    jitter = gpflow.config.default_jitter() * np.eye(len(Z))
+    V = tf.linalg.triangular_solve(tf.linalg.cholesky(kernel(points) + jitter), kernel(points, X))
     Q = tf.matmul(V, V, transpose_a=True)
     return Q, kernel(X, full_cov=False) - tf.linalg.diag_part(Q)
 
@@ -96,14 +94,8 @@ def test_site_rule_equals_dense_formula(classes, chunk_size):
         loss = model.training_loss()
     gradient = tape.gradient(loss, variables)
     with tf.GradientTape() as tape:
-        kernel, noise = model.kernel, tf.convert_to_tensor(model.likelihood.variance)
-        points = tf.convert_to_tensor(model.inducing_variable.Z)
-        L = tf.linalg.cholesky(
-            kernel(points) + gpflow.config.default_jitter() * tf.eye(6, dtype=points.dtype)
-        )
-        V = tf.linalg.triangular_solve(L, kernel(points, X))
-        Q = tf.matmul(V, V, transpose_a=True)
-        d = kernel(X, full_cov=False) - tf.linalg.diag_part(Q)
+        noise = tf.convert_to_tensor(model.likelihood.variance)
+        Q, d = dense(model)
         factor = tf.linalg.cholesky(Q + tf.linalg.diag(noise * tf.exp(d / noise)))
         expected = -tf.reduce_sum(
             gpflow.logdensities.multivariate_normal(Y, np.zeros((30, 1)), factor)

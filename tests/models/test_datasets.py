@@ -13,7 +13,7 @@ from model_values import loss_and_gradient
 from quick import some_slow
 from tensorflow.python.eager import context
 
-from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, TSVGP, StreamingSGPR, StreamingSVGP, fit
+from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR, fit
 
 N, D, P = 53, 3, 2
 # Sums over rows in another order: N terms of rounding, amplified by the condition of Kuu + jitter
@@ -279,26 +279,6 @@ def test_accepts_empty_batches():
     )
     np.testing.assert_allclose(loss, expected, rtol=TOLERANCE)
     assert_all_close(gradient, exact, rtol=1e3 * TOLERANCE, atol=TOLERANCE * float(abs(expected)))
-
-
-def test_an_index_of_coregion_without_an_output_is_refused_in_every_batch():
-    kernel = gpflow.kernels.Matern52(active_dims=[0]) * gpflow.kernels.Coregion(
-        2, rank=1, active_dims=[1]
-    )
-    rows, labels = np.stack([X[:, 0], np.arange(N) % 2], axis=1), np.abs(Y[:, :1])
-    model = TSVGP(kernel, gpflow.likelihoods.Gaussian(), rows[:4].copy(), num_data=N)
-    stream = StreamingSVGP(kernel, gpflow.likelihoods.Gaussian(), rows[:4].copy())
-    rows[43, 1] = 2.0
-    message = "must hold whole numbers from 0 to 1 in column 1, the index of Coregion, got 2.0"
-    batches = tf.data.Dataset.from_tensor_slices((rows.astype(np.float32), labels)).batch(20)
-    for use in (
-        lambda: PEPR(batches, kernel, rows[:4].copy()),
-        lambda: PEP(batches, kernel, gpflow.likelihoods.Exponential(), rows[:4].copy()),
-        lambda: fit(model, batches),
-        lambda: stream.update((rows, labels)),
-    ):
-        with pytest.raises(ValueError, match=message):
-            use()
 
 
 def elements(*specs):

@@ -9,9 +9,10 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from dense_formulas import make_problem
 from quick import some_slow
 
-from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR
+from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR
 from gpflow_pep.likelihoods import Probit
 
 EXACT = 1e-10
@@ -25,6 +26,14 @@ def pep(data, kernel, Z, *, noise_variance, **options):
     """Sites of Gaussian noise do not depend on other rows: q without one is a fit to the others."""
     likelihood = gpflow.likelihoods.Gaussian(noise_variance)
     return PEP(data, kernel, likelihood, Z, **options)
+
+
+def stream(data, kernel, Z, **options):
+    """After another batch: row n is predicted from the old posterior and the other rows."""
+    X, Y = make_problem(N=20, P=2, seed=1)[:2]
+    model = StreamingSGPR((X, Y), kernel, Z, **options)
+    model.update(data)
+    return model
 
 
 def heteroscedastic(data, kernel, Z, *, noise_variance, **options):
@@ -41,10 +50,13 @@ MODELS = {
     "T-PEP of a scale per block": (PEPR, {"alpha": 0.5, "scale": [0.4, 1.0, 1.7]}, _labels),
     "BTSGPR": (BTSGPR, {}, _labels),
     "PEP": (pep, {"alpha": 0.6}, None),
+    "StreamingSGPR": (stream, {"alpha": 0.7}, None),
 }
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR blocks", "varying noise", "PEP"]))
+@pytest.mark.parametrize(
+    "name", some_slow(MODELS, quick=["PEPR blocks", "varying noise", "PEP", "StreamingSGPR"])
+)
 def test_equals_refits(name, problem):
     constructor, options, blocks = MODELS[name]
     data = problem(N=14, P=2)

@@ -275,8 +275,6 @@ def test_predictions_equal_dense_formula(problem, name, varying_noise, dense, as
         [
             (TSGPR, {}),
             (PEPR, {"alpha": np.linspace(0.0, 1.0, 24).tolist(), "scale": 0.7}),
-            (PEPR, {"alpha": 0.4}),
-            (PEPR, {"alpha": 0.0}),
             (PEPR, {"alpha": 0.0, "scale": "optimal"}),
         ],
         2,

@@ -9,7 +9,6 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.functions import Linear
 from gpflow.kernels import Matern32, SquaredExponential
 from quick import some_slow
 
@@ -25,16 +24,7 @@ Z = X[:10].copy()
 OBJECTIVE, GRADIENT, PREDICTION = 2e-6, 2e-3, 1e-4
 
 MODELS = {
-    "PEPR 0": lambda **options: PEPR((X, Y), SquaredExponential(), Z, alpha=0.0, **options),
     "PEPR 0.5": lambda **options: PEPR((X, Y), Matern32(), Z, alpha=0.5, scale=0.7, **options),
-    "PEPR 1": lambda **options: PEPR(
-        (X, Y),
-        SquaredExponential(),
-        Z,
-        alpha=1.0,
-        mean_function=Linear(0.1 * np.ones((D, 2))),
-        **options,
-    ),
     "TSGPR": lambda **options: TSGPR((X, Y), SquaredExponential() + Matern32(), Z, **options),
 }
 

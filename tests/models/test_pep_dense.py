@@ -14,11 +14,10 @@ from typing import NamedTuple
 import gpflow
 import numpy as np
 import pytest
-from scipy.special import gammaln, log_ndtr
+from scipy.special import gammaln
 from scipy.stats import t as student
 
 from gpflow_pep import PEP
-from gpflow_pep.likelihoods import Probit
 
 CLOSE, TOL = 1e-9, 1e-12
 GRID = np.linspace(-14.0, 14.0, 4001)
@@ -53,17 +52,13 @@ OBSERVED = {
 
 
 class Definition:
-    """q(u) ∝ p(u) Π exp(h_n w_n'u - τ_n (w_n'u)²/2); f_n = w_n'u + m + N(0, scale d_n)."""
+    """q(u) ∝ p(u) Π exp(h_n w_n'u - τ_n (w_n'u)²/2); f_n = w_n'u + m + N(0, d_n)."""
 
-    def __init__(self, kernel, Z, log_prob, Y, alpha, scale=1.0):
+    def __init__(self, kernel, Z, log_prob, Y, alpha):
         Kuu, Kuf = kernel(Z).numpy(), kernel(Z, X).numpy()
         self.W = np.linalg.solve(Kuu, Kuf)  # [M, N], columns w_n
         self.d = np.diag(kernel(X).numpy() - Kuf.T @ self.W)
-        self.d = scale * np.where(np.abs(self.d) < 1e-14, 0.0, self.d)
-        # The term of p(f|u)/q(f|u), log ∫ q^(1-α) p^α / α, of one-dimensional Gaussians; tests/ep
-        # has it by quadrature.
-        shrinkage = np.log1p(alpha * (scale - 1.0)) / alpha if alpha else scale - 1.0
-        self.constant = 0.5 * len(Y) * (np.log(scale) - shrinkage)
+        self.d = np.where(np.abs(self.d) < 1e-14, 0.0, self.d)
         self.prior = np.linalg.inv(Kuu)
         self.log_prob, self.Y, self.alpha = log_prob, Y, alpha
         self.t, self.h = np.zeros(len(Y)), np.zeros(len(Y))
@@ -143,7 +138,7 @@ class Definition:
 
     def energy(self):
         q = self.natural()
-        total = self.constant + self.log_normalizer(*q)
+        total = self.log_normalizer(*q)
         total -= self.log_normalizer(np.zeros(len(self.prior)), self.prior)
         for n in range(len(self.Y)):
             log_Z, mean, s, *_ = self.tilted(n)
@@ -226,35 +221,3 @@ def test_energy_at_any_sites(case, energy_at_sites):
         assert energy_at_sites(model) == pytest.approx(definition.energy(), abs=CLOSE)
         np.testing.assert_array_equal(model.sites.precision[:, 0], definition.t)
     model.reset_sites()
-
-
-@pytest.mark.slow
-def test_t_pep_of_probit_matches_dense_formulas():
-    """
-    T-PEP of three labels by probit, whose moments and energy are those of N(0, m d) in place of
-    N(0, d).
-    """
-    labels = np.array([1.0, 0.0, 1.0])
-    points = X[:3]
-    kernel = gpflow.kernels.Matern52(1.4, lengthscales=0.9)
-    scale = gpflow.Parameter(0.7, transform=gpflow.utilities.positive())
-    model = PEP(
-        (points, labels[:, None]), kernel, Probit(), FEWER[:2].copy(), scale=scale, tol=TOL,
-        mean_function=gpflow.functions.Constant(MEAN),
-    )  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(globals(), "X", points)
-        for alpha in (0.0, 0.5, 1.0):
-            for value in (0.5, 1.6):
-                model.alpha = alpha
-                scale.assign(value)
-                log_prob = lambda f, y: log_ndtr((2.0 * y - 1.0) * f)  # noqa: E731
-                expected = Definition(kernel, FEWER[:2], log_prob, labels, alpha, value).converge()
-                energy = float(model.maximum_log_likelihood_objective())
-                assert energy == pytest.approx(expected.energy(), abs=CLOSE)
-                np.testing.assert_allclose(
-                    model.sites.precision[:, 0], expected.t, rtol=0.0, atol=CLOSE
-                )
-                np.testing.assert_allclose(
-                    model.sites.linear[:, 0], expected.h, rtol=0.0, atol=CLOSE
-                )

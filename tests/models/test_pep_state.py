@@ -309,11 +309,6 @@ def test_a_checkpoint_restores_the_sites(model, tmp_path):
 # --- arguments ------------------------------------------------------------------------------------
 
 
-def test_default_options():
-    model = PEP((X, Y), SquaredExponential(), Probit(), Z)
-    assert (float(model.tol), int(model.max_sweeps), float(model.damping)) == (1e-6, 1000, 1.0)
-
-
 def test_no_quantile_propagation_of_several_classes():
     with pytest.raises(ValueError, match='projection must be "kl" for MultiClass, got'):
         PEP((X, Y), SquaredExponential(), MultiClass(3), Z, projection="wasserstein")
@@ -426,28 +421,11 @@ def test_a_power_of_each_row_stays_with_the_rows():
     )
 
 
-@pytest.mark.slow
-def test_the_default_tolerance_follows_the_floating_point_type():
-    """
-    At 1e-6 float32 took 17, 12, 12 and 72 sweeps, because rounding changes the marginals as much.
-    """
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0.0, 6.0, (200, 1))
-    Y = np.sin(2.0 * X) + 0.1 * rng.standard_t(3, (200, 1))
-    means, sweeps = [], []
-    for dtype in (np.float64, np.float32):
-        with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-5)):
-            x, y = X.astype(dtype), Y.astype(dtype)
-            likelihood = gpflow.likelihoods.StudentT(0.1, df=4.0)
-            single = PEP((x, y), gpflow.kernels.Matern52(), likelihood, x[::5].copy())
-            for lengthscale in (1.0, 0.9, 0.8, 0.81):
-                single.kernel.lengthscales.assign(lengthscale)
-                single.training_loss()
-                sweeps.append(single.sites_status.sweeps)
-            assert single.sites_status.converged
-            assert single.tol == pytest.approx(max(1e-6, 100.0 * np.finfo(dtype).eps))
-            means.append(single.predict_f(x[:20])[0])
-    assert max(sweeps[4:]) <= 2 * max(sweeps[:4])
-    # The tolerance, 1e-5 of a standard deviation of 0.03, is below rounding: eps times the root of
-    # cond(Kuu), 1e3.
-    np.testing.assert_allclose(means[1], means[0], rtol=0.0, atol=1e-3)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_default_options(dtype):
+    """The tolerance follows the type: at 1e-6 of float32, rounding changes the marginals as much."""
+    with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-5)):
+        model = PEP((X, Y), SquaredExponential(), Probit(), Z)
+        assert model.tol == pytest.approx(max(1e-6, 100.0 * np.finfo(dtype).eps))
+        assert (int(model.max_sweeps), float(model.damping)) == (1000, 1.0)
+        assert 0 < model.update_sites().sweeps < 20 and model.sites_status.converged

@@ -12,7 +12,7 @@ from comparisons import assert_all_equal
 from gpflow.posteriors import PrecomputeCacheType
 
 from gpflow_pep.engine import SiteSums
-from gpflow_pep.models.posteriors import ROWS_PER_CHUNK, WhitenedPosterior
+from gpflow_pep.models.posteriors import WhitenedPosterior
 
 EXACT = 1e-11
 RNG = np.random.default_rng(2)
@@ -128,18 +128,6 @@ def test_informative_data_give_nonnegative_variance():
     posterior, _ = make_posterior(A=1e18 * np.eye(4))
     _, variance = posterior.predict_f(Z)
     assert np.all(variance >= 0.0) and np.all(variance < 2e-6)
-
-
-@pytest.mark.parametrize("rows", [0, ROWS_PER_CHUNK, ROWS_PER_CHUNK + 1])
-def test_accepts_any_number_of_rows(rows):
-    posterior, _ = make_posterior()
-    X = np.resize(XNEW, (rows, 2))
-    mean, variance = posterior.predict_f(X)
-    expected, expected_variance = posterior.predict_f(XNEW)
-    np.testing.assert_allclose(mean, np.resize(expected, (rows, 3)), rtol=0, atol=EXACT)
-    np.testing.assert_allclose(
-        variance, np.resize(expected_variance, (rows, 3)), rtol=0, atol=EXACT
-    )
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 2), (2, 0, 2)])

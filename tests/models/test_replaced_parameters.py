@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
-from gpflow_pep import ARPEP, PEP, PEPR, TSVGP, PEPClassifier
+from gpflow_pep import ARPEP, PEP, PEPR, TSVGP, PEPClassifier, StreamingSGPR, fit
 from gpflow_pep.inducing import greedy_variance
 
 X = np.linspace(0.0, 6.0, 30)[:, None]
@@ -83,36 +83,39 @@ def test_new_parts_and_frozen_models_are_accepted():
 def test_an_index_that_is_no_output_is_refused():
     rows = np.concatenate([X, np.tile([[0.0], [1.0]], (15, 1))], axis=1)
     kernel = KERNEL(active_dims=[0]) * gpflow.kernels.Coregion(2, rank=1, active_dims=[1])
-    wrong = rows.copy()
+    points, wrong = rows[::6].copy(), rows.copy()
     wrong[3, 1] = 2.0
-    with pytest.raises(
-        ValueError,
-        match=r"^data\[0\] \(X\) must hold whole numbers from 0 to 1 in column 1, .*row 3",
+    likelihood = gpflow.likelihoods.Gaussian()
+    model, stream = (kind((rows, Y), kernel, points) for kind in (PEPR, StreamingSGPR))
+    minibatches = ARPEP(kernel, likelihood, points, num_data=30)
+    batches = tf.data.Dataset.from_tensor_slices((wrong.astype(np.float32), Y)).batch(20)
+    of_rows = r"^data\[0\] \(X\) must hold whole numbers from 0 to 1 in column 1, .* 2\.0 in row 3"
+    of_points = r"^inducing_variable \(Z\) must hold whole numbers from 0 to 1 in column 1"
+    for use, message in (
+        (lambda: PEPR((wrong, Y), kernel, points), of_rows),
+        (lambda: minibatches.training_loss((wrong, Y)), of_rows),
+        (lambda: PEPR((rows, Y), kernel, points + 0.5), of_points),
+        (lambda: stream.update((rows, Y), points + 0.5), of_points),
+        (lambda: greedy_variance(kernel, wrong, 5), r"^X must hold .* got 2\.0 in row 3"),
+        (lambda: model.predict_f(wrong), r"^Xnew must hold .* got 2\.0 in row 3"),
+        (lambda: model.posterior().predict_f(wrong), r"^Xnew must hold .* got 2\.0 in row 3"),
+        (lambda: PEPR(batches, kernel, points), "the index of Coregion, got 2.0"),
+        (lambda: PEP(batches, kernel, likelihood, points), "the index of Coregion, got 2.0"),
+        (lambda: fit(minibatches, batches), "the index of Coregion, got 2.0"),
+        (lambda: stream.update((wrong, Y)), "the index of Coregion, got 2.0"),
     ):
-        PEPR((wrong, Y), kernel, rows[::6])
-    with pytest.raises(
-        ValueError, match=r"^inducing_variable \(Z\) must hold .* got 0\.5 in row 0"
-    ):
-        PEPR((rows, Y), kernel, rows[::6] + 0.5)
-    with pytest.raises(ValueError, match=r"^X must hold .* got 2\.0 in row 3"):
-        greedy_variance(kernel, wrong, 5)
-    model = PEPR((rows, Y), kernel, rows[::6].copy())
+        with pytest.raises(ValueError, match=message):
+            use()
     compiled = tf.function(
         model.predict_f, input_signature=[tf.TensorSpec([None, None], X.dtype)], autograph=False
     )
     for value in (2.0, 0.7, -1.0):
         wrong[3, 1] = value
-        for predict in (model.predict_f, model.predict_y, model.posterior().predict_f):
-            with pytest.raises(ValueError, match=rf"^Xnew must hold .* got {value} in row 3"):
-                predict(wrong)
         with pytest.raises(
             tf.errors.InvalidArgumentError,
             match="Xnew must hold whole numbers from 0 to 1 in column 1",
         ):
             compiled(wrong)
-    batches = ARPEP(kernel, gpflow.likelihoods.Gaussian(), rows[::6].copy(), num_data=30)
-    with pytest.raises(ValueError, match=r"^data\[0\] \(X\) must hold .* got -1\.0 in row 3"):
-        batches.training_loss((wrong, Y))
 
 
 class Warped(gpflow.kernels.SquaredExponential):

@@ -126,14 +126,3 @@ def test_an_optimal_scale_stays_optimal():
         ValueError, match=r"scale must stay 'optimal', got 2\.0: construct a new model"
     ):
         model.scale = 2.0
-
-
-def test_points_of_an_update_must_have_the_index_of_an_output():
-    both = np.hstack([X[:, :1], np.arange(20.0)[:, None] % 2.0])
-    kernel = Matern52(active_dims=[0]) * gpflow.kernels.Coregion(2, 1, active_dims=[1])
-    stream = StreamingSGPR((both, Y), kernel, both[:5])
-    with pytest.raises(
-        ValueError,
-        match=r"^inducing_variable \(Z\) must hold whole numbers from 0 to 1 in column 1",
-    ):
-        stream.update((both, Y), inducing_variable=both[:5] + np.array([0.0, 0.6]))

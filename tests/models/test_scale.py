@@ -205,8 +205,3 @@ def test_new_data_keep_the_number_of_scales(problem):
         ValueError, match="data must keep 24 blocks, because scale was given per block, got 20"
     ):
         model.data = (X[:20], Y[:20])
-    in_blocks = make(problem, alpha=0.4, scale=np.ones(6), blocks=4)
-    with pytest.raises(
-        ValueError, match="data must keep 6 blocks, because scale was given per block, got 5"
-    ):
-        in_blocks.data = (X[:20], Y[:20])

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
 from model_values import log_gradients
-from quick import some_slow
 
 from gpflow_pep import PEPR, StreamingSGPR
 from gpflow_pep.engine import Prior
@@ -142,67 +141,40 @@ def test_stream_equals_batch():
         assert_all_close(model.compute_qu(), whole.compute_qu(), rtol=0.0, atol=CARRIED)
 
 
-@pytest.mark.parametrize(("alpha", "tolerance"), some_slow([(0.0, 1e-10), (0.5, 1e-3)], 1))
-def test_noise_that_all_rows_share_equals_batch(alpha, tolerance):
+def test_noise_that_all_rows_share_equals_batch():
     """
     The noise variance changes after each batch, by factors of 6 and 5: each time, with the
-    objectives before, the model is PEPR of all rows. At alpha = 0 for any points; else for points
-    at all rows, up to the jitter: 1e-6 over noise of 0.01, times 40 rows, is 4e-3 in nats and 1e-4
-    of the mean.
+    objectives before, the model is PEPR of all rows.
     """
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(0.0, 6.0, (40, 1)), axis=0)
     Y = np.concatenate([np.sin(X), np.cos(X)], axis=1) + 0.1 * rng.standard_normal((40, 2))
-    Z = X[::5] if alpha == 0.0 else X
-    options = {"alpha": alpha, "noise_variance": 0.3}
+    Z = X[::5]
     kernel = gpflow.kernels.Matern52(lengthscales=1.3)
     first = X[:20], Y[:20]
-    model = StreamingSGPR(first, kernel, Z, shared_noise=True, **options)
+    model = StreamingSGPR(first, kernel, Z, shared_noise=True, alpha=0.0, noise_variance=0.3)
     before = model.maximum_log_likelihood_objective()
     for rows, noise in ((slice(20, 30), 0.05), (slice(30, 40), 0.01)):
         model.update((X[rows], Y[rows]))
         model = StreamingSGPR.from_state(model.state, gpflow.kernels.Matern52())
         model.likelihood.variance.assign(noise)
-        together = PEPR((X[: rows.stop], Y[: rows.stop]), kernel, Z, alpha=alpha)
+        together = PEPR((X[: rows.stop], Y[: rows.stop]), kernel, Z, alpha=0.0)
         together.likelihood.variance.assign(noise)
         slopes = []
         for each, earlier in ((model, before), (together, 0.0)):
             with tf.GradientTape() as tape:
                 objective = earlier + each.maximum_log_likelihood_objective()
             slopes.append(tape.gradient(objective, each.likelihood.trainable_variables)[0])
-        np.testing.assert_allclose(*slopes, rtol=10.0 * tolerance)
+        np.testing.assert_allclose(*slopes, rtol=1e-9)
         before += model.maximum_log_likelihood_objective()
         expected = together.maximum_log_likelihood_objective()
-        np.testing.assert_allclose(before, expected, rtol=4.0 * tolerance)
+        np.testing.assert_allclose(before, expected, rtol=4e-10)
         np.testing.assert_allclose(
-            model.predict_f(X)[0], together.predict_f(X)[0], rtol=tolerance, atol=tolerance
+            model.predict_f(X)[0], together.predict_f(X)[0], rtol=1e-10, atol=1e-10
         )
     noisy = gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear())
     with pytest.raises(ValueError, match="likelihood must have one noise variance"):
         StreamingSGPR(first, kernel, Z, shared_noise=True, likelihood=noisy)
-
-
-def test_leave_one_out_uses_old_batches():
-    """
-    Row n is predicted from the old posterior and the batch's other rows: as the model without it
-    predicts it.
-    """
-    data = series(30)
-    kernel = gpflow.kernels.SquaredExponential(1.3, 1.0)
-    Z = np.linspace(0.0, 10.0, 9)[:, None]
-
-    def make(batch):
-        first = tuple(values[:20] for values in data)
-        model = StreamingSGPR(first, kernel, Z, alpha=0.7, noise_variance=0.05)
-        model.update(batch)
-        return model
-
-    X, Y = (values[20:] for values in data)
-    found = make((X, Y)).loo_log_predictive_density()
-    for n in (0, 5):
-        others = np.arange(len(X)) != n
-        expected = make((X[others], Y[others])).predict_log_density((X[n : n + 1], Y[n : n + 1]))
-        assert float(found[n]) == pytest.approx(float(expected[0]), abs=1e-9)
 
 
 # --- moving inducing points -----------------------------------------------------------------------

@@ -40,7 +40,7 @@ def streamed(observations, likelihood, kernel=kernel, **options):
     return model, total
 
 
-@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[1.0]))
+@pytest.mark.parametrize("alpha", some_slow([1.0, 0.0], 1))
 def test_gaussian_likelihood_equals_batch(alpha):
     """Gaussian sites do not depend on the cavity: the result equals PEPR on all data."""
     model, total = streamed(Y, gpflow.likelihoods.Gaussian(0.3), alpha=alpha)
@@ -49,11 +49,10 @@ def test_gaussian_likelihood_equals_batch(alpha):
     assert_all_close(model.predict_f(X), whole.predict_f(X), rtol=0.0, atol=1e-8)
 
 
-@pytest.mark.parametrize("likelihood", some_slow([gpflow.likelihoods.Gaussian, Probit], 1))
-def test_sites_are_converged_before_they_are_absorbed(likelihood):
+def test_sites_are_converged_before_they_are_absorbed():
     """Also if the model has not been evaluated before."""
-    first, second, _ = batches(LABELS if likelihood is Probit else Y)
-    models = [StreamingPEP(first, kernel(), likelihood(), Z, tol=1e-10) for _ in range(2)]
+    first, second, _ = batches(LABELS)
+    models = [StreamingPEP(first, kernel(), Probit(), Z, tol=1e-10) for _ in range(2)]
     models[0].update_sites()
     for model in models:
         model.update(second)

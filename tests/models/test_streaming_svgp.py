@@ -186,14 +186,11 @@ def test_q_wider_than_prior_is_clipped():
     )
 
 
-@pytest.mark.parametrize(
-    "copied", some_slow([copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], 1)
-)
-def test_copy_accepts_any_number_of_points(copied):
+def test_copy_accepts_any_number_of_points():
     """Bit-identical to the model: copying does not fix the shapes of the old posterior."""
     model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z)
-    copies = model, copied(model)
+    copies = model, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)
     for each in copies:
         each.update(SECOND, Z[:2])
-    first, second = (each.predict_f(X) for each in copies)
-    np.testing.assert_array_equal(first, second)
+    first, *others = (each.predict_f(X) for each in copies)
+    np.testing.assert_array_equal(others, [first] * 2)
