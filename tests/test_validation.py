@@ -140,12 +140,9 @@ def test_alpha_that_is_accepted():
         np.testing.assert_array_equal(model.alpha, np.zeros(np.shape(alpha)))
 
 
-@pytest.mark.parametrize("alpha", some_slow([2.0, -1e-3, np.nan], quick=[-1e-3]))
-@pytest.mark.parametrize(
-    "options", some_slow([{}, {"blocks": 6}], quick=[{"blocks": 6}]), ids=["rows", "blocks"]
-)
-def test_alpha_assigned_directly_stops_the_next_evaluation(alpha, options):
-    model = build(**options)
+@pytest.mark.parametrize("alpha", [-1e-3, np.nan])
+def test_alpha_assigned_directly_stops_the_next_evaluation(alpha):
+    model = build(blocks=6)
     compiled = model.training_loss_closure(compile=True)
     predict = tf.function(model.predict_f)
     compiled(), predict(X)
@@ -183,8 +180,8 @@ def test_scale_that_is_accepted():
         assert model.scale.trainable == isinstance(scale, gpflow.Parameter)
 
 
-@pytest.mark.parametrize("alpha", some_slow([0.5, 1.0, [0.0, 1e-9]], quick=[[0.0, 1e-9]]))
-def test_the_optimal_scale_is_that_of_alpha_0(alpha):
+def test_the_optimal_scale_is_that_of_alpha_0():
+    alpha = [0.0, 1e-9]
     refused(["alpha must be 0", "scale='optimal'"], scale="optimal", alpha=alpha, blocks=6)
     model = build(scale="optimal", alpha=np.zeros(np.shape(alpha)), blocks=6)
     with pytest.raises(ValueError, match="alpha must be 0 with scale='optimal'"):
@@ -200,7 +197,7 @@ def test_the_optimal_scale_is_that_of_alpha_0(alpha):
 # --- booleans -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", ["no", 1, 0.0, None, np.array([True])])
+@pytest.mark.parametrize("value", ["no", 1, None])
 @pytest.mark.parametrize(
     ("name", "call"),
     [

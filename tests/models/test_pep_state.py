@@ -3,6 +3,7 @@ What PEP keeps: its sites, which follow every change by themselves; data, compil
 copies, checkpoints.
 """
 
+import pickle
 import tracemalloc
 import warnings
 
@@ -12,7 +13,8 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
 from gpflow.kernels import SquaredExponential
-from gpflow.likelihoods import MultiClass
+from gpflow.likelihoods import MultiClass, Softmax
+from model_values import loss_and_gradient
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier
@@ -304,6 +306,117 @@ def test_a_checkpoint_restores_the_sites(model, tmp_path):
     np.testing.assert_array_equal(sites(fresh), sites(model))
     assert_same_predictions(fresh.predict_f(XNEW), model.predict_f(XNEW))
     assert fresh.sites_status.sweeps == 0
+
+
+# --- between the objective and its gradient -------------------------------------------------------
+
+
+def gradient_of(model):
+    return loss_and_gradient(model)[1]
+
+
+@pytest.mark.parametrize("change", ["fewer data", "data", "alpha", "variance"])
+def test_a_gradient_is_that_of_the_objective_when_it_was_computed(model, other, change):
+    """Sites converged to 1e-10 leave 1e-10 of a gradient, times a condition number of 10 or so."""
+    model.tol = other.tol = 1e-10
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    CHANGES[change](model)
+    found = tape.gradient(loss, model.trainable_variables)
+    assert_all_close(found, gradient_of(other), rtol=1e-7, atol=1e-7)
+
+
+def test_a_gradient_in_a_compiled_function_is_that_of_its_objective(model, other):
+    @tf.function
+    def step(alpha):
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        model.alpha.assign(alpha)
+        return tape.gradient(loss, model.trainable_variables)
+
+    model.tol = other.tol = 1e-10
+    expected = gradient_of(other)
+    assert_all_close(step(tf.constant(0.2, tf.float64)), expected, rtol=1e-7, atol=1e-7)
+    assert not np.allclose(gradient_of(model)[0], expected[0], rtol=1e-3)
+
+
+# --- minibatches ----------------------------------------------------------------------------------
+
+
+def test_predictions_within_an_epoch_do_not_spoil_it(model):
+    """They converge the sites; the epoch continues with the sums of these sites."""
+    model.tol = 1e-10
+    model.update_sites()
+    converged = [gradients[1] for gradients in model.minibatches(5, seed=1)]
+    model.reset_sites()
+    steps = model.minibatches(5, seed=1)
+    next(steps)
+    model.predict_f(X[:2])
+    rest = [gradients[1] for gradients in steps]
+    np.testing.assert_allclose(rest, converged[1:], rtol=1e-7)
+
+
+def test_data_that_change_within_an_epoch_are_an_error(model):
+    steps = model.minibatches(5)
+    next(steps)
+    model.data = (X[:10], Y[:10])
+    with pytest.raises(RuntimeError, match="data must not change within an epoch"):
+        next(steps)
+
+
+# --- settings, copies and data of other kinds -----------------------------------------------------
+
+
+def test_other_active_dimensions():
+    """A setting that is no variable."""
+    model, fresh = make(), make()
+    model.kernel = SquaredExponential(active_dims=[0])
+    before = float(model.training_loss())
+    model.kernel.active_dims = [1]
+    fresh.kernel = SquaredExponential(active_dims=[1])
+    found = float(model.training_loss())
+    assert found == pytest.approx(float(fresh.training_loss()), rel=1e-7)
+    assert abs(found - before) > 1e-3
+
+
+def test_a_pickled_model_takes_other_rows(other):
+    model = pickle.loads(pickle.dumps(make()))
+    for each in (model, other):
+        each.data = (X[:7], Y[:7])
+    assert float(model.training_loss()) == pytest.approx(float(other.training_loss()), rel=1e-7)
+
+
+@pytest.mark.slow
+def test_X_and_Y_of_different_lengths_raise():
+    """X alone has other rows than Y; then both have others than the sites."""
+    model = make(chunk_size=4)
+    uses = [*USES.values(), lambda model: model.update_sites(batch_size=5)]
+    for variable, values in zip(model.data, (X[:9], Y[:9]), strict=True):
+        variable.assign(values)
+        for use in (*uses, lambda model: next(model.minibatches(5))):
+            with pytest.raises(
+                tf.errors.InvalidArgumentError, match=r"numbers of rows: set model.data = \(X, Y\)"
+            ):
+                use(model)
+    model.data = (X[:9], Y[:9])
+    assert np.isfinite(model.training_loss())
+
+
+def test_a_softmax_takes_floating_labels_wherever_labels_are_taken():
+    classes = Y + (X[:, :1] > 1.0)
+    model = PEPClassifier((X, classes), SquaredExponential(), Softmax(3), Z)
+    found = []
+    for labels in (classes, classes.astype(np.int64)):
+        tf.random.set_seed(0)
+        found.append(model.predict_log_density((X, labels)))
+    np.testing.assert_allclose(*found, rtol=1e-12)
+
+
+def test_models_with_data_refuse_other_data(model):
+    with pytest.raises(
+        TypeError, match=r"PEP stores its data: call training_loss\(\) without data"
+    ):
+        model.training_loss((X, Y))
 
 
 # --- arguments ------------------------------------------------------------------------------------

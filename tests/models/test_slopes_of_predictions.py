@@ -7,7 +7,6 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from quick import some_slow
 
 from gpflow_pep import PEPR, PEPClassifier
 
@@ -17,19 +16,10 @@ Y = np.sin(X.sum(axis=1, keepdims=True))
 POINT, STEP = np.array([[0.3, -0.2]]), 1e-4
 
 
-def regression():
-    return PEPR((X, Y), gpflow.kernels.Matern52(), X[:8].copy(), noise_variance=0.1)
-
-
-def classification():
-    return PEPClassifier(
+def test_of_compiled_predictions():
+    model = PEPClassifier(
         (X, (Y > 0.0).astype(float)), gpflow.kernels.SquaredExponential(), inducing_variable=X[:8]
     )
-
-
-@pytest.mark.parametrize("make", some_slow([regression, classification], quick=[classification]))
-def test_of_compiled_predictions(make):
-    model = make()
     for predict in (tf.function(model.predict_f), model.posterior().predict_f):
         below, middle, above = (
             float(predict(POINT + np.array([STEP * k, 0.0]))[1][0, 0]) for k in (-1, 0, 1)
@@ -48,7 +38,7 @@ def test_of_compiled_predictions(make):
 
 
 def test_elbo_is_the_objective_at_alpha_zero():
-    model = regression()
+    model = PEPR((X, Y), gpflow.kernels.Matern52(), X[:8].copy(), noise_variance=0.1)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"elbo\(\) needs alpha = 0.* 0\.5"):
         model.elbo()
     model.alpha = 0.0

@@ -61,11 +61,9 @@ def test_sites_are_converged_before_they_are_absorbed():
     )
 
 
-# --- the first batch ------------------------------------------------------------------------------
-
-
-def test_pep_has_no_old_posterior(of_the_first_batch):
-    stream, model = of_the_first_batch
+def test_pep_has_no_old_posterior():
+    first, *_ = batches(LABELS)
+    stream, model = (kind(first, kernel(), Probit(), Z) for kind in (StreamingPEP, PEP))
     assert stream._inference().problem.old is not None and model._inference().problem.old is None
     for kind in (PEP, PEPClassifier):
         assert not any(hasattr(kind, name) for name in ("update", "state", "from_state", "_absorb"))
