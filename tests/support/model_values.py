@@ -34,7 +34,7 @@ def log_gradients(model):
     if isinstance(scale, gpflow.Parameter) and scale.trainable:
         positive["log_m"] = scale
     parameters = {**positive, "Z": model.inducing_variable.Z}
-    if isinstance(model.mean_function, gpflow.functions.Constant):
+    if hasattr(model.mean_function, "c"):
         parameters["mean_constant"] = model.mean_function.c
     with tf.GradientTape(persistent=True) as tape:
         values = {name: tf.convert_to_tensor(parameter) for name, parameter in parameters.items()}
