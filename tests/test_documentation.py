@@ -111,9 +111,12 @@ def test_searches_for_a_task_find_the_guide():
 def test_recipes_explain_check_and_draw():
     """They run in `make docs`, where an error ends the build."""
     assert len(RECIPES) >= 12
+    listed = text_of(ROOT / "recipes" / "README.rst")
     for path in RECIPES:
         text = text_of(path)
-        assert re.match(r'"""\n(.+)\n=+\n\n(.+\n)+"""\n', text), f"{path.name}: title and text"
+        title = re.match(r'"""\n(.+)\n=+\n\n(.+\n)+"""\n', text)
+        assert title, f"{path.name}: title and text"
+        assert f"- {title[1]} (``{path.name}``)\n" in listed
         assert text.count("# %%\n#") >= 2, f"{path.name}: explanations"
         assert text.count("figsize=(5, 3.5)") == 1, (
             f"{path.name}: a picture in the size of a thumbnail"
@@ -172,6 +175,14 @@ def test_every_public_name_is_in_the_api_and_no_other():
             r"\.\s", inspect.getdoc(value).replace("et al.", "et al") + "\n", maxsplit=1
         )[0]
         assert sentence.count("(") == sentence.count(")"), f"{value.__name__}: {sentence}"
+
+
+def test_papers_lead_to_tests():
+    found = re.findall(r"`(\S+\.py)::(\w+)`", text_of(ROOT / "docs" / "papers.md"))
+    assert len(found) > 40
+    for file, test in found:
+        path = ROOT / "tests" / file
+        assert f"def {test}(" in text_of(path), f"{file}::{test}"
 
 
 def test_links_lead_somewhere():

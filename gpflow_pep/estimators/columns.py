@@ -25,7 +25,10 @@ _MARGIN = 1e6
 
 
 def check_numbers(values: Any, name: str) -> None:
-    """Raise a `ValueError` for a mask, a sparse matrix, times, and text that is no number."""
+    """
+    Raise a `ValueError` for a mask, a sparse matrix, times, text that is no number, and missing
+    values of a table of pandas.
+    """
     _check_array(values, name)
     for place, column in _columns_to_check(values, name):
         if column.dtype.kind in "mM":
@@ -37,6 +40,14 @@ def check_numbers(values: Any, name: str) -> None:
             if isinstance(value, str | bytes) and not _is_number(value):
                 remedy = _CATEGORIES if name == "X" else _LABELS
                 raise ValueError(f"{name} must hold numbers, got {value!r}{place}: {remedy}.")
+    if hasattr(values, "columns") and hasattr(values, "isna"):
+        counts = values.isna().sum()
+        missing = [f"{count} in column {column!r}" for column, count in counts.items() if count]
+        if missing:
+            raise ValueError(
+                f"{name} must hold no missing values, got {', '.join(missing)}: drop these rows, or "
+                "fill the values in, such as by SimpleImputer of sklearn.impute."
+            )
 
 
 def check_range(X: AnyNDArray) -> None:

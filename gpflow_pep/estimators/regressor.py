@@ -14,6 +14,7 @@ from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import GPModel
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
 
 from .. import validation
@@ -68,6 +69,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         The trained model of the normalized y; a stream from the second batch on.
     `kernel_` : :class:`gpflow.kernels.Kernel`
         The trained kernel, of the normalized y.
+    `noise_std_` : float or array [P]
+        The standard deviation of the noise, in units of y, one for each column of y.
     `n_inducing_` : int
         The number of inducing points of the model.
     `alpha_` : float
@@ -225,6 +228,12 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 self._warn_of_other_scale(Y)
             self._partial_fit_model(X, self._normalized(Y))
         return self
+
+    @property
+    def noise_std_(self) -> Any:
+        """The standard deviation of the noise of `model_`, in units of y."""
+        check_is_fitted(self)
+        return _squeezed(np.sqrt(self._noise_variance(self.model_)) * self._y_scale)
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """

@@ -145,11 +145,12 @@ def fit(
         due, in a checkpoint). Default: 1, or 100 with minibatches; with minibatches and sites it is
         rounded up to whole epochs.
     :param checkpoint: a file to write and, if it exists, to resume from: Adam continues exactly,
-        L-BFGS restarts from its best parameters. A finished run returns its result again, unless
-        `max_iterations` is larger (best by a multiple of `interval`, or by whole epochs for a model
-        with sites). A checkpoint of a different model, data or public settings is rejected;
-        functions and classes are compared by name. With a dataset the resumed run begins a new
-        pass, and only types and shapes of the data are compared.
+        L-BFGS restarts from its best parameters. A finished run returns its result again, with a
+        reason that begins with "Nothing was trained", unless `max_iterations` is larger (best by a
+        multiple of `interval`, or by whole epochs for a model with sites). A checkpoint of a
+        different model, data or public settings is rejected; functions and classes are compared by
+        name. With a dataset the resumed run begins a new pass, and only types and shapes of the
+        data are compared.
     :param checkpoint_seconds: the minimum number of seconds between checkpoints; ``math.inf``:
         write only at the end.
     :param tensorboard: a directory for TensorBoard: objective, parameters, scores; for D <= 2 plots
@@ -392,7 +393,8 @@ def _trained(
         done = f"the checkpoint has {history.iterations} iterations, max_iterations={steps}."
         return Outcome(status, f"Nothing was trained: {done} {reason}".rstrip())
     if ended is not None and (ended.status != LIMIT or history.is_over):
-        return ended
+        reason = f"Nothing was trained: the run in the checkpoint has ended. {ended.reason}"
+        return Outcome(ended.status, reason)
     try:
         outcome = minimize()
     except FAILURES as error:

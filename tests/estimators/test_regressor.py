@@ -71,6 +71,9 @@ def test_predictions_are_those_of_the_model(X, y, outputs, alpha):
         float(model.maximum_log_likelihood_objective()), rel=1e-9
     )
     assert estimator.n_inducing_ == 6 and estimator.result_.iterations == estimator.n_iter_ == 5
+    noise = np.sqrt(model.likelihood.variance) * scale
+    assert np.shape(estimator.noise_std_) == (() if outputs == 1 else (2,))
+    np.testing.assert_allclose(np.atleast_1d(estimator.noise_std_), noise, **SAME)
     assert_all_close(estimator.kernel_.parameters, model.kernel.parameters, **SAME)
     np.testing.assert_allclose(
         estimator.model_.predict_f(X[:7])[0], model.predict_f(X[:7])[0], **SAME
@@ -349,7 +352,7 @@ def test_tables_of_pandas(X, y):
         estimator.predict(table[["height", "width"]])
     missing = table.astype("Float64")
     missing.iloc[3, 1] = pd.NA
-    with pytest.raises(ValueError, match="Input X contains NaN"):
+    with pytest.raises(ValueError, match="X must hold no missing values, got 1 in column 'height'"):
         estimator.fit(missing, y)
     with pytest.raises(ValueError, match="Input y contains NaN"):
         estimator.fit(X, missing["height"])

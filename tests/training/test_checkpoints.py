@@ -147,7 +147,7 @@ def test_adam_resumes_exactly(as_new, tmp_path, name, options):
 
 
 def test_a_run_that_has_ended_is_not_repeated(tmp_path):
-    """The same call returns the same result; with a larger limit training goes on from its end."""
+    """The same call says so, with the same end; with a larger limit training goes on from there."""
     options = {**options_for("TSVGP"), "max_iterations": 20, "checkpoint": tmp_path / "c.npz"}
     first = MAKERS["TSVGP"]()
     expected = fit(first, (X, Y), **options)
@@ -157,7 +157,7 @@ def test_a_run_that_has_ended_is_not_repeated(tmp_path):
     assert not reports
     assert (result.status, result.reason, result.objective) == (
         expected.status,
-        expected.reason,
+        f"Nothing was trained: the run in the checkpoint has ended. {expected.reason}",
         expected.objective,
     )
     np.testing.assert_array_equal(again.q_mu, first.q_mu)
