@@ -57,28 +57,6 @@ def drawn(subject: Any, values: Sequence[Any]) -> Any:
     return value(subject) if isinstance(value, FunctionType) else value
 
 
-def assigning(name: str, *values: Any) -> Callable[[Any], None]:
-    """
-    Return an attack that assigns one of these values to an attribute of the model, and computes.
-    """
-
-    def act(subject: Any) -> None:
-        replace(subject, subject.model, name, drawn(subject, values))
-
-    return act
-
-
-def replace(subject: Any, part: Any, name: str, value: Any) -> None:
-    """Replace an attribute and compute; put the old one back if only the computation fails."""
-    old = getattr(part, name)
-    setattr(part, name, value)
-    try:
-        subject.numbers()
-    except Exception:
-        setattr(part, name, old)
-        raise
-
-
 def masked(values: AnyNDArray) -> Any:
     """Return an array with a masked first row."""
     mask = np.zeros(values.shape, bool)
@@ -120,16 +98,12 @@ class Rows:
         return tf.data.Dataset.from_generator(batches, output_signature=signature)
 
 
-def unequal_batch(s: Rows) -> tf.data.Dataset:
-    """Return a dataset in which the second batch has fewer rows in Y than in X."""
-    return s.generated(lambda: iter([(s.X, s.Y), (s.X, s.Y[:2])]))
-
-
 def _alpha(rng: np.random.Generator) -> float:
     return float(one_of(rng, [0.0, 0.01, 0.3, 0.5, 1.0]))
 
 
-_COLLAPSED: dict[str, tuple[Any, Callable[[np.random.Generator, int], dict[str, Any]]]] = {
+Arguments = Callable[[np.random.Generator, int], dict[str, Any]]
+_COLLAPSED: dict[str, tuple[Any, Arguments]] = {
     "PEPR": (gpflow_pep.PEPR, lambda rng, N: {"alpha": _alpha(rng)}),
     "PEPR scale": (
         gpflow_pep.PEPR,
@@ -143,20 +117,23 @@ _COLLAPSED: dict[str, tuple[Any, Callable[[np.random.Generator, int], dict[str, 
         lambda rng, N: {"alpha": rng.uniform(size=-(-N // 3)), "blocks": 3},
     ),
 }
-_SITES: dict[str, tuple[Any, Callable[[np.random.Generator, int], dict[str, Any]]]] = {
+_SITES: dict[str, tuple[Any, Arguments]] = {
     name: (
         getattr(gpflow_pep, name),
         lambda rng, N: {"alpha": float(rng.uniform(0.0, 0.6)), "tol": 1e-9},
     )
     for name in ("PEP", "StreamingPEP", "PEPClassifier")
 }
-_TIED = ("APEP", "ARPEP", "RPAPEP")
-_MINIBATCH: dict[str, tuple[Any, Callable[[np.random.Generator, int], dict[str, Any]]]] = {
-    "TSVGP": (gpflow_pep.TSVGP, lambda rng, N: {}),
-    "BTSVGP": (gpflow_pep.BTSVGP, lambda rng, N: {}),
-    "StreamingSVGP": (gpflow_pep.StreamingSVGP, lambda rng, N: {}),
+_MINIBATCH: dict[str, tuple[Any, Arguments]] = {
+    **{
+        name: (getattr(gpflow_pep, name), lambda rng, N: {})
+        for name in ("TSVGP", "BTSVGP", "StreamingSVGP")
+    },
     "PEPSVGP": (gpflow_pep.PEPSVGP, lambda rng, N: {"alpha": _alpha(rng), "scale": 0.8}),
-    **{name: (getattr(gpflow_pep, name), lambda rng, N: {"alpha": _alpha(rng)}) for name in _TIED},
+    **{
+        name: (getattr(gpflow_pep, name), lambda rng, N: {"alpha": _alpha(rng)})
+        for name in ("APEP", "ARPEP", "RPAPEP")
+    },
 }
 KINDS = _COLLAPSED | _SITES | _MINIBATCH
 COLLAPSED, SITES, MINIBATCH = tuple(_COLLAPSED), tuple(_SITES), tuple(_MINIBATCH)

@@ -20,15 +20,12 @@ import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 
 from campaign import (
-    attacks_on_constructors,
     attacks_on_estimators,
     attacks_on_files,
-    attacks_on_parts,
+    attacks_on_models,
     attacks_on_predictions,
-    attacks_on_selection,
     attacks_on_streams,
     attacks_on_training,
-    attacks_on_values,
 )
 from campaign.attack_subjects import Attack, NotConverged, Numbers
 from campaign.running import Outcome, options, outcomes_of, print_counts
@@ -47,12 +44,9 @@ _ERRORS = (
 )
 
 ATTACKS = {
-    "constructors": attacks_on_constructors.ATTACKS,
-    "parts": attacks_on_parts.ATTACKS,
-    "values": attacks_on_values.ATTACKS,
+    "models": attacks_on_models.ATTACKS,
     "predictions": attacks_on_predictions.ATTACKS,
     "training": attacks_on_training.ATTACKS,
-    "selection": attacks_on_selection.ATTACKS,
     "streams": attacks_on_streams.ATTACKS,
     "estimators": attacks_on_estimators.ATTACKS,
     "files": attacks_on_files.ATTACKS,

@@ -13,17 +13,15 @@ follows from the seed of the case.
 
 import copy
 import re
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import gpflow
 import numpy as np
-import tensorflow as tf
 
 from campaign.cases import KERNELS, PLACES, Case, case_of, flaw_of, make
 from campaign.reference import Reference, power_ep
-from campaign.running import Outcome, judged, options, outcomes_of, print_counts
+from campaign.running import Outcome, guarded, judged, options, outcomes_of, print_counts
 
 _TOLERANCE = 1e-6  # relative, of what is well conditioned
 _EPS = float(np.finfo(float).eps)
@@ -31,39 +29,18 @@ _EPS = float(np.finfo(float).eps)
 
 def run(case: Case) -> Outcome:
     """Make the model of a case, call it, and judge what comes of it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if case.flaw is not None:
-            return _refusal(case)
-        try:
-            model = make(case)
-            return compare(case, model)
-        except tf.errors.InvalidArgumentError as error:
-            message = str(error)
-            named = re.search(
-                r"factorization of (Kuu|B) failed|variance of f given u|lengthscales of their mean",
-                message,
-            )
-            return Outcome("refused" if named else "raw error", np.nan, message[:300])
-        except Exception as error:
-            return Outcome("raw error", np.nan, f"{type(error).__name__}: {error}"[:300])
+    if case.flaw is not None:
+        return guarded(lambda: _refusal(case))
+    return guarded(lambda: compare(case, make(case)))
 
 
 def _refusal(case: Case) -> Outcome:
-    name = flaw_of(case).names
     try:
         make(case)
     except ValueError as error:
         said = str(error)
-        return Outcome(
-            "refused"
-            if re.search(rf"\b{name}\b", said) and len(said) < 400
-            else "refused obscurely",
-            np.nan,
-            said[:300],
-        )
-    except Exception as error:
-        return Outcome("raw error", np.nan, f"{type(error).__name__}: {error}"[:300])
+        clear = re.search(rf"\b{flaw_of(case).names}\b", said) and len(said) < 400
+        return Outcome("refused" if clear else "refused obscurely", np.nan, said[:300])
     return Outcome("accepted", np.nan, "")
 
 

@@ -185,11 +185,10 @@ class Trained(NamedTuple):
 
 def train(
     name: str,
-    path: Path | None,
+    path: Path,
     report: Callable[[int, float], None] | None = None,
-    tensorboard: Path | None = None,
 ) -> Trained:
-    """Train a new model, with a checkpoint at every record; and watched or not."""
+    """Train a new model, with a checkpoint at every record."""
     training = TRAININGS[name]
     model = training.make()
     with warnings.catch_warnings(record=True) as told:
@@ -200,7 +199,6 @@ def train(
             checkpoint=path,
             checkpoint_seconds=0.0,
             callback=report,
-            tensorboard=tensorboard,
             **training.options,
         )
     rows = [] if training.rows is None else [training.rows]

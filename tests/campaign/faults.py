@@ -1,13 +1,9 @@
 """
-Kills, full disks, damaged files, two processes at one file, many threads: what comes of it is
-right, or our error.
+Kills, full disks and damaged files: the results are right, or one of our errors is raised.
 
     killed       SIGKILL at any moment or in the midst of a write, and what a new process makes of what is left
     disk         writes that fail, on a full or a read-only file system (where none can be mounted, with a limit)
     damaged      checkpoints, states and cached data sets of other bytes or arrays, or something else in their place
-    two writers  two processes at one checkpoint, state or cache, and a third one that reads
-    threads      20 to 100 threads that predict with one model
-    records      TensorBoard on a full disk; several runs of an experiment in one folder, some of which are killed
 
 A case makes one or several checks. It can be run again by its number, --seed NUMBER --cases 1, from
 which all follows but what depends on the time.
@@ -19,7 +15,6 @@ which all follows but what depends on the time.
 import json
 import signal
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -27,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpflow.base import AnyNDArray
 
 from campaign import damage
 from campaign.children import (
@@ -38,13 +32,9 @@ from campaign.children import (
     TRAININGS,
     Child,
     Trained,
-    X,
     cached_path,
-    classifier,
     download,
     follow,
-    new_stream,
-    regression,
     restored,
     served,
     stream_parts,
@@ -54,7 +44,6 @@ from campaign.children import (
     values_of,
 )
 from campaign.judging import (
-    TOLERANCE,
     Case,
     compared,
     of_ended,
@@ -65,13 +54,11 @@ from campaign.judging import (
     whole,
     wrong,
 )
-from campaign.records import SUBJECTS, records
 from campaign.running import Outcome, options, tally, within
 from gpflow_pep import StreamState
 from gpflow_pep.saving.arrays_file import DIGEST, load_arrays
 from gpflow_pep.training import fit
 
-_ROUNDING = 1e-9  # of predictions that nothing iterates for
 _DAMAGES = 15  # of one case
 _DOWNLOAD = "data set"
 
@@ -427,159 +414,27 @@ def _damaged_downloads(case: Case, folder: Path, address: str) -> list[Outcome]:
     return found
 
 
-# --- two writers ----------------------------------------------------------------------------------
-
-
-def two_writers(case: Case, folder: Path) -> list[Outcome]:
-    """Two processes at one file at once, while this one reads it again and again."""
-    path, torn, pause = folder / "c.npz", list[Outcome](), float(case.rng.choice([0.0, 0.2, 1.0]))
-    with served() as address:
-        task: Callable[[], Any] = {
-            **{name: lambda: train(case.subject, path) for name in TRAININGS},
-            **{name: lambda: follow(case.subject, path) for name in STREAMS},
-            _DOWNLOAD: lambda: download(folder, address),
-        }[case.subject]
-        first = Child(task)
-        time.sleep(pause)
-        writers = [first, Child(task)]
-        while not all(writer.has_ended() for writer in writers) and not torn:
-            found = whole(path) if case.subject != _DOWNLOAD else _whole_download(folder)
-            torn += [] if found is None else [found]
-            time.sleep(0.002)
-        ends = [writer.ended() for writer in writers]
-    if case.subject in TRAININGS:
-        return [*torn, *(of_ended(end, lambda trained: compared(case.subject, trained)) for end in ends),
-                *_left(folder, path)]  # fmt: skip
-    if case.subject in STREAMS:
-        expected = undisturbed_stream(case.subject)[0]
-        return [*torn, *(of_ended(end, lambda state: same_arrays(state, expected)) for end in ends),
-                *_left(folder, path)]  # fmt: skip
-    return [*torn, *(of_ended(end, _is_content) for end in ends)]
-
-
-def _whole_download(folder: Path) -> Outcome | None:
-    path = cached_path(folder)
-    found = _is_content(path.read_bytes()) if path.exists() else None
-    return (
-        None if found is None or found.verdict == "right" else found._replace(verdict="torn file")
-    )
-
-
-# --- threads --------------------------------------------------------------------------------------
-
-_MODELS: dict[str, Callable[[], Any]] = {
-    "PEPR": regression,
-    "PEPClassifier": lambda: classifier(alpha=0.5, tol=1e-8),
-    "StreamingSGPR": lambda: new_stream("StreamingSGPR"),
-    "StreamingPEP": lambda: new_stream("StreamingPEP", tol=1e-8),
-}
-_ASKED: dict[str, Callable[[Any, AnyNDArray], Any]] = {
-    "predict_f": lambda model, Xnew: model.predict_f(Xnew),
-    "predict_f, full": lambda model, Xnew: model.predict_f(Xnew, full_cov=True),
-    "predict_y": lambda model, Xnew: model.predict_y(Xnew),
-    "posterior": lambda model, Xnew: model.posterior().predict_f(Xnew),
-    "training_loss": lambda model, Xnew: [model.training_loss()],
-}
-
-
-def threads(case: Case, folder: Path) -> list[Outcome]:
-    """
-    Ask one model in many threads, in some rounds; before each one the power or a parameter is
-    changed.
-    """
-    ended = Child(_in_rounds, case).ended()
-    if ended.code != 0:
-        return [of_ended(ended, lambda _: right())]
-    outcomes: list[Outcome] = ended.value
-    return outcomes
-
-
-def _in_rounds(case: Case) -> list[Outcome]:
-    rng, found = case.rng, []
-    number, model, alone = (
-        int(rng.integers(20, 101)),
-        _MODELS[case.subject](),
-        _MODELS[case.subject](),
-    )
-    Xnew = X[:15] if case.subject.startswith("PEP") else rng.uniform(0.0, 5.0, (15, 2))
-    for _ in range(int(rng.integers(2, 5))):
-        change, value = int(rng.integers(4)), float(rng.uniform(0.2, 1.0))
-        for each in (model, alone):
-            if change == 1:
-                each.alpha = value
-            elif change == 2:
-                each.kernel.lengthscales.assign(value * np.ones(each.kernel.lengthscales.shape))
-            elif change == 3:
-                each.kernel.variance.assign(2.0 * value)
-        asked = [str(name) for name in rng.choice(list(_ASKED), number)]
-        answers = _at_once(model, asked, Xnew)
-        expected = {
-            name: [np.asarray(part) for part in ask(alone, Xnew)] for name, ask in _ASKED.items()
-        }
-        found += [
-            _answered(answer, expected[name], case)
-            for name, answer in zip(asked, answers, strict=True)
-        ]
-    return found
-
-
-def _at_once(model: Any, asked: list[str], Xnew: AnyNDArray) -> list[Any]:
-    """Return the result of each thread, or the error."""
-    start, answers = threading.Barrier(len(asked)), list[Any]([None] * len(asked))
-
-    def ask(place: int) -> None:
-        start.wait()
-        try:
-            answers[place] = [np.asarray(part) for part in _ASKED[asked[place]](model, Xnew)]
-        except Exception as error:
-            answers[place] = error
-
-    running = [
-        threading.Thread(target=ask, args=(place,), daemon=True) for place in range(len(asked))
-    ]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    return answers
-
-
-def _answered(answer: Any, expected: list[AnyNDArray], case: Case) -> Outcome:
-    if isinstance(answer, Exception):
-        return wrong("raw error", f"{type(answer).__name__}: {answer}")
-    tolerance = TOLERANCE if case.subject.endswith(("Classifier", "PEP")) else _ROUNDING
-    errors = [
-        np.abs(a - b).max() / (1.0 + np.abs(b).max()) for a, b in zip(answer, expected, strict=True)
-    ]
-    return (
-        right(float(max(errors)) / tolerance) if np.isfinite(errors).all() else wrong("not finite")
-    )
-
-
 # --- all of them ----------------------------------------------------------------------------------
 
-_FILES = (*TRAININGS, *STREAMS, _DOWNLOAD)
-KINDS: dict[str, tuple[Callable[[Case, Path], list[Outcome]], tuple[str, ...]]] = {
-    "killed": (killed, _FILES),
-    "disk": (disk, _FILES),
-    "damaged": (damaged, _FILES),
-    "two writers": (two_writers, _FILES),
-    "threads": (threads, tuple(_MODELS)),
-    "records": (records, SUBJECTS),
+SUBJECTS = (*TRAININGS, *STREAMS, _DOWNLOAD)
+KINDS: dict[str, Callable[[Case, Path], list[Outcome]]] = {
+    "killed": killed,
+    "disk": disk,
+    "damaged": damaged,
 }
 
 
 def case_of(seed: int, only: str | None = None) -> Case:
     """Make the case of a seed: the kinds in turn."""
     kind = only or list(KINDS)[seed % len(KINDS)]
-    return Case(seed, kind, str(np.random.default_rng(seed).choice(KINDS[kind][1])))
+    return Case(seed, kind, str(np.random.default_rng(seed).choice(SUBJECTS)))
 
 
 def run(case: Case) -> list[Outcome]:
     """Run the case in a separate folder and judge each result."""
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         try:
-            return KINDS[case.kind][0](case, Path(folder))
+            return KINDS[case.kind](case, Path(folder))
         except Exception as error:
             return [wrong("raw error", f"{type(error).__name__}: {error}")]
 

@@ -19,7 +19,7 @@ from gpflow.likelihoods import Bernoulli, Beta, Exponential, Gamma, Ordinal, Poi
 from scipy import stats
 from scipy.special import logsumexp, softplus
 
-from campaign.running import Outcome, judged, options, outcomes_of, print_counts
+from campaign.running import Outcome, guarded, judged, options, outcomes_of, print_counts
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted.predictive import predicted_log_density
 
@@ -170,11 +170,12 @@ def expected(density: Density, mean: float, variance: float, y: float) -> float:
 
 def run(case: Case) -> Outcome:
     """Compare the densities of all rows; the largest error decides."""
+    return guarded(lambda: _judged(case))
+
+
+def _judged(case: Case) -> Outcome:
     rows = (each[:, None] for each in (case.mean, case.variance, case.Y))
-    try:
-        found = predicted_log_density(case.likelihood, np.zeros((_ROWS, 1)), *rows).numpy()
-    except Exception as error:
-        return Outcome("raw error", np.nan, f"{type(error).__name__}: {error}"[:300])
+    found = predicted_log_density(case.likelihood, np.zeros((_ROWS, 1)), *rows).numpy()
     wanted = [
         expected(case.density, *row) for row in zip(case.mean, case.variance, case.Y, strict=True)
     ]

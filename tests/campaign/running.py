@@ -2,17 +2,24 @@
 
 import argparse
 import json
+import re
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import tensorflow as tf
 
 from experiments.protocols.arguments import count
 
 _Item = TypeVar("_Item")
+_NUMERICAL = (
+    r"not successful: (Kuu|B)\b|variance of f given u|lengthscales of their mean|"
+    "sites cannot be updated"
+)
 
 
 class Outcome(NamedTuple):
@@ -31,6 +38,20 @@ def judged(errors: Mapping[str, float]) -> Outcome:
     if not np.isfinite(errors[worst]):
         return Outcome("not finite", np.inf, worst)
     return Outcome("right" if errors[worst] <= 1.0 else f"wrong {worst}", float(errors[worst]), "")
+
+
+def guarded(judge: Callable[[], Outcome]) -> Outcome:
+    """Return a judgment without warnings; an error for numerical reasons is a refusal."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return judge()
+        except Exception as error:
+            named = isinstance(error, tf.errors.InvalidArgumentError) and re.search(
+                _NUMERICAL, str(error)
+            )
+            message = f"{type(error).__name__}: {error}"[:300]
+            return Outcome("refused" if named else "raw error", np.nan, message)
 
 
 def options(

@@ -10,11 +10,9 @@ from campaign.attacks import ATTACKS, NAMES, case_of, judge, print_table, run
 from gpflow_pep.models.sparse import InducingVariableGP
 
 QUICK = [
-    ("values", "data"),
-    ("predictions", "category of no output"),
-    ("training", "no model"),
-    ("selection", "number of inducing points"),
-    ("files", "field that is no number"),
+    ("models", "data"),
+    ("training", "max_iterations"),
+    ("files", "line that is no row"),
 ]
 
 
@@ -94,7 +92,7 @@ def test_numbers_are_judged():
 def test_a_model_without_checks_is_found(monkeypatch):
     """It accepts a wrong number of latent functions, or fails at another place."""
     monkeypatch.delattr(InducingVariableGP, "num_latent_gps")
-    seed = NAMES.index(("values", "num_latent_gps"))
+    seed = NAMES.index(("models", "num_latent_gps"))
     assert run(case_of(seed)).verdict not in ("right", "refused")
 
 
@@ -102,5 +100,5 @@ def test_sites_that_do_not_converge_are_no_error(monkeypatch):
     def act(subject):
         raise attacks.NotConverged
 
-    monkeypatch.setitem(ATTACKS["parts"], "kernel replaced", Attack(Subject, act))
-    assert run(case_of(NAMES.index(("parts", "kernel replaced")))).verdict == "not converged"
+    monkeypatch.setitem(ATTACKS["models"], "kernel replaced", Attack(Subject, act))
+    assert run(case_of(NAMES.index(("models", "kernel replaced")))).verdict == "not converged"

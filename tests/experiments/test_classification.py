@@ -11,7 +11,6 @@ from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from matplotlib.image import imread
 from quick import some_slow
-from sacred.utils import ConfigAddedError
 
 from experiments.datasets import Dataset
 from experiments.ingredients.classifier import MODELS, classifier_title
@@ -90,11 +89,6 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
         Z, Z_start, probability = (arrays[name] for name in ("Z", "Z_start", "probability"))
     assert Z.shape == Z_start.shape == (4, 30)  # two iterations do not come to the points
     assert probability.shape == (57, 1) and ((probability > 0.0) & (probability < 1.0)).all()
-
-
-def test_unknown_entry_is_refused(run_tiny):
-    with pytest.raises(ConfigAddedError, match="noise_variance"):
-        run_tiny(noise_variance=0.5)
 
 
 def test_titles():

@@ -3,6 +3,7 @@
 import json
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -93,20 +94,19 @@ def test_tensorboard_log_holds_the_scalars(run_tiny):
             assert (step, tag) in tags
 
 
-def test_error_is_recorded_and_logs_stay(run_tiny, runs, monkeypatch):
-    def failing(model):
-        if calls:
-            raise RuntimeError("no noise")
-        calls.append(None)
-        return 1.0
-
-    calls: list[None] = []
-    monkeypatch.setattr(regression, "noise_sd", failing)
-    with pytest.raises(RuntimeError):
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(RuntimeError("no noise"), "FAILED"), (KeyboardInterrupt(), "INTERRUPTED")],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_run_that_stops_is_recorded_with_its_metrics(run_tiny, runs, monkeypatch, error, status):
+    monkeypatch.setattr(regression, "noise_sd", Mock(side_effect=[1.0, error]))
+    with pytest.raises(type(error)):
         run_tiny(log_interval=1)
     entry = read(runs / "1", "run.json")
-    assert entry["status"] == "FAILED"
-    assert "no noise" in "".join(entry["fail_trace"])
+    assert entry["status"] == status
+    if status == "FAILED":
+        assert "no noise" in "".join(entry["fail_trace"])
     assert read(runs / "1", "metrics.json")["noise_sd"]["steps"] == [0]
     assert list((runs / "1" / "tensorboard").glob("events.*"))
 
@@ -179,18 +179,3 @@ def test_configuration_is_printed_with_its_comments(capfd):
     ex.run_commandline(["regression", "print_config", "with", "alpha=0.75"])
     printed = capfd.readouterr().out
     assert "alpha = 0.75" in printed and "# number of inducing points" in printed
-
-
-def test_interrupted_run_is_recorded_with_its_metrics(run_tiny, runs, monkeypatch):
-    def interrupted(model):
-        if calls:
-            raise KeyboardInterrupt
-        calls.append(None)
-        return 1.0
-
-    calls: list[None] = []
-    monkeypatch.setattr(regression, "noise_sd", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_tiny(log_interval=1)
-    assert read(runs / "1", "run.json")["status"] == "INTERRUPTED"
-    assert read(runs / "1", "metrics.json")["noise_sd"]["steps"] == [0]
