@@ -111,20 +111,10 @@ KINDS = {
     ),
     "robust-max": Kind(lambda: MultiClassRobustMax(_CLASSES), _classes, _CLASSES),
     "softmax": Kind(lambda: gpflow.likelihoods.Softmax(_CLASSES), _classes, _CLASSES),
-    "probit, Wasserstein": Kind(Probit, _labels, projection="wasserstein"),
-    "Poisson, Wasserstein": Kind(
-        gpflow.likelihoods.Poisson, lambda F, rng: _counts(_exp(F), rng), projection="wasserstein"
-    ),
-    "gamma, Wasserstein": Kind(
-        gpflow.likelihoods.Gamma,
-        lambda F, rng: rng.gamma(1.0, _exp(F)) + 1e-12,
-        projection="wasserstein",
-    ),
-    "Student-t, Wasserstein": Kind(
-        gpflow.likelihoods.StudentT,
-        lambda F, rng: F[:, :1] + rng.standard_t(3.0, (len(F), 1)),
-        projection="wasserstein",
-    ),
+}
+KINDS |= {
+    f"{name}, Wasserstein": KINDS[name]._replace(projection="wasserstein")
+    for name in ("probit", "Poisson", "gamma", "Student-t")
 }
 OBSERVATIONS = ("of the model", "at random", "separable", "extreme")
 

@@ -79,20 +79,13 @@ LIKELIHOODS: dict[str, Callable[[Case], gpflow.likelihoods.Likelihood]] = {
     "Poisson": lambda case: gpflow.likelihoods.Poisson(),
     "Student-t": lambda case: gpflow.likelihoods.StudentT(scale=np.sqrt(case.noise)),
 }
-_REGRESSION: dict[str, Callable[..., Any]] = {
-    "PEPR": lambda case, *parts, **o: PEPR(
-        *parts, alpha=case.alpha, noise_variance=case.noise, **o
-    ),
-    "PEPR blocks": lambda case, *parts, **o: PEPR(
-        *parts, alpha=case.alpha, noise_variance=case.noise, blocks=_blocks(case), **o
-    ),
-    "TSGPR": lambda case, *parts, **o: TSGPR(*parts, noise_variance=case.noise, **o),
-    "BTSGPR": lambda case, *parts, **o: BTSGPR(
-        *parts, noise_variance=case.noise, blocks=_blocks(case), **o
-    ),
-    "StreamingSGPR": lambda case, *parts, **o: StreamingSGPR(
-        *parts, alpha=case.alpha, noise_variance=case.noise, **o
-    ),
+# Regression models, and names of arguments besides the noise variance.
+_REGRESSION: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "PEPR": (PEPR, ("alpha",)),
+    "PEPR blocks": (PEPR, ("alpha", "blocks")),
+    "TSGPR": (TSGPR, ()),
+    "BTSGPR": (BTSGPR, ("blocks",)),
+    "StreamingSGPR": (StreamingSGPR, ("alpha",)),
 }
 _EP = {"PEP": PEP, "StreamingPEP": StreamingPEP}
 _MINIBATCH = {"TSVGP": TSVGP, "PEPSVGP": PEPSVGP, "APEP": APEP, "ARPEP": ARPEP, "RPAPEP": RPAPEP}
@@ -119,7 +112,10 @@ def make(case: Case, **options: Any) -> Any:
     """Make the model of a case."""
     data, kernel = (case.X, case.Y), _kernel(case)
     if case.model in _REGRESSION:
-        return _REGRESSION[case.model](case, data, kernel, case.Z.copy(), **options)
+        constructor, names = _REGRESSION[case.model]
+        given = {"alpha": case.alpha, "blocks": _blocks(case)}
+        options |= {"noise_variance": case.noise, **{name: given[name] for name in names}}
+        return constructor(data, kernel, case.Z.copy(), **options)
     likelihood = LIKELIHOODS[case.likelihood](case)
     if case.model in _EP:
         model = _EP[case.model](

@@ -2,9 +2,8 @@
 Shared by tests of the engine: rows held as tensors, and the same sums written densely, without
 chunks.
 
-The dense forms stand on other operations than the engine (inverses and log-determinants of whole
-blocks, one block after another), once in numpy for values and once in plain TensorFlow for
-derivatives.
+The dense form stands on other operations than the engine: inverses and log-determinants of whole
+blocks, one block after another, in plain TensorFlow.
 """
 
 import types
@@ -102,37 +101,8 @@ def of_block(power, number):
     return power if np.ndim(power) == 0 else power[number]
 
 
-def numpy_sums(problem, blocks, powers, scale, shared=False):
-    """Sums by explicit inverses and determinants, block after block."""
-    L = np.linalg.cholesky(problem.Kuu)
-    V = np.linalg.inv(L) @ problem.Kuf
-    D = problem.Kff - V.T @ V
-    A, c, quadratic, log_noise, penalty = 0.0, 0.0, 0.0, 0.0, 0.0
-    common = np.zeros([len(blocks[0])] * 2 if shared else [0, 0])
-    for number, block in enumerate(blocks):
-        S, r = np.diag(problem.noise[block]), problem.residual[block]
-        D_b = of_block(scale, number) * D[np.ix_(block, block)]
-        Sigma = S + of_block(powers.noise_power, number) * D_b
-        inverse = np.linalg.inv(Sigma)
-        A += V[:, block] @ inverse @ V[:, block].T
-        c += V[:, block] @ inverse @ r
-        quadratic += np.trace(r.T @ inverse @ r)
-        log_noise += np.linalg.slogdet(Sigma)[1]
-        k = of_block(powers.penalty_power, number)
-        X = D_b / np.sqrt(np.outer(np.diag(S), np.diag(S)))
-        if shared:
-            common += X
-        else:
-            ratio = np.trace(X) if k == 0.0 else np.linalg.slogdet(np.eye(len(X)) + k * X)[1] / k
-            penalty += of_block(powers.weight, number) * ratio
-    return Collected(L, A, c, quadratic, log_noise, penalty, common)
-
-
 def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=False):
-    """
-    :func:`numpy_sums` in TensorFlow, for its automatic derivatives (of the log det: its closed
-    form).
-    """
+    """Sums by explicit inverses and determinants, block after block, with derivatives by tapes."""
     scale = tf.convert_to_tensor(scale, tf.float64)
     L = tf.linalg.cholesky(Kuu)
     V = tf.matmul(tf.linalg.inv(L), Kuf)
@@ -165,6 +135,12 @@ def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=Fal
                 / k
             )
     return Collected(L, A, c, quadratic, log_noise, penalty, common)
+
+
+def values_of_sums(problem, blocks, powers, scale, shared=False):
+    """Return the values of :func:`dense_sums`."""
+    sums = dense_sums(*vars(problem).values(), blocks, powers, scale, shared)
+    return Collected(*(np.asarray(value) for value in sums))
 
 
 def make_blocks(kind, N):
@@ -230,7 +206,7 @@ def dense():
     return types.SimpleNamespace(
         TensorRows=TensorRows,
         problem=make_problem,
-        numpy_sums=numpy_sums,
+        values_of_sums=values_of_sums,
         sums=dense_sums,
         blocks=make_blocks,
         chunks=make_chunks,

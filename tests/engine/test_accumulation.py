@@ -125,7 +125,7 @@ def test_sums_and_derivatives_equal_the_dense_ones(dense, kind, powers_of, scale
     sites = IndependentSites() if kind.startswith("rows") else BlockSites()
     sums, gradients = collected(dense, problem, dense.chunks(kind, blocks, 4), sites, powers, scale)
     for actual, expected in zip(
-        sums, dense.numpy_sums(problem, blocks, powers, scale), strict=True
+        sums, dense.values_of_sums(problem, blocks, powers, scale), strict=True
     ):
         # A log det of I + k X divided by k = 1e-6 errs by eps / k in numpy's own evaluation.
         dense.close(actual, expected, 1e-8 if np.min(powers.penalty_power) < 1e-3 else EXACT)
@@ -147,7 +147,7 @@ def test_structured_blocks_equal_the_dense_ones(dense, kind):
         dense, problem, dense.chunks(kind, blocks, 5), sites, powers, scale=1.0
     )
     for actual, expected in zip(
-        sums, dense.numpy_sums(problem, blocks, powers, 1.0, shared=shared), strict=True
+        sums, dense.values_of_sums(problem, blocks, powers, 1.0, shared=shared), strict=True
     ):
         dense.close(actual, expected, EXACT)
     expected = expected_gradients(dense, problem, blocks, powers, 1.0, shared=shared)
@@ -267,7 +267,7 @@ def test_several_latent_functions_are_several_calls(dense, name, chunks):
         tf.constant(getattr(together, name)) for name in ("Kuu", "Kuf", "Kff", "noise", "residual")
     ]
     weights = [
-        dense.cotangents(dense.numpy_sums(p, dense.blocks("rows", 13), powers, 1.2), 5)
+        dense.cotangents(dense.values_of_sums(p, dense.blocks("rows", 13), powers, 1.2), 5)
         for p in problems
     ]
     scale = tf.constant(1.2, tf.float64)

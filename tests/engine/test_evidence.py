@@ -19,7 +19,7 @@ EXACT = 1e-12
 def case(request, dense):
     problem = dense.problem(seed=3, P=request.param)
     blocks = dense.blocks("unequal", 13)
-    sums = dense.numpy_sums(problem, blocks, Powers(0.6, 0.6, 0.2), 1.3)
+    sums = dense.values_of_sums(problem, blocks, Powers(0.6, 0.6, 0.2), 1.3)
     Qff = problem.Kuf.T @ np.linalg.solve(problem.Kuu, problem.Kuf)
     noise = np.diag(problem.noise)
     for block in blocks:
@@ -70,7 +70,7 @@ def test_derivatives_against_autodiff(case):
 def test_several_latent_functions(dense):
     blocks = dense.blocks("rows", 13)
     alone = [
-        dense.numpy_sums(dense.problem(seed=seed), blocks, Powers(0.5, 0.5, 0.25), 1.0)
+        dense.values_of_sums(dense.problem(seed=seed), blocks, Powers(0.5, 0.5, 0.25), 1.0)
         for seed in (5, 6)
     ]
     together = dense.Collected(
