@@ -229,6 +229,7 @@ REPLACED = [
         "must keep 4 points(, as q_mu)?, got 3",
     ),
     (STREAMS, "inducing_variable", [Multiscale(Z, np.ones_like(Z))], "points, got Multiscale"),
+    (SITES, "data", [(X, LABELS + 1.0)], r"data\[1\] \(Y\) must hold the labels"),
     (WITH_DATA, "data", [(X[:, :1], LABELS)], r"data \(X\) must keep 2 columns, got 1"),
     (
         WITH_DATA,

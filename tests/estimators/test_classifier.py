@@ -123,7 +123,7 @@ def test_rejects_invalid_labels(X, small, given, message):
             small.partial_fit(X, ["a", "b"] * 30, classes=given)
 
 
-def test_a_given_likelihood_is_copied(X, labels, small):
+def test_a_given_likelihood_is_copied(X, labels):
     """The likelihood is copied, and rejected if it is not a likelihood of labels."""
     likelihood = Softmax(3)
     estimator = SparseGPClassifier(

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from gpflow import kernels as k
 
-from gpflow_pep import PEP, PEPR, TSVGP
+from gpflow_pep import PEPR
 from gpflow_pep.inducing import greedy_variance
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(10, 3))
 Y = np.sin(X[:, :1])
-LIKELIHOOD = gpflow.likelihoods.StudentT()
 
 WRONG = {
     "lengthscales of SquaredExponential": k.SquaredExponential(lengthscales=[1.0, 1.0]),
@@ -35,11 +34,9 @@ WRONG = {
     "make",
     [
         lambda kernel: PEPR((X, Y), kernel, X[:4]),
-        lambda kernel: PEP((X, Y), kernel, LIKELIHOOD, X[:4]),
-        lambda kernel: TSVGP(kernel, gpflow.likelihoods.Gaussian(), X[:4], num_data=10),
         lambda kernel: greedy_variance(getattr(kernel, "kernel", kernel), X, 4),
     ],
-    ids=["PEPR", "PEP", "TSVGP", "greedy_variance"],
+    ids=["PEPR", "greedy_variance"],
 )
 def test_rejects_invalid_active_dims(make):
     for part in WRONG:

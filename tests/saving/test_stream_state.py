@@ -108,7 +108,7 @@ def test_a_state_is_a_copy():
         np.testing.assert_array_equal(value, before[name])
 
 
-def test_other_states_are_refused(tmp_path):
+def test_other_states_are_refused():
     state = regression().state
     arrays = state.as_dict()
     with pytest.raises(ValueError, match="version 1, got 2"):
