@@ -191,3 +191,12 @@ def test_copy_accepts_any_number_of_points():
         each.update(SECOND, Z[:2])
     first, *others = (each.predict_f(X) for each in copies)
     np.testing.assert_array_equal(others, [first] * 2)
+
+
+def test_a_failed_update_changes_nothing():
+    model = StreamingSVGP(kernel(), Probit(), Z, num_data=30)
+    model.q_sqrt.unconstrained_variable.assign(np.full((1, 36), np.nan))
+    before = model.state.as_dict()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        model.update((X, np.ones_like(X)))
+    np.testing.assert_equal(model.state.as_dict(), before)

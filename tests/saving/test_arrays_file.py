@@ -244,6 +244,20 @@ def test_a_write_that_fails_names_the_path_and_leaves_the_earlier_file(tmp_path,
     assert list(tmp_path.iterdir()) == [path] and path.read_bytes() == b"of an earlier call"
 
 
+def test_a_file_that_cannot_be_completed_leaves_the_one_before(tmp_path, monkeypatch):
+    def broken(file, **arrays):
+        file.write(b"half of it")
+        raise OSError("No space left on device")
+
+    path = tmp_path / "a.npz"
+    save_arrays(path, ARRAYS)
+    before = path.read_bytes()
+    monkeypatch.setattr(np, "savez", broken)
+    with pytest.raises(OSError, match="No space"):
+        save_arrays(path, ARRAYS)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
 def test_reports_a_link_to_itself(tmp_path):
     link = tmp_path / "a.npz"
     link.symlink_to(link.name)
