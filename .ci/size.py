@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 LIMITS = {
     "tokens, gpflow_pep": (137_500, 118_000),
     "tokens, experiments": (68_000, 58_000),
-    "tokens, tests": (314_000, 240_000),
+    "tokens, tests": (302_000, 240_000),
     ":= per 1,000 lines": (3, 3),
     "conditional expressions per 1,000 lines": (11, 10),
     "tuple assignments per 1,000 lines": (4, 8),
