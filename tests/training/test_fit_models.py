@@ -373,6 +373,18 @@ def test_bad_arguments_are_refused(as_new):
         ("TSVGP", {"seed": -1}, "seed must be"),
         ("BTSVGP", {"optimizer": "lbfgs"}, 'optimizer must be "adam" for BTSVGP'),
         ("TSVGP", {"natural_step": 1.5}, "natural_step must be"),
+        (
+            "PEPClassifier",
+            {"optimizer": "newton"},
+            """optimizer must be "lbfgs", "adam" or None, got 'newton': give optimizer="lbfgs".""",
+        ),
+        (
+            "PEPClassifier",
+            {"optimizer": tf.optimizers.Adam()},
+            """got an object, Adam: give optimizer="adam".""",
+        ),
+        ("PEPClassifier", {"optimizer": "adam", "batch_size": 2.5}, "batch_size must be"),
+        ("PEPClassifier", {"learning_rate": np.nan}, "learning_rate must be"),
         ("PEPR", {"patience": 0}, "patience must be"),
         ("PEPR", {"interval": 0}, "interval must be"),
         ("PEPR", {"max_iterations": 0}, "max_iterations must be"),

@@ -167,27 +167,6 @@ def test_restores_good_values_after_an_interrupt(model, way):
     assert model.update_sites().converged
 
 
-# --- arguments ------------------------------------------------------------------------------------
-
-
-def test_bad_arguments_are_refused(model):
-    for options, message in [
-        (
-            {"optimizer": "newton"},
-            """optimizer must be "lbfgs", "adam" or None, got 'newton': give optimizer="lbfgs".""",
-        ),
-        ({"optimizer": tf.optimizers.Adam()}, """got an object, Adam: give optimizer="adam"."""),
-        ({"optimizer": "adam", "batch_size": 0}, "batch_size must be"),
-        ({"optimizer": "adam", "batch_size": 2.5}, "batch_size must be"),
-        ({"learning_rate": -0.1}, "learning_rate must be"),
-        ({"learning_rate": np.nan}, "learning_rate must be"),
-    ]:
-        initial = values(model)
-        with pytest.raises(ValueError, match=message):
-            fit(model, **options)
-        np.testing.assert_array_equal(values(model), initial)
-
-
 # --- how it trains --------------------------------------------------------------------------------
 
 

@@ -2,6 +2,9 @@
 
 import re
 
+import numpy as np
+import pytest
+
 from experiments import datasets
 from experiments.datasets.catalog import ENTRIES
 
@@ -51,3 +54,22 @@ def test_sets_without_files_come_with_a_library_or_are_generated():
         "digits",
     ]
     assert without == [*bundled, "three-classes", "jacksboro", "pseudo-periodic", "periodic"]
+
+
+LABELED = [
+    pytest.param(name, marks=pytest.mark.data) if datasets.describe(name).files else name
+    for task in ("classification", "multiclass")
+    for name in datasets.names(task=task)
+    if name not in ("mnist-even-odd", "mnist", "flights", "three-classes")
+]
+
+
+@pytest.mark.parametrize("name", LABELED)
+def test_no_input_is_a_row_number_or_the_label(name):
+    table = ENTRIES[name].source.read(0)
+    X, y = table.X, table.Y[:, 0]
+    assert not (np.diff(X, axis=0) > 0.0).all(axis=0).any()
+    codes = [np.unique(column, return_inverse=True)[1].ravel() for column in X.T]
+    assert not any(
+        len(set(zip(code, y, strict=True))) == code.max() + 1 == y.max() + 1 for code in codes
+    )

@@ -41,12 +41,6 @@ TRAINED = {
 }
 
 
-def rows_of(name):
-    """Inputs and labels of all rows, in the order of the table [N, D + 1]."""
-    table = ENTRIES[name].source.read(0)
-    return np.hstack([table.X, table.Y])
-
-
 def test_names_and_descriptions():
     assert datasets.names(task="classification") == tuple(PUBLISHED)
     for name, (N, D, _, num_splits, splits_published) in PUBLISHED.items():
@@ -75,19 +69,6 @@ def test_every_split_is_a_partition_with_both_classes(name):
     assert len(set(tested)) == num_splits  # all differ
     if num_splits == 10:
         assert sorted(sum(tested, ())) == list(range(N))
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("name", [name for name in PUBLISHED if name != "mnist-even-odd"])
-def test_no_input_is_a_row_number_or_the_label(name):
-    rows = rows_of(name)
-    X, y = rows[:, :-1], rows[:, -1]
-    assert not (np.diff(X, axis=0) > 0.0).all(axis=0).any()
-    for label in (y, 1.0 - y):
-        two_valued = [
-            np.unique(column, return_inverse=True) for column in X.T if len(np.unique(column)) == 2
-        ]
-        assert not any(np.array_equal(places.ravel(), label) for _, places in two_valued)
 
 
 @pytest.mark.data

@@ -30,17 +30,6 @@ BUNDLED = {
 ALL = [*(pytest.param(name, marks=pytest.mark.data) for name in PUBLISHED), *BUNDLED]
 
 
-def splits_of(name):
-    source = ENTRIES[name].source
-    return [source.read(split) for split in range(source.num_splits)]
-
-
-def rows_of(name):
-    """Inputs and labels of all rows, in the order of the table [N, D + 1]."""
-    table = ENTRIES[name].source.read(0)
-    return np.hstack([table.X, table.Y])
-
-
 def test_names_and_descriptions():
     sets = PUBLISHED | BUNDLED
     assert datasets.names(task="multiclass") == (*sets, "mnist", "flights", "three-classes")
@@ -54,7 +43,8 @@ def test_names_and_descriptions():
 @pytest.mark.parametrize("name", ALL)
 def test_every_split_is_a_partition_that_trains_on_every_class(name):
     D, counts, num_train = (PUBLISHED | BUNDLED)[name]
-    N, splits = sum(counts), splits_of(name)
+    N, source = sum(counts), ENTRIES[name].source
+    splits = [source.read(split) for split in range(source.num_splits)]
     for X, Y, train, test in splits:
         assert (X.shape, Y.shape) == ((N, D), (N, 1))
         assert X.dtype == Y.dtype == np.float64
@@ -66,17 +56,6 @@ def test_every_split_is_a_partition_that_trains_on_every_class(name):
         np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(N))
         assert len(train) == num_train
     assert len({tuple(split.test) for split in splits}) == 20  # all differ
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_no_input_is_a_row_number_or_the_label(name):
-    rows = rows_of(name)
-    X, y = rows[:, :-1], rows[:, -1]
-    assert not (np.diff(X, axis=0) > 0.0).all(axis=0).any()
-    codes = [np.unique(column, return_inverse=True)[1].ravel() for column in X.T]
-    assert not any(
-        len(set(zip(code, y, strict=True))) == code.max() + 1 == y.max() + 1 for code in codes
-    )
 
 
 def test_digits_are_those_of_scikit_learn():
