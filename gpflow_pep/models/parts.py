@@ -13,7 +13,7 @@ from gpflow.base import Parameter
 from typing_extensions import override
 
 from .. import validation
-from ..runtime.transactions import store
+from ..runtime.transactions import atomic, store
 
 _Value = TypeVar("_Value")
 
@@ -54,14 +54,14 @@ class Part(Generic[_Value]):
         def __get__(self, model: object, owner: type) -> _Value: ...
 
     def __set__(self, model: Any, value: Any) -> None:
-        earlier = vars(model).get(self._name)
-        try:
+        if not model._is_constructed:
             store(model, self._name, self._accepted(model, value))
-            if model._is_constructed:
-                model._check()
-        except BaseException:
-            store(model, self._name, earlier)
-            raise
+            return
+        earlier = vars(model)[self._name]
+        variables = [earlier.unconstrained_variable] if isinstance(earlier, Parameter) else []
+        with atomic([model], variables):
+            store(model, self._name, self._accepted(model, value))
+            model._check()
 
     def _accepted(self, model: Any, value: Any) -> Any:
         """Return the value to store."""

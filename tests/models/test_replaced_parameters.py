@@ -67,6 +67,18 @@ def test_a_number_is_assigned_to_a_parameter_of_the_model():
     assert model.scale is scale and float(scale.numpy()) == pytest.approx(1.3)
 
 
+def test_a_number_that_the_model_refuses_is_not_assigned(monkeypatch):
+    model = PEP((X, Y), KERNEL(), gpflow.likelihoods.StudentT(), Z, scale=gpflow.Parameter(1.0))
+
+    def refuse(model):
+        raise ValueError("refused")
+
+    monkeypatch.setattr(PEP, "_check", refuse)
+    with pytest.raises(ValueError, match="refused"):
+        model.scale = 1.3
+    assert float(model.scale.numpy()) == 1.0
+
+
 def test_new_parts_and_frozen_models_are_accepted():
     model = PEPR((X, Y), KERNEL(), Z)
     model.kernel = gpflow.kernels.SquaredExponential()
