@@ -29,6 +29,7 @@ from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, tilted_r
 from .smoothness import check_smooth
 from .trapezoid import (
     HALF,
+    Approximation,
     TiltedRows,
     are_narrow,
     next_window,
@@ -256,30 +257,7 @@ def on_windows(
         values = tf.concat([values[:, :-1], center[:, None]], axis=1)
         results = tf.tensor_scatter_nd_update(results, tf.expand_dims(row, 1), values)
 
-        inaccurate = tf.squeeze(tf.where(~integrated.is_accurate), 1)
-        values = (
-            integrated.log_pi,
-            integrated.x,
-            integrated.peak,
-            integrated.second_form,
-            middle,
-            half,
-            row,
-        )
-        log_pi, x, peak, second_form, middle, half, row = (
-            tf.gather(value, inaccurate, axis=-1) for value in values
-        )
-        next_middle, next_half = next_window(log_pi, x, peak, second_form, half)
-        # The second level uses more points on the same window, unless the next window is much wider
-        # or narrower. After it, rows whose window barely changes are dropped, because more points
-        # would not help.
-        change = next_half / half
-        changes = (change < 0.5) | (change > 2.0)
-        same = (number < 1) & ~changes
-        remaining = tf.squeeze(tf.where((number < 2) | changes), 1)
-        middle = tf.where(same, middle, next_middle)
-        half = tf.where(same, half, next_half)
-        row, middle, half = (tf.gather(value, remaining) for value in (row, middle, half))
+        row, middle, half = _remaining_windows(number, integrated, row, middle, half)
         begin = wide[: tf.where(tf.equal(number, 0), tf.size(wide), 0)]
         zero = tf.zeros(tf.shape(begin), dtype)
         pairs = (row, begin), (middle, zero), (half, zero + HALF)
@@ -298,6 +276,39 @@ def on_windows(
         ),
     )
     return results
+
+
+def _remaining_windows(
+    number: tf.Tensor, integrated: Approximation, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
+    """
+    Return the rows that are not accurate yet and their next windows, without rows whose window no
+    longer changes.
+    """
+    inaccurate = tf.squeeze(tf.where(~integrated.is_accurate), 1)
+    values = (
+        integrated.log_pi,
+        integrated.x,
+        integrated.peak,
+        integrated.second_form,
+        middle,
+        half,
+        row,
+    )
+    log_pi, x, peak, second_form, middle, half, row = (
+        tf.gather(value, inaccurate, axis=-1) for value in values
+    )
+    next_middle, next_half = next_window(log_pi, x, peak, second_form, half)
+    # The second level uses more points on the same window, unless the next window is much wider
+    # or narrower. After it, rows whose window barely changes are dropped, because more points
+    # would not help.
+    change = next_half / half
+    changes = (change < 0.5) | (change > 2.0)
+    same = (number < 1) & ~changes
+    remaining = tf.squeeze(tf.where((number < 2) | changes), 1)
+    middle = tf.where(same, middle, next_middle)
+    half = tf.where(same, half, next_half)
+    return tuple(tf.gather(value, remaining) for value in (row, middle, half))
 
 
 def far_modes(
