@@ -5,6 +5,7 @@ from .block_sites import BlockSites, SharedBlockSites, SphericalBlockSites, Stru
 from .chunks import BlockChunks, Chunk, Chunks, OneChunk, RowChunks, default_chunk_size, split_rows
 from .covariances import (
     Prior,
+    conditional_covariance_of_f,
     conditional_variance_of_f,
     floating_variables,
     independent_parts,

@@ -20,7 +20,7 @@ from ..runtime.custom_gradients import once_differentiable
 from .chunks import Chunk, Part
 from .gaussian import SiteSums
 from .rows import RegressionRows, Rows, cast, watched
-from .sites import IndependentSites, LinearAdjoint, Powers, RowSums, SiteRule, given_u
+from .sites import IndependentSites, LinearAdjoint, Powers, RowSums, SiteRule, adjoint, given_u
 
 # Estimated relative change of the site noise. Among 576 settings (four kernels, six lengthscales,
 # four noises, alpha 0, 0.5 and 1; N = 6,000, M = 100, D = 4 and 8) 294 are below this value; their
@@ -31,8 +31,8 @@ _MAX_ERROR = 0.02
 # diag A, a measure of cond(Kuu) times the precision of the sites. Its relative error was never
 # above machine epsilon times that: 1e-7 here.
 _WELL_CONDITIONED = 5e8
-# From the derivatives in the sums to the derivatives in the factor, as `SiteRule.adjoint` gives
-# them, in sources and variables.
+# From the derivatives in the sums to L' L_bar, its lower triangle, and the derivatives in sources
+# and variables.
 PullBack = Callable[[RowSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
 
 
@@ -81,9 +81,6 @@ def accumulate_sums(
             # With V = L^-1 Kuf the derivative in L is -L^-T sum V_bar V'; here it is multiplied by
             # L'.
             LtL_bar, *sources_bar = pull_back(bar, variables)
-            if type(sites) is IndependentSites:
-                of_c = tf.matmul(bar.c, sums.c, transpose_b=True)
-                LtL_bar = 2.0 * (LtL_bar - tf.matmul(bar.A, sums.A)) - of_c
             Kuu_bar, *sources_bar = once_differentiable(cholesky_adjoint(L, LtL_bar), *sources_bar)
             return (Kuu_bar, *sources_bar[: len(sources)]), list(sources_bar[len(sources) :])
 
@@ -104,17 +101,17 @@ def _one_chunk(
     def pull_back(bar: RowSums, _: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
         def general() -> tuple[tf.Tensor, ...]:
             with repeated():
-                product, rows_bar = sites.adjoint(L, V, rows, powers, bar)
+                product, rows_bar = adjoint(sites, L, V, rows, powers, bar)
             return product, *rows_bar
 
         if not (by_products(L) and _may_be_linear(sites, powers, rows.scale)):
             return general()
         # Outside of tf.cond, so that it shares the inverse of L with V.
-        adjoint, VDV, scale_bar = _linear_adjoint(L, sums, powers, rows.scale, bar)
+        linear, LtL_bar, scale_bar = _linear_adjoint(L, sums, powers, rows.scale, bar)
         return tuple(
             tf.cond(
                 _is_linear(powers) & _is_well_conditioned(L, sums.A),
-                lambda: (VDV, *adjoint.from_product(rows)._replace(scale=scale_bar)),
+                lambda: (LtL_bar, *linear.from_product(rows)._replace(scale=scale_bar)),
                 general,
             )
         )
@@ -149,10 +146,12 @@ def _linear_adjoint(
     *,
     in_single: bool = False,
 ) -> tuple[LinearAdjoint, tf.Tensor, tf.Tensor]:
-    """Return the adjoint for powers of 0, V D_bar V' and the derivative in the scale."""
-    adjoint = LinearAdjoint.of(L, scale * powers.weight, bar, by_one_product, in_single=in_single)
-    VDV = adjoint.trace[..., None] * sums.A  # since d_bar is a multiple of the site precision
-    return adjoint, VDV, tf.reduce_sum(bar.penalty * sums.penalty) / scale
+    """Return the adjoint for powers of 0, L' L_bar and the derivative in the scale."""
+    linear = LinearAdjoint.of(L, scale * powers.weight, bar, by_one_product, in_single=in_single)
+    VDV = linear.trace[..., None] * sums.A  # since d_bar is a multiple of the site precision
+    of_c = tf.matmul(bar.c, sums.c, transpose_b=True)
+    LtL_bar = 2.0 * (VDV - tf.matmul(bar.A, sums.A)) - of_c
+    return linear, LtL_bar, tf.reduce_sum(bar.penalty * sums.penalty) / scale
 
 
 def _many_chunks(
@@ -187,7 +186,7 @@ def _many_chunks(
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
                     L_, *of_chunk = cast((L, chunk.take_blocks(powers), bar), chunk.dtype)
                     V = triangular_solve(L_, values.Kuf)
-                    product, rows_bar = sites.adjoint(L_, V, values, *of_chunk)
+                    product, rows_bar = adjoint(sites, L_, V, values, *of_chunk)
                 return product, *pull_back(rows_bar)
 
             return rows.sum_over_chunks(part, (tf.zeros_like(L), *zeros))
@@ -197,17 +196,17 @@ def _many_chunks(
             # one precision.
             by_one_product = _is_well_conditioned(L, sums.A) & (num_single == 0.0)
             in_single = isinstance(rows, MixedPrecisionRows)
-            adjoint, VDV, own_scale_bar = _linear_adjoint(
+            by_hand, LtL_bar, own_scale_bar = _linear_adjoint(
                 L, sums, powers, scale, bar, by_one_product, in_single=in_single
             )
 
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
                 with repeated():
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
-                return pull_back(cast(adjoint, chunk.dtype).of_rows(values))
+                return pull_back(cast(by_hand, chunk.dtype).of_rows(values))
 
             scale_bar, *others_bar = rows.sum_over_chunks(part, zeros)
-            return VDV, scale_bar + own_scale_bar, *others_bar
+            return LtL_bar, scale_bar + own_scale_bar, *others_bar
 
         scale = inputs[0]
         if _may_be_linear(sites, powers, scale):

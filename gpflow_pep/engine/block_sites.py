@@ -7,6 +7,8 @@ M], D = m (Kff - V'V) [G, b, b], S the diagonal noise, Sigma = S + noise D, X = 
 b, b].
 """
 
+from typing import Any
+
 import tensorflow as tf
 from typing_extensions import override
 
@@ -16,10 +18,10 @@ from ..maths.linalg import (
     log_det,
     symmetric_product,
 )
-from .covariances import with_checked_variance
+from .covariances import conditional_covariance_of_f, with_checked_variance
 from .penalty import ADVICE, log1p_ratio, log_det_ratio, penalty_factor
 from .rows import Rows
-from .sites import Powers, RowSums, SiteRule, given_u, weighted_sums
+from .sites import Powers, RowSums, SiteRule, given_u
 
 
 class _SitesOfBlocks(SiteRule):
@@ -28,7 +30,7 @@ class _SitesOfBlocks(SiteRule):
     @override
     def _covariance_given_u(self, V: tf.Tensor, L: tf.Tensor, rows: Rows) -> tf.Tensor:
         Vt = _in_blocks(tf.transpose(V), rows.Kff)
-        D = rows.Kff - symmetric_product(Vt, Vt)
+        D = conditional_covariance_of_f(rows.Kff, Vt)
         D = with_checked_variance(D, tf.linalg.diag_part(D), tf.linalg.diag_part(rows.Kff), L)
         return rows.scale[..., None, None] * D
 
@@ -42,12 +44,10 @@ class BlockSites(_SitesOfBlocks):
 
     @override
     def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers) -> RowSums:
-        factor = self._factor_of_noise(D, rows, powers)  # [G, b, b]
-        U = _flat(tf.linalg.triangular_solve(factor, _in_blocks(tf.transpose(V), D)))  # [n, M]
-        rho = _flat(tf.linalg.triangular_solve(factor, _in_blocks(rows.residual, D)))  # [n, P]
-        unit = tf.ones(tf.shape(U)[:1], U.dtype)
-        sums = weighted_sums(tf.transpose(U), unit, rho, self.penalty(D, rows, powers))
-        return sums._replace(log_noise=tf.reduce_sum(log_det(factor)))
+        blocks = _in_blocks(tf.transpose(V), D), _in_blocks(rows.residual, D)
+        A, c, quadratic, log_noise = block_sums(*blocks, self.noise(D, rows, powers))
+        penalty = self.penalty(D, rows, powers)
+        return RowSums(A, c, quadratic, log_noise, penalty, self._none_shared(V))
 
     @override
     def noise(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
@@ -66,7 +66,7 @@ class BlockSites(_SitesOfBlocks):
     ) -> tuple[tf.Tensor, ...]:
         """Leaving row n out subtracts p_n p_n' / p_nn from Sigma^-1 = [..., p_n, ...]."""
         V, D = given_u(self, L, rows)
-        precision = inverse_of_product(self._factor_of_noise(D, rows, powers))  # [G, b, b]
+        precision = inverse_of_product(factor_of_noise(self.noise(D, rows, powers)))
         noise = 1.0 / tf.linalg.diag_part(precision)  # [G, b]
         both = tf.transpose(V), rows.residual
         e, residual = (
@@ -80,11 +80,44 @@ class BlockSites(_SitesOfBlocks):
             residual,
         )
 
-    def _factor_of_noise(self, D: tf.Tensor, rows: Rows, powers: Powers) -> tf.Tensor:
-        """Cholesky factor of Sigma, [G, b, b]."""
-        return cholesky(
-            self.noise(D, rows, powers), name="a block of the site noise", advice=ADVICE
-        )
+
+@tf.custom_gradient
+def block_sums(Vt: tf.Tensor, r: tf.Tensor, Sigma: tf.Tensor) -> Any:
+    """
+    Compute A, c, quadratic and log_noise of blocks with Vt [G, b, M], residuals r [G, b, P] and
+    site noise Sigma [G, b, b].
+    """
+    factor = factor_of_noise(Sigma)
+    U = _flat(tf.linalg.triangular_solve(factor, Vt))  # [n, M]
+    rho = _flat(tf.linalg.triangular_solve(factor, r))  # [n, P]
+    Ut = tf.transpose(U)
+
+    def gradient(
+        A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        precision = inverse_of_product(factor)
+        PV = tf.matmul(precision, Vt)  # [G, b, M]
+        Pr = tf.matmul(precision, r)  # [G, b, P]
+        PVA = tf.matmul(PV, A + tf.transpose(A))
+        Pc = tf.matmul(PV, c) + quadratic * Pr  # [G, b, P]
+        # The derivative in Sigma is log_noise P - P (V' A V + V' c r' + quadratic r r') P, made
+        # symmetric, with P = Sigma^-1.
+        bar = 0.5 * tf.matmul(PVA, PV, transpose_b=True) + tf.matmul(Pc, Pr, transpose_b=True)
+        Sigma_bar = log_noise * precision - 0.5 * (bar + tf.linalg.matrix_transpose(bar))
+        r_bar = Pc + quadratic * Pr
+        return PVA + tf.matmul(Pr, c, transpose_b=True), r_bar, Sigma_bar
+
+    return (
+        symmetric_product(Ut, Ut),
+        tf.matmul(Ut, rho),
+        tf.reduce_sum(tf.square(rho)),
+        tf.reduce_sum(log_det(factor)),
+    ), gradient
+
+
+def factor_of_noise(Sigma: tf.Tensor) -> tf.Tensor:
+    """Cholesky factor of Sigma, [G, b, b]."""
+    return cholesky(Sigma, name="a block of the site noise", advice=ADVICE)
 
 
 class StructuredBlockSites(_SitesOfBlocks):

@@ -27,7 +27,7 @@ from gpflow.kernels import (
 )
 from typing_extensions import override
 
-from ..maths.linalg import column_products
+from ..maths.linalg import column_squares, symmetric_product
 from ..runtime.checks import asserted
 from .stationary_kernels import (
     FEW_INPUTS,
@@ -354,8 +354,18 @@ def conditional_variance_of_f(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.
     Compute d = Kff - diag(V'V), [..., n], V = L^-1 Kuf, clipped at 0; see
     :func:`with_checked_variance`.
     """
-    conditional_variance = Kff - column_products(V, V)
+    conditional_variance = Kff - column_squares(V)
     return tf.nn.relu(with_checked_variance(conditional_variance, conditional_variance, Kff, L))
+
+
+@tf.custom_gradient
+def conditional_covariance_of_f(Kff: tf.Tensor, Vt: tf.Tensor) -> Any:
+    """Compute D = Kff - V'V, [..., n, n], from Vt = V', [..., n, M]; dL/dV is a single product."""
+
+    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return bar, -tf.matmul(bar + tf.linalg.matrix_transpose(bar), Vt)
+
+    return Kff - symmetric_product(Vt, Vt), gradient
 
 
 def with_checked_variance(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from typing_extensions import Self, override
 
-from ..maths.linalg import column_products, symmetric_product, triangular_solve
+from ..maths.linalg import column_products, lower_product, symmetric_product, triangular_solve
 from ..runtime.custom_gradients import derivatives
 from .covariances import conditional_variance_of_f
 from .penalty import log1p_ratio
@@ -64,12 +64,11 @@ class RowSums(NamedTuple):
 
 class SiteRule:
     """
-    A kind of Gaussian site: its sums over the rows of a chunk, and their derivatives.
+    A kind of Gaussian site: its sums over the rows of a chunk.
 
     A rule for single rows defines :meth:`noise`, and :meth:`penalty` if there is one. Automatic
     differentiation gives the derivatives in everything that these methods, or an override of
-    :meth:`forward`, use of the rows. Faster derivatives by hand serve :class:`IndependentSites`
-    only, not its subclasses, whose methods may differ.
+    :meth:`forward`, use of the rows.
 
     >>> from gpflow_pep.engine import SiteRule
     >>> class ExponentialSites(SiteRule):
@@ -97,8 +96,11 @@ class SiteRule:
             quadratic=scalar,
             log_noise=scalar,
             penalty=scalar,
-            shared=tf.zeros([0, 0], L.dtype),
+            shared=self._none_shared(L),
         )
+
+    def _none_shared(self, like: tf.Tensor) -> tf.Tensor:
+        return tf.zeros([0, 0], like.dtype)
 
     def _covariance_given_u(self, V: tf.Tensor, L: tf.Tensor, rows: Rows) -> tf.Tensor:
         """Compute D = m (Kff - V'V): its diagonal [..., n], or blocks [G, b, b]."""
@@ -115,7 +117,8 @@ class SiteRule:
         n = V.shape[-1]
         self._check_shape("noise", noise, [*V.shape[:-2], n], "one value for each row")
         self._check_shape("penalty", penalty, V.shape[:-2], "the sum over the rows")
-        return weighted_sums(V, 1.0 / noise, rows.residual, penalty)
+        A, c, quadratic, log_noise = weighted_sums(V, noise, rows.residual)
+        return RowSums(A, c, quadratic, log_noise, penalty, self._none_shared(V))
 
     def _check_shape(self, method: str, value: tf.Tensor, expected: Any, meaning: str) -> None:
         if not value.shape.is_compatible_with(expected):
@@ -123,18 +126,6 @@ class SiteRule:
                 f"{type(self).__name__}.{method} must return {meaning}, of shape "
                 f"{list(expected)}, got {value.shape.as_list()}."
             )
-
-    def adjoint(
-        self, L: tf.Tensor, V: tf.Tensor, rows: Rows, powers: Powers, bar: RowSums
-    ) -> tuple[tf.Tensor, Rows]:
-        """Compute a chunk's part of L' L_bar = -V_bar V', and the derivatives in the rows."""
-        sources = V, *rows
-        with tf.GradientTape() as tape:
-            tape.watch(sources)
-            sums = self.forward(V, self._covariance_given_u(V, L, rows), rows, powers)
-        V_bar, Kuf_bar, *others_bar = derivatives(tape, tuple(sums), sources, tuple(bar))
-        Kuf_bar += triangular_solve(L, V_bar, adjoint=True)
-        return -tf.matmul(V_bar, V, transpose_b=True), Rows(Kuf_bar, *others_bar)
 
     def leave_one_out_terms(
         self, L: tf.Tensor, rows: Rows, powers: Powers
@@ -158,30 +149,50 @@ def given_u(sites: SiteRule, L: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, tf.Te
     return V, sites._covariance_given_u(V, L, rows)
 
 
-def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> RowSums:
+def adjoint(
+    sites: SiteRule, L: tf.Tensor, V: tf.Tensor, rows: Rows, powers: Powers, bar: RowSums
+) -> tuple[tf.Tensor, Rows]:
     """
-    Compute the sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P].
+    Compute a chunk's part of L' L_bar = -V_bar V', its lower triangle, and the derivatives in the
+    rows.
     """
-    wr = w[..., None] * r
-    return RowSums(
-        A=weighted_gram(V, w),
-        c=tf.matmul(V, wr),
-        quadratic=tf.reduce_sum(wr * r, axis=[-2, -1]),
-        log_noise=-tf.reduce_sum(tf.math.log(w), axis=-1),
-        penalty=penalty,
-        shared=tf.zeros([0, 0], V.dtype),
-    )
+    sources = V, *rows
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(sources)
+        sums = sites.forward(V, sites._covariance_given_u(V, L, rows), rows, powers)
+    V_bar, Kuf_bar, *others_bar = derivatives(tape, tuple(sums), sources, tuple(bar))
+    Kuf_bar += triangular_solve(L, V_bar, adjoint=True)
+    return -lower_product(V_bar, V), Rows(Kuf_bar, *others_bar)
 
 
 @tf.custom_gradient
-def weighted_gram(V: tf.Tensor, w: tf.Tensor) -> Any:
-    """Compute V diag(w) V', [..., M, M], whose derivative takes one product."""
+def weighted_sums(V: tf.Tensor, v: tf.Tensor, r: tf.Tensor) -> Any:
+    """
+    Compute A, c, quadratic and log_noise of rows with V [..., M, n], site noise v [..., n] and
+    residuals r [..., n, P]. The derivatives take one product of M rows and columns.
+    """
+    w = 1.0 / v
+    wr = w[..., None] * r
 
-    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        bar_V = tf.matmul(bar + tf.linalg.matrix_transpose(bar), V)
-        return bar_V * w[..., None, :], 0.5 * column_products(bar_V, V)
+    def gradient(
+        A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        AV = tf.matmul(A + tf.linalg.matrix_transpose(A), V)  # [..., M, n]
+        qr = quadratic[..., None, None] * r
+        cV = tf.matmul(V, c, transpose_a=True) + qr  # [..., n, P]
+        w_bar = 0.5 * column_products(AV, V) + tf.reduce_sum(cV * r, axis=-1)
+        return (
+            AV * w[..., None, :] + tf.matmul(c, wr, transpose_b=True),
+            w * (log_noise[..., None] - w * w_bar),
+            w[..., None] * (cV + qr),
+        )
 
-    return symmetric_product(V * w[..., None, :], V), gradient
+    return (
+        symmetric_product(V * w[..., None, :], V),
+        tf.matmul(V, wr),
+        tf.reduce_sum(wr * r, axis=[-2, -1]),
+        tf.reduce_sum(tf.math.log(v), axis=-1),
+    ), gradient
 
 
 class IndependentSites(SiteRule):
@@ -199,53 +210,6 @@ class IndependentSites(SiteRule):
         return tf.reduce_sum(
             powers.weight * log1p_ratio(powers.penalty_power, D / rows.noise), axis=-1
         )
-
-    @override
-    def adjoint(
-        self, L: tf.Tensor, V: tf.Tensor, rows: Rows, powers: Powers, bar: RowSums
-    ) -> tuple[tf.Tensor, Rows]:
-        """
-        Compute a chunk's V Kff_bar V' and the derivatives in the rows, faster than by a tape.
-
-        For the sums over all rows L' L_bar = 2 (V Kff_bar V' - A_bar A) - c_bar c'.
-        """
-        if type(self) is not IndependentSites:
-            return super().adjoint(L, V, rows, powers, bar)
-        D = self._covariance_given_u(V, L, rows)
-        r, w = rows.residual, 1.0 / self.noise(D, rows, powers)
-        AVw = tf.matmul(bar.A, V * w[..., None, :])  # [..., M, n]
-        qr = _with_trailing(bar.quadratic, 2) * r
-        cV = tf.matmul(V, bar.c, transpose_a=True) + qr  # [..., n, P]
-        # w times the derivative in w, [..., n].
-        w_bar = column_products(AVw, V) + w * tf.reduce_sum(cV * r, axis=-1)
-        v_bar = w * (_with_trailing(bar.log_noise, 1) - w_bar)
-        # Derivative of the penalty in D, [..., n]
-        slope = (
-            _with_trailing(bar.penalty, 1) * powers.weight / (rows.noise + powers.penalty_power * D)
-        )
-        D_bar = powers.noise_power * v_bar + slope
-        Kff_bar = tf.where(D > 0.0, rows.scale * D_bar, tf.zeros_like(D))  # D is clipped at 0
-        VD = V * Kff_bar[..., None, :]
-        half_V_bar = AVw + tf.matmul(0.5 * bar.c, w[..., None] * r, transpose_b=True) - VD
-        summed = range(D.shape.rank - rows.scale.shape.rank)  # m is [] or one per row
-        return symmetric_product(VD, V), Rows(
-            Kuf=triangular_solve(L, half_V_bar, adjoint=True, factor=2.0),
-            Kff=Kff_bar,
-            noise=v_bar - slope * D / rows.noise,
-            residual=w[..., None] * (cV + qr),
-            scale=tf.reduce_sum(D * D_bar, axis=list(summed)) / rows.scale,
-        )
-
-
-def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
-    """
-    Add trailing dimensions to values [...] of the latent functions; a single value [] is unchanged.
-    """
-    return (
-        value
-        if value.shape.rank == 0
-        else tf.reshape(value, tf.concat([tf.shape(value), [1] * count], 0))
-    )
 
 
 class LinearAdjoint(NamedTuple):

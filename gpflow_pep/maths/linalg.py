@@ -218,16 +218,33 @@ def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
     )
 
 
+@tf.custom_gradient
+def column_squares(V: tf.Tensor) -> Any:
+    """Return diag(V'V), [..., N], of V [..., M, N], whose derivative takes one pass over V."""
+    return column_products(V, V), lambda bar: (2.0 * bar)[..., None, :] * V
+
+
 @check_shapes("left: [batch..., M, N]", "right: [batch..., M, N]", "return: [batch..., M, M]")
 def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = False) -> tf.Tensor:
     """
     Return left right' for factors whose product is symmetric (for example right = left diag(w)),
-    exactly symmetric. Of many rows only strips up to the diagonal are computed: half the work, or a
-    sixth if both are `upper` triangular.
+    exactly symmetric. Of many rows only :func:`lower_product` is computed.
     """
     if _in_one_operation(left):
         whole = tf.matmul(left, right, transpose_b=True)
         return 0.5 * (whole + tf.linalg.matrix_transpose(whole))
+    lower = lower_product(left, right, upper=upper)
+    return tf.linalg.set_diag(lower + tf.linalg.matrix_transpose(lower), tf.linalg.diag_part(lower))
+
+
+@check_shapes("left: [batch..., M, N]", "right: [batch..., M, N]", "return: [batch..., M, M]")
+def lower_product(left: TensorType, right: TensorType, *, upper: bool = False) -> tf.Tensor:
+    """
+    Return the lower triangle of left right'. Of many rows only strips up to the diagonal are
+    computed: half the work, or a sixth if both are `upper` triangular.
+    """
+    if _in_one_operation(left):
+        return tf.linalg.band_part(tf.matmul(left, right, transpose_b=True), -1, 0)
     size = tf.shape(left)[-2]
     num_strips = 2 if left.shape[-2] is None else max(1, left.shape[-2] // _STRIP)
     strips = []
@@ -241,10 +258,7 @@ def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = Fals
         padding = tf.pad([[0, size - stop]], [[tf.rank(left) - 1, 0], [0, 0]])
         strips.append(tf.pad(strip, padding))
     lower = tf.linalg.band_part(tf.concat(strips, axis=-2), -1, 0)
-    whole = tf.linalg.set_diag(
-        lower + tf.linalg.matrix_transpose(lower), tf.linalg.diag_part(lower)
-    )
-    return tf.ensure_shape(whole, [*left.shape[:-1], left.shape[-2]])
+    return tf.ensure_shape(lower, [*left.shape[:-1], left.shape[-2]])
 
 
 @check_shapes("L: [batch..., M, M]", "return: [batch..., M, M]")

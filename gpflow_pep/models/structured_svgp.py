@@ -35,9 +35,9 @@ from gpflow.utilities import positive
 from typing_extensions import override
 
 from .. import validation
-from ..engine import factored_log_det_ratio, log1p_ratio, noise_at
+from ..engine import conditional_covariance_of_f, factored_log_det_ratio, log1p_ratio, noise_at
 from ..ep.sweep import Projected, project_mean
-from ..maths.linalg import cholesky, column_products, inverse_of_product, symmetric_product
+from ..maths.linalg import cholesky, column_products, inverse_of_product
 from ..runtime.custom_gradients import once_differentiable
 from .minibatch_svgp import ElboMixin, MinibatchSVGP, PowerSVGP, WhitenedQ
 from .parts import ParameterPart, Part
@@ -77,7 +77,8 @@ class StructuredSVGP(MinibatchSVGP):
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
         if self.minibatch_is_block:
             prior = self._prior()
-            D = _conditional_covariance(prior.Kff(X, *prior.inputs), rows.V)
+            Kff = prior.Kff(X, *prior.inputs)
+            D = conditional_covariance_of_f(Kff, tf.linalg.matrix_transpose(rows.V))
             of_blocks = _of_minibatch(m * D, noise, residual, T, power, in_noise)
         else:
             d = m * rows.conditional_variance  # [n] or [C, n]
@@ -115,15 +116,6 @@ def _of_minibatch(
         return _log_det_and_squares(power, X, tf.linalg.matrix_transpose(white))
     none = tf.linalg.matrix_transpose(white[:, :0])  # the quadratic form has only the noise
     return _log_det_and_squares(power, X, none) + tf.reduce_sum(tf.square(white))
-
-
-@tf.custom_gradient
-def _conditional_covariance(Kff: tf.Tensor, V: tf.Tensor) -> Any:
-    """D = Kff - V'V, [..., n, n]. dL/dD is symmetric, so dL/dV is a single product."""
-    Vt = tf.linalg.matrix_transpose(V)
-    return Kff - symmetric_product(Vt, Vt), lambda bar: once_differentiable(
-        bar, -2.0 * tf.matmul(V, bar)
-    )
 
 
 def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Tensor:

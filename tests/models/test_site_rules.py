@@ -80,19 +80,11 @@ def zero(rule):
     return Zero
 
 
-def adjoint(rule):
-    class Adjoint(with_noise(rule)):
-        def adjoint(self, L, V, rows, powers, bar):
-            return super().adjoint(L, V, rows, powers, bar)
-
-    return Adjoint
-
-
 def with_noise(rule):
     return noise(rule) if rule is SiteRule else rule
 
 
-OVERRIDES = (noise, penalty, forward, leave_one_out_terms, zero, adjoint)
+OVERRIDES = (noise, penalty, forward, leave_one_out_terms, zero)
 
 
 class Model(CollapsedRegression):
