@@ -217,7 +217,7 @@ class PredictionDisplay(_Display):
     mean of the first output and dashed ones its standard deviation.
     """
 
-    Y: Any  # [N] or [N, P]
+    Y: object  # [N] or [N, P]
     mean: AnyNDArray  # [n, P], of new observations at all places
     std: AnyNDArray  # [n, P]
     output: str  # name of the observations

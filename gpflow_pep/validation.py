@@ -430,7 +430,7 @@ def power(alpha: object, count: int | None = None, unit: str = "block") -> AnyND
 
 
 def _each(
-    given: Any, name: str, accepted: str, is_accepted: Any, count: int | None, unit: str
+    given: object, name: str, accepted: str, is_accepted: Any, count: int | None, unit: str
 ) -> AnyNDArray:
     """Return accepted numbers, one [] or one per block or row [count]; one if count is None."""
     numbers = "one number" if count is None else f"one number or one per {unit} [{count}]"

@@ -181,7 +181,7 @@ def parquet_batches(
     return _columns_of(path, read, schema.names, inputs, outputs, batch_size)
 
 
-def _numbers(column: Any, name: str, dtype: Any) -> AnyNDArray:
+def _numbers(column: Any, name: str, dtype: object) -> AnyNDArray:
     """Convert a column of a Parquet file to `dtype`; nulls become NaN."""
     import pyarrow
     from pyarrow import types

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from ..maths.linalg import by_products, cholesky_adjoint, column_products, triangular_solve
 from ..runtime.checks import repeated
-from ..runtime.custom_gradients import once_differentiable
+from ..runtime.custom_gradients import WithGradient, once_differentiable
 from .chunks import Chunk, Part
 from .gaussian import SiteSums
 from .rows import RegressionRows, Rows, cast, watched
@@ -71,7 +71,7 @@ def accumulate_sums(
         forward = partial(_many_chunks, sites, powers, L, rows, fixed)
 
     @tf.custom_gradient
-    def summed(Kuu: tf.Tensor, *sources: tf.Tensor) -> Any:
+    def summed(Kuu: tf.Tensor, *sources: tf.Tensor) -> WithGradient:
         sums, pull_back = forward(sources)
 
         def gradient(*sums_bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:

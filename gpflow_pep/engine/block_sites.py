@@ -7,8 +7,6 @@ M], D = m (Kff - V'V) [G, b, b], S the diagonal noise, Sigma = S + noise D, X = 
 b, b].
 """
 
-from typing import Any
-
 import tensorflow as tf
 from typing_extensions import override
 
@@ -18,6 +16,7 @@ from ..maths.linalg import (
     log_det,
     symmetric_product,
 )
+from ..runtime.custom_gradients import WithGradient
 from .covariances import conditional_covariance_of_f, with_checked_variance
 from .penalty import ADVICE, log1p_ratio, log_det_ratio, penalty_factor
 from .rows import Rows
@@ -82,7 +81,7 @@ class BlockSites(_SitesOfBlocks):
 
 
 @tf.custom_gradient
-def block_sums(Vt: tf.Tensor, r: tf.Tensor, Sigma: tf.Tensor) -> Any:
+def block_sums(Vt: tf.Tensor, r: tf.Tensor, Sigma: tf.Tensor) -> WithGradient:
     """
     Compute A, c, quadratic and log_noise of blocks with Vt [G, b, M], residuals r [G, b, P] and
     site noise Sigma [G, b, b].

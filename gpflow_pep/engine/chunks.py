@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -23,7 +23,8 @@ ROWS_PER_CHUNK = 1024  # wide enough for products at full speed
 MOST_ROWS = 2**30  # of a chunk: row numbers have 32 bits
 
 Part = Callable[["Chunk"], Sequence[tf.Tensor]]
-ChunkStep = Callable[[Any, "Chunk", Any], tuple[Any, ...]]
+State: TypeAlias = tuple[tf.Tensor | tf.TensorArray, ...]  # of a loop over chunks
+ChunkStep = Callable[[Any, "Chunk", Any], State]
 
 
 class Chunk(NamedTuple):
@@ -39,7 +40,7 @@ class Chunk(NamedTuple):
     # Precision of computations with the rows; None: the precision of the data.
     dtype: tf.DType | None = None
 
-    def take_blocks(self, values: Any) -> Any:
+    def take_blocks(self, values: object) -> Any:
         """
         Return tensors of the chunk's blocks: [G] from values per block [B]; a single value [] is
         unchanged.
@@ -171,7 +172,7 @@ class ChunkedData:
         return read
 
     def _written(
-        self, part: Part, dtype: tf.DType, shapes: Sequence[Any]
+        self, part: Part, dtype: tf.DType, shapes: Sequence[object]
     ) -> list[tuple[tf.TensorArray, ...]]:
         """
         Write the results of `part`, of these static shapes, to arrays with one element per chunk.
@@ -190,7 +191,7 @@ class ChunkedData:
                 for shape in shapes
             )
 
-        def write(number: Any, chunk: Chunk, arrays: Any) -> tuple[tf.TensorArray, ...]:
+        def write(number: object, chunk: Chunk, arrays: Any) -> tuple[tf.TensorArray, ...]:
             return tuple(
                 array.write(number, value) for array, value in zip(arrays, part(chunk), strict=True)
             )

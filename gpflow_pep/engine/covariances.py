@@ -29,6 +29,7 @@ from typing_extensions import override
 
 from ..maths.linalg import column_squares, symmetric_product
 from ..runtime.checks import asserted
+from ..runtime.custom_gradients import WithGradient
 from .stationary_kernels import (
     FEW_INPUTS,
     PROFILES,
@@ -71,7 +72,7 @@ def independent_parts(
     return paired(variables, kernels)
 
 
-def paired(variables: Sequence[Any], kernels: Sequence[Kernel]) -> list[tuple[Any, Kernel]]:
+def paired(variables: Sequence[object], kernels: Sequence[Kernel]) -> list[tuple[Any, Kernel]]:
     """Pair the inducing variables and kernels of latent functions, which may share a single one."""
     count = max(len(variables), len(kernels))
     return [
@@ -165,7 +166,7 @@ class _GPflowCovariances:
 class _PointCovariances(_GPflowCovariances):
     """Covariances for inducing points, by :func:`kernel_matrix`."""
 
-    def __init__(self, inducing_variable: InducingPoints, kernel: Any):
+    def __init__(self, inducing_variable: InducingPoints, kernel: Kernel):
         super().__init__(inducing_variable, kernel)
         self._Z = tf.convert_to_tensor(inducing_variable.Z)
 
@@ -188,7 +189,7 @@ class _Stationary(_PointCovariances):
     not: rounding t changes exp(t) by eps |t| exp(t).
     """
 
-    def __init__(self, inducing_variable: InducingPoints, kernel: Any, profile: Profile):
+    def __init__(self, inducing_variable: InducingPoints, kernel: Kernel, profile: Profile):
         super().__init__(inducing_variable, kernel)
         self._profile = profile
         # Its position changes nothing: the kernel is translation invariant.
@@ -280,7 +281,9 @@ def _covariance(
     """
 
     @tf.custom_gradient
-    def covariance(left: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor, *rest: tf.Tensor) -> Any:
+    def covariance(
+        left: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor, *rest: tf.Tensor
+    ) -> WithGradient:
         x = X / lengthscales
         square = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)  # [..., n, 1]
         right = tf.concat([x, tf.ones_like(square), square], axis=-1)  # [..., n, D + 2]
@@ -334,7 +337,7 @@ def _part(inducing_variable: InducingVariables, kernel: Kernel) -> Any:
     )
 
 
-def _at_points(inducing_variable: InducingPoints, kernel: Any, few_inputs: int) -> Any:
+def _at_points(inducing_variable: InducingPoints, kernel: Kernel, few_inputs: int) -> Any:
     """
     Return the covariances of a kernel or a part of it, from differences if it uses up to
     `few_inputs` inputs.
@@ -359,7 +362,7 @@ def conditional_variance_of_f(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.
 
 
 @tf.custom_gradient
-def conditional_covariance_of_f(Kff: tf.Tensor, Vt: tf.Tensor) -> Any:
+def conditional_covariance_of_f(Kff: tf.Tensor, Vt: tf.Tensor) -> WithGradient:
     """Compute D = Kff - V'V, [..., n, n], from Vt = V', [..., n, M]; dL/dV is a single product."""
 
     def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -14,7 +14,7 @@ from .. import validation
 from ..runtime.checks import asserted, with_plain_errors
 from ..runtime.distribution import local_variable, row_hashes
 from ..runtime.tracing import refuse_xla
-from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, ChunkStep
+from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, ChunkStep, State
 
 _NONE = tf.int64.max  # no such row
 _NOT_FINITE = "data: every value must be finite, got NaN or infinity in row"
@@ -99,7 +99,7 @@ class DatasetChunks(Chunks):
             yield batch
             batch = with_plain_errors(next, batches, None)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "DatasetChunks":
+    def __deepcopy__(self, memo: dict[int, object]) -> "DatasetChunks":
         return self  # it is immutable
 
     def __reduce__(self) -> NoReturn:
@@ -112,7 +112,7 @@ class DatasetChunks(Chunks):
         """Return the chunks, with this object as the only loop; `data` is not used."""
         return ChunkedData([self])
 
-    def run(self, step: ChunkStep, start: tuple[Any, ...]) -> tuple[Any, ...]:
+    def run(self, step: ChunkStep, start: State) -> State:
         """
         Like :meth:`ChunkLoop.run`, but raise an error if the pass has not read the rows of the
         first pass.
@@ -146,16 +146,16 @@ class DatasetChunks(Chunks):
                 raise ValueError(f"{message} {row}.")
         return summary
 
-    def _pass(self, step: ChunkStep, start: tuple[Any, ...]) -> tuple[PassSummary, tuple[Any, ...]]:
+    def _pass(
+        self, step: ChunkStep, start: tuple[tf.Tensor, ...]
+    ) -> tuple[PassSummary, tuple[tf.Tensor, ...]]:
         """Return the summary of a pass and the total of all steps."""
         # By a loop in the graph: `Dataset.reduce` would run on the CPU and be prepared again in
         # every pass.
         refuse_xla("a model of a tf.data.Dataset, which is read while the function runs")
         batches = iter(self._batches)
 
-        def body(
-            batch: Any, number: tf.Tensor, summary: PassSummary, total: Any
-        ) -> tuple[Any, ...]:
+        def body(batch: Any, number: tf.Tensor, summary: PassSummary, total: Any) -> State:
             (first, X, Y), own = batch.get_value()
             chunk = Chunk(
                 (X, Y), lambda values: values[first : first + tf.shape(X, first.dtype)[0]]

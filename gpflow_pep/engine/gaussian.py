@@ -3,13 +3,13 @@ Sums (L, A, c) over Gaussian sites: sufficient statistics for posterior, predict
 posterior's site.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from ..maths.linalg import cholesky, inverse_of_product, log_det, triangular_solve
-from ..runtime.custom_gradients import once_differentiable
+from ..runtime.custom_gradients import WithGradient, once_differentiable
 from .sites import RowSums
 
 _ADVICE = (
@@ -90,7 +90,9 @@ def log_gaussian(sums: SiteSums, row_sums: RowSums, num_data: tf.Tensor) -> tf.T
     constant = np.log(2.0 * np.pi) * tf.cast(num_data, sums.c.dtype)
 
     @tf.custom_gradient
-    def value(A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor) -> Any:
+    def value(
+        A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor
+    ) -> WithGradient:
         factor = factorize_B(A)
         whitened = triangular_solve(factor, c)  # [..., M, P]
         distance = quadratic - tf.reduce_sum(tf.square(whitened), axis=[-2, -1])

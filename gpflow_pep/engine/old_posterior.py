@@ -18,7 +18,7 @@ fixed kernel and inducing points this is exact at alpha = 0, and at any power if
 determine f at the earlier rows.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +27,7 @@ from gpflow.kernels import Kernel
 
 from ..maths.linalg import cholesky, finite
 from ..runtime.checks import asserted
-from ..runtime.custom_gradients import once_differentiable
+from ..runtime.custom_gradients import WithGradient, once_differentiable
 from .covariances import Prior, independent_parts, stacked
 from .gaussian import OldPosteriorSite, SiteSums
 from .penalty import factored_log_det_ratio
@@ -257,7 +257,7 @@ def _site(
     """
 
     @tf.custom_gradient
-    def values(V: tf.Tensor, Q: tf.Tensor) -> Any:
+    def values(V: tf.Tensor, Q: tf.Tensor) -> WithGradient:
         D = tf.matmul(tf.matmul(R, Q, transpose_a=True), R)
         identity = tf.eye(tf.shape(D)[-1], dtype=D.dtype)
         factor = cholesky(

@@ -4,12 +4,10 @@ Below a threshold on k X a power series is used, above it the closed form. At th
 first neglected term of the series is at most as large as the rounding error of the closed form.
 """
 
-from typing import Any
-
 import tensorflow as tf
 
 from ..maths.linalg import cholesky, inverse_of_product, log_det
-from ..runtime.custom_gradients import once_differentiable
+from ..runtime.custom_gradients import WithGradient, once_differentiable
 from ..runtime.distribution import ONE_PROCESS, Workers
 
 _SERIES_BELOW = 1e-3  # of k X, for matrices (four terms)
@@ -47,7 +45,7 @@ def scale_terms(
     """
 
     @tf.custom_gradient
-    def total(scale: tf.Tensor) -> Any:
+    def total(scale: tf.Tensor) -> WithGradient:
         mixed = (1.0 - power) + power * scale  # 1 + α (m - 1), without cancellation at small m
         logarithm = tf.math.divide_no_nan(tf.math.log(mixed), power)
         ratio = tf.where(mixed < 0.5, logarithm, log1p_ratio(power, scale - 1.0))
@@ -64,7 +62,7 @@ def scale_terms(
 
 
 @tf.custom_gradient
-def log_det_ratio(power: tf.Tensor, X: tf.Tensor) -> Any:
+def log_det_ratio(power: tf.Tensor, X: tf.Tensor) -> WithGradient:
     """
     Compute log det(I + power X) / power, [G], of symmetric X [G, b, b], power [] or [G]; the trace
     if power is 0.

@@ -131,7 +131,7 @@ def mean_at(
     return tf.broadcast_to(mean, shape)
 
 
-def cast(values: Any, dtype: tf.DType | None) -> Any:
+def cast(values: object, dtype: tf.DType | None) -> Any:
     """Cast the floating point tensors of a structure to another precision; None: the same."""
     if dtype is None:
         return values
@@ -141,7 +141,10 @@ def cast(values: Any, dtype: tf.DType | None) -> Any:
 
 
 def watched(
-    rows: Callable[..., Any], chunk: Chunk, inputs: Sequence[tf.Tensor], sources: Sequence[Any]
+    rows: Callable[..., Any],
+    chunk: Chunk,
+    inputs: Sequence[tf.Tensor],
+    sources: Sequence[tf.Tensor | tf.Variable],
 ) -> tuple[Any, Callable[[Any], tuple[tf.Tensor, ...]]]:
     """
     Return a chunk's rows, and a function from their derivatives to the derivatives in `sources`.

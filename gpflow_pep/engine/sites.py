@@ -12,7 +12,7 @@ import tensorflow as tf
 from typing_extensions import Self, override
 
 from ..maths.linalg import column_products, lower_product, symmetric_product, triangular_solve
-from ..runtime.custom_gradients import derivatives
+from ..runtime.custom_gradients import WithGradient, derivatives
 from .covariances import conditional_variance_of_f
 from .penalty import log1p_ratio
 from .rows import Rows
@@ -166,7 +166,7 @@ def adjoint(
 
 
 @tf.custom_gradient
-def weighted_sums(V: tf.Tensor, v: tf.Tensor, r: tf.Tensor) -> Any:
+def weighted_sums(V: tf.Tensor, v: tf.Tensor, r: tf.Tensor) -> WithGradient:
     """
     Compute A, c, quadratic and log_noise of rows with V [..., M, n], site noise v [..., n] and
     residuals r [..., n, P]. The derivatives take one product of M rows and columns.

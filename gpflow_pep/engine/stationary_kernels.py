@@ -20,7 +20,7 @@ With r the distance in lengthscales and s a multiple of it:
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -114,7 +114,7 @@ def _is_plain(kernel: Kernel, base: type[kernels.Stationary]) -> bool:
     )
 
 
-def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
+def _isotropic(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
     if X.shape[-1] is not None and X.shape[-1] <= FEW_INPUTS:
         return kernel.K_r2(_squared_distances(X, X if X2 is None else X2, kernel.lengthscales))
     # Its position changes nothing: the kernel is translation invariant.

@@ -14,6 +14,7 @@ import tensorflow as tf
 from gpflow.likelihoods import Likelihood
 
 from ..engine import InducingPosterior, SiteSums
+from ..engine.chunks import Chunk
 from ..maths.adaptive_quadrature import Panels
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
@@ -40,7 +41,7 @@ _LEAST_POWER = 1e-5  # in F: at α = 0 both projections coincide, and λ is 0
 class _Cavities(NamedTuple):
     """The cavities of all rows, in one chunk, at given sites."""
 
-    chunk: Any
+    chunk: Chunk
     q: InducingPosterior
     c: tf.Tensor
     here: Projected

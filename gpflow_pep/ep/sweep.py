@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.mean_functions import MeanFunction
 
-from ..engine.chunks import ChunkedData
+from ..engine.chunks import Chunk, ChunkedData
 from ..engine.covariances import Prior, conditional_variance_of_f
 from ..engine.gaussian import InducingPosterior, OldPosteriorSite, SiteSums, precision_B
 from ..engine.penalty import log1p_ratio
@@ -74,7 +74,7 @@ class LatentRows:
     num_latent_gps: int
     all_workers: Workers = ONE_PROCESS  # among which the rows are divided
 
-    def __call__(self, chunk: Any, *inputs: tf.Tensor) -> PriorRows:
+    def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> PriorRows:
         """Compute the prior of one chunk from `inputs`."""
         X, _ = chunk.data  # [n, D]
         return PriorRows(
@@ -83,11 +83,11 @@ class LatentRows:
             tf.transpose(self.mean(chunk)),
         )
 
-    def mean(self, chunk: Any) -> tf.Tensor:
+    def mean(self, chunk: Chunk) -> tf.Tensor:
         """Compute m(x) of one chunk's rows, [n, C]."""
         return mean_at(self.mean_function, chunk.data[0], self.num_latent_gps)
 
-    def alpha(self, chunk: Any) -> tf.Tensor:
+    def alpha(self, chunk: Chunk) -> tf.Tensor:
         """Return the power of one chunk's rows, [] or [n]."""
         if self.powers.shape.rank == 0:
             return self.powers
@@ -102,7 +102,7 @@ class LatentRows:
         return self.all_workers.sums(self.chunked.sum(part, zero))
 
 
-def take_pair(values: tf.Tensor, chunk: Any) -> tuple[tf.Tensor, ...]:
+def take_pair(values: tf.Tensor, chunk: Chunk) -> tuple[tf.Tensor, ...]:
     """Return a chunk of `values` [N, 2, C] as two tensors [C, n]."""
     return tuple(tf.unstack(tf.transpose(chunk.take(values), [1, 2, 0])))
 
@@ -219,10 +219,10 @@ class Problem:
         kept = self.rows.chunked.keep(self._project, self.L.dtype, len(Projected._fields))
         return lambda chunk: Projected(*kept(chunk))
 
-    def _project(self, chunk: object) -> Projected:
+    def _project(self, chunk: Chunk) -> Projected:
         return project(self.L, self.rows(chunk, *self.rows.prior.inputs), self.scale)
 
-    def watched(self, chunk: object) -> tuple[Projected, PullBack]:
+    def watched(self, chunk: Chunk) -> tuple[Projected, PullBack]:
         """
         Return the rows of one chunk given u, and how to differentiate them once, also in the
         variables.
@@ -239,7 +239,7 @@ class Problem:
             return None
         return self._watch(chunk)
 
-    def _watch(self, chunk: Any) -> tuple[Projected, PullBack]:
+    def _watch(self, chunk: Chunk) -> tuple[Projected, PullBack]:
         inputs = self.rows.prior.inputs
         prior, pull_back = watched(self.rows, chunk, inputs, [*inputs, *(self.variables or ())])
         is_kept = self.keep and self.rows.chunked.only_chunk is None

@@ -3,8 +3,6 @@ The robust-max likelihood for multi-class classification: the largest latent fun
 noise.
 """
 
-from typing import Any
-
 import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
@@ -15,7 +13,7 @@ from .. import validation
 from ..engine import Chunk, RowChunks, log1p_ratio
 from ..maths.largest import largest
 from ..runtime.checks import asserted
-from ..runtime.custom_gradients import once_differentiable
+from ..runtime.custom_gradients import WithGradient, once_differentiable
 from ..runtime.tracing import no_autograph, refuse_xla
 
 _VALUES_PER_CHUNK = 2**13  # rows times classes in a chunk; each needs at most about 2^8 numbers
@@ -76,7 +74,7 @@ class MultiClassRobustMax(Likelihood):
             return integral.log_prob, tf.transpose(integral.slope), tf.transpose(integral.curvature)
 
         @tf.custom_gradient
-        def value(mean: tf.Tensor, variance: tf.Tensor) -> Any:
+        def value(mean: tf.Tensor, variance: tf.Tensor) -> WithGradient:
             chunks = RowChunks(max(1, _VALUES_PER_CHUNK // self.num_classes)).split(
                 (label, mean, variance)
             )

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +14,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from ..runtime.checks import asserted
-from ..runtime.custom_gradients import once_differentiable
+from ..runtime.custom_gradients import WithGradient, once_differentiable
 from ..runtime.devices import prefers_products
 from ..runtime.tracing import in_xla, shared
 
@@ -41,7 +40,7 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
     """
 
     @tf.custom_gradient
-    def checked(matrix: tf.Tensor) -> Any:
+    def checked(matrix: tf.Tensor) -> WithGradient:
         L = tf.linalg.cholesky(matrix)
         succeeded = tf.reduce_all(tf.math.is_finite(L), axis=[-2, -1])  # [batch...]
         if not (tf.executing_eagerly() and tf.reduce_all(succeeded)):
@@ -219,7 +218,7 @@ def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
 
 
 @tf.custom_gradient
-def column_squares(V: tf.Tensor) -> Any:
+def column_squares(V: tf.Tensor) -> WithGradient:
     """Return diag(V'V), [..., N], of V [..., M, N], whose derivative takes one pass over V."""
     return column_products(V, V), lambda bar: (2.0 * bar)[..., None, :] * V
 

@@ -1,7 +1,5 @@
 """PEPClassifier: PEP for class labels."""
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, RegressionData
@@ -45,7 +43,7 @@ class PEPClassifier(PEP):
         likelihood: Likelihood | None = None,
         inducing_variable: InducingPointsLike | None = None,
         *,
-        alpha: Any = 0.5,
+        alpha: object = 0.5,
         scale: float | Parameter = 1.0,
         projection: str | Projection = "kl",
         tol: float | None = None,

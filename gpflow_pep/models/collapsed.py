@@ -1,7 +1,6 @@
 """Base class of collapsed regression models: blocks, sums and evidence."""
 
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -112,11 +111,11 @@ class CollapsedRegression(SparseGP):
         self.single_chunk = bool(self._data) and int(self._local_num_data()) <= self._chunk_size
 
     @Part
-    def likelihood(self, likelihood: Any) -> Gaussian:
+    def likelihood(self, likelihood: object) -> Gaussian:
         """The likelihood, whose noise may depend on x."""
         return validation.gaussian(likelihood)
 
-    def _use_blocks(self, blocks: Any) -> None:
+    def _use_blocks(self, blocks: object) -> None:
         """Use one site and one penalty term per block of :class:`PEPR`; None: per row."""
         if blocks is None:
             return
@@ -190,7 +189,7 @@ class CollapsedRegression(SparseGP):
         self.single_chunk &= num_data <= self._chunk_size
 
     @override
-    def run_identity(self) -> dict[str, Any]:
+    def run_identity(self) -> dict[str, object]:
         labels = self._chunks.variables if isinstance(self._chunks, BlockChunks) else ()
         return super().run_identity() | {
             "blocks": labels if self._block_size is None else self._block_size

@@ -23,7 +23,7 @@ from ..engine import independent_parts
 from ..engine.kernel_columns import check_columns, checked_indices
 
 
-def as_inducing_variable(inducing_variable: Any, *, shared: bool) -> InducingVariables:
+def as_inducing_variable(inducing_variable: object, *, shared: bool) -> InducingVariables:
     """
     Return an inducing variable, single-output if all functions share it; convert an array Z [M, D].
     """

@@ -59,7 +59,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
 
     _by_precision = False
 
-    def __new__(cls, *args: Any, **options: Any) -> Self:
+    def __new__(cls, *args: object, **options: object) -> Self:
         """
         Reject arguments in the order of models with data, such as SGPR: Python's error would name a
         wrong one.
@@ -317,8 +317,8 @@ class PowerSVGP(PowerMixin, MinibatchSVGP):
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
         q_diag: bool = False,
-        q_mu: Any = None,
-        q_sqrt: Any = None,
+        q_mu: object = None,
+        q_sqrt: object = None,
         whiten: bool = True,
     ):
         """

@@ -24,7 +24,7 @@ def checked_at_the_end(constructor: Callable[..., None]) -> Callable[..., None]:
     """
 
     @wraps(constructor)
-    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+    def checked(self: Any, *args: object, **kwargs: object) -> None:
         constructor(self, *args, **kwargs)
         if type(self).__init__ is checked:
             self._check()
@@ -53,7 +53,7 @@ class Part(Generic[_Value]):
 
         def __get__(self, model: object, owner: type) -> _Value: ...
 
-    def __set__(self, model: Any, value: Any) -> None:
+    def __set__(self, model: Any, value: object) -> None:
         if not model._is_constructed:
             store(model, self._name, self._accepted(model, value))
             return
@@ -63,7 +63,7 @@ class Part(Generic[_Value]):
             store(model, self._name, self._accepted(model, value))
             model._check()
 
-    def _accepted(self, model: Any, value: Any) -> Any:
+    def _accepted(self, model: Any, value: object) -> Any:
         """Return the value to store."""
         return self._converted(model, value)
 
@@ -88,6 +88,6 @@ class ParameterPart(Part[_Value]):
         return parameter
 
 
-def checked_scale(model: Any, scale: Any) -> Parameter:
+def checked_scale(model: Any, scale: object) -> Parameter:
     """m of the structured conditional m D, a parameter; a number becomes a fixed one."""
     return validation.scale(scale)

@@ -38,7 +38,7 @@ from ..ep.sweep import LatentRows, Problem
 from ..likelihoods.observations import check_assigned, check_observations
 from ..maths.linalg import finite
 from ..runtime.checks import warn, with_plain_errors
-from ..runtime.custom_gradients import derivatives, once_differentiable, unrecorded
+from ..runtime.custom_gradients import WithGradient, derivatives, once_differentiable, unrecorded
 from ..runtime.devices import in_replica
 from ..runtime.distribution import ONE_PROCESS, local_variable
 from ..runtime.tracing import (
@@ -84,7 +84,7 @@ class Surrogate(NamedTuple):
 def _option(name: str, checked: Callable[[Any, str], Any], meaning: str) -> property:
     """Return the property of a solver option, which is stored in a variable."""
 
-    def assign(model: "PEP", value: Any) -> None:
+    def assign(model: "PEP", value: object) -> None:
         getattr(model._options, name).assign(checked(value, name))
 
     doc = f"{meaning} Compiled functions use a new value without retracing."
@@ -149,7 +149,7 @@ class PEP(PowerMixin, SparseGP):
         likelihood: Likelihood,
         inducing_variable: InducingPointsLike,
         *,
-        alpha: Any = 0.5,
+        alpha: object = 0.5,
         scale: float | Parameter = 1.0,
         projection: str | Projection = "kl",
         tol: float | None = None,
@@ -238,7 +238,7 @@ class PEP(PowerMixin, SparseGP):
         return validation.positive_integer(self.likelihood.latent_dim, "likelihood.latent_dim")
 
     @override
-    def _checked_alpha(self, alpha: Any) -> AnyNDArray:
+    def _checked_alpha(self, alpha: object) -> AnyNDArray:
         return validation.power(alpha, self._num_rows, "row")
 
     scale = ParameterPart(checked_scale)
@@ -436,7 +436,7 @@ class PEP(PowerMixin, SparseGP):
         floating = self._floating_variables()
 
         @tf.custom_gradient
-        def energy(*_: tf.Tensor) -> Any:
+        def energy(*_: tf.Tensor) -> WithGradient:
             with self._updating():
                 value, derivatives = with_plain_errors(
                     unrecorded, self._energy_and_gradient_step, place=self._chunks.place
@@ -676,7 +676,7 @@ class PEP(PowerMixin, SparseGP):
         )
 
     @override
-    def _structure(self) -> list[Any]:
+    def _structure(self) -> list[object]:
         return [
             *super()._structure(),
             self.projection,
@@ -685,7 +685,7 @@ class PEP(PowerMixin, SparseGP):
         ]
 
     @override
-    def checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+    def checked_new_data(self, data: object) -> tuple[AnyNDArray, AnyNDArray]:
         X, Y = super().checked_new_data(data)
         check_observations(self.likelihood, Y)
         if self._alpha.shape.rank == 1 and len(X) != self._num_rows:

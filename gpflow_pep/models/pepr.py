@@ -1,7 +1,5 @@
 """PEPR: power expectation propagation for regression, from VFE over FITC and PITC to T-PEP."""
 
-from typing import Any
-
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, Parameter, RegressionData, TensorData
@@ -69,9 +67,9 @@ class PEPR(PowerMixin, UpperBoundMixin):
         kernel: Kernel,
         inducing_variable: InducingPointsLike,
         *,
-        alpha: Any = 0.5,
+        alpha: object = 0.5,
         scale: TensorData | Parameter | str = 1.0,
-        blocks: Any = None,
+        blocks: object = None,
         mean_function: MeanFunction | None = None,
         noise_variance: TensorData | None = None,
         likelihood: Gaussian | None = None,
@@ -129,7 +127,7 @@ class PEPR(PowerMixin, UpperBoundMixin):
         self.scale = None if self._optimal_scale else scale
 
     @ParameterPart
-    def scale(self, scale: Any) -> Parameter | None:
+    def scale(self, scale: object) -> Parameter | None:
         """m of the structured conditional, a parameter; None if it is optimal."""
         if self._optimal_scale and scale is not None:
             raise ValueError(
@@ -154,7 +152,7 @@ class PEPR(PowerMixin, UpperBoundMixin):
         )
 
     @override
-    def _checked_alpha(self, alpha: Any) -> AnyNDArray:
+    def _checked_alpha(self, alpha: object) -> AnyNDArray:
         powers = validation.power(alpha, int(self._local_num_blocks()))
         if self._optimal_scale and powers.any():
             raise ValueError(f"alpha must be 0 with scale={self._optimal_scale!r}, got {alpha!r}.")
@@ -192,7 +190,7 @@ class PEPR(PowerMixin, UpperBoundMixin):
         return SphericalBlockSites() if of_blocks else super().site_rule()
 
     @override
-    def run_identity(self) -> dict[str, Any]:
+    def run_identity(self) -> dict[str, object]:
         return super().run_identity() | {"optimal_scale": self._optimal_scale}
 
     @override

@@ -41,6 +41,7 @@ from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite, sufficient_jitter
 from ..runtime import tracing
 from ..runtime.checks import asserted
+from ..runtime.custom_gradients import WithGradient
 from ..runtime.devices import devices_of_strategy
 from ..runtime.distribution import Workers, check_disjoint, local_variable
 from ..runtime.tracing import Compiled, compiled, in_xla, no_autograph, resizable_copy, structure_of
@@ -119,12 +120,12 @@ class InducingVariableGP(GPModel):
         return kernel
 
     @Part
-    def inducing_variable(self, inducing_variable: Any) -> InducingVariables:
+    def inducing_variable(self, inducing_variable: object) -> InducingVariables:
         """The inducing variable; an array Z [M, D] becomes inducing points."""
         return as_inducing_variable(inducing_variable, shared=self._shares_covariance)
 
     @Part
-    def likelihood(self, likelihood: Any) -> Likelihood:
+    def likelihood(self, likelihood: object) -> Likelihood:
         """The likelihood."""
         if not isinstance(likelihood, Likelihood):
             raise ValueError(
@@ -134,7 +135,7 @@ class InducingVariableGP(GPModel):
         return likelihood
 
     @Part
-    def mean_function(self, mean_function: Any) -> MeanFunction:
+    def mean_function(self, mean_function: object) -> MeanFunction:
         """The mean function; None: zero."""
         if mean_function is None:
             return Zero()
@@ -155,12 +156,12 @@ class InducingVariableGP(GPModel):
         return number
 
     @Part
-    def jitter(self, jitter: Any) -> float | None:
+    def jitter(self, jitter: object) -> float | None:
         """The jitter of Kuu; None: GPflow's default."""
         return None if jitter is None else validation.positive_number(jitter, "jitter")
 
     @Part
-    def max_jitter(self, max_jitter: Any) -> float | None:
+    def max_jitter(self, max_jitter: object) -> float | None:
         """The largest jitter to try if Kuu cannot be factorized; None: `jitter` only."""
         return None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
 
@@ -200,7 +201,7 @@ class InducingVariableGP(GPModel):
         """
         return None
 
-    def _structure(self) -> list[Any]:
+    def _structure(self) -> list[object]:
         """
         Return the parts and settings that compiled methods depend on: replacing one retraces them.
         """
@@ -213,7 +214,7 @@ class InducingVariableGP(GPModel):
         self._structure()
         return Prior(self.inducing_variable, self.kernel)
 
-    def run_identity(self) -> dict[str, Any]:
+    def run_identity(self) -> dict[str, object]:
         """Return the private settings and arrays that a checkpoint must match, by name."""
         return {"old_posterior": () if self._old is None else tuple(self._old.variables)}
 
@@ -231,7 +232,7 @@ class InducingVariableGP(GPModel):
         objects = self, *single_output_variables(self.inducing_variable)
         return atomic(objects, [*self.variables, *self._hidden_variables()])
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
         memo |= {
             id(variable): resizable_copy(variable, variable.shape)
             for variable in self._hidden_variables()
@@ -241,7 +242,7 @@ class InducingVariableGP(GPModel):
         clone.__dict__.update(deepcopy(dict(vars(self)), memo))
         return clone
 
-    def __getstate__(self) -> tuple[dict[str, Any], list[Any]]:
+    def __getstate__(self) -> tuple[dict[str, object], list[object]]:
         return dict(vars(self)), [
             (variable, variable.shape.as_list()) for variable in self._hidden_variables()
         ]
@@ -251,7 +252,7 @@ class InducingVariableGP(GPModel):
         memo = {id(variable): resizable_copy(variable, shape) for variable, shape in resizable}
         self.__dict__.update(deepcopy(attributes, memo))
 
-    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: object) -> Any:
         """
         Omit compiled methods (exports include the functions they need) and, in TensorFlow
         checkpoints, the data.
@@ -447,7 +448,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     depends on N) and :meth:`batch_variables`.
     """
 
-    def __new__(cls, *args: Any, **options: Any) -> Self:
+    def __new__(cls, *args: object, **options: object) -> Self:
         """
         Reject arguments in the order of models without data, such as SVGP: Python's error would
         name a wrong one.
@@ -531,7 +532,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
     @inherit_check_shapes
     @no_autograph
-    def training_loss(self, *data: Any) -> tf.Tensor:
+    def training_loss(self, *data: object) -> tf.Tensor:
         """Return the negative objective, [] in nats. Takes no data: the model stores them."""
         if data:
             raise TypeError(
@@ -564,7 +565,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         if not self._data:
             self._chunks.check()
 
-    def checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+    def checked_new_data(self, data: object) -> tuple[AnyNDArray, AnyNDArray]:
         """Check new data for the model and return them as arrays, without assigning them."""
         if not self._data:
             raise ValueError(
@@ -592,7 +593,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
             variable.assign(values)
 
     @override
-    def run_identity(self) -> dict[str, Any]:
+    def run_identity(self) -> dict[str, object]:
         dataset = None if self._data else self._chunks.identity
         return super().run_identity() | {"chunk_size": self._chunk_size, "dataset": dataset}
 
@@ -659,7 +660,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         message = f"kernel: the derivative would be incomplete, since {found}."
 
         @tf.custom_gradient
-        def guarded(covariance: tf.Tensor) -> Any:
+        def guarded(covariance: tf.Tensor) -> WithGradient:
             # raised when the gradient runs, not when it is traced: an export only traces it
             return tf.identity(covariance), lambda bar: asserted(bar, tf.constant(False), message)
 
@@ -697,7 +698,7 @@ class PowerMixin(InducingVariableGP):
         return self._alpha
 
     @alpha.setter
-    def alpha(self, alpha: Any) -> None:
+    def alpha(self, alpha: object) -> None:
         powers, shape = self._checked_alpha(alpha), self._alpha.shape
         if not shape.is_compatible_with(powers.shape):
             kept = "one number for each row or block" if shape.rank else "one number"
@@ -706,7 +707,7 @@ class PowerMixin(InducingVariableGP):
             )
         self._alpha.assign(powers)
 
-    def _checked_alpha(self, alpha: Any) -> AnyNDArray:
+    def _checked_alpha(self, alpha: object) -> AnyNDArray:
         """Check a value of `alpha` and return it: one number, []."""
         return validation.power(alpha)
 
@@ -723,7 +724,7 @@ def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf
     )
 
 
-def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | DatasetChunks:
+def checked_data(data: object, chunk_size: object) -> tuple[AnyNDArray, AnyNDArray] | DatasetChunks:
     """
     Check arrays X and Y, or a dataset, which is read; `chunk_size` must be None for a dataset.
     """
@@ -737,7 +738,7 @@ def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | 
     return data if isinstance(data, DatasetChunks) else DatasetChunks(data)
 
 
-def checked_rows(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+def checked_rows(model: GPModel, data: object) -> tuple[AnyNDArray, AnyNDArray]:
     """Check X [N, D] and Y [N, P] that a model, of this library or of GPflow, does not store."""
     X, Y = validation.regression_data(data)
     if isinstance(model, InducingVariableGP) and are_inducing_points(model.inducing_variable):

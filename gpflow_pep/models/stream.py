@@ -63,7 +63,7 @@ class Stream(InducingVariableGP):
         "data.Y",
     )
 
-    def checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+    def checked_new_data(self, data: object) -> tuple[AnyNDArray, AnyNDArray]:
         """Check another batch (X, Y) and return it as arrays."""
         return checked_rows(self, data)
 
@@ -226,7 +226,7 @@ class Stream(InducingVariableGP):
         return StreamState(arrays | {SETTINGS: np.array(json.dumps(self._settings_of_parts()))})
 
     @classmethod
-    def from_state(cls, state: StreamState, *parts: Any, **options: Any) -> Self:
+    def from_state(cls, state: StreamState, *parts: object, **options: object) -> Self:
         """
         Construct a model that continues from the state of another model.
 
@@ -271,7 +271,7 @@ class Stream(InducingVariableGP):
         return model
 
     @classmethod
-    def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> Self:
+    def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: object, **options: object) -> Self:
         """
         Construct a model of the state's batch; `parts` are kernel, likelihood (if any) and inducing
         variable.

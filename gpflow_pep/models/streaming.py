@@ -93,7 +93,7 @@ class StreamingSGPR(PowerMixin, CollapsedRegression, Stream):
 
     @override
     @classmethod
-    def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> Self:
+    def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: object, **options: object) -> Self:
         options.setdefault("shared_noise", "old.noise" in arrays)
         return super()._of_batch(arrays, *parts, **options)
 
@@ -249,6 +249,6 @@ class StreamingPEP(PEP, Stream):
     """
 
     @override
-    def _checked_alpha(self, alpha: Any) -> AnyNDArray:
+    def _checked_alpha(self, alpha: object) -> AnyNDArray:
         """Check that `alpha` is one number: the old posterior has a single power."""
         return validation.power(alpha)

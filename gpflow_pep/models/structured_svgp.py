@@ -21,8 +21,6 @@ PEPSVGP    rows or minibatches   α      α      n_b/2 log m - n_b/2α log(1 + �
 with m = 1 except in PEPSVGP, whose objective at the optimal q(u) equals PEPR's.
 """
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter
@@ -38,7 +36,7 @@ from .. import validation
 from ..engine import conditional_covariance_of_f, factored_log_det_ratio, log1p_ratio, noise_at
 from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products, inverse_of_product
-from ..runtime.custom_gradients import once_differentiable
+from ..runtime.custom_gradients import WithGradient, once_differentiable
 from .minibatch_svgp import ElboMixin, MinibatchSVGP, PowerSVGP, WhitenedQ
 from .parts import ParameterPart, Part
 from .sparse import checked_power
@@ -55,7 +53,7 @@ class StructuredSVGP(MinibatchSVGP):
     minibatch_is_block = False  #: A minibatch is a block; otherwise each of its rows is a block.
 
     @Part
-    def likelihood(self, likelihood: Any) -> Likelihood:
+    def likelihood(self, likelihood: object) -> Likelihood:
         """The likelihood: Gaussian, with noise that may depend on x."""
         return validation.gaussian(likelihood)
 
@@ -131,7 +129,7 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
         )
 
     @tf.custom_gradient
-    def value(X: tf.Tensor, W: tf.Tensor) -> Any:
+    def value(X: tf.Tensor, W: tf.Tensor) -> WithGradient:
         identity = tf.eye(tf.shape(X)[-1], dtype=X.dtype)
         factor = cholesky(identity + power * X, name="a block", advice=_ADVICE_BLOCK)
         U = tf.linalg.cholesky_solve(factor, W)
@@ -182,7 +180,7 @@ class TSVGP(ElboMixin, StructuredSVGP):
     """
 
     @ParameterPart
-    def scale(self, scale: Any) -> Parameter | None:
+    def scale(self, scale: object) -> Parameter | None:
         """m of all rows, learned; None with Gaussian noise."""
         return None if scale is None else validation.scale(scale)
 
@@ -282,8 +280,8 @@ class PEPSVGP(PowerSVGP, StructuredSVGP):
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
         q_diag: bool = False,
-        q_mu: Any = None,
-        q_sqrt: Any = None,
+        q_mu: object = None,
+        q_sqrt: object = None,
         whiten: bool = True,
     ):
         """

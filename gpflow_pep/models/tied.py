@@ -24,7 +24,6 @@ RPAPEP   q^β, β = 1 - α/(N+1)                 log|S|/2 - M(N+1) log β/2α - 
 """
 
 from abc import abstractmethod
-from typing import Any
 
 import tensorflow as tf
 from typing_extensions import override
@@ -32,7 +31,7 @@ from typing_extensions import override
 from ..engine import factored_log_det_ratio, log1p_ratio, scale_terms
 from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products
-from ..runtime.custom_gradients import once_differentiable
+from ..runtime.custom_gradients import WithGradient, once_differentiable
 from ..runtime.tracing import in_xla
 from ..tilted import Cavity, Observations, log_partition, rule_for
 from .minibatch_svgp import PowerSVGP, WhitenedQ
@@ -193,7 +192,7 @@ def tied_cavity(
     """
 
     @tf.custom_gradient
-    def values(m: tf.Tensor, R: tf.Tensor, V: tf.Tensor) -> Any:
+    def values(m: tf.Tensor, R: tf.Tensor, V: tf.Tensor) -> WithGradient:
         G = tf.matmul(R, R, transpose_a=True)
         diagonal = tf.linalg.diag_part(G) - offset  # of R'R - offset I
         W = tf.linalg.set_diag(power * G, 1.0 + power * diagonal)

@@ -3,8 +3,6 @@ TSGPR and BTSGPR: the tighter bounds of a structured conditional, with a scale p
 per block.
 """
 
-from typing import Any
-
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, RegressionData, TensorData
@@ -86,7 +84,7 @@ class BTSGPR(TSGPR):
         kernel: Kernel,
         inducing_variable: InducingPointsLike,
         *,
-        blocks: Any,
+        blocks: object,
         shared: bool = False,
         mean_function: MeanFunction | None = None,
         noise_variance: TensorData | None = None,
@@ -130,7 +128,7 @@ class BTSGPR(TSGPR):
         return SharedBlockSites(self._shared_size)
 
     @override
-    def run_identity(self) -> dict[str, Any]:
+    def run_identity(self) -> dict[str, object]:
         return super().run_identity() | {"shared": self._shared_size is not None}
 
     @override

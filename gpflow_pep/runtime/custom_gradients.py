@@ -4,10 +4,10 @@ tape records.
 """
 
 import contextvars
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 from tensorflow.python.eager import record
@@ -15,6 +15,10 @@ from tensorflow.python.eager import record
 from .checks import asserted
 from .tracing import may_be_recorded, no_autograph
 
+# The value of a function decorated by `tf.custom_gradient`, and the function of its gradient.
+WithGradient: TypeAlias = tuple[
+    tf.Tensor | tuple[tf.Tensor, ...], Callable[..., Sequence[tf.Tensor | None]]
+]
 _ONCE = (
     "gpflow_pep differentiates its objectives once. For second derivatives take finite differences "
     "of the gradient, or gpflow.models.SGPR."
@@ -33,7 +37,7 @@ def once_differentiable(
     count = len(derivatives)
 
     @tf.custom_gradient
-    def first_only(*tensors: tf.Tensor) -> Any:
+    def first_only(*tensors: tf.Tensor) -> WithGradient:
         def refuse(*bars: tf.Tensor) -> list[tf.Tensor]:
             if tf.executing_eagerly():
                 raise NotImplementedError(_ONCE)
@@ -46,7 +50,10 @@ def once_differentiable(
 
 
 def derivatives(
-    tape: tf.GradientTape, value: object, sources: Sequence[Any], bar: object = None
+    tape: tf.GradientTape,
+    value: object,
+    sources: Sequence[tf.Tensor | tf.Variable],
+    bar: object = None,
 ) -> tuple[tf.Tensor, ...]:
     """
     Return the gradient of tensors in each source, zero if unconnected; `bar`: upstream gradients, 1
@@ -56,7 +63,7 @@ def derivatives(
     return tuple(tf.convert_to_tensor(derivative) for derivative in pulled)
 
 
-def unrecorded(compiled: Any, *args: Any) -> Any:
+def unrecorded(compiled: Any, *args: object) -> Any:
     """
     Call a compiled function without recording it on the caller's tapes.
 

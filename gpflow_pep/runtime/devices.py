@@ -102,7 +102,7 @@ def sync_trainable(variables: Sequence[tf.Variable]) -> None:
                 copy._trainable = vars(variable)["_trainable"]
 
 
-def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[Any]:
+def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[object]:
     """
     Return the scope of the strategy that mirrors all (or none) of the variables, in which they can
     be updated.

@@ -163,7 +163,7 @@ class _Traces:
     drops them.
     """
 
-    def __init__(self, structure: list[Any]):
+    def __init__(self, structure: list[object]):
         self.structure = structure
         self.functions: dict[Any, Any] = {}
 
@@ -171,7 +171,7 @@ class _Traces:
         return type(None), ()
 
 
-def compiled_functions(instance: object, name: str, structure: list[Any]) -> dict[Any, Any]:
+def compiled_functions(instance: object, name: str, structure: list[object]) -> dict[Any, Any]:
     """
     Return what an instance has compiled and stores as attribute `name`; empty if its structure has
     changed.
@@ -189,12 +189,12 @@ def resizable_copy(variable: tf.Variable, shape: object) -> tf.Variable:
     return local_variable(variable.read_value(), variable.dtype, shape)
 
 
-def structure_of(parts: Iterable[Any], settings: Iterable[Any]) -> list[Any]:
+def structure_of(parts: Iterable[object], settings: Iterable[object]) -> list[object]:
     """List settings, parts, components of parts and their settings."""
     return [*settings, *_components(tuple(parts), set())]
 
 
-def differ(a: Sequence[Any], b: Sequence[Any]) -> bool:
+def differ(a: Sequence[object], b: Sequence[object]) -> bool:
     """
     Return whether a part, component or setting was replaced, or a parameter became trainable or
     fixed.
@@ -210,7 +210,7 @@ def _is_another(a: object, b: object) -> bool:
     )
 
 
-def _components(whole: object, seen: set[int]) -> Iterator[Any]:
+def _components(whole: object, seen: set[int]) -> Iterator[object]:
     """
     List modules, parameters and variables in a module, with their settings; faster than
     TensorFlow's walk.
@@ -218,7 +218,7 @@ def _components(whole: object, seen: set[int]) -> Iterator[Any]:
     if id(whole) in seen:
         return
     seen.add(id(whole))
-    parts: Iterable[Any] = ()
+    parts: Iterable[object] = ()
     if isinstance(whole, Parameter):
         yield from (whole, whole.trainable, whole.prior)  # nothing else of a parameter can change
     elif isinstance(whole, tf.Variable):
@@ -263,7 +263,7 @@ def remember_parameters(module: tf.Module) -> None:
         vars(part)[_PARAMETER_NAMES] = names | vars(part).get(_PARAMETER_NAMES, set())
 
 
-def _leaves(value: object) -> Iterator[Any]:
+def _leaves(value: object) -> Iterator[object]:
     """List the values of nested mappings, lists and tuples."""
     if not isinstance(value, Mapping | list | tuple):
         yield value
@@ -327,7 +327,7 @@ def release_graphs() -> None:
     _forget_transformed()
 
 
-def _registered_gradients() -> dict[str, Any]:
+def _registered_gradients() -> dict[str, object]:
     """Return TensorFlow's registry of gradients, which is private; an empty one if it has moved."""
     try:
         from tensorflow.python.framework import ops
@@ -339,7 +339,7 @@ def _registered_gradients() -> dict[str, Any]:
 class _InGraph:
     """A registered custom gradient that is stored in its graph."""
 
-    def __init__(self, name: str, graph: tf.Graph, entries: dict[str, Any]):
+    def __init__(self, name: str, graph: tf.Graph, entries: dict[str, object]):
         self._name = name
         self._graph = weakref.ref(graph, lambda _: entries.pop(name, None))
 
@@ -376,7 +376,7 @@ def _forget_transformed() -> None:
             storage.pop(key, None)
 
 
-def _tensors(key: Any, entry: Any) -> Iterator[Any]:
+def _tensors(key: Any, entry: Any) -> Iterator[object]:
     """List all tensors that an entry of the cache references, weakly or not."""
     for reference in (key, getattr(entry, "input_ref", None), getattr(entry, "output_ref", None)):
         yield from tf.nest.flatten(reference() if reference else None)

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import tensorflow as tf
 
 
 @contextmanager
-def atomic(objects: Iterable[Any], variables: Iterable[tf.Variable]) -> Iterator[None]:
+def atomic(objects: Iterable[object], variables: Iterable[tf.Variable]) -> Iterator[None]:
     """
     Undo changes of attributes of `objects` and of `variables` that do not complete, because of
     Ctrl-C, say.
@@ -30,7 +29,7 @@ def atomic(objects: Iterable[Any], variables: Iterable[tf.Variable]) -> Iterator
         raise
 
 
-def store(owner: Any, name: str, value: Any) -> None:
+def store(owner: object, name: str, value: object) -> None:
     """
     Set an attribute without the checks of its class, which may compare earlier parts with later
     ones.

@@ -30,7 +30,9 @@ class NotComparable(ValueError):
     """Raised for functions and objects that cannot be identified by name."""
 
 
-def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None) -> dict[str, Any]:
+def run_identity(
+    model: tf.Module, data: RegressionData | tf.data.Dataset | None
+) -> dict[str, object]:
     """
     Return the identity of a training run as JSON data by name: public attributes, settable
     properties, fixed parameters and data of the model, and the private settings and arrays that its
@@ -39,7 +41,7 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
     :param data: X and Y for a model without data, or a dataset: types and shapes only, as passes
         may be shuffled.
     """
-    identity: dict[str, Any] = {**settings_of({"model": model}), "jitter": default_jitter()}
+    identity: dict[str, object] = {**settings_of({"model": model}), "jitter": default_jitter()}
     for name in dir(type(model)):
         attribute = getattr(type(model), name)
         is_settable = isinstance(attribute, property) and attribute.fset is not None
@@ -56,7 +58,7 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
     return identity
 
 
-def settings_of(whole: tf.Module | Mapping[str, Any], *, strict: bool = False) -> dict[str, str]:
+def settings_of(whole: tf.Module | Mapping[str, object], *, strict: bool = False) -> dict[str, str]:
     """
     Describe classes, public settings, priors and the settings that models declare, by path, without
     parameter values; a part or parameter with several paths at the first path.
@@ -69,7 +71,7 @@ def settings_of(whole: tf.Module | Mapping[str, Any], *, strict: bool = False) -
     return dict(_settings(whole, "", {}, strict))
 
 
-def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+def differing(ours: Mapping[str, object], theirs: Mapping[str, object]) -> list[str]:
     """Return the sorted names of entries that differ or are missing in one of the two."""
     return sorted(
         name for name in ours.keys() | theirs.keys() if ours.get(name, ...) != theirs.get(name, ...)

@@ -95,7 +95,7 @@ class _Candidate:
     score: float = np.nan  # the objective, or the leave-one-out density
     limit: float = 0.0  # the upper bound, if the gap between the bounds decides
     scores: tuple[float, ...] = ()
-    result: Any = None
+    result: object = None
 
     def rise(self, after: "_Candidate") -> float:
         """Return by how much the score of another model is larger."""

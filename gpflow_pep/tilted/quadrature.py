@@ -117,7 +117,7 @@ class QuadratureRule(TiltedRule):
         observations: Observations,
         alpha: tf.Tensor,
         bar: tf.Tensor,
-        sources: Sequence[Any],
+        sources: Sequence[tf.Tensor | tf.Variable],
     ) -> tuple[tf.Tensor, ...]:
         """Compute d log_partition = E_π[d log p] on the quadrature points of log_partition."""
         m = cavity.mean
@@ -160,7 +160,7 @@ def _weighted_vjp(
     F: tf.Tensor,
     weight: tf.Tensor,
     observations: Observations,
-    sources: Sequence[Any],
+    sources: Sequence[tf.Tensor | tf.Variable],
 ) -> tuple[tf.Tensor, ...]:
     """Compute the gradient of the sum of weight [K, R] times log p."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:

@@ -11,7 +11,7 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.utilities import Dispatcher
 from typing_extensions import override
 
-from ..runtime.custom_gradients import derivatives, once_differentiable
+from ..runtime.custom_gradients import WithGradient, derivatives, once_differentiable
 from ..runtime.tracing import no_autograph
 
 Scalar: TypeAlias = float | tf.Tensor  # []
@@ -83,7 +83,7 @@ class TiltedRule(ABC):
         observations: Observations,
         alpha: tf.Tensor,
         bar: tf.Tensor,
-        sources: Sequence[Any],
+        sources: Sequence[tf.Tensor | tf.Variable],
     ) -> tuple[tf.Tensor, ...]:
         """
         Compute the gradient of sum(bar * log_partition) in `sources`, variables of the likelihood,
@@ -105,7 +105,7 @@ def log_partition(
     """
 
     @tf.custom_gradient
-    def value(mean: tf.Tensor, variance: tf.Tensor) -> Any:
+    def value(mean: tf.Tensor, variance: tf.Tensor) -> WithGradient:
         fixed = Cavity(mean, variance)
         tilted = rule.moments(fixed, observations, alpha)
 
@@ -254,7 +254,7 @@ class EachLatent(TiltedRule):
         observations: Observations,
         alpha: tf.Tensor,
         bar: tf.Tensor,
-        sources: Sequence[Any],
+        sources: Sequence[tf.Tensor | tf.Variable],
     ) -> tuple[tf.Tensor, ...]:
         bar = tf.reshape(tf.broadcast_to(bar, tf.shape(cavity.mean)), [-1])
         return self._rule.log_partition_vjp(
@@ -327,7 +327,7 @@ class AtPower(TiltedRule):
         observations: Observations,
         alpha: tf.Tensor,
         bar: tf.Tensor,
-        sources: Sequence[Any],
+        sources: Sequence[tf.Tensor | tf.Variable],
     ) -> tuple[tf.Tensor, ...]:
         has_power, power, other = self._split(alpha)
         zero = tf.zeros_like(cavity.mean)

@@ -8,14 +8,13 @@ standard deviation
 which is at most the tilted standard deviation, and equal to it if the likelihood is Gaussian.
 """
 
-from typing import Any
-
 import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
 from ..maths.adaptive_quadrature import Panels
 from ..maths.normal import LOG_ROOT_2PI
+from ..runtime.custom_gradients import WithGradient
 from .densities import LogDensity
 from .quadrature import RULE, QuadratureRule, on_panels, panel_nodes
 from .rule import Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
@@ -65,7 +64,7 @@ def _quantile_deviation(panels: tuple[tf.Tensor, ...], num_rows: tf.Tensor) -> t
 
 
 @tf.custom_gradient
-def _normal_at(F: tf.Tensor) -> Any:
+def _normal_at(F: tf.Tensor) -> WithGradient:
     """
     Return φ(Φ⁻¹(F)), 0 if F is 0 or 1; its derivative is -Φ⁻¹(F), which is replaced by 0 there.
     """

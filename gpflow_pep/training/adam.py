@@ -1,12 +1,12 @@
 """Adam, with natural gradients of q(u) if they apply; the state is in variables."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import tensorflow as tf
 from gpflow.base import Parameter
 from gpflow.keras import tf_keras
 from gpflow.likelihoods import Gaussian
+from gpflow.models import GPModel
 from gpflow.optimizers import NaturalGradient
 
 from ..runtime.devices import in_every_replica, scope_of
@@ -115,7 +115,7 @@ class Adam:
                 each.variable.assign(each.inverse(value, tf.math))
 
 
-def _quadratic_in(model: Any) -> list[tuple[Parameter, Parameter]]:
+def _quadratic_in(model: GPModel) -> list[tuple[Parameter, Parameter]]:
     """Return q_mu and a full q_sqrt, if both are trainable and the likelihood is Gaussian."""
     parameters = [getattr(model, name, None) for name in ("q_mu", "q_sqrt")]
     trained = all(isinstance(each, Parameter) and each.trainable for each in parameters)

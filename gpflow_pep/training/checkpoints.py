@@ -32,7 +32,7 @@ class Checkpoints:
     def __init__(
         self,
         path: FilePath,
-        run: Mapping[str, Any],
+        run: Mapping[str, object],
         seconds: float,
         *,
         writes: bool = True,
@@ -56,7 +56,7 @@ class Checkpoints:
                 f"checkpoint must be a file that can be written, got {str(path)!r}: {reason}."
             ) from error
         self._has_failed = False
-        self._run: dict[str, Any] = json.loads(json.dumps({"version": _VERSION, **run}))
+        self._run: dict[str, object] = json.loads(json.dumps({"version": _VERSION, **run}))
         self._last = time.perf_counter()
 
     @property
@@ -64,7 +64,7 @@ class Checkpoints:
         """True if the minimum time since the last write has passed."""
         return time.perf_counter() - self._last >= self._seconds
 
-    def save(self, history: Mapping[str, Any], variables: Mapping[str, tf.Variable]) -> None:
+    def save(self, history: Mapping[str, object], variables: Mapping[str, tf.Variable]) -> None:
         """Replace the file if this process writes it; if that fails, keep it and warn once."""
         if not self._writes:
             return
@@ -108,7 +108,7 @@ class Checkpoints:
             raise unusable(self._path, "checkpoint", str(error)) from error
         return history
 
-    def _about(self, about: AnyNDArray | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _about(self, about: AnyNDArray | None) -> tuple[dict[str, object], dict[str, object]]:
         """Return identity and history of the run; its "ended" is the outcome of a finished run."""
         if about is None or about.dtype.kind != "U" or about.ndim != 0:
             raise ValueError(f"{str(self._path)!r} is not a checkpoint of `fit`.")
@@ -141,14 +141,16 @@ class Checkpoints:
         return record["run"], history
 
 
-def _are(values: Any, *types: type) -> bool:
+def _are(values: object, *types: type) -> bool:
     """Return whether the values are a list of these types, without huge integers."""
     return isinstance(values, list) and all(
         type(value) in types and not (type(value) is int and abs(value) > 2**53) for value in values
     )
 
 
-def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> dict[str, Any]:
+def check_same_run(
+    workers: Workers, model: GPModel, run: Mapping[str, object]
+) -> dict[str, object]:
     """Check that all workers run the same training; return the identity of the joint run."""
     power = getattr(model, "alpha", None)
     per_worker = _PER_WORKER
@@ -181,7 +183,7 @@ def check_same_start(workers: Workers, iterations: int, model: GPModel) -> None:
             )
 
 
-def _checksum(value: Any) -> int:
+def _checksum(value: object) -> int:
     return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 

@@ -131,7 +131,7 @@ class Coordinates:
         return [part.reshape(each.shape) for each, part in zip(self.each, parts, strict=True)]
 
 
-def _quiet() -> AbstractContextManager[Any]:
+def _quiet() -> AbstractContextManager[object]:
     """Let large coordinates overflow and underflow, even under ``np.seterr(all="raise")``."""
     return np.errstate(all="ignore")
 
@@ -217,10 +217,10 @@ def _softplus_variables(model: tf.Module) -> set[int]:
     return found
 
 
-def _units(model: Any) -> dict[int, AnyNDArray]:
+def _units(model: GPModel) -> dict[int, AnyNDArray]:
     """Return units of the variables of inducing points and mean functions, by id."""
     mean_function = getattr(model, "mean_function", None)
-    units = dict[int, Any]()
+    units = dict[int, object]()
     spread = np.ones(1)
     deviation = 1.0
     for inputs, kernel in inputs_and_kernels(model):
@@ -239,12 +239,12 @@ def _units(model: Any) -> dict[int, AnyNDArray]:
     return units
 
 
-def _id_of_variable(value: Any) -> int:
+def _id_of_variable(value: object) -> int:
     """Return the id of a parameter's variable, or of a variable, a tensor or a number itself."""
     return id(value.unconstrained_variable if isinstance(value, Parameter) else value)
 
 
-def inputs_and_kernels(model: Any) -> list[tuple[Any, Kernel]]:
+def inputs_and_kernels(model: GPModel) -> list[tuple[Any, Kernel]]:
     """Return the latent functions' kernels, each with its points Z [M, D], else with X [N, D]."""
     kernel = getattr(model, "kernel", None)
     variable = getattr(model, "inducing_variable", None)

@@ -1,7 +1,6 @@
 """Check the data given to `fit`: arrays, or a dataset of minibatches that is read repeatedly."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +16,7 @@ from .objectives import has_own_data
 Batch = tuple[AnyNDArray, AnyNDArray]  # X [n, D] and Y [n, P]
 
 
-def check_data(model: GPModel, data: Any, workers: Workers) -> None:
+def check_data(model: GPModel, data: object, workers: Workers) -> None:
     """Check that data are given if, and only if, the model does not store its own."""
     own = has_own_data(model)
     name = type(model).__name__
@@ -31,7 +30,7 @@ def check_data(model: GPModel, data: Any, workers: Workers) -> None:
         )
 
 
-def rows_for(model: GPModel, data: Any) -> Batch:
+def rows_for(model: GPModel, data: object) -> Batch:
     """Check X [N, D] and Y [N, P]; return them as the model's objective accepts them."""
     X, Y = checked_rows(model, data)
     # GPflow's softmax accepts integer labels only; the models here accept them, too.

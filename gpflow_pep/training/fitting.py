@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
-from typing import Any
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -258,7 +257,7 @@ def train(
 
 
 def _rows_and_objective(
-    model: GPModel, data: Any, workers: Workers, options: FitOptions
+    model: GPModel, data: object, workers: Workers, options: FitOptions
 ) -> tuple[Batch | None, Objective]:
     """Return the rows, if they are given (of a dataset, the first batch), and the objective."""
     if data is None:
@@ -416,7 +415,7 @@ def _trained(
     return outcome
 
 
-def _progress_bar(options: FitOptions) -> AbstractContextManager[Any]:
+def _progress_bar(options: FitOptions) -> AbstractContextManager[object]:
     """Return a bar or an empty context: even a disabled `tqdm` makes a lock between processes."""
     if not options.progress or sys.stderr is None:
         return nullcontext()

@@ -145,7 +145,7 @@ class History:
     scores: HeldOut | None = None
     checkpoints: Checkpoints | None = None
     interrupted: Callable[[], bool] = lambda: False
-    monitor: Callable[[int], Any] | None = None  # called at every record, for TensorBoard
+    monitor: Callable[[int], object] | None = None  # called at every record, for TensorBoard
     iterations: int = 0
     recorded: list[int] = field(default_factory=list)  # iteration of every record
     objective: list[float] = field(default_factory=list)

@@ -64,7 +64,7 @@ def has_own_data(model: GPModel) -> bool:
     return False
 
 
-def workers_of(model: Any) -> Workers:
+def workers_of(model: GPModel) -> Workers:
     """Return the workers that share the rows of the model or of `fit`."""
     workers = getattr(model, "_workers", None) or Workers.of_strategy()
     if workers.count > 1 and not hasattr(model, "_workers") and has_own_data(model):
@@ -128,7 +128,7 @@ class TrainingStep:
 class Objective:
     """The training loss of the model's data or of given rows."""
 
-    model: Any
+    model: GPModel
     interval = 1  # steps between records are a multiple of this
     default_interval = 1  # steps between records
     trial_iterations = 5  # of L-BFGS from each start, before the starts are compared
@@ -140,8 +140,8 @@ class Objective:
 
     def __init__(
         self,
-        model: Any,
-        rows: Callable[[int], Any] = lambda step: (),
+        model: GPModel,
+        rows: Callable[[int], object] = lambda step: (),
         mean: Callable[..., Any] | None = None,
     ):
         """

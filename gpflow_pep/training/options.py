@@ -61,7 +61,7 @@ class FitOptions:
         """The largest number of iterations."""
         return self.max_iterations or (2000 if self.optimizer == "lbfgs" else 5000)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """Return the options on which the numbers of a run depend, as JSON data by name."""
         named = {name: value for name, value in vars(self).items() if name not in _WITHOUT_EFFECT}
         return named | {"held_out": fingerprint(*map(np.asarray, self.held_out or ()))}
@@ -143,7 +143,7 @@ class FitOptions:
             raise ValueError(f"jit_compile must be False with batch_size for {name}, got True.")
 
 
-def check_optimizer(optimizer: Any) -> None:
+def check_optimizer(optimizer: object) -> None:
     """Check that this is the name of an optimizer; the error names the nearest one."""
     found = repr(optimizer)
     if not isinstance(optimizer, str):

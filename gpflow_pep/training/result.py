@@ -64,7 +64,7 @@ class FitResult:
         return f"FitResult({run}{objective}{scores}; {self.reason})"
 
 
-def uninterrupted(result: Any) -> Any:
+def uninterrupted(result: object) -> Any:
     """Return the result of a training function; raise `KeyboardInterrupt` if Ctrl-C ended it."""
     if isinstance(result, FitResult) and result.status == INTERRUPTED:
         raise KeyboardInterrupt

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray, Parameter
@@ -116,5 +115,5 @@ def _lengthscales(model: GPModel) -> Iterator[tuple[Parameter, AnyNDArray, int]]
                 yield part.lengthscales, unit, place
 
 
-def _is_trainable(value: Any) -> bool:
+def _is_trainable(value: object) -> bool:
     return isinstance(value, Parameter) and value.trainable
