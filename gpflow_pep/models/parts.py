@@ -54,14 +54,16 @@ class Part(Generic[_Value]):
         def __get__(self, model: object, owner: type) -> _Value: ...
 
     def __set__(self, model: Any, value: object) -> None:
-        if not model._is_constructed:
-            store(model, self._name, self._accepted(model, value))
-            return
-        earlier = vars(model)[self._name]
+        earlier = vars(model).get(self._name)
         variables = [earlier.unconstrained_variable] if isinstance(earlier, Parameter) else []
-        with atomic([model], variables):
-            store(model, self._name, self._accepted(model, value))
-            model._check()
+        try:
+            with atomic([], variables):
+                store(model, self._name, self._accepted(model, value))
+                if model._is_constructed:
+                    model._check()
+        except BaseException:
+            store(model, self._name, earlier)
+            raise
 
     def _accepted(self, model: Any, value: object) -> Any:
         """Return the value to store."""
