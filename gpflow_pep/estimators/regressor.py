@@ -23,7 +23,7 @@ from ..runtime.checks import warn
 from ..runtime.transactions import atomic
 from ..training.coordinates import spreads
 from ..training.objectives import FAILURES
-from ..training.priors import locations, remove_weak_priors
+from ..training.priors import locations, remove_weak_priors, weak_priors
 from .base import PosteriorValues, SparseGPEstimator, marginal, max_jitter
 from .columns import check_numbers
 from .laplace import averaged, hyperparameters, laplace_draws
@@ -431,8 +431,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             matern, *trend = kernel.kernels
             smooth = SquaredExponential(matern.variance.numpy(), matern.lengthscales.numpy())
             kernel = Sum([smooth, *trend])
+        data = tuple(values.numpy() for values in model.data)
         finer = PEPR(
-            tuple(values.numpy() for values in model.data),
+            data,
             kernel,
             model.inducing_variable.Z.numpy(),
             alpha=model.alpha.numpy(),
@@ -440,7 +441,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             max_jitter=max_jitter(),
         )
         finer.jitter = _FINER_BOUNDS * default_jitter()
-        remove_weak_priors(finer)  # data without noise determine the kernel
+        remove_weak_priors(finer)  # many rows without noise determine the kernel
+        if self._has_weak_priors() and len(data[0]) <= _FEW_ROWS:
+            weak_priors(finer)
         return finer
 
     @override

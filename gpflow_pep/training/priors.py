@@ -1,5 +1,6 @@
 """Weak priors of kernel and noise. They shrink the lengthscales towards a common scale."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,17 +22,19 @@ COMMON = 1.5
 """Standard deviation of the mean of the logarithms of the lengthscales."""
 SINGLE = 0.4
 """Scale of the deviations of single logarithms from this mean."""
+FREEDOM = 4.0
+"""Degrees of freedom of the noise variance, which may vanish: simulators have no noise."""
 
 
 @dataclass(frozen=True, eq=False)
 class LogPrior:
     r"""
-    A Gaussian prior of log θ, for positive θ [D] or []: of the mean of the logarithms, and of the
-    deviations from it.
+    A prior of log θ, for positive θ [D] or []: of the mean of the logarithms, and of the deviations
+    from it.
 
-    With t = log θ - location and its mean c:
+    With t = log θ - location, its mean c, and a density q that is normal or Student's t:
 
-    .. math:: \log p = -\frac{c^2}{2\,\mathrm{common}^2}
+    .. math:: \log p = \log q\left(\frac{c}{\mathrm{common}}\right)
               - \sum_d \frac{(t_d - c)^2}{2\,\mathrm{single}^2} + \mathrm{const}
 
     This is a density of log θ. Its mode, and the maximum a posteriori (MAP), are the same in any
@@ -40,8 +43,9 @@ class LogPrior:
     """
 
     location: tf.Variable  #: mean of log θ, [D] or []
-    common: float  #: standard deviation of c
+    common: float  #: scale of c
     single: float  #: scale of the deviations
+    freedom: float = math.inf  #: degrees of freedom of q; infinite: normal
     for_sampling: bool = False  #: whether `log_prob` is a density of θ
     name: str = "LogPrior"  #: shown by GPflow's `print_summary`
 
@@ -50,7 +54,11 @@ class LogPrior:
         logs = tf.math.log(value)
         t = logs - self.location
         center = tf.reduce_mean(t)
-        density = -0.5 * tf.square(center / self.common)
+        square = tf.square(center / self.common)
+        if math.isinf(self.freedom):
+            density = -0.5 * square
+        else:
+            density = -0.5 * (self.freedom + 1.0) * tf.math.log1p(square / self.freedom)
         density -= 0.5 * tf.reduce_sum(tf.square((t - center) / self.single))
         if self.for_sampling:
             density -= tf.reduce_sum(logs)
@@ -73,7 +81,8 @@ def weak_priors(
     variance of stationary kernels and `Constant`    log(variance / v) ~ N(0, 1)
     variance of `Linear`                             log(variance D s² / v) ~ N(0, 2²)
     the same of `CenteredLinear` over its scale²     log(variance D s² / v) ~ N(0, 2²)
-    variance of `White`, noise variance              log(variance / v) ~ N(-2, 1)
+    variance of `White`                              log(variance / v) ~ N(-2, 1)
+    noise variance                                   log(variance / v) ~ t₄(-2, 1)
     ===============================================  ==================================
 
     Here s is the standard deviation of a column and D the number of columns of the kernel. v is the
@@ -85,7 +94,8 @@ def weak_priors(
     the table describes the mean of the logarithms, and N(0, 0.4²) the deviation of each one from
     this mean.
 
-    All are densities of logarithms: maximum a posteriori (MAP) estimates do not depend on units or
+    t₄ is the density of Student's t with 4 degrees of freedom: its heavy tails leave room for data without
+    noise. All are densities of logarithms: maximum a posteriori (MAP) estimates do not depend on units or
     transforms. Other parameters get no prior, and a parameter that has another prior keeps it. Call
     the function before training.
 
@@ -110,9 +120,9 @@ def give_weak_priors(
     model: GPModel, X: AnyNDArray, Y: AnyNDArray, *, for_sampling: bool = False
 ) -> None:
     """Give the model weak priors for data X [N, D] and Y [N, P], or move earlier ones."""
-    for parameter, location, common in _typical_logarithms(model, X, Y):
+    for parameter, location, common, freedom in _typical_logarithms(model, X, Y):
         if isinstance(parameter, Parameter) and parameter.trainable:
-            _give(parameter, location, common, for_sampling)
+            _give(parameter, location, common, freedom, for_sampling)
 
 
 def remove_weak_priors(model: GPModel) -> None:
@@ -144,8 +154,8 @@ def _rows(model: GPModel, data: RegressionData | None) -> tuple[AnyNDArray, AnyN
 
 def _typical_logarithms(
     model: GPModel, X: AnyNDArray, Y: AnyNDArray
-) -> Iterator[tuple[Any, AnyNDArray, float]]:
-    """Yield parameters, typical values of their logarithms, and standard deviations."""
+) -> Iterator[tuple[Any, AnyNDArray, float, float]]:
+    """Yield parameters, typical values of their logarithms, scales and degrees of freedom."""
     variances = _log_variances(model.likelihood, Y)  # log v, [P]
     mean_variance = np.logaddexp.reduce(variances) - np.log(len(variances))
     kernels = [kernel for _, kernel in inputs_and_kernels(model)]
@@ -157,20 +167,21 @@ def _typical_logarithms(
             log_s = np.log(spreads(columns))  # [D]
             log_D = np.log(len(log_s))
             if isinstance(kernel, Stationary):
-                yield kernel.lengthscales, log_s + 0.5 * log_D, COMMON
-                yield kernel.variance, share * log_v, 1.0
+                yield kernel.lengthscales, log_s + 0.5 * log_D, COMMON, math.inf
+                yield kernel.variance, share * log_v, 1.0, math.inf
             elif type(kernel) in (Linear, CenteredLinear):
                 log_unit = np.log(getattr(kernel, "scale", 1.0))
-                yield kernel.variance, share * log_v - log_D - 2.0 * (log_s - log_unit), 2.0
+                location = share * log_v - log_D - 2.0 * (log_s - log_unit)
+                yield kernel.variance, location, 2.0, math.inf
             elif isinstance(kernel, White):
-                yield kernel.variance, share * (log_v + NOISE), 1.0
+                yield kernel.variance, share * (log_v + NOISE), 1.0, math.inf
             elif isinstance(kernel, Constant):
-                yield kernel.variance, share * log_v, 1.0
+                yield kernel.variance, share * log_v, 1.0, math.inf
     for likelihood in getattr(model.likelihood, "likelihoods", [model.likelihood]):
         if isinstance(likelihood, Gaussian):
-            yield likelihood.variance, mean_variance + NOISE, 1.0
+            yield likelihood.variance, mean_variance + NOISE, 1.0, FREEDOM
         if isinstance(likelihood, Gaussian | StudentT):
-            yield likelihood.scale, 0.5 * (mean_variance + NOISE), 0.5
+            yield likelihood.scale, 0.5 * (mean_variance + NOISE), 0.5, FREEDOM
 
 
 def _log_variances(likelihood: Likelihood, Y: AnyNDArray) -> AnyNDArray:
@@ -198,7 +209,9 @@ def _parts(kernel: Kernel, share: float = 1.0) -> Iterator[tuple[Kernel, float]]
         yield from _parts(part, share)
 
 
-def _give(parameter: Parameter, location: Any, common: float, for_sampling: bool) -> None:
+def _give(
+    parameter: Parameter, location: Any, common: float, freedom: float, for_sampling: bool
+) -> None:
     """Give a parameter the prior, or move the prior of an earlier call; keep any other prior."""
     prior = parameter.prior
     shape = parameter.shape.as_list()
@@ -209,5 +222,5 @@ def _give(parameter: Parameter, location: Any, common: float, for_sampling: bool
         prior.location.assign(location)
     elif prior is None or isinstance(prior, LogPrior):
         variable = tf.Variable(location, trainable=False, dtype=parameter.dtype)
-        parameter.prior = LogPrior(variable, common, SINGLE, for_sampling)
+        parameter.prior = LogPrior(variable, common, SINGLE, freedom, for_sampling)
         parameter.prior_on = PriorOn.CONSTRAINED

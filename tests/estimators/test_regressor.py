@@ -137,6 +137,15 @@ def test_data_without_noise():
     assert np.sqrt(np.mean((fitted.predict(Xnew) - ynew) ** 2)) < 1e-2 * ynew.std()
 
 
+def test_a_few_rows_without_noise():
+    """The priors leave room for small noise: ten rows of a parabola suffice."""
+    x = np.linspace(0.0, 10.0, 10)
+    xnew = np.linspace(0.0, 10.0, 101)
+    fitted = SparseGPRegressor(random_state=0).fit(x[:, None], x**2)
+    errors = fitted.predict(xnew[:, None]) - xnew**2
+    assert np.sqrt(np.mean(errors**2)) < 2e-3 * np.std(xnew**2)  # 2e-2 with a normal prior of the noise
+
+
 @pytest.mark.parametrize(("bound", "noise"), [(1e-8, 5e-7), (1e-3, 2e-3)])
 def test_a_stream_keeps_the_bound_of_the_noise(X, y, bound, noise):
     """
