@@ -17,14 +17,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # Limit today, and the goal that follows.
 LIMITS = {
-    "tokens, gpflow_pep": (137_500, 118_000),
+    "tokens, gpflow_pep": (137_700, 118_000),
     "tokens, experiments": (68_000, 58_000),
-    "tokens, tests": (302_000, 240_000),
+    "tokens, tests": (300_500, 240_000),
     ":= per 1,000 lines": (3, 3),
-    "conditional expressions per 1,000 lines": (11, 10),
+    "conditional expressions per 1,000 lines": (10.5, 10),
     "tuple assignments per 1,000 lines": (4, 8),
     "Any per 1,000 lines": (12.1, 12),
-    "lines of the longest function": (90, 60),
+    "lines of the longest function": (60, 60),
 }
 _LONGEST = 10  # functions to print
 _NOT_CODE = {"COMMENT", "DEDENT", "ENCODING", "ENDMARKER", "INDENT", "NEWLINE", "NL", "STRING"}

@@ -3,7 +3,7 @@ Train PEPR by several workers (processes on this machine, each with a part of a 
 with one process.
 
     python -m experiments.distributed [--workers 3] [--rows 60000] [--inducing 50] [--iterations 10]
-    [--checkpoint FILE]
+        [--checkpoint FILE]
 
 For 1, 2, ... workers it prints seconds and bytes sent per step (loss and gradient), and the
 differences of objectives and parameters from one process. Bytes are counted on the loopback

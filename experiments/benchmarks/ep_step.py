@@ -10,7 +10,7 @@ lengthscales have changed by 1 %, as in training. Labels of two classes, 3 input
 round.
 
     python -m experiments.benchmarks.ep_step [--rounds 5] [--repeats 30] [--sizes 400x30 5000x100]
-    [--skip-cold]
+        [--skip-cold]
 """
 
 from collections.abc import Callable

@@ -14,9 +14,10 @@ which the NLPD of at most 1000 held-out rows stays within 0.002 nats of its fina
 scoring. "Again" is a second training of the same model in the same process, from the same start,
 without new tracing. Every method has a process of its own. The table has medians over rounds.
 
-    python -m experiments.benchmarks.ep_training [--sets banana iris] [--methods "PEP 0.5" "SVGP
-    L-BFGS"] [--rounds 3] python -m experiments.benchmarks.ep_training --short --sets breast-cancer
-    --courses training.json
+    python -m experiments.benchmarks.ep_training [--sets banana iris]
+        [--methods "PEP 0.5" "SVGP L-BFGS"] [--rounds 3]
+    python -m experiments.benchmarks.ep_training --short --sets breast-cancer
+        --courses training.json
 """
 
 import argparse

@@ -7,7 +7,7 @@ with alpha > 0 it approximates the evidence. Seconds and memory of the choice al
 generated data (Linux; a process for each method).
 
     python -m experiments.benchmarks.inducing_points [--sets kin40k elevators power] [--rows 10000]
-    [--inducing 200]
+        [--inducing 200]
 """
 
 import argparse

@@ -19,8 +19,10 @@ A variant is a method with arguments: "default:alpha=1.0,kernel=Matern52+Linear"
 reach the limit are scored as they are, others have no score then.
 
     python -m experiments.benchmarks.tables [NAME ...] [--methods default linear] [--seeds 0 1 2]
-    [--rows 1100] python -m experiments.benchmarks.tables --blobs 100 [--methods default svgp]
-    [--records runs/blobs.jsonl] python -m experiments.benchmarks.tables --summary
+        [--rows 1100]
+    python -m experiments.benchmarks.tables --blobs 100 [--methods default svgp]
+        [--records runs/blobs.jsonl]
+    python -m experiments.benchmarks.tables --summary
 """
 
 import argparse

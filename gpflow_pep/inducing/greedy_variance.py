@@ -3,7 +3,8 @@ Greedy choice of inducing points by conditional variance (Burt, Rasmussen and va
 JMLR 21(131)).
 """
 
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -86,15 +87,17 @@ def greedy_choice(
             f"M must be at most the number of distinct rows of {of}, {len(rows)}, got {M}."
         )
     X = X[rows]
-    pivots = compiled(lambda X: _pivots(kernel, X, M, num_given, num_given, chunk_size))
-    chosen, variances, left = with_plain_errors(pivots, tf.constant(X))
-    if not np.isfinite(left).all():
+    decompose = compiled(
+        lambda X: _PivotedCholesky(kernel, X, M, num_given, num_given, chunk_size).choice()
+    )
+    choice = with_plain_errors(decompose, tf.constant(X))
+    if not np.isfinite(choice.left).all():
         raise ValueError(
             "kernel must give finite variances and covariances of the rows of X, got NaN or "
             "infinity."
         )
-    Z = X[np.concatenate([np.arange(num_given), chosen.numpy()[num_given:]])]
-    return Z, variances.numpy()
+    Z = X[np.concatenate([np.arange(num_given), choice.rows.numpy()[num_given:]])]
+    return Z, choice.variances.numpy()
 
 
 @no_autograph
@@ -112,57 +115,86 @@ def greedy_conditional_variance(
     :param first: number of rows chosen first, only among the first `among` rows; the rest among all
         rows.
     """
-    return _pivots(kernel, X, count, first, among, _ROWS)[0]
+    return _PivotedCholesky(kernel, X, count, first, among, _ROWS).choice().rows
 
 
-def _pivots(
-    kernel: Kernel, X: tf.Tensor, count: _Count, first: _Count, among: _Count, chunk_size: int
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+class _Choice(NamedTuple):
+    """Pivots of a Cholesky decomposition."""
+
+    rows: tf.Tensor
+    """Indices [count]."""
+    variances: tf.Tensor
+    """Variance of each row given those before it, [count]."""
+    left: tf.Tensor
+    """Variances of all rows given the chosen ones, [n]; negative if chosen."""
+
+
+class _PivotedCholesky:
     """
-    Choose rows by a pivoted Cholesky decomposition.
+    A pivoted Cholesky decomposition: each pivot is the row of the largest remaining variance. The
+    `first` pivots are among the first `among` rows of X [n, D].
 
-    :return: the chosen rows [count], the variance of each given those before it [count], and the
-        remaining variances [n], negative if chosen.
+    The root R [count, n] has RᵀR = Qff. TensorFlow copies what it updates, so R consists of panels,
+    and full ones are left as they are.
     """
-    n = tf.shape(X)[0]
-    chunks = RowChunks(chunk_size).split([X])
-    count = tf.convert_to_tensor(count)
 
-    def by_chunks(part: Any) -> tf.Tensor:
-        return chunks.concatenate(lambda chunk: (part(chunk.data[0]),), X.dtype, [[None]])[0]
+    def __init__(
+        self,
+        kernel: Kernel,
+        X: tf.Tensor,
+        count: _Count,
+        first: _Count,
+        among: _Count,
+        chunk_size: int,
+    ):
+        self._kernel = kernel
+        self._X = X
+        self._count = tf.convert_to_tensor(count)
+        self._first = first
+        self._among = among
+        self._chunks = RowChunks(chunk_size).split([X])
+        self._position = tf.range(tf.shape(X)[0])
+        self._variances = self._by_chunks(lambda rows: kernel(rows, full_cov=False))  # [n]
+        largest = tf.reduce_max(self._variances)
+        eps = float(np.finfo(X.dtype.as_numpy_dtype).eps)
+        # Smallest pivot relative to the largest variance; a row below it is a duplicate.
+        share = max(1e-12, 10.0 * eps)
+        self._smallest = share * largest
+        # An entry of R has an error of count eps Kff / sqrt(left), its square twice that times the
+        # entry; 10 is for safety.
+        self._bound = 10.0 * eps / share**0.5 * tf.cast(self._count, X.dtype) * largest
 
-    variances = by_chunks(lambda rows: kernel(rows, full_cov=False))  # [n]
-    position = tf.range(n)
-    eps = float(np.finfo(X.dtype.as_numpy_dtype).eps)
-    # Smallest pivot relative to the largest variance; a row below it is a duplicate.
-    share = max(1e-12, 10.0 * eps)
-    smallest = share * tf.reduce_max(variances)
-    # An entry of R has an error of count eps Kff / sqrt(left), its square twice that times the
-    # entry; 10 is for safety.
-    bound = 10.0 * eps / share**0.5 * tf.cast(count, X.dtype) * tf.reduce_max(variances)
-    # The root R [count, n], RᵀR = Qff. TensorFlow copies what it updates, so that full panels are
-    # left as they are.
-    panels = tf.TensorArray(
-        X.dtype, -(-count // _PANEL), clear_after_read=False, element_shape=[_PANEL, None]
-    )
+    def choice(self) -> _Choice:
+        """Choose all rows."""
+        panels = tf.TensorArray(
+            self._X.dtype,
+            -(-self._count // _PANEL),
+            clear_after_read=False,
+            element_shape=[_PANEL, None],
+        )
+        none = _Choice(
+            rows=tf.zeros([self._count], tf.int32),
+            variances=tf.zeros([self._count], self._X.dtype),
+            left=self._variances,
+        )
+        _, _, choice = tf.while_loop(
+            lambda index, *_: index * _PANEL < self._count,
+            self._fill,
+            (tf.constant(0), panels, none),
+            parallel_iterations=1,
+        )
+        return choice
 
-    def fill(
-        index: tf.Tensor,
-        panels: tf.TensorArray,
-        left: tf.Tensor,
-        chosen: tf.Tensor,
-        pivots: tf.Tensor,
-    ) -> tuple[Any, ...]:
+    def _fill(
+        self, index: tf.Tensor, panels: tf.TensorArray, choice: _Choice
+    ) -> tuple[tf.Tensor, tf.TensorArray, _Choice]:
+        """Choose the rows of a panel of R."""
+
         def step(
-            number: tf.Tensor,
-            panel: tf.Tensor,
-            left: tf.Tensor,
-            chosen: tf.Tensor,
-            pivots: tf.Tensor,
-        ) -> tuple[tf.Tensor, ...]:
-            eligible = (number >= first) | (position < among)
-            pivot = tf.argmax(tf.where(eligible, left, -tf.ones_like(left)), output_type=tf.int32)
-            given = tf.while_loop(
+            number: tf.Tensor, panel: tf.Tensor, choice: _Choice
+        ) -> tuple[tf.Tensor, tf.Tensor, _Choice]:
+            pivot = self._pivot(number, choice.left)
+            _, explained = tf.while_loop(
                 lambda earlier, _: earlier < index,
                 lambda earlier, total: (
                     earlier + 1,
@@ -170,50 +202,64 @@ def _pivots(
                 ),
                 (tf.constant(0), _explained(panel, pivot)),
                 parallel_iterations=1,
-            )[1]
-            covariances = by_chunks(
-                lambda rows: kernel_matrix(kernel, X[pivot : pivot + 1], rows)[0]
-            )  # [n]
-            variance = left[pivot]
-            row = (covariances - given) / tf.sqrt(tf.maximum(variance, smallest))  # [n]
-            # Rows that must come first may have no variance left. Their rounding error, divided by
-            # a small pivot, would grow from pivot to pivot: they explain nothing. A freely chosen
-            # pivot is the largest variance left.
-            explains = (variance >= smallest) | tf.equal(first, 0)
-            row = tf.where(explains, row, tf.zeros_like(row))
-            rest = asserted(
-                left - row**2,
-                ~tf.reduce_any((left >= 0.0) & (left - row**2 < -bound)),
-                _CONTRADICTION,
             )
-            # Chosen rows come last, also after rows without remaining variance.
-            left = tf.where(
-                position == pivot,
-                -0.5 * tf.ones_like(left),
-                tf.where(left < 0.0, left, tf.nn.relu(rest)),
-            )
+            row = self._row(pivot, choice.left[pivot], explained)
             panel = tf.tensor_scatter_nd_update(panel, [[number % _PANEL]], row[None])
-            return (
-                number + 1,
-                panel,
-                left,
-                tf.tensor_scatter_nd_update(chosen, [[number]], pivot[None]),
-                tf.tensor_scatter_nd_update(pivots, [[number]], variance[None]),
-            )
+            return number + 1, panel, self._next(choice, number, pivot, row)
 
-        last = tf.minimum((index + 1) * _PANEL, count)
-        start = (index * _PANEL, tf.zeros([_PANEL, n], X.dtype), left, chosen, pivots)
-        _, panel, left, chosen, pivots = tf.while_loop(
-            lambda number, *_: number < last, step, start, parallel_iterations=1
+        last = tf.minimum((index + 1) * _PANEL, self._count)
+        panel = tf.zeros([_PANEL, tf.shape(self._X)[0]], self._X.dtype)
+        _, panel, choice = tf.while_loop(
+            lambda number, *_: number < last,
+            step,
+            (index * _PANEL, panel, choice),
+            parallel_iterations=1,
         )
-        return index + 1, panels.write(index, panel), left, chosen, pivots
+        return index + 1, panels.write(index, panel), choice
 
-    pivots = tf.zeros([count], X.dtype)
-    begin = (tf.constant(0), panels, variances, tf.zeros([count], tf.int32), pivots)
-    _, _, left, chosen, pivots = tf.while_loop(
-        lambda index, *_: index * _PANEL < count, fill, begin, parallel_iterations=1
-    )
-    return chosen, pivots, left
+    def _pivot(self, number: tf.Tensor, left: tf.Tensor) -> tf.Tensor:
+        """Return the row of the largest variance, among those that may come at this number."""
+        eligible = (number >= self._first) | (self._position < self._among)
+        return tf.argmax(tf.where(eligible, left, -tf.ones_like(left)), output_type=tf.int32)
+
+    def _row(self, pivot: tf.Tensor, variance: tf.Tensor, explained: tf.Tensor) -> tf.Tensor:
+        """Return the row [n] of R for a pivot, with the part of Qff that earlier rows explain."""
+        point = self._X[pivot : pivot + 1]
+        covariances = self._by_chunks(lambda rows: kernel_matrix(self._kernel, point, rows)[0])
+        row = (covariances - explained) / tf.sqrt(tf.maximum(variance, self._smallest))
+        # Rows that must come first may have no variance left. Their rounding error, divided by a
+        # small pivot, would grow from pivot to pivot: they explain nothing. A freely chosen pivot
+        # is the largest variance left.
+        explains = (variance >= self._smallest) | tf.equal(self._first, 0)
+        return tf.where(explains, row, tf.zeros_like(row))
+
+    def _next(
+        self, choice: _Choice, number: tf.Tensor, pivot: tf.Tensor, row: tf.Tensor
+    ) -> _Choice:
+        """Return the choice with this pivot, whose row of R is `row` [n]."""
+        left = choice.left
+        rest = asserted(
+            left - row**2,
+            ~tf.reduce_any((left >= 0.0) & (left - row**2 < -self._bound)),
+            _CONTRADICTION,
+        )
+        variance = left[pivot]
+        # Chosen rows come last, also after rows without remaining variance.
+        left = tf.where(
+            self._position == pivot,
+            -0.5 * tf.ones_like(left),
+            tf.where(left < 0.0, left, tf.nn.relu(rest)),
+        )
+        return _Choice(
+            rows=tf.tensor_scatter_nd_update(choice.rows, [[number]], pivot[None]),
+            variances=tf.tensor_scatter_nd_update(choice.variances, [[number]], variance[None]),
+            left=left,
+        )
+
+    def _by_chunks(self, part: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        """Compute a part [c] for each chunk of rows [c, D], together [n]."""
+        chunks = self._chunks
+        return chunks.concatenate(lambda chunk: (part(chunk.data[0]),), self._X.dtype, [[None]])[0]
 
 
 def _explained(panel: tf.Tensor, pivot: tf.Tensor) -> tf.Tensor:

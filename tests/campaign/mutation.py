@@ -8,7 +8,7 @@ too long. If it survives, either the change does not matter (a tuning constant, 
 missing. The mutants follow from the seed.
 
     python -m campaign.mutation [--mutants 200] [--minutes 60] [--seed 0] [--modules engine ...]
-    [--output FILE.json]
+        [--output FILE.json]
 
 Each mutant is tried in a fork of this process, which has imported TensorFlow (6 s, once) but
 neither `gpflow_pep` nor run any operation: TensorFlow's threads would not survive the fork.
