@@ -306,19 +306,14 @@ def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, ...]:
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         V, (precision, linear) = projected(chunk).V, take_pair(sites, chunk)
         Vt = V * tf.expand_dims(precision, 1)  # [C, M, n]
-        each = (
-            V
-            if V.shape.rank == 3
-            else tf.expand_dims(V, 0)
-            if C == 1
-            else tf.broadcast_to(V, tf.shape(Vt))
-        )
-        c = (
-            tf.matmul(linear, V, transpose_b=True)
-            if V.shape.rank == 2
-            else tf.linalg.matvec(V, linear)
-        )  # [C, M]
-        return symmetric_product(Vt, each), tf.expand_dims(c, -1)
+        if V.shape.rank == 2:  # all latent functions share V
+            c = tf.matmul(linear, V, transpose_b=True)  # [C, M]
+            V = tf.expand_dims(V, 0)
+            if C > 1:
+                V = tf.broadcast_to(V, tf.shape(Vt))
+        else:
+            c = tf.linalg.matvec(V, linear)
+        return symmetric_product(Vt, V), tf.expand_dims(c, -1)
 
     zero = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], problem.L.dtype)
     return problem.rows.sum_over_chunks(part, (zero, zero[..., :1]))

@@ -298,7 +298,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         factorized.
         """
         is_converged = self.result_ is not None and self.result_.converged
-        num_draws = self._default_num_draws(num_rows) if self.n_draws is None else self.n_draws
+        num_draws = self.n_draws
+        if num_draws is None:
+            num_draws = self._default_num_draws(num_rows)
         if num_draws and is_converged:
             with suppress(*FAILURES, np.linalg.LinAlgError):
                 self._draws = laplace_draws(self.model_, num_draws // 2)

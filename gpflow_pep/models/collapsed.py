@@ -157,7 +157,9 @@ class CollapsedRegression(SparseGP):
         Return the rule of site noise and penalty; by default the rule of :class:`.Powers`, of rows
         or blocks.
         """
-        return BlockSites() if isinstance(self._chunks, BlockChunks) else IndependentSites()
+        if isinstance(self._chunks, BlockChunks):
+            return BlockSites()
+        return IndependentSites()
 
     def check_block_sizes(self, sizes: AnyNDArray) -> None:
         """Raise an error if the model's settings do not allow blocks of these sizes [B]."""
@@ -212,11 +214,8 @@ class CollapsedRegression(SparseGP):
         prior, scale, sites = self._prior(), self.conditional_scale(), self.site_rule()
         if of_single_rows:
             scale, sites = tf.ones([], default_float()), IndependentSites()
-            chunks = (
-                RowChunks(self._chunk_size, self._devices)
-                if isinstance(chunks, BlockChunks)
-                else chunks
-            )
+            if isinstance(chunks, BlockChunks):
+                chunks = RowChunks(self._chunk_size, self._devices)
         if isinstance(chunks, RowChunks) and self.single_chunk and self._workers.count == 1:
             chunks = OneChunk()
         rows, Kuu = self._rows(chunks, prior, scale, noise_factor), self._inducing_covariance(prior)

@@ -757,7 +757,10 @@ def checked_rows(model: GPModel, data: object) -> tuple[AnyNDArray, AnyNDArray]:
 
 def columns(data: RegressionData | DatasetChunks) -> tuple[int, int]:
     """Return D and P of checked data."""
-    return data.columns if isinstance(data, DatasetChunks) else (data[0].shape[1], data[1].shape[1])
+    if isinstance(data, DatasetChunks):
+        return data.columns
+    X, Y = data
+    return X.shape[1], Y.shape[1]
 
 
 def _not_nan(value: tf.Tensor, name: str) -> tf.Tensor:

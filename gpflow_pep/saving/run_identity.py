@@ -48,8 +48,9 @@ def run_identity(
         if is_settable and not name.startswith("_") and name != "data":
             identity[f"model.{name}"] = describe(getattr(model, name))
     for path, parameter in parameter_dict(model).items():
-        value = list(parameter.shape) if parameter.trainable else fingerprint(np.asarray(parameter))
-        identity[f"parameter{path}"] = value
+        identity[f"parameter{path}"] = list(parameter.shape)
+        if not parameter.trainable:
+            identity[f"parameter{path}"] = fingerprint(np.asarray(parameter))
     held: Any = getattr(model, "data", ()) if data is None else data
     if isinstance(held, tf.data.Dataset):
         identity["data"] = f"batches {held.element_spec}"

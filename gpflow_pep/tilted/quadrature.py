@@ -327,9 +327,10 @@ def far_modes(
     log_Z = taken.alpha * found[:, 0]
     end = tf.sqrt(-2.0 * (log_Z + _SMALL))  # beyond it, N is much smaller than Z
     x = HALF + (end - HALF) * tf.constant(_UNIT, sd.dtype)
-    # The center of Student's t: y.
-    own = [] if density.center is None else [((density.center(taken.observations) - m) / sd)[None]]
-    x = tf.concat([-x, x, *own], axis=0)  # [K, W]
+    x = tf.concat([-x, x], axis=0)  # [K, W]
+    if density.center is not None:  # y of Student's t
+        center = (density.center(taken.observations) - m) / sd
+        x = tf.concat([x, center[None]], axis=0)
     log_pi = taken.alpha * density.log_prob(m + sd * x, *taken.observations) - 0.5 * tf.square(x)
     is_larger = (log_pi > log_Z + _SMALL) & (tf.abs(m + sd * x - found[:, -1]) > HALF * sd)
     best = tf.argmax(tf.where(is_larger, log_pi, -np.inf * tf.ones_like(x)), axis=0)
