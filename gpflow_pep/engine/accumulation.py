@@ -98,11 +98,11 @@ def _one_chunk(
     V, D = given_u(sites, L, rows)
     sums = sites.forward(V, D, rows, powers)
 
-    def pull_back(bar: RowSums, _: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
+    def pull_back(bar: RowSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
         def general() -> tuple[tf.Tensor, ...]:
             with repeated():
-                product, rows_bar = adjoint(sites, L, V, rows, powers, bar)
-            return product, *rows_bar
+                product, rows_bar, own_bar = adjoint(sites, L, V, rows, powers, bar, variables)
+            return product, *rows_bar, *own_bar
 
         if not (by_products(L) and _may_be_linear(sites, powers, rows.scale)):
             return general()
@@ -184,10 +184,14 @@ def _many_chunks(
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
                 with repeated():
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
-                    L_, *of_chunk = cast((L, chunk.take_blocks(powers), bar), chunk.dtype)
+                    L_, powers_, bar_ = cast((L, chunk.take_blocks(powers), bar), chunk.dtype)
                     V = triangular_solve(L_, values.Kuf)
-                    product, rows_bar = adjoint(sites, L_, V, values, *of_chunk)
-                return product, *pull_back(rows_bar)
+                    product, rows_bar, own_bar = adjoint(
+                        sites, L_, V, values, powers_, bar_, variables
+                    )
+                sources_bar = pull_back(rows_bar)
+                first = len(sources_bar) - len(variables)
+                return product, *sources_bar[:first], *map(tf.add, sources_bar[first:], own_bar)
 
             return rows.sum_over_chunks(part, (tf.zeros_like(L), *zeros))
 

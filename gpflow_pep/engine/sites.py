@@ -5,6 +5,7 @@ scale m of the rows, v = s + noise d, w = 1/v, x = d/s. A trailing _bar denotes 
 the objective with respect to a quantity.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -68,7 +69,8 @@ class SiteRule:
 
     A rule for single rows defines :meth:`noise`, and :meth:`penalty` if there is one. Automatic
     differentiation gives the derivatives in everything that these methods, or an override of
-    :meth:`forward`, use of the rows.
+    :meth:`forward`, use of the rows, and in trainable parameters that they read. A tensor that is
+    computed outside of these methods is a constant.
 
     >>> from gpflow_pep.engine import SiteRule
     >>> class ExponentialSites(SiteRule):
@@ -150,19 +152,26 @@ def given_u(sites: SiteRule, L: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, tf.Te
 
 
 def adjoint(
-    sites: SiteRule, L: tf.Tensor, V: tf.Tensor, rows: Rows, powers: Powers, bar: RowSums
-) -> tuple[tf.Tensor, Rows]:
+    sites: SiteRule,
+    L: tf.Tensor,
+    V: tf.Tensor,
+    rows: Rows,
+    powers: Powers,
+    bar: RowSums,
+    variables: Sequence[tf.Variable],
+) -> tuple[tf.Tensor, Rows, list[tf.Tensor]]:
     """
     Compute a chunk's part of L' L_bar = -V_bar V', its lower triangle, and the derivatives in the
-    rows.
+    rows and in variables that the rule reads.
     """
-    sources = V, *rows
+    sources = V, *rows, *variables
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(sources)
         sums = sites.forward(V, sites._covariance_given_u(V, L, rows), rows, powers)
-    V_bar, Kuf_bar, *others_bar = derivatives(tape, tuple(sums), sources, tuple(bar))
-    Kuf_bar += triangular_solve(L, V_bar, adjoint=True)
-    return -lower_product(V_bar, V), Rows(Kuf_bar, *others_bar)
+    V_bar, *bars = derivatives(tape, tuple(sums), sources, tuple(bar))
+    rows_bar = Rows(*bars[: len(rows)])
+    Kuf_bar = rows_bar.Kuf + triangular_solve(L, V_bar, adjoint=True)
+    return -lower_product(V_bar, V), rows_bar._replace(Kuf=Kuf_bar), bars[len(rows) :]
 
 
 @tf.custom_gradient

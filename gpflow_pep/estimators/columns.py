@@ -20,6 +20,7 @@ _DAYS = (
 )
 _CATEGORIES = "encode categories with OneHotEncoder or TargetEncoder of sklearn.preprocessing"
 _LABELS = "SparseGPClassifier predicts labels"
+_SHOWN = 5  # largest number of columns with missing values that a message lists
 # The least distance of X to the limits of floating point numbers: training changes lengthscales.
 _MARGIN = 1e6
 
@@ -43,11 +44,14 @@ def check_numbers(values: Any, name: str) -> None:
     if hasattr(values, "columns") and hasattr(values, "isna"):
         counts = values.isna().sum()
         missing = [f"{count} in column {column!r}" for column, count in counts.items() if count]
+        found = ", ".join(missing[:_SHOWN])
+        if len(missing) > _SHOWN:
+            found = f"{found} and some in {len(missing) - _SHOWN} more columns"
         if missing:
-            raise ValueError(
-                f"{name} must hold no missing values, got {', '.join(missing)}: drop these rows, or "
-                "fill the values in, such as by SimpleImputer of sklearn.impute."
-            )
+            remedy = "drop these rows"
+            if name == "X":
+                remedy = f"{remedy}, or fill the values in, as sklearn.impute.SimpleImputer does"
+            raise ValueError(f"{name} must hold no missing values, got {found}: {remedy}.")
 
 
 def check_range(X: AnyNDArray) -> None:

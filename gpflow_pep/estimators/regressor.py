@@ -233,7 +233,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def noise_std_(self) -> Any:
         """The standard deviation of the noise of `model_`, in units of y."""
         check_is_fitted(self)
-        return _squeezed(np.sqrt(self._noise_variance(self.model_)) * self._y_scale)
+        deviations = np.sqrt(self._noise_variance(self.model_)) * self._y_scale  # [P]
+        return _squeezed(deviations)[()]  # a number, not an array [], of one output
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """

@@ -22,8 +22,8 @@ COMMON = 1.5
 """Standard deviation of the mean of the logarithms of the lengthscales."""
 SINGLE = 0.4
 """Scale of the deviations of single logarithms from this mean."""
-FREEDOM = 4.0
-"""Degrees of freedom of the noise variance, which may vanish: simulators have no noise."""
+NOISE_DF = 4.0
+"""Degrees of freedom of the prior of the noise variance: simulators have hardly any noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class LogPrior:
     location: tf.Variable  #: mean of log θ, [D] or []
     common: float  #: scale of c
     single: float  #: scale of the deviations
-    freedom: float = math.inf  #: degrees of freedom of q; infinite: normal
+    df: float = math.inf  #: degrees of freedom of q; infinite: normal
     for_sampling: bool = False  #: whether `log_prob` is a density of θ
     name: str = "LogPrior"  #: shown by GPflow's `print_summary`
 
@@ -55,10 +55,9 @@ class LogPrior:
         t = logs - self.location
         center = tf.reduce_mean(t)
         square = tf.square(center / self.common)
-        if math.isinf(self.freedom):
-            density = -0.5 * square
-        else:
-            density = -0.5 * (self.freedom + 1.0) * tf.math.log1p(square / self.freedom)
+        density = -0.5 * square
+        if math.isfinite(self.df):
+            density = -0.5 * (self.df + 1.0) * tf.math.log1p(square / self.df)
         density -= 0.5 * tf.reduce_sum(tf.square((t - center) / self.single))
         if self.for_sampling:
             density -= tf.reduce_sum(logs)
@@ -94,10 +93,10 @@ def weak_priors(
     the table describes the mean of the logarithms, and N(0, 0.4²) the deviation of each one from
     this mean.
 
-    t₄ is the density of Student's t with 4 degrees of freedom: its heavy tails leave room for data without
-    noise. All are densities of logarithms: maximum a posteriori (MAP) estimates do not depend on units or
-    transforms. Other parameters get no prior, and a parameter that has another prior keeps it. Call
-    the function before training.
+    t₄ is the density of Student's t with 4 degrees of freedom: its heavy tails leave room for data
+    without noise. All are densities of logarithms: maximum a posteriori (MAP) estimates do not
+    depend on units or transforms. Other parameters get no prior, and a parameter that has another
+    prior keeps it. Call the function before training.
 
     >>> X = np.linspace(0.0, 6.0, 20)[:, None]
     >>> model = PEPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::5])
@@ -120,9 +119,9 @@ def give_weak_priors(
     model: GPModel, X: AnyNDArray, Y: AnyNDArray, *, for_sampling: bool = False
 ) -> None:
     """Give the model weak priors for data X [N, D] and Y [N, P], or move earlier ones."""
-    for parameter, location, common, freedom in _typical_logarithms(model, X, Y):
+    for parameter, location, common, df in _typical_logarithms(model, X, Y):
         if isinstance(parameter, Parameter) and parameter.trainable:
-            _give(parameter, location, common, freedom, for_sampling)
+            _give(parameter, location, common, df, for_sampling)
 
 
 def remove_weak_priors(model: GPModel) -> None:
@@ -179,9 +178,9 @@ def _typical_logarithms(
                 yield kernel.variance, share * log_v, 1.0, math.inf
     for likelihood in getattr(model.likelihood, "likelihoods", [model.likelihood]):
         if isinstance(likelihood, Gaussian):
-            yield likelihood.variance, mean_variance + NOISE, 1.0, FREEDOM
+            yield likelihood.variance, mean_variance + NOISE, 1.0, NOISE_DF
         if isinstance(likelihood, Gaussian | StudentT):
-            yield likelihood.scale, 0.5 * (mean_variance + NOISE), 0.5, FREEDOM
+            yield likelihood.scale, 0.5 * (mean_variance + NOISE), 0.5, NOISE_DF
 
 
 def _log_variances(likelihood: Likelihood, Y: AnyNDArray) -> AnyNDArray:
@@ -210,7 +209,7 @@ def _parts(kernel: Kernel, share: float = 1.0) -> Iterator[tuple[Kernel, float]]
 
 
 def _give(
-    parameter: Parameter, location: Any, common: float, freedom: float, for_sampling: bool
+    parameter: Parameter, location: Any, common: float, df: float, for_sampling: bool
 ) -> None:
     """Give a parameter the prior, or move the prior of an earlier call; keep any other prior."""
     prior = parameter.prior
@@ -222,5 +221,5 @@ def _give(
         prior.location.assign(location)
     elif prior is None or isinstance(prior, LogPrior):
         variable = tf.Variable(location, trainable=False, dtype=parameter.dtype)
-        parameter.prior = LogPrior(variable, common, SINGLE, freedom, for_sampling)
+        parameter.prior = LogPrior(variable, common, SINGLE, df, for_sampling)
         parameter.prior_on = PriorOn.CONSTRAINED

@@ -72,7 +72,7 @@ def test_predictions_are_those_of_the_model(X, y, outputs, alpha):
     )
     assert estimator.n_inducing_ == 6 and estimator.result_.iterations == estimator.n_iter_ == 5
     noise = np.sqrt(model.likelihood.variance) * scale
-    assert np.shape(estimator.noise_std_) == (() if outputs == 1 else (2,))
+    assert isinstance(estimator.noise_std_, float if outputs == 1 else np.ndarray)
     np.testing.assert_allclose(np.atleast_1d(estimator.noise_std_), noise, **SAME)
     assert_all_close(estimator.kernel_.parameters, model.kernel.parameters, **SAME)
     np.testing.assert_allclose(
@@ -365,6 +365,11 @@ def test_tables_of_pandas(X, y):
     missing.iloc[3, 1] = pd.NA
     with pytest.raises(ValueError, match="X must hold no missing values, got 1 in column 'height'"):
         estimator.fit(missing, y)
+    wide = pd.DataFrame(np.full((60, 7), np.nan))
+    with pytest.raises(ValueError, match=r"60 in column 4 and some in 2 more columns: .*Imputer"):
+        estimator.fit(wide, y)
+    with pytest.raises(ValueError, match=r"y must .* got 1 in column 'height': drop these rows\.$"):
+        estimator.fit(X, missing[["height"]])
     with pytest.raises(ValueError, match="Input y contains NaN"):
         estimator.fit(X, missing["height"])
 

@@ -138,6 +138,31 @@ def test_the_gradient_is_the_derivative_of_the_objective(rule, override, chunk_s
     assert_gradients(model.maximum_log_likelihood_objective, variables, h=1e-3, tolerance=1e-7)
 
 
+@pytest.mark.parametrize("chunk_size", [None, 5])
+def test_parameters_of_a_rule_have_their_derivatives(chunk_size):
+    """Errors are as above. The variance of the kernel is read by the rule and by the rows."""
+
+    class Damped(IndependentSites):
+        def __init__(self, *parameters):
+            self.parameters = parameters
+
+        def noise(self, D, rows, powers):
+            damping, variance = self.parameters
+            return rows.noise * tf.exp(damping * D / (variance + rows.noise))
+
+    class Damping(Model):
+        def __init__(self):
+            super().__init__(IndependentSites, None, chunk_size=chunk_size)
+            self.damping = gpflow.Parameter(0.7)
+
+        def site_rule(self):
+            return Damped(self.damping, self.kernel.variance)
+
+    model = Damping()
+    objective = model.maximum_log_likelihood_objective
+    assert_gradients(objective, model.trainable_variables, h=1e-3, tolerance=1e-7)
+
+
 def test_a_penalty_is_not_lost_by_terms_of_0():
     """A model that adds nothing to the evidence keeps the penalty of its powers."""
 
