@@ -22,7 +22,7 @@ COMMON = 1.5
 """Standard deviation of the mean of the logarithms of the lengthscales."""
 SINGLE = 0.4
 """Scale of the deviations of single logarithms from this mean."""
-NOISE_DF = 4.0
+NOISE_DF = 10.0
 """Degrees of freedom of the prior of the noise variance: simulators have hardly any noise."""
 
 
@@ -81,7 +81,7 @@ def weak_priors(
     variance of `Linear`                             log(variance D s² / v) ~ N(0, 2²)
     the same of `CenteredLinear` over its scale²     log(variance D s² / v) ~ N(0, 2²)
     variance of `White`                              log(variance / v) ~ N(-2, 1)
-    noise variance                                   log(variance / v) ~ t₄(-2, 1)
+    noise variance                                   log(variance / v) ~ t₁₀(-2, 1)
     ===============================================  ==================================
 
     Here s is the standard deviation of a column and D the number of columns of the kernel. v is the
@@ -93,7 +93,7 @@ def weak_priors(
     the table describes the mean of the logarithms, and N(0, 0.4²) the deviation of each one from
     this mean.
 
-    t₄ is the density of Student's t with 4 degrees of freedom: its heavy tails leave room for data
+    t₁₀ is the density of Student's t with 10 degrees of freedom: its heavy tails leave room for data
     without noise. All are densities of logarithms: maximum a posteriori (MAP) estimates do not
     depend on units or transforms. Other parameters get no prior, and a parameter that has another
     prior keeps it. Call the function before training.

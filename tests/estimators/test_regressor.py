@@ -143,7 +143,7 @@ def test_a_few_rows_without_noise():
     xnew = np.linspace(0.0, 10.0, 101)
     fitted = SparseGPRegressor(random_state=0).fit(x[:, None], x**2)
     errors = fitted.predict(xnew[:, None]) - xnew**2
-    assert np.sqrt(np.mean(errors**2)) < 2e-3 * np.std(
+    assert np.sqrt(np.mean(errors**2)) < 5e-3 * np.std(
         xnew**2
     )  # 2e-2 with a normal prior of the noise
 

@@ -40,7 +40,7 @@ def density(values, typical, common, single=0.4):
 def noise_density(value, typical, scale):
     """The log density of Student's t, by SciPy, without its constant."""
     t = (np.log(value) - np.log(typical)) / scale
-    return scipy.stats.t(4.0).logpdf(t) - scipy.stats.t(4.0).logpdf(0.0)
+    return scipy.stats.t(10.0).logpdf(t) - scipy.stats.t(10.0).logpdf(0.0)
 
 
 def test_density_of_a_regression():
