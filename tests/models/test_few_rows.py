@@ -72,7 +72,7 @@ def test_graph_is_as_small_as_gpflow(compiled_step):
     To trace, compile and start an operation takes longer than most of them run here: no branches,
     no loops, and no functions but one that all models share. A twentieth are what refuses
     covariances that are inconsistent, as many, in that function, what an error says of a missing
-    jitter.
+    jitter. An eighth are the sums again, for their derivatives: TensorFlow removes them.
     """
     kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
     peer = gpflow.models.SGPR(FEW, kernel, Z.copy(), noise_variance=0.1)
@@ -82,6 +82,6 @@ def test_graph_is_as_small_as_gpflow(compiled_step):
     )
     functions = ours.library.function
     assert [function.signature.name.split("_")[-2] for function in functions] == ["diagnosis"]
-    assert len(ours.node) + sum(len(function.node_def) for function in functions) <= 1.28 * len(
+    assert len(ours.node) + sum(len(function.node_def) for function in functions) <= 1.46 * len(
         theirs.node
     )
