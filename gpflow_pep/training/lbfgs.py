@@ -435,21 +435,29 @@ class LBFGS:
             self._objective.restore_best()
         return found
 
-    def _rounding(self) -> float:
+    def _rounding(self) -> tuple[float, AnyNDArray]:
         """
-        Estimate the standard deviation of the loss's rounding errors from third differences along
-        the gradient, since a smooth loss has almost none: the variance is 3!²/6! of their mean
-        square (Moré and Wild 2011, eq. 2.5).
+        Estimate the standard deviations of rounding errors of the loss and the active gradient from
+        third differences along the gradient, since smooth functions have almost none: the variance
+        is 3!²/6! of their mean square (Moré and Wild 2011, eq. 2.5).
         """
         step = self._probe_step * self._best_gradient / np.linalg.norm(self._best_gradient)
         places = np.arange(_PROBES) - _PROBES // 2
-        losses = [loss for loss, _ in self._probe([place * step for place in places])]
-        return float(np.sqrt(np.mean(np.diff(losses, 3) ** 2) / 20.0))
+        losses, gradients = zip(*self._probe([place * step for place in places]), strict=True)
+        of_loss, of_gradient = (
+            np.sqrt(np.mean(np.diff(values, 3, axis=0) ** 2, axis=0) / 20.0)
+            for values in (losses, gradients)
+        )
+        return float(of_loss), of_gradient
 
-    def _promised_gain(self, rounding: float) -> float:
+    def _promised_gain(self, rounding: float, of_gradient: AnyNDArray) -> float:
         """Return the decrease in nats that a parabola along the gradient promises at distance 1."""
         gradient = self._best_gradient
+        if rounding > self._gain:  # derivatives may be rounding errors, too
+            gradient = np.where(np.abs(gradient) > 3.0 * of_gradient, gradient, 0.0)
         slope = float(np.linalg.norm(gradient))
+        if slope == 0.0:
+            return 0.0
         # A smooth loss would gain slope²/(2 curvature) > 10 rounding, and L-BFGS would see it: this
         # loss has a kink.
         if slope**2 > 20.0 * rounding * _MAX_CURVATURE * self._num_rows:
@@ -483,8 +491,8 @@ class LBFGS:
         # slope promises no larger gain.
         failed = "L-BFGS: a step failed: "
         try:
-            rounding = self._rounding()
-            promised = self._promised_gain(rounding)
+            rounding, of_gradient = self._rounding()
+            promised = self._promised_gain(rounding, of_gradient)
         except FAILURES as error:  # at an edge of the domain, where neither is known
             return Outcome(FAILED, f"{failed}{state.any_failure or reason_of(error)} {_ADVICE}")
         hidden = f"{_NO_STEP}, about {rounding:.2g} nats"
