@@ -27,7 +27,7 @@ from gpflow.kernels import (
 )
 from typing_extensions import override
 
-from ..maths.linalg import column_squares, symmetric_product
+from ..maths.linalg import column_products, symmetric_product
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import WithGradient
 from .stationary_kernels import (
@@ -357,7 +357,7 @@ def conditional_variance_of_f(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.
     Compute d = Kff - diag(V'V), [..., n], V = L^-1 Kuf, clipped at 0; see
     :func:`with_checked_variance`.
     """
-    conditional_variance = Kff - column_squares(V)
+    conditional_variance = Kff - column_products(V, V)
     return tf.nn.relu(with_checked_variance(conditional_variance, conditional_variance, Kff, L))
 
 

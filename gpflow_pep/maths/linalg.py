@@ -217,12 +217,6 @@ def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
     )
 
 
-@tf.custom_gradient
-def column_squares(V: tf.Tensor) -> WithGradient:
-    """Return diag(V'V), [..., N], of V [..., M, N], whose derivative takes one pass over V."""
-    return column_products(V, V), lambda bar: (2.0 * bar)[..., None, :] * V
-
-
 @check_shapes("left: [batch..., M, N]", "right: [batch..., M, N]", "return: [batch..., M, M]")
 def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = False) -> tf.Tensor:
     """
