@@ -112,6 +112,11 @@ def test_greedy_is_a_dense_evaluation(kernel, M):
     assert chosen[0] == np.argmax(kernel(X, full_cov=False))  # the first one wins
 
 
+def test_a_single_row_is_chosen():
+    X = np.array([[1.0, 2.0]])
+    np.testing.assert_array_equal(greedy_variance(gpflow.kernels.SquaredExponential(), X, 1), X)
+
+
 def test_variances_of_the_choice_are_pivots_of_a_dense_decomposition():
     given = X[[3, 8]]
     Z, variances = greedy_choice(KERNEL, X, 12, given=given)

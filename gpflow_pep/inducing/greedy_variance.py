@@ -154,6 +154,7 @@ class _PivotedCholesky:
         self._among = among
         self._chunks = RowChunks(chunk_size).split([X])
         self._position = tf.range(tf.shape(X)[0])
+        self._num_rows = tf.size(self._position)
         self._variances = self._by_chunks(lambda rows: kernel(rows, full_cov=False))  # [n]
         largest = tf.reduce_max(self._variances)
         eps = float(np.finfo(X.dtype.as_numpy_dtype).eps)
@@ -208,7 +209,7 @@ class _PivotedCholesky:
             return number + 1, panel, self._next(choice, number, pivot, row)
 
         last = tf.minimum((index + 1) * _PANEL, self._count)
-        panel = tf.zeros([_PANEL, tf.shape(self._X)[0]], self._X.dtype)
+        panel = tf.zeros([_PANEL, self._num_rows], self._X.dtype)
         _, panel, choice = tf.while_loop(
             lambda number, *_: number < last,
             step,
