@@ -65,7 +65,7 @@ class BlockSites(_SitesOfBlocks):
     ) -> tuple[tf.Tensor, ...]:
         """Leaving row n out subtracts p_n p_n' / p_nn from Sigma^-1 = [..., p_n, ...]."""
         V, D = given_u(self, L, rows)
-        precision = inverse_of_product(factor_of_noise(self.noise(D, rows, powers)))
+        precision = inverse_of_product(_factor_of_noise(self.noise(D, rows, powers)))
         noise = 1.0 / tf.linalg.diag_part(precision)  # [G, b]
         both = tf.transpose(V), rows.residual
         e, residual = (
@@ -86,7 +86,7 @@ def block_sums(Vt: tf.Tensor, r: tf.Tensor, Sigma: tf.Tensor) -> WithGradient:
     Compute A, c, quadratic and log_noise of blocks with Vt [G, b, M], residuals r [G, b, P] and
     site noise Sigma [G, b, b].
     """
-    factor = factor_of_noise(Sigma)
+    factor = _factor_of_noise(Sigma)
     U = _flat(tf.linalg.triangular_solve(factor, Vt))  # [n, M]
     rho = _flat(tf.linalg.triangular_solve(factor, r))  # [n, P]
     Ut = tf.transpose(U)
@@ -114,7 +114,7 @@ def block_sums(Vt: tf.Tensor, r: tf.Tensor, Sigma: tf.Tensor) -> WithGradient:
     ), gradient
 
 
-def factor_of_noise(Sigma: tf.Tensor) -> tf.Tensor:
+def _factor_of_noise(Sigma: tf.Tensor) -> tf.Tensor:
     """Cholesky factor of Sigma, [G, b, b]."""
     return cholesky(Sigma, name="a block of the site noise", advice=ADVICE)
 

@@ -42,16 +42,7 @@ def check_numbers(values: Any, name: str) -> None:
                 remedy = _CATEGORIES if name == "X" else _LABELS
                 raise ValueError(f"{name} must hold numbers, got {value!r}{place}: {remedy}.")
     if hasattr(values, "columns") and hasattr(values, "isna"):
-        counts = values.isna().sum()
-        missing = [f"{count} in column {column!r}" for column, count in counts.items() if count]
-        found = ", ".join(missing[:_SHOWN])
-        if len(missing) > _SHOWN:
-            found = f"{found} and some in {len(missing) - _SHOWN} more columns"
-        if missing:
-            remedy = "drop these rows"
-            if name == "X":
-                remedy = f"{remedy}, or fill the values in, as sklearn.impute.SimpleImputer does"
-            raise ValueError(f"{name} must hold no missing values, got {found}: {remedy}.")
+        _check_missing(values, name)
 
 
 def check_range(X: AnyNDArray) -> None:
@@ -105,6 +96,21 @@ def _kind_of_label(label: Any) -> type | None:
     if isinstance(label, Real | np.bool_) and label == label:
         return Real
     return None
+
+
+def _check_missing(table: Any, name: str) -> None:
+    """Raise a `ValueError` that names the columns with missing values."""
+    counts = table.isna().sum()
+    missing = [f"{count} in column {column!r}" for column, count in counts.items() if count]
+    if not missing:
+        return
+    found = ", ".join(missing[:_SHOWN])
+    if len(missing) > _SHOWN:
+        found = f"{found} and some in {len(missing) - _SHOWN} more columns"
+    remedy = "drop these rows"
+    if name == "X":
+        remedy = f"{remedy}, or fill the values in, as sklearn.impute.SimpleImputer does"
+    raise ValueError(f"{name} must hold no missing values, got {found}: {remedy}.")
 
 
 def _check_array(values: Any, name: str) -> None:

@@ -444,9 +444,10 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             max_jitter=max_jitter(),
         )
         finer.jitter = _FINER_BOUNDS * default_jitter()
-        remove_weak_priors(finer)  # many rows without noise determine the kernel
         if self._has_weak_priors() and len(data[0]) <= _FEW_ROWS:
             weak_priors(finer)
+        else:
+            remove_weak_priors(finer)  # many rows without noise determine the kernel
         return finer
 
     @override
