@@ -17,6 +17,7 @@ from experiments.ingredients.stream import Batches
 from experiments.learners.learner import STEPS_OF_ADAM, Learner, Train
 from experiments.learners.online import OnlineClassification, OnlineMinibatches, OnlineRegression
 from experiments.learners.stochastic import Stochastic
+from experiments.learners.vanilla import VanillaStreamingSGPR
 from experiments.learners.window import SlidingWindow
 from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP
@@ -26,13 +27,13 @@ from gpflow_pep.training import check_optimizer, fit, uninterrupted
 learner_gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 stream_training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
 
-MODELS = ("STREAM", "STREAM-SVGP", "BATCH", "GPR", "SGPR", "SVGP")
+MODELS = ("STREAM", "STREAM-SVGP", "VANILLA", "BATCH", "GPR", "SGPR", "SVGP")
 OF_LABELS = ("STREAM", "STREAM-SVGP", "BATCH")
 
 
 @learner_gp.config
 def _model_config() -> None:
-    # STREAM (StreamingSGPR or -PEP), STREAM-SVGP (StreamingSVGP), BATCH (all rows), GPR or SGPR (last rows), SVGP
+    # STREAM (StreamingSGPR or -PEP), STREAM-SVGP, VANILLA (VB), BATCH (all rows), GPR or SGPR (last rows), SVGP
     model = "STREAM"
 
     # the power of STREAM and BATCH, from 0 (variational) to 1
@@ -81,6 +82,7 @@ def learner_title(config: Mapping[str, Any]) -> str:
     names = {
         "STREAM": f"streaming {power}",
         "STREAM-SVGP": "streaming SVGP",
+        "VANILLA": "vanilla streaming VB",
         "BATCH": f"all at once, {power}",
         "GPR": f"GPR, last {config['window']}",
         "SGPR": f"SGPR, last {config['window']}",
@@ -152,6 +154,11 @@ def build_learner(
         noise = Probit() if labels else gpflow.likelihoods.Gaussian(noise_variance)
         stochastic = trained(StreamingSVGP(covariance, noise, Z, num_data=len(X)))
         return OnlineMinibatches(stochastic, (X, Y), train, **moves)
+    if model == "VANILLA":
+        vanilla = VanillaStreamingSGPR(
+            (X, Y), covariance, Z, noise_variance=noise_variance, max_jitter=max_jitter
+        )
+        return OnlineRegression(trained(vanilla), train, **moves)
     if model in ("STREAM", "BATCH"):
         options: dict[str, Any] = {"alpha": alpha, "max_jitter": max_jitter}
         if labels:

@@ -82,7 +82,7 @@ def curves(
     *,
     panel: str | None = None,
     logarithmic: bool = False,
-    reference: Records = (),
+    reference: Mapping[tuple[Label, ...], Records] | None = None,
     note: str = "Means ± standard errors.",
 ) -> Picture:
     """
@@ -92,7 +92,7 @@ def curves(
     :param x: label or entry of the result along the horizontal axis.
     :param line: label that makes a line.
     :param panel: label with panels of its own for each value.
-    :param reference: records without x, whose mean is a horizontal line.
+    :param reference: groups of records without x, whose means are horizontal lines.
     """
     parts = grouped(records, panel) if panel else {("",): list(records)}
     figure, axes = panels(len(parts) * len(scores))
@@ -102,11 +102,10 @@ def curves(
             here = axes[position * len(scores) + number]
             for name, of_line in grouped(of_part, line).items():
                 _draw(here, of_line, x, score, line_label(line, name[0]), names.index(name))
-            if reference:
-                level = float(np.mean([score(record) for record in reference]))
-                here.axhline(
-                    level, color="black", linestyle="dashed", linewidth=1.0, label="exact GP"
-                )
+            for name, group in (reference or {}).items():
+                level = float(np.mean(list(map(score, group))))
+                label = shown(name[0])
+                here.axhline(level, color="black", linestyle="dashed", linewidth=1.0, label=label)
             tidy(here, _UNITS.get(x, x.replace("_", " ")), score.heading, logarithmic=logarithmic)
             if logarithmic and len(places := sorted({record[x] for record in of_part})) < _FEW:
                 here.set_xticks(places, [f"{place:g}" for place in places], minor=False)

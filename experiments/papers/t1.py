@@ -1,6 +1,6 @@
 """
 A toy function in three parts, ten inducing points (Bui, Nguyen and Turner 2017, fig. 1): rows in
-order and shuffled, VFE and PEP.
+order and shuffled, VFE and PEP, beside vanilla streaming VB (`experiments.learners.vanilla`).
 """
 
 from experiments.papers.grid import Job, Records, grid, grouped
@@ -9,6 +9,7 @@ from experiments.papers.run_pictures import posteriors, streams
 from experiments.papers.tables import Score, means
 
 STREAMING = {"VFE": {"alpha": 0.0}, "PEP 0.5": {"alpha": 0.5}}
+VANILLA = {"vanilla VB": {"model": "VANILLA"}}
 MEAN_RMSE, MEAN_LL = (
     Score("mean_rmse", "RMSE, mean"),
     Score("mean_log_likelihood", "log likelihood, mean"),
@@ -34,7 +35,8 @@ def jobs(full: bool) -> list[Job]:
         "first_maxiter": 500,
         "maxiter": 500 if full else 100,
     }
-    return grid("streaming", common, order=("forward", "shuffled"), method=STREAMING)
+    methods = {**STREAMING, **VANILLA}
+    return grid("streaming", common, order=("forward", "shuffled"), method=methods)
 
 
 def show(records: Records) -> Shown:

@@ -1,11 +1,11 @@
 """
 Alpha on a stream of a pseudo-periodic series (Bui, Nguyen and Turner 2017): four series, online
-training. Published: small alpha is best online.
+training, beside vanilla streaming VB. Published: small alpha is best online.
 """
 
-from experiments.papers.grid import Job, Records, grid, in_course
+from experiments.papers.grid import Job, Records, grid, grouped, in_course
 from experiments.papers.pictures import Shown, curves
-from experiments.papers.t1 import END_LL, END_RMSE, MEAN_LL, MEAN_RMSE, STREAM_SCORES
+from experiments.papers.t1 import END_LL, END_RMSE, MEAN_LL, MEAN_RMSE, STREAM_SCORES, VANILLA
 from experiments.papers.tables import RMSE, Score, means, ranks
 
 _LL = Score("log_likelihood", "log likelihood, nats", larger_is_better=True)
@@ -16,7 +16,8 @@ def jobs(full: bool) -> list[Job]:
     if not full:
         common |= {"max_train": 2500, "M": 60, "maxiter": 10, "first_maxiter": 40}
     alphas = (0.0, 0.01, 0.2, 0.5, 0.8, 1.0) if full else (0.0, 0.2, 0.5, 1.0)
-    return grid("streaming", common, split=range(4 if full else 2), alpha=alphas)
+    powers = {alpha: {"alpha": alpha} for alpha in alphas}
+    return grid("streaming", common, split=range(4 if full else 2), alpha={**powers, **VANILLA})
 
 
 def show(records: Records) -> Shown:
@@ -28,7 +29,15 @@ def show(records: Records) -> Shown:
         "Scores of test points passed so far, and of all at the end",
     )
     yield ranks(records, "alpha", (MEAN_RMSE, END_RMSE, MEAN_LL, END_LL), "Average ranks of alpha")
-    yield curves(records, "alpha", STREAM_SCORES, "split", "Scores by alpha")
+    vanilla = [record for record in records if record["alpha"] in VANILLA]
+    yield curves(
+        [record for record in records if record not in vanilla],
+        "alpha",
+        STREAM_SCORES,
+        "split",
+        "Scores by alpha",
+        reference=grouped(vanilla, "alpha"),
+    )
     after_batches = in_course(records, "seen", lambda record: record["course"])
     title = "Scores after each batch, means of the series"
     yield curves(after_batches, "seen", (RMSE, _LL), "alpha", title)

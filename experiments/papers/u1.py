@@ -4,7 +4,7 @@ all alphas and M, beside the exact GP. Published: alpha from 0.5 to 0.8 predicts
 evidence is overestimated.
 """
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Job, Records, grid, grouped
 from experiments.papers.pictures import Shown, curves
 from experiments.papers.tables import EVIDENCE, NOISE, SMLL, SMSE, means, ranks, wins
 from experiments.papers.u2 import WINS
@@ -48,7 +48,7 @@ def show(records: Records) -> Shown:
         "alpha",
         "Evidence and scores against M",
         logarithmic=True,
-        reference=exact,
+        reference=grouped(exact, "alpha"),
     )
     for score, published in WINS.items():
         yield wins(sparse, "alpha", score, dict.fromkeys(published), f"Wins by {score.heading}")

@@ -28,7 +28,7 @@ REFUSED = {
         ({"likelihood": "robust-max"}, "accepted are probit, logit for 2 classes"),
     ],
     "streaming": [
-        ({"model": "PEPR"}, "accepted are STREAM, STREAM-SVGP, BATCH, GPR, SGPR, SVGP"),
+        ({"model": "PEPR"}, "accepted are STREAM, STREAM-SVGP, VANILLA, BATCH, GPR"),
         ({"dataset": "breast-cancer", "model": "GPR"}, "accepted are STREAM, STREAM-SVGP, BATCH"),
         ({"dataset": "diabetes"}, "dataset 'diabetes' is for regression"),
         ({"order": "sideways"}, "accepted are forward, backward, shuffled"),

@@ -91,7 +91,13 @@ def test_tables_are_saved(records, tmp_path):
 
 def test_curves_are_means_with_errors(records):
     picture = curves(
-        records, "split", (RMSE,), "alpha", "Title", panel="dataset", reference=records[:1]
+        records,
+        "split",
+        (RMSE,),
+        "alpha",
+        "Title",
+        panel="dataset",
+        reference={("exact GP",): records[:1]},
     )
     first, second = picture.figure.axes
     assert [first.get_title(), second.get_title()] == ["a", "b"] and first.get_ylabel() == "RMSE"

@@ -1,0 +1,61 @@
+"""Vanilla streaming VB is what its definition says, and StreamingSGPR if nothing changes."""
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow.kernels import Matern52
+from scipy.stats import multivariate_normal
+
+from experiments.learners.vanilla import VanillaStreamingSGPR
+from gpflow_pep import StreamingSGPR
+
+NOISE = 0.1
+X = np.linspace(0.0, 6.0, 40)[:, None]
+Y = np.sin(2.0 * X) + 0.1 * np.cos(30.0 * X)
+Z = np.linspace(0.2, 3.0, 5)[:, None]
+Z_NEW = np.concatenate([Z, [[4.0], [5.0]]])
+
+
+@pytest.fixture
+def models():
+    """Both models, after the first batch."""
+    found = [
+        model((X[:20], Y[:20]), Matern52(), Z, noise_variance=NOISE)
+        for model in (VanillaStreamingSGPR, StreamingSGPR)
+    ]
+    return found
+
+
+def updated(model, lengthscale):
+    model.update((X[20:], Y[20:]), Z_NEW)
+    model.kernel.lengthscales.assign(lengthscale)
+    return model.maximum_log_likelihood_objective().numpy()
+
+
+def test_fixed_hyperparameters_make_it_the_streaming_model(models):
+    found, expected = (updated(model, 1.0) for model in models)
+    # The correction is a difference of equal terms: rounding of Cholesky factors.
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_objective_is_the_bound_with_the_old_posterior_as_the_prior(models):
+    """
+    log N(y; W m, W S W' + σ²I) - tr(D)/2σ² with N(m, S) the old posterior of the old points,
+    extended to the new ones by the conditional prior at the new lengthscale.
+    """
+    model, other = models
+    mean, covariance = (value.numpy() for value in model.compute_qu())
+    found = updated(model, 0.6)
+    kernel, M = model.kernel, len(Z)
+    jitter = gpflow.default_jitter() * np.eye(len(Z_NEW))
+    Kbb = kernel(Z_NEW).numpy() + jitter
+    G = Kbb[:, :M] @ np.linalg.inv(Kbb[:M, :M])
+    S = Kbb + G @ (covariance.reshape(M, M) - Kbb[:M, :M]) @ G.T
+    Kfb = kernel(X[20:], Z_NEW).numpy()
+    W = Kfb @ np.linalg.inv(Kbb)
+    D = kernel(X[20:], full_cov=False).numpy() - np.sum(W * Kfb, axis=1)
+    total = W @ S @ W.T + NOISE * np.eye(20)
+    density = multivariate_normal.logpdf(Y[20:, 0], (W @ G @ mean)[:, 0], total)
+    # Inverses of matrices of condition number below 1e4 in double precision.
+    assert found == pytest.approx(density - np.sum(D) / (2.0 * NOISE), rel=1e-10)
+    assert found != pytest.approx(updated(other, 0.6), abs=0.1)
