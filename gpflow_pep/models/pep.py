@@ -365,7 +365,8 @@ class PEP(PowerMixin, SparseGP):
 
         :param batch_size: rows per minibatch.
         :param damping: fraction of an update to take (default: the model's), reduced to keep B
-            positive definite.
+            positive definite. At 1 the sites are replaced. `damping=alpha` is the update of the
+            paper, t_old^(1 - α) times q_new over the cavity (Bui, Yan and Turner 2017, app. F.4).
         :param seed: seed of the partition.
         :return: for each minibatch the gradients, in the order of `trainable_variables`.
         :raises RuntimeError: while iterating, if the data have changed since the epoch began.

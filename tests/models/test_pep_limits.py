@@ -136,6 +136,22 @@ def test_damping_does_not_change_the_fixed_point(swept, assert_close):
     assert_close(_state(model), expected, CLOSE)
 
 
+def test_damping_of_minibatches_by_alpha_is_the_published_update(problem, assert_close):
+    """
+    t_old^(1 - α) times q_new over the cavity, which with Gaussian noise is N(y; w, d + σ²/α) under
+    any q: after two epochs a site has 1 + (1 - α) times the precision of that.
+    """
+    X, Y, Z, _ = problem(P=1)
+    alpha, noise = 0.4, 0.3
+    model = PEP((X, Y), SquaredExponential(), gpflow.likelihoods.Gaussian(noise), Z, alpha=alpha)
+    for epoch in range(2):
+        assert len(list(model.minibatches(7, damping=alpha, seed=epoch))) == 4
+    V = np.linalg.solve(np.linalg.cholesky(model.kernel(Z) + 1e-6 * np.eye(5)), model.kernel(Z, X))
+    d = 1.0 - np.sum(np.square(V), axis=0)
+    expected = (2.0 - alpha) / (d + noise / alpha)
+    assert_close(model.sites.precision.numpy()[:, 0], expected, CLOSE)
+
+
 def test_initial_sites_do_not_change_the_fixed_point(swept, assert_close):
     """From proper and improper ones: with a log-concave likelihood there is one fixed point."""
     model, expected, _ = swept
