@@ -14,7 +14,6 @@ from gpflow.utilities import freeze, multiple_assign, parameter_dict, positive
 
 from campaign.attack_subjects import (
     BINARY,
-    COLLAPSED,
     LIKELIHOODS,
     MINIBATCH,
     OF_NOISE,
@@ -222,33 +221,6 @@ def _assigning(name: str, *values: Any) -> Any:
     return act
 
 
-def _wrong_means(s: Model) -> gpflow.mean_functions.MeanFunction:
-    functions = [lambda X: X[:, 0], lambda X: tf.tile(X[:, :1], [1, 5]), lambda X: X[:2, :1]]
-    return FunctionOf(functions[int(s.rng.integers(len(functions)))])
-
-
-def _old_posterior(s: Model) -> None:
-    """Use a posterior after a part was replaced."""
-    posterior = s.model.posterior("variable")
-    old = s.model.kernel
-    s.model.kernel = new_kernel(s.rng)
-    try:
-        posterior.update_cache()
-    finally:
-        s.model.kernel = old
-
-
-def _nan_in_data(s: Model) -> None:
-    """Assign to the variable, past the check of data."""
-    Y = s.Y.copy()
-    Y[0] = np.nan
-    s.model.data[1].assign(Y)
-    try:
-        s.numbers()
-    finally:
-        s.model.data[1].assign(s.Y)
-
-
 _WITH_POWER = models([*ONE_BLOCK[:3], *SITES, "PEPSVGP", "APEP", "ARPEP", "RPAPEP"])
 ATTACKS: Attacks = {
     "kernel replaced": Attack(models(), _kernel),
@@ -282,35 +254,10 @@ ATTACKS: Attacks = {
     "num_latent_gps": Attack(
         models(), _assigning("num_latent_gps", 0, 5, None, "1"), "num_latent_gps"
     ),
-    "num_data": Attack(
-        models(MINIBATCH), _assigning("num_data", 0, 1.5, "60", None, True), "num_data"
-    ),
-    "alpha of an unusable form": Attack(
-        _WITH_POWER,
-        _assigning("alpha", 1j, [0.5] * 3, np.ma.MaskedArray([0.5], mask=[True])),
-        "alpha",
-    ),
-    "likelihood without Gaussian noise": Attack(
-        models(OF_NOISE), _assigning("likelihood", None, gpflow.likelihoods.Poisson()), "likelihood"
-    ),
     "likelihood of other labels": Attack(
         models(SITES, ["Gaussian", "Student-t"]),
         _assigning("likelihood", gpflow.likelihoods.Poisson(), gpflow.likelihoods.Beta()),
         r"likelihood|data\[1\] \(Y\)|\bY\b",
-    ),
-    "mean function of another shape": Attack(
-        models(), _assigning("mean_function", _wrong_means), "mean.function"
-    ),
-    "inducing variable of another kind": Attack(
-        models(COLLAPSED),
-        _assigning(
-            "inducing_variable",
-            np.ones((2, 3)),
-            lambda s: s.X[0],
-            lambda s: np.ma.MaskedArray(s.X[:3], mask=True),
-            lambda s: s.X[:3].astype(str),
-        ),
-        "inducing_variable",
     ),
     "data": Attack(
         models(WITH_DATA),
@@ -330,6 +277,4 @@ ATTACKS: Attacks = {
         _assigning("data", lambda s: (s.X, s.Y + 3.0), lambda s: (s.X, s.Y + 0.5)),
         r"\(Y\)",
     ),
-    "NaN in the variable of Y": Attack(models(WITH_DATA), _nan_in_data, r"\bY\b|finite"),
-    "posterior after the kernel was replaced": Attack(models(), _old_posterior, "posterior"),
 }

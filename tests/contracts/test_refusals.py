@@ -122,6 +122,7 @@ REFUSED = [
     (EVERY, "inducing_variable", [with_bad(Z, [(2, 1)])], "finite.*1 values.*row 2"),
     (EVERY, "inducing_variable", [Z.astype(complex), [["Z"]]], "real numbers"),
     (EVERY, "inducing_variable", [None, NoVariables()], "got"),
+    (EVERY, "inducing_variable", [np.ma.masked_greater(Z, 0.0)], "masked"),
     (STREAMS, "inducing_variable", [Shifted(Z)], "inducing points, got Shifted"),
     (
         COLLAPSED,
@@ -157,7 +158,7 @@ REFUSED = [
     (SITES, "max_sweeps", [0, 2.5, 2**31], "whole number from 1"),
     (SITES, "damping", [0.0, 1.5], r"\(0, 1\]"),
     (SITES, "projection", ["Wasserstein"], "'kl', 'wasserstein'"),
-    (WITHOUT_DATA, "num_data", [0], "whole number from 1"),
+    (WITHOUT_DATA, "num_data", [0, 1.5, "60", True], "whole number from 1"),
     (TIED, "num_data", [None], "must be given"),
     (WITHOUT_DATA, "q_mu", [np.zeros((3, 1))], r"shape \[4, 1\]"),
     (WITHOUT_DATA, "q_mu", [np.full((4, 1), NAN)], "finite"),
@@ -202,6 +203,8 @@ DATA = [
     ((pd.DataFrame({"a": [2**53 + 1] * N, "b": 0.5}), Y), r"\[0\] \(X\).*9007199254740993"),
     (([[2**53 + 1, 0.5]] * N, Y), r"\[0\] \(X\).*9007199254740993"),
     ((X, None), r"\[1\] \(Y\)"),
+    ((X.astype("M8[s]"), Y), r"\[0\] \(X\).*real numbers"),
+    ({"X": X, "Y": Y}, "pair.*[dD]ict"),
     (X, "pair.*ndarray"),
     ((X,), "pair"),
     ((X, Y, Y), "pair"),
@@ -219,7 +222,7 @@ REPLACED = [
     ((PEP,), "likelihood", [Probit(labels=(-1, 1))], r"^data\[1\] \(Y\) must hold"),
     ((TSVGP,), "likelihood", [Poisson()], "^likelihood"),
     ((PEPR,), "likelihood", [Gaussian([1.0, 2.0])], r"one noise variance, got shape \[2\]"),
-    (EVERY, "num_latent_gps", [2], "^num_latent_gps"),
+    (EVERY, "num_latent_gps", [0, 2, None, "1"], "^num_latent_gps"),
     ((PEPSVGP, *TIED), "scale", [None], r"scale must keep the shape \[\], got None"),
     (WITHOUT_DATA, "q_mu", [None, Z[:3, :1]], r"q_mu must keep the shape \[4, 1\], got"),
     (
@@ -269,6 +272,7 @@ ASSIGNED = (
     "tol",
     "max_sweeps",
     "damping",
+    "num_data",
 )
 
 

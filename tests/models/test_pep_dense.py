@@ -14,10 +14,11 @@ from typing import NamedTuple
 import gpflow
 import numpy as np
 import pytest
-from scipy.special import gammaln
+from scipy.special import gammaln, log_ndtr
 from scipy.stats import t as student
 
 from gpflow_pep import PEP
+from gpflow_pep.likelihoods import Probit
 
 CLOSE, TOL = 1e-9, 1e-12
 GRID = np.linspace(-14.0, 14.0, 4001)
@@ -52,15 +53,19 @@ OBSERVED = {
 
 
 class Definition:
-    """q(u) ∝ p(u) Π exp(h_n w_n'u - τ_n (w_n'u)²/2); f_n = w_n'u + m + N(0, d_n)."""
+    """
+    q(u) ∝ p(u) Π exp(h_n w_n'u - τ_n (w_n'u)²/2); f_n = w_n'u + m + N(0, scale d_n). One power, or
+    one for each row.
+    """
 
-    def __init__(self, kernel, Z, log_prob, Y, alpha):
+    def __init__(self, kernel, Z, log_prob, Y, alpha, scale=1.0):
         Kuu, Kuf = kernel(Z).numpy(), kernel(Z, X).numpy()
         self.W = np.linalg.solve(Kuu, Kuf)  # [M, N], columns w_n
         self.d = np.diag(kernel(X).numpy() - Kuf.T @ self.W)
         self.d = np.where(np.abs(self.d) < 1e-14, 0.0, self.d)
         self.prior = np.linalg.inv(Kuu)
-        self.log_prob, self.Y, self.alpha = log_prob, Y, alpha
+        self.d, self.scale = scale * self.d, scale
+        self.log_prob, self.Y, self.alpha = log_prob, Y, np.broadcast_to(alpha, len(Y))
         self.t, self.h = np.zeros(len(Y)), np.zeros(len(Y))
 
     def natural(self):
@@ -77,9 +82,8 @@ class Definition:
     def cavity(self, n):
         linear, precision = self.natural()
         w = self.W[:, n]
-        return linear - self.alpha * self.h[n] * w, precision - self.alpha * self.t[n] * np.outer(
-            w, w
-        )
+        alpha = self.alpha[n]
+        return linear - alpha * self.h[n] * w, precision - alpha * self.t[n] * np.outer(w, w)
 
     def tilted(self, n):
         """
@@ -94,7 +98,7 @@ class Definition:
         f = MEAN + m + np.sqrt(v) * GRID
         weight = np.exp(-0.5 * GRID**2) * (GRID[1] - GRID[0]) / np.sqrt(2.0 * np.pi)
         log_prob = self.log_prob(f, self.Y[n])
-        if self.alpha == 0.0:
+        if self.alpha[n] == 0.0:
             return (
                 np.sum(weight * log_prob),
                 m,
@@ -102,7 +106,7 @@ class Definition:
                 v,
                 self._gaussian_derivatives(weight, log_prob, v),
             )
-        weight = weight * np.exp(self.alpha * log_prob)
+        weight = weight * np.exp(self.alpha[n] * log_prob)
         Z = np.sum(weight)
         mean, square = np.sum(weight * GRID) / Z, np.sum(weight * GRID**2) / Z
         derivatives = mean / np.sqrt(v), (square - mean**2 - 1.0) / v  # of log Z in m
@@ -121,10 +125,11 @@ class Definition:
         distribution.
         """
         _, m, s, _, (slope, curvature) = self.tilted(n)
-        if self.alpha == 0.0:
+        if self.alpha[n] == 0.0:
             return -curvature, slope - curvature * m
         mean, variance = m + s * slope, s + s**2 * curvature
-        return (1.0 / variance - 1.0 / s) / self.alpha, (mean / variance - m / s) / self.alpha
+        precision, linear = 1.0 / variance - 1.0 / s, mean / variance - m / s
+        return precision / self.alpha[n], linear / self.alpha[n]
 
     def converge(self):
         for _ in range(400):
@@ -137,17 +142,21 @@ class Definition:
         return self
 
     def energy(self):
+        """
+        With the integral for each row of p(f|u)^α q(f|u)^(1-α), to the power 1/α, where q(f|u) has
+        the variance scale d: {log m - log(1 + α (m - 1))/α}/2.
+        """
         q = self.natural()
         total = self.log_normalizer(*q)
         total -= self.log_normalizer(np.zeros(len(self.prior)), self.prior)
         for n in range(len(self.Y)):
             log_Z, mean, s, *_ = self.tilted(n)
-            if self.alpha == 0.0:  # the bound: E[log p] - E[log t]
+            if self.alpha[n] == 0.0:  # the bound: E[log p] - E[log t]
                 total += log_Z - self.h[n] * mean + 0.5 * self.t[n] * (mean**2 + s)
             else:
-                total += (
-                    log_Z + self.log_normalizer(*self.cavity(n)) - self.log_normalizer(*q)
-                ) / self.alpha
+                excess = np.log1p(self.alpha[n] * (self.scale - 1.0))
+                log_Z += self.log_normalizer(*self.cavity(n)) - self.log_normalizer(*q)
+                total += (log_Z - 0.5 * excess) / self.alpha[n] + 0.5 * np.log(self.scale)
         return total
 
 
@@ -221,3 +230,30 @@ def test_energy_at_any_sites(case, energy_at_sites):
         assert energy_at_sites(model) == pytest.approx(definition.energy(), abs=CLOSE)
         np.testing.assert_array_equal(model.sites.precision[:, 0], definition.t)
     model.reset_sites()
+
+
+@pytest.mark.parametrize(
+    ("alpha", "scale"),
+    [(1.0, 1.0), (0.3, 1.0), (0.3, 1.7), (np.array([0.3, 1.0, 0.5, 0.8]), 0.6)],
+)
+def test_energy_of_powers_and_scales_at_any_sites(alpha, scale, energy_at_sites):
+    labels = np.array([0.0, 1.0, 1.0, 0.0])
+    kernel = gpflow.kernels.Matern52(3.0)
+    mean = gpflow.functions.Constant(MEAN)
+    model = PEP(
+        (X, labels[:, None]),
+        kernel,
+        Probit(),
+        FEWER.copy(),
+        alpha=alpha,
+        scale=scale,
+        mean_function=mean,
+    )
+    definition = Definition(
+        kernel, FEWER, lambda f, y: log_ndtr((2.0 * y - 1.0) * f), labels, alpha, scale
+    )
+    rng = np.random.default_rng(81)
+    definition.t, definition.h = rng.uniform(-0.1, 0.5, 4), rng.normal(size=4)
+    model.sites.precision.assign(definition.t[:, None])
+    model.sites.linear.assign(definition.h[:, None])
+    assert energy_at_sites(model) == pytest.approx(definition.energy(), abs=CLOSE)
