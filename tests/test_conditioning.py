@@ -17,6 +17,7 @@ import mpmath
 import numpy as np
 import pytest
 import tensorflow as tf
+from campaign.reference import collapsed, squared_exponential
 from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, fit
@@ -82,73 +83,25 @@ def exactly(values):
     return [mpmath.mpf(float(value)) for value in np.reshape(values, -1)]
 
 
-def factor(K):
-    """Cholesky factor of a list of rows."""
-    L = [[mpmath.mpf(0)] * len(K) for _ in K]
-    for i in range(len(K)):
-        for j in range(i + 1):
-            rest = K[i][j] - mpmath.fdot(L[i][:j], L[j][:j])
-            L[i][j] = mpmath.sqrt(rest) if i == j else rest / L[j][j]
-    return L
-
-
-def solve(L, b):
-    """L^-1 b."""
-    x = []
-    for i, row in enumerate(L):
-        x.append((b[i] - mpmath.fdot(row[:i], x)) / row[i])
-    return x
-
-
-def log_det(K):
-    L = factor(K)
-    return 2 * mpmath.fsum(mpmath.log(L[i][i]) for i in range(len(L)))
-
-
 def objective(name, theta, X, Y, jitter, rounding=None):
     """
     The objectives of PEPR and TSGPR; theta = variance, lengthscale, noise, Z...; `rounding` is
     added to Kuu.
     """
     variance, lengthscale, noise, *Z = theta
-
-    def k(a, b):
-        return [
-            [variance * mpmath.exp(-((x - y) ** 2) / (2 * lengthscale**2)) for y in b] for x in a
-        ]
-
-    Kuu = k(Z, Z)
-    for i in range(M):
-        Kuu[i][i] += jitter
-        for j in range(M if rounding is not None else 0):
-            Kuu[i][j] += mpmath.mpf(float(rounding[i, j]))
-    L = factor(Kuu)
-    V = [solve(L, column) for column in k(X, Z)]  # row n: L^-1 k_n
-    Q = [[mpmath.fdot(v, w) for w in V] for v in V]
-    K = k(X, X)
-    D = [[K[i][j] - Q[i][j] for j in range(N)] for i in range(N)]
-    alpha = {"PEPR 0.5": mpmath.mpf("0.5"), "PEPR 1": mpmath.mpf(1)}.get(name, mpmath.mpf(0))
-    for i in range(N):
-        Q[i][i] += noise + alpha * D[i][i]
-    C = factor(Q)
-    e = solve(C, Y)
-    log_normal = -N * mpmath.log(2 * mpmath.pi) / 2 - mpmath.fsum(
-        mpmath.log(C[i][i]) for i in range(N)
+    size = {"TSGPR": 1, "BTSGPR": BLOCK}.get(name)
+    found = collapsed(
+        [[x] for x in X],
+        Y,
+        [[z] for z in Z],
+        squared_exponential(variance, lengthscale),
+        alpha={"PEPR 0.5": 0.5, "PEPR 1": 1.0}.get(name, 0.0),
+        noise=noise,
+        jitter=jitter,
+        blocks=[range(start, start + size) for start in range(0, N, size)] if size else [],
+        rounding=rounding,
     )
-    log_normal -= mpmath.fdot(e, e) / 2
-    x = [D[i][i] / noise for i in range(N)]
-    if name == "PEPR 0":
-        return log_normal - mpmath.fsum(x) / 2
-    if name == "TSGPR":
-        return log_normal - mpmath.fsum(mpmath.log(1 + value) for value in x) / 2
-    if name == "BTSGPR":
-        for start in range(0, N, BLOCK):
-            block = range(start, start + BLOCK)
-            log_normal -= log_det([[D[i][j] / noise + (i == j) for j in block] for i in block]) / 2
-        return log_normal
-    return log_normal - (1 - alpha) / (2 * alpha) * mpmath.fsum(
-        mpmath.log(1 + alpha * value) for value in x
-    )
+    return mpmath.fsum(found.terms)
 
 
 def parameters(model):

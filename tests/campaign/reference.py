@@ -1,5 +1,5 @@
 """
-The collapsed regression of PEPR and TSGPR, densely and with 50 digits (Bui, Yan and Turner 2017,
+The collapsed regression of PEPR, TSGPR and BTSGPR, densely and with 50 digits (Bui, Yan and Turner 2017,
 eq. 14).
 """
 
@@ -56,6 +56,76 @@ def matern52(variance: float, lengthscale: float) -> Callable[[Any, Any], mpmath
     return kernel
 
 
+class Collapsed(NamedTuple):
+    """A dense computation, with all its digits."""
+
+    terms: Numbers
+    """They add up to the objective."""
+    L: list[Numbers]
+    LB: list[Numbers]
+    c: Numbers
+    V: list[Numbers]
+    """L^-1 k of each row."""
+
+
+def collapsed(
+    X: Sequence[Numbers],
+    y: Numbers,
+    U: Sequence[Numbers],
+    kernel: Callable[[Any, Any], mpmath.mpf],
+    *,
+    alpha: float,
+    noise: float,
+    jitter: float,
+    blocks: Sequence[Sequence[int]] = (),
+    rounding: AnyNDArray | None = None,
+) -> Collapsed:
+    """
+    Compute log N(y; 0, Qff + α D + σ²I) - (1-α)/2α Σ log(1 + α d/σ²).
+
+    :param blocks: BTSGPR instead: alpha is 0, and the penalty Σ_b log |I + D_b/σ²|/2; rows: TSGPR.
+    :param rounding: is added to Kuu.
+    """
+    power, noise = mpmath.mpf(alpha), mpmath.mpf(noise)
+    M = range(len(U))
+    Kuu = [[kernel(a, b) for b in U] for a in U]
+    for i in M:
+        Kuu[i][i] += mpmath.mpf(jitter)
+        for j in M if rounding is not None else ():
+            Kuu[i][j] += mpmath.mpf(float(rounding[i, j]))
+    L = _cholesky(Kuu)
+    V = [_solve(L, [kernel(x, b) for b in U]) for x in X]
+
+    def D(m: int, n: int) -> mpmath.mpf:
+        return kernel(X[m], X[n]) - mpmath.fdot(V[m], V[n])
+
+    d = [D(n, n) for n in range(len(X))]
+    N = [noise + power * value for value in d]  # of the sites
+    B = [
+        [(i == j) + mpmath.fsum(v[i] * v[j] / n for v, n in zip(V, N, strict=True)) for j in M]
+        for i in M
+    ]
+    LB = _cholesky(B)
+    c = [mpmath.fsum(v[i] * t / n for v, n, t in zip(V, N, y, strict=True)) for i in M]
+    c = _solve(LB, c)
+    log_det = mpmath.fsum(map(mpmath.log, N)) + _log_det(LB)
+    fit = mpmath.fsum(t**2 / n for n, t in zip(N, y, strict=True))
+    if blocks:
+        penalty = mpmath.fsum(
+            _log_det(_cholesky([[(m == n) + D(m, n) / noise for n in block] for m in block]))
+            for block in blocks
+        )
+    elif power == 0:
+        penalty = mpmath.fsum(d) / noise
+    else:
+        penalty = (
+            (1 - power) / power * mpmath.fsum(mpmath.log(1 + power * value / noise) for value in d)
+        )
+    constant = len(y) * mpmath.log(2 * mpmath.pi)
+    terms = [-constant / 2, -log_det / 2, -fit / 2, mpmath.fdot(c, c) / 2, -penalty / 2]
+    return Collapsed(terms, L, LB, c, V)
+
+
 def power_ep(
     data: tuple[AnyNDArray, AnyNDArray],
     kernel: Callable[[Any, Any], mpmath.mpf],
@@ -68,67 +138,28 @@ def power_ep(
     structured: bool = False,
 ) -> Reference:
     """
-    Compute log N(y; 0, Qff + α D + σ²I) - (1-α)/2α Σ log(1 + α d/σ²), and predictions, taking
-    doubles as exact numbers.
+    Compute objective and predictions, taking doubles as exact numbers.
 
     :param data: X [N, D] and Y [N, 1].
-    :param structured: TSGPR instead: alpha is 0, and the penalty -Σ log(1 + d/σ²)/2.
+    :param structured: TSGPR instead of PEPR.
     """
     with mpmath.workdps(DIGITS):
         X, U, new = (_rows(values) for values in (data[0], Z, Xnew))
         y = [row[0] for row in _rows(data[1])]
-        power, noise = mpmath.mpf(alpha), mpmath.mpf(noise)
-        Kuu = [
-            [kernel(a, b) + (mpmath.mpf(jitter) if i == j else 0) for j, b in enumerate(U)]
-            for i, a in enumerate(U)
-        ]
-        L = _cholesky(Kuu)
-        columns = [[kernel(a, b) for b in U] for a in X]
-        V = [_solve(L, column) for column in columns]
-        d = [kernel(x, x) - mpmath.fdot(v, v) for x, v in zip(X, V, strict=True)]
-        N = [noise + power * value for value in d]  # of the sites
-        B = [
-            [mpmath.fsum(v[i] * v[j] / n for v, n in zip(V, N, strict=True)) for j in range(len(U))]
-            for i in range(len(U))
-        ]
-        for i in range(len(U)):
-            B[i][i] += 1
-        LB = _cholesky(B)
-        c = _solve(
-            LB,
-            [
-                mpmath.fsum(v[i] * t / n for v, n, t in zip(V, N, y, strict=True))
-                for i in range(len(U))
-            ],
-        )
-        log_det = mpmath.fsum(mpmath.log(n) for n in N) + 2 * mpmath.fsum(
-            mpmath.log(LB[i][i]) for i in range(len(U))
-        )
-        fit = mpmath.fsum(t**2 / n for n, t in zip(N, y, strict=True))
-        if structured:
-            penalty = mpmath.fsum(mpmath.log(1 + value / noise) for value in d) / 2
-        elif power == 0:
-            penalty = mpmath.fsum(d) / (2 * noise)
-        else:
-            penalty = (
-                (1 - power)
-                / (2 * power)
-                * mpmath.fsum(mpmath.log(1 + power * value / noise) for value in d)
-            )
-        constant = len(y) * mpmath.log(2 * mpmath.pi)
-        terms = [-constant / 2, -log_det / 2, -fit / 2, mpmath.fdot(c, c) / 2, -penalty]
+        blocks = [[n] for n in range(len(X))] if structured else []
+        found = collapsed(X, y, U, kernel, alpha=alpha, noise=noise, jitter=jitter, blocks=blocks)
         mean, variance = [], []
         for x in new:
-            v = _solve(L, [kernel(x, b) for b in U])
-            t = _solve(LB, v)
-            mean.append(float(mpmath.fdot(t, c)))
+            v = _solve(found.L, [kernel(x, b) for b in U])
+            t = _solve(found.LB, v)
+            mean.append(float(mpmath.fdot(t, found.c)))
             variance.append(float(kernel(x, x) - mpmath.fdot(v, v) + mpmath.fdot(t, t)))
-        weights = [_solve_transposed(L, v) for v in V]
+        weights = [_solve_transposed(found.L, v) for v in found.V]
         return Reference(
-            float(mpmath.fsum(terms)),
+            float(mpmath.fsum(found.terms)),
             np.array(mean),
             np.array(variance),
-            float(mpmath.fsum(abs(term) for term in terms)),
+            float(mpmath.fsum(map(abs, found.terms))),
             float(max(mpmath.fdot(w, w) for w in weights)),
         )
 
@@ -145,6 +176,11 @@ def _cholesky(K: Sequence[Numbers]) -> list[Numbers]:
             rest = row[j] - mpmath.fdot(L[i][:j], L[j][:j])
             L[i].append(mpmath.sqrt(rest) if i == j else rest / L[j][j])
     return L
+
+
+def _log_det(L: list[Numbers]) -> mpmath.mpf:
+    """log |L L'|."""
+    return 2 * mpmath.fsum(mpmath.log(row[i]) for i, row in enumerate(L))
 
 
 def _solve(L: list[Numbers], b: Numbers) -> Numbers:

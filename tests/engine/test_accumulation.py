@@ -18,7 +18,6 @@ from gpflow_pep.engine import (
     OneChunk,
     Powers,
     RowChunks,
-    Rows,
     SharedBlockSites,
     StructuredBlockSites,
 )
@@ -110,6 +109,20 @@ def with_symmetric_covariances(gradients):
     ]
 
 
+def assert_dense(dense, problem, blocks, chunks, sites, powers, scale=1.0, shared=False):
+    """Sums and derivatives are those of the dense evaluation."""
+    sums, gradients = collected(dense, problem, chunks, sites, powers, scale)
+    # A log det of I + k X divided by k = 1e-6 errs by eps / k in numpy's own evaluation.
+    tolerance = 1e-8 if np.min(powers.penalty_power) < 1e-3 else EXACT
+    for actual, expected in zip(
+        sums, dense.values_of_sums(problem, blocks, powers, scale, shared), strict=True
+    ):
+        dense.close(actual, expected, tolerance)
+    expected = expected_gradients(dense, problem, blocks, powers, scale, shared)
+    for actual, wanted in zip(with_symmetric_covariances(gradients), expected, strict=True):
+        dense.close(actual, wanted, EXACT)
+
+
 @pytest.mark.parametrize(
     ("kind", "scale"),
     [
@@ -120,39 +133,21 @@ def with_symmetric_covariances(gradients):
 def test_sums_and_derivatives_equal_the_dense_ones(dense, kind, powers_of, scale):
     problem = dense.problem(seed=1)
     blocks = dense.blocks(kind, 13)
-    powers = powers_of(len(blocks))
     scale = np.linspace(0.5, 1.8, len(blocks)) if scale == "each" else scale
     sites = IndependentSites() if kind.startswith("rows") else BlockSites()
-    sums, gradients = collected(dense, problem, dense.chunks(kind, blocks, 4), sites, powers, scale)
-    for actual, expected in zip(
-        sums, dense.values_of_sums(problem, blocks, powers, scale), strict=True
-    ):
-        # A log det of I + k X divided by k = 1e-6 errs by eps / k in numpy's own evaluation.
-        dense.close(actual, expected, 1e-8 if np.min(powers.penalty_power) < 1e-3 else EXACT)
-    expected = expected_gradients(dense, problem, blocks, powers, scale)
-    for actual, wanted in zip(with_symmetric_covariances(gradients), expected, strict=True):
-        dense.close(actual, wanted, EXACT)
+    chunks = dense.chunks(kind, blocks, 4)
+    assert_dense(dense, problem, blocks, chunks, sites, powers_of(len(blocks)), scale)
 
 
 @pytest.mark.parametrize("kind", ["equal", "unequal", "shared"])
 def test_structured_blocks_equal_the_dense_ones(dense, kind):
     """A shared block sums the relative variances instead."""
-    problem = dense.problem(seed=2, N=12)
-    shared = kind == "shared"
+    problem, shared = dense.problem(seed=2, N=12), kind == "shared"
     sites = SharedBlockSites(4) if shared else StructuredBlockSites()
     kind = "equal" if shared else kind
     blocks = dense.blocks(kind, 12)
-    powers = POWERS["T-SGPR"]
-    sums, gradients = collected(
-        dense, problem, dense.chunks(kind, blocks, 5), sites, powers, scale=1.0
-    )
-    for actual, expected in zip(
-        sums, dense.values_of_sums(problem, blocks, powers, 1.0, shared=shared), strict=True
-    ):
-        dense.close(actual, expected, EXACT)
-    expected = expected_gradients(dense, problem, blocks, powers, 1.0, shared=shared)
-    for actual, wanted in zip(with_symmetric_covariances(gradients), expected, strict=True):
-        dense.close(actual, wanted, EXACT)
+    chunks = dense.chunks(kind, blocks, 5)
+    assert_dense(dense, problem, blocks, chunks, sites, POWERS["T-SGPR"], shared=shared)
 
 
 @pytest.mark.parametrize(
@@ -335,65 +330,3 @@ def test_rounding_below_zero_is_no_variance(dense):
     assert float(sums.penalty) == 0.0
     assert not np.any(gradients[3])
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
-
-
-@pytest.mark.parametrize("chunks", [RowChunks(4), OneChunk()], ids=["in chunks", "at once"])
-def test_compiled_with_an_unknown_number_of_rows(dense, chunks):
-    """One trace for any N, and the same numbers as eagerly."""
-    problems = [dense.problem(seed, N=N) for seed, N in ((1, 13), (2, 7), (3, 4), (4, 1))]
-    spec = [
-        tf.TensorSpec(shape, tf.float64) for shape in ([5, 5], [5, None], [None], [None], [None, 2])
-    ]
-
-    class OpenRows:
-        num_outputs, variables = 2, ()
-
-        def __init__(self, *inputs):
-            chunked = chunks.split([inputs[2]])
-            self.inputs, self.sum_over_chunks = (tf.constant(0.8, tf.float64), *inputs), chunked.sum
-            self.only_chunk = chunked.only_chunk
-
-        def __call__(self, chunk, scale, Kuf, *others):
-            columns, *others = (chunk.take(values) for values in (tf.transpose(Kuf), *others))
-            return Rows(tf.transpose(columns), *others, scale)
-
-    def objective(Kuu, *rows):
-        sums = dense.accumulate_sums(
-            OpenRows(*rows),
-            IndependentSites(),
-            dense.tensors(POWERS["PEP 0.5"]),
-            Kuu=Kuu,
-            factorize=dense.factorize,
-        )
-        return (
-            tf.reduce_sum(sums.A)
-            + tf.reduce_sum(sums.c)
-            + sums.quadratic
-            + sums.log_noise
-            + sums.penalty
-        )
-
-    def value_and_gradient(Kuu, *rows):
-        with tf.GradientTape() as tape:
-            tape.watch([Kuu, *rows])
-            value = objective(Kuu, *rows)
-        return value, tape.gradient(value, [Kuu, *rows])
-
-    compiled = tf.function(value_and_gradient, input_signature=spec)
-    for problem in problems:
-        arguments = [
-            tf.constant(values)
-            for values in (
-                problem.Kuu,
-                problem.Kuf,
-                np.diag(problem.Kff).copy(),
-                problem.noise,
-                problem.residual,
-            )
-        ]
-        value, gradients = compiled(*arguments)
-        eager_value, eager_gradients = value_and_gradient(*arguments)
-        dense.close(value, eager_value, EXACT)
-        for actual, expected in zip(gradients, eager_gradients, strict=True):
-            dense.close(actual, expected, EXACT)
-    assert compiled.experimental_get_tracing_count() == 1

@@ -38,9 +38,18 @@ CASES = {
         PEPR,
         lambda: {"alpha": ROW_POWERS, "scale": _learned(np.linspace(0.4, 1.8, N))},
     ),
+    "learned scale of each row, bound in chunks": (
+        PEPR,
+        lambda: {"alpha": 0.0, "scale": _learned(np.linspace(0.4, 1.8, N)), "chunk_size": 5},
+    ),
     "learned scale of each block": (
         PEPR,
-        lambda: {"alpha": POWERS, "blocks": UNEVEN, "scale": _learned(np.linspace(0.4, 1.8, 5))},
+        lambda: {
+            "alpha": POWERS,
+            "blocks": UNEVEN,
+            "scale": _learned(np.linspace(0.4, 1.8, 5)),
+            "chunk_size": 5,
+        },
     ),
     "optimal scale of each block": (
         PEPR,
@@ -104,6 +113,12 @@ def test_heteroscedastic_gradients_match_finite_differences(
         constructor((X, Y), kernel, Z, likelihood=varying_noise(quantity), **options())
     )
     assert {f".likelihood.{quantity}.linear.A", f".likelihood.{quantity}.linear.b"} < set(variables)
+
+
+def test_gradients_of_the_upper_bound_match_finite_differences(problem, varying_noise):
+    X, Y, Z, _ = problem(N=N, M=4)
+    model = TSGPR((X, Y), Matern52(), Z, likelihood=varying_noise())
+    assert_gradients(model.upper_bound, model.trainable_variables, STEP, DIFFERENCES)
 
 
 @pytest.mark.parametrize(
