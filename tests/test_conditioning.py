@@ -18,7 +18,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from campaign.reference import collapsed, squared_exponential
+from gpflow.config import Config, as_context
+from gpflow.kernels import Cosine, Matern12, Matern52, RationalQuadratic, SquaredExponential, White
+from numpy.testing import assert_allclose
 from quick import some_slow
+from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, fit
 from gpflow_pep.runtime.devices import preferring_products
@@ -59,7 +63,7 @@ def make_case(kind, noise):
 
 
 def make_model(name, case):
-    kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=case.lengthscale)
+    kernel = SquaredExponential(variance=1.3, lengthscales=case.lengthscale)
     return MODELS[name]((case.X, case.Y), kernel, case.Z, noise_variance=case.noise)
 
 
@@ -184,7 +188,7 @@ def condition_number(model, jitter):
 def objective_or_message(model):
     try:
         return float(model.maximum_log_likelihood_objective())
-    except tf.errors.InvalidArgumentError as error:
+    except InvalidArgumentError as error:
         return str(error)
 
 
@@ -207,7 +211,7 @@ def objective_or_message(model):
 )
 def test_objectives_are_right_or_an_error(kind, jitter, noise, any_device):
     case = make_case(kind, noise)
-    with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
+    with as_context(Config(jitter=jitter)):
         for name in MODELS:
             model = make_model(name, case)
             value = objective_or_message(model)
@@ -234,7 +238,7 @@ def test_objectives_are_right_or_an_error(kind, jitter, noise, any_device):
 def test_derivatives_are_right(name, kind, jitter, decades, any_device):
     """All derivatives to 1e-7 of the largest, up to a condition number of 1e10."""
     case = make_case(kind, 1e-2)
-    with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
+    with as_context(Config(jitter=jitter)):
         model = make_model(name, case)
         assert abs(np.log10(condition_number(model, jitter)) - decades) < 1.0
         exact = exact_gradient(name, model, case, jitter)
@@ -249,7 +253,7 @@ def test_little_noise_leaves_the_derivatives_right(kind, any_device):
     2e-10.
     """
     case = make_case(kind, 1e-4)
-    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-7)):
+    with as_context(Config(jitter=1e-7)):
         model = make_model("PEPR 0", case)
         model.single_chunk = False
         exact = exact_gradient("PEPR 0", model, case, 1e-7)
@@ -267,19 +271,19 @@ def test_derivatives_that_nearly_cancel(any_device):
     Y, Z = np.sin(2.0 * X) + 0.2 * rng.normal(size=(300, 1)), np.linspace(-3.0, 3.0, 40)[:, None]
     model = PEPR(
         (X, Y),
-        gpflow.kernels.SquaredExponential(),
+        SquaredExponential(),
         Z,
         alpha=0.0,
         noise_variance=1e-4,
         chunk_size=50,
     )
-    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-6)), tf.GradientTape() as tape:
+    with as_context(Config(jitter=1e-6)), tf.GradientTape() as tape:
         loss = model.training_loss()
     in_Z = tape.gradient(loss, model.inducing_variable.Z.unconstrained_variable).numpy()[
         [0, 10, 20, 33], 0
     ]
     assert float(loss) == pytest.approx(52486.59061429405, rel=1e-11)
-    np.testing.assert_allclose(
+    assert_allclose(
         in_Z,
         [49.23074002045574, -7.295118285522868, 0.1543500217260232, 6.77963787199889],
         rtol=5e-5,
@@ -290,8 +294,8 @@ def test_derivatives_that_nearly_cancel(any_device):
 def test_growing_jitter_is_the_jitter_it_says(max_jitter, capfd):
     """Duplicates without jitter: the objective is that of the jitter reported on standard error."""
     case = make_case("duplicated", 1e-2)
-    with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
-        kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=case.lengthscale)
+    with as_context(Config(jitter=0.0)):
+        kernel = SquaredExponential(variance=1.3, lengthscales=case.lengthscale)
         model = PEPR(
             (case.X, case.Y), kernel, case.Z, noise_variance=1e-2, alpha=0.5, max_jitter=max_jitter
         )
@@ -312,8 +316,8 @@ def test_a_raised_jitter_is_in_the_result(variance, is_printed, capfd):
     need a jitter of eps, 2e-16: more than 1e-5 of a variance of 1e-12, and less of one of 1.
     """
     X = np.linspace(0.0, 1.0, 9)[:, None]
-    with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
-        kernel = gpflow.kernels.SquaredExponential(variance)
+    with as_context(Config(jitter=0.0)):
+        kernel = SquaredExponential(variance)
         gpflow.set_trainable(kernel, False)
         model = PEPR((X, np.sin(X)), kernel, np.zeros((2, 1)), max_jitter=1e-3)
         result = fit(model, train_inducing=False, max_iterations=3)
@@ -335,8 +339,8 @@ def test_seconds_of_an_epoch(name):
     Y = np.sin(X / 80.0) + 0.1 * rng.normal(size=(N, 1))
     results = []
     for origin in (0.0, 2.0**30):
-        kernel = gpflow.kernels.Matern12(0.5, 90.0) + gpflow.kernels.White(0.1)
-        kernel += gpflow.kernels.Cosine(0.2, 70.0) * gpflow.kernels.RationalQuadratic(1.0, 60.0)
+        kernel = Matern12(0.5, 90.0) + White(0.1)
+        kernel += Cosine(0.2, 70.0) * RationalQuadratic(1.0, 60.0)
         model = MODELS[name]((X + origin, Y), kernel, Z + origin, noise_variance=1e-2)
         with tf.GradientTape() as tape:
             value = model.maximum_log_likelihood_objective()
@@ -348,10 +352,10 @@ def test_seconds_of_an_epoch(name):
         )
     # Nothing is rounded differently but cosines of differences, so the condition number 1e6 of Kuu
     # leaves 1e-9.
-    np.testing.assert_allclose(results[1], results[0], rtol=1e-8, atol=1e-8)
+    assert_allclose(results[1], results[0], rtol=1e-8, atol=1e-8)
 
 
-class ExpandedSquare(gpflow.kernels.Matern52):
+class ExpandedSquare(Matern52):
     """Not known to be stationary, so left to itself."""
 
     def K(self, X, X2=None):
@@ -371,7 +375,5 @@ def test_covariances_that_contradict_each_other_are_refused(name, way):
     )
     near = MODELS[name]((X, np.sin(X)), ExpandedSquare(1.3, 60.0), Z, noise_variance=1e-2)
     assert np.isfinite(way(near.maximum_log_likelihood_objective)())
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"are inconsistent(.|\n)*subtracting the mean"
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"are inconsistent(.|\n)*subtracting the mean"):
         way(far.maximum_log_likelihood_objective)()

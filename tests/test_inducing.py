@@ -9,6 +9,17 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.config import Config, as_context
+from gpflow.kernels import (
+    Matern12,
+    Matern32,
+    Matern52,
+    SharedIndependent,
+    SquaredExponential,
+    Static,
+)
+from numpy.testing import assert_allclose, assert_array_equal
+from tensorflow.errors import InvalidArgumentError
 from threadpoolctl import threadpool_limits
 
 from gpflow_pep.inducing import (
@@ -22,7 +33,7 @@ from gpflow_pep.inducing.greedy_variance import greedy_choice
 
 rng = np.random.default_rng(5)
 X = rng.uniform(-2.0, 2.0, (40, 2))
-KERNEL = gpflow.kernels.Matern32(1.3, [0.7, 1.1])
+KERNEL = Matern32(1.3, [0.7, 1.1])
 METHODS = {
     "uniform": uniform,
     "k-means": k_means,
@@ -96,11 +107,11 @@ def test_compiled_for_any_number_of_rows():
     [
         # Not stationary: the largest variance is not in the first row.
         (
-            gpflow.kernels.Linear([1.0, 2.0]) + gpflow.kernels.Matern12(lengthscales=[0.5, 0.4]),
+            gpflow.kernels.Linear([1.0, 2.0]) + Matern12(lengthscales=[0.5, 0.4]),
             33,
         ),
         (KERNEL, 40),
-        (gpflow.kernels.Matern12(0.4, lengthscales=1.0, active_dims=[1]), 1),
+        (Matern12(0.4, lengthscales=1.0, active_dims=[1]), 1),
     ],
     ids=["sum", "all rows", "active_dims"],
 )
@@ -114,21 +125,21 @@ def test_greedy_is_a_dense_evaluation(kernel, M):
 
 def test_a_single_row_is_chosen():
     X = np.array([[1.0, 2.0]])
-    np.testing.assert_array_equal(greedy_variance(gpflow.kernels.SquaredExponential(), X, 1), X)
+    assert_array_equal(greedy_variance(SquaredExponential(), X, 1), X)
 
 
 def test_variances_of_the_choice_are_pivots_of_a_dense_decomposition():
     given = X[[3, 8]]
     Z, variances = greedy_choice(KERNEL, X, 12, given=given)
-    np.testing.assert_array_equal(Z, greedy_variance(KERNEL, X, 12, given=given))
+    assert_array_equal(Z, greedy_variance(KERNEL, X, 12, given=given))
     pivots = np.diag(np.linalg.cholesky(KERNEL(Z))) ** 2
-    np.testing.assert_allclose(variances, pivots, rtol=1e-8)
+    assert_allclose(variances, pivots, rtol=1e-8)
 
 
 def test_chunks_change_nothing():
     Z = greedy_variance(KERNEL, X, 20)
-    np.testing.assert_array_equal(greedy_variance(KERNEL, X, 20, chunk_size=1), Z)
-    np.testing.assert_array_equal(greedy_variance(KERNEL, X, 6, chunk_size=7), Z[:6])
+    assert_array_equal(greedy_variance(KERNEL, X, 20, chunk_size=1), Z)
+    assert_array_equal(greedy_variance(KERNEL, X, 6, chunk_size=7), Z[:6])
 
 
 def test_points_that_are_given():
@@ -137,10 +148,10 @@ def test_points_that_are_given():
     again.
     """
     Z = greedy_variance(KERNEL, X, 12)
-    np.testing.assert_array_equal(greedy_variance(KERNEL, X, 12, given=Z[:5]), Z)
+    assert_array_equal(greedy_variance(KERNEL, X, 12, given=Z[:5]), Z)
     given = np.array([[0.3, -0.2], [1.4, 0.1]])  # no rows of X
     found = greedy_variance(KERNEL, X, 6, given=given)
-    np.testing.assert_array_equal(found[:2], given)
+    assert_array_equal(found[:2], given)
     for count in range(2, 6):
         points = found[:count]
         Kuu, Kuf = (np.asarray(KERNEL(points, other)) for other in (points, X))
@@ -159,11 +170,11 @@ def test_given_points_that_explain_each_other(seed):
     and rounding in double precision, 2e-16 times squared weights of up to 1e5 of the given points,
     is below a hundredth of that.
     """
-    local, kernel = np.random.default_rng(seed), gpflow.kernels.SquaredExponential()
+    local, kernel = np.random.default_rng(seed), SquaredExponential()
     given, rows = local.uniform(0.0, 1.25, (25, 1)), local.uniform(1.25, 2.5, (25, 1))
     found = greedy_variance(kernel, rows, 50, given=given)
-    np.testing.assert_array_equal(found[:25], given)
-    np.testing.assert_array_equal(np.sort(found[25:], axis=0), np.sort(rows, axis=0))
+    assert_array_equal(found[:25], given)
+    assert_array_equal(np.sort(found[25:], axis=0), np.sort(rows, axis=0))
     left = kernel(np.concatenate([given, found[25:]])).numpy().astype(np.longdouble)
     for _ in range(25):
         pivot = np.diag(left)[:25].argmax()
@@ -196,14 +207,14 @@ def test_given_points_are_checked(M, given, message):
 def test_same_again(method):
     Z = method(X, 9)
     assert isinstance(Z, np.ndarray) and Z.shape == (9, 2) and Z.dtype == np.float64
-    np.testing.assert_array_equal(method(tf.constant(X), 9), Z)
+    assert_array_equal(method(tf.constant(X), 9), Z)
     Z[:] = 0.0
     assert X.all()  # not a view
 
 
 @pytest.mark.parametrize("method", [uniform, k_means])
 def test_seeds(method):
-    np.testing.assert_array_equal(method(X, 9, seed=3), method(X, 9, seed=3))
+    assert_array_equal(method(X, 9, seed=3), method(X, 9, seed=3))
     assert not np.array_equal(method(X, 9, seed=3), method(X, 9, seed=4))
 
 
@@ -222,13 +233,13 @@ def test_k_means_are_those_of_separated_clusters():
     spread = 0.1 * np.random.default_rng(0).normal(size=(3, 20, 2))
     Z = k_means((where[:, None] + spread).reshape(-1, 2), 3)
     expected = where + spread.mean(axis=1)
-    np.testing.assert_allclose(Z[np.lexsort(Z.T)], expected[np.lexsort(expected.T)], atol=1e-12)
+    assert_allclose(Z[np.lexsort(Z.T)], expected[np.lexsort(expected.T)], atol=1e-12)
 
 
 def test_as_many_k_means_as_rows():
     """Are the rows, in their order."""
     X = np.random.default_rng(0).normal(size=(7, 2))
-    np.testing.assert_array_equal(k_means(X, 7), X)
+    assert_array_equal(k_means(X, 7), X)
 
 
 def test_k_means_do_not_depend_on_the_number_of_threads(monkeypatch):
@@ -258,11 +269,11 @@ def test_copies_are_passed_over(method, M):
     assert len(np.unique(Z, axis=0)) == M
     if M == 12:
         # A mean of at most 200 copies, of numbers up to 2, is right to 200 × 2 × 1e-16.
-        np.testing.assert_allclose(Z[np.lexsort(Z.T)], X[:12][np.lexsort(X[:12].T)], atol=1e-13)
+        assert_allclose(Z[np.lexsort(Z.T)], X[:12][np.lexsort(X[:12].T)], atol=1e-13)
 
 
 def test_greedy_passes_over_copies_where_nothing_is_left_of_any_row():
-    smooth = gpflow.kernels.SquaredExponential(lengthscales=100.0)
+    smooth = SquaredExponential(lengthscales=100.0)
     assert len(np.unique(greedy_variance(smooth, copies(12, 200), 12), axis=0)) == 12
 
 
@@ -315,7 +326,7 @@ def test_bad_seeds_are_refused(method):
 
 
 def test_bad_kernels_are_refused():
-    several = gpflow.kernels.SharedIndependent(gpflow.kernels.SquaredExponential(), output_dim=2)
+    several = SharedIndependent(SquaredExponential(), output_dim=2)
     with pytest.raises(
         ValueError, match=r"kernel must be a gpflow\.kernels\.Kernel of one output, got SharedIndep"
     ):
@@ -326,7 +337,7 @@ def test_bad_kernels_are_refused():
         greedy_variance(KERNEL, X, 3, chunk_size=0)
 
 
-class Broken(gpflow.kernels.Static):
+class Broken(Static):
     """A covariance that is not a number, of finite variances."""
 
     def K(self, X, X2=None):
@@ -342,8 +353,8 @@ def test_kernels_that_give_nan_are_refused():
 
 @every_method
 def test_float32(method):
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
-        kernel = gpflow.kernels.Matern32(1.3, [0.7, 1.1])
+    with as_context(Config(float=np.float32)):
+        kernel = Matern32(1.3, [0.7, 1.1])
         greedy = method not in (uniform, k_means)
         Z = greedy_variance(kernel, X, 12) if greedy else method(X, 12)
     assert Z.dtype == np.float32
@@ -358,8 +369,8 @@ def test_kept_copies_take_nothing_from_the_others_in_float32():
     to copy.
     """
     rows = np.concatenate([np.tile(X[:5], (10, 1)), X[5:]]).astype(np.float32)
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
-        kernel = gpflow.kernels.Matern32(1.3, [0.7, 1.1])
+    with as_context(Config(float=np.float32)):
+        kernel = Matern32(1.3, [0.7, 1.1])
         chosen = select(rows, 56, first=50, among=50, kernel=kernel)
     assert set(chosen[:50]) == set(range(50))
     seen = list(range(5))
@@ -372,17 +383,17 @@ def test_kept_copies_take_nothing_from_the_others_in_float32():
 def test_greedy_variance_far_from_the_origin():
     """A shift by whole seconds changes no difference of inputs, so the choice is the same."""
     X = np.round(np.random.default_rng(5).uniform(0.0, 3600.0, (200, 1)))
-    for kernel in (gpflow.kernels.Matern52(1.3, 60.0), gpflow.kernels.Matern12(lengthscales=60.0)):
+    for kernel in (Matern52(1.3, 60.0), Matern12(lengthscales=60.0)):
         far = greedy_variance(kernel, X + 2.0**30, 20)
-        np.testing.assert_array_equal(far - 2.0**30, greedy_variance(kernel, X, 20))
+        assert_array_equal(far - 2.0**30, greedy_variance(kernel, X, 20))
 
 
 def test_greedy_variance_refuses_covariances_that_contradict_each_other():
-    class ExpandedSquare(gpflow.kernels.Matern52):
+    class ExpandedSquare(Matern52):
         def K(self, X, X2=None):
             return super().K(X, X2)
 
-    class Indefinite(gpflow.kernels.SquaredExponential):
+    class Indefinite(SquaredExponential):
         """No covariance function: covariances of distant rows are larger than variances."""
 
         def K_r2(self, r2):
@@ -392,10 +403,10 @@ def test_greedy_variance_refuses_covariances_that_contradict_each_other():
     kernel = ExpandedSquare(1.3, 600.0)
     assert greedy_variance(kernel, X, 50).shape == (50, 1)
     message = "^kernel must be positive definite: .* subtract the mean of X"
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         greedy_variance(kernel, X + 1e10, 50)
     message = "^kernel must be positive definite: .* Check K of a kernel of your own"
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message):
         greedy_variance(Indefinite(), X, 50)
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
+from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep import CenteredLinear
 from gpflow_pep.engine import kernel_matrix
@@ -20,12 +21,12 @@ def test_linear_functions_that_are_zero_at_a_center():
     variance = [2.0, 0.25]
     kernel = CenteredLinear(far[[0, 2]] + 1.0, variance, active_dims=[0, 2])
     expected = gpflow.kernels.Linear(variance, active_dims=[0, 2])(X - 1.0)
-    np.testing.assert_array_equal(kernel(X + far), expected)
-    np.testing.assert_array_equal(kernel(X + far, X[:1] + far), expected[:, :1])
-    np.testing.assert_array_equal(kernel(X + far, full_cov=False), np.diag(expected))
+    assert_array_equal(kernel(X + far), expected)
+    assert_array_equal(kernel(X + far, X[:1] + far), expected[:, :1])
+    assert_array_equal(kernel(X + far, full_cov=False), np.diag(expected))
     assert not kernel.center.trainable and kernel.variance.trainable
     scaled = CenteredLinear(far[[0, 2]] + 1.0, variance, active_dims=[0, 2], scale=2.0)
-    np.testing.assert_array_equal(scaled(X + far, X[:1] + far), expected[:, :1] / 4.0)
+    assert_array_equal(scaled(X + far, X[:1] + far), expected[:, :1] / 4.0)
     assert not scaled.scale.trainable
 
 
@@ -47,7 +48,7 @@ def test_kernels_in_units_whose_squares_leave_floating_point_range(unit):
             total = tf.reduce_sum(K**2)
         found.append((K, tape.gradient(total, lengthscales) * lengthscales))
     for first, second in zip(*found, strict=True):
-        np.testing.assert_allclose(first, second, rtol=1e-12)
+        assert_allclose(first, second, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_arguments_are_checked(arguments, message):
 
 def test_scales_stay_positive():
     kernel = CenteredLinear([0.0, 0.0], scale=[1e-300, 1e300])
-    np.testing.assert_allclose(kernel.scale, [1e-300, 1e300], rtol=1e-12)
+    assert_allclose(kernel.scale, [1e-300, 1e300], rtol=1e-12)
     with pytest.raises(tf.errors.InvalidArgumentError, match="incompatible with this parameter"):
         kernel.scale.assign([-1.0, 1.0])
 

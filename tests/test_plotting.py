@@ -1,11 +1,12 @@
 """Displays of models and estimators: their drawings, read from the artists, and the palette."""
 
-import gpflow
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from gpflow.kernels import Matern52
 from matplotlib.colors import to_rgb
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -50,7 +51,7 @@ def close_figures():
 
 @pytest.fixture(scope="module")
 def regression():
-    return PEPR((X1, np.sin(X1)), gpflow.kernels.Matern52(), X1[:4], noise_variance=0.1)
+    return PEPR((X1, np.sin(X1)), Matern52(), X1[:4], noise_variance=0.1)
 
 
 def lines(ax):
@@ -62,15 +63,15 @@ def test_a_prediction_is_mean_two_standard_deviations_rows_and_points(regression
     display = PredictionDisplay.from_model(regression, (X1, np.sin(X1)))
     drawn, x = lines(display.ax_), display.grid[0]
     mean, variance = regression.predict_y(x[:, None])
-    np.testing.assert_allclose(drawn[plotting.PREDICTION], np.column_stack([x, mean]))
-    np.testing.assert_array_equal(drawn[plotting.ROWS], np.hstack([X1, np.sin(X1)]))
-    np.testing.assert_array_equal(drawn[plotting.INDUCING][:, 0], X1[:4, 0])
+    assert_allclose(drawn[plotting.PREDICTION], np.column_stack([x, mean]))
+    assert_array_equal(drawn[plotting.ROWS], np.hstack([X1, np.sin(X1)]))
+    assert_array_equal(drawn[plotting.INDUCING][:, 0], X1[:4, 0])
     (band,) = display.ax_.collections
     upper, expected = (
         band.get_paths()[0].vertices[:, 1].max(),
         np.max(mean + 2.0 * np.sqrt(variance)),
     )
-    np.testing.assert_allclose(upper, expected)
+    assert_allclose(upper, expected)
 
 
 def test_the_grid_ends_at_the_limits_or_beyond_the_rows(regression):
@@ -78,7 +79,7 @@ def test_the_grid_ends_at_the_limits_or_beyond_the_rows(regression):
     assert given.ax_.get_xlim() == (-1.0, 9.0)
     margin = 0.05 * np.ptp(X1)
     ends = PredictionDisplay.from_model(regression, (X1, X1)).grid[0][[0, -1]]
-    np.testing.assert_allclose(ends, [X1.min() - margin, X1.max() + margin])
+    assert_allclose(ends, [X1.min() - margin, X1.max() + margin])
 
 
 def test_a_plane_has_contours_a_color_bar_and_the_names_of_the_table():
@@ -91,7 +92,7 @@ def test_a_plane_has_contours_a_color_bar_and_the_names_of_the_table():
     corners = pipeline.predict(
         pd.DataFrame([[g[end] for g in display.grid] for end in (0, -1)], columns=table.columns)
     )
-    np.testing.assert_allclose(display.mean[[0, -1], 0], corners)
+    assert_allclose(display.mean[[0, -1], 0], corners)
     assert display.Z == []  # of a pipeline
 
 
@@ -103,12 +104,12 @@ def test_two_classes_meet_in_white_and_have_their_colors_far_away():
     (image,) = display.ax_.get_images()
     row = np.asarray(image.get_array())[0]  # along the first input
     for color, shown in zip(plotting.CLASSES, row[[0, -1]], strict=False):
-        np.testing.assert_allclose(
+        assert_allclose(
             (1.0 - shown) / plotting._STRENGTH, 1.0 - np.array(to_rgb(color)), atol=1e-3
         )
     assert row[len(row) // 2].min() > 0.9  # nearly equal probabilities
     boundary = display.ax_.collections[0].get_paths()[0].vertices
-    np.testing.assert_allclose(boundary[:, 0], 0.0, atol=1e-9)
+    assert_allclose(boundary[:, 0], 0.0, atol=1e-9)
 
 
 def test_each_class_has_its_rows_and_its_marker():
@@ -117,7 +118,7 @@ def test_each_class_has_its_rows_and_its_marker():
     drawn = {line.get_label(): line for line in display.ax_.get_lines()}
     assert [*drawn] == ["a", "b", "c"]
     assert len({line.get_marker() for line in drawn.values()}) == 3
-    np.testing.assert_array_equal(drawn["b"].get_xydata(), X2[y == "b"])
+    assert_array_equal(drawn["b"].get_xydata(), X2[y == "b"])
     legend = display.ax_.get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "c"]
     assert [handle.get_color() for handle in legend.get_lines()] == [*plotting.CLASSES[:3]]
@@ -133,16 +134,16 @@ def test_a_constant_column_has_a_width_of_one():
     display = PredictionDisplay.from_estimator(
         Plane(), np.column_stack([X1, np.full(30, 3.0)]), X1[:, 0]
     )
-    np.testing.assert_array_equal(display.ax_.get_ylim(), (2.5, 3.5))
+    assert_array_equal(display.ax_.get_ylim(), (2.5, 3.5))
 
 
 def test_a_model_of_labels_minus_one_and_one_shows_the_probability_of_one():
     labels = np.sign(X1 - 3.0)
-    model = PEPClassifier((X1, labels), gpflow.kernels.Matern52(), Probit(labels=(-1, 1)), X1[:4])
+    model = PEPClassifier((X1, labels), Matern52(), Probit(labels=(-1, 1)), X1[:4])
     display = ClassDisplay.from_model(model, (X1, labels))
     probability, _ = model.predict_y(display.grid[0][:, None])
     curve, first, second, points = (line.get_xydata() for line in display.ax_.get_lines())
-    np.testing.assert_allclose(curve[:, 1:], probability)
+    assert_allclose(curve[:, 1:], probability)
     assert set(first[:, 1]) == {0.0} and set(second[:, 1]) == {1.0}
     assert len(first) == np.sum(labels < 0.0) and len(points) == 4
     assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["-1", "1"]
@@ -154,7 +155,7 @@ def test_a_history_is_drawn_at_its_records():
     result = FitResult("limit", "", 4, (2, 4), (-3.0, -2.0), {"nlpd": (1.0, 0.5)}, None, 0.1)
     ax = plt.figure().add_subplot()
     draw_history(ax, result, "nlpd", color="red")
-    np.testing.assert_array_equal(lines(ax)["red"], [[2, 1.0], [4, 0.5]])
+    assert_array_equal(lines(ax)["red"], [[2, 1.0], [4, 0.5]])
     assert ax.get_ylabel() == "held-out NLPD, nats per row"
 
 

@@ -11,7 +11,11 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close, assert_all_equal
+from gpflow.kernels import SquaredExponential
+from gpflow.likelihoods import Gaussian, StudentT
+from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
+from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import (
     APEP,
@@ -37,7 +41,7 @@ Z = RNG.normal(size=(4, 2))
 
 
 def kernel():
-    return gpflow.kernels.SquaredExponential()
+    return SquaredExponential()
 
 
 def build(model=PEPR, data=(X, Y), inducing_variable=Z, **options):
@@ -65,7 +69,7 @@ def with_bad(array, places, value=np.nan):
 
 def test_truth_values_and_objects_that_are_numbers_are_numbers():
     """As tables give them: columns of pandas that may have missing values, indicators, labels."""
-    kernel = gpflow.kernels.SquaredExponential()
+    kernel = SquaredExponential()
     expected = float(PEPR((X, (Y > 0.0).astype(float)), kernel, Z).training_loss())
     for given in ((X.astype(object), Y > 0.0), (X, (Y > 0.0).astype(object))):
         assert float(PEPR(given, kernel, Z).training_loss()) == expected
@@ -135,9 +139,9 @@ def test_alpha_that_is_accepted():
         [0.1, 1],
     ]:
         model = build(alpha=alpha, blocks=6)
-        np.testing.assert_array_equal(model.alpha, np.asarray(alpha, np.float64))
+        assert_array_equal(model.alpha, np.asarray(alpha, np.float64))
         model.alpha = np.zeros(np.shape(alpha))
-        np.testing.assert_array_equal(model.alpha, np.zeros(np.shape(alpha)))
+        assert_array_equal(model.alpha, np.zeros(np.shape(alpha)))
 
 
 @pytest.mark.parametrize("alpha", [-1e-3, np.nan])
@@ -154,7 +158,7 @@ def test_alpha_assigned_directly_stops_the_next_evaluation(alpha):
         lambda: predict(X),
         model.posterior,
     ):
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"alpha must be in \[0, 1\]"):
+        with pytest.raises(InvalidArgumentError, match=r"alpha must be in \[0, 1\]"):
             evaluate()
     model.alpha.assign(0.5)
     assert np.isfinite(compiled())
@@ -176,7 +180,7 @@ def test_scale_that_is_accepted():
         expected = (
             scale.numpy() if isinstance(scale, tf.Tensor | gpflow.Parameter) else np.asarray(scale)
         )
-        np.testing.assert_allclose(model.scale, expected, rtol=1e-14)
+        assert_allclose(model.scale, expected, rtol=1e-14)
         assert model.scale.trainable == isinstance(scale, gpflow.Parameter)
 
 
@@ -189,7 +193,7 @@ def test_the_optimal_scale_is_that_of_alpha_0():
     model.alpha.assign(alpha)
     for evaluate in (model.training_loss, model.training_loss_closure(compile=True)):
         with pytest.raises(
-            tf.errors.InvalidArgumentError, match=r"alpha must be 0 with scale=.*optimal.*got"
+            InvalidArgumentError, match=r"alpha must be 0 with scale=.*optimal.*got"
         ):
             evaluate()
 
@@ -207,7 +211,7 @@ def test_the_optimal_scale_is_that_of_alpha_0():
         *(
             (
                 name,
-                functools.partial(model, kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=12),
+                functools.partial(model, kernel(), Gaussian(), Z, num_data=12),
             )
             for model, name in [
                 (TSVGP, "whiten"),
@@ -272,9 +276,7 @@ def test_a_shared_block_needs_one_size():
 def in_chunks(model, chunk_size):
     """Objective, means and, of a model that has them, leave-one-out densities."""
     if model == "PEP":
-        made = PEP(
-            (X, Y), kernel(), gpflow.likelihoods.StudentT(), Z, tol=1e-10, chunk_size=chunk_size
-        )
+        made = PEP((X, Y), kernel(), StudentT(), Z, tol=1e-10, chunk_size=chunk_size)
     else:
         made = build(blocks=5 if model == "blocks" else None, chunk_size=chunk_size)
     left_out = np.zeros(0) if model == "blocks" else made.loo_log_predictive_density()
@@ -304,7 +306,7 @@ def test_bad_whole_numbers_are_refused():
 
 
 def test_bad_seeds_are_refused():
-    model = PEP((X, Y), kernel(), gpflow.likelihoods.StudentT(), Z)
+    model = PEP((X, Y), kernel(), StudentT(), Z)
     calls = (
         lambda value: Minibatches(12, 4, seed=value),
         lambda value: model.minibatches(4, seed=value),
@@ -322,7 +324,7 @@ def test_bad_seeds_are_refused():
 
 
 def test_counts_beyond_32_bits_are_refused():
-    model = PEP((X, Y), kernel(), gpflow.likelihoods.StudentT(), Z)
+    model = PEP((X, Y), kernel(), StudentT(), Z)
     calls = {
         "max_sweeps": lambda value: setattr(model, "max_sweeps", value),
         "batch_size": lambda value: model.update_sites(batch_size=value),
@@ -344,7 +346,7 @@ def test_counts_beyond_32_bits_are_refused():
     "make",
     [
         lambda: PEPR((X, Y), kernel(), Z),
-        lambda: TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, q_mu=Z[:, :1]),
+        lambda: TSVGP(kernel(), Gaussian(), Z, q_mu=Z[:, :1]),
     ],
 )
 def test_inputs_in_a_list_are_not_rounded(make):
@@ -358,7 +360,7 @@ def test_inputs_in_a_list_are_not_rounded(make):
 def test_the_largest_numbers_that_are_counted_to():
     """None of them overflows where it is used."""
     largest = np.int64(2**31 - 1)
-    model = PEP((X, Y), kernel(), gpflow.likelihoods.StudentT(), Z, max_sweeps=largest)
+    model = PEP((X, Y), kernel(), StudentT(), Z, max_sweeps=largest)
     assert model.update_sites(batch_size=largest).converged
     assert len(list(model.minibatches(largest, seed=np.int64(2**32 - 1)))) == 1
     assert fit(
@@ -466,7 +468,7 @@ def test_new_data_with_another_number_of_rows(name, rows):
 def test_a_message_shows_a_few_entries():
     """Of an array that is large, in eager mode too."""
     value = tf.constant([5.0, 6.0, 7.0, 8.0, 9.0])
-    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+    with pytest.raises(InvalidArgumentError) as error:
         asserted(value, value < 9.0, "values must be below 9, got", value)
     assert error.value.message == "values must be below 9, got 5.0 6.0 7.0"
 

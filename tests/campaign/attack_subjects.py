@@ -5,11 +5,11 @@ from copy import deepcopy
 from types import FunctionType
 from typing import Any, NamedTuple
 
-import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
-from gpflow.kernels import Kernel
+from gpflow.kernels import Kernel, Matern32, Matern52, SquaredExponential
+from gpflow.likelihoods import Gaussian, Poisson, StudentT
 from gpflow.mean_functions import MeanFunction
 
 import gpflow_pep
@@ -147,15 +147,15 @@ LIKELIHOODS: dict[
     str, tuple[Callable[[np.random.Generator], Any], Callable[[Rows], AnyNDArray]]
 ] = {
     "Gaussian": (
-        lambda rng: gpflow.likelihoods.Gaussian(10.0 ** rng.uniform(-2.0, 0.0)),
+        lambda rng: Gaussian(10.0 ** rng.uniform(-2.0, 0.0)),
         lambda rows: rows.f,
     ),
     "Student-t": (
-        lambda rng: gpflow.likelihoods.StudentT(10.0 ** rng.uniform(-1.0, 0.0)),
+        lambda rng: StudentT(10.0 ** rng.uniform(-1.0, 0.0)),
         lambda rows: rows.f,
     ),
     "Poisson": (
-        lambda rng: gpflow.likelihoods.Poisson(),
+        lambda rng: Poisson(),
         lambda rows: rows.rng.poisson(np.exp(rows.f)).astype(float),
     ),
     "Probit": (lambda rng: Probit(), lambda rows: (rows.f > 0.0).astype(float)),
@@ -179,9 +179,7 @@ def _possible(kind: str) -> Sequence[str]:
 
 def new_kernel(rng: np.random.Generator, D: int = 0) -> Kernel:
     """Draw a kernel, with a lengthscale for each of D > 0 columns or one for all."""
-    constructor = one_of(
-        rng, [gpflow.kernels.SquaredExponential, gpflow.kernels.Matern32, gpflow.kernels.Matern52]
-    )
+    constructor = one_of(rng, [SquaredExponential, Matern32, Matern52])
     return constructor(
         rng.uniform(0.5, 2.0), lengthscales=rng.uniform(0.5, 2.0, [D] if D else None)
     )

@@ -9,7 +9,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
-from gpflow.likelihoods import Gaussian, StudentT, SwitchedLikelihood
+from gpflow.likelihoods import Beta, Gaussian, Poisson, StudentT, SwitchedLikelihood
 from gpflow.utilities import freeze, multiple_assign, parameter_dict, positive
 
 from campaign.attack_subjects import (
@@ -256,7 +256,7 @@ ATTACKS: Attacks = {
     ),
     "likelihood of other labels": Attack(
         models(SITES, ["Gaussian", "Student-t"]),
-        _assigning("likelihood", gpflow.likelihoods.Poisson(), gpflow.likelihoods.Beta()),
+        _assigning("likelihood", Poisson(), Beta()),
         r"likelihood|data\[1\] \(Y\)|\bY\b",
     ),
     "data": Attack(

@@ -7,6 +7,8 @@ import gpflow
 import numpy as np
 import pandas as pd
 import tensorflow as tf
+from gpflow.kernels import Coregion, Matern32, SquaredExponential
+from gpflow.likelihoods import Poisson, StudentT
 
 from campaign.attack_subjects import (
     BINARY,
@@ -104,9 +106,9 @@ def _batch(*values: Any) -> Callable[[Model], None]:
 def _category_like_numbers(s: Rows) -> Pair:
     """If all rows have the same category, the kernel of categories is a constant factor."""
     X = np.column_stack([s.X[:, 0], np.zeros(len(s.X))])
-    category = gpflow.kernels.Coregion(2, 1, active_dims=[1])
-    kernel = gpflow.kernels.Matern32(active_dims=[0]) * category
-    plain = gpflow.kernels.Matern32(float(category.output_covariance()[0, 0]), active_dims=[0])
+    category = Coregion(2, 1, active_dims=[1])
+    kernel = Matern32(active_dims=[0]) * category
+    plain = Matern32(float(category.output_covariance()[0, 0]), active_dims=[0])
     found, expected = (PEPR((X, s.Y), each, X[:4]) for each in (kernel, plain))
     return {"loss": found.training_loss()}, {"loss": expected.training_loss()}
 
@@ -118,10 +120,8 @@ def _far_from_zero(s: Rows) -> Pair:
     """
     variance = 10.0 ** s.rng.uniform(0.0, 4.0)
     level = s.rng.choice([-1.0, 1.0]) * s.rng.uniform(3.0, 28.0) * np.sqrt(variance)
-    likelihood = drawn(
-        s, [gpflow.likelihoods.StudentT(1.0, df=4.0), gpflow.likelihoods.Poisson(tf.nn.softplus)]
-    )
-    if isinstance(likelihood, gpflow.likelihoods.Poisson):
+    likelihood = drawn(s, [StudentT(1.0, df=4.0), Poisson(tf.nn.softplus)])
+    if isinstance(likelihood, Poisson):
         level = abs(level) + 7.0 * np.sqrt(variance) + 40.0
         Y = np.round(level + s.Y)
         noise = level
@@ -130,7 +130,7 @@ def _far_from_zero(s: Rows) -> Pair:
         noise = 2.0
     model = PEP(
         (s.X, Y),
-        gpflow.kernels.SquaredExponential(variance),
+        SquaredExponential(variance),
         likelihood,
         s.X[:4].copy(),
         mean_function=gpflow.mean_functions.Constant(level),

@@ -27,6 +27,7 @@ import numpy as np
 import pooch
 import tensorflow as tf
 from gpflow.base import AnyNDArray
+from gpflow.kernels import SquaredExponential
 
 from experiments.datasets import files
 from experiments.datasets.files import PublishedFile, local_copy
@@ -126,7 +127,7 @@ Z = np.linspace(-1.8, 1.8, 5)[:, None]
 
 
 def kernel() -> gpflow.kernels.Kernel:
-    return gpflow.kernels.SquaredExponential(1.0, lengthscales=0.9)
+    return SquaredExponential(1.0, lengthscales=0.9)
 
 
 def regression(alpha: float = 0.5) -> PEPR:
@@ -259,7 +260,7 @@ def _batch(name: str, number: int) -> tuple[AnyNDArray, AnyNDArray]:
 
 def stream_parts(name: str) -> list[Any]:
     """Parts of a model that its state does not contain."""
-    ours = gpflow.kernels.SquaredExponential(1.1, [0.9, 1.2])
+    ours = SquaredExponential(1.1, [0.9, 1.2])
     return [ours] if name == "StreamingSGPR" else [ours, Probit()]
 
 

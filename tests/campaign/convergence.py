@@ -21,6 +21,16 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
+from gpflow.likelihoods import (
+    Bernoulli,
+    Beta,
+    Exponential,
+    Gamma,
+    Ordinal,
+    Poisson,
+    Softmax,
+    StudentT,
+)
 
 from campaign.running import options, within
 from gpflow_pep import PEP, MultiClassRobustMax
@@ -86,31 +96,27 @@ def _exp(F: AnyNDArray) -> AnyNDArray:
 KINDS = {
     "probit": Kind(Probit, _labels),
     "logit": Kind(Logit, _labels),
-    "Bernoulli": Kind(gpflow.likelihoods.Bernoulli, _labels),
-    "Student-t": Kind(
-        gpflow.likelihoods.StudentT, lambda F, rng: F[:, :1] + rng.standard_t(3.0, (len(F), 1))
-    ),
-    "Poisson": Kind(gpflow.likelihoods.Poisson, lambda F, rng: _counts(_exp(F), rng)),
+    "Bernoulli": Kind(Bernoulli, _labels),
+    "Student-t": Kind(StudentT, lambda F, rng: F[:, :1] + rng.standard_t(3.0, (len(F), 1))),
+    "Poisson": Kind(Poisson, lambda F, rng: _counts(_exp(F), rng)),
     "Poisson, square": Kind(
-        lambda: gpflow.likelihoods.Poisson(invlink=tf.square),
+        lambda: Poisson(invlink=tf.square),
         lambda F, rng: _counts(np.square(F[:, :1]), rng),
     ),
-    "exponential": Kind(
-        gpflow.likelihoods.Exponential, lambda F, rng: rng.exponential(_exp(F)) + 1e-12
-    ),
-    "gamma": Kind(gpflow.likelihoods.Gamma, lambda F, rng: rng.gamma(1.0, _exp(F)) + 1e-12),
+    "exponential": Kind(Exponential, lambda F, rng: rng.exponential(_exp(F)) + 1e-12),
+    "gamma": Kind(Gamma, lambda F, rng: rng.gamma(1.0, _exp(F)) + 1e-12),
     "beta": Kind(
-        gpflow.likelihoods.Beta,
+        Beta,
         lambda F, rng: np.clip(rng.beta(1.0 + _exp(-np.abs(F)), 1.5), 1e-3, 1.0 - 1e-3),
     ),
     "ordinal": Kind(
-        lambda: gpflow.likelihoods.Ordinal(np.array([-1.0, 0.0, 1.0])),
+        lambda: Ordinal(np.array([-1.0, 0.0, 1.0])),
         lambda F, rng: np.digitize(
             F[:, :1] + rng.standard_normal((len(F), 1)), [-1.0, 0.0, 1.0]
         ).astype(float),
     ),
     "robust-max": Kind(lambda: MultiClassRobustMax(_CLASSES), _classes, _CLASSES),
-    "softmax": Kind(lambda: gpflow.likelihoods.Softmax(_CLASSES), _classes, _CLASSES),
+    "softmax": Kind(lambda: Softmax(_CLASSES), _classes, _CLASSES),
 }
 KINDS |= {
     f"{name}, Wasserstein": KINDS[name]._replace(projection="wasserstein")

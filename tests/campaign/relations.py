@@ -19,6 +19,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
+from gpflow.likelihoods import Gaussian, Poisson, StudentT
 
 from campaign.running import Outcome, guarded, judged, options, outcomes_of, print_counts
 from gpflow_pep import (
@@ -72,12 +73,12 @@ class Found(NamedTuple):
 
 
 LIKELIHOODS: dict[str, Callable[[Case], gpflow.likelihoods.Likelihood]] = {
-    "Gaussian": lambda case: gpflow.likelihoods.Gaussian(case.noise),
+    "Gaussian": lambda case: Gaussian(case.noise),
     "Probit": lambda case: Probit(),
     "Logit": lambda case: Logit(),
     "robust-max": lambda case: MultiClassRobustMax(3),
-    "Poisson": lambda case: gpflow.likelihoods.Poisson(),
-    "Student-t": lambda case: gpflow.likelihoods.StudentT(scale=np.sqrt(case.noise)),
+    "Poisson": lambda case: Poisson(),
+    "Student-t": lambda case: StudentT(scale=np.sqrt(case.noise)),
 }
 # Regression models, and names of arguments besides the noise variance.
 _REGRESSION: dict[str, tuple[Any, tuple[str, ...]]] = {

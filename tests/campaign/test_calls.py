@@ -3,6 +3,7 @@
 import gpflow
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from campaign.calls import compare, print_table, run
 from campaign.cases import PLACES, Case, case_of, make
@@ -39,8 +40,8 @@ def test_the_reference_is_gpflow_at_the_ends(alpha, kernel):
         float(model.maximum_log_likelihood_objective()), rel=1e-9
     )
     mean, variance = (value.numpy()[:, 0] for value in model.predict_f(SOUND.Xnew))
-    np.testing.assert_allclose(found.mean, mean, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(found.variance, variance, rtol=1e-8)
+    assert_allclose(found.mean, mean, rtol=1e-8, atol=1e-10)
+    assert_allclose(found.variance, variance, rtol=1e-8)
 
 
 def test_wrong_numbers_are_found():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from quick import some_slow
 
 from campaign import streams
@@ -11,8 +12,8 @@ from campaign.streams import ORDERS, SUBJECTS, judge, run, stream_of
 def test_streams_follow_from_the_seed():
     for seed in range(2 * len(SUBJECTS)):
         stream, again = stream_of(seed), stream_of(seed)
-        np.testing.assert_array_equal(stream.X, again.X)
-        np.testing.assert_array_equal(stream.y, again.y)
+        assert_array_equal(stream.X, again.X)
+        assert_array_equal(stream.y, again.y)
     drawn = [stream_of(seed) for seed in range(60)]
     assert {stream.subject for stream in drawn} == set(SUBJECTS)
     assert {stream.order for stream in drawn} == set(ORDERS)

@@ -18,6 +18,7 @@ import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import SeparateIndependent, SquaredExponential
+from gpflow.likelihoods import Gaussian
 from model_registry import CLASSES, COLLAPSED, QUICK, REGRESSION, SITES
 from quick import some_slow
 
@@ -55,7 +56,7 @@ def constructed(entry, data, kernel, points, *, noise_variance, **options):
     """A model of Gaussian noise. Sites, which are Gaussian then, take one sweep."""
     if entry.family == COLLAPSED:
         return entry.constructor(data, kernel, points, noise_variance=noise_variance, **options)
-    likelihood = gpflow.likelihoods.Gaussian(noise_variance)
+    likelihood = Gaussian(noise_variance)
     return entry.constructor(data, kernel, likelihood, points, tol=tolerance(), **options)
 
 
@@ -114,7 +115,7 @@ def model_of_classes(entry, setting, seed, fitted, *, separate=False, **options)
         rng.normal(size=(M, C)),
         np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M),
     )
-    likelihood = robust_max if setting.labels else gpflow.likelihoods.Gaussian(0.2)
+    likelihood = robust_max if setting.labels else Gaussian(0.2)
     model = entry.constructor(
         kernel, likelihood, points, num_data=N, q_mu=q_mu, q_sqrt=q_sqrt, **options
     )
@@ -181,7 +182,7 @@ class Subject:
 
 
 def is_gaussian(model):
-    return isinstance(model.likelihood, gpflow.likelihoods.Gaussian)
+    return isinstance(model.likelihood, Gaussian)
 
 
 def holds_data(model):

@@ -12,6 +12,7 @@ import tensorflow as tf
 from differences import assert_gradients
 from gpflow.posteriors import PrecomputeCacheType
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
+from numpy.testing import assert_allclose
 from quick import some_slow
 from scipy.stats import norm
 from tensorflow.python.autograph.impl import api as autograph
@@ -50,7 +51,7 @@ def test_all_covariance_forms_agree(many, contract):
     whole, everything = found[True, False], found[True, True]
     assert np.min(np.linalg.eigvalsh(whole)) > -EXACT
     for p in range(P):
-        np.testing.assert_allclose(everything[:, p, :, p], whole[p], rtol=0, atol=EXACT)
+        assert_allclose(everything[:, p, :, p], whole[p], rtol=0, atol=EXACT)
         for q in set(range(P)) - {p}:
             assert not everything[:, p, :, q].any()
             assert not found[False, True][:, p, q].any()
@@ -84,17 +85,15 @@ def test_predict_y_adds_likelihood(subject, shared, contract):
         assert density.shape == [len(X)] and density.dtype == tf.float64
         if contract.is_gaussian(model):
             f_mean, f_var = model.predict_f(X)
-            np.testing.assert_allclose(mean, f_mean, rtol=0, atol=EXACT)
-            np.testing.assert_allclose(
-                variance, f_var + model.likelihood.variance, rtol=0, atol=EXACT
-            )
+            assert_allclose(mean, f_mean, rtol=0, atol=EXACT)
+            assert_allclose(variance, f_var + model.likelihood.variance, rtol=0, atol=EXACT)
             expected = np.sum(norm.logpdf(Y, mean, np.sqrt(variance)), axis=1)
         else:
             assert np.all((mean > 0.0) & (mean < 1.0))
-            np.testing.assert_allclose(np.sum(mean, axis=1), 1.0, rtol=0, atol=1e-8)
-            np.testing.assert_allclose(variance, mean * (1.0 - mean), rtol=1e-14)
+            assert_allclose(np.sum(mean, axis=1), 1.0, rtol=0, atol=1e-8)
+            assert_allclose(variance, mean * (1.0 - mean), rtol=1e-14)
             expected = np.log(np.take_along_axis(mean, Y.astype(int), axis=1)[:, 0])
-        np.testing.assert_allclose(density, expected, rtol=0, atol=1e-10)
+        assert_allclose(density, expected, rtol=0, atol=1e-10)
 
 
 @ONE_OF_ALL
@@ -111,11 +110,9 @@ def test_samples_have_predicted_moments(many, contract):
     # Five standard errors: sd / sqrt(n) of a mean; of an empirical covariance at most sqrt(2 / n)
     # times the variance.
     largest = float(tf.reduce_max(cov))
-    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=5 * np.sqrt(largest / 20_000))
+    assert_allclose(draws.mean(axis=0), mean, atol=5 * np.sqrt(largest / 20_000))
     for p in range(P):
-        np.testing.assert_allclose(
-            np.cov(draws[:, :, p].T), cov[p], atol=5 * np.sqrt(2 / 20_000) * largest
-        )
+        assert_allclose(np.cov(draws[:, :, p].T), cov[p], atol=5 * np.sqrt(2 / 20_000) * largest)
 
 
 @ONE_OF_ALL
@@ -179,13 +176,13 @@ def test_predicts_several_chunks(many):
     assert mean.shape == variance.shape == [10_001, 2]
     for start in range(0, 10_001, 997):
         m, v = posterior.predict_f(Xnew[start : start + 997])
-        np.testing.assert_allclose(mean[start : start + 997], m, rtol=0, atol=EXACT)
-        np.testing.assert_allclose(variance[start : start + 997], v, rtol=0, atol=EXACT)
+        assert_allclose(mean[start : start + 997], m, rtol=0, atol=EXACT)
+        assert_allclose(variance[start : start + 997], v, rtol=0, atol=EXACT)
     compiled = tf.function(model.predict_f, input_signature=[tf.TensorSpec([None, 2], tf.float64)])
     for n in (10_001, 4096, 1, 0):
         m, v = compiled(Xnew[:n])
-        np.testing.assert_allclose(m, mean[:n], rtol=0, atol=EXACT)
-        np.testing.assert_allclose(v, variance[:n], rtol=0, atol=EXACT)
+        assert_allclose(m, mean[:n], rtol=0, atol=EXACT)
+        assert_allclose(v, variance[:n], rtol=0, atol=EXACT)
 
 
 @IN_REGRESSION
@@ -218,8 +215,8 @@ def test_prediction_gradients_match_finite_differences(model, contract, full_cov
 @IN_REGRESSION
 def test_predictions_far_away_equal_prior(model):
     mean, variance = model.predict_f(np.full((1, 2), 1e3))
-    np.testing.assert_allclose(mean, 0.1, rtol=1e-15)
-    np.testing.assert_allclose(variance, 1.2, rtol=1e-15)
+    assert_allclose(mean, 0.1, rtol=1e-15)
+    assert_allclose(variance, 1.2, rtol=1e-15)
 
 
 @ONE_IN_REGRESSION

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import (
     InducingPoints,
+    InducingVariables,
     Multiscale,
     SeparateIndependentInducingVariables,
 )
@@ -23,6 +24,8 @@ from gpflow.likelihoods import (
     Softmax,
     StudentT,
 )
+from gpflow.utilities import read_values
+from numpy.testing import assert_equal
 
 from gpflow_pep import (
     APEP,
@@ -81,7 +84,7 @@ def with_bad(array, places, value=NAN):
     return array
 
 
-class NoVariables(gpflow.inducing_variables.InducingVariables):
+class NoVariables(InducingVariables):
     """Of a kind that this package does not know."""
 
     num_inducing, shape = 0, None
@@ -136,7 +139,7 @@ REFUSED = [
     ((PEP, *TIED), "likelihood", ["probit", None], "gpflow Likelihood"),
     ((PEP, *TIED), "likelihood", [HeteroskedasticTFPConditional()], "ScalarLikelihood.*Softmax"),
     ((PEPClassifier,), "likelihood", [Poisson(), StudentT(), Gaussian()], "class labels"),
-    ((PEPClassifier,), "likelihood", ["softmax", gpflow.likelihoods.Softmax], r"Probit\(\)"),
+    ((PEPClassifier,), "likelihood", ["softmax", Softmax], r"Probit\(\)"),
     ((PEPClassifier,), "likelihood", [Z], "Likelihood or None, got ndarray; .*=Z"),
     (COLLAPSED, "noise_variance", [0.0, -1.0, NAN, [0.1, 0.2, 0.3]], "positive"),
     (COLLAPSED, "noise_variance", [1e-7], "above 1e-06"),
@@ -291,14 +294,14 @@ def test_unusable_arguments_are_refused(kind):
 @pytest.mark.parametrize("kind", EVERY)
 def test_unusable_values_are_not_assigned(kind):
     model = made(kind)
-    parts, before = dict(vars(model)), gpflow.utilities.read_values(model)
+    parts, before = dict(vars(model)), read_values(model)
     rows = [(*row[:3], row[1]) for row in REFUSED if row[1] in ASSIGNED]
     for kinds, argument, values, message in rows + REPLACED:
         for value in values if kind in kinds else ():
             with pytest.raises(ValueError, match=message):
                 setattr(model, argument, value)
             assert vars(model) == parts
-    np.testing.assert_equal(gpflow.utilities.read_values(model), before)
+    assert_equal(read_values(model), before)
 
 
 @pytest.mark.parametrize("kind", STREAMS)
@@ -309,7 +312,7 @@ def test_unusable_batches_leave_a_stream_as_it_was(kind):
     for batch, options, message in BATCHES:
         with pytest.raises(ValueError, match=message):
             model.update(batch, **options)
-        np.testing.assert_equal(model.state.as_dict(), before)
+        assert_equal(model.state.as_dict(), before)
 
 
 @pytest.mark.parametrize("kind", [PEPR, PEP])
@@ -321,4 +324,4 @@ def test_unusable_data_are_refused(kind):
             made(kind, data=data)
         with pytest.raises(ValueError, match=rf"(?s)^data.*{message}"):
             model.data = data
-        np.testing.assert_equal([values.numpy() for values in model.data], before)
+        assert_equal([values.numpy() for values in model.data], before)

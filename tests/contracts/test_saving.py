@@ -7,6 +7,7 @@ import tensorflow as tf
 from comparisons import assert_all_equal
 from gpflow.utilities import freeze, parameter_dict, print_summary
 from model_registry import CLASSES
+from numpy.testing import assert_array_equal
 from quick import some_slow
 
 SPEC = [tf.TensorSpec([None, 2], tf.float64)]
@@ -94,16 +95,16 @@ def test_checkpoint_restores_parameters_and_settings(subject, make, model, contr
     ).assert_existing_objects_matched().assert_consumed()
     assert_all_equal(fresh.trainable_variables, trained.trainable_variables)
     if powers is not None:
-        np.testing.assert_array_equal(fresh.alpha, trained.alpha)
+        assert_array_equal(fresh.alpha, trained.alpha)
     if with_data:
         for actual, expected, other in zip(fresh.data, data, trained.data, strict=True):
-            np.testing.assert_array_equal(actual, expected)
+            assert_array_equal(actual, expected)
             assert not np.array_equal(actual, other)
         fresh.data = tuple(values.numpy() for values in trained.data)
         if by_row:  # which other data made void
             tf.train.Checkpoint(model=fresh).restore(path)
     else:
-        np.testing.assert_array_equal(fresh.num_data, trained.num_data)
+        assert_array_equal(fresh.num_data, trained.num_data)
     assert float(subject.loss(fresh)()) == pytest.approx(float(subject.loss(trained)()), rel=EXACT)
     contract.same_predictions(
         fresh.predict_f(contract.Xnew), trained.predict_f(contract.Xnew), EXACT

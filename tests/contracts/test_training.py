@@ -10,6 +10,7 @@ import tensorflow as tf
 from comparisons import assert_all_close
 from differences import assert_gradients
 from model_registry import IN_REGRESSION, ONE_OF_ALL
+from numpy.testing import assert_allclose
 
 from gpflow_pep.models.stream import Stream
 
@@ -29,9 +30,7 @@ def test_every_variable_has_a_gradient(subject, model, compiled, contract):
     ):
         assert gradient.shape == variable.shape
         assert np.all(np.isfinite(gradient)) and np.any(gradient), variable.name
-        np.testing.assert_allclose(
-            other, gradient, rtol=0, atol=1e-12 * max(1.0, np.abs(gradient).max())
-        )
+        assert_allclose(other, gradient, rtol=0, atol=1e-12 * max(1.0, np.abs(gradient).max()))
 
 
 def compare_slopes(model, loss):
@@ -143,7 +142,5 @@ def test_single_precision(subject, make, model, contract):
     assert {value.dtype for value in (loss, *gradients, *found, observed)} == {tf.float32}
     assert float(loss) == pytest.approx(float(expected), rel=of_loss)
     for actual, wanted in zip(gradients, slopes, strict=True):
-        np.testing.assert_allclose(
-            actual, wanted, rtol=0, atol=of_gradients * max(1.0, np.abs(wanted).max())
-        )
+        assert_allclose(actual, wanted, rtol=0, atol=of_gradients * max(1.0, np.abs(wanted).max()))
     assert_all_close(found, predictions, rtol=0, atol=1e-3)

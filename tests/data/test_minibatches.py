@@ -5,6 +5,7 @@ Minibatches: every row once an epoch, the same for a seed, with the properties t
 import gpflow
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from quick import some_slow
 
 from gpflow_pep import BTSVGP, TSVGP
@@ -17,9 +18,7 @@ def test_every_row_comes_up_once_an_epoch(num_data, size):
     rows = np.concatenate([minibatches.rows(step) for step in range(3 * num_data)])
     assert all(len(minibatches.rows(step)) == size for step in range(5))
     epochs = rows.reshape(-1, num_data)
-    np.testing.assert_array_equal(
-        np.sort(epochs, axis=1), np.tile(np.arange(num_data), (3 * size, 1))
-    )
+    assert_array_equal(np.sort(epochs, axis=1), np.tile(np.arange(num_data), (3 * size, 1)))
     if num_data > 5:
         assert not np.array_equal(epochs[0], epochs[1])
 
@@ -30,7 +29,7 @@ def test_every_row_comes_up_once_an_epoch(num_data, size):
 def test_fixed_blocks_are_a_partition(num_data, size, sizes):
     minibatches = Minibatches(num_data, size, fixed=True)
     assert [len(block) for block in minibatches.blocks] == sizes
-    np.testing.assert_array_equal(np.sort(np.concatenate(minibatches.blocks)), np.arange(num_data))
+    assert_array_equal(np.sort(np.concatenate(minibatches.blocks)), np.arange(num_data))
     for epoch in range(3):
         seen = [minibatches.rows(epoch * len(sizes) + step) for step in range(len(sizes))]
         expected = {tuple(block) for block in minibatches.blocks}
@@ -41,7 +40,7 @@ def test_fixed_blocks_are_a_partition(num_data, size, sizes):
 def test_the_same_seed_gives_the_same_rows_in_any_order_of_asking(fixed):
     first, second, other = (Minibatches(50, 8, fixed=fixed, seed=seed) for seed in (1, 1, 2))
     for step in (9, 0, 30, 4):
-        np.testing.assert_array_equal(first.rows(step), second.rows(step))
+        assert_array_equal(first.rows(step), second.rows(step))
     assert any(not np.array_equal(first.rows(step), other.rows(step)) for step in range(3))
 
 
@@ -56,9 +55,9 @@ def test_a_dataset_resumes_at_a_given_step(kind, fixed):
     batches = [next(whole) for _ in range(4)]
     for batch, step in zip(batches, range(4), strict=True):
         for part, values in zip(batch, (X, Y), strict=True):
-            np.testing.assert_array_equal(part, values[minibatches.rows(step)])
+            assert_array_equal(part, values[minibatches.rows(step)])
     for part, expected in zip(next(rest), batches[2], strict=True):
-        np.testing.assert_array_equal(part, expected)
+        assert_array_equal(part, expected)
     model = kind(
         gpflow.kernels.SquaredExponential(),
         gpflow.likelihoods.Gaussian(),

@@ -3,10 +3,11 @@ Datasets from arrays on disk, CSV and Parquet files: the values that are there, 
 time.
 """
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.kernels import SquaredExponential
+from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep import PEPR
 from gpflow_pep.data.readers import (
@@ -51,8 +52,8 @@ def test_arrays_on_disk(npy):
     for _ in range(2):
         sizes, actual_X, actual_Y = rows_of(dataset)
         assert sizes == [10, 10, 3]
-        np.testing.assert_array_equal(actual_X, X)
-        np.testing.assert_array_equal(actual_Y, Y.astype(np.float32))
+        assert_array_equal(actual_X, X)
+        assert_array_equal(actual_Y, Y.astype(np.float32))
         assert actual_Y.dtype == np.float64
 
 
@@ -61,8 +62,8 @@ def test_columns_of_csv(written):
     for _ in range(2):
         sizes, actual_X, actual_Y = rows_of(dataset)
         assert sizes == [10, 10, 3]
-        np.testing.assert_array_equal(actual_X, X[:, [2, 0]])
-        np.testing.assert_array_equal(actual_Y, Y[:, :1])
+        assert_array_equal(actual_X, X[:, [2, 0]])
+        assert_array_equal(actual_Y, Y[:, :1])
 
 
 def test_columns_of_parquet(tmp_path):
@@ -80,8 +81,8 @@ def test_columns_of_parquet(tmp_path):
     for _ in range(2):
         sizes, actual_X, actual_Y = rows_of(dataset)
         assert sum(sizes) == N and max(sizes) <= 10
-        np.testing.assert_array_equal(actual_X, X[:, [2, 0]])
-        np.testing.assert_array_equal(actual_Y[:, 0], np.arange(N))
+        assert_array_equal(actual_X, X[:, [2, 0]])
+        assert_array_equal(actual_Y[:, 0], np.arange(N))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_integers_that_would_be_rounded_are_refused(tmp_path):
         )
         for read in readers:
             if int(float(value)) == value:
-                np.testing.assert_array_equal(rows_of(read())[1], [[1.0], [float(value)]])
+                assert_array_equal(rows_of(read())[1], [[1.0], [float(value)]])
                 continue
             with pytest.raises(
                 (ValueError, tf.errors.InvalidArgumentError),
@@ -176,9 +177,9 @@ def test_a_model_of_a_file(written):
     read = csv_batches(written, inputs=NAMES[:3], outputs=NAMES[3:], batch_size=7, delimiter=";")
     values = statistics(read)
     for actual, expected in zip(values, (X.mean(0), X.std(0), Y.mean(0), Y.std(0)), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-13, atol=1e-14)
+        assert_allclose(actual, expected, rtol=1e-13, atol=1e-14)
     losses = [
-        float(PEPR(data, gpflow.kernels.SquaredExponential(), X[:5].copy()).training_loss())
+        float(PEPR(data, SquaredExponential(), X[:5].copy()).training_loss())
         for data in (
             standardized(read, values),
             ((X - X.mean(0)) / X.std(0), (Y - Y.mean(0)) / Y.std(0)),
@@ -195,7 +196,7 @@ def test_an_empty_field_is_refused_with_its_row(written):
     with pytest.raises(
         ValueError, match=r"every value must be finite, got NaN or infinity in row 17\."
     ):
-        PEPR(read, gpflow.kernels.SquaredExponential(), X[:5, :2])
+        PEPR(read, SquaredExponential(), X[:5, :2])
     with pytest.raises(ValueError, match=r"column \d of X is constant or not finite"):
         statistics(read)
 
@@ -229,8 +230,8 @@ def test_columns_that_are_not_read_may_hold_anything(tmp_path):
         + "\n"
     )
     _, actual_X, actual_Y = rows_of(csv_batches(path, inputs=["a"], outputs=["b"]))
-    np.testing.assert_array_equal(actual_X, [[1.0], [3.0], [5.0], [7.0]])
-    np.testing.assert_array_equal(actual_Y, actual_X + 1.0)
+    assert_array_equal(actual_X, [[1.0], [3.0], [5.0], [7.0]])
+    assert_array_equal(actual_Y, actual_X + 1.0)
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
@@ -258,7 +259,7 @@ def test_files_that_are_refused(tmp_path):
 def test_statistics_far_from_the_origin():
     far = 1e9 + X, np.full((N, 1), 5.0) + np.arange(N)[:, None]
     values = statistics(array_batches(*far, batch_size=4))
-    np.testing.assert_allclose(values.X_std, far[0].std(0), rtol=1e-12)
+    assert_allclose(values.X_std, far[0].std(0), rtol=1e-12)
     with pytest.raises(ValueError, match="column 0 of Y is constant or not finite"):
         statistics(array_batches(X, np.ones((N, 1))))
     with pytest.raises(ValueError, match="at least one row"):
@@ -272,7 +273,7 @@ def test_statistics_far_from_the_origin():
     for actual, expected in zip(
         statistics(empty.concatenate(array_batches(X, Y))), (X.mean(0), X.std(0)), strict=False
     ):
-        np.testing.assert_allclose(actual, expected, rtol=1e-12)
+        assert_allclose(actual, expected, rtol=1e-12)
 
 
 def test_statistics_of_other_columns_are_refused():

@@ -7,6 +7,8 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.config import Config, as_context
+from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax, StudentT
 from model_registry import COLLAPSED, OWN_Q, SITES, TRAINED
 
@@ -22,9 +24,7 @@ N, M = 150, 15
 # Kuu and B have condition numbers of up to 1e4 at this jitter, and the largest sums cancel by a
 # factor of 10.
 JITTER, CLOSE = 1e-5, 1e-3
-SINGLE, DOUBLE = (
-    gpflow.config.Config(float=dtype, jitter=JITTER) for dtype in (np.float32, np.float64)
-)
+SINGLE, DOUBLE = (Config(float=dtype, jitter=JITTER) for dtype in (np.float32, np.float64))
 
 
 def rows(name):
@@ -41,7 +41,7 @@ def of_sites(constructor, data, likelihood, **options):
 
 def kernel(X):
     D = X.shape[1]
-    return gpflow.kernels.SquaredExponential(lengthscales=np.full(D, D**0.5, X.dtype))
+    return SquaredExponential(lengthscales=np.full(D, D**0.5, X.dtype))
 
 
 def made(name):
@@ -99,7 +99,7 @@ def loss_of(model, data):
     "name", [*(name for name in TRAINED if hasattr(gpflow_pep, name)), *OTHERS]
 )
 def test_training_and_predictions(name):
-    with gpflow.config.as_context(SINGLE):
+    with as_context(SINGLE):
         model, data = made(name)
         before = loss_of(model, data)
         fit(model, data, max_iterations=5 if data is None else 50)
@@ -111,7 +111,7 @@ def test_training_and_predictions(name):
         predicted = model.predict_f(X_new)
         assert {values.dtype for values in (*predicted, *model.trainable_variables)} == {tf.float32}
         assert loss < before
-    with gpflow.config.as_context(DOUBLE):
+    with as_context(DOUBLE):
         model, data = made(name)
         gpflow.utilities.multiple_assign(
             model, {n: np.float64(values) for n, values in parameters.items()}
@@ -126,10 +126,8 @@ def test_too_little_jitter_is_an_error_with_the_missing_amount():
     x = np.linspace(0.0, 3.0, 100, dtype=np.float32)[:, None]
 
     def loss(jitter):
-        with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=jitter)):
-            return float(
-                PEPR((x, x), gpflow.kernels.SquaredExponential(100.0), x.copy()).training_loss()
-            )
+        with as_context(Config(float=np.float32, jitter=jitter)):
+            return float(PEPR((x, x), SquaredExponential(100.0), x.copy()).training_loss())
 
     with pytest.raises(
         tf.errors.InvalidArgumentError,

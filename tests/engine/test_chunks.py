@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_array_equal
 
 from gpflow_pep.engine import BlockChunks, OneChunk, RowChunks, default_chunk_size
 
@@ -38,14 +39,14 @@ def test_blocks_cover_each_row_once(name):
         seen_rows, seen_blocks = [], []
         for chunk in visited(chunks, N):
             members = chunk.take(tf.range(N))  # [n]
-            np.testing.assert_array_equal(chunk.data[0], members)
+            assert_array_equal(chunk.data[0], members)
             divided = chunk.as_blocks(members[:, None]).numpy()[:, :, 0]  # [G, b]
             blocks = chunk.take_blocks(tf.range(B)).numpy()  # [G]
             assert len(divided) == 1 or divided.size <= (chunk_size or 1024)
             for block, in_block in zip(blocks, divided, strict=True):
                 assert np.all(owner[in_block] == block)
                 # In the order they were given in, as a shared block needs.
-                np.testing.assert_array_equal(in_block, rows[owner[rows] == block])
+                assert_array_equal(in_block, rows[owner[rows] == block])
             seen_rows.extend(members.numpy())
             seen_blocks.extend(blocks)
         assert sorted(seen_rows) == list(range(N))
@@ -57,9 +58,9 @@ def test_single_rows_cover_each_row_once():
         chunks = RowChunks(chunk_size)
         parts = [chunk.take(tf.range(N)).numpy() for chunk in visited(chunks, N)]
         assert all(0 < len(part) <= (chunk_size or 1024) for part in parts)
-        np.testing.assert_array_equal(np.concatenate(parts), np.arange(N))
+        assert_array_equal(np.concatenate(parts), np.arange(N))
         assert int(chunks.num_blocks(tf.constant(N))) == N
-        np.testing.assert_array_equal(visited(chunks, N)[0].take_blocks(tf.range(N)), parts[0])
+        assert_array_equal(visited(chunks, N)[0].take_blocks(tf.range(N)), parts[0])
 
 
 @pytest.mark.parametrize(
@@ -86,9 +87,9 @@ def test_a_new_plan_does_not_retrace():
         chunks.replan(order, np.array(sizes))
         rows, in_order, num_blocks = found()
         assert sorted(rows.numpy()) == list(range(N))
-        np.testing.assert_array_equal(in_order, np.arange(N))
+        assert_array_equal(in_order, np.arange(N))
         assert int(num_blocks) == len(sizes)
-        np.testing.assert_array_equal(chunks.sizes, sizes)
+        assert_array_equal(chunks.sizes, sizes)
     assert found.experimental_get_tracing_count() == 1
 
 
@@ -102,7 +103,7 @@ def test_a_chunk_may_be_larger_than_anything():
             found = visited(chunks, 12)
             # Blocks of one size share a chunk.
             assert len(found) == (2 if isinstance(chunks, BlockChunks) else 1)
-            np.testing.assert_array_equal(
+            assert_array_equal(
                 tf.sort(tf.concat([chunk.data[0] for chunk in found], 0)), np.arange(12)
             )
 
@@ -125,8 +126,8 @@ def test_sums_and_rows_are_complete(N, chunks, jit_compile):
         )
 
     total, rows = found(X)
-    np.testing.assert_array_equal(total, tf.reduce_sum(X, axis=0))
-    np.testing.assert_array_equal(rows, 2.0 * X)
+    assert_array_equal(total, tf.reduce_sum(X, axis=0))
+    assert_array_equal(rows, 2.0 * X)
 
 
 def test_blocks_are_refused_by_xla():

@@ -9,6 +9,8 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.kernels import Matern52, SquaredExponential
+from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep.engine import Prior, with_checked_variance
 
@@ -22,7 +24,7 @@ def parts(Z, X, kernel, jitter):
 
 
 @pytest.mark.parametrize("count", [20, 300])
-@pytest.mark.parametrize("kind", [gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52])
+@pytest.mark.parametrize("kind", [SquaredExponential, Matern52])
 def test_nearly_coincident_inducing_points_are_accepted(kind, count):
     """
     Rows at inducing points, with almost no remaining variance, are accepted for any jitter and
@@ -47,10 +49,10 @@ def test_contradictory_covariances_are_an_error(wrong, way):
     the variance.
     """
     Z = np.linspace(0.0, 10.0, 12)[:, None]
-    rest, Kff, L = parts(Z, Z, gpflow.kernels.Matern52(), 1e-6)
+    rest, Kff, L = parts(Z, Z, Matern52(), 1e-6)
     changed = Kff - (1.0 + wrong) ** 2 * (Kff - rest)
     assert tf.reduce_all(rest > 0.0)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu, Kuf and Kff are inconsistent"):
+    with pytest.raises(InvalidArgumentError, match="Kuu, Kuf and Kff are inconsistent"):
         way(lambda: with_checked_variance(changed, changed, Kff, L))()
 
 
@@ -58,7 +60,7 @@ def test_the_bound_is_100_eps_times_size_and_condition_number():
     L, Kff = tf.constant(np.diag([4.0, 2.0, 1.0])), tf.constant([2.0, 3.0], tf.float64)
     bound = 100.0 * np.finfo(float).eps * 3 * 16.0 * 3.0
     with_checked_variance(Kff, tf.constant([0.0, -0.99 * bound], tf.float64), Kff, L)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="are inconsistent"):
+    with pytest.raises(InvalidArgumentError, match="are inconsistent"):
         with_checked_variance(Kff, tf.constant([0.0, -1.01 * bound], tf.float64), Kff, L)
 
 
@@ -69,7 +71,7 @@ def test_separate_latent_functions():
     """
     L, Kff = tf.eye(3, batch_shape=[2], dtype=tf.float64), tf.ones([2, 4], tf.float64)
     with_checked_variance(Kff, -1e-15 * Kff, Kff, L)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="are inconsistent"):
+    with pytest.raises(InvalidArgumentError, match="are inconsistent"):
         with_checked_variance(
             Kff, tf.constant([[0.0] * 4, [0.0, -1e-10, 0.0, 0.0]], tf.float64), Kff, L
         )

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.covariances import Kuf
+from gpflow.inducing_variables import InducingPatches, InducingPoints
+from gpflow.kernels import Convolutional, Matern32, Periodic, SquaredExponential
+from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep.engine import Prior
 
@@ -25,35 +28,35 @@ def ours(kernel, inducing_variable, inputs=X):
 
 
 def test_a_subclass_of_inducing_points_uses_its_own_covariance():
-    class Halved(gpflow.inducing_variables.InducingPoints):
+    class Halved(InducingPoints):
         pass
 
     @Kuf.register(Halved, gpflow.kernels.Kernel, object)
     def _halved(inducing_variable, kernel, inputs):
         return 0.5 * kernel(inducing_variable.Z, inputs)
 
-    kernel = gpflow.kernels.SquaredExponential()
-    whole = ours(kernel, gpflow.inducing_variables.InducingPoints(Z))
-    np.testing.assert_allclose(ours(kernel, Halved(Z)), 0.5 * whole, rtol=EXACT)
+    kernel = SquaredExponential()
+    whole = ours(kernel, InducingPoints(Z))
+    assert_allclose(ours(kernel, Halved(Z)), 0.5 * whole, rtol=EXACT)
 
 
 @pytest.mark.parametrize(
     "kernel",
     [
-        gpflow.kernels.Matern32(),
-        gpflow.kernels.SquaredExponential() + gpflow.kernels.Linear(),
-        gpflow.kernels.Periodic(gpflow.kernels.SquaredExponential()),
+        Matern32(),
+        SquaredExponential() + gpflow.kernels.Linear(),
+        Periodic(SquaredExponential()),
     ],
     ids=["Matern", "sum", "periodic"],
 )
 def test_other_kernels_use_gpflow_covariances(kernel):
-    inducing_variable = gpflow.inducing_variables.InducingPoints(Z)
+    inducing_variable = InducingPoints(Z)
     expected = Kuf(inducing_variable, kernel, tf.constant(X))
-    np.testing.assert_array_equal(ours(kernel, inducing_variable), expected)
+    assert_array_equal(ours(kernel, inducing_variable), expected)
 
 
 def test_inducing_patches_use_theirs():
-    kernel = gpflow.kernels.Convolutional(gpflow.kernels.SquaredExponential(), [3, 1], [2, 1])
-    patches = gpflow.inducing_variables.InducingPatches(Z[:, :2])
+    kernel = Convolutional(SquaredExponential(), [3, 1], [2, 1])
+    patches = InducingPatches(Z[:, :2])
     expected = Kuf(patches, kernel, tf.constant(X))
-    np.testing.assert_array_equal(ours(kernel, patches), expected)
+    assert_array_equal(ours(kernel, patches), expected)

@@ -14,6 +14,7 @@ import tensorflow as tf
 from gpflow.covariances import Kuf
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import (
+    ChangePoints,
     Constant,
     Cosine,
     Exponential,
@@ -26,6 +27,7 @@ from gpflow.kernels import (
     SquaredExponential,
     White,
 )
+from numpy.testing import assert_allclose, assert_array_equal
 from own_kernels import BrownianMotion
 
 from gpflow_pep import PEPR
@@ -78,19 +80,17 @@ def test_near_the_origin_they_are_those_of_gpflow():
         kernel, rows = KERNELS[name](), tf.constant(X)
         # GPflow's Kuf by the expanded square: terms up to |x|^2 = 50 and a root of what is left of
         # them at r >= 0.5.
-        np.testing.assert_allclose(
-            kernel_matrix(kernel, tf.constant(Z), rows), kernel(Z, rows), rtol=1e-12
-        )
+        assert_allclose(kernel_matrix(kernel, tf.constant(Z), rows), kernel(Z, rows), rtol=1e-12)
         value, expected = kernel_matrix(kernel, rows), kernel(rows).numpy()
-        np.testing.assert_allclose(
+        assert_allclose(
             value - tf.linalg.diag(np.diag(value)),
             expected - np.diag(np.diag(expected)),
             atol=1e-12,
         )
         # On the diagonal a distance of rounding, sqrt(50 eps) = 1e-7, has a Matern 1/2 fall by as
         # much.
-        np.testing.assert_allclose(np.diag(value), np.diag(expected), rtol=1e-6)
-        np.testing.assert_allclose(np.diag(value), kernel(rows, full_cov=False), rtol=EXACT)
+        assert_allclose(np.diag(value), np.diag(expected), rtol=1e-6)
+        assert_allclose(np.diag(value), kernel(rows, full_cov=False), rtol=EXACT)
 
 
 def test_where_the_origin_is_does_not_matter():
@@ -103,9 +103,7 @@ def test_where_the_origin_is_does_not_matter():
         for far, near in zip(
             everything(kernel, Z + FAR, X + FAR), everything(kernel, Z, X), strict=True
         ):
-            np.testing.assert_allclose(
-                far, near, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(near)))
-            )
+            assert_allclose(far, near, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(near))))
 
 
 @pytest.mark.parametrize("num_inputs", [1, 2, 3])
@@ -141,8 +139,8 @@ def test_clusters_far_from_each_other(num_inputs):
             (prior.Kuu(1e-6), alone.Kuu(1e-6)),
         ):
             m, n = part.shape
-            np.testing.assert_allclose(whole[:m, :n], part, rtol=EXACT, atol=EXACT)
-            np.testing.assert_allclose(whole[m:, n:], part, rtol=EXACT, atol=EXACT)
+            assert_allclose(whole[:m, :n], part, rtol=EXACT, atol=EXACT)
+            assert_allclose(whole[m:, n:], part, rtol=EXACT, atol=EXACT)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +166,7 @@ def test_clusters_that_products_cannot_tell_apart_are_refused(kernel, accuracy, 
     error = np.finfo(float).eps ** accuracy
     limit = np.sqrt(error / np.finfo(float).eps)
     near = kernel_matrix(kernel, tf.constant(Z))
-    np.testing.assert_allclose(Kuu(limit / np.sqrt(D))[:4, :4], near, rtol=2.0 * error)
+    assert_allclose(Kuu(limit / np.sqrt(D))[:4, :4], near, rtol=2.0 * error)
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"within {limit:.0f} lengthscales"):
         Kuu(4.0 * limit)
 
@@ -176,9 +174,7 @@ def test_clusters_that_products_cannot_tell_apart_are_refused(kernel, accuracy, 
 def test_linear_parts_see_inputs_as_they_are():
     kernel = Linear(0.3) + Matern32(active_dims=[0])
     expected = 0.3 * (Z + FAR) @ (X + FAR).T + kernel.kernels[1](Z, X)
-    np.testing.assert_allclose(
-        kernel_matrix(kernel, Z + FAR, tf.constant(X + FAR)), expected, rtol=EXACT
-    )
+    assert_allclose(kernel_matrix(kernel, Z + FAR, tf.constant(X + FAR)), expected, rtol=EXACT)
 
 
 def test_a_covariance_of_its_own_is_used():
@@ -187,9 +183,7 @@ def test_a_covariance_of_its_own_is_used():
             return super().K(tf.square(X), None if X2 is None else tf.square(X2))
 
     kernel = Warped() + Warped()
-    np.testing.assert_array_equal(
-        kernel_matrix(kernel, tf.constant(Z), tf.constant(X)), kernel(Z, X)
-    )
+    assert_array_equal(kernel_matrix(kernel, tf.constant(Z), tf.constant(X)), kernel(Z, X))
 
 
 def test_a_covariance_that_is_registered_is_used():
@@ -201,7 +195,7 @@ def test_a_covariance_that_is_registered_is_used():
         return 2.0 * kernel(inducing_variable.Z, inputs)
 
     prior = Prior(InducingPoints(Z), Registered())
-    np.testing.assert_allclose(prior.Kuf(tf.constant(X)), 2.0 * Matern32()(Z, X), rtol=EXACT)
+    assert_allclose(prior.Kuf(tf.constant(X)), 2.0 * Matern32()(Z, X), rtol=EXACT)
 
 
 def test_rejects_active_dims_beyond_the_columns_of_X():
@@ -216,7 +210,7 @@ def test_rejects_active_dims_beyond_the_columns_of_X():
     [
         BrownianMotion(),
         BrownianMotion() * Constant(2.0),
-        gpflow.kernels.ChangePoints([BrownianMotion(), BrownianMotion()], [0.5], steepness=9.0),
+        ChangePoints([BrownianMotion(), BrownianMotion()], [0.5], steepness=9.0),
     ],
     ids=["own", "product", "parts of GPflow's"],
 )
@@ -224,7 +218,7 @@ def test_blocks_of_a_kernel_that_transposes_its_inputs(kernel):
     """Also as many blocks as rows of each, when the wrong axes would have a right shape."""
     blocks = tf.constant(RNG.uniform(size=(2, 3, 3, 1)))
     expected = [[kernel(rows) for rows in group] for group in blocks]
-    np.testing.assert_allclose(kernel_matrix(kernel, blocks), expected, rtol=1e-15)
+    assert_allclose(kernel_matrix(kernel, blocks), expected, rtol=1e-15)
     X, Y = tf.reshape(blocks, [18, 1]), RNG.normal(size=(18, 1))
     loss = PEPR(
         (X, Y), kernel, np.array([[0.3], [0.7]]), alpha=1.0, blocks=18

@@ -6,6 +6,7 @@ models/test_limits.py.
 import gpflow
 import numpy as np
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep.engine import (
     Prior,
@@ -32,13 +33,13 @@ def test_the_rows_of_a_chunk(dense):
     def part_of(chunk):
         index = chunk.take(tf.range(13)).numpy()
         part = rows(chunk, *rows.inputs)
-        np.testing.assert_allclose(part.Kuf, kernel(Z, X[index]), rtol=1e-13)
-        np.testing.assert_allclose(part.Kff[0], kernel(X[index]), rtol=1e-13)
-        np.testing.assert_allclose(part.noise, 0.6)
-        np.testing.assert_array_equal(
+        assert_allclose(part.Kuf, kernel(Z, X[index]), rtol=1e-13)
+        assert_allclose(part.Kff[0], kernel(X[index]), rtol=1e-13)
+        assert_allclose(part.noise, 0.6)
+        assert_array_equal(
             part.scale, [m for m, b in zip(scales, blocks, strict=True) if set(b) <= set(index)]
         )
-        np.testing.assert_array_equal(part.residual, Y[index] - [0.5, 1.5])
+        assert_array_equal(part.residual, Y[index] - [0.5, 1.5])
         seen.extend(index)
         return ()
 

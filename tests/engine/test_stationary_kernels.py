@@ -27,6 +27,7 @@ from gpflow.kernels import (
     SquaredExponential,
     Sum,
 )
+from numpy.testing import assert_allclose
 from quick import some_slow
 
 from gpflow_pep import PEPR
@@ -129,9 +130,7 @@ def everything(way, kernel, Z, X):
 def agree(actual, expected, value_error, derivative_error):
     for ours, theirs, error in zip(actual, expected, (value_error, derivative_error), strict=True):
         for one, other in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(
-                one, other, rtol=0, atol=error * max(1.0, np.max(np.abs(other)))
-            )
+            assert_allclose(one, other, rtol=0, atol=error * max(1.0, np.max(np.abs(other))))
 
 
 @pytest.mark.parametrize(
@@ -206,8 +205,8 @@ def test_points_far_apart():
             everything(ours, made, Z, far),
             everything(ours, made, Z, X),
         )
-        np.testing.assert_allclose(values[1][:, :-1], alone[1], rtol=1e-13)
-        np.testing.assert_allclose(
+        assert_allclose(values[1][:, :-1], alone[1], rtol=1e-13)
+        assert_allclose(
             values[1][:, -1], exactly(made, tf.constant(Z), tf.constant(far[-1:]))[:, 0], rtol=1e-6
         )
         assert all(np.all(np.isfinite(part)) for part in derivatives)
@@ -255,7 +254,7 @@ def test_it_can_be_differentiated_twice(kernel, way):
 
     actual = way(lambda inputs: slope(covariance, inputs))(tf.constant(X))
     expected = slope(lambda inputs: exactly(made, tf.constant(Z), inputs), tf.constant(X))
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-11 * np.max(np.abs(expected)))
+    assert_allclose(actual, expected, rtol=0, atol=1e-11 * np.max(np.abs(expected)))
     assert np.all(np.isfinite(way(lambda inputs: slope(covariance, inputs))(tf.constant(Z))))
 
 
@@ -284,10 +283,10 @@ def test_classes_derived_from_these_have_their_own(kernel):
     alone = kernel()
     prior = Prior(InducingPoints(Z), alone)
     assert prior.inputs == ()
-    np.testing.assert_allclose(prior.Kuf(tf.constant(X)), alone(Z, X), rtol=1e-12)
+    assert_allclose(prior.Kuf(tf.constant(X)), alone(Z, X), rtol=1e-12)
     both = alone + Matern32()
     prior = Prior(InducingPoints(Z), both)
-    np.testing.assert_allclose(
+    assert_allclose(
         prior.Kuf(tf.constant(X), *prior.inputs), alone(Z, X) + Matern32()(Z, X), rtol=1e-12
     )
 
@@ -312,9 +311,7 @@ def test_a_model_in_chunks(name):
         )
     for actual, expected in zip(*results, strict=True):
         # Kuu of 4 points has a condition number below 1e2.
-        np.testing.assert_allclose(
-            actual, expected, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(expected)))
-        )
+        assert_allclose(actual, expected, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(expected))))
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -345,9 +342,7 @@ def test_single_precision(kind):
             )
         )
     (exact, derivatives), (value, others) = found
-    np.testing.assert_allclose(value, exact, rtol=0.0, atol=4.0 * 1.3 * eps)
+    assert_allclose(value, exact, rtol=0.0, atol=4.0 * 1.3 * eps)
     for other, derivative in zip(others, derivatives, strict=True):
         assert other.dtype == tf.float64
-        np.testing.assert_allclose(
-            other, derivative, rtol=0.0, atol=30.0 * eps * np.abs(derivative).max()
-        )
+        assert_allclose(other, derivative, rtol=0.0, atol=30.0 * eps * np.abs(derivative).max())

@@ -6,6 +6,7 @@ sweeps.
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose
 
 from gpflow_pep.ep.anderson import Secants
 from gpflow_pep.runtime.distribution import Workers
@@ -47,29 +48,29 @@ def test_linear_fixed_point_is_found_exactly(fraction):
         move = secants.step(sites(update), normalized).move(constant(fraction))
         step = np.linalg.lstsq(SPREAD.reshape(-1, DIMENSIONS), np.ravel(move), rcond=None)[0]
         # It stays among the values that are reached.
-        np.testing.assert_allclose(sites(step), move, rtol=0.0, atol=1e-6)
+        assert_allclose(sites(step), move, rtol=0.0, atol=1e-6)
         before, x = (x, update), x + step
         plain = plain + fraction * (MAP @ (plain - FIXED) + FIXED - plain)
     assert int(secants.count) == DIMENSIONS
     assert np.abs(plain - FIXED).max() > 0.1
-    np.testing.assert_allclose(x, FIXED, rtol=0.0, atol=1e-5)
+    assert_allclose(x, FIXED, rtol=0.0, atol=1e-5)
 
 
 def test_move_without_secants_is_the_damped_update():
     secants, update = Secants.none(DEPTH, sites(FIXED)), sites(FIXED)
-    np.testing.assert_allclose(
+    assert_allclose(
         secants.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15
     )
     ignored = secants.updated(2.0 * update, update, add=NO, forget=NO)
     assert int(ignored.count) == 0
-    np.testing.assert_allclose(
+    assert_allclose(
         ignored.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15
     )
     kept = secants.updated(2.0 * update, -update, add=YES, forget=NO)
     assert np.abs(kept.step(update, normalized).move(constant(0.25)) - 0.25 * update).max() > 0.1
     forgotten = kept.updated(update, update, add=YES, forget=YES)
     assert int(forgotten.count) == 0
-    np.testing.assert_allclose(
+    assert_allclose(
         forgotten.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15
     )
 
@@ -90,7 +91,7 @@ def test_no_change_of_the_update_is_no_secant():
         sites(FIXED), 0.0 * sites(FIXED), add=YES, forget=NO
     )
     move = secants.step(sites(FIXED), normalized).move(constant(0.5))
-    np.testing.assert_allclose(move, 0.5 * sites(FIXED), rtol=1e-12)
+    assert_allclose(move, 0.5 * sites(FIXED), rtol=1e-12)
 
 
 def test_workers_add_up_the_same_shape_in_every_sweep():

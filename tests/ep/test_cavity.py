@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep.engine import SiteSums
 from gpflow_pep.ep.sweep import (
@@ -44,9 +45,9 @@ def posterior():
 def test_rows_given_the_inducing_variables():
     """The variance that is left is multiplied by the scale; rounding below 0 is none."""
     found = rows()
-    np.testing.assert_allclose(found.V, V, rtol=0.0, atol=CLOSE)
-    np.testing.assert_allclose(found.conditional_variance, SCALE * 0.3, rtol=0.0, atol=CLOSE)
-    np.testing.assert_array_equal(found.mean, MEAN)
+    assert_allclose(found.V, V, rtol=0.0, atol=CLOSE)
+    assert_allclose(found.conditional_variance, SCALE * 0.3, rtol=0.0, atol=CLOSE)
+    assert_array_equal(found.mean, MEAN)
     less = LATENT._replace(Kff_diag=LATENT.Kff_diag - 0.3 - 1e-14)
     assert (
         not project(tf.constant(L), less, tf.constant(SCALE, tf.float64))
@@ -62,10 +63,8 @@ def test_posterior_and_marginals(parts):
     found = marginals(posterior(), shared if parts == "shared" else tf.stack([shared] * C))
     for c in range(C):
         covariance = np.linalg.inv(np.eye(M) + (V * TAU[c]) @ V.T)
-        np.testing.assert_allclose(found.mean[c], V.T @ covariance @ V @ H[c], rtol=0.0, atol=CLOSE)
-        np.testing.assert_allclose(
-            found.variance[c], np.diag(V.T @ covariance @ V), rtol=0.0, atol=CLOSE
-        )
+        assert_allclose(found.mean[c], V.T @ covariance @ V @ H[c], rtol=0.0, atol=CLOSE)
+        assert_allclose(found.variance[c], np.diag(V.T @ covariance @ V), rtol=0.0, atol=CLOSE)
 
 
 @pytest.mark.parametrize("power", POWERS)
@@ -132,11 +131,9 @@ def test_matching_site(power):
     tilted = Tilted(None, *(tf.constant(value) for value in (d1, d2, ratio)))
     site = matching_site(w, rows().conditional_variance, tilted)
     precision = 1.0 / s + alpha * site.precision.numpy()
-    np.testing.assert_allclose(1.0 / precision, s + alpha * s**2 * d2, rtol=0.0, atol=CLOSE)
+    assert_allclose(1.0 / precision, s + alpha * s**2 * d2, rtol=0.0, atol=CLOSE)
     mean = (m / s + alpha * site.linear.numpy()) / precision
-    np.testing.assert_allclose(mean, m + alpha * s * d1, rtol=0.0, atol=CLOSE)
+    assert_allclose(mean, m + alpha * s * d1, rtol=0.0, atol=CLOSE)
     zero = alpha == 0.0  # the limit
-    np.testing.assert_allclose(site.precision.numpy()[:, zero], -d2[:, zero], rtol=0.0, atol=CLOSE)
-    np.testing.assert_allclose(
-        site.linear.numpy()[:, zero], (d1 - m * d2)[:, zero], rtol=0.0, atol=CLOSE
-    )
+    assert_allclose(site.precision.numpy()[:, zero], -d2[:, zero], rtol=0.0, atol=CLOSE)
+    assert_allclose(site.linear.numpy()[:, zero], (d1 - m * d2)[:, zero], rtol=0.0, atol=CLOSE)

@@ -6,9 +6,12 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.kernels import SquaredExponential
+from gpflow.likelihoods import Bernoulli, Exponential, Ordinal, Poisson, StudentT
 from quick import some_slow
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer
+from tensorflow.errors import InvalidArgumentError
 
 from experiments import datasets
 from gpflow_pep import PEP, PEPClassifier
@@ -40,7 +43,7 @@ def assert_proper(model):
 
 @pytest.fixture(scope="module")
 def _shared():
-    return PEP((X, Y), gpflow.kernels.SquaredExponential(4.0), Probit(), Z)
+    return PEP((X, Y), SquaredExponential(4.0), Probit(), Z)
 
 
 @pytest.fixture
@@ -155,9 +158,7 @@ def outliers():
     """
     Y = np.sin(2.0 * X) + 0.1 * rng.normal(size=X.shape)
     Y[[3, 9, 15]] += [[4.0], [-5.0], [3.0]]
-    return PEP(
-        (X, Y), gpflow.kernels.SquaredExponential(), gpflow.likelihoods.StudentT(scale=0.1), Z
-    )
+    return PEP((X, Y), SquaredExponential(), StudentT(scale=0.1), Z)
 
 
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 0.8], quick=[0.5]))
@@ -182,7 +183,7 @@ def converges_on(X, Y):
     """Empty sites and default settings, small and large variance, M = 30."""
     X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9)
     Z = MiniBatchKMeans(30, random_state=0, n_init=1).fit(X).cluster_centers_
-    kernel = gpflow.kernels.SquaredExponential(1.0, lengthscales=np.sqrt(X.shape[1]))
+    kernel = SquaredExponential(1.0, lengthscales=np.sqrt(X.shape[1]))
     model = PEPClassifier((X, Y), kernel, Probit(), Z)
     evidence = []
     for variance in (1.0, 50.0):
@@ -220,9 +221,7 @@ def test_binary_sets(name):
     converges_on(split.X_train, split.Y_train)
 
 
-@pytest.mark.parametrize(
-    "likelihood", some_slow([gpflow.likelihoods.Exponential, gpflow.likelihoods.Poisson], 1)
-)
+@pytest.mark.parametrize("likelihood", some_slow([Exponential, Poisson], 1))
 def test_a_prior_under_which_rates_are_huge(likelihood):
     """
     The first sites are some 1e19, next to which nothing else is left in the sums: they are taken
@@ -231,8 +230,8 @@ def test_a_prior_under_which_rates_are_huge(likelihood):
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 5.0, (40, 1))
     Y = 1.0 * rng.poisson(np.exp(2.0 * np.sin(3.0 * X) + 1.0))
-    kernel = gpflow.kernels.SquaredExponential(100.0, lengthscales=0.5)
-    model = PEP((X, Y + 0.1 * (likelihood is gpflow.likelihoods.Exponential)), kernel, likelihood(),
+    kernel = SquaredExponential(100.0, lengthscales=0.5)
+    model = PEP((X, Y + 0.1 * (likelihood is Exponential)), kernel, likelihood(),
                 np.linspace(0.0, 5.0, 8)[:, None], alpha=0.0)  # fmt: skip
     status = model.update_sites()
     assert status.converged
@@ -253,18 +252,18 @@ SMOOTH = np.sin(3.0 * LINE)
 HARD = {
     "separable": (Probit, column(LINE > 0.1)),
     "one label only": (Probit, column(0.0 * LINE)),
-    "logit separable": (gpflow.likelihoods.Bernoulli, column(LINE > 0.1)),
+    "logit separable": (Bernoulli, column(LINE > 0.1)),
     "StudentT": (
-        lambda: gpflow.likelihoods.StudentT(scale=0.1),
+        lambda: StudentT(scale=0.1),
         column(SMOOTH + 4.0 * (np.arange(24) % 7 == 0)),
     ),
-    "Poisson exp": (gpflow.likelihoods.Poisson, column(np.floor(np.exp(1.5 * SMOOTH + 1.0)))),
+    "Poisson exp": (Poisson, column(np.floor(np.exp(1.5 * SMOOTH + 1.0)))),
     "Poisson square": (
-        lambda: gpflow.likelihoods.Poisson(invlink=tf.square),
+        lambda: Poisson(invlink=tf.square),
         column(np.floor(np.exp(1.5 * SMOOTH + 1.0))),
     ),
     "ordinal": (
-        lambda: gpflow.likelihoods.Ordinal(np.array([-0.5, 0.5])),
+        lambda: Ordinal(np.array([-0.5, 0.5])),
         column(np.digitize(SMOOTH, [-0.5, 0.5])),
     ),
 }
@@ -287,7 +286,7 @@ def ends_well(model):
     """
     try:
         return model.update_sites().converged
-    except tf.errors.InvalidArgumentError as error:
+    except InvalidArgumentError as error:
         message = str(error)
     assert "tilted distributions are not finite" in message
     assert not model.sites.stacked().numpy().any()
@@ -303,7 +302,7 @@ def test_hard_problems_converge_or_say_so(case):
     status is right.
     """
     likelihood, observed = HARD[case]
-    kernel = gpflow.kernels.SquaredExponential(1.0)
+    kernel = SquaredExponential(1.0)
     model = PEP((LINE[:, None], observed), kernel, likelihood(), LINE[1::4, None].copy())
     for variance in (1.0, 1e4):
         for alpha in (0.0, 0.5, 1.0):
@@ -335,8 +334,8 @@ def test_hard_problems_converge_or_say_so(case):
 @pytest.mark.slow
 def test_an_update_that_overflows_is_an_error():
     """The update overflows even under the prior; the sites are unchanged."""
-    kernel = gpflow.kernels.SquaredExponential(1.0)
-    likelihood = gpflow.likelihoods.Poisson()
+    kernel = SquaredExponential(1.0)
+    likelihood = Poisson()
     observed = np.full((24, 1), 2.0)
     mean = gpflow.functions.Constant(0.0)
     model = PEP(
@@ -345,9 +344,7 @@ def test_an_update_that_overflows_is_an_error():
     assert model.update_sites().converged
     before = model.sites.stacked().numpy()
     mean.c.assign(1e200)  # its square overflows, whatever the sites
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"The sites cannot be updated.*overflowing"
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"The sites cannot be updated.*overflowing"):
         model.predict_f(LINE[:, None])
     np.testing.assert_array_equal(model.sites.stacked(), before)
     mean.c.assign(0.0)

@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep import PEP
 from gpflow_pep.ep import SolverOptions, solver
@@ -140,7 +141,7 @@ def test_after_five_attempts_it_ends_with_the_best_sites(options, loop):
     )
     last = solver._restart_or_finish(options, stuck)
     assert int(last.attempt.number) == 4 and int(last.final_status) == solver.STUCK
-    np.testing.assert_array_equal(last.candidate, best)
+    assert_array_equal(last.candidate, best)
 
 
 def test_a_step_of_newton_is_halved(options, loop):
@@ -152,14 +153,12 @@ def test_a_step_of_newton_is_halved(options, loop):
     assert int(halved.kind) == solver.NEWTON_STEP and int(halved.attempt.patience) == int(
         loop.attempt.patience
     )
-    np.testing.assert_allclose(
-        halved.candidate, loop.iterate.swept.sites + 0.015, rtol=0.0, atol=1e-12
-    )
+    assert_allclose(halved.candidate, loop.iterate.swept.sites + 0.015, rtol=0.0, atol=1e-12)
     given_up = solver._halve(options, halved, step)
     assert int(given_up.kind) == solver.SWEEPING and int(given_up.attempt.patience) == 2 * int(
         loop.attempt.patience
     )
-    np.testing.assert_array_equal(given_up.candidate, loop.iterate.swept.sites)
+    assert_array_equal(given_up.candidate, loop.iterate.swept.sites)
 
 
 @pytest.mark.parametrize(

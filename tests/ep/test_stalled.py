@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from campaign.convergence import Models, Problem
+from gpflow.kernels import SquaredExponential
+from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
 
 from gpflow_pep import PEP, MultiClassRobustMax
@@ -39,14 +41,14 @@ def several_classes(likelihood, alpha):
     Y = np.argmax(
         8.0 * X @ [[1.0, -0.5, 0.2], [0.3, 1.0, -0.7]] + rng.normal(size=(60, CLASSES)), axis=1
     )
-    kernel = gpflow.kernels.SquaredExponential(100.0, lengthscales=10.0)
+    kernel = SquaredExponential(100.0, lengthscales=10.0)
     return PEP((X, Y[:, None]), kernel, likelihood(CLASSES), X[:4].copy(), alpha=alpha)
 
 
 def contradictory(alpha=0.8, variance=0.2):
     """Two rows at one place, with two labels."""
     X = np.array([[0.3, -0.7], [0.3, -0.7]])
-    kernel = gpflow.kernels.SquaredExponential(variance)
+    kernel = SquaredExponential(variance)
     return PEP((X, [[1.0], [2.0]]), kernel, MultiClassRobustMax(CLASSES), X[:1].copy(), alpha=alpha)
 
 
@@ -88,7 +90,7 @@ def test_classes_do_not_shift_together(name, alpha):
 
     before = model.sites.stacked().numpy()
     assert model.update_sites().sweeps == 0
-    np.testing.assert_array_equal(model.sites.stacked(), before)
+    assert_array_equal(model.sites.stacked(), before)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +106,8 @@ def test_sums_are_those_of_the_sites(make, trace):
     for loop in run.loops[:: max(1, len(run.loops) // 20)]:
         if loop.attempt.is_valid:
             A, c = sum_sites(problem, loop.iterate.swept.sites)
-            np.testing.assert_allclose(loop.iterate.A, A, rtol=1e-9, atol=1e-9 * np.abs(A).max())
-            np.testing.assert_allclose(loop.iterate.c, c, rtol=1e-8, atol=1e-9 * np.abs(c).max())
+            assert_allclose(loop.iterate.A, A, rtol=1e-9, atol=1e-9 * np.abs(A).max())
+            assert_allclose(loop.iterate.c, c, rtol=1e-8, atol=1e-9 * np.abs(c).max())
             checked += 1
     assert checked > 3
 
@@ -117,15 +119,15 @@ def test_no_shift_where_q_is_wider_than_the_prior():
     b = tf.constant(np.random.default_rng(3).normal(size=(CLASSES, 2, 1)))
     A, c = 0.2 * tf.stack([eye] * CLASSES) - eye, 0.2 * b
     q, shifted, e = _without_common_shift(InducingPosterior(eye, LB, b), A, c, tf.constant(True))
-    np.testing.assert_array_equal(q.b, b)
-    np.testing.assert_array_equal(shifted, c)
-    np.testing.assert_array_equal(e, [0.0, 0.0])
+    assert_array_equal(q.b, b)
+    assert_array_equal(shifted, c)
+    assert_array_equal(e, [0.0, 0.0])
     LB = tf.linalg.cholesky(50.0 * tf.stack([eye] * CLASSES))
     A, c = 49.0 * tf.stack([eye] * CLASSES), 50.0 * b
     q, shifted, e = _without_common_shift(InducingPosterior(eye, LB, b), A, c, tf.constant(True))
-    np.testing.assert_allclose(q.b, shifted / 50.0, rtol=1e-12)
+    assert_allclose(q.b, shifted / 50.0, rtol=1e-12)
     before, after = np.sum(b, axis=0), np.sum(q.b, axis=0)
-    np.testing.assert_allclose(after, (2.0 / 50.0 - 1.0 / 50.0**2) * before, rtol=1e-10)
+    assert_allclose(after, (2.0 / 50.0 - 1.0 / 50.0**2) * before, rtol=1e-10)
 
 
 def update_at(model):
@@ -189,6 +191,6 @@ def test_few_sweeps_end_properly(max_sweeps):
         model.max_sweeps = 1
         model._options.max_sweeps.assign(0)  # only the status
         again = model.update_sites()
-        np.testing.assert_array_equal(model.sites.stacked(), sites)
+        assert_array_equal(model.sites.stacked(), sites)
         assert again.log_evidence == pytest.approx(status.log_evidence, rel=1e-9)
         assert again.change == pytest.approx(status.change, rel=1e-6)

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
+from gpflow.likelihoods import Gaussian, StudentT
+from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
 
 from gpflow_pep.engine import OldPosteriorSite, OneChunk, Prior, RowChunks, SiteSums
@@ -85,8 +87,8 @@ def test_sum_sites_matches_dense_products(chunk_size, keep):
     A, c = sum_sites(problem(given, keep=keep), constant(sites))
     assert (A.shape, c.shape) == ((C, 3, 3), (C, 3, 1))
     for k in range(C):
-        np.testing.assert_allclose(A[k], (V * sites[:, 0, k]) @ V.T, rtol=0.0, atol=CLOSE)
-        np.testing.assert_allclose(c[k, :, 0], V @ sites[:, 1, k], rtol=0.0, atol=CLOSE)
+        assert_allclose(A[k], (V * sites[:, 0, k]) @ V.T, rtol=0.0, atol=CLOSE)
+        assert_allclose(c[k, :, 0], V @ sites[:, 1, k], rtol=0.0, atol=CLOSE)
 
 
 @pytest.mark.parametrize("power", POWERS)
@@ -95,8 +97,8 @@ def test_a_rule_receives_cavities_and_observations(chunk_size, power):
     """The cavities of the latent values of f, all columns of Y, and the rows' own powers."""
     rule, sites, given = Recorded(), some_sites(), rows(chunk_size, POWERS[power])
     sweep(problem(given, rule), constant(sites), sums(sites).posterior())
-    np.testing.assert_array_equal(np.concatenate([each.X for each in rule.observed]), X)
-    np.testing.assert_array_equal(np.concatenate([each.Y for each in rule.observed]), Y)
+    assert_array_equal(np.concatenate([each.X for each in rule.observed]), X)
+    assert_array_equal(np.concatenate([each.Y for each in rule.observed]), Y)
     means, variances = (
         np.concatenate([each[k] for each in rule.cavities], axis=1) for k in range(2)
     )
@@ -106,7 +108,7 @@ def test_a_rule_receives_cavities_and_observations(chunk_size, power):
             assert means[c, row] == pytest.approx(mean + [0.3, -0.2][c], abs=CLOSE)
             assert variances[c, row] == pytest.approx(variance + D[row], abs=CLOSE)
     if power == "each":
-        np.testing.assert_array_equal(np.concatenate(rule.powers), POWERS["each"])
+        assert_array_equal(np.concatenate(rule.powers), POWERS["each"])
 
 
 @pytest.mark.parametrize("power", POWERS)
@@ -116,11 +118,11 @@ def test_gaussian_sites_are_found_at_once(power):
     """
     for chunk_size, keep in [(3, False), (3, True), (100, True), (None, False), (None, True)]:
         sites, given = some_sites(), rows(chunk_size, POWERS[power])
-        state, rule = sums(sites), rule_for(gpflow.likelihoods.Gaussian(NOISE), "kl")
+        state, rule = sums(sites), rule_for(Gaussian(NOISE), "kl")
         found = sweep(problem(given, rule, keep=keep), constant(sites), state.posterior())
         precision = np.repeat(1.0 / (NOISE + POWERS[power] * D)[:, None], C, axis=1)
         shift = np.stack([precision, precision * (Y - [0.3, -0.2])], axis=1) - sites
-        np.testing.assert_allclose(found.update, shift, rtol=0.0, atol=CLOSE)
+        assert_allclose(found.update, shift, rtol=0.0, atol=CLOSE)
         change = found.normalized(found.update)
         ratios = []
         for c in range(C):
@@ -129,13 +131,11 @@ def test_gaussian_sites_are_found_at_once(power):
                 V.T @ covariance @ state.c[c, :, 0].numpy(),
                 np.diag(V.T @ covariance @ V),
             )
-            np.testing.assert_allclose(found.mean[:, c], mean, rtol=0.0, atol=CLOSE)
-            np.testing.assert_allclose(found.variance[:, c], variance, rtol=0.0, atol=CLOSE)
-            np.testing.assert_allclose(
-                change[:, 0, c], shift[:, 0, c] * variance, rtol=0.0, atol=CLOSE
-            )
+            assert_allclose(found.mean[:, c], mean, rtol=0.0, atol=CLOSE)
+            assert_allclose(found.variance[:, c], variance, rtol=0.0, atol=CLOSE)
+            assert_allclose(change[:, 0, c], shift[:, 0, c] * variance, rtol=0.0, atol=CLOSE)
             expected = (shift[:, 1, c] - mean * shift[:, 0, c]) * np.sqrt(variance)
-            np.testing.assert_allclose(change[:, 1, c], expected, rtol=0.0, atol=CLOSE)
+            assert_allclose(change[:, 1, c], expected, rtol=0.0, atol=CLOSE)
             ratios.append(1.0 - POWERS[power] * sites[:, 0, c] * variance)
         assert float(found.cavity_ratio) == pytest.approx(np.min(ratios), abs=CLOSE)
 
@@ -144,7 +144,7 @@ def test_gaussian_sites_are_found_at_once(power):
 @pytest.mark.parametrize("chunk_size", some_slow([1, 4, 11, 100], quick=[4]))
 def test_chunks_change_nothing(chunk_size, keep):
     """Compare all results of a sweep, for a likelihood whose sites depend on the cavities."""
-    sites, rule = some_sites(), rule_for(gpflow.likelihoods.StudentT(scale=0.4), "kl")
+    sites, rule = some_sites(), rule_for(StudentT(scale=0.4), "kl")
     results = []
     for size, kept in ((None, False), (chunk_size, keep)):
         given = rows(size, POWERS["each"])
@@ -152,7 +152,7 @@ def test_chunks_change_nothing(chunk_size, keep):
             sweep(problem(given, rule, keep=kept), constant(sites), sums(sites).posterior())
         )
     for actual, expected in zip(*results, strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-11, atol=CLOSE)
+        assert_allclose(actual, expected, rtol=1e-11, atol=CLOSE)
 
 
 def test_a_row_without_a_cavity_stays():
@@ -197,7 +197,7 @@ def test_rows_are_updated_and_sums_follow(power):
     after = update(
         sites,
         tf.constant(indices),
-        rule_for(gpflow.likelihoods.Gaussian(NOISE), "kl"),
+        rule_for(Gaussian(NOISE), "kl"),
         chosen,
         0.25,
     )
@@ -205,9 +205,9 @@ def test_rows_are_updated_and_sums_follow(power):
     target = np.stack([precision, precision * (Y - [0.3, -0.2])], axis=1)
     expected = before.copy()
     expected[indices] = 0.75 * before[indices] + 0.25 * target[indices]
-    np.testing.assert_allclose(sites.stacked(), expected, rtol=0.0, atol=CLOSE)
+    assert_allclose(sites.stacked(), expected, rtol=0.0, atol=CLOSE)
     for actual, value in zip(after, sums(expected), strict=True):
-        np.testing.assert_allclose(actual, value, rtol=0.0, atol=CLOSE)
+        assert_allclose(actual, value, rtol=0.0, atol=CLOSE)
 
 
 class Explosive(Recorded):
@@ -230,7 +230,7 @@ def test_improper_updates_are_halved(d2, moves):
     step = -sites.precision.numpy()[0, 0] / 30.0
     assert (0.0 < step < 0.5 and np.log2(step) % 1.0 == 0.0) if moves else step == 0.0
     for actual, expected in zip(after, sums(sites.stacked().numpy()), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=CLOSE)
+        assert_allclose(actual, expected, rtol=0.0, atol=CLOSE)
 
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
@@ -251,9 +251,9 @@ def test_a_row_whose_update_is_not_finite_stops_no_other(bad):
     after = update(sites, tf.constant(indices), Partly(), 0.6, 0.5)
     expected = update(others, tf.constant(indices[1:]), Recorded(), 0.6, 0.5)
     assert not np.array_equal(others.stacked()[2], before[2])
-    np.testing.assert_allclose(sites.stacked(), others.stacked(), rtol=0.0, atol=CLOSE)
+    assert_allclose(sites.stacked(), others.stacked(), rtol=0.0, atol=CLOSE)
     for actual, value in zip(after, expected, strict=True):
-        np.testing.assert_allclose(actual, value, rtol=0.0, atol=CLOSE)
+        assert_allclose(actual, value, rtol=0.0, atol=CLOSE)
 
 
 def test_an_old_posterior_allows_negative_sites_that_the_prior_does_not():
@@ -264,4 +264,4 @@ def test_an_old_posterior_allows_negative_sites_that_the_prior_does_not():
     rule.d2 = 30.0
     given, state = rows(alpha=0.0, indices=tf.range(N)), sums(np.zeros((N, 2, C)))
     update_rows(given, tf.range(N), rule, sites, state, 1.0, old)
-    np.testing.assert_allclose(sites.precision, -30.0, rtol=1e-12)
+    assert_allclose(sites.precision, -30.0, rtol=1e-12)

@@ -9,7 +9,8 @@ import gpflow
 import numpy as np
 import pandas as pd
 import pytest
-from gpflow.kernels import Coregion, SquaredExponential
+from gpflow.kernels import Coregion, Matern32, Periodic, SquaredExponential, White
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
@@ -40,12 +41,12 @@ def test_a_search_over_parameters_of_the_kernel():
 
 
 def test_parameters_of_a_kernel_by_name():
-    estimator = untrained(SquaredExponential(lengthscales=[1.0, 2.0]) + gpflow.kernels.White(0.5))
+    estimator = untrained(SquaredExponential(lengthscales=[1.0, 2.0]) + White(0.5))
     assert estimator.get_params()["kernel__kernels[1].variance"] == pytest.approx(0.5)
     estimator = clone(estimator).set_params(
         **{"kernel__kernels[0].lengthscales": 3.0, "alpha": 0.2}
     )
-    np.testing.assert_allclose(estimator.kernel.kernels[0].lengthscales, [3.0, 3.0])
+    assert_allclose(estimator.kernel.kernels[0].lengthscales, [3.0, 3.0])
     assert estimator.alpha == 0.2
     with pytest.raises(
         ValueError, match=r"^kernel__length_scale must be parameters of the kernel: kernel__kernels"
@@ -80,12 +81,10 @@ def test_samples_have_the_predicted_moments():
     samples = estimator.sample_y(X[:3], n_samples=20_000, random_state=1)
     assert samples.shape == (3, 2, 20_000)
     # The standard error is 0.003.
-    np.testing.assert_allclose(samples.mean(axis=2), mean, rtol=0, atol=0.02)
-    np.testing.assert_allclose(np.cov(samples[:, 1]), covariance[:, :, 1], rtol=0, atol=0.02)
+    assert_allclose(samples.mean(axis=2), mean, rtol=0, atol=0.02)
+    assert_allclose(np.cov(samples[:, 1]), covariance[:, :, 1], rtol=0, atol=0.02)
     of_one = untrained().fit(X, Y[:, 0])
-    np.testing.assert_array_equal(
-        of_one.sample_y(X[:3], 4), of_one.sample_y(X[:3], 4, random_state=0)
-    )
+    assert_array_equal(of_one.sample_y(X[:3], 4), of_one.sample_y(X[:3], 4, random_state=0))
     assert of_one.sample_y(X[:3], 4).shape == (3, 4)
     assert of_one.log_marginal_likelihood() == of_one.log_marginal_likelihood_value_
 
@@ -178,7 +177,7 @@ def test_columns_of_numbers_in_other_forms_are_read():
     )
     found = untrained().fit(table, Y[:, 0]).predict(table)
     numbers = table.astype(float)
-    np.testing.assert_array_equal(found, untrained().fit(numbers, Y[:, 0]).predict(numbers))
+    assert_array_equal(found, untrained().fit(numbers, Y[:, 0]).predict(numbers))
 
 
 def test_another_alpha_is_that_of_the_next_batch():
@@ -197,11 +196,11 @@ def test_rows_one_at_a_time(classes):
     else:
         estimator = untrained().fit(X, Y)
         predict = estimator.predict
-    np.testing.assert_allclose(
+    assert_allclose(
         [predict(X[n : n + 1])[0] for n in range(20)], predict(X[:20]), rtol=1e-10, atol=1e-12
     )
     many = np.tile(X, (ROWS_PER_CHUNK // len(X) + 2, 1))
-    np.testing.assert_allclose(predict(many)[-60:], predict(X), rtol=1e-10, atol=1e-12)
+    assert_allclose(predict(many)[-60:], predict(X), rtol=1e-10, atol=1e-12)
     traced = estimator.model_._compiled_predict_y_of_chunk.experimental_get_tracing_count()
     assert traced == 1
 
@@ -244,7 +243,7 @@ def test_probabilities_of_a_wide_f():
     density = np.exp(-0.5 * z**2) * (z[1] - z[0]) / np.sqrt(2.0 * np.pi)
     f = mean + np.sqrt(variance) * z  # [9, K]
     expected = (0.5 + 0.5 * np.tanh(0.5 * f)) @ density
-    np.testing.assert_allclose(estimator.predict_proba(new)[:, 1], expected, rtol=0, atol=1e-6)
+    assert_allclose(estimator.predict_proba(new)[:, 1], expected, rtol=0, atol=1e-6)
 
 
 def test_alpha_auto_of_a_first_batch_that_is_not_trained():
@@ -259,14 +258,14 @@ def test_alpha_auto_is_the_power_of_the_best_leave_one_out_predictions():
         estimator.alpha_ == found.alpha == float(estimator.model_.alpha) and len(found.alphas) == 5
     )
     expected = untrained(alpha=found.alpha).fit(X, Y[:, 0])
-    np.testing.assert_array_equal(estimator.predict(X), expected.predict(X))
+    assert_array_equal(estimator.predict(X), expected.predict(X))
     assert estimator.partial_fit(X, Y[:, 0]).model_.alpha == found.alpha
     assert not hasattr(estimator.set_params(alpha=0.5).fit(X, Y[:, 0]), "alpha_selection_")
 
 
 def test_estimators_show_kernel_and_likelihood():
     kernel = (SquaredExponential(2.0, [1.0, 0.12345]) + gpflow.kernels.Linear()) * (
-        gpflow.kernels.Periodic(gpflow.kernels.Matern32(active_dims=[1]), period=7.0)
+        Periodic(Matern32(active_dims=[1]), period=7.0)
     )
     text = (
         "(SquaredExponential(variance=2, lengthscales=[1, 0.123]) + Linear(variance=1)) * "

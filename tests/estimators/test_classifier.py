@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from gpflow.kernels import Constant, Matern52, Sum
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax
+from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
 
 from gpflow_pep import (
@@ -49,10 +50,10 @@ def test_probabilities_are_those_of_the_model(X, labels, num_classes):
     mean = model.predict_y(X)[0].numpy()
     expected = np.concatenate([1.0 - mean, mean], axis=1) if num_classes == 2 else mean
     found = estimator.predict_proba(X)
-    np.testing.assert_allclose(found, expected, **SAME)
-    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-14)
+    assert_allclose(found, expected, **SAME)
+    assert_allclose(found.sum(axis=1), 1.0, rtol=1e-14)
     assert estimator.classes_.tolist() == ["low", "middle", "top"][:num_classes]
-    np.testing.assert_array_equal(estimator.predict(X), estimator.classes_[expected.argmax(axis=1)])
+    assert_array_equal(estimator.predict(X), estimator.classes_[expected.argmax(axis=1)])
     evidence = model.sites_status.log_evidence
     assert estimator.log_marginal_likelihood_value_ == pytest.approx(evidence, rel=1e-9)
     assert estimator.score(rows, names) > 0.6
@@ -133,7 +134,7 @@ def test_a_given_likelihood_is_copied(X, labels):
         isinstance(estimator.model_.likelihood, Softmax)
         and estimator.model_.likelihood is not likelihood
     )
-    np.testing.assert_allclose(estimator.predict_proba(X).sum(axis=1), 1.0, rtol=1e-14)
+    assert_allclose(estimator.predict_proba(X).sum(axis=1), 1.0, rtol=1e-14)
     assert estimator.score(X, labels) > 0.6
     with pytest.raises(
         ValueError, match=r"likelihood must be one of class labels .*, got Gaussian"
@@ -181,4 +182,4 @@ def test_batches(X, labels):
     with pytest.raises(ValueError, match=r"classes must stay \[False, True\], got \[0, 2\]"):
         estimator.partial_fit(X, labels > 0, classes=[0, 2])
     # The third call compiles a graph, which may round differently.
-    np.testing.assert_allclose(estimator.predict_proba(X), before, rtol=1e-12)
+    assert_allclose(estimator.predict_proba(X), before, rtol=1e-12)

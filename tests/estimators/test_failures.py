@@ -1,8 +1,9 @@
 """A failed or interrupted fit leaves the estimator unchanged."""
 
-import gpflow
 import numpy as np
 import pytest
+from gpflow.utilities import read_values
+from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
 
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor, base
@@ -63,7 +64,7 @@ def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
         model, kernel, values = (
             estimator.model_,
             estimator.kernel_,
-            gpflow.utilities.read_values(estimator.model_),
+            read_values(estimator.model_),
         )
         expected, from_model = getattr(estimator, method)(X), model.predict_f(X)[0].numpy()
         before = dict(vars(estimator))
@@ -74,8 +75,8 @@ def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
         assert (
             vars(estimator) == before and estimator.model_ is model and estimator.kernel_ is kernel
         )
-        for name, value in gpflow.utilities.read_values(model).items():
-            np.testing.assert_array_equal(value, values[name])
-        np.testing.assert_allclose(getattr(estimator, method)(X), expected, rtol=1e-12)
-        np.testing.assert_allclose(model.predict_f(X)[0], from_model, rtol=1e-12, atol=1e-12)
+        for name, value in read_values(model).items():
+            assert_array_equal(value, values[name])
+        assert_allclose(getattr(estimator, method)(X), expected, rtol=1e-12)
+        assert_allclose(model.predict_f(X)[0], from_model, rtol=1e-12, atol=1e-12)
         estimator.partial_fit(X[rows], targets[rows])

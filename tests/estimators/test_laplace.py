@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 from comparisons import assert_all_close, assert_all_equal
+from numpy.testing import assert_allclose
 
 from gpflow_pep import PEPR, weak_priors
 from gpflow_pep.estimators import SparseGPRegressor
@@ -68,11 +69,11 @@ def test_covariance_of_draws_is_the_inverse_of_the_hessian(model):
     values = laplace_draws(model, num_pairs)
     parts = [each.of(value, np) for each, value in zip(moved.each, values, strict=True)]
     draws = np.concatenate([part.reshape(2 * num_pairs, -1) for part in parts], axis=1)
-    np.testing.assert_allclose(draws.mean(axis=0), maximum, atol=1e-9)  # pairs
+    assert_allclose(draws.mean(axis=0), maximum, atol=1e-9)  # pairs
     scales = np.sqrt(np.diag(covariance))
     errors = (np.cov(draws.T) - covariance) / np.outer(scales, scales)
     # A sample covariance of 20,000 pairs has a relative standard deviation of √(2 / 20,000) = .01.
-    np.testing.assert_allclose(errors, 0.0, atol=0.05)
+    assert_allclose(errors, 0.0, atol=0.05)
 
 
 @pytest.mark.parametrize("full_cov", [False, True])
@@ -91,10 +92,10 @@ def test_average_is_the_mixture_of_the_models(model, full_cov):
         means.append(f.numpy()[:, 0])
         second_moments.append(of_y + np.outer(f, f))
     expected = np.mean(second_moments, axis=0) - np.outer(*2 * [np.mean(means, axis=0)])
-    np.testing.assert_allclose(mean[:, 0], np.mean(means, axis=0), rtol=1e-9)
+    assert_allclose(mean[:, 0], np.mean(means, axis=0), rtol=1e-9)
     if not full_cov:
         expected = np.diag(expected)
-    np.testing.assert_allclose(spread[..., 0], expected, rtol=1e-8, atol=1e-10)
+    assert_allclose(spread[..., 0], expected, rtol=1e-8, atol=1e-10)
     assert_all_equal(model.variables, before)
 
 
@@ -107,19 +108,19 @@ def test_few_rows_are_averaged(estimator):
     at_maximum = SparseGPRegressor(n_draws=0, random_state=0).fit(X, y)
     mean, sd = estimator.predict(X_NEW, return_std=True)
     covariance = estimator.predict(X_NEW, return_cov=True)[1]
-    np.testing.assert_allclose(np.diag(covariance), sd**2, rtol=1e-9)
+    assert_allclose(np.diag(covariance), sd**2, rtol=1e-9)
     f, variance = at_maximum.model_.predict_y(X_NEW)
-    np.testing.assert_allclose(at_maximum.predict(X_NEW), f[:, 0] * y.std() + y.mean(), rtol=1e-9)
+    assert_allclose(at_maximum.predict(X_NEW), f[:, 0] * y.std() + y.mean(), rtol=1e-9)
     assert np.mean(sd) > np.mean(np.sqrt(variance)) * y.std()
     for copy in (deepcopy(estimator), pickle.loads(pickle.dumps(estimator))):
-        np.testing.assert_allclose(copy.predict(X_NEW[::-1]), mean[::-1], rtol=1e-9)
+        assert_allclose(copy.predict(X_NEW[::-1]), mean[::-1], rtol=1e-9)
 
 
 @pytest.mark.parametrize("options", [{"priors": None}, {"n_draws": 0}])
 def test_predictions_of_the_model_itself(options):
     estimator = SparseGPRegressor(random_state=0, **options).fit(X, y)
     f, _ = estimator.model_.predict_y(X_NEW)
-    np.testing.assert_allclose(estimator.predict(X_NEW), f[:, 0] * y.std() + y.mean(), rtol=1e-9)
+    assert_allclose(estimator.predict(X_NEW), f[:, 0] * y.std() + y.mean(), rtol=1e-9)
 
 
 @pytest.mark.parametrize("n_draws", [3, -2, 2.0, "8"])

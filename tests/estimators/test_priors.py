@@ -1,10 +1,11 @@
 """The estimators' weak priors: who has them, and how they change fits, refits and streams."""
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from gpflow.kernels import Matern52
+from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep.estimators import SparseGPRegressor
 from gpflow_pep.selection import reuse
@@ -41,8 +42,8 @@ def test_the_default_kernel_has_priors_and_a_given_kernel_keeps_its_own():
     for kernel, priors, has_priors in (
         (None, "auto", True),
         (None, None, False),
-        (gpflow.kernels.Matern52(), "auto", False),
-        (gpflow.kernels.Matern52(), "weak", True),
+        (Matern52(), "auto", False),
+        (Matern52(), "weak", True),
     ):
         estimator = SparseGPRegressor(kernel, priors=priors, max_iterations=1, random_state=0)
         with pytest.warns(UserWarning, match="1 iterations, the limit: try a larger max_iter"):
@@ -58,7 +59,7 @@ def test_the_value_of_the_log_marginal_likelihood_excludes_the_priors():
     model = estimator.model_
     assert float(model.log_prior_density()) != 0.0
     # Rounding of an objective of a hundred nats.
-    np.testing.assert_allclose(
+    assert_allclose(
         estimator.log_marginal_likelihood_value_,
         model.maximum_log_likelihood_objective(),
         atol=1e-9,
@@ -76,7 +77,7 @@ def test_a_refit_uses_the_priors_of_its_own_data():
     assert count == 1
     found = SparseGPRegressor(random_state=0).fit(*others)
     assert len(reuse._kept) == count
-    np.testing.assert_array_equal(found.predict(others[0]), expected.predict(others[0]))
+    assert_array_equal(found.predict(others[0]), expected.predict(others[0]))
 
 
 def test_streams_move_the_priors_and_count_them_once():
@@ -87,12 +88,12 @@ def test_streams_move_the_priors_and_count_them_once():
         estimator.partial_fit(unit * X[rows, :2], y[rows])
     prior = estimator.kernel_.kernels[0].lengthscales.prior
     expected = np.log(np.sqrt(2.0) * unit * X[:120, :2].std(axis=0))
-    np.testing.assert_allclose(prior.location, expected, atol=0.3)  # of the points and the batch
+    assert_allclose(prior.location, expected, atol=0.3)  # of the points and the batch
     assert negative_log_density(estimator, (unit * X[120:, :2], y[120:])) < 1.0
     model = estimator.model_
     once = sum(float(each.log_prior_density()) for each in parameters_of(estimator))
     once += float(model.likelihood.variance.log_prior_density())
-    np.testing.assert_allclose(
+    assert_allclose(
         -float(model.training_loss()),
         float(model.maximum_log_likelihood_objective()) + once,
         atol=1e-9,
@@ -103,10 +104,10 @@ def test_a_prior_of_the_user_is_not_taken_from_an_earlier_model():
     """Its variable is no setting of a weak prior, which compiled models exchange."""
     found = []
     for typical in (1.0, 0.05):
-        kernel = gpflow.kernels.Matern52()
+        kernel = Matern52()
         location = tf.Variable(np.log(typical), dtype=tf.float64)
         scale = tf.constant(0.01, tf.float64)
         kernel.lengthscales.prior = tfp.distributions.LogNormal(location, scale)
         estimator = SparseGPRegressor(kernel, random_state=0).fit(X[:40, :1], y[:40])
         found.append(estimator.kernel_.lengthscales.numpy())
-    np.testing.assert_allclose(found, [1.0, 0.05], rtol=0.1)  # the priors are narrow
+    assert_allclose(found, [1.0, 0.05], rtol=0.1)  # the priors are narrow

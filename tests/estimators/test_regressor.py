@@ -9,7 +9,10 @@ import pandas as pd
 import pytest
 import sklearn
 from comparisons import assert_all_close
-from gpflow.kernels import Matern52, SquaredExponential
+from gpflow.config import Config, as_context
+from gpflow.kernels import Matern32, Matern52, SquaredExponential, White
+from gpflow.utilities import read_values
+from numpy.testing import assert_allclose, assert_array_equal, assert_array_less
 from quick import some_slow
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -62,22 +65,18 @@ def test_predictions_are_those_of_the_model(X, y, outputs, alpha):
     with pytest.raises(RuntimeError, match="At most one of return_std or return_cov"):
         estimator.predict(X, return_std=True, return_cov=True)
     assert predicted.shape == std.shape == ((7,) if outputs == 1 else (7, 2))
-    np.testing.assert_allclose(predicted.reshape(7, -1), expected * scale + mean, **SAME)
-    np.testing.assert_allclose(std.reshape(7, -1), np.sqrt(variance) * scale, **SAME)
-    np.testing.assert_allclose(
-        np.diagonal(covariance).T.reshape(7, -1), variance * scale**2, rtol=1e-7
-    )
+    assert_allclose(predicted.reshape(7, -1), expected * scale + mean, **SAME)
+    assert_allclose(std.reshape(7, -1), np.sqrt(variance) * scale, **SAME)
+    assert_allclose(np.diagonal(covariance).T.reshape(7, -1), variance * scale**2, rtol=1e-7)
     assert estimator.log_marginal_likelihood_value_ == pytest.approx(
         float(model.maximum_log_likelihood_objective()), rel=1e-9
     )
     assert estimator.n_inducing_ == 6 and estimator.result_.iterations == estimator.n_iter_ == 5
     noise = np.sqrt(model.likelihood.variance) * scale
     assert isinstance(estimator.noise_std_, float if outputs == 1 else np.ndarray)
-    np.testing.assert_allclose(np.atleast_1d(estimator.noise_std_), noise, **SAME)
+    assert_allclose(np.atleast_1d(estimator.noise_std_), noise, **SAME)
     assert_all_close(estimator.kernel_.parameters, model.kernel.parameters, **SAME)
-    np.testing.assert_allclose(
-        estimator.model_.predict_f(X[:7])[0], model.predict_f(X[:7])[0], **SAME
-    )
+    assert_allclose(estimator.model_.predict_f(X[:7])[0], model.predict_f(X[:7])[0], **SAME)
 
 
 @pytest.mark.parametrize("normalize", [True, False])
@@ -102,8 +101,8 @@ def test_all_rows_as_inducing_points_are_the_exact_gp(X, y, normalize):
         (mean, spread), (expected_mean, expected_spread) = (
             estimator.predict(new, **{option: True}) for estimator in (ours, theirs)
         )
-        np.testing.assert_allclose(mean, expected_mean, atol=1e-4 * y.std())
-        np.testing.assert_allclose(spread, expected_spread, rtol=1e-3, atol=1e-4 * y.var())
+        assert_allclose(mean, expected_mean, atol=1e-4 * y.std())
+        assert_allclose(spread, expected_spread, rtol=1e-3, atol=1e-4 * y.var())
     assert ours.log_marginal_likelihood_value_ == pytest.approx(
         theirs.log_marginal_likelihood_value_, rel=1e-3
     )
@@ -133,7 +132,7 @@ def test_data_without_noise():
     assert fitted.model_.jitter == 1e-8
     assert fitted.result_.iterations == fitted.result_.recorded[-1] == fitted.n_iter_
     fitted.partial_fit(Xnew[:200], ynew[:200])
-    np.testing.assert_array_less(1e-6, fitted.model_.likelihood.variance)
+    assert_array_less(1e-6, fitted.model_.likelihood.variance)
     assert np.sqrt(np.mean((fitted.predict(Xnew) - ynew) ** 2)) < 1e-2 * ynew.std()
 
 
@@ -155,7 +154,7 @@ def test_a_stream_keeps_the_bound_of_the_noise(X, y, bound, noise):
     as large.
     """
     options = {"n_inducing": 6, "noise_variance": 1.5 * bound, "optimizer": None}
-    with gpflow.config.as_context(gpflow.config.Config(likelihood_positive_minimum=bound)):
+    with as_context(Config(likelihood_positive_minimum=bound)):
         estimator = SparseGPRegressor(SquaredExponential(), **options).partial_fit(X, y)
         variance = estimator.model_.likelihood.variance
         if noise > 2.0 * bound:
@@ -203,16 +202,16 @@ def test_a_column_that_varies_in_a_later_batch_for_the_first_time(X, y):
         _, linear, _ = estimator.kernel_.kernels
         found.append(estimator.predict(rows))
         known = np.concatenate([rows[20:], rows[:20]])  # the second part are the inducing points
-        np.testing.assert_allclose(linear.center[1], known[:, 1].mean(), rtol=1e-12)
-        np.testing.assert_allclose(linear.scale[1], np.sqrt(2.0) * known[:, 1].std(), rtol=1e-12)
-    np.testing.assert_allclose(*found, rtol=1e-6)
+        assert_allclose(linear.center[1], known[:, 1].mean(), rtol=1e-12)
+        assert_allclose(linear.scale[1], np.sqrt(2.0) * known[:, 1].std(), rtol=1e-12)
+    assert_allclose(*found, rtol=1e-6)
 
 
 def test_a_stream_in_given_units_keeps_them(X, y):
     """
     Without training, with exact inducing points and without normalization it is the GP of all rows.
     """
-    kernel = gpflow.kernels.Matern32(variance=1e4, lengthscales=30.0)
+    kernel = Matern32(variance=1e4, lengthscales=30.0)
     estimator = SparseGPRegressor(
         kernel, noise_variance=4.0, normalize_y=False, optimizer=None, alpha=0.0
     )
@@ -224,7 +223,7 @@ def test_a_stream_in_given_units_keeps_them(X, y):
     with pytest.raises(ValueError, match="y must keep 1 columns, got 2"):
         estimator.partial_fit(X, np.stack([y, y], axis=1))
     # Both have the jitter 1e-6 of a kernel of 1e4, 1e-10 of it.
-    np.testing.assert_allclose(estimator.predict(X, return_std=True), expected, rtol=1e-5)
+    assert_allclose(estimator.predict(X, return_std=True), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +294,7 @@ def test_a_stream_in_extreme_units():
             estimator.partial_fit(each * X[rows], y[rows])
         found.append(estimator.predict(each * X))
     # Kernel matrices differ by rounding, which a condition number up to 1/jitter = 1e6 amplifies.
-    np.testing.assert_allclose(found[1:], found[:1] * 2, atol=1e-8)
+    assert_allclose(found[1:], found[:1] * 2, atol=1e-8)
 
 
 def test_a_batch_too_far_away_is_refused(X, y):
@@ -305,7 +304,7 @@ def test_a_batch_too_far_away_is_refused(X, y):
     for further in (X[20:] + 1e9, 1e200 * X[20:]):
         with pytest.raises(ValueError, match=r"X must be nearer to the earlier batches.*Call fit"):
             estimator.partial_fit(further, y[20:])
-    np.testing.assert_array_equal(estimator.predict(X), expected)
+    assert_array_equal(estimator.predict(X), expected)
 
 
 def test_rows_that_are_copies(X, y):
@@ -313,7 +312,7 @@ def test_rows_that_are_copies(X, y):
     rows = np.tile(X[:4], (5, 1))
     estimator = SparseGPRegressor(n_inducing=10, optimizer=None).fit(rows, y[:20])
     assert estimator.n_inducing_ == 4
-    np.testing.assert_array_equal(
+    assert_array_equal(
         np.sort(estimator.model_.inducing_variable.Z, axis=0), np.sort(X[:4], axis=0)
     )
     assert estimator.set_params(n_inducing=3).fit(rows, y[:20]).n_inducing_ == 3
@@ -338,12 +337,12 @@ def test_auto(X, y):
 
 
 def test_given_kernels_are_copied(X, y):
-    kernel = Matern52(lengthscales=3.0) + gpflow.kernels.White(0.1)
-    before = gpflow.utilities.read_values(kernel)
+    kernel = Matern52(lengthscales=3.0) + White(0.1)
+    before = read_values(kernel)
     estimator = SparseGPRegressor(kernel, n_inducing=6, max_iterations=3, random_state=0).fit(X, y)
     assert estimator.kernel is kernel and estimator.kernel_ is not kernel
-    for name, value in gpflow.utilities.read_values(kernel).items():
-        np.testing.assert_array_equal(value, before[name])
+    for name, value in read_values(kernel).items():
+        assert_array_equal(value, before[name])
     assert estimator.kernel_.kernels[0].lengthscales.numpy() != 3.0
 
 
@@ -357,7 +356,7 @@ def test_tables_of_pandas(X, y):
     expected = estimator.fit(X, y).predict(X)
     for nullable in (table, table.astype("Float64")):
         estimator.fit(nullable, pd.Series(y, dtype=nullable.dtypes.iloc[0]))
-        np.testing.assert_array_equal(estimator.predict(nullable), expected)
+        assert_array_equal(estimator.predict(nullable), expected)
         assert estimator.feature_names_in_.tolist() == ["width", "height"]
     with pytest.raises(ValueError, match="feature names should match"):
         estimator.predict(table[["height", "width"]])
@@ -389,7 +388,7 @@ def test_rejects_invalid_parameters(X, y):
     for parameters, message in [
         ({"kernel": "rbf"}, r"kernel must be a gpflow\.kernels\.Kernel or None, got str"),
         (
-            {"kernel": gpflow.kernels.Matern52},
+            {"kernel": Matern52},
             r"kernel must be .* or None, got the class Matern52: construct it, Matern52\(\)",
         ),
         (
@@ -438,7 +437,7 @@ def test_targets_whose_normalization_is_out_of_range(X, y):
             estimator.predict(X, return_cov=True)
         samples = estimator.sample_y(X, 3, random_state=0)
         # A root of the covariance, whose rounding of 1e-16 becomes one of 1e-8.
-        np.testing.assert_allclose(samples / factor, expected, atol=1e-6 * y.std())
+        assert_allclose(samples / factor, expected, atol=1e-6 * y.std())
     factor = 1e306
     refused = r"y must have mean and standard deviation within .* got values up to 1\.\d+e"
     with pytest.raises(ValueError, match=refused):
@@ -467,7 +466,7 @@ def test_a_first_step_that_fails(X, y):
     assert estimator.result_.status == "failed" and not estimator.result_.objective
     assert any(estimator.result_.reason in str(each.message) for each in warned)
     start = SparseGPRegressor(n_inducing=6, optimizer=None, random_state=0).fit(X, y)
-    np.testing.assert_allclose(estimator.predict(X), start.predict(X), **SAME)
+    assert_allclose(estimator.predict(X), start.predict(X), **SAME)
     assert estimator.log_marginal_likelihood_value_ == pytest.approx(
         start.log_marginal_likelihood_value_, rel=1e-9
     )
@@ -476,7 +475,7 @@ def test_a_first_step_that_fails(X, y):
 def test_a_large_default_jitter(X, y):
     """The largest jitter, 1e-3, exceeds the default jitter."""
     for jitter, largest in ((1e-6, 1e-3), (1e-2, 0.1)):
-        with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
+        with as_context(Config(jitter=jitter)):
             estimator = SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, y)
         assert estimator.model_.max_jitter == pytest.approx(largest, rel=1e-12)
 
@@ -496,7 +495,7 @@ def test_constant_columns_and_targets(X):
     """Their scale is 1."""
     rows = np.stack([X[:, 0], np.full(60, 7.0)], axis=1)
     estimator = SparseGPRegressor(n_inducing=6, max_iterations=3).fit(rows, np.full(60, 40.0))
-    np.testing.assert_allclose(estimator.predict(rows), 40.0, rtol=1e-6)
+    assert_allclose(estimator.predict(rows), 40.0, rtol=1e-6)
 
 
 def test_noise_of_a_stream_with_few_points_is_the_noise_of_its_rows():

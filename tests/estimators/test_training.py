@@ -12,7 +12,9 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.kernels import Linear, Matern32, Periodic, Product, SquaredExponential, Sum
+from gpflow.likelihoods import Gaussian
 from gpflow.quadrature import NDiagGHQuadrature
+from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -59,8 +61,8 @@ def test_a_fit_does_not_depend_on_earlier_ones(X, y, make, method):
     assert [model for _, model in reuse._kept] == [worker] and vars(worker)[
         "_training_step"
     ] is compiled
-    np.testing.assert_array_equal(getattr(again, method)(X), expected)
-    np.testing.assert_array_equal(getattr(first, method)(X), expected)
+    assert_array_equal(getattr(again, method)(X), expected)
+    assert_array_equal(getattr(first, method)(X), expected)
     assert len(worker.data[0].numpy()) == 1  # no rows are kept
     assert again.log_marginal_likelihood_value_ == first.log_marginal_likelihood_value_
 
@@ -93,7 +95,7 @@ def test_refits_on_growing_rows_compile_once(X, y, make):
         found = make(n_inducing=50).fit(X[:number], targets[:number])
         assert found.n_inducing_ == number
         expected = float(copy.deepcopy(found.model_).maximum_log_likelihood_objective())
-        np.testing.assert_allclose(found.log_marginal_likelihood_value_, expected, rtol=1e-5)
+        assert_allclose(found.log_marginal_likelihood_value_, expected, rtol=1e-5)
     ((_, worker),) = reuse._kept
     (step,) = vars(worker)["_training_step"].functions.values()
     assert [each.experimental_get_tracing_count() for each in step._functions.values()] == [1]
@@ -137,7 +139,7 @@ def test_kernels_that_cannot_be_compared_are_not_confused(X, y, kernels):
     assert not reuse._kept
     objectives = [estimator.log_marginal_likelihood_value_ for estimator in found]
     expected = [-float(estimator.model_.training_loss()) for estimator in found]
-    np.testing.assert_allclose(objectives, expected, rtol=1e-9)
+    assert_allclose(objectives, expected, rtol=1e-9)
     assert abs(objectives[0] - objectives[1]) > 0.1
 
 
@@ -181,7 +183,7 @@ def test_settings_describe_kernels():
     first, other = (structure(model(with_prior(loc, "constrained"))) for loc in (0.0, 1.0))
     assert first is not None and other is not None and first != other
     assert structure(model(SquaredExponential(), blocks=[0, 1, 0, 1, 0, 1])) is None
-    likelihoods = [gpflow.likelihoods.Gaussian(), gpflow.likelihoods.Gaussian()]
+    likelihoods = [Gaussian(), Gaussian()]
     likelihoods[1].quadrature = NDiagGHQuadrature(1, 5)
     one, other = (
         structure(model(SquaredExponential(), likelihood=likelihood)) for likelihood in likelihoods
@@ -200,7 +202,7 @@ def test_threads(X, y):
     for thread in threads:
         thread.join()
     for estimator, predicted in zip(estimators, expected, strict=True):
-        np.testing.assert_allclose(estimator.predict(X), predicted, rtol=1e-9)
+        assert_allclose(estimator.predict(X), predicted, rtol=1e-9)
 
 
 LOADER = """
@@ -218,12 +220,10 @@ def test_other_processes(X, y, tmp_path):
     np.save(tmp_path / "X.npy", X)
     arguments = [str(tmp_path / name) for name in ("estimator", "X.npy", "found.npy")]
     subprocess.run([sys.executable, "-c", LOADER, *arguments], check=True)
-    np.testing.assert_array_equal(
-        np.load(tmp_path / "found.npy"), estimator.predict(X, return_std=True)
-    )
+    assert_array_equal(np.load(tmp_path / "found.npy"), estimator.predict(X, return_std=True))
     grid = {"alpha": [0.0, 1.0]}
     scores = [
         GridSearchCV(regressor(), grid, cv=2, n_jobs=jobs).fit(X, y).cv_results_["mean_test_score"]
         for jobs in (1, 2)
     ]
-    np.testing.assert_allclose(*scores, rtol=1e-9)
+    assert_allclose(*scores, rtol=1e-9)

@@ -4,6 +4,7 @@ The estimators find the same in any unit of the columns and of y, and find signa
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from quick import some_slow
 
 from gpflow_pep.estimators import SparseGPRegressor
@@ -34,11 +35,9 @@ def test_units_do_not_matter(in_ones, of, scale):
     """The same objectives in the first iterations to rounding, and the same quality at the end."""
     estimator, score = fitted(**{of: scale})
     expected = in_ones[0].result_.objective[:10]
-    np.testing.assert_allclose(estimator.result_.objective[:10], expected, rtol=1e-6)
+    assert_allclose(estimator.result_.objective[:10], expected, rtol=1e-6)
     assert estimator.result_.converged and score > 0.99 < in_ones[1]
-    np.testing.assert_allclose(
-        estimator.result_.objective[-1], in_ones[0].result_.objective[-1], atol=0.5
-    )
+    assert_allclose(estimator.result_.objective[-1], in_ones[0].result_.objective[-1], atol=0.5)
 
 
 @pytest.mark.parametrize(

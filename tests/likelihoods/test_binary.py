@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from mpmath import mp, mpf
+from numpy.testing import assert_allclose
 
 from gpflow_pep.likelihoods import Logit, Probit
 
@@ -65,9 +66,9 @@ def test_log_prob_matches_high_precision(kind, labels):
     """Relative error 1e-14 for log p above 1e-80; the two probabilities sum to 1."""
     likelihood = kind(labels=labels)
     low, high = (call(likelihood.log_prob, F, np.full(9, label)).numpy() for label in labels)
-    np.testing.assert_allclose(high, floats(LOG_CDF[kind](f) for f in F), rtol=1e-13)
-    np.testing.assert_allclose(low, floats(LOG_CDF[kind](-f) for f in F), rtol=1e-13)
-    np.testing.assert_allclose(np.exp(low) + np.exp(high), 1.0, rtol=1e-14)
+    assert_allclose(high, floats(LOG_CDF[kind](f) for f in F), rtol=1e-13)
+    assert_allclose(low, floats(LOG_CDF[kind](-f) for f in F), rtol=1e-13)
+    assert_allclose(np.exp(low) + np.exp(high), 1.0, rtol=1e-14)
 
 
 @both
@@ -88,8 +89,8 @@ def test_conditional_moments_match_probabilities(kind, labels):
     p = floats(mp.exp(LOG_CDF[kind](f)) for f in F)
     q = floats(mp.exp(LOG_CDF[kind](-f)) for f in F)
     # 1 - p has an error of 1e-16 for p near 1; p has an error of x² roundings.
-    np.testing.assert_allclose(mean[:, 0], low * q + high * p, rtol=1e-12, atol=1e-15)
-    np.testing.assert_allclose(variance[:, 0], (high - low) ** 2 * p * q, rtol=1e-12, atol=1e-15)
+    assert_allclose(mean[:, 0], low * q + high * p, rtol=1e-12, atol=1e-15)
+    assert_allclose(variance[:, 0], (high - low) ** 2 * p * q, rtol=1e-12, atol=1e-15)
 
 
 @both
@@ -103,11 +104,11 @@ def test_predictions_match_quadrature(kind, labels):
     p = floats(probability(kind, m, v) for m, v in zip(MEANS, VARIANCES, strict=True))
     tolerance = 1e-13 if kind is Probit else 1e-3
     mean, variance = call(likelihood.predict_mean_and_var, MEANS, VARIANCES)
-    np.testing.assert_allclose(mean[:, 0], low + (high - low) * p, rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(variance[:, 0], (high - low) ** 2 * p * (1 - p), rtol=20 * tolerance)
+    assert_allclose(mean[:, 0], low + (high - low) * p, rtol=tolerance, atol=tolerance)
+    assert_allclose(variance[:, 0], (high - low) ** 2 * p * (1 - p), rtol=20 * tolerance)
     for label, expected in ((low, np.log1p(-p)), (high, np.log(p))):
         density = call(likelihood.predict_log_density, MEANS, VARIANCES, np.full(5, label))
-        np.testing.assert_allclose(density, expected, rtol=20 * tolerance)
+        assert_allclose(density, expected, rtol=20 * tolerance)
 
 
 def test_certain_predictions_are_accurate():
@@ -127,7 +128,7 @@ def test_predict_y_with_several_outputs(kind, labels):
     each = sum(
         likelihood.predict_log_density(X, Fmu[:, [k]], Fvar[:, [k]], Y[:, [k]]) for k in range(2)
     )
-    np.testing.assert_allclose(together, each, rtol=1e-13)
+    assert_allclose(together, each, rtol=1e-13)
     assert likelihood.predict_mean_and_var(X, Fmu, Fvar)[0].shape == (3, 2)
 
 
@@ -149,11 +150,11 @@ def test_variational_expectations_match_integrals(kind, labels):
             )
             for m in MEANS
         ]
-    np.testing.assert_allclose(found, floats(expected), rtol=1e-5)
+    assert_allclose(found, floats(expected), rtol=1e-5)
     by_gpflow = likelihood.quadrature(
         lambda f: likelihood.log_cdf(f), tf.constant(MEANS[:, None]), tf.constant(variance[:, None])
     )
-    np.testing.assert_allclose(found, by_gpflow[:, 0], rtol=1e-13)
+    assert_allclose(found, by_gpflow[:, 0], rtol=1e-13)
 
 
 @both

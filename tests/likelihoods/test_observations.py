@@ -4,6 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.kernels import LinearCoregionalization, Matern32, SquaredExponential
 from gpflow.likelihoods import (
     Bernoulli,
     Beta,
@@ -16,6 +17,7 @@ from gpflow.likelihoods import (
     StudentT,
     SwitchedLikelihood,
 )
+from gpflow.models import SVGP
 
 from gpflow_pep import APEP, ARPEP, PEP, RPAPEP, StreamingSVGP
 from gpflow_pep.likelihoods import Logit, Probit
@@ -75,7 +77,7 @@ REFUSED = [
 def test_accepts_valid_observations():
     for likelihood, values in ACCEPTED:
         check_observations(likelihood(), column(*values))
-        kernel = gpflow.kernels.SquaredExponential()
+        kernel = SquaredExponential()
         model = PEP((X, column(*values)), kernel, likelihood(), X[:2])
         np.testing.assert_array_equal(model.data[1], column(*values))
 
@@ -87,7 +89,7 @@ def test_rejects_invalid_observations():
         for part in (what, which, type(likelihood()).__name__):
             assert part in str(caught.value)
         with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must hold") as at_the_door:
-            PEP((X, column(*values)), gpflow.kernels.SquaredExponential(), likelihood(), X[:2])
+            PEP((X, column(*values)), SquaredExponential(), likelihood(), X[:2])
         assert str(at_the_door.value) == str(caught.value)
 
 
@@ -115,7 +117,7 @@ def test_switched_checks_last_column():
 
 def model(kind):
     """With one latent function."""
-    kernel, Z = gpflow.kernels.SquaredExponential(), X[:2].copy()
+    kernel, Z = SquaredExponential(), X[:2].copy()
     if kind is PEP:
         return PEP((X, column(0, 1, 1, 0)), kernel, Probit(), Z)
     return kind(kernel, Probit(), Z, num_data=4)
@@ -175,9 +177,9 @@ def test_checks_held_out_rows_of_gpflow_models():
     """
     A single column of labels is not broadcast against several latent functions, nor the reverse.
     """
-    kernel = gpflow.kernels.SquaredExponential()
+    kernel = SquaredExponential()
     for C, columns in ((1, 2), (2, 1)):
-        made = gpflow.models.SVGP(kernel, Gaussian(), X[:2].copy(), num_latent_gps=C, num_data=4)
+        made = SVGP(kernel, Gaussian(), X[:2].copy(), num_latent_gps=C, num_data=4)
         Y = np.zeros((4, C))
         with pytest.raises(
             ValueError, match=f"a column for each of {C} latent functions, got {columns}"
@@ -191,12 +193,12 @@ def test_checks_held_out_rows_of_gpflow_models():
 
 def mixed():
     """A model of GPflow with three outputs, mixed of two latent functions."""
-    kernels = [gpflow.kernels.SquaredExponential(), gpflow.kernels.Matern32()]
-    kernel = gpflow.kernels.LinearCoregionalization(kernels, W=np.ones((3, 2)))
+    kernels = [SquaredExponential(), Matern32()]
+    kernel = LinearCoregionalization(kernels, W=np.ones((3, 2)))
     points = gpflow.inducing_variables.SharedIndependentInducingVariables(
         gpflow.inducing_variables.InducingPoints(X[:2].copy())
     )
-    return gpflow.models.SVGP(kernel, Gaussian(), points, num_latent_gps=2, num_data=4)
+    return SVGP(kernel, Gaussian(), points, num_latent_gps=2, num_data=4)
 
 
 def test_mixed_outputs_must_be_as_many_as_mixing_rows():

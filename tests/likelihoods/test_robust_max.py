@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
 from differences import assert_gradients
+from numpy.testing import assert_allclose
 from scipy.special import ndtr
 
 from gpflow_pep import MultiClassRobustMax
@@ -40,16 +41,14 @@ def gpflows():
 
 def test_equals_gpflow(likelihood, gpflows):
     F = MEAN
-    np.testing.assert_allclose(likelihood.log_prob(X, F, Y), gpflows.log_prob(X, F, Y), rtol=1e-14)
+    assert_allclose(likelihood.log_prob(X, F, Y), gpflows.log_prob(X, F, Y), rtol=1e-14)
     for name in ("conditional_mean", "conditional_variance"):
-        np.testing.assert_allclose(
-            getattr(likelihood, name)(X, F), getattr(gpflows, name)(X, F), rtol=1e-12
-        )
+        assert_allclose(getattr(likelihood, name)(X, F), getattr(gpflows, name)(X, F), rtol=1e-12)
     for name in ("variational_expectations", "predict_log_density"):
         ours, theirs = (
             getattr(model, name)(X, MEAN, VARIANCE, Y) for model in (likelihood, gpflows)
         )
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+        assert_allclose(ours, theirs, rtol=1e-9)
     ours, theirs = (
         model.predict_mean_and_var(X, MEAN, VARIANCE) for model in (likelihood, gpflows)
     )
@@ -66,9 +65,7 @@ def test_matches_references(case):
         likelihood = MultiClassRobustMax(num, epsilon)
         values = [float(np.exp(value)) for value in likelihood.log_values]
         named = expected[convention]
-        np.testing.assert_allclose(
-            values, [named["value_if_largest"], named["value_otherwise"]], rtol=1e-13
-        )
+        assert_allclose(values, [named["value_if_largest"], named["value_otherwise"]], rtol=1e-13)
         mean, variance = np.array([inputs["mean"]]), np.array([inputs["var"]])
         label = tf.constant([inputs["y"]])
         P = np.exp(likelihood.log_prob_largest(label, mean, variance))
@@ -84,13 +81,13 @@ def test_matches_references(case):
 
 def test_probabilities_sum_to_one(likelihood):
     mean, variance = likelihood.predict_mean_and_var(X, 3.0 * MEAN, 10.0**MEAN)
-    np.testing.assert_allclose(np.sum(mean, axis=1), 1.0, rtol=1e-10)
-    np.testing.assert_allclose(variance, mean * (1.0 - mean), rtol=1e-15)
+    assert_allclose(np.sum(mean, axis=1), 1.0, rtol=1e-10)
+    assert_allclose(variance, mean * (1.0 - mean), rtol=1e-15)
     densities = [
         likelihood.predict_log_density(X, 3.0 * MEAN, 10.0**MEAN, np.full((N, 1), float(k)))
         for k in range(C)
     ]
-    np.testing.assert_allclose(np.exp(np.transpose(densities)), mean, rtol=1e-12)
+    assert_allclose(np.exp(np.transpose(densities)), mean, rtol=1e-12)
 
 
 def test_two_classes_match_closed_form():
@@ -98,7 +95,7 @@ def test_two_classes_match_closed_form():
     likelihood = MultiClassRobustMax(2, epsilon=0.1)
     z = (MEAN[:, 1] - MEAN[:, 0]) / np.sqrt(VARIANCE[:, 0] + VARIANCE[:, 1])
     probability = 0.05 + 0.9 * ndtr(z)
-    np.testing.assert_allclose(
+    assert_allclose(
         likelihood.predict_mean_and_var(X, MEAN[:, :2], VARIANCE[:, :2])[0][:, 1],
         probability,
         rtol=1e-10,
@@ -128,7 +125,7 @@ def test_several_chunks_of_rows(likelihood, monkeypatch):
     mean, variance = np.tile(MEAN[:1], (rows, 1)), np.tile(VARIANCE[:1], (rows, 1))
     label = np.arange(rows) % C
     found = likelihood.log_prob_largest(tf.constant(label, tf.int32), mean, variance).numpy()
-    np.testing.assert_allclose(found, np.tile(found[:C], rows // C), rtol=1e-13)
+    assert_allclose(found, np.tile(found[:C], rows // C), rtol=1e-13)
     assert likelihood.log_prob_largest(tf.zeros([0], tf.int32), mean[:0], variance[:0]).shape == (
         0,
     )
@@ -147,7 +144,7 @@ def test_more_classes_than_a_chunk(monkeypatch):
         found = MultiClassRobustMax(number).log_prob_largest(label, mean, tf.ones_like(mean))
     slope = tape.gradient(found, mean).numpy()[0]
     assert float(found[0]) == pytest.approx(-np.log(number), rel=1e-9)
-    np.testing.assert_allclose(np.delete(slope, 7), -slope[7] / (number - 1), rtol=1e-9)
+    assert_allclose(np.delete(slope, 7), -slope[7] / (number - 1), rtol=1e-9)
 
 
 @pytest.mark.parametrize("label", [-1.0, 4.0, 0.5, np.nan])

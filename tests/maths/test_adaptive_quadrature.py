@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep.maths.adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
 
@@ -20,8 +21,8 @@ def test_singularity_terminates():
 
     first = Panels(tf.constant([0]), tf.zeros([1], tf.float64), tf.constant([0.5], tf.float64))
     total, _ = integrate(evaluate, first, tf.constant(1), shape=(1, 1), keep=False)
-    np.testing.assert_allclose(levels, 0.5 ** np.arange(1, 62), rtol=1e-12)
-    np.testing.assert_allclose(total, [[1.0]], rtol=1e-12)
+    assert_allclose(levels, 0.5 ** np.arange(1, 62), rtol=1e-12)
+    assert_allclose(total, [[1.0]], rtol=1e-12)
 
 
 def test_integrates_linear_functions_exactly():
@@ -42,11 +43,11 @@ def test_integrates_linear_functions_exactly():
     total, (row, left, half, middle) = integrate(
         evaluate, first, tf.constant(2), shape=(1, 1), keep=True
     )
-    np.testing.assert_allclose(total, [[1.5], [4.0]], rtol=1e-14)
+    assert_allclose(total, [[1.5], [4.0]], rtol=1e-14)
     assert sorted(zip(row.numpy(), left.numpy(), strict=True)) == [
         (r, k / 4) for r in (0, 1) for k in range(4 * (r + 1))
     ]
-    np.testing.assert_array_equal(middle[:, 0], left + half)
+    assert_array_equal(middle[:, 0], left + half)
 
 
 def test_rule_integrates_polynomials_exactly():
@@ -58,14 +59,12 @@ def test_rule_integrates_polynomials_exactly():
     for degree in range(23):
         values = rule.nodes**degree
         integral = (rule.nodes ** (degree + 1) - (-1.0) ** (degree + 1)) / (degree + 1)
-        np.testing.assert_allclose(values @ rule.antiderivative, integral, rtol=0.0, atol=1e-14)
-        np.testing.assert_allclose(
+        assert_allclose(values @ rule.antiderivative, integral, rtol=0.0, atol=1e-14)
+        assert_allclose(
             rule.weights @ values, (1.0 + (-1.0) ** degree) / (degree + 1), rtol=0.0, atol=1e-14
         )
     highest = np.polynomial.legendre.Legendre.basis(22)(rule.nodes)
-    np.testing.assert_allclose(
-        highest @ rule.last_coefficients, [0.0, 0.0, 1.0], rtol=0.0, atol=1e-13
-    )
+    assert_allclose(highest @ rule.last_coefficients, [0.0, 0.0, 1.0], rtol=0.0, atol=1e-13)
 
 
 def test_rejects_xla():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from differences import slope_and_curvature
+from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
 from scipy.special import log_ndtr
 
@@ -101,7 +102,7 @@ def test_hundred_equal_classes():
     """Equal Gaussians have probability 1/C; for unequal Gaussians the probabilities sum to 1."""
     C = 100
     equal = found(np.arange(C), np.zeros((C, C)), np.full((C, C), 0.7))
-    np.testing.assert_allclose(np.exp(equal.log_prob), 1.0 / C, rtol=CLOSE)
+    assert_allclose(np.exp(equal.log_prob), 1.0 / C, rtol=CLOSE)
     rng = np.random.default_rng(83)
     mean, variance = rng.normal(size=(C, 1)), np.exp(rng.normal(size=(C, 1)))
     every = found(np.arange(C), np.tile(mean, C), np.tile(variance, C))
@@ -138,7 +139,7 @@ def test_nearly_constant_competitor():
     behind = np.array([5.0, 8.0, 20.0, 35.0])
     variance = np.array([[1.0], [1e-12], [0.3]]) * np.ones(4)
     result = found(np.zeros(4), np.stack([np.zeros(4), behind, np.full(4, -60.0)]), variance)
-    np.testing.assert_allclose(
+    assert_allclose(
         np.expm1(result.log_prob - log_ndtr(-behind / np.sqrt(1.0 + 1e-12))), 0.0, atol=CLOSE
     )
 
@@ -159,9 +160,9 @@ def test_derivatives_match_finite_differences():
             found(label, mean + n * step, variance).log_prob.numpy() for n in (-2, -1, 0, 1, 2)
         ]
         slope, curvature = slope_and_curvature(values, h)
-        np.testing.assert_allclose(result.slope[k], slope, rtol=0.0, atol=1e-9)
-        np.testing.assert_allclose(result.curvature[k], curvature, rtol=0.0, atol=1e-6)
-    np.testing.assert_allclose(result.ratio, 1.0 + variance * result.curvature, rtol=0.0, atol=1e-8)
+        assert_allclose(result.slope[k], slope, rtol=0.0, atol=1e-9)
+        assert_allclose(result.curvature[k], curvature, rtol=0.0, atol=1e-6)
+    assert_allclose(result.ratio, 1.0 + variance * result.curvature, rtol=0.0, atol=1e-8)
 
 
 ZERO = {
@@ -228,7 +229,7 @@ def test_mode_search_stops_after_100_steps(derivatives):
     asked = derivatives(lambda x: (0.0 * x, 1.0 + 0.0 * x, 1.0 + 0.0 * x))
     x, _, _ = MODULE._mode(-ONE[None], ONE[None])
     assert len(asked) == 100
-    np.testing.assert_array_equal(np.ravel(asked), np.arange(100.0))
+    assert_array_equal(np.ravel(asked), np.arange(100.0))
     assert float(x[0]) == 99.0
 
 

@@ -5,6 +5,7 @@ The logarithm and the hazard of the normal distribution function against 60 digi
 import mpmath
 import numpy as np
 import tensorflow as tf
+from numpy.testing import assert_allclose
 from scipy import special
 
 from gpflow_pep.maths.normal import log_ndtr, log_ndtr_and_derivatives
@@ -20,7 +21,7 @@ def test_matches_sixty_digits():
     """
     log_cdf = log_ndtr(tf.constant(PLACES))
     again, slope, drop = log_ndtr_and_derivatives(tf.constant(PLACES))
-    np.testing.assert_allclose(again, log_cdf, rtol=2e-14)
+    assert_allclose(again, log_cdf, rtol=2e-14)
     with mpmath.workdps(60):
         for x, *found in zip(PLACES, log_cdf.numpy(), slope.numpy(), drop.numpy(), strict=True):
             x = mpmath.mpf(float(x))
@@ -47,8 +48,8 @@ def test_single_precision():
         log_ndtr(tf.constant(x)),
         log_ndtr_and_derivatives(tf.constant(x)),
     )
-    np.testing.assert_allclose(log_cdf, expected, rtol=2e-6)
-    np.testing.assert_allclose(again, expected, rtol=2e-6)
+    assert_allclose(log_cdf, expected, rtol=2e-6)
+    assert_allclose(again, expected, rtol=2e-6)
     assert np.all(np.isfinite(slope)) and np.all((drop.numpy() >= 0.0) & (drop.numpy() <= 1.0001))
 
 
@@ -61,4 +62,4 @@ def test_gradient_in_single_precision():
     expected = np.exp(-0.5 * x.numpy().astype(float) ** 2 - special.log_ndtr(x.numpy())) / np.sqrt(
         2.0 * np.pi
     )
-    np.testing.assert_allclose(tape.gradient(value, x), expected, rtol=1e-5, atol=1e-37)
+    assert_allclose(tape.gradient(value, x), expected, rtol=1e-5, atol=1e-37)

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import Matern52, SquaredExponential
+from gpflow.likelihoods import Softmax
 from quick import some_slow
 from sklearn.datasets import load_iris
 
@@ -38,7 +39,7 @@ def make(kernel=None, points=None, alpha=0.5, labels=Y, likelihood=None, **optio
     return PEPClassifier((X, labels), kernel, likelihood, points, alpha=alpha, **options)
 
 
-@pytest.mark.parametrize("kind", some_slow([MultiClassRobustMax, gpflow.likelihoods.Softmax], 1))
+@pytest.mark.parametrize("kind", some_slow([MultiClassRobustMax, Softmax], 1))
 def test_alpha_zero_is_stationary_for_svgp(kind):
     """At the q of alpha = 0 the gradients of the bound of ARPEP (SVGP) in q vanish."""
     model = make(alpha=0.0, likelihood=kind(C))
@@ -73,9 +74,9 @@ def of_defaults(kind):
         [
             (MultiClassRobustMax, 0.2),
             (MultiClassRobustMax, 1.0),
-            (gpflow.likelihoods.Softmax, 0.5),
+            (Softmax, 0.5),
         ],
-        quick=[(MultiClassRobustMax, 1.0), (gpflow.likelihoods.Softmax, 0.5)],
+        quick=[(MultiClassRobustMax, 1.0), (Softmax, 0.5)],
     ),
 )
 def test_converges_from_defaults(kind, alpha):

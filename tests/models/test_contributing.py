@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
+from gpflow.kernels import Matern52
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 
 from gpflow_pep import StreamState
@@ -44,7 +46,7 @@ def classes():
 
 
 def made(kind, data=(X, Y), **options):
-    return kind(data, gpflow.kernels.Matern52(1.3, 0.8), Z, noise_variance=NOISE, **options)
+    return kind(data, Matern52(1.3, 0.8), Z, noise_variance=NOISE, **options)
 
 
 def dense(model):
@@ -79,10 +81,10 @@ def test_stream_equals_batch(classes):
     total += float(stream.maximum_log_likelihood_objective())
     whole = made(classes["DTC"])
     assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=1e-9)
-    np.testing.assert_allclose(stream.predict_f(X)[0], whole.predict_f(X)[0], rtol=1e-7, atol=1e-8)
+    assert_allclose(stream.predict_f(X)[0], whole.predict_f(X)[0], rtol=1e-7, atol=1e-8)
     state = StreamState.from_dict(stream.state.as_dict())
-    again = classes["StreamingDTC"].from_state(state, gpflow.kernels.Matern52())
-    np.testing.assert_array_equal(again.predict_f(X)[0], stream.predict_f(X)[0])
+    again = classes["StreamingDTC"].from_state(state, Matern52())
+    assert_array_equal(again.predict_f(X)[0], stream.predict_f(X)[0])
 
 
 @pytest.mark.parametrize("chunk_size", [None, 7])
@@ -111,4 +113,4 @@ def test_site_rule_leave_one_out_equals_refits(classes):
         others = np.delete(np.arange(30), row)
         rest = made(classes["ExponentialNoise"], (X[others], Y[others]))
         expected = rest.predict_log_density((X[row : row + 1], Y[row : row + 1]))
-        np.testing.assert_allclose(density[row], expected[0], rtol=1e-8)
+        assert_allclose(density[row], expected[0], rtol=1e-8)

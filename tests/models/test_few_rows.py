@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.kernels import SquaredExponential
 
 from gpflow_pep import PEPR, TSGPR, StreamingSGPR
 
@@ -22,7 +23,7 @@ MODELS = {
 
 
 def make(name, data, chunk_size=50):
-    kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
+    kernel = SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
     options = {
         "kernel": kernel,
         "inducing_variable": Z,
@@ -74,7 +75,7 @@ def test_graph_is_as_small_as_gpflow(compiled_step):
     covariances that are inconsistent, as many, in that function, what an error says of a missing
     jitter. An eighth are the sums again, for their derivatives: TensorFlow removes them.
     """
-    kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
+    kernel = SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
     peer = gpflow.models.SGPR(FEW, kernel, Z.copy(), noise_variance=0.1)
     ours, theirs = (
         compiled_step(model).get_concrete_function().graph.as_graph_def()

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from differences import assert_gradients
+from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Matern52, SquaredExponential
+from gpflow.likelihoods import Gaussian
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
@@ -137,8 +139,8 @@ def test_tiny_alpha_equals_alpha_zero(
     X, Y, Z, _ = problem(N=N, M=4, P=2)
     parts = {
         "kernel": SquaredExponential(1.3, lengthscales=0.9),
-        "inducing_variable": gpflow.inducing_variables.InducingPoints(Z),
-        "likelihood": gpflow.likelihoods.Gaussian(0.2) if noise == "constant" else varying_noise(),
+        "inducing_variable": InducingPoints(Z),
+        "likelihood": Gaussian(0.2) if noise == "constant" else varying_noise(),
         "mean_function": gpflow.functions.Constant(np.array([0.3, -0.2])),
         "scale": _learned(scale),
     }
@@ -163,8 +165,8 @@ def test_close_inducing_points_match_gpflow(
     Z = np.concatenate([Z, Z[:1] + distance])
     parts = {
         "kernel": SquaredExponential(1.3, lengthscales=0.9),
-        "inducing_variable": gpflow.inducing_variables.InducingPoints(Z),
-        "likelihood": gpflow.likelihoods.Gaussian(0.2),
+        "inducing_variable": InducingPoints(Z),
+        "likelihood": Gaussian(0.2),
     }
     sgpr = gpflow.models.SGPR((X, Y), **parts)
     variables = list(named(sgpr).values())

@@ -4,6 +4,10 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.kernels import Convolutional, Matern52, SquaredExponential
+from gpflow.likelihoods import Gaussian, Ordinal, ScalarLikelihood, Softmax
+from numpy.testing import assert_allclose
+from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import ARPEP, PEP, PEPR, TSVGP
 from gpflow_pep.likelihoods import Probit
@@ -17,7 +21,7 @@ def data():
 
 
 def _model(data, kernel=None, **options):
-    kernel = gpflow.kernels.SquaredExponential() if kernel is None else kernel
+    kernel = SquaredExponential() if kernel is None else kernel
     return PEPR(data, kernel, np.linspace(0.2, 3.8, 5)[:, None], noise_variance=0.1, **options)
 
 
@@ -48,9 +52,9 @@ def test_shared_frozen_parameter_has_full_gradient(data):
     """
 
     def derivative(make):
-        kernel = gpflow.kernels.Matern52(variance=0.6)
+        kernel = Matern52(variance=0.6)
         gpflow.set_trainable(kernel.variance, False)
-        likelihood = gpflow.likelihoods.Gaussian()
+        likelihood = Gaussian()
         likelihood.variance = kernel.variance
         variable = kernel.variance.unconstrained_variable
         with tf.GradientTape() as tape:
@@ -90,7 +94,7 @@ def test_tensor_parameter_is_not_differentiable(data, compiled):
         return tape.gradient(loss, x)
 
     with pytest.raises(
-        tf.errors.InvalidArgumentError,
+        InvalidArgumentError,
         match=r"variance of SquaredExponential is a tensor; make it a gpflow.Parameter",
     ):
         (tf.function(derivative) if compiled else derivative)()
@@ -103,14 +107,12 @@ def test_partially_assigned_data_raise(data, blocks, compiled):
     loss = model.training_loss_closure(compile=compiled)
     loss()
     model.data[0].assign(X)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"different numbers of rows: set model.data"
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"different numbers of rows: set model.data"):
         loss()
     if blocks is not None:
         model.data[1].assign(Y)  # 30 rows each, but blocks of 20
         with pytest.raises(
-            tf.errors.InvalidArgumentError, match=r"different numbers of rows: set model.data"
+            InvalidArgumentError, match=r"different numbers of rows: set model.data"
         ):
             loss()
     model.data = data
@@ -122,7 +124,7 @@ def test_partially_assigned_data_raise(data, blocks, compiled):
 def test_inducing_patches_may_be_narrower_than_images():
     rng = np.random.default_rng(4)
     X, Y = rng.normal(size=(12, 16)), rng.normal(size=(12, 1))
-    kernel = gpflow.kernels.Convolutional(gpflow.kernels.SquaredExponential(), [4, 4], [2, 2])
+    kernel = Convolutional(SquaredExponential(), [4, 4], [2, 2])
     patches = gpflow.inducing_variables.InducingPatches(rng.normal(size=(5, 4)))
     peer = gpflow.models.SGPR((X, Y), kernel, patches, noise_variance=0.5)
     model = PEPR((X, Y), kernel, patches, noise_variance=0.5, alpha=0.0)
@@ -164,12 +166,8 @@ WRONG = {
 }
 MAKES = {
     "PEPR": lambda data, *parts, **options: PEPR(data, *parts, **options),
-    "PEP": lambda data, kernel, Z, **options: PEP(
-        data, kernel, gpflow.likelihoods.Gaussian(), Z, **options
-    ),
-    "TSVGP": lambda data, kernel, Z, **options: TSVGP(
-        kernel, gpflow.likelihoods.Gaussian(), Z, **options
-    ),
+    "PEP": lambda data, kernel, Z, **options: PEP(data, kernel, Gaussian(), Z, **options),
+    "TSVGP": lambda data, kernel, Z, **options: TSVGP(kernel, Gaussian(), Z, **options),
     "ARPEP": lambda data, kernel, Z, **options: ARPEP(kernel, Probit(), Z, num_data=20, **options),
 }
 
@@ -185,7 +183,7 @@ def test_a_mean_function_of_a_wrong_shape_is_refused(name, shape):
 
     inputs = np.random.default_rng(0).normal(size=(20, 2))
     data = inputs, (inputs[:, :1] > 0.0).astype(float)
-    model = make(data, gpflow.kernels.Matern52(), inputs[:5].copy(), mean_function=Mean())
+    model = make(data, Matern52(), inputs[:5].copy(), mean_function=Mean())
     arguments = () if hasattr(model, "data") else (data,)
     unknown = tf.function(
         model.predict_f,
@@ -199,7 +197,7 @@ def test_a_mean_function_of_a_wrong_shape_is_refused(name, shape):
         lambda: unknown(inputs),
     ):
         with pytest.raises(
-            (ValueError, tf.errors.InvalidArgumentError),
+            (ValueError, InvalidArgumentError),
             match=r"mean_function must return float64 of shape \[(20|rows), 1\], got ",
         ):
             use()
@@ -214,10 +212,10 @@ def test_a_noise_function_of_a_wrong_shape_is_refused():
             return tf.square(X[:, 0]) + 0.1
 
     for likelihood in (
-        gpflow.likelihoods.Gaussian(Noise()),
-        gpflow.likelihoods.Gaussian(scale=Noise()),
+        Gaussian(Noise()),
+        Gaussian(scale=Noise()),
     ):
-        parts = gpflow.kernels.Matern52(), inputs[:5].copy()
+        parts = Matern52(), inputs[:5].copy()
         models = PEPR(data, *parts, likelihood=likelihood), TSVGP(parts[0], likelihood, parts[1])
         for model, arguments in zip(models, ((), (data,)), strict=True):
             with pytest.raises(
@@ -228,7 +226,7 @@ def test_a_noise_function_of_a_wrong_shape_is_refused():
 
 def test_masked_values_are_refused_in_predictions_and_powers():
     inputs = np.random.default_rng(0).normal(size=(20, 2))
-    model = PEPR((inputs, inputs[:, :1]), gpflow.kernels.Matern52(), inputs[:5].copy())
+    model = PEPR((inputs, inputs[:, :1]), Matern52(), inputs[:5].copy())
     masked = np.ma.masked_array(inputs, inputs > 1.0)
     for use in (
         model.predict_f,
@@ -248,23 +246,19 @@ UNKNOWN = [tf.TensorSpec([None, None], tf.float64)] * 2
 
 def test_further_columns_of_y_are_refused_in_graphs_of_unknown_width(data):
     X, Y = data[0], (data[1] > 0.0).astype(float)
-    model = ARPEP(
-        gpflow.kernels.Matern52(), gpflow.likelihoods.Softmax(3), X[:5].copy(), num_data=30
-    )
+    model = ARPEP(Matern52(), Softmax(3), X[:5].copy(), num_data=30)
     for name in ("training_loss", "predict_log_density"):
         function = getattr(model, name)
         compiled = tf.function(lambda *data, name=name: getattr(model, name)(data), autograph=False)
         compiled = compiled.get_concrete_function(*UNKNOWN)
-        np.testing.assert_allclose(
-            compiled(tf.constant(X), tf.constant(Y)), function((X, Y)), rtol=1e-9
-        )
+        assert_allclose(compiled(tf.constant(X), tf.constant(Y)), function((X, Y)), rtol=1e-9)
         with pytest.raises(
-            tf.errors.InvalidArgumentError, match=r"data\[1\] \(Y\) must have .* columns:\] \[2\]"
+            InvalidArgumentError, match=r"data\[1\] \(Y\) must have .* columns:\] \[2\]"
         ):
             compiled(tf.constant(X), tf.constant(np.hstack([Y, Y])))
 
 
-class OfF(gpflow.likelihoods.ScalarLikelihood):
+class OfF(ScalarLikelihood):
     """A likelihood whose log density is a function of f."""
 
     def __init__(self, log_prob):
@@ -282,9 +276,9 @@ class OfF(gpflow.likelihoods.ScalarLikelihood):
 
 
 def test_a_likelihood_that_returns_nan_ends_the_sweeps_at_once(data):
-    model = PEP(data, gpflow.kernels.Matern52(), OfF(tf.math.log), data[0][:5].copy())
+    model = PEP(data, Matern52(), OfF(tf.math.log), data[0][:5].copy())
     assert int(model._inference().solve().sweeps) <= 1
-    with pytest.raises(tf.errors.InvalidArgumentError, match="tilted distributions are not finite"):
+    with pytest.raises(InvalidArgumentError, match="tilted distributions are not finite"):
         model.training_loss()
 
 
@@ -294,25 +288,25 @@ def test_log_densities_of_a_wrong_shape_and_descending_edges_are_refused(data):
         ValueError,
         match=r"^likelihood: _scalar_log_prob of OfF must return a value for each f, but",
     ):
-        PEP(data, gpflow.kernels.Matern52(), OfF(lambda F: tf.reduce_sum(-(F**2))), X[:5].copy())
+        PEP(data, Matern52(), OfF(lambda F: tf.reduce_sum(-(F**2))), X[:5].copy())
     with pytest.raises(
         ValueError,
         match=r"^likelihood: _scalar_log_prob of OfF .* F is float64 .* the result float32",
     ):
         PEP(
             data,
-            gpflow.kernels.Matern52(),
+            Matern52(),
             OfF(lambda F: -tf.square(tf.cast(F, tf.float32))),
             X[:5].copy(),
         )
-    edges = gpflow.likelihoods.Ordinal(np.array([0.5, -0.5]))
+    edges = Ordinal(np.array([0.5, -0.5]))
     with pytest.raises(ValueError, match=r"^likelihood: bin_edges of Ordinal must increase"):
-        PEP((X, np.zeros_like(Y)), gpflow.kernels.Matern52(), edges, X[:5].copy())
+        PEP((X, np.zeros_like(Y)), Matern52(), edges, X[:5].copy())
 
 
 def test_predictions_accept_inputs_of_unknown_rank(data):
-    model = _model(data, gpflow.kernels.Matern52(), mean_function=gpflow.functions.Linear())
+    model = _model(data, Matern52(), mean_function=gpflow.functions.Linear())
     predict = tf.function(
         model.predict_f, input_signature=[tf.TensorSpec(None, tf.float64)], autograph=False
     )
-    np.testing.assert_allclose(predict(data[0])[0], model.predict_f(data[0])[0], rtol=1e-10)
+    assert_allclose(predict(data[0])[0], model.predict_f(data[0])[0], rtol=1e-10)

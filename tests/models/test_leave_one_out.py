@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from dense_formulas import make_problem
+from gpflow.kernels import Matern52, SquaredExponential
+from gpflow.likelihoods import Gaussian
+from numpy.testing import assert_allclose
 from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR
@@ -24,7 +27,7 @@ def _labels(N):
 
 def pep(data, kernel, Z, *, noise_variance, **options):
     """Sites of Gaussian noise do not depend on other rows: q without one is a fit to the others."""
-    likelihood = gpflow.likelihoods.Gaussian(noise_variance)
+    likelihood = Gaussian(noise_variance)
     return PEP(data, kernel, likelihood, Z, **options)
 
 
@@ -38,7 +41,7 @@ def stream(data, kernel, Z, **options):
 
 def heteroscedastic(data, kernel, Z, *, noise_variance, **options):
     scale = gpflow.functions.Linear([[0.06], [0.04]], [noise_variance])
-    return PEPR(data, kernel, Z, likelihood=gpflow.likelihoods.Gaussian(scale=scale), **options)
+    return PEPR(data, kernel, Z, likelihood=Gaussian(scale=scale), **options)
 
 
 MODELS = {
@@ -63,7 +66,7 @@ def test_equals_refits(name, problem):
 
     def model(rows):
         extra = {} if blocks is None else {"blocks": blocks(14)[rows]}
-        kernel = gpflow.kernels.SquaredExponential(1.3, [0.8, 1.1])
+        kernel = SquaredExponential(1.3, [0.8, 1.1])
         mean = gpflow.functions.Constant(0.2 * np.ones(2))
         return constructor(
             (data.X[rows], data.Y[rows]),
@@ -82,15 +85,15 @@ def test_equals_refits(name, problem):
         for n in everything
     ]
     assert actual.shape == [14]
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=EXACT)
+    assert_allclose(actual, expected, rtol=0, atol=EXACT)
 
 
 def test_shared_block_equals_sgpr(problem):
     data = problem(N=12)
-    kernel = gpflow.kernels.SquaredExponential(1.3, [0.8, 1.1])
+    kernel = SquaredExponential(1.3, [0.8, 1.1])
     shared = BTSGPR((data.X, data.Y), kernel, data.Z, blocks=4, shared=True, noise_variance=0.1)
     vfe = PEPR((data.X, data.Y), kernel, data.Z, alpha=0.0, noise_variance=0.1)
-    np.testing.assert_allclose(
+    assert_allclose(
         shared.loo_log_predictive_density(), vfe.loo_log_predictive_density(), atol=EXACT
     )
 
@@ -103,7 +106,7 @@ def test_without_a_site_q_may_be_improper():
     """
     inputs = np.array([[0.0], [0.4], [5.0]])
     labels = np.array([[0.0], [1.0], [1.0]])
-    model = PEP((inputs, labels), gpflow.kernels.Matern52(3.0), Probit(), inputs.copy(), alpha=0.0)
+    model = PEP((inputs, labels), Matern52(3.0), Probit(), inputs.copy(), alpha=0.0)
     model._warned.assign(True)
     model._options.max_sweeps.assign(0)  # the sites stay
     model.sites.precision.assign([[2.0], [-0.5], [0.3]])

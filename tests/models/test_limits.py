@@ -10,7 +10,9 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Linear, Matern32, Matern52, RationalQuadratic, SquaredExponential, White
+from gpflow.models import GPR, GPRFITC, SGPR, SVGP
 from model_values import linear_mean
 from quick import some_slow
 
@@ -100,8 +102,8 @@ def test_alpha_zero_equals_sgpr(
     X, Y, Z, Xnew = problem(P=P)
     likelihood = varying_noise() if noise == "varying" else None
     parts = _parts(kernel, likelihood, linear_mean(P))
-    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
-    sgpr = gpflow.models.SGPR((X, Y), **parts)
+    parts["inducing_variable"] = InducingPoints(Z)
+    sgpr = SGPR((X, Y), **parts)
     pepr = PEPR((X, Y), alpha=0.0, **parts)
     assert_same(pepr, sgpr, CLOSE)
     _assert_predicts_as(pepr, sgpr, Xnew, assert_close)
@@ -115,8 +117,8 @@ def test_alpha_zero_equals_sgpr(
 def test_alpha_one_equals_fitc(problem, kernel, assert_same, assert_close):
     X, Y, Z, Xnew = problem()
     parts = _parts(kernel, mean_function=linear_mean(1))
-    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
-    fitc = gpflow.models.GPRFITC((X, Y), **parts)
+    parts["inducing_variable"] = InducingPoints(Z)
+    fitc = GPRFITC((X, Y), **parts)
     pepr = PEPR((X, Y), alpha=1.0, **parts)
     assert_same(pepr, fitc, CLOSE)
     _assert_predicts_as(pepr, fitc, Xnew, assert_close)
@@ -153,7 +155,7 @@ def test_inducing_points_at_all_inputs_are_exact(problem, kind, no_jitter, asser
     parts = _parts(Matern52(1.3, lengthscales=0.3), mean_function=linear_mean(2))
     assert np.linalg.cond(parts["kernel"](X)) < 1e3
     model = constructor((X, Y), inducing_variable=X, **options, **parts)
-    gpr = gpflow.models.GPR((X, Y), **parts)
+    gpr = GPR((X, Y), **parts)
     assert _objective(model) - 2 * _scale_terms(**options) == pytest.approx(
         _objective(gpr), rel=CLOSE
     )
@@ -175,7 +177,7 @@ def test_one_block_at_alpha_one_is_exact(problem, kernel, value_and_gradients, n
     X, Y, Z, _ = problem(P=2)
     parts = _parts(kernel, mean_function=linear_mean(2))
     model = PEPR((X, Y), inducing_variable=Z, alpha=1.0, blocks=[np.arange(24)], **parts)
-    gpr = gpflow.models.GPR((X, Y), **parts)
+    gpr = GPR((X, Y), **parts)
     variables = list(named(gpr).values())
     value, gradients = value_and_gradients(
         model, [*variables, model.inducing_variable.Z.unconstrained_variable]
@@ -189,13 +191,13 @@ def test_svgp_with_same_q_u_predicts_the_same(problem, kind, assert_close):
     X, Y, Z, Xnew = problem(P=2)
     constructor, options, _ = kind
     parts = _parts(mean_function=linear_mean(2))
-    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
+    parts["inducing_variable"] = InducingPoints(Z)
     model = constructor((X, Y), **options, **parts)
     q_mu, q_cov = model.compute_qu()
     q_sqrt = tf.tile(tf.linalg.cholesky(q_cov)[None], [2, 1, 1])
-    svgp = gpflow.models.SVGP(q_mu=q_mu, q_sqrt=q_sqrt, whiten=False, num_latent_gps=2, **parts)
+    svgp = SVGP(q_mu=q_mu, q_sqrt=q_sqrt, whiten=False, num_latent_gps=2, **parts)
     _assert_predicts_as(model, svgp, Xnew, assert_close)
-    sgpr = gpflow.models.SGPR((X, Y), **parts)
+    sgpr = SGPR((X, Y), **parts)
     if options.get("alpha") != 0.0 and constructor is PEPR:
         assert svgp.elbo((X, Y)).numpy() < _objective(sgpr)  # which is the largest ELBO of all q(u)
     else:
@@ -209,7 +211,7 @@ def test_bounds_enclose_exact_evidence(problem, kind, varying_noise):
         X, Y, Z, _ = problem(P=P, seed=P)
         parts = _parts(likelihood=likelihood, mean_function=linear_mean(P))
         model = constructor((X, Y), inducing_variable=Z, **options, **parts)
-        exact = _objective(gpflow.models.GPR((X, Y), **parts))
+        exact = _objective(GPR((X, Y), **parts))
         assert model.upper_bound().numpy() > exact
         if any(MODELS[name][1] is options for name in BOUNDS):
             assert _objective(model) < exact
@@ -285,7 +287,7 @@ def test_blocks_of_one_row_equal_no_blocks(
 ):
     X, Y, Z, Xnew = problem(P=2)
     parts = _parts(mean_function=linear_mean(2))
-    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
+    parts["inducing_variable"] = InducingPoints(Z)
     without = constructor((X, Y), **options, **parts)
     singletons = (BTSGPR if constructor is TSGPR else PEPR)((X, Y), blocks=1, **options, **parts)
     assert_same(singletons, without, CLOSE)
@@ -302,7 +304,7 @@ def test_best_scale_at_alpha_zero_is_optimal(
     """
     X, Y, Z, _ = problem(P=2)
     parts = _parts()
-    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
+    parts["inducing_variable"] = InducingPoints(Z)
     optimal = PEPR((X, Y), alpha=0.0, scale="optimal", blocks=blocks, **parts)
     m = gpflow.Parameter(dense.of(optimal).spherical_scale(), transform=gpflow.utilities.positive())
     given = PEPR((X, Y), alpha=0.0, scale=m, blocks=blocks, **parts)

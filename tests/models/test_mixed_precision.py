@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.kernels import Matern32, SquaredExponential
+from numpy.testing import assert_allclose
 from quick import some_slow
 
 from gpflow_pep import PEPR, TSGPR, fit
@@ -58,10 +59,10 @@ def test_mixed_precision_is_close_to_double(pair, evaluated):
     assert 0.0 < abs(near - loss) < OBJECTIVE * (N + abs(loss))
     assert 0.0 < np.linalg.norm(near_gradient - gradient) < GRADIENT * np.linalg.norm(gradient)
     for exact, other in zip(pair[0].predict_f(X[:20]), pair[1].predict_f(X[:20]), strict=True):
-        np.testing.assert_allclose(other, exact, atol=PREDICTION)
+        assert_allclose(other, exact, atol=PREDICTION)
         assert other.dtype == tf.float64
     density, other = (model.loo_log_predictive_density() for model in pair)
-    np.testing.assert_allclose(other, density, atol=PREDICTION)
+    assert_allclose(other, density, atol=PREDICTION)
 
 
 def test_equals_double_if_single_is_inaccurate(pair, evaluated):
@@ -75,7 +76,7 @@ def test_equals_double_if_single_is_inaccurate(pair, evaluated):
     # differently. Terms of the gradient are some 100 times the loss (3e5) and cancel: 1e-12 of the
     # loss is about 40 eps of them. Single precision errs by 1e-3.
     assert other == pytest.approx(loss, rel=1e-13)
-    np.testing.assert_allclose(other_gradient, gradient, rtol=0.0, atol=1e-12 * abs(loss))
+    assert_allclose(other_gradient, gradient, rtol=0.0, atol=1e-12 * abs(loss))
 
 
 def test_precision_is_selected_at_each_evaluation():

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
 from model_values import loss_and_gradient
+from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier, StreamingPEP, fit
@@ -73,7 +74,7 @@ def test_objective_sites_and_predictions_are_as_in_memory(name):
     which, make = MODELS[name]
     expected, model = make((X, Y[which])), make(dataset(Y[which]))
     (exact, derivatives), (loss, gradient) = loss_and_gradient(expected), loss_and_gradient(model)
-    np.testing.assert_allclose(loss, exact, rtol=TOLERANCE)
+    assert_allclose(loss, exact, rtol=TOLERANCE)
     scale = max(float(tf.reduce_max(tf.abs(values))) for values in derivatives)
     # With a dataset moments are treated as matched.
     tolerance = TOLERANCE if model._has_exact_gradient() else 0.05
@@ -86,7 +87,7 @@ def test_objective_sites_and_predictions_are_as_in_memory(name):
         (model.surrogate().targets, expected.surrogate().targets),
         (model.num_data, expected.num_data),
     ]:
-        np.testing.assert_allclose(actual, wanted, rtol=1e3 * TOLERANCE, atol=1e3 * TOLERANCE)
+        assert_allclose(actual, wanted, rtol=1e3 * TOLERANCE, atol=1e3 * TOLERANCE)
 
 
 def test_options_of_the_dataset_do_not_change_the_order_of_rows():
@@ -103,7 +104,7 @@ def test_options_of_the_dataset_do_not_change_the_order_of_rows():
     chunks = DatasetChunks(data.with_options(options))
     for _ in range(3):
         (found,) = chunks.split().concatenate(lambda chunk: chunk.data[:1], tf.float64, [[None, 1]])
-        np.testing.assert_array_equal(found, rows)
+        assert_array_equal(found, rows)
 
 
 def test_labels_of_all_batches_choose_the_likelihood():

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import gpflow
 import numpy as np
 import pytest
+from gpflow.kernels import Matern52
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import gammaln, log_ndtr
 from scipy.stats import t as student
 
@@ -177,7 +179,7 @@ CASES = [
 def case(request):
     name, full = request.param
     observed, Z = OBSERVED[name], X if full else FEWER
-    kernel = gpflow.kernels.Matern52(1.4, lengthscales=0.9)
+    kernel = Matern52(1.4, lengthscales=0.9)
     mean = gpflow.functions.Constant(MEAN)
     model = PEP(
         (X, observed.Y[:, None]),
@@ -199,8 +201,8 @@ def test_matches_dense_power_ep(case):
         status = model.update_sites()
         expected = Definition(model.kernel, Z, observed.log_prob, observed.Y, alpha).converge()
         assert status.converged
-        np.testing.assert_allclose(model.sites.precision[:, 0], expected.t, rtol=0.0, atol=CLOSE)
-        np.testing.assert_allclose(
+        assert_allclose(model.sites.precision[:, 0], expected.t, rtol=0.0, atol=CLOSE)
+        assert_allclose(
             model.sites.linear[:, 0], expected.h, rtol=0.0, atol=CLOSE * abs(expected.h).max()
         )
         assert float(model.maximum_log_likelihood_objective()) == pytest.approx(
@@ -209,10 +211,8 @@ def test_matches_dense_power_ep(case):
         assert status.log_evidence == pytest.approx(expected.energy(), abs=CLOSE)
         linear, precision = expected.natural()
         q_mu, q_cov = model.compute_qu()
-        np.testing.assert_allclose(q_cov, np.linalg.inv(precision), rtol=0.0, atol=CLOSE)
-        np.testing.assert_allclose(
-            q_mu[:, 0], np.linalg.solve(precision, linear), rtol=0.0, atol=CLOSE
-        )
+        assert_allclose(q_cov, np.linalg.inv(precision), rtol=0.0, atol=CLOSE)
+        assert_allclose(q_mu[:, 0], np.linalg.solve(precision, linear), rtol=0.0, atol=CLOSE)
 
 
 def test_energy_at_any_sites(case, energy_at_sites):
@@ -228,7 +228,7 @@ def test_energy_at_any_sites(case, energy_at_sites):
         model.sites.precision.assign(definition.t[:, None])
         model.sites.linear.assign(definition.h[:, None])
         assert energy_at_sites(model) == pytest.approx(definition.energy(), abs=CLOSE)
-        np.testing.assert_array_equal(model.sites.precision[:, 0], definition.t)
+        assert_array_equal(model.sites.precision[:, 0], definition.t)
     model.reset_sites()
 
 
@@ -238,7 +238,7 @@ def test_energy_at_any_sites(case, energy_at_sites):
 )
 def test_energy_of_powers_and_scales_at_any_sites(alpha, scale, energy_at_sites):
     labels = np.array([0.0, 1.0, 1.0, 0.0])
-    kernel = gpflow.kernels.Matern52(3.0)
+    kernel = Matern52(3.0)
     mean = gpflow.functions.Constant(MEAN)
     model = PEP(
         (X, labels[:, None]),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close, assert_all_equal
+from gpflow.kernels import Matern52
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier
@@ -24,9 +25,7 @@ Z = np.linspace(-1.8, 1.8, 5)[:, None]
 
 
 def classifier(**options):
-    return PEPClassifier(
-        (X, LABELS), gpflow.kernels.Matern52(), inducing_variable=Z.copy(), **options
-    )
+    return PEPClassifier((X, LABELS), Matern52(), inducing_variable=Z.copy(), **options)
 
 
 class OwnDensity(gpflow.likelihoods.Exponential):
@@ -38,12 +37,8 @@ MODELS = {
     "bound": lambda: classifier(alpha=0.0),
     "chunks": lambda: classifier(chunk_size=15),
     "wasserstein": lambda: classifier(projection="wasserstein"),
-    "density of its own": lambda: PEP(
-        (X, COUNTS + 0.5), gpflow.kernels.Matern52(), OwnDensity(), Z.copy()
-    ),
-    "three classes": lambda: PEPClassifier(
-        (X, COUNTS % 3), gpflow.kernels.Matern52(), inducing_variable=Z.copy()
-    ),
+    "density of its own": lambda: PEP((X, COUNTS + 0.5), Matern52(), OwnDensity(), Z.copy()),
+    "three classes": lambda: PEPClassifier((X, COUNTS % 3), Matern52(), inducing_variable=Z.copy()),
 }
 
 

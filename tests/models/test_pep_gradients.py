@@ -18,6 +18,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 from differences import in_direction
+from gpflow.likelihoods import Gaussian, Poisson, Softmax, StudentT
+from numpy.testing import assert_allclose
 from quick import some_slow
 
 from gpflow_pep import PEP, MultiClassRobustMax
@@ -32,12 +34,12 @@ POWERS = {
 }
 
 LIKELIHOODS = {
-    "Gaussian": lambda: gpflow.likelihoods.Gaussian(0.3),
+    "Gaussian": lambda: Gaussian(0.3),
     "Probit": Probit,
-    "Poisson": gpflow.likelihoods.Poisson,
+    "Poisson": Poisson,
     "MultiClassRobustMax": lambda: MultiClassRobustMax(C, 0.01),
-    "Softmax": lambda: gpflow.likelihoods.Softmax(C),
-    "StudentT": lambda: gpflow.likelihoods.StudentT(scale=0.4),
+    "Softmax": lambda: Softmax(C),
+    "StudentT": lambda: StudentT(scale=0.4),
 }
 NUM_TRAINABLE = {"Gaussian": 6, "StudentT": 6}  # otherwise 5: kernel 2, Z, mean function, scale
 
@@ -102,7 +104,7 @@ class Compiled:
             slopes.append(np.sum(direction * gradient))
             differences.append(in_direction(self.value, [variable], [direction], h=1e-3))
         assert np.abs(slopes).max() > 0.1
-        np.testing.assert_allclose(
+        assert_allclose(
             slopes, differences, rtol=0.0, atol=tolerance * max(1.0, np.abs(slopes).max())
         )
 
@@ -146,5 +148,5 @@ def test_minibatches_are_unbiased(converge):
     estimates = list(converged.model.minibatches(5, damping=1e-12))
     assert len(estimates) == 2
     for *parts, gradient in zip(*estimates, converged.gradients(), strict=True):
-        np.testing.assert_allclose(-np.mean(parts, axis=0), gradient, rtol=0.0, atol=1e-8)
+        assert_allclose(-np.mean(parts, axis=0), gradient, rtol=0.0, atol=1e-8)
         assert np.abs(parts[0] - parts[1]).max() > 1e-3

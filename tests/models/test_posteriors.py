@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_equal
+from gpflow.inducing_variables import InducingPoints
+from gpflow.kernels import Matern12, Matern32, Matern52, SeparateIndependent
 from gpflow.posteriors import PrecomputeCacheType
+from numpy.testing import assert_allclose
 
 from gpflow_pep.engine import SiteSums
 from gpflow_pep.models.posteriors import WhitenedPosterior
@@ -23,7 +26,7 @@ XNEW = RNG.uniform(-2.0, 2.0, size=(5, 2))
 
 
 def make_kernel():
-    return gpflow.kernels.Matern52(variance=1.4, lengthscales=0.9)
+    return Matern52(variance=1.4, lengthscales=0.9)
 
 
 class Given:
@@ -41,7 +44,7 @@ class Given:
 def make_posterior(cache=PrecomputeCacheType.TENSOR, mean_function=None, **changes):
     kernel = make_kernel()
     given = Given(kernel, **changes)
-    points = gpflow.inducing_variables.InducingPoints(Z)
+    points = InducingPoints(Z)
     mean_function = mean_function or gpflow.functions.Constant([0.5, 0.0, -1.0])
     return WhitenedPosterior(
         kernel, points, mean_function, lambda: given().posterior(), precompute_cache=cache
@@ -56,16 +59,16 @@ def dense(given, X):
 
 
 KERNELS = [
-    gpflow.kernels.Matern52(1.4, 0.9),
-    gpflow.kernels.Matern32(0.6, 1.2),
-    gpflow.kernels.Matern12(1.0, 2.0),
+    Matern52(1.4, 0.9),
+    Matern32(0.6, 1.2),
+    Matern12(1.0, 2.0),
 ]
 
 
 @pytest.mark.parametrize("kernels", [KERNELS[:1] * 3, KERNELS], ids=["one Kuu", "a Kuu each"])
 def test_separate_sums_equal_separate_posteriors(kernels):
     """Marginals and covariances, also for batches, with shared and separate kernels."""
-    points, shares = gpflow.inducing_variables.InducingPoints(Z), kernels[0] is kernels[1]
+    points, shares = InducingPoints(Z), kernels[0] is kernels[1]
     L = np.stack([np.linalg.cholesky(kernel(Z) + 1e-6 * np.eye(4)) for kernel in kernels])
     As, cs = np.stack([A, 0.3 * A, A + np.eye(4)]), C.T[..., None]
 
@@ -76,7 +79,7 @@ def test_separate_sums_equal_separate_posteriors(kernels):
             kernel, points, zero, sums.posterior, precompute_cache=PrecomputeCacheType.TENSOR
         )
 
-    kernel = kernels[0] if shares else gpflow.kernels.SeparateIndependent(kernels)
+    kernel = kernels[0] if shares else SeparateIndependent(kernels)
     together = posterior(kernel, L[0] if shares else L, As, cs)
     alone = [posterior(*parts) for parts in zip(kernels, L, As, cs, strict=True)]
     for X in (XNEW, np.stack([XNEW, XNEW + 0.5])):
@@ -85,8 +88,8 @@ def test_separate_sums_equal_separate_posteriors(kernels):
             means, covs = zip(
                 *(each.predict_f(X, full_cov=full_cov) for each in alone), strict=True
             )
-            np.testing.assert_allclose(mean, np.concatenate(means, axis=-1), rtol=0, atol=EXACT)
-            np.testing.assert_allclose(cov, np.concatenate(covs, axis=axis), rtol=0, atol=EXACT)
+            assert_allclose(mean, np.concatenate(means, axis=-1), rtol=0, atol=EXACT)
+            assert_allclose(cov, np.concatenate(covs, axis=axis), rtol=0, atol=EXACT)
 
 
 @pytest.mark.parametrize("cache", list(PrecomputeCacheType))
@@ -97,15 +100,15 @@ def test_means_and_covariances_equal_dense_formula(cache):
     )
     mean, cov = dense(given, XNEW)
     m, v = predict(XNEW)
-    np.testing.assert_allclose(m, mean, rtol=0, atol=EXACT)
-    np.testing.assert_allclose(v, np.diag(cov)[:, None] * np.ones(3), rtol=0, atol=EXACT)
+    assert_allclose(m, mean, rtol=0, atol=EXACT)
+    assert_allclose(v, np.diag(cov)[:, None] * np.ones(3), rtol=0, atol=EXACT)
     m, whole = predict(XNEW, full_cov=True)
-    np.testing.assert_allclose(m, mean, rtol=0, atol=EXACT)
-    np.testing.assert_allclose(whole, np.stack([cov] * 3), rtol=0, atol=EXACT)
+    assert_allclose(m, mean, rtol=0, atol=EXACT)
+    assert_allclose(whole, np.stack([cov] * 3), rtol=0, atol=EXACT)
     _, outputs = predict(XNEW, full_output_cov=True)
-    np.testing.assert_allclose(outputs, np.diag(cov)[:, None, None] * np.eye(3), rtol=0, atol=EXACT)
+    assert_allclose(outputs, np.diag(cov)[:, None, None] * np.eye(3), rtol=0, atol=EXACT)
     _, both = predict(XNEW, full_cov=True, full_output_cov=True)
-    np.testing.assert_allclose(both, np.einsum("nm,pq->npmq", cov, np.eye(3)), rtol=0, atol=EXACT)
+    assert_allclose(both, np.einsum("nm,pq->npmq", cov, np.eye(3)), rtol=0, atol=EXACT)
 
 
 @pytest.mark.parametrize(

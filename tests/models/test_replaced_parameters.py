@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.keras import tf_keras
+from gpflow.kernels import Coregion, Matern52, SquaredExponential
+from gpflow.likelihoods import Gaussian, StudentT
 
 from gpflow_pep import ARPEP, PEP, PEPR, TSVGP, PEPClassifier, StreamingSGPR, fit
 from gpflow_pep.inducing import greedy_variance
@@ -16,11 +18,11 @@ from gpflow_pep.inducing import greedy_variance
 X = np.linspace(0.0, 6.0, 30)[:, None]
 Y = np.sin(X)
 Z = X[::6].copy()
-KERNEL = gpflow.kernels.Matern52
+KERNEL = Matern52
 
 
 def minibatch_model(kernel, rows):
-    return TSVGP(kernel, gpflow.likelihoods.StudentT(), rows[::6].copy(), num_data=len(rows))
+    return TSVGP(kernel, StudentT(), rows[::6].copy(), num_data=len(rows))
 
 
 @pytest.mark.parametrize("value", [2.0, [2.0], tf.constant(2.0)], ids=repr)
@@ -62,13 +64,13 @@ def test_a_number_for_a_parameter_of_the_likelihood_is_an_error_also_after_use(v
 
 
 def test_a_number_is_assigned_to_a_parameter_of_the_model():
-    model = PEP((X, Y), KERNEL(), gpflow.likelihoods.StudentT(), Z, scale=gpflow.Parameter(1.0))
+    model = PEP((X, Y), KERNEL(), StudentT(), Z, scale=gpflow.Parameter(1.0))
     scale, model.scale = model.scale, 1.3
     assert model.scale is scale and float(scale.numpy()) == pytest.approx(1.3)
 
 
 def test_a_number_that_the_model_refuses_is_not_assigned(monkeypatch):
-    model = PEP((X, Y), KERNEL(), gpflow.likelihoods.StudentT(), Z, scale=gpflow.Parameter(1.0))
+    model = PEP((X, Y), KERNEL(), StudentT(), Z, scale=gpflow.Parameter(1.0))
 
     def refuse(model):
         raise ValueError("refused")
@@ -81,7 +83,7 @@ def test_a_number_that_the_model_refuses_is_not_assigned(monkeypatch):
 
 def test_new_parts_and_frozen_models_are_accepted():
     model = PEPR((X, Y), KERNEL(), Z)
-    model.kernel = gpflow.kernels.SquaredExponential()
+    model.kernel = SquaredExponential()
     model.kernel.lengthscales = gpflow.Parameter(2.0, transform=gpflow.utilities.positive())
     expected = model.predict_f(X)[0]
     np.testing.assert_allclose(gpflow.utilities.freeze(model).predict_f(X)[0], expected, rtol=1e-12)
@@ -94,10 +96,10 @@ def test_new_parts_and_frozen_models_are_accepted():
 
 def test_an_index_that_is_no_output_is_refused():
     rows = np.concatenate([X, np.tile([[0.0], [1.0]], (15, 1))], axis=1)
-    kernel = KERNEL(active_dims=[0]) * gpflow.kernels.Coregion(2, rank=1, active_dims=[1])
+    kernel = KERNEL(active_dims=[0]) * Coregion(2, rank=1, active_dims=[1])
     points, wrong = rows[::6].copy(), rows.copy()
     wrong[3, 1] = 2.0
-    likelihood = gpflow.likelihoods.Gaussian()
+    likelihood = Gaussian()
     model, stream = (kind((rows, Y), kernel, points) for kind in (PEPR, StreamingSGPR))
     minibatches = ARPEP(kernel, likelihood, points, num_data=30)
     batches = tf.data.Dataset.from_tensor_slices((wrong.astype(np.float32), Y)).batch(20)
@@ -130,7 +132,7 @@ def test_an_index_that_is_no_output_is_refused():
             compiled(wrong)
 
 
-class Warped(gpflow.kernels.SquaredExponential):
+class Warped(SquaredExponential):
     """A squared exponential of features."""
 
     def __init__(self, layers):

@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 from gpflow.kernels import Matern32, Matern52
+from gpflow.likelihoods import Gaussian, Poisson, Softmax
 
 from gpflow_pep import (
     ARPEP,
@@ -24,7 +25,7 @@ X = np.random.default_rng(0).uniform(-2.0, 2.0, [20, 2])
 Y = np.sin(2.0 * X[:, :1])
 LABELS = (Y > 0.0).astype(float)
 Z = X[::4].copy()
-POISSON, GAUSSIAN = gpflow.likelihoods.Poisson, gpflow.likelihoods.Gaussian
+POISSON, GAUSSIAN = Poisson, Gaussian
 
 MODELS = {
     "PEPR": lambda: PEPR((X, Y), Matern52(), Z),
@@ -43,7 +44,7 @@ def test_a_checkpoint_holds_the_parts_of_the_model_after_one_was_refused(make):
     """TensorFlow lists a part before the model refuses it."""
     model = make()
     children = model._trackable_children()
-    refused = {"kernel": Matern32(active_dims=[2]), "likelihood": gpflow.likelihoods.Softmax(3)}
+    refused = {"kernel": Matern32(active_dims=[2]), "likelihood": Softmax(3)}
     for name, part in refused.items():
         with pytest.raises(ValueError, match="must"):
             setattr(model, name, part)

@@ -14,6 +14,7 @@ from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive
+from numpy.testing import assert_allclose
 from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
@@ -134,7 +135,7 @@ def test_assigned_scales_are_used_by_compiled_functions(problem):
         match=r"scale must keep the shape \[5\], got \[4\]",
     ):
         model.scale = np.ones(4)
-    np.testing.assert_allclose(model.scale, changed, rtol=1e-12)
+    assert_allclose(model.scale, changed, rtol=1e-12)
 
 
 def test_a_parameter_in_place_of_the_scales_has_their_number(problem):
@@ -166,9 +167,7 @@ def test_scale_terms_of_tiny_and_huge_scales(alpha):
     assert float(total) == pytest.approx(
         float(sum(terms)), rel=0.0, abs=1e-15 * max(1.0, *map(abs, map(float, terms)))
     )
-    np.testing.assert_allclose(
-        tape.gradient(total, scale), np.array(slopes, float), rtol=1e-9, atol=0.0
-    )
+    assert_allclose(tape.gradient(total, scale), np.array(slopes, float), rtol=1e-9, atol=0.0)
 
 
 def test_new_data_keep_the_number_of_scales(problem):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from differences import assert_gradients
+from gpflow.kernels import Matern52
 
 from gpflow_pep.engine import (
     BlockSites,
@@ -91,9 +92,7 @@ class Model(CollapsedRegression):
     """A model of a given rule, with the powers of PEP or of the structured blocks."""
 
     def __init__(self, rule, blocks, **options):
-        super().__init__(
-            (X, Y), gpflow.kernels.Matern52(1.3, 0.8), Z, noise_variance=0.2, **options
-        )
+        super().__init__((X, Y), Matern52(1.3, 0.8), Z, noise_variance=0.2, **options)
         self._use_blocks(blocks)
         self.rule = rule
 
@@ -173,7 +172,7 @@ def test_a_penalty_is_not_lost_by_terms_of_0():
         def evidence_terms(self, powers):
             return tf.zeros([], tf.float64)
 
-    model = Bound((X, Y), gpflow.kernels.Matern52(1.3, 0.8), Z, noise_variance=0.2)
+    model = Bound((X, Y), Matern52(1.3, 0.8), Z, noise_variance=0.2)
     sgpr = gpflow.models.SGPR((X, Y), model.kernel, Z, noise_variance=0.2)
     found = float(model.maximum_log_likelihood_objective())
     assert found == pytest.approx(float(sgpr.elbo()), rel=1e-10)

@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.kernels import Matern52, SquaredExponential
 
 from gpflow_pep import PEPR, PEPClassifier
 
@@ -18,7 +19,7 @@ POINT, STEP = np.array([[0.3, -0.2]]), 1e-4
 
 def test_of_compiled_predictions():
     model = PEPClassifier(
-        (X, (Y > 0.0).astype(float)), gpflow.kernels.SquaredExponential(), inducing_variable=X[:8]
+        (X, (Y > 0.0).astype(float)), SquaredExponential(), inducing_variable=X[:8]
     )
     for predict in (tf.function(model.predict_f), model.posterior().predict_f):
         below, middle, above = (
@@ -38,9 +39,9 @@ def test_of_compiled_predictions():
 
 
 def test_elbo_is_the_objective_at_alpha_zero():
-    model = PEPR((X, Y), gpflow.kernels.Matern52(), X[:8].copy(), noise_variance=0.1)
+    model = PEPR((X, Y), Matern52(), X[:8].copy(), noise_variance=0.1)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"elbo\(\) needs alpha = 0.* 0\.5"):
         model.elbo()
     model.alpha = 0.0
-    sgpr = gpflow.models.SGPR((X, Y), gpflow.kernels.Matern52(), X[:8].copy(), noise_variance=0.1)
+    sgpr = gpflow.models.SGPR((X, Y), Matern52(), X[:8].copy(), noise_variance=0.1)
     np.testing.assert_allclose(model.elbo(), sgpr.elbo(), rtol=1e-10)

@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
+from gpflow.kernels import SquaredExponential
+from gpflow.likelihoods import Gaussian, StudentT
+from numpy.testing import assert_allclose, assert_array_equal, assert_equal
+from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import StreamingSGPR, StreamingSVGP
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
@@ -25,7 +29,7 @@ FIRST, SECOND = (X[:30], Y[:30]), (X[30:], Y[30:])
 
 
 def kernel():
-    return gpflow.kernels.SquaredExponential(1.3, 0.9)
+    return SquaredExponential(1.3, 0.9)
 
 
 @pytest.mark.usefixtures("no_jitter")
@@ -34,7 +38,7 @@ def test_matches_reference():
     inputs, expected = CASE["inputs"], CASE["expected"]
     old = inputs["kernel_old"]
     model = StreamingSVGP(
-        gpflow.kernels.SquaredExponential(old["variance"], old["lengthscales"]),
+        SquaredExponential(old["variance"], old["lengthscales"]),
         Probit(),
         np.array(inputs["Z_old"]),
         q_mu=np.array(inputs["m_old"])[:, None],
@@ -56,8 +60,8 @@ def test_matches_reference():
 def test_equals_svgp_before_updates(whiten):
     q_mu, q_sqrt = rng.normal(size=(8, 1)), np.tril(0.3 * rng.normal(size=(1, 8, 8))) + np.eye(8)
     options = {"q_mu": q_mu, "q_sqrt": q_sqrt, "whiten": whiten, "num_data": 60}
-    model = StreamingSVGP(kernel(), gpflow.likelihoods.StudentT(), Z, **options)
-    reference = gpflow.models.SVGP(kernel(), gpflow.likelihoods.StudentT(), Z, **options)
+    model = StreamingSVGP(kernel(), StudentT(), Z, **options)
+    reference = gpflow.models.SVGP(kernel(), StudentT(), Z, **options)
     assert float(model.training_loss(FIRST)) == pytest.approx(
         float(reference.training_loss(FIRST)), rel=1e-10
     )
@@ -66,9 +70,7 @@ def test_equals_svgp_before_updates(whiten):
 
 def test_a_q_that_is_replaced_is_absorbed():
     """As one that is assigned: by the same operations, in a function that is traced again."""
-    models = [
-        StreamingSVGP(kernel(), gpflow.likelihoods.StudentT(), Z, num_data=30) for _ in range(2)
-    ]
+    models = [StreamingSVGP(kernel(), StudentT(), Z, num_data=30) for _ in range(2)]
     q_mu = rng.normal(size=(8, 1))
     for model, replaces in zip(models, (True, False), strict=True):
         model.update(SECOND)
@@ -77,7 +79,7 @@ def test_a_q_that_is_replaced_is_absorbed():
         else:
             model.q_mu.assign(q_mu)
         model.update(FIRST)
-    np.testing.assert_allclose(*(model.state.arrays["old.linear"] for model in models), rtol=1e-14)
+    assert_allclose(*(model.state.arrays["old.linear"] for model in models), rtol=1e-14)
 
 
 def test_the_jitter_of_a_model_equals_a_default_jitter():
@@ -86,7 +88,7 @@ def test_the_jitter_of_a_model_equals_a_default_jitter():
     def predictions(jitter):
         model = StreamingSVGP(
             kernel(),
-            gpflow.likelihoods.StudentT(),
+            StudentT(),
             Z,
             num_data=30,
             q_mu=np.cos(Z),
@@ -100,7 +102,7 @@ def test_the_jitter_of_a_model_equals_a_default_jitter():
     with gpflow.config.as_context(gpflow.config.Config(jitter=1e-4)):
         expected = predictions(None)
     for value, other, wanted in zip(own, default, expected, strict=True):
-        np.testing.assert_allclose(value, wanted, rtol=1e-13)
+        assert_allclose(value, wanted, rtol=1e-13)
         assert np.abs(other - wanted).max() > 1e-6  # the jitter shows
 
 
@@ -113,7 +115,7 @@ def optimum(model, collapsed):
 
 def test_optimal_q_gives_collapsed_bound():
     """Batch after batch, with inducing points that move and change in number."""
-    noise = gpflow.likelihoods.Gaussian(0.04)
+    noise = Gaussian(0.04)
     model = StreamingSVGP(kernel(), noise, Z, num_data=30, whiten=False)
     collapsed = StreamingSGPR(FIRST, kernel(), Z, noise_variance=0.04)
     optimum(model, collapsed)
@@ -136,7 +138,7 @@ def test_optimal_q_gives_collapsed_bound():
 
 
 def test_compiled_functions_use_updates():
-    model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, num_data=30)
+    model = StreamingSVGP(kernel(), Gaussian(0.1), Z, num_data=30)
     loss = tf.function(
         model.training_loss, input_signature=[(tf.TensorSpec([None, 1], tf.float64),) * 2]
     )
@@ -147,7 +149,7 @@ def test_compiled_functions_use_updates():
         assert float(loss(batch)) == pytest.approx(float(model.training_loss(batch)), rel=1e-12)
     assert loss.experimental_get_tracing_count() == 1
     model.update(SECOND, Z[:5])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="compile it again"):
+    with pytest.raises(InvalidArgumentError, match="compile it again"):
         loss(SECOND)
     assert np.isfinite(model.training_loss(SECOND))
 
@@ -162,22 +164,18 @@ def test_q_is_projected_to_moved_inducing_points(whiten, q_diag):
     before = model.predict_f(new)
     model.update((X, np.zeros_like(X)), new)
     after = model.predict_f(new)
-    np.testing.assert_allclose(after[0], before[0], rtol=0.0, atol=1e-4)  # the jitter of Kuu
+    assert_allclose(after[0], before[0], rtol=0.0, atol=1e-4)  # the jitter of Kuu
     if not q_diag:  # a diagonal covariance cannot represent the projection to new points
-        np.testing.assert_allclose(after[1], before[1], rtol=0.0, atol=1e-4)
+        assert_allclose(after[1], before[1], rtol=0.0, atol=1e-4)
     before = model.predict_f(X)
     model.update((X, np.zeros_like(X)))
-    np.testing.assert_array_equal(model.predict_f(X)[0], before[0])
+    assert_array_equal(model.predict_f(X)[0], before[0])
 
 
 def test_q_wider_than_prior_is_clipped():
-    model = StreamingSVGP(
-        kernel(), gpflow.likelihoods.Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None]
-    )
+    model = StreamingSVGP(kernel(), Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None])
     model.update(SECOND)
-    fresh = StreamingSVGP(
-        kernel(), gpflow.likelihoods.Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None]
-    )
+    fresh = StreamingSVGP(kernel(), Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None])
     assert float(model.training_loss(SECOND)) == pytest.approx(
         float(fresh.training_loss(SECOND)), rel=1e-10
     )
@@ -185,18 +183,18 @@ def test_q_wider_than_prior_is_clipped():
 
 def test_copy_accepts_any_number_of_points():
     """Bit-identical to the model: copying does not fix the shapes of the old posterior."""
-    model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z)
+    model = StreamingSVGP(kernel(), Gaussian(), Z)
     copies = model, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)
     for each in copies:
         each.update(SECOND, Z[:2])
     first, *others = (each.predict_f(X) for each in copies)
-    np.testing.assert_array_equal(others, [first] * 2)
+    assert_array_equal(others, [first] * 2)
 
 
 def test_a_failed_update_changes_nothing():
     model = StreamingSVGP(kernel(), Probit(), Z, num_data=30)
     model.q_sqrt.unconstrained_variable.assign(np.full((1, 36), np.nan))
     before = model.state.as_dict()
-    with pytest.raises(tf.errors.InvalidArgumentError):
+    with pytest.raises(InvalidArgumentError):
         model.update((X, np.ones_like(X)))
-    np.testing.assert_equal(model.state.as_dict(), before)
+    assert_equal(model.state.as_dict(), before)

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from differences import assert_gradients
+from gpflow.kernels import Matern52, SeparateIndependent, SquaredExponential
+from gpflow.likelihoods import Bernoulli, Gaussian, ScalarLikelihood
+from gpflow.models import SGPR, SVGP
 from quick import some_slow
 
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, PEPSVGP, TSGPR, TSVGP
@@ -29,12 +32,12 @@ def data(C=1, seed=0, rows=N):
 
 def model(kind, C=1, *, likelihood=None, kernel=None, **options):
     rng = np.random.default_rng(7)
-    kernel = kernel or gpflow.kernels.SquaredExponential(1.3, lengthscales=[0.8, 1.1])
+    kernel = kernel or SquaredExponential(1.3, lengthscales=[0.8, 1.1])
     options.setdefault("num_data", N)
     q_sqrt = np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M)
     return kind(
         kernel,
-        likelihood or gpflow.likelihoods.Gaussian(0.05),
+        likelihood or Gaussian(0.05),
         data()[0][:M] + 0.1,
         mean_function=gpflow.functions.Constant(0.1 * np.ones(C)),
         num_latent_gps=C,
@@ -47,7 +50,7 @@ def model(kind, C=1, *, likelihood=None, kernel=None, **options):
 def dependent_noise():
     """A standard deviation that is linear in x, between 0.1 and 0.5 on [-2, 2]^2."""
     scale = gpflow.functions.Linear(np.array([[0.06], [0.04]]), np.array([0.3]))
-    return gpflow.likelihoods.Gaussian(scale=scale)
+    return Gaussian(scale=scale)
 
 
 @pytest.mark.parametrize("name", some_slow(CASES, quick=["A", "C"]))
@@ -60,9 +63,7 @@ def test_matches_references(name, no_jitter):
     Y = np.array(inputs["Y"]).reshape(len(X), -1)[:, :1]
     blocks = [np.array(block) for block in inputs["blocks"]]
     rows = [np.arange(len(X))]
-    kernel = gpflow.kernels.SquaredExponential(
-        inputs["kernel"]["variance"], inputs["kernel"]["lengthscales"]
-    )
+    kernel = SquaredExponential(inputs["kernel"]["variance"], inputs["kernel"]["lengthscales"])
     q_mu, q_sqrt = (np.array(inputs[name]) for name in ("q_mu", "q_sqrt"))
     shared = {
         "mean_function": gpflow.functions.Constant(inputs["mean_constant"]),
@@ -73,7 +74,7 @@ def test_matches_references(name, no_jitter):
     }
 
     def value(kind, parts, **options):
-        noise = gpflow.likelihoods.Gaussian(inputs["noise_variance"])
+        noise = Gaussian(inputs["noise_variance"])
         made = kind(kernel, noise, Z, **shared, **options)
         divergence = float(
             gpflow.kullback_leiblers.prior_kl(
@@ -119,7 +120,7 @@ def test_alpha_zero_equals_svgp_and_bounds_are_ordered(whiten, noise):
             ).maximum_log_likelihood_objective((X, Y))
         )
         for kind, options in (
-            (gpflow.models.SVGP, {}),
+            (SVGP, {}),
             (PEPSVGP, {"alpha": 0.0}),
             (PEPSVGP, {"alpha": 0.0, "minibatch_is_block": True}),
             (TSVGP, {}),
@@ -212,10 +213,8 @@ def test_gradients_match_finite_differences(kind, options):
     """
     Measured: h^4 F(5)/30 is 2e-8 of the slope in the noise's parameters, and eps F/h is 2e-10 nats.
     """
-    kernels = [
-        gpflow.kernels.Matern52(variance, lengthscales=[0.7, 1.4]) for variance in (0.8, 1.5)
-    ]
-    kernel = gpflow.kernels.SeparateIndependent(kernels)
+    kernels = [Matern52(variance, lengthscales=[0.7, 1.4]) for variance in (0.8, 1.5)]
+    kernel = SeparateIndependent(kernels)
     made = model(kind, 2, kernel=kernel, likelihood=dependent_noise(), **options)
     loss = made.training_loss_closure(data(2), compile=False)
     assert_gradients(loss, made.trainable_variables, h=3e-4, tolerance=1e-6)
@@ -228,8 +227,8 @@ def test_nongaussian_likelihoods_learn_one_scale(dense):
     """
     X, Y = data()
     labels = (Y > 0.0).astype(float)
-    probit = gpflow.likelihoods.Bernoulli()
-    tighter, plain = model(TSVGP, likelihood=probit), model(gpflow.models.SVGP, likelihood=probit)
+    probit = Bernoulli()
+    tighter, plain = model(TSVGP, likelihood=probit), model(SVGP, likelihood=probit)
     assert tighter.scale.trainable
     at_one = float(tighter.maximum_log_likelihood_objective((X, labels)))
     assert at_one == pytest.approx(
@@ -240,7 +239,7 @@ def test_nongaussian_likelihoods_learn_one_scale(dense):
     )
     assert float(tighter.maximum_log_likelihood_objective((X, labels))) > at_one + 1e-3
 
-    class Unknown(gpflow.likelihoods.ScalarLikelihood):
+    class Unknown(ScalarLikelihood):
         """A Gaussian likelihood that is not a subclass of Gaussian."""
 
         def _scalar_log_prob(self, X, F, Y):
@@ -253,9 +252,7 @@ def test_nongaussian_likelihoods_learn_one_scale(dense):
             return 0.05 * tf.ones_like(F)
 
     learned = model(TSVGP, likelihood=Unknown(), whiten=False)
-    sgpr = gpflow.models.SGPR(
-        (X, Y), learned.kernel, learned.inducing_variable, noise_variance=0.05
-    )
+    sgpr = SGPR((X, Y), learned.kernel, learned.inducing_variable, noise_variance=0.05)
     learned.scale.assign(dense.of(sgpr).spherical_scale())
     value, spherical = with_optimal_q(
         learned, PEPR, alpha=0.0, scale="optimal", noise_variance=0.05

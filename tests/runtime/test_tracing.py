@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from gpflow.kernels import Matern32, SquaredExponential
+from gpflow.likelihoods import Bernoulli, Gaussian
+from gpflow.utilities import positive
 from quick import some_slow
 from tensorflow.python.framework import ops
 from tensorflow.python.framework.func_graph import FuncGraph
@@ -59,7 +62,7 @@ def assert_released(run):
 
 
 def regression():
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=[0.8, 1.1])
+    kernel = SquaredExponential(lengthscales=[0.8, 1.1])
     kernel.variance.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(2.0))
     return PEPR((X, Y), kernel, X[:4], alpha=0.5, chunk_size=5)
 
@@ -79,30 +82,24 @@ def train_with_scipy():
 
 
 def train_classifier():
-    model = PEPClassifier(
-        (X, LABELS), gpflow.kernels.Matern32(), gpflow.likelihoods.Bernoulli(), X[:4], alpha=0.5
-    )
+    model = PEPClassifier((X, LABELS), Matern32(), Bernoulli(), X[:4], alpha=0.5)
     model.update_sites()
     fit(model, max_iterations=1)
 
 
 def train_minibatches():
-    model = ARPEP(
-        gpflow.kernels.Matern32(), gpflow.likelihoods.Bernoulli(), X[:4], alpha=0.5, num_data=12
-    )
+    model = ARPEP(Matern32(), Bernoulli(), X[:4], alpha=0.5, num_data=12)
     fit(model, (X, LABELS), max_iterations=1)
 
 
 def train_a_stream():
-    model = StreamingSGPR((X, Y), gpflow.kernels.Matern32(), X[:4], alpha=0.5)
+    model = StreamingSGPR((X, Y), Matern32(), X[:4], alpha=0.5)
     model.update((X + 0.1, Y), fraction_to_move=0.5)
     model.update((X + 0.2, Y))
 
 
 def train_a_stream_with_sites():
-    model = StreamingPEP(
-        (X, LABELS), gpflow.kernels.Matern32(), gpflow.likelihoods.Bernoulli(), X[:4]
-    )
+    model = StreamingPEP((X, LABELS), Matern32(), Bernoulli(), X[:4])
     model.update((X + 0.1, LABELS), fraction_to_move=0.5)
     fit(model, max_iterations=1)
 
@@ -121,7 +118,7 @@ def test_models_with_sites_leave_no_graphs(train):
 
 
 def test_graphs_of_a_structure_that_a_model_no_longer_has_go():
-    model = PEP((X, Y), gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), X[:4])
+    model = PEP((X, Y), SquaredExponential(), Gaussian(), X[:4])
     numbers = []
     for trainable in (True, False):
         gpflow.set_trainable(model.kernel.variance, trainable)
@@ -131,7 +128,7 @@ def test_graphs_of_a_structure_that_a_model_no_longer_has_go():
 
 
 def test_a_failed_trace_leaves_no_graph():
-    parameter = gpflow.Parameter(0.7, transform=gpflow.utilities.positive())
+    parameter = gpflow.Parameter(0.7, transform=positive())
 
     @compiled
     def failing():
@@ -153,7 +150,7 @@ class Nested(tf.Module):
 
     def __init__(self):
         super().__init__()
-        self.scale = gpflow.Parameter(0.7, transform=gpflow.utilities.positive())
+        self.scale = gpflow.Parameter(0.7, transform=positive())
 
     def by_hand(self, x):
         return x**3 * self.scale**3

@@ -3,9 +3,9 @@ Ctrl-C between any two assignments of a change leaves the model unchanged, and t
 repeated.
 """
 
-import gpflow
 import numpy as np
 import pytest
+from gpflow.kernels import SquaredExponential
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPR, StreamingPEP, StreamingSGPR, StreamingSVGP
@@ -23,7 +23,7 @@ def interrupt(monkeypatch):
     """
     A function that lets the n-th assignment from now on be the last one before a KeyboardInterrupt.
     """
-    kind = type(PEP((X, Y), gpflow.kernels.SquaredExponential(), Probit(), Z).data[0])
+    kind = type(PEP((X, Y), SquaredExponential(), Probit(), Z).data[0])
     assign, left = kind.assign, [0]
 
     def counted(variable, *args, **kwargs):
@@ -58,8 +58,8 @@ def in_every_place(interrupt, change, model, look):
 
 
 DATA = {
-    "PEP": lambda: PEP((X, Y), gpflow.kernels.SquaredExponential(), Probit(), Z),
-    "PEPR": lambda: PEPR((X, Y), gpflow.kernels.SquaredExponential(), Z, blocks=3),
+    "PEP": lambda: PEP((X, Y), SquaredExponential(), Probit(), Z),
+    "PEPR": lambda: PEPR((X, Y), SquaredExponential(), Z, blocks=3),
 }
 
 
@@ -79,11 +79,9 @@ def test_interrupted_data_assignment_is_undone(interrupt, name):
 
 
 STREAMS = {
-    "StreamingSGPR": lambda: StreamingSGPR((X, Y), gpflow.kernels.SquaredExponential(), Z),
-    "StreamingPEP": lambda: StreamingPEP((X, Y), gpflow.kernels.SquaredExponential(), Probit(), Z),
-    "StreamingSVGP": lambda: StreamingSVGP(
-        gpflow.kernels.SquaredExponential(), Probit(), Z, num_data=12
-    ),
+    "StreamingSGPR": lambda: StreamingSGPR((X, Y), SquaredExponential(), Z),
+    "StreamingPEP": lambda: StreamingPEP((X, Y), SquaredExponential(), Probit(), Z),
+    "StreamingSVGP": lambda: StreamingSVGP(SquaredExponential(), Probit(), Z, num_data=12),
 }
 
 

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from gpflow.kernels import SquaredExponential
+from gpflow.likelihoods import Gaussian
+from gpflow.models import SGPR, SVGP
 from small_models import (
     LABELS,
     MAKERS,
@@ -87,7 +90,7 @@ def test_priors_and_transforms_are_told_apart():
         return tfp.distributions.Normal(np.float64(mean), np.float64(1.0))
 
     def settings(prior=None, prior_on="constrained", transform=None):
-        kernel = gpflow.kernels.SquaredExponential()
+        kernel = SquaredExponential()
         kernel.variance = gpflow.Parameter(1.0, prior=prior, prior_on=prior_on, transform=transform)
         return settings_of(kernel)
 
@@ -104,13 +107,13 @@ def test_priors_and_transforms_are_told_apart():
 
 def test_tied_parameters_and_repeated_parts_are_told_apart():
     def tied(name):
-        first, second = gpflow.kernels.SquaredExponential(), gpflow.kernels.SquaredExponential()
+        first, second = SquaredExponential(), SquaredExponential()
         if name is not None:
             setattr(second, name, getattr(first, name))
         return first + second
 
     def repeated(number):
-        parts = [gpflow.kernels.SquaredExponential(), gpflow.kernels.SquaredExponential()]
+        parts = [SquaredExponential(), SquaredExponential()]
         return parts[0] + parts[number] * parts[1]
 
     assert differing(settings_of(tied("variance")), settings_of(tied("variance"))) == []
@@ -121,7 +124,7 @@ def test_tied_parameters_and_repeated_parts_are_told_apart():
 
 
 def test_parameter_values_are_not_settings():
-    kernel = gpflow.kernels.SquaredExponential()
+    kernel = SquaredExponential()
     before = settings_of(kernel)
     kernel.variance.assign(2.0)
     assert settings_of(kernel) == before
@@ -165,17 +168,17 @@ RUNS = {
     "tolerance": (classifier, lambda: classifier(tol=1e-5), ["model.tol"]),
     "whitening": (
         MAKERS["SVGP"],
-        lambda: of_minibatches(gpflow.models.SVGP, whiten=False),
+        lambda: of_minibatches(SVGP, whiten=False),
         ["model.whiten"],
     ),
     "number of rows": (
-        lambda: gpflow_pep.TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=60),
-        lambda: gpflow_pep.TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=61),
+        lambda: gpflow_pep.TSVGP(kernel(), Gaussian(), Z, num_data=60),
+        lambda: gpflow_pep.TSVGP(kernel(), Gaussian(), Z, num_data=61),
         ["model.num_data"],
     ),
     "data": (
-        lambda: gpflow.models.SGPR((X, Y), kernel(), Z),
-        lambda: gpflow.models.SGPR((X, LABELS), kernel(), Z),
+        lambda: SGPR((X, Y), kernel(), Z),
+        lambda: SGPR((X, LABELS), kernel(), Z),
         ["data"],
     ),
 }

@@ -4,6 +4,9 @@ import gpflow
 import numpy as np
 import pytest
 from comparisons import assert_all_equal
+from gpflow.kernels import Matern32, Matern52, SeparateIndependent, SquaredExponential
+from gpflow.likelihoods import Gaussian
+from numpy.testing import assert_array_equal
 from quick import some_slow
 
 from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, StreamState
@@ -17,11 +20,11 @@ Z = X[:6]
 
 
 def kernel():
-    return gpflow.kernels.SquaredExponential(1.1, [0.9, 1.2])
+    return SquaredExponential(1.1, [0.9, 1.2])
 
 
 def separate():
-    return gpflow.kernels.SeparateIndependent([kernel(), gpflow.kernels.Matern32(0.7), kernel()])
+    return SeparateIndependent([kernel(), Matern32(0.7), kernel()])
 
 
 def regression():
@@ -40,7 +43,7 @@ def classifier():
 
 
 def variational():
-    model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, num_data=20, whiten=False)
+    model = StreamingSVGP(kernel(), Gaussian(0.1), Z, num_data=20, whiten=False)
     train(model, 0)
     return model
 
@@ -55,7 +58,7 @@ MODELS = {
     "StreamingPEP": (classifier, lambda: [separate(), MultiClassRobustMax(3)], {}, LABELS),
     "StreamingSVGP": (
         variational,
-        lambda: [kernel(), gpflow.likelihoods.Gaussian()],
+        lambda: [kernel(), Gaussian()],
         {"whiten": False},
         Y,
     ),
@@ -95,7 +98,7 @@ def test_a_saved_stream_continues_bit_for_bit(name, tmp_path):
     ours, theirs = model.state.as_dict(), restored.state.as_dict()
     assert ours.keys() == theirs.keys()
     for key in ours:
-        np.testing.assert_array_equal(ours[key], theirs[key])
+        assert_array_equal(ours[key], theirs[key])
 
 
 def test_a_state_is_a_copy():
@@ -105,7 +108,7 @@ def test_a_state_is_a_copy():
     model.update((X[20:40], Y[20:40]))
     model.kernel.variance.assign(3.0)
     for name, value in state.arrays.items():
-        np.testing.assert_array_equal(value, before[name])
+        assert_array_equal(value, before[name])
 
 
 def test_other_states_are_refused():
@@ -126,7 +129,7 @@ def test_other_states_are_refused():
     ):
         StreamingSGPR.from_state(
             state,
-            gpflow.kernels.SquaredExponential(1.0, 1.0),
+            SquaredExponential(1.0, 1.0),
             mean_function=gpflow.functions.Constant([0.0]),
         )
 
@@ -137,9 +140,9 @@ def test_a_state_under_another_kernel_is_refused(name):
     make, parts, options, _ = MODELS[name]
     model = make()
     _, *others = parts()
-    other = gpflow.kernels.Matern52(1.1, [0.9, 1.2])
+    other = Matern52(1.1, [0.9, 1.2])
     if name == "StreamingPEP":
-        other = gpflow.kernels.SeparateIndependent([other, gpflow.kernels.Matern32(0.7), kernel()])
+        other = SeparateIndependent([other, Matern32(0.7), kernel()])
     with pytest.raises(ValueError, match=r"same kernel.*differ in kernel(\.kernels\.0)?\."):
         type(model).from_state(model.state, other, *others, **options)
 
@@ -150,7 +153,7 @@ def test_a_state_under_other_settings_is_refused():
     with pytest.raises(ValueError, match=r"same kernel.*differ in kernel\.active_dims"):
         StreamingSGPR.from_state(
             model.state,
-            gpflow.kernels.SquaredExponential(1.1, [0.9, 1.2], active_dims=[1, 0]),
+            SquaredExponential(1.1, [0.9, 1.2], active_dims=[1, 0]),
             mean_function=gpflow.functions.Constant([0.0]),
         )
     labels = (X[:, :1] > 2.0) * 1.0
@@ -235,7 +238,7 @@ def test_a_file_whose_values_were_changed_is_refused_as_a_dictionary_too(tmp_pat
     model.update((X[:20], Y[:20]))
     model.state.save(tmp_path / "stream.npz")
     arrays = dict(np.load(tmp_path / "stream.npz"))
-    np.testing.assert_array_equal(StreamState.from_dict(arrays).points, model.state.points)
+    assert_array_equal(StreamState.from_dict(arrays).points, model.state.points)
     arrays["old.linear"] = 2.0 * arrays["old.linear"]
     with pytest.raises(ValueError, match="its contents were changed after it was saved"):
         StreamState.from_dict(arrays)

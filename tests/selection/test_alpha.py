@@ -1,9 +1,11 @@
 """Selection of the power: scores against direct computation, known answers, invalid arguments."""
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.kernels import Matern52, SquaredExponential
+from gpflow.likelihoods import Gaussian
+from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep import APEP, PEPR, TSVGP, select_alpha
 from gpflow_pep.training import fit
@@ -16,11 +18,11 @@ Z = np.linspace(-1.8, 1.8, 4)[:, None]
 
 
 def make(data, alpha):
-    kernel = gpflow.kernels.SquaredExponential(1.0, lengthscales=0.5)
+    kernel = SquaredExponential(1.0, lengthscales=0.5)
     return PEPR(data, kernel, Z.copy(), alpha=alpha, noise_variance=0.05)
 
 
-KERNEL = gpflow.kernels.SquaredExponential()
+KERNEL = SquaredExponential()
 
 
 def untrained(*_):
@@ -33,10 +35,10 @@ def test_scores_and_errors():
     the best.
     """
     found = select_alpha(make, (X, Y), [0.0, 0.5, 1.0], train=untrained)
-    np.testing.assert_array_equal(found.alphas, [0.0, 0.5, 1.0])
+    assert_array_equal(found.alphas, [0.0, 0.5, 1.0])
     assert found.densities.shape == (3, N)
     model = make((X, Y), 1.0)
-    np.testing.assert_allclose(found.densities[2], model.loo_log_predictive_density(), rtol=1e-9)
+    assert_allclose(found.densities[2], model.loo_log_predictive_density(), rtol=1e-9)
     best = int(np.argmax(found.densities.mean(axis=1)))
     assert found.alpha == [0.0, 0.5, 1.0][best]
     for number, densities in enumerate(found.densities):
@@ -88,12 +90,12 @@ def test_folds_are_predicted_without_their_rows(capsys):
         part = ~np.isin(X[:, 0], data[0][:, 0])
         predicted += part.sum()
         density = make(data, 0.5).predict_log_density((X[part], Y[part]))
-        np.testing.assert_allclose(found.densities[0, part], density, rtol=1e-12)
+        assert_allclose(found.densities[0, part], density, rtol=1e-12)
     assert predicted == N
     again = select_alpha(make, (X, Y), [0.5], folds=3, train=untrained, progress=True)
     shown = capsys.readouterr().err
     assert "alpha 0.5" in shown and "3/3" in shown
-    np.testing.assert_array_equal(again.densities, found.densities)
+    assert_array_equal(again.densities, found.densities)
     other = select_alpha(make, (X, Y), [0.5], folds=3, train=untrained, seed=1)
     assert np.abs(other.densities - found.densities).max() > 1e-3
 
@@ -114,10 +116,8 @@ def test_models_of_minibatches():
     """
 
     def tied(data, alpha):
-        kernel = gpflow.kernels.SquaredExponential()
-        return APEP(
-            kernel, gpflow.likelihoods.Gaussian(0.1), Z.copy(), alpha=alpha, num_data=len(data[0])
-        )
+        kernel = SquaredExponential()
+        return APEP(kernel, Gaussian(0.1), Z.copy(), alpha=alpha, num_data=len(data[0]))
 
     rows = []
     train = lambda model, data: rows.append(len(data[0])) or fit(model, data, max_iterations=30)  # noqa: E731
@@ -177,11 +177,7 @@ def test_bad_arguments_are_refused():
             "the previous",
         ),
         (
-            {
-                "make": lambda data, alpha: TSVGP(
-                    gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), Z
-                )
-            },
+            {"make": lambda data, alpha: TSVGP(SquaredExponential(), Gaussian(), Z)},
             "make must return a model with loo_log_predictive_density, got TSVGP",
         ),
     ]:
@@ -206,7 +202,7 @@ def test_a_make_that_ignores_its_data_is_refused():
     """It would score rows that it has seen."""
 
     def make(data, alpha):
-        return PEPR((X, Y), gpflow.kernels.Matern52(), X[:5], alpha=alpha)
+        return PEPR((X, Y), Matern52(), X[:5], alpha=alpha)
 
     with pytest.raises(
         ValueError, match=r"^make must use the data it is given, got a PEPR of other data"

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import SeparateIndependent, SharedIndependent, SquaredExponential
+from numpy.testing import assert_allclose
 
 from gpflow_pep import PEPR, PEPClassifier, select_num_inducing
 from gpflow_pep.inducing import greedy_variance
@@ -108,7 +109,7 @@ def test_scores_are_those_of_the_models():
     Z = greedy_variance(SquaredExponential(), X, 8)
     for number, model in enumerate(models[1:]):  # the first has one point, and gives its kernel
         M = int(found.numbers[number])
-        np.testing.assert_allclose(model.inducing_variable.Z, Z[:M], rtol=1e-12)
+        assert_allclose(model.inducing_variable.Z, Z[:M], rtol=1e-12)
         expected = make((X, Y), Z[:M])
         assert found.objectives[number] == pytest.approx(
             -float(expected.training_loss()) / N, rel=1e-9
@@ -138,9 +139,9 @@ def test_larger_models_start_where_smaller_ones_ended(found):
 
     select_num_inducing(make, (X, Y), (3, 5), train=train)
     assert starts[0][0] == 1.0 and starts[1][0] == pytest.approx(0.7, rel=1e-12)
-    np.testing.assert_allclose(starts[1][1][:3], starts[0][1] + 0.01, rtol=1e-12)
+    assert_allclose(starts[1][1][:3], starts[0][1] + 0.01, rtol=1e-12)
     rest = greedy_variance(SquaredExponential(lengthscales=0.7), X, 5, given=starts[1][1][:3])
-    np.testing.assert_allclose(starts[1][1], rest, rtol=1e-12)
+    assert_allclose(starts[1][1], rest, rtol=1e-12)
 
 
 def test_table_and_summary(found):
@@ -240,7 +241,7 @@ def test_latent_functions_with_kernels_and_points_of_their_own():
             constructor, (X, Y), (3, 5), tolerance=1e-9, train=move
         ).model.inducing_variable
         points = points if isinstance(points, InducingPoints) else points.inducing_variables[0]
-        np.testing.assert_allclose(points.Z, expected[: len(points.Z.numpy())], rtol=1e-12)
+        assert_allclose(points.Z, expected[: len(points.Z.numpy())], rtol=1e-12)
 
 
 class WithoutScores:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal, assert_array_less
 from quick import some_slow
 
 from gpflow_pep.softmax import integrals as softmax
@@ -55,9 +56,9 @@ def random_rows(C, R, spread, low, high, seed=0):
 
 
 def assert_close(actual, expected):
-    np.testing.assert_allclose(actual[0], expected[0], rtol=2e-9)
+    assert_allclose(actual[0], expected[0], rtol=2e-9)
     for value, wanted in zip(actual[1:], expected[1:], strict=True):
-        np.testing.assert_array_less(np.abs(value - wanted), 2e-9 * (1e-2 + np.abs(wanted)))
+        assert_array_less(np.abs(value - wanted), 2e-9 * (1e-2 + np.abs(wanted)))
 
 
 def by_panels(monkeypatch, *rows):
@@ -108,12 +109,8 @@ def test_difficult_rows_use_panels(counts, monkeypatch):
     assert dict(counts)["panels"] == 1
     others = np.array([0, 1, 2, 3, 5])
     for value, wanted in zip(rough, found, strict=True):
-        np.testing.assert_allclose(
-            value.numpy()[..., others], wanted.numpy()[..., others], rtol=1e-12
-        )
-        np.testing.assert_allclose(
-            value.numpy()[..., 4], wanted.numpy()[..., 4], rtol=0.05, atol=0.05
-        )
+        assert_allclose(value.numpy()[..., others], wanted.numpy()[..., others], rtol=1e-12)
+        assert_allclose(value.numpy()[..., 4], wanted.numpy()[..., 4], rtol=0.05, atol=0.05)
     assert_close(found, by_panels(monkeypatch, *rows))
 
 
@@ -138,7 +135,7 @@ def test_distant_means_in_single_precision(variance, alpha):
         for dtype in (tf.float32, tf.float64)
     )
     for value, wanted in zip(found, expected, strict=True):
-        np.testing.assert_allclose(value, wanted, rtol=1e-3, atol=1e-3)
+        assert_allclose(value, wanted, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
@@ -150,7 +147,7 @@ def test_negative_variance_equals_zero(alpha):
     variance[:, :2] = -1e-17
     for found, value in zip(power(label, mean, variance, alpha), expected, strict=True):
         assert np.all(np.isfinite(found))
-        np.testing.assert_array_equal(found, value)
+        assert_array_equal(found, value)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5, 1.0])
@@ -165,4 +162,4 @@ def test_two_classes_depend_on_sum_of_variances(alpha):
     alone = power(label, mean, np.stack([total - narrow, narrow]), alpha)
     shared = power(label, mean, np.stack([0.5 * total, 0.5 * total]), alpha)
     for one, two in zip(alone, shared, strict=True):
-        np.testing.assert_allclose(one, two, rtol=1e-8)
+        assert_allclose(one, two, rtol=1e-8)

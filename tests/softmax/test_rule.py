@@ -7,11 +7,12 @@ in the means are relative to their value, or to 1e-2 (their size if probabilitie
 1) if that is larger.
 """
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from differences import assert_gradients, slope_and_curvature
+from gpflow.likelihoods import Softmax
+from numpy.testing import assert_allclose, assert_array_less
 from quick import some_slow
 from scipy.special import expit, log_expit, log_softmax
 
@@ -29,7 +30,7 @@ def rows_of(label):
 
 def tilted(label, mean, variance, alpha):
     """log Z / α [n], d1, d2 and ratio [C, n]."""
-    rule = rule_for(gpflow.likelihoods.Softmax(len(mean)), "kl")
+    rule = rule_for(Softmax(len(mean)), "kl")
     cavity = Cavity(tf.constant(mean, tf.float64), tf.constant(variance, tf.float64))
     log_Z, *others = rule.moments(cavity, rows_of(label), tf.constant(alpha, tf.float64))
     return [log_Z.numpy()[0], *(value.numpy() for value in others)]
@@ -82,9 +83,9 @@ def assert_close(actual, expected, rel=CLOSE):
     Errors of log Z / α relative to its value, of derivatives relative to the larger of their value
     and 1e-2.
     """
-    np.testing.assert_allclose(actual[0], expected[0], rtol=rel, atol=1e-14)
+    assert_allclose(actual[0], expected[0], rtol=rel, atol=1e-14)
     for value, wanted in zip(actual[1:3], expected[1:], strict=True):
-        np.testing.assert_array_less(np.abs(value - wanted), rel * (1e-2 + np.abs(wanted)))
+        assert_array_less(np.abs(value - wanted), rel * (1e-2 + np.abs(wanted)))
 
 
 @pytest.mark.parametrize("alpha", some_slow(POWERS, quick=[0.0, 0.5]))
@@ -136,9 +137,7 @@ def test_probabilities_sum_to_one(C):
         probability = np.exp(log_Z)
         assert np.sum(probability) == pytest.approx(1.0, rel=CLOSE)
         for value, scale in ((d1, np.abs(d1)), (d2 + d1**2, np.abs(d2) + d1**2)):
-            np.testing.assert_array_less(
-                np.abs(value @ probability), CLOSE * (1e-2 + scale @ probability)
-            )
+            assert_array_less(np.abs(value @ probability), CLOSE * (1e-2 + scale @ probability))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
@@ -159,9 +158,9 @@ def test_derivatives_match_finite_differences(alpha):
             0
         ].reshape(5, n)
         slope, curvature = slope_and_curvature(values, h)
-        np.testing.assert_allclose(d1[k], slope, rtol=0.0, atol=2e-8)
-        np.testing.assert_allclose(d2[k], curvature, rtol=0.0, atol=2e-8)
-    np.testing.assert_allclose(ratio, 1.0 + alpha * variance * d2, rtol=1e-12)
+        assert_allclose(d1[k], slope, rtol=0.0, atol=2e-8)
+        assert_allclose(d2[k], curvature, rtol=0.0, atol=2e-8)
+    assert_allclose(ratio, 1.0 + alpha * variance * d2, rtol=1e-12)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
@@ -172,7 +171,7 @@ def test_gradients_of_log_partition(alpha):
     """
     generator = np.random.default_rng(125)
     C, n = 4, 5
-    rule, rows = rule_for(gpflow.likelihoods.Softmax(C), "kl"), rows_of(generator.integers(0, C, n))
+    rule, rows = rule_for(Softmax(C), "kl"), rows_of(generator.integers(0, C, n))
     sources = [
         tf.Variable(generator.normal(size=(C, n))),
         tf.Variable(generator.uniform(0.3, 3.0, (C, n))),
@@ -197,14 +196,14 @@ def test_small_alpha_converges_to_alpha_zero():
     label = generator.integers(0, 5, 20)
     limit, near, nearer = (tilted(label, mean, variance, alpha)[:3] for alpha in (0.0, 1e-6, 1e-12))
     for actual, expected in zip(nearer, limit, strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-11)
+        assert_allclose(actual, expected, rtol=1e-9, atol=1e-11)
     half = [value[0] for value in (limit, tilted(label, mean, variance, 0.5e-6))]
     # To 1e-15 E[log p]/1e-6 and 1e-6 of itself.
     slopes = (
         (near[0] - half[0]) / 1e-6,
         (half[1] - half[0]) / 0.5e-6,
     )
-    np.testing.assert_allclose(slopes[0], slopes[1], rtol=1e-4, atol=1e-6)
+    assert_allclose(slopes[0], slopes[1], rtol=1e-4, atol=1e-6)
     assert np.all(slopes[0] > 0.0)
 
 
@@ -220,9 +219,9 @@ def test_is_invariant_to_class_order():
         tilted(label, mean, variance, 0.7),
         tilted(np.argsort(order)[label], mean[order], variance[order], 0.7),
     )
-    np.testing.assert_allclose(again[0], found[0], rtol=1e-11)
+    assert_allclose(again[0], found[0], rtol=1e-11)
     for actual, expected in zip(again[1:], found[1:], strict=True):
-        np.testing.assert_allclose(actual, expected[order], rtol=1e-9, atol=1e-11)
+        assert_allclose(actual, expected[order], rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("alpha", some_slow([0.0, 1.0], quick=[1.0]))
@@ -251,8 +250,8 @@ def test_extreme_cavities_are_finite(alpha):
     assert abs(found[0][1]) < 1e-300
     known = log_softmax(mean[:, 2])
     assert found[0][2] == pytest.approx(known[0], rel=1e-10)
-    np.testing.assert_allclose(found[1][:, 2], np.eye(3)[0] - np.exp(known), rtol=1e-9)
-    np.testing.assert_allclose(found[2][:, 2], -np.exp(known) * (1.0 - np.exp(known)), rtol=1e-9)
+    assert_allclose(found[1][:, 2], np.eye(3)[0] - np.exp(known), rtol=1e-9)
+    assert_allclose(found[2][:, 2], -np.exp(known) * (1.0 - np.exp(known)), rtol=1e-9)
     # The remaining rows have two classes: the third is far away
     for n in (3, 4):
         log_Z, d1, d2 = two_classes(mean[0, n] - mean[1, n], variance[:2, n].sum(), alpha)
@@ -289,7 +288,7 @@ def test_compiles_for_any_number_of_rows():
         10.0 ** generator.uniform(-2.0, 1.0, (C, n)),
     )
     label = generator.integers(0, C, n)
-    rule = rule_for(gpflow.likelihoods.Softmax(C), "kl")
+    rule = rule_for(Softmax(C), "kl")
 
     @tf.function(
         input_signature=[
@@ -305,7 +304,7 @@ def test_compiles_for_any_number_of_rows():
         found = compiled(mean[:, rows], variance[:, rows], label[rows, None].astype(float), 0.4)
         assert found.log_partition.shape[0] == 1 and found.d1.shape == mean[:, rows].shape
         for actual, wanted in zip(found, expected, strict=True):
-            np.testing.assert_allclose(
+            assert_allclose(
                 np.squeeze(actual), np.squeeze(wanted[..., rows]), rtol=1e-10, atol=1e-12
             )
 
@@ -320,7 +319,7 @@ def test_variance_ratio_is_bounded(variance):
     mean = np.sqrt(variance) * 3.0 * generator.normal(size=(3, 100))
     _, _, d2, ratio = tilted(generator.integers(0, 3, 100), mean, np.full((3, 100), variance), 1.0)
     assert np.all((ratio >= 1.0 / (1.0 + 0.25 * variance)) & (ratio <= 1.0))
-    np.testing.assert_allclose(1.0 + variance * d2, ratio, rtol=0.0, atol=1e-12)
+    assert_allclose(1.0 + variance * d2, ratio, rtol=0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("label", [-1.0, 3.0, 0.5])
@@ -333,4 +332,4 @@ def test_rejects_invalid_labels(label):
 
 def test_rejects_wasserstein():
     with pytest.raises(ValueError, match='projection must be "kl" for Softmax, got'):
-        rule_for(gpflow.likelihoods.Softmax(3), "wasserstein")
+        rule_for(Softmax(3), "wasserstein")

@@ -6,6 +6,7 @@ and far out.
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose
 
 from gpflow_pep.softmax.survival import LARGEST_VARIANCE, LOWEST, tabulated_survival
 
@@ -43,8 +44,8 @@ def test_references():
         inside, likely = expected[0] > LOWEST, expected[0] > 0.2 * LOWEST
         assert expected[0].min() < LOWEST
         for actual, wanted in zip(found(x, variance), expected, strict=True):
-            np.testing.assert_allclose(actual[inside], wanted[inside], rtol=20.0 * close)
-            np.testing.assert_allclose(actual[likely], wanted[likely], rtol=close)
+            assert_allclose(actual[inside], wanted[inside], rtol=20.0 * close)
+            assert_allclose(actual[likely], wanted[likely], rtol=close)
 
 
 @pytest.mark.parametrize("variance", [0.0, 1.0, LARGEST_VARIANCE])
@@ -53,7 +54,7 @@ def test_far_out(variance):
     x = np.linspace(-200.0, -25.0 - 1.5 * variance, 50)
     log_S, hazard = found(x, variance)
     for value in (-log_S, hazard):
-        np.testing.assert_allclose(value, np.exp(x + 0.5 * variance), rtol=1e-6)
+        assert_allclose(value, np.exp(x + 0.5 * variance), rtol=1e-6)
     log_S, hazard = found(np.linspace(0.0, 1e6, 1000), variance)
     assert np.all(np.isfinite(hazard)) and np.all(hazard > 0.0)
     assert np.all(np.diff(log_S) <= 0.0) and np.all(log_S[1:] < LOWEST)
@@ -64,4 +65,4 @@ def test_single_precision():
     values = tabulated_survival(tf.constant(x[None], tf.float32), tf.constant([0.7], tf.float32))
     for value, wanted in zip(values, exact(x, 0.7), strict=True):
         assert value.dtype == tf.float32
-        np.testing.assert_allclose(value[0], wanted, rtol=2e-4)
+        assert_allclose(value[0], wanted, rtol=2e-4)

@@ -11,6 +11,7 @@ from pathlib import Path
 import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow.kernels import Matern52
 
 from gpflow_pep import APEP, BTSGPR, PEP, PEPR, TSGPR, PEPClassifier, fit
 from gpflow_pep.likelihoods import Probit
@@ -31,7 +32,7 @@ Z = X[:6].copy()
 
 
 def _options():
-    return {"kernel": gpflow.kernels.Matern52(), "inducing_variable": Z.copy(), "chunk_size": 10}
+    return {"kernel": Matern52(), "inducing_variable": Z.copy(), "chunk_size": 10}
 
 
 MODELS = {
@@ -101,9 +102,7 @@ def without_data():
     """
 
     def numbers(natural_step):
-        model = APEP(
-            gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), Z.copy(), num_data=len(X)
-        )
+        model = APEP(Matern52(), gpflow.likelihoods.Gaussian(), Z.copy(), num_data=len(X))
         options = {"optimizer": "adam", "batch_size": 20, "max_iterations": 5, "interval": 1}
         trained = fit(model, (X, Y), natural_step=natural_step, **options).objective
         return {

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import gpflow
+from gpflow.likelihoods import Bernoulli, Poisson, StudentT
 from mpmath import mp, mpf
 
 from gpflow_pep.likelihoods import Logit, Probit
@@ -88,10 +88,10 @@ def student_t(y, scale=1.0, df=3.0):
 LIKELIHOODS = {
     "probit": (Probit, probit),
     "logit": (Logit, logit),
-    "poisson": (gpflow.likelihoods.Poisson, poisson),
-    "student_t": (gpflow.likelihoods.StudentT, student_t),
-    "student_t_0.1": (lambda: gpflow.likelihoods.StudentT(scale=0.1), lambda y: student_t(y, 0.1)),
-    "bernoulli": (gpflow.likelihoods.Bernoulli, lambda y: probit(y, 1e-3)),
+    "poisson": (Poisson, poisson),
+    "student_t": (StudentT, student_t),
+    "student_t_0.1": (lambda: StudentT(scale=0.1), lambda y: student_t(y, 0.1)),
+    "bernoulli": (Bernoulli, lambda y: probit(y, 1e-3)),
 }
 """As GPflow or this package has them, and in mpmath given y."""
 

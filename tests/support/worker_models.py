@@ -5,6 +5,8 @@ import itertools
 import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow.kernels import SquaredExponential
+from gpflow.likelihoods import Gaussian
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, TSVGP
 from gpflow_pep.likelihoods import Probit
@@ -88,9 +90,7 @@ def model_of(name, rows=None, *, shards=None):
     shards = shards or [np.arange(N) if rows is None else rows]
     X, Y = data_of(name)
     rows = np.concatenate(shards)
-    return MODELS[name](
-        (X[rows], Y[rows]), gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0]), shards
-    )
+    return MODELS[name]((X[rows], Y[rows]), SquaredExponential(lengthscales=[1.0, 2.0]), shards)
 
 
 def mixed_model(rows, *, mixed_precision=True):
@@ -99,10 +99,10 @@ def mixed_model(rows, *, mixed_precision=True):
     scale = gpflow.functions.Linear(A=[[0.4], [0.0]], b=0.01 - 0.4 * _X[:, 0].min())
     return PEPR(
         (_X[order], _Y[order]),
-        gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0]),
+        SquaredExponential(lengthscales=[1.0, 2.0]),
         Z.copy(),
         alpha=0.0,
-        likelihood=gpflow.likelihoods.Gaussian(scale=scale),
+        likelihood=Gaussian(scale=scale),
         chunk_size=7,
         mixed_precision=mixed_precision,
     )
@@ -110,11 +110,9 @@ def mixed_model(rows, *, mixed_precision=True):
 
 MINIBATCH_MODELS = {
     "SVGP": lambda kernel: gpflow.models.SVGP(
-        kernel, gpflow.likelihoods.Gaussian(), Z.copy(), num_latent_gps=2, num_data=N
+        kernel, Gaussian(), Z.copy(), num_latent_gps=2, num_data=N
     ),
-    "TSVGP": lambda kernel: TSVGP(
-        kernel, gpflow.likelihoods.Gaussian(), Z.copy(), num_latent_gps=2, num_data=N
-    ),
+    "TSVGP": lambda kernel: TSVGP(kernel, Gaussian(), Z.copy(), num_latent_gps=2, num_data=N),
 }
 # How these are trained: without q(u) apart, with natural gradients of q(u), and by L-BFGS.
 MINIBATCH_OPTIONS = {
@@ -125,7 +123,7 @@ MINIBATCH_OPTIONS = {
 
 
 def minibatch_model(name):
-    return MINIBATCH_MODELS[name](gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0]))
+    return MINIBATCH_MODELS[name](SquaredExponential(lengthscales=[1.0, 2.0]))
 
 
 def numbers_of(model):

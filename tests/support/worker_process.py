@@ -11,6 +11,7 @@ from pathlib import Path
 import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow.kernels import SquaredExponential
 from worker_models import (
     MINIBATCH_MODELS,
     MINIBATCH_OPTIONS,
@@ -123,7 +124,7 @@ def refused():
     """
 
     def kernel():
-        return gpflow.kernels.SquaredExponential()
+        return SquaredExponential()
 
     def overlapping():
         rows = slice(0, 25) if INDEX == 0 else slice(20, len(X))
@@ -187,7 +188,7 @@ def repeated_rows():
     """Duplicate rows within a worker are accepted."""
     with STRATEGY.scope():
         few = np.repeat(X[:5], 4, axis=0), np.repeat(Y[:5], 4, axis=0)
-        return int(PEPR(few, gpflow.kernels.SquaredExponential(), Z).num_data)
+        return int(PEPR(few, SquaredExponential(), Z).num_data)
 
 
 TASKS = {

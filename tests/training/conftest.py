@@ -2,6 +2,7 @@
 
 import gpflow
 import pytest
+from gpflow.utilities import multiple_assign, parameter_dict
 from small_models import MAKERS, WITH_SITES, values
 
 
@@ -25,10 +26,7 @@ def as_new():
     def restored(name):
         if name not in made:
             model = MAKERS[name]()
-            trained = {
-                path: each.trainable
-                for path, each in gpflow.utilities.parameter_dict(model).items()
-            }
+            trained = {path: each.trainable for path, each in parameter_dict(model).items()}
             made[name] = (
                 model,
                 values(model),
@@ -36,8 +34,8 @@ def as_new():
                 [each.numpy() for each in _carried(model, name)],
             )
         model, parameters, trained, carried = made[name]
-        gpflow.utilities.multiple_assign(model, parameters)
-        for path, parameter in gpflow.utilities.parameter_dict(model).items():
+        multiple_assign(model, parameters)
+        for path, parameter in parameter_dict(model).items():
             gpflow.set_trainable(parameter, trained[path])
         for variable, value in zip(_carried(model, name), carried, strict=True):
             variable.assign(value)

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from gpflow.likelihoods import Bernoulli
+from numpy.testing import assert_array_equal, assert_equal
 from quick import some_slow
 from small_models import (
     LABELS,
@@ -101,7 +103,7 @@ def test_resumes_after_a_signal(tmp_path, name):
         assert objective[1] == pytest.approx(objective[0], rel=1e-6)
     else:
         for path, value in values(model).items():
-            np.testing.assert_array_equal(found[path], value)
+            assert_array_equal(found[path], value)
 
 
 # --- interrupted ----------------------------------------------------------------------------------
@@ -136,7 +138,7 @@ def test_adam_resumes_exactly(as_new, tmp_path, name, options):
     expected = fit(model, data_for(name), **options)
     trained = values(model)
     again, result = interrupted(as_new, name, tmp_path / "c.npz", [2], **options)
-    np.testing.assert_equal(values(again), trained)
+    assert_equal(values(again), trained)
     assert result.objective == expected.objective
     assert result.held_out == expected.held_out
     assert (result.iterations, result.status, result.reason) == (
@@ -160,7 +162,7 @@ def test_a_run_that_has_ended_is_not_repeated(tmp_path):
         f"Nothing was trained: the run in the checkpoint has ended. {expected.reason}",
         expected.objective,
     )
-    np.testing.assert_array_equal(again.q_mu, first.q_mu)
+    assert_array_equal(again.q_mu, first.q_mu)
 
     longer = fit(again, (X, Y), **{**options, "max_iterations": 30})
     assert (
@@ -181,7 +183,7 @@ def test_a_run_that_was_stopped_at_the_limit_takes_no_step_when_resumed(tmp_path
     assert fit(model, data, callback=stop, max_iterations=20, **options).iterations == 10
     result = fit(resumed, data, max_iterations=10, **options)
     assert (result.status, result.iterations) == ("limit", 10)
-    np.testing.assert_array_equal(resumed.q_mu, model.q_mu)
+    assert_array_equal(resumed.q_mu, model.q_mu)
 
 
 def test_a_converged_search_is_not_repeated(tmp_path):
@@ -266,7 +268,7 @@ def test_a_checkpoint_of_another_run_is_refused(ended):
             ValueError, match=rf"was written by a different run: {re.escape(differing)}\. Give"
         ):
             fit(model, data, checkpoint=path, **{**options, **changed})
-        np.testing.assert_equal(values(model), before)
+        assert_equal(values(model), before)
         assert path.read_bytes() == written
 
 
@@ -284,10 +286,8 @@ def test_a_run_with_another_function_is_refused(tmp_path, name):
 
     def made(function):
         if name == "mean_function.trend":
-            return of_minibatches(
-                gpflow_pep.TSVGP, gpflow.likelihoods.Bernoulli(), mean_function=Trend(function)
-            )
-        return of_minibatches(gpflow_pep.TSVGP, gpflow.likelihoods.Bernoulli(invlink=function))
+            return of_minibatches(gpflow_pep.TSVGP, Bernoulli(), mean_function=Trend(function))
+        return of_minibatches(gpflow_pep.TSVGP, Bernoulli(invlink=function))
 
     def half(F):
         return 0.5 + 0.0 * F
@@ -298,7 +298,7 @@ def test_a_run_with_another_function_is_refused(tmp_path, name):
     before = values(model)
     with pytest.raises(ValueError, match=rf"was written by a different run: model\.{name} differs"):
         fit(model, (X, LABELS), **options)
-    np.testing.assert_equal(values(model), before)
+    assert_equal(values(model), before)
 
 
 def test_rejects_exchanged_parameters(ended, tmp_path):
@@ -318,7 +318,7 @@ def test_rejects_exchanged_parameters(ended, tmp_path):
         ValueError, match="cannot be used: its contents were changed after it was saved"
     ):
         fit(model, (X, Y), checkpoint=path, **options)
-    np.testing.assert_equal(values(model), before)
+    assert_equal(values(model), before)
 
 
 # --- damaged, foreign or hostile ------------------------------------------------------------------
@@ -399,7 +399,7 @@ def test_a_damaged_checkpoint_is_rejected(as_new, ended, tmp_path):
         with pytest.raises(ValueError, match=message) as caught:
             fit(model, (X, Y), checkpoint=path, **options)
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
-        np.testing.assert_equal(values(model), before)
+        assert_equal(values(model), before)
 
 
 def test_rejects_a_file_that_is_no_checkpoint(as_new, tmp_path):

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.kernels import Matern52
+from gpflow.kernels import RBF, Convolutional, Cosine, Matern32, Matern52, SquaredExponential
+from gpflow.utilities import positive
+from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
 
 from gpflow_pep import PEPR, PEPClassifier
@@ -30,7 +32,7 @@ Z = X[:12]
 def regression(x_scale=1.0, y_scale=1.0, **options):
     """A model that starts at the same place, whatever the units of the first column and of Y."""
     units = np.array([x_scale, 1.0, 1.0])
-    kernel = gpflow.kernels.SquaredExponential(y_scale**2, 2.0 * units)
+    kernel = SquaredExponential(y_scale**2, 2.0 * units)
     likelihood_variance = 0.1 * y_scale**2
     return PEPR(
         (X * units, Y * y_scale), kernel, Z * units, noise_variance=likelihood_variance, **options
@@ -42,12 +44,8 @@ def everything():
     A model with every kind of coordinate: softplus and exponential, shifted, points, means and a
     bounded value.
     """
-    kernel = (
-        gpflow.kernels.SquaredExponential(lengthscales=[0.3, 40.0, 1.0]) + gpflow.kernels.Cosine()
-    )
-    kernel.kernels[1].lengthscales = gpflow.Parameter(
-        2.0, transform=gpflow.utilities.positive(base="exp")
-    )
+    kernel = SquaredExponential(lengthscales=[0.3, 40.0, 1.0]) + Cosine()
+    kernel.kernels[1].lengthscales = gpflow.Parameter(2.0, transform=positive(base="exp"))
     kernel.kernels[1].variance = gpflow.Parameter(
         0.4, transform=tfp.bijectors.Sigmoid(np.float64(0.0), np.float64(2.0))
     )
@@ -58,12 +56,12 @@ def everything():
 def test_inducing_patches_of_a_convolutional_kernel_keep_their_unit():
     """They are no rows of inputs, at which the kernel could be evaluated."""
     images, patches = rng.normal(size=(20, 16)), rng.normal(size=(5, 4))
-    kernel = gpflow.kernels.Convolutional(gpflow.kernels.SquaredExponential(), [4, 4], [2, 2])
+    kernel = Convolutional(SquaredExponential(), [4, 4], [2, 2])
     model = PEPR(
         (images, images[:, :1]), kernel, gpflow.inducing_variables.InducingPatches(patches)
     )
     found = Coordinates(model, [model.inducing_variable.Z.unconstrained_variable]).values()
-    np.testing.assert_array_equal(found, patches.ravel())
+    assert_array_equal(found, patches.ravel())
 
 
 def test_gradients_in_the_coordinates_are_derivatives_of_the_loss():
@@ -77,7 +75,7 @@ def test_gradients_in_the_coordinates_are_derivatives_of_the_loss():
     at = coordinates.values()
     coordinates.assign(at)
     for variable, value in zip(model.trainable_variables, before, strict=True):
-        np.testing.assert_allclose(variable, value, rtol=1e-13, atol=1e-13)
+        assert_allclose(variable, value, rtol=1e-13, atol=1e-13)
 
     training_loss = tf.function(model.training_loss)
 
@@ -95,7 +93,7 @@ def test_gradients_in_the_coordinates_are_derivatives_of_the_loss():
     differences = [
         (loss(at + move) - loss(at - move)) / (2.0 * step) for move in step * np.eye(len(at))
     ]
-    np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
+    assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("x", [-900.0, -50.0, -1.0, 0.0, 3.0, 40.0, 1e8])
@@ -110,29 +108,29 @@ def test_the_coordinate_of_a_positive_parameter_is_its_logarithm(x):
     (coordinate,) = Coordinates(module, [parameter.unconstrained_variable]).each
     u = coordinate.of(np.float64(x), np)
     assert np.isfinite(u)
-    np.testing.assert_allclose(coordinate.of(tf.constant(x, tf.float64), tf.math), u, rtol=1e-14)
+    assert_allclose(coordinate.of(tf.constant(x, tf.float64), tf.math), u, rtol=1e-14)
     if x > -80.0:
-        np.testing.assert_allclose(u, np.log(np.logaddexp(0.0, x)), rtol=1e-14, atol=1e-15)
-        np.testing.assert_allclose(coordinate.inverse(u, np), x, rtol=1e-13, atol=1e-14)
+        assert_allclose(u, np.log(np.logaddexp(0.0, x)), rtol=1e-14, atol=1e-15)
+        assert_allclose(coordinate.inverse(u, np), x, rtol=1e-13, atol=1e-14)
         step = 1e-6
         difference = (coordinate.inverse(u + step, np) - coordinate.inverse(u - step, np)) / (
             2.0 * step
         )
-        np.testing.assert_allclose(coordinate.slope(u, np), difference, rtol=1e-6)
+        assert_allclose(coordinate.slope(u, np), difference, rtol=1e-6)
 
 
 def test_units_of_points_and_mean_function():
     """A column's inducing points are in units of its spread, a constant column's in units of 1."""
     points = np.c_[1e5 * Z[:, 0], Z[:, 1], np.full(len(Z), 7.0)]
-    kernel = gpflow.kernels.SquaredExponential(variance=9.0)
+    kernel = SquaredExponential(variance=9.0)
     model = PEPR((X, Y), kernel, points, mean_function=gpflow.functions.Constant(6.0 * np.ones(1)))
     coordinates = {
         id(each.variable): each for each in Coordinates(model, model.trainable_variables).each
     }
     of_points = coordinates[id(model.inducing_variable.Z.unconstrained_variable)]
-    np.testing.assert_allclose(of_points.unit, [points[:, 0].std(), points[:, 1].std(), 1.0])
+    assert_allclose(of_points.unit, [points[:, 0].std(), points[:, 1].std(), 1.0])
     of_mean = coordinates[id(model.mean_function.c.unconstrained_variable)]
-    np.testing.assert_allclose(of_mean.of(np.array([6.0]), np), [2.0])  # standard deviations of f
+    assert_allclose(of_mean.of(np.array([6.0]), np), [2.0])  # standard deviations of f
 
 
 UNITS = [1e-6, 1e-3, 1e3, 1e6]
@@ -145,8 +143,8 @@ def test_the_units_of_a_column_do_not_change_the_training(scale):
     alike.
     """
     expected, found = (fit(regression(x_scale=each), max_iterations=30) for each in (1.0, scale))
-    np.testing.assert_allclose(found.objective[:10], expected.objective[:10], rtol=1e-6)
-    np.testing.assert_allclose(found.objective[-1], expected.objective[-1], atol=0.05)
+    assert_allclose(found.objective[:10], expected.objective[:10], rtol=1e-6)
+    assert_allclose(found.objective[-1], expected.objective[-1], atol=0.05)
 
 
 def test_the_units_of_y_do_not_change_the_training():
@@ -183,7 +181,7 @@ def test_scipy_trains_in_the_coordinates():
     assert float(ours.training_loss()) == pytest.approx(result.fun, rel=1e-12)
     assert float(ours.training_loss()) < float(gpflows.training_loss()) - 1.0
     for value, variable in zip(seen[-1], ours.trainable_variables, strict=True):
-        np.testing.assert_allclose(value, variable, rtol=1e-12)
+        assert_allclose(value, variable, rtol=1e-12)
     assert result.loss_history[-1] == pytest.approx(result.fun, rel=1e-12)
 
 
@@ -227,22 +225,18 @@ def test_starts_are_fractions_of_the_spread_of_the_inducing_points():
     Of trainable lengthscales only, for all kernels of a sum, shared or one for each column; the
     model stays.
     """
-    sum_of_two = gpflow.kernels.Matern32(
-        lengthscales=[5.0, 6.0], active_dims=[0, 2]
-    ) + gpflow.kernels.RBF(lengthscales=3.0)
+    sum_of_two = Matern32(lengthscales=[5.0, 6.0], active_dims=[0, 2]) + RBF(lengthscales=3.0)
     model = PEPR((X, Y), sum_of_two, Z.copy())
     coordinates = Coordinates(model, model.trainable_variables)
     given, *found = starts(model, coordinates, 2, seed=1)
-    np.testing.assert_allclose(given, coordinates.values(), rtol=1e-14)
+    assert_allclose(given, coordinates.values(), rtol=1e-14)
     assert len(found) == len(FRACTIONS) + 2
     spread = Z.std(axis=0)
     for number, values in enumerate(found[: len(FRACTIONS)]):  # the parts differ
         coordinates.assign(values)
         two, one = (part.lengthscales.numpy() for part in model.kernel.kernels)
-        np.testing.assert_allclose(two, FRACTIONS[number] * np.sqrt(2.0) * spread[[0, 2]])
-        np.testing.assert_allclose(
-            one, FRACTIONS[(number + 1) % 3] * np.sqrt(3.0) * np.mean(spread)
-        )
+        assert_allclose(two, FRACTIONS[number] * np.sqrt(2.0) * spread[[0, 2]])
+        assert_allclose(one, FRACTIONS[(number + 1) % 3] * np.sqrt(3.0) * np.mean(spread))
     coordinates.assign(given)
     gpflow.set_trainable(model.kernel.kernels[0].lengthscales, False)
     gpflow.set_trainable(model.kernel.kernels[1].lengthscales, False)
@@ -257,7 +251,7 @@ def test_training_leaves_a_start_where_noise_explains_everything():
     """
     rows = np.random.default_rng(0).uniform(-2.0, 2.0, (200, 2))
     labels = np.where(np.sin(3.0 * rows[:, :1]) * np.cos(3.0 * rows[:, 1:]) > 0.0, 1.0, 0.0)
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=[2.5, 2.5])
+    kernel = SquaredExponential(lengthscales=[2.5, 2.5])
     model = PEPClassifier((rows, labels), kernel, Probit(), rows[:60], alpha=0.5)
     result = fit(model, max_iterations=30)
     assert result.objective[-1] > -200 * np.log(2.0) + 30.0
@@ -291,7 +285,7 @@ def test_inducing_points_are_trained_after_the_rest(choice, is_classifier, expec
     labels = np.where(Y > 0.0, 1.0, 0.0)
     model = regression()
     if is_classifier:
-        model = PEPClassifier((X, labels), gpflow.kernels.SquaredExponential(), Probit(), Z.copy())
+        model = PEPClassifier((X, labels), SquaredExponential(), Probit(), Z.copy())
     at = []
     fit(
         model,
@@ -338,7 +332,7 @@ def test_adam_starts_lengthscales_anew_that_are_out_of_reach():
     ):
         model.kernel.lengthscales.assign(unit * factors)
         bring_within_reach(model, lambda: 0.0)
-        np.testing.assert_allclose(model.kernel.lengthscales, unit * expected)
+        assert_allclose(model.kernel.lengthscales, unit * expected)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +371,7 @@ def test_ctrl_c_while_starts_are_compared_restores_the_best_of_them(monkeypatch)
     with pytest.warns(UserWarning, match="Interrupted"):
         result = fit(model)
     assert result.status == "interrupted" and result.iterations == 0
-    np.testing.assert_array_equal(model.kernel.lengthscales, losses[min(losses)])
+    assert_array_equal(model.kernel.lengthscales, losses[min(losses)])
 
 
 def test_points_are_trained_at_once_if_in_their_first_places_they_explain_nothing():
@@ -393,7 +387,7 @@ def test_points_are_trained_at_once_if_in_their_first_places_they_explain_nothin
     targets = (targets - targets.mean()) / targets.std()
     ends = []
     for train_inducing in (False, True):
-        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.sqrt(2.0) * rows.std(axis=0))
+        kernel = SquaredExponential(lengthscales=np.sqrt(2.0) * rows.std(axis=0))
         model = PEPR((rows, targets), kernel, k_means(rows, 6), alpha=0.0, noise_variance=0.1)
         ends.append(fit(model, train_inducing=train_inducing).objective[-1])
     noise = -0.5 * 40 * (1.0 + np.log(2.0 * np.pi))
@@ -406,7 +400,7 @@ def test_points_are_trained_at_once_if_in_their_first_places_they_explain_nothin
         [
             tfp.bijectors.Sigmoid(np.float64(0.1), np.float64(2.0)),
             tfp.bijectors.Sigmoid(np.float64(0.01), np.float64(20.0)),
-            gpflow.utilities.positive(lower=0.5),
+            positive(lower=0.5),
         ],
         1,
     ),
@@ -425,7 +419,7 @@ def test_adam_keeps_lengthscales_that_are_better_than_within_reach():
     """A long lengthscale of a column without influence, as L-BFGS finds it."""
     model = PEPR(
         (X, np.sin(2.0 * X[:, :1])),
-        gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1e5, 1e5]),
+        SquaredExponential(lengthscales=[1.0, 1e5, 1e5]),
         Z.copy(),
     )
     fit(model, optimizer="adam", max_iterations=1)

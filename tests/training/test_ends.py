@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.kernels import Matern32, Matern52, SquaredExponential
 from gpflow.utilities import set_trainable
 from own_kernels import BrownianMotion
 from quick import some_slow
@@ -54,7 +55,7 @@ class OneParameter(gpflow.models.GPR):
 
     def __init__(self, loss, num_rows):
         X = np.zeros((num_rows, 1))
-        super().__init__((X, X), gpflow.kernels.Matern52())
+        super().__init__((X, X), Matern52())
         set_trainable(self, False)
         self.x = gpflow.Parameter(0.0)
         self.loss = loss
@@ -106,7 +107,7 @@ def test_a_line_search_that_fails_by_rounding_is_convergence(seed):
     fails, which is no failure.
     """
     X = np.repeat(np.random.default_rng(seed).uniform(-4.0, 4.0, (200, 1)), 3, axis=1)
-    model = PEPR((X, X.sum(axis=1, keepdims=True)), gpflow.kernels.Matern52(), X[:40].copy())
+    model = PEPR((X, X.sum(axis=1, keepdims=True)), Matern52(), X[:40].copy())
     assert fit(model, train_inducing=False).status == "converged"
 
 
@@ -145,7 +146,7 @@ def test_data_without_noise_end_in_convergence(name, alpha):
 def test_targets_far_from_zero_are_not_taken_for_noise(alpha):
     X = RNG.uniform(0.0, 10.0, (200, 1))
     Y = 5e4 + 1e4 * np.sin(X) + 1e3 * RNG.normal(size=X.shape)
-    model = PEPR((X, Y), gpflow.kernels.SquaredExponential(), X[::10].copy(), alpha=alpha)
+    model = PEPR((X, Y), SquaredExponential(), X[::10].copy(), alpha=alpha)
     result = fit(model)
     assert result.status == "converged" and "explain nothing" not in result.reason
     assert np.var(Y - model.predict_f(X)[0]) < 0.05 * np.var(Y)
@@ -153,20 +154,20 @@ def test_targets_far_from_zero_are_not_taken_for_noise(alpha):
 
 def test_says_that_the_inputs_explain_nothing():
     X = RNG.uniform(0.0, 10.0, (100, 1))
-    model = PEPR((X, RNG.normal(size=X.shape)), gpflow.kernels.SquaredExponential(), X[::10].copy())
+    model = PEPR((X, RNG.normal(size=X.shape)), SquaredExponential(), X[::10].copy())
     assert "The inputs explain nothing" in fit(model).reason
 
 
 def test_a_linear_function_is_explained_by_inputs():
     X = RNG.uniform(0.0, 10.0, (100, 1))
     Y = X + RNG.normal(size=X.shape)
-    kernel = gpflow.kernels.SquaredExponential() + gpflow.kernels.Linear()
+    kernel = SquaredExponential() + gpflow.kernels.Linear()
     assert "explain nothing" not in fit(PEPR((X, Y), kernel, X[::10].copy())).reason
 
 
 def test_what_cannot_be_trained_is_refused():
     X = RNG.uniform(0.0, 10.0, (20, 1))
-    models = [PEPR((X, np.sin(X)), gpflow.kernels.Matern32(), X[::5].copy()) for _ in range(2)]
+    models = [PEPR((X, np.sin(X)), Matern32(), X[::5].copy()) for _ in range(2)]
     with pytest.raises(ValueError, match=r"^callback must be a function or None, got 3"):
         fit(models[0], callback=3)
     with pytest.raises(

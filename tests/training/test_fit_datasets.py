@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose, assert_equal
 from quick import some_slow
 from small_models import (
     MAKERS,
@@ -55,7 +56,7 @@ def test_a_dataset_with_the_batches_of_arrays_gives_the_same_training(as_new, na
     model = as_new(name)
     found = fit(model, minibatches.dataset(data), **options)  # without end
     assert (found.objective, found.held_out) == (expected.objective, expected.held_out)
-    np.testing.assert_equal(values(model), reached)
+    assert_equal(values(model), reached)
 
 
 @pytest.mark.slow
@@ -86,9 +87,9 @@ def test_steps_are_those_of_the_batches_given_by_hand():
         coordinates.assign(np.concatenate([value.numpy().ravel() for value in at]))
     # The graph orders sums differently; Adam divides by the size of the gradient, which here is far
     # above rounding.
-    np.testing.assert_allclose(result.objective, objectives, rtol=1e-9)
+    assert_allclose(result.objective, objectives, rtol=1e-9)
     for path, value in values(model).items():
-        np.testing.assert_allclose(value, values(by_hand)[path], rtol=1e-9, atol=1e-9)
+        assert_allclose(value, values(by_hand)[path], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -110,7 +111,7 @@ def test_values_are_taken_in_the_precision_of_the_model(as_new, dtype):
         model = as_new("TSVGP")
         fit(model, batches(tuple(each)), max_iterations=3)
         reached.append(values(model))
-    np.testing.assert_equal(*reached)
+    assert_equal(*reached)
 
 
 def test_a_checkpoint_resumes_with_a_new_pass(as_new, tmp_path):
@@ -134,7 +135,7 @@ def test_a_checkpoint_resumes_with_a_new_pass(as_new, tmp_path):
     model = as_new("TSVGP")
     found = fit(model, batches(), checkpoint=path, **options)
     assert found.objective == expected.objective
-    np.testing.assert_equal(values(model), reached)
+    assert_equal(values(model), reached)
     assert (
         fit(as_new("TSVGP"), batches().shuffle(5), checkpoint=path, **options).objective
         == found.objective
@@ -195,7 +196,7 @@ def test_rejects_invalid_datasets(as_new):
         with pytest.raises(ValueError, match=message) as raised:
             fit(model, dataset, max_iterations=3)
         assert str(raised.value).count("\n") == 0
-        np.testing.assert_equal(values(model), before)
+        assert_equal(values(model), before)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ def test_a_later_batch_that_cannot_be_used_ends_training(as_new):
         fit(model, batches((NAN, Y)), max_iterations=5)
     reached, model = values(model), as_new("TSVGP")
     fit(model, batches(), max_iterations=1)
-    np.testing.assert_equal(values(model), reached)
+    assert_equal(values(model), reached)
 
 
 @pytest.mark.slow

@@ -6,7 +6,10 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.likelihoods import Gaussian
+from gpflow.models import SGPR, SVGP, BayesianModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
+from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 from quick import some_slow
 from small_models import (
     LABELS,
@@ -22,6 +25,7 @@ from small_models import (
     of_minibatches,
     values,
 )
+from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import PEPR, TSVGP, PEPClassifier
 from gpflow_pep.data.minibatches import Minibatches
@@ -67,7 +71,7 @@ def test_every_model_is_trained(as_new, name):
     assert result.held_out["nlpd"][-1] < density
     assert len(result.objective) == len(result.held_out["nlpd"]) == len(result.recorded)
     assert (result.sites is not None) == (name in WITH_SITES)
-    assert ("rmse" in result.held_out) == isinstance(model.likelihood, gpflow.likelihoods.Gaussian)
+    assert ("rmse" in result.held_out) == isinstance(model.likelihood, Gaussian)
     if own:
         assert result.objective[-1] == pytest.approx(objective(), rel=1e-9)
     else:
@@ -99,11 +103,11 @@ def test_natural_gradients_take_q_to_its_best():
     Gaussian noise, all rows, a step of 1 and nothing else trained: one step is the optimum, that of
     SGPR.
     """
-    model = of_minibatches(gpflow.models.SVGP)
+    model = of_minibatches(SVGP)
     for part in (model.kernel, model.likelihood, model.inducing_variable):
         gpflow.set_trainable(part, False)
     fit(model, (X, Y), natural_step=1.0, max_iterations=1)
-    best = gpflow.models.SGPR((X, Y), kernel(), Z.copy(), noise_variance=0.3)
+    best = SGPR((X, Y), kernel(), Z.copy(), noise_variance=0.3)
     assert full_objective(model, "SVGP") == pytest.approx(
         float(best.maximum_log_likelihood_objective()), rel=1e-6
     )
@@ -185,7 +189,7 @@ def test_held_out_scores_stop_training_at_their_best(as_new):
         scores[-1] == scores[best] == pytest.approx(HeldOut(model, held_out)()["nlpd"], rel=1e-12)
     )
     for name, value in values(model).items():
-        np.testing.assert_array_equal(value, seen[best][name])
+        assert_array_equal(value, seen[best][name])
 
 
 def test_scores_that_cannot_be_computed(as_new, monkeypatch):
@@ -196,7 +200,7 @@ def test_scores_that_cannot_be_computed(as_new, monkeypatch):
         try:
             return {"nlpd": next(scores)}
         except StopIteration:
-            raise tf.errors.InvalidArgumentError(None, None, "no prediction") from None
+            raise InvalidArgumentError(None, None, "no prediction") from None
 
     monkeypatch.setattr(HeldOut, "__call__", score)
     model = as_new("TSVGP")
@@ -217,7 +221,7 @@ def test_nan_scores_count_as_worst(as_new, monkeypatch, finite):
     assert result.status == "stopped early"
     assert result.iterations == (9 if finite else 4)
     expected = seen[5] if finite else seen[-1]
-    np.testing.assert_equal(values(model), expected)
+    assert_equal(values(model), expected)
 
 
 def test_the_objective_stops_training_without_held_out_rows(as_new):
@@ -281,7 +285,7 @@ def test_the_last_step_is_checked_too(as_new, name):
     with pytest.warns(UserWarning, match="the last good parameters restored"):
         result = fit(model, data_for(name), optimizer="adam", learning_rate=1e12, max_iterations=1)
     assert (result.status, result.iterations) == ("failed", 0)
-    np.testing.assert_equal(values(model), before)
+    assert_equal(values(model), before)
 
 
 def test_a_natural_gradient_that_is_not_finite(as_new):
@@ -303,9 +307,9 @@ def test_raises_if_the_start_cannot_be_evaluated(as_new):
     model = as_new("PEPR")
     model.kernel.variance.unconstrained_variable.assign(np.nan)
     before = values(model)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu"):
+    with pytest.raises(InvalidArgumentError, match="Kuu"):
         fit(model)
-    np.testing.assert_equal(values(model), before)
+    assert_equal(values(model), before)
 
 
 # --- pictures -------------------------------------------------------------------------------------
@@ -332,7 +336,7 @@ def test_tensorboard(tmp_path, name, columns):
         "tensorboard": tmp_path,
     }
     if name == "TSVGP":
-        model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z_wide, num_data=len(X))
+        model = TSVGP(kernel(), Gaussian(), Z_wide, num_data=len(X))
         fit(model, (inputs, Y), max_iterations=20, interval=2, **options)
         steps = list(range(2, 21, 2))
     else:
@@ -399,7 +403,7 @@ def test_bad_arguments_are_refused(as_new):
         data = options.pop("data") if "data" in options else data_for(name)
         with pytest.raises(ValueError, match=message):
             fit(model, data, **options)
-        np.testing.assert_equal(values(model), before)
+        assert_equal(values(model), before)
 
 
 @pytest.mark.parametrize(
@@ -407,7 +411,7 @@ def test_bad_arguments_are_refused(as_new):
     [(None, {"batch_size": 20}), (59, {"batch_size": 20}), (59, {"optimizer": "lbfgs"})],
 )
 def test_models_of_minibatches_need_the_number_of_rows(num_data, options):
-    model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=num_data)
+    model = TSVGP(kernel(), Gaussian(), Z, num_data=num_data)
     with pytest.raises(ValueError, match=f"num_data of the model must be 60.*got {num_data}"):
         fit(model, (X, Y), **options)
 
@@ -422,7 +426,7 @@ def test_a_model_without_a_loss():
 
 def test_all_rows_of_a_minibatch_model():
     """L-BFGS, with num_data=None: nothing is estimated."""
-    model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(0.3), Z.copy())
+    model = TSVGP(kernel(), Gaussian(0.3), Z.copy())
     result = fit(model, (X, Y), optimizer="lbfgs", max_iterations=40)
     assert result.objective[-1] == pytest.approx(full_objective(model, "TSVGP"), rel=1e-9)
     assert result.objective[-1] > result.objective[0]
@@ -445,13 +449,11 @@ def test_a_search_is_limited(as_new, monkeypatch):
     assert [options["options"]["maxiter"] for _, options in asked[:-1]] == [5] * 4
     for start, options in asked:
         assert len(start) == 3  # logarithms of two parameters of the kernel and of the noise
-        np.testing.assert_allclose(np.exp(options["bounds"].ub - start), 1e4, rtol=1e-12)
-        np.testing.assert_allclose(
-            np.exp(options["bounds"].lb - start), [0.0, 1e-4, 1e-4], rtol=1e-12
-        )
+        assert_allclose(np.exp(options["bounds"].ub - start), 1e4, rtol=1e-12)
+        assert_allclose(np.exp(options["bounds"].lb - start), [0.0, 1e-4, 1e-4], rtol=1e-12)
 
 
-class Valley(gpflow.models.BayesianModel, InternalDataTrainingLossMixin):
+class Valley(BayesianModel, InternalDataTrainingLossMixin):
     """
     Rosenbrock's, in which a search takes 30 iterations or so; `height` at the first turn is about 4
     of it.
@@ -529,7 +531,7 @@ def test_a_search_that_comes_to_where_nothing_is_a_number():
     assert float(model.maximum_log_likelihood_objective()) >= max(result.objective) > -0.3
 
 
-class Edge(gpflow.models.BayesianModel, InternalDataTrainingLossMixin):
+class Edge(BayesianModel, InternalDataTrainingLossMixin):
     """A paraboloid that ends before its lowest point: beyond a line the value is no number."""
 
     def __init__(self):
@@ -559,10 +561,10 @@ def test_a_variable_of_open_shape():
     objectives = []
     for points in (open_Z, Z.copy()):
         inducing_variable = gpflow.inducing_variables.InducingPoints(points)
-        model = gpflow.models.SGPR((X, Y), kernel(), inducing_variable, noise_variance=0.3)
+        model = SGPR((X, Y), kernel(), inducing_variable, noise_variance=0.3)
         objectives.append(fit(model, max_iterations=5).objective)
     assert open_Z.unconstrained_variable.shape[0] is None
-    np.testing.assert_allclose(objectives[0], objectives[1], rtol=1e-9)
+    assert_allclose(objectives[0], objectives[1], rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["PEPR", "TSVGP"])

@@ -8,6 +8,9 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.kernels import SquaredExponential
+from gpflow.utilities import multiple_assign, read_values
+from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier
@@ -35,20 +38,20 @@ class Mean(gpflow.functions.Function):
 
 
 def make(**options):
-    kernel = gpflow.kernels.SquaredExponential(1.0, lengthscales=1.5)
+    kernel = SquaredExponential(1.0, lengthscales=1.5)
     return PEP((X, Y), kernel, Probit(), Z.copy(), mean_function=Mean(), **options)
 
 
 @functools.cache
 def _shared():
-    return make(), gpflow.utilities.read_values(make())
+    return make(), read_values(make())
 
 
 @pytest.fixture
 def model():
     """Compiled once; always the same initial values."""
     model, values = _shared()
-    gpflow.utilities.multiple_assign(model, values)
+    multiple_assign(model, values)
     gpflow.set_trainable(model, True)
     gpflow.set_trainable(model.scale, False)
     model.kernel.variance.prior = None
@@ -58,7 +61,7 @@ def model():
 
 
 def values(model):
-    return np.concatenate([np.ravel(v) for v in gpflow.utilities.read_values(model).values()])
+    return np.concatenate([np.ravel(v) for v in read_values(model).values()])
 
 
 def start(model):
@@ -178,7 +181,7 @@ def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeyp
     status = PEP.sites_status.fget
 
     def counted(self, step):
-        calls.append({**gpflow.utilities.read_values(self.model)})
+        calls.append({**read_values(self.model)})
         return look(self, step)
 
     def unsettled(self):
@@ -193,7 +196,7 @@ def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeyp
     assert len(calls) > 4 + 3
     assert not result.converged
     assert "far from converged" in result.reason
-    found = gpflow.utilities.read_values(model)
+    found = read_values(model)
     assert any(
         all(np.array_equal(values[name], found[name]) for name in found) for values in calls[:6]
     )
@@ -213,7 +216,7 @@ def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, mo
     with pytest.warns(UserWarning, match="An accurate evaluation fails"):
         result = fit(model, max_iterations=100)
     assert result.status == "failed" and "An accurate evaluation fails." in result.reason
-    np.testing.assert_allclose(result.objective[-1], -min(losses), rtol=1e-4)
+    assert_allclose(result.objective[-1], -min(losses), rtol=1e-4)
 
 
 def test_fewer_sweeps_are_spent_on_sites_that_do_not_converge(model, monkeypatch):
@@ -286,15 +289,13 @@ def test_the_status_has_the_tolerance_that_was_used(model):
 def test_a_second_training_traces_nothing(model):
     """The same model is not traced again, also with another number of rows."""
     calls = []
-    covariance = gpflow.kernels.SquaredExponential.K
+    covariance = SquaredExponential.K
     options = {"max_iterations": 2}
     fit(model, **options)
     model.data = (X[:25], Y[:25])
     fit(model, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            gpflow.kernels.SquaredExponential, "K", lambda *a: calls.append(1) or covariance(*a)
-        )
+        patch.setattr(SquaredExponential, "K", lambda *a: calls.append(1) or covariance(*a))
         fit(model, **options)
         model.data = (X[:20], Y[:20])
         fit(model, **options)
@@ -345,7 +346,7 @@ def misfit(**options):
     labels = np.digitize(latent, [-0.5, 0.5]).astype(float)
     points = np.linspace(-3.0, 3.0, 10)[:, None]
     return PEPClassifier(
-        (inputs, labels), gpflow.kernels.SquaredExponential(), inducing_variable=points, **options
+        (inputs, labels), SquaredExponential(), inducing_variable=points, **options
     )
 
 
@@ -413,7 +414,7 @@ def waveform(num_rows):
 def robust_max():
     """Robust-max at alpha = 0: some sites have negative precisions."""
     X, Y = waveform(120)
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(21, 4.6))
+    kernel = SquaredExponential(lengthscales=np.full(21, 4.6))
     return PEPClassifier((X, Y), kernel, MultiClassRobustMax(3), X[:15].copy(), alpha=0.0)
 
 
@@ -423,14 +424,14 @@ def test_negative_precisions_are_halved_until_q_is_proper():
     model.sites.precision.assign(before)
     A, _ = model._sum_sites_step()
     after = model.sites.precision.numpy()
-    np.testing.assert_array_equal(after[before > 0.0], before[before > 0.0])
+    assert_array_equal(after[before > 0.0], before[before > 0.0])
     halvings = np.log2(before[before < 0.0] / after[before < 0.0])
     assert halvings[0] >= 1.0 and np.all(halvings == halvings[0])  # halving is exact
     X, Z = model.data[0], model.inducing_variable.Z
     Kuu = model.kernel(Z).numpy() + gpflow.config.default_jitter() * np.eye(15)
     V = np.linalg.solve(np.linalg.cholesky(Kuu), model.kernel(Z, X).numpy())
     for c, found in enumerate(A.numpy()):
-        np.testing.assert_allclose(found, (V * after[:, c]) @ V.T, rtol=0.0, atol=1e-9)
+        assert_allclose(found, (V * after[:, c]) @ V.T, rtol=0.0, atol=1e-9)
         assert np.linalg.eigvalsh(np.eye(15) + found)[0] > 0.0
     twice = [np.eye(15) + (V * np.where(t < 0.0, 2.0 * t, t)) @ V.T for t in after.T]
     assert min(np.linalg.eigvalsh(B)[0] for B in twice) < 0.0  # one halving less is too few

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.kernels import Matern52
+from numpy.testing import assert_array_equal, assert_equal
 from quick import some_slow
 from small_models import WITH_SITES, X, Y, data_for, options_for, values
 
@@ -118,7 +119,7 @@ def test_a_callback_that_replaces_the_data_is_refused(as_new, name):
         with pytest.raises(error, match=message):
             fit(model, callback=At(2, action), max_iterations=5)
         for part, earlier in zip(model.data, before, strict=True):
-            np.testing.assert_array_equal(part, earlier)
+            assert_array_equal(part, earlier)
     fit(model, callback=At(2, lambda: replace(1.0)), max_iterations=3)
     assert np.isfinite(model.training_loss())
 
@@ -143,7 +144,7 @@ def test_the_last_parameters_are_kept_not_the_best(as_new):
     )
     assert result.status == "stopped early" and result.iterations == 4
     for name, value in values(model).items():
-        np.testing.assert_array_equal(value, seen[-1][name])
+        assert_array_equal(value, seen[-1][name])
 
 
 def test_an_evaluation_is_not_begun_after_ctrl_c(as_new):
@@ -234,4 +235,4 @@ def test_a_limit_below_the_iterations_done_trains_nothing(as_new, tmp_path):
     assert result.reason.startswith(
         "Nothing was trained: the checkpoint has 6 iterations, max_iterations=4."
     )
-    np.testing.assert_equal(values(again), trained)
+    assert_equal(values(again), trained)

@@ -12,6 +12,9 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 import tensorflow_probability as tfp
+from gpflow.kernels import Matern52, SeparateIndependent
+from gpflow.likelihoods import Gaussian, Softmax, StudentT
+from numpy.testing import assert_allclose
 
 from gpflow_pep import PEP, PEPR, PEPClassifier, fit, weak_priors
 from gpflow_pep.inducing import uniform
@@ -26,7 +29,7 @@ Y = np.sin(X[:, :1]) + 0.3 * rng.normal(size=(40, 1))
 def model_of(X=X, Y=Y, kernel=None):
     if kernel is None:
         lengthscales = 1.7 * X.std(axis=0)
-        kernel = gpflow.kernels.Matern52(1.3 * Y.var(), lengthscales)
+        kernel = Matern52(1.3 * Y.var(), lengthscales)
     return PEPR((X, Y), kernel, uniform(X, 10), noise_variance=0.2 * Y.var())
 
 
@@ -50,9 +53,9 @@ def test_density_of_a_regression():
     expected += density(model.kernel.variance.numpy(), Y.var(), 1.0)
     expected += noise_density(model.likelihood.variance.numpy(), np.exp(-2.0) * Y.var(), 1.0)
     # A few dozen operations on values of order 1.
-    np.testing.assert_allclose(model.log_prior_density(), expected, rtol=1e-13)
+    assert_allclose(model.log_prior_density(), expected, rtol=1e-13)
     log_evidence = model.maximum_log_likelihood_objective()
-    np.testing.assert_allclose(-model.training_loss(), log_evidence + expected, rtol=1e-13)
+    assert_allclose(-model.training_loss(), log_evidence + expected, rtol=1e-13)
 
 
 def test_density_of_every_kind_of_kernel():
@@ -80,28 +83,26 @@ def test_density_of_every_kind_of_kernel():
         arc_cosine.variance: 0.0,
     }
     for parameter, value in expected.items():
-        np.testing.assert_allclose(parameter.log_prior_density(), value, rtol=1e-12)
+        assert_allclose(parameter.log_prior_density(), value, rtol=1e-12)
 
 
 def test_density_of_classes_and_of_students_t():
     labels = (Y > 0.0).astype(float)
-    model = PEPClassifier((X, labels), gpflow.kernels.Matern52(2.0), Probit(), uniform(X, 10))
+    model = PEPClassifier((X, labels), Matern52(2.0), Probit(), uniform(X, 10))
     weak_priors(model)
     expected = density(2.0, np.e, 1.0)
-    np.testing.assert_allclose(model.kernel.variance.log_prior_density(), expected, rtol=1e-13)
-    several = PEPClassifier(
-        (X, labels), model.kernel, gpflow.likelihoods.Softmax(3), uniform(X, 10)
-    )
+    assert_allclose(model.kernel.variance.log_prior_density(), expected, rtol=1e-13)
+    several = PEPClassifier((X, labels), model.kernel, Softmax(3), uniform(X, 10))
     weak_priors(several)
     expected = density(2.0, np.exp(3.0), 1.0)
-    np.testing.assert_allclose(model.kernel.variance.log_prior_density(), expected, rtol=1e-13)
-    kernel, likelihood = gpflow.kernels.Matern52(2.0), gpflow.likelihoods.StudentT(0.4)
+    assert_allclose(model.kernel.variance.log_prior_density(), expected, rtol=1e-13)
+    kernel, likelihood = Matern52(2.0), StudentT(0.4)
     robust = gpflow.models.SVGP(kernel, likelihood, uniform(X, 10))
     with pytest.raises(ValueError, match=r"data must be given: SVGP does not store"):
         weak_priors(robust)
     weak_priors(robust, (X, Y))
     expected = noise_density(0.4, np.exp(-1.0) * Y.std(), 0.5)
-    np.testing.assert_allclose(likelihood.scale.log_prior_density(), expected, rtol=1e-13)
+    assert_allclose(likelihood.scale.log_prior_density(), expected, rtol=1e-13)
     assert robust.inducing_variable.Z.prior is None
     with pytest.raises(ValueError, match=r"data must be None: PEPClassifier stores its data"):
         weak_priors(model, (X, labels))
@@ -112,15 +113,15 @@ def test_kernels_of_single_outputs_have_the_unit_of_their_column():
     A column that does not vary has no spread of its own; the others' mean logarithm stands for it.
     """
     columns = np.concatenate([Y, 1e3 * Y, np.ones_like(Y)], axis=1)
-    kernel = gpflow.kernels.SeparateIndependent([gpflow.kernels.Matern52() for _ in range(3)])
+    kernel = SeparateIndependent([Matern52() for _ in range(3)])
     Z = gpflow.inducing_variables.SharedIndependentInducingVariables(
         gpflow.inducing_variables.InducingPoints(uniform(X, 10))
     )
-    model = PEP((X, columns), kernel, gpflow.likelihoods.Gaussian(), Z)
+    model = PEP((X, columns), kernel, Gaussian(), Z)
     weak_priors(model)
     found = [float(each.variance.prior.location) for each in kernel.kernels]
     logs = [np.log(Y.var()), np.log(1e6 * Y.var())]
-    np.testing.assert_allclose(found, [*logs, np.mean(logs)], rtol=1e-12)
+    assert_allclose(found, [*logs, np.mean(logs)], rtol=1e-12)
 
 
 @pytest.mark.parametrize("unit", [1e-100, 1e100])
@@ -130,15 +131,15 @@ def test_extreme_units(unit):
     model = PEPR((X * unit, Y / unit), kernel, uniform(X, 10) * unit, noise_variance=1.0)
     weak_priors(model)
     expected = 2.0 * np.log(Y.std() / X.std(axis=0)) - np.log(3.0) - 4.0 * np.log(unit)
-    np.testing.assert_allclose(kernel.variance.prior.location, expected, rtol=1e-12)
+    assert_allclose(kernel.variance.prior.location, expected, rtol=1e-12)
 
 
 def test_a_single_column():
-    kernel = gpflow.kernels.Matern52(lengthscales=0.8)
+    kernel = Matern52(lengthscales=0.8)
     model = model_of(X[:, 1:2], kernel=kernel)
     weak_priors(model)
     expected = density(0.8, X[:, 1].std(), 1.5)
-    np.testing.assert_allclose(kernel.lengthscales.log_prior_density(), expected, rtol=1e-13)
+    assert_allclose(kernel.lengthscales.log_prior_density(), expected, rtol=1e-13)
 
 
 def test_parameters_keep_their_own_priors_and_fixed_parameters_get_none():
@@ -165,8 +166,8 @@ def test_a_second_call_moves_the_priors():
     weak_priors(model)
     assert model.kernel.lengthscales.prior is prior
     expected = density(model.kernel.lengthscales.numpy(), 3.0 * np.sqrt(3.0) * X.std(axis=0), 1.5)
-    np.testing.assert_allclose(prior.log_prob(model.kernel.lengthscales), expected, rtol=1e-13)
-    np.testing.assert_allclose(compiled(), model.log_prior_density(), rtol=1e-13)
+    assert_allclose(prior.log_prob(model.kernel.lengthscales), expected, rtol=1e-13)
+    assert_allclose(compiled(), model.log_prior_density(), rtol=1e-13)
     assert abs(compiled().numpy() - before) > 0.1
     weak_priors(model, for_sampling=True)
     assert model.kernel.lengthscales.prior.for_sampling
@@ -186,7 +187,7 @@ def test_samplers_see_a_density_of_the_parameters():
         slope = 1.0 / (1.0 + np.exp(-x))  # of a softplus: dθ/dx
         sampled.append(helper.target_log_prob_fn(x) - np.log(slope) + value)  # dx/dlog θ = θ/slope
     expected = [density(np.exp(value), Y.var(), 1.0) for value in logs]
-    np.testing.assert_allclose(sampled, expected, rtol=1e-10)
+    assert_allclose(sampled, expected, rtol=1e-10)
 
 
 def test_trained_parameters_do_not_depend_on_units():
@@ -202,7 +203,7 @@ def test_trained_parameters_do_not_depend_on_units():
         )
         found.append(np.log(np.concatenate(parameters)))
     # The same optimum: jitter and the lower bound of the noise, 1e-6, are absolute.
-    np.testing.assert_allclose(*found, atol=1e-3)
+    assert_allclose(*found, atol=1e-3)
 
 
 @pytest.mark.parametrize("optimize", ["fit", "GPflow"])
@@ -236,10 +237,10 @@ def test_copies_and_pickles_have_the_priors():
     weak_priors(model)
     clone = copy.deepcopy(model)
     assert clone.kernel.lengthscales.prior.location is not model.kernel.lengthscales.prior.location
-    np.testing.assert_allclose(clone.training_loss(), model.training_loss(), rtol=1e-13)
+    assert_allclose(clone.training_loss(), model.training_loss(), rtol=1e-13)
     prior = pickle.loads(pickle.dumps(model.kernel.lengthscales.prior))
     lengthscales = model.kernel.lengthscales
-    np.testing.assert_allclose(prior.log_prob(lengthscales), lengthscales.log_prior_density())
+    assert_allclose(prior.log_prob(lengthscales), lengthscales.log_prior_density())
     assert len(locations(clone)) == 3
     assert "LogPrior" in gpflow.utilities.tabulate_module_summary(model)
 

@@ -9,6 +9,9 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.kernels import Matern52
+from gpflow.utilities import multiple_assign, read_values
+from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep import PEPR, TSVGP, PEPClassifier, fit
 from gpflow_pep.training.objectives import Objective
@@ -25,11 +28,9 @@ def make(name="PEPR", rows=slice(None)):
     Y = F + 0.2 * random.normal(size=F.shape)
     Z = X[:8]
     if name == "PEPR":
-        return PEPR(
-            (X[rows], Y[rows]), gpflow.kernels.Matern52(), Z, noise_variance=0.1, chunk_size=64
-        )
+        return PEPR((X[rows], Y[rows]), Matern52(), Z, noise_variance=0.1, chunk_size=64)
     labels = (Y > 0.0)[rows] * 1.0
-    return PEPClassifier((X[rows], labels), gpflow.kernels.Matern52(), inducing_variable=Z)
+    return PEPClassifier((X[rows], labels), Matern52(), inducing_variable=Z)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def model():
 
 @pytest.fixture(autouse=True)
 def _as_new(model):
-    gpflow.utilities.multiple_assign(model, gpflow.utilities.read_values(make()))
+    multiple_assign(model, read_values(make()))
 
 
 class Recorder:
@@ -88,7 +89,7 @@ def test_the_end_is_that_of_training_on_all_rows(name):
     # 1e-2 nats are sqrt(2e-2) = 0.14 standard deviations of a posterior of the hyperparameters,
     # each known to a few percent: predictions change by less than a hundredth of the standard
     # deviation 1 of f.
-    np.testing.assert_allclose(growing.predict_f(inputs)[0], whole.predict_f(inputs)[0], atol=1e-2)
+    assert_allclose(growing.predict_f(inputs)[0], whole.predict_f(inputs)[0], atol=1e-2)
 
 
 def test_a_stage_has_the_objective_and_gradient_of_a_model_of_its_rows(model, monkeypatch):
@@ -99,7 +100,7 @@ def test_a_stage_has_the_objective_and_gradient_of_a_model_of_its_rows(model, mo
     def kept(self, step):
         loss, gradient = evaluate(self, step)
         X = model.data[0].numpy()
-        found[len(X)] = (X, gpflow.utilities.read_values(model), loss, gradient)
+        found[len(X)] = (X, read_values(model), loss, gradient)
         return loss, gradient
 
     monkeypatch.setattr(Objective, "evaluate", kept)
@@ -110,13 +111,13 @@ def test_a_stage_has_the_objective_and_gradient_of_a_model_of_its_rows(model, mo
     assert len(set(second)) == 250
     for X, values, loss, gradient in found.values():
         fresh = make(rows=rows_of(X))
-        gpflow.utilities.multiple_assign(fresh, values)
+        multiple_assign(fresh, values)
         expected, derivatives = loss_and_gradient(fresh)
         # Sums of at most 600 terms of order 1 to 100, rounded by 1e-16 each, and Kuu of condition
         # below 1e6.
         assert loss == pytest.approx(expected, rel=1e-8)
         for ours, theirs in zip(gradient, derivatives, strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+            assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
 
     again = Recorder(model, stop_in=25)
     fit(model, first_rows=FIRST, seed=3, callback=again)
@@ -132,10 +133,10 @@ def loss_and_gradient(model):
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_run_resumes_in_its_stage(model, tmp_path, stage):
     """L-BFGS restarts from its best parameters, and ends flat at the same optimum."""
-    start = gpflow.utilities.read_values(model)
+    start = read_values(model)
     same = {"tolerance": TOLERANCE, "train_inducing": False}
     expected = fit(model, **same)
-    gpflow.utilities.multiple_assign(model, start)
+    multiple_assign(model, start)
     options = {**same, "first_rows": FIRST, "checkpoint": tmp_path / "c.npz"}
     first = Recorder(model, stop_in=stage)
     stopped = fit(model, callback=first, **options)
@@ -143,7 +144,7 @@ def test_a_run_resumes_in_its_stage(model, tmp_path, stage):
     assert len(model.data[0].numpy()) == N
     # The last record is of all rows.
     assert stopped.objective[-1] == pytest.approx(float(model.log_posterior_density()), abs=1e-6)
-    gpflow.utilities.multiple_assign(model, start)
+    multiple_assign(model, start)
     second = Recorder(model)
     result = fit(model, callback=second, **options)
     assert second.stages == [each for each in STAGES if each >= stage]
@@ -196,7 +197,7 @@ def test_a_failure_gives_the_rows_back(model):
 
     with pytest.raises(RuntimeError, match="broken"):
         fit(model, first_rows=FIRST, callback=fails)
-    np.testing.assert_array_equal(model.data[0], make().data[0])
+    assert_array_equal(model.data[0], make().data[0])
 
 
 def per_row():
@@ -211,18 +212,18 @@ def per_row():
 
 def sgpr():
     X, Y = (each.numpy() for each in make().data)
-    return gpflow.models.SGPR((X, Y), gpflow.kernels.Matern52(), X[:5])
+    return gpflow.models.SGPR((X, Y), Matern52(), X[:5])
 
 
 def svgp():
     """A model whose default optimizer is Adam."""
-    return TSVGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), np.eye(1), num_data=50)
+    return TSVGP(Matern52(), gpflow.likelihoods.Gaussian(), np.eye(1), num_data=50)
 
 
 def of_dataset():
     rows = tuple(each.numpy() for each in make().data)
     data = tf.data.Dataset.from_tensor_slices(rows).batch(50)
-    return PEPR(data, gpflow.kernels.Matern52(), rows[0][:5])
+    return PEPR(data, Matern52(), rows[0][:5])
 
 
 @pytest.mark.parametrize(

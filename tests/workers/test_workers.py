@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_allclose
 from worker_models import (
     MINIBATCH_MODELS,
     MINIBATCH_OPTIONS,
@@ -81,19 +82,19 @@ def test_every_worker_has_the_numbers_of_all_rows(found_of_others, name):
     model = model_of(name, shards=[rows_of(index, COUNT) for index in range(COUNT)])
     with tf.GradientTape() as tape:
         loss = model.training_loss()
-    np.testing.assert_allclose([whole["loss"], whole["loss of a copy"]], loss, rtol=TOLERANCE)
+    assert_allclose([whole["loss"], whole["loss of a copy"]], loss, rtol=TOLERANCE)
     gradient = tape.gradient(loss, model.trainable_variables)
     scale = max(float(tf.reduce_max(tf.abs(part))) for part in gradient)
     for actual, expected in zip(whole["gradient"], gradient, strict=True):
-        np.testing.assert_allclose(actual, np.ravel(expected), rtol=0.0, atol=TOLERANCE * scale)
+        assert_allclose(actual, np.ravel(expected), rtol=0.0, atol=TOLERANCE * scale)
     values = [*model.predict_f(X[:3] + 0.1), *numbers_of(model)]
     for actual, expected in zip(whole["values"], values, strict=True):
-        np.testing.assert_allclose(actual, np.ravel(expected), rtol=1e3 * TOLERANCE)
+        assert_allclose(actual, np.ravel(expected), rtol=1e3 * TOLERANCE)
     trained = fit(model, optimizer="adam", max_iterations=3, held_out=data_of(name))
-    np.testing.assert_allclose(whole["trained"], trained.objective, rtol=1e3 * TOLERANCE)
-    np.testing.assert_allclose(whole["nlpd"], trained.held_out["nlpd"], rtol=1e3 * TOLERANCE)
+    assert_allclose(whole["trained"], trained.objective, rtol=1e3 * TOLERANCE)
+    assert_allclose(whole["nlpd"], trained.held_out["nlpd"], rtol=1e3 * TOLERANCE)
     densities = np.concatenate([worker["leave-one-out"] for worker in workers])
-    np.testing.assert_allclose(densities, model.loo_log_predictive_density(), rtol=1e3 * TOLERANCE)
+    assert_allclose(densities, model.loo_log_predictive_density(), rtol=1e3 * TOLERANCE)
 
 
 @pytest.mark.slow
@@ -128,9 +129,9 @@ def test_minibatch_models_are_trained_on_the_rows_of_all(found_of_others, name, 
     )
     assert first == second
     objective, q = first
-    np.testing.assert_allclose(objective, expected.objective, rtol=1e-9)
+    assert_allclose(objective, expected.objective, rtol=1e-9)
     for values, parameter in zip(q, (model.q_mu, model.q_sqrt), strict=True):
-        np.testing.assert_allclose(values, np.ravel(parameter), rtol=1e-7, atol=1e-9)
+        assert_allclose(values, np.ravel(parameter), rtol=1e-7, atol=1e-9)
 
 
 REFUSED = {
