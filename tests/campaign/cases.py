@@ -32,7 +32,7 @@ class Case(NamedTuple):
     Y: AnyNDArray
     Z: AnyNDArray
     Xnew: AnyNDArray
-    chunk_size: int | None
+    chunk_size: Any
     alpha: float
     variance: float
     lengthscale: float

@@ -91,8 +91,9 @@ def collapsed(
     Kuu = [[kernel(a, b) for b in U] for a in U]
     for i in M:
         Kuu[i][i] += mpmath.mpf(jitter)
-        for j in M if rounding is not None else ():
-            Kuu[i][j] += mpmath.mpf(float(rounding[i, j]))
+        if rounding is not None:
+            for j in M:
+                Kuu[i][j] += mpmath.mpf(float(rounding[i, j]))
     L = _cholesky(Kuu)
     V = [_solve(L, [kernel(x, b) for b in U]) for x in X]
 
