@@ -75,12 +75,11 @@ class OldPosterior(tf.Module):
 
         def empty(*shape: int | None) -> tf.Variable:
             zeros = tf.zeros([size or 0 for size in shape], dtype)
-            return tf.Variable(zeros, trainable=False, shape=shape, dtype=dtype)
+            return tf.Variable(zeros, trainable=False, shape=shape)
 
-        Z, root = empty(num_parts, None, num_inputs), empty(*leading, None, None)
         self.absorbed = AbsorbedPosterior(
-            Z,
-            root,
+            Z=empty(num_parts, None, num_inputs),
+            root=empty(*leading, None, None),
             linear=empty(*leading, None, num_outputs),
             log_normalizer=empty(),
             noise=tf.Variable([1.0, 0.0, 0.0], trainable=False, dtype=dtype),
@@ -173,10 +172,9 @@ class OldPosterior(tf.Module):
             earlier rows keep theirs.
         """
         V, Q, R, linear, terms = self._projected(inducing_variable, kernel, jitter, L)
-        if noise_variance is None:
-            A, c, quadratic, penalty = _site(V, Q, R, linear, alpha)
-            return OldPosteriorSite(A, c, terms + quadratic + penalty)
         old_variance, count, square = tf.unstack(self.absorbed.noise)
+        if noise_variance is None:
+            noise_variance = old_variance
         ratio = old_variance / noise_variance
         root = tf.sqrt(ratio)
         # ρΛ and ρη enter as V √ρ, ρQ and √ρ η.
@@ -224,10 +222,8 @@ class OldPosterior(tf.Module):
         results = []
         for number, part in enumerate(independent_parts(inducing_variable, kernel)):
             # Index 0 if functions share Z.
-            old, prior = (
-                Z_old[number % Z_old.shape[0]],
-                Prior(*part),
-            )
+            old = Z_old[number % Z_old.shape[0]]
+            prior = Prior(*part)
             same = _same(tf.convert_to_tensor(part[0].Z), old)
             Kaa = prior.Kff(old, *prior.inputs) + jitter * tf.eye(tf.shape(old)[0], dtype=old.dtype)
             results.append((prior.Kuf(old, *prior.inputs) + jitter * same, Kaa, same))

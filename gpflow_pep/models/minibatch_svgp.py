@@ -240,7 +240,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
 
     def _whitened(self) -> tuple[tf.Tensor, WhitenedQ]:
         """Return L, and q(v)."""
-        L = self._factorize(self._prior().Kuu(self._jitter_of_Kuu()))
+        L = self._factor_of_Kuu()
         m = tf.transpose(self.q_mu)
         R = tf.convert_to_tensor(self.q_sqrt)
         if self.q_diag:

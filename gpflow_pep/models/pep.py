@@ -37,7 +37,7 @@ from ..ep.solver import RUNNING, SolverOptions
 from ..ep.sweep import LatentRows, Problem
 from ..likelihoods.observations import check_assigned, check_observations
 from ..maths.linalg import finite
-from ..runtime.checks import warn, with_plain_errors
+from ..runtime.checks import asserted, warn, with_plain_errors
 from ..runtime.custom_gradients import WithGradient, derivatives, once_differentiable, unrecorded
 from ..runtime.devices import in_replica
 from ..runtime.distribution import ONE_PROCESS, local_variable
@@ -64,6 +64,11 @@ _EAGER_SWEEPS = 40
 _TOL = 1e-6  # default tolerance of the sites
 _ROUNDING = 100.0  # machine epsilons by which rounding alone may change marginals
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
+_UNDETERMINED = (
+    "The sites must determine every direction of u for a surrogate of M observations: use "
+    "surrogate(), or fewer inducing variables. The ratio of the smallest and the largest precision "
+    "must be above 1e-8, got"
+)
 _NOT_CONVERGED = (
     "the sites have not converged. Objective and predictions use the sites with the smallest "
     "change. Lower alpha, or raise max_sweeps or tol; see sites_status. (This warning appears once "
@@ -79,6 +84,13 @@ class Surrogate(NamedTuple):
 
     targets: tf.Tensor  #: y, [N, C].
     noise_variance: tf.Tensor  #: v, [N, C].
+
+
+class InducingSurrogate(NamedTuple):
+    """Observations of all inducing variables with correlated noise."""
+
+    targets: tf.Tensor  #: y, [M, C].
+    noise_covariance: tf.Tensor  #: Σ, [C, M, M].
 
 
 def _option(name: str, checked: Callable[[Any, str], Any], meaning: str) -> property:
@@ -405,16 +417,40 @@ class PEP(PowerMixin, SparseGP):
     def surrogate(self) -> Surrogate:
         """
         Return the regression problem whose exact sparse posterior is q(u) (Bui, Yan and Turner
-        2017, app. H).
+        2017, app. H); in a stream the old posterior is its prior.
 
         Its likelihood is N(y_n; m(x_n) + K_nu Kuu⁻¹ u, v_n), with targets y_n and noise v_n = 1/τ_n
         from the sites, [N, C] each. A site of negative precision has a negative noise variance; a
         site of precision 0 has an infinite noise variance, and the mean function as its target.
         """
         precision, linear = tf.unstack(self._converge().sites, axis=1)
-        rows, shape = self._rows(self._prior()), [None, self.num_latent_gps]
-        (mean,) = rows.chunked.concatenate(lambda chunk: (rows.mean(chunk),), linear.dtype, [shape])
+        rows = self._rows(self._prior())
+        (mean,) = rows.chunked.concatenate(
+            lambda chunk: (rows.mean(chunk),), linear.dtype, [[None, self.num_latent_gps]]
+        )
         return Surrogate(mean + tf.math.divide_no_nan(linear, precision), 1.0 / precision)
+
+    @no_autograph
+    def inducing_surrogate(self) -> InducingSurrogate:
+        """
+        Return M observations of u, with correlated noise, whose exact posterior is q(u) (Bui, Yan
+        and Turner 2017, app. H).
+
+        Their likelihood is N(y; u, Σ), where u excludes the mean function and Σ⁻¹ is the precision
+        of q(u) minus the precision of the prior. In a stream it includes the old posterior.
+
+        :raises tf.errors.InvalidArgumentError: if the sites leave a direction of u undetermined, as
+            with fewer rows than inducing variables: Σ would not have half of its digits.
+        """
+        L, A, c = self._converge().total
+        eigenvalues, U = tf.linalg.eigh(A)
+        smallest = eigenvalues[..., 0] / eigenvalues[..., -1]
+        # An inverse with half of the digits.
+        U = asserted(U, smallest > 1e-8, _UNDETERMINED, smallest)
+        U /= tf.sqrt(eigenvalues)[..., None, :]
+        root = tf.matmul(L, U)  # Σ = L A⁻¹ L' = root root', y = L A⁻¹ c
+        targets = tf.matmul(root, tf.matmul(U, c, transpose_a=True))[..., 0]  # [C, M]
+        return InducingSurrogate(tf.transpose(targets), tf.matmul(root, root, transpose_b=True))
 
     @inherit_check_shapes
     @no_autograph
@@ -477,8 +513,8 @@ class PEP(PowerMixin, SparseGP):
 
     @override
     def site_sums(self) -> SiteSums:
-        L, A, c = self._converge().total
-        return SiteSums(L, A, c) if self.num_latent_gps > 1 else SiteSums(L, A[0], c[0])
+        total = self._converge().total
+        return total if self.num_latent_gps > 1 else SiteSums(total.L, total.A[0], total.c[0])
 
     def _converge(self) -> UpdatedPosterior:
         """
@@ -654,12 +690,8 @@ class PEP(PowerMixin, SparseGP):
         return self._keeps_projections() and self._num_rows_of_all_workers <= self._chunk_size
 
     def _keeps_projections(self) -> bool:
-        in_memory = isinstance(self._chunks, RowChunks)
-        return (
-            in_memory
-            and self._num_rows_of_all_workers * self._num_points * self.num_latent_gps
-            <= _MAX_STORED
-        )
+        entries = self._num_rows_of_all_workers * self._num_points * self.num_latent_gps
+        return isinstance(self._chunks, RowChunks) and entries <= _MAX_STORED
 
     def _is_bound(self) -> tf.Tensor:
         bound_at_zero = isinstance(projection_of(self.projection), KL | Wasserstein)

@@ -277,6 +277,10 @@ class InducingVariableGP(GPModel):
             advice=ADVICE_KUU,
         )
 
+    def _factor_of_Kuu(self) -> tf.Tensor:
+        """Compute the Cholesky factor L of Kuu."""
+        return self._factorize(self._prior().Kuu(self._jitter_of_Kuu()))
+
     def _raised_jitter(self) -> tuple[float, float]:
         """Return the jitter of Kuu if it must be raised, else 0, and the mean of Kuu's diagonal."""
         if self.max_jitter is None:

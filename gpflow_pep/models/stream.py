@@ -89,8 +89,10 @@ class Stream(InducingVariableGP):
                 "data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset."
             )
         if getattr(self, "_workers", ONE_PROCESS).count > 1:
-            advice = "construct it outside the scope of the distribution strategy"
-            raise ValueError(f"{type(self).__name__} does not support several workers: {advice}.")
+            raise ValueError(
+                f"{type(self).__name__} does not support several workers: construct it outside the "
+                "scope of the distribution strategy."
+            )
         shape, C = inducing_points(self.inducing_variable).shape.as_list(), self.num_latent_gps
         leading, num_outputs = ([], C) if self._shares_covariance else ([C], 1)
         return OldPosterior(shape, leading, num_outputs, default_float())
@@ -98,8 +100,8 @@ class Stream(InducingVariableGP):
     @override
     def _check(self) -> None:
         super()._check()
-        found = inducing_points(self.inducing_variable).shape
         names = "sets of points", "points", "columns"
+        found = inducing_points(self.inducing_variable).shape
         for name, kept, size in zip(names, self._old.shape, found, strict=True):
             if size != kept:
                 raise ValueError(
@@ -163,7 +165,7 @@ class Stream(InducingVariableGP):
                 self._old.assign(posterior, len(Z[0]))
                 self._move_inducing_points(Z)
                 # If Kuu cannot be factorized, the error comes here, not in every later update.
-                self._factorize(self._prior().Kuu(self._jitter_of_Kuu()))
+                self._factor_of_Kuu()
             self.assign_data(X, Y)
 
     @compiled
@@ -251,7 +253,14 @@ class Stream(InducingVariableGP):
             if "alpha" in state.arrays:
                 validation.power(state.arrays["alpha"])
             model = cls._of_batch(state.arrays, *parts, points, **options)
-            _check_shapes_of_batch(state, model.batch_variables())
+            for name, variable in model.batch_variables().items():
+                expected = variable.numpy()
+                found = state.arrays.get(name, expected)
+                if found.shape != expected.shape:
+                    raise ValueError(
+                        f"the state's {name} must have shape {list(expected.shape)}, as its data "
+                        f"imply, got {list(found.shape)}."
+                    )
         except (
             TypeError,
             ValueError,
@@ -260,13 +269,11 @@ class Stream(InducingVariableGP):
                 f"cannot construct a {cls.__name__} from this state and these parts: {error}"
             ) from error
         state.assign_to(model._state_variables(), model._settings_of_parts())
-        rows, columns = state.arrays["old.root"].shape[-2:]
-        num_points = state.arrays["old.Z"].shape[-2]
-        num_linear = state.arrays["old.linear"].shape[-2]
-        if not rows == columns == num_points == num_linear:
+        counts = [state.arrays[f"old.{name}"].shape[-2] for name in ("root", "Z", "linear")]
+        if {*counts} != {state.arrays["old.root"].shape[-1]}:
             raise ValueError(
-                "the state must have root, Z and linear terms of as many old points, got "
-                f"{columns}, {num_points} and {num_linear}."
+                "the state must have a square root, Z and linear terms of as many old points, got "
+                f"{', '.join(map(str, counts))}."
             )
         return model
 
@@ -294,18 +301,3 @@ class Stream(InducingVariableGP):
         others = other_parameters(self).items()
         parameters = {f"parameter{path}": each.unconstrained_variable for path, each in others}
         return old | self.batch_variables() | parameters
-
-
-def _check_shapes_of_batch(state: StreamState, variables: Mapping[str, tf.Variable]) -> None:
-    """
-    Raise a ValueError if an array of the batch does not have the shape that the state's data imply.
-    """
-    for name, variable in variables.items():
-        if name not in state.arrays:
-            continue
-        expected = list(variable.numpy().shape)
-        found = list(state.arrays[name].shape)
-        if found != expected:
-            raise ValueError(
-                f"the state's {name} must have shape {expected}, as its data imply, got {found}."
-            )

@@ -181,23 +181,22 @@ class StreamingSVGP(ElboMixin, Stream):
         """Set the inducing points to Z, and q(u) to the current posterior at Z."""
         if np.array_equal(Z, inducing_points(self.inducing_variable)):
             return
-        posterior, means, roots = self.posterior(), [], []
+        posterior, means, covariances = self.posterior(), [], []
         for c in range(self.num_latent_gps):
             points = tf.constant(Z[c % len(Z)])
-            jitter = self._jitter_of_Kuu() * tf.eye(len(points), dtype=points.dtype)
             mean, covariance = posterior.predict_f(points, full_cov=True)
             means.append((mean - mean_at(self.mean_function, points, self.num_latent_gps))[:, c])
-            root = cholesky(
-                covariance[c] + jitter,
-                name="the covariance of q at the new points",
-                advice=ADVICE_KUU,
-            )
-            roots.append(root)
-        assign_inducing_points(self.inducing_variable, Z)
+            covariances.append(covariance[c])
+        jitter = self._jitter_of_Kuu() * tf.eye(Z.shape[1], dtype=default_float())
         m = tf.stack(means)[..., None]  # [C, M, 1]
-        R = tf.stack(roots)  # [C, M, M]
+        R = cholesky(
+            tf.stack(covariances) + jitter,
+            name="the covariance of q at the new points",
+            advice=ADVICE_KUU,
+        )  # [C, M, M]
+        assign_inducing_points(self.inducing_variable, Z)
         if self.whiten:
-            L = self._factorize(self._prior().Kuu(self._jitter_of_Kuu()))
+            L = self._factor_of_Kuu()
             m = tf.linalg.triangular_solve(L, m)
             R = tf.linalg.triangular_solve(L, R)
         self.q_mu = assigned(self.q_mu, tf.transpose(m[..., 0]))

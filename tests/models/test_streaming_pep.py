@@ -3,6 +3,7 @@
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 from comparisons import assert_all_close
 from quick import some_slow
 
@@ -47,6 +48,22 @@ def test_gaussian_likelihood_equals_batch(alpha):
     whole = PEPR((X, Y), kernel(), Z, alpha=alpha, noise_variance=0.3)
     assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=1e-8)
     assert_all_close(model.predict_f(X), whole.predict_f(X), rtol=0.0, atol=1e-8)
+
+
+def test_inducing_surrogate_has_the_posterior_of_all_batches_and_needs_enough_rows():
+    """Also with several latent functions; the third batch alone has other sites."""
+    likelihood = gpflow.likelihoods.Softmax(3)
+    classes = np.floor(np.clip(Y, 0.0, 2.0))
+    model, _ = streamed(classes, likelihood, gpflow.kernels.Matern12, alpha=0.5)
+    targets, noise = map(np.array, model.inducing_surrogate())
+    Kuu = model.kernel(Z).numpy() + gpflow.default_jitter() * np.eye(len(Z))
+    covariance = np.linalg.inv(np.linalg.inv(Kuu) + np.linalg.inv(noise))  # [C, M, M]
+    mean = covariance @ np.linalg.solve(noise, targets.T[..., None])
+    # Condition numbers of Kuu and Σ are below 1e4.
+    assert_all_close([mean[..., 0].T, covariance], model.compute_qu(), rtol=0.0, atol=1e-9)
+    model = PEP((X[:5], LABELS[:5]), kernel(), Probit(), Z)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="determine every direction of u"):
+        model.inducing_surrogate()
 
 
 def test_sites_are_converged_before_they_are_absorbed():

@@ -181,7 +181,7 @@ def test_rejects_an_incomplete_state(missing):
         ("alpha", np.full(20, 0.5), r"this state .*alpha must be one number"),
         ("parts", np.array(1.0), "parts must be settings by path"),
         ("parts", np.array("[" * 100_000), "parts must be JSON"),
-        ("old.Z", np.zeros((1, 4, 2)), "of as many old points, got 0, 4 and 0"),
+        ("old.Z", np.zeros((1, 4, 2)), "of as many old points, got 0, 4, 0"),
         ("old.linear", np.full((6, 1), np.nan), "old.linear must be finite"),
         (
             "old.linear",

@@ -19,11 +19,10 @@ Z_NEW = np.concatenate([Z, [[4.0], [5.0]]])
 @pytest.fixture
 def models():
     """Both models, after the first batch."""
-    found = [
+    return [
         model((X[:20], Y[:20]), Matern52(), Z, noise_variance=NOISE)
         for model in (VanillaStreamingSGPR, StreamingSGPR)
     ]
-    return found
 
 
 def updated(model, lengthscale):
@@ -46,11 +45,11 @@ def test_objective_is_the_bound_with_the_old_posterior_as_the_prior(models):
     model, other = models
     mean, covariance = (value.numpy() for value in model.compute_qu())
     found = updated(model, 0.6)
-    kernel, M = model.kernel, len(Z)
-    jitter = gpflow.default_jitter() * np.eye(len(Z_NEW))
-    Kbb = kernel(Z_NEW).numpy() + jitter
-    G = Kbb[:, :M] @ np.linalg.inv(Kbb[:M, :M])
-    S = Kbb + G @ (covariance.reshape(M, M) - Kbb[:M, :M]) @ G.T
+    kernel = model.kernel
+    Kbb = kernel(Z_NEW).numpy() + gpflow.default_jitter() * np.eye(7)
+    Kaa = Kbb[:5, :5]
+    G = Kbb[:, :5] @ np.linalg.inv(Kaa)
+    S = Kbb + G @ (covariance - Kaa) @ G.T
     Kfb = kernel(X[20:], Z_NEW).numpy()
     W = Kfb @ np.linalg.inv(Kbb)
     D = kernel(X[20:], full_cov=False).numpy() - np.sum(W * Kfb, axis=1)
