@@ -186,7 +186,7 @@ def _drawn_numbers(s: Estimator) -> Pair:
 
 _OPTIONS: dict[str, tuple[Any, ...]] = {
     "kernel": ("rbf", RBF(), lambda s: new_kernel(s.rng, 3)),
-    "alpha": (2, None, "x", np.nan, [0.5, 0.5]),
+    "alpha": (2, "x", np.nan, [0.5, 0.5]),
     "n_inducing": (0, 2.5, "many"),
     "optimizer": ("sgd", 3, tf.keras.optimizers.Adam),
     "max_iterations": (0, 1.5, "2"),
