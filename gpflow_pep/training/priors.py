@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -119,9 +119,10 @@ def give_weak_priors(
     model: GPModel, X: AnyNDArray, Y: AnyNDArray, *, for_sampling: bool = False
 ) -> None:
     """Give the model weak priors for data X [N, D] and Y [N, P], or move earlier ones."""
-    for parameter, location, common, df in _typical_logarithms(model, X, Y):
+    for typical in _typical_logarithms(model, X, Y):
+        parameter = typical.parameter
         if isinstance(parameter, Parameter) and parameter.trainable:
-            _give(parameter, location, common, df, for_sampling)
+            _give(parameter, typical, for_sampling)
 
 
 def remove_weak_priors(model: GPModel) -> None:
@@ -135,6 +136,15 @@ def locations(model: GPModel) -> list[tf.Variable]:
     """Return the variables of the model's weak priors."""
     priors = [parameter.prior for parameter in model.parameters]
     return [prior.location for prior in priors if isinstance(prior, LogPrior)]
+
+
+class _Typical(NamedTuple):
+    """The typical logarithm of a parameter, [D] or [], and how much it varies between data sets."""
+
+    parameter: Any
+    location: AnyNDArray
+    common: float = 1.0
+    df: float = math.inf
 
 
 def _rows(model: GPModel, data: RegressionData | None) -> tuple[AnyNDArray, AnyNDArray]:
@@ -151,10 +161,8 @@ def _rows(model: GPModel, data: RegressionData | None) -> tuple[AnyNDArray, AnyN
     return validation.regression_data(data)
 
 
-def _typical_logarithms(
-    model: GPModel, X: AnyNDArray, Y: AnyNDArray
-) -> Iterator[tuple[Any, AnyNDArray, float, float]]:
-    """Yield parameters, typical values of their logarithms, scales and degrees of freedom."""
+def _typical_logarithms(model: GPModel, X: AnyNDArray, Y: AnyNDArray) -> Iterator[_Typical]:
+    """Yield the parameters of kernels and likelihoods that may have a weak prior."""
     variances = _log_variances(model.likelihood, Y)  # log v, [P]
     mean_variance = np.logaddexp.reduce(variances) - np.log(len(variances))
     kernels = [kernel for _, kernel in inputs_and_kernels(model)]
@@ -166,21 +174,22 @@ def _typical_logarithms(
             log_s = np.log(spreads(columns))  # [D]
             log_D = np.log(len(log_s))
             if isinstance(kernel, Stationary):
-                yield kernel.lengthscales, log_s + 0.5 * log_D, COMMON, math.inf
-                yield kernel.variance, share * log_v, 1.0, math.inf
+                yield _Typical(kernel.lengthscales, log_s + 0.5 * log_D, COMMON)
+                yield _Typical(kernel.variance, share * log_v)
             elif type(kernel) in (Linear, CenteredLinear):
                 log_unit = np.log(getattr(kernel, "scale", 1.0))
                 location = share * log_v - log_D - 2.0 * (log_s - log_unit)
-                yield kernel.variance, location, 2.0, math.inf
+                yield _Typical(kernel.variance, location, 2.0)
             elif isinstance(kernel, White):
-                yield kernel.variance, share * (log_v + NOISE), 1.0, math.inf
+                yield _Typical(kernel.variance, share * (log_v + NOISE))
             elif isinstance(kernel, Constant):
-                yield kernel.variance, share * log_v, 1.0, math.inf
+                yield _Typical(kernel.variance, share * log_v)
     for likelihood in getattr(model.likelihood, "likelihoods", [model.likelihood]):
         if isinstance(likelihood, Gaussian):
-            yield likelihood.variance, mean_variance + NOISE, 1.0, NOISE_DF
+            yield _Typical(likelihood.variance, mean_variance + NOISE, df=NOISE_DF)
         if isinstance(likelihood, Gaussian | StudentT):
-            yield likelihood.scale, 0.5 * (mean_variance + NOISE), 0.5, NOISE_DF
+            location = 0.5 * (mean_variance + NOISE)
+            yield _Typical(likelihood.scale, location, 0.5, NOISE_DF)
 
 
 def _log_variances(likelihood: Likelihood, Y: AnyNDArray) -> AnyNDArray:
@@ -208,12 +217,11 @@ def _parts(kernel: Kernel, share: float = 1.0) -> Iterator[tuple[Kernel, float]]
         yield from _parts(part, share)
 
 
-def _give(
-    parameter: Parameter, location: Any, common: float, df: float, for_sampling: bool
-) -> None:
+def _give(parameter: Parameter, typical: _Typical, for_sampling: bool) -> None:
     """Give a parameter the prior, or move the prior of an earlier call; keep any other prior."""
     prior = parameter.prior
     shape = parameter.shape.as_list()
+    location = typical.location
     if not shape:  # one entry for all columns
         location = np.mean(location)
     location = np.broadcast_to(location, shape)
@@ -221,5 +229,5 @@ def _give(
         prior.location.assign(location)
     elif prior is None or isinstance(prior, LogPrior):
         variable = tf.Variable(location, trainable=False, dtype=parameter.dtype)
-        parameter.prior = LogPrior(variable, common, SINGLE, df, for_sampling)
+        parameter.prior = LogPrior(variable, typical.common, SINGLE, typical.df, for_sampling)
         parameter.prior_on = PriorOn.CONSTRAINED
