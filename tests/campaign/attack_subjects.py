@@ -1,6 +1,6 @@
 """Attacks, and the random models that are attacked."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -89,13 +89,6 @@ class Rows:
     def numbers(self) -> Numbers:
         """Nothing: arrays cannot change."""
         return {}
-
-    def generated(self, batches: Callable[[], Iterator[Any]]) -> tf.data.Dataset:
-        """Return a dataset of the batches (X, Y) of a generator."""
-        signature = tuple(
-            tf.TensorSpec([None, values.shape[1]], tf.float64) for values in (self.X, self.Y)
-        )
-        return tf.data.Dataset.from_generator(batches, output_signature=signature)
 
 
 def _alpha(rng: np.random.Generator) -> float:

@@ -1,5 +1,5 @@
 """
-Random attacks on models, data, streams, estimators and files: each has the right result or is
+Random attacks on models, predictions, streams and estimators: each has the right result or is
 refused clearly.
 
 A case is one of the attacks on a random subject. It must give the numbers of an independent
@@ -21,11 +21,9 @@ from check_shapes.exceptions import ShapeMismatchError
 
 from campaign import (
     attacks_on_estimators,
-    attacks_on_files,
     attacks_on_models,
     attacks_on_predictions,
     attacks_on_streams,
-    attacks_on_training,
 )
 from campaign.attack_subjects import Attack, NotConverged, Numbers
 from campaign.running import Outcome, options, outcomes_of, print_counts
@@ -46,10 +44,8 @@ _ERRORS = (
 ATTACKS = {
     "models": attacks_on_models.ATTACKS,
     "predictions": attacks_on_predictions.ATTACKS,
-    "training": attacks_on_training.ATTACKS,
     "streams": attacks_on_streams.ATTACKS,
     "estimators": attacks_on_estimators.ATTACKS,
-    "files": attacks_on_files.ATTACKS,
 }
 NAMES = [(kind, name) for kind, attacks in ATTACKS.items() for name in attacks]
 

@@ -11,8 +11,6 @@ from gpflow.kernels import Coregion, Matern32, SquaredExponential
 from gpflow.likelihoods import Poisson, StudentT
 
 from campaign.attack_subjects import (
-    BINARY,
-    MINIBATCH,
     Attack,
     Attacks,
     Model,
@@ -22,7 +20,7 @@ from campaign.attack_subjects import (
     masked,
     models,
 )
-from gpflow_pep import PEP, PEPR, fit
+from gpflow_pep import PEP, PEPR
 
 
 def _predicting(*values: Any) -> Callable[[Model], None]:
@@ -63,44 +61,6 @@ def _converted(s: Model) -> Pair:
         "first": one[0],
         "second": expected[1],
     }
-
-
-def _posterior_of_tensors(s: Model) -> Pair:
-    """A posterior converts tensors of other types, as `predict_f` does."""
-    whole = np.round(3.0 * s.Xnew)
-    tensor = tf.constant(whole, drawn(s, [tf.float32, tf.int32, tf.int64]))
-    found, expected = s.model.posterior().predict_f(tensor), s.model.predict_f(whole)
-    return {"mean": found[0], "variance": found[1]}, {"mean": expected[0], "variance": expected[1]}
-
-
-def _covariance(s: Model) -> Pair:
-    """The diagonal of a full covariance is the variance; no rows give no predictions."""
-    _, full = s.model.predict_f(s.Xnew, full_cov=True)
-    mean, variance = s.model.predict_f(s.Xnew)
-    none = s.model.predict_f(s.Xnew[:0])[0]
-    return {"variance": np.diagonal(full, axis1=1, axis2=2).T, "none": none}, {
-        "variance": variance,
-        "none": mean[:0],
-    }
-
-
-def _density(*values: Any) -> Callable[[Model], None]:
-    def act(s: Model) -> None:
-        s.model.predict_log_density(drawn(s, values))
-
-    return act
-
-
-def _batch(*values: Any) -> Callable[[Model], None]:
-    """Give a minibatch model such a batch."""
-
-    def act(s: Model) -> None:
-        X, Y = drawn(s, values)
-        s.model.training_loss((X, Y)) if s.rng.uniform() < 0.5 else fit(
-            s.model, (X, Y), max_iterations=1
-        )
-
-    return act
 
 
 def _category_like_numbers(s: Rows) -> Pair:
@@ -146,8 +106,6 @@ def _far_from_zero(s: Rows) -> Pair:
 ATTACKS: Attacks = {
     "observations far from zero": Attack(Rows, _far_from_zero),
     "inputs in other forms": Attack(models(), _converted),
-    "posterior at tensors of other types": Attack(models(), _posterior_of_tensors),
-    "covariance and no rows": Attack(models(), _covariance),
     "inputs": Attack(
         models(),
         _predicting(
@@ -164,42 +122,6 @@ ATTACKS: Attacks = {
         models(),
         lambda s: s.model.predict_y(s.X, **{drawn(s, ["full_cov", "full_output_cov"]): True}),
         "full_cov",
-    ),
-    "density of other rows": Attack(
-        models(),
-        _density(
-            lambda s: (s.X, s.Y[:2]),
-            lambda s: (s.X[:1], s.Y),
-            lambda s: (s.X, np.hstack([s.Y, s.Y])),
-            lambda s: (np.ones((len(s.Y), 3)), s.Y),
-        ),
-        r"\bX\b|\bY\b|data",
-    ),
-    "density of unusable values": Attack(
-        models(),
-        _density(lambda s: (s.X * np.nan, s.Y), lambda s: (s.X, masked(s.Y))),
-        r"\(X\)|\(Y\)",
-    ),
-    "density of other labels": Attack(
-        models(likelihoods=[*BINARY, "robust-max", "Poisson"]),
-        _density(lambda s: (s.X, s.Y + 0.5), lambda s: (s.X, -1.0 - s.Y)),
-        r"\(Y\)",
-    ),
-    "batch of other rows": Attack(
-        models(MINIBATCH),
-        _batch(
-            lambda s: (s.X, s.Y[:2]),
-            lambda s: (s.X, np.hstack([s.Y, s.Y])),
-            lambda s: (np.hstack([s.X, s.X, s.X]), s.Y),
-            lambda s: (s.X * np.nan, s.Y),
-            lambda s: (s.X, s.Y * np.nan),
-        ),
-        r"\bX\b|\bY\b|data|finite",
-    ),
-    "batch of other labels": Attack(
-        models(MINIBATCH, [*BINARY, "robust-max", "Poisson"]),
-        _batch(lambda s: (s.X, s.Y + 0.5), lambda s: (s.X, -1.0 - s.Y)),
-        r"\(Y\)",
     ),
     "one category": Attack(Rows, _category_like_numbers),
 }

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.inducing_variables import InducingPoints, Multiscale
+from gpflow.inducing_variables import InducingPoints
 from gpflow.utilities import multiple_assign, parameter_dict
 
-from campaign.attack_subjects import BINARY, Attack, Attacks, Model, Pair, drawn, masked
+from campaign.attack_subjects import Attack, Attacks, Model, Pair, drawn
 from gpflow_pep import StreamState
 
 STREAMS = ("StreamingSGPR", "StreamingPEP", "StreamingSVGP")
@@ -61,23 +61,6 @@ class RunningStream(Model):
 def of(*kinds: str, likelihoods: tuple[str, ...] = ()) -> Callable[..., RunningStream]:
     """Return a function that draws a stream of one of these kinds and likelihoods."""
     return lambda rng: RunningStream(rng, kinds or STREAMS, likelihoods)
-
-
-def _updating(*batches: Any) -> Callable[[RunningStream], None]:
-    """Update with one of these batches."""
-
-    def act(s: RunningStream) -> None:
-        s.model.update(drawn(s, batches))
-
-    return act
-
-
-def _moving(**options: Any) -> Callable[[RunningStream], None]:
-    def act(s: RunningStream) -> None:
-        name = drawn(s, list(options))
-        s.model.update(s.third, **{name: drawn(s, options[name])})
-
-    return act
 
 
 def _after_refusal(s: RunningStream) -> Pair:
@@ -151,80 +134,10 @@ def _same_points(s: RunningStream) -> Pair:
     return s.numbers(), s.numbers(other)
 
 
-def _damaged(s: RunningStream) -> None:
-    """Load a state with an array that is missing, of another shape, or another text."""
-    arrays = s.model.state.as_dict()
-    name = drawn(s, sorted(arrays.keys() - {"version"}))
-    change = drawn(s, ["missing", "shape", "text"])
-    if change == "missing":
-        del arrays[name]
-    elif change == "shape":
-        arrays[name] = np.zeros([7, *np.shape(arrays[name]), 3])
-    else:
-        arrays[name] = np.array("{" * 50)
-    s.from_state(StreamState.from_dict(arrays))
-
-
-def _damaged_file(s: RunningStream) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "state.npz"
-        s.model.state.save(path)
-        content = bytearray(path.read_bytes())
-        if s.rng.uniform() < 0.5:
-            content = content[: int(s.rng.integers(len(content)))]
-        else:
-            content[int(s.rng.integers(len(content) // 2))] ^= 255
-        path.write_bytes(bytes(content))
-        restored = StreamState.load(path)
-        if all(
-            np.array_equal(restored.arrays[name], value)
-            for name, value in s.model.state.arrays.items()
-        ):
-            raise ValueError("state.npz: a byte without meaning was changed")
-
-
 ATTACKS: Attacks = {
     "batches refused before": Attack(of(), _after_refusal),
     "copied between batches": Attack(of(), _copied),
     "restored from a file": Attack(of(), _restored),
     "kernel replaced between batches": Attack(of(), _kernel_replaced),
     "points that stay": Attack(of(), _same_points),
-    "batch": Attack(
-        of(),
-        _updating(
-            None,
-            lambda s: (s.X, s.Y, s.Y),
-            lambda s: tf.data.Dataset.from_tensors((s.X, s.Y)),
-            lambda s: (np.hstack([s.X, s.X]), s.Y),
-            lambda s: (s.X, np.hstack([s.Y, s.Y])),
-            lambda s: (s.X, s.Y[:1]),
-            lambda s: (s.X * np.nan, s.Y),
-            lambda s: (s.X, s.Y.astype("M8[s]")),
-            lambda s: (s.X, masked(s.Y)),
-        ),
-        "data",
-    ),
-    "batch of other labels": Attack(
-        of(*STREAMS[1:], likelihoods=(*BINARY, "robust-max", "Poisson")),
-        _updating(lambda s: (s.X, s.Y + 0.5), lambda s: (s.X, -1.0 - s.Y)),
-        r"\(Y\)",
-    ),
-    "new points": Attack(
-        of(),
-        _moving(
-            inducing_variable=(
-                5,
-                "kmeans",
-                lambda s: s.X[:0],
-                lambda s: s.X * np.nan,
-                np.ones((4, 3)),
-                lambda s: masked(s.X),
-                lambda s: Multiscale(s.X, np.ones_like(s.X)),
-            ),
-            fraction_to_move=(2, "a", np.nan, None, [0.5]),
-        ),
-        "inducing_variable|fraction_to_move",
-    ),
-    "damaged array of a state": Attack(of(), _damaged, "state"),
-    "damaged file of a state": Attack(of(), _damaged_file, r"state\.npz"),
 }

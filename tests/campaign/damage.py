@@ -227,11 +227,6 @@ def _swapped(arrays: Arrays, rng: Rng) -> Arrays:
     return arrays | {one: arrays[other], other: arrays[one]}
 
 
-def _with(arrays: Arrays, rng: Rng, change: Callable[[AnyNDArray], Any]) -> Arrays:
-    name = _some(arrays, rng)
-    return arrays | {name: np.asarray(change(arrays[name].copy()))}
-
-
 def _spoilt(values: AnyNDArray, rng: Rng, value: float) -> AnyNDArray:
     values = np.array(values)
     values.reshape(-1)[int(rng.integers(values.size))] = value
@@ -255,27 +250,34 @@ def _retold(arrays: Arrays, rng: Rng) -> Arrays:
     return arrays | {name: np.array(changed if rng.uniform() < 0.7 else text[:place])}
 
 
-MEMBERS: dict[str, Callable[[Arrays, Rng], Arrays]] = {
+_CHANGES: dict[str, Callable[[AnyNDArray, Rng], Any]] = {
+    "float32": lambda values, rng: values.astype(np.float32),
+    "big-endian": lambda values, rng: values.astype(">f8"),
+    "integers": lambda values, rng: values.astype(int),
+    "objects": lambda values, rng: values.astype(object),
+    "text for numbers": lambda values, rng: values.astype(str),
+    "another shape": lambda values, rng: np.stack([values, values]),
+    "flat": lambda values, rng: values.reshape(-1)[:-1],
+    "NaN": lambda values, rng: _spoilt(values, rng, np.nan),
+    "infinity": lambda values, rng: _spoilt(values, rng, np.inf),
+    "another number": lambda values, rng: _spoilt(values, rng, 0.123),
+}
+_OTHERS: dict[str, Callable[[Arrays, Rng], Arrays]] = {
     "members swapped": _swapped,
-    "float32": lambda arrays, rng: _with(arrays, rng, lambda values: values.astype(np.float32)),
-    "big-endian": lambda arrays, rng: _with(arrays, rng, lambda values: values.astype(">f8")),
-    "integers": lambda arrays, rng: _with(arrays, rng, lambda values: values.astype(int)),
-    "objects": lambda arrays, rng: _with(arrays, rng, lambda values: values.astype(object)),
-    "text for numbers": lambda arrays, rng: _with(arrays, rng, lambda values: values.astype(str)),
-    "another shape": lambda arrays, rng: _with(
-        arrays, rng, lambda values: np.stack([values, values])
-    ),
-    "flat": lambda arrays, rng: _with(arrays, rng, lambda values: values.reshape(-1)[:-1]),
-    "NaN": lambda arrays, rng: _with(arrays, rng, lambda values: _spoilt(values, rng, np.nan)),
-    "infinity": lambda arrays, rng: _with(arrays, rng, lambda values: _spoilt(values, rng, np.inf)),
-    "another number": lambda arrays, rng: _with(
-        arrays, rng, lambda values: _spoilt(values, rng, 0.123)
-    ),
     "one missing": _without,
     "one more": lambda arrays, rng: arrays | {"more": np.zeros(3)},
     "another text": _retold,
     "none": lambda arrays, rng: {},
 }
+MEMBERS = (*_CHANGES, *_OTHERS)
+
+
+def changed(way: str, arrays: Arrays, rng: Rng) -> Arrays:
+    """Change arrays in one of the ways of `MEMBERS`."""
+    if way in _OTHERS:
+        return _OTHERS[way](arrays, rng)
+    name = _some(arrays, rng)
+    return arrays | {name: np.asarray(_CHANGES[way](arrays[name], rng))}
 
 
 def rewritten(content: bytes, change: Callable[[Arrays], Arrays], check: str) -> bytes:

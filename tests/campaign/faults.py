@@ -168,29 +168,33 @@ def disk(case: Case, folder: Path) -> list[Outcome]:
     return outcomes
 
 
-def _train_on_disk(case: Case, folder: Path) -> list[Outcome]:
-    rng, path = case.rng, folder / "c.npz"
-    way, place = str(rng.choice(["fill", "forbid", *damage.CALLS])), int(rng.integers(1, 12))
+def _disturbed(
+    case: Case, folder: Path, places: int, run: Callable[[Callable[..., None]], Any]
+) -> tuple[Any, int]:
+    """
+    Return what a run returns while its writes fail from one of these places on, and how often they
+    did. The run calls the function that it is given at every record or batch.
+    """
+    rng = case.rng
+    way, place = str(rng.choice(["fill", "forbid", *damage.CALLS])), int(rng.integers(1, places))
     if way in damage.CALLS:
+        error, lasting = damage.failing(int(rng.choice(damage.ERRORS))), bool(rng.integers(2))
         number = place * (8 if way == "write" else 1)
-        with damage.Disturbed(
-            way, number, damage.failing(int(rng.choice(damage.ERRORS))), bool(rng.integers(2))
-        ) as failing:
-            try:
-                trained = train(case.subject, path)
-            except ValueError as error:
-                return [
-                    refusal(
-                        error, f"checkpoint must be a file that can be written, got {str(path)!r}"
-                    )
-                ]
-        told = 1 if failing.times else 0
-    else:
-        space = small_disk(folder, rng)
-        changed = damage.Disturbed("record", place, getattr(space, way))
-        trained = train(case.subject, path, lambda *_: changed.act())
-        told = changed.times
-        space.allow()
+        with damage.Disturbed(way, number, error, lasting) as failing:
+            return run(lambda *_: None), min(failing.times, 1)
+    space = small_disk(folder, rng)
+    changed = damage.Disturbed("record", place, getattr(space, way))
+    found = run(lambda *_: changed.act())
+    space.allow()
+    return found, changed.times
+
+
+def _train_on_disk(case: Case, folder: Path) -> list[Outcome]:
+    path = folder / "c.npz"
+    try:
+        trained, told = _disturbed(case, folder, 12, lambda act: train(case.subject, path, act))
+    except ValueError as error:
+        return [refusal(error, f"checkpoint must be a file that can be written, got {str(path)!r}")]
     found = [compared(case.subject, trained)]
     if len(trained.warned) != told or not all(str(path) in each for each in trained.warned):
         found.append(wrong("not told once", f"{told} expected: {trained.warned}"))
@@ -207,27 +211,11 @@ def _left(folder: Path, path: Path) -> list[Outcome]:
 
 
 def _follow_on_disk(case: Case, folder: Path) -> list[Outcome]:
-    rng, path = case.rng, folder / "c.npz"
-    way, place = (
-        str(rng.choice(["fill", "forbid", *damage.CALLS])),
-        int(rng.integers(1, NUM_BATCHES)),
-    )
+    path = folder / "c.npz"
     failed: list[str] = []
-    if way in damage.CALLS:
-        number = place * (8 if way == "write" else 1)
-        with damage.Disturbed(
-            way, number, damage.failing(int(rng.choice(damage.ERRORS))), bool(rng.integers(2))
-        ):
-            state = follow(case.subject, path, failed=failed)
-    else:
-        space = small_disk(folder, rng)
-        state = follow(
-            case.subject,
-            path,
-            lambda batch: getattr(space, way)() if batch == place else None,
-            failed=failed,
-        )
-        space.allow()
+    state, _ = _disturbed(
+        case, folder, NUM_BATCHES, lambda act: follow(case.subject, path, act, failed)
+    )
     expected = undisturbed_stream(case.subject)[0]
     found = [same_arrays(state, expected), *_left(folder, path)]
     found += [
@@ -276,12 +264,8 @@ def _put(
     path: Path, content: bytes, others: list[bytes], rng: np.random.Generator
 ) -> tuple[str, Path]:
     """Damage in one way, and return its name and the path to use."""
-    arrays = {} if not others else damage.MEMBERS
-    way = str(
-        rng.choice(
-            [*damage.BYTES, *arrays, *damage.THINGS, *(["of another", "packed"] if others else [])]
-        )
-    )
+    of_arrays = (*damage.MEMBERS, "of another", "packed") if others else ()
+    way = str(rng.choice([*damage.BYTES, *of_arrays, *damage.THINGS]))
     if way in damage.THINGS:
         return way, damage.put(way, path)
     if way in damage.BYTES:
@@ -292,7 +276,7 @@ def _put(
         content = damage.compressed(content)
     else:
         check = DIGEST if way in _UNSEEN or rng.integers(2) else ""
-        content = damage.rewritten(content, lambda arrays: damage.MEMBERS[way](arrays, rng), check)
+        content = damage.rewritten(content, lambda arrays: damage.changed(way, arrays, rng), check)
     path.write_bytes(content)
     return way, path
 
@@ -387,7 +371,7 @@ def _restore_damaged(name: str, path: Path, content: bytes) -> Outcome:
             for key, value in values_of(part).items()
         }
         changed = same_arrays(after, before).verdict != "right"
-        return wrong("parts changed", error) if changed else refusal(error, path, "the state")
+        return wrong("parts changed", error) if changed else refusal(error, path, "the state", "this state")
     intact = path.with_name("intact.npz")
     intact.write_bytes(content)
     return same_arrays(model.state.as_dict(), restored(name, intact).state.as_dict())

@@ -11,8 +11,8 @@ from gpflow_pep.models.sparse import InducingVariableGP
 
 QUICK = [
     ("models", "data"),
-    ("training", "max_iterations"),
-    ("files", "line that is no row"),
+    ("predictions", "inputs"),
+    ("streams", "points that stay"),
 ]
 
 

@@ -20,12 +20,23 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_a_small_share(tmp_path):
+@pytest.mark.parametrize(
+    ("number", "which"),
+    [
+        ("3", "--seed 18"),
+        ("1", "--seed 16 --only killed"),
+        ("1", "--seed 23 --only killed"),
+        ("1", "--seed 4 --only disk"),
+    ],
+    ids=["StreamingPEP", "TSVGP", "PEPR", "StreamingSGPR"],
+)
+def test_a_small_share(tmp_path, number, which):
     """
     In a process of its own, which forks before it runs TensorFlow: kills, a full disk, damages.
     """
     path = tmp_path / "wrong.json"
-    command = [sys.executable, *f"-m campaign.faults --seed 18 --cases 3 --output {path}".split()]
+    arguments = f"-m campaign.faults {which} --cases {number} --output {path}"
+    command = [sys.executable, *arguments.split()]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     ended = subprocess.run(
         command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False
@@ -33,7 +44,7 @@ def test_a_small_share(tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert json.loads(path.read_text()) == []
     lines = ended.stdout.strip().splitlines()
-    assert len(lines) == len(KINDS) + 2 and lines[-1].split()[:2] == ["all", "3"]
+    assert len(lines) == len(KINDS) + 2 and lines[-1].split()[:2] == ["all", number]
 
 
 def test_cases_follow_from_the_seed():
@@ -93,9 +104,11 @@ def test_damaged_files_are_found(tmp_path):
         path.write_bytes(damage.BYTES[way](content, rng))
         outcome = whole(path)
         assert outcome is not None and outcome.verdict == "torn file", way
-    for way, change in damage.MEMBERS.items():
+    for way in damage.MEMBERS:
         path.write_bytes(
-            damage.rewritten(content, lambda arrays, change=change: change(arrays, rng), DIGEST)
+            damage.rewritten(
+                content, lambda arrays, way=way: damage.changed(way, arrays, rng), DIGEST
+            )
         )
         assert whole(path) is not None, way
 

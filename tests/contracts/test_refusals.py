@@ -254,6 +254,13 @@ BATCHES = [
     ((X, LABELS[:11]), {}, "the same number of rows"),
     ((X[:0], LABELS[:0]), {}, "at least one row"),
     (X, {}, "pair"),
+    (None, {}, "pair"),
+    ((X, LABELS, LABELS), {}, "pair"),
+    (tf.data.Dataset.from_tensors(BATCH), {}, "pair"),
+    ((X, LABELS.astype("M8[s]")), {}, "real numbers"),
+    ((X, np.ma.masked_less(LABELS, 0.5)), {}, "masked"),
+    (BATCH, {"inducing_variable": Z[:0]}, "at least one row"),
+    (BATCH, {"inducing_variable": "kmeans"}, "inducing_variable"),
     (BATCH, {"inducing_variable": Z * NAN}, r"inducing_variable \(Z\) must be finite"),
     (BATCH, {"inducing_variable": Z[:, :1]}, r"\(Z\) must keep 2 columns"),
     (BATCH, {"inducing_variable": np.stack([Z, Z])}, "for 1 latent functions, got 2"),
@@ -261,6 +268,8 @@ BATCHES = [
     (BATCH, {"inducing_variable": Multiscale(Z, np.ones_like(Z))}, "must be inducing points"),
     (BATCH, {"fraction_to_move": 1.5}, r"to_move must be a number in \[0, 1\], got 1.5"),
     (BATCH, {"fraction_to_move": NAN}, "fraction_to_move"),
+    (BATCH, {"fraction_to_move": "a"}, "fraction_to_move"),
+    (BATCH, {"fraction_to_move": [0.5]}, "fraction_to_move"),
     (BATCH, {"fraction_to_move": 0.5, "inducing_variable": Z}, "cannot both be given"),
 ]
 

@@ -64,6 +64,7 @@ def test_columns_of_csv(written):
         assert sizes == [10, 10, 3]
         assert_array_equal(actual_X, X[:, [2, 0]])
         assert_array_equal(actual_Y, Y[:, :1])
+        written.write_bytes(written.read_bytes().replace(b"\n", b"\r\n"))
 
 
 def test_columns_of_parquet(tmp_path):
@@ -136,9 +137,12 @@ def test_damaged_parquet_is_named(tmp_path):
         pyarrow.parquet.write_table(table, path, compression=compression, write_page_checksum=True)
         content = bytearray(path.read_bytes())
         content[60:100] = bytes(40)
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"rows\.parquet cannot be read as columns of numbers"):
-            parquet_batches(path, inputs=["a"], outputs=["b"])
+        for damaged in (content, content[:50]):
+            path.write_bytes(damaged)
+            with pytest.raises(
+                ValueError, match=r"rows\.parquet cannot be read as columns of numbers"
+            ):
+                parquet_batches(path, inputs=["a"], outputs=["b"])
 
 
 def test_integers_that_would_be_rounded_are_refused(tmp_path):

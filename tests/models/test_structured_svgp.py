@@ -142,6 +142,7 @@ COLLAPSED = {
         {"alpha": 0.4, "blocks": N},
     ),
     "EP": (PEPSVGP, PEPR, {"alpha": 1.0}, {"alpha": 1.0}),
+    "bound": (PEPSVGP, PEPR, {"alpha": 0.0, "scale": 1.7}, {"alpha": 0.0, "scale": 1.7}),
 }
 
 

@@ -1,12 +1,7 @@
 """An interrupted and resumed training run ends like an uninterrupted run."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import gpflow
 import numpy as np
@@ -19,7 +14,6 @@ from quick import some_slow
 from small_models import (
     LABELS,
     MAKERS,
-    WITH_DATA,
     Trend,
     X,
     Y,
@@ -33,8 +27,6 @@ from small_models import (
 import gpflow_pep
 from gpflow_pep.saving.arrays_file import load_arrays, save_arrays
 from gpflow_pep.training import fit
-
-SUPPORT = Path(__file__).parents[1] / "support"
 
 
 class At:
@@ -66,44 +58,6 @@ def interrupted(as_new, name, path, counts, **options):
             )
     model = as_new(name)
     return model, fit(model, data_for(name), checkpoint=path, checkpoint_seconds=0.0, **options)
-
-
-# --- killed ---------------------------------------------------------------------------------------
-
-KILL, TERM = signal.SIGKILL, signal.SIGTERM
-KILLS = {
-    "TSVGP": [("record", 1, KILL), ("record", 4, TERM), ("write", 2, KILL)],
-    "PEPR": [("write", 3, TERM), ("record", 7, KILL)],
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KILLS)
-def test_resumes_after_a_signal(tmp_path, name):
-    """
-    SIGKILL or SIGTERM before the first checkpoint, later, and while a checkpoint is being replaced.
-    """
-    files = [str(tmp_path / f"{name}.{end}") for end in ("checkpoint", "values.npz")]
-    runs = [[name, *files, *each] for each in [*KILLS[name], ("record", 10**6, KILL)]]
-    expected = [[-number, False] for *_, number in KILLS[name]] + [[0, True]]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])}
-    command = [sys.executable, str(SUPPORT / "killed.py"), json.dumps(runs)]
-    ended = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
-    assert json.loads(ended.stdout) == expected, ended.stderr
-    left = {path.name for path in tmp_path.iterdir()} - {Path(path).name for path in files}
-    # The rest of the write that was not completed.
-    assert len(left) == 1 and left.pop().startswith(f".{name}.checkpoint.")
-    found = dict(np.load(tmp_path / f"{name}.values.npz"))
-    model = MAKERS[name]()
-    fit(model, data_for(name), **options_for(name))
-    if name in WITH_DATA:
-        again = MAKERS[name]()
-        gpflow.utilities.multiple_assign(again, found)
-        objective = [float(each.maximum_log_likelihood_objective()) for each in (model, again)]
-        assert objective[1] == pytest.approx(objective[0], rel=1e-6)
-    else:
-        for path, value in values(model).items():
-            assert_array_equal(found[path], value)
 
 
 # --- interrupted ----------------------------------------------------------------------------------

@@ -335,21 +335,6 @@ def test_adam_starts_lengthscales_anew_that_are_out_of_reach():
         assert_allclose(model.kernel.lengthscales, unit * expected)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"tolerance": 0.0},
-        {"n_restarts": -1},
-        {"n_restarts": 1, "optimizer": "adam"},
-        {"train_inducing": 2},
-    ],
-)
-def test_bad_arguments_are_refused(options):
-    """By name and value."""
-    with pytest.raises(ValueError, match=f"{next(iter(options))} must be .*got"):
-        fit(regression(), **options)
-
-
 def test_ctrl_c_while_starts_are_compared_restores_the_best_of_them(monkeypatch):
     """
     Pressed in the last start, at lengthscales of a tenth: the model has those of the best start so

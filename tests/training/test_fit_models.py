@@ -357,6 +357,23 @@ def test_tensorboard(tmp_path, name, columns):
 # --- arguments ------------------------------------------------------------------------------------
 
 
+UNUSABLE = [
+    (name, value)
+    for name, values in {
+        "max_iterations": (0, 1.5, "5", np.inf),
+        "tolerance": (-1, 0.0, np.nan, "a", np.inf),
+        "learning_rate": (0, "a", [0.1]),
+        "patience": (0, 1.5, "a"),
+        "interval": (0, 1.5),
+        "first_rows": (0, 2.5, 10.5, "all"),
+        "n_restarts": (-1, 101, True, 1.0),
+        "train_inducing": ("yes", 1, 2),
+        "callback": ("print", 3),
+    }.items()
+    for value in values
+]
+
+
 def test_bad_arguments_are_refused(as_new):
     for name, options, message in [
         ("PEPR", {"data": (X, Y)}, "data must be None: PEPR stores its data"),
@@ -389,9 +406,8 @@ def test_bad_arguments_are_refused(as_new):
         ),
         ("PEPClassifier", {"optimizer": "adam", "batch_size": 2.5}, "batch_size must be"),
         ("PEPClassifier", {"learning_rate": np.nan}, "learning_rate must be"),
-        ("PEPR", {"patience": 0}, "patience must be"),
-        ("PEPR", {"interval": 0}, "interval must be"),
-        ("PEPR", {"max_iterations": 0}, "max_iterations must be"),
+        ("PEPR", {"n_restarts": 1, "optimizer": "adam"}, "n_restarts must be"),
+        *(("PEPR", {name: value}, f"{name} must be") for name, value in UNUSABLE),
         (
             "PEPR",
             {"checkpoint": "nowhere/at/all.npz"},

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from gpflow.kernels import Matern52
 from gpflow.utilities import multiple_assign, read_values
+from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep import PEPR, TSVGP, PEPClassifier, fit
@@ -124,12 +125,6 @@ def test_a_stage_has_the_objective_and_gradient_of_a_model_of_its_rows(model, mo
     assert rows_of(again.rows[0]) == first
 
 
-def loss_and_gradient(model):
-    with tf.GradientTape() as tape:
-        loss = model.training_loss()
-    return float(loss), tape.gradient(loss, model.trainable_variables)
-
-
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_run_resumes_in_its_stage(model, tmp_path, stage):
     """L-BFGS restarts from its best parameters, and ends flat at the same optimum."""
@@ -229,8 +224,6 @@ def of_dataset():
 @pytest.mark.parametrize(
     ("maker", "options", "found"),
     [
-        (make, {"first_rows": 0}, "first_rows must be .*got 0"),
-        (make, {"first_rows": 10.5}, "first_rows must be .*got 10.5"),
         (lambda: make("PEPClassifier"), {"optimizer": "adam"}, 'with optimizer="adam", got 25'),
         (
             svgp,
