@@ -371,7 +371,11 @@ def _restore_damaged(name: str, path: Path, content: bytes) -> Outcome:
             for key, value in values_of(part).items()
         }
         changed = same_arrays(after, before).verdict != "right"
-        return wrong("parts changed", error) if changed else refusal(error, path, "the state", "this state")
+        return (
+            wrong("parts changed", error)
+            if changed
+            else refusal(error, path, "the state", "this state")
+        )
     intact = path.with_name("intact.npz")
     intact.write_bytes(content)
     return same_arrays(model.state.as_dict(), restored(name, intact).state.as_dict())

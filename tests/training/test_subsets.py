@@ -116,7 +116,7 @@ def test_a_stage_has_the_objective_and_gradient_of_a_model_of_its_rows(model, mo
         expected, derivatives = loss_and_gradient(fresh)
         # Sums of at most 600 terms of order 1 to 100, rounded by 1e-16 each, and Kuu of condition
         # below 1e6.
-        assert loss == pytest.approx(expected, rel=1e-8)
+        assert loss == pytest.approx(float(expected), rel=1e-8)
         for ours, theirs in zip(gradient, derivatives, strict=True):
             assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
 
