@@ -13,7 +13,7 @@ import tensorflow as tf
 from comparisons import assert_all_close, assert_all_equal
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian, StudentT
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 from quick import some_slow
 from tensorflow.errors import InvalidArgumentError
 
@@ -392,74 +392,57 @@ def test_inputs_of_another_width_are_refused():
 
 
 def snapshot(model):
-    return (
-        [np.array(values) for values in model.data],
-        model.num_blocks,
-        float(model.training_loss()),
-    )
+    data = [values.numpy() for values in model.data]
+    return [*data, model.num_blocks, float(model.training_loss())]
 
 
-def same(before, after):
-    return (
-        all(np.array_equal(a, b) for a, b in zip(before[0], after[0], strict=True))
-        and before[1] == after[1]
-        and before[2] == after[2]
-    )
-
-
-MODELS = {
-    "PEPR": lambda: build(alpha=0.5),
-    "blocks of a size": lambda: build(alpha=0.5, blocks=4),
-    "alpha per block of a size": lambda: build(alpha=[0.1, 0.5, 0.9], blocks=4),
-    "alpha per label": lambda: build(alpha=[0.1, 0.5, 0.9], blocks=np.arange(12) % 3),
-    "TSGPR": lambda: build(TSGPR),
-    "BTSGPR": lambda: build(BTSGPR, blocks=4),
-    "shared": lambda: build(BTSGPR, blocks=4, shared=True),
+OPTIONS = {
+    "PEPR": {"alpha": 0.5},
+    "PEPR in chunks": {"alpha": 0.5, "chunk_size": 5},
+    "blocks of a size": {"alpha": 0.5, "blocks": 4},
+    "alpha per block of a size": {"alpha": [0.1, 0.5, 0.9], "blocks": 4},
+    "alpha per label": {"alpha": [0.1, 0.5, 0.9], "blocks": np.arange(12) % 3},
+    "TSGPR": {},
+    "BTSGPR": {"blocks": 4},
+    "shared": {"blocks": 4, "shared": True},
 }
 
 
-@pytest.fixture(params=some_slow(MODELS, quick=["PEPR", "alpha per block of a size", "BTSGPR"]))
+def kind_of(name):
+    return {"TSGPR": TSGPR, "BTSGPR": BTSGPR, "shared": BTSGPR}.get(name, PEPR)
+
+
+@pytest.fixture(
+    params=some_slow(
+        OPTIONS, quick=["PEPR", "PEPR in chunks", "alpha per block of a size", "BTSGPR"]
+    )
+)
 def name(request):
     return request.param
 
 
-def test_new_data_of_the_same_size(name):
-    """Equal to a model made with them, also compiled before the change."""
-    model = MODELS[name]()
+@pytest.mark.parametrize("rows", [16, 12, 8, 3])
+def test_new_data(name, rows):
+    """
+    A model computes with an allowed number of rows, also in a function that was compiled before, as
+    a model made with them; it refuses others and stays as it was.
+    """
+    model = build(kind_of(name), **OPTIONS[name])
     compiled = model.training_loss_closure(compile=True)
     compiled()
-    flipped = (X[::-1] + 0.5, 2.0 * Y[::-1])
-    model.data = flipped
-    fresh = MODELS[name]()
-    for variable, values in zip(fresh.data, flipped, strict=True):
-        variable.assign(values)
-    assert float(model.training_loss()) == float(fresh.training_loss())
-    assert float(compiled()) == pytest.approx(float(fresh.training_loss()), rel=1e-13)
-
-
-@pytest.mark.parametrize("rows", [16, 8, 3])
-def test_new_data_with_another_number_of_rows(name, rows):
-    """A model computes with an allowed number of rows; it refuses others and stays as it was."""
-    model = MODELS[name]()
     before = snapshot(model)
-    larger = (np.resize(X, (rows, 2)) + np.arange(rows)[:, None] / 7.0, np.resize(Y, (rows, 1)))
-    allowed = {"PEPR", "TSGPR", "blocks of a size", "BTSGPR", "shared"} - (
-        {"shared"} if rows == 3 else set()
-    )
-    if name in allowed:
-        model.data = larger
-        options = {"blocks": 4} if model._block_size else {}
-        if name == "shared":
-            options["shared"] = True
-        fresh = build(type(model), data=larger, **options)
-        assert float(model.training_loss()) == pytest.approx(
-            float(fresh.training_loss()), rel=1e-13
-        )
-        assert model.num_blocks == fresh.num_blocks
-    else:
+    new = (np.resize(X, (rows, 2)) + np.arange(rows)[:, None] / 7.0, np.resize(Y, (rows, 1)))
+    if rows != 12 and (name.startswith("alpha per") or (name == "shared" and rows == 3)):
         with pytest.raises(ValueError, match=r"data must keep|one size"):
-            model.data = larger
-        assert same(before, snapshot(model))
+            model.data = new
+        assert_equal(snapshot(model), before)
+        return
+    model.data = new
+    fresh = build(type(model), data=new, **OPTIONS[name])
+    expected = float(fresh.training_loss())
+    assert float(model.training_loss()) == pytest.approx(expected, rel=1e-13)
+    assert float(compiled()) == pytest.approx(expected, rel=1e-13)
+    assert model.num_blocks == fresh.num_blocks
 
 
 # --- messages -------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ The seed of a case determines it.
 
 import re
 import warnings
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,10 +25,9 @@ from campaign import (
     attacks_on_streams,
 )
 from campaign.attack_subjects import Attack, NotConverged, Numbers
-from campaign.running import Outcome, options, outcomes_of, print_counts
+from campaign.running import Campaign, Outcome
 
 _TOLERANCE = 1e-6  # relative; sites converge to 1e-9
-_VERDICTS = ("right", "refused", "not converged")  # all others are found
 _LONGEST = 400  # characters in which a message names the argument
 _ERRORS = (
     ValueError,
@@ -132,19 +130,14 @@ def _compared(found: Numbers, expected: Numbers) -> Outcome:
     return worst
 
 
-def main() -> None:
-    """Run cases and print how they ended."""
-    print_table(outcomes_of(options(__doc__).parse_args(), case_of, run, _told))
-
-
-def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
-    return () if outcome.verdict in _VERDICTS else (case.kind, repr(case.name))
-
-
-def print_table(found: list[tuple[Case, Outcome]]) -> None:
-    """Print how many cases ended how, and the worst errors of those that are right."""
-    print_counts(found, ATTACKS, lambda case: (case.kind,), _VERDICTS)
-
+CAMPAIGN = Campaign(
+    case_of,
+    run,
+    words=lambda case: (case.kind, repr(case.name)),
+    groups=tuple(ATTACKS),
+    groups_of=lambda case: (case.kind,),
+    verdicts=("right", "refused", "not converged"),
+)
 
 if __name__ == "__main__":
-    main()
+    CAMPAIGN.main(__doc__)

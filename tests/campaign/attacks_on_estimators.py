@@ -1,14 +1,11 @@
 """Attacks on the estimators: parameters, rows, labels and displays."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
 import pandas as pd
-import tensorflow as tf
 from sklearn.base import clone
-from sklearn.gaussian_process.kernels import RBF
 
 from campaign.attack_subjects import (
     Attack,
@@ -17,7 +14,6 @@ from campaign.attack_subjects import (
     Pair,
     Rows,
     drawn,
-    masked,
     new_kernel,
     one_of,
 )
@@ -69,39 +65,6 @@ class Estimator(Rows):
 
 def _regressor(rng: np.random.Generator) -> Estimator:
     return Estimator(rng, False)
-
-
-def _classifier(rng: np.random.Generator) -> Estimator:
-    return Estimator(rng, True)
-
-
-def _again(*values: Any, method: str = "") -> Callable[[Estimator], None]:
-    """Fit again to these rows, by `fit` or by `partial_fit`."""
-
-    def act(s: Estimator) -> None:
-        getattr(s.estimator, method or drawn(s, ["fit", "partial_fit"]))(*drawn(s, values))
-
-    return act
-
-
-def _with_option(name: str, values: Sequence[Any]) -> Callable[[Estimator], None]:
-    """Set a parameter and fit; the estimator predicts as before."""
-
-    def act(s: Estimator) -> None:
-        s.estimator.set_params(**{"optimizer": "lbfgs", name: drawn(s, values)})
-        # Later batches keep the kernel.
-        method = "fit" if name == "kernel" else drawn(s, ["fit", "partial_fit"])
-        getattr(s.estimator, method)(s.X, s.y)
-
-    return act
-
-
-def _predicting(*values: Any) -> Callable[[Estimator], None]:
-    def act(s: Estimator) -> None:
-        methods = ["predict", "predict_proba"] if s.classifies else ["predict", "sample_y"]
-        getattr(s.estimator, drawn(s, methods))(drawn(s, values))
-
-    return act
 
 
 def _kernel_parameters(s: Estimator) -> Pair:
@@ -184,13 +147,6 @@ def _drawn_numbers(s: Estimator) -> Pair:
     return {"mean": display.mean[:, 0], "std": display.std[:, 0]}, {"mean": mean, "std": std}
 
 
-_OPTIONS: dict[str, tuple[Any, ...]] = {
-    "kernel": ("rbf", RBF(), lambda s: new_kernel(s.rng, 3)),
-    "alpha": (2, "x", np.nan, [0.5, 0.5]),
-    "n_inducing": (0, 2.5, "many"),
-    "optimizer": ("sgd", 3, tf.keras.optimizers.Adam),
-    "max_iterations": (0, 1.5, "2"),
-}
 ATTACKS: Attacks = {
     "set_params of the kernel": Attack(Estimator, _kernel_parameters),
     "cloned": Attack(Estimator, _cloned),
@@ -198,50 +154,4 @@ ATTACKS: Attacks = {
     "other names and units of y": Attack(Estimator, _other_units),
     "drawn": Attack(Estimator, _drawn_numbers),
     "units of X and y": Attack(_regressor, _extreme_units),
-    **{
-        name: Attack(Estimator, _with_option(name, values), name)
-        for name, values in _OPTIONS.items()
-    },
-    "rows": Attack(
-        Estimator,
-        _again(
-            lambda s: (s.X * np.nan, s.y),
-            lambda s: (masked(s.X), s.y),
-            lambda s: (s.X.astype("M8[s]"), s.y),
-        ),
-        r"\bX\b",
-    ),
-    "y that is not finite": Attack(
-        _regressor, _again(lambda s: (s.X, s.y * np.nan), lambda s: (s.X, masked(s.y))), r"\by\b"
-    ),
-    "rows of another number": Attack(
-        Estimator, _again(lambda s: (s.X, s.y[:2]), lambda s: (s.X[:0], s.y[:0])), "sample"
-    ),
-    "another number of columns": Attack(
-        Estimator, _again(lambda s: (np.hstack([s.X, s.X]), s.y), method="partial_fit"), "features"
-    ),
-    "labels": Attack(
-        _classifier,
-        _again(
-            lambda s: (s.X, np.array([None, *s.y[1:]], dtype=object)),
-            lambda s: (s.X, s.f[:, 0]),
-            lambda s: (s.X, np.where(np.arange(len(s.y)) == 1, np.nan, 1.0)),
-        ),
-        r"\by\b|label|NaN",
-    ),
-    "label of no class": Attack(
-        _classifier,
-        _again(
-            lambda s: (s.X, np.full(len(s.y), "maybe" if s.y.dtype.kind == "U" else 5)),
-            method="partial_fit",
-        ),
-        r"\by\b.*classes_",
-    ),
-    "predictions": Attack(
-        Estimator,
-        _predicting(
-            np.ones((4, 3)), lambda s: s.X[:, 0], lambda s: s.X * np.nan, lambda s: masked(s.X)
-        ),
-        r"feature|\bX\b|1D array",
-    ),
 }

@@ -17,7 +17,7 @@ import numpy as np
 
 from campaign.cases import KERNELS, PLACES, Case, case_of, make
 from campaign.reference import Reference, power_ep
-from campaign.running import Outcome, guarded, judged, options, outcomes_of, print_counts
+from campaign.running import Campaign, Outcome, guarded, judged
 
 _TOLERANCE = 1e-6  # relative, of what is well conditioned
 _EPS = float(np.finfo(float).eps)
@@ -76,24 +76,21 @@ def _tolerated(case: Case, expected: Reference, noise: float) -> dict[str, float
     }
 
 
-def main() -> None:
-    """Run cases and print how they ended."""
-    print_table(outcomes_of(options(__doc__).parse_args(), case_of, run, _told))
-
-
-def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
-    if outcome.verdict == "right":
-        return ()
+def _words(case: Case) -> Sequence[Any]:
     numbers = (
         f"variance {case.variance:.2g} lengthscale {case.lengthscale:.2g} noise {case.noise:.2g}"
     )
     return *case[1:5], f"{numbers} alpha {case.alpha}"
 
 
-def print_table(found: list[tuple[Case, Outcome]]) -> None:
-    """Print how many cases ended how, and the worst errors of those that are right."""
-    print_counts(found, PLACES, lambda case: (case.place,), ["right", "refused"])
-
+CAMPAIGN = Campaign(
+    case_of,
+    run,
+    words=_words,
+    groups=tuple(PLACES),
+    groups_of=lambda case: (case.place,),
+    verdicts=("right",),
+)
 
 if __name__ == "__main__":
-    main()
+    CAMPAIGN.main(__doc__)

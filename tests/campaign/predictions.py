@@ -8,7 +8,7 @@ the possible. All follows from its seed.
     python -m campaign.predictions [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gpflow
@@ -19,7 +19,7 @@ from gpflow.likelihoods import Bernoulli, Beta, Exponential, Gamma, Ordinal, Poi
 from scipy import stats
 from scipy.special import logsumexp, softplus
 
-from campaign.running import Outcome, guarded, judged, options, outcomes_of, print_counts
+from campaign.running import Campaign, Outcome, guarded, judged
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted.predictive import predicted_log_density
 
@@ -187,22 +187,14 @@ def _judged(case: Case) -> Outcome:
     return judged({"density": float(errors[worst])})._replace(message=where)
 
 
-def main() -> None:
-    """Run cases and print how they ended."""
-    print_table(outcomes_of(options(__doc__).parse_args(), case_of, run, _told))
-
-
-def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
-    return () if outcome.verdict == "right" else (case.name,)
-
-
-def print_table(found: list[tuple[Case, Outcome]]) -> None:
-    """
-    Print how many cases ended how, each of twenty densities, and the worst errors of those that are
-    right.
-    """
-    print_counts(found, LIKELIHOODS, lambda case: (case.name,), ["right"])
-
+CAMPAIGN = Campaign(
+    case_of,
+    run,
+    words=lambda case: (case.name,),
+    groups=tuple(LIKELIHOODS),
+    groups_of=lambda case: (case.name,),
+    verdicts=("right",),
+)
 
 if __name__ == "__main__":
-    main()
+    CAMPAIGN.main(__doc__)

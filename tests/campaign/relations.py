@@ -21,7 +21,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.likelihoods import Gaussian, Poisson, StudentT
 
-from campaign.running import Outcome, guarded, judged, options, outcomes_of, print_counts
+from campaign.running import Campaign, Outcome, guarded, judged
 from gpflow_pep import (
     APEP,
     ARPEP,
@@ -39,7 +39,6 @@ from gpflow_pep import (
 from gpflow_pep.likelihoods import Logit, Probit
 
 _RELATIVE = 1e-6  # what is tolerated where nothing is ill-conditioned
-_VERDICTS = ("right", "refused", "not converged")  # all others are found
 # A relative change of a lengthscale, and how many times its effect is tolerated.
 _LONGER = 1e-12
 _AMPLIFIED = 300.0
@@ -338,14 +337,7 @@ def _converged(model: Any) -> bool:
     return not isinstance(model, PEP) or model.sites_status.converged
 
 
-def main() -> None:
-    """Run cases and print how they ended."""
-    print_table(outcomes_of(options(__doc__).parse_args(), case_of, run, _told))
-
-
-def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
-    if outcome.verdict in _VERDICTS:
-        return ()
+def _words(case: Case) -> Sequence[Any]:
     numbers = [
         f"{name} {getattr(case, name):.2g}"
         for name in ("alpha", "variance", "lengthscale", "noise")
@@ -353,10 +345,14 @@ def _told(case: Case, outcome: Outcome) -> Sequence[Any]:
     return *case[1:4], *numbers
 
 
-def print_table(found: list[tuple[Case, Outcome]]) -> None:
-    """Print how many cases ended how, and the worst errors of those that are right."""
-    print_counts(found, (*MODELS, *RELATIONS), lambda case: (case.model, case.relation), _VERDICTS)
-
+CAMPAIGN = Campaign(
+    case_of,
+    run,
+    words=_words,
+    groups=(*MODELS, *RELATIONS),
+    groups_of=lambda case: (case.model, case.relation),
+    verdicts=("right", "refused", "not converged"),
+)
 
 if __name__ == "__main__":
-    main()
+    CAMPAIGN.main(__doc__)

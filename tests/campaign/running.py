@@ -83,33 +83,6 @@ def within(minutes: float, items: Iterable[_Item]) -> Iterator[_Item]:
         yield item
 
 
-def outcomes_of(
-    arguments: argparse.Namespace,
-    case_of: Callable[[int], _Item],
-    run: Callable[[_Item], Outcome],
-    told: Callable[[_Item, Outcome], Sequence[Any]],
-) -> list[tuple[_Item, Outcome]]:
-    """
-    Run the case of each seed; write the seeds and outcomes that are not right to the file
-    ``--output``, if given.
-
-    :param told: returns what is printed of a case, after its seed and before its outcome; nothing
-        if it is empty.
-    """
-    found, wrong = [], []
-    for seed in within(arguments.minutes, range(arguments.seed, arguments.seed + arguments.cases)):
-        case = case_of(seed)
-        outcome = run(case)
-        found.append((case, outcome))
-        if outcome.verdict != "right":
-            wrong.append({"seed": seed, **outcome._asdict()})
-        if words := told(case, outcome):
-            print(seed, *words, *outcome, flush=True)
-    if arguments.output:
-        arguments.output.write_text(json.dumps(wrong, indent=1))
-    return found
-
-
 def tally(outcomes: Sequence[Outcome], verdicts: Sequence[str]) -> tuple[list[int], str]:
     """
     Count outcomes with each of these verdicts, and all others; and print the worst error of those
@@ -121,19 +94,50 @@ def tally(outcomes: Sequence[Outcome], verdicts: Sequence[str]) -> tuple[list[in
     return [*counts, len(outcomes) - sum(counts)], f"{max(errors):25.2g}" if errors else ""
 
 
-def print_counts(
-    found: Sequence[tuple[_Item, Outcome]],
-    groups: Iterable[str],
-    groups_of: Callable[[_Item], Sequence[str]],
-    verdicts: Sequence[str],
-) -> None:
-    """
-    Print how many cases of each group, and of all, ended how, and the worst errors of those that
-    are right.
-    """
-    columns = "".join(f"{name:>15}" for name in (*verdicts, "other"))
-    print(f"\n{'':20}{'cases':>7}{columns}{'worst error / tolerated':>25}")
-    for group in (*groups, "all"):
-        outcomes = [outcome for case, outcome in found if group in (*groups_of(case), "all")]
-        counts, worst = tally(outcomes, verdicts)
-        print(f"{group:20}{len(outcomes):7}" + "".join(f"{number:15}" for number in counts) + worst)
+class Campaign(NamedTuple):
+    """Random cases, and how they are run, told and counted."""
+
+    case_of: Callable[[int], Any]
+    """Makes the case of a seed."""
+    run: Callable[[Any], Outcome]
+    words: Callable[[Any], Sequence[Any]]
+    """What is printed of a case that is found, after its seed and before its outcome."""
+    groups: Sequence[str]
+    groups_of: Callable[[Any], Sequence[str]]
+    verdicts: Sequence[str]
+    """Verdicts that are as they should be; all others are found, and printed."""
+
+    def main(self, description: str | None, number: int = 1000) -> None:
+        """
+        Run the case of each seed, and print how they ended; write the seeds and outcomes that are
+        not right to the file ``--output``, if given.
+        """
+        arguments = options(description, number=number).parse_args()
+        found, wrong = [], []
+        seeds = range(arguments.seed, arguments.seed + arguments.cases)
+        for seed in within(arguments.minutes, seeds):
+            case = self.case_of(seed)
+            outcome = self.run(case)
+            found.append((case, outcome))
+            if outcome.verdict != "right":
+                wrong.append({"seed": seed, **outcome._asdict()})
+            if outcome.verdict not in self.verdicts:
+                print(seed, *self.words(case), *outcome, flush=True)
+        if arguments.output:
+            arguments.output.write_text(json.dumps(wrong, indent=1))
+        self.print_table(found)
+
+    def print_table(self, found: Sequence[tuple[Any, Outcome]]) -> None:
+        """
+        Print how many cases of each group, and of all, ended how, and the worst errors of those
+        that are right.
+        """
+        columns = "".join(f"{name:>15}" for name in (*self.verdicts, "other"))
+        print(f"\n{'':20}{'cases':>7}{columns}{'worst error / tolerated':>25}")
+        for group in (*self.groups, "all"):
+            outcomes = [
+                outcome for case, outcome in found if group in (*self.groups_of(case), "all")
+            ]
+            counts, worst = tally(outcomes, self.verdicts)
+            numbers = "".join(f"{number:15}" for number in counts)
+            print(f"{group:20}{len(outcomes):7}" + numbers + worst)

@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from campaign.running import Outcome, judged, options, outcomes_of, print_counts
+from campaign.running import Campaign, Outcome, judged
 from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, fit
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 from gpflow_pep.likelihoods import Probit
@@ -211,17 +211,14 @@ def judge(stream: Stream, found: AnyNDArray, at_once: AnyNDArray) -> Outcome:
     return judged({"mean": error / (2.0 * least + 0.1 * np.std(stream.F))})
 
 
-def main() -> None:
-    """Run the campaign and print a table."""
-    arguments = options(__doc__, number=500).parse_args()
-
-    def told(stream: Stream, outcome: Outcome) -> list[str]:
-        return [] if outcome.verdict == "right" else [stream.subject, stream.order]
-
-    found = outcomes_of(arguments, stream_of, run, told)
-    groups = (*SUBJECTS, *ORDERS)
-    print_counts(found, groups, lambda stream: (stream.subject, stream.order), ["right", "raised"])
-
+CAMPAIGN = Campaign(
+    stream_of,
+    run,
+    words=lambda stream: (stream.subject, stream.order),
+    groups=(*SUBJECTS, *ORDERS),
+    groups_of=lambda stream: (stream.subject, stream.order),
+    verdicts=("right",),
+)
 
 if __name__ == "__main__":
-    main()
+    CAMPAIGN.main(__doc__, number=500)

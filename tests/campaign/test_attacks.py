@@ -6,7 +6,7 @@ from quick import some_slow
 
 from campaign import attacks
 from campaign.attack_subjects import KINDS, Attack, Model, Rows
-from campaign.attacks import ATTACKS, NAMES, case_of, judge, print_table, run
+from campaign.attacks import ATTACKS, CAMPAIGN, NAMES, case_of, judge, run
 from gpflow_pep.models.sparse import InducingVariableGP
 
 QUICK = [
@@ -22,7 +22,7 @@ def test_a_small_share(kind, name, capsys):
     outcome = run(case)
     expected = "right" if ATTACKS[kind][name].names is None else "refused"
     assert outcome.verdict in (expected, "not converged"), outcome
-    print_table([(case, outcome)])
+    CAMPAIGN.print_table([(case, outcome)])
     lines = capsys.readouterr().out.strip().splitlines()
     assert len(lines) == len(ATTACKS) + 2 and lines[-1].split()[:2] == ["all", "1"]
 

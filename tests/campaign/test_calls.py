@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from campaign.calls import compare, print_table, run
+from campaign.calls import CAMPAIGN, compare, run
 from campaign.cases import PLACES, Case, case_of, make
 from campaign.reference import matern52, power_ep, squared_exponential
 
@@ -58,6 +58,6 @@ def test_a_small_share(capsys):
     found = [(case, run(case)) for case in map(case_of, range(60))]
     assert all(outcome.verdict == "right" for _, outcome in found)
     assert {case.place for case, _ in found} == set(PLACES)
-    print_table(found)
+    CAMPAIGN.print_table(found)
     lines = capsys.readouterr().out.strip().splitlines()
     assert len(lines) == len(PLACES) + 2 and lines[-1].split()[:2] == ["all", "60"]

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from campaign import predictions
-from campaign.predictions import LIKELIHOODS, case_of, print_table, run
+from campaign.predictions import CAMPAIGN, LIKELIHOODS, case_of, run
 
 
 def test_every_likelihood_is_drawn():
@@ -20,7 +20,7 @@ def first_of(name):
 def test_a_small_share(name, capsys):
     outcome = run(first_of(name))
     assert outcome.verdict == "right", outcome
-    print_table([(first_of(name), outcome)])
+    CAMPAIGN.print_table([(first_of(name), outcome)])
     assert capsys.readouterr().out.strip().splitlines()[-1].split()[:3] == ["all", "1", "1"]
 
 

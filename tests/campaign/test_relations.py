@@ -5,7 +5,7 @@ import pytest
 from quick import some_slow
 
 from campaign import relations
-from campaign.relations import LIKELIHOODS, MODELS, RELATIONS, Found, case_of, print_table, run
+from campaign.relations import CAMPAIGN, LIKELIHOODS, MODELS, RELATIONS, Found, case_of, run
 
 
 def test_every_model_likelihood_and_relation_is_drawn():
@@ -47,7 +47,7 @@ def test_a_small_share(relation, model, capsys):
     case = first_of(relation, model)
     outcome = run(case)
     assert outcome.verdict == "right", outcome
-    print_table([(case, outcome)])
+    CAMPAIGN.print_table([(case, outcome)])
     lines = capsys.readouterr().out.strip().splitlines()
     assert len(lines) == len(MODELS) + len(RELATIONS) + 2 and lines[-1].split()[:3] == [
         "all",
