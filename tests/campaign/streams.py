@@ -11,7 +11,7 @@ fit on all rows with as many points (all rows are points by default).
 The tolerance is twice the error of that fit, and a tenth of the standard deviation of f. An online
 posterior of as many points as rows equals the batch posterior (on two streams the errors agreed to
 5 %), but 15 points that follow the batches forget some of what all rows tell at once. Labels near
-the boundary are ambiguous: the share of wrong ones may be larger by 0.1.
+the boundary are ambiguous: with n distinct rows the share of wrong ones may be larger by 1/√n.
 
     python -m campaign.streams [--cases 500] [--minutes 60] [--seed 0]
 """
@@ -205,7 +205,8 @@ def judge(stream: Stream, found: AnyNDArray, at_once: AnyNDArray) -> Outcome:
     """Compare predictions of a stream and of a fit on all rows with the function."""
     if stream.has_labels:
         truth = stream.F > 0.0
-        return judged({"labels": np.mean(found != truth) / (np.mean(at_once != truth) + 0.1)})
+        ambiguous = 1.0 / np.sqrt(len(np.unique(stream.X, axis=0)))
+        return judged({"labels": np.mean(found != truth) / (np.mean(at_once != truth) + ambiguous)})
     error = np.sqrt(np.mean(np.square(found - stream.F)))
     least = np.sqrt(np.mean(np.square(at_once - stream.F)))
     return judged({"mean": error / (2.0 * least + 0.1 * np.std(stream.F))})
