@@ -154,20 +154,15 @@ def build_learner(
         noise = Probit() if labels else gpflow.likelihoods.Gaussian(noise_variance)
         stochastic = trained(StreamingSVGP(covariance, noise, Z, num_data=len(X)))
         return OnlineMinibatches(stochastic, (X, Y), train, **moves)
-    if model == "VANILLA":
-        vanilla = VanillaStreamingSGPR(
-            (X, Y), covariance, Z, noise_variance=noise_variance, max_jitter=max_jitter
-        )
-        return OnlineRegression(trained(vanilla), train, **moves)
-    if model in ("STREAM", "BATCH"):
-        options: dict[str, Any] = {"alpha": alpha, "max_jitter": max_jitter}
-        if labels:
-            classifier = trained(StreamingPEP((X, Y), covariance, Probit(), Z, **options))
-            return OnlineClassification(classifier, train, **moves)
-        regression = trained(
-            StreamingSGPR((X, Y), covariance, Z, noise_variance=noise_variance, **options)
-        )
-        return OnlineRegression(regression, train, **moves)
+    if labels:
+        online = partial(StreamingPEP, (X, Y), covariance, Probit(), Z, alpha=alpha)
+        return OnlineClassification(trained(online(max_jitter=max_jitter)), train, **moves)
+    if model in ("STREAM", "BATCH", "VANILLA"):
+        stream: Any = partial(StreamingSGPR, alpha=alpha)
+        if model == "VANILLA":
+            stream = VanillaStreamingSGPR
+        online = partial(stream, (X, Y), covariance, Z, noise_variance=noise_variance)
+        return OnlineRegression(trained(online(max_jitter=max_jitter)), train, **moves)
     if model == "SVGP":
         likelihood = gpflow.likelihoods.Gaussian(noise_variance)
 

@@ -113,6 +113,19 @@ def _labeled(axis: tuple[str, Axis]) -> list[tuple[Label, Mapping[str, Any]]]:
     return [(value, {name: value}) for value in values]
 
 
+def matched(
+    records: Records, axis: str, first: Label, second: Label
+) -> list[tuple[Record, Record]]:
+    """Return the pairs of records with these values on an axis, all else equal."""
+    others = [name for name in records[0].labels if name != axis]
+    pairs = []
+    for group in grouped(records, *others).values():
+        found = {record.labels[axis]: record for record in group}
+        if first in found and second in found:
+            pairs.append((found[first], found[second]))
+    return pairs
+
+
 def grouped(records: Records, *names: str) -> dict[tuple[Label, ...], list[Record]]:
     """Group records by their labels, in their order; a missing label is None."""
     groups: dict[tuple[Label, ...], list[Record]] = {}

@@ -57,22 +57,16 @@ def jobs(full: bool) -> list[Job]:
             "M": fractions,
         }
         alphas = tuple(round(0.1 * k, 1) for k in range(11)) if full else (0.0, 0.5, 1.0)
-        steps = {"maxiter": 250 if full else 30}
-        trainings = TRAININGS | {"ascent": TRAININGS["ascent"] | steps}
-        pep = {"PEP": METHODS["PEP"]}
+        ascent = TRAININGS["ascent"] | {"maxiter": 250 if full else 30}
+        trainings = TRAININGS | {"ascent": ascent}
         others = {name: of for name, of in METHODS.items() if name != "PEP"}
-        axes_of_pep = axes | {"method": pep, "training": trainings, "alpha": alphas}
-        found += grid("classification", common, **axes_of_pep)
-        axes_of_others = axes | {"method": others, "training": {"converged": {}}, "alpha": alphas}
-        found += grid("classification", common, **axes_of_others)
-        found += grid(
-            "classification",
-            common,
-            **axes,
-            method={"regression": {"model": "LABELS"}},
-            alpha=(0.5,),
-        )
-        found += grid("classification", common, **axes, method={"MCMC": {"model": "MCMC"}})
+        for added in (
+            {"method": {"PEP": METHODS["PEP"]}, "training": trainings, "alpha": alphas},
+            {"method": others, "training": {"converged": {}}, "alpha": alphas},
+            {"method": {"regression": {"model": "LABELS"}}, "alpha": (0.5,)},
+            {"method": {"MCMC": {"model": "MCMC"}}},
+        ):
+            found += grid("classification", common, **axes, **added)
     return found
 
 

@@ -60,14 +60,17 @@ def panels(number: int, *, height: float = 2.8, shared: bool = False) -> tuple[F
     return figure, axes[:number]
 
 
-def add_legend(figure: Figure, axes: Axes) -> None:
-    """Write the legend of one of the panels below the figure."""
-    handles, labels = axes.get_legend_handles_labels()
+def add_legend(figure: Figure) -> None:
+    """Write a legend of the lines of all panels below the figure."""
+    lines: dict[Any, Any] = {}
+    for axes in reversed(figure.axes):
+        handles, labels = axes.get_legend_handles_labels()
+        lines = dict(zip(labels, handles, strict=True)) | lines
     figure.legend(
-        handles,
-        labels,
+        lines.values(),
+        lines.keys(),
         loc="outside lower center",
-        ncols=min(4, len(labels)),
+        ncols=min(4, len(lines)),
         fontsize=9,
         frameon=False,
     )
@@ -102,17 +105,25 @@ def curves(
             here = axes[position * len(scores) + number]
             for name, of_line in grouped(of_part, line).items():
                 _draw(here, of_line, x, score, line_label(line, name[0]), names.index(name))
-            for name, group in (reference or {}).items():
+            for (name,), group in (reference or {}).items():
                 level = float(np.mean(list(map(score, group))))
-                label = shown(name[0])
-                here.axhline(level, color="black", linestyle="dashed", linewidth=1.0, label=label)
+                here.axhline(
+                    level, color="black", linestyle="dashed", linewidth=1.0, label=shown(name)
+                )
             tidy(here, _UNITS.get(x, x.replace("_", " ")), score.heading, logarithmic=logarithmic)
             if logarithmic and len(places := sorted({record[x] for record in of_part})) < _FEW:
-                here.set_xticks(places, [f"{place:g}" for place in places], minor=False)
+                here.set_xticks(places, [f"{place:g}" for place in places])
                 here.minorticks_off()
             here.set_title(shown(part), fontsize=10)
-    add_legend(figure, axes[0])
+    add_legend(figure)
     return Picture(title, figure, note)
+
+
+def against_M(records: Records, scores: Sequence[Score], line: str) -> Iterator[Picture]:
+    """Draw each score against the number of inducing points, a panel for each data set."""
+    for score in scores:
+        title = f"{score.heading} against M"
+        yield curves(records, "M", (score,), line, title, panel="dataset", logarithmic=True)
 
 
 def line_label(axis: str, value: Label) -> str:
@@ -153,7 +164,7 @@ def courses(
                 every = max(1, len(x) // 10)
                 here.plot(x, y, label=run, markevery=every, **line_style(position))
         tidy(here, along, label, logarithmic=logarithmic)
-    add_legend(figure, axes[0])
+    add_legend(figure)
     return Picture(title, figure, note)
 
 

@@ -191,7 +191,7 @@ def reliability(records: Records, line: str, panel: str) -> Picture:
             here.plot(places, fractions, label=line_label(line, value), **line_style(position))
         tidy(here, "predicted probability of label 1", "fraction of labels 1")
         here.set_title(str(name), fontsize=10)
-    add_legend(figure, axes[0])
+    add_legend(figure)
     return Picture(
         "Reliability of probabilities",
         figure,

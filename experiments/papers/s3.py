@@ -7,7 +7,7 @@ takes: at most 10,000 training rows of each set.
 
 from experiments import datasets
 from experiments.papers.grid import Job, Records, grid
-from experiments.papers.pictures import Shown, curves
+from experiments.papers.pictures import Shown, against_M
 from experiments.papers.tables import EVIDENCE, LL, NOISE, RMSE, SECONDS, means
 
 _BATCH = 500
@@ -49,13 +49,4 @@ def show(records: Records) -> Shown:
         (*scores, SECONDS),
         "Bounds and scores, at most 10,000 rows",
     )
-    for score in scores:
-        yield curves(
-            records,
-            "M",
-            (score,),
-            "method",
-            f"{score.heading} against M",
-            panel="dataset",
-            logarithmic=True,
-        )
+    yield from against_M(records, scores, "method")

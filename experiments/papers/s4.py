@@ -3,7 +3,9 @@ Power EP with the scale m = 1 and with a learned m, on small sets (Bui and Titsi
 Published: m learned has a better RMSE everywhere, and a worse log likelihood near alpha = 1.
 """
 
-from experiments.papers.grid import Job, Records, grid, grouped
+from dataclasses import replace
+
+from experiments.papers.grid import Job, Record, Records, grid, grouped, matched
 from experiments.papers.pictures import Shown, curves
 from experiments.papers.tables import LL, RMSE, Score, means, wins
 
@@ -36,3 +38,11 @@ def show(records: Records) -> Shown:
         for score in (RMSE, LL, _SCALE):
             title = f"{score.heading} over alpha, {name}, by M"
             yield curves(group, "alpha", (score,), "m", title, panel="M")
+    differences = [
+        Record(one.labels, {entry: one[entry] - other[entry] for entry in ("rmse", "nlpd")})
+        for one, other in matched(records, "m", "learned", "1")
+    ]
+    for score in (RMSE, LL):
+        difference = replace(score, heading=f"difference of {score.heading}")
+        title = f"{score.heading}, m learned less m = 1, by M"
+        yield curves(differences, "alpha", (difference,), "dataset", title, panel="M")

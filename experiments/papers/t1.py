@@ -28,8 +28,6 @@ def jobs(full: bool) -> list[Job]:
         "batch_size": 40,
         "M": 10,
         "fraction_to_move": 0.3,
-    }
-    common |= {
         "lengthscales": 0.8,
         "noise_variance": 0.01,
         "first_maxiter": 500,

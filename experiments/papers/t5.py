@@ -31,8 +31,7 @@ def jobs(full: bool) -> list[Job]:
 def show(records: Records) -> Shown:
     scores = (_PEAK, _CARRIED, *STREAM_SCORES, SECONDS)
     yield means(records, ("method", "M", "window"), scores, "Memory and scores")
-    for entry in ("peak", "carried"):
-        text = {"peak": "MB at the peak", "carried": "bytes carried"}[entry]
+    for entry, text in {"peak": "MB at the peak", "carried": "bytes carried"}.items():
         yield curves(
             records,
             entry,

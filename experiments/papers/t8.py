@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from experiments.papers.grid import Job, Records, grid
 from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import training
+from experiments.papers.t1 import STREAMING
 from experiments.papers.tables import Table, shown
 
 
@@ -27,12 +28,9 @@ def jobs(full: bool) -> list[Job]:
         "first_maxiter": 100,
         "window": 10**6,
     }
-    common |= {} if full else {"max_train": 500, "maxiter": 10}
-    methods = {
-        "VFE": {"alpha": 0.0},
-        "PEP 0.5": {"alpha": 0.5},
-        "exact GP of all rows": {"model": "GPR"},
-    }
+    if not full:
+        common |= {"max_train": 500, "maxiter": 10}
+    methods = {**STREAMING, "exact GP of all rows": {"model": "GPR"}}
     return fixed + grid("streaming", common, method=methods)
 
 

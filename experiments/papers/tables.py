@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import rankdata
 
-from experiments.papers.grid import Label, Record, Records, grouped
+from experiments.papers.grid import Label, Record, Records, grouped, matched
 from experiments.report.columns import markdown, mean_and_error, standard_error
 
 Published = Mapping[tuple[Label, ...], float]
@@ -120,15 +120,13 @@ def wins(
 
     :param pairs: pairs (better, worse) with the published percentage.
     """
-    others = [name for name in records[0].labels if name != axis]
+    sets = next(name for name in records[0].labels if name != axis)
     lines: list[Sequence[str]] = [("better, worse", f"{score.heading}: %", "published", "pairs")]
     for (first, second), published in pairs.items():
         by_set: dict[Label, list[float]] = {}
-        for labels, group in grouped(records, *others).items():
-            found = {record.labels[axis]: score.loss(record) for record in group}
-            if first in found and second in found:
-                difference = found[second] - found[first]
-                by_set.setdefault(labels[0], []).append(50.0 * (1.0 + np.sign(difference)))
+        for one, other in matched(records, axis, first, second):
+            sign = np.sign(score.loss(other) - score.loss(one))
+            by_set.setdefault(one[sets], []).append(50.0 * (1.0 + sign))
         values = [value for of_set in by_set.values() for value in of_set]
         if not values:  # --only has left out one of the two
             continue
@@ -136,7 +134,7 @@ def wins(
         error = f" ± {standard_error(of_sets):.0f}" if len(of_sets) > 1 else ""
         pair = f"{shown(first)}, {shown(second)}"
         lines.append((pair, f"{np.mean(values):.0f}{error}", shown(published), str(len(values))))
-    return Table(title, lines, f"± standard error of the mean over {others[0]}s.")
+    return Table(title, lines, f"± standard error of the mean over {sets}s.")
 
 
 def ranks(records: Records, axis: str, scores: Sequence[Score], title: str) -> Table:

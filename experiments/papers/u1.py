@@ -23,10 +23,8 @@ def jobs(full: bool) -> list[Job]:
     }
     numbers = (5, 10, 20, 50, 100, 200, 500) if full else (5, 20, 50, 100)
     alphas = (0.0, 0.05, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0) if full else (0.0, 0.2, 0.5, 0.8, 1.0)
-    exact = grid("regression", common, split=draws, alpha={EXACT: {"model": "GPR"}})
-    return (
-        grid("regression", common | {"model": "PEPR"}, split=draws, M=numbers, alpha=alphas) + exact
-    )
+    sparse = grid("regression", common | {"model": "PEPR"}, split=draws, M=numbers, alpha=alphas)
+    return sparse + grid("regression", common, split=draws, alpha={EXACT: {"model": "GPR"}})
 
 
 def show(records: Records) -> Shown:

@@ -4,7 +4,8 @@ Win fractions are over all sets, splits and M, beside the published ones.
 """
 
 from experiments.papers.grid import Job, Records, grid
-from experiments.papers.pictures import Shown, curves
+from experiments.papers.pairs import comparisons, matrix
+from experiments.papers.pictures import Shown, against_M
 from experiments.papers.tables import EVIDENCE, NOISE, SMLL, SMSE, means, ranks, wins
 
 SETS = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "wine-red", "yacht")
@@ -16,15 +17,14 @@ WINS = {
 
 
 def jobs(full: bool) -> list[Job]:
-    common = {
-        "model": "PEPR",
-        "maxiter": 2000 if full else 200,
-        "log_interval": 10**5,
-        "max_jitter": 1e-3,
-    }
     return grid(
         "regression",
-        common,
+        {
+            "model": "PEPR",
+            "maxiter": 2000 if full else 200,
+            "log_interval": 10**5,
+            "max_jitter": 1e-3,
+        },
         dataset=SETS if full else ("boston", "energy", "yacht"),
         split=range(20 if full else 2),
         M=(5, 10, 20, 50, 100, 200) if full else (10, 50),
@@ -33,20 +33,14 @@ def jobs(full: bool) -> list[Job]:
 
 
 def show(records: Records) -> Shown:
-    """Show win fractions, ranks, means, and scores and evidence against M."""
+    """Show win fractions, ranks, means, pairs, and scores and evidence against M."""
     for score, published in WINS.items():
         yield wins(records, "alpha", score, published, f"Wins by {score.heading}")
     yield ranks(records, "alpha", (SMSE, SMLL), "Average ranks of alpha")
     yield means(
         records, ("dataset", "M", "alpha"), (SMSE, SMLL, EVIDENCE, NOISE), "Means of the splits"
     )
-    for score in (SMSE, SMLL, EVIDENCE, NOISE):
-        yield curves(
-            records,
-            "M",
-            (score,),
-            "alpha",
-            f"{score.heading} against M",
-            panel="dataset",
-            logarithmic=True,
-        )
+    yield from against_M(records, (SMSE, SMLL, EVIDENCE, NOISE), "alpha")
+    for score, published in WINS.items():
+        yield comparisons(records, "alpha", score, published, f"Pairs by {score.heading}")
+        yield matrix(records, "alpha", score, f"All pairs by {score.heading}")

@@ -1,9 +1,10 @@
 """Tables and figures of records: means, win fractions, ranks, and their appearance."""
 
-import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from experiments.papers.grid import Record, grid, grouped
+from experiments.papers.pairs import comparisons, matrix
 from experiments.papers.pictures import courses, curves, dots
 from experiments.papers.tables import LL, RMSE, means, ranks, wins
 
@@ -101,11 +102,23 @@ def test_curves_are_means_with_errors(records):
     )
     first, second = picture.figure.axes
     assert [first.get_title(), second.get_title()] == ["a", "b"] and first.get_ylabel() == "RMSE"
-    np.testing.assert_allclose(
-        [first.containers[k][0].get_ydata() for k in (0, 1)], [[0.4, 0.6], [0.2, 0.4]]
-    )
+    assert_allclose([first.containers[k][0].get_ydata() for k in (0, 1)], [[0.4, 0.6], [0.2, 0.4]])
     legend = {text.get_text() for text in picture.figure.legends[0].get_texts()}
     assert legend == {"alpha = 0", "alpha = 0.5", "exact GP"}
+
+
+def test_pairs_are_drawn_beside_their_differences_and_counts(records):
+    """alpha = 0.5 wins twice on set a, and once of two on b; there is no run with alpha = 1."""
+    figure = comparisons(records, "alpha", RMSE, [(0.5, 0.0), (1.0, 0.0)], "Title").figure
+    scatter, histogram, counts = figure.axes
+    a, b, _ = (line.get_xydata() for line in scatter.get_lines())
+    assert_allclose(a, [[0.2, 0.4], [0.4, 0.6]])
+    assert_allclose(b, [[0.3, 0.1], [0.1, 0.3]])
+    assert sum(bar.get_height() for bar in histogram.patches) == 4
+    assert sorted(bar.get_width() for bar in counts.patches) == [-1, 1, 2]
+    (panel,) = matrix(records, "alpha", RMSE, "Title").figure.axes
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("alpha = 0", "alpha = 0.5")
+    assert_allclose(panel.get_lines()[0].get_xydata(), a[:, ::-1])
 
 
 def test_lines_differ_without_color(records):
