@@ -102,7 +102,8 @@ def selected(
     Return the jobs with the given values on the axes, with other settings. Jobs without an axis
     stay.
 
-    :raises ValueError: if no job has a value, or a setting has several.
+    :raises ValueError: if no job has a value, a setting has several, or an experiment does not have
+        it.
     """
     several = [name for name, values in settings.items() if len(values) > 1]
     if several:
@@ -119,6 +120,14 @@ def selected(
                     f"--only: {axis} is {value!r}; accepted are {', '.join(map(str, accepted))}."
                 )
         jobs = [job for job in jobs if axis not in job.labels or job.labels[axis] in values]
+    for experiment in sorted({job.cell.experiment for job in jobs if settings}):
+        ex = import_module(f"experiments.{experiment}").ex  # takes seconds
+        unknown = [name for name in settings if not ex.accepts(name)]
+        if unknown:
+            raise ValueError(
+                f"--with: the experiment {experiment} has no setting {unknown[0]!r}; its settings "
+                f"are {', '.join(ex.settings())}."
+            )
     changed = [job.changed({name: values[0] for name, values in settings.items()}) for job in jobs]
     return list({(job.cell.key, *job.labels.values()): job for job in changed}.values())
 

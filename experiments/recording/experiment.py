@@ -92,6 +92,10 @@ class RecordedExperiment(Experiment):
             or sum(name in _entries(ingredient) for ingredient in self.ingredients) == 1
         )
 
+    def settings(self) -> list[str]:
+        """List the entries of the configuration, without prefixes."""
+        return sorted({name for part in (self, *self.ingredients) for name in _entries(part)})
+
     def _full_name(self, name: str) -> str:
         if name in _entries(self):
             return name

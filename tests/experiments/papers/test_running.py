@@ -15,6 +15,7 @@ from experiments.papers.grid import Record, grid
 from experiments.papers.running import selected
 from experiments.papers.stored import StoredRuns
 from experiments.papers.tables import Table
+from experiments.recording.experiment import RecordedExperiment
 
 
 @pytest.fixture
@@ -38,6 +39,9 @@ def protocol(monkeypatch, runs):
     module = SimpleNamespace(__doc__="Text.", jobs=jobs, show=show)
     monkeypatch.setitem(sys.modules, "experiments.papers.x1", module)
     monkeypatch.setattr(papers, "x1", module, raising=False)
+    experiment = RecordedExperiment("none", [])
+    experiment.add_config(name="", act="", note="", M=1)
+    monkeypatch.setitem(sys.modules, "experiments.none", SimpleNamespace(ex=experiment))
     monkeypatch.setattr(stored, "RESULTS", runs.parent / "results")
     monkeypatch.setattr(running, "RESULTS", runs.parent / "results")
     monkeypatch.setattr(next, "PARTS", [("X1", {"name": ["c"]}), ("X1", {})])
@@ -120,6 +124,10 @@ def test_axes_are_listed_without_runs(protocol, runs, capsys):
         ),
         (["--with", "M=1,2"], "--with accepts one value for each entry, got several for M"),
         (["--with", "M=1", "M=2"], "--with accepts one value for each entry, got several for M"),
+        (
+            ["--with", "nota=1"],
+            "the experiment none has no setting 'nota'; its settings are M, act, name, note",
+        ),
         (["--only", "name"], "2"),
         (["--jobs", "1000"], "jobs must take no more than"),
     ],
