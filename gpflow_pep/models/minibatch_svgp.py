@@ -25,7 +25,7 @@ from ..maths.linalg import column_products, finite
 from ..runtime.checks import asserted
 from ..runtime.tracing import in_xla, no_autograph
 from .parts import ParameterPart, checked_scale
-from .sparse import InducingVariableGP, PowerMixin
+from .sparse import NO_BOUND, InducingVariableGP, PowerMixin
 
 ADVICE = (
     "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or "
@@ -344,3 +344,16 @@ class PowerSVGP(PowerMixin, MinibatchSVGP):
             self._checked_alpha(alpha), trainable=False, dtype=default_float()
         )
         self.scale = scale
+
+    @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: []")
+    @no_autograph
+    def elbo(self, data: RegressionData) -> tf.Tensor:
+        """
+        Estimate the objective at alpha = 0, a lower bound on the log evidence, by a minibatch, in
+        nats.
+
+        :raises tf.errors.InvalidArgumentError: at other powers, at which the objective approximates
+            the log evidence.
+        """
+        objective = self.maximum_log_likelihood_objective(data)
+        return asserted(objective, self._alpha == 0.0, NO_BOUND, self._alpha)

@@ -17,14 +17,10 @@ from ..runtime.distribution import local_variable
 from ..runtime.tracing import no_autograph
 from .collapsed import UpperBoundMixin
 from .parts import ParameterPart
-from .sparse import PowerMixin, checked_power
+from .sparse import NO_BOUND, PowerMixin, checked_power
 
 _OPTIMAL = "optimal"
 _PER_BLOCK = "optimal per block"
-_NO_BOUND = (
-    "elbo() needs alpha = 0, since the objective is no bound at other powers: use "
-    "maximum_log_likelihood_objective(). alpha is"
-)
 
 
 class PEPR(PowerMixin, UpperBoundMixin):
@@ -136,7 +132,7 @@ class PEPR(PowerMixin, UpperBoundMixin):
         if self._optimal_scale:
             return None
         count = int(self._local_num_blocks()) if self._workers.count == 1 else None
-        return validation.scale(scale, count)
+        return validation.scale(scale, count, self._unit())
 
     @check_shapes("return: []")
     @no_autograph
@@ -148,15 +144,18 @@ class PEPR(PowerMixin, UpperBoundMixin):
             the log evidence.
         """
         return asserted(
-            self.maximum_log_likelihood_objective(), self._alpha == 0.0, _NO_BOUND, self._alpha
+            self.maximum_log_likelihood_objective(), self._alpha == 0.0, NO_BOUND, self._alpha
         )
 
     @override
     def _checked_alpha(self, alpha: object) -> AnyNDArray:
-        powers = validation.power(alpha, int(self._local_num_blocks()))
+        powers = validation.power(alpha, int(self._local_num_blocks()), self._unit())
         if self._optimal_scale and powers.any():
             raise ValueError(f"alpha must be 0 with scale={self._optimal_scale!r}, got {alpha!r}.")
         return powers
+
+    def _unit(self) -> str:
+        return "block" if isinstance(self._chunks, BlockChunks) else "row"
 
     @override
     def check_block_sizes(self, sizes: AnyNDArray) -> None:

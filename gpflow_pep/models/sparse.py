@@ -685,6 +685,12 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0]), covariance
 
 
+NO_BOUND = (
+    "elbo() needs alpha = 0, since the objective is no bound at other powers: use "
+    "maximum_log_likelihood_objective(). alpha is"
+)
+
+
 class PowerMixin(InducingVariableGP):
     """A model with a power alpha."""
 

@@ -235,9 +235,7 @@ def test_masked_values_are_refused_in_predictions_and_powers():
     ):
         with pytest.raises(ValueError, match="must have no masked entries"):
             use(masked)
-    with pytest.raises(
-        ValueError, match=r"alpha must be one number or one per block .* in \[0, 1\]"
-    ):
+    with pytest.raises(ValueError, match=r"alpha must be one number or one per row .* in \[0, 1\]"):
         model.alpha = np.ma.masked_array(np.full(20, 0.5), np.arange(20) == 3)
 
 

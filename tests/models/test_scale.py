@@ -142,7 +142,7 @@ def test_a_parameter_in_place_of_the_scales_has_their_number(problem):
     model = make(problem, alpha=0.4, scale=scales_of(None))
     with pytest.raises(
         ValueError,
-        match=r"scale must be one number or one per block \[24\] in \(0, inf\), got shape \[1\]",
+        match=r"scale must be one number or one per row \[24\] in \(0, inf\), got shape \[1\]",
     ):
         model.scale = gpflow.Parameter([1.0], transform=positive())
     model.scale = gpflow.Parameter(0.8, transform=positive())

@@ -291,3 +291,11 @@ def test_indefinite_block_raises():
         match=r"not successful: a block has size.*smaller minibatches",
     ):
         structured_svgp._log_det_and_squares(one, block - tf.eye(2, dtype=tf.float64), block)
+
+
+def test_elbo_is_the_objective_at_alpha_zero():
+    power = model(PEPSVGP, alpha=0.5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"elbo\(\) needs alpha = 0.* 0\.5"):
+        power.elbo(data())
+    power.alpha = 0.0
+    assert float(power.elbo(data())) == float(power.maximum_log_likelihood_objective(data()))
