@@ -175,6 +175,7 @@ def _typical_logarithms(model: GPModel, X: AnyNDArray, Y: AnyNDArray) -> Iterato
             log_D = np.log(len(log_s))
             if isinstance(kernel, Stationary):
                 yield _Typical(kernel.lengthscales, log_s + 0.5 * log_D, COMMON)
+            if isinstance(kernel, Stationary | Constant):
                 yield _Typical(kernel.variance, share * log_v)
             elif type(kernel) in (Linear, CenteredLinear):
                 log_unit = np.log(getattr(kernel, "scale", 1.0))
@@ -182,8 +183,6 @@ def _typical_logarithms(model: GPModel, X: AnyNDArray, Y: AnyNDArray) -> Iterato
                 yield _Typical(kernel.variance, location, 2.0)
             elif isinstance(kernel, White):
                 yield _Typical(kernel.variance, share * (log_v + NOISE))
-            elif isinstance(kernel, Constant):
-                yield _Typical(kernel.variance, share * log_v)
     for likelihood in getattr(model.likelihood, "likelihoods", [model.likelihood]):
         if isinstance(likelihood, Gaussian):
             yield _Typical(likelihood.variance, mean_variance + NOISE, df=NOISE_DF)

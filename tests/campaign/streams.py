@@ -2,11 +2,11 @@
 Check that random streams of three batches end near a fit on all rows, and that nothing raises an
 error.
 
-A stream is an estimator or a streaming model, one or two inputs, a function and noise, and an order
-of rows: in the order of time, one cluster after another, with repeated rows, with a scale of y that
-changes, or with a quiet first batch. All follow from the seed. The end is judged at the inputs of
-all rows, by the root mean square error of f or the share of wrong labels, against the estimator's
-fit on all rows with as many points (all rows are points by default).
+A stream is an estimator or a streaming model with weak priors, one or two inputs, a function and
+noise, and an order of rows: in the order of time, one cluster after another, with repeated rows,
+with a scale of y that changes, or with a quiet first batch. All follow from the seed. The end is
+judged at the inputs of all rows, by the root mean square error of f or the share of wrong labels,
+against the estimator's fit on all rows with as many points (all rows are points by default).
 
 The tolerance is twice the error of that fit, and a tenth of the standard deviation of f. An online
 posterior of as many points as rows equals the batch posterior (on two streams the errors agreed to
@@ -26,7 +26,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from campaign.running import Campaign, Outcome, judged
-from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, fit
+from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, fit, weak_priors
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 from gpflow_pep.likelihoods import Probit
 
@@ -39,6 +39,7 @@ _POINTS = 15  # of a stream whose points move
 _REPEATS = 4  # of a row
 
 Predict = Callable[[AnyNDArray], AnyNDArray]
+StreamingModel = StreamingSGPR | StreamingPEP | StreamingSVGP
 
 
 class Stream(NamedTuple):
@@ -97,38 +98,46 @@ def _columns(stream: Stream) -> list[tuple[AnyNDArray, AnyNDArray]]:
     return [(X, y[:, None].astype(float)) for X, y in stream.batches]
 
 
-def _sgpr(stream: Stream) -> Predict:
-    first, *others = _columns(stream)
-    parts = first, _kernel(stream), _points(stream)
-    # One noise variance, as of a fit on all rows.
-    model = StreamingSGPR(*parts, max_jitter=1e-3, shared_noise=True)
-    fit(model, train_inducing=False)
-    for batch in others:
-        model.update(batch, fraction_to_move=0.5)
-        fit(model, train_inducing=False)
+def _followed(model: StreamingModel, stream: Stream) -> Predict:
+    """
+    Train on one batch after the other, with weak priors, once y varies: equal y alone would drive
+    lengthscales to infinity.
+    """
+    batches = _columns(stream)
+    if not isinstance(model, StreamingSVGP):
+        weak_priors(model)
+    else:
+        weak_priors(model, batches[0])
+    for number, batch in enumerate(batches, start=1):
+        if number > 1:
+            model.update(batch, fraction_to_move=0.5)
+        is_varied = len(set(stream.y[: number * _ROWS])) > 1
+        if is_varied and not isinstance(model, StreamingSVGP):
+            fit(model, train_inducing=False)
+        elif is_varied:
+            fit(model, batch, optimizer="adam", max_iterations=200, train_inducing=False)
     return lambda X: model.predict_f(X)[0].numpy()[:, 0]
 
 
+def _classes(model: StreamingModel, stream: Stream) -> Predict:
+    predict = _followed(model, stream)
+    return lambda X: predict(X) > 0.0
+
+
+def _sgpr(stream: Stream) -> Predict:
+    parts = _columns(stream)[0], _kernel(stream), _points(stream)
+    # One noise variance, as of a fit on all rows.
+    return _followed(StreamingSGPR(*parts, max_jitter=1e-3, shared_noise=True), stream)
+
+
 def _pep(stream: Stream) -> Predict:
-    first, *others = _columns(stream)
-    model = StreamingPEP(
-        first, _kernel(stream), Probit(), _points(stream), alpha=0.5, max_jitter=1e-3
-    )
-    fit(model, train_inducing=False)
-    for batch in others:
-        model.update(batch, fraction_to_move=0.5)
-        fit(model, train_inducing=False)
-    return lambda X: model.predict_f(X)[0].numpy()[:, 0] > 0.0
+    parts = _columns(stream)[0], _kernel(stream), Probit(), _points(stream)
+    return _classes(StreamingPEP(*parts, alpha=0.5, max_jitter=1e-3), stream)
 
 
 def _svgp(stream: Stream) -> Predict:
-    first, *others = _columns(stream)
-    model = StreamingSVGP(_kernel(stream), Probit(), _points(stream), num_data=_ROWS)
-    fit(model, first, optimizer="adam", max_iterations=200, train_inducing=False)
-    for batch in others:
-        model.update(batch, fraction_to_move=0.5)
-        fit(model, batch, optimizer="adam", max_iterations=200, train_inducing=False)
-    return lambda X: model.predict_f(X)[0].numpy()[:, 0] > 0.0
+    parts = _kernel(stream), Probit(), _points(stream)
+    return _classes(StreamingSVGP(*parts, num_data=_ROWS), stream)
 
 
 SUBJECTS: dict[str, Callable[[Stream], Predict]] = {
