@@ -101,9 +101,9 @@ class OldPosterior(tf.Module):
         :param count: the number of present values, [].
         :param square: the sum of their squares over their variances, [].
         """
-        earlier = tf.convert_to_tensor(self.absorbed.noise)
-        scaled = earlier[2] * earlier[0] / noise_variance
-        return tf.stack([noise_variance, earlier[1] + count, scaled + square])
+        old_variance, old_count, old_square = tf.unstack(self.absorbed.noise)
+        square += old_square * old_variance / noise_variance
+        return tf.stack([noise_variance, old_count + count, square])
 
     def absorb(
         self, Z: tf.Tensor, sums: SiteSums, noise: tf.Tensor | None = None
@@ -130,9 +130,8 @@ class OldPosterior(tf.Module):
         Uc = tf.matmul(
             U, finite(c, name="c of the old posterior", advice=_ADVICE_SUMS), transpose_a=True
         )
-        num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
         # P log|B| of B = U (I + eigenvalues) U'.
-        log_det = num_outputs * tf.reduce_sum(tf.math.log1p(eigenvalues))
+        log_det = tf.reduce_sum(tf.math.log1p(eigenvalues)) * tf.cast(tf.shape(c)[-1], c.dtype)
         quadratic = tf.reduce_sum(tf.square(Uc) / (1.0 + tf.linalg.matrix_transpose(eigenvalues)))
         root, linear = (
             tf.linalg.triangular_solve(L, value, adjoint=True)
@@ -255,19 +254,20 @@ def _site(
     @tf.custom_gradient
     def values(V: tf.Tensor, Q: tf.Tensor) -> WithGradient:
         D = tf.matmul(tf.matmul(R, Q, transpose_a=True), R)
-        identity = tf.eye(tf.shape(D)[-1], dtype=D.dtype)
         factor = cholesky(
-            identity + alpha * D, name="I + alpha R'QR of the old posterior", advice=_ADVICE
+            tf.eye(tf.shape(D)[-1], dtype=D.dtype) + alpha * D,
+            name="I + alpha R'QR of the old posterior",
+            advice=_ADVICE,
         )
         G = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(R))  # S = G'G
         e = tf.matmul(G, tf.matmul(Q, linear))
         omega = linear - alpha * tf.matmul(G, e, transpose_a=True)
         H = tf.matmul(G, V, transpose_b=True)
         squares = tf.reduce_sum(tf.square(D), axis=[-2, -1])
-        log_det = tf.reduce_sum(factored_log_det_ratio(factor, alpha, tf.linalg.trace(D), squares))
+        log_det = factored_log_det_ratio(factor, alpha, tf.linalg.trace(D), squares)
         num_outputs = tf.cast(tf.shape(linear)[-1], D.dtype)
         quadratic = 0.5 * alpha * tf.reduce_sum(linear * tf.matmul(Q, omega))
-        penalty = -0.5 * num_outputs * log_det
+        penalty = -0.5 * num_outputs * tf.reduce_sum(log_det)
 
         def gradient(
             A_bar: tf.Tensor, c_bar: tf.Tensor, quadratic_bar: tf.Tensor, penalty_bar: tf.Tensor

@@ -338,10 +338,8 @@ class PEP(PowerMixin, SparseGP):
         callback = callback or (lambda _: None)
         if batch_size is not None:
             self._check_in_memory()
-            size = tf.constant(
-                min(validation.positive_integer(batch_size, "batch_size"), self._num_rows)
-            )
-            self._update_in_batches(size, callback)
+            size = min(validation.positive_integer(batch_size, "batch_size"), self._num_rows)
+            self._update_in_batches(tf.constant(size), callback)
         self._converge()
         callback(self.sites_status)
         return self.sites_status
@@ -447,7 +445,7 @@ class PEP(PowerMixin, SparseGP):
         smallest = eigenvalues[..., 0] / eigenvalues[..., -1]
         # An inverse with half of the digits.
         U = asserted(U, smallest > 1e-8, _UNDETERMINED, smallest)
-        U /= tf.sqrt(eigenvalues)[..., None, :]
+        U /= tf.sqrt(eigenvalues[..., None, :])
         root = tf.matmul(L, U)  # Σ = L A⁻¹ L' = root root', y = L A⁻¹ c
         targets = tf.matmul(root, tf.matmul(U, c, transpose_a=True))[..., 0]  # [C, M]
         return InducingSurrogate(tf.transpose(targets), tf.matmul(root, root, transpose_b=True))
@@ -609,8 +607,7 @@ class PEP(PowerMixin, SparseGP):
         Return whether the gradient is the derivative of the energy, or treats the moments of sites
         as matched.
         """
-        is_kl = isinstance(projection_of(self.projection), KL)
-        return is_kl or self._has_implicit_gradient()
+        return isinstance(projection_of(self.projection), KL) or self._has_implicit_gradient()
 
     @compiled(reduce_retracing=True)
     def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
@@ -671,11 +668,13 @@ class PEP(PowerMixin, SparseGP):
         alpha = checked_power(self._alpha)
         if data:
             data = check_assigned(self.likelihood, *data)
-        chunks: Chunks = OneChunk() if indices is not None or self._single_chunk() else self._chunks
+        chunks: Chunks = OneChunk() if self._single_chunk() else self._chunks
+        workers = self._workers
         if indices is not None:
+            chunks = OneChunk()
+            workers = ONE_PROCESS
             data = tuple(tf.gather(values, indices) for values in data)
             alpha = alpha if alpha.shape.rank == 0 else tf.gather(alpha, indices)
-        workers = self._workers if indices is None else ONE_PROCESS
         return LatentRows(
             chunks.split(data), alpha, prior, self.mean_function, self.num_latent_gps, workers
         )

@@ -58,10 +58,7 @@ class Stream(InducingVariableGP):
 
     _old: Any = None
     # Entries of a state that :meth:`from_state` requires.
-    _NEEDED: tuple[str, ...] = (
-        "data.X",
-        "data.Y",
-    )
+    _NEEDED: tuple[str, ...] = ("data.X", "data.Y")
 
     def checked_new_data(self, data: object) -> tuple[AnyNDArray, AnyNDArray]:
         """Check another batch (X, Y) and return it as arrays."""
@@ -93,16 +90,17 @@ class Stream(InducingVariableGP):
                 f"{type(self).__name__} does not support several workers: construct it outside the "
                 "scope of the distribution strategy."
             )
-        shape, C = inducing_points(self.inducing_variable).shape.as_list(), self.num_latent_gps
+        C = self.num_latent_gps
         leading, num_outputs = ([], C) if self._shares_covariance else ([C], 1)
-        return OldPosterior(shape, leading, num_outputs, default_float())
+        Z = inducing_points(self.inducing_variable)
+        return OldPosterior(Z.shape.as_list(), leading, num_outputs, default_float())
 
     @override
     def _check(self) -> None:
         super()._check()
         names = "sets of points", "points", "columns"
-        found = inducing_points(self.inducing_variable).shape
-        for name, kept, size in zip(names, self._old.shape, found, strict=True):
+        Z = inducing_points(self.inducing_variable)
+        for name, kept, size in zip(names, self._old.shape, Z.shape, strict=True):
             if size != kept:
                 raise ValueError(
                     f"inducing_variable must keep {kept} {name}, got {size}: see update()."
@@ -187,24 +185,29 @@ class Stream(InducingVariableGP):
                 f"fraction_to_move must be a number in [0, 1], got {fraction_to_move!r}."
             )
         if inducing_variable is None:
-            return self._moved_points(X, float(fraction_to_move)) if fraction_to_move else None
+            return self._moved_points(X, fraction_to_move) if fraction_to_move else None
         if fraction_to_move:
             raise ValueError("inducing_variable and fraction_to_move cannot both be given.")
-        Z = validated_points(self.inducing_variable, inducing_variable)
-        return checked_indices(self.kernel, Z, "inducing_variable (Z)")
+        return checked_indices(
+            self.kernel,
+            validated_points(self.inducing_variable, inducing_variable),
+            "inducing_variable (Z)",
+        )
 
     def _moved_points(self, X: AnyNDArray, fraction: float) -> AnyNDArray:
         """
         Return the points [1 or C, M, D] after moving at most this fraction to inputs X [N, D].
         """
         Z = inducing_points(self.inducing_variable).numpy()
-        count, num_kept = Z.shape[1], Z.shape[1] - int(fraction * Z.shape[1])
+        count = Z.shape[1]
+        num_kept = count - int(fraction * count)
         for number, old in enumerate(Z.copy()):
             candidates = np.concatenate([old, X])
             rows = distinct(candidates)
             candidates = np.concatenate([old, candidates[rows[rows >= count]]])
-            arguments = map(tf.constant, (candidates, count, num_kept))
-            selected = with_plain_errors(self._greedy, number, *arguments).numpy()
+            selected = with_plain_errors(
+                self._greedy, number, *map(tf.constant, (candidates, count, num_kept))
+            ).numpy()
             stays = np.isin(np.arange(count), selected)  # a point that stays keeps its index
             Z[number, ~stays] = candidates[selected[selected >= count]]
         return Z

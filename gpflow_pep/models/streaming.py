@@ -125,9 +125,9 @@ class StreamingSGPR(PowerMixin, CollapsedRegression, Stream):
         noise = None
         if self.shared_noise:
             P = float(self.num_latent_gps)
-            count = P * tf.cast(self.num_data, default_float())
+            N = tf.cast(self.num_data, default_float())
             square = row_sums.quadratic + 2.0 * P * row_sums.penalty
-            noise = self._old.noise_after(self.likelihood.variance, count, square)
+            noise = self._old.noise_after(self.likelihood.variance, P * N, square)
         return self._old.absorb(inducing_points(self.inducing_variable), total, noise)
 
     @override
@@ -185,10 +185,11 @@ class StreamingSVGP(ElboMixin, Stream):
         for c in range(self.num_latent_gps):
             points = tf.constant(Z[c % len(Z)])
             mean, covariance = posterior.predict_f(points, full_cov=True)
-            means.append((mean - mean_at(self.mean_function, points, self.num_latent_gps))[:, c])
+            mean -= mean_at(self.mean_function, points, self.num_latent_gps)
+            means.append(mean[:, c, None])
             covariances.append(covariance[c])
         jitter = self._jitter_of_Kuu() * tf.eye(Z.shape[1], dtype=default_float())
-        m = tf.stack(means)[..., None]  # [C, M, 1]
+        m = tf.stack(means)  # [C, M, 1]
         R = cholesky(
             tf.stack(covariances) + jitter,
             name="the covariance of q at the new points",
