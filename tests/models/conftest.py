@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from dense_formulas import Dense, make_problem
+from model_values import loss_and_gradient
 
 
 @pytest.fixture
@@ -77,13 +78,7 @@ def compiled_step():
     """Makes a compiled function of a model's loss and gradients."""
 
     def make(model):
-        @tf.function(autograph=False)
-        def step():
-            with tf.GradientTape() as tape:
-                loss = model.training_loss()
-            return loss, tape.gradient(loss, model.trainable_variables)
-
-        return step
+        return tf.function(lambda: loss_and_gradient(model), autograph=False)
 
     return make
 
