@@ -10,8 +10,9 @@ against the estimator's fit on all rows with as many points (all rows are points
 
 The tolerance is twice the error of that fit, and a tenth of the standard deviation of f. An online
 posterior of as many points as rows equals the batch posterior (on two streams the errors agreed to
-5 %), but 15 points that follow the batches forget some of what all rows tell at once. Labels near
-the boundary are ambiguous: with n distinct rows the share of wrong ones may be larger by 1/√n.
+5 %), but 15 points for each input that follow the batches forget some of what all rows tell at
+once. Labels near the boundary are ambiguous: with n distinct rows the share of wrong ones may be
+larger by 1/√n.
 
     python -m campaign.streams [--cases 500] [--minutes 60] [--seed 0]
 """
@@ -35,7 +36,7 @@ LABELED = ("classifier", "StreamingPEP", "StreamingSVGP")
 # Few: compiling takes most of the time of a stream, 3 to 15 s.
 _BATCHES = 3
 _ROWS = 32  # of a batch
-_POINTS = 15  # of a stream whose points move
+_POINTS = 15  # for each input, of a stream whose points move
 _REPEATS = 4  # of a row
 
 Predict = Callable[[AnyNDArray], AnyNDArray]
@@ -58,6 +59,11 @@ class Stream(NamedTuple):
         return [(self.X[part], self.y[part]) for part in parts]
 
     @property
+    def num_points(self) -> int:
+        """Return the number of points that move with the batches."""
+        return _POINTS * self.X.shape[1]
+
+    @property
     def has_labels(self) -> bool:
         """Return whether y are labels, True where f is positive."""
         return self.subject in LABELED
@@ -71,7 +77,7 @@ def _regressed(stream: Stream, n_inducing: int | str | None = None) -> Predict:
 
 
 def _few_points(stream: Stream) -> Predict:
-    return _regressed(stream, n_inducing=_POINTS)
+    return _regressed(stream, n_inducing=stream.num_points)
 
 
 def _selected_points(stream: Stream) -> Predict:
@@ -91,7 +97,7 @@ def _kernel(stream: Stream) -> gpflow.kernels.Kernel:
 
 def _points(stream: Stream) -> AnyNDArray:
     """Return initial inducing points, distinct rows of the first batch."""
-    return np.unique(stream.X[:_ROWS], axis=0)[:_POINTS]
+    return np.unique(stream.X[:_ROWS], axis=0)[: stream.num_points]
 
 
 def _columns(stream: Stream) -> list[tuple[AnyNDArray, AnyNDArray]]:
@@ -100,8 +106,8 @@ def _columns(stream: Stream) -> list[tuple[AnyNDArray, AnyNDArray]]:
 
 def _followed(model: StreamingModel, stream: Stream) -> Predict:
     """
-    Train on one batch after the other, with weak priors, once y varies: equal y alone would drive
-    lengthscales to infinity.
+    Train on one batch after the other, with weak priors, the kernel once y varies: equal y alone
+    would drive lengthscales to infinity.
     """
     batches = _columns(stream)
     if not isinstance(model, StreamingSVGP):
@@ -112,10 +118,11 @@ def _followed(model: StreamingModel, stream: Stream) -> Predict:
         if number > 1:
             model.update(batch, fraction_to_move=0.5)
         is_varied = len(set(stream.y[: number * _ROWS])) > 1
-        if is_varied and not isinstance(model, StreamingSVGP):
-            fit(model, train_inducing=False)
-        elif is_varied:
+        gpflow.set_trainable(model.kernel, is_varied)
+        if isinstance(model, StreamingSVGP):
             fit(model, batch, optimizer="adam", max_iterations=200, train_inducing=False)
+        elif is_varied:
+            fit(model, train_inducing=False)
     return lambda X: model.predict_f(X)[0].numpy()[:, 0]
 
 
@@ -201,12 +208,12 @@ def fitted(stream: Stream) -> Predict:
     """Fit the estimator to all rows at once."""
     if not stream.has_labels:
         few = stream.subject in ("few points", "StreamingSGPR")
-        estimator = SparseGPRegressor(n_inducing=_POINTS if few else None, random_state=0)
+        estimator = SparseGPRegressor(n_inducing=stream.num_points if few else None, random_state=0)
         return estimator.fit(stream.X, stream.y).predict
     if stream.y.all() or not stream.y.any():
         return lambda X: np.full(len(X), stream.y[0])
     few = stream.subject != "classifier"
-    estimator = SparseGPClassifier(n_inducing=_POINTS if few else 100, random_state=0)
+    estimator = SparseGPClassifier(n_inducing=stream.num_points if few else 100, random_state=0)
     return estimator.fit(stream.X, stream.y).predict
 
 
