@@ -27,9 +27,10 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from campaign.running import Campaign, Outcome, judged
-from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, fit, weak_priors
+from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, fit
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 from gpflow_pep.likelihoods import Probit
+from gpflow_pep.training.priors import give_weak_priors
 
 ORDERS = ("time", "clusters", "repeated rows", "changed scale", "quiet first batch")
 LABELED = ("classifier", "StreamingPEP", "StreamingSVGP")
@@ -106,23 +107,20 @@ def _columns(stream: Stream) -> list[tuple[AnyNDArray, AnyNDArray]]:
 
 def _followed(model: StreamingModel, stream: Stream) -> Predict:
     """
-    Train on one batch after the other, with weak priors, the kernel once y varies: equal y alone
-    would drive lengthscales to infinity.
+    Train on one batch after the other, with weak priors in the units of all rows, the kernel once y
+    varies: nearly equal y alone would drive lengthscales to infinity.
     """
     batches = _columns(stream)
-    if not isinstance(model, StreamingSVGP):
-        weak_priors(model)
-    else:
-        weak_priors(model, batches[0])
+    give_weak_priors(model, stream.X, stream.y[:, None].astype(float))
     for number, batch in enumerate(batches, start=1):
         if number > 1:
             model.update(batch, fraction_to_move=0.5)
-        is_varied = len(set(stream.y[: number * _ROWS])) > 1
+        is_varied = np.std(stream.y[: number * _ROWS]) > 0.1 * np.std(stream.y)
         gpflow.set_trainable(model.kernel, is_varied)
         if isinstance(model, StreamingSVGP):
             fit(model, batch, optimizer="adam", max_iterations=200, train_inducing=False)
         elif is_varied:
-            fit(model, train_inducing=False)
+            fit(model)
     return lambda X: model.predict_f(X)[0].numpy()[:, 0]
 
 
