@@ -33,7 +33,7 @@ OF_LABELS = ("STREAM", "STREAM-SVGP", "BATCH")
 
 @learner_gp.config
 def _model_config() -> None:
-    # STREAM (StreamingSGPR or -PEP), STREAM-SVGP, VANILLA (VB), BATCH (all rows), GPR or SGPR (last rows), SVGP
+    # STREAM, STREAM-SVGP, VANILLA (VB), BATCH (all rows), GPR or SGPR (last rows), SVGP
     model = "STREAM"
 
     # the power of STREAM and BATCH, from 0 (variational) to 1

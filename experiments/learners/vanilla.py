@@ -13,7 +13,8 @@ from gpflow_pep.engine import OldPosteriorSite, kernel_matrix
 
 class VanillaStreamingSGPR(StreamingSGPR):
     """
-    A baseline of :class:`gpflow_pep.StreamingSGPR` at alpha = 0: minimizes KL(q || p(y|f) q_old(f)).
+    A baseline of :class:`gpflow_pep.StreamingSGPR` at alpha = 0 that minimizes the divergence
+    KL(q || p(y|f) q_old(f)).
 
     Here q_old(f) = p(f≠a|a, θ) q_old(a): the old posterior of the old inducing variables a, inside
     of which the prior keeps the old hyperparameters, and the conditional prior at the current ones.

@@ -1,4 +1,6 @@
-"""Figures of pairs of values of an axis, all else equal: scatter, differences, counts by data set."""
+"""
+Figures of pairs of values of an axis, all else equal: scatter, differences, counts by data set.
+"""
 
 from collections.abc import Iterable
 

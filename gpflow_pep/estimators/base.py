@@ -41,7 +41,7 @@ from ..selection.reuse import compiled_model
 from ..training import FitResult, check_optimizer, uninterrupted, weak_priors
 from ..training.coordinates import spreads
 from ..training.fitting import train
-from ..training.objectives import FAILURES, TrainingStep, restored, without_warnings
+from ..training.objectives import FAILURES, restored, without_warnings
 from ..training.options import FitOptions
 from ..training.priors import give_weak_priors, locations, remove_weak_priors
 from ..training.result import FAILED, LIMIT
@@ -568,7 +568,7 @@ def trained(model: GPModel, options: FitOptions | None) -> Training:
     if isinstance(model, PEP):
         return result, model.sites_status.log_evidence, values
     if result is not None and result.objective:
-        return result, result.objective[-1] - TrainingStep(model).log_prior(), values
+        return result, result.objective[-1] - float(model.log_prior_density()), values
     # No training, or the first step failed.
     return result, float(model.maximum_log_likelihood_objective()), values
 

@@ -25,7 +25,7 @@ from ..maths.linalg import column_products, finite
 from ..runtime.checks import asserted
 from ..runtime.tracing import in_xla, no_autograph
 from .parts import ParameterPart, checked_scale
-from .sparse import NO_BOUND, InducingVariableGP, PowerMixin
+from .sparse import InducingVariableGP, PowerMixin
 
 ADVICE = (
     "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or "
@@ -355,5 +355,4 @@ class PowerSVGP(PowerMixin, MinibatchSVGP):
         :raises tf.errors.InvalidArgumentError: at other powers, at which the objective approximates
             the log evidence.
         """
-        objective = self.maximum_log_likelihood_objective(data)
-        return asserted(objective, self._alpha == 0.0, NO_BOUND, self._alpha)
+        return self._checked_bound(self.maximum_log_likelihood_objective(data))

@@ -12,12 +12,11 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import BlockChunks, Powers, RowSums, SiteRule, SphericalBlockSites, scale_terms
-from ..runtime.checks import asserted
 from ..runtime.distribution import local_variable
 from ..runtime.tracing import no_autograph
 from .collapsed import UpperBoundMixin
 from .parts import ParameterPart
-from .sparse import NO_BOUND, PowerMixin, checked_power
+from .sparse import PowerMixin, checked_power
 
 _OPTIMAL = "optimal"
 _PER_BLOCK = "optimal per block"
@@ -143,9 +142,7 @@ class PEPR(PowerMixin, UpperBoundMixin):
         :raises tf.errors.InvalidArgumentError: at other powers, at which the objective approximates
             the log evidence.
         """
-        return asserted(
-            self.maximum_log_likelihood_objective(), self._alpha == 0.0, NO_BOUND, self._alpha
-        )
+        return self._checked_bound(self.maximum_log_likelihood_objective())
 
     @override
     def _checked_alpha(self, alpha: object) -> AnyNDArray:

@@ -685,7 +685,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0]), covariance
 
 
-NO_BOUND = (
+_NO_BOUND = (
     "elbo() needs alpha = 0, since the objective is no bound at other powers: use "
     "maximum_log_likelihood_objective(). alpha is"
 )
@@ -720,6 +720,10 @@ class PowerMixin(InducingVariableGP):
     def _checked_alpha(self, alpha: object) -> AnyNDArray:
         """Check a value of `alpha` and return it: one number, []."""
         return validation.power(alpha)
+
+    def _checked_bound(self, objective: tf.Tensor) -> tf.Tensor:
+        """Return the objective, a lower bound if alpha = 0; raise an error at other powers."""
+        return asserted(objective, self._alpha == 0.0, _NO_BOUND, self._alpha)
 
 
 def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf.Tensor:

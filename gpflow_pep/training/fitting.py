@@ -243,7 +243,7 @@ def train(
             restored = history.restore_best()
         if isinstance(objective, SitesObjective):
             sites = objective.converge()
-            energy = sites.log_evidence + objective.training_step.log_prior()
+            energy = sites.log_evidence + float(model.log_prior_density())
             before = history.objective[-1] if history.objective else energy
             outcome = _judged(outcome, sites, before, energy)
             if outcome.status == CONVERGED and not objective.model._has_exact_gradient():

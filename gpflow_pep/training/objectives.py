@@ -92,13 +92,6 @@ class TrainingStep:
             return self._run(tensors, False)  # raises the error for which XLA returned NaN
         return loss, gradient
 
-    def log_prior(self) -> float:
-        """Return the log density of the priors, for which GPflow alone takes as long as a step."""
-        name = "log prior"
-        if name not in self.compiled:
-            self.compiled[name] = compiled(self._model.log_prior_density)
-        return float(self.compiled[name]())
-
     def _run(
         self, rows: tuple[tf.Tensor, ...], jit_compile: bool
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:

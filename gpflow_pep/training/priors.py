@@ -93,8 +93,8 @@ def weak_priors(
     the table describes the mean of the logarithms, and N(0, 0.4²) the deviation of each one from
     this mean.
 
-    t₁₀ is the density of Student's t with 10 degrees of freedom: its heavy tails leave room for data
-    without noise. All are densities of logarithms: maximum a posteriori (MAP) estimates do not
+    t₁₀ is the density of Student's t with 10 degrees of freedom: its heavy tails leave room for
+    data without noise. All are densities of logarithms: maximum a posteriori (MAP) estimates do not
     depend on units or transforms. Other parameters get no prior, and a parameter that has another
     prior keeps it. Call the function before training.
 

@@ -39,8 +39,8 @@ class FitResult:
     objective: tuple[float, ...]
     """
     The objective in nats at every record: the best so far (L-BFGS), the mean over minibatches since
-    the last record, or the energy of models with sites; the last energy is at converged sites. Empty
-    if nothing is trainable.
+    the last record, or the energy of models with sites; the last energy is at converged sites.
+    Empty if nothing is trainable.
     """
     held_out: Mapping[str, tuple[float, ...]]
     """Held-out scores at every record: "nlpd" in nats per row, "rmse" for Gaussian likelihoods."""

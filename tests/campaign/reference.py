@@ -1,6 +1,6 @@
 """
-The collapsed regression of PEPR, TSGPR and BTSGPR, densely and with 50 digits (Bui, Yan and Turner 2017,
-eq. 14).
+The collapsed regression of PEPR, TSGPR and BTSGPR, densely and with 50 digits (Bui, Yan and Turner
+2017, eq. 14).
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,6 @@
-"""The energy of sites that are not proper, and its derivatives. Its values: models/test_pep_dense.py."""
+"""
+The energy of sites that are not proper, and its derivatives. Its values: models/test_pep_dense.py.
+"""
 
 import gpflow
 import numpy as np

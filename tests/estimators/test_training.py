@@ -97,8 +97,8 @@ def test_refits_on_growing_rows_compile_once(X, y, make):
         expected = float(copy.deepcopy(found.model_).maximum_log_likelihood_objective())
         assert_allclose(found.log_marginal_likelihood_value_, expected, rtol=1e-5)
     ((_, worker),) = reuse._kept
-    for step in vars(worker)["_training_step"].functions.values():
-        assert [each.experimental_get_tracing_count() for each in step._functions.values()] == [1]
+    (step,) = vars(worker)["_training_step"].functions.values()
+    assert [each.experimental_get_tracing_count() for each in step._functions.values()] == [1]
 
 
 class Scaled(SquaredExponential):
