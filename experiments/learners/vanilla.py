@@ -42,9 +42,9 @@ class VanillaStreamingSGPR(StreamingSGPR):
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite:
         """Return the site q_old(a)/p(a|θ), which is q_old(a)/p(a|θ_old) times p(a|θ_old)/p(a|θ)."""
-        of = (self.inducing_variable, self.kernel, self._jitter_of_Kuu(), L)
-        A, c, terms = self._old.site(*of, alpha)
-        V, Q, *_ = self._old._projected(*of)
+        projected = self._old.project(self.inducing_variable, self.kernel, self._jitter_of_Kuu(), L)
+        A, c, terms = self._old.site(projected, alpha)
+        V, Q = projected
         prior = self._factorize(tf.matmul(V, V, transpose_a=True) + Q)
         for sign, root in ((1.0, self._old_prior), (-1.0, prior)):
             A += sign * tf.matmul(V, tf.linalg.cholesky_solve(root, tf.transpose(V)))

@@ -57,6 +57,13 @@ class AbsorbedPosterior(NamedTuple):
     noise: tf.Tensor  # noise variance, number of earlier values, their squares over it, [3]
 
 
+class ProjectedPoints(NamedTuple):
+    """The prior of the old inducing variables a, given the present ones; L is their factor."""
+
+    V: tf.Tensor  # L^-1 Kba, [..., M, Ma]
+    Q: tf.Tensor  # Kaa - V'V, [..., Ma, Ma]
+
+
 class OldPosterior(tf.Module):
     """
     The old posterior in variables, so that compiled functions use new values, for any number of old
@@ -152,10 +159,7 @@ class OldPosterior(tf.Module):
 
     def site(
         self,
-        inducing_variable: InducingVariables,
-        kernel: Kernel,
-        jitter: float,
-        L: tf.Tensor,
+        projected: ProjectedPoints,
         alpha: tf.Tensor,
         noise_variance: tf.Tensor | None = None,
     ) -> OldPosteriorSite:
@@ -163,51 +167,46 @@ class OldPosterior(tf.Module):
         Compute the site at the current hyperparameters, for the power alpha; differentiable (their
         eq. 140).
 
-            A = W (I + αD)^-1 W',    W = V R,  V = L^-1 Kba,  D = R'QR,  Q = Kaa - V'V, c = V (I +
-            αΛQ)^-1 η,    terms = log_normalizer + α η'(I + αQΛ)^-1 Qη/2 - P log|I + αD|/2α.
+            A = W (I + αD)^-1 W',    W = V R,  D = R'QR,    c = V (I + αΛQ)^-1 η,
+            terms = log_normalizer + α η'(I + αQΛ)^-1 Qη/2 - P log|I + αD|/2α.
 
-        :param L: Cholesky factor of Kuu + jitter I, [M, M] or [C, M, M].
+        :param projected: V and Q, from :meth:`project`.
         :param noise_variance: the noise variance of all rows, []: Λ and η become ρΛ and ρη. None:
             earlier rows keep theirs.
         """
-        V, Q, R, linear, terms = self._projected(inducing_variable, kernel, jitter, L)
-        old_variance, count, square = tf.unstack(self.absorbed.noise)
+        V, Q = projected
+        _, R, linear, log_normalizer, noise = map(tf.convert_to_tensor, self.absorbed)
+        old_variance, count, square = tf.unstack(noise)
         if noise_variance is None:
             noise_variance = old_variance
         ratio = old_variance / noise_variance
         root = tf.sqrt(ratio)
         # ρΛ and ρη enter as V √ρ, ρQ and √ρ η.
         A, c, quadratic, penalty = _site(root * V, ratio * Q, R, linear, alpha)
-        terms += 0.5 * (count * tf.math.log(ratio) - (ratio - 1.0) * square)
-        return OldPosteriorSite(A, root * c, terms + ratio * quadratic + penalty)
+        log_noise = 0.5 * (count * tf.math.log(ratio) - (ratio - 1.0) * square)
+        terms = log_normalizer + log_noise + ratio * quadratic + penalty
+        return OldPosteriorSite(A, root * c, terms)
 
-    def log_ratio(
-        self,
-        inducing_variable: InducingVariables,
-        kernel: Kernel,
-        jitter: float,
-        L: tf.Tensor,
-        mean: tf.Tensor,
-        root: tf.Tensor,
-    ) -> tf.Tensor:
+    def log_ratio(self, projected: ProjectedPoints, mean: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
         """
         Compute E[log q_old(a)/p_old(a)] under q(v) = N(mean [C, M], root root' [C, M, M]), [];
         differentiable.
 
             -(|W'root|² + |W'mean|² + tr D)/2 + η'V' mean + log_normalizer.
         """
-        V, Q, R, linear, log_normalizer = self._projected(inducing_variable, kernel, jitter, L)
+        V, Q = projected
+        _, R, linear, log_normalizer, _ = map(tf.convert_to_tensor, self.absorbed)
         W, mean = tf.matmul(V, R), mean[..., None]  # [C, M, Ma], [C, M, 1]
         root_and_mean = tf.matmul(W, tf.concat([root, mean], axis=-1), transpose_a=True)
         second = tf.reduce_sum(tf.square(root_and_mean)) + tf.reduce_sum(R * tf.matmul(Q, R))
         return tf.reduce_sum(tf.matmul(V, linear) * mean) - 0.5 * second + log_normalizer
 
-    def _projected(
+    def project(
         self, inducing_variable: InducingVariables, kernel: Kernel, jitter: float, L: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> ProjectedPoints:
         """
-        Return V = L^-1 Kba [..., M, Ma], Q = Kaa - V'V [..., Ma, Ma], and R, η and the normalizer
-        of the old posterior.
+        Return V and Q for L, the Cholesky factor of Kuu + jitter I, [M, M] or [C, M, M];
+        differentiable.
 
         The jitter belongs to the inducing variables: an old and a new one at the same point are
         equal, with a column of L' in V and zeros in Q. At coinciding points V and Q are set to
@@ -217,7 +216,7 @@ class OldPosterior(tf.Module):
         L = asserted(
             L, tf.equal(self._num_inducing, tf.shape(L)[-1]), _M_CHANGED, self._num_inducing
         )
-        Z_old, *rest = map(tf.convert_to_tensor, self.absorbed[:-1])
+        Z_old = tf.convert_to_tensor(self.absorbed.Z)
         results = []
         for number, part in enumerate(independent_parts(inducing_variable, kernel)):
             # Index 0 if functions share Z.
@@ -235,7 +234,7 @@ class OldPosterior(tf.Module):
         )
         exact_Q = tf.grad_pass_through(lambda Q: Q * left[..., None, :] * left[..., :, None])
         V = exact_V(tf.linalg.triangular_solve(L, Kba))
-        return V, exact_Q(Kaa - tf.matmul(V, V, transpose_a=True)), *rest
+        return ProjectedPoints(V, exact_Q(Kaa - tf.matmul(V, V, transpose_a=True)))
 
 
 def _site(

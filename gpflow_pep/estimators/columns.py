@@ -20,7 +20,7 @@ _DAYS = (
 )
 _CATEGORIES = "encode categories with OneHotEncoder or TargetEncoder of sklearn.preprocessing"
 _LABELS = "SparseGPClassifier predicts labels"
-_SHOWN = 5  # largest number of columns with missing values that a message lists
+_SHOWN = 5  # largest number of columns that a message lists
 # The least distance of X to the limits of floating point numbers: training changes lengthscales.
 _MARGIN = 1e6
 
@@ -42,7 +42,7 @@ def check_numbers(values: Any, name: str) -> None:
                 remedy = _CATEGORIES if name == "X" else _LABELS
                 raise ValueError(f"{name} must hold numbers, got {value!r}{place}: {remedy}.")
     if hasattr(values, "columns") and hasattr(values, "isna"):
-        _check_missing(values, name)
+        _check_finite(values, name)
 
 
 def check_range(X: AnyNDArray) -> None:
@@ -98,19 +98,25 @@ def _kind_of_label(label: Any) -> type | None:
     return None
 
 
-def _check_missing(table: Any, name: str) -> None:
-    """Raise a `ValueError` that names the columns with missing values."""
-    counts = table.isna().sum()
-    missing = [f"{count} in column {column!r}" for column, count in counts.items() if count]
-    if not missing:
-        return
-    found = ", ".join(missing[:_SHOWN])
-    if len(missing) > _SHOWN:
-        found = f"{found} and some in {len(missing) - _SHOWN} more columns"
+def _check_finite(table: Any, name: str) -> None:
+    """Raise a `ValueError` that names the columns with missing or infinite values."""
     remedy = "drop these rows"
     if name == "X":
         remedy = f"{remedy}, or fill the values in, as sklearn.impute.SimpleImputer does"
-    raise ValueError(f"{name} must hold no missing values, got {found}: {remedy}.")
+    _check_none(table.isna(), f"{name} must hold no missing values", remedy)
+    infinite = np.isinf(table.to_numpy(dtype=float))
+    _check_none(table.isna() | infinite, f"{name} must hold no infinite values", remedy)
+
+
+def _check_none(table: Any, accepted: str, remedy: str) -> None:
+    """Raise a `ValueError` that names the columns in which the table of booleans is true."""
+    found = [f"{count} in column {column!r}" for column, count in table.sum().items() if count]
+    if not found:
+        return
+    shown = ", ".join(found[:_SHOWN])
+    if len(found) > _SHOWN:
+        shown = f"{shown} and some in {len(found) - _SHOWN} more columns"
+    raise ValueError(f"{accepted}, got {shown}: {remedy}.")
 
 
 def _check_array(values: Any, name: str) -> None:

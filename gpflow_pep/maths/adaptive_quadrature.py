@@ -14,6 +14,8 @@ from numpy.polynomial import legendre
 
 from ..runtime.tracing import refuse_xla
 
+_ROUNDING = 1000.0  # machine epsilons by which rounding alone may change integrands
+
 
 class GaussLegendre(NamedTuple):
     """The Gauss-Legendre rule on [-1, 1], and a test of its resolution."""
@@ -39,6 +41,12 @@ def gauss_legendre(number: int) -> GaussLegendre:
         integral = legendre.legint(unit, lbnd=-1.0)  # type: ignore[no-untyped-call]
         integrals.append(legendre.legval(nodes, integral))  # type: ignore[no-untyped-call]
     return GaussLegendre(nodes, weights, coefficients[:, -3:], coefficients @ np.stack(integrals))
+
+
+def attainable(tolerance: float, dtype: tf.DType) -> tf.Tensor:
+    """Return the relative tolerance, or one that rounding leaves attainable if it is larger."""
+    eps = float(np.finfo(dtype.as_numpy_dtype).eps)
+    return tf.constant(max(tolerance, _ROUNDING * eps), dtype)
 
 
 class Panels(NamedTuple):

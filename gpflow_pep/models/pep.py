@@ -62,7 +62,7 @@ _ROWS_PER_SWEEP = 5120
 # tracing.
 _EAGER_SWEEPS = 40
 _TOL = 1e-6  # default tolerance of the sites
-_ROUNDING = 100.0  # machine epsilons by which rounding alone may change marginals
+_ROUNDING = 1000.0  # machine epsilons by which rounding alone may change marginals
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
 _UNDETERMINED = (
     "The sites must determine every direction of u for a surrogate of M observations: use "
@@ -190,7 +190,7 @@ class PEP(PowerMixin, SparseGP):
         :param projection: "kl", "wasserstein", or a custom projection.
         :param tol: convergence tolerance: the largest change of a marginal by the update of its
             site, as a fraction of the marginal's standard deviation (for the mean) or variance.
-            None: 1e-6, or in float32 1.2e-5, because rounding alone changes marginals by more than
+            None: 1e-6, or in float32 1.2e-4, because rounding alone changes marginals by more than
             1e-6.
         :param max_sweeps: maximum number of sweeps over all rows in one update. A small number (for
             example 1) trains without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).

@@ -632,14 +632,8 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         """
         if self._old is None:
             return None
-        return self._old.site(
-            self.inducing_variable,
-            self.kernel,
-            self._jitter_of_Kuu(),
-            L,
-            alpha,
-            self._old_noise_variance(),
-        )
+        projected = self._old.project(self.inducing_variable, self.kernel, self._jitter_of_Kuu(), L)
+        return self._old.site(projected, alpha, self._old_noise_variance())
 
     def _old_noise_variance(self) -> tf.Tensor | None:
         """Return the noise variance of a stream's earlier rows, []; None: as they were absorbed."""

@@ -171,9 +171,8 @@ class StreamingSVGP(ElboMixin, Stream):
     def objective_terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
     ) -> tuple[tf.Tensor, ...]:
-        log_ratio = self._old.log_ratio(
-            self.inducing_variable, self.kernel, self._jitter_of_Kuu(), L, *q
-        )
+        projected = self._old.project(self.inducing_variable, self.kernel, self._jitter_of_Kuu(), L)
+        log_ratio = self._old.log_ratio(projected, *q)
         return self._variational_expectations(X, Y, rows, q), log_ratio - q.divergence()
 
     @override

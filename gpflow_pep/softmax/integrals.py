@@ -33,7 +33,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..engine import log1p_ratio
-from ..maths.adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
+from ..maths.adaptive_quadrature import Evaluated, Panels, attainable, gauss_legendre, integrate
 from ..maths.largest import select_own
 from ..runtime.tracing import on_demand, refuse_xla
 from ..tilted.trapezoid import trapezoid_table
@@ -273,7 +273,8 @@ def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Ten
     mask = tf.stack([own_beyond, any_beyond, any_beyond, any_beyond])
     lost = tf.maximum(ends, tf.reduce_max(tf.where(mask, values, tf.zeros_like(values)), axis=-1))
     # The relative error of the rule is about the squared amplitude near the Nyquist frequency.
-    good = (amplitude <= 3e-5 * total) & (lost <= 1e-10 * total)
+    tolerance = attainable(3e-5, total.dtype)
+    good = (amplitude <= tolerance * total) & (lost <= 1e-10 * total)
     in_table = rows.variance[..., 0] <= LARGEST_VARIANCE
     return tf.reduce_all(good, axis=0) & tf.reduce_all(in_table, axis=0)
 
@@ -289,14 +290,15 @@ def _panel_integrals(C: int, rows: _Rows) -> tf.Tensor:
     R = tf.shape(rows.left)[0]
     rule = _RULE.nodes + 1.0, _RULE.weights, _RULE.last_coefficients / _RULE.weights[:, None]
     nodes, weights, last = (tf.constant(value, dtype) for value in rule)
+    # Relative to the integral, whose error is about the square.
+    tolerance = attainable(1e-5, dtype)
 
     def evaluate(panels: Panels) -> Evaluated:
         taken = rows.take(panels.row)
         t = panels.left[:, None] + panels.half[:, None] * nodes  # [W, K]
         sums, resolved, _ = _integrals(taken, t, panels.half[:, None] * weights, log_survival)
         moduli = tf.reduce_sum(resolved, axis=-1)
-        # Tolerance 1e-5 relative to the integral, whose error is about the square.
-        tails = tf.reduce_max(tf.abs(tf.matmul(resolved, last)), axis=-1) / 1e-5
+        tails = tf.reduce_max(tf.abs(tf.matmul(resolved, last)), axis=-1) / tolerance
         return Evaluated(*(tf.transpose(value) for value in (sums, moduli, tails)))
 
     number = 4  # first panels of a row

@@ -20,7 +20,7 @@ from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
 from ..engine import log1p_ratio
-from ..maths.adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
+from ..maths.adaptive_quadrature import Evaluated, Panels, attainable, gauss_legendre, integrate
 from ..maths.normal import LOG_ROOT_2PI
 from ..runtime.custom_gradients import derivatives
 from ..runtime.tracing import on_demand, refuse_xla
@@ -386,7 +386,8 @@ def _integrate(
     # Tolerances of the last coefficients times the panel width, relative to the integral of the
     # modulus. It is smaller in outer panels: a narrow peak of the likelihood (Student's t) between
     # two nodes shows in small coefficients only.
-    inside, outside = (tf.constant(value, dtype) for value in (2e-7, 1e-10))
+    inside = attainable(2e-7, dtype)
+    outside = attainable(1e-10, dtype)
 
     def evaluate(panels: Panels) -> Evaluated:
         row, left, half = panels

@@ -364,6 +364,10 @@ def test_tables_of_pandas(X, y):
     missing.iloc[3, 1] = pd.NA
     with pytest.raises(ValueError, match="X must hold no missing values, got 1 in column 'height'"):
         estimator.fit(missing, y)
+    infinite = table.assign(height=np.inf)
+    match = f"X must hold no infinite values, got {len(table)} in column 'height': drop these rows"
+    with pytest.raises(ValueError, match=match):
+        estimator.predict(infinite)
     wide = pd.DataFrame(np.full((60, 7), np.nan))
     with pytest.raises(ValueError, match=r"60 in column 4 and some in 2 more columns: .*Imputer"):
         estimator.fit(wide, y)
