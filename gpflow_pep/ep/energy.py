@@ -9,24 +9,35 @@ of q (app. G). Its derivatives then equal the derivatives of
     Σ_n { h μ - τ (s + μ²)/2 + log Z(m, v)/α },      s = V'B^-1 V,  μ = V'b,
 
 with B, b, sites and cavities of w held fixed (at α = 0, of SVGP's bound at q); log Z depends on d,
-m(x), likelihood.
+m(x), likelihood. Other projections than KL add derivatives in s and μ, which then are not 0.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from ..engine import InducingPosterior, OldPosteriorSite, SiteSums
+from ..engine.chunks import Chunk
 from ..maths.linalg import cholesky_adjoint, inverse_of_product, symmetric_product
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
 from ..tilted import Observations, log_partition
 from . import sweep
-from .sweep import Iterate, LatentRows, PriorRows, Problem, Site
+from .sweep import Iterate, LatentRows, PriorRows, Problem, Projected, Site, sum_sites
+
+
+class RowBars(NamedTuple):
+    """Derivatives of the rows' part of an energy at given sites and q."""
+
+    of_marginals: tf.Tensor  # In the moments s and μ of w, [N, 2, C]
+    of_prior: tf.Tensor  # In d and m(x), [N, 2, C]
+    of_variables: Sequence[tf.Tensor]  # In the problem's variables, besides these of log Z
 
 
 def energy_derivatives(
-    problem: Problem, tape: tf.GradientTape, iterate: Iterate
+    problem: Problem, tape: tf.GradientTape, iterate: Iterate, bars: RowBars | None = None
 ) -> list[tf.Tensor]:
     """
     Compute the derivatives of the energy at converged sites in the problem's variables; `tape`
@@ -43,54 +54,107 @@ def energy_derivatives(
     scale = problem.scale
     old = problem.old
     A = iterate.A
-    c = iterate.c
-    q = SiteSums(L, A, c).with_old(old).posterior()
-    b = tf.squeeze(q.b, -1)
+    q = SiteSums(L, A, iterate.c).with_old(old).posterior()
     P = inverse_of_product(q.LB)
+    of_prior = _moments_match(iterate, rows.powers) if bars is None else bars.of_prior
+    if bars is not None:
+        R, r = sum_sites(problem, bars.of_marginals)  # V diag(s_bar) V' and V μ_bar
+        e = P @ r
+        through_q = partial(_through_q, P, q.b, R, e)
     inputs = rows.prior.inputs
     variables = problem.variables or ()
     of_likelihood = {variable.ref() for variable in problem.likelihood_variables}
     own = [number for number, variable in enumerate(variables) if variable.ref() in of_likelihood]
 
-    def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
         here, pull_back = problem.watched(chunk)
-        V, d, mean = here
+        V, d, _ = here
         site = Site(*sweep.take_pair(iterate.swept.sites, chunk))
-        alpha = rows.alpha(chunk)
-        d1, d2 = sweep.take_pair(iterate.swept.tilted_derivatives, chunk)  # [C, n]
-        d_bar = _shared(0.5 * (d2 + alpha * tf.square(d1)), L)
-        d_bar = tf.where(d > 0.0, d_bar, tf.zeros_like(d_bar))
+        d_bar, m_bar = sweep.take_pair(of_prior, chunk)  # [C, n]
+        d_bar = tf.where(d > 0.0, _shared(d_bar, L), tf.zeros_like(d))
         Vd = V * tf.expand_dims(scale * d_bar, -2)
-        residual = site.linear - site.precision * sweep.project_mean(V, b)  # h - τ μ
-        half_V_bar = 0.5 * (
-            q.b * tf.expand_dims(residual, 1) - P @ (V * tf.expand_dims(site.precision, 1))
-        )
-        Kuf_bar = tf.linalg.triangular_solve(0.5 * L, _shared(half_V_bar, L) - Vd, adjoint=True)
-        pulled = list(pull_back(PriorRows(Kuf_bar, scale * d_bar, d1)))
+        residual = site.linear - site.precision * sweep.project_mean(V, tf.squeeze(q.b, -1))
+        PVt = P @ (V * tf.expand_dims(site.precision, 1))
+        V_bar = q.b * tf.expand_dims(residual, 1) - PVt
+        product = tf.zeros_like(L)
+        if bars is not None:
+            more = through_q(V, site, residual, PVt, *sweep.take_pair(bars.of_marginals, chunk))
+            product = _shared(tf.matmul(more, V, transpose_b=True), L)
+            V_bar += more
+        Kuf_bar = tf.linalg.triangular_solve(0.5 * L, _shared(0.5 * V_bar, L) - Vd, adjoint=True)
+        pulled = list(pull_back(PriorRows(Kuf_bar, scale * d_bar, m_bar)))
         if own:
-            w = sweep.cavity_of_w(sweep.marginals(q, V), site, alpha)
-            cavity = sweep.cavity_of_f(w, here)
-            one = tf.ones_like(mean[:1])
-            own_variables = [variables[number] for number in own]
-            by_likelihood = problem.rule.log_partition_vjp(
-                cavity, Observations(*chunk.data), alpha, one, own_variables
-            )
-            for number, slope in zip(own, by_likelihood, strict=True):
+            sources = [variables[number] for number in own]
+            slopes = _in_likelihood(problem, q, chunk, here, site, sources)
+            for number, slope in zip(own, slopes, strict=True):
                 pulled[len(inputs) + number] += slope
-        return symmetric_product(Vd, V), tf.reduce_sum(d_bar * d) / scale, *pulled
+        return symmetric_product(Vd, V), product, tf.reduce_sum(d_bar * d) / scale, *pulled
 
-    zeros = map(tf.zeros_like, [L, scale, *inputs, *variables])
-    VdV, scale_bar, *direct = rows.sum_over_chunks(part, tuple(zeros))
-    VV = tf.matmul(q.b, c - A @ q.b, transpose_b=True) - P @ A
-    Kuu_bar = cholesky_adjoint(L, 2.0 * VdV - _shared(VV, L))
+    zeros = map(tf.zeros_like, [L, L, scale, *inputs, *variables])
+    VdV, product, scale_bar, *direct = rows.sum_over_chunks(part, tuple(zeros))
+    VV = tf.matmul(q.b, iterate.c - A @ q.b, transpose_b=True) - P @ A
+    Kuu_bar = cholesky_adjoint(L, 2.0 * VdV - _shared(VV, L) - product)
     values = [problem.Kuu, *inputs, scale, problem.terms]
-    bars = [Kuu_bar, *direct[: len(inputs)], scale_bar, tf.ones_like(problem.terms)]
+    value_bars = [Kuu_bar, *direct[: len(inputs)], scale_bar, tf.ones_like(problem.terms)]
     if old is not None:
         A_bar = -0.5 * (P + tf.matmul(q.b, q.b, transpose_b=True))
+        c_bar = q.b
+        if bars is not None:
+            A_bar -= P @ R @ P + tf.matmul(e, q.b, transpose_b=True)
+            c_bar += e
         values += old
-        bars += OldPosteriorSite(A_bar, q.b, tf.ones_like(old.terms))
-    indirect = derivatives(tape, values, variables, bars)
-    return [one + other for one, other in zip(indirect, direct[len(inputs) :], strict=True)]
+        value_bars += OldPosteriorSite(A_bar, c_bar, tf.ones_like(old.terms))
+    indirect = derivatives(tape, values, variables, value_bars)
+    summands = [indirect, direct[len(inputs) :]]
+    if bars is not None:
+        summands.append(bars.of_variables)
+    return [tf.add_n(parts) for parts in zip(*summands, strict=True)]
+
+
+def _in_likelihood(
+    problem: Problem,
+    q: InducingPosterior,
+    chunk: Chunk,
+    here: Projected,
+    site: Site,
+    variables: Sequence[tf.Variable],
+) -> tuple[tf.Tensor, ...]:
+    """Differentiate log Z / α, summed over a chunk, in variables of the likelihood."""
+    alpha = problem.rows.alpha(chunk)
+    w = sweep.cavity_of_w(sweep.marginals(q, here.V), site, alpha)
+    cavity = sweep.cavity_of_f(w, here)
+    one = tf.ones_like(here.mean[:1])
+    return problem.rule.log_partition_vjp(cavity, Observations(*chunk.data), alpha, one, variables)
+
+
+def _moments_match(iterate: Iterate, powers: tf.Tensor) -> tf.Tensor:
+    """Return the derivatives in d and m(x) if the sites match moments, [N, 2, C]."""
+    d1, d2 = tf.unstack(iterate.swept.tilted_derivatives, axis=1)
+    return tf.stack([0.5 * (d2 + powers[..., None] * tf.square(d1)), d1], axis=1)
+
+
+def _through_q(
+    P: tf.Tensor,
+    b: tf.Tensor,
+    R: tf.Tensor,
+    e: tf.Tensor,
+    V: tf.Tensor,
+    site: Site,
+    residual: tf.Tensor,
+    PVt: tf.Tensor,
+    variance_bar: tf.Tensor,
+    mean_bar: tf.Tensor,
+) -> tf.Tensor:
+    """
+    Return the derivative in V due to derivatives s_bar and μ_bar in the marginals, [C, M, n].
+
+    They act also through B and c. With R = V diag(s_bar) V' and e = P V μ_bar, it is
+
+        2 P (s_bar V - τ R P V) + (μ_bar - τ V'e) b + (h - τ μ) e.
+    """
+    change = mean_bar - site.precision * sweep.project_mean(V, tf.squeeze(e, -1))
+    linear = b * tf.expand_dims(change, 1) + e * tf.expand_dims(residual, 1)
+    return linear + 2.0 * P @ (V * tf.expand_dims(variance_bar, 1) - R @ PVt)
 
 
 def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
@@ -110,7 +174,7 @@ def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> t
     rule = problem.rule
     projected = problem.projected
 
-    def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
         here = projected(chunk)
         w = sweep.cavity_of_w(sweep.marginals(q, here.V), Site(*sweep.take_pair(sites, chunk)), one)
         message = (

@@ -1,137 +1,139 @@
 """The gradient of the energy under the Wasserstein projection, by implicit differentiation.
 
-Converged sites s are a fixed point of their update F(s, θ), at which the energy E(s, θ) is
-stationary under the KL projection only. With λ from the adjoint fixed point, which the iteration of
-the sites finds too,
+Converged sites are a fixed point of their update F(sites, θ), at which the energy E(sites, θ) is
+stationary under the KL projection only. With λ from the adjoint fixed point,
 
-    dE/dθ = ∂E/∂θ + λ' ∂F/∂θ,    λ = ∂E/∂s + (∂F/∂s)' λ.
+    dE/dθ = ∂E/∂θ + λ' ∂F/∂θ,    λ = ∂E/∂sites + (∂F/∂sites)' λ.
+
+The update of a row depends on its own site and on the marginal N(μ, s) of its w, which depends on
+all sites: with C = V'B^-1 V,
+
+    dμ = C (dh - μ dτ),    ds = -(C ∘ C) dτ.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import tensorflow as tf
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import ScalarLikelihood
 
-from ..engine import InducingPosterior, SiteSums
-from ..engine.chunks import Chunk
-from ..maths.adaptive_quadrature import Panels
+from ..engine import SiteSums
+from ..maths.linalg import column_products
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
-from ..tilted import (
-    LogDensity,
-    Observations,
-    Tilted,
-    TiltedRule,
-    log_density,
-    log_partition,
-    rule_for,
-)
+from ..tilted import Cavity, Observations, Tilted, rule_for
 from ..tilted.rule import flat_latents
 from ..tilted.trapezoid import TiltedRows
-from ..tilted.wasserstein import fixed_panels, projected_moments
+from ..tilted.wasserstein import WassersteinRule
 from . import sweep
-from .sweep import CavityOfW, Marginals, Problem, Projected, Site, cavity_of_f
+from .energy import RowBars
+from .sweep import Iterate, Marginals, Problem, Projected, Site
 
 _TOLERANCE = 1e-8  # of λ, relative
 _MOST_STEPS = 150
 _LEAST_POWER = 1e-5  # in F: at α = 0 both projections coincide, and λ is 0
 
 
-class _Cavities(NamedTuple):
-    """The cavities of all rows, in one chunk, at given sites."""
-
-    chunk: Chunk
-    q: InducingPosterior
-    c: tf.Tensor
-    here: Projected
-    site: Site
-    marginal: Marginals
-    w: CavityOfW
-    alpha: tf.Tensor
-
-    @classmethod
-    def at(cls, problem: Problem, sites: tf.Tensor) -> "_Cavities":
-        """Compute the cavities at sites [N, 2, C]."""
-        chunk: Any = problem.rows.chunked.only_chunk
-        here = problem.projected(chunk)
-        site = Site(*sweep.take_pair(sites, chunk))
-        alpha = problem.rows.alpha(chunk)
-        total = SiteSums(problem.L, *sweep.sum_sites(problem, sites)).with_old(problem.old)
-        q = total.posterior()
-        marginal = sweep.marginals(q, here.V)
-        return cls(
-            chunk, q, total.c, here, site, marginal, sweep.cavity_of_w(marginal, site, alpha), alpha
-        )
-
-    def energy(self, problem: Problem, kl: TiltedRule) -> tf.Tensor:
-        """
-        Compute the energy, differentiable also in the sites, by the likelihood's rule `kl` for the
-        KL divergence.
-        """
-        cavity = cavity_of_f(self.w, self.here)
-        log_Z = log_partition(kl, cavity, Observations(*self.chunk.data), self.alpha)
-        terms = sweep.row_terms(
-            self.marginal, self.site, self.w, Tilted(log_Z, log_Z, log_Z, log_Z), self.alpha
-        )
-        old_terms = 0.0 if problem.old is None else problem.old.terms
-        return sweep.log_integral(self.q, self.c) + terms + problem.terms + old_terms
-
-    def rows(self) -> TiltedRows:
-        """Return the cavities of f as rows, [C n]."""
-        observations = Observations(*self.chunk.data)
-        alpha = tf.maximum(self.alpha, _LEAST_POWER)
-        return TiltedRows.of(*flat_latents(cavity_of_f(self.w, self.here), observations, alpha))
-
-    def update(self, density: LogDensity, panels: Panels) -> tf.Tensor:
-        """Compute F, the sites that match the projected distributions, [N, 2, C]."""
-        rows = self.rows()
-        (m, v), (mean, deviation) = rows.cavity, projected_moments(density, panels, rows)
-        ratio = tf.square(deviation) / v
-        scaled = rows.alpha * v
-        values = (mean - m) / scaled, (ratio - 1.0) / scaled, ratio
-        d1, d2, ratio = (tf.reshape(each, tf.shape(self.w.mean)) for each in values)
-        sites = sweep.matching_site(
-            self.w, self.here.conditional_variance, Tilted(d1, d1, d2, ratio)
-        )
-        return tf.transpose(tf.stack(sites), [2, 0, 1])
-
-
-def implicit_derivatives(
-    problem: Callable[[], Problem],
-    likelihood: Likelihood,
-    sites: tf.Tensor,
-    variables: Sequence[tf.Variable],
-) -> list[tf.Tensor]:
+def implicit_bars(
+    problem: Problem, likelihood: ScalarLikelihood, iterate: Iterate, *, stores_squares: bool
+) -> RowBars:
     """
-    Differentiate the energy at converged sites [N, 2, C] in the variables; `problem()` has all rows
-    in one chunk.
+    Differentiate the rows' part of E + λ'F at converged sites.
+
+    :param problem: with all rows in one chunk.
+    :param stores_squares: store C ∘ C, [C, N, N]; otherwise each product with it takes O(N M²).
     """
-    kl = rule_for(likelihood, "kl")
-    density = log_density(likelihood)
-    fixed = problem()
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(sites)
-        at_start = _Cavities.at(fixed, sites)
-        energy = at_start.energy(fixed, kl)
-    start = tape.gradient(energy, sites)
-    panels = fixed_panels(likelihood, at_start.rows())
+    chunk: Any = problem.rows.chunked.only_chunk
+    here = problem.projected(chunk)
+    alpha = problem.rows.alpha(chunk)
+    q = SiteSums(problem.L, iterate.A, iterate.c).with_old(problem.old).posterior()
+    site = Site(*sweep.take_pair(iterate.swept.sites, chunk))
+    marginal = sweep.marginals(q, here.V)
+    mu, s = marginal
+    d = here.conditional_variance + tf.zeros_like(s)  # [C, n]
+    w = sweep.cavity_of_w(marginal, site, alpha)
+    cavity = sweep.cavity_of_f(w, here)
+    observations = Observations(*chunk.data)
+    rows = TiltedRows.of(*flat_latents(cavity, observations, tf.maximum(alpha, _LEAST_POWER)))
+    rule = WassersteinRule(likelihood)
+    points = rule.points(rows)
 
-    def pull_back(bar: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(sites)
-            update = _Cavities.at(fixed, sites).update(density, panels)
-        return tape.gradient(update, sites, bar)
+    def project(cavity: Cavity) -> list[tf.Tensor]:
+        moved = rows._replace(cavity=Cavity(*(tf.reshape(each, [-1]) for each in cavity)))
+        p, height = rule.projected(points, moved)
+        sums = (tf.reduce_sum(values, axis=0) for values in (p * points.F, height))
+        return [tf.reshape(each, tf.shape(s)) for each in sums]
 
-    adjoint = _solve(start, pull_back)
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(variables)
-        moving = problem()
-        cavities = _Cavities.at(moving, sites)
-        value = cavities.energy(moving, kl) + tf.reduce_sum(
-            adjoint * cavities.update(density, panels)
-        )
-    return list(derivatives(tape, value, variables))
+    kl = rule_for(likelihood, "kl").moments(cavity, observations, alpha)
+    inputs = [*site, *marginal, d, here.mean]
+    variables = list(problem.variables or ())
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        tape.watch([*inputs, *variables])
+        energy, update = _energy_and_update(here, alpha, inputs, cavity, kl, project)
+    in_energy, in_precision, in_linear = (
+        derivatives(tape, value, inputs) for value in (energy, *update)
+    )
+
+    T = tf.linalg.triangular_solve(q.LB, here.V)  # [C, M, N], C = T'T
+    times_squares = _times_squares(T, stores_squares)
+
+    def in_sites(bars: list[tf.Tensor]) -> tf.Tensor:
+        """Differentiate in the sites, directly and through the marginals, [2, C, N]."""
+        precision_bar, linear_bar, mean_bar, variance_bar, *_ = bars
+        linear = tf.linalg.matvec(T, tf.linalg.matvec(T, mean_bar), transpose_a=True)
+        precision = -times_squares(variance_bar) - mu * linear
+        return tf.stack([precision_bar + precision, linear_bar + linear])
+
+    def through_update(bar: tf.Tensor) -> list[tf.Tensor]:
+        """Return the derivatives of bar'F in the inputs."""
+        pairs = zip(in_precision, in_linear, strict=True)
+        return [bar[0] * precision + bar[1] * linear for precision, linear in pairs]
+
+    of_integral = tf.stack([-0.5 * (s + tf.square(mu)), mu])
+    adjoint = _solve(
+        in_sites(list(in_energy)) + of_integral, lambda bar: in_sites(through_update(bar))
+    )
+    bars = map(tf.add, in_energy, through_update(adjoint))
+    _, _, mean_bar, variance_bar, d_bar, m_bar = bars
+    return RowBars(
+        tf.transpose(tf.stack([variance_bar, mean_bar]), [2, 0, 1]),
+        tf.transpose(tf.stack([d_bar, m_bar]), [2, 0, 1]),
+        derivatives(tape, update, variables, tuple(tf.unstack(adjoint))),
+    )
+
+
+def _times_squares(T: tf.Tensor, stores: bool) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return the product of C ∘ C, C = T'T, with values [C, N]; `stores`: see above."""
+    if stores:
+        return partial(tf.linalg.matvec, tf.square(tf.matmul(T, T, transpose_a=True)))
+
+    def product(values: tf.Tensor) -> tf.Tensor:
+        scaled = T * values[:, None]
+        return column_products(T, tf.matmul(scaled, T, transpose_b=True) @ T)
+
+    return product
+
+
+def _energy_and_update(
+    here: Projected, alpha: tf.Tensor, inputs: list[tf.Tensor], at: Cavity, kl: Tilted, project: Any
+) -> tuple[tf.Tensor, Site]:
+    """
+    Return the rows' part of E, [], and F, [C, N]; `kl`: tilted distributions of the cavities `at`;
+    `project`: maps cavities to means and standard deviations of the projections.
+    """
+    precision, linear, mu, s, d, prior_mean = inputs
+    site, marginal = Site(precision, linear), Marginals(mu, s)
+    w = sweep.cavity_of_w(marginal, site, alpha)
+    m, v = sweep.cavity_of_f(w, here._replace(conditional_variance=d, mean=prior_mean))
+    in_variance = 0.5 * (kl.d2 + alpha * tf.square(kl.d1))
+    log_Z = kl.log_partition + kl.d1 * (m - at.mean) + in_variance * (v - at.variance)
+    energy = sweep.row_terms(marginal, site, w, kl._replace(log_partition=log_Z), alpha)
+    mean, deviation = project(Cavity(m, v))
+    ratio = tf.square(deviation) / v
+    scaled = tf.maximum(alpha, _LEAST_POWER) * v
+    projected = Tilted(log_Z, (mean - m) / scaled, (ratio - 1.0) / scaled, ratio)
+    return energy, sweep.matching_site(w, d, projected)
 
 
 def _solve(start: tf.Tensor, pull_back: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from ..engine import SiteSums
 from ..runtime.checks import asserted
 from ..runtime.distribution import local_variable
-from .energy import energy_derivatives, minibatch_objective
+from .energy import RowBars, energy_derivatives, minibatch_objective
 from .solver import (
     CONVERGED,
     IMPROPER,
@@ -23,7 +23,7 @@ from .solver import (
     SolverState,
     solve_fixed_point,
 )
-from .sweep import LatentRows, Problem, Site, sum_sites, sweep
+from .sweep import Iterate, LatentRows, Problem, Site, sum_sites, sweep
 
 _IMPROPER = (
     "The sites cannot be updated: even under the prior, tilted distributions are not finite or the "
@@ -151,15 +151,23 @@ class Inference:
         sums = SiteSums(self.problem.L, iterate.A, iterate.c)
         return UpdatedPosterior(sites, log_evidence, sums.with_old(self.problem.old))
 
-    def energy_and_gradient(self, tape: tf.GradientTape) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def energy_and_gradient(
+        self,
+        tape: tf.GradientTape,
+        row_bars: Callable[[Iterate], RowBars] | None = None,
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """
         Converge and assign the sites; return energy and derivatives, by the tape that recorded the
         problem.
+
+        :param row_bars: differentiates at the last iterate; None: the sites match moments.
         """
         problem = replace(self.problem, L=tf.stop_gradient(self.problem.L))
         inference = replace(self, problem=problem)
         last = inference.solve()
-        return inference.accept(last).log_evidence, energy_derivatives(problem, tape, last.iterate)
+        log_evidence = inference.accept(last).log_evidence
+        bars = None if row_bars is None else row_bars(last.iterate)
+        return log_evidence, energy_derivatives(problem, tape, last.iterate, bars)
 
     def proper_sums(self) -> tuple[tf.Tensor, tf.Tensor]:
         """

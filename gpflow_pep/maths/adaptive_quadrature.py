@@ -25,8 +25,6 @@ class GaussLegendre(NamedTuple):
     # Maps values at the nodes to the last three Legendre coefficients, [K, 3]. If they are small,
     # the nodes resolve the function, and the error of its integral is about their square.
     last_coefficients: AnyNDArray
-    # Maps values at the nodes to integrals from -1 up to each node, [K, K].
-    antiderivative: AnyNDArray
 
 
 @functools.cache
@@ -36,11 +34,7 @@ def gauss_legendre(number: int) -> GaussLegendre:
     degrees = np.arange(number)
     # c_k = (k + 1/2) ∫ f P_k; the rule integrates f P_k exactly.
     coefficients = legendre.legvander(nodes, number - 1) * weights[:, None] * (degrees + 0.5)  # type: ignore[no-untyped-call]
-    integrals = []
-    for unit in np.eye(number):
-        integral = legendre.legint(unit, lbnd=-1.0)  # type: ignore[no-untyped-call]
-        integrals.append(legendre.legval(nodes, integral))  # type: ignore[no-untyped-call]
-    return GaussLegendre(nodes, weights, coefficients[:, -3:], coefficients @ np.stack(integrals))
+    return GaussLegendre(nodes, weights, coefficients[:, -3:])
 
 
 def attainable(tolerance: float, dtype: tf.DType) -> tf.Tensor:

@@ -198,7 +198,7 @@ def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor
     dtype = left.dtype
     R = tf.shape(left)[0]
     C = units.location.shape[0]
-    nodes, weights, last, _ = (
+    nodes, weights, last = (
         tf.constant(value, dtype) for value in _RULE._replace(nodes=_RULE.nodes + 1.0)
     )
     # Tolerances of the last coefficients relative to the integrals of P and its first and second

@@ -31,7 +31,7 @@ from ..engine import (
     scale_terms,
 )
 from ..ep.energy import leave_one_out
-from ..ep.implicit import implicit_derivatives
+from ..ep.implicit import implicit_bars
 from ..ep.inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
 from ..ep.solver import RUNNING, SolverOptions
 from ..ep.sweep import LatentRows, Problem
@@ -579,20 +579,19 @@ class PEP(PowerMixin, SparseGP):
         Converge the sites; return the energy and its derivatives in the model's floating variables.
         """
         variables = self._floating_variables()
-        if self._has_implicit_gradient():
-            # All rows, in one chunk.
-            updated = self._converge_step()
-            rows = tf.range(self._num_rows)
-            return updated.log_evidence, implicit_derivatives(
-                lambda: self._inference(indices=rows).problem,
-                self.likelihood,
-                updated.sites,
-                variables,
-            )
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             inference = self._inference(variables)
-        return inference.energy_and_gradient(tape)
+        if not self._has_implicit_gradient():
+            return inference.energy_and_gradient(tape)
+        problem = inference.problem
+        if not self._single_chunk():
+            problem = self._inference(variables, tf.range(self._num_rows)).problem
+        entries = self._num_rows**2 * self.num_latent_gps
+        row_bars = partial(
+            implicit_bars, problem, self.likelihood, stores_squares=entries <= _MAX_STORED
+        )
+        return inference.energy_and_gradient(tape, row_bars)
 
     def _has_implicit_gradient(self) -> bool:
         """

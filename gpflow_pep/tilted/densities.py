@@ -424,7 +424,7 @@ def _gaussian(likelihood: likelihoods.Gaussian, projection: Projection) -> Tilte
 
 
 @tilted_rule.register(Probit, KL)
-def _probit_rule(likelihood: Probit, projection: Projection) -> TiltedRule:
+def _probit_rule(likelihood: Probit, projection: KL) -> TiltedRule:
     """α = 1: log Z = log Phi(z), z = ± m / sqrt(1 + v) (Rasmussen and Williams 2005, sec. 3.9)."""
 
     def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
@@ -438,8 +438,8 @@ def _probit_rule(likelihood: Probit, projection: Projection) -> TiltedRule:
     return AtPower(1.0, ClosedForm(moments), _by_quadrature(likelihood, projection))
 
 
-@tilted_rule.register(likelihoods.Poisson, (KL, Wasserstein))
-def _poisson_rule(likelihood: likelihoods.Poisson, projection: Projection) -> TiltedRule:
+@tilted_rule.register(likelihoods.Poisson, KL)
+def _poisson_rule(likelihood: likelihoods.Poisson, projection: KL) -> TiltedRule:
     """For α = 0 and an exponential link: E[y g - exp(g)], g = f + log(bin size)."""
 
     def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
@@ -451,9 +451,9 @@ def _poisson_rule(likelihood: likelihoods.Poisson, projection: Projection) -> Ti
     return _with_expectation(moments, likelihood, projection)
 
 
-@tilted_rule.register((likelihoods.Gamma, likelihoods.Exponential), (KL, Wasserstein))
+@tilted_rule.register((likelihoods.Gamma, likelihoods.Exponential), KL)
 def _gamma_rule(
-    likelihood: likelihoods.Gamma | likelihoods.Exponential, projection: Projection
+    likelihood: likelihoods.Gamma | likelihoods.Exponential, projection: KL
 ) -> TiltedRule:
     """For α = 0 and an exponential link: E[-k f - y exp(-f)] with shape k."""
 
@@ -469,16 +469,13 @@ def _gamma_rule(
     return _with_expectation(moments, likelihood, projection)
 
 
-def _with_expectation(moments: _Moments, likelihood: Any, projection: Projection) -> TiltedRule:
-    """
-    Use the closed-form expectation of an exponential link at α = 0, at which both projections
-    coincide.
-    """
+def _with_expectation(moments: _Moments, likelihood: Any, projection: KL) -> TiltedRule:
+    """Use the closed-form expectation of an exponential link at α = 0."""
     quadrature = _by_quadrature(likelihood, projection)
     if likelihood.invlink in EXPONENTIALS:
         return AtPower(0.0, ClosedForm(moments), quadrature)
     return quadrature
 
 
-def _by_quadrature(likelihood: ScalarLikelihood, projection: Projection) -> TiltedRule:
-    return tilted_rule.dispatch_or_raise(ScalarLikelihood, type(projection))(likelihood, projection)
+def _by_quadrature(likelihood: ScalarLikelihood, projection: KL) -> TiltedRule:
+    return tilted_rule.dispatch_or_raise(ScalarLikelihood, KL)(likelihood, projection)

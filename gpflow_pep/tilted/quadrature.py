@@ -86,15 +86,12 @@ class QuadratureRule(TiltedRule):
     def moments(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0
     ) -> Tilted:
-        return self.moments_and_center(TiltedRows.of(cavity, observations, alpha), negligible)[0]
-
-    def moments_and_center(self, rows: TiltedRows, negligible: Scalar) -> tuple[Tilted, tf.Tensor]:
-        """Compute the tilted distributions, and a point near the mode or mean of each, [R]."""
+        rows = TiltedRows.of(cavity, observations, alpha)
         tilted, is_accurate, center = self._locate(rows, negligible)
         inaccurate = tf.squeeze(tf.where(~is_accurate), 1)
 
         def with_panels() -> tuple[tf.Tensor, ...]:
-            better, _ = self._on_panels(rows.take(inaccurate), tf.gather(center, inaccurate))
+            better = self._on_panels(rows.take(inaccurate), tf.gather(center, inaccurate))
             pairs = zip(tilted, better, strict=True)
             return tuple(
                 tf.tensor_scatter_nd_update(old, tf.expand_dims(inaccurate, 1), new)
@@ -104,7 +101,7 @@ class QuadratureRule(TiltedRule):
         values = tf.cond(
             (tf.size(inaccurate) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted)
         )
-        return Tilted(*values), center
+        return Tilted(*values)
 
     @override
     def check(self, observations: Observations, num_latent_gps: int) -> None:
@@ -351,17 +348,10 @@ class Centered(NamedTuple):
     slope: tf.Tensor  # l'(center)
 
 
-def on_panels(
-    density: LogDensity, rows: TiltedRows, center: tf.Tensor, keep: bool = False
-) -> tuple[Tilted, Any]:
-    """
-    Compute tilted distributions from panels about centers [R]; with `keep` also return row, left
-    and half the width [W] of the resolved panels in any order, in cavity standard deviations from
-    the center, and unnormalized π [W, K].
-    """
+def on_panels(density: LogDensity, rows: TiltedRows, center: tf.Tensor) -> Tilted:
+    """Compute tilted distributions from panels about centers [R]."""
     centered = _centered(density, rows, center)
-    sums, panels = _integrate(density, centered, rows, keep)
-    return _tilted(centered, sums, rows.alpha), panels
+    return _tilted(centered, _integrate(density, centered, rows)[0], rows.alpha)
 
 
 def _centered(density: LogDensity, rows: TiltedRows, center: tf.Tensor) -> Centered:
@@ -374,7 +364,7 @@ def _centered(density: LogDensity, rows: TiltedRows, center: tf.Tensor) -> Cente
 
 
 def _integrate(
-    density: LogDensity, centered: Centered, rows: TiltedRows, keep: bool
+    density: LogDensity, centered: Centered, rows: TiltedRows, keep: bool = False
 ) -> tuple[tf.Tensor, Any]:
     """
     Compute the integrals [R, 7] of P, P x, P x², P h, P h², P l'' and N (p^α - 1)/α, or N l if α =

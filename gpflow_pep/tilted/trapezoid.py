@@ -180,29 +180,9 @@ def trapezoid(
     """
     m = rows.cavity.mean
     sd = tf.sqrt(rows.cavity.variance)
-    radius = density.radius(rows.observations.X)
     sum_weights = table[1:]
     power = tf.maximum(rows.alpha, _SMALLEST_POWER)
-    # Points x = c + a sinh(t), with a between 1e-6 and 4 times half the window (at 4 the distances
-    # vary by 3 %).
-    center = middle
-    scale = 4.0 * half
-    if density.center is not None:
-        center = tf.clip_by_value(
-            (density.center(rows.observations) - m) / sd, middle - half, middle + half
-        )
-        # A fraction of the radius, but more if c is far from m, near which the points must resolve
-        # the cavity.
-        near = tf.square(0.7 * radius / sd) + tf.square(0.1 * center)
-        scale = tf.clip_by_value(tf.sqrt(near), 1e-6 * half, scale)
-    first, last = (tf.asinh((edge - center) / scale) for edge in (middle - half, middle + half))
-    t = 0.5 * (first + last) + 0.5 * (last - first) * tf.transpose(table[:1])  # [K, R]
-    step = (last - first) / tf.cast(tf.shape(table)[1] - 1, half.dtype)  # [R]
-    up = tf.exp(t)
-    down = 1.0 / up
-    unit = 0.5 * scale
-    x = center + unit * (up - down)
-    weight = (unit * step) * (up + down)
+    x, weight, is_fine, covers = placed(density, rows, middle, half, table[:1])
 
     def moments(integrand: tf.Tensor, origin: tf.Tensor) -> _Moments:
         offset = x - origin
@@ -225,19 +205,52 @@ def trapezoid(
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
     q_moments = moments(tf.exp(exponent) * weight * (T / (1.0 - T)), tf.zeros_like(peak))
 
-    # The second form needs the cavity up to ± 7.5 (mass outside: 6e-14) on points at most 1 apart.
-    covers = (middle - half < -7.5) & (middle + half > 7.5)
-    covers &= step * tf.sqrt(tf.square(scale) + tf.square(center)) < 1.0
-    # The step of t is at most a fifth of π/4; at 0.18 GPflow's Bernoulli has an error of 1.5e-8.
-    # For larger steps, or if the radius is unknown (0), the transform beyond the Nyquist frequency
-    # is not bounded: require 2e-9 below it.
-    is_fine = (sd * scale * step <= _LARGEST_STEP * radius) & (step <= 0.16)
+    # If the radius is unknown or steps are large, the transform beyond the Nyquist frequency is not
+    # bounded: require 2e-9 below it.
     alias = tf.where(is_fine, tf.constant(_ALIAS, sd.dtype), tf.constant(2e-9, sd.dtype))
     least = tf.cast(negligible, sd.dtype)
     tilted, is_accurate, is_second = _best_form(
         pi_moments, q_moments, height, rows.cavity, power, covers, least, alias
     )
     return Approximation(tilted, is_accurate, is_second, x, weight, log_pi, peak)
+
+
+def placed(
+    density: LogDensity, rows: TiltedRows, middle: tf.Tensor, half: tf.Tensor, unit: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
+    """
+    Return points x in the windows middle ± half, from `unit` [1, K], and their weights, [K, R]; and
+    masks [R] of windows with small steps, and of windows that cover and resolve the cavity.
+
+    x = c + a sinh(t), with a between 1e-6 and 4 times half the window (at 4 the distances vary by
+    3 %).
+    """
+    m = rows.cavity.mean
+    sd = tf.sqrt(rows.cavity.variance)
+    radius = density.radius(rows.observations.X)
+    center = middle
+    scale = 4.0 * half
+    if density.center is not None:
+        center = tf.clip_by_value(
+            (density.center(rows.observations) - m) / sd, middle - half, middle + half
+        )
+        # A fraction of the radius, but more if c is far from m, near which the points must resolve
+        # the cavity.
+        near = tf.square(0.7 * radius / sd) + tf.square(0.1 * center)
+        scale = tf.clip_by_value(tf.sqrt(near), 1e-6 * half, scale)
+    first, last = (tf.asinh((edge - center) / scale) for edge in (middle - half, middle + half))
+    t = 0.5 * (first + last) + 0.5 * (last - first) * tf.transpose(unit)  # [K, R]
+    step = (last - first) / tf.cast(tf.shape(unit)[1] - 1, half.dtype)  # [R]
+    up = tf.exp(t)
+    down = 1.0 / up
+    x = center + 0.5 * scale * (up - down)
+    weight = (0.5 * scale * step) * (up + down)
+    # The step of t is at most a fifth of π/4; at 0.18 GPflow's Bernoulli has an error of 1.5e-8.
+    is_fine = (sd * scale * step <= _LARGEST_STEP * radius) & (step <= 0.16)
+    # The second form needs the cavity up to ± 7.5 (mass outside: 6e-14) on points at most 1 apart.
+    covers = (middle - half < -7.5) & (middle + half > 7.5)
+    covers &= step * tf.sqrt(tf.square(scale) + tf.square(center)) < 1.0
+    return x, weight, is_fine, covers
 
 
 def next_window(

@@ -1,66 +1,169 @@
 """The L2 Wasserstein projection of tilted distributions (quantile propagation, Zhang et al. 2020).
 
-The Gaussian closest to a tilted distribution with distribution function F has its mean, and the
+The Gaussian closest to a tilted distribution π with distribution function F has its mean, and the
 standard deviation
 
-    σ = ∫ φ(Φ⁻¹(F(f))) df,
+    σ = ∫ φ(T(f)) df,    T(f) = Φ⁻¹(F(f)),
 
 which is at most the tilted standard deviation, and equal to it if the likelihood is Gaussian.
+
+π and φ(T) are analytic, so the trapezoid rule converges exponentially (:mod:`.trapezoid`). So does
+F at points with spacing h, the integral of the sinc interpolant of π (Stenger 1993; Si is the sine
+integral):
+
+    F(kh) = h Σ_j (1/2 + Si(π (k - j))/π) π(jh).
 """
 
+from typing import NamedTuple
+
+import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
+from scipy.special import sici
 from typing_extensions import override
 
-from ..maths.adaptive_quadrature import Panels
 from ..maths.normal import LOG_ROOT_2PI
 from ..runtime.custom_gradients import WithGradient
-from .densities import LogDensity
-from .quadrature import RULE, QuadratureRule, on_panels, panel_nodes
-from .rule import Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
-from .trapezoid import TiltedRows
+from .quadrature import QuadratureRule
+from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
+from .trapezoid import HALF, TiltedRows, placed, trapezoid_table
+
+# Numbers of points. The window has the cavity up to ± HALF, but on either side of the tilted mean at
+# least _NEAR and at most _FAR tilted standard deviations, which include an exponential tail; tails
+# of Student's t reach farther.
+_SIZES = 96, 192, 384, 384, 768, 768, 1536, 1536, 3072, 3072, 6144, 6144
+_NEAR = 7.5, *(len(_SIZES) - 1) * (9.0,)
+_FAR = 12.0, 40.0, *((len(_SIZES) - 2) // 2 * (40.0, np.inf))
+# Mean and variance must be these of the KL projection up to √ε. The amplitudes of φ(T) near the
+# Nyquist frequency and the values of π at the ends must be smaller by these factors.
+_WAVE = 10.0
+_END = 1e3
+_TABLE = np.concatenate([trapezoid_table(size)[[0, 2, 3]] for size in sorted({*_SIZES})], axis=1)
+_STEPS = 0.5 + sici(np.pi * np.arange(1 - _SIZES[-1], _SIZES[-1]))[0] / np.pi
+
+
+class Points(NamedTuple):
+    """Points of rows."""
+
+    F: tf.Tensor  # [K, R]
+    weight: tf.Tensor  # Of the trapezoid rule, [K, R]
+    steps: tf.Tensor  # 1/2 + Si(π i)/π for i = -K + 1 ... K - 1, [2 K - 1]
+    waves: tf.Tensor  # Cosine and sine near the Nyquist frequency, [2, K]
 
 
 class WassersteinRule(QuadratureRule):
-    """Project tilted distributions of a scalar likelihood; at α = 0 both projections coincide."""
+    """
+    Project tilted distributions of a scalar likelihood; at α = 0 both projections coincide, and the
+    cheap method is the KL projection.
+    """
+
+    def __init__(self, likelihood: ScalarLikelihood):
+        super().__init__(likelihood)
+        self._kl = tilted_rule(likelihood, KL())
 
     @override
     def moments(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0
     ) -> Tilted:
         rows = TiltedRows.of(cavity, observations, alpha)
-        tilted, center = self.moments_and_center(rows, negligible)
-        tilted_on_panels, panels = on_panels(self._density, rows, center, keep=True)
-        deviation = _quantile_deviation(panels, tf.shape(cavity.mean)[0])
-        # Squared, in units of v.
-        distance = tf.nn.relu(tilted_on_panels.variance_ratio - tf.square(deviation))
-        distance = tf.where(alpha == 0.0, tf.zeros_like(distance), distance)
+        tilted = self._kl.moments(cavity, observations, alpha, negligible)
+        none = tf.zeros_like(cavity.mean)
+        distance = tf.cond(
+            tf.less(negligible, np.inf), lambda: self._distances(rows, tilted)[1], lambda: none
+        )
+        distance = tf.where(alpha == 0.0, none, distance)
         d2 = tilted.d2 - tf.math.divide_no_nan(distance, alpha * cavity.variance)
         return tilted._replace(d2=d2, variance_ratio=tilted.variance_ratio - distance)
 
+    def points(self, rows: TiltedRows) -> Points:
+        """Return points that resolve the tilted distributions, for :meth:`projected`."""
+        tilted = self._kl.moments(rows.cavity, rows.observations, rows.alpha)
+        points = self._placed(self._distances(rows, tilted)[0] - 1, rows, tilted)
+        log_pi = self._log_pi(points.F, rows)
+        # Elsewhere derivatives may be NaN.
+        is_visible = log_pi > tf.reduce_max(log_pi, axis=0) - 300.0
+        F = tf.where(is_visible, points.F, rows.cavity.mean)
+        weight = tf.where(is_visible, points.weight, tf.zeros_like(F))
+        return points._replace(F=F, weight=weight)
 
-def _quantile_deviation(panels: tuple[tf.Tensor, ...], num_rows: tf.Tensor) -> tf.Tensor:
+    def projected(self, points: Points, rows: TiltedRows) -> tuple[tf.Tensor, ...]:
+        """
+        Return π times weights, and φ(T) times weights, [K, R]; differentiable. The sum of the latter
+        is σ.
+        """
+        log_pi = self._log_pi(points.F, rows)
+        pi = points.weight * tf.exp(log_pi - tf.reduce_max(log_pi, axis=0))
+        p = pi / tf.reduce_sum(pi, axis=0)
+        F = tf.clip_by_value(_convolved(p, points.steps), 0.0, 1.0)
+        return p, points.weight * _normal_at(F)
+
+    def _log_pi(self, F: tf.Tensor, rows: TiltedRows) -> tf.Tensor:
+        (m, v), alpha, observations = rows
+        return alpha * self._density.log_prob(F, *observations) - 0.5 * tf.square(F - m) / v
+
+    def _distances(self, rows: TiltedRows, tilted: Tilted) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the number of sizes that were tried, [], and squared distances over v, [R]."""
+        eps = float(np.finfo(rows.alpha.dtype.as_numpy_dtype).eps)
+
+        def level(number: tf.Tensor, row: tf.Tensor, distances: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            taken = rows.take(row)
+            target = Tilted(*(tf.gather(value, row) for value in tilted))
+            points = self._placed(number, taken, target)
+            p, height = self.projected(points, taken)
+            v = taken.cavity.variance
+            change = points.F - taken.cavity.mean
+            mean = tf.reduce_sum(p * change, axis=0)
+            variance = tf.reduce_sum(p * tf.square(change - mean), axis=0) / v
+            sigma = tf.reduce_sum(height, axis=0)
+            expected = taken.alpha * v * target.d1
+            errors = [
+                (mean - expected) / (tf.abs(expected) + tf.sqrt(variance * v)),
+                variance / target.variance_ratio - 1.0,
+                *tf.unstack(_WAVE * (points.waves @ height) / sigma),
+                _END * (p[0] + p[-1]),
+            ]
+            is_open = tf.reduce_max(tf.abs(errors), axis=0) > eps**0.5  # not if NaN
+            distance = tf.nn.relu(variance - tf.square(sigma) / v - 64.0 * eps)
+            distances = tf.tensor_scatter_nd_update(distances, row[:, None], distance)
+            return number + 1, tf.boolean_mask(row, is_open), distances
+
+        start = tf.zeros_like(rows.alpha)
+        number, _, distances = tf.while_loop(
+            lambda number, row, _: (tf.size(row) > 0) & (number < len(_SIZES)),
+            level,
+            (tf.constant(0), tf.range(tf.size(start)), start),
+            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None]), start.shape),
+        )
+        return tf.maximum(number, 1), distances
+
+    def _placed(self, number: tf.Tensor, rows: TiltedRows, tilted: Tilted) -> Points:
+        (m, v), alpha, _ = rows
+        dtype = m.dtype
+        sd = tf.sqrt(v)
+        mean = alpha * sd * tilted.d1
+        deviation = tf.sqrt(tilted.variance_ratio)
+        near, far = (tf.constant(reach, dtype)[number] * deviation for reach in (_NEAR, _FAR))
+        lower = tf.minimum(mean - near, tf.maximum(mean - far, -HALF))
+        upper = tf.maximum(mean + near, tf.minimum(mean + far, HALF))
+        size = tf.constant(_SIZES)[number]
+        begin = size - _SIZES[0]
+        columns = tf.constant(_TABLE, dtype)[:, begin : begin + size]
+        unit, waves = tf.split(tf.ensure_shape(columns, [3, None]), [1, 2])
+        middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
+        x, weight, *_ = placed(self._density, rows, middle, half, unit)
+        steps = tf.constant(_STEPS, dtype)[_SIZES[-1] - size : _SIZES[-1] + size - 1]
+        return Points(m + sd * x, sd * weight, steps, waves)
+
+
+def _convolved(values: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
     """
-    Return σ in units of the cavity standard deviation [R], from the panels of :func:`on_panels`.
+    Return Σ_j steps(k - j) values(j), [K, R], for `steps` at differences -K + 1 ... K - 1. The
+    transform of length 2K wraps around only what is cut off.
     """
-    row, left, half, density = panels
-    dtype = density.dtype
-    left_order = tf.argsort(left)
-    row_order = tf.argsort(tf.gather(row, left_order), stable=True)
-    order = tf.gather(left_order, row_order)  # by row, then left to right
-    row, half, density = (tf.gather(part, order) for part in (row, half, density))
-    panel_mass = half * tf.linalg.matvec(density, tf.constant(RULE.weights, dtype))  # [W]
-    within = half[:, None] * tf.matmul(density, tf.constant(RULE.antiderivative, dtype))  # [W, K]
-    mass = tf.gather(tf.math.segment_sum(panel_mass, row), row)  # [W]
-    number = tf.range(tf.size(row))
-    position = number - tf.gather(tf.math.unsorted_segment_min(number, row, num_rows), row)
-    at = tf.stack([row, position], axis=1)  # [W, 2]
-    # A table instead of one cumulative sum: a NaN in one row does not spread.
-    table = tf.scatter_nd(at, panel_mass / mass, [num_rows, tf.reduce_max(position) + 1])
-    before = tf.gather_nd(tf.cumsum(table, axis=1, exclusive=True), at)  # [W]
-    F = tf.clip_by_value(before[:, None] + within / mass[:, None], 0.0, 1.0)
-    integral = half * tf.linalg.matvec(_normal_at(F), tf.constant(RULE.weights, dtype))  # [W]
-    return tf.math.unsorted_segment_sum(integral, row, num_rows)
+    size = tf.shape(values)[0]
+    spectra = (tf.signal.rfft(each, [2 * size]) for each in (tf.transpose(values), steps))
+    product = tf.signal.irfft(tf.multiply(*spectra), [2 * size])
+    return tf.transpose(product[:, size - 1 : 2 * size - 1])
 
 
 @tf.custom_gradient
@@ -71,45 +174,6 @@ def _normal_at(F: tf.Tensor) -> WithGradient:
     z = tf.math.ndtri(F)
     slope = -tf.where(tf.math.is_finite(z), z, tf.zeros_like(z))
     return tf.exp(-0.5 * tf.square(z) - LOG_ROOT_2PI), lambda bar: bar * slope
-
-
-def fixed_panels(likelihood: ScalarLikelihood, rows: TiltedRows) -> Panels:
-    """
-    Return panels that resolve the tilted distributions, in units of f, for
-    :func:`projected_moments`.
-    """
-    rule = WassersteinRule(likelihood)
-    center = rule.moments_and_center(rows, 0.0)[1]
-    _, (row, left, half, _) = on_panels(rule._density, rows, center, keep=True)
-    center, sd = (tf.gather(value, row) for value in (center, tf.sqrt(rows.cavity.variance)))
-    return Panels(row, center + sd * left, sd * half)
-
-
-def projected_moments(
-    density: LogDensity, panels: Panels, rows: TiltedRows
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """
-    Return mean and standard deviation of the projections, [R] each, differentiable on fixed panels.
-    """
-    row, left, half = panels
-    ((m, v), alpha, observations), count = rows.take(row), tf.shape(rows.alpha)[0]
-    F = panel_nodes(left, half)  # [K, W]
-
-    def log_pi(F: tf.Tensor) -> tf.Tensor:
-        return alpha * density.log_prob(F, *observations) - 0.5 * tf.square(F - m) / v
-
-    value = tf.stop_gradient(log_pi(F))
-    height = tf.gather(tf.math.unsorted_segment_max(tf.reduce_max(value, axis=0), row, count), row)
-    is_visible = value > height - 300.0  # elsewhere derivatives may be NaN
-    density_at = tf.where(
-        is_visible, tf.exp(log_pi(tf.where(is_visible, F, m)) - height), tf.zeros_like(F)
-    )
-    sums = [
-        half * tf.linalg.matvec(values, tf.constant(RULE.weights, F.dtype), transpose_a=True)
-        for values in (density_at, density_at * F)
-    ]
-    mass, first = (tf.math.unsorted_segment_sum(each, row, count) for each in sums)
-    return first / mass, _quantile_deviation((*panels, tf.transpose(density_at)), count)
 
 
 @tilted_rule.register(ScalarLikelihood, Wasserstein)

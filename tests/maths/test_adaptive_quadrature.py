@@ -52,14 +52,11 @@ def test_integrates_linear_functions_exactly():
 
 def test_rule_integrates_polynomials_exactly():
     """
-    Degree 22 exactly, from -1 up to each of 23 nodes and to 1. Values are up to 1; the moduli of
-    the 23 terms add up to less than 46: 1e-14.
+    Degree 22 exactly. Values are up to 1; the moduli of the 23 terms add up to less than 46: 1e-14.
     """
     rule = gauss_legendre(23)
     for degree in range(23):
         values = rule.nodes**degree
-        integral = (rule.nodes ** (degree + 1) - (-1.0) ** (degree + 1)) / (degree + 1)
-        assert_allclose(values @ rule.antiderivative, integral, rtol=0.0, atol=1e-14)
         assert_allclose(
             rule.weights @ values, (1.0 + (-1.0) ** degree) / (degree + 1), rtol=0.0, atol=1e-14
         )

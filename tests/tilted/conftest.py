@@ -43,7 +43,7 @@ class PanelRule(TiltedRule):
     def moments(self, cavity, observations, alpha, negligible=0.0):
         rows = TiltedRows(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
         center = self._rule._locate(rows, 0.0)[-1]
-        return on_panels(self._rule._density, rows, center)[0]
+        return on_panels(self._rule._density, rows, center)
 
 
 @pytest.fixture(scope="session")
