@@ -34,7 +34,7 @@ from gpflow_pep.training.priors import give_weak_priors
 
 ORDERS = ("time", "clusters", "repeated rows", "changed scale", "quiet first batch")
 LABELED = ("classifier", "StreamingPEP", "StreamingSVGP")
-# Few: compiling takes most of the time of a stream, 3 to 15 s.
+# Few: compiling takes most of the time of a stream, 3 to 20 s.
 _BATCHES = 3
 _ROWS = 32  # of a batch
 _POINTS = 15  # for each input, of a stream whose points move
@@ -118,7 +118,7 @@ def _followed(model: StreamingModel, stream: Stream) -> Predict:
         is_varied = np.std(stream.y[: number * _ROWS]) > 0.1 * np.std(stream.y)
         gpflow.set_trainable(model.kernel, is_varied)
         if isinstance(model, StreamingSVGP):
-            fit(model, batch, optimizer="adam", max_iterations=200, train_inducing=False)
+            fit(model, batch, optimizer="adam", max_iterations=600, train_inducing=False)
         elif is_varied:
             fit(model)
     return lambda X: model.predict_f(X)[0].numpy()[:, 0]
