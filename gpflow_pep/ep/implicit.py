@@ -6,9 +6,9 @@ stationary under the KL projection only. With λ from the adjoint fixed point,
     dE/dθ = ∂E/∂θ + λ' ∂F/∂θ,    λ = ∂E/∂sites + (∂F/∂sites)' λ.
 
 The update of a row depends on its own site and on the marginal N(μ, s) of its w, which depends on
-all sites: with C = V'B^-1 V,
+all sites: with S = V'B^-1 V, whose diagonal is s,
 
-    dμ = C (dh - μ dτ),    ds = -(C ∘ C) dτ.
+    dμ = S (dh - μ dτ),    ds = -(S ∘ S) dτ.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def implicit_bars(
     Differentiate the rows' part of E + λ'F at converged sites.
 
     :param problem: with all rows in one chunk.
-    :param stores_squares: store C ∘ C, [C, N, N]; otherwise each product with it takes O(N M²).
+    :param stores_squares: store S ∘ S, [C, N, N]; otherwise each product with it takes O(N M²).
     """
     chunk: Any = problem.rows.chunked.only_chunk
     here = problem.projected(chunk)
@@ -75,7 +75,7 @@ def implicit_bars(
         derivatives(tape, value, inputs) for value in (energy, *update)
     )
 
-    T = tf.linalg.triangular_solve(q.LB, here.V)  # [C, M, N], C = T'T
+    T = tf.linalg.triangular_solve(q.LB, here.V)  # [C, M, N], S = T'T
     times_squares = _times_squares(T, stores_squares)
 
     def in_sites(bars: list[tf.Tensor]) -> tf.Tensor:
@@ -104,7 +104,7 @@ def implicit_bars(
 
 
 def _times_squares(T: tf.Tensor, stores: bool) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Return the product of C ∘ C, C = T'T, with values [C, N]; `stores`: see above."""
+    """Return the product of S ∘ S, S = T'T, with values [C, N]; `stores`: see above."""
     if stores:
         return partial(tf.linalg.matvec, tf.square(tf.matmul(T, T, transpose_a=True)))
 

@@ -113,8 +113,7 @@ class SparseGPEstimator(BaseEstimator):
 
     def set_params(self, **params: Any) -> Self:
         """
-        Set parameters by name, all or none; of the kernel, a copy gets the values of its
-        parameters.
+        Set parameters by name, all or none. Parameters of the kernel are set on a copy of it.
         """
         values = {name: params.pop(name) for name in list(params) if name.startswith(_PREFIX)}
         with atomic([self], ()):
@@ -122,8 +121,8 @@ class SparseGPEstimator(BaseEstimator):
             self.kernel = deepcopy(self.kernel) if values else self.kernel
             parameters = _of_kernel(self.kernel) if isinstance(self.kernel, Kernel) else {}
             if unknown := sorted(values.keys() - parameters.keys()):
-                known = ", ".join(parameters) or f"{self.kernel!r} has none: give a kernel"
-                raise ValueError(f"{', '.join(unknown)} must be parameters of the kernel: {known}.")
+                known = ", ".join(parameters) or f"none, because kernel is {self.kernel!r}"
+                raise ValueError(f"{', '.join(unknown)}: parameters of the kernel are {known}.")
             for name, value in values.items():
                 _assign(name, parameters[name], value)
         return self
@@ -198,7 +197,8 @@ class SparseGPEstimator(BaseEstimator):
         """
         Construct the model of X [N, D] and Y [N, P], and train it if `train`.
 
-        :param refine: train data without noise again, with smaller bounds of noise and jitter.
+        :param refine: if the data have no noise, train again with smaller bounds of noise and
+            jitter.
         """
         options = self._training_options()
         if not train:

@@ -53,7 +53,9 @@ def check_range(X: AnyNDArray) -> None:
     if np.any(sizes > largest):
         column = int(np.argmax(sizes))
         found = f"got {sizes[column]:g} in column {column}"
-        raise ValueError(f"X must be at most {largest:.1g} in size, {found}: try another unit.")
+        raise ValueError(
+            f"X must be at most {largest:.1g} in absolute value, {found}: try another unit."
+        )
     smallest = limits.tiny * _MARGIN
     deviations = spreads(X)  # 1 if a column is constant
     if np.any(deviations < smallest):

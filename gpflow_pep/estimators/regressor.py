@@ -124,12 +124,13 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC. None: 0.5 in
             `fit` and in the first batch, then 0: batches share one noise variance, which larger
             powers overestimate if there are few inducing points. "auto": chosen on the first batch
-            by :func:`gpflow_pep.select_alpha`, in 16 trainings by three folds, or in six by
-            leave-one-out if inducing points are not trained; 0.5 if y is constant.
+            by :func:`gpflow_pep.select_alpha`: by three-fold cross-validation (16 trainings) if the
+            inducing points are trained, otherwise by leave-one-out densities (six trainings); 0.5
+            if y is constant.
         :param n_inducing: the number of inducing points. They start at k-means centers of the rows,
-            with columns scaled to standard deviation 1, and training moves them; if there are no
-            more distinct rows than this, they are the points, and stay. None: √(10⁸ / N), but at
-            least 100 and at most 500; 100 from the second batch on. "auto": the number that
+            with columns scaled to standard deviation 1, and training moves them. If there are at
+            most this many distinct rows, the rows are the points and stay fixed. None: √(10⁸ / N),
+            but at least 100 and at most 500; 100 from the second batch on. "auto": the number that
             :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
         :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the
             variance of y. If training ends below 1e-5, `fit` trains again with a jitter and a lower
@@ -186,7 +187,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         if self._checked_num_draws() and self.optimizer is None:
             raise ValueError(
                 f"n_draws must be None or 0 with optimizer=None, got {self.n_draws}: draws are "
-                "around the hyperparameters that training finds."
+                "centered at trained hyperparameters."
             )
         with atomic([self], ()):
             X, Y = self._validated_rows(X, y, reset=True)
@@ -268,7 +269,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return marginal(self.model_, values, inputs)
 
     def _covariance(self, normalized: AnyNDArray) -> AnyNDArray:
-        """Return the covariance of y [n, n, P] for that of the normalized y."""
+        """Return the covariance of y [n, n, P], given the covariance of the normalized y."""
         with np.errstate(over="ignore", under="ignore"):
             square = self._y_scale**2
             covariance: AnyNDArray = normalized * square

@@ -114,8 +114,8 @@ class PEP(PowerMixin, SparseGP):
         q(u) \propto p(u) \prod_n t_n(u), \qquad t_n(u) = \exp(h_n w_n - \tau_n w_n^2/2),
         \qquad w_n = K_{nu} K_{uu}^{-1} u
 
-    The cavity is q without the fraction α of a site. Times p(y_n|f_n)^α it is the tilted
-    distribution. Sites make q match the moments of its tilted distributions ("kl"), or the moments
+    The cavity is q divided by the site to the power α. The tilted distribution is the cavity times
+    p(y_n|f_n)^α. Sites make q match the moments of its tilted distributions ("kl"), or the moments
     of the Gaussians nearest to them in L2 Wasserstein distance ("wasserstein", quantile
     propagation).
 
@@ -195,8 +195,9 @@ class PEP(PowerMixin, SparseGP):
         :param max_sweeps: maximum number of sweeps over all rows in one update. A small number (for
             example 1) trains without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).
         :param damping: maximum fraction of an update to take, in (0, 1]; reduced adaptively.
-        :param mean_function: m(x); like `chunk_size` (up to 5120 by default) and `max_jitter` as in
-            :class:`TSGPR`.
+        :param mean_function: m(x), zero by default.
+        :param chunk_size: rows processed at a time, as in :class:`TSGPR`; by default up to 5120.
+        :param max_jitter: as in :class:`TSGPR`.
         """
         held = checked_data(data, chunk_size)
         self.projection = projection
@@ -438,7 +439,7 @@ class PEP(PowerMixin, SparseGP):
         of q(u) minus the precision of the prior. In a stream it includes the old posterior.
 
         :raises tf.errors.InvalidArgumentError: if the sites leave a direction of u undetermined, as
-            with fewer rows than inducing variables: Σ would not have half of its digits.
+            with fewer rows than inducing variables: Σ would lose more than half of its digits.
         """
         L, A, c = self._converge().total
         eigenvalues, U = tf.linalg.eigh(A)

@@ -34,7 +34,7 @@ from .trapezoid import HALF, TiltedRows, placed, trapezoid_table
 _SIZES = 96, 192, 384, 384, 768, 768, 1536, 1536, 3072, 3072, 6144, 6144
 _NEAR = 7.5, *(len(_SIZES) - 1) * (9.0,)
 _FAR = 12.0, 40.0, *((len(_SIZES) - 2) // 2 * (40.0, np.inf))
-# Mean and variance must be these of the KL projection up to √ε. The amplitudes of φ(T) near the
+# Mean and variance must agree with the KL projection up to √ε. The amplitudes of φ(T) near the
 # Nyquist frequency and the values of π at the ends must be smaller by these factors.
 _WAVE = 10.0
 _END = 1e3
@@ -43,7 +43,7 @@ _STEPS = 0.5 + sici(np.pi * np.arange(1 - _SIZES[-1], _SIZES[-1]))[0] / np.pi
 
 
 class Points(NamedTuple):
-    """Points of rows."""
+    """Quadrature points f of R rows, with the weights of the trapezoid rule."""
 
     F: tf.Tensor  # [K, R]
     weight: tf.Tensor  # Of the trapezoid rule, [K, R]
@@ -53,8 +53,8 @@ class Points(NamedTuple):
 
 class WassersteinRule(QuadratureRule):
     """
-    Project tilted distributions of a scalar likelihood; at α = 0 both projections coincide, and the
-    cheap method is the KL projection.
+    Project tilted distributions of a scalar likelihood. At α = 0 both projections coincide. With
+    `negligible` infinite, moments are those of the KL projection.
     """
 
     def __init__(self, likelihood: ScalarLikelihood):

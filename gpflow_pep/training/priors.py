@@ -29,8 +29,8 @@ NOISE_DF = 10.0
 @dataclass(frozen=True, eq=False)
 class LogPrior:
     r"""
-    A prior of log θ, for positive θ [D] or []: of the mean of the logarithms, and of the deviations
-    from it.
+    Prior of a positive parameter θ, [D] or []: a density of the mean of log θ and of the deviations
+    from this mean.
 
     With t = log θ - location, its mean c, and a density q that is normal or Student's t:
 
@@ -79,7 +79,7 @@ def weak_priors(
     lengthscale l of stationary kernels              log(l / (s √D)) ~ N(0, 1.5²)
     variance of stationary kernels and `Constant`    log(variance / v) ~ N(0, 1)
     variance of `Linear`                             log(variance D s² / v) ~ N(0, 2²)
-    the same of `CenteredLinear` over its scale²     log(variance D s² / v) ~ N(0, 2²)
+    variance of `CenteredLinear`, over its scale²    log(variance D s² / v) ~ N(0, 2²)
     variance of `White`                              log(variance / v) ~ N(-2, 1)
     noise variance                                   log(variance / v) ~ t₁₀(-2, 1)
     ===============================================  ==================================
@@ -87,7 +87,7 @@ def weak_priors(
     Here s is the standard deviation of a column and D the number of columns of the kernel. v is the
     variance of Y if f is in the unit of Y (likelihoods `Gaussian` and `StudentT`), e^3 = 20 for
     `Softmax`, else e = 2.72. Latent functions of well separated classes have standard deviations of
-    3 to 8 under `Softmax`, which adds noise of its own, else of 1 to 3. With a kernel for each
+    3 to 8 under `Softmax`, which adds noise of its own, and of 1 to 3 under other likelihoods. With a kernel for each
     output, v is the variance of its column, else the mean over the columns that vary. The factors
     of a product of k kernels have v^(1/k) for v. If a parameter has an entry for each column (ARD),
     the table describes the mean of the logarithms, and N(0, 0.4²) the deviation of each one from

@@ -49,7 +49,7 @@ def test_parameters_of_a_kernel_by_name():
     assert_allclose(estimator.kernel.kernels[0].lengthscales, [3.0, 3.0])
     assert estimator.alpha == 0.2
     with pytest.raises(
-        ValueError, match=r"^kernel__length_scale must be parameters of the kernel: kernel__kernels"
+        ValueError, match=r"^kernel__length_scale: parameters of the kernel are kernel__kernels"
     ):
         estimator.set_params(kernel__length_scale=1.0)
     before = dict(vars(estimator))

@@ -145,19 +145,20 @@ def test_a_given_likelihood_is_copied(X, labels):
 @pytest.mark.parametrize(
     ("likelihood", "count", "found"),
     [
-        (MultiClassRobustMax(4), 3, "MultiClassRobustMax has 4"),
-        (Softmax(3), 2, "Softmax has 3"),
-        (Bernoulli(), 3, "Bernoulli has 2"),
-        (Probit(), 3, "Probit has 2"),
+        (MultiClassRobustMax(4), 3, "MultiClassRobustMax with 4"),
+        (Softmax(3), 2, "Softmax with 3"),
+        (Bernoulli(), 3, "Bernoulli with 2"),
+        (Probit(), 3, "Probit with 2"),
     ],
 )
 def test_rejects_likelihoods_of_another_number_of_classes(X, labels, likelihood, count, found):
     """They would give probabilities of too many or too few classes."""
     estimator = SparseGPClassifier(likelihood=likelihood, n_inducing=6, optimizer=None)
     labels = np.minimum(labels, count - 1)
-    with pytest.raises(ValueError, match=f"likelihood {found} classes, but classes_ has {count}"):
+    match = f"likelihood must have {count} classes, as classes_ has, got {found}"
+    with pytest.raises(ValueError, match=match):
         estimator.fit(X, labels)
-    with pytest.raises(ValueError, match=f"but classes_ has {count}"):
+    with pytest.raises(ValueError, match=match):
         estimator.partial_fit(X, labels > 0, classes=range(count))
 
 
