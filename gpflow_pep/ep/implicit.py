@@ -1,9 +1,9 @@
 """The gradient of the energy under the Wasserstein projection, by implicit differentiation.
 
-Converged sites are a fixed point of their update F(sites, θ), at which the energy E(sites, θ) is
+Converged sites are a fixed point of their update U(sites, θ), at which the energy E(sites, θ) is
 stationary under the KL projection only. With λ from the adjoint fixed point,
 
-    dE/dθ = ∂E/∂θ + λ' ∂F/∂θ,    λ = ∂E/∂sites + (∂F/∂sites)' λ.
+    dE/dθ = ∂E/∂θ + λ' ∂U/∂θ,    λ = ∂E/∂sites + (∂U/∂sites)' λ.
 
 The update of a row depends on its own site and on the marginal N(μ, s) of its w, which depends on
 all sites: with S = V'B^-1 V, whose diagonal is s,
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 
@@ -30,16 +31,16 @@ from . import sweep
 from .energy import RowBars
 from .sweep import Iterate, Marginals, Problem, Projected, Site
 
-_TOLERANCE = 1e-8  # of λ, relative
+_TOLERANCE = 1e-8  # of λ, relative; in float32 10 machine epsilons
 _MOST_STEPS = 150
-_LEAST_POWER = 1e-5  # in F: at α = 0 both projections coincide, and λ is 0
+_LEAST_POWER = 1e-5  # in U: at α = 0 both projections coincide, and λ is 0
 
 
 def implicit_bars(
     problem: Problem, likelihood: ScalarLikelihood, iterate: Iterate, *, stores_squares: bool
 ) -> RowBars:
     """
-    Differentiate the rows' part of E + λ'F at converged sites.
+    Differentiate the rows' part of E + λ'U at converged sites.
 
     :param problem: with all rows in one chunk.
     :param stores_squares: store S ∘ S, [C, N, N]; otherwise each product with it takes O(N M²).
@@ -61,9 +62,8 @@ def implicit_bars(
 
     def project(cavity: Cavity) -> list[tf.Tensor]:
         moved = rows._replace(cavity=Cavity(*(tf.reshape(each, [-1]) for each in cavity)))
-        p, height = rule.projected(points, moved)
-        sums = (tf.reduce_sum(values, axis=0) for values in (p * points.F, height))
-        return [tf.reshape(each, tf.shape(s)) for each in sums]
+        moments = rule.projections(points, moved)
+        return [tf.reshape(each, tf.shape(s)) for each in tf.unstack(moments)]
 
     kl = rule_for(likelihood, "kl").moments(cavity, observations, alpha)
     inputs = [*site, *marginal, d, here.mean]
@@ -86,7 +86,7 @@ def implicit_bars(
         return tf.stack([precision_bar + precision, linear_bar + linear])
 
     def through_update(bar: tf.Tensor) -> list[tf.Tensor]:
-        """Return the derivatives of bar'F in the inputs."""
+        """Return the derivatives of bar'U in the inputs."""
         pairs = zip(in_precision, in_linear, strict=True)
         return [bar[0] * precision + bar[1] * linear for precision, linear in pairs]
 
@@ -119,7 +119,7 @@ def _energy_and_update(
     here: Projected, alpha: tf.Tensor, inputs: list[tf.Tensor], at: Cavity, kl: Tilted, project: Any
 ) -> tuple[tf.Tensor, Site]:
     """
-    Return the rows' part of E, [], and F, [C, N]; `kl`: tilted distributions of the cavities `at`;
+    Return the rows' part of E, [], and U, [C, N]; `kl`: tilted distributions of the cavities `at`;
     `project`: maps cavities to means and standard deviations of the projections.
     """
     precision, linear, mu, s, d, prior_mean = inputs
@@ -138,11 +138,12 @@ def _energy_and_update(
 
 def _solve(start: tf.Tensor, pull_back: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
     """
-    Solve λ - (∂F/∂s)' λ = start by BiCGSTAB (van der Vorst 1992); raise an error if it does not
+    Solve λ - (∂U/∂sites)' λ = start by BiCGSTAB (van der Vorst 1992); raise an error if it does not
     converge.
     """
     one = tf.ones([], start.dtype)
-    least = _TOLERANCE * tf.norm(start)
+    eps = float(np.finfo(start.dtype.as_numpy_dtype).eps)
+    least = max(_TOLERANCE, 10.0 * eps) * tf.norm(start)
 
     def dot(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(a * b)

@@ -102,12 +102,13 @@ def _kind_of_label(label: Any) -> type | None:
 
 def _check_finite(table: Any, name: str) -> None:
     """Raise a `ValueError` that names the columns with missing or infinite values."""
-    remedy = "drop these rows"
-    if name == "X":
-        remedy = f"{remedy}, or fill the values in, as sklearn.impute.SimpleImputer does"
-    _check_none(table.isna(), f"{name} must hold no missing values", remedy)
-    infinite = np.isinf(table.to_numpy(dtype=float))
-    _check_none(table.isna() | infinite, f"{name} must hold no infinite values", remedy)
+    drop = "drop these rows"
+    fill = "fill the values in, as sklearn.impute.SimpleImputer does"
+    remedy = f"{drop}, or {fill}" if name == "X" else drop
+    is_missing = table.isna()
+    _check_none(is_missing, f"{name} must hold no missing values", remedy)
+    is_infinite = is_missing | np.isinf(table.to_numpy(dtype=float))  # a table with its columns
+    _check_none(is_infinite, f"{name} must hold no infinite values", drop)
 
 
 def _check_none(table: Any, accepted: str, remedy: str) -> None:

@@ -190,8 +190,8 @@ class PEP(PowerMixin, SparseGP):
         :param projection: "kl", "wasserstein", or a custom projection.
         :param tol: convergence tolerance: the largest change of a marginal by the update of its
             site, as a fraction of the marginal's standard deviation (for the mean) or variance.
-            None: 1e-6, or in float32 1.2e-4, because rounding alone changes marginals by more than
-            1e-6.
+            None: 1e-6, or in float32 1.2e-4, because rounding alone changes marginals by 2e-5
+            or so.
         :param max_sweeps: maximum number of sweeps over all rows in one update. A small number (for
             example 1) trains without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).
         :param damping: maximum fraction of an update to take, in (0, 1]; reduced adaptively.

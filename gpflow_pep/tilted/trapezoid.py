@@ -216,14 +216,19 @@ def trapezoid(
 
 
 def placed(
-    density: LogDensity, rows: TiltedRows, middle: tf.Tensor, half: tf.Tensor, unit: tf.Tensor
+    density: LogDensity,
+    rows: TiltedRows,
+    middle: tf.Tensor,
+    half: tf.Tensor,
+    unit: tf.Tensor,
+    spread: tf.Tensor | float = 0.1,
 ) -> tuple[tf.Tensor, ...]:
     """
     Return points x in the windows middle ± half, from `unit` [1, K], and their weights, [K, R]; and
     masks [R] of windows with small steps, and of windows that cover and resolve the cavity.
 
     x = c + a sinh(t), with a between 1e-6 and 4 times half the window (at 4 the distances vary by
-    3 %).
+    3 %), and at least about `spread` times the distance of c from the cavity mean.
     """
     m = rows.cavity.mean
     sd = tf.sqrt(rows.cavity.variance)
@@ -236,7 +241,7 @@ def placed(
         )
         # A fraction of the radius, but more if c is far from m, near which the points must resolve
         # the cavity.
-        near = tf.square(0.7 * radius / sd) + tf.square(0.1 * center)
+        near = tf.square(0.7 * radius / sd) + tf.square(spread * center)
         scale = tf.clip_by_value(tf.sqrt(near), 1e-6 * half, scale)
     first, last = (tf.asinh((edge - center) / scale) for edge in (middle - half, middle + half))
     t = 0.5 * (first + last) + 0.5 * (last - first) * tf.transpose(unit)  # [K, R]

@@ -14,6 +14,7 @@ integral):
     F(kh) = h Σ_j (1/2 + Si(π (k - j))/π) π(jh).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,24 +29,29 @@ from .quadrature import QuadratureRule
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
 from .trapezoid import HALF, TiltedRows, placed, trapezoid_table
 
-# Numbers of points. The window has the cavity up to ± HALF, but on either side of the tilted mean at
-# least _NEAR and at most _FAR tilted standard deviations, which include an exponential tail; tails
-# of Student's t reach farther.
-_SIZES = 96, 192, 384, 384, 768, 768, 1536, 1536, 3072, 3072, 6144, 6144
+# Levels of accuracy: numbers of points, and windows. A window has the cavity up to ± HALF, but on
+# either side of the tilted mean at least _NEAR and at most _FAR tilted standard deviations: 40 of
+# them include exponential tails, and tails of Student's t reach farther.
+_SIZES = 96, 192, 384, 384, 1536, 1536, 6144, 6144
 _NEAR = 7.5, *(len(_SIZES) - 1) * (9.0,)
 _FAR = 12.0, 40.0, *((len(_SIZES) - 2) // 2 * (40.0, np.inf))
-# Mean and variance must agree with the KL projection up to √ε. The amplitudes of φ(T) near the
-# Nyquist frequency and the values of π at the ends must be smaller by these factors.
+_TABLES = {size: trapezoid_table(size)[[0, 2, 3]] for size in _SIZES}
+_TABLE = np.concatenate([*_TABLES.values()], axis=1)
+_BEGINS = [sum(other for other in _TABLES if other < size) for size in _SIZES]
+_STEPS = 0.5 + sici(np.pi * np.arange(1 - _SIZES[-1], _SIZES[-1]))[0] / np.pi
+# A row is resolved if errors are below √ε: the relative differences of mean and variance from the KL
+# projection; the amplitudes of φ(T) near the Nyquist frequency times _WAVE; and the values of π at
+# the ends times _END. With errors above _LARGEST at the last level the result is NaN.
 _WAVE = 10.0
 _END = 1e3
-_TABLE = np.concatenate([trapezoid_table(size)[[0, 2, 3]] for size in sorted({*_SIZES})], axis=1)
-_STEPS = 0.5 + sici(np.pi * np.arange(1 - _SIZES[-1], _SIZES[-1]))[0] / np.pi
+_LARGEST = 1e-3
 
 
 class Points(NamedTuple):
     """Quadrature points f of R rows, with the weights of the trapezoid rule."""
 
-    F: tf.Tensor  # [K, R]
+    row: tf.Tensor  # Numbers of the rows, [R]
+    f: tf.Tensor  # [K, R]
     weight: tf.Tensor  # Of the trapezoid rule, [K, R]
     steps: tf.Tensor  # 1/2 + Si(π i)/π for i = -K + 1 ... K - 1, [2 K - 1]
     waves: tf.Tensor  # Cosine and sine near the Nyquist frequency, [2, K]
@@ -75,68 +81,107 @@ class WassersteinRule(QuadratureRule):
         d2 = tilted.d2 - tf.math.divide_no_nan(distance, alpha * cavity.variance)
         return tilted._replace(d2=d2, variance_ratio=tilted.variance_ratio - distance)
 
-    def points(self, rows: TiltedRows) -> Points:
-        """Return points that resolve the tilted distributions, for :meth:`projected`."""
+    def points(self, rows: TiltedRows) -> list[Points]:
+        """
+        Return points that resolve the tilted distributions, for :meth:`projections`: one set of
+        points for each level of accuracy, with the rows that need it.
+        """
         tilted = self._kl.moments(rows.cavity, rows.observations, rows.alpha)
-        points = self._placed(self._distances(rows, tilted)[0] - 1, rows, tilted)
-        log_pi = self._log_pi(points.F, rows)
-        # Elsewhere derivatives may be NaN.
-        is_visible = log_pi > tf.reduce_max(log_pi, axis=0) - 300.0
-        F = tf.where(is_visible, points.F, rows.cavity.mean)
-        weight = tf.where(is_visible, points.weight, tf.zeros_like(F))
-        return points._replace(F=F, weight=weight)
+        levels = self._distances(rows, tilted)[0]
+        numbers = range(len(_SIZES))
+        return [
+            self._visible(number, tf.squeeze(tf.where(levels == number), 1), rows, tilted)
+            for number in numbers
+        ]
 
-    def projected(self, points: Points, rows: TiltedRows) -> tuple[tf.Tensor, ...]:
+    def projections(self, points: Sequence[Points], rows: TiltedRows) -> tf.Tensor:
+        """Return means and standard deviations of the projections, [2, R]; differentiable."""
+        moments = []
+        for each in points:
+            p, heights = self._projected(each, rows.take(each.row))
+            moments.append(tf.reduce_sum(tf.stack([p * each.f, heights]), axis=1))
+        order = tf.concat([each.row for each in points], axis=0)
+        return tf.gather(tf.concat(moments, axis=1), tf.argsort(order), axis=1)
+
+    def _visible(self, number: int, row: tf.Tensor, rows: TiltedRows, tilted: Tilted) -> Points:
+        """Return the points of a level, without those where derivatives may be NaN."""
+        taken = rows.take(row)
+        points = self._placed(number, row, taken, _take(tilted, row))
+        log_pi = self._log_pi(points.f, taken)
+        is_visible = log_pi > tf.reduce_max(log_pi, axis=0) - 300.0
+        f = tf.where(is_visible, points.f, taken.cavity.mean)
+        weight = tf.where(is_visible, points.weight, tf.zeros_like(f))
+        return points._replace(f=f, weight=weight)
+
+    def _projected(self, points: Points, rows: TiltedRows) -> tuple[tf.Tensor, ...]:
         """
-        Return π times weights, and φ(T) times weights, [K, R]; differentiable. The sum of the latter
-        is σ.
+        Return π times weights, and φ(T) times weights, [K, R]; differentiable. The sum of the
+        latter is σ.
         """
-        log_pi = self._log_pi(points.F, rows)
+        log_pi = self._log_pi(points.f, rows)
         pi = points.weight * tf.exp(log_pi - tf.reduce_max(log_pi, axis=0))
         p = pi / tf.reduce_sum(pi, axis=0)
         F = tf.clip_by_value(_convolved(p, points.steps), 0.0, 1.0)
         return p, points.weight * _normal_at(F)
 
-    def _log_pi(self, F: tf.Tensor, rows: TiltedRows) -> tf.Tensor:
+    def _log_pi(self, f: tf.Tensor, rows: TiltedRows) -> tf.Tensor:
         (m, v), alpha, observations = rows
-        return alpha * self._density.log_prob(F, *observations) - 0.5 * tf.square(F - m) / v
+        return alpha * self._density.log_prob(f, *observations) - 0.5 * tf.square(f - m) / v
 
     def _distances(self, rows: TiltedRows, tilted: Tilted) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the number of sizes that were tried, [], and squared distances over v, [R]."""
+        """Return the level of each row, and the squared distance over v, [R]."""
         eps = float(np.finfo(rows.alpha.dtype.as_numpy_dtype).eps)
 
-        def level(number: tf.Tensor, row: tf.Tensor, distances: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def level(
+            number: tf.Tensor, row: tf.Tensor, levels: tf.Tensor, distances: tf.Tensor
+        ) -> tuple[tf.Tensor, ...]:
             taken = rows.take(row)
-            target = Tilted(*(tf.gather(value, row) for value in tilted))
-            points = self._placed(number, taken, target)
-            p, height = self.projected(points, taken)
+            target = _take(tilted, row)
+            points = self._placed(number, row, taken, target)
+            p, heights = self._projected(points, taken)
             v = taken.cavity.variance
-            change = points.F - taken.cavity.mean
+            change = points.f - taken.cavity.mean
             mean = tf.reduce_sum(p * change, axis=0)
-            variance = tf.reduce_sum(p * tf.square(change - mean), axis=0) / v
-            sigma = tf.reduce_sum(height, axis=0)
+            variance = tf.reduce_sum(p * tf.square(change - mean), axis=0)
+            sigma = tf.reduce_sum(heights, axis=0)
             expected = taken.alpha * v * target.d1
             errors = [
-                (mean - expected) / (tf.abs(expected) + tf.sqrt(variance * v)),
-                variance / target.variance_ratio - 1.0,
-                *tf.unstack(_WAVE * (points.waves @ height) / sigma),
+                (mean - expected) / (tf.abs(expected) + tf.sqrt(variance)),
+                variance / (v * target.variance_ratio) - 1.0,
+                *tf.unstack(_WAVE * (points.waves @ heights) / sigma),
                 _END * (p[0] + p[-1]),
             ]
-            is_open = tf.reduce_max(tf.abs(errors), axis=0) > eps**0.5  # not if NaN
-            distance = tf.nn.relu(variance - tf.square(sigma) / v - 64.0 * eps)
-            distances = tf.tensor_scatter_nd_update(distances, row[:, None], distance)
-            return number + 1, tf.boolean_mask(row, is_open), distances
+            largest = tf.reduce_max(tf.abs(errors), axis=0)
+            is_last = tf.equal(number, len(_SIZES) - 1)
+            is_open = (largest > eps**0.5) & ~is_last  # False for NaN
+            shorter = tf.nn.relu(1.0 - tf.square(sigma) / variance - 64.0 * eps)
+            is_lost = (largest > _LARGEST) & is_last
+            distance = tf.where(is_lost, np.nan * sigma, target.variance_ratio * shorter)
+            levels, distances = (
+                tf.tensor_scatter_nd_update(old, row[:, None], new)
+                for old, new in ((levels, number + tf.zeros_like(row)), (distances, distance))
+            )
+            return number + 1, tf.boolean_mask(row, is_open), levels, distances
 
-        start = tf.zeros_like(rows.alpha)
-        number, _, distances = tf.while_loop(
-            lambda number, row, _: (tf.size(row) > 0) & (number < len(_SIZES)),
+        distances = tf.zeros_like(rows.alpha)
+        row = tf.range(tf.size(distances))
+        _, _, levels, distances = tf.while_loop(
+            lambda number, row, *_: tf.size(row) > 0,
             level,
-            (tf.constant(0), tf.range(tf.size(start)), start),
-            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None]), start.shape),
+            (tf.constant(0), row, tf.zeros_like(row), distances),
+            shape_invariants=(
+                tf.TensorShape([]),
+                tf.TensorShape([None]),
+                row.shape,
+                distances.shape,
+            ),
         )
-        return tf.maximum(number, 1), distances
+        return levels, distances
 
-    def _placed(self, number: tf.Tensor, rows: TiltedRows, tilted: Tilted) -> Points:
+    def _placed(
+        self, number: tf.Tensor | int, row: tf.Tensor, rows: TiltedRows, tilted: Tilted
+    ) -> Points:
+        """Return points of a level in the windows of rows that have these tilted moments."""
         (m, v), alpha, _ = rows
         dtype = m.dtype
         sd = tf.sqrt(v)
@@ -146,13 +191,19 @@ class WassersteinRule(QuadratureRule):
         lower = tf.minimum(mean - near, tf.maximum(mean - far, -HALF))
         upper = tf.maximum(mean + near, tf.minimum(mean + far, HALF))
         size = tf.constant(_SIZES)[number]
-        begin = size - _SIZES[0]
+        begin = tf.constant(_BEGINS)[number]
         columns = tf.constant(_TABLE, dtype)[:, begin : begin + size]
         unit, waves = tf.split(tf.ensure_shape(columns, [3, None]), [1, 2])
         middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
-        x, weight, *_ = placed(self._density, rows, middle, half, unit)
+        # With more points also a likelihood that is narrow and far from the cavity is resolved.
+        spread = 0.1 * tf.square(_SIZES[0] / tf.cast(size, dtype))
+        x, weight, *_ = placed(self._density, rows, middle, half, unit, spread)
         steps = tf.constant(_STEPS, dtype)[_SIZES[-1] - size : _SIZES[-1] + size - 1]
-        return Points(m + sd * x, sd * weight, steps, waves)
+        return Points(row, m + sd * x, sd * weight, steps, waves)
+
+
+def _take(tilted: Tilted, row: tf.Tensor) -> Tilted:
+    return Tilted(*(tf.gather(value, row) for value in tilted))
 
 
 def _convolved(values: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:

@@ -63,23 +63,26 @@ def test_matches_oracle(moments, case):
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "y", "center", "mean", "variance"),
+    ("likelihood", "y", "center", "scale", "mean", "variance"),
     [
-        (gpflow.likelihoods.Poisson(), 300.0, np.log(300.0), -3.0, 6000.0),
-        (gpflow.likelihoods.StudentT(0.2), 0.0, 0.0, 1.3, 660.0),
-        (gpflow.likelihoods.StudentT(0.2), 5.0, 5.0, -11.0, 471.0),
-        (gpflow.likelihoods.Beta(), 0.5, 0.0, -5.0, 958.0),
+        (gpflow.likelihoods.Poisson(), 300.0, np.log(300.0), 0.05, -3.0, 6000.0),
+        (gpflow.likelihoods.StudentT(0.2), 0.0, 0.0, 0.05, 1.3, 660.0),
+        (gpflow.likelihoods.StudentT(0.2), 5.0, 5.0, 0.05, -11.0, 471.0),
+        (gpflow.likelihoods.StudentT(1e-4, df=1.0), 0.0, 0.0, 1e-4, 10.0, 100.0),
+        (gpflow.likelihoods.StudentT(1e-4), 0.0, 0.0, 1e-4, 2.0, 1.0),
+        (gpflow.likelihoods.Beta(), 0.5, 0.0, 0.05, -5.0, 958.0),
     ],
 )
-def test_quantile_deviation_of_a_wide_cavity(moments, likelihood, y, center, mean, variance):
+def test_quantile_deviation_of_a_wide_cavity(moments, likelihood, y, center, scale, mean, variance):
     """
     The likelihood is far narrower than the cavity, or has heavy tails. The reference is the
-    trapezoid rule at f = center + 0.05 sinh(t) with steps of t of 1e-4, whose error is of the order
-    of 1e-8.
+    trapezoid rule at f = center + scale sinh(t) with steps of t of 1e-4, whose error is of the
+    order of 1e-8.
     """
-    t = np.linspace(-9.0, 9.0, 180_001)
-    f = center + 0.05 * np.sinh(t)
-    width = 0.05 * np.cosh(t) * (t[1] - t[0])
+    t = np.linspace(-15.0, 15.0, 300_001)
+    t = t[np.abs(center + scale * np.sinh(t) - mean) < 8.5 * np.sqrt(variance)]
+    f = center + scale * np.sinh(t)
+    width = scale * np.cosh(t) * 1e-4
     log_prob = likelihood._scalar_log_prob(np.zeros((1, 1)), f[:, None], np.full((1, 1), y))
     log_pi = np.ravel(log_prob) - 0.5 * (f - mean) ** 2 / variance
     mass = width * np.exp(log_pi - log_pi.max())
@@ -89,6 +92,12 @@ def test_quantile_deviation_of_a_wide_cavity(moments, likelihood, y, center, mea
     deviation = np.sum(width * np.exp(-0.5 * T**2)) / np.sqrt(2.0 * np.pi)
     found = moments(tilted_rule(likelihood, Wasserstein()), y, mean, variance, 1.0)
     assert np.sqrt(variance * found.variance_ratio) == pytest.approx(deviation, rel=10.0 * REQUIRED)
+
+
+def test_a_quantile_deviation_that_no_level_resolves_is_nan(moments):
+    """A cavity 1,000 times as wide as the likelihood, at points equally far apart."""
+    found = moments(tilted_rule(gpflow.likelihoods.Gamma(), Wasserstein()), 1.0, 0.0, 1e6, 0.3)
+    assert np.isnan(found.variance_ratio) and np.isfinite(found.log_partition)
 
 
 def test_quantile_deviation_matches_high_precision(high_precision, moments):
