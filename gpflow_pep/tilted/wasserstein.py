@@ -33,15 +33,18 @@ from .trapezoid import HALF, TiltedRows, placed, trapezoid_table
 # either side of the tilted mean at least _NEAR and at most _FAR tilted standard deviations: 40 of
 # them include exponential tails, and tails of Student's t reach farther.
 _SIZES = 96, 192, 384, 384, 1536, 1536, 6144, 6144
+_EASY = 4  # rows of lower levels share the points of the gradient
 _NEAR = 7.5, *(len(_SIZES) - 1) * (9.0,)
 _FAR = 12.0, 40.0, *((len(_SIZES) - 2) // 2 * (40.0, np.inf))
-_TABLES = {size: trapezoid_table(size)[[0, 2, 3]] for size in _SIZES}
-_TABLE = np.concatenate([*_TABLES.values()], axis=1)
-_BEGINS = [sum(other for other in _TABLES if other < size) for size in _SIZES]
+# The table of K points begins at K - 96, since each number of points is twice the one before.
+_TABLE = np.concatenate(
+    [trapezoid_table(size)[[0, 2, 3]] for size in (96, 192, 384, 768, 1536, 3072, 6144)], axis=1
+)
 _STEPS = 0.5 + sici(np.pi * np.arange(1 - _SIZES[-1], _SIZES[-1]))[0] / np.pi
-# A row is resolved if errors are below √ε: the relative differences of mean and variance from the KL
-# projection; the amplitudes of φ(T) near the Nyquist frequency times _WAVE; and the values of π at
-# the ends times _END. With errors above _LARGEST at the last level the result is NaN.
+# A row is resolved if these are below √ε: its errors, which are the amplitudes of φ(T) near the
+# Nyquist frequency times _WAVE and the values of π at the ends times _END; and the relative
+# differences of mean and variance from the KL projection, which may itself be inaccurate. With an
+# error above _LARGEST at the last level the result is NaN.
 _WAVE = 10.0
 _END = 1e3
 _LARGEST = 1e-3
@@ -83,15 +86,15 @@ class WassersteinRule(QuadratureRule):
 
     def points(self, rows: TiltedRows) -> list[Points]:
         """
-        Return points that resolve the tilted distributions, for :meth:`projections`: one set of
-        points for each level of accuracy, with the rows that need it.
+        Return points that resolve the tilted distributions, for :meth:`projections`: as many as the
+        levels of most rows need, and more for the other rows.
         """
         tilted = self._kl.moments(rows.cavity, rows.observations, rows.alpha)
         levels = self._distances(rows, tilted)[0]
-        numbers = range(len(_SIZES))
+        is_easy = levels < _EASY
+        masks = is_easy, ~is_easy
         return [
-            self._visible(number, tf.squeeze(tf.where(levels == number), 1), rows, tilted)
-            for number in numbers
+            self._visible(tf.squeeze(tf.where(mask), 1), levels, rows, tilted) for mask in masks
         ]
 
     def projections(self, points: Sequence[Points], rows: TiltedRows) -> tf.Tensor:
@@ -103,10 +106,14 @@ class WassersteinRule(QuadratureRule):
         order = tf.concat([each.row for each in points], axis=0)
         return tf.gather(tf.concat(moments, axis=1), tf.argsort(order), axis=1)
 
-    def _visible(self, number: int, row: tf.Tensor, rows: TiltedRows, tilted: Tilted) -> Points:
-        """Return the points of a level, without those where derivatives may be NaN."""
+    def _visible(
+        self, row: tf.Tensor, levels: tf.Tensor, rows: TiltedRows, tilted: Tilted
+    ) -> Points:
+        """Return the points of rows, without those where derivatives may be NaN."""
         taken = rows.take(row)
-        points = self._placed(number, row, taken, _take(tilted, row))
+        level = tf.gather(levels, row)
+        size = tf.reduce_max(tf.concat([_SIZES[:1], tf.gather(_SIZES, level)], axis=0))
+        points = self._placed(size, level, row, taken, _take(tilted, row))
         log_pi = self._log_pi(points.f, taken)
         is_visible = log_pi > tf.reduce_max(log_pi, axis=0) - 300.0
         f = tf.where(is_visible, points.f, taken.cavity.mean)
@@ -137,7 +144,8 @@ class WassersteinRule(QuadratureRule):
         ) -> tuple[tf.Tensor, ...]:
             taken = rows.take(row)
             target = _take(tilted, row)
-            points = self._placed(number, row, taken, target)
+            size = tf.constant(_SIZES)[number]
+            points = self._placed(size, number, row, taken, target)
             p, heights = self._projected(points, taken)
             v = taken.cavity.variance
             change = points.f - taken.cavity.mean
@@ -145,17 +153,18 @@ class WassersteinRule(QuadratureRule):
             variance = tf.reduce_sum(p * tf.square(change - mean), axis=0)
             sigma = tf.reduce_sum(heights, axis=0)
             expected = taken.alpha * v * target.d1
-            errors = [
+            differences = [
                 (mean - expected) / (tf.abs(expected) + tf.sqrt(variance)),
                 variance / (v * target.variance_ratio) - 1.0,
-                *tf.unstack(_WAVE * (points.waves @ heights) / sigma),
-                _END * (p[0] + p[-1]),
             ]
-            largest = tf.reduce_max(tf.abs(errors), axis=0)
+            own = [*tf.unstack(_WAVE * (points.waves @ heights) / sigma), _END * (p[0] + p[-1])]
+            error = tf.reduce_max(tf.abs(own), axis=0)
+            difference = tf.reduce_max(tf.abs(differences), axis=0)
             is_last = tf.equal(number, len(_SIZES) - 1)
-            is_open = (largest > eps**0.5) & ~is_last  # False for NaN
+            # False for NaN.
+            is_open = (tf.maximum(error, difference) > eps**0.5) & ~is_last
+            is_lost = (error > _LARGEST) & is_last
             shorter = tf.nn.relu(1.0 - tf.square(sigma) / variance - 64.0 * eps)
-            is_lost = (largest > _LARGEST) & is_last
             distance = tf.where(is_lost, np.nan * sigma, target.variance_ratio * shorter)
             levels, distances = (
                 tf.tensor_scatter_nd_update(old, row[:, None], new)
@@ -179,19 +188,28 @@ class WassersteinRule(QuadratureRule):
         return levels, distances
 
     def _placed(
-        self, number: tf.Tensor | int, row: tf.Tensor, rows: TiltedRows, tilted: Tilted
+        self,
+        size: tf.Tensor,
+        level: tf.Tensor,
+        row: tf.Tensor,
+        rows: TiltedRows,
+        tilted: Tilted,
     ) -> Points:
-        """Return points of a level in the windows of rows that have these tilted moments."""
+        """
+        Return K = `size` points in the windows of a level, [] or [R], for rows that have these
+        tilted moments.
+        """
         (m, v), alpha, _ = rows
         dtype = m.dtype
         sd = tf.sqrt(v)
         mean = alpha * sd * tilted.d1
         deviation = tf.sqrt(tilted.variance_ratio)
-        near, far = (tf.constant(reach, dtype)[number] * deviation for reach in (_NEAR, _FAR))
+        near, far = (
+            tf.gather(tf.constant(reach, dtype), level) * deviation for reach in (_NEAR, _FAR)
+        )
         lower = tf.minimum(mean - near, tf.maximum(mean - far, -HALF))
         upper = tf.maximum(mean + near, tf.minimum(mean + far, HALF))
-        size = tf.constant(_SIZES)[number]
-        begin = tf.constant(_BEGINS)[number]
+        begin = size - _SIZES[0]
         columns = tf.constant(_TABLE, dtype)[:, begin : begin + size]
         unit, waves = tf.split(tf.ensure_shape(columns, [3, None]), [1, 2])
         middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
