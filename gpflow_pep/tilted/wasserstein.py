@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from ..maths.normal import LOG_ROOT_2PI
 from ..runtime.custom_gradients import WithGradient
-from .quadrature import QuadratureRule
+from .densities import log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
 from .trapezoid import HALF, TiltedRows, placed, trapezoid_table
 
@@ -60,15 +60,31 @@ class Points(NamedTuple):
     waves: tf.Tensor  # Cosine and sine near the Nyquist frequency, [2, K]
 
 
-class WassersteinRule(QuadratureRule):
+class WassersteinRule(TiltedRule):
     """
     Project tilted distributions of a scalar likelihood. At α = 0 both projections coincide. With
     `negligible` infinite, moments are those of the KL projection.
     """
 
     def __init__(self, likelihood: ScalarLikelihood):
-        super().__init__(likelihood)
+        self._density = log_density(likelihood)
         self._kl = tilted_rule(likelihood, KL())
+
+    @override
+    def check(self, observations: Observations, num_latent_gps: int) -> None:
+        self._kl.check(observations, num_latent_gps)
+
+    @override
+    def log_partition_vjp(
+        self,
+        cavity: Cavity,
+        observations: Observations,
+        alpha: tf.Tensor,
+        bar: tf.Tensor,
+        sources: Sequence[tf.Tensor | tf.Variable],
+    ) -> tuple[tf.Tensor, ...]:
+        """Compute the gradient of log Z, which does not depend on the projection."""
+        return self._kl.log_partition_vjp(cavity, observations, alpha, bar, sources)
 
     @override
     def moments(
