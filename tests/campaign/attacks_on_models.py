@@ -48,10 +48,10 @@ def _lengthscale_per_column(s: Model) -> Pair:
 
 def _likelihood(s: Model) -> Pair:
     names: Sequence[str] = ["Gaussian", "Student-t"]
-    if s.kind in OF_NOISE:
-        names = [s.likelihood]
-    elif s.likelihood in BINARY:
+    if s.likelihood in BINARY:
         names = BINARY
+    elif s.kind in (*OF_NOISE, "TSVGP"):  # which stays Gaussian
+        names = [s.likelihood]
     s.model.likelihood = likelihood = LIKELIHOODS[drawn(s, names)][0](s.rng)
     return s.compared(likelihood=likelihood)
 
