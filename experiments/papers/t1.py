@@ -10,14 +10,10 @@ from experiments.papers.tables import Score, means
 
 STREAMING = {"VFE": {"alpha": 0.0}, "PEP 0.5": {"alpha": 0.5}}
 VANILLA = {"vanilla VB": {"model": "VANILLA"}}
-MEAN_RMSE, MEAN_LL = (
-    Score("mean_rmse", "RMSE, mean"),
-    Score("mean_log_likelihood", "log likelihood, mean"),
-)
-END_RMSE, END_LL = (
-    Score("rmse", "RMSE at the end"),
-    Score("log_likelihood", "log likelihood at the end"),
-)
+MEAN_RMSE = Score("mean_rmse", "RMSE, mean")
+MEAN_LL = Score("mean_log_likelihood", "log likelihood, mean", larger_is_better=True)
+END_RMSE = Score("rmse", "RMSE at the end")
+END_LL = Score("log_likelihood", "log likelihood at the end", larger_is_better=True)
 STREAM_SCORES = (MEAN_RMSE, END_RMSE, MEAN_LL, END_LL)
 
 

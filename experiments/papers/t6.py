@@ -9,7 +9,7 @@ from typing import Any
 from experiments.papers.grid import Job, Records, grid, grouped
 from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import posteriors, streams
-from experiments.papers.t1 import STREAMING
+from experiments.papers.t1 import END_LL, MEAN_LL, STREAMING
 from experiments.papers.tables import Score, means
 
 BANANA = {
@@ -23,8 +23,8 @@ BANANA = {
 LABEL_SCORES = (
     Score("mean_error", "error, mean"),
     Score("error", "error at the end", 4),
-    Score("mean_log_likelihood", "log likelihood, mean"),
-    Score("log_likelihood", "log likelihood at the end"),
+    MEAN_LL,
+    END_LL,
 )
 
 

@@ -14,10 +14,20 @@ from experiments.papers import PROTOCOLS, report
 from experiments.papers.grid import Record
 from experiments.papers.running import write
 from experiments.papers.stored import StoredRuns
-from experiments.papers.tables import Table
+from experiments.papers.tables import Score, Table
 
 WITHOUT_FILES = ("U1", "T2", "T8", "M2")
 has_data = bool(os.environ.get("GPFLOW_PEP_DATA"))
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_larger_log_likelihoods_are_better(name):
+    """Ranks and wins follow."""
+    values = vars(import_module(f"experiments.papers.{name.lower()}")).values()
+    parts = [part for value in values for part in (value if isinstance(value, tuple) else [value])]
+    for score in parts:
+        if isinstance(score, Score) and "log likelihood" in score.heading:
+            assert score.larger_is_better, score
 
 
 @pytest.mark.parametrize("name", some_slow(PROTOCOLS, quick=["U1"]))
