@@ -23,8 +23,8 @@ from ..engine import SiteSums
 from ..maths.linalg import column_products
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
-from ..tilted import Cavity, Observations, Tilted, rule_for
-from ..tilted.rule import flat_latents
+from ..tilted import Cavity, Observations, Tilted
+from ..tilted.rule import EachLatent, flat_latents
 from ..tilted.trapezoid import TiltedRows
 from ..tilted.wasserstein import WassersteinRule
 from . import sweep
@@ -65,7 +65,7 @@ def implicit_bars(
         moments = rule.projections(points, moved)
         return [tf.reshape(each, tf.shape(s)) for each in tf.unstack(moments)]
 
-    kl = rule_for(likelihood, "kl").moments(cavity, observations, alpha)
+    kl = EachLatent(rule.kl).moments(cavity, observations, alpha)
     inputs = [*site, *marginal, d, here.mean]
     variables = list(problem.variables or ())
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:

@@ -14,7 +14,7 @@ from numpy.polynomial import legendre
 
 from ..runtime.tracing import refuse_xla
 
-_ROUNDING = 1000.0  # machine epsilons by which rounding alone may change integrands
+_ROUNDING = 1000.0  # machine epsilons by which rounding alone may change values
 
 
 class GaussLegendre(NamedTuple):
@@ -37,10 +37,9 @@ def gauss_legendre(number: int) -> GaussLegendre:
     return GaussLegendre(nodes, weights, coefficients[:, -3:])
 
 
-def attainable(tolerance: float, dtype: tf.DType) -> tf.Tensor:
+def attainable(tolerance: float, dtype: tf.DType) -> float:
     """Return the relative tolerance, or one that rounding leaves attainable if it is larger."""
-    eps = float(np.finfo(dtype.as_numpy_dtype).eps)
-    return tf.constant(max(tolerance, _ROUNDING * eps), dtype)
+    return max(tolerance, _ROUNDING * float(np.finfo(dtype.as_numpy_dtype).eps))
 
 
 class Panels(NamedTuple):

@@ -36,6 +36,7 @@ from ..ep.inference import Inference, Sites, SitesStatus, UpdatedPosterior, stat
 from ..ep.solver import RUNNING, SolverOptions
 from ..ep.sweep import LatentRows, Problem
 from ..likelihoods.observations import check_assigned, check_observations
+from ..maths.adaptive_quadrature import attainable
 from ..maths.linalg import finite
 from ..runtime.checks import asserted, warn, with_plain_errors
 from ..runtime.custom_gradients import WithGradient, derivatives, once_differentiable, unrecorded
@@ -62,7 +63,6 @@ _ROWS_PER_SWEEP = 5120
 # tracing.
 _EAGER_SWEEPS = 40
 _TOL = 1e-6  # default tolerance of the sites
-_ROUNDING = 1000.0  # machine epsilons by which rounding alone may change marginals
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
 _UNDETERMINED = (
     "The sites must determine every direction of u for a surrogate of M observations: use "
@@ -209,8 +209,7 @@ class PEP(PowerMixin, SparseGP):
         self.scale = scale
         self._set_sizes(int(self._local_num_data()))
         if tol is None:
-            eps = np.finfo(tf.as_dtype(default_float()).as_numpy_dtype).eps
-            tol = max(_TOL, _ROUNDING * float(eps))
+            tol = attainable(_TOL, tf.as_dtype(default_float()))
         powers = self._checked_alpha(alpha)
         self._alpha = local_variable(powers, default_float(), shape=[None] * powers.ndim)
         self._sites = Sites(self._num_rows, C, default_float())

@@ -376,8 +376,8 @@ def _integrate(
     # Tolerances of the last coefficients times the panel width, relative to the integral of the
     # modulus. It is smaller in outer panels: a narrow peak of the likelihood (Student's t) between
     # two nodes shows in small coefficients only.
-    inside = attainable(2e-7, dtype)
-    outside = attainable(1e-10, dtype)
+    inside = tf.constant(attainable(2e-7, dtype), dtype)
+    outside = tf.constant(attainable(1e-10, dtype), dtype)
 
     def evaluate(panels: Panels) -> Evaluated:
         row, left, half = panels

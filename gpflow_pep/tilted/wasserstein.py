@@ -68,11 +68,11 @@ class WassersteinRule(TiltedRule):
 
     def __init__(self, likelihood: ScalarLikelihood):
         self._density = log_density(likelihood)
-        self._kl = tilted_rule(likelihood, KL())
+        self.kl = tilted_rule(likelihood, KL())
 
     @override
     def check(self, observations: Observations, num_latent_gps: int) -> None:
-        self._kl.check(observations, num_latent_gps)
+        self.kl.check(observations, num_latent_gps)
 
     @override
     def log_partition_vjp(
@@ -84,14 +84,14 @@ class WassersteinRule(TiltedRule):
         sources: Sequence[tf.Tensor | tf.Variable],
     ) -> tuple[tf.Tensor, ...]:
         """Compute the gradient of log Z, which does not depend on the projection."""
-        return self._kl.log_partition_vjp(cavity, observations, alpha, bar, sources)
+        return self.kl.log_partition_vjp(cavity, observations, alpha, bar, sources)
 
     @override
     def moments(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0
     ) -> Tilted:
         rows = TiltedRows.of(cavity, observations, alpha)
-        tilted = self._kl.moments(cavity, observations, alpha, negligible)
+        tilted = self.kl.moments(cavity, observations, alpha, negligible)
         none = tf.zeros_like(cavity.mean)
         distance = tf.cond(
             tf.less(negligible, np.inf), lambda: self._distances(rows, tilted)[1], lambda: none
@@ -105,7 +105,7 @@ class WassersteinRule(TiltedRule):
         Return points that resolve the tilted distributions, for :meth:`projections`: as many as the
         levels of most rows need, and more for the other rows.
         """
-        tilted = self._kl.moments(rows.cavity, rows.observations, rows.alpha)
+        tilted = self.kl.moments(rows.cavity, rows.observations, rows.alpha)
         levels = self._distances(rows, tilted)[0]
         is_easy = levels < _EASY
         masks = is_easy, ~is_easy

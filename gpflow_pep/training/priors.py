@@ -87,11 +87,11 @@ def weak_priors(
     Here s is the standard deviation of a column and D the number of columns of the kernel. v is the
     variance of Y if f is in the unit of Y (likelihoods `Gaussian` and `StudentT`), e^3 = 20 for
     `Softmax`, else e = 2.72. Latent functions of well separated classes have standard deviations of
-    3 to 8 under `Softmax`, which adds noise of its own, and of 1 to 3 under other likelihoods. With a kernel for each
-    output, v is the variance of its column, else the mean over the columns that vary. The factors
-    of a product of k kernels have v^(1/k) for v. If a parameter has an entry for each column (ARD),
-    the table describes the mean of the logarithms, and N(0, 0.4²) the deviation of each one from
-    this mean.
+    3 to 8 under `Softmax`, which adds noise of its own, and of 1 to 3 under other likelihoods. With
+    a kernel for each output, v is the variance of its column, else the mean over the columns that
+    vary. The factors of a product of k kernels have v^(1/k) for v. If a parameter has an entry for
+    each column (ARD), the table describes the mean of the logarithms, and N(0, 0.4²) the deviation
+    of each one from this mean.
 
     t₁₀ is the density of Student's t with 10 degrees of freedom: its heavy tails leave room for
     data without noise. All are densities of logarithms: maximum a posteriori (MAP) estimates do not

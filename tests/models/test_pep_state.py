@@ -538,7 +538,7 @@ def test_a_power_of_each_row_stays_with_the_rows():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_default_options(dtype):
-    """The tolerance follows the type: at 1e-6 of float32, rounding changes the marginals as much."""
+    """The tolerance follows the type: rounding of float32 alone changes marginals by 1e-6."""
     with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-5)):
         model = PEP((X, Y), SquaredExponential(), Probit(), Z)
         assert model.tol == pytest.approx(max(1e-6, 1000.0 * np.finfo(dtype).eps))
