@@ -25,7 +25,7 @@ from quick import some_slow
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, fit
-from gpflow_pep.runtime.devices import preferring_products
+from gpflow_pep.maths.linalg import preferring_products
 
 N, M, BLOCK = 20, 8, 5
 

@@ -1,15 +1,22 @@
 """
-The plan of the package in CONTRIBUTING.md: imports point down its table, and private modules may be
-missing.
+The plan of the package in CONTRIBUTING.md: imports point down its table, private modules may be
+missing, a loss enters few files, and classes have few bases.
 """
 
 import ast
+import importlib
+import inspect
+import pkgutil
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import gpflow
+import numpy as np
 import pytest
+
+import gpflow_pep
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "gpflow_pep"
@@ -83,3 +90,31 @@ def test_a_model_is_trained_without_private_modules():
     command = [sys.executable, "-c", TRAINING]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.stdout.split() == ["2"], done.stderr
+
+
+@pytest.mark.parametrize(("model", "most"), [("PEPR", 14), ("PEPClassifier", 22)])
+def test_a_first_loss_enters_few_files(model, most):
+    X = np.linspace(0.0, 1.0, 30)[:, None]
+    data = (X, (X > 0.5).astype(float))
+    kernel = gpflow.kernels.SquaredExponential()
+    made = getattr(gpflow_pep, model)(data, kernel, inducing_variable=X[::6])
+    entered = set()
+
+    def note(frame, event, argument):
+        entered.add(frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        made.training_loss()
+    finally:
+        sys.setprofile(None)
+    own = sorted(path for path in entered if Path(path).is_relative_to(PACKAGE))
+    assert 0 < len(own) <= most, own
+
+
+def test_classes_inherit_from_at_most_five_of_the_package():
+    for module in pkgutil.walk_packages(gpflow_pep.__path__, "gpflow_pep."):
+        classes = inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
+        for _, kind in classes:
+            own = [each for each in kind.__mro__ if each.__module__.startswith("gpflow_pep.")]
+            assert len(own) <= 5, own

@@ -15,13 +15,16 @@ from .dataset_chunks import DatasetChunks
 from .gaussian import (
     InducingPosterior,
     OldPosteriorSite,
+    RowSums,
     SiteSums,
+    factored_log_det_ratio,
+    log1p_ratio,
     log_gaussian,
     mahalanobis,
     precision_B,
+    scale_terms,
 )
+from .kernel_matrices import kernel_matrix
 from .old_posterior import AbsorbedPosterior, OldPosterior
-from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
 from .rows import RegressionRows, Rows, mean_at, noise_at, watched
-from .sites import IndependentSites, Powers, RowSums, SiteRule
-from .stationary_kernels import kernel_matrix
+from .sites import IndependentSites, Powers, SiteRule

@@ -18,9 +18,9 @@ from ..maths.linalg import by_products, cholesky_adjoint, column_products, trian
 from ..runtime.checks import repeated
 from ..runtime.custom_gradients import WithGradient, once_differentiable
 from .chunks import Chunk, Part
-from .gaussian import SiteSums
+from .gaussian import RowSums, SiteSums
 from .rows import RegressionRows, Rows, cast, watched
-from .sites import IndependentSites, LinearAdjoint, Powers, RowSums, SiteRule, adjoint, given_u
+from .sites import IndependentSites, LinearAdjoint, Powers, SiteRule, adjoint, given_u
 
 # Estimated relative change of the site noise. Among 576 settings (four kernels, six lengthscales,
 # four noises, alpha 0, 0.5 and 1; N = 6,000, M = 100, D = 4 and 8) 294 are below this value; their

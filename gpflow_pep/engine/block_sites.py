@@ -16,11 +16,19 @@ from ..maths.linalg import (
     log_det,
     symmetric_product,
 )
-from ..runtime.custom_gradients import WithGradient
+from ..runtime.custom_gradients import WithGradient, once_differentiable
 from .covariances import conditional_covariance_of_f, with_checked_variance
-from .penalty import ADVICE, log1p_ratio, log_det_ratio, penalty_factor
+from .gaussian import RowSums, log1p_ratio
 from .rows import Rows
-from .sites import Powers, RowSums, SiteRule, given_u
+from .sites import Powers, SiteRule, given_u
+
+# Of k X; below it the penalty is a series of four terms, whose first neglected term is at most as
+# large as the rounding error of the closed form.
+_SERIES_BELOW = 1e-3
+_ADVICE = (
+    "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows "
+    "in a block"
+)
 
 
 class _SitesOfBlocks(SiteRule):
@@ -116,7 +124,7 @@ def block_sums(Vt: tf.Tensor, r: tf.Tensor, Sigma: tf.Tensor) -> WithGradient:
 
 def _factor_of_noise(Sigma: tf.Tensor) -> tf.Tensor:
     """Cholesky factor of Sigma, [G, b, b]."""
-    return cholesky(Sigma, name="a block of the site noise", advice=ADVICE)
+    return cholesky(Sigma, name="a block of the site noise", advice=_ADVICE)
 
 
 class StructuredBlockSites(_SitesOfBlocks):
@@ -187,3 +195,36 @@ def _in_blocks(values: tf.Tensor, D: tf.Tensor) -> tf.Tensor:
 def _flat(values: tf.Tensor) -> tf.Tensor:
     """[G, b, K] -> [n, K]."""
     return tf.reshape(values, tf.concat([[-1], tf.shape(values)[2:]], 0))
+
+
+@tf.custom_gradient
+def log_det_ratio(power: tf.Tensor, X: tf.Tensor) -> WithGradient:
+    """
+    Compute log det(I + power X) / power, [G], of symmetric X [G, b, b], power [] or [G]; the trace
+    if power is 0.
+    """
+    X2 = tf.matmul(X, X)
+    t1, t2, t3, t4 = tf.linalg.trace(X), _dot(X, X), _dot(X, X2), _dot(X2, X2)
+    series = t1 - power * (t2 / 2.0 - power * (t3 / 3.0 - power * t4 / 4.0))
+    factor = penalty_factor(power, X)
+    direct = tf.math.divide_no_nan(log_det(factor), power)
+
+    def gradient(bar: tf.Tensor) -> tuple[None, tf.Tensor]:
+        return None, *once_differentiable(bar[:, None, None] * inverse_of_product(factor))
+
+    return tf.where(
+        (power == 0.0) | (power * tf.sqrt(t2) < _SERIES_BELOW), series, direct
+    ), gradient
+
+
+def _dot(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+    """tr(X Y) of symmetric matrices [G, b, b]: [G]."""
+    return tf.reduce_sum(X * Y, axis=[-2, -1])
+
+
+def penalty_factor(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+    """Cholesky factor of I + power X with power [] or [G], [G, b, b]."""
+    identity = tf.eye(tf.shape(X)[-1], dtype=X.dtype)
+    return cholesky(
+        identity + power[..., None, None] * X, name="a block of the penalty", advice=_ADVICE
+    )

@@ -30,7 +30,7 @@ from typing_extensions import override
 from ..maths.linalg import column_products, symmetric_product
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import WithGradient
-from .stationary_kernels import (
+from .kernel_matrices import (
     FEW_INPUTS,
     PROFILES,
     REDUCTIONS,

@@ -1,6 +1,6 @@
 """
-Sums (L, A, c) over Gaussian sites: sufficient statistics for posterior, predictions and the old
-posterior's site.
+Sums over Gaussian sites, the evidence that follows from them, and its penalty log det(I + k X) / k,
+with its limit at k = 0, without cancellation.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ..maths.linalg import cholesky, inverse_of_product, log_det, triangular_solve
 from ..runtime.custom_gradients import WithGradient, once_differentiable
-from .sites import RowSums
+from ..runtime.distribution import ONE_PROCESS, Workers
 
 _ADVICE = (
     "a larger noise variance, fewer or better spread inducing points, or "
@@ -42,6 +42,20 @@ class OldPosteriorSite(NamedTuple):
     A: tf.Tensor  # [..., M, M]
     c: tf.Tensor  # [..., M, P]
     terms: tf.Tensor  # Added to the log evidence besides the effect of A and c, []
+
+
+class RowSums(NamedTuple):
+    """
+    Sums over rows, or derivatives in them; v: site noise, r: residual, V = L^-1 Kuf; [...]: leading
+    ones of Kuu.
+    """
+
+    A: tf.Tensor  # V diag(1/v) V', [..., M, M]
+    c: tf.Tensor  # V diag(1/v) r, [..., M, P]
+    quadratic: tf.Tensor  # r' diag(1/v) r summed over outputs, [...]
+    log_noise: tf.Tensor  # log det of the site noise, [...]
+    penalty: tf.Tensor  # Subtracted from the evidence, [...]
+    shared: tf.Tensor  # Sum of S^-1/2 D_b S^-1/2 over blocks that share M, [b, b]; otherwise [0, 0]
 
 
 class SiteSums(NamedTuple):
@@ -112,3 +126,62 @@ def log_gaussian(sums: SiteSums, row_sums: RowSums, num_data: tf.Tensor) -> tf.T
 def mahalanobis(sums: SiteSums, row_sums: RowSums) -> tf.Tensor:
     """r' (V'V + v)^-1 r = r' v^-1 r - c' B^-1 c, summed over outputs, [...]."""
     return row_sums.quadratic - tf.reduce_sum(sums.c * sums.posterior().b, axis=[-2, -1])
+
+
+def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """Compute log(1 + power x) / power elementwise, x if power is 0; broadcasts."""
+    z = power * x
+    # Below 1e-30 log(1 + z) is z; a product that underflows must not become 0. A NaN in x stays,
+    # also if power is 0.
+    return tf.where(
+        (power == 0.0) | (tf.abs(z) < 1e-30), x, tf.math.divide_no_nan(tf.math.log1p(z), power)
+    )
+
+
+def scale_terms(
+    power: tf.Tensor, scale: tf.Tensor, count: tf.Tensor | float, workers: Workers = ONE_PROCESS
+) -> tf.Tensor:
+    """
+    Compute the term of the structured conditional q(f|u), with covariance m D, in the evidence of
+    T-PEP, [].
+
+        Σ_n { log m - log(1 + α_n (m - 1))/α_n } / 2
+
+    per latent function, for any likelihood: the power-EP term of p(f|u)/q(f|u) (Bui and Titsias
+    2025, eqs 38 to 41).
+
+    :param power: α of all rows [], or one for each row or block of this worker, [B].
+    :param scale: m, [] or [B].
+    :param count: number of rows per power and scale; rows of all workers if there is one of each.
+    """
+
+    @tf.custom_gradient
+    def total(scale: tf.Tensor) -> WithGradient:
+        mixed = (1.0 - power) + power * scale  # 1 + α (m - 1), without cancellation at small m
+        logarithm = tf.math.divide_no_nan(tf.math.log(mixed), power)
+        ratio = tf.where(mixed < 0.5, logarithm, log1p_ratio(power, scale - 1.0))
+        terms = (0.5 * count) * (tf.math.log(scale) - ratio)
+        slopes = (0.5 * count) * (1.0 - power) * (1.0 - scale) / (scale * mixed)
+        if terms.shape.rank > 0:
+            terms, slope = tf.unstack(
+                workers.sum(tf.stack([tf.reduce_sum(terms), tf.reduce_sum(slopes)]))
+            )
+            slopes = slope if scale.shape.rank == 0 else slopes
+        return terms, lambda bar: once_differentiable(bar * slopes)[0]
+
+    return total(scale)
+
+
+def factored_log_det_ratio(
+    factor: tf.Tensor, power: tf.Tensor, trace: tf.Tensor, squares: tf.Tensor
+) -> tf.Tensor:
+    """
+    Compute log det(I + power X) / power, [...], of symmetric X [..., b, b] from a factor of I +
+    power X, its trace and tr X², `squares`, [...]; the trace if power is 0. The relative accuracy
+    is 1e-10, with two terms of the series.
+    """
+    series = trace - 0.5 * power * squares
+    direct = tf.math.divide_no_nan(log_det(factor), power)
+    # The next term is the square of the bound, 1e-5; the rounding error of the logarithm is 1e-16
+    # over it.
+    return tf.where((power == 0.0) | (power * tf.sqrt(tf.nn.relu(squares)) < 1e-5), series, direct)

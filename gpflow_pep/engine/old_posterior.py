@@ -29,8 +29,7 @@ from ..maths.linalg import cholesky, finite
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import WithGradient, once_differentiable
 from .covariances import Prior, independent_parts, stacked
-from .gaussian import OldPosteriorSite, SiteSums
-from .penalty import factored_log_det_ratio
+from .gaussian import OldPosteriorSite, SiteSums, factored_log_det_ratio
 
 _ADVICE_SUMS = "checking data, parameters and q for NaN, infinite or overflowing values"
 _ADVICE = (

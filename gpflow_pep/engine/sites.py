@@ -15,7 +15,7 @@ from typing_extensions import Self, override
 from ..maths.linalg import column_products, lower_product, symmetric_product, triangular_solve
 from ..runtime.custom_gradients import WithGradient, derivatives
 from .covariances import conditional_variance_of_f
-from .penalty import log1p_ratio
+from .gaussian import RowSums, log1p_ratio
 from .rows import Rows
 
 
@@ -47,20 +47,6 @@ class Powers(NamedTuple):
     def of_pep(cls, alpha: tf.Tensor) -> "Powers":
         """Return the powers of power EP."""
         return cls(noise_power=alpha, penalty_power=alpha, weight=0.5 * (1.0 - alpha))
-
-
-class RowSums(NamedTuple):
-    """
-    Sums over rows, or derivatives in them; v: site noise, r: residual, V = L^-1 Kuf; [...]: leading
-    ones of Kuu.
-    """
-
-    A: tf.Tensor  # V diag(1/v) V', [..., M, M]
-    c: tf.Tensor  # V diag(1/v) r, [..., M, P]
-    quadratic: tf.Tensor  # r' diag(1/v) r summed over outputs, [...]
-    log_noise: tf.Tensor  # log det of the site noise, [...]
-    penalty: tf.Tensor  # Subtracted from the evidence, [...]
-    shared: tf.Tensor  # Sum of S^-1/2 D_b S^-1/2 over blocks that share M, [b, b]; otherwise [0, 0]
 
 
 class SiteRule:

@@ -19,8 +19,13 @@ from gpflow.mean_functions import MeanFunction
 
 from ..engine.chunks import Chunk, ChunkedData
 from ..engine.covariances import Prior, conditional_variance_of_f
-from ..engine.gaussian import InducingPosterior, OldPosteriorSite, SiteSums, precision_B
-from ..engine.penalty import log1p_ratio
+from ..engine.gaussian import (
+    InducingPosterior,
+    OldPosteriorSite,
+    SiteSums,
+    log1p_ratio,
+    precision_B,
+)
 from ..engine.rows import mean_at, watched
 from ..maths.linalg import column_products, symmetric_product
 from ..runtime.distribution import ONE_PROCESS, Workers

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from typing_extensions import Self
 
 from .. import validation
-from ..engine.kernel_columns import checked_indices, index_columns
+from ..engine.coregion import checked_indices, index_columns
 from ..inducing import k_means, uniform
 from ..inducing.greedy_variance import greedy_choice
 from ..inducing.rows import distinct

@@ -13,7 +13,8 @@ from gpflow.kernels import Kernel, MultioutputKernel
 
 from .. import validation
 from ..engine import RowChunks, kernel_matrix
-from ..engine.kernel_columns import check_columns, checked_indices
+from ..engine.coregion import checked_indices
+from ..engine.kernel_matrices import check_columns
 from ..runtime.checks import asserted, with_plain_errors
 from ..runtime.tracing import compiled, no_autograph
 from .rows import distinct

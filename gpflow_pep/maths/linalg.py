@@ -15,10 +15,10 @@ from gpflow.base import TensorType
 
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import WithGradient, once_differentiable
-from ..runtime.devices import prefers_products
 from ..runtime.tracing import in_xla, shared
 
 _UNREPORTED = ContextVar("unreported", default=False)
+_PREFERS_PRODUCTS: ContextVar[bool | None] = ContextVar("prefers_products", default=None)
 _STRIP = 64  # rows of a strip; splitting products into fewer rows costs more time than it saves
 
 
@@ -316,3 +316,21 @@ def cholesky_adjoint(L: tf.Tensor, LtL_bar: tf.Tensor) -> tf.Tensor:
     Phi = 0.5 * (Phi + tf.linalg.matrix_transpose(Phi))
     half = triangular_solve(L, Phi, adjoint=True)  # L^-T Phi
     return triangular_solve(L, tf.linalg.matrix_transpose(half), adjoint=True)
+
+
+def prefers_products() -> bool:
+    """Return whether products are much faster than triangular solves, as on GPUs."""
+    preferred = _PREFERS_PRODUCTS.get()
+    if preferred is None:
+        return bool(tf.config.get_visible_devices("GPU"))
+    return preferred
+
+
+@contextmanager
+def preferring_products(value: bool) -> Iterator[None]:
+    """Set :func:`prefers_products` for graphs traced in this context, for a device elsewhere."""
+    token = _PREFERS_PRODUCTS.set(value)
+    try:
+        yield
+    finally:
+        _PREFERS_PRODUCTS.reset(token)

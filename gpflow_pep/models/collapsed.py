@@ -18,9 +18,9 @@ from ..engine.accumulation import accumulate_sums, collapsed_leave_one_out
 from ..engine.block_sites import BlockSites
 from ..engine.chunks import BlockChunks, Chunks, OneChunk, RowChunks
 from ..engine.covariances import Prior
-from ..engine.gaussian import SiteSums, log_gaussian, mahalanobis
+from ..engine.gaussian import RowSums, SiteSums, log_gaussian, mahalanobis
 from ..engine.rows import RegressionRows
-from ..engine.sites import IndependentSites, Powers, RowSums, SiteRule
+from ..engine.sites import IndependentSites, Powers, SiteRule
 from ..maths.linalg import finite
 from ..runtime.tracing import no_autograph
 from .parts import Part

@@ -20,7 +20,8 @@ from gpflow.utilities import parameter_dict
 
 from .. import validation
 from ..engine import independent_parts
-from ..engine.kernel_columns import check_columns, checked_indices
+from ..engine.coregion import checked_indices
+from ..engine.kernel_matrices import check_columns
 
 
 def as_inducing_variable(inducing_variable: object, *, shared: bool) -> InducingVariables:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
-from gpflow.base import Parameter, RegressionData
+from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
@@ -18,14 +18,14 @@ from typing_extensions import Self, override
 
 from .. import validation
 from ..engine import SiteSums, conditional_variance_of_f, mean_at
-from ..engine.kernel_columns import checked_indices
+from ..engine.coregion import checked_indices
 from ..ep.sweep import Projected, project_mean
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import column_products, finite
 from ..runtime.checks import asserted
 from ..runtime.tracing import in_xla, no_autograph
-from .parts import ParameterPart, checked_scale
-from .sparse import InducingVariableGP, PowerMixin
+from .parts import ParameterPart, Power, checked_scale
+from .sparse import InducingVariableGP, checked_bound
 
 ADVICE = (
     "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or "
@@ -300,9 +300,10 @@ class ElboMixin(MinibatchSVGP):
         return self.maximum_log_likelihood_objective(data)
 
 
-class PowerSVGP(PowerMixin, MinibatchSVGP):
+class PowerSVGP(MinibatchSVGP):
     """A model with a power alpha and a scale m of the structured conditional."""
 
+    alpha = Power()
     scale = ParameterPart(checked_scale)
 
     def __init__(
@@ -340,9 +341,7 @@ class PowerSVGP(PowerMixin, MinibatchSVGP):
             q_sqrt=q_sqrt,
             whiten=whiten,
         )
-        self._alpha = tf.Variable(
-            self._checked_alpha(alpha), trainable=False, dtype=default_float()
-        )
+        self._alpha = tf.Variable(validation.power(alpha), trainable=False, dtype=default_float())
         self.scale = scale
 
     @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: []")
@@ -355,4 +354,7 @@ class PowerSVGP(PowerMixin, MinibatchSVGP):
         :raises tf.errors.InvalidArgumentError: at other powers, at which the objective approximates
             the log evidence.
         """
-        return self._checked_bound(self.maximum_log_likelihood_objective(data))
+        return checked_bound(self.maximum_log_likelihood_objective(data), self._alpha)
+
+    def _checked_alpha(self, alpha: object) -> AnyNDArray:
+        return validation.power(alpha)

@@ -51,8 +51,8 @@ from ..runtime.tracing import (
 )
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
 from ..tilted.rule import projection_of
-from .parts import ParameterPart, checked_scale
-from .sparse import PowerMixin, SparseGP, checked_data, checked_power, columns
+from .parts import ParameterPart, Power, checked_scale
+from .sparse import SparseGP, checked_data, checked_power, columns
 
 # Entries of V = L^-1 Kuf that are stored between sweeps (64 MB); a larger V is recomputed.
 _MAX_STORED = 2**23
@@ -103,7 +103,7 @@ def _option(name: str, checked: Callable[[Any, str], Any], meaning: str) -> prop
     return property(lambda model: getattr(model._options, name).numpy().item(), assign, doc=doc)
 
 
-class PEP(PowerMixin, SparseGP):
+class PEP(SparseGP):
     r"""
     Sparse power EP for any likelihood, with a Gaussian site for every observation.
 
@@ -249,10 +249,10 @@ class PEP(PowerMixin, SparseGP):
             return num_outputs - isinstance(self.likelihood, SwitchedLikelihood)
         return validation.positive_integer(self.likelihood.latent_dim, "likelihood.latent_dim")
 
-    @override
     def _checked_alpha(self, alpha: object) -> AnyNDArray:
         return validation.power(alpha, self._num_rows, "row")
 
+    alpha = Power()
     scale = ParameterPart(checked_scale)
     tol = _option(
         "tol",

@@ -15,14 +15,14 @@ from ..engine import BlockChunks, Powers, RowSums, SiteRule, SphericalBlockSites
 from ..runtime.distribution import local_variable
 from ..runtime.tracing import no_autograph
 from .collapsed import UpperBoundMixin
-from .parts import ParameterPart
-from .sparse import PowerMixin, checked_power
+from .parts import ParameterPart, Power
+from .sparse import checked_bound, checked_power
 
 _OPTIMAL = "optimal"
 _PER_BLOCK = "optimal per block"
 
 
-class PEPR(PowerMixin, UpperBoundMixin):
+class PEPR(UpperBoundMixin):
     r"""
     Collapsed power EP for GP regression: SGPR, FITC, PITC and the powers between them.
 
@@ -121,6 +121,8 @@ class PEPR(PowerMixin, UpperBoundMixin):
         self._alpha = local_variable(self._checked_alpha(alpha), default_float())
         self.scale = None if self._optimal_scale else scale
 
+    alpha = Power()
+
     @ParameterPart
     def scale(self, scale: object) -> Parameter | None:
         """m of the structured conditional, a parameter; None if it is optimal."""
@@ -142,9 +144,8 @@ class PEPR(PowerMixin, UpperBoundMixin):
         :raises tf.errors.InvalidArgumentError: at other powers, at which the objective approximates
             the log evidence.
         """
-        return self._checked_bound(self.maximum_log_likelihood_objective())
+        return checked_bound(self.maximum_log_likelihood_objective(), self._alpha)
 
-    @override
     def _checked_alpha(self, alpha: object) -> AnyNDArray:
         powers = validation.power(alpha, int(self._local_num_blocks()), self._unit())
         if self._optimal_scale and powers.any():

@@ -14,7 +14,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
 from ..engine import Prior, conditional_variance_of_f, mean_at, split_rows, with_checked_variance
-from ..engine.kernel_columns import checked_indices
+from ..engine.coregion import checked_indices
 from ..maths.linalg import column_products, finite
 from ..runtime.tracing import no_autograph
 from ..validation import inputs, real_numbers

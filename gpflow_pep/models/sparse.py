@@ -36,7 +36,7 @@ from ..engine import (
 )
 from ..engine.chunks import MOST_ROWS
 from ..engine.chunks import ROWS_PER_CHUNK as ROWS_ON_CPU
-from ..engine.kernel_columns import checked_indices, index_columns
+from ..engine.coregion import checked_indices, index_columns
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite, sufficient_jitter
 from ..runtime import tracing
@@ -685,39 +685,9 @@ _NO_BOUND = (
 )
 
 
-class PowerMixin(InducingVariableGP):
-    """A model with a power alpha."""
-
-    _alpha: tf.Variable
-
-    @property
-    def alpha(self) -> tf.Variable:
-        """
-        The power: a variable [], or one number per row or block if it was given so. Set it, or
-        ``.assign`` to it: compiled functions use the new value without retracing.
-
-        :raises ValueError: for values outside [0, 1] or a new shape. After ``.assign`` the next
-            evaluation raises an error.
-        """
-        return self._alpha
-
-    @alpha.setter
-    def alpha(self, alpha: object) -> None:
-        powers, shape = self._checked_alpha(alpha), self._alpha.shape
-        if not shape.is_compatible_with(powers.shape):
-            kept = "one number for each row or block" if shape.rank else "one number"
-            raise ValueError(
-                f"alpha must stay {kept}, as in the constructor, got shape {list(powers.shape)}."
-            )
-        self._alpha.assign(powers)
-
-    def _checked_alpha(self, alpha: object) -> AnyNDArray:
-        """Check a value of `alpha` and return it: one number, []."""
-        return validation.power(alpha)
-
-    def _checked_bound(self, objective: tf.Tensor) -> tf.Tensor:
-        """Return the objective, a lower bound if alpha = 0; raise an error at other powers."""
-        return asserted(objective, self._alpha == 0.0, _NO_BOUND, self._alpha)
+def checked_bound(objective: tf.Tensor, alpha: tf.Variable) -> tf.Tensor:
+    """Return the objective, a lower bound if alpha = 0; raise an error at other powers."""
+    return asserted(objective, alpha == 0.0, _NO_BOUND, alpha)
 
 
 def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf.Tensor:

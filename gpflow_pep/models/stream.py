@@ -24,7 +24,7 @@ from ..engine import (
     independent_parts,
     kernel_matrix,
 )
-from ..engine.kernel_columns import checked_indices
+from ..engine.coregion import checked_indices
 from ..inducing import greedy_conditional_variance
 from ..inducing.rows import distinct
 from ..runtime.checks import with_plain_errors

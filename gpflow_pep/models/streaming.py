@@ -22,12 +22,13 @@ from ..runtime.tracing import compiled
 from .collapsed import CollapsedRegression
 from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points
 from .minibatch_svgp import ElboMixin, WhitenedQ
+from .parts import Power
 from .pep import PEP
-from .sparse import ADVICE_KUU, PowerMixin, checked_power
+from .sparse import ADVICE_KUU, checked_power
 from .stream import Stream
 
 
-class StreamingSGPR(PowerMixin, CollapsedRegression, Stream):
+class StreamingSGPR(CollapsedRegression, Stream):
     r"""
     Sparse GP regression of a stream of batches, for any power.
 
@@ -90,6 +91,11 @@ class StreamingSGPR(PowerMixin, CollapsedRegression, Stream):
             max_jitter=max_jitter,
         )
         self._alpha = local_variable(self._checked_alpha(alpha), default_float())
+
+    alpha = Power()
+
+    def _checked_alpha(self, alpha: object) -> AnyNDArray:
+        return validation.power(alpha)
 
     @override
     @classmethod

@@ -42,8 +42,7 @@ class TSGPR(UpperBoundMixin):
 
     @override
     def site_powers(self) -> Powers:
-        zero = tf.zeros([], default_float())
-        return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
+        return _powers()
 
     @check_shapes("return: []")
     @no_autograph
@@ -52,7 +51,7 @@ class TSGPR(UpperBoundMixin):
         return self.maximum_log_likelihood_objective()
 
 
-class BTSGPR(TSGPR):
+class BTSGPR(UpperBoundMixin):
     r"""
     The tighter collapsed bound with blocks, tighter still; q(u) and predictions as SGPR.
 
@@ -122,6 +121,16 @@ class BTSGPR(TSGPR):
         self.check_block_sizes(sizes)
 
     @override
+    def site_powers(self) -> Powers:
+        return _powers()
+
+    @check_shapes("return: []")
+    @no_autograph
+    def elbo(self) -> tf.Tensor:
+        """Return the objective, a lower bound on the log evidence, in nats."""
+        return self.maximum_log_likelihood_objective()
+
+    @override
     def site_rule(self) -> SiteRule:
         if self._shared_size is None:
             return StructuredBlockSites()
@@ -150,3 +159,9 @@ class BTSGPR(TSGPR):
             advice="a larger noise variance",
         )
         return 0.5 * B * log_det(factor)
+
+
+def _powers() -> Powers:
+    """Return the powers of the tighter bounds: noise as in SGPR, half of the log det penalty."""
+    zero = tf.zeros([], default_float())
+    return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)

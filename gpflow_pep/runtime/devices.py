@@ -8,30 +8,9 @@ with N M.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 from typing import Any
 
 import tensorflow as tf
-
-_PREFERS_PRODUCTS: ContextVar[bool | None] = ContextVar("prefers_products", default=None)
-
-
-def prefers_products() -> bool:
-    """Return whether products are much faster than triangular solves, as on GPUs."""
-    preferred = _PREFERS_PRODUCTS.get()
-    if preferred is None:
-        return bool(tf.config.get_visible_devices("GPU"))
-    return preferred
-
-
-@contextmanager
-def preferring_products(value: bool) -> Iterator[None]:
-    """Set :func:`prefers_products` for graphs traced in this context, for a device elsewhere."""
-    token = _PREFERS_PRODUCTS.set(value)
-    try:
-        yield
-    finally:
-        _PREFERS_PRODUCTS.reset(token)
 
 
 def devices_of_strategy() -> tuple[str, ...] | None:

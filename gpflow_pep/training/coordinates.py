@@ -29,8 +29,8 @@ from gpflow.models import GPModel
 from scipy.optimize import OptimizeResult
 from typing_extensions import override
 
+from ..engine.coregion import index_columns
 from ..engine.covariances import paired
-from ..engine.kernel_columns import index_columns
 from ..models.kernels_and_inducing_variables import single_output_variables
 
 

@@ -21,7 +21,7 @@ from gpflow.monitor import (
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..engine.kernel_columns import index_columns
+from ..engine.coregion import index_columns
 from ..models.classifier import CLASSIFICATION
 from ..runtime.checks import warn
 from ..saving.arrays_file import check_writable

@@ -7,7 +7,7 @@ import pytest
 from campaign import conditioning
 from campaign.conditioning import CONDITIONS, MODELS, NOISES, error_of
 from gpflow_pep import PEPR
-from gpflow_pep.runtime.devices import preferring_products
+from gpflow_pep.maths.linalg import preferring_products
 
 
 @pytest.mark.parametrize("products", [False, True], ids=["by solves", "by products"])

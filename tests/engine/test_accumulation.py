@@ -21,7 +21,7 @@ from gpflow_pep.engine import (
     SharedBlockSites,
     StructuredBlockSites,
 )
-from gpflow_pep.runtime.devices import preferring_products
+from gpflow_pep.maths.linalg import preferring_products
 
 EXACT = 2e-12
 ENGINE = sys.modules["gpflow_pep.engine.accumulation"]

@@ -18,10 +18,10 @@ from gpflow_pep.maths.linalg import (
     column_products,
     finite,
     inverse_of_product,
+    preferring_products,
     symmetric_product,
     triangular_solve,
 )
-from gpflow_pep.runtime.devices import preferring_products
 
 EPS = np.finfo(np.float64).eps
 

@@ -1,6 +1,6 @@
 """
-Kernel matrices that are accurate far from the origin, and profiles of isotropic kernels with their
-derivatives.
+Kernel matrices that are accurate far from the origin, profiles of isotropic kernels with their
+derivatives, and checks of the columns that kernels use.
 
 Stationary kernels are computed from differences x - z, sums and products part by part; GPflow
 computes all other kernels. A profile is the kernel as a function of a multiple of the squared
@@ -18,18 +18,18 @@ With r the distance in lengthscales and s a multiple of it:
 | rational quadratic  | r²/2                       | variance (1 + t/alpha)^-alpha | -k / (1 + t/alpha) |
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from gpflow import kernels
-from gpflow.kernels import Kernel
+from gpflow.base import AnyNDArray
+from gpflow.kernels import Kernel, Periodic
 from gpflow.utilities.ops import difference_matrix
 
 from ..runtime.checks import asserted
-from .kernel_columns import check_columns, is_of_library
 
 FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
 # Exponent p of the accepted error eps^p of a squared distance: 1e-6 in double precision.
@@ -44,6 +44,7 @@ _PLAIN = (
     "slice",
     "__call__",
 )
+_ARD = ("lengthscales", "period", "weight_variances", "variance", "center", "scale")
 PullBack = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
     kernels.Sum: tf.add_n,
@@ -70,6 +71,65 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
     # Kernels of users often transpose their inputs, which works for matrices only.
     matrices = tf.vectorized_map(kernel, tf.reshape(X, tf.concat([[-1], tf.shape(X)[-2:]], axis=0)))
     return tf.reshape(matrices, tf.concat([tf.shape(X)[:-1], tf.shape(X)[-2:-1]], axis=0))
+
+
+def leaves(kernel: Kernel) -> Iterator[Kernel]:
+    """
+    Yield the kernels that a sum, a product or a multioutput kernel combines, or the kernel itself.
+    """
+    parts = _parts(kernel)
+    if not parts:
+        yield kernel
+    for part in parts:
+        yield from leaves(part)
+
+
+def _parts(kernel: Kernel) -> Any:
+    """Return the terms, factors or latent kernels of a kernel, or ()."""
+    return getattr(kernel, "kernels", None) or getattr(kernel, "latent_kernels", ())
+
+
+def check_columns(kernel: Kernel, num_inputs: int) -> None:
+    """
+    Check that active dimensions and ARD parameters fit the columns of X (of GPflow's kernels and
+    their parts).
+    """
+    for part in _parts(kernel):
+        check_columns(part, num_inputs)
+    if isinstance(kernel, Periodic):
+        check_columns(kernel.base_kernel, num_inputs)
+        _check_parameters(kernel, kernel.base_kernel.active_dims, num_inputs)
+    elif not _parts(kernel) and is_of_library(kernel):
+        _check_parameters(kernel, kernel.active_dims, num_inputs)
+
+
+def is_of_library(kernel: Kernel) -> bool:
+    """Return whether GPflow or this library defines the class of the kernel."""
+    return type(kernel).__module__.startswith(("gpflow.", "gpflow_pep."))
+
+
+def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_inputs: int) -> None:
+    name = type(kernel).__name__
+    columns = (
+        np.arange(num_inputs)[active_dims]
+        if isinstance(active_dims, slice)
+        else np.asarray(active_dims)
+    )
+    outside = columns[(columns < 0) | (columns >= num_inputs)]
+    if outside.size or not columns.size:
+        found = outside[0] if outside.size else active_dims
+        raise ValueError(
+            f"kernel: active_dims of {name} must be columns of X, 0 to {num_inputs - 1}, got "
+            f"{found}."
+        )
+    for parameter in _ARD:
+        values = np.shape(getattr(kernel, parameter, 0.0))
+        if len(values) == 1 and values[0] not in (1, len(columns)):
+            must = (
+                f"kernel: {parameter} of {name} must have one value or one for each of "
+                f"{len(columns)} active columns"
+            )
+            raise ValueError(f"{must}, got {values[0]}.")
 
 
 def num_active(kernel: Kernel, num_inputs: int) -> int:
