@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
-from gpflow.base import AnyNDArray, Parameter, RegressionData
+from gpflow.base import Parameter, RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
@@ -341,7 +341,9 @@ class PowerSVGP(MinibatchSVGP):
             q_sqrt=q_sqrt,
             whiten=whiten,
         )
-        self._alpha = tf.Variable(validation.power(alpha), trainable=False, dtype=default_float())
+        self._alpha = tf.Variable(
+            self._checked_alpha(alpha), trainable=False, dtype=default_float()
+        )
         self.scale = scale
 
     @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: []")
@@ -355,6 +357,3 @@ class PowerSVGP(MinibatchSVGP):
             the log evidence.
         """
         return checked_bound(self.maximum_log_likelihood_objective(data), self._alpha)
-
-    def _checked_alpha(self, alpha: object) -> AnyNDArray:
-        return validation.power(alpha)

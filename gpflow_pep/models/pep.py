@@ -249,6 +249,7 @@ class PEP(SparseGP):
             return num_outputs - isinstance(self.likelihood, SwitchedLikelihood)
         return validation.positive_integer(self.likelihood.latent_dim, "likelihood.latent_dim")
 
+    @override
     def _checked_alpha(self, alpha: object) -> AnyNDArray:
         return validation.power(alpha, self._num_rows, "row")
 

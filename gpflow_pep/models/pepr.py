@@ -146,6 +146,7 @@ class PEPR(UpperBoundMixin):
         """
         return checked_bound(self.maximum_log_likelihood_objective(), self._alpha)
 
+    @override
     def _checked_alpha(self, alpha: object) -> AnyNDArray:
         powers = validation.power(alpha, int(self._local_num_blocks()), self._unit())
         if self._optimal_scale and powers.any():

@@ -183,6 +183,10 @@ class InducingVariableGP(GPModel):
         for part in (self.kernel, self.likelihood, self.mean_function, self.inducing_variable):
             tracing.remember_parameters(part)
 
+    def _checked_alpha(self, alpha: object) -> AnyNDArray:
+        """Check a value of the power, in models that have one, and return it: one number, []."""
+        return validation.power(alpha)
+
     def _jitter_of_Kuu(self) -> float:
         return default_jitter() if self.jitter is None else self.jitter
 

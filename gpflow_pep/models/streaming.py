@@ -94,9 +94,6 @@ class StreamingSGPR(CollapsedRegression, Stream):
 
     alpha = Power()
 
-    def _checked_alpha(self, alpha: object) -> AnyNDArray:
-        return validation.power(alpha)
-
     @override
     @classmethod
     def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: object, **options: object) -> Self:

@@ -33,6 +33,7 @@ FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError, UnreadableData)
 """Errors of an evaluation: a singular matrix, a value that is not finite, an unreadable dataset."""
 
 _MAX_SWEEPS = 1000  # after training
+_MOST_FAR = 5  # evaluations in a row in which sites may be far from converged
 _FEWEST = 50  # sweeps allowed in an evaluation, however often sites have not converged before
 
 
@@ -243,12 +244,17 @@ class SitesObjective(Objective):
     def reset(self) -> None:
         self.model.reset_sites()
 
+    @property
+    def _last_sweeps(self) -> int:
+        """The largest number of sweeps after training."""
+        return max(self.model.max_sweeps, _MAX_SWEEPS)
+
     def converge(self) -> SitesStatus:
         """Update the sites until they converge, even if `max_sweeps` was small in training."""
         # Faster than tracing `update_sites`, although it also computes derivatives.
         update = self.training_step if self.training_step.compiled else self.model.update_sites
         with restored(self.model, "max_sweeps"):
-            self.model.max_sweeps = max(self.model.max_sweeps, _MAX_SWEEPS)
+            self.model.max_sweeps = self._last_sweeps
             try:
                 update()
             except FAILURES:
@@ -315,6 +321,7 @@ class ConvergedSitesObjective(SitesObjective):
         # Largest number of sweeps in an evaluation, halved after each that takes all of them: near
         # these hyperparameters sites that have not converged in many sweeps seldom do.
         self._allowed = _MAX_SWEEPS // 2
+        self._num_far = 0  # evaluations in a row in which sites were far from converged
         self._forget()
 
     def _forget(self) -> None:
@@ -341,15 +348,23 @@ class ConvergedSitesObjective(SitesObjective):
             self._allowed = max(self._allowed // 2, _FEWEST)
             self._least = min(2.0 * change, 0.05)
         self.is_accurate = change <= self._max_change or not self.waits
-        if self._have_converged and not self.is_accurate:
+        if not self.is_accurate and (self._have_converged or self._num_far >= _MOST_FAR):
             raise FloatingPointError(
                 "The sites are far from converged: the next update would change a marginal by "
                 f"{change:.1e} standard deviations. Try a smaller alpha, optimizer='adam', or "
                 "other initial hyperparameters."
             )
         self._have_converged = self.is_accurate
+        self._num_far = 0 if self.is_accurate else self._num_far + 1
         self._last_loss = loss
         return loss, gradient
+
+    @property
+    @override
+    def _last_sweeps(self) -> int:
+        if not self.waits:
+            return super()._last_sweeps
+        return min(2 * self._allowed, self.model.max_sweeps)
 
     @override
     def mark_best(self) -> None:

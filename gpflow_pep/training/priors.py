@@ -85,10 +85,8 @@ def weak_priors(
     ===============================================  ==================================
 
     Here s is the standard deviation of a column and D the number of columns of the kernel. v is the
-    variance of Y if f is in the unit of Y (likelihoods `Gaussian` and `StudentT`), e^3 = 20 for
-    `Softmax`, else e = 2.72. Latent functions of well separated classes have standard deviations of
-    3 to 8 under `Softmax`, which adds noise of its own, and of 1 to 3 under other likelihoods. With
-    a kernel for each output, v is the variance of its column, else the mean over the columns that
+    variance of Y if f is in the unit of Y (likelihoods `Gaussian` and `StudentT`), e^5 = 148
+    for `Softmax`, which adds noise of its own, else e = 2.72. With a kernel for each output, v is the variance of its column, else the mean over the columns that
     vary. The factors of a product of k kernels have v^(1/k) for v. If a parameter has an entry for
     each column (ARD), the table describes the mean of the logarithms, and N(0, 0.4²) the deviation
     of each one from this mean.
@@ -195,7 +193,7 @@ def _log_variances(likelihood: Likelihood, Y: AnyNDArray) -> AnyNDArray:
     """Return log v of each output, [P]; a typical value, [1], if f is not in the unit of Y."""
     parts = getattr(likelihood, "likelihoods", [likelihood])
     if not all(isinstance(each, Gaussian | StudentT) for each in parts):
-        return np.full(1, 3.0 if isinstance(likelihood, Softmax) else 1.0)
+        return np.full(1, 5.0 if isinstance(likelihood, Softmax) else 1.0)
     if isinstance(likelihood, SwitchedLikelihood):
         Y = Y[:, :-1]  # the last column is the index of the likelihood
     log_variances = 2.0 * np.log(spreads(Y))

@@ -203,6 +203,27 @@ def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeyp
     )
 
 
+def test_training_ends_early_if_sites_stay_far_from_converged(model, monkeypatch):
+    """Five evaluations may be inaccurate, then each fails."""
+    look = ConvergedSitesObjective.evaluate
+    status = PEP.sites_status.fget
+    calls = []
+
+    def counted(self, step):
+        calls.append(step)
+        return look(self, step)
+
+    def unsettled(self):
+        return dataclasses.replace(status(self), converged=False, change=0.2)
+
+    monkeypatch.setattr(ConvergedSitesObjective, "evaluate", counted)
+    monkeypatch.setattr(PEP, "sites_status", property(unsettled))
+    with pytest.warns(UserWarning, match="far from converged"):
+        result = fit(model, max_iterations=10)
+    assert result.status == "failed"
+    assert 5 < len(calls) < 20
+
+
 def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, monkeypatch):
     """Training fails at the best parameters, although SciPy reports convergence."""
     evaluate, losses = ConvergedSitesObjective.evaluate, []
@@ -222,7 +243,8 @@ def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, mo
 
 def test_fewer_sweeps_are_spent_on_sites_that_do_not_converge(model, monkeypatch):
     """
-    The sweeps are halved, to 50 at least; the tolerance rises to twice the change that they leave.
+    The sweeps are halved, to 50 at least, with twice as many at the end; the tolerance rises to
+    twice the change that they leave.
     """
     objective = ConvergedSitesObjective(model)
     status = dataclasses.replace(model.sites_status, converged=False, change=0.02)
@@ -238,6 +260,9 @@ def test_fewer_sweeps_are_spent_on_sites_that_do_not_converge(model, monkeypatch
         objective.evaluate(number)
     assert [sweeps for sweeps, _ in limits] == [500, 250, 125, 62, 50, 50]
     assert [tol for _, tol in limits[1:]] == [0.04] * 5
+    monkeypatch.setattr(objective.training_step, "compiled", True, raising=False)
+    objective.converge()
+    assert limits.pop() == (100, 1e-6)
     assert (int(model.max_sweeps), float(model.tol)) == (1000, 1e-6)
 
 

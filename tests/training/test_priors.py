@@ -94,7 +94,7 @@ def test_density_of_classes_and_of_students_t():
     assert_allclose(model.kernel.variance.log_prior_density(), expected, rtol=1e-13)
     several = PEPClassifier((X, labels), model.kernel, Softmax(3), uniform(X, 10))
     weak_priors(several)
-    expected = density(2.0, np.exp(3.0), 1.0)
+    expected = density(2.0, np.exp(5.0), 1.0)
     assert_allclose(model.kernel.variance.log_prior_density(), expected, rtol=1e-13)
     kernel, likelihood = Matern52(2.0), StudentT(0.4)
     robust = gpflow.models.SVGP(kernel, likelihood, uniform(X, 10))
