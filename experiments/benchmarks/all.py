@@ -31,9 +31,7 @@ from experiments.protocols.arguments import parser_of
 _KERNELS = "--kernel SquaredExponential Matern32 Matern52 sum product"
 BENCHMARKS = {  # name -> arguments, and arguments of --quick
     "collapsed_step": (_KERNELS, f"{_KERNELS} --rounds 3 --rows 10000 --inducing 128"),
-    "small_step": ("--xla", "--xla --rounds 5 --starts 1"),
     "structured_step": ("", "--rounds 5"),
-    "tied_step": ("", "--rounds 3"),
     "ep_step": ("", "--rounds 1 --repeats 3 --sizes 400x30"),
     "ep_training": ("", "--short --sets breast-cancer --methods 'PEP 0.5' 'SVGP L-BFGS'"),
     "projections": ("", "--rounds 3 --likelihoods Probit"),

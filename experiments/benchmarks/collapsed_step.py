@@ -7,15 +7,17 @@ medians of these ratios. "Mixed" models have ``mixed_precision=True``; their los
 are compared with double precision. The time is also given in units of one M x M by M x N product,
 measured in the same rounds. SGPR's step needs at least one product and half a Gram matrix (1.5
 units), other powers at least two of each (3 units). This minimum divided by the measured units is
-the share of the machine's product rate. With `--cores 1` times are CPU times. GPyTorch's SGPR is
-included if GPyTorch is installed.
+the share of the machine's product rate. With `--cores 1` times are CPU times. "First" is
+the first call, with tracing. GPyTorch's SGPR is included if GPyTorch is installed. `--xla` compiles
+by XLA (``jit_compile=True``), which cannot compile blocks of rows.
 
     python -m experiments.benchmarks.collapsed_step [--rounds 15] [--rows 50000 10000] [--inducing 256 512] [--cores 1]
-        [--kernel SquaredExponential Matern32 Matern52 sum product]
+        [--inputs 8] [--kernel SquaredExponential Matern32 Matern52 sum product] [--xla]
 """
 
+import argparse
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from typing import Any, cast
 
@@ -34,23 +36,26 @@ from gpflow_pep import BTSGPR, PEPR, TSGPR
 INPUTS = 8
 UNIT_COLUMNS = 2048
 NOISE, LENGTHSCALE = 0.1, 1.5
-KERNELS: dict[str, Callable[[], Kernel]] = {
-    "SquaredExponential": lambda: SquaredExponential(lengthscales=np.full(INPUTS, LENGTHSCALE)),
-    "Matern32": lambda: Matern32(lengthscales=np.full(INPUTS, LENGTHSCALE)),
-    "Matern52": lambda: Matern52(lengthscales=np.full(INPUTS, LENGTHSCALE)),
-    "sum": lambda: KERNELS["SquaredExponential"]() + KERNELS["Matern32"](),
-    "product": lambda: KERNELS["SquaredExponential"]() * KERNELS["Matern52"](),
+KERNELS: dict[str, Callable[[int], Kernel]] = {
+    "SquaredExponential": lambda D: SquaredExponential(lengthscales=np.full(D, LENGTHSCALE)),
+    "Matern32": lambda D: Matern32(lengthscales=np.full(D, LENGTHSCALE)),
+    "Matern52": lambda D: Matern52(lengthscales=np.full(D, LENGTHSCALE)),
+    "sum": lambda D: KERNELS["SquaredExponential"](D) + KERNELS["Matern32"](D),
+    "product": lambda D: KERNELS["SquaredExponential"](D) * KERNELS["Matern52"](D),
 }
-PEERS = {
-    "PEPR 0": "SGPR",
-    "PEPR 0, mixed": "SGPR",
-    "TSGPR": "SGPR",
-    "TSGPR, mixed": "SGPR",
-    "BTSGPR 20": "SGPR",
-    "PEPR 1": "GPRFITC",
-    "PEPR 0.5": "GPRFITC",
-    "PEPR 0.5, mixed": "GPRFITC",
+MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any], str | None, float | None]] = {
+    "SGPR": (gpflow.models.SGPR, {}, None, 1.5),
+    "PEPR 0": (PEPR, {"alpha": 0.0}, "SGPR", 1.5),
+    "GPRFITC": (GPRFITC, {}, None, 3.0),
+    "PEPR 1": (PEPR, {"alpha": 1.0}, "GPRFITC", 3.0),
+    "PEPR 0.5": (PEPR, {"alpha": 0.5}, "GPRFITC", 3.0),
+    "PEPR 0, mixed": (PEPR, {"alpha": 0.0, "mixed_precision": True}, "SGPR", None),
+    "PEPR 0.5, mixed": (PEPR, {"alpha": 0.5, "mixed_precision": True}, "GPRFITC", None),
+    "TSGPR": (TSGPR, {}, "SGPR", 3.0),
+    "TSGPR, mixed": (TSGPR, {"mixed_precision": True}, "SGPR", None),
+    "BTSGPR 20": (BTSGPR, {"blocks": 20}, "SGPR", None),
 }
+"""Constructor and options of each model, GPflow's model, and the fewest units of a step."""
 COMPARED = {
     "PEPR 0": "SGPR",
     "PEPR 0, mixed": "PEPR 0",
@@ -59,14 +64,11 @@ COMPARED = {
     "TSGPR, mixed": "TSGPR",
 }
 """Models whose losses and gradients agree, with mixed precision to fewer digits."""
-_LEAST = {
-    "SGPR": 1.5,
-    "PEPR 0": 1.5,
-    "GPRFITC": 3.0,
-    "PEPR 1": 3.0,
-    "PEPR 0.5": 3.0,
-    "TSGPR": 3.0,
-}  # units
+_COLUMNS = {
+    **{"model": "<16", "seconds": ".3g", "first, s": ".2f", "units": ".1f", "share": ".0%"},
+    **{"times as fast": ".2f", "as": "<", "as GPyTorch": ".2f"},
+    **{"loss differs": ".0e", "gradient": ".0e"},
+}
 Step = Callable[[], tuple[tf.Tensor, list[tf.Tensor]]]
 
 
@@ -76,69 +78,69 @@ def main() -> None:
     parser.add_argument("--rounds", type=count, default=15)
     parser.add_argument("--rows", type=count, nargs="+", default=[50_000, 10_000])
     parser.add_argument("--inducing", type=count, nargs="+", default=[256, 512])
+    parser.add_argument("--inputs", type=count, default=INPUTS)
     parser.add_argument("--kernel", nargs="+", choices=KERNELS, default=["SquaredExponential"])
     parser.add_argument("--cores", type=count, choices=[1], help="all by default")
-    arguments = parser.parse_args()
-    if arguments.cores is not None:
+    parser.add_argument("--xla", action="store_true")
+    asked = parser.parse_args()
+    if asked.cores is not None:
         use_one_core()
     tables = [
-        compare(num_data, num_inducing, kernel, arguments.rounds, arguments.cores)
-        for num_data, num_inducing in zip(arguments.rows, arguments.inducing, strict=True)
-        for kernel in arguments.kernel
+        compare(data(num_data, num_inducing, asked.inputs), kernel, asked)
+        for num_data, num_inducing in zip(asked.rows, asked.inducing, strict=True)
+        for kernel in asked.kernel
     ]
-    write(tables, arguments.json)
+    write(tables, asked.json)
 
 
-def compare(
-    num_data: int, num_inducing: int, kernel: str, rounds: int, cores: int | None = None
-) -> Table:
+def compare(rows: tuple[AnyNDArray, ...], kernel: str, asked: argparse.Namespace) -> Table:
     """Time every model, after checking that losses and gradients agree with GPflow's."""
-    X, Y, Z = data(num_data, num_inducing)
-    steps = {name: compiled_step(model) for name, model in build(X, Y, Z, KERNELS[kernel]).items()}
+    X, Y, Z = rows
+    (N, D), M = X.shape, len(Z)
+    models = {name: build(name, X, Y, Z, KERNELS[kernel](D)) for name in MODELS}
+    if asked.xla:
+        del models["BTSGPR 20"]
+    compiled_step(models["SGPR"])()  # TensorFlow initializes
+    steps: dict[str, Callable[[], Any]] = {
+        name: compiled_step(model, by_xla=asked.xla) for name, model in models.items()
+    }
+    clock = time.perf_counter
+    if asked.cores is not None:
+        clock = time.process_time
+    first = {name: seconds_of(step, clock) for name, step in steps.items()}
     errors = {name: differences(steps[name](), steps[peer]()) for name, peer in COMPARED.items()}
     with_gpytorch = find_spec("gpytorch") is not None
     if with_gpytorch:
         from experiments.benchmarks.gpytorch_step import sgpr_step
 
-        steps["GPyTorch SGPR"] = sgpr_step(X, Y, Z, kernel, NOISE, LENGTHSCALE, cores)
-    clock = time.perf_counter if cores is None else time.process_time
-    seconds = time_rounds({**steps, "unit": unit_product(num_inducing)}, rounds, clock)
-    unit = seconds.pop("unit") * num_data / UNIT_COLUMNS
+        steps["GPyTorch SGPR"] = sgpr_step(X, Y, Z, kernel, NOISE, LENGTHSCALE, asked.cores)
+    seconds = time_rounds({**steps, "unit": unit_product(M)}, asked.rounds, clock)
+    unit = seconds.pop("unit") * N / UNIT_COLUMNS
 
-    rate = 2e-9 * num_inducing**2 * num_data / np.median(unit)
     table = Table(
-        f"N = {num_data}, M = {num_inducing}, D = {INPUTS}, float64, {kernel} ARD, {rounds} "
-        f"rounds, {'all cores' if cores is None else 'one core, CPU'}, products {rate:.0f} "
-        f"GFLOP/s, GPyTorch {'installed' if with_gpytorch else 'not installed'}",
-        {
-            "model": "<16",
-            "seconds": ".3f",
-            "units": ".1f",
-            "share": ".0%",
-            "times as fast": ".2f",
-            "as": "<",
-        }
-        | {"as GPyTorch": ".2f", "loss differs": ".0e", "gradient": ".0e"},
+        f"N = {N}, M = {M}, D = {D}, float64, {kernel} ARD, {asked.rounds} rounds, "
+        f"{'all cores' if asked.cores is None else 'one core, CPU'}, products "
+        f"{2e-9 * M**2 * N / np.median(unit):.0f} GFLOP/s, GPyTorch "
+        f"{'installed' if with_gpytorch else 'not installed'}{', XLA' if asked.xla else ''}",
+        _COLUMNS,
     )
     for name, times in seconds.items():
-        against, units = PEERS.get(name), float(np.median(times / unit))
-        table.add(
-            name,
-            float(np.median(times)),
-            units,
-            _LEAST[name] / units if name in _LEAST else None,
-            float(np.median(seconds[against] / times)) if against else None,
-            against,
-            float(np.median(seconds["GPyTorch SGPR"] / times))
-            if with_gpytorch and name == "PEPR 0"
-            else None,
-            *errors.get(name, (None, None)),
-        )
+        units = float(np.median(times / unit))
+        _, _, peer, least = MODELS.get(name, (None, None, None, None))
+        share = speed = gpytorch = None
+        if least is not None:
+            share = least / units
+        if peer is not None:
+            speed = float(np.median(seconds[peer] / times))
+        if with_gpytorch and name == "PEPR 0":
+            gpytorch = float(np.median(seconds["GPyTorch SGPR"] / times))
+        shown = float(np.median(times)), first.get(name), units, share, speed, peer, gpytorch
+        table.add(name, *shown, *errors.get(name, (None, None)))
     return table
 
 
 def data(
-    num_data: int, num_inducing: int, num_inputs: int = INPUTS
+    num_data: int, num_inducing: int, num_inputs: int
 ) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
     """Draw X [N, D], Y [N, 1], a smooth function with noise, and Z [M, D]."""
     rng = np.random.default_rng(0)
@@ -147,33 +149,10 @@ def data(
     return X, Y, X[rng.choice(num_data, num_inducing, replace=False)]
 
 
-def build(
-    X: AnyNDArray,
-    Y: AnyNDArray,
-    Z: AnyNDArray,
-    kernel: Callable[[], Kernel],
-    chunk_size: int | None = None,
-) -> dict[str, Any]:
-    """Return the models, all on the same data with the same hyperparameters."""
-
-    def model(constructor: Callable[..., Any], **options: Any) -> Any:
-        return constructor((X, Y), kernel(), Z.copy(), noise_variance=NOISE, **options)
-
-    def own(constructor: Callable[..., Any], **options: Any) -> Any:
-        return model(constructor, chunk_size=chunk_size, **options)
-
-    return {
-        "SGPR": model(gpflow.models.SGPR),
-        "PEPR 0": own(PEPR, alpha=0.0),
-        "GPRFITC": model(GPRFITC),
-        "PEPR 1": own(PEPR, alpha=1.0),
-        "PEPR 0.5": own(PEPR, alpha=0.5),
-        "PEPR 0, mixed": own(PEPR, alpha=0.0, mixed_precision=True),
-        "PEPR 0.5, mixed": own(PEPR, alpha=0.5, mixed_precision=True),
-        "TSGPR": own(TSGPR),
-        "TSGPR, mixed": own(TSGPR, mixed_precision=True),
-        "BTSGPR 20": own(BTSGPR, blocks=20),
-    }
+def build(name: str, X: AnyNDArray, Y: AnyNDArray, Z: AnyNDArray, kernel: Kernel) -> Any:
+    """Return a model at the common hyperparameters."""
+    constructor, options, *_ = MODELS[name]
+    return constructor((X, Y), kernel, Z.copy(), noise_variance=NOISE, **options)
 
 
 def compiled_step(model: Any, *data: Any, by_xla: bool = False) -> Step:
@@ -204,7 +183,7 @@ def differences(ours: Any, theirs: Any) -> tuple[float, float]:
 
 
 def time_rounds(
-    functions: dict[str, Callable[[], Any]],
+    functions: Mapping[str, Callable[[], Any]],
     rounds: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:

@@ -8,10 +8,9 @@ step).
 
 import numpy as np
 
-from experiments.benchmarks.collapsed_step import INPUTS, compiled_step
+from experiments.benchmarks.collapsed_step import INPUTS, KERNELS, compiled_step, data
 from experiments.benchmarks.machine import in_process
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.benchmarks.small_step import make_problem
 from experiments.recording.memory import MEGABYTE, peak_beyond_resident
 from gpflow_pep import PEPR
 
@@ -43,9 +42,9 @@ def measure(num_data: int, num_inducing: int, alpha: float) -> tuple[int, int]:
     """
     Return bytes of the data arrays, and the additional peak memory of one step in this process.
     """
-    problem = make_problem(num_data, num_inducing, INPUTS)
-    X, Y = problem.data
-    step = compiled_step(PEPR((X, Y), problem.kernel(), problem.Z, alpha=alpha, noise_variance=0.1))
+    X, Y, Z = data(num_data, num_inducing, INPUTS)
+    kernel = KERNELS["SquaredExponential"](INPUTS)
+    step = compiled_step(PEPR((X, Y), kernel, Z, alpha=alpha, noise_variance=0.1))
     (loss, _), peak = peak_beyond_resident(step)
     assert np.isfinite(loss.numpy())
     return X.nbytes + Y.nbytes, peak

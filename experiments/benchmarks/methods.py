@@ -1,78 +1,119 @@
-"""Methods that `python -m experiments.benchmarks.tables` compares, and the record of one fit.
+"""
+Methods that `python -m experiments.benchmarks.tables` and `.estimators` compare, and the record of
+one fit.
 
-The estimators here get the columns as they are, all others standardized columns. `linear` and
-`boosting` predict numbers with the spread of the residuals of five folds as standard deviation.
+`linear` and `boosting` predict numbers with the spread of the residuals of five folds as standard
+deviation.
 """
 
 import ast
 import resource
+import signal
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
+from types import SimpleNamespace
 from typing import Any
 
 import gpflow
 import numpy as np
-from gpflow.kernels import Stationary
-from gpflow.likelihoods import Likelihood
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import KFold, cross_val_predict, train_test_split
 from sklearn.preprocessing import StandardScaler
 
-import gpflow_pep
-from experiments.benchmarks import estimators
-from experiments.benchmarks.estimators import GPflow, cut_off, scores
 from experiments.ingredients.initialization import Floats
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
+from gpflow_pep.inducing import k_means
+from gpflow_pep.inducing.rows import distinct
 from gpflow_pep.training.coordinates import spreads
 
 _GRACE = 60  # CPU seconds for predictions, and for a fit to stop at its limit
 _FOLDS = 5
+_LONG = 20.0  # seconds of a fit that is not repeated
+_BOUNDS = (1e-3, 1e5)  # bounds of scikit-learn's variances and lengthscales
+
+Rows = tuple[Floats, Any]
+"""X [N, D] and y [N]."""
 
 
-def default(X: Floats, classes: int, **options: Any) -> Any:
+class GPflow:
     """
-    Return the estimator of this package. Kernel and likelihood are names; lengthscales start at
-    their default.
+    GPflow's `SGPR` of normalized targets, or `SVGP`, with `Bernoulli` or `MultiClass`, trained by
+    GPflow's `Scipy`.
     """
-    if "kernel" in options:
-        scales = spreads(X) * np.sqrt(X.shape[1])
-        parts = []
-        for name in options["kernel"].split("+"):
-            kind = getattr(gpflow.kernels, name)
-            if issubclass(kind, Stationary):
-                parts.append(kind(lengthscales=scales))
-            else:
-                parts.append(kind())
-        options["kernel"] = gpflow.kernels.Sum(parts)
-    if "likelihood" in options:
-        options["likelihood"] = _likelihood(options["likelihood"], classes)
+
+    def __init__(self, X: Floats, classes: int, *, variational: bool, M: int, lengthscale: float):
+        """
+        :param variational: use `SVGP`.
+        """
+        self._M, self._classes, self._variational = M, classes, variational
+        self._kernel = gpflow.kernels.SquaredExponential(
+            lengthscales=np.full(X.shape[1], lengthscale or X.shape[1] ** 0.5)
+        )
+
+    def fit(self, X: Floats, y: Any) -> None:
+        """Train kernel, likelihood, inducing points and q(u)."""
+        scales = spreads(X)
+        Z = k_means(X / scales, min(self._M, len(distinct(X))), seed=0) * scales
+        likelihood: gpflow.likelihoods.Likelihood = gpflow.likelihoods.Gaussian()
+        self._mean, self._std = 0.0, 1.0
+        if self._classes:
+            self.classes_, y = np.unique(y, return_inverse=True)
+            likelihood = gpflow.likelihoods.MultiClass(self._classes)
+            if self._classes == 2:
+                likelihood = gpflow.likelihoods.Bernoulli()
+        else:
+            self._mean, self._std = y.mean(), y.std()
+        data = X, ((y - self._mean) / self._std)[:, None]
+        if self._variational:
+            latents = self._classes if self._classes > 2 else 1
+            self.model = gpflow.models.SVGP(
+                self._kernel, likelihood, Z, num_latent_gps=latents, num_data=len(X)
+            )
+            loss = self.model.training_loss_closure(data)
+        else:
+            self.model = gpflow.models.SGPR(data, self._kernel, Z)
+            loss = self.model.training_loss
+        found = gpflow.optimizers.Scipy().minimize(loss, self.model.trainable_variables)
+        status = "converged" if found.success else "limit"
+        self.result_ = SimpleNamespace(status=status, iterations=found.nit)
+
+    def predict(self, X: Floats, return_std: bool = False) -> Any:
+        """Predict labels, or mean and standard deviation."""
+        if self._classes:
+            return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        mean, variance = (value.numpy()[:, 0] for value in self.model.predict_y(X))
+        return mean * self._std + self._mean, np.sqrt(variance) * self._std
+
+    def predict_proba(self, X: Floats) -> Floats:
+        """Predict the probabilities of the classes."""
+        found = self.model.predict_y(X)[0].numpy()
+        return np.concatenate([1.0 - found, found], axis=1) if found.shape[1] == 1 else found
+
+
+def _gpflow(
+    X: Floats, classes: int, variational: bool, M: int = 100, lengthscale: float = 0.0
+) -> GPflow:
+    return GPflow(X, classes, variational=variational, M=M, lengthscale=lengthscale)
+
+
+def _default(X: Floats, classes: int, **options: Any) -> Any:
     return SparseGPClassifier(**options) if classes else SparseGPRegressor(**options)
 
 
-def _likelihood(name: str, classes: int) -> Likelihood | None:
-    """
-    Return a likelihood of more than two classes; for two classes None, the default of each method.
-    """
-    if classes == 2:
-        return None
-    kind = getattr(gpflow_pep, name, None) or getattr(gpflow.likelihoods, name)
-    likelihood: Likelihood = kind(classes)
-    return likelihood
-
-
-def _gpflow(X: Floats, classes: int, variational: bool, M: int = 100, likelihood: str = "") -> Any:
-    return GPflow(
-        M,
-        bool(classes),
-        variational=variational,
-        lengthscale=X.shape[1] ** 0.5,
-        likelihood=_likelihood(likelihood, classes) if likelihood else None,
-    )
+def _sklearn(X: Floats, classes: int) -> Any:
+    kernel = ConstantKernel(1.0, _BOUNDS) * RBF(spreads(X) * np.sqrt(X.shape[1]), _BOUNDS)
+    if classes:
+        return GaussianProcessClassifier(kernel, random_state=0)
+    return GaussianProcessRegressor(kernel + WhiteKernel(0.1), normalize_y=True, random_state=0)
 
 
 class WithSpread:
@@ -101,8 +142,8 @@ def _either(regressor: Any, classifier: Any) -> Callable[..., Any]:
 
 
 METHODS: dict[str, Callable[..., Any]] = {
-    "default": default,
-    "sklearn-gp": lambda X, classes: estimators.made("scikit-learn", X, None, bool(classes)),
+    "default": _default,
+    "sklearn-gp": _sklearn,
     "sgpr": partial(_gpflow, variational=False),
     "svgp": partial(_gpflow, variational=True),
     "linear": _either(RidgeCV(np.logspace(-3.0, 3.0, 13)), LogisticRegression(max_iter=1000)),
@@ -114,18 +155,10 @@ METHODS: dict[str, Callable[..., Any]] = {
 
 
 def made(method: str, X: Floats, classes: int) -> Any:
-    """
-    Return the unfitted estimator of a method or variant, such as
-    "default:alpha=1.0,kernel=Matern52".
-    """
+    """Return the unfitted estimator of a method or variant, such as "default:alpha=1.0"."""
     name, _, settings = method.partition(":")
-    options = dict[str, Any]()
-    for setting in filter(None, settings.split(",")):
-        key, _, text = setting.partition("=")
-        try:
-            options[key] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            options[key] = text
+    pairs = (setting.partition("=") for setting in filter(None, settings.split(",")))
+    options = {key: ast.literal_eval(text) for key, _, text in pairs}
     return METHODS[name](X, classes, **options)
 
 
@@ -135,51 +168,59 @@ def split(X: Floats, y: Any, seed: int) -> Any:
     either part.
     """
     train = min(3000, int(0.7 * len(X)))
+    test = min(3000, len(X) - train)
+    classes = None if y.dtype.kind == "f" else y
     return train_test_split(
-        X,
-        y,
-        train_size=train,
-        test_size=min(3000, len(X) - train),
-        random_state=seed,
-        stratify=None if y.dtype.kind == "f" else y,
+        X, y, train_size=train, test_size=test, random_state=seed, stratify=classes
     )
 
 
-def send_record(
-    sender: Connection, method: str, X: Floats, y: Any, seed: int, limit: int, again: bool
-) -> None:
+def send(sender: Connection, limit: int, function: str, *arguments: Any) -> None:
     """
-    Send the record of a fit, or its error; the process is killed a minute of CPU time after the
-    limit.
+    Send the record that a function of this module returns, or its error; the process is killed a
+    minute of CPU time after the limit.
     """
-    most = (1 + again) * limit + _GRACE
-    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    resource.setrlimit(resource.RLIMIT_CPU, (2 * limit + _GRACE, 2 * limit + _GRACE))
     try:
-        sender.send(measured(method, X, y, seed, limit, again))
+        sender.send(globals()[function](limit, *arguments))
     except Exception as error:
         found = {"seconds": time.process_time(), "status": f"{type(error).__name__}: {error}"}
         sender.send(found)
 
 
-def measured(method: str, X: Floats, y: Any, seed: int, limit: int, again: bool) -> dict[str, Any]:
+def of_table(limit: int, method: str, X: Floats, y: Any, seed: int) -> dict[str, Any]:
     """
-    Fit and score a method; return scores, CPU seconds, warnings and status.
-
-    :param limit: CPU seconds, after which GPflow's models are scored as they are, and others are
-        not.
-    :param again: also time a second fit by a new estimator.
+    Split a table, fit and score; `default` gets the columns as they are, all others standardized
+    columns, and scores are of y over the standard deviation of its training rows.
     """
     X, X_test, y, y_test = split(X, y, seed)
-    classes = 0 if y.dtype.kind == "f" else len(np.unique(y))
-    unit = 1.0 if classes else float(spreads(y[:, None])[0])
+    is_number = y.dtype.kind == "f"
+    unit = float(spreads(y[:, None])[0]) if is_number else 1.0
     if not method.startswith("default"):
         scaler = StandardScaler().fit(X)
         X, X_test = scaler.transform(X), scaler.transform(X_test)
-        if not classes:
+        if is_number:
             mean = y.mean()
-            y = (y - mean) / unit
-            y_test = (y_test - mean) / unit
+            y, y_test = ((part - mean) / unit for part in (y, y_test))
             unit = 1.0
+    record = measured(limit, method, (X, y), (X_test, y_test))
+    if "nlpd" in record:
+        record |= {"nlpd": record["nlpd"] - np.log(unit), "error": record["error"] / unit}
+    return record
+
+
+def measured(
+    limit: int, method: str, rows: Rows, held_out: Rows, again: bool = False
+) -> dict[str, Any]:
+    """
+    Fit and score a method; return scores, CPU seconds, iterations, warnings and status.
+
+    :param limit: CPU seconds, after which GPflow's models are scored as they are, and others are
+        not.
+    :param again: also time a second fit by a new estimator, if the first is short.
+    """
+    X, y = rows
+    classes = 0 if y.dtype.kind == "f" else len(np.unique(y))
     estimator = made(method, X, classes)
     status = ""
     with warnings.catch_warnings(record=True) as shown:
@@ -191,15 +232,43 @@ def measured(method: str, X: Floats, y: Any, seed: int, limit: int, again: bool)
             status = "cut off"
         record: dict[str, Any] = {"seconds": time.process_time() - start}
         if not status or isinstance(estimator, GPflow):
-            nlpd, error = scores(estimator, (X_test, y_test), bool(classes))
-            record |= {"nlpd": nlpd - np.log(unit), "error": error / unit}
-    result = getattr(estimator, "result_", None)
-    if again and not status:
+            record["nlpd"], record["error"] = scores(estimator, held_out, bool(classes))
+    if again and not status and record["seconds"] < _LONG:
         start = time.process_time()
         made(method, X, classes).fit(X, y)
         record["again"] = time.process_time() - start
+    result = getattr(estimator, "result_", None)
     return record | {
         "status": status or getattr(result, "status", "completed"),
         "iterations": getattr(result, "iterations", None),
         "warnings": sorted({f"{each.category.__name__}: {each.message}" for each in shown}),
     }
+
+
+@contextmanager
+def cut_off(limit: int) -> Iterator[None]:
+    """Raise a `TimeoutError` after this many CPU seconds."""
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, limit, 1.0)  # again, if a library swallows the first error
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def scores(estimator: Any, rows: Rows, is_classifier: bool) -> tuple[float, float]:
+    """
+    Return NLPD and error of held-out rows X [n, D] and y [n]; probabilities are at least 1e-15.
+    """
+    X, y = rows
+    if is_classifier:
+        probabilities = estimator.predict_proba(X)  # [n, C]
+        own = np.sum(probabilities * (y[:, None] == estimator.classes_), axis=1)  # [n]
+        nlpd = -float(np.mean(np.log(np.maximum(own, 1e-15))))
+        return nlpd, float(np.mean(estimator.predict(X) != y))
+    mean, std = estimator.predict(X, return_std=True)
+    return -float(np.mean(norm.logpdf(y, mean, std))), float(np.sqrt(np.mean((y - mean) ** 2)))

@@ -17,8 +17,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from experiments import datasets
-from experiments.benchmarks.estimators import scores
 from experiments.benchmarks.machine import in_process, machine
+from experiments.benchmarks.methods import scores
 from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.protocols.arguments import count
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor

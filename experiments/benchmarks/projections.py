@@ -14,8 +14,9 @@ from typing import Any
 import gpflow
 import numpy as np
 
-from experiments.benchmarks.collapsed_step import seconds_of
+from experiments.benchmarks.collapsed_step import time_rounds
 from experiments.benchmarks.printing import Table, parser_of, write
+from experiments.protocols.arguments import count
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Logit, Probit
 
@@ -31,28 +32,22 @@ LIKELIHOODS: dict[str, Callable[[], Any]] = {
 def main() -> None:
     """Print a row per likelihood and power."""
     parser = parser_of(__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--likelihoods", nargs="+", choices=LIKELIHOODS, default=list(LIKELIHOODS))
-    arguments = parser.parse_args()
-    rounds = arguments.rounds
-    columns = {
-        "likelihood": "<10",
-        "alpha": "g",
-        "KL, ms": ".1f",
-        "Wasserstein, ms": ".1f",
-        "ratio": ".2f",
-    }
-    table = Table(f"N = {NUM_DATA}, M = {INDUCING}, {rounds} rounds, medians", columns)
-    for name in arguments.likelihoods:
+    parser.add_argument("--rounds", type=count, default=15)
+    parser.add_argument("--likelihoods", nargs="+", choices=LIKELIHOODS, default=LIKELIHOODS)
+    asked = parser.parse_args()
+    columns = {"likelihood": "<10", "alpha": "g"}
+    columns |= {"KL, ms": ".1f", "Wasserstein, ms": ".1f", "ratio": ".2f"}
+    table = Table(f"N = {NUM_DATA}, M = {INDUCING}, {asked.rounds} rounds, medians", columns)
+    for name in asked.likelihoods:
         for alpha in (0.0, 0.5, 1.0):
-            models = [converged(name, alpha, projection) for projection in ("kl", "wasserstein")]
-            seconds = np.array(
-                [[seconds_of(model.update_sites) for model in models] for _ in range(rounds)]
-            )
-            kl, wasserstein = 1e3 * np.median(seconds, axis=0)
-            ratio = np.median(seconds[:, 1] / seconds[:, 0])
-            table.add(name, alpha, kl, wasserstein, ratio)
-    write([table], arguments.json)
+            sweeps = {
+                projection: converged(name, alpha, projection).update_sites
+                for projection in ("kl", "wasserstein")
+            }
+            kl, wasserstein = time_rounds(sweeps, asked.rounds).values()
+            times = (1e3 * np.median(kl), 1e3 * np.median(wasserstein))
+            table.add(name, alpha, *times, np.median(wasserstein / kl))
+    write([table], asked.json)
 
 
 def converged(name: str, alpha: float, projection: str) -> PEP:

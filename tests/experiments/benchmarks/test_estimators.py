@@ -1,26 +1,16 @@
 """The comparison of the estimators: its data sets, its peers, and the contents of a row."""
 
+import json
 import os
 import signal
+import sys
 
 import numpy as np
 import pytest
 
 from experiments import datasets
-from experiments.benchmarks.estimators import cut_off, housing_like, loaded, made, measured
-
-
-def test_generated_and_chosen_sets():
-    """Some percent of the prices are at the cap; both digits keep their rows and codes."""
-    housing = housing_like()
-    assert housing.X_train.shape == (20_000, 8) and housing.X_test.shape == (2_000, 8)
-    np.testing.assert_allclose(
-        [housing.Y_train.mean(), housing.Y_train.std()], [0.0, 1.0], atol=1e-12
-    )
-    assert 0.02 < np.mean(housing.Y_train == housing.Y_train.max()) < 0.06
-    chosen, digits = loaded("digits-3-5"), datasets.load("digits")
-    assert set(np.unique(chosen.Y_train)) == {3.0, 5.0}
-    assert len(chosen.X_train) == np.isin(digits.Y_train, (3.0, 5.0)).sum() == len(chosen.Y_train)
+from experiments.benchmarks import estimators
+from experiments.benchmarks.methods import cut_off, made
 
 
 @pytest.mark.data
@@ -28,9 +18,11 @@ def test_generated_and_chosen_sets():
     "GPFLOW_PEP_DATA" not in os.environ, reason="needs the published files: set GPFLOW_PEP_DATA"
 )
 def test_raw_tables_keep_their_columns_and_have_standardized_targets():
-    published, raw = datasets.load("airfoil", standardize=False), loaded("airfoil")
-    np.testing.assert_array_equal(raw.X_train, published.X_train)
-    np.testing.assert_allclose(raw.Y_test * raw.y_scale + raw.y_mean, published.Y_test, atol=1e-9)
+    published, standardized = (datasets.load("airfoil", standardize=flag) for flag in (False, True))
+    (X, y), (X_test, y_test) = estimators.loaded("airfoil", 50)
+    assert len(X) == len(y) == 50 and set(map(tuple, X)) <= set(map(tuple, published.X_train))
+    np.testing.assert_array_equal(X_test, published.X_test)
+    np.testing.assert_array_equal(y_test, standardized.Y_test[:, 0])
 
 
 def test_a_fit_is_cut_off():
@@ -43,8 +35,8 @@ def test_a_fit_is_cut_off():
 def test_gpflow_classifies():
     """Two classes apart: no wrong label, and probabilities above a half of the right one."""
     X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
-    y = np.array([4.0, 4.0, 7.0, 7.0])
-    peer = made("GPflow", X, 2, is_classifier=True)
+    y = np.array([4, 4, 7, 7])
+    peer = made("svgp:M=2,lengthscale=1.0", X, 2)
     peer.fit(X, y)
     np.testing.assert_array_equal(peer.predict(X), y)
     probabilities = peer.predict_proba(X)
@@ -52,8 +44,18 @@ def test_gpflow_classifies():
     assert (probabilities[[0, 1, 2, 3], [0, 0, 1, 1]] > 0.5).all()
 
 
-def test_a_row():
-    row = measured("diabetes", "scikit-learn", rows=30, num_inducing=5, limit=600)
-    *labels, first, again, _, error = row
-    assert labels == ["diabetes", 30, 10, None, "scikit-learn", "", None]
-    assert first > 0.0 and again > 0.0 and 0.0 < error < 2.0
+@pytest.mark.slow
+def test_rows(tmp_path, monkeypatch):
+    options = ["--sets", "diabetes", "iris", "--rows", "30", "--inducing", "5"]
+    path = tmp_path / "tables.json"
+    monkeypatch.setattr(sys, "argv", ["estimators", *options, "--json", str(path)])
+    estimators.main()
+    (table,) = json.loads(path.read_text())
+    assert [(row["set"], row["estimator"]) for row in table["rows"]] == [
+        (name, method)
+        for name in ("diabetes", "iris")
+        for method in ("alpha 0.5", "scikit-learn", "GPflow")
+    ]
+    for row in table["rows"]:
+        assert row["N"] == 30 and row["classes"] == (3 if row["set"] == "iris" else None)
+        assert row["first, s"] > 0.0 and row["again, s"] > 0.0 and 0.0 <= row["error"] < 2.0
