@@ -20,11 +20,8 @@ without new tracing. Every method has a process of its own. The table has median
         --courses training.json
 """
 
-import argparse
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -48,100 +45,39 @@ from gpflow_pep.training import fit
 BINARY = ("banana", "pima", "iono", "breast-cancer", "usps-3-5")
 MULTICLASS = ("iris", "three-classes", "vehicle")
 METHODS = ("PEP 0", "PEP 0.5", "PEP 1", "SVGP L-BFGS", "SVGP Adam", "SVGP natural")
-LIKELIHOODS = ("robust-max", "softmax")
+LIKELIHOODS: dict[str, tuple[Callable[[int], Likelihood], Callable[[int], Likelihood]]] = {
+    "probit": (lambda C: Probit(), lambda C: Bernoulli()),
+    "robust-max": (MultiClassRobustMax, MultiClass),
+    "softmax": (Softmax, Softmax),
+}
+"""Likelihoods of this library and GPflow's counterparts, by the number of classes."""
 CLOSE = 0.002  # nats
 INDUCING, ADAM_RATE, NATURAL_STEP = 50, 0.01, 0.1
-_LBFGS, _ADAM, _SECONDS = 2000, 20_000, 300  # limits, in iterations and in CPU seconds
-_SHORT = (15, 150, 20)
+# Limits of L-BFGS and of Adam, in iterations, and of either in CPU seconds.
+_LIMITS, _SHORT = (2000, 20_000, 300), (15, 150, 20)
 _HELD_OUT = 1000  # largest number of rows
 _BETWEEN = 10  # steps of Adam between records
 _FLAT_ITERATIONS, _FLAT_GAIN = 20, 1e-3  # of SVGP's L-BFGS; nats
 # Adam has converged: nats a row in the last third of its steps; fewest steps.
-_GAIN, _ADAM_AT_LEAST = (
-    1e-4,
-    1000,
-)
-
-
-@dataclass(frozen=True)
-class Case:
-    """Data set, likelihood and limits of training."""
-
-    data: str
-    likelihood: str
-    short: bool
-
-    @property
-    def limits(self) -> tuple[int, int, int]:
-        """Iterations of L-BFGS, steps of Adam, CPU seconds."""
-        return _SHORT if self.short else (_LBFGS, _ADAM, _SECONDS)
-
+_GAIN, _ADAM_AT_LEAST = 1e-4, 1000
+_COLUMNS = {
+    **{"method": "<13", "NLPD": ".4f", "iterations": "d", "CPU s": ".2f", "ratio": ".2f"},
+    **{"CPU s, again": ".2f", "ratio, again": ".2f", "s to the end": ".1f"},
+    **{"iterations to the end": "d", "converged": "<", "error": "<"},
+}
 
 Report = Callable[[int], None]
-
-
-@dataclass(frozen=True)
-class Trainee:
-    """A model that can be trained more than once."""
-
-    model: gpflow.models.GPModel
-    recorded: Sequence[tf.Variable]
-    """Variables that its predictions depend on."""
-    others: Sequence[tf.Variable]
-    """Other variables that change in training."""
-    train: Callable[[Report], bool]
-    """Train and report every iteration; return True if converged."""
-    objective: Callable[[], float] | None = None
-    """Objective at the present parameters, if the training itself does not end when it is flat."""
+"""Records an iteration; raises `Over` at a limit."""
 
 
 def main() -> None:
     """Print a table for each set and likelihood."""
-    asked = _parser().parse_args()
-    found: dict[str, Any] = {"machine": machine(), "results": []}
-    print(
-        f"{found['machine']}\nM = {INDUCING}, {asked.rounds} "
-        f"rounds{', short' if asked.short else ''}"
-    )
-    tables = []
-    for name in asked.sets:
-        try:
-            data = datasets.load(name)
-        except OSError as error:  # no network, or not the published file
-            print(f"\n{name} is left out: {error}")
-            continue
-        for likelihood in asked.likelihoods if name in MULTICLASS else ["probit"]:
-            N, D = data.X_train.shape
-            title = (
-                f"{name}, {likelihood}: N = {N}, D = {D}, {min(len(data.X_test), _HELD_OUT)} "
-                "held-out rows"
-            )
-            case = Case(name, likelihood, asked.short)
-            results = [_rounds(case, method, asked.rounds) for method in asked.methods]
-            tables.append(_table(title, asked.methods, results))
-            for method, result in zip(asked.methods, results, strict=True):
-                found["results"].append(
-                    {"set": name, "likelihood": likelihood, "method": method, **result}
-                )
-            if asked.courses is not None:
-                asked.courses.write_text(json.dumps(found, indent=1))
-    write(tables, asked.json)
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = parser_of(__doc__)
     known = (*datasets.names(task="classification"), *datasets.names(task="multiclass"))
     parser.add_argument(
         "--sets", nargs="+", choices=known, metavar="SET", default=[*BINARY, *MULTICLASS]
     )
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    parser.add_argument(
-        "--likelihoods",
-        nargs="+",
-        choices=LIKELIHOODS,
-        default=LIKELIHOODS,
-        help="likelihoods for several classes",
-    )
     parser.add_argument(
         "--rounds", type=count, default=1, help="processes for each method (%(default)s)"
     )
@@ -151,87 +87,134 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--courses", type=Path, help="write seconds and NLPD of every record to this file"
     )
-    return parser
+    asked = parser.parse_args()
+    found: dict[str, Any] = {"machine": machine(), "results": []}
+    print(f"{found['machine']}\nM = {INDUCING}, {asked.rounds} rounds")
+    tables = []
+    for name in asked.sets:
+        N, D = datasets.load(name).X_train.shape
+        several = len(datasets.describe(name).classes) > 2
+        for likelihood in ("robust-max", "softmax") if several else ("probit",):
+            case = {"set": name, "likelihood": likelihood}
+            results = []
+            for method in asked.methods:
+                each = [
+                    in_process(measure, name, likelihood, method, asked.short, one_core=True)
+                    for _ in range(asked.rounds)
+                ]
+                results.append(case | {"method": method} | _medians(each))
+            tables.append(_table(f"{name}, {likelihood}: N = {N}, D = {D}", results))
+            found["results"] += results
+            if asked.courses is not None:
+                asked.courses.write_text(json.dumps(found, indent=1))
+    write(tables, asked.json)
 
 
-def _rounds(case: Case, method: str, rounds: int) -> dict[str, Any]:
-    """
-    Return the results of a method's processes with medians of their seconds, or the error of the
-    training.
-    """
-    found = [in_process(measure, case, method, one_core=True) for _ in range(rounds)]
+def _medians(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the first result, with medians of seconds; the error of one that failed."""
     failed = [each for each in found if "error" in each]
     if failed:
         return failed[0]
-    medians = {
-        key: np.median([each[key] for each in found], axis=0).tolist()
-        for key in ("cold", "warm", "end")
-    }
-    return {**found[0], **medians}
+    keys = ("cold", "warm", "end")
+    return found[0] | {k: np.median([each[k] for each in found], axis=0).tolist() for k in keys}
+
+
+def _table(title: str, results: Sequence[dict[str, Any]]) -> Table:
+    """Return the table; ratios are CPU seconds over the fastest SVGP's."""
+    table = Table(title, _COLUMNS)
+    ended = [each for each in results if "error" not in each]
+    peers = [each for each in ended if each["method"].startswith("SVGP")]
+    for each in results:
+        if each not in ended:
+            table.add(each["method"], *[None] * (len(_COLUMNS) - 2), each["error"])
+            continue
+        first, last = each["iterations"]
+        row = [each["method"], each["trajectory"]["nlpd"][-1], first]
+        for key in ("cold", "warm"):
+            best = min((peer[key][0] for peer in peers), default=np.nan)
+            row += [each[key][0], each[key][0] / best]
+        table.add(*row, each["end"][0], last, "yes" if each["converged"] else "no", None)
+    return table
 
 
 # --- one method, in a process of its own ----------------------------------------------------------
 
 
-def measure(case: Case, method: str) -> dict[str, Any]:
+def measure(name: str, likelihood: str, method: str, short: bool) -> dict[str, Any]:
     """
     Train to the end, find the first record with the final predictions, and train up to it once
     more.
     """
-    data = datasets.load(case.data)
+    data = datasets.load(name)
     X, Y = data.X_train, data.Y_train
     Z = cluster_centers(X, min(INDUCING, len(X)), 0)
-    lengthscale = median_distance(X, 0)
-    course = Trajectory(max_seconds=case.limits[2])
-    trainee = _trainee(case, method, X, Y, Z, lengthscale)
-    trained = [*trainee.recorded, *trainee.others]
+    kernel = gpflow.kernels.SquaredExponential(
+        lengthscales=np.full(X.shape[1], median_distance(X, 0))
+    )
+    lbfgs, adam, seconds = _SHORT if short else _LIMITS
+    course = Trajectory(max_seconds=seconds)
+    kind, _, how = method.partition(" ")
+    C = int(Y.max()) + 1
+    chosen = LIKELIHOODS[likelihood][kind == "SVGP"](C)
+    gpflow.set_trainable(chosen, False)
+    others: Sequence[tf.Variable] = []
+    if kind == "PEP":
+        model: Any = PEP((X, Y), kernel, chosen, Z, alpha=float(how))
+        train = _fit(model, lbfgs)
+        recorded = [*model.trainable_variables, model.sites.precision, model.sites.linear]
+    else:
+        model = gpflow.models.SVGP(
+            kernel, chosen, Z, num_data=len(X), num_latent_gps=1 if C == 2 else C
+        )
+        recorded = model.trainable_variables
+        # GPflow's softmax takes whole numbers only.
+        labels = Y.astype(np.int64) if likelihood == "softmax" else Y
+        loss = model.training_loss_closure((tf.constant(X), tf.constant(labels)), compile=False)
+        if how == "L-BFGS":
+            train = _lbfgs(loss, recorded, lbfgs)
+        else:
+            train, others = _adam(model, loss, adam, _GAIN * len(X), how == "natural")
+    trained = [*recorded, *others]
     start = [variable.numpy() for variable in trained]
     try:
-        converged = _run(trainee, course)
+        converged = _run(train, recorded, course)
     except (tf.errors.InvalidArgumentError, FloatingPointError) as error:
-        after = course.iterations[-1] if course.iterations else 0
-        return {"error": f"fails after iteration {after}: {type(error).__name__}"}
-    if trainee.objective is not None:
-        objective = course.scores(trainee.recorded, trainee.objective)
+        return {"error": f"fails after iteration {len(course.iterations)}: {type(error).__name__}"}
+    if how == "L-BFGS":
+        compiled = tf.function(loss, autograph=False)
+        objective = course.scores(recorded, lambda: -float(compiled()))
         converged |= course.end_where_flat(objective, _FLAT_ITERATIONS, _FLAT_GAIN)
-    nlpd = course.scores(
-        trainee.recorded, _score(trainee.model, data.X_test[:_HELD_OUT], data.Y_test[:_HELD_OUT])
-    )
+    held_out = data.X_test[:_HELD_OUT], data.Y_test[:_HELD_OUT]
+    nlpd = course.scores(recorded, _score(model, *held_out))
     reached = settled(nlpd, CLOSE)
     assign(trained, start)
     again = Trajectory(max_iterations=course.iterations[reached])
-    _run(trainee, again)
+    _run(train, recorded, again)
+    times = np.array(course.seconds).tolist()
     return {
-        "nlpd": nlpd[-1],
-        "best": nlpd.min(),
         "converged": converged,
         "iterations": [course.iterations[reached], course.iterations[-1]],
-        "cold": course.seconds[reached].tolist(),  # CPU and wall
+        "cold": times[reached],  # CPU and wall
         "warm": again.seconds[-1].tolist(),
-        "end": course.seconds[-1].tolist(),
+        "end": times[-1],
         "trajectory": {
             "iterations": course.iterations,
-            "seconds": [seconds.tolist() for seconds in course.seconds],
+            "seconds": times,
             "nlpd": nlpd.tolist(),
         },
     }
 
 
-def _run(trainee: Trainee, course: Trajectory) -> bool:
+def _run(
+    train: Callable[[Report], bool], recorded: Sequence[tf.Variable], course: Trajectory
+) -> bool:
     """Train until the course ends; return True if the training converged."""
-    done = 0
-
-    def report(iteration: int) -> None:
-        nonlocal done
-        done = iteration
-        course.record(iteration, trainee.recorded)
-
     try:
-        converged = trainee.train(report)
+        converged = train(lambda iteration: course.record(iteration, recorded))
+        course.record(course.iterations[-1], recorded)  # sites have been updated
+        return converged
     except Over:
         return False
-    course.record(done, trainee.recorded, last=True)
-    return converged
 
 
 def _score(model: gpflow.models.GPModel, X: Any, Y: Any) -> Callable[[], float]:
@@ -242,98 +225,58 @@ def _score(model: gpflow.models.GPModel, X: Any, Y: Any) -> Callable[[], float]:
             return tf.reduce_mean(model.predict_log_density((X, Y)))
         mean, variance = (tf.transpose(each) for each in model.predict_f(X))  # [C, n]
         labels = tf.constant(Y[:, 0].astype(np.int32))
-        return tf.reduce_mean(
-            softmax_power(labels, mean, variance, tf.constant(1.0, mean.dtype)).log_normalizer
-        )
+        moments = softmax_power(labels, mean, variance, tf.constant(1.0, mean.dtype))
+        return tf.reduce_mean(moments.log_normalizer)
 
     compiled = tf.function(density, autograph=False)
     return lambda: -float(compiled())
 
 
-# --- methods --------------------------------------------------------------------------------------
-
-
-def _trainee(case: Case, method: str, X: Any, Y: Any, Z: Any, lengthscale: float) -> Trainee:
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], lengthscale))
-    name, _, how = method.partition(" ")
-    C = int(Y.max()) + 1
-    if name == "PEP":
-        model = PEP((X, Y), kernel, _likelihood(case.likelihood, C, ours=True), Z, alpha=float(how))
-        recorded = [*model.trainable_variables, model.sites.precision, model.sites.linear]
-
-        def train(report: Report) -> bool:
-            return fit(
-                model, max_iterations=case.limits[0], callback=lambda step, objective: report(step)
-            ).converged
-
-        return Trainee(model, recorded, [], train)
-    likelihood = _likelihood(case.likelihood, C, ours=False)
-    model = gpflow.models.SVGP(
-        kernel, likelihood, Z, num_data=len(X), num_latent_gps=1 if C == 2 else C
-    )
-    # GPflow's softmax takes whole numbers only.
-    data = tf.constant(X), tf.constant(Y.astype(np.int64) if isinstance(likelihood, Softmax) else Y)
-    if how == "L-BFGS":
-        return _lbfgs(model, data, case.limits[0])
-    return _adam(model, data, case.limits[1], NATURAL_STEP if how == "natural" else None)
-
-
-def _likelihood(name: str, C: int, *, ours: bool) -> Likelihood:
-    """
-    Return a likelihood of this library, or GPflow's counterpart, without trainable parameters.
-    """
-    if name == "probit":
-        return Probit() if ours else Bernoulli()
-    if name == "softmax":
-        return Softmax(C)
-    likelihood = MultiClassRobustMax(C) if ours else MultiClass(C)
-    gpflow.set_trainable(likelihood, False)
-    return likelihood
-
-
-def _lbfgs(model: gpflow.models.SVGP, data: tuple[tf.Tensor, tf.Tensor], limit: int) -> Trainee:
-    optimizer, variables = gpflow.optimizers.Scipy(), model.trainable_variables
-    loss = model.training_loss_closure(data, compile=False)  # Scipy compiles, once
-
+def _fit(model: PEP, limit: int) -> Callable[[Report], bool]:
     def train(report: Report) -> bool:
-        def callback(
-            step: int, variables: Sequence[tf.Variable], values: Sequence[tf.Tensor]
-        ) -> None:
+        return fit(model, max_iterations=limit, callback=lambda step, _: report(step)).converged
+
+    return train
+
+
+def _lbfgs(
+    loss: Callable[[], tf.Tensor], variables: Sequence[tf.Variable], limit: int
+) -> Callable[[Report], bool]:
+    def train(report: Report) -> bool:
+        def callback(step: int, _: Any, values: Sequence[tf.Tensor]) -> None:
             assign(variables, values)
             report(step + 1)
 
-        options = {"maxiter": limit, "maxfun": 4 * limit}
-        compiled = {"autograph": False}  # nothing to convert
-        found = optimizer.minimize(
-            loss, variables, step_callback=callback, tf_fun_args=compiled, options=options
+        found = gpflow.optimizers.Scipy().minimize(
+            loss,
+            variables,
+            step_callback=callback,
+            tf_fun_args={"autograph": False},  # nothing to convert
+            options={"maxiter": limit, "maxfun": 4 * limit},
         )
         return bool(found.success)
 
-    compiled_loss = tf.function(loss, autograph=False)
-    return Trainee(model, variables, [], train, lambda: -float(compiled_loss()))
+    return train
 
 
 def _adam(
-    model: gpflow.models.SVGP,
-    data: tuple[tf.Tensor, tf.Tensor],
-    limit: int,
-    natural_step: float | None,
-) -> Trainee:
-    loss = model.training_loss_closure(data, compile=False)
-    recorded = model.trainable_variables
+    model: gpflow.models.SVGP, loss: Callable[[], tf.Tensor], limit: int, gain: float, natural: bool
+) -> tuple[Callable[[Report], bool], Sequence[tf.Variable]]:
+    """Return the training, which ends when it gains less, and the optimizer's variables."""
     q = (model.q_mu, model.q_sqrt)
-    of_q = {parameter.unconstrained_variable.ref() for parameter in q}
-    variables = [each for each in recorded if natural_step is None or each.ref() not in of_q]
-    natural = None if natural_step is None else gpflow.optimizers.NaturalGradient(natural_step)
+    follow = gpflow.optimizers.NaturalGradient(NATURAL_STEP)
+    if natural:
+        gpflow.set_trainable(model.q_mu, False)
+        gpflow.set_trainable(model.q_sqrt, False)
+    variables = model.trainable_variables
     optimizer = tf_keras.optimizers.Adam(ADAM_RATE)
     optimizer.build(variables)
 
     @tf.function(autograph=False)
     def step() -> tf.Tensor:
-        if natural is not None:
-            natural.minimize(loss, [q])
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
+        if natural:
+            follow.minimize(loss, [q])
+        with tf.GradientTape() as tape:
             value = loss()
         optimizer.apply_gradients(zip(tape.gradient(value, variables), variables, strict=True))
         return value
@@ -345,47 +288,13 @@ def _adam(
             if number % _BETWEEN == 0:
                 losses.append(float(value))
                 report(number)
-                early, late = (
-                    np.array_split(losses, 3)[1:] if number >= _ADAM_AT_LEAST else ([np.inf], [0.0])
-                )
-                if np.mean(early) - np.mean(late) < _GAIN * len(data[0]):
+            if number % _BETWEEN == 0 and number >= _ADAM_AT_LEAST:
+                _, early, late = map(np.mean, np.array_split(losses, 3))
+                if early - late < gain:
                     return True
         return False
 
-    return Trainee(model, recorded, optimizer.variables, train)
-
-
-# --- the table ------------------------------------------------------------------------------------
-
-
-def _table(title: str, methods: Sequence[str], results: Sequence[dict[str, Any]]) -> Table:
-    """
-    Return the table: ratios of CPU seconds to the fastest SVGP's; the last column has errors of
-    failed training.
-    """
-    peers = [
-        result for name, result in zip(methods, results, strict=True) if name.startswith("SVGP")
-    ]
-    best = {
-        key: min((result[key][0] for result in peers if "error" not in result), default=np.nan)
-        for key in ("cold", "warm")
-    }
-    seconds = {"CPU s": ".2f", "wall s": ".2f", "ratio": ".2f"}
-    again = {f"{name}, again": form for name, form in seconds.items()}
-    end = {"s to the end": ".1f", "iterations to the end": "d", "converged": "<", "error": "<"}
-    columns = {"method": "<13", "NLPD": ".4f", "iterations": "d", **seconds, **again, **end}
-    table = Table(title, columns)
-    for method, result in zip(methods, results, strict=True):
-        if "error" in result:
-            table.add(method, *[None] * (len(columns) - 2), result["error"])
-            continue
-        times = ((*result[key], result[key][0] / best[key]) for key in ("cold", "warm"))
-        first, last = result["iterations"]
-        converged = "yes" if result["converged"] else "no"
-        table.add(
-            method, result["nlpd"], first, *chain(*times), result["end"][0], last, converged, None
-        )
-    return table
+    return train, optimizer.variables
 
 
 if __name__ == "__main__":

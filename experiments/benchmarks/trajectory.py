@@ -10,9 +10,6 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-_ALL = 50  # iterations that are all recorded; later records are 2 % of the past iterations apart
-_THINNED = 1.02
-
 
 class Over(Exception):
     """Raised when a training has reached its limit of seconds or iterations."""
@@ -38,32 +35,18 @@ class Trajectory:
         self._spent = np.zeros(2)
         self._began = clocks()
 
-    def record(
-        self, iteration: int, variables: Sequence[tf.Variable], *, last: bool = False
-    ) -> None:
+    def record(self, iteration: int, variables: Sequence[tf.Variable]) -> None:
         """
-        Record the variables after an iteration, from 1; late in a training only after some
-        iterations.
+        Record the variables after an iteration, from 1.
 
-        :param last: record in any case, in place of an earlier record of the same iteration.
         :raises Over: if the training must end.
         """
-        spent = self._spent + clocks() - self._began
-        before = self.iterations[-1] if self.iterations else 0
-        if last and iteration == before:
-            for records in (self.iterations, self.seconds, self.values):
-                records.pop()
-        if (
-            last
-            or iteration <= _ALL
-            or iteration >= _THINNED * before
-            or iteration >= self._max_iterations
-        ):
-            self.iterations.append(iteration)
-            self.seconds.append(spent)
-            self.values.append([variable.numpy() for variable in variables])
-        self._spent, self._began = spent, clocks()
-        if not last and (iteration >= self._max_iterations or spent[0] >= self._max_seconds):
+        self._spent = self._spent + clocks() - self._began
+        self.iterations.append(iteration)
+        self.seconds.append(self._spent)
+        self.values.append([variable.numpy() for variable in variables])
+        self._began = clocks()
+        if iteration >= self._max_iterations or self._spent[0] >= self._max_seconds:
             raise Over
 
     def end_where_flat(self, objective: AnyNDArray, iterations: int, gain: float) -> bool:
@@ -74,14 +57,11 @@ class Trajectory:
         :param objective: values at the records, [records].
         :return: True if there is such an iteration.
         """
-        every = np.arange(self.iterations[0], self.iterations[-1] + 1)
-        values = np.interp(every, self.iterations, objective)
-        flat = np.flatnonzero(values[iterations:] - values[:-iterations] < gain)
+        flat = np.flatnonzero(objective[iterations:] - objective[:-iterations] < gain)
         if not len(flat):
             return False
-        kept = int(np.searchsorted(self.iterations, every[flat[0] + iterations])) + 1
         for records in (self.iterations, self.seconds, self.values):
-            del records[kept:]
+            del records[flat[0] + iterations + 1 :]
         return True
 
     def scores(self, variables: Sequence[tf.Variable], score: Callable[[], float]) -> AnyNDArray:

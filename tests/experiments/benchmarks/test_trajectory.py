@@ -12,33 +12,6 @@ import tensorflow as tf
 from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
 
 
-def test_every_early_iteration_is_recorded_and_some_of_the_late_ones():
-    variable, course = tf.Variable(0.0), Trajectory()
-    for iteration in range(1, 501):
-        variable.assign(iteration)
-        course.record(iteration, [variable])
-    assert course.iterations[:50] == list(range(1, 51))
-    steps = np.divide(course.iterations[1:], course.iterations[:-1])
-    assert (steps[49:] >= 1.02).all() and (
-        steps[49:] < 1.04
-    ).all()  # from 51 on, rounding up adds less than 1 / 51
-    assert [values[0] for values in course.values] == course.iterations
-
-
-def test_the_last_iteration_is_recorded_once_in_any_case():
-    variable, course = tf.Variable(1.0), Trajectory()
-    for iteration in range(1, 102):
-        course.record(iteration, [variable])
-    before = list(course.iterations)
-    variable.assign(2.0)
-    course.record(101, [variable], last=True)
-    assert course.iterations == [*(each for each in before if each < 101), 101] and course.values[
-        -1
-    ] == [2.0]
-    course.record(101, [variable], last=True)
-    assert course.iterations[-2:] != [101, 101]
-
-
 def test_only_what_lies_between_records_is_counted():
     course = Trajectory()
     slow = SimpleNamespace(numpy=lambda: time.sleep(0.2))
