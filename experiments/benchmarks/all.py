@@ -56,16 +56,13 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="small sizes and few rounds, as a test"
     )
-    parser.add_argument("--only", nargs="+", action="extend", choices=BENCHMARKS)
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
     parser.add_argument(
         "--to", type=Path, default=Path("runs/benchmarks"), help="folder of the files (%(default)s)"
     )
-    arguments = parser.parse_args()
-    commands = {
-        name: shlex.split(BENCHMARKS[name][arguments.quick])
-        for name in arguments.only or BENCHMARKS
-    }
-    found = run(commands, arguments.to)
+    asked = parser.parse_args()
+    commands = {name: shlex.split(BENCHMARKS[name][asked.quick]) for name in asked.only}
+    found = run(commands, asked.to)
     if any("error" in result for result in found["benchmarks"].values()):
         raise SystemExit(1)
 
@@ -89,20 +86,12 @@ def measure(name: str, options: Sequence[str]) -> dict[str, Any]:
     """Run one benchmark; return its arguments, seconds, and tables or error."""
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / "tables.json"
-        command = [
-            sys.executable,
-            "-m",
-            f"experiments.benchmarks.{name}",
-            *options,
-            "--json",
-            str(path),
-        ]
+        module = f"experiments.benchmarks.{name}"
+        command = [sys.executable, "-m", module, *options, "--json", str(path)]
         began = time.perf_counter()
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-        result: dict[str, Any] = {
-            "arguments": list(options),
-            "seconds": time.perf_counter() - began,
-        }
+        seconds = time.perf_counter() - began
+        result: dict[str, Any] = {"arguments": list(options), "seconds": seconds}
         if done.returncode:
             lines = done.stderr.strip().splitlines()[-_LAST_LINES:]
             error = "\n".join([f"exit status {done.returncode}", *lines])

@@ -2,8 +2,8 @@
 
 The estimators with ``n_inducing="auto"`` and with fixed numbers: seconds of the fit, the objective,
 and the NLPD of held-out rows, in nats a row. For regression, at alpha = 0, the gap between the
-bounds of the evidence decides; for classification, at alpha = 0.5, leave-one-out densities do. A
-second table has the paths of the choices. One core, a process for each row.
+bounds of the evidence decides; for classification, at alpha = 0.5, leave-one-out densities do. One
+core, a process for each row.
 
     python -m experiments.benchmarks.num_inducing [--sets airfoil banana] [--rows 2000] [--numbers
     16 64 256]
@@ -24,12 +24,11 @@ from experiments.protocols.arguments import count
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 
 SETS = ("snelson", "airfoil", "kin8nm", "banana")
-_AUTO = "auto"
 _ALPHAS = {"regression": 0.0, "classification": 0.5}
 
 
 def main() -> None:
-    """Print a row for each set and number, and the paths."""
+    """Print a row for each set and number."""
     parser = parser_of(__doc__)
     known = [name for task in _ALPHAS for name in datasets.names(task=task)]  # type: ignore[arg-type]
     parser.add_argument("--sets", nargs="+", choices=known, metavar="SET", default=SETS)
@@ -50,32 +49,14 @@ def main() -> None:
         {"set": "<11", "N": "d", "D": "d", "alpha": "g", "points": "<8", "M": "d", "seconds": ".1f"}
         | {"objective": ".4f", "NLPD": ".4f", "error": ".3f"},
     )
-    paths = {}
     for name in arguments.sets:
-        for number in (*arguments.numbers, _AUTO):
-            row, path = in_process(measured, name, number, arguments.rows, one_core=True)
-            table.add(*row)
-            if path:
-                paths[name] = path
-    steps = Table(
-        "paths of auto, in nats a row",
-        {
-            "set": "<11",
-            "M": "d",
-            "objective": ".4f",
-            "upper bound": ".4f",
-            "loo density": ".4f",
-            "seconds": ".1f",
-        },
-    )
-    for name, path in paths.items():
-        for step in path:
-            steps.add(name, *step)
-    write([table, steps], arguments.json)
+        for number in (*arguments.numbers, "auto"):
+            table.add(*in_process(measured, name, number, arguments.rows, one_core=True))
+    write([table], arguments.json)
 
 
-def measured(name: str, number: Any, rows: int) -> tuple[list[Any], list[list[Any]]]:
-    """Return a row of the table, and the path of a choice, empty for a fixed number."""
+def measured(name: str, number: Any, rows: int) -> list[Any]:
+    """Return a row of the table."""
     dataset, task = datasets.load(name), datasets.describe(name).task
     chosen = np.random.default_rng(0).permutation(len(dataset.X_train))[:rows]
     X, y = dataset.X_train[chosen], dataset.Y_train[chosen, 0]
@@ -86,22 +67,11 @@ def measured(name: str, number: Any, rows: int) -> tuple[list[Any], list[list[An
         warnings.simplefilter("ignore", ConvergenceWarning)
         estimator.fit(X, y)
     seconds = time.perf_counter() - start
-    objective = estimator.log_marginal_likelihood_value_ / len(X)
-    points = _AUTO if number == _AUTO else "fixed"
-    row = [name, *X.shape, _ALPHAS[task], points, estimator.n_inducing_, seconds, objective]
-    found = getattr(estimator, "num_inducing_selection_", None)
-    return [
-        *row,
-        *scores(estimator, (dataset.X_test, dataset.Y_test[:, 0]), task != "regression"),
-    ], [] if found is None else _path(found)
-
-
-def _path(found: Any) -> list[list[Any]]:
-    columns = (found.numbers, found.objectives, found.upper_bounds, found.densities, found.seconds)
-    return [
-        [None if np.isnan(value) else value.item() for value in step]
-        for step in zip(*columns, strict=True)
-    ]
+    points = "auto" if number == "auto" else "fixed"
+    row = [name, *X.shape, _ALPHAS[task], points, estimator.n_inducing_, seconds]
+    held_out = dataset.X_test, dataset.Y_test[:, 0]
+    found = scores(estimator, held_out, task != "regression")
+    return [*row, estimator.log_marginal_likelihood_value_ / len(X), *found]
 
 
 if __name__ == "__main__":

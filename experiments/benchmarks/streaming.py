@@ -17,6 +17,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow.base import AnyNDArray
 
 from experiments.benchmarks.collapsed_step import compiled_step, seconds_of
 from experiments.benchmarks.printing import Table, parser_of, write
@@ -34,14 +35,8 @@ def main() -> None:
         "--skip-audio", action="store_true", help="times only, which need no data set"
     )
     arguments = parser.parse_args()
-    columns = {"alpha": "g", "D": "d"}
-    columns |= {
-        "update, ms": ".2f",
-        "moved, ms": ".2f",
-        "batch, ms": ".1f",
-        "window, ms": ".1f",
-        "ratio": ".2f",
-    }
+    columns = {"alpha": "g", "D": "d", "update, ms": ".2f", "moved, ms": ".2f"}
+    columns |= {"batch, ms": ".1f", "window, ms": ".1f", "ratio": ".2f"}
     table = Table(
         f"batch {BATCH}, M = {INDUCING}, {EVALUATIONS} evaluations, window {WINDOW}, "
         f"{arguments.rounds} rounds",
@@ -49,21 +44,15 @@ def main() -> None:
     )
     for alpha in (0.0, 0.5):
         for num_inputs in (1, 8):
-            seconds = compare(alpha, num_inputs, arguments.rounds)
-            ratio = np.median(seconds["window"] / (seconds["update"] + seconds["steps"]))
-            times = (
-                seconds["update"],
-                seconds["moved"],
-                seconds["update"] + seconds["steps"],
-                seconds["window"],
-            )
-            table.add(alpha, num_inputs, *(1e3 * np.median(time) for time in times), ratio)
+            update, moved, steps, window = compare(alpha, num_inputs, arguments.rounds)
+            times = (1e3 * np.median(each) for each in (update, moved, update + steps, window))
+            table.add(alpha, num_inputs, *times, np.median(window / (update + steps)))
     write([table] if arguments.skip_audio else [table, audio()], arguments.json)
 
 
-def compare(alpha: float, num_inputs: int, rounds: int) -> dict[str, Any]:
+def compare(alpha: float, num_inputs: int, rounds: int) -> AnyNDArray:
     """
-    Return seconds [rounds] of `.update()`, without and with moved points, of the steps and the
+    Return seconds [4, rounds] of `.update()`, without and with moved points, of the steps and the
     window's steps.
     """
     rng = np.random.default_rng(0)
@@ -72,28 +61,31 @@ def compare(alpha: float, num_inputs: int, rounds: int) -> dict[str, Any]:
     Z = X[rng.choice(WINDOW, INDUCING, replace=False)]
     window = tuple(tf.Variable(values[:WINDOW], trainable=False) for values in (X, Y))
     peer = gpflow.models.SGPR(window, _kernel(num_inputs), Z.copy(), noise_variance=0.1)
-    model = StreamingSGPR(
-        (X[:BATCH], Y[:BATCH]), _kernel(num_inputs), Z.copy(), alpha=alpha, noise_variance=0.1
-    )
-    moving = StreamingSGPR(
-        (X[:BATCH], Y[:BATCH]), _kernel(num_inputs), Z.copy(), alpha=alpha, noise_variance=0.1
+    model, moving = (
+        StreamingSGPR(
+            (X[:BATCH], Y[:BATCH]), _kernel(num_inputs), Z.copy(), alpha=alpha, noise_variance=0.1
+        )
+        for _ in range(2)
     )
     step, peer_step = compiled_step(model), compiled_step(peer)
 
-    def learn_again(recent: slice) -> None:
-        for variable, values in zip(window, (X, Y), strict=True):
-            variable.assign(values[recent])
-        _repeat(peer_step)
+    def round_of(first: int) -> list[float]:
+        last = first + BATCH
+        batch = X[first:last], Y[first:last]
 
-    seconds: dict[str, list[float]] = {name: [] for name in ("update", "moved", "steps", "window")}
-    for first in range(WINDOW, len(X), BATCH):
-        batch = X[first : first + BATCH], Y[first : first + BATCH]
-        seconds["update"].append(seconds_of(lambda: model.update(batch)))  # noqa: B023  (called at once)
-        seconds["moved"].append(seconds_of(lambda: moving.update(batch, fraction_to_move=0.2)))  # noqa: B023
-        seconds["steps"].append(seconds_of(lambda: _repeat(step)))
-        recent = slice(first + BATCH - WINDOW, first + BATCH)
-        seconds["window"].append(seconds_of(lambda: learn_again(recent)))  # noqa: B023
-    return {name: np.array(times[_WARM_UP:]) for name, times in seconds.items()}
+        def learn_again() -> None:
+            for variable, values in zip(window, (X, Y), strict=True):
+                variable.assign(values[last - WINDOW : last])
+            _repeat(peer_step)
+
+        return [
+            seconds_of(lambda: model.update(batch)),
+            seconds_of(lambda: moving.update(batch, fraction_to_move=0.2)),
+            seconds_of(lambda: _repeat(step)),
+            seconds_of(learn_again),
+        ]
+
+    return np.transpose([round_of(first) for first in range(WINDOW, len(X), BATCH)][_WARM_UP:])
 
 
 def audio() -> Table:
@@ -103,35 +95,28 @@ def audio() -> Table:
     """
     from experiments.streaming import ex
 
-    scores = {
-        "log likelihood": ".3f",
-        "LL at the end": ".3f",
-        "RMSE": ".3f",
-        "RMSE at the end": ".3f",
-    }
+    columns = {"method": "<13", "M": "d", "log likelihood": ".3f", "LL at the end": ".3f"}
+    columns |= {"RMSE": ".3f", "RMSE at the end": ".3f", "seconds": ".1f"}
     table = Table(
         "audio-subband, batches of 300: held-out rows passed so far, means over batches, and at "
         "the end",
-        {"method": "<13", "M": "d", **scores, "seconds": ".1f"},
+        columns,
     )
-    options = {"--unobserved": True, "--loglevel": "ERROR"}
+    methods = {
+        "streaming 0": {"model": "STREAM", "alpha": 0.0},
+        "streaming 0.5": {"model": "STREAM", "alpha": 0.5},
+        f"SGPR, {WINDOW}": {"model": "SGPR", "window": WINDOW},
+    }
+    entries = ("mean_log_likelihood", "log_likelihood", "mean_rmse", "rmse", "seconds")
     common: dict[str, Any] = {"dataset": "audio-subband", "batch_size": BATCH, "progress": False}
-    common |= {"maxiter": EVALUATIONS, "window": WINDOW}
-    for inducing in (INDUCING, 2 * INDUCING):
-        for updates in (
-            {"model": "STREAM", "alpha": 0.0},
-            {"model": "STREAM", "alpha": 0.5},
-            {"model": "SGPR"},
-        ):
-            run = ex.run(config_updates=common | {"M": inducing} | updates, options=options)
-            found = run.result or {}
-            name = f"streaming {updates['alpha']:g}" if "alpha" in updates else f"SGPR, {WINDOW}"
-            reached = (
-                found[f"{when}{score}"]
-                for score in ("log_likelihood", "rmse")
-                for when in ("mean_", "")
+    for M in (INDUCING, 2 * INDUCING):
+        for name, method in methods.items():
+            updates = common | {"maxiter": EVALUATIONS, "M": M} | method
+            run = ex.run(
+                config_updates=updates, options={"--unobserved": True, "--loglevel": "ERROR"}
             )
-            table.add(name, inducing, *reached, found["seconds"])
+            found = run.result or {}
+            table.add(name, M, *(found[entry] for entry in entries))
     return table
 
 
