@@ -47,12 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="resume from here; the number of workers is added to the name",
     )
     asked = parser.parse_args(arguments)
-    from experiments.benchmarks.large import write
+    from experiments.benchmarks.large import write_file
     from experiments.benchmarks.printing import Table
 
     with tempfile.TemporaryDirectory() as temporary:
         asked.folder = asked.folder or Path(temporary)
-        write(asked.folder, asked.rows)
+        write_file(asked.folder, asked.rows)
         columns = {"workers": "d", "seconds a step": ".3f", "bytes a step": ",.0f"}
         table = Table(
             f"PEPR, alpha 0.5, {asked.rows:,} rows, M = {asked.inducing}, {asked.iterations} "

@@ -66,10 +66,10 @@ def test_the_package_needs_what_it_imports():
 
 def test_the_experiments_need_what_they_import():
     """
-    Campaigns, which test the package, may import the tools; benchmarks also GPyTorch and JAX, and
-    records in databases SQLAlchemy, if they are installed.
+    Campaigns, which test the package, may import the tools; records in databases SQLAlchemy, if it is
+    installed.
     """
-    optional = {"gpytorch", "jax", "jaxlib", "sqlalchemy", "torch"}
+    optional = {"sqlalchemy"}
     found = imported(ROOT.glob("experiments/**/*.py"))
     assert found - names(NEEDED) - optional == names(EXPERIMENTS, CLUSTER) - NEEDED_BY_OTHERS.keys()
     campaigns = set(ROOT.glob("tests/campaign/*.py")) - set(ROOT.glob("tests/campaign/test_*.py"))

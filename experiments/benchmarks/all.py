@@ -1,6 +1,6 @@
 """Run all benchmarks, each in a process of its own, and write their tables as JSON and as Markdown.
 
-The files name the machine, the versions (GPyTorch's too, if it is installed) and the rate of matrix
+The files name the machine, the versions and the rate of matrix
 products. If a benchmark fails, the end of its message is recorded, the rest go on, and the exit
 status is 1. Files are written after each benchmark.
 
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,6 @@ BENCHMARKS = {  # name -> arguments, and arguments of --quick
     "memory": ("", "--rows 20000 100000 --inducing 64"),
     "large": ("", "--rows 20000 50000 --inducing 64 --fit 2 --classify 10000"),
 }
-_OPTIONAL = ("gpytorch", "torch")
 _LAST_LINES = 5  # recorded lines of an error message
 
 
@@ -109,16 +108,9 @@ def about_the_machine() -> dict[str, Any]:
         "product GFLOP/s": float(2e-9 * 512**2 * UNIT_COLUMNS / np.median(seconds)),
         "versions": {
             "python": platform.python_version(),
-            **{name: _version(name) for name in (*PACKAGES, *_OPTIONAL)},
+            **{name: version(name) for name in PACKAGES},
         },
     }
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def as_markdown(found: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ are compared with double precision. The time is also given in units of one M x M
 measured in the same rounds. SGPR's step needs at least one product and half a Gram matrix (1.5
 units), other powers at least two of each (3 units). This minimum divided by the measured units is
 the share of the machine's product rate. With `--cores 1` times are CPU times. "First" is
-the first call, with tracing. GPyTorch's SGPR is included if GPyTorch is installed. `--xla` compiles
+the first call, with tracing. `--xla` compiles
 by XLA (``jit_compile=True``), which cannot compile blocks of rows.
 
     python -m experiments.benchmarks.collapsed_step [--rounds 15] [--rows 50000 10000] [--inducing 256 512] [--cores 1]
@@ -18,7 +18,6 @@ by XLA (``jit_compile=True``), which cannot compile blocks of rows.
 import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping
-from importlib.util import find_spec
 from typing import Any, cast
 
 import gpflow
@@ -66,7 +65,7 @@ COMPARED = {
 """Models whose losses and gradients agree, with mixed precision to fewer digits."""
 _COLUMNS = {
     **{"model": "<16", "seconds": ".3g", "first, s": ".2f", "units": ".1f", "share": ".0%"},
-    **{"times as fast": ".2f", "as": "<", "as GPyTorch": ".2f"},
+    **{"times as fast": ".2f", "as": "<"},
     **{"loss differs": ".0e", "gradient": ".0e"},
 }
 Step = Callable[[], tuple[tf.Tensor, list[tf.Tensor]]]
@@ -101,40 +100,33 @@ def compare(rows: tuple[AnyNDArray, ...], kernel: str, asked: argparse.Namespace
     if asked.xla:
         del models["BTSGPR 20"]
     compiled_step(models["SGPR"])()  # TensorFlow initializes
-    steps: dict[str, Callable[[], Any]] = {
-        name: compiled_step(model, by_xla=asked.xla) for name, model in models.items()
-    }
+    steps = {name: compiled_step(model, by_xla=asked.xla) for name, model in models.items()}
     clock = time.perf_counter
     if asked.cores is not None:
         clock = time.process_time
     first = {name: seconds_of(step, clock) for name, step in steps.items()}
     errors = {name: differences(steps[name](), steps[peer]()) for name, peer in COMPARED.items()}
-    with_gpytorch = find_spec("gpytorch") is not None
-    if with_gpytorch:
-        from experiments.benchmarks.gpytorch_step import sgpr_step
-
-        steps["GPyTorch SGPR"] = sgpr_step(X, Y, Z, kernel, NOISE, LENGTHSCALE, asked.cores)
     seconds = time_rounds({**steps, "unit": unit_product(M)}, asked.rounds, clock)
     unit = seconds.pop("unit") * N / UNIT_COLUMNS
 
     table = Table(
         f"N = {N}, M = {M}, D = {D}, float64, {kernel} ARD, {asked.rounds} rounds, "
         f"{'all cores' if asked.cores is None else 'one core, CPU'}, products "
-        f"{2e-9 * M**2 * N / np.median(unit):.0f} GFLOP/s, GPyTorch "
-        f"{'installed' if with_gpytorch else 'not installed'}{', XLA' if asked.xla else ''}",
+        f"{2e-9 * M**2 * N / np.median(unit):.0f} GFLOP/s"
+        f"{', XLA' if asked.xla else ''}",
         _COLUMNS,
     )
-    for name, times in seconds.items():
+    for name, (_, _, peer, least) in MODELS.items():
+        if name not in seconds:
+            continue
+        times = seconds[name]
         units = float(np.median(times / unit))
-        _, _, peer, least = MODELS.get(name, (None, None, None, None))
-        share = speed = gpytorch = None
+        share = speed = None
         if least is not None:
             share = least / units
         if peer is not None:
             speed = float(np.median(seconds[peer] / times))
-        if with_gpytorch and name == "PEPR 0":
-            gpytorch = float(np.median(seconds["GPyTorch SGPR"] / times))
-        shown = float(np.median(times)), first.get(name), units, share, speed, peer, gpytorch
+        shown = float(np.median(times)), first[name], units, share, speed, peer
         table.add(name, *shown, *errors.get(name, (None, None)))
     return table
 

@@ -11,6 +11,7 @@ is reset before the model is made).
 import argparse
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,9 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from experiments.benchmarks.collapsed_step import compiled_step
+from experiments.benchmarks.collapsed_step import compiled_step, seconds_of
 from experiments.benchmarks.machine import in_process
-from experiments.benchmarks.printing import Table, parser_of
-from experiments.benchmarks.printing import write as write_tables
+from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.recording.memory import MEGABYTE, peak_beyond_resident
 from gpflow_pep import PEPR, PEPClassifier, fit
 from gpflow_pep.data.readers import array_batches
@@ -47,59 +47,36 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         arguments.folder = arguments.folder or Path(temporary)
-        write(arguments.folder, max(*arguments.rows, arguments.classify))
-        write_tables(report(arguments), arguments.json)
+        write_file(arguments.folder, max(*arguments.rows, arguments.classify))
+        write(report(arguments), arguments.json)
 
 
 def report(arguments: argparse.Namespace) -> list[Table]:
     """Measure each size and task in a process of its own."""
-    columns = {
-        "N": ",d",
-        "file MB": ".0f",
-        "construct": ".1f",
-        "loss+gradient": ".1f",
-        "reading, of it": ".1%",
-    }
+    columns = {"N": ",d", "file MB": ".0f", "construct": ".1f", "loss+gradient": ".1f"}
     steps = Table(
         f"PEPR, alpha 0.5, M = {arguments.inducing}, D = {INPUTS}, float64, from a file: seconds",
-        columns | {"peak MB beyond": ".0f"},
+        columns | {"reading, of it": ".1%", "peak MB beyond": ".0f"},
     )
     tables = [steps]
     for num_data in arguments.rows:
         row = in_process(measure_step, arguments, num_data)
-        share = 2 * row["reading"] / row["step"]
-        file, peak = row["file"] / MEGABYTE, row["peak"] / MEGABYTE
-        steps.add(num_data, file, row["construction"], row["step"], share, peak)
+        steps.add(num_data, 8 * (INPUTS + 1) * num_data / MEGABYTE, *row)
     if arguments.fit:
-        row = in_process(measure_fit, arguments, arguments.rows[-1])
-        columns = {
-            "N": ",d",
-            "iterations": "d",
-            "seconds": ".0f",
-            "first objective": ".4f",
-            "last objective": ".4f",
-        }
-        tables.append(Table("fit; objectives in nats a row", columns | {"peak MB beyond": ".0f"}))
-        values = (row[key] for key in ("iterations", "seconds", "first", "last"))
-        tables[-1].add(arguments.rows[-1], *values, row["peak"] / MEGABYTE)
+        columns = {"N": ",d", "iterations": "d", "seconds": ".0f", "first objective": ".4f"}
+        columns |= {"last objective": ".4f", "peak MB beyond": ".0f"}
+        tables.append(Table("fit; objectives in nats a row", columns))
+        num_data = arguments.rows[-1]
+        tables[-1].add(num_data, *in_process(measure_fit, arguments, num_data))
     if arguments.classify:
-        row = in_process(measure_classifier, arguments)
-        columns = {
-            "N": ",d",
-            "converged": "<",
-            "sweeps": "d",
-            "seconds": ".0f",
-            "peak MB beyond": ".0f",
-        }
-        tables.append(Table("PEPClassifier, probit, alpha 0.5, fixed hyperparameters", columns))
-        converged = "yes" if row["converged"] else "no"
-        tables[-1].add(
-            arguments.classify, converged, row["sweeps"], row["seconds"], row["peak"] / MEGABYTE
-        )
+        columns = {"N": ",d", "converged": "<", "sweeps": "d", "seconds": ".0f"}
+        title = "PEPClassifier, probit, alpha 0.5, fixed hyperparameters"
+        tables.append(Table(title, columns | {"peak MB beyond": ".0f"}))
+        tables[-1].add(arguments.classify, *in_process(measure_classifier, arguments))
     return tables
 
 
-def write(folder: Path, num_data: int) -> None:
+def write_file(folder: Path, num_data: int) -> None:
     """Write X.npy [N, 8], Y.npy and labels.npy [N, 1], unless they exist with at least N rows."""
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "X.npy").exists() and len(np.load(folder / "X.npy", mmap_mode="r")) >= num_data:
@@ -127,64 +104,61 @@ def write(folder: Path, num_data: int) -> None:
         array.flush()
 
 
-def measure_step(arguments: argparse.Namespace, num_data: int) -> dict[str, float]:
+def measure_step(arguments: argparse.Namespace, num_data: int) -> list[float]:
     """
-    Return seconds to construct PEPR, of a pass that only reads, and of a compiled step; peak memory
-    of all.
+    Return seconds to construct PEPR and of a compiled step, the share of reading, and the peak
+    memory of all in MB.
     """
     tf.linalg.cholesky(tf.eye(2, dtype=tf.float64))  # TensorFlow's own memory
 
-    def everything() -> dict[str, float]:
+    def everything() -> list[float]:
         start = time.perf_counter()
         model = _regression(arguments, num_data)
-        constructed = time.perf_counter()
-        model.check_data()
-        read = time.perf_counter()
+        construction = time.perf_counter() - start
+        reading = seconds_of(model.check_data)
         step = compiled_step(model)
         step()  # traces
-        traced = time.perf_counter()
-        loss, _ = step()
-        assert np.isfinite(loss.numpy())
-        end = time.perf_counter()
-        return {
-            "construction": constructed - start,
-            "reading": read - constructed,
-            "step": end - traced,
-        }
+        seconds = seconds_of(step)
+        return [construction, seconds, 2 * reading / seconds]
 
-    seconds, peak = peak_beyond_resident(everything)
-    return {**seconds, "peak": peak, "file": 8 * (INPUTS + 1) * num_data}
+    return _with_peak(everything)
 
 
-def measure_fit(arguments: argparse.Namespace, num_data: int) -> dict[str, float]:
+def measure_fit(arguments: argparse.Namespace, num_data: int) -> list[float]:
     """
-    Return seconds of `fit`, objectives a row at its first and last iteration, and peak memory.
+    Return iterations and seconds of `fit`, objectives a row at its first and last iteration, and
+    peak memory in MB.
     """
     model = _regression(arguments, num_data)
-    result, peak = peak_beyond_resident(lambda: fit(model, max_iterations=arguments.fit))
-    first, last = (result.objective[place] / num_data for place in (0, -1))
-    return {
-        "iterations": result.iterations,
-        "seconds": result.seconds,
-        "first": first,
-        "last": last,
-        "peak": peak,
-    }
+
+    def everything() -> list[float]:
+        result = fit(model, max_iterations=arguments.fit)
+        first, last = (result.objective[place] / num_data for place in (0, -1))
+        return [result.iterations, result.seconds, first, last]
+
+    return _with_peak(everything)
 
 
-def measure_classifier(arguments: argparse.Namespace) -> dict[str, float]:
-    """Return seconds from the constructor of PEPClassifier to converged sites, and peak memory."""
+def measure_classifier(arguments: argparse.Namespace) -> list[Any]:
+    """
+    Return whether sites converge, sweeps and seconds from the constructor of PEPClassifier on, and
+    peak memory in MB.
+    """
 
-    def everything() -> dict[str, float]:
+    def everything() -> list[Any]:
         start = time.perf_counter()
         dataset, Z = _rows(arguments, arguments.classify, "labels")
         model = PEPClassifier(dataset, _kernel(), inducing_variable=Z, alpha=0.5)
         status = model.update_sites()
         seconds = time.perf_counter() - start
-        return {"converged": status.converged, "sweeps": status.sweeps, "seconds": seconds}
+        return ["yes" if status.converged else "no", status.sweeps, seconds]
 
-    found, peak = peak_beyond_resident(everything)
-    return {**found, "peak": peak}
+    return _with_peak(everything)
+
+
+def _with_peak(function: Callable[[], list[Any]]) -> list[Any]:
+    found, peak = peak_beyond_resident(function)
+    return [*found, peak / MEGABYTE]
 
 
 def _regression(arguments: argparse.Namespace, num_data: int) -> PEPR:

@@ -2,13 +2,11 @@
 
 import json
 import shlex
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from experiments.benchmarks import all as everything
-from experiments.benchmarks.collapsed_step import INPUTS, KERNELS, build, data
 from experiments.benchmarks.machine import PACKAGES
 
 FOLDER = Path(everything.__file__).parent
@@ -37,7 +35,6 @@ def test_files(tmp_path):
     assert (
         "## collapsed_step" in text and "| PEPR 0 " in text and "invalid int value: 'none'" in text
     )
-    assert f"gpytorch {found['machine']['versions']['gpytorch']}" in text
 
 
 @pytest.mark.parametrize("failing", [False, True])
@@ -60,18 +57,3 @@ def test_the_exit_status_says_whether_all_succeeded(failing, monkeypatch, tmp_pa
         "memory",
         "large",
     }
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_gpytorch_has_the_same_model(kernel):
-    """
-    Its jitter is another one, 1e-6 of each of N = 200 rows' variances over the noise 0.1, at the
-    most.
-    """
-    pytest.importorskip("gpytorch", reason="GPyTorch is no dependency")
-    sgpr_step = import_module("experiments.benchmarks.gpytorch_step").sgpr_step
-    X, Y, Z = data(200, 8, INPUTS)
-    expected = build("SGPR", X, Y, Z, KERNELS[kernel](INPUTS)).training_loss()
-    assert float(sgpr_step(X, Y, Z, kernel, 0.1, 1.5, None)()) == pytest.approx(
-        float(expected), abs=200 * 1e-6 / 0.1
-    )
