@@ -6,22 +6,9 @@ here.
 
 from experiments.papers.grid import Job, Records, grid
 from experiments.papers.pictures import Shown
-from experiments.papers.tables import SECONDS, Published, Score, means, wins
+from experiments.papers.tables import PUBLISHED, SECONDS, Published, Score, means, wins
 
-_PUBLISHED = {
-    "qp-ionosphere": (10.71, 6.79, -13.70, -9.01),
-    "qp-cancer": (3.24, 3.24, -7.29, -6.74),
-    "qp-pima": (14.29, 17.42, -22.72, -30.46),
-    "qp-crabs": (3.0, 3.0, -1.92, -1.78),
-    "qp-sonar": (14.12, 13.53, -16.46, -11.94),
-    "qp-usps-3-5": (3.44, 2.92, -12.24, -10.63),
-    "qp-iris-12": (0.0, 0.0, -0.0497, -0.0497),
-    "qp-iris-13": (0.0, 0.0, -0.0328, -0.0323),
-    "qp-iris-23": (7.0, 7.0, -2.46, -2.07),
-    "qp-wine-12": (3.08, 3.85, -1.34, -1.27),
-    "qp-wine-13": (0.0, 0.0, -0.0499, -0.0487),
-    "qp-wine-23": (3.64, 2.73, -0.819, -0.817),
-}
+_PUBLISHED = PUBLISHED["Q1"]
 """
 Published error in % of EP and QP, and log likelihood summed over a fold of EP and QP; means of ten
 folds.

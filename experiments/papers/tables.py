@@ -11,7 +11,11 @@ import numpy as np
 from scipy.stats import rankdata
 
 from experiments.papers.grid import Label, Record, Records, grouped, matched
+from experiments.protocols.records import read_toml
 from experiments.report.columns import markdown, mean_and_error, standard_error
+
+PUBLISHED = read_toml(Path(__file__).with_name("published.toml"))
+"""Published figures by protocol."""
 
 Published = Mapping[tuple[Label, ...], float]
 """Published values by the labels of a line."""
