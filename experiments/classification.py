@@ -65,14 +65,9 @@ def classification(
             # here.
             scored: GPModel = model if iteration else deepcopy(model)
             scores = classification_scores(scored, dataset)
-            write(
-                iteration,
-                {"seconds": seconds, **{f"test/{name}": score for name, score in scores.items()}},
-            )
-            write(
-                iteration,
-                {f"parameters/{name}": value for name, value in hyperparameters(scored).items()},
-            )
+            write(iteration, {"seconds": seconds})
+            write(iteration, scores, "test/")
+            write(iteration, hyperparameters(scored), "parameters/")
 
         status = train(
             model, data, batches_of(model, len(data[0])), log, classifier_title(gp), progress

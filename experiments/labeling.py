@@ -106,14 +106,8 @@ def _trained(
     if before is not None:
         multiple_assign(model, parameter_dict(before))
     data = labeled.X_train, labeled.Y_train
-    status = train(
-        model,
-        data,
-        batches_of(model, len(labeled.X_train)),
-        lambda iteration, seconds: None,
-        "",
-        False,
-    )
+    batches = batches_of(model, len(labeled.X_train))
+    status = train(model, data, batches, lambda iteration, seconds: None, "", False)
     result["seconds"].append(status.seconds)
     return model
 
@@ -148,7 +142,7 @@ def labeling(
         while True:
             model = _trained(data.trained_on(rows), num_classes, model, result)
             scores = classification_scores(model, data)
-            write(len(rows), {f"test/{name}": score for name, score in scores.items()})
+            write(len(rows), scores, "test/")
             for name, value in {"labels": len(rows), **scores}.items():
                 if name in result:
                     result[name].append(value)

@@ -57,16 +57,10 @@ def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
         def log(iteration: int, seconds: float) -> None:
             scores = prediction_scores(model, dataset)
             objective = objective_per_point(model, data, batches)
-            values = {
-                "objective_per_point": objective,
-                "noise_sd": noise_sd(model),
-                "seconds": seconds,
-            }
-            write(iteration, values | {f"test/{name}": score for name, score in scores.items()})
-            write(
-                iteration,
-                {f"parameters/{name}": value for name, value in hyperparameters(model).items()},
-            )
+            values = {"objective_per_point": objective, "noise_sd": noise_sd(model)}
+            write(iteration, values | {"seconds": seconds})
+            write(iteration, scores, "test/")
+            write(iteration, hyperparameters(model), "parameters/")
 
         status = train(model, data, batches, log, title(gp), progress)
 

@@ -151,12 +151,9 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
 
             def score(num_seen: int) -> None:
                 scores = course.score(learner, num_seen, sum(seconds))
-                values = {f"passed/{name}": value for name, value in scores.items()}
-                parameters = {
-                    f"parameters/{name}": value
-                    for name, value in hyperparameters(learner.model).items()
-                }
-                write(num_seen, values | parameters | {"objective": learner.objective()})
+                write(num_seen, scores, "passed/")
+                write(num_seen, hyperparameters(learner.model), "parameters/")
+                write(num_seen, {"objective": learner.objective()})
                 bar.set_postfix_str(
                     ", ".join(f"{name} {value:.3f}" for name, value in scores.items()),
                     refresh=False,

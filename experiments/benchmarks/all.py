@@ -36,10 +36,7 @@ BENCHMARKS = {  # name -> arguments, and arguments of --quick
     "ep_training": ("", "--short --sets breast-cancer --methods 'PEP 0.5' 'SVGP L-BFGS'"),
     "projections": ("", "--rounds 3 --likelihoods Probit"),
     "streaming": ("", "--rounds 3 --skip-audio"),
-    "inducing_points": (
-        "",
-        "--sets diabetes --rows 1000 --inducing 50 --maxiter 5 --generated 5000",
-    ),
+    "inducing_points": ("", "--sets diabetes --rows 1000 --inducing 50 --maxiter 5"),
     "num_inducing": ("", "--sets diabetes --rows 200 --numbers 16"),
     "estimators": ("", "--sets diabetes iris --rows 100 --inducing 10 --alphas 0.5"),
     "tables": ("", "iris --methods default linear"),

@@ -98,7 +98,7 @@ def every_second_place(read_table: Callable[[], Floats], part: int) -> Floats:
     return np.compress(is_train != bool(part), table, axis=0)
 
 
-def pseudo_periodic(number: int, num_rows: int = 24_000) -> Floats:
+def pseudo_periodic(number: int) -> Floats:
     """
     Draw the start of a pseudo-periodic series of 100,000 steps (Keogh and Pazzani 1999): time,
     value.
@@ -107,16 +107,16 @@ def pseudo_periodic(number: int, num_rows: int = 24_000) -> Floats:
         below 2^i, 0 ≤ t < 1
     """
     rng = np.random.RandomState(number)
-    t = np.arange(num_rows) / 100_000.0
+    t = np.arange(24_000) / 100_000.0
     waves = [
         np.sin(2.0 * np.pi * (2 ** (2 + i) + rng.randint(2**i)) * t) / 2**i for i in range(3, 8)
     ]
-    return np.column_stack([t, np.sum(waves, axis=0) + 0.005 * rng.normal(size=num_rows)])
+    return np.column_stack([t, np.sum(waves, axis=0) + 0.005 * rng.normal(size=len(t))])
 
 
-def periodic(num_rows: int = 2_000) -> Floats:
+def periodic() -> Floats:
     """Generate two waves, with ten and 23 periods, and noise: time, value."""
     rng = np.random.RandomState(0)
-    t = np.arange(num_rows) / num_rows
+    t = np.arange(2_000) / 2_000
     f = np.sin(2.0 * np.pi * 10.0 * t) + 0.5 * np.sin(2.0 * np.pi * 23.0 * t)
-    return np.column_stack([t, f + 0.2 * rng.normal(size=num_rows)])
+    return np.column_stack([t, f + 0.2 * rng.normal(size=len(t))])

@@ -86,7 +86,6 @@ def curves(
     panel: str | None = None,
     logarithmic: bool = False,
     reference: Mapping[tuple[Label, ...], Records] | None = None,
-    note: str = "Means ± standard errors.",
 ) -> Picture:
     """
     Draw means of scores ± standard errors along an axis: a line for each label, a panel for each
@@ -116,7 +115,7 @@ def curves(
                 here.minorticks_off()
             here.set_title(shown(part), fontsize=10)
     add_legend(figure)
-    return Picture(title, figure, note)
+    return Picture(title, figure, "Means ± standard errors.")
 
 
 def against_M(records: Records, scores: Sequence[Score], line: str) -> Iterator[Picture]:

@@ -9,11 +9,9 @@ from sacred.run import Run
 
 
 @contextmanager
-def scalar_log(
-    run: Run, directory: Path | None
-) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
+def scalar_log(run: Run, directory: Path | None) -> Iterator[Callable[..., None]]:
     """
-    Yield a function that writes values by name, of one step, to ``metrics.json`` and
+    Yield a function that writes values by name, of one step and part, to ``metrics.json`` and
     ``tensorboard/`` of a run.
 
     Scalars are on disk even if the training fails.
@@ -27,11 +25,11 @@ def scalar_log(
         else create(str(directory / "tensorboard"))
     )
 
-    def write(step: int, values: Mapping[str, float]) -> None:
+    def write(step: int, values: Mapping[str, float], part: str = "") -> None:
         with writer.as_default(step=step):
             for name, value in values.items():
-                tf.summary.scalar(name, value)
-                run.log_scalar(name, value, step)
+                tf.summary.scalar(f"{part}{name}", value)
+                run.log_scalar(f"{part}{name}", value, step)
         writer.flush()
 
     try:
