@@ -70,7 +70,7 @@ class _Course:
 
     def __init__(self, batches: Batches, labels: bool):
         self._batches, self._labels = batches, labels
-        self._scores: list[dict[str, float]] = []
+        self.scores: dict[str, list[float]] = {}
         self._frames: dict[str, list[Any]] = {name: [] for name in ("Z", "x_mean", "x_variance")}
         D = batches.dataset.X_train.shape[1]
         self._grid = None
@@ -88,7 +88,8 @@ class _Course:
         dataset, passed = self._batches.dataset, self._batches.passed(num_seen)
         shown = np.ones_like(passed) if self._labels else passed
         scores = _scores(learner, dataset.X_test[shown], dataset.Y_test[shown], self._labels)
-        self._scores.append({"seen": float(num_seen), "seconds": seconds, **scores})
+        for name, value in {"seen": float(num_seen), "seconds": seconds, **scores}.items():
+            self.scores.setdefault(name, []).append(value)
         self._frames["Z"].append(learner.inducing_points)
         if self._grid is not None:
             mean, variance = learner.predict(self._grid)
@@ -96,24 +97,11 @@ class _Course:
             self._frames["x_variance"].append(variance)
         return scores
 
-    def scores(self) -> dict[str, list[float]]:
-        """Return the numbers of rows, seconds and scores, each over time."""
-        return {name: [score[name] for score in self._scores] for name in self._scores[0]}
-
-    def means(self) -> dict[str, float]:
-        """Return the means of the scores over time."""
-        return {
-            name: float(np.mean(values))
-            for name, values in self.scores().items()
-            if name not in ("seen", "seconds")
-        }
-
     def arrays(self) -> dict[str, Any]:
         """Return the arrays for the figures, stacked over time."""
-        arrays = {name: np.array(values) for name, values in self.scores().items()}
         frames = {name: np.stack(parts) for name, parts in self._frames.items() if parts}
         grid = {} if self._grid is None else {"x": self._grid}
-        return arrays | frames | grid
+        return {name: np.array(values) for name, values in self.scores.items()} | frames | grid
 
 
 @ex.automain
@@ -170,10 +158,11 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
         path = directory / FILE
         np.savez_compressed(path, **course.arrays())
         _run.add_artifact(str(path))
+    scores = _scores(learner, dataset.X_test, dataset.Y_test, labels)
     return {
-        **_scores(learner, dataset.X_test, dataset.Y_test, labels),
-        **{f"mean_{name}": value for name, value in course.means().items()},
-        "course": course.scores(),
+        **scores,
+        **{f"mean_{name}": float(np.mean(course.scores[name])) for name in scores},
+        "course": course.scores,
         "seconds": sum(seconds[1:]),
         "seconds_first": seconds[0],
         "seconds_batch": float(np.median(seconds[1:])) if others else None,

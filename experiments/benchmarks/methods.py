@@ -50,9 +50,18 @@ class GPflow:
     GPflow's `Scipy`.
     """
 
-    def __init__(self, X: Floats, classes: int, *, variational: bool, M: int, lengthscale: float):
+    def __init__(
+        self,
+        X: Floats,
+        classes: int,
+        *,
+        variational: bool,
+        M: int = 100,
+        lengthscale: float | None = None,
+    ):
         """
         :param variational: use `SVGP`.
+        :param lengthscale: of each column; None: the square root of their number.
         """
         self._M, self._classes, self._variational = M, classes, variational
         self._kernel = gpflow.kernels.SquaredExponential(
@@ -99,12 +108,6 @@ class GPflow:
         return np.concatenate([1.0 - found, found], axis=1) if found.shape[1] == 1 else found
 
 
-def _gpflow(
-    X: Floats, classes: int, variational: bool, M: int = 100, lengthscale: float = 0.0
-) -> GPflow:
-    return GPflow(X, classes, variational=variational, M=M, lengthscale=lengthscale)
-
-
 def _default(X: Floats, classes: int, **options: Any) -> Any:
     return SparseGPClassifier(**options) if classes else SparseGPRegressor(**options)
 
@@ -144,8 +147,8 @@ def _either(regressor: Any, classifier: Any) -> Callable[..., Any]:
 METHODS: dict[str, Callable[..., Any]] = {
     "default": _default,
     "sklearn-gp": _sklearn,
-    "sgpr": partial(_gpflow, variational=False),
-    "svgp": partial(_gpflow, variational=True),
+    "sgpr": partial(GPflow, variational=False),
+    "svgp": partial(GPflow, variational=True),
     "linear": _either(RidgeCV(np.logspace(-3.0, 3.0, 13)), LogisticRegression(max_iter=1000)),
     "boosting": _either(
         HistGradientBoostingRegressor(random_state=0),

@@ -1,6 +1,6 @@
 """All data sets by name: their sources, and their descriptions from ``catalog.toml``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -216,39 +216,18 @@ _SOURCES: dict[str, Source] = {
 }
 
 
-def _entry(
-    task: Task,
-    name: str,
-    *,
-    N: int,
-    D: int,
-    target: str,
-    license: str,
-    classes: Sequence[str] = (),
-    notes: str = "",
-) -> Entry:
+def _entry(task: Task, name: str, description: dict[str, Any]) -> Entry:
     source = _SOURCES[name]
-    splits, published_ones = source.num_splits, source.splits_published
-    info = DatasetInfo(
-        name,
-        task,
-        N,
-        D,
-        target,
-        tuple(classes),
-        splits,
-        published_ones,
-        license,
-        notes,
-        source.files,
-    )
-    return Entry(info, source)
+    description = {"classes": (), "notes": ""} | description
+    description["classes"] = tuple(description["classes"])
+    of_source = (source.num_splits, source.splits_published, source.files)
+    return Entry(DatasetInfo(name, task, *of_source, **description), source)
 
 
 _DESCRIBED = read_toml(Path(__file__).with_suffix(".toml"))
 
 ENTRIES: dict[str, Entry] = {
-    name: _entry(task, name, **description)
+    name: _entry(task, name, description)
     for task in get_args(Task)
     for name, description in _DESCRIBED[task].items()
 }

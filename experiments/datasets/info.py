@@ -19,6 +19,18 @@ class DatasetInfo:
     task: Task
     """Targets: numbers, labels of two classes, labels of more classes, or ordered numbers."""
 
+    num_splits: int
+    """``load`` accepts the splits 0 ... num_splits - 1."""
+
+    splits_published: bool
+    """
+    True if the splits were published with the data, False if they are drawn here from the split's
+    number.
+    """
+
+    files: tuple[PublishedFile, ...]
+    """The files; none for a set that comes with an installed library."""
+
     N: int
     """Rows, training and test part together."""
 
@@ -31,23 +43,11 @@ class DatasetInfo:
     classes: tuple[str, ...]
     """Names of the classes: the target k means ``classes[k]``. Empty for numeric targets."""
 
-    num_splits: int
-    """``load`` accepts the splits 0 ... num_splits - 1."""
-
-    splits_published: bool
-    """
-    True if the splits were published with the data, False if they are drawn here from the split's
-    number.
-    """
-
     license: str
     """License of the source of the files."""
 
     notes: str
     """Notes for users of the set."""
-
-    files: tuple[PublishedFile, ...]
-    """The files; none for a set that comes with an installed library."""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ All row and column numbers in the published files count from 0.
 import io
 import tarfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import IO, Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,6 @@ from experiments.datasets.files import PublishedFile, local_copy
 from experiments.datasets.tables import Floats, as_labels, read_csv
 
 Rows = npt.NDArray[np.intp]
-
-SEEDED_TRAIN_FRACTION = 0.9  # as in the published sets with 20 splits
 
 
 class SplitTable(NamedTuple):
@@ -29,29 +27,27 @@ class SplitTable(NamedTuple):
     test: Rows  # [N_test]
 
 
-class Source(Protocol):
+class Source:
     """Reads a numbered split of a data set from its files."""
 
-    @property
-    def num_splits(self) -> int:
-        """``read`` accepts the splits 0 ... num_splits - 1."""
+    splits_published = True
+    """True if the splits come with the data, False if they are drawn from the split's number."""
 
-    @property
-    def splits_published(self) -> bool:
-        """
-        True if the splits come with the data, False if they are drawn from the split's number.
-        """
+    num_splits: int = 1
+    """``read`` accepts the splits 0 ... num_splits - 1."""
 
     @property
     def files(self) -> tuple[PublishedFile, ...]:
         """The published files; none for a set that comes with a library."""
+        return ()
 
     def read(self, split: int) -> SplitTable:
         """Read the table and the rows of ``split``."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class _Archived:
+class _Archived(Source):
     """
     One folder of a tar archive, whose members are read in memory: nothing is extracted to disk, nor
     unpickled.
@@ -60,7 +56,6 @@ class _Archived:
     archive: PublishedFile
     folder: str
     num_splits: int = 20
-    splits_published: bool = field(default=True, init=False)
 
     @property
     def files(self) -> tuple[PublishedFile, ...]:
@@ -122,7 +117,7 @@ class ArchivedArrays(_Archived):
 
 
 @dataclass(frozen=True)
-class MaskedFolds:
+class MaskedFolds(Source):
     """
     A comma-separated table with the target last, and a 0/1 mask: column k marks the test rows of
     split k.
@@ -134,7 +129,6 @@ class MaskedFolds:
     mask: PublishedFile
     dropped: tuple[int, ...] = ()
     num_splits: int = 10
-    splits_published: bool = field(default=True, init=False)
 
     @property
     def files(self) -> tuple[PublishedFile, ...]:
@@ -146,30 +140,28 @@ class MaskedFolds:
 
 
 @dataclass(frozen=True)
-class SeededSplits:
+class SeededSplits(Source):
     """
     A table published as one set, target last; split k tests on the last tenth of the permutation
     drawn with seed k.
 
-    The permutation comes from ``numpy.random.RandomState``, whose stream numpy has frozen: the same
-    rows with every version and on every machine.
+    Nine tenths train, as in the published sets with 20 splits. The permutation comes from
+    ``numpy.random.RandomState``, whose stream numpy has frozen: the same rows with every version
+    and on every machine.
     """
 
     read_table: Callable[[], Floats]
     files: tuple[PublishedFile, ...] = ()
     num_splits: int = 20
-    splits_published: bool = field(default=False, init=False)
+    splits_published = False
 
     def read(self, split: int) -> SplitTable:
         table = self.read_table()  # [N, D + 1]
         return SplitTable(*_target_last(table), *self._rows(len(table), split))
 
     def _rows(self, N: int, split: int) -> tuple[Rows, Rows]:
-        rows, num_train = (
-            np.random.RandomState(split).permutation(N),
-            round(SEEDED_TRAIN_FRACTION * N),
-        )
-        return rows[:num_train], rows[num_train:]
+        train, test = np.split(np.random.RandomState(split).permutation(N), [round(0.9 * N)])
+        return train, test
 
 
 @dataclass(frozen=True)
@@ -189,14 +181,12 @@ class SeededFolds(SeededSplits):
 
 
 @dataclass(frozen=True)
-class TrainAndTest:
+class TrainAndTest(Source):
     """Two tables, target last, published as the training and the test part: the only split."""
 
     read_train: Callable[[], Floats]
     read_test: Callable[[], Floats]
-    files: tuple[PublishedFile, ...]
-    num_splits: int = field(default=1, init=False)
-    splits_published: bool = field(default=True, init=False)
+    files: tuple[PublishedFile, ...] = ()
 
     def read(self, split: int) -> SplitTable:
         train, test = self.read_train(), self.read_test()  # [N_train, D + 1], [N_test, D + 1]
@@ -204,7 +194,7 @@ class TrainAndTest:
 
 
 @dataclass(frozen=True)
-class Draws:
+class Draws(Source):
     """
     Tables drawn at random, target last: split k is draw k, with its own training and test rows.
     """
@@ -213,8 +203,7 @@ class Draws:
     is_test: Callable[[Rows], npt.NDArray[np.bool_]]
     """Mask of the test rows by their places in the table."""
     num_splits: int
-    splits_published: bool = field(default=False, init=False)
-    files: tuple[PublishedFile, ...] = field(default=(), init=False)
+    splits_published = False
 
     def read(self, split: int) -> SplitTable:
         table = self.draw(split)  # [N, D + 1]

@@ -3,6 +3,7 @@
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,26 +65,15 @@ def _config() -> None:
 
 
 @stream_data.capture
-def load_stream(
-    dataset: str,
-    split: int,
-    order: str,
-    first: int,
-    batch_size: int,
-    max_train: int | None,
-    max_test: int | None,
-    _seed: int,
-) -> Batches:
+def load_stream(_config: dict[str, Any], _seed: int) -> Batches:
     """
     Load the batches of the configuration.
 
     :raises ValueError: if an entry of the configuration is invalid.
     """
-    loaded = arriving(dataset, split, order, first, batch_size, max_train, max_test, _seed)
-    N = len(loaded.X_train)
-    others = tuple(
-        slice(start, min(start + batch_size, N)) for start in range(first, N, batch_size)
-    )
+    loaded = arriving(**_config, seed=_seed)
+    N, first, size = len(loaded.X_train), _config["first"], _config["batch_size"]
+    others = tuple(slice(start, min(start + size, N)) for start in range(first, N, size))
     return Batches(loaded, slice(0, min(first, N)), others)
 
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.datasets import Dataset
+from experiments.report.fit import draw_band, draw_points
 from experiments.report.recorded import RecordedRun
 from experiments.report.style import color
 from gpflow_pep.plotting import CLASSES, INDUCING, OLD_ROWS, ROWS
@@ -78,14 +79,6 @@ def _draw_posterior(
     sd = (np.sqrt(arrays["x_variance"][number]) * stream.y_scale).ravel()
     axes.plot(X[: batch.start], Y[: batch.start], ".", color=OLD_ROWS, markersize=4)
     axes.plot(X[batch], Y[batch], ".", color=ROWS, markersize=4)
-    axes.fill_between(x, mean - 2.0 * sd, mean + 2.0 * sd, color=color, alpha=0.2, linewidth=0)
-    axes.plot(x, mean, color=color)
-    axes.plot(
-        Z.ravel(),
-        np.full(len(Z), 0.05),
-        "^",
-        color=INDUCING,
-        markersize=5,
-        transform=axes.get_xaxis_transform(),
-    )
+    draw_band(axes, x, mean, sd, color)
+    draw_points(axes, Z)
     axes.set_xlim(x[0], x[-1])
