@@ -57,9 +57,9 @@ def test_short_demonstration(task, runs, capfd, monkeypatch):
     demo.main(["--task", task, "--short", "--runs", str(runs)])
     printed = capfd.readouterr()
     lines = printed.out.splitlines()
-    (start,) = (number for number, line in enumerate(lines) if line.startswith("method"))
+    (start,) = (number for number, line in enumerate(lines) if line.startswith("| method"))
     body = lines[start + 2 : start + 4]
-    assert [line.split("  ")[0] for line in body] == names
+    assert [line.split("|")[1].strip() for line in body] == names
     assert len({len(line) for line in [lines[start], *body]}) == 1
     (about,) = (line for line in lines if line.startswith(dataset))
     assert size in about
