@@ -54,7 +54,8 @@ LIKELIHOODS: dict[str, tuple[Callable[[int], Likelihood], Callable[[int], Likeli
 CLOSE = 0.002  # nats
 INDUCING, ADAM_RATE, NATURAL_STEP = 50, 0.01, 0.1
 # Limits of L-BFGS and of Adam, in iterations, and of either in CPU seconds.
-_LIMITS, _SHORT = (2000, 20_000, 300), (15, 150, 20)
+_LIMITS = (2000, 20_000, 300)
+_SHORT = (15, 150, 20)
 _HELD_OUT = 1000  # largest number of rows
 _BETWEEN = 10  # steps of Adam between records
 _FLAT_ITERATIONS, _FLAT_GAIN = 20, 1e-3  # of SVGP's L-BFGS; nats

@@ -72,7 +72,9 @@ def load_stream(_config: dict[str, Any], _seed: int) -> Batches:
     :raises ValueError: if an entry of the configuration is invalid.
     """
     loaded = arriving(**_config, seed=_seed)
-    N, first, size = len(loaded.X_train), _config["first"], _config["batch_size"]
+    N = len(loaded.X_train)
+    first = _config["first"]
+    size = _config["batch_size"]
     others = tuple(slice(start, min(start + size, N)) for start in range(first, N, size))
     return Batches(loaded, slice(0, min(first, N)), others)
 
