@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # Limit today, and the goal that follows.
 LIMITS = {
-    "tokens, gpflow_pep": (140_050, 118_000),
-    "tokens, experiments": (62_250, 58_000),
+    "tokens, gpflow_pep": (140_150, 118_000),
+    "tokens, experiments": (62_600, 58_000),
     "tokens, tests": (288_500, 240_000),
     ":= per 1,000 lines": (3, 3),
     "conditional expressions per 1,000 lines": (10, 10),

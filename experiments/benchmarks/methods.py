@@ -191,7 +191,9 @@ def send(sender: Connection, limit: int, function: str, *arguments: Any) -> None
         sender.send(found)
 
 
-def of_table(limit: int, method: str, X: Floats, y: Any, seed: int) -> dict[str, Any]:
+def of_table(
+    limit: int, method: str, X: Floats, y: Any, seed: int, again: bool = False
+) -> dict[str, Any]:
     """
     Split a table, fit and score; `default` gets the columns as they are, all others standardized
     columns, and scores are of y over the standard deviation of its training rows.
@@ -206,7 +208,7 @@ def of_table(limit: int, method: str, X: Floats, y: Any, seed: int) -> dict[str,
             mean = y.mean()
             y, y_test = ((part - mean) / unit for part in (y, y_test))
             unit = 1.0
-    record = measured(limit, method, (X, y), (X_test, y_test))
+    record = measured(limit, method, (X, y), (X_test, y_test), again)
     if "nlpd" in record:
         record |= {"nlpd": record["nlpd"] - np.log(unit), "error": record["error"] / unit}
     return record

@@ -1,4 +1,4 @@
-"""Comparison of methods over tables: ranks, clipped means, and seconds."""
+"""Comparison of methods over tables: ranks, clipped means, distances to the best, and seconds."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,8 +9,11 @@ from scipy.stats import rankdata
 from experiments.benchmarks.printing import Table
 from experiments.datasets.tables import Floats
 
+GP_PEERS = ("sklearn-gp", "sgpr", "svgp")
 _CLIP = 3.0  # nats: larger scores are set to it
+_NEAR = 0.02  # nats above the best GP peer
 _WORSE = 0.05  # nats above `linear`
+_BEHIND = 0.03  # nats above the best GP peer or `linear`
 
 Record = dict[str, Any]
 
@@ -58,22 +61,33 @@ def _compared(title: str, records: Sequence[Record]) -> list[Table]:
     tables = {each["table"]: (each["N"], each["D"]) for each in records}
     methods = list(dict.fromkeys(each["method"] for each in records))
     nlpd, error, seconds = (means(records, key) for key in ("nlpd", "error", "seconds"))  # [T, K]
+    of_svgp = seconds[:, [name == "svgp" for name in methods]].min(1, initial=np.inf, keepdims=True)
     warned = [each["method"] for each in records if each.get("warnings")]
-    linear = nlpd[:, [name == "linear" for name in methods]].min(1, initial=np.inf, keepdims=True)
+    clipped = np.minimum(nlpd, _CLIP)
+    beyond = clipped - clipped.min(axis=1, keepdims=True)
+    gps, linear = (
+        nlpd[:, np.isin(methods, names)].min(axis=1, initial=np.inf, keepdims=True)
+        for names in (GP_PEERS, ("linear",))
+    )  # [T, 1] each
     columns = {
         "rank": rankdata(nlpd, axis=1).mean(axis=0),
-        "mean": np.minimum(nlpd, _CLIP).mean(axis=0),
+        "mean": clipped.mean(axis=0),
+        "to best": beyond.mean(axis=0),
         "error": np.minimum(error, _CLIP).mean(axis=0),
+        "near GPs": np.sum(nlpd <= gps + _NEAR, axis=0),
         "worse": np.sum(nlpd > linear + _WORSE, axis=0),
+        "behind": np.sum(nlpd > np.minimum(gps, linear) + _BEHIND, axis=0),
         "median s": np.median(seconds, axis=0),
         "most s": seconds.max(axis=0),
+        "of SVGP": (seconds / of_svgp).max(axis=0),
         "warned": np.array([warned.count(method) for method in methods]),
         "no score": np.sum(np.isinf(nlpd), axis=0),
     }
     splits = len({(each["table"], each["seed"]) for each in records})
     heading = (
-        f"{title}: {len(tables)} tables, {splits} splits; tables more than {_WORSE} nats above "
-        "linear, fits with a warning, tables without a score"
+        f"{title}: {len(tables)} tables, {splits} splits; tables at most {_NEAR} nats above the "
+        f"best GP peer, more than {_WORSE} above linear, more than {_BEHIND} above the best of "
+        "both, seconds over SVGP's at most, fits with a warning, tables without a score"
     )
     forms = {name: "d" if values.dtype.kind == "i" else ".3f" for name, values in columns.items()}
     of_methods = Table(heading, {"method": "<24"} | forms)

@@ -4,8 +4,9 @@ first fit.
 
 The tables are the files NAME.npz, X [N, D] and y [N], of the folder `tables` below
 `GPFLOW_PEP_DATA`; a y that is not of floating point holds labels. Without that variable they are
-the sets of the catalog that need no download. Each fit has one core and a process of its own, and appends a
-line of JSON to a file; fits that are there are skipped.
+the sets of the catalog that need no download. With `--blobs 100` they are 100 draws of 2 to 10
+normal clusters (:func:`experiments.datasets.generated.blobs`). Each fit has one core and a process
+of its own, and appends a line of JSON to a file; fits that are there are skipped.
 
 NLPD is in nats a held-out row, of y over the standard deviation of the training y, or the log loss;
 the error is the RMSE of the same y, or the fraction of wrong labels. In summaries, the score of a
@@ -13,11 +14,13 @@ table is the mean over the seeds that all methods have; a fit without a score ha
 means are over tables, with scores above 3 set to 3.
 
 A variant is a method with arguments: "default:alpha=1.0,n_draws=0", "svgp:M=50". `sgpr` is for
-numbers only, `sklearn-gp` for at most 1,500 training rows with numbers, 800 with labels. GPflow's models that
-reach the limit are scored as they are, others have no score then.
+numbers only, `sklearn-gp` for at most 1,500 training rows with numbers, 800 with labels. GPflow's
+models that reach the limit are scored as they are, others have no score then.
 
     python -m experiments.benchmarks.tables [NAME ...] [--methods default linear] [--seeds 0 1 2]
         [--rows 1100]
+    python -m experiments.benchmarks.tables --blobs 100 [--methods default svgp]
+        [--records runs/blobs.jsonl]
     python -m experiments.benchmarks.tables --summary
 """
 
@@ -38,6 +41,7 @@ from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.benchmarks.rankings import summary
 from experiments.cells.processes import THREADS
 from experiments.datasets.files import DIRECTORY_VARIABLE
+from experiments.datasets.generated import blobs
 from experiments.datasets.tables import Floats
 from experiments.protocols.arguments import count
 
@@ -55,10 +59,12 @@ def main() -> None:
     """Run fits that have no record, and print the summary of all records."""
     parser = parser_of(__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="tables (all)")
+    parser.add_argument("--blobs", type=count, help="this many generated tables of classes instead")
     parser.add_argument("--methods", nargs="+", type=_method, help="methods and variants (all)")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="of splits (0)")
     parser.add_argument("--rows", type=count, default=10**9, help="rows of a table, at most")
     parser.add_argument("--limit", type=count, default=100, help="CPU seconds of a fit (100)")
+    parser.add_argument("--again", action="store_true", help="also time a second fit")
     parser.add_argument("--records", type=Path, default=Path("runs/tables.jsonl"), help="the file")
     parser.add_argument("--summary", action="store_true", help="fit nothing; default: all records")
     arguments = parser.parse_args()
@@ -80,7 +86,7 @@ def run(arguments: argparse.Namespace) -> None:
     done = {_key(record) for record in read(arguments.records)}
     columns = {"seed": "d", "status": "<12", "seconds": ".1f", "NLPD": ".3f", "error": ".3f"}
     shown = Table("fits", {"table": "<16", "method": "<24"} | columns)
-    for name, (X, y) in tables(arguments.names, arguments.rows):
+    for name, (X, y) in tables(arguments.names, arguments.rows, arguments.blobs):
         classes = 0 if y.dtype.kind == "f" else len(np.unique(y))
         for seed in arguments.seeds:
             for method in arguments.methods or METHODS:
@@ -88,7 +94,8 @@ def run(arguments: argparse.Namespace) -> None:
                 if _key(of) in done or not _is_for(method, len(X), bool(classes)):
                     continue
                 size = {"N": len(X), "D": X.shape[1], "classes": classes}
-                record = fit_alone(arguments.limit, "of_table", method, X, y, seed)
+                asked = (method, X, y, seed, arguments.again)
+                record = fit_alone(arguments.limit, "of_table", *asked)
                 record = of | size | record
                 with arguments.records.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
@@ -96,10 +103,14 @@ def run(arguments: argparse.Namespace) -> None:
                 shown.add(name, method, seed, record["status"], *found)
 
 
-def tables(names: list[str], rows: int) -> Iterator[tuple[str, Rows]]:
-    """Read tables of at most this many rows, the smallest first; no names: all."""
+def tables(names: list[str], rows: int, num_blobs: int | None = None) -> Iterator[tuple[str, Rows]]:
+    """
+    Read tables of at most this many rows, or generate blobs, the smallest first; no names: all.
+    """
     folder = os.environ.get(DIRECTORY_VARIABLE)
-    if folder:
+    if num_blobs is not None:
+        found = {f"blobs-{number}": blobs(number) for number in range(num_blobs)}
+    elif folder:
         files = sorted(Path(folder, "tables").glob("*.npz"))
         if not files:
             raise SystemExit(f"{folder}/tables must hold tables NAME.npz, found none.")

@@ -1,6 +1,10 @@
-"""Generated data sets: three classes in the plane, and draws from a Gaussian process."""
+"""
+Generated data sets: three classes in the plane, draws from a Gaussian process, and overlapping
+clusters.
+"""
 
 import numpy as np
+import numpy.typing as npt
 
 from experiments.datasets.tables import Floats
 
@@ -57,3 +61,28 @@ def gaussian_process_draw(number: int) -> Floats:
     )  # [1000, 1000]
     covariance = np.exp(-0.5 * distances) + 0.01 * np.eye(NUM_ROWS)
     return np.column_stack([X, np.linalg.cholesky(covariance) @ rng.normal(size=NUM_ROWS)])
+
+
+def blobs(number: int) -> tuple[Floats, npt.NDArray[np.str_]]:
+    """
+    Draw 2 to 10 normal clusters of 100 to 1,000 rows in 2 to 10 columns, by scikit-learn's
+    `make_blobs`.
+
+    The centers are uniform in [-10, 10]; the standard deviation of all clusters is one number
+    between 0.5 and 4.
+
+    :return: X [N, D] and the names of the clusters [N].
+    """
+    from sklearn.datasets import make_blobs  # slow to import, needed here only
+
+    rng = np.random.default_rng(number)
+    num_classes, num_columns = rng.integers(2, 11, size=2).tolist()
+    X, label = make_blobs(
+        int(rng.integers(100, 1001)),
+        num_columns,
+        centers=num_classes,
+        cluster_std=rng.uniform(0.5, 4.0),
+        random_state=number,
+    )
+    names = np.array([f"cluster {index}" for index in range(num_classes)])
+    return X, names[label]

@@ -160,6 +160,25 @@ def test_tables_of_the_catalog_need_no_download(monkeypatch):
         next(tables.tables(["nothing"], 160))
 
 
+def test_blobs(monkeypatch):
+    """
+    Clusters of one spread, around centers in [-10, 10]: all have the same pooled standard
+    deviation.
+    """
+    monkeypatch.delenv("GPFLOW_PEP_DATA", raising=False)
+    found = dict(tables.tables(["blobs-1", "blobs-2"], 1000, num_blobs=3))
+    assert list(found) == ["blobs-2", "blobs-1"]
+    X, y = found["blobs-1"]
+    names = np.unique(y)
+    assert X.shape == (780, 6) and len(names) == 6 and y.dtype.kind == "U"
+    centers = np.array([X[y == name].mean(axis=0) for name in names])
+    residuals = X - centers[np.searchsorted(names, y)]
+    assert np.abs(centers).max() < 11.0 and 0.5 < residuals.std() < 4.0
+    # A standard deviation from n numbers has the relative error 1 / sqrt(2 n): four of them for n =
+    # 780.
+    np.testing.assert_allclose(residuals.std(axis=0), residuals.std(), rtol=0.1)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [('{"table": "wi', "is not JSON"), ("{}", "is no record"), ("[1]", "is no record")],
@@ -212,14 +231,16 @@ def test_summary(capsys):
     Seed 1 of aa does not count. Scores: aa .1 .5 .2, bbb 5 1 4, cccc infinite 2 2.
 
     Ranks: default 1 3 3, sgpr 3 1 1.5, linear 2 2 1.5. Clipped at 3: means 6.1 / 3, 3.5 / 3, 5.2 /
-    3. Worse than linear by .05: default bbb and cccc, sgpr aa.
+    3; distances to the best: default 0 2 1, sgpr .4 0 0, linear .1 2 0. Near SGPR's score: default
+    aa, linear aa and cccc. Worse than linear by .05: default bbb and cccc, sgpr aa. Behind the
+    better of SGPR and linear by .03: default bbb and cccc, sgpr aa, linear bbb. No method is SVGP.
     """
     methods_table, tables_table = rankings.summary(toy_records())
     rows = [list(row.values()) for row in methods_table.rows]
     expected = [
-        ["default", 7 / 3, 6.1 / 3, 4.0 / 3, 2, 1.0, 3.0, 1, 1],
-        ["sgpr", 5.5 / 3, 3.5 / 3, 0.5, 1, 1.0, 1.0, 0, 0],
-        ["linear", 5.5 / 3, 5.2 / 3, 0.5, 0, 1.0, 1.0, 0, 0],
+        ["default", 7 / 3, 6.1 / 3, 1.0, 4.0 / 3, 1, 2, 2, 1.0, 3.0, 0.0, 1, 1],
+        ["sgpr", 5.5 / 3, 3.5 / 3, 0.4 / 3, 0.5, 3, 1, 1, 1.0, 1.0, 0.0, 0, 0],
+        ["linear", 5.5 / 3, 5.2 / 3, 2.1 / 3, 0.5, 2, 0, 1, 1.0, 1.0, 0.0, 0, 0],
     ]
     for row, values in zip(rows, expected, strict=True):
         assert row[0] == values[0] and row[1:] == pytest.approx(values[1:], rel=1e-12)
