@@ -11,6 +11,7 @@ names the matrix.
 
 import argparse
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import gpflow
@@ -25,18 +26,13 @@ from gpflow_pep.maths.linalg import preferring_products
 CONDITIONS = tuple(10.0**power for power in range(0, 17, 2))
 NOISES = tuple(10.0**power for power in (-8, -6, -4, -2, 0, 2))
 MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    "PEPR 0": (lambda *parts, **options: PEPR(*parts, alpha=0.0, **options), {"alpha": 0.0}),
-    "PEPR 0.5": (lambda *parts, **options: PEPR(*parts, alpha=0.5, **options), {"alpha": 0.5}),
-    "PEPR 1": (lambda *parts, **options: PEPR(*parts, alpha=1.0, **options), {"alpha": 1.0}),
-    "StreamingSGPR 0.5": (
-        lambda *parts, **options: StreamingSGPR(*parts, alpha=0.5, **options),
-        {"alpha": 0.5},
-    ),
+    **{
+        f"PEPR {alpha:g}": (partial(PEPR, alpha=alpha), {"alpha": alpha})
+        for alpha in (0.0, 0.5, 1.0)
+    },
+    "StreamingSGPR 0.5": (partial(StreamingSGPR, alpha=0.5), {"alpha": 0.5}),
     "TSGPR": (TSGPR, {"alpha": 0.0, "structured": True}),
-    "BTSGPR, rows": (
-        lambda *p, **options: BTSGPR(*p, blocks=1, **options),
-        {"alpha": 0.0, "structured": True},
-    ),
+    "BTSGPR, rows": (partial(BTSGPR, blocks=1), {"alpha": 0.0, "structured": True}),
 }
 _N, _M, _SPACING = 15, 6, 0.02
 

@@ -11,7 +11,6 @@ table.
     python -m campaign.convergence [--problems 700] [--minutes 60] [--seed 0] [--only robust-max]
 """
 
-import json
 import time
 import warnings
 from collections.abc import Callable
@@ -32,7 +31,7 @@ from gpflow.likelihoods import (
     StudentT,
 )
 
-from campaign.running import options, within
+from campaign.running import Campaign, options
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Logit, Probit
 
@@ -68,7 +67,7 @@ class Problem(NamedTuple):
 class Outcome(NamedTuple):
     """The outcome."""
 
-    status: str
+    verdict: str
     """"converged", "not converged", or the name of an exception."""
     sweeps: int
     change: float
@@ -215,36 +214,27 @@ def solve(model: PEP) -> Outcome:
 
 def main() -> None:
     """Run the campaign and print a table."""
-    parser = options(__doc__, "problems", 700)
+    parser = options(__doc__, 700, "problems")
     parser.add_argument("--only", choices=KINDS, help="problems of this kind only")
-    arguments, models, found = parser.parse_args(), Models(), []
-    for problem in within(
-        arguments.minutes, problems(arguments.problems, arguments.seed, arguments.only)
-    ):
-        outcome = solve(models(problem))
-        found.append((problem, outcome))
-        if outcome.status != "converged":
-            print(*problem, *outcome, flush=True)
-    if arguments.output:
-        arguments.output.write_text(
-            json.dumps([{**one._asdict(), **two._asdict()} for one, two in found], indent=1)
-        )
-    print_table(found)
+    arguments, models = parser.parse_args(), Models()
+    campaign = Campaign(lambda problem: solve(models(problem)), tuple, ("converged",))
+    drawn = problems(arguments.problems, arguments.seed, arguments.only)
+    print_table(campaign.run_all(drawn, arguments))
 
 
-def print_table(found: list[tuple[Problem, Outcome]]) -> None:
+def print_table(ended: list[tuple[Problem, Outcome]]) -> None:
     """Print how many problems of each kind converged, and the most that one took."""
-    print(
-        f"\n{'':26}{'problems':>10}{'converged':>11}{'sweeps: median':>16}{'largest':>9}{'seconds: largest':>18}"
-    )
+    columns = ("problems", "converged", "sweeps: median", "largest", "seconds: largest")
+    print(f"\n{'':26}" + "".join(f"{name:>18}" for name in columns))
     for kind in [*KINDS, "all"]:
-        of_kind = [outcome for problem, outcome in found if kind in (problem.kind, "all")]
+        of_kind = [outcome for problem, outcome in ended if kind in (problem.kind, "all")]
         if of_kind:
-            share = np.mean([outcome.status == "converged" for outcome in of_kind])
+            share = np.mean([outcome.verdict == "converged" for outcome in of_kind])
             sweeps = [outcome.sweeps for outcome in of_kind]
             seconds = max(outcome.seconds for outcome in of_kind)
             print(
-                f"{kind:26}{len(of_kind):10}{share:11.1%}{np.median(sweeps):16.0f}{max(sweeps):9}{seconds:18.2f}"
+                f"{kind:26}{len(of_kind):18}{share:18.1%}{np.median(sweeps):18.0f}"
+                f"{max(sweeps):18}{seconds:18.2f}"
             )
 
 

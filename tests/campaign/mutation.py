@@ -10,8 +10,8 @@ missing. The mutants follow from the seed.
     python -m campaign.mutation [--mutants 200] [--minutes 60] [--seed 0] [--modules engine ...]
         [--output FILE.json]
 
-Each mutant is tried in a fork of this process, which has imported TensorFlow (6 s, once) but
-neither `gpflow_pep` nor run any operation: TensorFlow's threads would not survive the fork.
+Each mutant is tried in a fork of a process that has imported TensorFlow (6 s, once) but neither
+`gpflow_pep` nor run any operation: TensorFlow's threads would not survive the fork.
 
 Why no package: mutmut leaves out decorated functions, and so most that TensorFlow compiles;
 cosmic-ray starts a process for each mutant, draws no random sample, and most of its mutants apply
@@ -19,7 +19,7 @@ operators that tensors lack.
 """
 
 import ast
-import json
+import multiprocessing
 import os
 import re
 import resource
@@ -43,9 +43,11 @@ import scipy
 import sklearn
 import tensorflow as tf
 
-from campaign.running import Outcome, options, tally, within
+from campaign.running import Campaign, Outcome, options
 
-_IMPORTED = (gpflow, hypothesis, mpmath, scipy, sklearn, tf)  # once, for all children
+_IMPORTED = (gpflow, hypothesis, mpmath, scipy, sklearn, tf)  # once, for all processes
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["campaign.mutation"])
 _SECONDS = 300.0  # that the tests of a mutant may take
 _MEMORY = 12 * 2**30  # bytes that a child may address
 _ROOT = Path(__file__).parents[2]
@@ -66,7 +68,6 @@ the module.
 """
 
 _DEFAULT = ("engine", "ep", "maths", "softmax", "tilted", "models/tied.py")
-VERDICTS = ("killed", "survived", "too long")
 
 
 class Mutant(NamedTuple):
@@ -84,28 +85,28 @@ class Mutant(NamedTuple):
 
 # --- changes --------------------------------------------------------------------------------------
 
-_OPERATORS: dict[type[ast.AST], Any] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.BitAnd: ast.BitOr,
-}
-_OPERATORS |= {ast.BitOr: ast.BitAnd, ast.FloorDiv: ast.Mult, ast.And: ast.Or, ast.Or: ast.And}
+
+def _both_ways(*pairs: tuple[Any, Any]) -> dict[Any, Any]:
+    return dict([*pairs, *(pair[::-1] for pair in pairs)])
+
+
+_OPERATORS = {ast.FloorDiv: ast.Mult} | _both_ways(
+    (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.BitAnd, ast.BitOr), (ast.And, ast.Or)
+)
 _COMPARISONS = {
     ast.Lt: (ast.LtE, ast.Gt),
     ast.Gt: (ast.GtE, ast.Lt),
     ast.LtE: (ast.Lt,),
     ast.GtE: (ast.Gt,),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
 }
-_COMPARISONS |= {ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,)}
-_FUNCTIONS = {
-    "minimum": "maximum",
-    "reduce_min": "reduce_max",
-    "min": "max",
-    "reduce_any": "reduce_all",
-}
-_FUNCTIONS |= {two: one for one, two in _FUNCTIONS.items()}
+_FUNCTIONS = _both_ways(
+    ("minimum", "maximum"),
+    ("reduce_min", "reduce_max"),
+    ("min", "max"),
+    ("reduce_any", "reduce_all"),
+)
 _Edit = tuple[str, ast.AST]
 
 
@@ -115,10 +116,10 @@ def _edits(node: Any) -> Iterator[_Edit]:
         yield "operator", ast.BinOp(node.left, _OPERATORS[type(node.op)](), node.right)
         if isinstance(node.op, ast.Add | ast.Sub):
             yield "term", node.left
-            yield (
-                "term",
-                node.right if isinstance(node.op, ast.Add) else ast.UnaryOp(ast.USub(), node.right),
-            )
+        if isinstance(node.op, ast.Add):
+            yield "term", node.right
+        elif isinstance(node.op, ast.Sub):
+            yield "term", ast.UnaryOp(ast.USub(), node.right)
     elif isinstance(node, ast.BoolOp):
         yield "operator", ast.BoolOp(_OPERATORS[type(node.op)](), node.values)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -128,10 +129,8 @@ def _edits(node: Any) -> Iterator[_Edit]:
         yield "sign", node.operand
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
         c: Any = node.value
-        yield from (
-            ("number", ast.Constant(value))
-            for value in ((1 - c,) if c in (0, 1) else (2 * c, c + 1, -c))
-        )
+        others = (1 - c,) if c in (0, 1) else (2 * c, c + 1, -c)
+        yield from (("number", ast.Constant(value)) for value in others)
     elif (
         isinstance(node, ast.keyword)
         and isinstance(node.value, ast.Constant)
@@ -149,18 +148,15 @@ def _edits(node: Any) -> Iterator[_Edit]:
         yield "statement", ast.Pass()
 
 
+def _names(nodes: Sequence[ast.AST]) -> set[str]:
+    return {each.id for node in nodes for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
 def _may_be_left_out(node: Any) -> bool:
     """Return whether a statement is a call or reassigns names from their old values."""
     if isinstance(node, ast.Assign):
-        names = {
-            name.id
-            for target in node.targets
-            for name in ast.walk(target)
-            if isinstance(name, ast.Name)
-        }
-        return bool(names) and names <= {
-            name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)
-        }
+        names = _names(node.targets)
+        return bool(names) and names <= _names([node.value])
     return isinstance(node, ast.AugAssign) or (
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
     )
@@ -256,25 +252,19 @@ def noticing(module: str) -> list[str]:
     return [str(path) for path in paths if path.exists()]
 
 
-def run(mutant: Mutant | None, tests: Sequence[str], seconds: float = _SECONDS) -> Outcome:
+def run(mutant: Mutant | None, tests: Sequence[str], seconds: float | None = _SECONDS) -> Outcome:
     """Run tests with a mutant, or with the package as it is, in a process of its own."""
-    with tempfile.TemporaryFile() as said, tempfile.TemporaryDirectory() as folder:
-        began, number = time.monotonic(), os.fork()
-        if number == 0:
-            _perform(mutant, tests, Path(folder), said)
-        while os.waitid(os.P_PID, number, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            if time.monotonic() - began > seconds:
-                os.kill(number, signal.SIGKILL)
-                break
-            time.sleep(0.05)
-        code = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
-        said.seek(0)
-        text = said.read().decode(errors="replace")
-    verdict = "survived" if code == 0 else "too long" if code == -signal.SIGKILL else "killed"
+    with tempfile.TemporaryDirectory() as folder:
+        began, said = time.monotonic(), Path(folder) / "said"
+        process = _PROCESSES.Process(target=_perform, args=(mutant, tests, said))
+        process.start()
+        process.join(seconds)
+        process.kill()
+        process.join()
+        text = said.read_text(errors="replace")
+    verdict = {0: "survived", -signal.SIGKILL: "too long"}.get(process.exitcode, "killed")
     by = re.findall(r"^(?:FAILED|ERROR) (.*)", text, flags=re.MULTILINE)
-    return Outcome(
-        verdict, time.monotonic() - began, (by[-1] if by else text[-200:])[:300] if code else ""
-    )
+    return Outcome(verdict, time.monotonic() - began, (by or [text[-200:]])[-1][:300])
 
 
 def install(mutant: Mutant, folder: Path) -> None:
@@ -293,73 +283,45 @@ def install(mutant: Mutant, folder: Path) -> None:
     setattr(SourceFileLoader, "get_code", get_code)  # noqa: B010
 
 
-def _perform(mutant: Mutant | None, tests: Sequence[str], folder: Path, said: Any) -> None:
-    code = 1
-    try:
+def _perform(mutant: Mutant | None, tests: Sequence[str], said: Path) -> None:
+    with said.open("w") as file:
         for place in (1, 2):
-            os.dup2(said.fileno(), place)
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        os.chdir(_ROOT)
-        os.environ["COLUMNS"] = "300"  # of messages
-        if mutant is not None:
-            install(mutant, folder)
-        code = pytest.main(
-            ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", *tests]
-        )
-    finally:
-        sys.stdout.flush()
-        os._exit(code)
+            os.dup2(file.fileno(), place)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    os.chdir(_ROOT)
+    os.environ["COLUMNS"] = "300"  # of messages
+    if mutant is not None:
+        install(mutant, said.parent)
+    sys.exit(
+        pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", *tests])
+    )
+
+
+def _words(mutant: Mutant) -> tuple[str, ...]:
+    change = f"{mutant.module}:{mutant.line}: {mutant.old[:60]} -> {mutant.new[:60]}"
+    return mutant.module.split("/")[0], mutant.kind, change
 
 
 def main() -> None:
     """Run the tests with mutants, and print a table."""
-    parser = options(__doc__, "mutants", 200)
+    parser = options(__doc__, 200, "mutants")
     parser.add_argument(
         "--modules",
         nargs="+",
         default=_DEFAULT,
         help="files and folders of the package (%(default)s)",
     )
-    arguments, found = parser.parse_args(), []
-    intact = run(
-        None,
-        sorted({path for name in modules(arguments.modules) for path in noticing(name)}),
-        np.inf,
-    )
+    arguments = parser.parse_args()
+    tests = {path for name in modules(arguments.modules) for path in noticing(name)}
+    intact = run(None, sorted(tests), None)
     if intact.verdict != "survived":
         sys.exit(f"The tests fail without a change: {intact.message}")
     print(f"the tests pass without a change, in {intact.error:.0f} s", flush=True)
+    campaign = Campaign(
+        lambda mutant: run(mutant, noticing(mutant.module)), _words, ("killed", "too long")
+    )
     mutants = islice(drawn(arguments.modules, arguments.seed), arguments.mutants)
-    for mutant in within(arguments.minutes, mutants):
-        outcome = run(mutant, noticing(mutant.module))
-        found.append((mutant, outcome))
-        print(_described(mutant, outcome), flush=True)
-        if arguments.output:
-            records = [
-                mutant._replace(source="")._asdict() | outcome._asdict()
-                for mutant, outcome in found
-            ]
-            arguments.output.write_text(json.dumps(records, indent=1))
-    print_table(found)
-
-
-def _described(mutant: Mutant, outcome: Outcome) -> str:
-    change = f"{mutant.module}:{mutant.line} {mutant.kind}: {mutant.old[:60]} -> {mutant.new[:60]}"
-    return f"{outcome.verdict:9}{outcome.error:5.0f} s  {change}"
-
-
-def print_table(found: Sequence[tuple[Mutant, Outcome]]) -> None:
-    """Print the verdicts by folder."""
-    print(f"\n{'':20}{'mutants':>9}" + "".join(f"{name:>10}" for name in VERDICTS))
-    folders = [mutant.module.split("/")[0] for mutant, _ in found]
-    for group in (*sorted(set(folders)), "all"):
-        outcomes = [
-            each
-            for folder, (_, each) in zip(folders, found, strict=True)
-            if group in ("all", folder)
-        ]
-        counts, _ = tally(outcomes, VERDICTS)
-        print(f"{group:20}{len(outcomes):9}" + "".join(f"{number:10}" for number in counts[:-1]))
+    campaign.print_table(campaign.run_all(mutants, arguments))
 
 
 if __name__ == "__main__":

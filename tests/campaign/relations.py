@@ -26,6 +26,7 @@ from gpflow_pep import (
     APEP,
     ARPEP,
     BTSGPR,
+    BTSVGP,
     PEP,
     PEPR,
     PEPSVGP,
@@ -33,8 +34,10 @@ from gpflow_pep import (
     TSGPR,
     TSVGP,
     MultiClassRobustMax,
+    PEPClassifier,
     StreamingPEP,
     StreamingSGPR,
+    StreamingSVGP,
 )
 from gpflow_pep.likelihoods import Logit, Probit
 
@@ -71,26 +74,29 @@ class Found(NamedTuple):
     variance: AnyNDArray
 
 
-LIKELIHOODS: dict[str, Callable[[Case], gpflow.likelihoods.Likelihood]] = {
-    "Gaussian": lambda case: Gaussian(case.noise),
-    "Probit": lambda case: Probit(),
-    "Logit": lambda case: Logit(),
-    "robust-max": lambda case: MultiClassRobustMax(3),
-    "Poisson": lambda case: Poisson(),
-    "Student-t": lambda case: StudentT(scale=np.sqrt(case.noise)),
+LIKELIHOODS: dict[str, Callable[[float], gpflow.likelihoods.Likelihood]] = {
+    "Gaussian": Gaussian,
+    "Probit": lambda noise: Probit(),
+    "Logit": lambda noise: Logit(),
+    "robust-max": lambda noise: MultiClassRobustMax(3),
+    "Poisson": lambda noise: Poisson(),
+    "Student-t": lambda noise: StudentT(scale=np.sqrt(noise)),
 }
+BINARY = ("Probit", "Logit")
 # Regression models, and names of arguments besides the noise variance.
-_REGRESSION: dict[str, tuple[Any, tuple[str, ...]]] = {
+REGRESSION: dict[str, tuple[Any, tuple[str, ...]]] = {
     "PEPR": (PEPR, ("alpha",)),
     "PEPR blocks": (PEPR, ("alpha", "blocks")),
     "TSGPR": (TSGPR, ()),
     "BTSGPR": (BTSGPR, ("blocks",)),
     "StreamingSGPR": (StreamingSGPR, ("alpha",)),
 }
-_EP = {"PEP": PEP, "StreamingPEP": StreamingPEP}
-_MINIBATCH = {"TSVGP": TSVGP, "PEPSVGP": PEPSVGP, "APEP": APEP, "ARPEP": ARPEP, "RPAPEP": RPAPEP}
-MODELS = (*_REGRESSION, *_EP, *_MINIBATCH)
-GAUSSIAN = (*_REGRESSION, "PEPSVGP")
+SITES = {"PEP": PEP, "StreamingPEP": StreamingPEP, "PEPClassifier": PEPClassifier}
+_TIED = {"APEP": APEP, "ARPEP": ARPEP, "RPAPEP": RPAPEP}
+_WITHOUT_ALPHA = {"TSVGP": TSVGP, "BTSVGP": BTSVGP, "StreamingSVGP": StreamingSVGP}
+MINIBATCH = {"PEPSVGP": PEPSVGP, **_TIED, **_WITHOUT_ALPHA}
+MODELS = (*REGRESSION, *SITES, *MINIBATCH)
+GAUSSIAN = (*REGRESSION, "BTSVGP", "PEPSVGP")
 """Models whose observations have Gaussian noise."""
 
 
@@ -102,47 +108,45 @@ def _blocks(case: Case) -> AnyNDArray:
     return order // 3
 
 
-def _kernel(case: Case) -> gpflow.kernels.Kernel:
-    return (gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52)[case.seed % 2](
-        case.variance, case.lengthscale
-    )
+def kernel_of(case: Case) -> gpflow.kernels.Kernel:
+    """Make the kernel of a case."""
+    constructor = (gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52)[case.seed % 2]
+    return constructor(case.variance, case.lengthscale)
 
 
 def make(case: Case, **options: Any) -> Any:
-    """Make the model of a case."""
-    data, kernel = (case.X, case.Y), _kernel(case)
-    if case.model in _REGRESSION:
-        constructor, names = _REGRESSION[case.model]
-        given = {"alpha": case.alpha, "blocks": _blocks(case)}
-        options |= {"noise_variance": case.noise, **{name: given[name] for name in names}}
-        return constructor(data, kernel, case.Z.copy(), **options)
-    likelihood = LIKELIHOODS[case.likelihood](case)
-    if case.model in _EP:
-        model = _EP[case.model](
-            data, kernel, likelihood, case.Z.copy(), alpha=case.alpha, tol=1e-9, **options
-        )
-        return model
-    alpha: dict[str, Any] = {} if case.model == "TSVGP" else {"alpha": case.alpha}
-    options |= {"num_data": len(case.X), "num_latent_gps": case.q[0].shape[1]}
-    model = _MINIBATCH[case.model](kernel, likelihood, case.Z.copy(), **alpha, **options)
-    model.q_mu.assign(case.q[0])
-    model.q_sqrt.assign(case.q[1])
-    return model
+    """Make the model of a case, with other arguments in place of those of the case."""
+    parts = {"kernel": kernel_of(case), "inducing_variable": case.Z.copy()}
+    if "likelihood" not in options and case.model not in REGRESSION:
+        parts["likelihood"] = LIKELIHOODS[case.likelihood](case.noise)
+    if case.model in MINIBATCH:
+        q_mu, q_sqrt = case.q
+        parts |= {"num_data": len(case.X), "num_latent_gps": q_mu.shape[1]}
+        parts |= {"q_mu": q_mu, "q_sqrt": q_sqrt}
+        if case.model not in _WITHOUT_ALPHA:
+            parts["alpha"] = case.alpha
+        return MINIBATCH[case.model](**parts | options)
+    parts["data"] = (case.X, case.Y)
+    if case.model in SITES:
+        return SITES[case.model](**parts | {"alpha": case.alpha, "tol": 1e-9} | options)
+    if "likelihood" not in options:
+        parts["noise_variance"] = case.noise
+    constructor, names = REGRESSION[case.model]
+    given = {"alpha": case.alpha, "blocks": _blocks(case)}
+    return constructor(**parts | {name: given[name] for name in names} | options)
 
 
-def _found(case: Case, model: Any, *, compiled: bool = False) -> Found:
+def found_by(case: Case, model: Any, *, compiled: bool = False) -> Found:
+    """Compute objective and predictions by a model of the rows of a case."""
+
     def numbers() -> tuple[tf.Tensor, ...]:
         data = () if hasattr(model, "data") else ((tf.constant(case.X), tf.constant(case.Y)),)
         return model.maximum_log_likelihood_objective(*data), *model.predict_f(
             tf.constant(case.Xnew)
         )
 
-    return Found(
-        *(
-            each.numpy()
-            for each in (tf.function(numbers, autograph=False) if compiled else numbers)()
-        )
-    )
+    compute = tf.function(numbers, autograph=False) if compiled else numbers
+    return Found(*(each.numpy() for each in compute()))
 
 
 # --- relations: from a case and what its model finds to what must be found as well, and what is ---
@@ -159,7 +163,7 @@ def _rows(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
 
 def _with(expected: Found, case: Case, **options: Any) -> Compared:
     model = make(case, **options)
-    return expected, _found(case, model), model
+    return expected, found_by(case, model), model
 
 
 def _units(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
@@ -177,7 +181,7 @@ def _origin(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
     shift = unit * 2.0 ** rng.integers(20, 32)
     there = case._replace(X=near[0], Z=near[1], Xnew=near[2])
     far = case._replace(X=near[0] + shift, Z=near[1] + shift, Xnew=near[2] + shift)
-    return _with(_found(there, make(there)), far)
+    return _with(found_by(there, make(there)), far)
 
 
 def _outputs(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
@@ -204,11 +208,11 @@ def _chunks(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
 
 def _copied(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
     twin = copy.deepcopy(model)
-    return found, _found(case, twin), twin
+    return found, found_by(case, twin), twin
 
 
 def _compiled(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
-    return found, _found(case, model, compiled=True), model
+    return found, found_by(case, model, compiled=True), model
 
 
 def _labels(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
@@ -224,7 +228,7 @@ def _labels(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
 
 def _sibling(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
     """Another class, or its settings, that is the same thing here."""
-    kernel, Z, data = _kernel(case), case.Z.copy(), (case.X, case.Y)
+    kernel, Z, data = kernel_of(case), case.Z.copy(), (case.X, case.Y)
     siblings: dict[str, Callable[[], Any]] = {
         "PEPR": lambda: PEPR(
             data, kernel, Z, alpha=case.alpha, noise_variance=case.noise, blocks=1
@@ -235,7 +239,7 @@ def _sibling(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
         "PEP": lambda: PEPR(data, kernel, Z, alpha=case.alpha, noise_variance=case.noise),
     }
     other = siblings[case.model]()
-    return found, _found(case, other), other
+    return found, found_by(case, other), other
 
 
 def _batches(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
@@ -244,48 +248,62 @@ def _batches(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
     first = make(case._replace(X=case.X[:n], Y=case.Y[:n]))
     begin = first.maximum_log_likelihood_objective().numpy()
     first.update((case.X[n:], case.Y[n:]))
-    rest = _found(case, first)
+    rest = found_by(case, first)
     return found, rest._replace(objective=rest.objective + begin), first
 
 
-RELATIONS: dict[str, tuple[Relation, Callable[[str, str], bool]]] = {
-    "order of rows": (_rows, lambda model, likelihood: True),
-    "units of inputs": (_units, lambda model, likelihood: True),
-    "origin of inputs": (_origin, lambda model, likelihood: True),
-    "units of outputs": (
-        _outputs,
-        lambda model, likelihood: likelihood == "Gaussian" and model not in _MINIBATCH,
-    ),
-    "columns of outputs": (
-        _columns,
-        lambda model, likelihood: likelihood == "Gaussian" and model not in _MINIBATCH,
-    ),
-    "chunks": (_chunks, lambda model, likelihood: model not in _MINIBATCH),
-    "copy": (_copied, lambda model, likelihood: True),
-    "compiled": (_compiled, lambda model, likelihood: True),
-    "labels": (_labels, lambda model, likelihood: likelihood in ("Probit", "Logit", "robust-max")),
-    "another class": (
-        _sibling,
-        lambda model, likelihood: (
-            model in ("PEPR", "TSGPR", "StreamingSGPR", "StreamingPEP")
-            or (model == "PEP" and likelihood == "Gaussian")
-        ),
-    ),
-    "batches": (_batches, lambda model, likelihood: model == "StreamingSGPR"),
+class Related(NamedTuple):
+    """A relation, and the models and likelihoods that it holds for."""
+
+    relation: Relation
+    models: Sequence[str] = MODELS
+    likelihoods: Sequence[str] = tuple(LIKELIHOODS)
+
+
+_WITH_DATA = (*REGRESSION, *SITES)
+RELATIONS = {
+    "order of rows": Related(_rows),
+    "units of inputs": Related(_units),
+    "origin of inputs": Related(_origin),
+    "units of outputs": Related(_outputs, _WITH_DATA, ["Gaussian"]),
+    "columns of outputs": Related(_columns, _WITH_DATA, ["Gaussian"]),
+    "chunks": Related(_chunks, _WITH_DATA),
+    "copy": Related(_copied),
+    "compiled": Related(_compiled),
+    "labels": Related(_labels, MODELS, [*BINARY, "robust-max"]),
+    "another class": Related(_sibling, ["PEPR", "TSGPR", "StreamingSGPR", "StreamingPEP"]),
+    "sites of Gaussian noise": Related(_sibling, ["PEP"], ["Gaussian"]),
+    "batches": Related(_batches, ["StreamingSGPR"]),
 }
 
 
-def case_of(seed: int) -> Case:
-    """Return the case of a seed."""
-    rng = np.random.default_rng([seed, 7])
-    model = MODELS[rng.integers(len(MODELS))]
-    likelihood = "Gaussian" if model in GAUSSIAN else str(rng.choice(list(LIKELIHOODS)))
-    if model == "TSVGP" and likelihood == "robust-max":
-        likelihood = "Probit"
-    possible = [name for name, (_, applies) in RELATIONS.items() if applies(model, likelihood)]
+def _possible(model: str) -> list[str]:
+    """Return the likelihoods that a model takes."""
+    if model in GAUSSIAN:
+        return ["Gaussian"]
+    if model == "PEPClassifier":
+        return [*BINARY, "robust-max"]
+    return [name for name in LIKELIHOODS if model != "TSVGP" or name != "robust-max"]
+
+
+def drawn(
+    seed: int,
+    rng: np.random.Generator,
+    models: Sequence[str] = MODELS,
+    likelihoods: Sequence[str] = tuple(LIKELIHOODS),
+    spread: float = 1.0,
+) -> Case:
+    """
+    Draw a case without a relation.
+
+    :param spread: of parameters, on a logarithmic scale.
+    """
+    model = models[rng.integers(len(models))]
+    likelihood = str(rng.choice([name for name in _possible(model) if name in likelihoods]))
     N, M, D = int(rng.integers(1, 30)) + 1, int(rng.integers(1, 7)), int(rng.integers(1, 4))
     X, Z, Xnew = (rng.normal(size=(rows, D)) for rows in (N, M, 5))
-    variance, lengthscale = 10.0 ** rng.uniform(-2.0, 2.0), 10.0 ** rng.uniform(-1.0, 1.0)
+    variance = 10.0 ** (spread * rng.uniform(-2.0, 2.0))
+    lengthscale = 10.0 ** (spread * rng.uniform(-1.0, 1.0))
     f = np.sin(2.0 * X[:, :1]) * np.sqrt(variance) + 0.3 * rng.normal(size=(N, 1))
     observed: dict[str, Callable[[], AnyNDArray]] = {
         "Probit": lambda: f > 0.0,
@@ -297,10 +315,22 @@ def case_of(seed: int) -> Case:
     C = 3 if likelihood == "robust-max" else 1
     q = 0.5 * rng.normal(size=(M, C)), np.tril(0.2 * rng.normal(size=(C, M, M))) + np.eye(M)
     alpha = float(rng.choice([0.0, 0.01, 0.3, 0.5, 1.0]))
+    noise = 10.0 ** (spread * rng.uniform(-4.0, 1.0))
     return Case(
-        seed, model, likelihood, str(rng.choice(possible)), X, Y, Z, Xnew, alpha,
-        variance, lengthscale, 10.0 ** rng.uniform(-4.0, 1.0), q,
+        seed, model, likelihood, "", X, Y, Z, Xnew, alpha, variance, lengthscale, noise, q
     )  # fmt: skip
+
+
+def case_of(seed: int) -> Case:
+    """Return the case of a seed."""
+    rng = np.random.default_rng([seed, 7])
+    case = drawn(seed, rng)
+    possible = [
+        name
+        for name, (_, models, likelihoods) in RELATIONS.items()
+        if case.model in models and case.likelihood in likelihoods
+    ]
+    return case._replace(relation=str(rng.choice(possible)))
 
 
 def run(case: Case) -> Outcome:
@@ -310,17 +340,18 @@ def run(case: Case) -> Outcome:
 
 def _judged(case: Case) -> Outcome:
     model = make(case)
-    found = _found(case, model)
-    if not _converged(model):
+    found = found_by(case, model)
+    if not converged(model):
         return Outcome("not converged", np.nan, "")
-    relation = RELATIONS[case.relation][0]
-    expected, obtained, other = relation(case, model, found, np.random.default_rng([case.seed, 8]))
-    if not _converged(other):
+    expected, obtained, other = RELATIONS[case.relation].relation(
+        case, model, found, np.random.default_rng([case.seed, 8])
+    )
+    if not converged(other):
         return Outcome("not converged", np.nan, "")
     model.kernel.lengthscales.assign(case.lengthscale * (1.0 + _LONGER))
     moved = [
         np.max(np.abs(one - two)) / (np.max(np.abs(two)) + 1e-300)
-        for one, two in zip(_found(case, model), found, strict=True)
+        for one, two in zip(found_by(case, model), found, strict=True)
     ]
     errors = {}
     for name, want, have, effect in zip(Found._fields, expected, obtained, moved, strict=True):
@@ -333,26 +364,16 @@ def _judged(case: Case) -> Outcome:
     return judged(errors)
 
 
-def _converged(model: Any) -> bool:
+def converged(model: Any) -> bool:
+    """Return whether the sites of a model, if any, have converged."""
     return not isinstance(model, PEP) or model.sites_status.converged
 
 
-def _words(case: Case) -> Sequence[Any]:
-    numbers = [
-        f"{name} {getattr(case, name):.2g}"
-        for name in ("alpha", "variance", "lengthscale", "noise")
-    ]
-    return *case[1:4], *numbers
-
-
 CAMPAIGN = Campaign(
-    case_of,
     run,
-    words=_words,
-    groups=(*MODELS, *RELATIONS),
-    groups_of=lambda case: (case.model, case.relation),
+    words=lambda case: (case.model, case.likelihood, case.relation),
     verdicts=("right", "refused", "not converged"),
 )
 
 if __name__ == "__main__":
-    CAMPAIGN.main(__doc__)
+    CAMPAIGN.main(__doc__, case_of, 1000)

@@ -5,17 +5,15 @@ import json
 import re
 import time
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from experiments.protocols.arguments import count
 
-_Item = TypeVar("_Item")
 _NUMERICAL = (
     r"not successful: (Kuu|B)\b|variance of f given u|lengthscales of their mean|"
     "sites cannot be updated"
@@ -54,9 +52,7 @@ def guarded(judge: Callable[[], Outcome]) -> Outcome:
             return Outcome("refused" if named else "raw error", np.nan, message)
 
 
-def options(
-    description: str | None, what: str = "cases", number: int = 1000
-) -> argparse.ArgumentParser:
+def options(description: str | None, number: int, what: str = "cases") -> argparse.ArgumentParser:
     """Return a parser of the options that every campaign has."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -70,74 +66,56 @@ def options(
     parser.add_argument(
         "--seed", type=int, default=0, help="of the first one, from which all follow (%(default)s)"
     )
-    parser.add_argument("--output", type=Path, help="file for outcomes (JSON)")
+    parser.add_argument("--output", type=Path, help="file for what is found (JSON)")
     return parser
 
 
-def within(minutes: float, items: Iterable[_Item]) -> Iterator[_Item]:
-    """Yield items until the time is over."""
-    began = time.monotonic()
-    for item in items:
-        if time.monotonic() - began > 60.0 * minutes:
-            return
-        yield item
-
-
-def tally(outcomes: Sequence[Outcome], verdicts: Sequence[str]) -> tuple[list[int], str]:
-    """
-    Count outcomes with each of these verdicts, and all others; and print the worst error of those
-    that are right.
-    """
-    counted = Counter(outcome.verdict for outcome in outcomes)
-    counts = [counted[verdict] for verdict in verdicts]
-    errors = [outcome.error for outcome in outcomes if outcome.verdict == "right"]
-    return [*counts, len(outcomes) - sum(counts)], f"{max(errors):25.2g}" if errors else ""
-
-
 class Campaign(NamedTuple):
-    """Random cases, and how they are run, told and counted."""
+    """How random cases are run, told and counted."""
 
-    case_of: Callable[[int], Any]
-    """Makes the case of a seed."""
-    run: Callable[[Any], Outcome]
+    run: Callable[[Any], Any]
+    """Returns the outcome of a case; its verdict comes first."""
     words: Callable[[Any], Sequence[Any]]
-    """What is printed of a case that is found, after its seed and before its outcome."""
-    groups: Sequence[str]
-    groups_of: Callable[[Any], Sequence[str]]
+    """What is printed of a case that is found, after its number and before its outcome."""
     verdicts: Sequence[str]
     """Verdicts that are as they should be; all others are found, and printed."""
 
-    def main(self, description: str | None, number: int = 1000) -> None:
-        """
-        Run the case of each seed, and print how they ended; write the seeds and outcomes that are
-        not right to the file ``--output``, if given.
-        """
-        arguments = options(description, number=number).parse_args()
-        found, wrong = [], []
-        seeds = range(arguments.seed, arguments.seed + arguments.cases)
-        for seed in within(arguments.minutes, seeds):
-            case = self.case_of(seed)
-            outcome = self.run(case)
-            found.append((case, outcome))
-            if outcome.verdict != "right":
-                wrong.append({"seed": seed, **outcome._asdict()})
-            if outcome.verdict not in self.verdicts:
-                print(seed, *self.words(case), *outcome, flush=True)
-        if arguments.output:
-            arguments.output.write_text(json.dumps(wrong, indent=1))
-        self.print_table(found)
+    def main(self, description: str | None, case_of: Callable[[int], Any], number: int) -> None:
+        """Run the case of each seed, and print how they ended."""
+        arguments = options(description, number).parse_args()
+        cases = map(case_of, range(arguments.seed, arguments.seed + arguments.cases))
+        self.print_table(self.run_all(cases, arguments))
 
-    def print_table(self, found: Sequence[tuple[Any, Outcome]]) -> None:
+    def run_all(self, cases: Iterable[Any], arguments: argparse.Namespace) -> list[Any]:
         """
-        Print how many cases of each group, and of all, ended how, and the worst errors of those
-        that are right.
+        Return the cases with their outcomes, until the time is over; print what is found, and write
+        it to the file ``--output``, if given.
+        """
+        began, ended, found = time.monotonic(), [], []
+        for number, case in enumerate(cases, start=arguments.seed):
+            if time.monotonic() - began > 60.0 * arguments.minutes:
+                break
+            outcome = self.run(case)
+            ended.append((case, outcome))
+            if outcome.verdict not in self.verdicts:
+                print(number, *self.words(case), *outcome, flush=True)
+                found.append([number, *map(str, self.words(case)), *outcome])
+        if arguments.output:
+            arguments.output.write_text(json.dumps(found, indent=1))
+        return ended
+
+    def print_table(self, ended: Sequence[tuple[Any, Outcome]]) -> None:
+        """
+        Print how many cases of each word, and of all, ended how, and the worst errors of those that
+        are right.
         """
         columns = "".join(f"{name:>15}" for name in (*self.verdicts, "other"))
-        print(f"\n{'':20}{'cases':>7}{columns}{'worst error / tolerated':>25}")
-        for group in (*self.groups, "all"):
-            outcomes = [
-                outcome for case, outcome in found if group in (*self.groups_of(case), "all")
-            ]
-            counts, worst = tally(outcomes, self.verdicts)
-            numbers = "".join(f"{number:15}" for number in counts)
-            print(f"{group:20}{len(outcomes):7}" + numbers + worst)
+        groups = dict.fromkeys(str(word) for case, _ in ended for word in self.words(case))
+        print(f"\n{'':42}{'cases':>7}{columns}{'worst error / tolerated':>25}")
+        for group in (*groups, "all"):
+            outcomes = [each for case, each in ended if group in (*self.words(case), "all")]
+            found = [outcome.verdict for outcome in outcomes]
+            counts = [found.count(verdict) for verdict in self.verdicts]
+            numbers = "".join(f"{number:15}" for number in (*counts, len(found) - sum(counts)))
+            errors = [outcome.error for outcome in outcomes if outcome.verdict == "right"]
+            print(f"{group:42}{len(found):7}{numbers}{max(errors, default=np.nan):25.2g}")

@@ -226,14 +226,7 @@ def judge(stream: Stream, found: AnyNDArray, at_once: AnyNDArray) -> Outcome:
     return judged({"mean": error / (2.0 * least + 0.1 * np.std(stream.F))})
 
 
-CAMPAIGN = Campaign(
-    stream_of,
-    run,
-    words=lambda stream: (stream.subject, stream.order),
-    groups=(*SUBJECTS, *ORDERS),
-    groups_of=lambda stream: (stream.subject, stream.order),
-    verdicts=("right",),
-)
+CAMPAIGN = Campaign(run, words=lambda stream: (stream.subject, stream.order), verdicts=("right",))
 
 if __name__ == "__main__":
-    CAMPAIGN.main(__doc__, number=500)
+    CAMPAIGN.main(__doc__, stream_of, 500)

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from itertools import islice
@@ -9,7 +10,7 @@ from itertools import islice
 import pytest
 
 from campaign import mutation
-from campaign.mutation import TESTS, Mutant, Mutations, drawn, modules, noticing, print_table
+from campaign.mutation import TESTS, Mutant, Mutations, drawn, modules, noticing, run
 from campaign.running import Outcome
 
 
@@ -118,9 +119,19 @@ def test_the_command(monkeypatch, capsys, tmp_path):
     )
     mutation.main()
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:4]] == ["survived", "killed", "too"]
-    assert lines[-1].split() == ["all", "3", "1", "1", "1"]
-    assert output.read_text().startswith("[")
+    assert lines[1].startswith("0 maths") and "survived" in lines[1]
+    assert lines[-1].split()[:5] == ["all", "3", "1", "1", "1"]
+    assert len(json.loads(output.read_text())) == 1
+
+
+@pytest.mark.slow
+def test_a_mutant_is_killed():
+    """In a process of its own, whose tests pass without the change."""
+    tests = ["tests/maths/test_normal.py"]
+    assert run(None, tests).verdict == "survived"
+    source = (mutation._PACKAGE / "maths/normal.py").read_text().replace("0.5", "0.6")
+    outcome = run(Mutant("maths/normal.py", 1, "number", "0.5", "0.6", source), tests)
+    assert outcome.verdict == "killed" and "test_normal" in outcome.message
 
 
 def test_tests_that_fail_without_a_change_end_it(monkeypatch):
@@ -130,16 +141,3 @@ def test_tests_that_fail_without_a_change_end_it(monkeypatch):
     monkeypatch.setattr("sys.argv", ["mutation", "--modules", "maths/normal.py"])
     with pytest.raises(SystemExit, match="fail without a change: tests/maths/test_normal"):
         mutation.main()
-
-
-def test_a_table_has_the_folders_that_were_changed(capsys):
-    mutants = [
-        Mutant(module, 1, "number", "1", "2", "") for module in ("ep/sweep.py", "maths/linalg.py")
-    ]
-    found = [(mutant, Outcome("killed", 1.0, "")) for mutant in mutants]
-    print_table(found)
-    assert [line.split()[0] for line in capsys.readouterr().out.strip().splitlines()[1:]] == [
-        "ep",
-        "maths",
-        "all",
-    ]

@@ -4,11 +4,14 @@ The message shows the value, its type or its shape, and what is accepted. An att
 assigned such a value keeps the one that it had.
 """
 
+import itertools
+
 import gpflow
 import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
+from check_shapes.exceptions import ShapeMismatchError
 from gpflow.inducing_variables import (
     InducingPoints,
     InducingVariables,
@@ -273,6 +276,17 @@ BATCHES = [
     (BATCH, {"fraction_to_move": 0.5, "inducing_variable": Z}, "cannot both be given"),
 ]
 
+# New inputs of predictions.
+INPUTS = [
+    3.0,
+    X[:, 0],
+    X[:, :1],
+    X.astype("M8[s]"),
+    with_bad(X, [(3, 1)], np.inf),
+    np.ma.masked_greater(X, 0.0),
+    pd.DataFrame(X).assign(third=1.0),
+]
+
 ASSIGNED = (
     "kernel",
     "likelihood",
@@ -322,6 +336,18 @@ def test_unusable_batches_leave_a_stream_as_it_was(kind):
         with pytest.raises(ValueError, match=message):
             model.update(batch, **options)
         assert_equal(model.state.as_dict(), before)
+
+
+@pytest.mark.parametrize("kind", [PEPR, PEPClassifier, ARPEP])
+def test_unusable_new_inputs_are_refused(kind):
+    model = made(kind)
+    predictions = (model.predict_f, model.predict_y, model.posterior().predict_f)
+    for predict, inputs in itertools.product(predictions, INPUTS):
+        with pytest.raises((ValueError, ShapeMismatchError), match="Xnew"):
+            predict(inputs)
+    for option in ("full_cov", "full_output_cov"):
+        with pytest.raises(NotImplementedError, match=option):
+            model.predict_y(X, **{option: True})
 
 
 @pytest.mark.parametrize("kind", [PEPR, PEP])
