@@ -10,6 +10,20 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from dense_sums import (
+    TensorRows,
+    accumulate_sums,
+    close,
+    dense_sums,
+    factorize,
+    make_blocks,
+    make_chunks,
+    make_cotangents,
+    make_problem,
+    paired,
+    tensors,
+    values_of_sums,
+)
 from quick import some_slow
 
 from gpflow_pep.engine import (
@@ -58,24 +72,20 @@ def powers_of(request):
     return varied
 
 
-def collected(dense, problem, chunks, sites, powers, scale):
+def collected(problem, chunks, sites, powers, scale):
     """The engine's sums and the variables of their derivatives."""
     scale = tf.constant(scale, tf.float64)
-    rows = dense.TensorRows(
-        chunks, problem.Kuf, problem.Kff, problem.noise, problem.residual, scale
-    )
+    rows = TensorRows(chunks, problem.Kuf, problem.Kff, problem.noise, problem.residual, scale)
     Kuu = tf.constant(problem.Kuu)
     sources = [Kuu, *rows.inputs]  # the scale is second
     with tf.GradientTape() as tape:
         tape.watch(sources)
-        sums = dense.accumulate_sums(
-            rows, sites, dense.tensors(powers), Kuu=Kuu, factorize=dense.factorize
-        )
-        objective = dense.paired(dense.cotangents(sums, 5), sums)
+        sums = accumulate_sums(rows, sites, tensors(powers), Kuu=Kuu, factorize=factorize)
+        objective = paired(make_cotangents(sums, 5), sums)
     return sums, tape.gradient(objective, sources, unconnected_gradients="zero")
 
 
-def expected_gradients(dense, problem, blocks, powers, scale, shared=False):
+def expected_gradients(problem, blocks, powers, scale, shared=False):
     sources = [
         tf.constant(values, tf.float64)
         for values in (
@@ -90,8 +100,8 @@ def expected_gradients(dense, problem, blocks, powers, scale, shared=False):
     with tf.GradientTape() as tape:
         tape.watch(sources)
         Kuu, m, *rows = sources
-        sums = dense.sums(Kuu, *rows, blocks, powers, m, shared)
-        objective = dense.paired(dense.cotangents(sums, 5), sums)
+        sums = dense_sums(Kuu, *rows, blocks, powers, m, shared)
+        objective = paired(make_cotangents(sums, 5), sums)
     gradients = [
         tf.convert_to_tensor(g)
         for g in tape.gradient(objective, sources, unconnected_gradients="zero")
@@ -109,18 +119,18 @@ def with_symmetric_covariances(gradients):
     ]
 
 
-def assert_dense(dense, problem, blocks, chunks, sites, powers, scale=1.0, shared=False):
+def assert_dense(problem, blocks, chunks, sites, powers, scale=1.0, shared=False):
     """Sums and derivatives are those of the dense evaluation."""
-    sums, gradients = collected(dense, problem, chunks, sites, powers, scale)
+    sums, gradients = collected(problem, chunks, sites, powers, scale)
     # A log det of I + k X divided by k = 1e-6 errs by eps / k in numpy's own evaluation.
     tolerance = 1e-8 if np.min(powers.penalty_power) < 1e-3 else EXACT
     for actual, expected in zip(
-        sums, dense.values_of_sums(problem, blocks, powers, scale, shared), strict=True
+        sums, values_of_sums(problem, blocks, powers, scale, shared), strict=True
     ):
-        dense.close(actual, expected, tolerance)
-    expected = expected_gradients(dense, problem, blocks, powers, scale, shared)
+        close(actual, expected, tolerance)
+    expected = expected_gradients(problem, blocks, powers, scale, shared)
     for actual, wanted in zip(with_symmetric_covariances(gradients), expected, strict=True):
-        dense.close(actual, wanted, EXACT)
+        close(actual, wanted, EXACT)
 
 
 @pytest.mark.parametrize(
@@ -130,24 +140,24 @@ def assert_dense(dense, problem, blocks, chunks, sites, powers, scale=1.0, share
         ("rows", "each"), ("rows at once", "each"), ("unequal", "each"),
     ],
 )  # fmt: skip
-def test_sums_and_derivatives_equal_the_dense_ones(dense, kind, powers_of, scale):
-    problem = dense.problem(seed=1)
-    blocks = dense.blocks(kind, 13)
+def test_sums_and_derivatives_equal_the_dense_ones(kind, powers_of, scale):
+    problem = make_problem(seed=1)
+    blocks = make_blocks(kind, 13)
     scale = np.linspace(0.5, 1.8, len(blocks)) if scale == "each" else scale
     sites = IndependentSites() if kind.startswith("rows") else BlockSites()
-    chunks = dense.chunks(kind, blocks, 4)
-    assert_dense(dense, problem, blocks, chunks, sites, powers_of(len(blocks)), scale)
+    chunks = make_chunks(kind, blocks, 4)
+    assert_dense(problem, blocks, chunks, sites, powers_of(len(blocks)), scale)
 
 
 @pytest.mark.parametrize("kind", ["equal", "unequal", "shared"])
-def test_structured_blocks_equal_the_dense_ones(dense, kind):
+def test_structured_blocks_equal_the_dense_ones(kind):
     """A shared block sums the relative variances instead."""
-    problem, shared = dense.problem(seed=2, N=12), kind == "shared"
+    problem, shared = make_problem(seed=2, N=12), kind == "shared"
     sites = SharedBlockSites(4) if shared else StructuredBlockSites()
     kind = "equal" if shared else kind
-    blocks = dense.blocks(kind, 12)
-    chunks = dense.chunks(kind, blocks, 5)
-    assert_dense(dense, problem, blocks, chunks, sites, POWERS["T-SGPR"], shared=shared)
+    blocks = make_blocks(kind, 12)
+    chunks = make_chunks(kind, blocks, 5)
+    assert_dense(problem, blocks, chunks, sites, POWERS["T-SGPR"], shared=shared)
 
 
 @pytest.mark.parametrize(
@@ -160,15 +170,15 @@ def test_structured_blocks_equal_the_dense_ones(dense, kind):
         (StructuredBlockSites(), "T-SGPR"),
     ],
 )
-def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, method):
+def test_a_derivative_in_A_need_not_be_symmetric(sites, method):
     """
     Functions of the sums may use A in a product, as in tr(R A), so that the derivative is not
     symmetric.
     """
     powers = POWERS[method]
-    problem = dense.problem(seed=3)
+    problem = make_problem(seed=3)
     kind = "rows" if isinstance(sites, IndependentSites) else "unequal"
-    blocks = dense.blocks(kind, 13)
+    blocks = make_blocks(kind, 13)
     R = tf.constant(np.random.default_rng(0).normal(size=(5, 5)))
 
     def gradient(function):
@@ -179,49 +189,49 @@ def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, method):
         return tf.convert_to_tensor(tape.gradient(value, Kuf))
 
     def engine(Kuf):
-        chunks = dense.chunks(kind, blocks)
-        rows = dense.TensorRows(chunks, Kuf, problem.Kff, problem.noise, problem.residual)
-        return dense.accumulate_sums(
+        chunks = make_chunks(kind, blocks)
+        rows = TensorRows(chunks, Kuf, problem.Kff, problem.noise, problem.residual)
+        return accumulate_sums(
             rows,
             sites,
-            dense.tensors(powers),
+            tensors(powers),
             Kuu=tf.constant(problem.Kuu),
-            factorize=dense.factorize,
+            factorize=factorize,
         )
 
     expected = gradient(
-        lambda Kuf: dense.sums(
+        lambda Kuf: dense_sums(
             problem.Kuu, Kuf, problem.Kff, problem.noise, problem.residual, blocks, powers, 1.0
         )
     )
-    dense.close(gradient(engine), expected, EXACT)
+    close(gradient(engine), expected, EXACT)
 
 
 @pytest.mark.parametrize("chunk_size", some_slow([1, 2, 5, 12, 13, 400], quick=[1, 5]))
-def test_the_chunk_size_changes_nothing(dense, kind, chunk_size):
+def test_the_chunk_size_changes_nothing(kind, chunk_size):
     """
     One chunk or many: other orders of summation, 13 eps; asked for is 1e-10, which also holds for
     many rows.
     """
-    problem = dense.problem(seed=7)
-    blocks = dense.blocks(kind, 13)
+    problem = make_problem(seed=7)
+    blocks = make_blocks(kind, 13)
     sites = IndependentSites() if kind == "rows" else BlockSites()
     alpha = np.linspace(0.0, 1.0, len(blocks))
     powers = Powers(alpha, alpha, 0.5 * (1.0 - alpha))
-    one = collected(dense, problem, dense.chunks(kind, blocks, 10_000), sites, powers, 0.9)
-    many = collected(dense, problem, dense.chunks(kind, blocks, chunk_size), sites, powers, 0.9)
+    one = collected(problem, make_chunks(kind, blocks, 10_000), sites, powers, 0.9)
+    many = collected(problem, make_chunks(kind, blocks, chunk_size), sites, powers, 0.9)
     for actual, expected in zip([*many[0], *many[1]], [*one[0], *one[1]], strict=True):
-        dense.close(actual, expected, 1e-10)
+        close(actual, expected, 1e-10)
 
 
 @pytest.mark.parametrize("products", [False, True], ids=["by solves", "by products"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed, products):
+def test_linear_and_general_adjoints_agree(monkeypatch, seed, products):
     """
     One product, two triangular solves and a product, and the general adjoint of one chunk, which
     takes one product as well on devices that prefer products.
     """
-    problem = dense.problem(seed)
+    problem = make_problem(seed)
     used = []
     linear = ENGINE.LinearAdjoint.of
     monkeypatch.setattr(
@@ -233,25 +243,25 @@ def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed, products):
     rule, powers = IndependentSites(), POWERS["SGPR"]
     for chunks, threshold in ((OneChunk(), 0.0), (RowChunks(4), 0.0), (RowChunks(4), np.inf)):
         monkeypatch.setattr(ENGINE, "_WELL_CONDITIONED", threshold)
-        gradients.append(collected(dense, problem, chunks, rule, powers, 1.0)[1])
+        gradients.append(collected(problem, chunks, rule, powers, 1.0)[1])
     assert used == [False, True]
     with preferring_products(products):
-        gradients.append(collected(dense, problem, OneChunk(), rule, powers, 1.0)[1])
+        gradients.append(collected(problem, OneChunk(), rule, powers, 1.0)[1])
     assert len(used) == 2 + products
     for general, *others in zip(*gradients, strict=True):
         for other in others:
-            dense.close(other, general, EXACT)
+            close(other, general, EXACT)
 
 
 @pytest.mark.parametrize(
     "name", some_slow([*POWERS, "one per row"], quick=["T-SGPR", "one per row"])
 )
 @pytest.mark.parametrize("chunks", [RowChunks(5), OneChunk()], ids=["in chunks", "at once"])
-def test_several_latent_functions_are_several_calls(dense, name, chunks):
+def test_several_latent_functions_are_several_calls(name, chunks):
     powers = POWERS.get(
         name, Powers(np.linspace(0, 1, 13), np.linspace(0, 1, 13), np.linspace(0.5, 0, 13))
     )
-    problems = [dense.problem(seed) for seed in (11, 12, 13)]
+    problems = [make_problem(seed) for seed in (11, 12, 13)]
     together = type(problems[0])(
         **{
             name: np.stack([getattr(problem, name) for problem in problems])
@@ -262,40 +272,40 @@ def test_several_latent_functions_are_several_calls(dense, name, chunks):
         tf.constant(getattr(together, name)) for name in ("Kuu", "Kuf", "Kff", "noise", "residual")
     ]
     weights = [
-        dense.cotangents(dense.values_of_sums(p, dense.blocks("rows", 13), powers, 1.2), 5)
+        make_cotangents(values_of_sums(p, make_blocks("rows", 13), powers, 1.2), 5)
         for p in problems
     ]
     scale = tf.constant(1.2, tf.float64)
     with tf.GradientTape() as tape:
         tape.watch([*sources, scale])
-        sums = dense.accumulate_sums(
-            dense.TensorRows(chunks, *sources[1:], scale),
+        sums = accumulate_sums(
+            TensorRows(chunks, *sources[1:], scale),
             IndependentSites(),
-            dense.tensors(powers),
+            tensors(powers),
             Kuu=sources[0],
-            factorize=dense.factorize,
+            factorize=factorize,
         )
         stacked = [np.stack(bars) for bars in zip(*weights, strict=True)]
-        objective = dense.paired(stacked, sums)
+        objective = paired(stacked, sums)
     gradients = tape.gradient(objective, [*sources, scale], unconnected_gradients="zero")
     scale_bar = 0.0
     for number, problem in enumerate(problems):
         alone, (Kuu_bar, m_bar, *rows_bar) = collected(
-            dense, problem, chunks, IndependentSites(), powers, 1.2
+            problem, chunks, IndependentSites(), powers, 1.2
         )
         scale_bar += m_bar
         for actual, expected in zip(sums[:-1], alone[:-1], strict=True):  # rows share no matrix
-            dense.close(actual[number], expected, EXACT)
+            close(actual[number], expected, EXACT)
         for actual, expected in zip(gradients[:5], [Kuu_bar, *rows_bar], strict=True):
-            dense.close(actual[number], expected, EXACT)
-    dense.close(gradients[5], scale_bar, EXACT)
+            close(actual[number], expected, EXACT)
+    close(gradients[5], scale_bar, EXACT)
 
 
-def test_several_latent_functions_share_a_residual(dense):
+def test_several_latent_functions_share_a_residual():
     """
     Kuu [C, M, M] with residuals and noise [1, N, ...] that broadcast: one y, several functions.
     """
-    problem = dense.problem(seed=14)
+    problem = make_problem(seed=14)
     chunks = RowChunks(5)
     shared = [problem.Kuf[None], problem.Kff[None], problem.noise[None], problem.residual[None]]
     copies = [np.repeat(values, 2, axis=0) for values in shared]
@@ -303,30 +313,28 @@ def test_several_latent_functions_share_a_residual(dense):
     results = []
     for rows in (copies, [*copies[:2], *shared[2:]]):
         results.append(
-            dense.accumulate_sums(
-                dense.TensorRows(chunks, *rows),
+            accumulate_sums(
+                TensorRows(chunks, *rows),
                 IndependentSites(),
-                dense.tensors(POWERS["PEP 0.5"]),
+                tensors(POWERS["PEP 0.5"]),
                 Kuu=Kuu,
-                factorize=dense.factorize,
+                factorize=factorize,
             )
         )
     for first, second in zip(*results, strict=True):
-        dense.close(second, first, EXACT)
+        close(second, first, EXACT)
 
 
-def test_rounding_below_zero_is_no_variance(dense):
+def test_rounding_below_zero_is_no_variance():
     """
     Rows at inducing points have D = 0 up to rounding: where it is negative, v = s, no penalty, no
     derivative.
     """
-    problem = dense.problem(seed=15)
+    problem = make_problem(seed=15)
     Qff = problem.Kuf.T @ np.linalg.solve(problem.Kuu, problem.Kuf)
     problem.Kff = Qff - 1e-14 * np.eye(13)
-    sums, gradients = collected(
-        dense, problem, RowChunks(4), IndependentSites(), POWERS["PEP 0.5"], 1.0
-    )
-    dense.close(sums.log_noise, np.sum(np.log(problem.noise)), EXACT)
+    sums, gradients = collected(problem, RowChunks(4), IndependentSites(), POWERS["PEP 0.5"], 1.0)
+    close(sums.log_noise, np.sum(np.log(problem.noise)), EXACT)
     assert float(sums.penalty) == 0.0
     assert not np.any(gradients[3])
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)

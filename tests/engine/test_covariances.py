@@ -5,13 +5,12 @@ and a digit less for derivatives: 1e-12. Far from the origin GPflow's own form h
 there the reference is numpy's (z - x)^2, exact for inputs that are multiples of 2^-20.
 """
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.covariances import Kuf
 from gpflow.inducing_variables import InducingPatches, InducingPoints
-from gpflow.kernels import Convolutional, Matern32, Periodic, SquaredExponential
+from gpflow.kernels import Convolutional, Kernel, Linear, Matern32, Periodic, SquaredExponential
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep.engine import Prior
@@ -31,7 +30,7 @@ def test_a_subclass_of_inducing_points_uses_its_own_covariance():
     class Halved(InducingPoints):
         pass
 
-    @Kuf.register(Halved, gpflow.kernels.Kernel, object)
+    @Kuf.register(Halved, Kernel, object)
     def _halved(inducing_variable, kernel, inputs):
         return 0.5 * kernel(inducing_variable.Z, inputs)
 
@@ -44,7 +43,7 @@ def test_a_subclass_of_inducing_points_uses_its_own_covariance():
     "kernel",
     [
         Matern32(),
-        SquaredExponential() + gpflow.kernels.Linear(),
+        SquaredExponential() + Linear(),
         Periodic(SquaredExponential()),
     ],
     ids=["Matern", "sum", "periodic"],

@@ -6,6 +6,7 @@ models/test_limits.py.
 import gpflow
 import numpy as np
 import tensorflow as tf
+from dense_sums import make_blocks, make_chunks
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep.engine import (
@@ -18,11 +19,11 @@ X, Y = RNG.normal(size=(13, 2)), RNG.normal(size=(13, 2))
 Z = RNG.normal(size=(4, 2))
 
 
-def test_the_rows_of_a_chunk(dense):
+def test_the_rows_of_a_chunk():
     kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=[0.7, 1.2])
     points = gpflow.inducing_variables.InducingPoints(Z)
-    blocks = dense.blocks("unequal", 13)
-    chunks = dense.chunks("unequal", blocks, 1)
+    blocks = make_blocks("unequal", 13)
+    chunks = make_chunks("unequal", blocks, 1)
     mean = gpflow.functions.Constant([0.5, 1.5])
     scales = tf.linspace(0.5, 1.8, len(blocks))
     parts = Prior(points, kernel), gpflow.likelihoods.Gaussian(0.3), mean

@@ -163,6 +163,12 @@ def test_data_can_be_checked_again():
         model.check_data()
 
 
+def generated(batches):
+    """A dataset of batches that a function returns at each pass."""
+    signature = (tf.TensorSpec([None, D], tf.float64), tf.TensorSpec([None, P], tf.float64))
+    return tf.data.Dataset.from_generator(batches, output_signature=signature)
+
+
 class Changing:
     """A dataset whose values change from the second pass on."""
 
@@ -177,8 +183,7 @@ class Changing:
 
 
 def changing(*passes):
-    signature = (tf.TensorSpec([None, D], tf.float64), tf.TensorSpec([None, P], tf.float64))
-    return tf.data.Dataset.from_generator(Changing(passes), output_signature=signature)
+    return generated(Changing(passes))
 
 
 ORDER = np.r_[1, 0, 2:N]
@@ -238,8 +243,7 @@ def read_then_broken(batches):
                 raise OSError("disk fell off")
             yield X[start : start + 20], Y[start : start + 20]
 
-    signature = (tf.TensorSpec([None, D], tf.float64), tf.TensorSpec([None, P], tf.float64))
-    return tf.data.Dataset.from_generator(rows, output_signature=signature)
+    return generated(rows)
 
 
 @pytest.mark.parametrize(
@@ -269,10 +273,7 @@ def test_swapped_labels_raise():
 
 def test_accepts_empty_batches():
     parts = [slice(0, 0), slice(0, 30), slice(0, 0), slice(30, N), slice(0, 0)]
-    signature = (tf.TensorSpec([None, D], tf.float64), tf.TensorSpec([None, P], tf.float64))
-    data = tf.data.Dataset.from_generator(
-        lambda: ((X[p], Y[p]) for p in parts), output_signature=signature
-    )
+    data = generated(lambda: ((X[p], Y[p]) for p in parts))
     (expected, exact), (loss, gradient) = (
         loss_and_gradient(MODELS["PEPR"](rows)) for rows in ((X, Y), data)
     )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.kernels import SquaredExponential
+from model_values import compiled_step
 
 from gpflow_pep import PEPR, TSGPR, StreamingSGPR
 
@@ -40,7 +41,7 @@ def assert_close(actual, expected):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["PEPR 0.5", "TSGPR"])
-def test_a_compiled_function_follows_any_number_of_rows(name, compiled_step):
+def test_a_compiled_function_follows_any_number_of_rows(name):
     model = make(name, FEW)
     assert model.single_chunk
     step = compiled_step(model)
@@ -68,7 +69,7 @@ def test_stream_retraces_once_for_larger_batches():
     assert model._absorb.experimental_get_tracing_count() == 1
 
 
-def test_graph_is_as_small_as_gpflow(compiled_step):
+def test_graph_is_as_small_as_gpflow():
     """
     To trace, compile and start an operation takes longer than most of them run here: no branches,
     no loops, and no functions but one that all models share. A twentieth are what refuses

@@ -13,10 +13,12 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from dense_formulas import make_problem
 from differences import assert_gradients
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import Gaussian
+from model_values import assert_close, named, value_and_gradients, varying_noise
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
@@ -69,7 +71,7 @@ CASES = {
 
 
 @pytest.fixture
-def check(named, value_and_gradients):
+def check():
     """Differences, and that compiled and eager evaluation agree; returns the variables by name."""
 
     def run(model):
@@ -87,10 +89,10 @@ def check(named, value_and_gradients):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_gradients_match_finite_differences(problem, check, name):
+def test_gradients_match_finite_differences(check, name):
     """Two outputs and a linear mean; the squared exponential has a specialized Kuf."""
     constructor, options = CASES[name]
-    X, Y, Z, _ = problem(N=N, M=4, P=2)
+    X, Y, Z, _ = make_problem(N=N, M=4, P=2)
     mean = gpflow.functions.Linear([[0.3, -0.1], [-0.2, 0.4]], [0.1, 0.2])
     kernel = SquaredExponential(1.3, lengthscales=[0.8, 1.1])
     variables = check(
@@ -105,11 +107,9 @@ def test_gradients_match_finite_differences(problem, check, name):
 @pytest.mark.parametrize(
     ("name", "quantity"), [("BTSGPR", "variance"), ("learned scale of each row", "scale")]
 )
-def test_heteroscedastic_gradients_match_finite_differences(
-    problem, check, varying_noise, name, quantity
-):
+def test_heteroscedastic_gradients_match_finite_differences(check, name, quantity):
     constructor, options = CASES[name]
-    X, Y, Z, _ = problem(N=N, M=4)
+    X, Y, Z, _ = make_problem(N=N, M=4)
     kernel = Matern52(1.3, lengthscales=0.8, active_dims=[0]) + Matern52(0.6, lengthscales=1.2)
     variables = check(
         constructor((X, Y), kernel, Z, likelihood=varying_noise(quantity), **options())
@@ -117,8 +117,8 @@ def test_heteroscedastic_gradients_match_finite_differences(
     assert {f".likelihood.{quantity}.linear.A", f".likelihood.{quantity}.linear.b"} < set(variables)
 
 
-def test_gradients_of_the_upper_bound_match_finite_differences(problem, varying_noise):
-    X, Y, Z, _ = problem(N=N, M=4)
+def test_gradients_of_the_upper_bound_match_finite_differences():
+    X, Y, Z, _ = make_problem(N=N, M=4)
     model = TSGPR((X, Y), Matern52(), Z, likelihood=varying_noise())
     assert_gradients(model.upper_bound, model.trainable_variables, STEP, DIFFERENCES)
 
@@ -128,15 +128,13 @@ def test_gradients_of_the_upper_bound_match_finite_differences(problem, varying_
     [(None, 0.6, "varying"), (UNEVEN, 0.6, "constant"), (None, 1.0, "constant")],
     ids=["rows, scale", "blocks, scale", "rows"],
 )
-def test_tiny_alpha_equals_alpha_zero(
-    problem, varying_noise, named, value_and_gradients, assert_close, blocks, scale, noise
-):
+def test_tiny_alpha_equals_alpha_zero(blocks, scale, noise):
     """
     Gradients are analytic in alpha, with derivatives of up to 1e3 times their size (d/s is below
     1e2): alpha = 1e-12 makes no difference of 1e-8. At alpha = 0 and without blocks they come from
     a formula of their own.
     """
-    X, Y, Z, _ = problem(N=N, M=4, P=2)
+    X, Y, Z, _ = make_problem(N=N, M=4, P=2)
     parts = {
         "kernel": SquaredExponential(1.3, lengthscales=0.9),
         "inducing_variable": InducingPoints(Z),
@@ -153,15 +151,13 @@ def test_tiny_alpha_equals_alpha_zero(
 
 
 @pytest.mark.parametrize("distance", [0.3, 0.0])
-def test_close_inducing_points_match_gpflow(
-    problem, named, value_and_gradients, assert_close, distance
-):
+def test_close_inducing_points_match_gpflow(distance):
     """
     Gradients at alpha = 0 against GPflow's as two inducing points meet and cond(Kuu) grows to 4 /
     jitter = 4e6, on both sides of the switch between the two formulas: rounding of 1e2 * 1.1e-16 *
     cond = 5e-8, of the largest.
     """
-    X, Y, Z, _ = problem(N=N, M=4, P=2)
+    X, Y, Z, _ = make_problem(N=N, M=4, P=2)
     Z = np.concatenate([Z, Z[:1] + distance])
     parts = {
         "kernel": SquaredExponential(1.3, lengthscales=0.9),

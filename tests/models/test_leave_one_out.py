@@ -60,9 +60,9 @@ MODELS = {
 @pytest.mark.parametrize(
     "name", some_slow(MODELS, quick=["PEPR blocks", "varying noise", "PEP", "StreamingSGPR"])
 )
-def test_equals_refits(name, problem):
+def test_equals_refits(name):
     constructor, options, blocks = MODELS[name]
-    data = problem(N=14, P=2)
+    data = make_problem(N=14, P=2)
 
     def model(rows):
         extra = {} if blocks is None else {"blocks": blocks(14)[rows]}
@@ -88,8 +88,8 @@ def test_equals_refits(name, problem):
     assert_allclose(actual, expected, rtol=0, atol=EXACT)
 
 
-def test_shared_block_equals_sgpr(problem):
-    data = problem(N=12)
+def test_shared_block_equals_sgpr():
+    data = make_problem(N=12)
     kernel = SquaredExponential(1.3, [0.8, 1.1])
     shared = BTSGPR((data.X, data.Y), kernel, data.Z, blocks=4, shared=True, noise_variance=0.1)
     vfe = PEPR((data.X, data.Y), kernel, data.Z, alpha=0.0, noise_variance=0.1)

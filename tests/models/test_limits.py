@@ -10,10 +10,18 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from dense_formulas import Dense, make_problem
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Linear, Matern32, Matern52, RationalQuadratic, SquaredExponential, White
 from gpflow.models import GPR, GPRFITC, SGPR, SVGP
-from model_values import linear_mean
+from model_values import (
+    assert_close,
+    assert_same,
+    linear_mean,
+    named,
+    value_and_gradients,
+    varying_noise,
+)
 from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
@@ -64,9 +72,9 @@ def kernel(request):
     return KERNELS[request.param]()
 
 
-def _parts(kernel=None, likelihood=None, mean_function=None):
+def _parts(kernel=None, likelihood=None, mean_function=None, **others):
     """Parts that two models share, so that their gradients are in the same variables."""
-    return {
+    return others | {
         "kernel": SquaredExponential(1.3, lengthscales=[0.8, 1.1]) if kernel is None else kernel,
         "likelihood": gpflow.likelihoods.Gaussian(0.15) if likelihood is None else likelihood,
         "mean_function": mean_function or gpflow.functions.Zero(),
@@ -77,7 +85,7 @@ def _objective(model):
     return model.maximum_log_likelihood_objective().numpy()
 
 
-def _assert_predicts_as(model, other, Xnew, assert_close):
+def _assert_predicts_as(model, other, Xnew):
     for full_cov in (False, True):
         assert_close(
             model.predict_f(Xnew, full_cov=full_cov),
@@ -96,17 +104,14 @@ def _assert_predicts_as(model, other, Xnew, assert_close):
     indirect=["kernel"],
 )
 @pytest.mark.parametrize("noise", ["constant", "varying"])
-def test_alpha_zero_equals_sgpr(
-    problem, kernel, P, noise, varying_noise, assert_same, assert_close
-):
-    X, Y, Z, Xnew = problem(P=P)
+def test_alpha_zero_equals_sgpr(kernel, P, noise):
+    X, Y, Z, Xnew = make_problem(P=P)
     likelihood = varying_noise() if noise == "varying" else None
-    parts = _parts(kernel, likelihood, linear_mean(P))
-    parts["inducing_variable"] = InducingPoints(Z)
+    parts = _parts(kernel, likelihood, linear_mean(P), inducing_variable=InducingPoints(Z))
     sgpr = SGPR((X, Y), **parts)
     pepr = PEPR((X, Y), alpha=0.0, **parts)
     assert_same(pepr, sgpr, CLOSE)
-    _assert_predicts_as(pepr, sgpr, Xnew, assert_close)
+    _assert_predicts_as(pepr, sgpr, Xnew)
     assert_close(pepr.compute_qu(), sgpr.compute_qu(), CLOSE)
     # SGPR's upper bound counts the determinant once, whatever P, and is another with varying noise.
     if P == 1 and noise == "constant":
@@ -114,27 +119,26 @@ def test_alpha_zero_equals_sgpr(
         assert_close([pepr.upper_bound()], [sgpr.upper_bound()], CLOSE)
 
 
-def test_alpha_one_equals_fitc(problem, kernel, assert_same, assert_close):
-    X, Y, Z, Xnew = problem()
-    parts = _parts(kernel, mean_function=linear_mean(1))
-    parts["inducing_variable"] = InducingPoints(Z)
+def test_alpha_one_equals_fitc(kernel):
+    X, Y, Z, Xnew = make_problem()
+    parts = _parts(kernel, mean_function=linear_mean(1), inducing_variable=InducingPoints(Z))
     fitc = GPRFITC((X, Y), **parts)
     pepr = PEPR((X, Y), alpha=1.0, **parts)
     assert_same(pepr, fitc, CLOSE)
-    _assert_predicts_as(pepr, fitc, Xnew, assert_close)
+    _assert_predicts_as(pepr, fitc, Xnew)
 
 
-def test_continuous_at_alpha_zero(problem, dense):
+def test_continuous_at_alpha_zero():
     """
     F(a) - F(0) = a F'(0) + O(a^2 F''), with F' = (w'D w - tr K^-1 D)/2 + sum x/2 + x^2/4, K = Qff +
     S, w = K^-1 r and x = d/s. At a = 1e-8, a^2 F'' < 1e-12; F of order 1e2 is rounded to 1e-13 or
     so.
     """
-    X, Y, Z, _ = problem()
+    X, Y, Z, _ = make_problem()
     at_zero, close_by = (
         PEPR((X, Y), alpha=alpha, inducing_variable=Z, **_parts()) for alpha in (0.0, 1e-8)
     )
-    d = dense.of(at_zero)
+    d = Dense.of(at_zero)
     K = d.Qff + np.diag(d.noise)
     D = np.diag(np.diag(d.D))
     w, x = np.linalg.solve(K, d.residual), np.diag(d.relative)
@@ -145,11 +149,11 @@ def test_continuous_at_alpha_zero(problem, dense):
     assert _objective(close_by) - _objective(at_zero) == pytest.approx(1e-8 * slope, abs=1e-11)
 
 
-def test_inducing_points_at_all_inputs_are_exact(problem, kind, no_jitter, assert_close):
+def test_inducing_points_at_all_inputs_are_exact(kind, no_jitter):
     """
     Without jitter D vanishes but for rounding: all is GPflow's GPR, but for T-PEP's own terms.
     """
-    X, Y, _, Xnew = problem(P=2)
+    X, Y, _, Xnew = make_problem(P=2)
     constructor, options, _ = kind
     # A Matern kernel of short lengthscale keeps Kuu well conditioned.
     parts = _parts(Matern52(1.3, lengthscales=0.3), mean_function=linear_mean(2))
@@ -159,7 +163,7 @@ def test_inducing_points_at_all_inputs_are_exact(problem, kind, no_jitter, asser
     assert _objective(model) - 2 * _scale_terms(**options) == pytest.approx(
         _objective(gpr), rel=CLOSE
     )
-    _assert_predicts_as(model, gpr, Xnew, assert_close)
+    _assert_predicts_as(model, gpr, Xnew)
 
 
 def _scale_terms(*, alpha=0.0, scale=1.0, blocks=None, shared=False):
@@ -172,9 +176,9 @@ def _scale_terms(*, alpha=0.0, scale=1.0, blocks=None, shared=False):
     return 0.5 * sum(n * (np.log(scale) - ratio) for n, ratio in zip(sizes, ratios, strict=True))
 
 
-def test_one_block_at_alpha_one_is_exact(problem, kernel, value_and_gradients, named, assert_close):
+def test_one_block_at_alpha_one_is_exact(kernel):
     """Qff + D = Kff wherever Z is: evidence and gradients are GPR's, and none of them is in Z."""
-    X, Y, Z, _ = problem(P=2)
+    X, Y, Z, _ = make_problem(P=2)
     parts = _parts(kernel, mean_function=linear_mean(2))
     model = PEPR((X, Y), inducing_variable=Z, alpha=1.0, blocks=[np.arange(24)], **parts)
     gpr = GPR((X, Y), **parts)
@@ -187,16 +191,15 @@ def test_one_block_at_alpha_one_is_exact(problem, kernel, value_and_gradients, n
     assert_close(gradients, [*expected_gradients, np.zeros_like(Z)], CLOSE)
 
 
-def test_svgp_with_same_q_u_predicts_the_same(problem, kind, assert_close):
-    X, Y, Z, Xnew = problem(P=2)
+def test_svgp_with_same_q_u_predicts_the_same(kind):
+    X, Y, Z, Xnew = make_problem(P=2)
     constructor, options, _ = kind
-    parts = _parts(mean_function=linear_mean(2))
-    parts["inducing_variable"] = InducingPoints(Z)
+    parts = _parts(mean_function=linear_mean(2), inducing_variable=InducingPoints(Z))
     model = constructor((X, Y), **options, **parts)
     q_mu, q_cov = model.compute_qu()
     q_sqrt = tf.tile(tf.linalg.cholesky(q_cov)[None], [2, 1, 1])
     svgp = SVGP(q_mu=q_mu, q_sqrt=q_sqrt, whiten=False, num_latent_gps=2, **parts)
-    _assert_predicts_as(model, svgp, Xnew, assert_close)
+    _assert_predicts_as(model, svgp, Xnew)
     sgpr = SGPR((X, Y), **parts)
     if options.get("alpha") != 0.0 and constructor is PEPR:
         assert svgp.elbo((X, Y)).numpy() < _objective(sgpr)  # which is the largest ELBO of all q(u)
@@ -204,11 +207,11 @@ def test_svgp_with_same_q_u_predicts_the_same(problem, kind, assert_close):
         assert_close([svgp.elbo((X, Y))], [_objective(sgpr)], CLOSE)
 
 
-def test_bounds_enclose_exact_evidence(problem, kind, varying_noise):
+def test_bounds_enclose_exact_evidence(kind):
     """Bounds <= exact evidence <= upper bound, with several outputs and heteroscedastic noise."""
     constructor, options, _ = kind
     for P, likelihood in ((1, None), (2, varying_noise("scale"))):
-        X, Y, Z, _ = problem(P=P, seed=P)
+        X, Y, Z, _ = make_problem(P=P, seed=P)
         parts = _parts(likelihood=likelihood, mean_function=linear_mean(P))
         model = constructor((X, Y), inducing_variable=Z, **options, **parts)
         exact = _objective(GPR((X, Y), **parts))
@@ -217,10 +220,10 @@ def test_bounds_enclose_exact_evidence(problem, kind, varying_noise):
             assert _objective(model) < exact
 
 
-def test_upper_bound_equals_dense_formula(problem, varying_noise, dense):
-    X, Y, Z, _ = problem(P=2)
+def test_upper_bound_equals_dense_formula():
+    X, Y, Z, _ = make_problem(P=2)
     model = TSGPR((X, Y), inducing_variable=Z, **_parts(likelihood=varying_noise()))
-    d = dense.of(model)
+    d = Dense.of(model)
     inflated = d.Qff + (1.0 + np.trace(d.relative)) * np.diag(d.noise)
     log_det = np.linalg.slogdet(2.0 * np.pi * (d.Qff + np.diag(d.noise)))[1]
     # P / 2 = 1.
@@ -236,12 +239,12 @@ def test_upper_bound_equals_dense_formula(problem, varying_noise, dense):
     list(zip(MODELS, ["active dims", "sum", "product", "white", "sum"] * 2, strict=True)),
     indirect=["kernel"],
 )
-def test_objective_equals_dense_formula(problem, name, kernel, varying_noise, dense):
-    X, Y, Z, _ = problem(P=2)
+def test_objective_equals_dense_formula(name, kernel):
+    X, Y, Z, _ = make_problem(P=2)
     constructor, options, formula = MODELS[name]
     parts = _parts(kernel, varying_noise("scale"), linear_mean(2))
     model = constructor((X, Y), inducing_variable=Z, **options, **parts)
-    d = dense.of(model)
+    d = Dense.of(model)
     assert d.noise.max() > 1.5 * d.noise.min()
     assert _objective(model) == pytest.approx(formula(d), rel=CLOSE)
 
@@ -250,12 +253,12 @@ def test_objective_equals_dense_formula(problem, name, kernel, varying_noise, de
     "name",
     some_slow(["FITC", "block PEP", "block T-PEP", "BTSGPR"], quick=["block T-PEP", "BTSGPR"]),
 )
-def test_predictions_equal_dense_formula(problem, name, varying_noise, dense, assert_close):
-    X, Y, Z, Xnew = problem(P=2)
+def test_predictions_equal_dense_formula(name):
+    X, Y, Z, Xnew = make_problem(P=2)
     constructor, options, _ = MODELS[name]
     parts = _parts(Matern52(1.3, lengthscales=0.9), varying_noise(), linear_mean(2))
     model = constructor((X, Y), inducing_variable=Z, **options, **parts)
-    d = dense.of(model)
+    d = Dense.of(model)
     blocks = options.get("blocks", d.singletons())
     mean, cov = d.predictions(
         model, Xnew, options.get("alpha", 0.0), blocks, options.get("scale", 1.0)
@@ -282,31 +285,25 @@ def test_predictions_equal_dense_formula(problem, name, varying_noise, dense, as
         2,
     ),
 )
-def test_blocks_of_one_row_equal_no_blocks(
-    problem, constructor, options, assert_same, assert_close
-):
-    X, Y, Z, Xnew = problem(P=2)
-    parts = _parts(mean_function=linear_mean(2))
-    parts["inducing_variable"] = InducingPoints(Z)
+def test_blocks_of_one_row_equal_no_blocks(constructor, options):
+    X, Y, Z, Xnew = make_problem(P=2)
+    parts = _parts(mean_function=linear_mean(2), inducing_variable=InducingPoints(Z))
     without = constructor((X, Y), **options, **parts)
     singletons = (BTSGPR if constructor is TSGPR else PEPR)((X, Y), blocks=1, **options, **parts)
     assert_same(singletons, without, CLOSE)
-    _assert_predicts_as(singletons, without, Xnew, assert_close)
+    _assert_predicts_as(singletons, without, Xnew)
 
 
 @pytest.mark.parametrize("blocks", some_slow([None, UNEVEN], 1), ids=["rows", "blocks"])
-def test_best_scale_at_alpha_zero_is_optimal(
-    problem, blocks, dense, assert_same, value_and_gradients
-):
+def test_best_scale_at_alpha_zero_is_optimal(blocks):
     """
     The spherical bound is the maximum over m: also its gradients agree (the derivative in m
     vanishes there).
     """
-    X, Y, Z, _ = problem(P=2)
-    parts = _parts()
-    parts["inducing_variable"] = InducingPoints(Z)
+    X, Y, Z, _ = make_problem(P=2)
+    parts = _parts(inducing_variable=InducingPoints(Z))
     optimal = PEPR((X, Y), alpha=0.0, scale="optimal", blocks=blocks, **parts)
-    m = gpflow.Parameter(dense.of(optimal).spherical_scale(), transform=gpflow.utilities.positive())
+    m = gpflow.Parameter(Dense.of(optimal).spherical_scale(), transform=gpflow.utilities.positive())
     given = PEPR((X, Y), alpha=0.0, scale=m, blocks=blocks, **parts)
     assert_same(given, optimal, CLOSE)
     _, (slope,) = value_and_gradients(given, [m.unconstrained_variable])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.kernels import Matern32, SquaredExponential
+from model_values import compiled_step
 from numpy.testing import assert_allclose
 from quick import some_slow
 
@@ -31,7 +32,7 @@ MODELS = {
 
 
 @pytest.fixture(scope="module")
-def evaluated(compiled_step):
+def evaluated():
     """Computes objective and gradient in a compiled function, one for each model."""
     steps = {}
 

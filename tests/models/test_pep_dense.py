@@ -14,7 +14,9 @@ from typing import NamedTuple
 import gpflow
 import numpy as np
 import pytest
+from gpflow.functions import Constant
 from gpflow.kernels import Matern52
+from model_values import energy_at_sites
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import gammaln, log_ndtr
 from scipy.stats import t as student
@@ -180,7 +182,7 @@ def case(request):
     name, full = request.param
     observed, Z = OBSERVED[name], X if full else FEWER
     kernel = Matern52(1.4, lengthscales=0.9)
-    mean = gpflow.functions.Constant(MEAN)
+    mean = Constant(MEAN)
     model = PEP(
         (X, observed.Y[:, None]),
         kernel,
@@ -215,7 +217,16 @@ def test_matches_dense_power_ep(case):
         assert_allclose(q_mu[:, 0], np.linalg.solve(precision, linear), rtol=0.0, atol=CLOSE)
 
 
-def test_energy_at_any_sites(case, energy_at_sites):
+def assert_energy_at_any_sites(model, definition, rng):
+    """At random sites, which the evaluation leaves as they are."""
+    definition.t, definition.h = rng.uniform(-0.1, 0.5, 4), rng.normal(size=4)
+    model.sites.precision.assign(definition.t[:, None])
+    model.sites.linear.assign(definition.h[:, None])
+    assert energy_at_sites(model) == pytest.approx(definition.energy(), abs=CLOSE)
+    assert_array_equal(model.sites.precision[:, 0], definition.t)
+
+
+def test_energy_at_any_sites(case):
     """Not only where they have converged: the definition is the same."""
     observed, model = case
     rng = np.random.default_rng(2)
@@ -224,11 +235,7 @@ def test_energy_at_any_sites(case, energy_at_sites):
         definition = Definition(
             model.kernel, model.inducing_variable.Z.numpy(), observed.log_prob, observed.Y, alpha
         )
-        definition.t, definition.h = rng.uniform(-0.1, 0.5, 4), rng.normal(size=4)
-        model.sites.precision.assign(definition.t[:, None])
-        model.sites.linear.assign(definition.h[:, None])
-        assert energy_at_sites(model) == pytest.approx(definition.energy(), abs=CLOSE)
-        assert_array_equal(model.sites.precision[:, 0], definition.t)
+        assert_energy_at_any_sites(model, definition, rng)
     model.reset_sites()
 
 
@@ -236,10 +243,10 @@ def test_energy_at_any_sites(case, energy_at_sites):
     ("alpha", "scale"),
     [(1.0, 1.0), (0.3, 1.0), (0.3, 1.7), (np.array([0.3, 1.0, 0.5, 0.8]), 0.6)],
 )
-def test_energy_of_powers_and_scales_at_any_sites(alpha, scale, energy_at_sites):
+def test_energy_of_powers_and_scales_at_any_sites(alpha, scale):
     labels = np.array([0.0, 1.0, 1.0, 0.0])
     kernel = Matern52(3.0)
-    mean = gpflow.functions.Constant(MEAN)
+    mean = Constant(MEAN)
     model = PEP(
         (X, labels[:, None]),
         kernel,
@@ -252,8 +259,4 @@ def test_energy_of_powers_and_scales_at_any_sites(alpha, scale, energy_at_sites)
     definition = Definition(
         kernel, FEWER, lambda f, y: log_ndtr((2.0 * y - 1.0) * f), labels, alpha, scale
     )
-    rng = np.random.default_rng(81)
-    definition.t, definition.h = rng.uniform(-0.1, 0.5, 4), rng.normal(size=4)
-    model.sites.precision.assign(definition.t[:, None])
-    model.sites.linear.assign(definition.h[:, None])
-    assert energy_at_sites(model) == pytest.approx(definition.energy(), abs=CLOSE)
+    assert_energy_at_any_sites(model, definition, np.random.default_rng(81))

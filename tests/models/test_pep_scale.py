@@ -10,10 +10,12 @@ power of ten.
 import gpflow
 import numpy as np
 import pytest
+from dense_formulas import make_problem
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive
+from model_values import assert_close, assert_same
 from quick import some_slow
 
 from gpflow_pep import APEP, ARPEP, PEP, PEPR, PEPSVGP, RPAPEP
@@ -33,12 +35,12 @@ def parts(Z):
 
 
 @pytest.fixture(scope="module", params=some_slow(["one", "each"], quick=["each"]))
-def pair(problem, request):
+def pair(request):
     """
     PEPR and PEP made of the same parts, a trainable scale among them; alpha is one number or one
     for each row.
     """
-    X, Y, Z, Xnew = problem()
+    X, Y, Z, Xnew = make_problem()
     shared = {**parts(Z), "scale": gpflow.Parameter(0.7, transform=positive())}
     by_row = request.param == "each"
     alpha = MIXED if by_row else 0.5
@@ -49,7 +51,7 @@ def pair(problem, request):
 @pytest.mark.parametrize(
     ("alpha", "scale"), [(0.0, 0.6), (0.4, 1.0), (1.0, 1.7), ("mixed", 0.6), ("mixed", 1.0)]
 )
-def test_gaussian_is_t_pep(pair, alpha, scale, assert_same, assert_close):
+def test_gaussian_is_t_pep(pair, alpha, scale):
     """Objective, derivatives (also in m), q(u) and predictions."""
     pepr, model, Xnew = pair
     by_row = model.alpha.shape.rank == 1
@@ -70,9 +72,9 @@ def test_gaussian_is_t_pep(pair, alpha, scale, assert_same, assert_close):
 
 
 @pytest.mark.parametrize(("kind", "scale"), [(APEP, 0.6), (ARPEP, 1.7), (RPAPEP, 1.0)])
-def test_tied_models_at_alpha_zero_are_pepsvgp(problem, kind, scale):
+def test_tied_models_at_alpha_zero_are_pepsvgp(kind, scale):
     """With one q(u) of two latent functions."""
-    X, Y, Z, _ = problem(P=2)
+    X, Y, Z, _ = make_problem(P=2)
     rng = np.random.default_rng(91)
     q_mu = rng.normal(size=(len(Z), 2))
     q_sqrt = np.tril(0.2 * rng.normal(size=(2, len(Z), len(Z)))) + 0.5 * np.eye(len(Z))

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
-from gpflow.kernels import SquaredExponential
+from gpflow.config import Config, as_context
+from gpflow.kernels import Linear, Matern52, SquaredExponential
 from gpflow.likelihoods import MultiClass, Softmax
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
@@ -377,7 +378,7 @@ def test_other_active_dimensions():
     model.kernel.active_dims = [1]
     fresh.kernel = SquaredExponential(active_dims=[1])
     found = float(model.training_loss())
-    assert found == pytest.approx(float(fresh.training_loss()), rel=1e-7)
+    assert_allclose(found, fresh.training_loss(), rtol=1e-7)
     assert abs(found - before) > 1e-3
 
 
@@ -385,7 +386,7 @@ def test_a_pickled_model_takes_other_rows(other):
     model = pickle.loads(pickle.dumps(make()))
     for each in (model, other):
         each.data = (X[:7], Y[:7])
-    assert float(model.training_loss()) == pytest.approx(float(other.training_loss()), rel=1e-7)
+    assert_allclose(model.training_loss(), other.training_loss(), rtol=1e-7)
 
 
 @pytest.mark.slow
@@ -531,15 +532,13 @@ def test_a_power_of_each_row_stays_with_the_rows():
     assert not model.is_lower_bound
     model.alpha = np.zeros(14)
     assert model.is_lower_bound
-    assert float(model.training_loss()) == pytest.approx(
-        float(make(alpha=0.0).training_loss()), rel=1e-10
-    )
+    assert_allclose(model.training_loss(), make(alpha=0.0).training_loss(), rtol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_default_options(dtype):
     """The tolerance follows the type: rounding of float32 alone changes marginals by 1e-6."""
-    with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-5)):
+    with as_context(Config(float=dtype, jitter=1e-5)):
         model = PEP((X, Y), SquaredExponential(), Probit(), Z)
         assert model.tol == pytest.approx(max(1e-6, 1000.0 * np.finfo(dtype).eps))
         assert (int(model.max_sweeps), float(model.damping)) == (1000, 1.0)
@@ -551,7 +550,7 @@ def test_rounding_of_float32_does_not_delay_convergence():
     inputs, labels = load_wine(return_X_y=True)
     inputs = StandardScaler().fit_transform(inputs[::2]).astype(np.float32)
     data = inputs, labels[::2, None].astype(np.float32)
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-5)):
-        kernel = gpflow.kernels.Matern52(12.0, lengthscales=1.4) + gpflow.kernels.Linear(10.0)
+    with as_context(Config(float=np.float32, jitter=1e-5)):
+        kernel = Matern52(12.0, lengthscales=1.4) + Linear(10.0)
         model = PEP(data, kernel, Softmax(3), inputs, max_sweeps=60)
         assert model.update_sites().converged

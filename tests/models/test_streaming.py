@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
+from gpflow.functions import Constant, Linear
 from gpflow.kernels import Matern52, SquaredExponential
 from model_values import log_gradients
 from numpy.testing import assert_allclose, assert_array_equal
@@ -44,7 +45,7 @@ def steps_of(case):
     for step, expected in zip(inputs["steps"], case["expected"]["steps"], strict=True):
         data, Z = (column(step["X"]), column(step["Y"])), column(step["Z"])
         if model is None:
-            mean = gpflow.functions.Constant([inputs["mean_constant"]])
+            mean = Constant([inputs["mean_constant"]])
             model = StreamingSGPR(
                 data, kernel_of(step), Z, alpha=inputs["alpha"], mean_function=mean
             )
@@ -129,7 +130,7 @@ def test_stream_equals_batch():
 
     def make(model, data):
         kernel = SquaredExponential(1.3)
-        mean = gpflow.functions.Linear([[0.2, -0.1]], [0.3, 0.1])
+        mean = Linear([[0.2, -0.1]], [0.3, 0.1])
         return model(data, kernel, Z, alpha=0.5, mean_function=mean, noise_variance=0.02)
 
     with gpflow.config.as_context(gpflow.config.Config(jitter=1e-9)):
@@ -171,7 +172,7 @@ def test_noise_that_all_rows_share_equals_batch():
         expected = together.maximum_log_likelihood_objective()
         assert_allclose(before, expected, rtol=4e-10)
         assert_allclose(model.predict_f(X)[0], together.predict_f(X)[0], rtol=1e-10, atol=1e-10)
-    noisy = gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear())
+    noisy = gpflow.likelihoods.Gaussian(scale=Linear())
     with pytest.raises(ValueError, match="likelihood must have one noise variance"):
         StreamingSGPR(first, kernel, Z, shared_noise=True, likelihood=noisy)
 
@@ -318,7 +319,7 @@ def test_updates_do_not_retrace(small):
         Z = np.sort(np.random.default_rng(size).uniform(0, 10, (5, 1)), axis=0)
         small.update((X[:size], Y[:size]), Z)
         small.alpha = size / 100
-        assert float(loss()) == pytest.approx(float(small.training_loss()), rel=1e-12)
+        assert_allclose(loss(), small.training_loss(), rtol=1e-12)
         assert_allclose(predict(X)[0], small.predict_f(X)[0], rtol=0.0, atol=1e-11)
     assert loss.experimental_get_tracing_count() == predict.experimental_get_tracing_count() == 1
     assert small._absorb.experimental_get_tracing_count() == 1

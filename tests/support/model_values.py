@@ -6,6 +6,7 @@ from pathlib import Path
 import gpflow
 import numpy as np
 import tensorflow as tf
+from numpy.testing import assert_allclose
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -54,3 +55,86 @@ def loss_and_gradient(model):
     with tf.GradientTape() as tape:
         loss = model.training_loss()
     return loss, tape.gradient(loss, model.trainable_variables)
+
+
+def compiled_step(model):
+    """Compile a function of the model's loss and gradients."""
+    return tf.function(lambda: loss_and_gradient(model), autograph=False)
+
+
+def named(model):
+    """Return the unconstrained variables of a model's trainable parameters, by name."""
+    parameters = gpflow.utilities.parameter_dict(model)
+    return {name: p.unconstrained_variable for name, p in parameters.items() if p.trainable}
+
+
+def value_and_gradients(model, variables=None):
+    """
+    Return the objective and its derivatives in `variables`, by default all that the model trains.
+    Models made of the same kernel, inducing variable, likelihood and mean function are compared in
+    the variables of one of them.
+    """
+    variables = variables or list(named(model).values())
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
+        value = model.maximum_log_likelihood_objective()
+    return value.numpy(), [np.asarray(gradient) for gradient in tape.gradient(value, variables)]
+
+
+def _flat(arrays):
+    return np.concatenate([np.ravel(array) for array in arrays])
+
+
+def assert_close(actual, expected, rel):
+    """Assert that arrays agree to `rel` times the largest number expected in any of them."""
+    assert [np.shape(a) for a in actual] == [np.shape(e) for e in expected]
+    actual, expected = _flat(actual), _flat(expected)
+    assert_allclose(actual, expected, rtol=0.0, atol=rel * np.max(np.abs(expected)))
+
+
+def assert_same(actual, expected, rel):
+    """Assert that two models made of the same parts have the same objective and gradients."""
+    variables = list(named(expected).values())
+    value, gradients = value_and_gradients(actual, variables)
+    expected_value, expected_gradients = value_and_gradients(expected, variables)
+    assert_allclose(value, expected_value, rtol=rel)
+    assert_close(gradients, expected_gradients, rel)
+
+
+class Positive(gpflow.functions.Function):
+    """A noise level that varies with the inputs: 0.1 + softplus of a linear function."""
+
+    def __init__(self, slopes, intercept):
+        super().__init__()
+        self.linear = gpflow.functions.Linear(np.reshape(slopes, (-1, 1)), [intercept])
+
+    def __call__(self, X):
+        return 0.1 + tf.nn.softplus(self.linear(X))
+
+
+def varying_noise(quantity="variance"):
+    """
+    Make a Gaussian likelihood whose variance, or whose standard deviation ("scale"), is a function
+    of two inputs.
+    """
+    return gpflow.likelihoods.Gaussian(**{quantity: Positive([0.8, -0.5], -0.7)})
+
+
+def converge(model, tol, **options):
+    """Update the sites of a PEP model to a tolerance, which stays with the model."""
+    model.tol = tol
+    status = model.update_sites(**options)
+    assert status.converged
+    return status
+
+
+def energy_at_sites(model):
+    """Return the energy of a PEP model at its current sites, without a sweep."""
+    before = model.max_sweeps
+    # Fewer than users may ask for: the sites are evaluated, and stay.
+    model._options.max_sweeps.assign(0)
+    try:
+        with model.without_warnings():
+            return model.update_sites().log_evidence
+    finally:
+        model.max_sweeps = before

@@ -19,6 +19,18 @@ Y_NEW = np.sin(2.5 * X_NEW) + 0.2 * rng.normal(size=X_NEW.shape)
 Z = np.linspace(-1.8, 1.8, 6)[:, None]
 
 
+class At:
+    """A callback that keeps the records, and acts at the count-th."""
+
+    def __init__(self, count, action):
+        self.count, self.action, self.records = count, action, []
+
+    def __call__(self, iteration, objective):
+        self.records.append((iteration, objective))
+        if len(self.records) == self.count:
+            self.action()
+
+
 class Trend(gpflow.functions.Function):
     """A mean function with a Python function as its setting."""
 

@@ -20,6 +20,11 @@ DATA = Path(__file__).parents[1] / "data"
 DIGITS = 40
 
 
+def recorded():
+    """Return the content of tests/data/tilted.json."""
+    return json.loads((DATA / "tilted.json").read_text())
+
+
 class LogDensity(NamedTuple):
     """
     log p(y|f) with its first two derivatives, of one mpf; where it changes fastest, and over what

@@ -10,7 +10,9 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close
 from differences import assert_gradients, slope_and_curvature
+from numpy.testing import assert_allclose
 from quick import some_slow
 
 from gpflow_pep import MultiClassRobustMax
@@ -60,11 +62,9 @@ def test_matches_references(convention):
                 tilted = rule.moments(cavity, rows, power(alpha))
                 assert alpha * float(tilted.log_partition[0, 0]) == pytest.approx(value, abs=1e-10)
         tilted = rule.moments(cavity, rows, power(0.5))
-        np.testing.assert_allclose(
-            0.5 * tilted.d1[:, 0], expected["dlogZ_dm_alpha=0.5"], rtol=0.0, atol=1e-9
-        )
+        assert_allclose(0.5 * tilted.d1[:, 0], expected["dlogZ_dm_alpha=0.5"], rtol=0.0, atol=1e-9)
         in_v = 0.5 * (0.5 * tilted.d2 + tf.square(0.5 * tilted.d1))[:, 0]
-        np.testing.assert_allclose(in_v, expected["dlogZ_dv_alpha=0.5"], rtol=0.0, atol=1e-9)
+        assert_allclose(in_v, expected["dlogZ_dv_alpha=0.5"], rtol=0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("alpha", some_slow(POWERS, quick=[0.0, 0.3]))
@@ -85,9 +85,9 @@ def test_matches_finite_differences(alpha):
         ]
         slope, curvature = slope_and_curvature(values, h)
         noise = 10.0 if alpha == 1e-6 else 1.0  # of log1p(x)/α
-        np.testing.assert_allclose(found.d1[k], slope, rtol=0.0, atol=1e-9 * noise)
-        np.testing.assert_allclose(found.d2[k], curvature, rtol=0.0, atol=1e-6 * noise)
-    np.testing.assert_allclose(
+        assert_allclose(found.d1[k], slope, rtol=0.0, atol=1e-9 * noise)
+        assert_allclose(found.d2[k], curvature, rtol=0.0, atol=1e-6 * noise)
+    assert_allclose(
         found.variance_ratio, 1.0 + alpha * CAVITY.variance * found.d2, rtol=0.0, atol=1e-8
     )
 
@@ -95,8 +95,7 @@ def test_matches_finite_differences(alpha):
 def test_small_alpha_converges_to_alpha_zero():
     rule = rule_for(MultiClassRobustMax(C, 0.01), "kl")
     limit, near = (rule.moments(CAVITY, OBSERVATIONS, power(alpha)) for alpha in (0.0, 1e-10))
-    for actual, expected in zip(near, limit, strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=1e-7)
+    assert_all_close(near, limit, rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("alpha", some_slow(POWERS, quick=[0.0, 0.3]))
@@ -126,4 +125,4 @@ def test_each_latent_function_uses_its_column():
             power(0.5),
         )
         for actual, expected in zip(found, alone, strict=True):
-            np.testing.assert_allclose(actual[c], expected, rtol=1e-12)
+            assert_allclose(actual[c], expected, rtol=1e-12)

@@ -8,13 +8,16 @@ import functools
 import json
 from pathlib import Path
 
-import gpflow
 import numpy as np
 import pytest
+import tilted_references
+from gpflow.likelihoods import Bernoulli, Beta, Gamma, Gaussian, Poisson, StudentT
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
 from scipy.special import ndtri
+from tilted_rules import moments
 
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted import KL, Wasserstein, tilted_rule
@@ -28,10 +31,10 @@ ROUNDING = 1e-12
 
 def likelihood_of(case):
     if case["likelihood"] == "gaussian":
-        return gpflow.likelihoods.Gaussian(case["noise_variance"]), case["y"]
+        return Gaussian(case["noise_variance"]), case["y"]
     if case["likelihood"] == "probit":
         return Probit(labels=(-1, 1)), case["y"]
-    return gpflow.likelihoods.Bernoulli(), float(case["y"] == 1)
+    return Bernoulli(), float(case["y"] == 1)
 
 
 def name_of(case):
@@ -42,7 +45,7 @@ def name_of(case):
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=name_of(case)) for case in ORACLE])
-def test_matches_oracle(moments, case):
+def test_matches_oracle(case):
     """
     Includes log Z = -43. If the oracle has no tolerance, its quadrature error is 1e-10; GPflow's
     probit has no closed form and is accurate to REQUIRED.
@@ -52,7 +55,7 @@ def test_matches_oracle(moments, case):
     for projection, sigma in (("kl", "sigma_EP"), ("wasserstein", "sigma_QP")):
         found = moments(tilted_rule(likelihood, PROJECTIONS[projection]), y, m, v, 1.0)
         tolerance = {"log_Z": 1e-10, "mean": 1e-10, "sigma_EP": 1e-10, **case["tolerance"]}
-        if isinstance(likelihood, gpflow.likelihoods.Bernoulli):
+        if isinstance(likelihood, Bernoulli):
             tolerance = {name: max(value, REQUIRED) for name, value in tolerance.items()}
         assert found.log_partition == pytest.approx(expected["log_Z"], rel=tolerance["log_Z"])
         assert m + v * found.d1 == pytest.approx(expected["mean"], rel=tolerance["mean"])
@@ -65,15 +68,15 @@ def test_matches_oracle(moments, case):
 @pytest.mark.parametrize(
     ("likelihood", "y", "center", "scale", "mean", "variance"),
     [
-        (gpflow.likelihoods.Poisson(), 300.0, np.log(300.0), 0.05, -3.0, 6000.0),
-        (gpflow.likelihoods.StudentT(0.2), 0.0, 0.0, 0.05, 1.3, 660.0),
-        (gpflow.likelihoods.StudentT(0.2), 5.0, 5.0, 0.05, -11.0, 471.0),
-        (gpflow.likelihoods.StudentT(1e-4, df=1.0), 0.0, 0.0, 1e-4, 10.0, 100.0),
-        (gpflow.likelihoods.StudentT(1e-4), 0.0, 0.0, 1e-4, 2.0, 1.0),
-        (gpflow.likelihoods.Beta(), 0.5, 0.0, 0.05, -5.0, 958.0),
+        (Poisson(), 300.0, np.log(300.0), 0.05, -3.0, 6000.0),
+        (StudentT(0.2), 0.0, 0.0, 0.05, 1.3, 660.0),
+        (StudentT(0.2), 5.0, 5.0, 0.05, -11.0, 471.0),
+        (StudentT(1e-4, df=1.0), 0.0, 0.0, 1e-4, 10.0, 100.0),
+        (StudentT(1e-4), 0.0, 0.0, 1e-4, 2.0, 1.0),
+        (Beta(), 0.5, 0.0, 0.05, -5.0, 958.0),
     ],
 )
-def test_quantile_deviation_of_a_wide_cavity(moments, likelihood, y, center, scale, mean, variance):
+def test_quantile_deviation_of_a_wide_cavity(likelihood, y, center, scale, mean, variance):
     """
     The likelihood is far narrower than the cavity, or has heavy tails. The reference is the
     trapezoid rule at f = center + scale sinh(t) with steps of t of 1e-4, whose error is of the
@@ -94,20 +97,18 @@ def test_quantile_deviation_of_a_wide_cavity(moments, likelihood, y, center, sca
     assert np.sqrt(variance * found.variance_ratio) == pytest.approx(deviation, rel=10.0 * REQUIRED)
 
 
-def test_a_quantile_deviation_that_no_level_resolves_is_nan(moments):
+def test_a_quantile_deviation_that_no_level_resolves_is_nan():
     """A cavity 1,000 times as wide as the likelihood, at points equally far apart."""
-    found = moments(tilted_rule(gpflow.likelihoods.Gamma(), Wasserstein()), 1.0, 0.0, 1e6, 0.3)
+    found = moments(tilted_rule(Gamma(), Wasserstein()), 1.0, 0.0, 1e6, 0.3)
     assert np.isnan(found.variance_ratio) and np.isfinite(found.log_partition)
 
 
-def test_quantile_deviation_matches_high_precision(high_precision, moments):
+def test_quantile_deviation_matches_high_precision():
     """Against 40 digits, for several powers. d2 = (ratio - 1)/(α v) if this does not cancel."""
-    recorded = json.loads((high_precision["DATA"] / "tilted.json").read_text())[
-        "quantile_deviations"
-    ]
-    assert len(recorded) == len(high_precision["QUANTILE_CASES"])
+    recorded = tilted_references.recorded()["quantile_deviations"]
+    assert len(recorded) == len(tilted_references.QUANTILE_CASES)
     for name, y, mean, variance, alpha, deviation in recorded:
-        rule = tilted_rule(high_precision["LIKELIHOODS"][name][0](), Wasserstein())
+        rule = tilted_rule(tilted_references.LIKELIHOODS[name][0](), Wasserstein())
         found = moments(rule, y, mean, variance, alpha)
         assert np.sqrt(found.variance_ratio) == pytest.approx(deviation, rel=REQUIRED), name
         if abs(deviation - 1.0) > 1e-3:
@@ -121,9 +122,9 @@ def test_quantile_deviation_matches_high_precision(high_precision, moments):
 LIKELIHOODS = {
     "probit": (Probit, [0.0, 1.0]),
     "logit": (Logit, [0.0, 1.0]),
-    "bernoulli": (gpflow.likelihoods.Bernoulli, [0.0, 1.0]),
-    "poisson": (gpflow.likelihoods.Poisson, [0.0, 1.0, 7.0, 300.0]),
-    "student t": (lambda: gpflow.likelihoods.StudentT(scale=0.2), [-3.0, 0.0, 5.0]),
+    "bernoulli": (Bernoulli, [0.0, 1.0]),
+    "poisson": (Poisson, [0.0, 1.0, 7.0, 300.0]),
+    "student t": (lambda: StudentT(scale=0.2), [-3.0, 0.0, 5.0]),
 }
 
 
@@ -141,7 +142,7 @@ def rules(name):
     st.one_of(st.just(1.0), st.floats(1e-6, 1.0)),
 )
 @settings(max_examples=4, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
-def test_wasserstein_deviation_is_at_most_kl(moments, name, seed, alpha):
+def test_wasserstein_deviation_is_at_most_kl(name, seed, alpha):
     """
     For 40 rows with means from -12 to 12 and variances from 1e-4 to 1e3: σ_QP <= σ_EP, and log Z
     and d1 are equal. (The KL projection of a probit is a closed form at α = 1: accurate to 1e-11,
@@ -157,24 +158,24 @@ def test_wasserstein_deviation_is_at_most_kl(moments, name, seed, alpha):
     assert np.all(other.variance_ratio > 0.0)
     if not closed:
         assert np.all(other.d2 <= one.d2)
-        np.testing.assert_array_equal(other.log_partition, one.log_partition)
-        np.testing.assert_array_equal(other.d1, one.d1)
+        assert_array_equal(other.log_partition, one.log_partition)
+        assert_array_equal(other.d1, one.d1)
 
 
-def test_projections_coincide_for_gaussian(moments):
+def test_projections_coincide_for_gaussian():
     """Also with panels, not only because the registry returns the same closed form for both."""
-    likelihood = gpflow.likelihoods.Gaussian(0.3)
+    likelihood = Gaussian(0.3)
     mean, variance = np.array([-2.0, 0.0, 0.5, 8.0]), np.array([0.01, 1.0, 40.0, 900.0])
     for alpha in (0.1, 1.0):
         closed = moments(tilted_rule(likelihood, Wasserstein()), 0.4, mean, variance, alpha)
         panels = moments(WassersteinRule(likelihood), 0.4, mean, variance, alpha)
-        np.testing.assert_allclose(panels.variance_ratio, closed.variance_ratio, rtol=REQUIRED)
-        np.testing.assert_allclose(panels.d2, closed.d2, rtol=REQUIRED)
+        assert_allclose(panels.variance_ratio, closed.variance_ratio, rtol=REQUIRED)
+        assert_allclose(panels.d2, closed.d2, rtol=REQUIRED)
 
 
 @pytest.mark.parametrize("alpha", some_slow([0.01, 1.0], quick=[0.01]))
 @pytest.mark.parametrize("name", some_slow(["probit", "poisson", "student t"], 1))
-def test_rows_are_independent(moments, name, alpha):
+def test_rows_are_independent(name, alpha):
     """
     Rows alone or among 1000, in any order, for the Wasserstein projection, which includes KL.
     Orders of sums and products may differ: 100 roundings, ROUNDING, and 100 times that in the
@@ -190,7 +191,7 @@ def test_rows_are_independent(moments, name, alpha):
     def assert_same(found, rows):
         for quantity, factor in (("log_partition", 1.0), ("d1", 1.0), ("variance_ratio", 100.0)):
             expected = getattr(together, quantity)[rows]
-            np.testing.assert_allclose(
+            assert_allclose(
                 getattr(found, quantity), expected, rtol=factor * ROUNDING, err_msg=quantity
             )
         lost = ROUNDING / (alpha * variance[rows])
@@ -204,10 +205,10 @@ def test_rows_are_independent(moments, name, alpha):
         assert_same(moments(rule, y[row], mean[row], variance[row], alpha), slice(row, row + 1))
 
 
-def test_projections_coincide_at_alpha_zero(moments):
+def test_projections_coincide_at_alpha_zero():
     """At α = 0 tilting is infinitesimal, and the projections coincide."""
     for kl, wasserstein, ys in map(rules, LIKELIHOODS):
         one, other = (
             moments(rule, ys[0], [-1.0, 2.0], [0.5, 3.0], 0.0) for rule in (kl, wasserstein)
         )
-        np.testing.assert_array_equal(np.stack(one), np.stack(other))
+        assert_array_equal(np.stack(one), np.stack(other))

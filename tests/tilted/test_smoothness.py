@@ -6,7 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.likelihoods import ScalarLikelihood
+from gpflow.likelihoods import Beta, Gamma, Ordinal, ScalarLikelihood
 
 from gpflow_pep import PEP
 from gpflow_pep.tilted import KL, Observations, rule_for
@@ -84,9 +84,9 @@ def test_models_reject_kinks():
 @pytest.mark.parametrize(
     "likelihood",
     [
-        gpflow.likelihoods.Beta(),
-        gpflow.likelihoods.Ordinal(np.array([0.5, 1.5])),
-        gpflow.likelihoods.Gamma(),
+        Beta(),
+        Ordinal(np.array([0.5, 1.5])),
+        Gamma(),
     ],
 )
 def test_accepts_gpflow_likelihoods(likelihood):

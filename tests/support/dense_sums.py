@@ -10,7 +10,6 @@ import types
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from gpflow_pep.engine import BlockChunks, OneChunk, Powers, RowChunks, Rows, RowSums, SiteSums
@@ -198,23 +197,3 @@ def close(actual, expected, tolerance):
     error = np.max(np.abs(actual - expected), initial=0.0)
     bound = tolerance * max(np.max(np.abs(expected), initial=0.0), np.finfo(np.float64).tiny)
     assert error <= bound, f"off by {error:.1e}, allowed {bound:.1e}"
-
-
-@pytest.fixture(scope="session")
-def dense():
-    """The helpers above; a fixture, since test folders are no packages."""
-    return types.SimpleNamespace(
-        TensorRows=TensorRows,
-        problem=make_problem,
-        values_of_sums=values_of_sums,
-        sums=dense_sums,
-        blocks=make_blocks,
-        chunks=make_chunks,
-        factorize=factorize,
-        cotangents=make_cotangents,
-        accumulate_sums=accumulate_sums,
-        Collected=Collected,
-        paired=paired,
-        tensors=tensors,
-        close=close,
-    )
