@@ -5,12 +5,12 @@ errors.
 
 import warnings
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.config import Config, as_context
 from gpflow.kernels import (
+    Linear,
     Matern12,
     Matern32,
     Matern52,
@@ -107,7 +107,7 @@ def test_compiled_for_any_number_of_rows():
     [
         # Not stationary: the largest variance is not in the first row.
         (
-            gpflow.kernels.Linear([1.0, 2.0]) + Matern12(lengthscales=[0.5, 0.4]),
+            Linear([1.0, 2.0]) + Matern12(lengthscales=[0.5, 0.4]),
             33,
         ),
         (KERNEL, 40),

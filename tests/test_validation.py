@@ -380,14 +380,6 @@ def test_unknown_posterior_caches_are_refused():
             assert word in str(error.value)
 
 
-def test_inputs_of_another_width_are_refused():
-    model = build()
-    for predict in (model.predict_f, model.posterior().predict_f):
-        for columns in (1, 3):
-            with pytest.raises(Exception, match=r"(?i)dimension|shape|columns|size"):
-                predict(np.zeros((5, columns)))
-
-
 # --- data that changes ----------------------------------------------------------------------------
 
 
@@ -440,8 +432,8 @@ def test_new_data(name, rows):
     model.data = new
     fresh = build(type(model), data=new, **OPTIONS[name])
     expected = float(fresh.training_loss())
-    assert float(model.training_loss()) == pytest.approx(expected, rel=1e-13)
-    assert float(compiled()) == pytest.approx(expected, rel=1e-13)
+    assert_allclose(model.training_loss(), expected, rtol=1e-13)
+    assert_allclose(compiled(), expected, rtol=1e-13)
     assert model.num_blocks == fresh.num_blocks
 
 

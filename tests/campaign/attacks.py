@@ -28,6 +28,7 @@ from campaign.relations import (
     SITES,
     Case,
     Found,
+    batch_of,
     converged,
     drawn,
     found_by,
@@ -191,8 +192,7 @@ def _assigned_from_another(case: Case, model: Any, rng: Rng) -> tuple[Found, Fou
 
 def _compiled(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
     """A compiled training loss uses values that are assigned later."""
-    batch = () if hasattr(model, "data") else ((tf.constant(case.X), tf.constant(case.Y)),)
-    loss = model.training_loss_closure(*batch)
+    loss = model.training_loss_closure(*batch_of(case, model))
     loss()
     _assigned(model.kernel, case, rng)
     if "alpha" in vars(model) and np.ndim(model.alpha) == 0:

@@ -102,8 +102,8 @@ TRAININGS: dict[str, tuple[str, dict[str, Any]]] = {
 def train(subject: str, model: Any, path: Path, callback: Any = None) -> Trained:
     """Train a model, with a checkpoint at every record."""
     name, options = TRAININGS[subject]
-    files = {"checkpoint": path, "checkpoint_seconds": 0.0}
-    result = fit(model, _MODELS[name][1], callback=callback, **files, **options)
+    options = {"checkpoint": path, "checkpoint_seconds": 0.0, **options}
+    result = fit(model, _MODELS[name][1], callback=callback, **options)
     return Trained(values_of(model), result.objective, result.status)
 
 

@@ -14,17 +14,16 @@ import gc
 import json
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from campaign.relations import GAUSSIAN, MODELS, Case, make
+from campaign.relations import MODELS, batch_of, drawn, make
 from experiments.benchmarks.machine import in_process
 from experiments.protocols.arguments import count
 from experiments.recording.memory import MEGABYTE, resident
 from gpflow_pep.training import fit
 
-_ROWS, _INDUCING, _ITERATIONS = 60, 10, 3
+_ITERATIONS = 3
 _SHOWN = 10  # numbers of models at which memory is noted, at most
 
 
@@ -62,18 +61,13 @@ def measure(kind: str, number: int) -> dict[int, float]:
 
 
 def _train(kind: str, rng: np.random.Generator) -> None:
-    X = rng.uniform(-2.0, 2.0, (_ROWS, 2))
-    signal = np.sin(2.0 * X[:, :1]) + 0.3 * rng.standard_normal((_ROWS, 1))
-    likelihood = "Gaussian" if kind in GAUSSIAN else "Probit"
-    Y = signal if kind in GAUSSIAN else (signal > 0.0).astype(float)
-    q = np.zeros((_INDUCING, 1)), np.eye(_INDUCING)[None]
-    case = Case(0, kind, likelihood, "", X, Y, X[:_INDUCING], X, 0.5, 1.0, 1.0, 0.1, q)
-    model: Any = make(case)
+    case = drawn(0, rng, [kind], ["Gaussian", "Probit"], spread=0.3)
+    model = make(case)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # sites that have not converged after so few iterations
-        fit(model, *(() if hasattr(model, "data") else ((X, Y),)), max_iterations=_ITERATIONS)
-    model.predict_f(X)
-    model.predict_y(X)
+        fit(model, *batch_of(case, model), max_iterations=_ITERATIONS)
+    model.predict_f(case.X)
+    model.predict_y(case.X)
 
 
 if __name__ == "__main__":

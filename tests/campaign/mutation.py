@@ -262,7 +262,7 @@ def run(mutant: Mutant | None, tests: Sequence[str], seconds: float | None = _SE
         process.kill()
         process.join()
         text = said.read_text(errors="replace")
-    verdict = {0: "survived", -signal.SIGKILL: "too long"}.get(process.exitcode, "killed")
+    verdict = {0: "survived", -signal.SIGKILL: "too long"}.get(process.exitcode or 0, "killed")
     by = re.findall(r"^(?:FAILED|ERROR) (.*)", text, flags=re.MULTILINE)
     return Outcome(verdict, time.monotonic() - began, (by or [text[-200:]])[-1][:300])
 

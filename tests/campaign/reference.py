@@ -4,7 +4,7 @@ The collapsed regression of PEPR, TSGPR and BTSGPR, densely and with 50 digits (
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import mpmath
 import numpy as np
@@ -31,29 +31,32 @@ class Reference(NamedTuple):
     """
 
 
-def squared_exponential(variance: float, lengthscale: float) -> Callable[[Any, Any], mpmath.mpf]:
-    """Return k(x, z) of two rows of numbers."""
-    variance, lengthscale = mpmath.mpf(variance), mpmath.mpf(lengthscale)
-
-    def kernel(x: Numbers, z: Numbers) -> mpmath.mpf:
-        square = mpmath.fsum((a - b) ** 2 for a, b in zip(x, z, strict=True)) / lengthscale**2
-        return variance * mpmath.exp(-square / 2)
-
-    return kernel
+Kernel = Callable[[Numbers, Numbers], mpmath.mpf]
+"""k(x, z) of two rows of numbers."""
 
 
-def matern52(variance: float, lengthscale: float) -> Callable[[Any, Any], mpmath.mpf]:
-    """Return k(x, z) of two rows of numbers."""
-    variance, lengthscale = mpmath.mpf(variance), mpmath.mpf(lengthscale)
+def _stationary(profile: Callable[[mpmath.mpf], mpmath.mpf]) -> Callable[[float, float], Kernel]:
+    """Return a function of variance and lengthscale; the profile is that of a squared distance."""
 
-    def kernel(x: Numbers, z: Numbers) -> mpmath.mpf:
-        r = (
-            mpmath.sqrt(5 * mpmath.fsum((a - b) ** 2 for a, b in zip(x, z, strict=True)))
-            / lengthscale
-        )
-        return variance * (1 + r + r**2 / 3) * mpmath.exp(-r)
+    def of(variance: float, lengthscale: float) -> Kernel:
+        height, width = mpmath.mpf(variance), mpmath.mpf(lengthscale)
 
-    return kernel
+        def kernel(x: Numbers, z: Numbers) -> mpmath.mpf:
+            square = mpmath.fsum((a - b) ** 2 for a, b in zip(x, z, strict=True)) / width**2
+            return height * profile(square)
+
+        return kernel
+
+    return of
+
+
+def _matern52(square: mpmath.mpf) -> mpmath.mpf:
+    r = mpmath.sqrt(5 * square)
+    return (1 + r + r**2 / 3) * mpmath.exp(-r)
+
+
+squared_exponential = _stationary(lambda square: mpmath.exp(-square / 2))
+matern52 = _stationary(_matern52)
 
 
 class Collapsed(NamedTuple):
@@ -72,7 +75,7 @@ def collapsed(
     X: Sequence[Numbers],
     y: Numbers,
     U: Sequence[Numbers],
-    kernel: Callable[[Any, Any], mpmath.mpf],
+    kernel: Kernel,
     *,
     alpha: float,
     noise: float,
@@ -129,7 +132,7 @@ def collapsed(
 
 def power_ep(
     data: tuple[AnyNDArray, AnyNDArray],
-    kernel: Callable[[Any, Any], mpmath.mpf],
+    kernel: Kernel,
     Z: AnyNDArray,
     Xnew: AnyNDArray,
     *,

@@ -136,14 +136,17 @@ def make(case: Case, **options: Any) -> Any:
     return constructor(**parts | {name: given[name] for name in names} | options)
 
 
+def batch_of(case: Case, model: Any) -> tuple[Any, ...]:
+    """Return the rows for a model that takes them from outside; otherwise nothing."""
+    return () if hasattr(model, "data") else ((tf.constant(case.X), tf.constant(case.Y)),)
+
+
 def found_by(case: Case, model: Any, *, compiled: bool = False) -> Found:
     """Compute objective and predictions by a model of the rows of a case."""
 
     def numbers() -> tuple[tf.Tensor, ...]:
-        data = () if hasattr(model, "data") else ((tf.constant(case.X), tf.constant(case.Y)),)
-        return model.maximum_log_likelihood_objective(*data), *model.predict_f(
-            tf.constant(case.Xnew)
-        )
+        objective = model.maximum_log_likelihood_objective(*batch_of(case, model))
+        return objective, *model.predict_f(tf.constant(case.Xnew))
 
     compute = tf.function(numbers, autograph=False) if compiled else numbers
     return Found(*(each.numpy() for each in compute()))

@@ -77,14 +77,6 @@ def _regressed(stream: Stream, n_inducing: int | str | None = None) -> Predict:
     return estimator.predict
 
 
-def _few_points(stream: Stream) -> Predict:
-    return _regressed(stream, n_inducing=stream.num_points)
-
-
-def _selected_points(stream: Stream) -> Predict:
-    return _regressed(stream, n_inducing="auto")
-
-
 def _classified(stream: Stream) -> Predict:
     estimator = SparseGPClassifier(random_state=0)
     for X, y in stream.batches:
@@ -148,8 +140,8 @@ def _svgp(stream: Stream) -> Predict:
 SUBJECTS: dict[str, Callable[[Stream], Predict]] = {
     "regressor": _regressed,
     "classifier": _classified,
-    "few points": _few_points,
-    "n_inducing=auto": _selected_points,
+    "few points": lambda stream: _regressed(stream, stream.num_points),
+    "n_inducing=auto": lambda stream: _regressed(stream, "auto"),
     "StreamingSGPR": _sgpr,
     "StreamingPEP": _pep,
     "StreamingSVGP": _svgp,

@@ -6,6 +6,7 @@ time.
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close
 from gpflow.kernels import SquaredExponential
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -180,8 +181,7 @@ def test_integers_that_would_be_rounded_are_refused(tmp_path):
 def test_a_model_of_a_file(written):
     read = csv_batches(written, inputs=NAMES[:3], outputs=NAMES[3:], batch_size=7, delimiter=";")
     values = statistics(read)
-    for actual, expected in zip(values, (X.mean(0), X.std(0), Y.mean(0), Y.std(0)), strict=True):
-        assert_allclose(actual, expected, rtol=1e-13, atol=1e-14)
+    assert_all_close(values, (X.mean(0), X.std(0), Y.mean(0), Y.std(0)), rtol=1e-13, atol=1e-14)
     losses = [
         float(PEPR(data, SquaredExponential(), X[:5].copy()).training_loss())
         for data in (

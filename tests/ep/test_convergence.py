@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Exponential, Ordinal, Poisson, StudentT
+from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer
@@ -66,9 +67,7 @@ def test_status_of_converged_sites(model):
     assert status.change <= 1e-7
     assert 0.0 < status.damping <= 0.7
     assert status.sweeps > 2
-    assert status.log_evidence == pytest.approx(
-        float(model.maximum_log_likelihood_objective()), rel=1e-12
-    )
+    assert_allclose(status.log_evidence, model.maximum_log_likelihood_objective(), rtol=1e-12)
     again = model.update_sites()
     assert again.sweeps == 0 and again.change <= 1e-7
 
@@ -121,7 +120,7 @@ def test_improper_initial_sites_are_scaled_down(model, trace, precision):
     assert not run.loops[0].attempt.is_valid and int(run.loops[0].attempt.halvings) == 1
     first = next(loop for loop in run.loops if loop.attempt.is_valid)
     scaled = first.iterate.swept.sites.numpy()[:, 0] / values
-    np.testing.assert_allclose(scaled, scaled[0, 0], rtol=1e-14)
+    assert_allclose(scaled, scaled[0, 0], rtol=1e-14)
     assert scaled[0, 0] == 0.0 or np.log2(scaled[0, 0]) % 1.0 == 0.0
     status = model.update_sites()
     assert status.converged
@@ -235,9 +234,7 @@ def test_a_prior_under_which_rates_are_huge(likelihood):
                 np.linspace(0.0, 5.0, 8)[:, None], alpha=0.0)  # fmt: skip
     status = model.update_sites()
     assert status.converged
-    assert status.log_evidence == pytest.approx(
-        float(model.maximum_log_likelihood_objective()), rel=1e-8
-    )
+    assert_allclose(status.log_evidence, model.maximum_log_likelihood_objective(), rtol=1e-8)
 
 
 # --- bad luck: it converges from defaults, or says that it does not -------------------------------
@@ -346,6 +343,6 @@ def test_an_update_that_overflows_is_an_error():
     mean.c.assign(1e200)  # its square overflows, whatever the sites
     with pytest.raises(InvalidArgumentError, match=r"The sites cannot be updated.*overflowing"):
         model.predict_f(LINE[:, None])
-    np.testing.assert_array_equal(model.sites.stacked(), before)
+    assert_array_equal(model.sites.stacked(), before)
     mean.c.assign(0.0)
     assert model.update_sites().sweeps == 0

@@ -127,7 +127,7 @@ def test_stuck_solver_restarts_from_empty_sites(options, loop, attempt, fraction
     assert int(again.attempt.number) == attempt + 1 and bool(again.attempt.preliminary) == (
         attempt == 0
     )
-    assert float(again.anderson.fraction) == pytest.approx(fraction * DAMPING, rel=1e-15)
+    assert_allclose(again.anderson.fraction, fraction * DAMPING, rtol=1e-15)
     assert not again.candidate.numpy().any() and not again.attempt.is_valid
 
 

@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close
 from quick import some_slow
 
 from gpflow_pep import PEP
@@ -66,5 +67,4 @@ def test_persistent_tapes(model, compile):
         return tape.gradient(loss, variables)
 
     found = (tf.function(gradients, autograph=False) if compile else gradients)(True)
-    for one, other in zip(found, gradients(False), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0.0, atol=CLOSE)
+    assert_all_close(found, gradients(False), rtol=0.0, atol=CLOSE)

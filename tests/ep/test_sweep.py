@@ -4,6 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close
 from gpflow.inducing_variables import InducingPoints
 from gpflow.likelihoods import Gaussian, StudentT
 from numpy.testing import assert_allclose, assert_array_equal
@@ -151,8 +152,7 @@ def test_chunks_change_nothing(chunk_size, keep):
         results.append(
             sweep(problem(given, rule, keep=kept), constant(sites), sums(sites).posterior())
         )
-    for actual, expected in zip(*results, strict=True):
-        assert_allclose(actual, expected, rtol=1e-11, atol=CLOSE)
+    assert_all_close(*results, rtol=1e-11, atol=CLOSE)
 
 
 def test_a_row_without_a_cavity_stays():
@@ -206,8 +206,7 @@ def test_rows_are_updated_and_sums_follow(power):
     expected = before.copy()
     expected[indices] = 0.75 * before[indices] + 0.25 * target[indices]
     assert_allclose(sites.stacked(), expected, rtol=0.0, atol=CLOSE)
-    for actual, value in zip(after, sums(expected), strict=True):
-        assert_allclose(actual, value, rtol=0.0, atol=CLOSE)
+    assert_all_close(after, sums(expected), rtol=0.0, atol=CLOSE)
 
 
 class Explosive(Recorded):
@@ -229,8 +228,7 @@ def test_improper_updates_are_halved(d2, moves):
     assert np.all(np.isfinite(sites.precision))
     step = -sites.precision.numpy()[0, 0] / 30.0
     assert (0.0 < step < 0.5 and np.log2(step) % 1.0 == 0.0) if moves else step == 0.0
-    for actual, expected in zip(after, sums(sites.stacked().numpy()), strict=True):
-        assert_allclose(actual, expected, rtol=0.0, atol=CLOSE)
+    assert_all_close(after, sums(sites.stacked().numpy()), rtol=0.0, atol=CLOSE)
 
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
@@ -252,8 +250,7 @@ def test_a_row_whose_update_is_not_finite_stops_no_other(bad):
     expected = update(others, tf.constant(indices[1:]), Recorded(), 0.6, 0.5)
     assert not np.array_equal(others.stacked()[2], before[2])
     assert_allclose(sites.stacked(), others.stacked(), rtol=0.0, atol=CLOSE)
-    for actual, value in zip(after, expected, strict=True):
-        assert_allclose(actual, value, rtol=0.0, atol=CLOSE)
+    assert_all_close(after, expected, rtol=0.0, atol=CLOSE)
 
 
 def test_an_old_posterior_allows_negative_sites_that_the_prior_does_not():

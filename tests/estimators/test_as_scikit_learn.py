@@ -5,11 +5,10 @@ a time.
 
 import re
 
-import gpflow
 import numpy as np
 import pandas as pd
 import pytest
-from gpflow.kernels import Coregion, Matern32, Periodic, SquaredExponential, White
+from gpflow.kernels import Coregion, Linear, Matern32, Periodic, SquaredExponential, White
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -264,7 +263,7 @@ def test_alpha_auto_is_the_power_of_the_best_leave_one_out_predictions():
 
 
 def test_estimators_show_kernel_and_likelihood():
-    kernel = (SquaredExponential(2.0, [1.0, 0.12345]) + gpflow.kernels.Linear()) * (
+    kernel = (SquaredExponential(2.0, [1.0, 0.12345]) + Linear()) * (
         Periodic(Matern32(active_dims=[1]), period=7.0)
     )
     text = (

@@ -4,6 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 from comparisons import assert_all_equal
+from gpflow.functions import Constant
 from gpflow.kernels import Matern32, Matern52, SeparateIndependent, SquaredExponential
 from gpflow.likelihoods import Gaussian
 from numpy.testing import assert_array_equal
@@ -28,9 +29,7 @@ def separate():
 
 
 def regression():
-    return StreamingSGPR(
-        (X[:20], Y[:20]), kernel(), Z, alpha=0.3, mean_function=gpflow.functions.Constant([0.2])
-    )
+    return StreamingSGPR((X[:20], Y[:20]), kernel(), Z, alpha=0.3, mean_function=Constant([0.2]))
 
 
 def classifier():
@@ -52,7 +51,7 @@ MODELS = {
     "StreamingSGPR": (
         regression,
         lambda: [kernel()],
-        {"mean_function": gpflow.functions.Constant([0.0])},
+        {"mean_function": Constant([0.0])},
         Y,
     ),
     "StreamingPEP": (classifier, lambda: [separate(), MultiClassRobustMax(3)], {}, LABELS),
@@ -130,7 +129,7 @@ def test_other_states_are_refused():
         StreamingSGPR.from_state(
             state,
             SquaredExponential(1.0, 1.0),
-            mean_function=gpflow.functions.Constant([0.0]),
+            mean_function=Constant([0.0]),
         )
 
 
@@ -154,7 +153,7 @@ def test_a_state_under_other_settings_is_refused():
         StreamingSGPR.from_state(
             model.state,
             SquaredExponential(1.1, [0.9, 1.2], active_dims=[1, 0]),
-            mean_function=gpflow.functions.Constant([0.0]),
+            mean_function=Constant([0.0]),
         )
     labels = (X[:, :1] > 2.0) * 1.0
     states = StreamingPEP((X[:20], labels[:20]), kernel(), Probit(), Z).state
@@ -166,9 +165,7 @@ def test_a_state_under_other_settings_is_refused():
 def test_rejects_an_incomplete_state(missing):
     arrays = {key: value for key, value in regression().state.arrays.items() if key != missing}
     with pytest.raises(ValueError, match=f"state must .*{missing}"):
-        StreamingSGPR.from_state(
-            StreamState(arrays), kernel(), mean_function=gpflow.functions.Constant([0.0])
-        )
+        StreamingSGPR.from_state(StreamState(arrays), kernel(), mean_function=Constant([0.0]))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +191,7 @@ def test_rejects_an_incomplete_state(missing):
 def test_rejects_a_state_with_invalid_values(name, value, message):
     state = StreamState({**regression().state.arrays, name: value})
     with pytest.raises(ValueError, match=message):
-        StreamingSGPR.from_state(state, kernel(), mean_function=gpflow.functions.Constant([0.0]))
+        StreamingSGPR.from_state(state, kernel(), mean_function=Constant([0.0]))
 
 
 @pytest.mark.parametrize("name", ["sites.precision", "sites.linear"])

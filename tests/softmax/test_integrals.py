@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close
 from numpy.testing import assert_allclose, assert_array_equal, assert_array_less
 from quick import some_slow
 
@@ -134,8 +135,7 @@ def test_distant_means_in_single_precision(variance, alpha):
         )
         for dtype in (tf.float32, tf.float64)
     )
-    for value, wanted in zip(found, expected, strict=True):
-        assert_allclose(value, wanted, rtol=1e-3, atol=1e-3)
+    assert_all_close(found, expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
@@ -161,5 +161,4 @@ def test_two_classes_depend_on_sum_of_variances(alpha):
     label, narrow = np.zeros(40, int), np.full(40, 3e-4)
     alone = power(label, mean, np.stack([total - narrow, narrow]), alpha)
     shared = power(label, mean, np.stack([0.5 * total, 0.5 * total]), alpha)
-    for one, two in zip(alone, shared, strict=True):
-        assert_allclose(one, two, rtol=1e-8)
+    assert_all_close(alone, shared, rtol=1e-8)

@@ -10,6 +10,7 @@ in the means are relative to their value, or to 1e-2 (their size if probabilitie
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_close
 from differences import assert_gradients, slope_and_curvature
 from gpflow.likelihoods import Softmax
 from numpy.testing import assert_allclose, assert_array_less
@@ -195,8 +196,7 @@ def test_small_alpha_converges_to_alpha_zero():
     )
     label = generator.integers(0, 5, 20)
     limit, near, nearer = (tilted(label, mean, variance, alpha)[:3] for alpha in (0.0, 1e-6, 1e-12))
-    for actual, expected in zip(nearer, limit, strict=True):
-        assert_allclose(actual, expected, rtol=1e-9, atol=1e-11)
+    assert_all_close(nearer, limit, rtol=1e-9, atol=1e-11)
     half = [value[0] for value in (limit, tilted(label, mean, variance, 0.5e-6))]
     # To 1e-15 E[log p]/1e-6 and 1e-6 of itself.
     slopes = (

@@ -7,10 +7,11 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.kernels import Matern32, Matern52, SquaredExponential
+from gpflow.kernels import Linear, Matern32, Matern52, SquaredExponential
 from gpflow.utilities import set_trainable
 from own_kernels import BrownianMotion
 from quick import some_slow
+from simulators import branin
 
 from gpflow_pep import PEPR, TSGPR, fit
 from gpflow_pep.estimators import SparseGPRegressor
@@ -111,12 +112,6 @@ def test_a_line_search_that_fails_by_rounding_is_convergence(seed):
     assert fit(model, train_inducing=False).status == "converged"
 
 
-def branin(x):
-    x, y = 15.0 * x[0] - 5.0, 15.0 * x[1]
-    parabola = (y - 5.1 / (4.0 * np.pi**2) * x**2 + 5.0 / np.pi * x - 6.0) ** 2
-    return parabola + 10.0 * (1.0 - 1.0 / (8.0 * np.pi)) * np.cos(x)
-
-
 SIMULATORS = {  # functions of the columns x [D, N], with N, D and alpha
     "line far from 0": (lambda x: 1e6 + x[0], 50, 1, (0.5,)),
     "step": (lambda x: 1.0 * (x[0] > 0.5), 60, 1, (0.5,)),
@@ -161,7 +156,7 @@ def test_says_that_the_inputs_explain_nothing():
 def test_a_linear_function_is_explained_by_inputs():
     X = RNG.uniform(0.0, 10.0, (100, 1))
     Y = X + RNG.normal(size=X.shape)
-    kernel = SquaredExponential() + gpflow.kernels.Linear()
+    kernel = SquaredExponential() + Linear()
     assert "explain nothing" not in fit(PEPR((X, Y), kernel, X[::10].copy())).reason
 
 

@@ -8,26 +8,15 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_all_equal
 from gpflow.kernels import Matern52
-from numpy.testing import assert_array_equal, assert_equal
+from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 from quick import some_slow
-from small_models import WITH_SITES, X, Y, data_for, options_for, values
+from small_models import WITH_SITES, At, X, Y, data_for, options_for, values
 
 from gpflow_pep import select_alpha
 from gpflow_pep.training import fit
 from gpflow_pep.training.history import recorded_interruption
-
-
-class At:
-    """Return a callback that acts at the count-th record."""
-
-    def __init__(self, count, action):
-        self.count, self.action, self.records = count, action, []
-
-    def __call__(self, iteration, objective):
-        self.records.append((iteration, objective))
-        if len(self.records) == self.count:
-            self.action()
 
 
 @pytest.fixture(autouse=True)
@@ -118,8 +107,7 @@ def test_a_callback_that_replaces_the_data_is_refused(as_new, name):
     ):
         with pytest.raises(error, match=message):
             fit(model, callback=At(2, action), max_iterations=5)
-        for part, earlier in zip(model.data, before, strict=True):
-            assert_array_equal(part, earlier)
+        assert_all_equal(model.data, before)
     fit(model, callback=At(2, lambda: replace(1.0)), max_iterations=3)
     assert np.isfinite(model.training_loss())
 
@@ -165,7 +153,7 @@ def test_an_evaluation_is_not_begun_after_ctrl_c(as_new):
     result = fit(model, callback=pressed)
     assert not count
     assert result.iterations == 1 and result.objective[-1] > start
-    assert float(evaluate(model)) == pytest.approx(result.objective[-1], rel=1e-12)
+    assert_allclose(evaluate(model), result.objective[-1], rtol=1e-12)
 
 
 def test_a_second_ctrl_c_raises_at_once(as_new):

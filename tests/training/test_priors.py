@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.kernels import Matern52, SeparateIndependent
+from gpflow.kernels import Linear, Matern52, SeparateIndependent
 from gpflow.likelihoods import Gaussian, Softmax, StudentT
 from numpy.testing import assert_allclose
 
@@ -33,6 +33,12 @@ def model_of(X=X, Y=Y, kernel=None):
     return PEPR((X, Y), kernel, uniform(X, 10), noise_variance=0.2 * Y.var())
 
 
+def with_priors(**options):
+    model = model_of()
+    weak_priors(model, **options)
+    return model
+
+
 def density(values, typical, common, single=0.4):
     """The log density of the logarithms, by NumPy."""
     t = np.log(values) - np.log(typical)
@@ -47,8 +53,7 @@ def noise_density(value, typical, scale):
 
 
 def test_density_of_a_regression():
-    model = model_of()
-    weak_priors(model)
+    model = with_priors()
     expected = density(model.kernel.lengthscales.numpy(), np.sqrt(3.0) * X.std(axis=0), 1.5)
     expected += density(model.kernel.variance.numpy(), Y.var(), 1.0)
     expected += noise_density(model.likelihood.variance.numpy(), np.exp(-2.0) * Y.var(), 1.0)
@@ -127,7 +132,7 @@ def test_kernels_of_single_outputs_have_the_unit_of_their_column():
 @pytest.mark.parametrize("unit", [1e-100, 1e100])
 def test_extreme_units(unit):
     """The squares of the spreads overflow, their logarithms do not."""
-    kernel = gpflow.kernels.Linear(np.ones(3))
+    kernel = Linear(np.ones(3))
     model = PEPR((X * unit, Y / unit), kernel, uniform(X, 10) * unit, noise_variance=1.0)
     weak_priors(model)
     expected = 2.0 * np.log(Y.std() / X.std(axis=0)) - np.log(3.0) - 4.0 * np.log(unit)
@@ -157,8 +162,7 @@ def test_parameters_keep_their_own_priors_and_fixed_parameters_get_none():
 
 def test_a_second_call_moves_the_priors():
     """Compiled functions follow, and samplers get priors of their own."""
-    model = model_of()
-    weak_priors(model)
+    model = with_priors()
     prior = model.kernel.lengthscales.prior
     compiled = tf.function(model.log_prior_density)
     before = compiled().numpy()
@@ -177,8 +181,7 @@ def test_samplers_see_a_density_of_the_parameters():
     """
     In log θ, the density that GPflow's helper samples is the normal one: the Jacobians cancel.
     """
-    model = model_of()
-    weak_priors(model, for_sampling=True)
+    model = with_priors(for_sampling=True)
     parameter = model.kernel.variance
     helper = gpflow.optimizers.SamplingHelper(parameter.log_prior_density, [parameter])
     sampled, logs = [], np.linspace(-2.0, 2.0, 5)
@@ -212,8 +215,7 @@ def test_optimizers_find_the_most_probable_logarithm(optimize):
     The derivative of log evidence and log density with respect to log θ, by central differences, is
     0 there.
     """
-    model = model_of()
-    weak_priors(model)
+    model = with_priors()
     gpflow.set_trainable(model.inducing_variable, False)
     if optimize == "fit":
         fit(model, tolerance=1e-9)
@@ -233,8 +235,7 @@ def test_optimizers_find_the_most_probable_logarithm(optimize):
 
 
 def test_copies_and_pickles_have_the_priors():
-    model = model_of()
-    weak_priors(model)
+    model = with_priors()
     clone = copy.deepcopy(model)
     assert clone.kernel.lengthscales.prior.location is not model.kernel.lengthscales.prior.location
     assert_allclose(clone.training_loss(), model.training_loss(), rtol=1e-13)
@@ -247,14 +248,12 @@ def test_copies_and_pickles_have_the_priors():
 
 def test_a_checkpoint_of_other_priors_is_refused(tmp_path):
     path = tmp_path / "run.npz"
-    model = model_of()
-    weak_priors(model)
+    model = with_priors()
     fit(model, max_iterations=2, checkpoint=path)
     for change in (lambda other: None, lambda other: weak_priors(other, for_sampling=True)):
         other = model_of()
         change(other)
         with pytest.raises(ValueError, match="lengthscales"):
             fit(other, max_iterations=3, checkpoint=path)
-    same = model_of()
-    weak_priors(same)
+    same = with_priors()
     assert fit(same, max_iterations=3, checkpoint=path).iterations == 3
