@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
+from contract_models import XNEW, D, M, holds_data, is_gaussian
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
+from numpy.testing import assert_allclose
 from tensorflow.errors import InvalidArgumentError
 
 
@@ -23,17 +25,13 @@ def stops_or_is_finite(evaluate, bad):
 
 
 @ONE_OF_ALL
-def test_nan_variable_raises(subject, model, compiled, contract):
+def test_nan_variable_raises(subject, model, compiled):
     """
     The objective and predictions stop. Predictions of f do not read the likelihood's parameters,
     unless the model has data; predictions of observations read everything. Then all is as it was.
     """
-    loss, X, labels = compiled(model), contract.Xnew, np.zeros((len(contract.Xnew), 1))
-    Y = (
-        np.zeros((len(X), 3))
-        if not subject.is_regression and contract.is_gaussian(model)
-        else labels
-    )
+    loss, X, labels = compiled(model), XNEW, np.zeros((len(XNEW), 1))
+    Y = np.zeros((len(X), 3)) if not subject.is_regression and is_gaussian(model) else labels
     subject.loss(model)()  # sites whose classes were shifted repeat from the next evaluation on
     expected, predict = float(loss()), tf.function(lambda: model.predict_f(X))
     before = [value.numpy() for value in predict()]
@@ -46,7 +44,7 @@ def test_nan_variable_raises(subject, model, compiled, contract):
         variable.assign(np.full_like(value, np.nan))
         for evaluate in (loss, subject.loss(model)):
             stops_or_is_finite(evaluate, np.nan)
-        if contract.holds_data(model) or id(variable) not in of_likelihood:
+        if holds_data(model) or id(variable) not in of_likelihood:
             for evaluate in (
                 predict,
                 lambda: model.predict_f(X, full_cov=True),
@@ -57,7 +55,7 @@ def test_nan_variable_raises(subject, model, compiled, contract):
         stops_or_is_finite(lambda: model.predict_log_density((X, Y)), np.nan)
         variable.assign(value)
     # Sites have converged to the same values.
-    assert float(loss()) == pytest.approx(expected, rel=1e-12)
+    assert_allclose(loss(), expected, rtol=1e-12)
     assert_all_close(predict(), before, rtol=1e-11, atol=1e-11)
 
 
@@ -78,19 +76,19 @@ class Undefined(gpflow.functions.Function):
 
 
 @ONE_IN_REGRESSION
-def test_nan_mean_function_at_new_inputs_raises(make, contract):
+def test_nan_mean_function_at_new_inputs_raises(make):
     model = make(mean_function=Undefined())
     for predict in (model.predict_f, model.posterior().predict_f, tf.function(model.predict_f)):
         with pytest.raises(InvalidArgumentError, match=r"finite|NaN"):
-            predict(contract.Xnew + 20.0)
+            predict(XNEW + 20.0)
 
 
 @IN_REGRESSION
-def test_posterior_with_invalid_kernel_raises(model, contract):
+def test_posterior_with_invalid_kernel_raises(model):
     """The cache was computed before."""
     posterior = model.posterior()
     model.kernel.lengthscales.unconstrained_variable.assign([np.nan, 1.0])
-    stops_or_is_finite(lambda: posterior.predict_f(contract.Xnew), np.nan)
+    stops_or_is_finite(lambda: posterior.predict_f(XNEW), np.nan)
 
 
 @IN_REGRESSION
@@ -114,11 +112,11 @@ def test_upper_bound_of_nan_raises(model):
 
 
 @ONE_OF_ALL
-def test_rejects_invalid_prediction_inputs(model, contract):
+def test_rejects_invalid_prediction_inputs(model):
     posterior = model.posterior()
     compiled = tf.function(posterior.predict_f)
     for bad in (np.nan, np.inf):
-        Xnew = contract.Xnew.copy()
+        Xnew = XNEW.copy()
         Xnew[3, 1] = bad
         for predict in (model.predict_f, model.predict_y, posterior.predict_f):
             with pytest.raises(
@@ -132,19 +130,19 @@ def test_rejects_invalid_prediction_inputs(model, contract):
 
 
 @ONE_IN_REGRESSION
-def test_overflowing_mean_raises(model, contract):
+def test_overflowing_mean_raises(model):
     model.mean_function.c.assign([1e308])
-    for evaluate in (model.training_loss, lambda: model.predict_f(contract.Xnew)):
+    for evaluate in (model.training_loss, lambda: model.predict_f(XNEW)):
         stops_or_is_finite(evaluate, np.inf)
 
 
 @ONE_IN_REGRESSION
-def test_duplicate_inducing_points_without_jitter_raise(make, contract):
+def test_duplicate_inducing_points_without_jitter_raise(make):
     """
     All entries of Kuu are 4, so its second pivot is 0: the error names a remedy; max_jitter
     succeeds.
     """
-    Z = np.zeros((contract.M, contract.D))
+    Z = np.zeros((M, D))
     with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
         model, mended = make(), make()
         mended.max_jitter = 1e-3
@@ -154,12 +152,12 @@ def test_duplicate_inducing_points_without_jitter_raise(make, contract):
         for evaluate in (
             model.training_loss,
             model.training_loss_closure(compile=True),
-            lambda: model.predict_f(contract.Xnew),
+            lambda: model.predict_f(XNEW),
             getattr(model, "upper_bound", model.training_loss),
         ):
             with pytest.raises(InvalidArgumentError, match=r"not successful: Kuu.*jitter"):
                 evaluate()
         assert np.isfinite(mended.training_loss())
         assert np.isfinite(mended.training_loss_closure(compile=True)())
-        mean, _ = mended.predict_f(contract.Xnew)
+        mean, _ = mended.predict_f(XNEW)
         assert np.all(np.isfinite(mean))

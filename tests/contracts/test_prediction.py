@@ -9,6 +9,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from contract_models import XNEW, holds_data, is_gaussian, perturb, same_predictions
 from differences import assert_gradients
 from gpflow.posteriors import PrecomputeCacheType
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
@@ -35,18 +36,18 @@ def marginal(cov, full_cov, full_output_cov):
     return np.einsum("npp->np", cov) if full_output_cov else cov
 
 
-def test_all_covariance_forms_agree(many, contract):
-    model, n, P = many, len(contract.Xnew), many.num_latent_gps
+def test_all_covariance_forms_agree(many):
+    model, n, P = many, len(XNEW), many.num_latent_gps
     posterior, found = model.posterior(), {}
-    mean, variance = model.predict_f(contract.Xnew)
+    mean, variance = model.predict_f(XNEW)
     assert np.all(variance > 0.0)
     for form, shape in FORMS.items():
         for predict in (model.predict_f, posterior.predict_f, posterior.fused_predict_f):
-            m, cov = predict(contract.Xnew, *form)
+            m, cov = predict(XNEW, *form)
             assert m.dtype == cov.dtype == tf.float64
             assert m.shape == [n, P]
             assert cov.shape == shape(n, P)
-            contract.same_predictions((m, marginal(cov, *form)), (mean, variance), EXACT)
+            same_predictions((m, marginal(cov, *form)), (mean, variance), EXACT)
         found[form] = cov.numpy()
     whole, everything = found[True, False], found[True, True]
     assert np.min(np.linalg.eigvalsh(whole)) > -EXACT
@@ -58,9 +59,9 @@ def test_all_covariance_forms_agree(many, contract):
 
 
 @ONE_OF_ALL
-def test_accepts_leading_batch_dimensions(many, contract):
+def test_accepts_leading_batch_dimensions(many):
     model, P = many, many.num_latent_gps
-    batch = np.stack([contract.Xnew + shift for shift in (0.0, 0.3, -0.5, 1.0, 2.0, 3.0)])
+    batch = np.stack([XNEW + shift for shift in (0.0, 0.3, -0.5, 1.0, 2.0, 3.0)])
     for form in ((False, False), (True, True)):
         expected = [model.predict_f(batch[number], *form) for number in range(0, 6, 2)]
         for lead in ([6], [2, 3]):
@@ -72,10 +73,10 @@ def test_accepts_leading_batch_dimensions(many, contract):
                 tf.reshape(cov, [6, *cov.shape[len(lead) :]]),
             )
             for number, one in zip(range(0, 6, 2), expected, strict=True):
-                contract.same_predictions((mean[number], cov[number]), one, EXACT)
+                same_predictions((mean[number], cov[number]), one, EXACT)
 
 
-def test_predict_y_adds_likelihood(subject, shared, contract):
+def test_predict_y_adds_likelihood(subject, shared):
     """Gaussian noise adds its variance; probabilities of labels sum to 1, to 1e-10 each."""
     for P in (1, 2) if subject.is_regression else (3,):
         model = shared(P)
@@ -83,7 +84,7 @@ def test_predict_y_adds_likelihood(subject, shared, contract):
         mean, variance = (value.numpy() for value in model.predict_y(X))
         density = model.predict_log_density((X, Y))
         assert density.shape == [len(X)] and density.dtype == tf.float64
-        if contract.is_gaussian(model):
+        if is_gaussian(model):
             f_mean, f_var = model.predict_f(X)
             assert_allclose(mean, f_mean, rtol=0, atol=EXACT)
             assert_allclose(variance, f_var + model.likelihood.variance, rtol=0, atol=EXACT)
@@ -97,16 +98,14 @@ def test_predict_y_adds_likelihood(subject, shared, contract):
 
 
 @ONE_OF_ALL
-def test_samples_have_predicted_moments(many, contract):
+def test_samples_have_predicted_moments(many):
     model, P = many, many.num_latent_gps
-    assert model.predict_f_samples(contract.Xnew).shape == [7, P]
-    assert model.predict_f_samples(contract.Xnew, 3).shape == [3, 7, P]
-    assert model.predict_f_samples(
-        contract.Xnew, 3, full_cov=False, full_output_cov=True
-    ).shape == [3, 7, P]
+    assert model.predict_f_samples(XNEW).shape == [7, P]
+    assert model.predict_f_samples(XNEW, 3).shape == [3, 7, P]
+    assert model.predict_f_samples(XNEW, 3, full_cov=False, full_output_cov=True).shape == [3, 7, P]
     tf.random.set_seed(0)
-    draws = model.predict_f_samples(contract.Xnew[:2], 20_000).numpy()
-    mean, cov = model.predict_f(contract.Xnew[:2], full_cov=True)
+    draws = model.predict_f_samples(XNEW[:2], 20_000).numpy()
+    mean, cov = model.predict_f(XNEW[:2], full_cov=True)
     # Five standard errors: sd / sqrt(n) of a mean; of an empirical covariance at most sqrt(2 / n)
     # times the variance.
     largest = float(tf.reduce_max(cov))
@@ -116,55 +115,51 @@ def test_samples_have_predicted_moments(many, contract):
 
 
 @ONE_OF_ALL
-def test_posterior_predicts_the_same(subject, model, contract):
+def test_posterior_predicts_the_same(subject, model):
     subject.loss(model)()  # sites whose classes were shifted repeat from the next evaluation on
     for cache in (*PrecomputeCacheType, "tensor", "variable", None):
         posterior = model.posterior(cache)
-        contract.same_predictions(
-            posterior.fused_predict_f(contract.Xnew), model.predict_f(contract.Xnew), EXACT
-        )
+        same_predictions(posterior.fused_predict_f(XNEW), model.predict_f(XNEW), EXACT)
         if cache in (PrecomputeCacheType.NOCACHE, None):
             with pytest.raises(ValueError, match="Cache has not been precomputed"):
-                posterior.predict_f(contract.Xnew)
+                posterior.predict_f(XNEW)
             continue
         for full_cov in (False, True):
-            contract.same_predictions(
-                posterior.predict_f(contract.Xnew, full_cov),
-                model.predict_f(contract.Xnew, full_cov),
+            same_predictions(
+                posterior.predict_f(XNEW, full_cov),
+                model.predict_f(XNEW, full_cov),
                 EXACT,
             )
 
 
-def test_variable_cache_updates_in_compiled_graph(many, contract):
+def test_variable_cache_updates_in_compiled_graph(many):
     posterior = many.posterior("variable")
     compiled = tf.function(posterior.predict_f)
-    old = compiled(contract.Xnew)
-    contract.same_predictions(old, many.predict_f(contract.Xnew), EXACT)
-    contract.perturb(many)
+    old = compiled(XNEW)
+    same_predictions(old, many.predict_f(XNEW), EXACT)
+    perturb(many)
     posterior.update_cache()
-    new = compiled(contract.Xnew)
-    contract.same_predictions(new, many.predict_f(contract.Xnew), EXACT)
+    new = compiled(XNEW)
+    same_predictions(new, many.predict_f(XNEW), EXACT)
     assert np.abs(new[0] - old[0]).max() > 1e-3
     assert compiled.experimental_get_tracing_count() == 1
 
 
-def test_tensor_cache_updates_on_demand(subject, model, contract):
+def test_tensor_cache_updates_on_demand(subject, model):
     """
     The cache does not follow the data. (A posterior shares kernel and mean function with its
     model.)
     """
     posterior = model.posterior()
-    old = posterior.predict_f(contract.Xnew)
+    old = posterior.predict_f(XNEW)
     if subject.is_regression:
         model.data[1].assign_add(tf.ones_like(model.data[1]))
-        contract.same_predictions(posterior.predict_f(contract.Xnew), old)
+        same_predictions(posterior.predict_f(XNEW), old)
     else:
-        contract.perturb(model)
-    assert np.abs(model.predict_f(contract.Xnew)[0] - old[0]).max() > 1e-3
+        perturb(model)
+    assert np.abs(model.predict_f(XNEW)[0] - old[0]).max() > 1e-3
     posterior.update_cache()
-    contract.same_predictions(
-        posterior.predict_f(contract.Xnew), model.predict_f(contract.Xnew), EXACT
-    )
+    same_predictions(posterior.predict_f(XNEW), model.predict_f(XNEW), EXACT)
 
 
 @ONE_IN_REGRESSION
@@ -191,12 +186,12 @@ def test_predicts_several_chunks(many):
     some_slow([(True, False), (False, True)], 1),
     ids=["covariances eager", "variances compiled"],
 )
-def test_prediction_gradients_match_finite_differences(model, contract, full_cov, compiled):
+def test_prediction_gradients_match_finite_differences(model, full_cov, compiled):
     """
     Gradients of means and (co)variances with random weights in Xnew and all hyperparameters. The
     rule's error, h^4/30 times a fifth derivative of up to 1e4, is 1e-11; rounding is 1e-13 / h.
     """
-    Xnew = tf.Variable(contract.Xnew[:3])
+    Xnew = tf.Variable(XNEW[:3])
     # Sites follow the hyperparameters, but predictions are differentiated as if the sites were
     # constants.
     sources = [Xnew] if hasattr(model, "sites") else [Xnew, *model.trainable_variables]
@@ -220,7 +215,7 @@ def test_predictions_far_away_equal_prior(model):
 
 
 @ONE_IN_REGRESSION
-def test_samples_of_singular_covariance_raise(shared, contract):
+def test_samples_of_singular_covariance_raise(shared):
     """Twenty copies of one input without jitter raise an error instead of giving NaN."""
     with (
         gpflow.config.as_context(gpflow.config.Config(jitter=0.0)),
@@ -229,7 +224,7 @@ def test_samples_of_singular_covariance_raise(shared, contract):
             match=r"posterior samples are not finite\. Try: a larger jitter",
         ),
     ):
-        shared(1).predict_f_samples(np.repeat(contract.Xnew[:1], 20, axis=0))
+        shared(1).predict_f_samples(np.repeat(XNEW[:1], 20, axis=0))
 
 
 @ONE_OF_ALL
@@ -250,7 +245,7 @@ def test_samples_of_singular_covariance_raise(shared, contract):
         "posterior",
     ],
 )
-def test_autograph_converts_no_code_of_the_package(model, subject, contract, method, monkeypatch):
+def test_autograph_converts_no_code_of_the_package(model, subject, method, monkeypatch):
     """
     AutoGraph prints warnings about functions that it cannot convert, once for each function in a
     process.
@@ -266,7 +261,7 @@ def test_autograph_converts_no_code_of_the_package(model, subject, contract, met
 
     monkeypatch.setattr(autograph, "_convert_actual", recorded)
     X, Y = subject.observations(model)
-    rows = () if contract.holds_data(model) else ((X, Y),)
+    rows = () if holds_data(model) else ((X, Y),)
     arguments = {
         "predict_f": (X,),
         "predict_y": (X,),

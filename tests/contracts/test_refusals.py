@@ -150,6 +150,12 @@ REFUSED = [
     (WITH_ALPHA, "alpha", [-0.1, 1.5, NAN, np.inf, "half", None, True, 0.5 + 0j], r"\[0, 1\]"),
     ((PEPR, PEP), "alpha", [np.full(5, 0.5), np.full((2, 1), 0.5)], "one per row"),
     ((PEPR, PEP), "alpha", [np.resize([0.5, 1.2], N)], "1.2"),
+    (
+        (PEPR, PEP),
+        "alpha",
+        [np.ma.masked_array(np.full(N, 0.5), np.arange(N) == 3)],
+        r"in \[0, 1\]",
+    ),
     ((PEPR, PEP), "alpha", [gpflow.Parameter(0.5)], "cannot be learned"),
     ((StreamingSGPR, StreamingPEP, *TIED), "alpha", [np.full(N, 0.5)], "one number"),
     ((PEPR, PEP, *TIED, PEPSVGP), "scale", [0.0, -1.0, NAN, np.inf, True], r"\(0, inf\)"),
@@ -345,6 +351,8 @@ def test_unusable_new_inputs_are_refused(kind):
     for predict, inputs in itertools.product(predictions, INPUTS):
         with pytest.raises((ValueError, ShapeMismatchError), match="Xnew"):
             predict(inputs)
+    with pytest.raises(ValueError, match="must have no masked entries"):
+        model.predict_log_density((X, np.ma.masked_less(LABELS, 0.5)))
     for option in ("full_cov", "full_output_cov"):
         with pytest.raises(NotImplementedError, match=option):
             model.predict_y(X, **{option: True})

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_equal
-from gpflow.utilities import freeze, parameter_dict, print_summary
+from contract_models import XNEW, N, holds_data, perturb, same_predictions
+from gpflow.utilities import deepcopy, freeze, parameter_dict, print_summary
 from model_registry import CLASSES
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
 
 SPEC = [tf.TensorSpec([None, 2], tf.float64)]
@@ -54,28 +55,28 @@ def test_summary_and_parameters_exclude_data(model, capsys):
 
 
 @saved
-def test_copy_is_independent(subject, model, contract):
+def test_copy_is_independent(subject, model):
     subject.loss(model)()
-    loss, predictions = float(subject.loss(model)()), model.predict_f(contract.Xnew)
-    other = gpflow.utilities.deepcopy(model)
+    loss, predictions = float(subject.loss(model)()), model.predict_f(XNEW)
+    other = deepcopy(model)
     assert type(other) is type(model)
-    assert float(subject.loss(other)()) == pytest.approx(loss, rel=EXACT)
-    contract.perturb(other, size=0.1)
+    assert_allclose(subject.loss(other)(), loss, rtol=EXACT)
+    perturb(other, size=0.1)
     subject.change_settings(other)
     changed = float(subject.loss(other)())
     assert changed != pytest.approx(loss, rel=EXACT)
-    assert float(subject.loss(model)()) == pytest.approx(loss, rel=EXACT)
-    contract.same_predictions(model.predict_f(contract.Xnew), predictions, EXACT)
-    contract.perturb(model, seed=9, size=0.1)
+    assert_allclose(subject.loss(model)(), loss, rtol=EXACT)
+    same_predictions(model.predict_f(XNEW), predictions, EXACT)
+    perturb(model, seed=9, size=0.1)
     assert float(subject.loss(model)()) != pytest.approx(loss, rel=EXACT)
-    assert float(subject.loss(other)()) == pytest.approx(changed, rel=EXACT)
+    assert_allclose(subject.loss(other)(), changed, rtol=EXACT)
 
 
 @saved
-def test_checkpoint_restores_parameters_and_settings(subject, make, model, contract, tmp_path):
+def test_checkpoint_restores_parameters_and_settings(subject, make, model, tmp_path):
     """Restore into a model with different data, q and alpha; then assign the data again."""
-    trained, with_data = model, contract.holds_data(model)
-    contract.perturb(trained, size=0.1)
+    trained, with_data = model, holds_data(model)
+    perturb(trained, size=0.1)
     powers = getattr(trained, "alpha", None)
     if powers is not None and not getattr(trained, "_optimal_scale", False):
         trained.alpha = 0.5 * powers + 0.125
@@ -83,7 +84,7 @@ def test_checkpoint_restores_parameters_and_settings(subject, make, model, contr
 
     sizes = {name: shape for name, shape in tf.train.list_variables(path)}
     assert not [name for name in sizes if "/_data" in name or "_chunks" in name]
-    by_row = [name for name, shape in sizes.items() if shape[:1] == [contract.N]]
+    by_row = [name for name, shape in sizes.items() if shape[:1] == [N]]
     assert all("_sites" in name for name in by_row)  # sites that were learned, row by row
 
     fresh = make(seed=3, fitted=False)
@@ -105,10 +106,8 @@ def test_checkpoint_restores_parameters_and_settings(subject, make, model, contr
             tf.train.Checkpoint(model=fresh).restore(path)
     else:
         assert_array_equal(fresh.num_data, trained.num_data)
-    assert float(subject.loss(fresh)()) == pytest.approx(float(subject.loss(trained)()), rel=EXACT)
-    contract.same_predictions(
-        fresh.predict_f(contract.Xnew), trained.predict_f(contract.Xnew), EXACT
-    )
+    assert_allclose(subject.loss(fresh)(), subject.loss(trained)(), rtol=EXACT)
+    same_predictions(fresh.predict_f(XNEW), trained.predict_f(XNEW), EXACT)
 
 
 @saved_regression
@@ -127,23 +126,23 @@ def test_checkpoint_continues_optimizer(make, tmp_path):
     second, resumed = make(), adam(0.1)
     tf.train.Checkpoint(model=second, optimizer=resumed).restore(path)
     steps(second, resumed)
-    assert float(second.training_loss()) == pytest.approx(float(first.training_loss()), rel=EXACT)
+    assert_allclose(second.training_loss(), first.training_loss(), rtol=EXACT)
 
 
 @exported
-def test_frozen_model_predicts_the_same(subject, model, contract):
+def test_frozen_model_predicts_the_same(subject, model):
     frozen = freeze(model)
     assert frozen.trainable_variables == ()
-    assert float(subject.loss(frozen)()) == pytest.approx(float(subject.loss(model)()), rel=EXACT)
+    assert_allclose(subject.loss(frozen)(), subject.loss(model)(), rtol=EXACT)
     for predict in (frozen.predict_f, tf.function(frozen.predict_f)):
         for full_cov in (False, True):
-            expected = model.predict_f(contract.Xnew, full_cov)
-            contract.same_predictions(predict(contract.Xnew, full_cov), expected, EXACT)
+            expected = model.predict_f(XNEW, full_cov)
+            same_predictions(predict(XNEW, full_cov), expected, EXACT)
 
 
 @saved_regression
-def test_exported_posterior_predicts_the_same(model, contract, tmp_path):
-    contract.perturb(model)
+def test_exported_posterior_predicts_the_same(model, tmp_path):
+    perturb(model)
     posterior = model.posterior("variable")
     module = tf.Module()
     module.predict = tf.function(posterior.predict_f, input_signature=SPEC)
@@ -152,27 +151,27 @@ def test_exported_posterior_predicts_the_same(model, contract, tmp_path):
         lambda X: posterior.predict_f(X, full_cov=True), input_signature=SPEC
     )
     tf.saved_model.save(module, str(tmp_path))
-    expected, whole = model.predict_f(contract.Xnew), model.predict_f(contract.Xnew, full_cov=True)
-    contract.perturb(model, seed=7)
+    expected, whole = model.predict_f(XNEW), model.predict_f(XNEW, full_cov=True)
+    perturb(model, seed=7)
     loaded = tf.saved_model.load(str(tmp_path))
-    contract.same_predictions(loaded.predict(contract.Xnew), expected, EXACT)
-    contract.same_predictions(loaded.predict_with_cov(contract.Xnew), whole, EXACT)
-    assert loaded.predict(contract.Xnew[:2])[0].shape == [2, 1]
+    same_predictions(loaded.predict(XNEW), expected, EXACT)
+    same_predictions(loaded.predict_with_cov(XNEW), whole, EXACT)
+    assert loaded.predict(XNEW[:2])[0].shape == [2, 1]
 
 
 @exported
-def test_exported_model_predicts_the_same(make, contract, tmp_path):
+def test_exported_model_predicts_the_same(make, tmp_path):
     """
     GPflow's documented way: a compiled function as an attribute of the model. Later changes do not
     matter.
     """
     model = make()
-    contract.perturb(model, size=0.1)
+    perturb(model, size=0.1)
     model.compiled_predict_f = tf.function(lambda X: model.predict_f(X), input_signature=SPEC)
     model.compiled_predict_y = tf.function(lambda X: model.predict_y(X), input_signature=SPEC)
     tf.saved_model.save(model, str(tmp_path))
-    expected, observed = model.predict_f(contract.Xnew), model.predict_y(contract.Xnew)
-    contract.perturb(model, seed=7)
+    expected, observed = model.predict_f(XNEW), model.predict_y(XNEW)
+    perturb(model, seed=7)
     loaded = tf.saved_model.load(str(tmp_path))
-    contract.same_predictions(loaded.compiled_predict_f(contract.Xnew), expected, EXACT)
-    contract.same_predictions(loaded.compiled_predict_y(contract.Xnew), observed, EXACT)
+    same_predictions(loaded.compiled_predict_f(XNEW), expected, EXACT)
+    same_predictions(loaded.compiled_predict_y(XNEW), observed, EXACT)
