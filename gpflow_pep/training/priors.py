@@ -85,11 +85,11 @@ def weak_priors(
     ===============================================  ==================================
 
     Here s is the standard deviation of a column and D the number of columns of the kernel. v is the
-    variance of Y if f is in the unit of Y (likelihoods `Gaussian` and `StudentT`), e^5 = 148
-    for `Softmax`, which adds noise of its own, else e = 2.72. With a kernel for each output, v is the variance of its column, else the mean over the columns that
-    vary. The factors of a product of k kernels have v^(1/k) for v. If a parameter has an entry for
-    each column (ARD), the table describes the mean of the logarithms, and N(0, 0.4²) the deviation
-    of each one from this mean.
+    variance of Y if f is in the unit of Y (likelihoods `Gaussian` and `StudentT`), e^5 = 148 for
+    `Softmax`, which adds noise of its own, else e = 2.72. With a kernel for each output, v is the
+    variance of its column, else the mean over the columns that vary. The factors of a product of k
+    kernels have v^(1/k) for v. If a parameter has an entry for each column (ARD), the table
+    describes the mean of the logarithms, and N(0, 0.4²) the deviation of each one from this mean.
 
     t₁₀ is the density of Student's t with 10 degrees of freedom: its heavy tails leave room for
     data without noise. All are densities of logarithms: maximum a posteriori (MAP) estimates do not
