@@ -37,8 +37,10 @@ from gpflow_pep.training import fit
 
 _CALLS = ("open", "fsync", "replace")
 _WAYS = ("any moment", "record", "write", *_CALLS)
-# Objectives of L-BFGS agree to 1e-6, at converged sites, whose steps differ, to 1e-4.
-_TOLERANCES = {"PEPR": 1e-6, "PEPClassifier": 1e-4}
+_BY_LBFGS = ("PEPR", "PEPClassifier")
+# L-BFGS resumes from its best parameters, on another way to where 20 iterations gain less than
+# 5e-4 nats a row, 0.02 in all; 3e-5 of some 20 nats has been seen.
+_FLAT = 2e-3
 # Forked from a process that has imported TensorFlow (6 s, once) and has run no operation of it.
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["campaign.faults"])
@@ -130,11 +132,9 @@ def compared(subject: str, trained: Trained) -> Outcome:
     expected, _ = undisturbed(subject)
     if trained.status != expected.status:
         return Outcome("other status", np.nan, trained.status)
-    if subject in _TOLERANCES:
-        size = _TOLERANCES[subject] * (1.0 + abs(expected.objective[-1]))
-        return judged(
-            {"objective": max(expected.objective[-1] - trained.objective[-1], 0.0) / size}
-        )
+    if subject in _BY_LBFGS:
+        lost = expected.objective[-1] - trained.objective[-1]
+        return judged({"objective": max(lost, 0.0) / _FLAT})
     differ = trained.objective != expected.objective or any(
         not np.array_equal(trained.values[name], value) for name, value in expected.values.items()
     )

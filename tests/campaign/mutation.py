@@ -297,9 +297,10 @@ def _perform(mutant: Mutant | None, tests: Sequence[str], said: Path) -> None:
     )
 
 
-def _words(mutant: Mutant) -> tuple[str, ...]:
+def _tried(mutant: Mutant) -> Outcome:
+    outcome = run(mutant, noticing(mutant.module))
     change = f"{mutant.module}:{mutant.line}: {mutant.old[:60]} -> {mutant.new[:60]}"
-    return mutant.module.split("/")[0], mutant.kind, change
+    return outcome._replace(message=f"{change}; {outcome.message}")
 
 
 def main() -> None:
@@ -318,7 +319,7 @@ def main() -> None:
         sys.exit(f"The tests fail without a change: {intact.message}")
     print(f"the tests pass without a change, in {intact.error:.0f} s", flush=True)
     campaign = Campaign(
-        lambda mutant: run(mutant, noticing(mutant.module)), _words, ("killed", "too long")
+        _tried, lambda mutant: (mutant.module.split("/")[0], mutant.kind), ("killed", "too long")
     )
     mutants = islice(drawn(arguments.modules, arguments.seed), arguments.mutants)
     campaign.print_table(campaign.run_all(mutants, arguments))
