@@ -52,12 +52,14 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="small sizes and few rounds, as a test"
     )
-    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
+    parser.add_argument("--only", nargs="+", action="extend", choices=BENCHMARKS, help="these")
     parser.add_argument(
         "--to", type=Path, default=Path("runs/benchmarks"), help="folder of the files (%(default)s)"
     )
     asked = parser.parse_args()
-    commands = {name: shlex.split(BENCHMARKS[name][asked.quick]) for name in asked.only}
+    commands = {
+        name: shlex.split(BENCHMARKS[name][asked.quick]) for name in asked.only or BENCHMARKS
+    }
     found = run(commands, asked.to)
     if any("error" in result for result in found["benchmarks"].values()):
         raise SystemExit(1)

@@ -22,6 +22,7 @@ without new tracing. Every method has a process of its own. The table has median
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,7 @@ def measure(name: str, likelihood: str, method: str, short: bool) -> dict[str, A
     try:
         converged = _run(train, recorded, course)
     except (tf.errors.InvalidArgumentError, FloatingPointError) as error:
-        return {"error": f"fails after iteration {len(course.iterations)}: {type(error).__name__}"}
+        return {"error": f"fails after {len(course.iterations)} records: {type(error).__name__}"}
     if how == "L-BFGS":
         compiled = tf.function(loss, autograph=False)
         objective = course.scores(recorded, lambda: -float(compiled()))
@@ -212,10 +213,11 @@ def _run(
     """Train until the course ends; return True if the training converged."""
     try:
         converged = train(lambda iteration: course.record(iteration, recorded))
-        course.record(course.iterations[-1], recorded)  # sites have been updated
-        return converged
     except Over:
         return False
+    with suppress(Over):  # training has ended
+        course.record(max(course.iterations, default=0), recorded)  # sites have been updated
+    return converged
 
 
 def _score(model: gpflow.models.GPModel, X: Any, Y: Any) -> Callable[[], float]:

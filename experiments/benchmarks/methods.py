@@ -158,7 +158,10 @@ METHODS: dict[str, Callable[..., Any]] = {
 
 
 def made(method: str, X: Floats, classes: int) -> Any:
-    """Return the unfitted estimator of a method or variant, such as "default:alpha=1.0"."""
+    """
+    Return the unfitted estimator of a method or variant, such as "default:alpha=1.0"; words are
+    quoted: "default:n_inducing='auto'".
+    """
     name, _, settings = method.partition(":")
     pairs = (setting.partition("=") for setting in filter(None, settings.split(",")))
     options = {key: ast.literal_eval(text) for key, _, text in pairs}
@@ -181,7 +184,7 @@ def split(X: Floats, y: Any, seed: int) -> Any:
 def send(sender: Connection, limit: int, function: str, *arguments: Any) -> None:
     """
     Send the record that a function of this module returns, or its error; the process is killed a
-    minute of CPU time after the limit.
+    minute of CPU time after two limits, of a first and a second fit.
     """
     resource.setrlimit(resource.RLIMIT_CPU, (2 * limit + _GRACE, 2 * limit + _GRACE))
     try:

@@ -36,7 +36,8 @@ def main() -> None:
     parser.add_argument("--rows", type=count, default=500, help="rows of a minibatch")
     parser.add_argument("--inducing", type=count, default=256)
     asked = parser.parse_args()
-    X, Y, Z = data(asked.rows, asked.inducing, INPUTS)
+    X, Y, Z = data(max(asked.rows, asked.inducing), asked.inducing, INPUTS)
+    X, Y = X[: asked.rows], Y[: asked.rows]
     steps = {}
     for name, constructor in MODELS.items():
         kernel = KERNELS["SquaredExponential"](INPUTS)

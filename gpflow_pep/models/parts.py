@@ -90,7 +90,7 @@ class ParameterPart(Part[_Value]):
         return parameter
 
 
-class Power:
+class Power(property):
     """
     The power: a variable [], or one number per row or block if it was given so. Set it, or
     ``.assign`` to it: compiled functions use the new value without retracing.
@@ -99,22 +99,25 @@ class Power:
         evaluation raises an error.
     """
 
-    def __get__(self, model: Any, owner: type) -> tf.Variable:
-        """Return the variable of a model."""
-        return self if model is None else model._alpha
+    def __init__(self) -> None:
+        super().__init__(lambda model: model._alpha, _assign_power, doc=type(self).__doc__)
 
-    def __set__(self, model: Any, alpha: object) -> None:
-        """Check and assign a value; `_checked_alpha` of the model returns it in NumPy."""
-        powers = model._checked_alpha(alpha)
-        shape = model._alpha.shape
-        if not shape.is_compatible_with(powers.shape):
-            kept = "one number"
-            if shape.rank:
-                kept = "one number for each row or block"
-            raise ValueError(
-                f"alpha must stay {kept}, as in the constructor, got shape {list(powers.shape)}."
-            )
-        model._alpha.assign(powers)
+    if TYPE_CHECKING:
+
+        def __get__(self, model: object, owner: type | None = None) -> tf.Variable: ...
+
+
+def _assign_power(model: Any, alpha: object) -> None:
+    powers = model._checked_alpha(alpha)
+    shape = model._alpha.shape
+    if not shape.is_compatible_with(powers.shape):
+        kept = "one number"
+        if shape.rank:
+            kept = "one number for each row or block"
+        raise ValueError(
+            f"alpha must stay {kept}, as in the constructor, got shape {list(powers.shape)}."
+        )
+    model._alpha.assign(powers)
 
 
 def checked_scale(model: Any, scale: object) -> Parameter:

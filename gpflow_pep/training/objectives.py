@@ -33,7 +33,7 @@ FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError, UnreadableData)
 """Errors of an evaluation: a singular matrix, a value that is not finite, an unreadable dataset."""
 
 _MAX_SWEEPS = 1000  # after training
-_MOST_FAR = 5  # evaluations in a row in which sites may be far from converged
+_MOST_FAR = 8  # evaluations in a row in which sites may be far from converged
 _FEWEST = 50  # sweeps allowed in an evaluation, however often sites have not converged before
 
 
@@ -321,13 +321,13 @@ class ConvergedSitesObjective(SitesObjective):
         # Largest number of sweeps in an evaluation, halved after each that takes all of them: near
         # these hyperparameters sites that have not converged in many sweeps seldom do.
         self._allowed = _MAX_SWEEPS // 2
-        self._num_far = 0  # evaluations in a row in which sites were far from converged
         self._forget()
 
     def _forget(self) -> None:
         self._best: Any = None
         self._least = 0.0  # smallest tolerance that sites reach near the last hyperparameters
         self._have_converged = False  # sites were (nearly) converged in an earlier evaluation
+        self._num_far = 0  # evaluations in a row in which they were far from it
         self._best_loss, self._gain, self._last_loss = np.inf, np.inf, np.inf
         # The largest tolerance, its ratio to sqrt(last gain in nats), and the largest change of the
         # sites at which the loss is accepted. All are larger for a bound, which holds at any sites.
@@ -348,23 +348,25 @@ class ConvergedSitesObjective(SitesObjective):
             self._allowed = max(self._allowed // 2, _FEWEST)
             self._least = min(2.0 * change, 0.05)
         self.is_accurate = change <= self._max_change or not self.waits
-        if not self.is_accurate and (self._have_converged or self._num_far >= _MOST_FAR):
+        is_far = self.waits and change > 0.5 * self._max_change
+        stays_far = is_far and self._num_far >= _MOST_FAR
+        if stays_far or (self._have_converged and not self.is_accurate):
             raise FloatingPointError(
                 "The sites are far from converged: the next update would change a marginal by "
                 f"{change:.1e} standard deviations. Try a smaller alpha, optimizer='adam', or "
                 "other initial hyperparameters."
             )
         self._have_converged = self.is_accurate
-        self._num_far = 0 if self.is_accurate else self._num_far + 1
+        self._num_far = self._num_far + 1 if is_far else 0
         self._last_loss = loss
         return loss, gradient
 
     @property
     @override
     def _last_sweeps(self) -> int:
-        if not self.waits:
-            return super()._last_sweeps
-        return min(2 * self._allowed, self.model.max_sweeps)
+        if self._num_far > 0 and not self._have_converged:
+            return 2 * _FEWEST  # more would not help
+        return super()._last_sweeps
 
     @override
     def mark_best(self) -> None:

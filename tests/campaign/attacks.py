@@ -195,7 +195,7 @@ def _compiled(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
     loss = model.training_loss_closure(*batch_of(case, model))
     loss()
     _assigned(model.kernel, case, rng)
-    if "alpha" in vars(model) and np.ndim(model.alpha) == 0:
+    if hasattr(model, "alpha") and np.ndim(model.alpha) == 0:
         model.alpha = rng.uniform(0.5, 0.7)
     found = found_by(case, model)
     return found._replace(objective=-loss().numpy()), found

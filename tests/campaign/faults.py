@@ -36,6 +36,7 @@ from gpflow_pep.saving.arrays_file import load_arrays
 from gpflow_pep.training import fit
 
 _CALLS = ("open", "fsync", "replace")
+_MOST_SECONDS = 120  # of a training in a process
 _WAYS = ("any moment", "record", "write", *_CALLS)
 _BY_LBFGS = ("PEPR", "PEPClassifier")
 # L-BFGS resumes from its best parameters, on another way to where 20 iterations gain less than
@@ -185,7 +186,10 @@ def killed(case: Case, path: Path, rng: np.random.Generator) -> Outcome:
         if way == "any moment":
             time.sleep(rng.uniform(0.0, 3.0))
             victim.kill()
-        victim.join()
+        victim.join(_MOST_SECONDS)
+        if victim.is_alive():
+            victim.kill()
+            return Outcome("hung", np.nan, way)
         if victim.exitcode not in (0, -signal.SIGKILL, -signal.SIGXFSZ):
             return Outcome("died", np.nan, f"{way}: {victim.exitcode}")
     return again(case, path)

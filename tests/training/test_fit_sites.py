@@ -201,8 +201,9 @@ def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeyp
     )
 
 
-def test_training_ends_early_if_sites_stay_far_from_converged(model, monkeypatch):
-    """Five evaluations may be inaccurate, then each fails."""
+@pytest.mark.parametrize("n_restarts", [0, 2])
+def test_training_ends_early_if_sites_stay_far_from_converged(model, monkeypatch, n_restarts):
+    """Eight evaluations of a search may be inaccurate, then each fails."""
     look = ConvergedSitesObjective.evaluate
     status = PEP.sites_status.fget
     calls = []
@@ -217,9 +218,9 @@ def test_training_ends_early_if_sites_stay_far_from_converged(model, monkeypatch
     monkeypatch.setattr(ConvergedSitesObjective, "evaluate", counted)
     monkeypatch.setattr(PEP, "sites_status", property(unsettled))
     with pytest.warns(UserWarning, match="far from converged"):
-        result = fit(model, max_iterations=10)
+        result = fit(model, max_iterations=50, n_restarts=n_restarts)
     assert result.status == "failed"
-    assert 5 < len(calls) < 20
+    assert 8 < len(calls) < 40 * (1 + n_restarts)
 
 
 def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, monkeypatch):
@@ -241,8 +242,7 @@ def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, mo
 
 def test_fewer_sweeps_are_spent_on_sites_that_do_not_converge(model, monkeypatch):
     """
-    The sweeps are halved, to 50 at least, with twice as many at the end; the tolerance rises to
-    twice the change that they leave.
+    The sweeps are halved, to 50 at least; the tolerance rises to twice the change that they leave.
     """
     objective = ConvergedSitesObjective(model)
     status = dataclasses.replace(model.sites_status, converged=False, change=0.02)
@@ -258,9 +258,6 @@ def test_fewer_sweeps_are_spent_on_sites_that_do_not_converge(model, monkeypatch
         objective.evaluate(number)
     assert [sweeps for sweeps, _ in limits] == [500, 250, 125, 62, 50, 50]
     assert [tol for _, tol in limits[1:]] == [0.04] * 5
-    monkeypatch.setattr(objective.training_step, "compiled", True, raising=False)
-    objective.converge()
-    assert limits.pop() == (100, 1e-6)
     assert (int(model.max_sweeps), float(model.tol)) == (1000, 1e-6)
 
 
@@ -298,6 +295,10 @@ def test_the_options_of_the_model_are_used_and_stay(model):
     )
     assert max(sweeps) <= 1
     assert result.sites.converged and model.max_sweeps == 1
+    gpflow.set_trainable(model, False)
+    model.reset_sites()
+    model.max_sweeps = 11  # twelve are needed
+    assert fit(model).sites.converged
 
 
 def test_the_status_has_the_tolerance_that_was_used(model):
