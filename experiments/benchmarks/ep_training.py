@@ -94,7 +94,11 @@ def main() -> None:
     print(f"{found['machine']}\nM = {INDUCING}, {asked.rounds} rounds")
     tables = []
     for name in asked.sets:
-        N, D = datasets.load(name).X_train.shape
+        try:
+            N, D = datasets.load(name).X_train.shape
+        except OSError as error:  # no network, or not the published file
+            print(f"\n{name} is left out: {error}")
+            continue
         several = len(datasets.describe(name).classes) > 2
         for likelihood in ("robust-max", "softmax") if several else ("probit",):
             case = {"set": name, "likelihood": likelihood}
