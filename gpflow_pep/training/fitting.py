@@ -466,6 +466,7 @@ def _judged(outcome: Outcome, sites: SitesStatus, before: float, energy: float) 
             status = FAILED
         reason += (
             f" The sites have not converged: the change is {sites.change:.1e} after "
-            f"{sites.sweeps} sweeps. Try a smaller alpha."
+            f"{sites.sweeps} sweeps. Try Softmax for several classes, more inducing points, or a "
+            "smaller alpha."
         )
     return Outcome(status, reason)

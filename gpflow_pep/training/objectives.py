@@ -353,8 +353,9 @@ class ConvergedSitesObjective(SitesObjective):
         if stays_far or (self._have_converged and not self.is_accurate):
             raise FloatingPointError(
                 "The sites are far from converged: the next update would change a marginal by "
-                f"{change:.1e} standard deviations. Try a smaller alpha, optimizer='adam', or "
-                "other initial hyperparameters."
+                f"{change:.1e} standard deviations. Try Softmax for several classes, more "
+                "inducing points, a smaller alpha, optimizer='adam', or other initial "
+                "hyperparameters."
             )
         self._have_converged = self.is_accurate
         self._num_far = self._num_far + 1 if is_far else 0

@@ -109,6 +109,8 @@ def test_density_of_classes_and_of_students_t():
     expected = noise_density(0.4, np.exp(-1.0) * Y.std(), 0.5)
     assert_allclose(likelihood.scale.log_prior_density(), expected, rtol=1e-13)
     assert robust.inducing_variable.Z.prior is None
+    with pytest.raises(ValueError, match=r"model must be a GPflow model, got Matern52"):
+        weak_priors(kernel)
     with pytest.raises(ValueError, match=r"data must be None: PEPClassifier stores its data"):
         weak_priors(model, (X, labels))
 
