@@ -7,12 +7,13 @@ medians of these ratios. "Mixed" models have ``mixed_precision=True``; their los
 are compared with double precision. The time is also given in units of one M x M by M x N product,
 measured in the same rounds. SGPR's step needs at least one product and half a Gram matrix (1.5
 units), other powers at least two of each (3 units). This minimum divided by the measured units is
-the share of the machine's product rate. With `--cores 1` times are CPU times. "First" is
-the first call, with tracing. `--xla` compiles
-by XLA (``jit_compile=True``), which cannot compile blocks of rows.
+the share of the machine's product rate. With `--cores 1` times are CPU times. "First" is the first
+call, with tracing. `--xla` compiles by XLA (``jit_compile=True``), which cannot compile blocks of
+rows.
 
-    python -m experiments.benchmarks.collapsed_step [--rounds 15] [--rows 50000 10000] [--inducing 256 512] [--cores 1]
-        [--inputs 8] [--kernel SquaredExponential Matern32 Matern52 sum product] [--xla]
+    python -m experiments.benchmarks.collapsed_step [--rounds 15] [--rows 50000 10000]
+        [--inducing 256 512] [--cores 1] [--inputs 8] [--xla]
+        [--kernel SquaredExponential Matern32 Matern52 sum product]
 """
 
 import argparse
@@ -64,9 +65,15 @@ COMPARED = {
 }
 """Models whose losses and gradients agree, with mixed precision to fewer digits."""
 _COLUMNS = {
-    **{"model": "<16", "seconds": ".3g", "first, s": ".2f", "units": ".1f", "share": ".0%"},
-    **{"times as fast": ".2f", "as": "<"},
-    **{"loss differs": ".0e", "gradient": ".0e"},
+    "model": "<16",
+    "seconds": ".3g",
+    "first, s": ".2f",
+    "units": ".1f",
+    "share": ".0%",
+    "times as fast": ".2f",
+    "as": "<",
+    "loss differs": ".0e",
+    "gradient": ".0e",
 }
 Step = Callable[[], tuple[tf.Tensor, list[tf.Tensor]]]
 

@@ -3,7 +3,7 @@
 Cold is a process of its own for each figure, from the model's constructor on: to converged sites,
 to the first loss and gradient, compiled without AutoGraph, or to the end of one iteration of
 GPflow's Scipy optimizer, which compiles with it as in GPflow's examples; and the loss and gradient
-of PEPR and GPflow's SGPR. Warm is a sweep (the time of `reset_sites()` and `update_sites()` from sites of 0, by the
+of PEPR and GPflow's SGPR. Warm is a sweep (the time of `reset_sites()` and `update_sites()` by the
 number of sweeps) and a compiled loss and gradient at converged sites. Labels of two classes, 3
 inputs, probit, alpha 0.5. Cases take turns; figures are medians of CPU times, ratios medians of the
 ratios within a round.

@@ -63,9 +63,17 @@ _FLAT_ITERATIONS, _FLAT_GAIN = 20, 1e-3  # of SVGP's L-BFGS; nats
 # Adam has converged: nats a row in the last third of its steps; fewest steps.
 _GAIN, _ADAM_AT_LEAST = 1e-4, 1000
 _COLUMNS = {
-    **{"method": "<13", "NLPD": ".4f", "iterations": "d", "CPU s": ".2f", "ratio": ".2f"},
-    **{"CPU s, again": ".2f", "ratio, again": ".2f", "s to the end": ".1f"},
-    **{"iterations to the end": "d", "converged": "<", "error": "<"},
+    "method": "<13",
+    "NLPD": ".4f",
+    "iterations": "d",
+    "CPU s": ".2f",
+    "ratio": ".2f",
+    "CPU s, again": ".2f",
+    "ratio, again": ".2f",
+    "s to the end": ".1f",
+    "iterations to the end": "d",
+    "converged": "<",
+    "error": "<",
 }
 
 Report = Callable[[int], None]

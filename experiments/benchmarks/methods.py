@@ -29,6 +29,7 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import KFold, cross_val_predict, train_test_split
 from sklearn.preprocessing import StandardScaler
 
+from experiments.benchmarks.tables import Rows
 from experiments.ingredients.initialization import Floats
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 from gpflow_pep.inducing import k_means
@@ -39,9 +40,6 @@ _GRACE = 60  # CPU seconds for predictions, and for a fit to stop at its limit
 _FOLDS = 5
 _LONG = 20.0  # seconds of a fit that is not repeated
 _BOUNDS = (1e-3, 1e5)  # bounds of scikit-learn's variances and lengthscales
-
-Rows = tuple[Floats, Any]
-"""X [N, D] and y [N]."""
 
 
 class GPflow:
