@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 from gpflow import Parameter, default_float
 from gpflow.kernels import Kernel
 from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import record
 from tensorflow.python.ops import control_flow_util
 
@@ -142,8 +143,14 @@ class Compiled:
         return functions[key]
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        """Call the function."""
-        return self._function(self._functions)(*args, **kwargs)
+        """Call the function. Its graph is not optimized: that takes a second and gains nothing."""
+        context = eager_context.context()
+        given = context.function_call_options
+        context.function_call_options = _without_optimizer(given.config_proto_serialized)
+        try:
+            return self._function(self._functions)(*args, **kwargs)
+        finally:
+            context.function_call_options = given
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = f"{owner.__qualname__}.{name}"
@@ -155,6 +162,14 @@ class Compiled:
         bound = self._function(functions).__get__(instance, owner)
         bound._omit_frequent_tracing_warning = True
         return bound
+
+
+@functools.cache
+def _without_optimizer(config: bytes) -> eager_context.FunctionCallOptions:
+    """Return options of calls with this configuration, but without TensorFlow's graph optimizer."""
+    proto = tf.compat.v1.ConfigProto.FromString(config)
+    proto.graph_options.rewrite_options.disable_meta_optimizer = True
+    return eager_context.FunctionCallOptions(config_proto=proto)
 
 
 class _Traces:

@@ -20,9 +20,10 @@ with <h> = ∫ H P h dt / (Γ(1+α) E[p^α]) the first and second derivatives in
 
     -<h_k>, or 1 - <h_y> for k = y;   α <h_k>(1 - <h_k>) - <h_k Σ_{j≠k} h_j>.
 
-For most rows the trapezoid rule with tabulated S_k is accurate: integrands are bounded within π/2
-of the real axis, so a step of 0.4 (or more, left of the first decrease of an S_k) has an error of
-exp(-π²/0.4). Rows with a larger estimated error get more points, and then adaptive quadrature.
+For most rows the trapezoid rule is accurate: integrands are bounded within π/2 of the real axis, so
+a step of 0.4 (or more, left of the first decrease of an S_k) has an error of exp(-π²/0.4). The S_k
+are tabulated unless a variance is large. Rows with a larger estimated error get more points, and
+then adaptive quadrature.
 """
 
 import functools
@@ -52,6 +53,7 @@ _NUMBERS = (
     128,
 )
 _RULE = gauss_legendre(32)
+Survival = Callable[..., tuple[tf.Tensor, ...]]
 _TRAPEZOID = np.concatenate([trapezoid_table(number)[:4] for number in _NUMBERS], axis=1)
 
 
@@ -100,8 +102,7 @@ def softmax_power(
 
     :param label: y, integers [R] from 0 to C - 1; `mean` and `variance`: m and v, [C, R].
     :param alpha: α in [0, 1], [] or [R].
-    :param accurate: False: use adaptive panels only for variances beyond the table, not for all
-        unresolved rows.
+    :param accurate: False: do not use adaptive panels.
     """
     refuse_xla("tilted distributions of a softmax, whose number of points depends on the data")
     own = tf.equal(tf.range(tf.shape(mean)[0])[:, None], label[None])  # [C, R]
@@ -111,15 +112,22 @@ def softmax_power(
     shifted = tf.where(own, mean + alpha * variance, mean)
     offset = alpha * (m + 0.5 * alpha * v)
     rows = _scan(_Rows(*(value[..., None] for value in (own, shifted, variance, offset, alpha))))
-    beyond = tf.reduce_any(variance > LARGEST_VARIANCE, axis=0)
-    sums, rest = _by_trapezoid(rows)
-    rest = tf.boolean_mask(rest, tf.gather(beyond, rest) | accurate)
+    is_wide = tf.reduce_any(variance > LARGEST_VARIANCE, axis=0)
+    narrow, wide = (tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide))
+    empty = tf.zeros([tf.size(label), 1 + 2 * mean.shape[0]], mean.dtype)
+    sums, rest = _by_trapezoid(tabulated_survival, rows, narrow, empty)
+
+    def directly() -> tuple[tf.Tensor, tf.Tensor]:
+        filled, unresolved = _wide_by_trapezoid()(rows, wide, sums)
+        return filled, tf.concat([rest, unresolved], axis=0)
+
+    sums, rest = tf.cond(tf.size(wide) > 0, directly, lambda: (sums, rest))
 
     def with_panels() -> tf.Tensor:
         refined = _by_panels(mean.shape[0])(rows.take(rest))
         return tf.tensor_scatter_nd_update(sums, rest[:, None], refined)
 
-    sums = tf.cond(tf.size(rest) > 0, with_panels, lambda: sums)
+    sums = tf.cond((tf.size(rest) > 0) & accurate, with_panels, lambda: sums)
     # The scan misses integrands if a mean is too far above m_y, in standard deviations (or units)
     # of both: NaN.
     limit = 2e4 * tf.sqrt(tf.maximum(tf.minimum(variance, v), 1.0))
@@ -186,7 +194,7 @@ def _scan(rows: _Rows) -> _Rows:
 
 
 def _integrals(
-    rows: _Rows, t: tf.Tensor, weights: tf.Tensor, survival: Callable[..., tuple[tf.Tensor, ...]]
+    rows: _Rows, t: tf.Tensor, weights: tf.Tensor, survival: Survival
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
     Sum H (1 - P), each H P h_k and each H P h_k Σ_{j≠k} h_j over points t [R, K], divided by their
@@ -208,12 +216,12 @@ def _integrals(
     return tf.concat([*sums], axis=0), resolved, log_S
 
 
-def _by_trapezoid(rows: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the integrals [R, 1 + 2C], and the indices of inaccurate rows."""
-    dtype = rows.left.dtype
-    C = rows.mean.shape[0]
-    R = tf.shape(rows.left)[0]
-    table = tf.constant(_TRAPEZOID, dtype)
+def _by_trapezoid(
+    survival: Survival, rows: _Rows, row: tf.Tensor, sums: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Replace sums [R, 1 + 2C] of these rows; also return the indices of inaccurate rows."""
+    table = tf.constant(_TRAPEZOID, sums.dtype)
+    lowest = LOWEST if survival is tabulated_survival else -np.inf
 
     def level(number: tf.Tensor, row: tf.Tensor, sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
         begin = number * _NUMBERS[0]
@@ -221,20 +229,25 @@ def _by_trapezoid(rows: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
         points, *waves = tf.unstack(table[:, begin : begin + size])
         taken = rows.take(row)
         integrals, resolved, log_S = _integrals(
-            taken, *_points(taken, 0.5 * (points + 1.0)), tabulated_survival
+            taken, *_points(taken, 0.5 * (points + 1.0)), survival
         )
-        good = _is_accurate(taken, resolved, log_S, tf.stack(waves))
+        good = _is_accurate(taken, resolved, log_S < lowest, tf.stack(waves))
         sums = tf.tensor_scatter_nd_update(sums, row[:, None], tf.transpose(integrals))
         return number + 1, tf.boolean_mask(row, ~good), sums
 
-    start = (tf.constant(0), tf.range(R), tf.zeros([R, 1 + 2 * C], dtype))
     _, rest, sums = tf.while_loop(
         lambda number, row, sums: (number < len(_NUMBERS)) & (tf.size(row) > 0),
         level,
-        start,
-        shape_invariants=tuple(map(tf.TensorShape, ([], [None], [None, 1 + 2 * C]))),
+        (tf.constant(0), row, sums),
+        shape_invariants=tuple(map(tf.TensorShape, ([], [None], [None, sums.shape[1]]))),
     )
     return sums, rest
+
+
+@functools.cache
+def _wide_by_trapezoid() -> Any:
+    """Return a function that integrates rows with variances beyond the table."""
+    return on_demand(functools.partial(_by_trapezoid, log_survival))
 
 
 def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -258,15 +271,14 @@ def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return rows.transition + mean * u - half * root, step * (mean - half * u / root)
 
 
-def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Tensor) -> tf.Tensor:
+def _is_accurate(rows: _Rows, values: tf.Tensor, beyond: tf.Tensor, waves: tf.Tensor) -> tf.Tensor:
     """
-    Return a mask of accurate rows [R], from terms of sums [4, R, K], and 1, cosines and sines [3,
-    K].
+    Return a mask of accurate rows [R], from terms of sums [4, R, K], the mask of log S outside of
+    the table [C, R, K], and 1, cosines and sines [3, K].
     """
     total, cosine, sine = tf.unstack(tf.tensordot(values, waves, [[2], [1]]), axis=-1)  # [4, R]
     amplitude = tf.sqrt(tf.square(cosine) + tf.square(sine))
     ends = tf.maximum(values[..., 0], values[..., -1])
-    beyond = log_S < LOWEST  # outside of the table
     own_beyond = tf.reduce_any(beyond & rows.own, axis=0)
     any_beyond = tf.reduce_any(beyond, axis=0)
     # First for H (1 - P): if another class is beyond, 1 - P = 1.
@@ -275,8 +287,7 @@ def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Ten
     # The relative error of the rule is about the squared amplitude near the Nyquist frequency.
     tolerance = attainable(3e-5, total.dtype)
     good = (amplitude <= tolerance * total) & (lost <= 1e-10 * total)
-    in_table = rows.variance[..., 0] <= LARGEST_VARIANCE
-    return tf.reduce_all(good, axis=0) & tf.reduce_all(in_table, axis=0)
+    return tf.reduce_all(good, axis=0)
 
 
 @functools.cache

@@ -26,6 +26,7 @@ from scipy.special import ndtr
 from ..maths.normal import log_ndtr
 
 _WIDTH = 0.5  # b: the remainders are small and smooth on the scale of the nodes
+LARGEST_VARIANCE = 120.0  # of the table; larger ones would need polynomials of a higher degree
 
 
 def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -34,14 +35,13 @@ def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
     for hazards below about 1, and of 1e-9 below 2; farther to the right S has an absolute error of
     1e-15.
     """
-    is_wide = variance >= 1.0
-    indices = [tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide)]
-    parts = [(tf.gather(x, index), tf.gather(variance, index)[:, None]) for index in indices]
-    narrow = _narrow(*parts[0])
-    wide = _wide(*parts[1])
-    return tuple(
-        tf.dynamic_stitch(indices, list(values)) for values in zip(narrow, wide, strict=True)
+    group = tf.where(variance < 1.0, 0, tf.where(variance < LARGEST_VARIANCE, 1, 2))
+    indices = [tf.cast(tf.where(group == number)[:, 0], tf.int32) for number in range(3)]
+    narrow, wide, very_wide = (
+        (tf.gather(x, index), tf.gather(variance, index)[:, None]) for index in indices
     )
+    parts = [_narrow(*narrow), _wide(*wide), _wide(*very_wide, nodes=_FEW_NODES)]
+    return tuple(tf.dynamic_stitch(indices, list(values)) for values in zip(*parts, strict=True))
 
 
 def smallest(dtype: tf.DType) -> tf.Tensor:
@@ -71,7 +71,28 @@ def _remainders() -> tuple[AnyNDArray, AnyNDArray]:
     return u, weights[:, None] * remainders
 
 
-_POINTS, _REMAINDERS = _remainders()
+_NODES = _remainders()
+
+
+def _few_remainders() -> tuple[AnyNDArray, AnyNDArray]:
+    """
+    Return nodes and weights, [20] and [20, 3], with the same sums to 1e-10 if v is at least
+    LARGEST_VARIANCE. They are fitted: N(u; x, v) is proportional to exp(s u - q u²), s = x/v, and
+    q = 1/(2v) is small.
+    """
+    nodes = np.linspace(-11.0, 2.0, 20)
+    q = np.linspace(0.0, 0.5 / LARGEST_VARIANCE, 5)[:, None, None]
+    # The first sum is needed for x < 0 and the second for x > 0. If s < -1.3, all are negligible.
+    ranges = (-1.3, 0.1), (-0.1, 2.0), (-1.3, 2.0)
+    weights = []
+    for remainder, (first, last) in zip(_NODES[1].T, ranges, strict=True):
+        s = np.linspace(first, last, 80)[:, None]
+        exact, fitted = (np.exp(s * u - q * u**2).reshape(-1, len(u)) for u in (_NODES[0], nodes))
+        weights.append(np.linalg.lstsq(fitted, exact @ remainder, rcond=1e-15)[0])
+    return nodes, np.stack(weights, axis=1)
+
+
+_FEW_NODES = _few_remainders()
 
 
 def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -100,7 +121,9 @@ def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return log_S, scale * slope / S
 
 
-def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _wide(
+    x: tf.Tensor, v: tf.Tensor, nodes: tuple[AnyNDArray, AnyNDArray] = _NODES
+) -> tuple[tf.Tensor, tf.Tensor]:
     """
     Sum over u, for x [Q, K] and v [Q, 1]. If x > 0, the sums are multiplied by exp(x²/2v) to avoid
     underflow.
@@ -118,11 +141,12 @@ def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         -0.5 / v + tf.zeros_like(x),
         -0.5 * tf.square(tf.nn.relu(-x)) / v - tf.math.log(sd),
     ]
-    u = tf.constant(np.stack([_POINTS, _POINTS**2, np.ones_like(_POINTS)]), dtype)
+    points, remainders = nodes
+    u = tf.constant(np.stack([points, points**2, np.ones_like(points)]), dtype)
     density = tf.exp(
         tf.tensordot(tf.stack(parts, axis=-1), u, 1)
-    )  # [Q, K, 64], N(u; x, v) times this factor
-    F, S, slope = tf.unstack(tf.tensordot(density, tf.constant(_REMAINDERS, dtype), 1), axis=-1)
+    )  # [Q, K, nodes], N(u; x, v) times this factor
+    F, S, slope = tf.unstack(tf.tensordot(density, tf.constant(remainders, dtype), 1), axis=-1)
     tail = tf.exp(x + 0.5 * v + log_ndtr(-(x + v) / B) - height)
     F += tf.exp(log_ndtr(x / B)) + tail
     S += tf.exp(log_ndtr(-x / B) - height)
@@ -139,7 +163,6 @@ def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 # their coefficients are Chebyshev sums in a function of v. With c = -√v/2, a = 10 + 3 √v and r = |x - c|/a, the panels
 # on each side of c have equal widths in r/(1 + r).
 
-LARGEST_VARIANCE = 120.0  # larger variances would need polynomials of a higher degree
 LOWEST = -150.0  # smallest log S in the table; G is extrapolated linearly beyond
 LARGEST_G = 50.0  # S = exp(-exp(50)) is 0
 # Panels on each side of c, and degree of the polynomials, for the errors of tabulated_survival.

@@ -19,10 +19,11 @@ from .result import CONVERGED, FAILED, LIMIT, Outcome
 from .starts import starts, without_inputs
 
 FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than `gain`
-# The last phase also ends after this many iterations that gained less than this share of `gain`, if
-# it has at most `_SECANTS` coordinates, so that secants know the curvature. In earlier phases
-# inducing points have not moved yet.
-_STILL = (5, 1.0 / 40.0)
+# The last phase also ends after this many iterations that gained less than a share of `gain`, if it
+# has at most `_SECANTS` coordinates, so that secants know the curvature. In earlier phases inducing
+# points have not moved yet. Iterations in which sites converge are expensive: their share is larger.
+_STILL_ITERATIONS = 5
+_STILL_SHARES = {True: 1.0 / 40.0, False: 1.0 / 4.0}  # of an exact loss, of one with sites
 # Largest change of the logarithm of a positive parameter in a search: at extreme values matrices
 # are singular and sites diverge.
 _REACH = np.log(1e4)
@@ -250,8 +251,8 @@ class LBFGS:
         recent = self._state.recent
         limits = [self._flat]
         is_last = self._active is self._phases[-1]
-        if is_last and self._objective.is_exact and len(self._best_gradient) <= _SECANTS:
-            limits.append(_STILL)
+        if is_last and len(self._best_gradient) <= _SECANTS:
+            limits.append((_STILL_ITERATIONS, _STILL_SHARES[self._objective.is_exact]))
         for number, share in limits:
             least = share * self._gain
             if len(recent) <= number:
