@@ -100,6 +100,7 @@ class SparseGPEstimator(BaseEstimator):
     _draws: Draws | None  # of the hyperparameters: predictions are averaged over them
     _only_x: AnyNDArray  # the value of each column of X in all rows so far, [D]; NaN once it varies
     _only_y: AnyNDArray  # the same for Y, [P]
+    _first_parts: dict[str, object]
     _STREAM: Callable[..., Any]  # constructs the model from the second batch on
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -187,6 +188,15 @@ class SparseGPEstimator(BaseEstimator):
         """
         return None
 
+    def _refuse_new_parts(self) -> None:
+        """Raise a ValueError if `model_` has a trained copy of another kernel or likelihood."""
+        for name, part in self._first_parts.items():
+            if getattr(self, name) is not part:
+                raise ValueError(
+                    f"{name} must stay the object of the first batch: the model has a trained copy "
+                    "of it. fit trains a new model."
+                )
+
     def _stream_likelihood(self, model: GPModel) -> Likelihood:
         """Return the likelihood of the stream that continues this model."""
         return deepcopy(model.likelihood)
@@ -205,6 +215,8 @@ class SparseGPEstimator(BaseEstimator):
             options = None
         self._only_x = _only_values(X, X[0])
         self._only_y = _only_values(Y, Y[0])
+        parts = {"kernel", "likelihood"} & vars(self).keys()
+        self._first_parts = {name: getattr(self, name) for name in parts}
         for name in ("alpha_selection_", "num_inducing_selection_"):
             self.__dict__.pop(name, None)
         self.alpha_ = 0.5
@@ -269,6 +281,7 @@ class SparseGPEstimator(BaseEstimator):
             # first one without noise.
             self._fit_model(X, Y, train=bool(np.ptp(Y, axis=0).any()), refine=False)
             return
+        self._refuse_new_parts()
         model = self.model_
         options = self._training_options()
         earlier_x = self._only_x

@@ -129,7 +129,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         with atomic([self], ()):
             X, y = self._validated_rows(X, y, reset=first)
             if classes is not None:
-                labels = unique_labels(checked_labels(classes, "classes"))
+                labels = unique_labels(np.atleast_1d(checked_labels(classes, "classes")))
                 if len(labels) < 2:
                     raise ValueError(
                         f"classes must be two labels or more, got {len(labels)} class: "
