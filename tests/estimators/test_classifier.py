@@ -167,8 +167,11 @@ def test_batches(X, labels):
     estimator = SparseGPClassifier(n_inducing=8, optimizer=None, random_state=0)
     with pytest.raises(ValueError, match="classes must be given at the first call of partial_fit"):
         estimator.partial_fit(X, labels)
-    with pytest.raises(ValueError, match=r"classes must be two labels or more, got 1 class: \[0\]"):
-        estimator.partial_fit(X, labels, classes=[0])
+    for classes in ([0], "hi"):
+        with pytest.raises(
+            ValueError, match=r"classes must be two labels or more, got 1 class: \["
+        ):
+            estimator.partial_fit(X, labels, classes=classes)
     order = np.argsort(labels, kind="stable")
     for rows in (order[::2], order[1::2]):
         estimator.partial_fit(X[rows], labels[rows] > 0, classes=[True, False])

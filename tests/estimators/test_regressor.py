@@ -220,6 +220,8 @@ def test_a_stream_in_given_units_keeps_them(X, y):
         assert isinstance(estimator.model_, kind)
     with pytest.raises(ValueError, match="y must keep 1 columns, got 2"):
         estimator.partial_fit(X, np.stack([y, y], axis=1))
+    with pytest.raises(ValueError, match="kernel must stay the object of the first batch"):
+        deepcopy(estimator).set_params(kernel__variance=2.0).partial_fit(X, y)
     # Both have the jitter 1e-6 of a kernel of 1e4, 1e-10 of it.
     assert_allclose(estimator.predict(X, return_std=True), expected, rtol=1e-5)
 

@@ -18,6 +18,7 @@ from gpflow.likelihoods import Bernoulli, Gaussian
 from gpflow.utilities import positive
 from numpy.testing import assert_allclose
 from quick import some_slow
+from tensorflow.python.eager import context as eager_context
 from tensorflow.python.framework import ops
 from tensorflow.python.framework.func_graph import FuncGraph
 
@@ -305,6 +306,18 @@ def test_many_instances_are_no_reason_for_a_warning(caplog):
     for each in [Scaled(float(number)) for number in range(1, 9)]:
         each.total(tf.ones([3]))
     assert not caplog.records
+
+
+def test_graphs_run_without_the_graph_optimizer():
+    found = []
+
+    def options():
+        return eager_context.context().function_call_options.config_proto_serialized
+
+    given = options()
+    compiled(lambda: found.append(options()))()
+    rewriting = tf.compat.v1.ConfigProto.FromString(found[0]).graph_options.rewrite_options
+    assert rewriting.disable_meta_optimizer and options() == given
 
 
 def test_options_are_those_of_tf_function():
