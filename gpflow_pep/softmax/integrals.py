@@ -118,7 +118,7 @@ def softmax_power(
     sums, rest = _by_trapezoid(tabulated_survival, rows, narrow, empty)
 
     def directly() -> tuple[tf.Tensor, tf.Tensor]:
-        filled, unresolved = _wide_by_trapezoid()(rows, wide, sums)
+        filled, unresolved = _wide_by_trapezoid(mean.shape[0])(rows, wide, sums)
         return filled, tf.concat([rest, unresolved], axis=0)
 
     sums, rest = tf.cond(tf.size(wide) > 0, directly, lambda: (sums, rest))
@@ -245,8 +245,8 @@ def _by_trapezoid(
 
 
 @functools.cache
-def _wide_by_trapezoid() -> Any:
-    """Return a function that integrates rows with variances beyond the table."""
+def _wide_by_trapezoid(C: int) -> Any:
+    """Return a function that integrates rows with C classes and variances beyond the table."""
     return on_demand(functools.partial(_by_trapezoid, log_survival))
 
 

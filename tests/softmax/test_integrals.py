@@ -1,5 +1,7 @@
 """Powers of a softmax: which rows each rule is used for, and that the rules agree."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -114,6 +116,12 @@ def test_difficult_rows_use_panels(counts, monkeypatch):
         assert_allclose(value.numpy()[..., others], wanted.numpy()[..., others], rtol=1e-12)
         assert_allclose(value.numpy()[..., 4], wanted.numpy()[..., 4], rtol=0.05, atol=0.05)
     assert_close(found, by_panels(monkeypatch, *rows))
+
+
+def test_graphs_of_other_numbers_of_classes():
+    for C, R in [(5, 2), (5, 3), (3, 2), (3, 4)]:
+        evaluate = partial(power, *random_rows(C, R, 3.0, 200.0, 300.0), 0.5)
+        assert_all_close(tf.function(evaluate, autograph=False)(), evaluate(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("variance", some_slow([0.0, 1e-4, 0.1, 1.0, 9.0, 50.0, 1e3], quick=[1e3]))
