@@ -26,7 +26,7 @@ from scipy.special import ndtr
 from ..maths.normal import log_ndtr
 
 _WIDTH = 0.5  # b: the remainders are small and smooth on the scale of the nodes
-LARGEST_VARIANCE = 120.0  # of the table; larger ones would need polynomials of a higher degree
+LARGEST_VARIANCE = 60.0  # of the table; larger ones would need polynomials of a higher degree
 
 
 def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -76,11 +76,11 @@ _NODES = _remainders()
 
 def _few_remainders() -> tuple[AnyNDArray, AnyNDArray]:
     """
-    Return nodes and weights, [20] and [20, 3], with the same sums to 1e-10 if v is at least
+    Return nodes and weights, [24] and [24, 3], with the same sums to 1e-10 if v is at least
     LARGEST_VARIANCE. They are fitted: N(u; x, v) is proportional to exp(s u - q u²), s = x/v, and
     q = 1/(2v) is small.
     """
-    nodes = np.linspace(-11.0, 2.0, 20)
+    nodes = np.linspace(-12.0, 2.5, 24)
     q = np.linspace(0.0, 0.5 / LARGEST_VARIANCE, 5)[:, None, None]
     # The first sum is needed for x < 0 and the second for x > 0. If s < -1.3, all are negligible.
     ranges = (-1.3, 0.1), (-0.1, 2.0), (-1.3, 2.0)
@@ -166,17 +166,17 @@ def _wide(
 LOWEST = -150.0  # smallest log S in the table; G is extrapolated linearly beyond
 LARGEST_G = 50.0  # S = exp(-exp(50)) is 0
 # Panels on each side of c, and degree of the polynomials, for the errors of tabulated_survival.
-_PANELS = 24
+_PANELS = 20
 _DEGREE = 9
 _OFFSET = 0.3
-_TERMS = 72  # of the Chebyshev sums in log(√v + _OFFSET); for the same errors
+_TERMS = 56  # of the Chebyshev sums in log(√v + _OFFSET); for the same errors
 
 
 def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
     Interpolate log S and the hazard for x [Q, K] and v [Q], at most LARGEST_VARIANCE.
 
-    The relative error of log S is 1e-10 up to v = 30 and 3e-8 up to LARGEST_VARIANCE; for log S
+    The relative error of log S is 1e-10 up to v = 30 and 1e-9 up to LARGEST_VARIANCE; for log S
     below -30 it is up to 4e-9, and below LOWEST it is not bounded. Errors of the hazard are ten
     times larger.
     """
