@@ -146,7 +146,9 @@ class Compiled:
         """Call the function. Its graph is not optimized: that takes a second and gains nothing."""
         context = eager_context.context()
         given = context.function_call_options
-        context.function_call_options = _without_optimizer(given.config_proto_serialized)
+        context.function_call_options = _without_optimizer(
+            given.config_proto_serialized, given.executor_type
+        )
         try:
             return self._function(self._functions)(*args, **kwargs)
         finally:
@@ -165,11 +167,11 @@ class Compiled:
 
 
 @functools.cache
-def _without_optimizer(config: bytes) -> eager_context.FunctionCallOptions:
+def _without_optimizer(config: bytes, executor: str) -> eager_context.FunctionCallOptions:
     """Return options of calls with this configuration, but without TensorFlow's graph optimizer."""
     proto = tf.compat.v1.ConfigProto.FromString(config)
     proto.graph_options.rewrite_options.disable_meta_optimizer = True
-    return eager_context.FunctionCallOptions(config_proto=proto)
+    return eager_context.FunctionCallOptions(executor, proto)
 
 
 class _Traces:

@@ -335,7 +335,8 @@ class ConvergedSitesObjective(SitesObjective):
         limits = (3e-2, 2e-1, 100.0) if self.model.is_lower_bound else (1e-2, 6e-2, 0.1)
         self._loosest, self._of_gain, self._max_change = limits
         # The loss's error is the sum of the sites' errors, which are squares of their changes.
-        share = min(1.0, (_FEW_SITES / int(tf.size(self.model.sites.precision))) ** 0.5)
+        number = int(self.model.num_data) * self.model.num_latent_gps
+        share = min(1.0, (_FEW_SITES / number) ** 0.5)
         self._loosest *= share
         self._of_gain *= share
 
