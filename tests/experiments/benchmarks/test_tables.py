@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.stats import norm
 from sklearn.dummy import DummyRegressor
 
@@ -147,7 +148,7 @@ def test_the_spread_of_folds():
     mean = methods.WithSpread(DummyRegressor())
     mean.fit(np.array([[0.0], [1.0]]), np.array([1.0, 4.0]))
     predicted, std = mean.predict(np.zeros((1, 1)), return_std=True)
-    np.testing.assert_allclose([predicted[0], std[0]], [2.5, 3.0], rtol=1e-12)
+    assert_allclose([predicted[0], std[0]], [2.5, 3.0], rtol=1e-12)
 
 
 def test_tables_of_the_catalog_need_no_download(monkeypatch):
@@ -176,7 +177,7 @@ def test_blobs(monkeypatch):
     assert np.abs(centers).max() < 11.0 and 0.5 < residuals.std() < 4.0
     # A standard deviation from n numbers has the relative error 1 / sqrt(2 n): four of them for n =
     # 780.
-    np.testing.assert_allclose(residuals.std(axis=0), residuals.std(), rtol=0.1)
+    assert_allclose(residuals.std(axis=0), residuals.std(), rtol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def test_means_over_seeds():
     """Both seeds of aa count for the two methods that have them."""
     chosen = [each for each in toy_records() if each["method"] != "linear"]
     values = rankings.means(rankings.complete(chosen), "nlpd")
-    np.testing.assert_allclose(values, [[0.3, 0.395], [5.0, 1.0], [np.inf, 2.0]], rtol=1e-12)
+    assert_allclose(values, [[0.3, 0.395], [5.0, 1.0], [np.inf, 2.0]], rtol=1e-12)
 
 
 def test_the_picture(monkeypatch):
@@ -268,8 +269,8 @@ def test_the_picture(monkeypatch):
 
         figure = quality(found)
         curve = {line.get_label(): line for line in figure.axes[0].lines}["default"]
-        np.testing.assert_allclose(curve.get_ydata(), [1 / 3, 2 / 3, 1.0])
-        np.testing.assert_allclose(curve.get_xdata()[1:], [4.0, np.inf])
+        assert_allclose(curve.get_ydata(), [1 / 3, 2 / 3, 1.0])
+        assert_allclose(curve.get_xdata()[1:], [4.0, np.inf])
         assert curve.get_color() == "#1f5a99" and len(figure.axes) == 1
         figure.canvas.draw()
         plt.close(figure)
