@@ -27,7 +27,9 @@ from tensorflow.errors import InvalidArgumentError
 from gpflow_pep import BTSGPR, PEPR, TSGPR, fit
 from gpflow_pep.maths.linalg import preferring_products
 
-N, M, BLOCK = 20, 8, 5
+N = 20
+M = 8
+BLOCK = 5
 
 INDUCING = {
     "spread": np.linspace(-1.5, 1.5, M),
@@ -53,10 +55,8 @@ def make_case(kind, noise):
     Y = np.sin(1.5 * X) + np.sqrt(noise) * rng.normal(size=(N, 1))
     Z = INDUCING.get(kind, INDUCING["spread"])[:, None]
     if kind == "far clusters":
-        X, Z = (
-            X + np.where(np.arange(N) < N // 2, 0.0, FAR)[:, None],
-            Z + np.where(np.arange(M) < M // 2, 0.0, FAR)[:, None],
-        )
+        X = X + np.where(np.arange(N) < N // 2, 0.0, FAR)[:, None]
+        Z = Z + np.where(np.arange(M) < M // 2, 0.0, FAR)[:, None]
     return types.SimpleNamespace(
         X=X, Y=Y, Z=Z, lengthscale=LENGTHSCALES.get(kind, 1.0), noise=noise
     )
@@ -148,7 +148,9 @@ def effect_of_rounding(name, model, case, jitter):
 def exact_gradient(name, model, case, jitter):
     """Central differences with h = 1e-15 and 50 digits: 20 are right."""
     theta = [value for parameter in parameters(model) for value in exactly(parameter)]
-    X, Y, step = exactly(case.X), exactly(case.Y), mpmath.mpf("1e-15")
+    X = exactly(case.X)
+    Y = exactly(case.Y)
+    step = mpmath.mpf("1e-15")
     gradient = []
     for place in range(len(theta)):
         ends = []
@@ -268,7 +270,8 @@ def test_derivatives_that_nearly_cancel(any_device):
     """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 1))
-    Y, Z = np.sin(2.0 * X) + 0.2 * rng.normal(size=(300, 1)), np.linspace(-3.0, 3.0, 40)[:, None]
+    Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=(300, 1))
+    Z = np.linspace(-3.0, 3.0, 40)[:, None]
     model = PEPR(
         (X, Y),
         SquaredExponential(),
@@ -332,10 +335,8 @@ def test_seconds_of_an_epoch(name):
     no bit.
     """
     rng = np.random.default_rng(1)
-    X, Z = (
-        np.sort(np.round(rng.uniform(0.0, 600.0, (N, 1))), axis=0),
-        np.round(np.linspace(0.0, 600.0, M))[:, None],
-    )
+    X = np.sort(np.round(rng.uniform(0.0, 600.0, (N, 1))), axis=0)
+    Z = np.round(np.linspace(0.0, 600.0, M))[:, None]
     Y = np.sin(X / 80.0) + 0.1 * rng.normal(size=(N, 1))
     results = []
     for origin in (0.0, 2.0**30):
@@ -369,7 +370,8 @@ def test_covariances_that_contradict_each_other_are_refused(name, way):
     At 1e9 s and a lengthscale of 60 s, |x|^2 eps = 0.06; near the origin the same kernel is as good
     as any.
     """
-    X, Z = np.linspace(0.0, 600.0, N)[:, None], np.linspace(1.0, 597.0, M)[:, None]
+    X = np.linspace(0.0, 600.0, N)[:, None]
+    Z = np.linspace(1.0, 597.0, M)[:, None]
     far = MODELS[name](
         (X + 1e9, np.sin(X)), ExpandedSquare(1.3, 60.0), Z + 1e9, noise_variance=1e-2
     )

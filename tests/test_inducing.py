@@ -170,8 +170,10 @@ def test_given_points_that_explain_each_other(seed):
     and rounding in double precision, 2e-16 times squared weights of up to 1e5 of the given points,
     is below a hundredth of that.
     """
-    local, kernel = np.random.default_rng(seed), SquaredExponential()
-    given, rows = local.uniform(0.0, 1.25, (25, 1)), local.uniform(1.25, 2.5, (25, 1))
+    local = np.random.default_rng(seed)
+    kernel = SquaredExponential()
+    given = local.uniform(0.0, 1.25, (25, 1))
+    rows = local.uniform(1.25, 2.5, (25, 1))
     found = greedy_variance(kernel, rows, 50, given=given)
     assert_array_equal(found[:25], given)
     assert_array_equal(np.sort(found[25:], axis=0), np.sort(rows, axis=0))

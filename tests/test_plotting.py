@@ -16,7 +16,8 @@ from gpflow_pep.likelihoods import Probit
 from gpflow_pep.plotting import ClassDisplay, PredictionDisplay, draw_history
 
 RNG = np.random.default_rng(0)
-X1, X2 = RNG.uniform(0.0, 6.0, (30, 1)), RNG.uniform(-1.0, 1.0, (40, 2))
+X1 = RNG.uniform(0.0, 6.0, (30, 1))
+X2 = RNG.uniform(-1.0, 1.0, (40, 2))
 
 
 class Plane(RegressorMixin, BaseEstimator):
@@ -61,16 +62,15 @@ def lines(ax):
 
 def test_a_prediction_is_mean_two_standard_deviations_rows_and_points(regression):
     display = PredictionDisplay.from_model(regression, (X1, np.sin(X1)))
-    drawn, x = lines(display.ax_), display.grid[0]
+    drawn = lines(display.ax_)
+    x = display.grid[0]
     mean, variance = regression.predict_y(x[:, None])
     assert_allclose(drawn[plotting.PREDICTION], np.column_stack([x, mean]))
     assert_array_equal(drawn[plotting.ROWS], np.hstack([X1, np.sin(X1)]))
     assert_array_equal(drawn[plotting.INDUCING][:, 0], X1[:4, 0])
     (band,) = display.ax_.collections
-    upper, expected = (
-        band.get_paths()[0].vertices[:, 1].max(),
-        np.max(mean + 2.0 * np.sqrt(variance)),
-    )
+    upper = band.get_paths()[0].vertices[:, 1].max()
+    expected = np.max(mean + 2.0 * np.sqrt(variance))
     assert_allclose(upper, expected)
 
 
@@ -160,7 +160,8 @@ def test_a_history_is_drawn_at_its_records():
 
 
 def test_rejects_rows_and_limits_that_cannot_be_drawn(regression):
-    y, names = np.zeros(40), np.repeat(["a", "b"], 20)
+    y = np.zeros(40)
+    names = np.repeat(["a", "b"], 20)
     gap = np.where(np.arange(40)[:, None] == 3, np.nan, X2)
     for display, X, targets, options, message in (
         (PredictionDisplay, np.zeros([40, 3]), y, {}, "X must have 1 or 2 columns, got 3"),

@@ -36,7 +36,8 @@ from gpflow_pep.runtime.checks import asserted
 from gpflow_pep.training import fit
 
 RNG = np.random.default_rng(0)
-X, Y = RNG.normal(size=(12, 2)), RNG.normal(size=(12, 1))
+X = RNG.normal(size=(12, 2))
+Y = RNG.normal(size=(12, 1))
 Z = RNG.normal(size=(4, 2))
 
 
@@ -351,7 +352,8 @@ def test_counts_beyond_32_bits_are_refused():
 )
 def test_inputs_in_a_list_are_not_rounded(make):
     """To single precision, as TensorFlow's cast of Python's numbers does."""
-    model, values = make(), [[0.1] * X.shape[1], [1.0 / 3.0] * X.shape[1]]
+    model = make()
+    values = [[0.1] * X.shape[1], [1.0 / 3.0] * X.shape[1]]
     for predict in (model.predict_f, model.predict_y, model.posterior().predict_f):
         assert_all_equal(predict(values), predict(np.array(values)))
 

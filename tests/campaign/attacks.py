@@ -104,7 +104,8 @@ def _scale(case: Case, rng: Rng) -> Any:
 
 
 def _fewer_rows(case: Case, rng: Rng) -> Any:
-    X, Y = case.X[:-1], case.Y[:-1]
+    X = case.X[:-1]
+    Y = case.Y[:-1]
     return one_of(rng, [(X, Y), (X.tolist(), Y.tolist()), (tf.constant(X), np.asfortranarray(Y))])
 
 
@@ -225,7 +226,8 @@ def _kernel_between_batches(case: Case, model: Any, rng: Rng) -> tuple[Found, Fo
     A new kernel acts as its values assigned to the old one: the old posterior, a factor on the old
     points, stays.
     """
-    model, other = _streamed(case), _streamed(case)
+    model = _streamed(case)
+    other = _streamed(case)
     kernel = kernel_of(case._replace(variance=1.1 * case.variance))
     model.kernel = kernel
     multiple_assign(other.kernel, parameter_dict(kernel))
@@ -234,7 +236,9 @@ def _kernel_between_batches(case: Case, model: Any, rng: Rng) -> tuple[Found, Fo
 
 def _same_points(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
     """New points that are the old points, in any form, are an update without points."""
-    model, other, Z = _streamed(case), _streamed(case), case.Z
+    model = _streamed(case)
+    other = _streamed(case)
+    Z = case.Z
     model.update((case.X, case.Y), one_of(rng, [Z, Z.tolist(), tf.constant(Z), InducingPoints(Z)]))
     other.update((case.X, case.Y))
     return found_by(case, model), found_by(case, other)
@@ -286,7 +290,8 @@ def run(attacked: Attacked) -> Outcome:
 
 
 def _judged(attacked: Attacked) -> Outcome:
-    attack, rng = ATTACKS[attacked.name], np.random.default_rng([attacked.seed, 11])
+    attack = ATTACKS[attacked.name]
+    rng = np.random.default_rng([attacked.seed, 11])
     case = drawn(attacked.seed, rng, attack.models, attack.likelihoods, _SPREAD)
     model = make(case)
     found_by(case, model)

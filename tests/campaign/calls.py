@@ -101,13 +101,16 @@ CHUNKS = (None, None, 1, 3, 10**6, np.int64(4), sys.maxsize)
 def case_of(seed: int) -> Case:
     """Make the case of a seed."""
     rng = np.random.default_rng(seed)
-    N, M, D = int(rng.choice([1, 2, 5, 12])), int(rng.choice([1, 2, 5, 8])), int(rng.choice([1, 2]))
+    N = int(rng.choice([1, 2, 5, 12]))
+    M = int(rng.choice([1, 2, 5, 8]))
+    D = int(rng.choice([1, 2]))
     model, kernel, place = (
         str(rng.choice(list(names))) for names in (("PEPR", "TSGPR"), KERNELS, PLACES)
     )
     X = PLACES[place](rng.uniform(-1.0, 1.0, (N, D)), rng)
     points = X[rng.integers(0, N, M)] + 0.3 * rng.standard_normal((M, D))
-    lengthscale, noise = 10.0 ** rng.uniform(-1.5, 1.5), 10.0 ** rng.uniform(-6.0, 2.0)
+    lengthscale = 10.0 ** rng.uniform(-1.5, 1.5)
+    noise = 10.0 ** rng.uniform(-6.0, 2.0)
     variance = 10.0 ** rng.uniform(-3.0, 3.0)
     Y = np.sin(3.0 * (X[:, :1] - X[0, 0])) * np.sqrt(variance) + np.sqrt(
         noise
@@ -155,7 +158,8 @@ def compare(case: Case, model: Any) -> Outcome:
     kernel = KERNELS[case.kernel][1](
         *(float(value.numpy()) for value in (model.kernel.variance, model.kernel.lengthscales))
     )
-    jitter, noise = gpflow.default_jitter(), float(model.likelihood.variance.numpy())
+    jitter = gpflow.default_jitter()
+    noise = float(model.likelihood.variance.numpy())
     expected = power_ep(
         (case.X, case.Y), kernel, model.inducing_variable.Z.numpy(), case.Xnew,
         alpha=case.alpha, noise=noise, jitter=jitter, structured=case.model == "TSGPR",

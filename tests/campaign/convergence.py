@@ -126,7 +126,8 @@ OBSERVATIONS = ("of the model", "at random", "separable", "extreme")
 
 def problems(number: int, seed: int, only: str | None = None) -> list[Problem]:
     """Return the problems of a seed, the kinds in turn."""
-    rng, found = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    found = []
     names = list(KINDS)
     for place in range(number):
         found.append(
@@ -146,13 +147,12 @@ def problems(number: int, seed: int, only: str | None = None) -> list[Problem]:
 
 def data(problem: Problem) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
     """X [N, 2], Y [N, 1] and Z [M, 2] of a problem."""
-    kind, rng = KINDS[problem.kind], np.random.default_rng(problem.seed)
+    kind = KINDS[problem.kind]
+    rng = np.random.default_rng(problem.seed)
     X = rng.uniform(-1.0, 1.0, (problem.num_data, 2))
     Z = X[: problem.num_inducing] if problem.num_inducing <= len(X) else X
-    variance, slope = (
-        problem.variance,
-        np.array([[1.0, -0.5, 0.2], [0.3, 1.0, -0.7]])[:, : kind.latent],
-    )
+    variance = problem.variance
+    slope = np.array([[1.0, -0.5, 0.2], [0.3, 1.0, -0.7]])[:, : kind.latent]
     if problem.observations == "of the model":
         covariance = variance * np.exp(
             -0.5 * np.square((X[:, None] - X[None]) / problem.lengthscale).sum(axis=-1)
@@ -216,7 +216,8 @@ def main() -> None:
     """Run the campaign and print a table."""
     parser = options(__doc__, 700, "problems")
     parser.add_argument("--only", choices=KINDS, help="problems of this kind only")
-    arguments, models = parser.parse_args(), Models()
+    arguments = parser.parse_args()
+    models = Models()
     campaign = Campaign(lambda problem: solve(models(problem)), tuple, ("converged",))
     drawn = problems(arguments.problems, arguments.seed, arguments.only)
     print_table(campaign.run_all(drawn, arguments))

@@ -268,7 +268,8 @@ def case_of(seed: int) -> Case:
 def run(case: Case) -> Outcome:
     """Run a case in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        path, rng = Path(folder) / "c.npz", np.random.default_rng([case.seed, 1])
+        path = Path(folder) / "c.npz"
+        rng = np.random.default_rng([case.seed, 1])
         return guarded(lambda: KINDS[case.kind](case, path, rng))
 
 

@@ -150,7 +150,8 @@ def case_of(seed: int) -> Case:
     rng = np.random.default_rng(seed)
     name = str(rng.choice(list(LIKELIHOODS)))
     likelihood, density, draw = LIKELIHOODS[name](rng, 10.0 ** rng.uniform(-1.5, 2.0))
-    mean, variance = rng.normal(scale=3.0, size=_ROWS), 10.0 ** rng.uniform(-4.0, 2.0, size=_ROWS)
+    mean = rng.normal(scale=3.0, size=_ROWS)
+    variance = 10.0 ** rng.uniform(-4.0, 2.0, size=_ROWS)
     f = mean + rng.choice([0.0, 1.0, 6.0], size=_ROWS) * rng.normal(size=_ROWS) * np.sqrt(variance)
     return Case(seed, name, likelihood, density, mean, variance, np.asarray(draw(f), dtype=float))
 

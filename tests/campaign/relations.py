@@ -231,7 +231,9 @@ def _labels(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
 
 def _sibling(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
     """Another class, or its settings, that is the same thing here."""
-    kernel, Z, data = kernel_of(case), case.Z.copy(), (case.X, case.Y)
+    kernel = kernel_of(case)
+    Z = case.Z.copy()
+    data = (case.X, case.Y)
     siblings: dict[str, Callable[[], Any]] = {
         "PEPR": lambda: PEPR(
             data, kernel, Z, alpha=case.alpha, noise_variance=case.noise, blocks=1
@@ -303,7 +305,9 @@ def drawn(
     """
     model = models[rng.integers(len(models))]
     likelihood = str(rng.choice([name for name in _possible(model) if name in likelihoods]))
-    N, M, D = int(rng.integers(1, 30)) + 1, int(rng.integers(1, 7)), int(rng.integers(1, 4))
+    N = int(rng.integers(1, 30)) + 1
+    M = int(rng.integers(1, 7))
+    D = int(rng.integers(1, 4))
     X, Z, Xnew = (rng.normal(size=(rows, D)) for rows in (N, M, 5))
     variance = 10.0 ** (spread * rng.uniform(-2.0, 2.0))
     lengthscale = 10.0 ** (spread * rng.uniform(-1.0, 1.0))

@@ -11,7 +11,8 @@ from campaign.streams import ORDERS, SUBJECTS, judge, run, stream_of
 
 def test_streams_follow_from_the_seed():
     for seed in range(2 * len(SUBJECTS)):
-        stream, again = stream_of(seed), stream_of(seed)
+        stream = stream_of(seed)
+        again = stream_of(seed)
         assert_array_equal(stream.X, again.X)
         assert_array_equal(stream.y, again.y)
     drawn = [stream_of(seed) for seed in range(60)]
@@ -25,7 +26,8 @@ def test_a_small_share(seed):
 
 
 def test_verdicts_can_fail(monkeypatch):
-    regression, labels = stream_of(0), stream_of(1)
+    regression = stream_of(0)
+    labels = stream_of(1)
     assert judge(regression, regression.F, regression.F).verdict == "right"
     assert judge(regression, 0.0 * regression.F, regression.F).verdict == "wrong mean"
     assert judge(regression, regression.F * np.nan, regression.F).verdict == "not finite"

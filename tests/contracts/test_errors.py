@@ -30,15 +30,16 @@ def test_nan_variable_raises(subject, model, compiled):
     The objective and predictions stop. Predictions of f do not read the likelihood's parameters,
     unless the model has data; predictions of observations read everything. Then all is as it was.
     """
-    loss, X, labels = compiled(model), XNEW, np.zeros((len(XNEW), 1))
+    loss = compiled(model)
+    X = XNEW
+    labels = np.zeros((len(XNEW), 1))
     Y = np.zeros((len(X), 3)) if not subject.is_regression and is_gaussian(model) else labels
     subject.loss(model)()  # sites whose classes were shifted repeat from the next evaluation on
-    expected, predict = float(loss()), tf.function(lambda: model.predict_f(X))
+    expected = float(loss())
+    predict = tf.function(lambda: model.predict_f(X))
     before = [value.numpy() for value in predict()]
-    variables, of_likelihood = (
-        model.trainable_variables,
-        {id(v) for v in model.likelihood.trainable_variables},
-    )
+    variables = model.trainable_variables
+    of_likelihood = {id(v) for v in model.likelihood.trainable_variables}
     for variable in variables:
         value = variable.numpy()
         variable.assign(np.full_like(value, np.nan))
@@ -144,7 +145,8 @@ def test_duplicate_inducing_points_without_jitter_raise(make):
     """
     Z = np.zeros((M, D))
     with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
-        model, mended = make(), make()
+        model = make()
+        mended = make()
         mended.max_jitter = 1e-3
         for each in (model, mended):
             each.inducing_variable.Z.assign(Z)

@@ -37,8 +37,11 @@ def marginal(cov, full_cov, full_output_cov):
 
 
 def test_all_covariance_forms_agree(many):
-    model, n, P = many, len(XNEW), many.num_latent_gps
-    posterior, found = model.posterior(), {}
+    model = many
+    n = len(XNEW)
+    P = many.num_latent_gps
+    posterior = model.posterior()
+    found = {}
     mean, variance = model.predict_f(XNEW)
     assert np.all(variance > 0.0)
     for form, shape in FORMS.items():
@@ -49,7 +52,8 @@ def test_all_covariance_forms_agree(many):
             assert cov.shape == shape(n, P)
             same_predictions((m, marginal(cov, *form)), (mean, variance), EXACT)
         found[form] = cov.numpy()
-    whole, everything = found[True, False], found[True, True]
+    whole = found[True, False]
+    everything = found[True, True]
     assert np.min(np.linalg.eigvalsh(whole)) > -EXACT
     for p in range(P):
         assert_allclose(everything[:, p, :, p], whole[p], rtol=0, atol=EXACT)
@@ -60,7 +64,8 @@ def test_all_covariance_forms_agree(many):
 
 @ONE_OF_ALL
 def test_accepts_leading_batch_dimensions(many):
-    model, P = many, many.num_latent_gps
+    model = many
+    P = many.num_latent_gps
     batch = np.stack([XNEW + shift for shift in (0.0, 0.3, -0.5, 1.0, 2.0, 3.0)])
     for form in ((False, False), (True, True)):
         expected = [model.predict_f(batch[number], *form) for number in range(0, 6, 2)]
@@ -68,10 +73,8 @@ def test_accepts_leading_batch_dimensions(many):
             mean, cov = model.predict_f(batch.reshape(*lead, *batch.shape[1:]), *form)
             assert mean.shape == [*lead, 7, P]
             assert cov.shape == [*lead, *FORMS[form](7, P)]
-            mean, cov = (
-                tf.reshape(mean, [6, *mean.shape[len(lead) :]]),
-                tf.reshape(cov, [6, *cov.shape[len(lead) :]]),
-            )
+            mean = tf.reshape(mean, [6, *mean.shape[len(lead) :]])
+            cov = tf.reshape(cov, [6, *cov.shape[len(lead) :]])
             for number, one in zip(range(0, 6, 2), expected, strict=True):
                 same_predictions((mean[number], cov[number]), one, EXACT)
 
@@ -99,7 +102,8 @@ def test_predict_y_adds_likelihood(subject, shared):
 
 @ONE_OF_ALL
 def test_samples_have_predicted_moments(many):
-    model, P = many, many.num_latent_gps
+    model = many
+    P = many.num_latent_gps
     assert model.predict_f_samples(XNEW).shape == [7, P]
     assert model.predict_f_samples(XNEW, 3).shape == [3, 7, P]
     assert model.predict_f_samples(XNEW, 3, full_cov=False, full_output_cov=True).shape == [3, 7, P]

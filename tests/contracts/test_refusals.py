@@ -50,7 +50,9 @@ from gpflow_pep.likelihoods import Probit
 
 RNG = np.random.default_rng(0)
 N = 12
-X, Y, Z = RNG.normal(size=(N, 2)), RNG.normal(size=(N, 1)), RNG.normal(size=(4, 2))
+X = RNG.normal(size=(N, 2))
+Y = RNG.normal(size=(N, 1))
+Z = RNG.normal(size=(4, 2))
 LABELS = (Y > 0.0).astype(float)
 BATCH = (X, LABELS)
 HALVES = [np.arange(6), np.arange(6, 12)]
@@ -90,7 +92,8 @@ def with_bad(array, places, value=NAN):
 class NoVariables(InducingVariables):
     """Of a kind that this package does not know."""
 
-    num_inducing, shape = 0, None
+    num_inducing = 0
+    shape = None
 
 
 class Shifted(InducingPoints):
@@ -323,7 +326,8 @@ def test_unusable_arguments_are_refused(kind):
 @pytest.mark.parametrize("kind", EVERY)
 def test_unusable_values_are_not_assigned(kind):
     model = made(kind)
-    parts, before = dict(vars(model)), read_values(model)
+    parts = dict(vars(model))
+    before = read_values(model)
     rows = [(*row[:3], row[1]) for row in REFUSED if row[1] in ASSIGNED]
     for kinds, argument, values, message in rows + REPLACED:
         for value in values if kind in kinds else ():

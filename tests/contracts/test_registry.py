@@ -23,8 +23,11 @@ def test_every_model_is_registered():
 )
 def test_arguments_in_the_order_of_another_model_are_refused(entry):
     """Models with data are called as SVGP, models without as SGPR and PEP."""
-    kernel, likelihood, Z = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), np.eye(2)
-    name, data = entry.constructor.__name__, (Z, Z[:, :1])
+    kernel = gpflow.kernels.Matern52()
+    likelihood = gpflow.likelihoods.Gaussian()
+    Z = np.eye(2)
+    name = entry.constructor.__name__
+    data = (Z, Z[:, :1])
     if entry.family == OWN_Q:
         expected = rf"^kernel must come first, .*: {name}\(kernel, likelihood, .*, num_data=N\)\.$"
         calls = [((data, kernel, likelihood, Z), {}), ((kernel, likelihood, Z), {"data": data})]

@@ -34,7 +34,8 @@ def scored(request):
 
 
 def test_hand_computed_values():
-    y, mean = [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 6.0]
+    y = [1.0, 2.0, 3.0, 4.0]
+    mean = [1.0, 2.0, 3.0, 6.0]
     assert rmse(y, mean) == 1.0  # sqrt(4 / 4)
     assert smse(y, mean) == 0.8  # 1 / 1.25
     assert nlpd([0.0, 2.0], [0.0, 0.0], [1.0, 4.0]) == pytest.approx(
@@ -54,7 +55,8 @@ def test_two_outputs_by_hand():
 
 def test_against_scikit_learn(scored):
     y, mean, _, _ = scored
-    flat, flat_mean = y.reshape(-1), mean.reshape(-1)
+    flat = y.reshape(-1)
+    flat_mean = mean.reshape(-1)
     assert rmse(y, mean) == pytest.approx(math.sqrt(mean_squared_error(flat, flat_mean)), rel=EXACT)
 
 

@@ -50,9 +50,11 @@ def test_the_same_seed_gives_the_same_rows_in_any_order_of_asking(fixed):
 )
 def test_a_dataset_resumes_at_a_given_step(kind, fixed):
     rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(21, 2)), rng.normal(size=(21, 1))
+    X = rng.normal(size=(21, 2))
+    Y = rng.normal(size=(21, 1))
     minibatches = Minibatches(21, 6, fixed=fixed)
-    whole, rest = iter(minibatches.dataset((X, Y))), iter(minibatches.dataset((X, Y), first=2))
+    whole = iter(minibatches.dataset((X, Y)))
+    rest = iter(minibatches.dataset((X, Y), first=2))
     batches = [next(whole) for _ in range(4)]
     for batch, step in zip(batches, range(4), strict=True):
         for part, values in zip(batch, (X, Y), strict=True):

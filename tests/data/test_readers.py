@@ -19,11 +19,15 @@ from gpflow_pep.data.readers import (
     statistics,
 )
 
-N, D, P = 23, 3, 2
+N = 23
+D = 3
+P = 2
 RNG = np.random.default_rng(0)
-X, Y = RNG.normal(size=(N, D)), RNG.normal(3.0, 2.0, size=(N, P))
+X = RNG.normal(size=(N, D))
+Y = RNG.normal(3.0, 2.0, size=(N, P))
 NAMES = ["a", "b", "c", "u", "v"]
-INPUTS, OUTPUTS = ["c", "a"], ["u"]
+INPUTS = ["c", "a"]
+OUTPUTS = ["u"]
 
 
 def rows_of(dataset):

@@ -20,10 +20,12 @@ from gpflow_pep.training import fit
 
 pytestmark = pytest.mark.slow  # every model once more
 
-N, M = 150, 15
+N = 150
+M = 15
 # Kuu and B have condition numbers of up to 1e4 at this jitter, and the largest sums cancel by a
 # factor of 10.
-JITTER, CLOSE = 1e-5, 1e-3
+JITTER = 1e-5
+CLOSE = 1e-3
 SINGLE, DOUBLE = (Config(float=dtype, jitter=JITTER) for dtype in (np.float32, np.float64))
 
 
@@ -103,7 +105,8 @@ def test_training_and_predictions(name):
         model, data = made(name)
         before = loss_of(model, data)
         fit(model, data, max_iterations=5 if data is None else 50)
-        loss, parameters = loss_of(model, data), gpflow.utilities.read_values(model)
+        loss = loss_of(model, data)
+        parameters = gpflow.utilities.read_values(model)
         X_new, _ = rows(
             "diabetes" if isinstance(model.likelihood, (Gaussian, StudentT)) else "breast-cancer"
         )

@@ -152,7 +152,8 @@ def test_sums_and_derivatives_equal_the_dense_ones(kind, powers_of, scale):
 @pytest.mark.parametrize("kind", ["equal", "unequal", "shared"])
 def test_structured_blocks_equal_the_dense_ones(kind):
     """A shared block sums the relative variances instead."""
-    problem, shared = make_problem(seed=2, N=12), kind == "shared"
+    problem = make_problem(seed=2, N=12)
+    shared = kind == "shared"
     sites = SharedBlockSites(4) if shared else StructuredBlockSites()
     kind = "equal" if shared else kind
     blocks = make_blocks(kind, 12)
@@ -240,7 +241,8 @@ def test_linear_and_general_adjoints_agree(monkeypatch, seed, products):
         lambda *args, **single: used.append(bool(args[-1])) or linear(*args, **single),
     )
     gradients = []
-    rule, powers = IndependentSites(), POWERS["SGPR"]
+    rule = IndependentSites()
+    powers = POWERS["SGPR"]
     for chunks, threshold in ((OneChunk(), 0.0), (RowChunks(4), 0.0), (RowChunks(4), np.inf)):
         monkeypatch.setattr(ENGINE, "_WELL_CONDITIONED", threshold)
         gradients.append(collected(problem, chunks, rule, powers, 1.0)[1])

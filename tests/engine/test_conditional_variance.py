@@ -57,7 +57,8 @@ def test_contradictory_covariances_are_an_error(wrong, way):
 
 
 def test_the_bound_is_100_eps_times_size_and_condition_number():
-    L, Kff = tf.constant(np.diag([4.0, 2.0, 1.0])), tf.constant([2.0, 3.0], tf.float64)
+    L = tf.constant(np.diag([4.0, 2.0, 1.0]))
+    Kff = tf.constant([2.0, 3.0], tf.float64)
     bound = 100.0 * np.finfo(float).eps * 3 * 16.0 * 3.0
     with_checked_variance(Kff, tf.constant([0.0, -0.99 * bound], tf.float64), Kff, L)
     with pytest.raises(InvalidArgumentError, match="are inconsistent"):
@@ -69,7 +70,8 @@ def test_separate_latent_functions():
     The factor has a leading dimension, variances one for each function; one that is wrong is
     enough.
     """
-    L, Kff = tf.eye(3, batch_shape=[2], dtype=tf.float64), tf.ones([2, 4], tf.float64)
+    L = tf.eye(3, batch_shape=[2], dtype=tf.float64)
+    Kff = tf.ones([2, 4], tf.float64)
     with_checked_variance(Kff, -1e-15 * Kff, Kff, L)
     with pytest.raises(InvalidArgumentError, match="are inconsistent"):
         with_checked_variance(

@@ -72,10 +72,8 @@ def test_several_latent_functions():
         for seed in (5, 6)
     ]
     together = Collected(*(tf.constant(np.stack(values)) for values in zip(*alone, strict=True)))
-    values, distances = (
-        log_gaussian(*together.split(), tf.constant(13)),
-        mahalanobis(*together.split()),
-    )
+    values = log_gaussian(*together.split(), tf.constant(13))
+    distances = mahalanobis(*together.split())
     for number, sums in enumerate(alone):
         sums = Collected(*(tf.constant(value) for value in sums))
         assert_allclose(values[number], log_gaussian(*sums.split(), tf.constant(13)), rtol=EXACT)

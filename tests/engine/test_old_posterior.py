@@ -14,7 +14,8 @@ def constant(value):
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 def test_covariances_that_are_not_positive_semidefinite(alpha):
     """Q = diag(-2, 1), R = I: I + α R'QR is positive definite below α = 1/2 only."""
-    eye, linear = constant(np.eye(2)), constant([[0.3], [-0.2]])
+    eye = constant(np.eye(2))
+    linear = constant([[0.3], [-0.2]])
     arguments = eye, constant(np.diag([-2.0, 1.0])), eye, linear, constant(alpha)
     if alpha == 0.0:
         np.testing.assert_allclose(_site(*arguments)[0], np.eye(2), rtol=1e-15)

@@ -17,7 +17,8 @@ from gpflow_pep.engine.block_sites import log_det_ratio
 from gpflow_pep.engine.gaussian import factored_log_det_ratio, log1p_ratio
 
 UNIT = 2.0**-53
-JUST_BELOW, JUST_ABOVE = np.nextafter(1e-3, 0.0), np.nextafter(1e-3, 1.0)
+JUST_BELOW = np.nextafter(1e-3, 0.0)
+JUST_ABOVE = np.nextafter(1e-3, 1.0)
 POWERS = [0.0, 1e-300, 1e-12, 1e-6, 1e-4, JUST_BELOW, 1e-3, JUST_ABOVE, 0.1, 1.0]
 VALUES = [0.0, 1e-12, 1e-6, 1e-3, 0.01, 0.3, 1.0, 1.5, 10.0, 1e3, 1e6]
 
@@ -30,7 +31,8 @@ def fifty_digits():
 
 
 def ratio(power, x):
-    k, x = mpmath.mpf(float(power)), mpmath.mpf(float(x))
+    k = mpmath.mpf(float(power))
+    x = mpmath.mpf(float(x))
     return mpmath.log(1 + k * x) / k if k else x
 
 
@@ -43,7 +45,8 @@ def test_ratio_of_one_value():
     """For all powers and values; 1e-300 times 1e-12 is subnormal, which TensorFlow takes for 0."""
     k, x = (grid.ravel() for grid in np.meshgrid(POWERS, VALUES))
     normal = (k * x == 0.0) | (k * x >= np.finfo(np.float64).tiny)
-    k, x = k[normal], x[normal]
+    k = k[normal]
+    x = x[normal]
     ratios = log1p_ratio(tf.constant(k), tf.constant(x)).numpy()
     for power, value, found in zip(k, x, ratios, strict=True):
         assert relative_error(found, ratio(power, value)) <= 5 * UNIT, (power, value)
@@ -51,14 +54,16 @@ def test_ratio_of_one_value():
 
 def test_a_product_that_underflows():
     """k x below 2e-308: the ratio is x to all digits."""
-    k, x = tf.constant(1e-300, tf.float64), np.array([1e-12, 1e-8])
+    k = tf.constant(1e-300, tf.float64)
+    x = np.array([1e-12, 1e-8])
     assert_allclose(log1p_ratio(k, tf.constant(x)), x, rtol=5 * UNIT, atol=0.0)
 
 
 def test_a_negative_argument():
     """m - 1 < 0 in T-PEP: log(1 + alpha (m - 1)) / alpha."""
     for power in (0.3, 1e-2, 1e-5):
-        k, value = tf.constant(power, tf.float64), tf.constant(-0.9, tf.float64)
+        k = tf.constant(power, tf.float64)
+        value = tf.constant(-0.9, tf.float64)
         assert relative_error(log1p_ratio(k, value), ratio(power, -0.9)) <= 5 * UNIT
 
 

@@ -20,7 +20,10 @@ from gpflow_pep.ep.sweep import (
 from gpflow_pep.tilted import Tilted
 
 CLOSE = 1e-12
-C, M, N, SCALE = 2, 3, 5, 0.7
+C = 2
+M = 3
+N = 5
+SCALE = 0.7
 rng = np.random.default_rng(51)
 L = np.linalg.cholesky(np.cov(rng.normal(size=(M, 20))) + np.eye(M))
 KUF = 0.4 * rng.normal(size=(M, N))
@@ -79,10 +82,8 @@ def test_cavities_match_leaving_out_a_fraction_of_a_site(power):
         for n in range(N):
             without = 1.0 - alpha * (np.arange(N) == n)
             covariance = np.linalg.inv(np.eye(M) + (V * TAU[c] * without) @ V.T)
-            mean, variance = (
-                V[:, n] @ covariance @ V @ (without * H[c]),
-                V[:, n] @ covariance @ V[:, n],
-            )
+            mean = V[:, n] @ covariance @ V @ (without * H[c])
+            variance = V[:, n] @ covariance @ V[:, n]
             assert float(w.mean[c, n]) == pytest.approx(mean, abs=CLOSE)
             assert float(w.variance[c, n]) == pytest.approx(variance, abs=CLOSE)
             assert float(f.mean[c, n]) == pytest.approx(mean + MEAN[c, n], abs=CLOSE)
@@ -107,7 +108,8 @@ def test_a_row_without_prior_variance_has_a_cavity():
 
 def test_a_row_that_does_not_vary_has_a_site():
     """Neither w nor what u leaves of f: the limit of (d + s)/(d + s ratio) from d = 0, not 0/0."""
-    zero, one = tf.zeros([1, 1], tf.float64), tf.ones([1, 1], tf.float64)
+    zero = tf.zeros([1, 1], tf.float64)
+    one = tf.ones([1, 1], tf.float64)
     w = cavity_of_w(Marginals(0.3 * one, zero), Site(zero, zero), tf.constant(0.5, tf.float64))
     site = matching_site(w, zero, Tilted(None, 0.7 * one, -1.2 * one, 0.25 * one))
     assert_allclose(site.precision[0, 0], 1.2 / 0.25, rtol=CLOSE)
@@ -124,9 +126,12 @@ def test_matching_site(power):
     w = cavity_of_w(
         marginals(posterior(), tf.constant(V)), SITE, tf.constant(POWERS[power], tf.float64)
     )
-    m, s, d = w.mean.numpy(), w.variance.numpy(), SCALE * 0.3
+    m = w.mean.numpy()
+    s = w.variance.numpy()
+    d = SCALE * 0.3
     generator = np.random.default_rng(52)
-    d1, d2 = generator.normal(size=(C, N)), generator.uniform(-0.5, 0.2, (C, N))
+    d1 = generator.normal(size=(C, N))
+    d2 = generator.uniform(-0.5, 0.2, (C, N))
     ratio = 1.0 + alpha * (s + d) * d2
     tilted = Tilted(None, *(tf.constant(value) for value in (d1, d2, ratio)))
     site = matching_site(w, rows().conditional_variance, tilted)

@@ -94,7 +94,8 @@ def test_secants_are_forgotten_where_the_change_is_large(run):
     """
     Secants are dropped above a fifth of a standard deviation, even if the change does not grow.
     """
-    kept, forgotten = [], []
+    kept = []
+    forgotten = []
     for before in run.loops[:-1]:
         large = before._replace(iterate=before.iterate._replace(change=constant(1e3)))
         after = run.step(large)
@@ -208,9 +209,7 @@ def test_the_more_sites_the_fewer_secants(run, options, monkeypatch, num_data, d
     monkeypatch.setattr(
         solver.tf, "while_loop", lambda cond, body, first, **_: begun.extend(first) or first
     )
-    sites, size = (
-        tf.zeros([len(X), 2, 1], tf.float64),
-        {"num_data": num_data, "fraction": options.damping},
-    )
+    sites = tf.zeros([len(X), 2, 1], tf.float64)
+    size = {"num_data": num_data, "fraction": options.damping}
     solver.solve_fixed_point(run.problem, sites, options, **size)
     assert begun[0].anderson.secants.depth == depth

@@ -16,9 +16,13 @@ from gpflow_pep.ep.sweep import sweep
 from gpflow_pep.tilted import Tilted, TiltedRule, rule_for
 
 CLOSE = 1e-12
-N, C, NOISE, SCALE = 11, 2, 0.3, 0.8
+N = 11
+C = 2
+NOISE = 0.3
+SCALE = 0.8
 rng = np.random.default_rng(61)
-X, Y = rng.uniform(0.0, 3.0, (N, 2)), rng.normal(size=(N, C))
+X = rng.uniform(0.0, 3.0, (N, 2))
+Y = rng.normal(size=(N, C))
 Z = np.array([[0.4, 2.2], [1.4, 0.8], [2.6, 1.9]])
 KERNEL = gpflow.kernels.Matern52(1.4, lengthscales=[0.9, 1.2])
 MEAN = gpflow.functions.Constant([0.3, -0.2])
@@ -38,7 +42,8 @@ def rows(chunk_size=100, alpha=0.6, indices=None):
     data = tf.constant(X), tf.constant(Y)
     chunks = OneChunk() if chunk_size is None else RowChunks(chunk_size)
     if indices is not None:
-        data, chunks = tuple(tf.gather(values, indices) for values in data), OneChunk()
+        data = tuple(tf.gather(values, indices) for values in data)
+        chunks = OneChunk()
     return LatentRows(
         chunks.split(data), constant(alpha), Prior(InducingPoints(Z), KERNEL), MEAN, C
     )
@@ -84,7 +89,8 @@ class Recorded(TiltedRule):
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("chunk_size", CHUNKS)
 def test_sum_sites_matches_dense_products(chunk_size, keep):
-    sites, given = some_sites(), rows(chunk_size)
+    sites = some_sites()
+    given = rows(chunk_size)
     A, c = sum_sites(problem(given, keep=keep), constant(sites))
     assert (A.shape, c.shape) == ((C, 3, 3), (C, 3, 1))
     for k in range(C):
@@ -96,7 +102,9 @@ def test_sum_sites_matches_dense_products(chunk_size, keep):
 @pytest.mark.parametrize("chunk_size", [None, 4])
 def test_a_rule_receives_cavities_and_observations(chunk_size, power):
     """The cavities of the latent values of f, all columns of Y, and the rows' own powers."""
-    rule, sites, given = Recorded(), some_sites(), rows(chunk_size, POWERS[power])
+    rule = Recorded()
+    sites = some_sites()
+    given = rows(chunk_size, POWERS[power])
     sweep(problem(given, rule), constant(sites), sums(sites).posterior())
     assert_array_equal(np.concatenate([each.X for each in rule.observed]), X)
     assert_array_equal(np.concatenate([each.Y for each in rule.observed]), Y)
@@ -118,8 +126,10 @@ def test_gaussian_sites_are_found_at_once(power):
     Whatever the cavities: precision 1/(s + α d), mean y - m(x). Also the sweep's q and convergence.
     """
     for chunk_size, keep in [(3, False), (3, True), (100, True), (None, False), (None, True)]:
-        sites, given = some_sites(), rows(chunk_size, POWERS[power])
-        state, rule = sums(sites), rule_for(Gaussian(NOISE), "kl")
+        sites = some_sites()
+        given = rows(chunk_size, POWERS[power])
+        state = sums(sites)
+        rule = rule_for(Gaussian(NOISE), "kl")
         found = sweep(problem(given, rule, keep=keep), constant(sites), state.posterior())
         precision = np.repeat(1.0 / (NOISE + POWERS[power] * D)[:, None], C, axis=1)
         shift = np.stack([precision, precision * (Y - [0.3, -0.2])], axis=1) - sites
@@ -128,10 +138,8 @@ def test_gaussian_sites_are_found_at_once(power):
         ratios = []
         for c in range(C):
             covariance = np.linalg.inv(np.eye(3) + state.A[c].numpy())
-            mean, variance = (
-                V.T @ covariance @ state.c[c, :, 0].numpy(),
-                np.diag(V.T @ covariance @ V),
-            )
+            mean = V.T @ covariance @ state.c[c, :, 0].numpy()
+            variance = np.diag(V.T @ covariance @ V)
             assert_allclose(found.mean[:, c], mean, rtol=0.0, atol=CLOSE)
             assert_allclose(found.variance[:, c], variance, rtol=0.0, atol=CLOSE)
             assert_allclose(change[:, 0, c], shift[:, 0, c] * variance, rtol=0.0, atol=CLOSE)
@@ -145,7 +153,8 @@ def test_gaussian_sites_are_found_at_once(power):
 @pytest.mark.parametrize("chunk_size", some_slow([1, 4, 11, 100], quick=[4]))
 def test_chunks_change_nothing(chunk_size, keep):
     """Compare all results of a sweep, for a likelihood whose sites depend on the cavities."""
-    sites, rule = some_sites(), rule_for(StudentT(scale=0.4), "kl")
+    sites = some_sites()
+    rule = rule_for(StudentT(scale=0.4), "kl")
     results = []
     for size, kept in ((None, False), (chunk_size, keep)):
         given = rows(size, POWERS["each"])
@@ -159,7 +168,8 @@ def test_a_row_without_a_cavity_stays():
     """The smallest r says so; the others are updated."""
     sites = some_sites()
     sites[3, 0, 0], sites[4, 0, 0] = 40.0, -1.0 / np.sum(V[:, 4] ** 2) / 10.0
-    state, given = sums(sites), rows(alpha=1.0)
+    state = sums(sites)
+    given = rows(alpha=1.0)
     # Sums of other sites: under q the cavity of row 3 is not proper.
     state = state._replace(A=0.1 * state.A)
     found = sweep(problem(given, Recorded()), constant(sites), state.posterior())
@@ -191,8 +201,10 @@ def update_rows(given, indices, rule, sites, state, damping, old=None):
 
 @pytest.mark.parametrize("power", POWERS)
 def test_rows_are_updated_and_sums_follow(power):
-    before, indices = some_sites(), np.array([7, 2, 9])
-    sites, alpha = variables(before), np.broadcast_to(POWERS[power], N)
+    before = some_sites()
+    indices = np.array([7, 2, 9])
+    sites = variables(before)
+    alpha = np.broadcast_to(POWERS[power], N)
     chosen = POWERS[power] if power == "one" else alpha[indices]
     after = update(
         sites,
@@ -221,7 +233,8 @@ class Explosive(Recorded):
 @pytest.mark.parametrize(("d2", "moves"), [(30.0, True), (np.inf, False)])
 def test_improper_updates_are_halved(d2, moves):
     """The update is halved until B is positive definite; a non-finite update is skipped."""
-    sites, rule = Sites(N, C, tf.float64), Explosive()
+    sites = Sites(N, C, tf.float64)
+    rule = Explosive()
     rule.d2 = d2
     after = update(sites, tf.range(N), rule, 0.0, 1.0)
     assert after.is_proper()
@@ -244,8 +257,10 @@ def test_a_row_whose_update_is_not_finite_stops_no_other(bad):
             spoilt = tf.constant([[True, False, False], [False, False, False]])
             return found._replace(d2=tf.where(spoilt, constant(bad), found.d2))
 
-    before, indices = some_sites(), np.array([7, 2, 9])
-    sites, others = variables(before), variables(before)
+    before = some_sites()
+    indices = np.array([7, 2, 9])
+    sites = variables(before)
+    others = variables(before)
     after = update(sites, tf.constant(indices), Partly(), 0.6, 0.5)
     expected = update(others, tf.constant(indices[1:]), Recorded(), 0.6, 0.5)
     assert not np.array_equal(others.stacked()[2], before[2])
@@ -257,8 +272,10 @@ def test_an_old_posterior_allows_negative_sites_that_the_prior_does_not():
     old = OldPosteriorSite(
         constant(np.stack([1e3 * np.eye(3)] * C)), constant(np.zeros((C, 3, 1))), constant(0.7)
     )
-    sites, rule = Sites(N, C, tf.float64), Explosive()
+    sites = Sites(N, C, tf.float64)
+    rule = Explosive()
     rule.d2 = 30.0
-    given, state = rows(alpha=0.0, indices=tf.range(N)), sums(np.zeros((N, 2, C)))
+    given = rows(alpha=0.0, indices=tf.range(N))
+    state = sums(np.zeros((N, 2, C)))
     update_rows(given, tf.range(N), rule, sites, state, 1.0, old)
     assert_allclose(sites.precision, -30.0, rtol=1e-12)

@@ -52,10 +52,8 @@ def test_parameters_of_a_kernel_by_name():
     ):
         estimator.set_params(kernel__length_scale=1.0)
     before = dict(vars(estimator))
-    lengthscales, must = (
-        "kernel__kernels[0].lengthscales",
-        "must be one number or an array of shape [2]",
-    )
+    lengthscales = "kernel__kernels[0].lengthscales"
+    must = "must be one number or an array of shape [2]"
     for name, value, message in (
         ("no_such", 1, "Invalid parameter 'no_such'"),
         ("kernel__kernels[0].variance", -1.0, "kernel__kernels[0].variance must be one number"),
@@ -253,9 +251,8 @@ def test_alpha_auto_of_a_first_batch_that_is_not_trained():
 def test_alpha_auto_is_the_power_of_the_best_leave_one_out_predictions():
     estimator = untrained(alpha="auto").fit(X, Y[:, 0])
     found = estimator.alpha_selection_
-    assert (
-        estimator.alpha_ == found.alpha == float(estimator.model_.alpha) and len(found.alphas) == 5
-    )
+    assert estimator.alpha_ == found.alpha == float(estimator.model_.alpha)
+    assert len(found.alphas) == 5
     expected = untrained(alpha=found.alpha).fit(X, Y[:, 0])
     assert_array_equal(estimator.predict(X), expected.predict(X))
     assert estimator.partial_fit(X, Y[:, 0]).model_.alpha == found.alpha

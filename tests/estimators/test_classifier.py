@@ -34,14 +34,16 @@ def labels(y):
 @pytest.mark.parametrize("num_classes", some_slow([2, 3], 1))
 def test_probabilities_are_those_of_the_model(X, labels, num_classes):
     kept = labels < num_classes
-    rows, names = X[kept], np.array(["low", "middle", "top"])[labels[kept]]
+    rows = X[kept]
+    names = np.array(["low", "middle", "top"])[labels[kept]]
     estimator = SparseGPClassifier(alpha=0.5, n_inducing=6, max_iterations=3, random_state=0).fit(
         rows, names
     )
     spread = rows.std(axis=0)
     Z = k_means(rows / spread, 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))) * spread
     likelihood = Probit() if num_classes == 2 else Softmax(3)
-    scales, Y = spread * np.sqrt(2.0), labels[kept, None].astype(float)
+    scales = spread * np.sqrt(2.0)
+    Y = labels[kept, None].astype(float)
     linear = CenteredLinear(rows.mean(axis=0), [0.1, 0.1], scale=scales)
     kernel = Sum([Matern52(1.0, scales), linear, Constant(0.1)])
     model = PEPClassifier((rows, Y), kernel, likelihood, Z, alpha=0.5, max_jitter=1e-3)
@@ -130,10 +132,8 @@ def test_a_given_likelihood_is_copied(X, labels):
     estimator = SparseGPClassifier(
         likelihood=likelihood, n_inducing=6, optimizer=None, random_state=0
     ).fit(X, labels)
-    assert (
-        isinstance(estimator.model_.likelihood, Softmax)
-        and estimator.model_.likelihood is not likelihood
-    )
+    assert isinstance(estimator.model_.likelihood, Softmax)
+    assert estimator.model_.likelihood is not likelihood
     assert_allclose(estimator.predict_proba(X).sum(axis=1), 1.0, rtol=1e-14)
     assert estimator.score(X, labels) > 0.6
     with pytest.raises(

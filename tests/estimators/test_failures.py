@@ -61,20 +61,19 @@ def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
     targets, method = (y, "predict") if make is regressor else (y > 100.0, "predict_proba")
     estimator = make().fit(X[:20], targets[:20]).set_params(n_inducing=number)
     for rows in (slice(20, 40), slice(40, 60)):
-        model, kernel, values = (
-            estimator.model_,
-            estimator.kernel_,
-            read_values(estimator.model_),
-        )
-        expected, from_model = getattr(estimator, method)(X), model.predict_f(X)[0].numpy()
+        model = estimator.model_
+        kernel = estimator.kernel_
+        values = read_values(estimator.model_)
+        expected = getattr(estimator, method)(X)
+        from_model = model.predict_f(X)[0].numpy()
         before = dict(vars(estimator))
         with monkeypatch.context() as patched:
             patched.setattr(base, "trained", interrupted_training)
             with pytest.raises(KeyboardInterrupt):
                 estimator.partial_fit(X[rows] + 1.0, targets[rows])
-        assert (
-            vars(estimator) == before and estimator.model_ is model and estimator.kernel_ is kernel
-        )
+        assert vars(estimator) == before
+        assert estimator.model_ is model
+        assert estimator.kernel_ is kernel
         for name, value in read_values(model).items():
             assert_array_equal(value, values[name])
         assert_allclose(getattr(estimator, method)(X), expected, rtol=1e-12)

@@ -37,7 +37,8 @@ def by_hand(X, Y, *, alpha, kernel=None):
     The model of standardized columns of Y, trained; the factor and the constant that take its
     predictions to y.
     """
-    mean, scale = Y.mean(axis=0), Y.std(axis=0)
+    mean = Y.mean(axis=0)
+    scale = Y.std(axis=0)
     Z = k_means(
         X / X.std(axis=0), 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))
     ) * X.std(axis=0)
@@ -123,8 +124,10 @@ def test_data_without_noise():
     """
 
     rng = np.random.default_rng(0)
-    X, Xnew = rng.uniform(size=(200, 2)), rng.uniform(size=(1000, 2))
-    y, ynew = branin(X.T), branin(Xnew.T)
+    X = rng.uniform(size=(200, 2))
+    Xnew = rng.uniform(size=(1000, 2))
+    y = branin(X.T)
+    ynew = branin(Xnew.T)
     fitted = SparseGPRegressor(random_state=0).fit(X, y)
     assert np.sqrt(np.mean((fitted.predict(Xnew) - ynew) ** 2)) < 5e-5 * ynew.std()
     assert fitted.model_.jitter == 1e-8
@@ -239,7 +242,8 @@ def test_a_stream_ends_near_a_fit_on_all_rows(rows, scale, n_inducing, unit):
     t = np.sort(local.uniform(0.0, 10.0, 100))
     values = 5.0 + np.sin(t) + 0.1 * local.normal(size=100)
     values[:rows] = values[0] + scale * (values[:rows] - values[0])
-    X, y = unit * np.stack([t, np.cos(7.0 * t)], axis=1), unit * values
+    X = unit * np.stack([t, np.cos(7.0 * t)], axis=1)
+    y = unit * values
     estimator = SparseGPRegressor(n_inducing=n_inducing, random_state=0)
     for part in np.split(np.arange(100), [rows, 40, 70]):
         estimator.partial_fit(X[part], y[part])

@@ -57,11 +57,9 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     assert run.result["objective_kind"] == (
         "lower bound" if model == "SVGP" else "approximate log evidence"
     )
-    assert (
-        run.result["iterations"] == 2
-        and not run.result["converged"]
-        and "max_iterations" in run.result["message"]
-    )
+    assert run.result["iterations"] == 2
+    assert not run.result["converged"]
+    assert "max_iterations" in run.result["message"]
     assert (run.result["N"], run.result["N_test"], run.result["D"]) == (40, 57, 30)
     assert run.result["log_likelihood"] == pytest.approx(-57 * run.result["nlpd"], rel=1e-12)
     assert (
@@ -72,11 +70,9 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
 
     directory = run_directory(run)
     config = read(directory, "config.json")
-    assert (
-        config["gp"]["model"] == model
-        and config["gp"]["train_inducing"]
-        and config["gp"]["max_sweeps"] == 1000
-    )
+    assert config["gp"]["model"] == model
+    assert config["gp"]["train_inducing"]
+    assert config["gp"]["max_sweeps"] == 1000
     metrics = read(directory, "metrics.json")
     assert metrics["test/error"]["steps"] == metrics["seconds"]["steps"] == [0, 1, 2]
     assert metrics["objective_per_point"]["steps"] == [2]
@@ -105,7 +101,8 @@ def plane():
     """A set with two inputs, so that decisions are drawn."""
     X = np.random.default_rng(0).normal(size=(20, 2))
     Y = (X[:, :1] > 0.0).astype(float)
-    zero, one = np.zeros(1), np.ones(1)
+    zero = np.zeros(1)
+    one = np.ones(1)
     return Dataset(
         "plane",
         X,

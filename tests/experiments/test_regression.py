@@ -127,11 +127,9 @@ def test_failed_training_has_a_reason_and_scores(run_tiny, monkeypatch):
     monkeypatch.setattr(TrainingStep, "__call__", failing)
     with pytest.warns(UserWarning, match="not successful: Kuu"):
         result = run_tiny(maxiter=50).result
-    assert (
-        not result["converged"]
-        and "not successful: Kuu" in result["message"]
-        and 0 < result["iterations"] < 50
-    )
+    assert not result["converged"]
+    assert "not successful: Kuu" in result["message"]
+    assert 0 < result["iterations"] < 50
     assert np.isfinite(result["rmse"])
 
 
@@ -159,11 +157,9 @@ def test_command_line_takes_flat_and_full_names(runs: Path):
         "max_train=60"
     )
     run = ex.run_commandline([*command.split(), f"--file_storage={runs}", "--loglevel=ERROR"])
-    assert (
-        run.config["gp"]["model"] == "PEPR"
-        and run.config["gp"]["alpha"] == 0.25
-        and run.config["gp"]["M"] == 4
-    )
+    assert run.config["gp"]["model"] == "PEPR"
+    assert run.config["gp"]["alpha"] == 0.25
+    assert run.config["gp"]["M"] == 4
     assert run.config["data"]["split"] == 2 and run.config["training"]["maxiter"] == 1
     assert run_directory(run) == runs / "1"
 

@@ -117,7 +117,8 @@ def test_switched_checks_last_column():
 
 def model(kind):
     """With one latent function."""
-    kernel, Z = SquaredExponential(), X[:2].copy()
+    kernel = SquaredExponential()
+    Z = X[:2].copy()
     if kind is PEP:
         return PEP((X, column(0, 1, 1, 0)), kernel, Probit(), Z)
     return kind(kernel, Probit(), Z, num_data=4)
@@ -142,7 +143,9 @@ BAD = {
 @pytest.mark.parametrize("kind", [PEP, APEP, ARPEP, RPAPEP, StreamingSVGP])
 def test_every_entry_point_checks_observations(kind):
     """Scores, objectives, training and held-out rows use the same check."""
-    made, good, external = model(kind), column(0, 1, 1, 0), kind is not PEP
+    made = model(kind)
+    good = column(0, 1, 1, 0)
+    external = kind is not PEP
     calls = [
         lambda Y: made.predict_log_density((X, Y)),
         lambda Y: fit(made, (X, good) if external else None, held_out=(X, Y), max_iterations=1),
@@ -209,7 +212,8 @@ def test_mixed_outputs_must_be_as_many_as_mixing_rows():
 
 def test_predict_log_density_accepts_batch_dimensions():
     """Values are checked and computed for any leading dimensions."""
-    made, Y = model(PEP), np.broadcast_to(column(0, 1, 1, 0), [2, 3, 4, 1])
+    made = model(PEP)
+    Y = np.broadcast_to(column(0, 1, 1, 0), [2, 3, 4, 1])
     found = made.predict_log_density((np.broadcast_to(X, [2, 3, 4, 1]), Y))
     expected = made.predict_log_density((X, column(0, 1, 1, 0)))
     np.testing.assert_allclose(found, np.broadcast_to(expected, [2, 3, 4]), rtol=1e-12)

@@ -31,7 +31,8 @@ def test_integrates_linear_functions_exactly():
     """
 
     def evaluate(panels):
-        width, middle = 2.0 * panels.half[:, None], (panels.left + panels.half)[:, None]
+        width = 2.0 * panels.half[:, None]
+        middle = (panels.left + panels.half)[:, None]
         tails = tf.where(panels.half > 0.125, tf.constant(np.inf, tf.float64), 0.0)[:, None]
         return Evaluated(width * (1.0 + middle), width, tails, middle)
 

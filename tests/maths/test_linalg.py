@@ -312,7 +312,8 @@ def test_symmetric_product():
     """Sums of 7 terms: an error of 7 eps times the sum of their moduli."""
     for size in [1, 2, 3, 127, 128, 129, 255, 256, 257, 300, 383, 384]:
         rng = np.random.default_rng(size)
-        left, weights = rng.normal(size=(size, 7)), rng.uniform(0.1, 1.0, size=7)
+        left = rng.normal(size=(size, 7))
+        weights = rng.uniform(0.1, 1.0, size=7)
         product = symmetric_product(tf.constant(left * weights), tf.constant(left)).numpy()
         bound = 7 * EPS * np.abs(left * weights) @ np.abs(left.T)
         assert np.all(np.abs(product - (left * weights) @ left.T) <= bound)

@@ -18,7 +18,8 @@ from sklearn.datasets import load_iris
 from experiments import datasets
 from gpflow_pep import ARPEP, MultiClassRobustMax, PEPClassifier
 
-N, C = 14, 3
+N = 14
+C = 3
 rng = np.random.default_rng(111)
 X = rng.uniform(0.0, 3.0, (N, 2))
 Y = (
@@ -97,7 +98,8 @@ def test_converges_from_defaults(kind, alpha):
 @pytest.mark.parametrize("name", ["glass", "vowel"])
 def test_converges_on_published_datasets(name):
     data = datasets.load(name)
-    num, rows = len(datasets.describe(name).classes), len(data.X_train)
+    num = len(datasets.describe(name).classes)
+    rows = len(data.X_train)
     kernel = Matern52(4.0, lengthscales=np.full(data.X_train.shape[1], 2.0))
     points = data.X_train[np.random.default_rng(0).choice(rows, rows // 10, replace=False)]
     model = PEPClassifier((data.X_train, data.Y_train), kernel, MultiClassRobustMax(num), points)

@@ -51,7 +51,8 @@ def made(kind, data=(X, Y), **options):
 
 def dense(model):
     """Qff and d = diag(Kff - Qff), as tensors that may be differentiated."""
-    kernel, points = model.kernel, tf.convert_to_tensor(model.inducing_variable.Z)
+    kernel = model.kernel
+    points = tf.convert_to_tensor(model.inducing_variable.Z)
     jitter = gpflow.config.default_jitter() * np.eye(len(Z))
     V = tf.linalg.triangular_solve(tf.linalg.cholesky(kernel(points) + jitter), kernel(points, X))
     Q = tf.matmul(V, V, transpose_a=True)
@@ -72,10 +73,8 @@ def test_stream_equals_batch(classes):
     The objectives of two batches sum to the objective of all rows, with fixed parameters and
     points; a saved state continues.
     """
-    stream, batches = (
-        made(classes["StreamingDTC"], (X[:12], Y[:12])),
-        [(X[:12], Y[:12]), (X[12:], Y[12:])],
-    )
+    stream = made(classes["StreamingDTC"], (X[:12], Y[:12]))
+    batches = [(X[:12], Y[:12]), (X[12:], Y[12:])]
     total = float(stream.maximum_log_likelihood_objective())
     stream.update(batches[1])
     total += float(stream.maximum_log_likelihood_objective())

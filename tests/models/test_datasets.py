@@ -18,7 +18,9 @@ from tensorflow.python.eager import context
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR, fit
 
-N, D, P = 53, 3, 2
+N = 53
+D = 3
+P = 2
 # Sums over rows in another order: N terms of rounding, amplified by the condition of Kuu + jitter
 # (1e3 here).
 TOLERANCE = 1e-11
@@ -88,7 +90,8 @@ def test_objective_and_gradient_equal_in_memory(name, evaluate):
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["a power and a scale for each row"]))
 def test_predictions_and_densities_equal_in_memory(name):
-    expected, model = MODELS[name]((X, Y)), MODELS[name](dataset())
+    expected = MODELS[name]((X, Y))
+    model = MODELS[name](dataset())
     for actual, wanted in [
         *zip(model.predict_y(X[:4] + 0.1), expected.predict_y(X[:4] + 0.1), strict=True),
         *zip(
@@ -318,7 +321,8 @@ def test_unusable_datasets_are_refused():
 
 
 def test_options_that_need_rows_in_memory_are_rejected():
-    kernel, data = SquaredExponential(), dataset()
+    kernel = SquaredExponential()
+    data = dataset()
     for make in (
         lambda: PEPR(data, kernel, Z, chunk_size=20),
         lambda: PEP(data, kernel, gpflow.likelihoods.StudentT(), Z, chunk_size=20),

@@ -13,7 +13,8 @@ from model_values import compiled_step
 from gpflow_pep import PEPR, TSGPR, StreamingSGPR
 
 RNG = np.random.default_rng(8)
-X, Z = RNG.uniform(0.0, 4.0, size=(130, 2)), RNG.uniform(0.0, 4.0, size=(6, 2))
+X = RNG.uniform(0.0, 4.0, size=(130, 2))
+Z = RNG.uniform(0.0, 4.0, size=(6, 2))
 Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.1 * RNG.normal(size=(130, 1))
 FEW = (X[:40], Y[:40])
 MODELS = {

@@ -122,7 +122,8 @@ def test_partially_assigned_data_raise(data, blocks, compiled):
 
 def test_inducing_patches_may_be_narrower_than_images():
     rng = np.random.default_rng(4)
-    X, Y = rng.normal(size=(12, 16)), rng.normal(size=(12, 1))
+    X = rng.normal(size=(12, 16))
+    Y = rng.normal(size=(12, 1))
     kernel = Convolutional(SquaredExponential(), [4, 4], [2, 2])
     patches = gpflow.inducing_variables.InducingPatches(rng.normal(size=(5, 4)))
     peer = gpflow.models.SGPR((X, Y), kernel, patches, noise_variance=0.5)
@@ -173,7 +174,8 @@ MAKES = {
 
 @pytest.mark.parametrize(("name", "shape"), zip(MAKES, WRONG, strict=True))
 def test_a_mean_function_of_a_wrong_shape_is_refused(name, shape):
-    make, wrong = MAKES[name], WRONG[shape]
+    make = MAKES[name]
+    wrong = WRONG[shape]
     """m(X) would broadcast in Y - m(X), or in the mean of f."""
 
     class Mean(MeanFunction):
@@ -227,7 +229,8 @@ UNKNOWN = [tf.TensorSpec([None, None], tf.float64)] * 2
 
 
 def test_further_columns_of_y_are_refused_in_graphs_of_unknown_width(data):
-    X, Y = data[0], (data[1] > 0.0).astype(float)
+    X = data[0]
+    Y = (data[1] > 0.0).astype(float)
     model = ARPEP(Matern52(), Softmax(3), X[:5].copy(), num_data=30)
     for name in ("training_loss", "predict_log_density"):
         function = getattr(model, name)

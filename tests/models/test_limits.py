@@ -141,7 +141,8 @@ def test_continuous_at_alpha_zero():
     d = Dense.of(at_zero)
     K = d.Qff + np.diag(d.noise)
     D = np.diag(np.diag(d.D))
-    w, x = np.linalg.solve(K, d.residual), np.diag(d.relative)
+    w = np.linalg.solve(K, d.residual)
+    x = np.diag(d.relative)
     slope = 0.5 * (np.sum(w * (D @ w)) - np.trace(np.linalg.solve(K, D))) + np.sum(
         x / 2.0 + x**2 / 4.0
     )

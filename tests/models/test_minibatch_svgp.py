@@ -10,7 +10,8 @@ from tensorflow.errors import InvalidArgumentError
 from gpflow_pep import APEP, ARPEP, BTSVGP, PEPSVGP, RPAPEP, TSVGP, StreamingSVGP
 
 rng = np.random.default_rng(4)
-X, Y = rng.normal(size=(12, 2)), rng.normal(size=(12, 1))
+X = rng.normal(size=(12, 2))
+Y = rng.normal(size=(12, 1))
 
 every_model = pytest.mark.parametrize("kind", [ARPEP, BTSVGP])
 

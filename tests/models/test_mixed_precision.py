@@ -18,12 +18,15 @@ from gpflow_pep import PEPR, TSGPR, fit
 from gpflow_pep.engine import Rows, accumulation
 from gpflow_pep.engine.accumulation import MixedPrecisionRows
 
-N, D = 203, 3
+N = 203
+D = 3
 rng = np.random.default_rng(4)
 X = rng.normal(size=(N, D))
 Y = np.sin(X @ rng.normal(size=(D, 2))) + 0.3 * rng.normal(size=(N, 2))
 Z = X[:10].copy()
-OBJECTIVE, GRADIENT, PREDICTION = 2e-6, 2e-3, 1e-4
+OBJECTIVE = 2e-6
+GRADIENT = 2e-3
+PREDICTION = 1e-4
 
 MODELS = {
     "PEPR 0.5": lambda **options: PEPR((X, Y), Matern32(), Z, alpha=0.5, scale=0.7, **options),
@@ -85,10 +88,8 @@ def test_precision_is_selected_at_each_evaluation():
     model, exact = (
         MODELS["PEPR 0.5"](chunk_size=32, mixed_precision=mixed) for mixed in (True, False)
     )
-    loss, expected = (
-        tf.function(model.training_loss, autograph=False),
-        tf.function(exact.training_loss, autograph=False),
-    )
+    loss = tf.function(model.training_loss, autograph=False)
+    expected = tf.function(exact.training_loss, autograph=False)
     equal = []
     for variance in (1.0, 1e-5, 1.0):
         for each in (model, exact):
@@ -100,7 +101,8 @@ def test_precision_is_selected_at_each_evaluation():
 def rows(variance=1.0, noise=1.0, residual=1.0, scale=1.0):
     """Two rows, one of them given."""
     pair = [tf.constant([value, 1.0], tf.float64) for value in (variance, noise)]
-    residuals, scale = tf.constant([[residual], [1.0]], tf.float64), tf.constant(scale, tf.float64)
+    residuals = tf.constant([[residual], [1.0]], tf.float64)
+    scale = tf.constant(scale, tf.float64)
     return Rows(tf.zeros([10, 2], tf.float64), *pair, residuals, scale)
 
 
@@ -153,7 +155,8 @@ def test_many_rows_with_large_residuals_are_in_double_precision():
     eps n sqrt(mean of r^2/noise): at twice the limit the mean of a cluster far from 0 errs by 0.04
     deviations.
     """
-    n, limit = 5000, accumulation._MAX_ERROR / np.finfo(np.float32).eps
+    n = 5000
+    limit = accumulation._MAX_ERROR / np.finfo(np.float32).eps
     source = SimpleNamespace(inputs=(), variables=(), num_outputs=1, only_chunk=None)
     single = NoOtherRows(source, tf.eye(2, dtype=tf.float64))
     ones = tf.ones([n], tf.float64)

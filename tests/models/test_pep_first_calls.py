@@ -62,7 +62,8 @@ def assert_equal(some, others):
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["chunks"]))
 def test_results_are_those_of_the_graph(name):
-    first, compiled = MODELS[name](), MODELS[name]()
+    first = MODELS[name]()
+    compiled = MODELS[name]()
     compiled._eager_sweeps = 0
     assert_equal(results(first), results(compiled))
     assert not is_traced(first) and is_traced(compiled)
@@ -71,7 +72,8 @@ def test_results_are_those_of_the_graph(name):
 
 def test_derivatives_are_compiled(monkeypatch):
     """With the energy, once. Calls without a tape go on without a graph."""
-    model, traced = classifier(), []
+    model = classifier()
+    traced = []
     solve = inference.solve_fixed_point
     monkeypatch.setattr(
         inference, "solve_fixed_point", lambda *a, **k: traced.append(a) or solve(*a, **k)
@@ -87,7 +89,8 @@ def test_derivatives_are_compiled(monkeypatch):
 @pytest.mark.slow
 def test_unfinished_eager_solve_restarts_in_a_graph():
     """From the sites that there were: the number of sweeps is that of a graph."""
-    model, compiled = classifier(tol=1e-9), classifier(tol=1e-9)
+    model = classifier(tol=1e-9)
+    compiled = classifier(tol=1e-9)
     model._eager_sweeps, compiled._eager_sweeps = 4, 0
     assert model.update_sites().sweeps == compiled.update_sites().sweeps > 4
     assert is_traced(model) and model._eager_sweeps == 0

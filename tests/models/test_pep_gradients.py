@@ -26,8 +26,11 @@ from quick import some_slow
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
 
-DIFFERENCE, SEVERAL, TOL = 1e-7, 1e-6, 1e-10
-N, C = 10, 3
+DIFFERENCE = 1e-7
+SEVERAL = 1e-6
+TOL = 1e-10
+N = 10
+C = 3
 POWERS = {
     "0": np.zeros(N),
     "1": np.ones(N),

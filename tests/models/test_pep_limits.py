@@ -21,7 +21,8 @@ from quick import some_slow
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Logit, Probit
 
-CLOSE, TOL = 1e-9, 1e-12
+CLOSE = 1e-9
+TOL = 1e-12
 
 
 def _labels(P=1):
@@ -155,7 +156,8 @@ def test_damping_of_minibatches_by_alpha_is_the_published_update():
     any q: after two epochs a site has 1 + (1 - α) times the precision of that.
     """
     X, Y, Z, _ = make_problem(P=1)
-    alpha, noise = 0.4, 0.3
+    alpha = 0.4
+    noise = 0.3
     model = PEP((X, Y), SquaredExponential(), gpflow.likelihoods.Gaussian(noise), Z, alpha=alpha)
     for epoch in range(2):
         assert len(list(model.minibatches(7, damping=alpha, seed=epoch))) == 4
@@ -172,7 +174,8 @@ def test_outputs_add_up(swept):
     """
     model, (precision, linear, value), make = swept
     X, Y = (values.numpy() for values in model.data)
-    one, total = make((X, Y[:, :1])), 0.0
+    one = make((X, Y[:, :1]))
+    total = 0.0
     for column in (0, 1):
         one.data = (X, Y[:, [column]])
         total += _converge(one).log_evidence

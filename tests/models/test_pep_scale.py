@@ -20,7 +20,8 @@ from quick import some_slow
 
 from gpflow_pep import APEP, ARPEP, PEP, PEPR, PEPSVGP, RPAPEP
 
-CLOSE, TOL = 1e-8, 1e-12
+CLOSE = 1e-8
+TOL = 1e-12
 N = 24
 MIXED = np.resize([0.0, 0.5, 1.0, 0.3], N)
 

@@ -180,7 +180,8 @@ def test_the_surrogate_has_the_posterior_of_the_sites(model):
     Exact regression on N rows K_nu Kuu⁻¹ u, and on M observations of u, by numpy; a site that says
     nothing is a row of infinite noise.
     """
-    found, inducing = model.surrogate(), model.inducing_surrogate()
+    found = model.surrogate()
+    inducing = model.inducing_surrogate()
     Kuu = model.kernel(Z).numpy() + gpflow.default_jitter() * np.eye(len(Z))
     W = np.linalg.solve(Kuu, model.kernel(model.inducing_variable.Z, X).numpy())
     weight = W / found.noise_variance.numpy()[:, 0]
@@ -372,7 +373,8 @@ def test_data_that_change_within_an_epoch_are_an_error(model):
 
 def test_other_active_dimensions():
     """A setting that is no variable."""
-    model, fresh = make(), make()
+    model = make()
+    fresh = make()
     model.kernel = SquaredExponential(active_dims=[0])
     before = float(model.training_loss())
     model.kernel.active_dims = [1]

@@ -97,7 +97,8 @@ def test_new_parts_and_frozen_models_are_accepted():
 def test_an_index_that_is_no_output_is_refused():
     rows = np.concatenate([X, np.tile([[0.0], [1.0]], (15, 1))], axis=1)
     kernel = KERNEL(active_dims=[0]) * Coregion(2, rank=1, active_dims=[1])
-    points, wrong = rows[::6].copy(), rows.copy()
+    points = rows[::6].copy()
+    wrong = rows.copy()
     wrong[3, 1] = 2.0
     likelihood = Gaussian()
     model, stream = (kind((rows, Y), kernel, points) for kind in (PEPR, StreamingSGPR))

@@ -25,7 +25,8 @@ X = np.random.default_rng(0).uniform(-2.0, 2.0, [20, 2])
 Y = np.sin(2.0 * X[:, :1])
 LABELS = (Y > 0.0).astype(float)
 Z = X[::4].copy()
-POISSON, GAUSSIAN = Poisson, Gaussian
+POISSON = Poisson
+GAUSSIAN = Gaussian
 
 MODELS = {
     "PEPR": lambda: PEPR((X, Y), Matern52(), Z),
@@ -101,10 +102,8 @@ def test_a_posterior_must_have_the_parts_of_its_model():
     model.mean_function = gpflow.mean_functions.Constant([3.0])
     with pytest.raises(ValueError, match=r"one was replaced: call posterior\(\) again"):
         posterior.update_cache()
-    new, expected = (
-        model.posterior(),
-        PEPR((X, Y), Matern52(), Z, mean_function=model.mean_function),
-    )
+    new = model.posterior()
+    expected = PEPR((X, Y), Matern52(), Z, mean_function=model.mean_function)
     np.testing.assert_allclose(new.predict_f(X)[0], expected.predict_f(X)[0], rtol=1e-12)
 
 

@@ -122,7 +122,8 @@ def test_optimal_per_block(blocks):
 def test_assigned_scales_are_used_by_compiled_functions():
     model = make(alpha=0.4, scale=scales_of(UNEVEN), blocks=UNEVEN)
     compiled = tf.function(model.training_loss, autograph=False)
-    before, changed = float(compiled()), 1.3 * scales_of(UNEVEN)
+    before = float(compiled())
+    changed = 1.3 * scales_of(UNEVEN)
     model.scale = changed
     assert_allclose(compiled(), model.training_loss(), rtol=CLOSE)
     assert compiled.experimental_get_tracing_count() == 1 and abs(float(compiled()) - before) > 1e-3

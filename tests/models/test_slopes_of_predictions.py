@@ -14,7 +14,8 @@ from gpflow_pep import PEPR, PEPClassifier
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2))
 Y = np.sin(X.sum(axis=1, keepdims=True))
-POINT, STEP = np.array([[0.3, -0.2]]), 1e-4
+POINT = np.array([[0.3, -0.2]])
+STEP = 1e-4
 
 
 def test_of_compiled_predictions():

@@ -27,7 +27,9 @@ QUICK = [
 ]
 # Objectives of size 10 from sums of at most 20 terms and solves at condition numbers up to 1e3: 1e3
 # eps 10 = 2e-12.
-OBJECTIVE, PREDICTION, GRADIENT = 2e-11, 1e-12, 1e-10
+OBJECTIVE = 2e-11
+PREDICTION = 1e-12
+GRADIENT = 1e-10
 # Whitened sums see the root of the condition number of Kuu, up to 1e10: 1e5 eps = 2e-11.
 CARRIED = 1e-10
 
@@ -42,9 +44,11 @@ def column(values):
 
 def steps_of(case):
     """The model at each step with the hyperparameters and expected values of the step."""
-    inputs, model = case["inputs"], None
+    inputs = case["inputs"]
+    model = None
     for step, expected in zip(inputs["steps"], case["expected"]["steps"], strict=True):
-        data, Z = (column(step["X"]), column(step["Y"])), column(step["Z"])
+        data = (column(step["X"]), column(step["Y"]))
+        Z = column(step["Z"])
         if model is None:
             mean = Constant([inputs["mean_constant"]])
             model = StreamingSGPR(
@@ -106,10 +110,12 @@ def series(N, P=1, seed=0):
 def stream(model, data, sizes):
     """The rest of the data, in batches of these sizes; the sum of the objectives."""
     objective = tf.function(model.maximum_log_likelihood_objective)
-    total, start = objective(), int(model.num_data)
+    total = objective()
+    start = int(model.num_data)
     for size in sizes:
         model.update(tuple(values[start : start + size] for values in data))
-        total, start = total + objective(), start + size
+        total = total + objective()
+        start = start + size
     assert start == len(data[0])
     assert objective.experimental_get_tracing_count() == 1
     return float(total)
@@ -125,7 +131,8 @@ def test_stream_equals_batch():
     Fixed hyperparameters and Z, two of which are equal, at a condition number of Kuu of 1e10;
     several outputs, a mean function, several batches.
     """
-    data, Z = series(60, P=2), np.linspace(0.0, 10.0, 30)[:, None]
+    data = series(60, P=2)
+    Z = np.linspace(0.0, 10.0, 30)[:, None]
     Z[7] = Z[8]
     Xnew = np.linspace(-1.0, 11.0, 50)[:, None]
 
@@ -184,7 +191,8 @@ def test_noise_that_all_rows_share_equals_batch():
 def test_update_moves_a_fraction_of_points_to_new_data():
     X, Y = series(80)
     Z = np.linspace(0.0, 4.9, 10)[:, None]
-    old, new = (X[:40], Y[:40]), (X[40:], Y[40:])
+    old = (X[:40], Y[:40])
+    new = (X[40:], Y[40:])
     assert X[40] > 4.9
     predictions = {}
     for share in (0.0, 0.5):
@@ -216,7 +224,8 @@ def test_points_do_not_move_to_copies():
 
 
 def test_number_of_inducing_points_can_change():
-    data, Z = series(40), np.linspace(0.0, 10.0, 6)[:, None]
+    data = series(40)
+    Z = np.linspace(0.0, 10.0, 6)[:, None]
     model = StreamingSGPR(
         tuple(values[:20] for values in data),
         SquaredExponential(),

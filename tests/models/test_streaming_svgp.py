@@ -25,7 +25,8 @@ rng = np.random.default_rng(6)
 X = np.sort(rng.uniform(0.0, 6.0, (60, 1)), axis=0)
 Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
 Z = np.linspace(0.0, 6.0, 8)[:, None]
-FIRST, SECOND = (X[:30], Y[:30]), (X[30:], Y[30:])
+FIRST = (X[:30], Y[:30])
+SECOND = (X[30:], Y[30:])
 
 
 def kernel():
@@ -35,7 +36,8 @@ def kernel():
 @pytest.mark.usefixtures("no_jitter")
 def test_matches_reference():
     """At q(u) of both steps as given; objectives of size 10 by quadrature of 1e-12 relative."""
-    inputs, expected = CASE["inputs"], CASE["expected"]
+    inputs = CASE["inputs"]
+    expected = CASE["expected"]
     old = inputs["kernel_old"]
     model = StreamingSVGP(
         SquaredExponential(old["variance"], old["lengthscales"]),
@@ -58,7 +60,8 @@ def test_matches_reference():
 
 @pytest.mark.parametrize("whiten", [True, False])
 def test_equals_svgp_before_updates(whiten):
-    q_mu, q_sqrt = rng.normal(size=(8, 1)), np.tril(0.3 * rng.normal(size=(1, 8, 8))) + np.eye(8)
+    q_mu = rng.normal(size=(8, 1))
+    q_sqrt = np.tril(0.3 * rng.normal(size=(1, 8, 8))) + np.eye(8)
     options = {"q_mu": q_mu, "q_sqrt": q_sqrt, "whiten": whiten, "num_data": 60}
     model = StreamingSVGP(kernel(), StudentT(), Z, **options)
     reference = gpflow.models.SVGP(kernel(), StudentT(), Z, **options)
@@ -96,7 +99,8 @@ def test_the_jitter_of_a_model_equals_a_default_jitter():
         model.update(SECOND, np.concatenate([Z[:5], Z[5:] - 0.2]))
         return [model.training_loss(SECOND), *model.predict_f(X)]
 
-    own, default = predictions(1e-4), predictions(None)
+    own = predictions(1e-4)
+    default = predictions(None)
     with gpflow.config.as_context(gpflow.config.Config(jitter=1e-4)):
         expected = predictions(None)
     for value, other, wanted in zip(own, default, expected, strict=True):

@@ -24,7 +24,9 @@ from gpflow_pep.models import structured_svgp
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "uncollapsed.json").read_text())
 CASES = {case["name"].split("/")[1]: case for case in RECORDED}
-N, D, M = 14, 2, 4
+N = 14
+D = 2
+M = 4
 
 
 def data(C=1, seed=0, rows=N):
@@ -61,7 +63,8 @@ def test_matches_references(name, no_jitter):
     """
     The sum of the contributions of all blocks minus one KL. 1e-9, as the references were recorded.
     """
-    inputs, expected = CASES[name]["inputs"], CASES[name]["expected"]
+    inputs = CASES[name]["inputs"]
+    expected = CASES[name]["expected"]
     X, Z = (np.array(inputs[name]) for name in ("X", "Z"))
     Y = np.array(inputs["Y"]).reshape(len(X), -1)[:, :1]
     blocks = [np.array(block) for block in inputs["blocks"]]
@@ -232,7 +235,8 @@ def test_nongaussian_likelihoods_learn_one_scale():
     X, Y = data()
     labels = (Y > 0.0).astype(float)
     probit = Bernoulli()
-    tighter, plain = model(TSVGP, likelihood=probit), model(SVGP, likelihood=probit)
+    tighter = model(TSVGP, likelihood=probit)
+    plain = model(SVGP, likelihood=probit)
     assert tighter.scale.trainable
     at_one = float(tighter.maximum_log_likelihood_objective((X, labels)))
     assert_allclose(at_one, plain.maximum_log_likelihood_objective((X, labels)), rtol=1e-12)
@@ -286,7 +290,8 @@ def test_accepts_blocks_of_any_size(rows):
 
 def test_indefinite_block_raises():
     """Neither BTSVGP nor PEPSVGP adds jitter to a block."""
-    block, one = tf.constant([[[1.0, 1.0], [1.0, 1.0 - 1e-9]]], tf.float64), tf.ones([], tf.float64)
+    block = tf.constant([[[1.0, 1.0], [1.0, 1.0 - 1e-9]]], tf.float64)
+    one = tf.ones([], tf.float64)
     with pytest.raises(
         tf.errors.InvalidArgumentError,
         match=r"not successful: a block has size.*smaller minibatches",

@@ -28,12 +28,12 @@ MULTICLASS, TIED = (
     for group in ("multiclass_objectives", "tied_objectives")
 )
 REFERENCE = 1e-8  # the references' tolerance, absolute
-N, M, C = 12, 5, 3
+N = 12
+M = 5
+C = 3
 rng = np.random.default_rng(101)
-X, Z = (
-    rng.uniform(-1.5, 1.5, (N, 2)),
-    np.array([[-1.0, 0.3], [0.1, -0.9], [0.8, 0.7], [-0.4, 1.2], [1.2, -0.5]]),
-)
+X = rng.uniform(-1.5, 1.5, (N, 2))
+Z = np.array([[-1.0, 0.3], [0.1, -0.9], [0.8, 0.7], [-0.4, 1.2], [1.2, -0.5]])
 Q_MU = rng.normal(size=(M, C))
 Q_SQRT = np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M)
 every_model = pytest.mark.parametrize("kind", MODELS)
@@ -94,7 +94,8 @@ def assert_recorded(model, rows, expected):
 )
 def test_multiclass_matches_references(kind, convention, name):
     case = MULTICLASS[name]
-    inputs, expected = case["inputs"], case["expected"][convention]
+    inputs = case["inputs"]
+    expected = case["expected"][convention]
     num = inputs["C"]
     ours = MultiClassRobustMax(num, inputs["epsilon"])
     theirs = MultiClass(num, RobustMax(num, inputs["epsilon"]))
@@ -122,7 +123,8 @@ def test_multiclass_matches_references(kind, convention, name):
 @pytest.mark.parametrize("name", TIED)
 @every_model
 def test_single_latent_matches_references(name, kind):
-    inputs, expected = TIED[name]["inputs"], TIED[name]["expected"]
+    inputs = TIED[name]["inputs"]
+    expected = TIED[name]["expected"]
     probit = inputs["likelihood"] == "probit"
     model = kind(
         kernel_of(inputs["kernel"]),

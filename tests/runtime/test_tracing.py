@@ -293,7 +293,8 @@ class Shifted(Scaled):
 
 
 def test_each_instance_compiles_its_own():
-    two, three = Scaled(2.0), Scaled(3.0)
+    two = Scaled(2.0)
+    three = Scaled(3.0)
     one = tf.constant(1.0)
     assert [float(each.times(one)) for each in (two, three, two)] == [2.0, 3.0, 2.0]
     assert two.traces == three.traces == 1
@@ -332,7 +333,8 @@ def test_options_are_those_of_tf_function():
     "duplicate", [copy.copy, copy.deepcopy, lambda scaled: pickle.loads(pickle.dumps(scaled))]
 )
 def test_copies_compile_their_own(duplicate):
-    original, one = Scaled(2.0), tf.constant(1.0)
+    original = Scaled(2.0)
+    one = tf.constant(1.0)
     original.times(one)
     other = duplicate(original)
     other.scale = 3.0

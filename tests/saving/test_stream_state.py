@@ -94,7 +94,8 @@ def test_a_saved_stream_continues_bit_for_bit(name, tmp_path):
         StreamState.load(tmp_path / "stream.npz"), *parts(), **options
     )
     assert_all_equal(go_on(restored, observations, 40), go_on(model, observations, 40))
-    ours, theirs = model.state.as_dict(), restored.state.as_dict()
+    ours = model.state.as_dict()
+    theirs = restored.state.as_dict()
     assert ours.keys() == theirs.keys()
     for key in ours:
         assert_array_equal(ours[key], theirs[key])

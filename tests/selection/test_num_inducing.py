@@ -59,25 +59,21 @@ def test_all_rows_are_needed_where_rows_are_unrelated():
         (10, 40),
         train=untrained,
     )
-    assert (
-        found.status == "all rows"
-        and found.num_inducing == 20
-        and found.numbers.tolist() == [10, 20]
-    )
-    assert (
-        found.gaps[-1] < 1e-3
-        and "from 10 to 20" in found.reason
-        and "all distinct rows" in found.reason
-    )
+    assert found.status == "all rows"
+    assert found.num_inducing == 20
+    assert found.numbers.tolist() == [10, 20]
+    assert found.gaps[-1] < 1e-3
+    assert "from 10 to 20" in found.reason
+    assert "all distinct rows" in found.reason
 
 
 def test_the_largest_number_may_not_be_enough(capsys):
     found = select_num_inducing(make, (X, Y), (2, 4), train=untrained, progress=True)
     shown = capsys.readouterr().err
     assert "4 inducing points" in shown and "2/2" in shown
-    assert (
-        found.status == "largest" and found.num_inducing == 4 and "no larger number" in found.reason
-    )
+    assert found.status == "largest"
+    assert found.num_inducing == 4
+    assert "no larger number" in found.reason
 
 
 @pytest.mark.slow
@@ -147,10 +143,8 @@ def test_larger_models_start_where_smaller_ones_ended(found):
 def test_table_and_summary(found):
     lines = str(found).splitlines()
     assert " ".join(lines[0].split()) == "M objective upper bound gap loo density seconds"
-    assert (
-        len(lines) == len(found.numbers) + 2
-        and lines[-1] == f"{found.num_inducing} inducing points: {found.reason}"
-    )
+    assert len(lines) == len(found.numbers) + 2
+    assert lines[-1] == f"{found.num_inducing} inducing points: {found.reason}"
     row = dict(zip(("M", "objective", "upper", "gap", "density"), lines[1].split(), strict=False))
     assert row["M"] == "3" and float(row["gap"]) == pytest.approx(found.gaps[0], abs=1e-4)
     assert repr(found) == (
@@ -176,16 +170,12 @@ def test_densities_decide_where_there_is_no_bound():
         return PEPClassifier(data, SquaredExponential(), Probit(), Z)
 
     labels = select_num_inducing(classifier, (X, np.where(Y > 0.0, 1.0, 0.0)), [8], train=untrained)
-    assert (
-        labels.criterion == "density"
-        and np.all(np.isnan(labels.gaps))
-        and np.all(labels.densities < 0.0)
-    )
+    assert labels.criterion == "density"
+    assert np.all(np.isnan(labels.gaps))
+    assert np.all(labels.densities < 0.0)
     assert np.all(np.isfinite(labels.objectives)) and labels.trainings == (None,)
-    assert (
-        labels.status == "largest"
-        and labels.reason == "only one number was tried, and no larger number was given."
-    )
+    assert labels.status == "largest"
+    assert labels.reason == "only one number was tried, and no larger number was given."
 
 
 class Told(gpflow.Module):

@@ -51,10 +51,8 @@ def power(label, mean, variance, alpha, accurate=True):
 
 def random_rows(C, R, spread, low, high, seed=0):
     generator = np.random.default_rng(seed)
-    mean, variance = (
-        generator.uniform(-spread, spread, (C, R)),
-        np.exp(generator.uniform(*np.log([low, high]), (C, R))),
-    )
+    mean = generator.uniform(-spread, spread, (C, R))
+    variance = np.exp(generator.uniform(*np.log([low, high]), (C, R)))
     return generator.integers(0, C, R), mean, variance
 
 
@@ -165,9 +163,11 @@ def test_two_classes_depend_on_sum_of_variances(alpha):
     On f_y - f_k only, whose variance it is: the same from one wide class and from two, which take
     other panels. Beyond 2e4 the one wide class errs by up to 1e-6.
     """
-    total, mean = np.geomspace(100.0, 2e4, 40), np.zeros((2, 40))
+    total = np.geomspace(100.0, 2e4, 40)
+    mean = np.zeros((2, 40))
     mean[0] = np.linspace(-1.0, 1.0, 40)
-    label, narrow = np.zeros(40, int), np.full(40, 3e-4)
+    label = np.zeros(40, int)
+    narrow = np.full(40, 3e-4)
     alone = power(label, mean, np.stack([total - narrow, narrow]), alpha)
     shared = power(label, mean, np.stack([0.5 * total, 0.5 * total]), alpha)
     assert_all_close(alone, shared, rtol=1e-8)

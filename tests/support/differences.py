@@ -7,7 +7,8 @@ import tensorflow as tf
 
 def in_direction(value, variables, directions, h):
     """The derivative of a function along directions of variables, which keep their values."""
-    start, values = [variable.numpy() for variable in variables], []
+    start = [variable.numpy() for variable in variables]
+    values = []
     for steps in (-2, -1, 1, 2):
         for variable, at, direction in zip(variables, start, directions, strict=True):
             variable.assign(at + steps * h * direction)

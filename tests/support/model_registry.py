@@ -18,7 +18,9 @@ from quick import some_slow
 
 import gpflow_pep
 
-COLLAPSED, SITES, OWN_Q = "collapsed", "sites", "own q"
+COLLAPSED = "collapsed"
+SITES = "sites"
+OWN_Q = "own q"
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,8 @@ def _flat(arrays):
 def assert_close(actual, expected, rel):
     """Assert that arrays agree to `rel` times the largest number expected in any of them."""
     assert [np.shape(a) for a in actual] == [np.shape(e) for e in expected]
-    actual, expected = _flat(actual), _flat(expected)
+    actual = _flat(actual)
+    expected = _flat(expected)
     assert_allclose(actual, expected, rtol=0.0, atol=rel * np.max(np.abs(expected)))
 
 

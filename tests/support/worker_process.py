@@ -26,7 +26,9 @@ from worker_models import (
 
 from gpflow_pep import PEPR, PEPClassifier, StreamingSGPR, fit
 
-INDEX, COUNT, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+INDEX = int(sys.argv[1])
+COUNT = int(sys.argv[2])
+FOLDER = Path(sys.argv[3])
 SHARD = rows_of(INDEX, COUNT)
 X, Y = data_of("PEPR")
 Z = X[:6]

@@ -101,11 +101,9 @@ def test_ordinal_at_the_outermost_bins():
     GPflow's log_prob is NaN at the infinite outermost edges. Central differences err by h²/6 times
     a third derivative of order 1, 1e-8, and by rounding over h.
     """
-    likelihood, f, h = (
-        Ordinal(np.array([-1.0, 0.2, 0.5])),
-        np.linspace(-6.0, 6.0, 9),
-        1e-4,
-    )
+    likelihood = Ordinal(np.array([-1.0, 0.2, 0.5]))
+    f = np.linspace(-6.0, 6.0, 9)
+    h = 1e-4
     likelihood.sigma.assign(0.8)
     rounding = 2.0**-51 / 1e-6  # of p, at worst 1e-6, by cancellation of numbers up to 1
     for y in range(4):
@@ -201,7 +199,8 @@ def test_gamma_shape_gradient(y):
 
 def reach(likelihood, y, X=((0.0,),)):
     """Radius and center of the rows X, each [R]."""
-    X, density = tf.constant(X, tf.float64), log_density(likelihood)
+    X = tf.constant(X, tf.float64)
+    density = log_density(likelihood)
     observations = Observations(X, tf.fill([len(X), 1], tf.constant(y, tf.float64)))
     return np.broadcast_to(density.radius(X), len(X)), np.broadcast_to(
         density.center(observations), len(X)
@@ -233,7 +232,8 @@ def test_student_t_radius_bounds_density(df):
     At the radius from its center, the observation, the modulus is ten times the largest value;
     scales may vary.
     """
-    X, scales = [[-1.0], [2.0]], (0.2, 0.8)
+    X = [[-1.0], [2.0]]
+    scales = (0.2, 0.8)
     likelihood = StudentT(scale=gpflow.functions.Linear([[0.2]], [0.4]), df=df)
     radii, centers = reach(likelihood, 0.7, X)
     assert_array_equal(centers, 0.7)
@@ -248,7 +248,8 @@ def test_student_t_large_df_is_accurate(df):
     with mp.workdps(60):
 
         def density(f):
-            nu, z = mpf(df), (mpf(0.3) - f) / mpf(0.7)
+            nu = mpf(df)
+            z = (mpf(0.3) - f) / mpf(0.7)
             constant = (
                 mpmath.loggamma((nu + 1) / 2) - mpmath.loggamma(nu / 2) - mpmath.log(mp.pi * nu) / 2
             )

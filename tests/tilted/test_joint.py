@@ -21,7 +21,8 @@ from gpflow_pep.tilted import KL, Cavity, Observations, log_partition, rule_for,
 
 REFERENCES = json.loads((Path(__file__).parents[1] / "data" / "robustmax_logZ.json").read_text())
 POWERS = (0.0, 1e-6, 0.3, 1.0)
-C, N = 3, 8
+C = 3
+N = 8
 rng = np.random.default_rng(95)
 CAVITY = Cavity(tf.constant(rng.normal(size=(C, N))), tf.constant(rng.uniform(0.2, 3.0, (C, N))))
 OBSERVATIONS = Observations(
@@ -40,7 +41,8 @@ def test_matches_references(convention):
     1e-9.
     """
     for case in REFERENCES:
-        inputs, expected = case["inputs"], case["expected"][convention]
+        inputs = case["inputs"]
+        expected = case["expected"][convention]
         if convention == "paper":
             likelihood = MultiClassRobustMax(inputs["C"], inputs["epsilon"])
         else:
@@ -72,7 +74,8 @@ def test_matches_finite_differences(alpha):
     """
     Fourth-order differences in each mean, h = 2e-3; rounding of the second derivative is 1e-14/h².
     """
-    rule, h = rule_for(MultiClassRobustMax(C, 0.01), "kl"), 2e-3
+    rule = rule_for(MultiClassRobustMax(C, 0.01), "kl")
+    h = 2e-3
     found = rule.moments(CAVITY, OBSERVATIONS, power(alpha))
     assert found.log_partition.shape == (1, N)
     for k in range(C):

@@ -85,7 +85,8 @@ def poisson_density(log_rate, y):
 
 def beta_density(f, y):
     """a = expit(f) and b = 1 - a; log Γ(a) = log Γ(a + 1) - log a."""
-    a, b = expit(f), expit(-f)
+    a = expit(f)
+    b = expit(-f)
     log_gammas = gammaln(a + 1.0) + gammaln(b + 1.0) + softplus(-f) + softplus(f)
     return (a - 1.0) * np.log(y) + (b - 1.0) * np.log1p(-y) - log_gammas
 
@@ -206,7 +207,8 @@ def panels(mean, sd, reach):
     )
     edges = np.unique(edges[np.abs(edges - mean) <= reach])
     x, weights = np.polynomial.legendre.leggauss(300)
-    half, middle = 0.5 * np.diff(edges)[:, None], 0.5 * (edges[1:] + edges[:-1])[:, None]
+    half = 0.5 * np.diff(edges)[:, None]
+    middle = 0.5 * (edges[1:] + edges[:-1])[:, None]
     z = (middle - mean) / sd + half / sd * x
     log_weights = norm.logpdf(z) + np.log(half / sd * weights)
     return (middle + half * x).ravel(), log_weights.ravel()
@@ -300,7 +302,8 @@ LABELLED = {
 def test_probabilities_add_up_to_one(name):
     likelihood, C, count = LABELLED[name]
     rng = np.random.default_rng(0)
-    mean, variance = 3.0 * rng.normal(size=(20, C)), 10.0 ** rng.uniform(-4.0, 4.0, (20, C))
+    mean = 3.0 * rng.normal(size=(20, C))
+    variance = 10.0 ** rng.uniform(-4.0, 4.0, (20, C))
     densities = [
         predicted_log_density(
             likelihood, np.zeros((20, 1)), mean, variance, np.full((20, 1), float(k))
@@ -338,11 +341,9 @@ def test_softmax_probabilities_match_quadrature_and_do_not_depend_on_batches():
 def test_several_columns_and_batch_dimensions():
     """Labels of a row are independent given f; leading dimensions are preserved."""
     rng = np.random.default_rng(0)
-    mean, variance, labels = (
-        rng.normal(size=(2, 5, 3)),
-        rng.uniform(size=(2, 5, 3)),
-        rng.integers(0, 4, (2, 5, 3)),
-    )
+    mean = rng.normal(size=(2, 5, 3))
+    variance = rng.uniform(size=(2, 5, 3))
+    labels = rng.integers(0, 4, (2, 5, 3))
     likelihood = Ordinal(EDGES)
     density = predicted_log_density(likelihood, np.zeros((2, 5, 1)), mean, variance, labels)
     apart = [
@@ -358,12 +359,11 @@ def test_several_columns_and_batch_dimensions():
 
 def test_many_rows_are_predicted_in_chunks():
     rng = np.random.default_rng(0)
-    mean, variance, inputs = (
-        rng.normal(size=(5000, 1)),
-        rng.uniform(size=(5000, 1)),
-        np.zeros((5000, 1)),
-    )
-    likelihood, Y = likelihoods.Logit(), rng.integers(0, 2, (5000, 1)).astype(float)
+    mean = rng.normal(size=(5000, 1))
+    variance = rng.uniform(size=(5000, 1))
+    inputs = np.zeros((5000, 1))
+    likelihood = likelihoods.Logit()
+    Y = rng.integers(0, 2, (5000, 1)).astype(float)
     density = predicted_log_density(likelihood, inputs, mean, variance, Y)
     moments = predicted_moments(likelihood, inputs, mean, variance)
     last = slice(4990, None)

@@ -51,7 +51,9 @@ def test_matches_oracle(case):
     probit has no closed form and is accurate to REQUIRED.
     """
     likelihood, y = likelihood_of(case)
-    expected, m, v = case["expected"], case["mean"], case["variance"]
+    expected = case["expected"]
+    m = case["mean"]
+    v = case["variance"]
     for projection, sigma in (("kl", "sigma_EP"), ("wasserstein", "sigma_QP")):
         found = moments(tilted_rule(likelihood, PROJECTIONS[projection]), y, m, v, 1.0)
         tolerance = {"log_Z": 1e-10, "mean": 1e-10, "sigma_EP": 1e-10, **case["tolerance"]}
@@ -150,7 +152,8 @@ def test_wasserstein_deviation_is_at_most_kl(name, seed, alpha):
     """
     kl, wasserstein, ys = rules(name)
     rng = np.random.default_rng(seed)
-    y, mean = rng.choice(ys, size=40), rng.uniform(-12.0, 12.0, size=40)
+    y = rng.choice(ys, size=40)
+    mean = rng.uniform(-12.0, 12.0, size=40)
     variance = 10.0 ** rng.uniform(-4.0, 3.0, size=40)
     one, other = (moments(rule, y, mean, variance, alpha) for rule in (kl, wasserstein))
     closed = name == "probit" and alpha == 1.0
@@ -165,7 +168,8 @@ def test_wasserstein_deviation_is_at_most_kl(name, seed, alpha):
 def test_projections_coincide_for_gaussian():
     """Also with panels, not only because the registry returns the same closed form for both."""
     likelihood = Gaussian(0.3)
-    mean, variance = np.array([-2.0, 0.0, 0.5, 8.0]), np.array([0.01, 1.0, 40.0, 900.0])
+    mean = np.array([-2.0, 0.0, 0.5, 8.0])
+    variance = np.array([0.01, 1.0, 40.0, 900.0])
     for alpha in (0.1, 1.0):
         closed = moments(tilted_rule(likelihood, Wasserstein()), 0.4, mean, variance, alpha)
         panels = moments(WassersteinRule(likelihood), 0.4, mean, variance, alpha)
@@ -184,7 +188,8 @@ def test_rows_are_independent(name, alpha):
     """
     _, rule, ys = rules(name)
     rng = np.random.default_rng(3)
-    y, mean = rng.choice(ys, size=1000), rng.uniform(-10.0, 10.0, size=1000)
+    y = rng.choice(ys, size=1000)
+    mean = rng.uniform(-10.0, 10.0, size=1000)
     variance = 10.0 ** rng.uniform(-4.0, 3.0, size=1000)
     together = moments(rule, y, mean, variance, alpha)
 

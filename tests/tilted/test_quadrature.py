@@ -39,7 +39,8 @@ from gpflow_pep.tilted.trapezoid import TiltedRows
 
 GROUPS = tilted_references.recorded()["groups"]
 PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
-REQUIRED, CROSSING = 1e-8, 1e-2
+REQUIRED = 1e-8
+CROSSING = 1e-2
 QUANTITIES = ("log_partition", "d1", "d2", "variance_ratio")
 ALPHAS = (0.0, 0.01, 0.5, 1.0)
 
@@ -57,7 +58,8 @@ def errors(found, cases):
     Errors of log_partition, d1, d2 and ratio, [4, R]: relative, or as defined in the module
     docstring.
     """
-    values, scales = cases[:, 3:7].T, np.vstack([cases[:, 7:10].T, cases[:, 6]])
+    values = cases[:, 3:7].T
+    scales = np.vstack([cases[:, 7:10].T, cases[:, 6]])
     scales = np.where(np.abs(values) < CROSSING * scales, scales, np.abs(values))
     return np.abs(np.stack(found) - values) / scales
 
@@ -107,7 +109,8 @@ def test_matches_recorded_cases_with_many_rows(name):
     for alpha in (0.01, 0.5, 1.0):
         cases, y = cases_of(name, alpha)
         times = -(-quadrature._MANY_ROWS // len(cases))
-        cases, y = np.tile(cases, [times, 1]), np.tile(y, times)
+        cases = np.tile(cases, [times, 1])
+        y = np.tile(y, times)
         rule = QuadratureRule(tilted_references.LIKELIHOODS[name][0]())
         assert_within(moments(rule, y, cases[:, 0], cases[:, 1], alpha), cases)
 
@@ -120,7 +123,9 @@ def test_hermite_nodes_match_panels(make):
     """
     density = log_density(make())
     radius = float(tf.reduce_max(density.radius(tf.zeros([1, 1], tf.float64))))
-    mean, sd, y = np.linspace(-2.0, 2.0, 41), 0.199 * radius, np.ones(41)
+    mean = np.linspace(-2.0, 2.0, 41)
+    sd = 0.199 * radius
+    y = np.ones(41)
     one = tf.ones([41, 1], tf.float64)
     for alpha in (0.01, 0.5, 1.0):
         rows = TiltedRows(
@@ -140,7 +145,8 @@ def test_accurate_if_powers_underflow():
     Phi(f) leaves the normal numbers at f = -37.5. Rounding of exp(log Phi), 1e-13, is h = 38 and
     38² times that.
     """
-    mean, v = np.linspace(-38.8, -36.8, 41), 0.05**2
+    mean = np.linspace(-38.8, -36.8, 41)
+    v = 0.05**2
     z = mean / np.sqrt(1.0 + v)
     log_Z = special.log_ndtr(z)
     h = np.exp(-0.5 * z**2 - log_Z) / np.sqrt(2.0 * np.pi)
@@ -198,7 +204,8 @@ def test_resolves_narrow_distant_peak(scale, out, alpha):
     panel, stands between two nodes, yet l'' = -1e2 to -1e4 there, so that 1e-9 of the density makes
     1e-6 of d2.
     """
-    sd, y = 1.1, 0.3
+    sd = 1.1
+    y = 0.3
     mean = y + out * sd
     reference = tilted_references.tilted(tilted_references.student_t(y, scale), mean, sd**2, alpha)
     case = np.array(
@@ -306,8 +313,10 @@ def test_matches_dense_sum_for_wide_cavities(name, alpha):
     make, log_prob = WIDE[name]
     rng = np.random.default_rng(4)
     sd = 10.0 ** rng.uniform(0.5, 2.0, size=40)
-    mean, alphas = sd * rng.uniform(-2.0, 2.0, size=40), np.full(40, alpha)
-    rule, observed = QuadratureRule(make()), np.ones((40, 1))
+    mean = sd * rng.uniform(-2.0, 2.0, size=40)
+    alphas = np.full(40, alpha)
+    rule = QuadratureRule(make())
+    observed = np.ones((40, 1))
     cavities = Cavity(tf.constant(mean), tf.constant(sd**2))
     rows = TiltedRows(
         cavities, tf.constant(alphas), Observations(*map(tf.constant, (0.0 * observed, observed)))
@@ -333,7 +342,8 @@ def test_matches_dense_sum_for_wide_cavities(name, alpha):
 def test_negligible_rows_skip_panels():
     """Errors are relative to 1e-4 if log Z, d1 √v or d2 v is smaller; such rows use no panels."""
     sd, ratio = (values.ravel() for values in np.meshgrid([1.5, 3.0, 5.0], [4.0, 5.5, 7.0, 8.0]))
-    mean, rule = ratio * sd, QuadratureRule(Probit())
+    mean = ratio * sd
+    rule = QuadratureRule(Probit())
     expected = np.transpose(
         [by_dense_sum(special.log_ndtr, *row, 0.0) for row in zip(mean, sd, strict=True)]
     )
@@ -368,7 +378,9 @@ def test_inaccurate_rows_are_centered_on_mode(alpha):
     mean, variance = (
         values.ravel() for values in np.meshgrid(np.linspace(-9.0, 9.0, 7), [1.0, 30.0, 1000.0])
     )
-    sd, y, scale = np.sqrt(variance), 0.5, 0.1
+    sd = np.sqrt(variance)
+    y = 0.5
+    scale = 0.1
 
     class OfUnknownRadius(StudentT):
         def _scalar_log_prob(self, X, F, Y):
@@ -420,7 +432,8 @@ def points_per_row(make, cavities, y, alpha):
         count.append(int(tf.size(F)))
         return density.log_prob(F, X, Y)
 
-    X, powers = tf.zeros([len(y), 1], tf.float64), tf.fill([len(y)], tf.constant(alpha, tf.float64))
+    X = tf.zeros([len(y), 1], tf.float64)
+    powers = tf.fill([len(y)], tf.constant(alpha, tf.float64))
     rows = TiltedRows(cavities, powers, Observations(X, tf.constant(y)))
     found = located(dataclasses.replace(density, log_prob=counted), rows)
     return found, sum(count) / len(y)
@@ -510,7 +523,8 @@ def test_extreme_poisson_rows(y):
 def test_invalid_rows_are_nan_and_do_not_affect_other_rows(projection):
     """A count of -1 or a mean of NaN gives NaN quickly: NaN panels are not divided indefinitely."""
     rule = tilted_rule(Poisson(), PROJECTIONS[projection])
-    y, mean = np.array([2.0, -1.0, 3.0, 0.0, 1.0]), np.array([0.3, 0.5, 1.0, np.nan, -0.4])
+    y = np.array([2.0, -1.0, 3.0, 0.0, 1.0])
+    mean = np.array([0.3, 0.5, 1.0, np.nan, -0.4])
     for alpha in (0.5, 1.0):
         found = np.stack(moments(rule, y, mean, 1.0, alpha))
         assert np.all(np.isnan(found[1:, [1, 3]]))
@@ -537,7 +551,8 @@ def test_noise_terminates_panel_division():
     f = m + sd x has only 6 digits of x, so no panel is resolved to 10 digits: panels are accepted
     with the error of the noise.
     """
-    mean, variance = 1e4, 1e-12
+    mean = 1e4
+    variance = 1e-12
     found = moments(QuadratureRule(StudentT()), mean + 1.0, mean, variance, 1.0)
     # The density hardly changes within 1e-6: density and derivatives of Student's t with 3 degrees
     # of freedom, at 1; of f 1e4 eps = 2e-12 is lost, of the integrals, for which x is wrong by
@@ -556,11 +571,13 @@ def test_oscillating_windows_terminate():
     def log_prob(F, X, Y):
         calls.append(F)
         assert len(calls) < 100
-        left, right = tf.reduce_min(F), tf.reduce_max(F)
+        left = tf.reduce_min(F)
+        right = tf.reduce_max(F)
         x = (2.0 * F - left - right) / (right - left)
         return 0.5 * tf.square(F) + (300.0 * x if len(calls) % 2 else -30.0 * tf.square(10.0 * x))
 
-    zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
+    zero = tf.zeros([1], tf.float64)
+    one = tf.ones([1], tf.float64)
     rows = TiltedRows(Cavity(zero, one), one, Observations(tf.zeros([1, 1], tf.float64), zero))
     found = located(LogDensity(log_prob, radius=lambda X: 100.0), rows)
     assert len(calls) == 2 + 24 and not found.is_accurate.numpy().any()
@@ -571,7 +588,8 @@ def test_rounded_slope_variance_is_not_negative():
     l' is constant over π, so its variance is 0 up to rounding, and d2 = E[l''] + α Var[l'] = E[l'']
     = 0.
     """
-    zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
+    zero = tf.zeros([1], tf.float64)
+    one = tf.ones([1], tf.float64)
     centered = quadrature.Centered(zero, one, zero, zero, zero)
     h = 3.0e8
     slope_squared = np.nextafter(h**2, 0.0)

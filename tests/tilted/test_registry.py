@@ -35,13 +35,15 @@ CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 POWERS = (0.0, 0.3, 1.0)
 MIXED = np.array([0.0, 0.5, 1.0, 0.5, 0.0, 1.0])
 rng = np.random.default_rng(131)
-MEAN, VARIANCE = rng.normal(size=(1, 6)), rng.uniform(0.1, 4.0, (1, 6))
+MEAN = rng.normal(size=(1, 6))
+VARIANCE = rng.uniform(0.1, 4.0, (1, 6))
 
 
 @pytest.fixture
 def registered():
     """A namespace in which to execute examples; their registrations are undone."""
-    functions, names = dict(tilted_rule.funcs), dict(rule._PROJECTIONS)
+    functions = dict(tilted_rule.funcs)
+    names = dict(rule._PROJECTIONS)
     yield {}
     rule._PROJECTIONS.clear()
     rule._PROJECTIONS.update(names)
@@ -72,7 +74,8 @@ def moments(rule, Y, alpha, negligible=0.0):
 def test_registers_a_closed_form(registered, alpha):
     exec(examples()[0], registered)
     likelihood = registered["UnitNoise"]()
-    rule, Y = rule_for(likelihood, "kl"), rng.normal(size=6)
+    rule = rule_for(likelihood, "kl")
+    Y = rng.normal(size=6)
     found = moments(rule, Y, alpha)
     expected = moments(rule_for(Gaussian(1.0), KL()), Y, alpha)
     assert_allclose(found, expected, rtol=1e-12)
@@ -85,7 +88,8 @@ def test_registers_a_closed_form(registered, alpha):
 def test_registers_a_projection(registered):
     for example in examples():
         exec(example, registered)
-    likelihood, Y = StudentT(scale=0.2), 6.0 * rng.normal(size=6)
+    likelihood = StudentT(scale=0.2)
+    Y = 6.0 * rng.normal(size=6)
     kl, narrowing = (rule_for(likelihood, name) for name in ("kl", "narrowing"))
     found, expected = (moments(rule, Y, 1.0) for rule in (narrowing, kl))
     assert np.any(expected[2] > 0.0)  # likelihoods that widen a cavity are among them
@@ -121,7 +125,8 @@ def test_subclass_does_not_inherit_registered_log_density():
     class Same(StudentT):
         pass
 
-    f, zero = tf.constant([[0.3]], tf.float64), tf.zeros([1, 1], tf.float64)
+    f = tf.constant([[0.3]], tf.float64)
+    zero = tf.zeros([1, 1], tf.float64)
     base, same = (log_density(kind()).log_prob(f, zero, zero) for kind in (StudentT, Same))
     assert float(base) == float(same)
     shifted = log_density(Shifted()).log_prob(f + 1.0, zero, zero)
@@ -151,7 +156,8 @@ def test_alpha_per_row(name, projection):
     Each row equals the result with its power for all rows, up to the order of sums: 100 roundings.
     """
     make, observe = KINDS[name]
-    rule, Y = rule_for(make(), projection), observe()
+    rule = rule_for(make(), projection)
+    Y = observe()
     together = moments(rule, Y, MIXED)
     for alpha in np.unique(MIXED):
         alone = moments(rule, Y, alpha)
@@ -162,7 +168,8 @@ def test_alpha_per_row(name, projection):
 
 @pytest.mark.parametrize("make", [lambda: Softmax(3), lambda: MultiClass(3)])
 def test_alpha_per_row_multiclass(make):
-    rule, label = rule_for(make(), "kl"), tf.constant(rng.integers(0, 3, (6, 1)).astype(float))
+    rule = rule_for(make(), "kl")
+    label = tf.constant(rng.integers(0, 3, (6, 1)).astype(float))
     cavity = Cavity(
         tf.constant(rng.normal(size=(3, 6))), tf.constant(rng.uniform(0.1, 4.0, (3, 6)))
     )
@@ -181,12 +188,14 @@ def test_closed_form_rows_do_not_affect_other_rows():
     parameters.
     """
     likelihood = Gamma(shape=2.0)
-    rule, shape = rule_for(likelihood, "kl"), likelihood.shape.unconstrained_variable
+    rule = rule_for(likelihood, "kl")
+    shape = likelihood.shape.unconstrained_variable
     cavity = Cavity(
         tf.constant([[-0.5, 0.3]], tf.float64), tf.constant([[2000.0, 1.0]], tf.float64)
     )
     Y = tf.constant([[1.0], [2.0]], tf.float64)
-    observations, alpha = Observations(tf.zeros_like(Y), Y), tf.constant([0.5, 0.0], tf.float64)
+    observations = Observations(tf.zeros_like(Y), Y)
+    alpha = tf.constant([0.5, 0.0], tf.float64)
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(log_partition(rule, cavity, observations, alpha))
     assert np.isfinite(float(total)) and np.isfinite(float(tape.gradient(total, shape)))
@@ -194,17 +203,16 @@ def test_closed_form_rows_do_not_affect_other_rows():
         Cavity(*(value[:, :1] for value in cavity)),
         Observations(*(value[:1] for value in observations)),
     )
-    both, alone = (
-        np.stack(rule.moments(cavity, observations, alpha)),
-        np.stack(rule.moments(*first, alpha[:1])),
-    )
+    both = np.stack(rule.moments(cavity, observations, alpha))
+    alone = np.stack(rule.moments(*first, alpha[:1]))
     assert_allclose(both[..., :1], alone, rtol=1e-8)
     assert np.all(np.isfinite(both))
 
 
 def test_closed_form_is_used_at_its_power_only():
     """Also in compiled graphs, in which the power is a tensor."""
-    likelihood, Y = Probit(), rng.integers(0, 2, 6)
+    likelihood = Probit()
+    Y = rng.integers(0, 2, 6)
     rule = tilted_rule(likelihood, KL())
     assert isinstance(rule, AtPower)
     # log Z and d1 equal the KL values.

@@ -43,7 +43,9 @@ from gpflow_pep.tilted import (
 )
 
 PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
-EXACT, DIFFERENCE, STEP = 1e-9, 1e-6, 2e-4
+EXACT = 1e-9
+DIFFERENCE = 1e-6
+STEP = 2e-4
 
 MEANS = np.array([-2.0, -0.3, 0.0, 0.8, 1.7, 3.0])
 VARIANCES = np.array([0.02, 0.5, 4.0, 1.3, 9.0, 0.2])
@@ -71,7 +73,8 @@ powers = pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
 def assert_close(found, expected, tolerance):
     """Each quantity relative to the largest of the rows."""
     for name in found._fields:
-        one, other = getattr(found, name), getattr(expected, name)
+        one = getattr(found, name)
+        other = getattr(expected, name)
         assert_allclose(one, other, rtol=0.0, atol=tolerance * np.max(np.abs(other)), err_msg=name)
 
 
@@ -83,7 +86,8 @@ def assert_close(found, expected, tolerance):
 def test_cavity_gradients_match_finite_differences(name, alpha):
     """d1 and d2 in m, (d2 + α d1²)/2 in v, and the variance ratio."""
     make, y = LIKELIHOODS[name]
-    rule, h = tilted_rule(make(), KL()), STEP * np.sqrt(VARIANCES)
+    rule = tilted_rule(make(), KL())
+    h = STEP * np.sqrt(VARIANCES)
 
     mean = np.concatenate([MEANS, MEANS - h, MEANS + h, MEANS, MEANS])
     variance = np.concatenate(
@@ -142,10 +146,8 @@ def test_parameter_gradients_match_finite_differences(name, projection, alpha):
     """
     make, y = LIKELIHOODS[name]
     likelihood = make()
-    rule, variable = (
-        tilted_rule(likelihood, PROJECTIONS[projection]),
-        PARAMETERS[name](likelihood).unconstrained_variable,
-    )
+    rule = tilted_rule(likelihood, PROJECTIONS[projection])
+    variable = PARAMETERS[name](likelihood).unconstrained_variable
     bar = np.array([0.3, -1.0, 2.0, 0.7, 1.1, -0.4])
     rows = Observations(tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64)))
     cavity = Cavity(tf.constant(MEANS), tf.constant(VARIANCES))
@@ -163,7 +165,8 @@ def test_parameter_gradients_match_finite_differences(name, projection, alpha):
 
 
 def test_gradients_of_unused_variables_are_zero():
-    rule, other = tilted_rule(StudentT(), KL()), tf.Variable(1.0, dtype=tf.float64)
+    rule = tilted_rule(StudentT(), KL())
+    other = tf.Variable(1.0, dtype=tf.float64)
     rows = Observations(tf.zeros([1, 1], tf.float64), tf.zeros([1, 1], tf.float64))
     one = tf.ones([1], tf.float64)
     (found,) = rule.log_partition_vjp(
@@ -206,7 +209,8 @@ def test_probit_matches_closed_form():
 
 def test_poisson_far_from_its_mode():
     """exp(f) at the cavity mean is huge, and Newton steps from there have length 1."""
-    means, variances = np.array([68.0, 200.0, 300.0]), np.array([1.0, 1.0, 1e4])
+    means = np.array([68.0, 200.0, 300.0])
+    variances = np.array([1.0, 1.0, 1e4])
     rule = tilted_rule(Poisson(), KL())
     exact, rough = (
         moments(rule, 3.0, means, variances, 0.5, negligible=one) for one in (0.0, np.inf)
@@ -240,7 +244,8 @@ def test_gamma_matches_expectation(make):
     """
     Also if the mass of exp(-f) is seven standard deviations from m, outside of the first window.
     """
-    likelihood, X = make(), np.linspace(-1.0, 2.0, 6)[:, None]
+    likelihood = make()
+    X = np.linspace(-1.0, 2.0, 6)[:, None]
     rules = tilted_rule(likelihood, KL()), QuadratureRule(likelihood)
     closed, quadrature = (moments(rule, 1.7, MEANS, VARIANCES, 0.0, X=X) for rule in rules)
     assert_close(quadrature, closed, EXACT)
@@ -281,7 +286,8 @@ def test_heteroscedastic_noise_equals_separate_likelihoods(alpha):
 def test_switched_equals_separate_likelihoods(alpha, projection):
     """The second column of Y selects the likelihood of each row."""
     parts = [StudentT(scale=0.4), Gaussian(0.3)]
-    which, y = np.array([0, 1, 1, 0, 1, 0]), np.array([0.3, -0.4, 1.0, 2.0, 0.1, -1.0])
+    which = np.array([0, 1, 1, 0, 1, 0])
+    y = np.array([0.3, -0.4, 1.0, 2.0, 0.1, -1.0])
 
     def found(likelihood, Y):
         cavity = Cavity(tf.constant(MEANS), tf.constant(VARIANCES))
@@ -309,7 +315,8 @@ def _keep(p):
 def _beta(y, scale):
     def log_prob(f):
         mean = _keep(_gauss(f))
-        a, b = scale * mean, scale * (1 - mean)
+        a = scale * mean
+        b = scale * (1 - mean)
         log_B = mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(scale)
         return (a - 1) * mp.log(y) + (b - 1) * mp.log(1 - y) - log_B
 
@@ -335,7 +342,9 @@ def test_automatic_derivatives_match_high_precision(name):
     takes long, so it uses one power only.
     """
     make, y = LIKELIHOODS[name]
-    log_prob, m, v = AUTOMATIC[name], mpf(0.6), mpf(1.7)
+    log_prob = AUTOMATIC[name]
+    m = mpf(0.6)
+    v = mpf(1.7)
     for alpha in (0.5,) if name == "beta" else (0.5, 1.0):
         with mp.workdps(20):
 
@@ -351,7 +360,8 @@ def test_automatic_derivatives_match_high_precision(name):
                 return mpmath.quad(density, [-10, -4, -2, 0, 2, 4, 11], maxdegree=4)
 
             Z, Ex, Exx = (moment(power) for power in range(3))
-            mean, variance = Ex / Z, Exx / Z - (Ex / Z) ** 2
+            mean = Ex / Z
+            variance = Exx / Z - (Ex / Z) ** 2
             expected = [
                 mp.log(Z) / alpha,
                 mean / (alpha * v),

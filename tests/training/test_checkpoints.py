@@ -107,10 +107,8 @@ def test_a_run_that_has_ended_is_not_repeated(tmp_path):
     assert_array_equal(again.q_mu, first.q_mu)
 
     longer = fit(again, (X, Y), **{**options, "max_iterations": 30})
-    assert (
-        longer.iterations == 30
-        and longer.objective[: len(expected.objective)] == expected.objective
-    )
+    assert longer.iterations == 30
+    assert longer.objective[: len(expected.objective)] == expected.objective
 
 
 @pytest.mark.slow
@@ -121,7 +119,8 @@ def test_a_run_that_was_stopped_at_the_limit_takes_no_step_when_resumed(tmp_path
 
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(20) if as_dataset else (X, Y)
     options = {"interval": 10, "checkpoint": tmp_path / "c.npz"}
-    model, resumed = MAKERS["TSVGP"](), MAKERS["TSVGP"]()
+    model = MAKERS["TSVGP"]()
+    resumed = MAKERS["TSVGP"]()
     assert fit(model, data, callback=stop, max_iterations=20, **options).iterations == 10
     result = fit(resumed, data, max_iterations=10, **options)
     assert (result.status, result.iterations) == ("limit", 10)
@@ -131,7 +130,8 @@ def test_a_run_that_was_stopped_at_the_limit_takes_no_step_when_resumed(tmp_path
 def test_a_converged_search_is_not_repeated(tmp_path):
     options = {"checkpoint": tmp_path / "c.npz", "max_iterations": 300}
     expected = fit(MAKERS["PEPR"](), **options)
-    model, reports = MAKERS["PEPR"](), []
+    model = MAKERS["PEPR"]()
+    reports = []
     result = fit(model, callback=lambda *report: reports.append(report), **options)
     assert result.converged and not reports
     assert result.seconds > 0.5 * expected.seconds  # those of the first call are counted
@@ -168,10 +168,8 @@ OTHERS = {
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
     """A checkpoint, and the options it goes with."""
-    path, options = (
-        tmp_path_factory.mktemp("ended") / "c.npz",
-        {**options_for("TSVGP"), "max_iterations": 10},
-    )
+    path = tmp_path_factory.mktemp("ended") / "c.npz"
+    options = {**options_for("TSVGP"), "max_iterations": 10}
     fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **options)
     return path, options
 
@@ -181,7 +179,8 @@ def test_a_checkpoint_of_another_run_is_refused(ended):
     for other in OTHERS:
         path, options = ended
         make, data, changed, differing = OTHERS[other]
-        model, written = make(), path.read_bytes()
+        model = make()
+        written = path.read_bytes()
         before = values(model)
         with pytest.raises(
             ValueError, match=rf"was written by a different run: {re.escape(differing)}\. Give"

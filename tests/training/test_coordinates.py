@@ -58,7 +58,8 @@ def everything():
 
 def test_inducing_patches_of_a_convolutional_kernel_keep_their_unit():
     """They are no rows of inputs, at which the kernel could be evaluated."""
-    images, patches = rng.normal(size=(20, 16)), rng.normal(size=(5, 4))
+    images = rng.normal(size=(20, 16))
+    patches = rng.normal(size=(5, 4))
     kernel = Convolutional(SquaredExponential(), [4, 4], [2, 2])
     model = PEPR(
         (images, images[:, :1]), kernel, gpflow.inducing_variables.InducingPatches(patches)
@@ -86,7 +87,8 @@ def test_gradients_in_the_coordinates_are_derivatives_of_the_loss():
         return float(training_loss())
 
     derivatives = [tf.convert_to_tensor(each).numpy() for each in loss_and_gradient(model)[1]]
-    gradient, step = coordinates.gradient(at, derivatives), 1e-5
+    gradient = coordinates.gradient(at, derivatives)
+    step = 1e-5
     differences = [
         (loss(at + move) - loss(at - move)) / (2.0 * step) for move in step * np.eye(len(at))
     ]
@@ -162,7 +164,8 @@ def test_scipy_trains_in_the_coordinates():
     the variables.
     """
     ours, gpflows = (regression(1e6) for _ in range(2))
-    seen, options = [], {"maxiter": 60}
+    seen = []
+    options = {"maxiter": 60}
     result = Scipy(ours).minimize(
         ours.training_loss,
         ours.trainable_variables,
@@ -256,7 +259,8 @@ def test_training_leaves_a_start_where_noise_explains_everything():
 
 def test_restarts_keep_the_best_objective():
     """With more restarts the objective does not fall; the last record is that of the model."""
-    results, models = [], [regression(), regression()]
+    results = []
+    models = [regression(), regression()]
     for model, number in zip(models, (0, 3), strict=True):
         results.append(
             fit(model, train_inducing=False, n_restarts=number, held_out=(X, Y), interval=1)
@@ -306,7 +310,8 @@ def test_parameters_are_not_evaluated_twice_in_succession(monkeypatch):
     """
     SciPy asks for the loss at the start of a search, which is known from the trial of the start.
     """
-    model, places = regression(), []
+    model = regression()
+    places = []
     evaluate = Objective.evaluate
 
     def kept(self, step):
@@ -321,7 +326,8 @@ def test_parameters_are_not_evaluated_twice_in_succession(monkeypatch):
 
 def test_adam_starts_lengthscales_anew_that_are_out_of_reach():
     """Those that differ from the spread of the inducing points by a factor of 100; others stay."""
-    model, unit = regression(), np.sqrt(3.0) * Z.std(axis=0)
+    model = regression()
+    unit = np.sqrt(3.0) * Z.std(axis=0)
     for factors, expected in (
         ([101.0, 99.0, 1.0 / 101.0], [1.0, 99.0, 1.0]),
         ([1.0, 1.0 / 99.0, 3e4], [1.0, 1.0 / 99.0, 1.0]),
@@ -336,7 +342,9 @@ def test_ctrl_c_while_starts_are_compared_restores_the_best_of_them(monkeypatch)
     Pressed in the last start, at lengthscales of a tenth: the model has those of the best start so
     far.
     """
-    model, pressed, losses = regression(), [], {}
+    model = regression()
+    pressed = []
+    losses = {}
     evaluate = Objective.evaluate
 
     def seen(self, step):

@@ -50,9 +50,11 @@ def counted(dataset, passes):
 def test_a_dataset_with_the_batches_of_arrays_gives_the_same_training(as_new, name):
     """Bit for bit: objectives, scores and parameters."""
     options = {"max_iterations": 12, "interval": 3, "held_out": held_out_for(name)}
-    data, minibatches = data_for(name), Minibatches(N, 12, fixed=name == "BTSVGP", seed=0)
+    data = data_for(name)
+    minibatches = Minibatches(N, 12, fixed=name == "BTSVGP", seed=0)
     model = as_new(name)
-    expected, reached = fit(model, data, batch_size=12, **options), values(model)
+    expected = fit(model, data, batch_size=12, **options)
+    reached = values(model)
     model = as_new(name)
     found = fit(model, minibatches.dataset(data), **options)  # without end
     assert (found.objective, found.held_out) == (expected.objective, expected.held_out)
@@ -66,10 +68,8 @@ def test_steps_are_those_of_the_batches_given_by_hand():
     passes = []
     result = fit(model, counted(batches(), passes), natural_step=None, max_iterations=7, interval=1)
     assert passes[:2] == [0, 1]
-    optimizer, coordinates = (
-        gpflow.keras.tf_keras.optimizers.Adam(0.01),
-        Coordinates(by_hand, by_hand.trainable_variables),
-    )
+    optimizer = gpflow.keras.tf_keras.optimizers.Adam(0.01)
+    coordinates = Coordinates(by_hand, by_hand.trainable_variables)
     at = [tf.Variable(each.of(each.variable, tf.math)) for each in coordinates.each]
     objectives = []
     for step in range(7):
@@ -119,12 +119,11 @@ def test_a_checkpoint_resumes_with_a_new_pass(as_new, tmp_path):
     Interrupted at the end of a pass, or not: the parameters are the same. Of the data only types
     are compared.
     """
-    path, options = (
-        tmp_path / "run.npz",
-        {"max_iterations": 20, "interval": 5, "checkpoint_seconds": 0.0},
-    )
+    path = tmp_path / "run.npz"
+    options = {"max_iterations": 20, "interval": 5, "checkpoint_seconds": 0.0}
     model = as_new("TSVGP")
-    expected, reached = fit(model, batches(), **options), values(model)
+    expected = fit(model, batches(), **options)
+    reached = values(model)
 
     def stop(iteration, objective):
         if iteration == 10:
@@ -157,7 +156,8 @@ def test_tensorboard_shows_the_first_batch(as_new, tmp_path):
 
 # --- refused --------------------------------------------------------------------------------------
 
-WIDE, WORDS = np.hstack([X, X]), np.full((N, 1), "a")
+WIDE = np.hstack([X, X])
+WORDS = np.full((N, 1), "a")
 NAN = np.where(np.arange(N)[:, None] == 27, np.nan, X)
 
 
@@ -237,7 +237,8 @@ def test_a_later_batch_that_cannot_be_used_ends_training(as_new):
     )
     with pytest.raises(ValueError, match=message):
         fit(model, batches((NAN, Y)), max_iterations=5)
-    reached, model = values(model), as_new("TSVGP")
+    reached = values(model)
+    model = as_new("TSVGP")
     fit(model, batches(), max_iterations=1)
     assert_equal(values(model), reached)
 
@@ -271,10 +272,12 @@ def test_a_dataset_that_fails_in_training_ends_it_with_the_users_error(as_new, o
     signature = tuple(tf.TensorSpec([None, 1], tf.float64) for _ in range(2))
     dataset = tf.data.Dataset.from_generator(read, output_signature=signature)
     if own:
-        model, options = PEPR(dataset, gpflow.kernels.SquaredExponential(), X[:5].copy()), {}
+        model = PEPR(dataset, gpflow.kernels.SquaredExponential(), X[:5].copy())
+        options = {}
         gpflow.set_trainable(model.kernel.lengthscales, False)  # a single start
     else:
-        model, options = as_new("TSVGP"), {"data": dataset}
+        model = as_new("TSVGP")
+        options = {"data": dataset}
     with pytest.warns(UserWarning, match="the disk is gone"):
         result = fit(model, **options, interval=1, callback=lambda *record: records.append(record))
     assert result.status == "failed" and result.iterations > 0

@@ -50,7 +50,8 @@ def full_objective(model, name):
 @pytest.mark.parametrize("name", some_slow(MAKERS, quick=["PEPR", "StreamingSGPR"]))
 def test_every_model_is_trained(as_new, name):
     """With default settings, the objective of all rows and the held-out density increase."""
-    model, own = as_new(name), name in WITH_DATA
+    model = as_new(name)
+    own = name in WITH_DATA
     # All rows as one block would be another objective: the mean over blocks is the model's.
     if name == "BTSVGP":
         blocks = Minibatches(len(X), 20, fixed=True).blocks
@@ -64,7 +65,8 @@ def test_every_model_is_trained(as_new, name):
         def objective():
             return full_objective(model, name)
 
-    before, density = objective(), HeldOut(model, held_out_for(name))()["nlpd"]
+    before = objective()
+    density = HeldOut(model, held_out_for(name))()["nlpd"]
     result = fit(model, data_for(name), held_out=held_out_for(name), **FEW[own])
     assert objective() > before + 1.0
     assert result.status in ("limit", "converged")
@@ -176,10 +178,8 @@ def test_held_out_scores_stop_training_at_their_best(as_new):
     )
     scores = result.held_out["nlpd"]
     best = int(np.argmin(scores))
-    assert (
-        result.status == "stopped early"
-        and "held-out nlpd has not improved for 3 records" in result.reason
-    )
+    assert result.status == "stopped early"
+    assert "held-out nlpd has not improved for 3 records" in result.reason
     assert len(scores) == best + 5 == len(seen) + 1 and result.iterations == 5 * len(seen) < 2000
     assert (result.recorded[-1], result.objective[-1]) == (
         result.recorded[best],
@@ -215,7 +215,8 @@ def test_nan_scores_count_as_worst(as_new, monkeypatch, finite):
     """NaN scores count as worst; if all scores are NaN, the final parameters stay."""
     scores = iter([3.0, 2.0, np.nan, 1.5, 1.0, 0.5, *[np.nan] * 100] if finite else [np.nan] * 100)
     monkeypatch.setattr(HeldOut, "__call__", lambda self: {"nlpd": next(scores)})
-    model, seen = as_new("TSVGP"), []
+    model = as_new("TSVGP")
+    seen = []
     options = {"patience": 3, "interval": 1, "callback": lambda *_: seen.append(values(model))}
     result = fit(model, (X, Y), held_out=(X, Y), max_iterations=50, **options)
     assert result.status == "stopped early"
@@ -241,10 +242,8 @@ def test_the_objective_stops_training_without_held_out_rows(as_new):
         batch_size=20,
         max_iterations=500,
     )
-    assert (
-        result.status == "stopped early"
-        and "objective has not improved for 2 records" in result.reason
-    )
+    assert result.status == "stopped early"
+    assert "objective has not improved for 2 records" in result.reason
     assert int(np.argmax(result.objective)) == len(result.objective) - 3
 
 
@@ -454,7 +453,8 @@ def test_a_search_is_limited(as_new, monkeypatch):
     Positive parameters change by factors of up to 10,000 from where the search starts, but the
     first may become smaller.
     """
-    asked, module = [], sys.modules["gpflow_pep.training.lbfgs"]
+    asked = []
+    module = sys.modules["gpflow_pep.training.lbfgs"]
     minimize = module.minimize
     monkeypatch.setattr(
         module, "minimize", lambda *a, **k: asked.append((a[1], k)) or minimize(*a, **k)
@@ -512,14 +512,12 @@ def test_a_search_ends_where_the_objective_is_flat():
     flat, steep = (
         fit(Valley(height), max_iterations=200, tolerance=1e-3) for height in (2e-4, 2e-2)
     )
-    assert (
-        flat.converged
-        and "the objective is flat: the last 20 iterations gained less than 0.001" in flat.reason
-    )
+    assert flat.converged
+    assert "the objective is flat: the last 20 iterations gained less than 0.001" in flat.reason
     gains = np.asarray(flat.objective[20:]) - np.asarray(flat.objective[: len(flat.objective) - 20])
-    assert (
-        flat.iterations == len(flat.objective) and gains[-1] < 1e-3 and np.all(gains[:-1] >= 1e-3)
-    )
+    assert flat.iterations == len(flat.objective)
+    assert gains[-1] < 1e-3
+    assert np.all(gains[:-1] >= 1e-3)
     # Near the bottom 5 iterations gain less than a fortieth: the bottom is at 0, and the search is
     # there.
     assert "the last 5 iterations gained less than 2.5e-05" in steep.reason

@@ -86,7 +86,8 @@ WAYS = {
 
 @pytest.mark.parametrize("way", some_slow(WAYS, quick=["adam"]))
 def test_the_log_evidence_rises(model, way):
-    before, initial = start(model), values(model)
+    before = start(model)
+    initial = values(model)
     reports = []
     result = fit(
         model, callback=lambda iteration, value: reports.append((iteration, value)), **WAYS[way]
@@ -98,9 +99,8 @@ def test_the_log_evidence_rises(model, way):
     assert result.objective[-1] > before + 0.5
     assert np.all(np.isfinite(result.objective))
     assert result.seconds > 0.0
-    assert (
-        np.abs(values(model) - initial).min() >= 0.0 and np.abs(values(model) - initial).max() > 0.1
-    )
+    assert np.abs(values(model) - initial).min() >= 0.0
+    assert np.abs(values(model) - initial).max() > 0.1
     assert [value for _, value in reports] == list(result.objective[:-1])
     if way == "lbfgs":
         assert result.reason.startswith("L-BFGS: ")
@@ -176,7 +176,8 @@ def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeyp
     """
     Their energy is meaningless; the status reports it from the third evaluation of the search on.
     """
-    look, calls = ConvergedSitesObjective.evaluate, []
+    look = ConvergedSitesObjective.evaluate
+    calls = []
     status = PEP.sites_status.fget
 
     def counted(self, step):
@@ -225,7 +226,8 @@ def test_training_ends_early_if_sites_stay_far_from_converged(model, monkeypatch
 
 def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, monkeypatch):
     """Training fails at the best parameters, although SciPy reports convergence."""
-    evaluate, losses = ConvergedSitesObjective.evaluate, []
+    evaluate = ConvergedSitesObjective.evaluate
+    losses = []
 
     def failing(objective, step):
         if objective._loosest < 1e-2:  # the tolerance of the first search
@@ -429,7 +431,8 @@ def waveform(num_rows):
     waves = np.maximum(6.0 - np.abs(np.arange(1, 22) - np.array([[7], [15], [11]])), 0.0)
     labels = draw.integers(0, 3, num_rows)
     share = draw.uniform(size=(num_rows, 1))
-    first, second = waves[[0, 0, 1]][labels], waves[[1, 2, 2]][labels]
+    first = waves[[0, 0, 1]][labels]
+    second = waves[[1, 2, 2]][labels]
     inputs = share * first + (1.0 - share) * second + draw.normal(size=(num_rows, 21))
     return (inputs - inputs.mean(axis=0)) / inputs.std(axis=0), labels[:, None].astype(float)
 
@@ -450,7 +453,8 @@ def test_negative_precisions_are_halved_until_q_is_proper():
     assert_array_equal(after[before > 0.0], before[before > 0.0])
     halvings = np.log2(before[before < 0.0] / after[before < 0.0])
     assert halvings[0] >= 1.0 and np.all(halvings == halvings[0])  # halving is exact
-    X, Z = model.data[0], model.inducing_variable.Z
+    X = model.data[0]
+    Z = model.inducing_variable.Z
     Kuu = model.kernel(Z).numpy() + gpflow.config.default_jitter() * np.eye(15)
     V = np.linalg.solve(np.linalg.cholesky(Kuu), model.kernel(Z, X).numpy())
     for c, found in enumerate(A.numpy()):

@@ -114,7 +114,8 @@ def test_a_callback_that_replaces_the_data_is_refused(as_new, name):
 
 def test_the_last_parameters_are_kept_not_the_best(as_new):
     """The first record has the best held-out score, which `patience` would restore."""
-    model, seen = as_new("PEPR"), []
+    model = as_new("PEPR")
+    seen = []
 
     def stop_at_four(iteration, objective):
         seen.append(values(model))
@@ -139,7 +140,8 @@ def test_an_evaluation_is_not_begun_after_ctrl_c(as_new):
     """Press Ctrl-C within a line search: training ends at the best parameters evaluated."""
     model = as_new("PEPR")
     start = float(model.maximum_log_likelihood_objective())
-    evaluate, count = type(model).maximum_log_likelihood_objective, []
+    evaluate = type(model).maximum_log_likelihood_objective
+    count = []
 
     def counted():
         count.append(0)

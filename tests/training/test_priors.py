@@ -101,7 +101,8 @@ def test_density_of_classes_and_of_students_t():
     weak_priors(several)
     expected = density(2.0, np.exp(5.0), 1.0)
     assert_allclose(model.kernel.variance.log_prior_density(), expected, rtol=1e-13)
-    kernel, likelihood = Matern52(2.0), StudentT(0.4)
+    kernel = Matern52(2.0)
+    likelihood = StudentT(0.4)
     robust = gpflow.models.SVGP(kernel, likelihood, uniform(X, 10))
     with pytest.raises(ValueError, match=r"data must be given: SVGP does not store"):
         weak_priors(robust)
@@ -186,7 +187,8 @@ def test_samplers_see_a_density_of_the_parameters():
     model = with_priors(for_sampling=True)
     parameter = model.kernel.variance
     helper = gpflow.optimizers.SamplingHelper(parameter.log_prior_density, [parameter])
-    sampled, logs = [], np.linspace(-2.0, 2.0, 5)
+    sampled = []
+    logs = np.linspace(-2.0, 2.0, 5)
     for value in logs:
         x = parameter.transform.inverse(np.exp(value))
         slope = 1.0 / (1.0 + np.exp(-x))  # of a softplus: dθ/dx

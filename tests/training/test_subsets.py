@@ -18,7 +18,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from gpflow_pep import PEPR, TSVGP, PEPClassifier, fit
 from gpflow_pep.training.objectives import Objective
 
-N, FIRST = 600, 25
+N = 600
+FIRST = 25
 STAGES = [25, 250, 600]
 TOLERANCE = 1e-6
 
@@ -84,7 +85,8 @@ def test_the_end_is_that_of_training_on_all_rows(name):
     Both ends are flat: linear convergence leaves at most some ten times 1e-6 nats per row, 6e-3 in
     all.
     """
-    whole, growing = make(name), make(name)
+    whole = make(name)
+    growing = make(name)
     recorder = Recorder(growing)
     options = {"tolerance": TOLERANCE, "train_inducing": False}
     expected = fit(whole, **options)

@@ -37,7 +37,8 @@ def unreachable(tmp_path, kind):
     ],
 )
 def test_unwritable_paths_are_reported_before_training(as_new, tmp_path, argument, kind):
-    path, steps = unreachable(tmp_path, kind), []
+    path = unreachable(tmp_path, kind)
+    steps = []
     with pytest.raises(ValueError, match=f"^{argument} must be ") as caught:
         fit(
             as_new("TSVGP"),
@@ -56,7 +57,9 @@ def full(*_):
 @pytest.mark.slow
 def test_a_checkpoint_that_cannot_be_written_any_more(tmp_path, monkeypatch):
     """One warning; the result is that without checkpoints, and the file before stays."""
-    path, writes, save = tmp_path / "c.npz", [], arrays_file.save_arrays
+    path = tmp_path / "c.npz"
+    writes = []
+    save = arrays_file.save_arrays
 
     def first_only(*arguments):
         writes.append(arguments)
@@ -80,7 +83,8 @@ def test_a_checkpoint_that_cannot_be_written_any_more(tmp_path, monkeypatch):
     ),
 )
 def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, error):
-    expected, asked = fit(MAKERS["TSVGP"](), (X, Y), **OPTIONS), []
+    expected = fit(MAKERS["TSVGP"](), (X, Y), **OPTIONS)
+    asked = []
 
     def broken(step):
         asked.append(step)
@@ -111,7 +115,8 @@ def test_rejects_invalid_checkpoint_seconds(as_new, tmp_path):
 @pytest.mark.parametrize(("seconds", "count"), some_slow([(math.inf, 1), (np.float32(0.0), 5)], 1))
 def test_accepts_valid_checkpoint_seconds(as_new, tmp_path, monkeypatch, seconds, count):
     """With a minimum time of 0 there is one checkpoint per record and one at the end."""
-    writes, save = [], arrays_file.save_arrays
+    writes = []
+    save = arrays_file.save_arrays
     monkeypatch.setattr(
         checkpoints, "save_arrays", lambda *each: (writes.append(each), save(*each))
     )

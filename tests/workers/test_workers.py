@@ -32,7 +32,8 @@ from gpflow_pep import fit
 TOLERANCE = 1e-11  # sums over rows in another order, amplified by the condition of Kuu + jitter
 SCRIPT = Path(__file__).parents[1] / "support" / "worker_process.py"
 COUNT = 2
-TASKS, SLOW_TASKS = ("refused", "repeated_rows"), ("mixed_precision", "minibatch_models")
+TASKS = ("refused", "repeated_rows")
+SLOW_TASKS = ("mixed_precision", "minibatch_models")
 X, Y = data_of("PEPR")
 
 
@@ -121,7 +122,8 @@ def test_mixed_precision(found_of_others):
 @pytest.mark.parametrize("optimizer", MINIBATCH_OPTIONS)
 @pytest.mark.parametrize("name", MINIBATCH_MODELS)
 def test_minibatch_models_are_trained_on_the_rows_of_all(found_of_others, name, optimizer):
-    options, model = MINIBATCH_OPTIONS[optimizer], minibatch_model(name)
+    options = MINIBATCH_OPTIONS[optimizer]
+    model = minibatch_model(name)
     size = {"batch_size": len(X)} if options["optimizer"] == "adam" else {}
     expected = fit(model, (X, Y), max_iterations=3, interval=1, **options, **size)
     first, second = (

@@ -63,10 +63,8 @@ def test_a_failing_and_a_dying_cell_are_recorded_and_take_no_other_with_them(run
     ]
     assert [Outcomes(runs).read(each) for each in cells] == outcomes
     text = not_completed(outcomes)
-    assert (
-        text.startswith("3 of 5 runs have no result")
-        and "killed: none with name=b act=die: its process" in text
-    )
+    assert text.startswith("3 of 5 runs have no result")
+    assert "killed: none with name=b act=die: its process" in text
     before = begun(runs)
     assert set(before) == set("abcde") and (jobs == 2 or before == "abcde")
     run_cells(cells, runs, jobs=jobs)  # these three, again
@@ -104,10 +102,8 @@ def test_an_interrupt_leaves_what_has_completed_and_no_process(runs, two_cores, 
     with pytest.raises(KeyboardInterrupt):
         run_cells(cells, runs, jobs=jobs)
     assert (runs.parent / "interrupted").exists()  # Sacred had time to record it
-    assert (
-        Outcomes(runs).read(cells[0]).status == "completed"
-        and Outcomes(runs).read(cells[1]) is None
-    )
+    assert Outcomes(runs).read(cells[0]).status == "completed"
+    assert Outcomes(runs).read(cells[1]) is None
     assert [outcome.status for outcome in run_cells([cells[0], *cells[2:]], runs)] == [
         "completed"
     ] * 5

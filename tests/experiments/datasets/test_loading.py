@@ -58,9 +58,11 @@ def test_training_part_has_mean_zero_and_deviation_one():
 
 
 def test_standardized_values_go_back_to_published_units():
-    raw, data = datasets.load(BUNDLED, standardize=False), datasets.load(BUNDLED)
+    raw = datasets.load(BUNDLED, standardize=False)
+    data = datasets.load(BUNDLED)
     for part in ("train", "test"):
-        X, Y = getattr(data, f"X_{part}"), getattr(data, f"Y_{part}")
+        X = getattr(data, f"X_{part}")
+        Y = getattr(data, f"Y_{part}")
         assert_allclose(X * data.x_scale + data.x_mean, getattr(raw, f"X_{part}"), rtol=1e-12)
         assert_allclose(Y * data.y_scale + data.y_mean, getattr(raw, f"Y_{part}"), rtol=1e-12)
 
@@ -114,14 +116,16 @@ def test_malignant_tumours_are_labeled_1(split):
 
 @pytest.mark.parametrize("pair", [(1, 2), (1, 3), (2, 3)])
 def test_pair_of_irises(pair):
-    iris, name = load_iris(), f"qp-iris-{pair[0]}{pair[1]}"
+    iris = load_iris()
+    name = f"qp-iris-{pair[0]}{pair[1]}"
     assert datasets.describe(name).classes == tuple(
         iris.target_names[species - 1] for species in pair
     )
     data = datasets.load(name, 3, standardize=False)
     for label, species in enumerate(pair):
         parts = [data.X_train[data.Y_train[:, 0] == label], data.X_test[data.Y_test[:, 0] == label]]
-        X, expected = np.concatenate(parts), iris.data[iris.target == species - 1]
+        X = np.concatenate(parts)
+        expected = iris.data[iris.target == species - 1]
         assert_array_equal(X[np.lexsort(X.T)], expected[np.lexsort(expected.T)])
 
 

@@ -44,7 +44,8 @@ def test_names_and_descriptions():
 @pytest.mark.parametrize("name", ALL)
 def test_every_split_is_a_partition_that_trains_on_every_class(name):
     D, counts, num_train = (PUBLISHED | BUNDLED)[name]
-    N, source = sum(counts), ENTRIES[name].source
+    N = sum(counts)
+    source = ENTRIES[name].source
     splits = [source.read(split) for split in range(source.num_splits)]
     for X, Y, train, test in splits:
         assert (X.shape, Y.shape) == ((N, D), (N, 1))
@@ -95,10 +96,8 @@ def test_a_flight_is_read_with_its_plane(publish):
 
 
 def test_three_classes_are_generated_alike_in_both_parts():
-    info, data = (
-        datasets.describe("three-classes"),
-        datasets.load("three-classes", standardize=False),
-    )
+    info = datasets.describe("three-classes")
+    data = datasets.load("three-classes", standardize=False)
     assert (info.N, info.D, info.num_splits, info.files) == (2000, 2, 1, ())
     assert data.X_train.shape == data.X_test.shape == (1000, 2) and abs(data.X_train).max() <= 2.5
     counts = [np.bincount(Y[:, 0].astype(int)).tolist() for Y in (data.Y_train, data.Y_test)]

@@ -111,7 +111,8 @@ def test_archive_leaves_out_dropped_features_and_makes_labels(publish):
 
 
 def test_archived_arrays_have_labels_from_0(publish):
-    train, test = np.array([[4, 0, 2], [1, 3, 5]]), np.array([[1, 3, 5], [4, 0, 2]])
+    train = np.array([[4, 0, 2], [1, 3, 5]])
+    test = np.array([[1, 3, 5], [4, 0, 2]])
     codes = np.array([3, 1, 2, 2, 1, 3], np.int32)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
@@ -158,7 +159,8 @@ def test_seeded_splits_test_a_tenth():
 
 
 def test_train_and_test_part_are_the_tables_given():
-    train, test = np.arange(12.0).reshape(4, 3), np.arange(12.0, 18.0).reshape(2, 3)
+    train = np.arange(12.0).reshape(4, 3)
+    test = np.arange(12.0, 18.0).reshape(2, 3)
     source = TrainAndTest(lambda: train, lambda: test, files=())
     read = source.read(0)
     assert_array_equal(np.hstack([read.X, read.Y])[read.train], train)

@@ -38,7 +38,8 @@ def test_word_without_a_code_is_refused(publish):
 
 
 def test_two_files_side_by_side(publish):
-    inputs, targets = publish("x.txt", b"1,2\n3,4\n"), publish("y.txt", b"-1\n1\n")
+    inputs = publish("x.txt", b"1,2\n3,4\n")
+    targets = publish("y.txt", b"-1\n1\n")
     assert_array_equal(read_columns(inputs, targets), [[1.0, 2.0, -1.0], [3.0, 4.0, 1.0]])
 
 
@@ -81,7 +82,8 @@ def idx(array):
     ("read", "labels"), [(read_images, [7.0, 0.0, 4.0]), (read_parity, [1.0, 0.0, 0.0])]
 )
 def test_images_and_their_digits_or_the_parity_of_these(publish, read, labels):
-    images, digits = np.arange(3 * 2 * 4).reshape(3, 2, 4) * 10, np.array([7, 0, 4])
+    images = np.arange(3 * 2 * 4).reshape(3, 2, 4) * 10
+    digits = np.array([7, 0, 4])
     table = read(publish("images.gz", idx(images)), publish("digits.gz", idx(digits)))
     assert_array_equal(table[:, :-1], images.reshape(3, 8) / 255.0)
     assert_array_equal(table[:, -1], labels)

@@ -65,7 +65,8 @@ def test_published_size_has_more_runs(name):
     protocol = import_module(f"experiments.papers.{name.lower()}")
     if name == "M1" and not has_data:
         pytest.skip("reads the number of rows: set GPFLOW_PEP_DATA")
-    small, full = protocol.jobs(False), protocol.jobs(True)
+    small = protocol.jobs(False)
+    full = protocol.jobs(True)
     assert (
         len({job.cell.key for job in small})
         == len(small)

@@ -11,7 +11,8 @@ from experiments.report.recorded import read_run
 
 
 def test_values(tmp_path):
-    toml, record = tmp_path / "a.toml", tmp_path / "a.json"
+    toml = tmp_path / "a.toml"
+    record = tmp_path / "a.json"
     toml.write_text('a.b = [1.5, 2.5]\n[c]\nd = "é"\n', encoding="utf-8")
     record.write_text('{"a": {"b": [1.5]}}')
     assert read_toml(toml) == {"a": {"b": [1.5, 2.5]}, "c": {"d": "é"}}
