@@ -74,7 +74,7 @@ def _kernel() -> gpflow.kernels.Kernel:
 
 
 def _classifier() -> PEPClassifier:
-    model = PEPClassifier((X, LABELS), _kernel(), Probit(), Z.copy())
+    model = PEPClassifier((X, LABELS), _kernel(), Probit(), Z)
     gpflow.set_trainable(model.inducing_variable, False)
     return model
 
@@ -82,13 +82,13 @@ def _classifier() -> PEPClassifier:
 _ADAM = {"optimizer": "adam", "max_iterations": 15}
 _IN_MINIBATCHES = {"max_iterations": 120, "interval": 5, "batch_size": 7, "learning_rate": 0.05}
 _MODELS: dict[str, tuple[Callable[[], Any], Any]] = {
-    "PEPR": (lambda: PEPR((X, Y), _kernel(), Z.copy(), noise_variance=0.3, alpha=0.5), None),
+    "PEPR": (lambda: PEPR((X, Y), _kernel(), Z, noise_variance=0.3, alpha=0.5), None),
     "PEPClassifier": (_classifier, None),
     "TSVGP": (
-        lambda: TSVGP(_kernel(), gpflow.likelihoods.Gaussian(0.3), Z.copy(), num_data=len(X)),
+        lambda: TSVGP(_kernel(), gpflow.likelihoods.Gaussian(0.3), Z, num_data=len(X)),
         (X, Y),
     ),
-    "APEP": (lambda: APEP(_kernel(), Probit(), Z.copy(), num_data=len(X)), (X, LABELS)),
+    "APEP": (lambda: APEP(_kernel(), Probit(), Z, num_data=len(X)), (X, LABELS)),
 }
 TRAININGS: dict[str, tuple[str, dict[str, Any]]] = {
     "PEPR": ("PEPR", {"max_iterations": 100}),

@@ -63,7 +63,7 @@ def test_a_dataset_resumes_at_a_given_step(kind, fixed):
     model = kind(
         gpflow.kernels.SquaredExponential(),
         gpflow.likelihoods.Gaussian(),
-        X[:5].copy(),
+        X[:5],
         num_data=21,
     )
     closure = model.training_loss_closure(iter(minibatches.dataset((X, Y))))

@@ -187,7 +187,7 @@ def test_a_model_of_a_file(written):
     values = statistics(read)
     assert_all_close(values, (X.mean(0), X.std(0), Y.mean(0), Y.std(0)), rtol=1e-13, atol=1e-14)
     losses = [
-        float(PEPR(data, SquaredExponential(), X[:5].copy()).training_loss())
+        float(PEPR(data, SquaredExponential(), X[:5]).training_loss())
         for data in (
             standardized(read, values),
             ((X - X.mean(0)) / X.std(0), (Y - Y.mean(0)) / Y.std(0)),

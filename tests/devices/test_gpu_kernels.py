@@ -36,10 +36,10 @@ OTHERS = {
     "PEPR of chunks": lambda: collapsed(PEPR, chunk_size=25),
     "PEPR of blocks": lambda: collapsed(PEPR, blocks=7),
     "PEPR with growing jitter": lambda: collapsed(PEPR, max_jitter=1e-3),
-    "PEP of chunks": lambda: PEP((X, Y), kernel(), StudentT(0.3), Z.copy(), chunk_size=25),
+    "PEP of chunks": lambda: PEP((X, Y), kernel(), StudentT(0.3), Z, chunk_size=25),
     "quantile propagation": lambda: classifier(projection="wasserstein"),
-    "PEPClassifier of robust-max": lambda: PEPClassifier((X, CLASSES), kernel(), None, Z.copy()),
-    "PEPClassifier of softmax": lambda: PEPClassifier((X, CLASSES), kernel(), Softmax(3), Z.copy()),
+    "PEPClassifier of robust-max": lambda: PEPClassifier((X, CLASSES), kernel(), None, Z),
+    "PEPClassifier of softmax": lambda: PEPClassifier((X, CLASSES), kernel(), Softmax(3), Z),
     "ARPEP of robust-max": lambda: of_minibatches(ARPEP, MultiClassRobustMax(3)),
 }
 FORMATTING = {"AsString", "PrintV2", "StringFormat", "StringJoin"}

@@ -54,15 +54,11 @@ def made(name):
     data = X, Y = rows("breast-cancer" if setting.labels else "diabetes")
     if entry.family == COLLAPSED:
         start = data if not entry.is_stream else (X[:50], Y[:50])
-        model = entry.constructor(
-            start, kernel(X), X[:M].copy(), noise_variance=0.5, **setting.options
-        )
+        model = entry.constructor(start, kernel(X), X[:M], noise_variance=0.5, **setting.options)
         return in_midstream(model, X, Y) if entry.is_stream else model, None
     likelihood = Probit() if setting.labels else Gaussian(0.5)
     if entry.family == OWN_Q:
-        return entry.constructor(
-            kernel(X), likelihood, X[:M].copy(), num_data=N, **setting.options
-        ), data
+        return entry.constructor(kernel(X), likelihood, X[:M], num_data=N, **setting.options), data
     assert entry.family == SITES
     start = data if not entry.is_stream else (X[:50], Y[:50])
     model = of_sites(entry.constructor, start, likelihood, **setting.options)
@@ -90,7 +86,7 @@ OTHERS = {
 
 def of_rows(**options):
     X, Y = rows("diabetes")
-    return PEPR((X, Y), kernel(X), X[:M].copy(), noise_variance=0.5, **options)
+    return PEPR((X, Y), kernel(X), X[:M], noise_variance=0.5, **options)
 
 
 def loss_of(model, data):

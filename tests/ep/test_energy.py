@@ -19,7 +19,7 @@ Y = np.array([[0.0], [1.0], [1.0], [0.0]])
 
 @pytest.fixture(scope="module")
 def model():
-    return PEP((X, Y), gpflow.kernels.Matern52(3.0), Probit(), X.copy(), alpha=1.0)
+    return PEP((X, Y), gpflow.kernels.Matern52(3.0), Probit(), X, alpha=1.0)
 
 
 def test_improper_sites_are_not_kept(model, energy_of):

@@ -42,14 +42,14 @@ def several_classes(likelihood, alpha):
         8.0 * X @ [[1.0, -0.5, 0.2], [0.3, 1.0, -0.7]] + rng.normal(size=(60, CLASSES)), axis=1
     )
     kernel = SquaredExponential(100.0, lengthscales=10.0)
-    return PEP((X, Y[:, None]), kernel, likelihood(CLASSES), X[:4].copy(), alpha=alpha)
+    return PEP((X, Y[:, None]), kernel, likelihood(CLASSES), X[:4], alpha=alpha)
 
 
 def contradictory(alpha=0.8, variance=0.2):
     """Two rows at one place, with two labels."""
     X = np.array([[0.3, -0.7], [0.3, -0.7]])
     kernel = SquaredExponential(variance)
-    return PEP((X, [[1.0], [2.0]]), kernel, MultiClassRobustMax(CLASSES), X[:1].copy(), alpha=alpha)
+    return PEP((X, [[1.0], [2.0]]), kernel, MultiClassRobustMax(CLASSES), X[:1], alpha=alpha)
 
 
 @functools.cache

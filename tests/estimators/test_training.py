@@ -171,7 +171,7 @@ def test_settings_describe_kernels():
     X = np.arange(6.0)[:, None]
 
     def model(kernel, **options):
-        return PEPR((X, X), kernel, X[::2].copy(), **options)
+        return PEPR((X, X), kernel, X[::2], **options)
 
     for kernel in (
         SquaredExponential() + Periodic(Matern32(active_dims=[0])),

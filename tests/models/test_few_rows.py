@@ -78,7 +78,7 @@ def test_graph_is_as_small_as_gpflow():
     jitter. An eighth are the sums again, for their derivatives: TensorFlow removes them.
     """
     kernel = SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
-    peer = gpflow.models.SGPR(FEW, kernel, Z.copy(), noise_variance=0.1)
+    peer = gpflow.models.SGPR(FEW, kernel, Z, noise_variance=0.1)
     ours, theirs = (
         compiled_step(model).get_concrete_function().graph.as_graph_def()
         for model in (make("PEPR 0.5", FEW), peer)

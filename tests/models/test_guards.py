@@ -231,7 +231,7 @@ UNKNOWN = [tf.TensorSpec([None, None], tf.float64)] * 2
 def test_further_columns_of_y_are_refused_in_graphs_of_unknown_width(data):
     X = data[0]
     Y = (data[1] > 0.0).astype(float)
-    model = ARPEP(Matern52(), Softmax(3), X[:5].copy(), num_data=30)
+    model = ARPEP(Matern52(), Softmax(3), X[:5], num_data=30)
     for name in ("training_loss", "predict_log_density"):
         function = getattr(model, name)
         compiled = tf.function(lambda *data, name=name: getattr(model, name)(data), autograph=False)
@@ -273,7 +273,7 @@ def test_log_densities_of_a_wrong_shape_and_descending_edges_are_refused(data):
         ValueError,
         match=r"^likelihood: _scalar_log_prob of OfF must return a value for each f, but",
     ):
-        PEP(data, Matern52(), OfF(lambda F: tf.reduce_sum(-(F**2))), X[:5].copy())
+        PEP(data, Matern52(), OfF(lambda F: tf.reduce_sum(-(F**2))), X[:5])
     with pytest.raises(
         ValueError,
         match=r"^likelihood: _scalar_log_prob of OfF .* F is float64 .* the result float32",
@@ -282,11 +282,11 @@ def test_log_densities_of_a_wrong_shape_and_descending_edges_are_refused(data):
             data,
             Matern52(),
             OfF(lambda F: -tf.square(tf.cast(F, tf.float32))),
-            X[:5].copy(),
+            X[:5],
         )
     edges = Ordinal(np.array([0.5, -0.5]))
     with pytest.raises(ValueError, match=r"^likelihood: bin_edges of Ordinal must increase"):
-        PEP((X, np.zeros_like(Y)), Matern52(), edges, X[:5].copy())
+        PEP((X, np.zeros_like(Y)), Matern52(), edges, X[:5])
 
 
 def test_predictions_accept_inputs_of_unknown_rank(data):

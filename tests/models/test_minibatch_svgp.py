@@ -20,7 +20,7 @@ def model(kind, num_data=8, **options):
     return kind(
         gpflow.kernels.SquaredExponential(),
         gpflow.likelihoods.Gaussian(),
-        X[:4].copy(),
+        X[:4],
         num_data=num_data,
         **options,
     )

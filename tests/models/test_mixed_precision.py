@@ -23,7 +23,7 @@ D = 3
 rng = np.random.default_rng(4)
 X = rng.normal(size=(N, D))
 Y = np.sin(X @ rng.normal(size=(D, 2))) + 0.3 * rng.normal(size=(N, 2))
-Z = X[:10].copy()
+Z = X[:10]
 OBJECTIVE = 2e-6
 GRADIENT = 2e-3
 PREDICTION = 1e-4

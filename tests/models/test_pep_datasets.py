@@ -44,11 +44,11 @@ def kernel():
 MODELS = {
     "probit": (
         "labels",
-        lambda data: PEPClassifier(data, kernel(), inducing_variable=Z.copy(), alpha=0.5),
+        lambda data: PEPClassifier(data, kernel(), inducing_variable=Z, alpha=0.5),
     ),
     "classes": (
         "classes",
-        lambda data: PEP(data, kernel(), gpflow.likelihoods.Softmax(3), Z.copy(), alpha=0.5),
+        lambda data: PEP(data, kernel(), gpflow.likelihoods.Softmax(3), Z, alpha=0.5),
     ),
     "counts, a power for each row, T-PEP, a mean": (
         "counts",
@@ -56,7 +56,7 @@ MODELS = {
             data,
             kernel(),
             gpflow.likelihoods.Poisson(),
-            Z.copy(),
+            Z,
             alpha=np.linspace(0.0, 1.0, N),
             scale=gpflow.Parameter(0.8),
             mean_function=gpflow.functions.Linear(np.full((2, 1), 0.1)),
@@ -64,7 +64,7 @@ MODELS = {
     ),
     "quantile propagation": (
         "labels",
-        lambda data: PEP(data, kernel(), Probit(), Z.copy(), alpha=1.0, projection="wasserstein"),
+        lambda data: PEP(data, kernel(), Probit(), Z, alpha=1.0, projection="wasserstein"),
     ),
 }
 

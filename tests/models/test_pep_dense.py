@@ -193,7 +193,7 @@ def case(request):
         (X, observed.Y[:, None]),
         kernel,
         observed.likelihood(),
-        Z.copy(),
+        Z,
         mean_function=mean,
         tol=TOL,
     )

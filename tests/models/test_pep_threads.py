@@ -26,7 +26,7 @@ def made():
         (X, LABELS),
         gpflow.kernels.SquaredExponential(2.0, 0.7),
         Probit(),
-        X[:8].copy(),
+        X[:8],
         alpha=0.7,
         tol=1e-8,
     )

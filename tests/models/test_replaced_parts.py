@@ -24,7 +24,7 @@ from gpflow_pep.likelihoods import Probit
 X = np.random.default_rng(0).uniform(-2.0, 2.0, [20, 2])
 Y = np.sin(2.0 * X[:, :1])
 LABELS = (Y > 0.0).astype(float)
-Z = X[::4].copy()
+Z = X[::4]
 POISSON = Poisson
 GAUSSIAN = Gaussian
 

@@ -40,9 +40,9 @@ def test_of_compiled_predictions():
 
 
 def test_elbo_is_the_objective_at_alpha_zero():
-    model = PEPR((X, Y), Matern52(), X[:8].copy(), noise_variance=0.1)
+    model = PEPR((X, Y), Matern52(), X[:8], noise_variance=0.1)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"elbo\(\) needs alpha = 0.* 0\.5"):
         model.elbo()
     model.alpha = 0.0
-    sgpr = gpflow.models.SGPR((X, Y), Matern52(), X[:8].copy(), noise_variance=0.1)
+    sgpr = gpflow.models.SGPR((X, Y), Matern52(), X[:8], noise_variance=0.1)
     np.testing.assert_allclose(model.elbo(), sgpr.elbo(), rtol=1e-10)

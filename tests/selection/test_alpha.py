@@ -19,7 +19,7 @@ Z = np.linspace(-1.8, 1.8, 4)[:, None]
 
 def make(data, alpha):
     kernel = SquaredExponential(1.0, lengthscales=0.5)
-    return PEPR(data, kernel, Z.copy(), alpha=alpha, noise_variance=0.05)
+    return PEPR(data, kernel, Z, alpha=alpha, noise_variance=0.05)
 
 
 KERNEL = SquaredExponential()
@@ -117,7 +117,7 @@ def test_models_of_minibatches():
 
     def tied(data, alpha):
         kernel = SquaredExponential()
-        return APEP(kernel, Gaussian(0.1), Z.copy(), alpha=alpha, num_data=len(data[0]))
+        return APEP(kernel, Gaussian(0.1), Z, alpha=alpha, num_data=len(data[0]))
 
     rows = []
     train = lambda model, data: rows.append(len(data[0])) or fit(model, data, max_iterations=30)  # noqa: E731

@@ -109,7 +109,7 @@ def test_natural_gradients_take_q_to_its_best():
     for part in (model.kernel, model.likelihood, model.inducing_variable):
         gpflow.set_trainable(part, False)
     fit(model, (X, Y), natural_step=1.0, max_iterations=1)
-    best = SGPR((X, Y), kernel(), Z.copy(), noise_variance=0.3)
+    best = SGPR((X, Y), kernel(), Z, noise_variance=0.3)
     assert_allclose(
         full_objective(model, "SVGP"), best.maximum_log_likelihood_objective(), rtol=1e-6
     )
@@ -441,7 +441,7 @@ def test_a_model_without_a_loss():
 
 def test_all_rows_of_a_minibatch_model():
     """L-BFGS, with num_data=None: nothing is estimated."""
-    model = TSVGP(kernel(), Gaussian(0.3), Z.copy())
+    model = TSVGP(kernel(), Gaussian(0.3), Z)
     result = fit(model, (X, Y), optimizer="lbfgs", max_iterations=40)
     assert result.objective[-1] == pytest.approx(full_objective(model, "TSVGP"), rel=1e-9)
     assert result.objective[-1] > result.objective[0]

@@ -40,7 +40,7 @@ class Mean(gpflow.functions.Function):
 
 def make(**options):
     kernel = SquaredExponential(1.0, lengthscales=1.5)
-    return PEP((X, Y), kernel, Probit(), Z.copy(), mean_function=Mean(), **options)
+    return PEP((X, Y), kernel, Probit(), Z, mean_function=Mean(), **options)
 
 
 @functools.cache
@@ -441,7 +441,7 @@ def robust_max():
     """Robust-max at alpha = 0: some sites have negative precisions."""
     X, Y = waveform(120)
     kernel = SquaredExponential(lengthscales=np.full(21, 4.6))
-    return PEPClassifier((X, Y), kernel, MultiClassRobustMax(3), X[:15].copy(), alpha=0.0)
+    return PEPClassifier((X, Y), kernel, MultiClassRobustMax(3), X[:15], alpha=0.0)
 
 
 def test_negative_precisions_are_halved_until_q_is_proper():
