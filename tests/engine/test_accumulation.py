@@ -24,6 +24,7 @@ from dense_sums import (
     tensors,
     values_of_sums,
 )
+from doubles import double
 from quick import some_slow
 
 from gpflow_pep.engine import (
@@ -74,7 +75,7 @@ def powers_of(request):
 
 def collected(problem, chunks, sites, powers, scale):
     """The engine's sums and the variables of their derivatives."""
-    scale = tf.constant(scale, tf.float64)
+    scale = double(scale)
     rows = TensorRows(chunks, problem.Kuf, problem.Kff, problem.noise, problem.residual, scale)
     Kuu = tf.constant(problem.Kuu)
     sources = [Kuu, *rows.inputs]  # the scale is second
@@ -87,7 +88,7 @@ def collected(problem, chunks, sites, powers, scale):
 
 def expected_gradients(problem, blocks, powers, scale, shared=False):
     sources = [
-        tf.constant(values, tf.float64)
+        double(values)
         for values in (
             problem.Kuu,
             scale,
@@ -277,7 +278,7 @@ def test_several_latent_functions_are_several_calls(name, chunks):
         make_cotangents(values_of_sums(p, make_blocks("rows", 13), powers, 1.2), 5)
         for p in problems
     ]
-    scale = tf.constant(1.2, tf.float64)
+    scale = double(1.2)
     with tf.GradientTape() as tape:
         tape.watch([*sources, scale])
         sums = accumulate_sums(

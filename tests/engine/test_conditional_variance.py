@@ -9,6 +9,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from doubles import double
 from gpflow.kernels import Matern52, SquaredExponential
 from tensorflow.errors import InvalidArgumentError
 
@@ -58,11 +59,11 @@ def test_contradictory_covariances_are_an_error(wrong, way):
 
 def test_the_bound_is_100_eps_times_size_and_condition_number():
     L = tf.constant(np.diag([4.0, 2.0, 1.0]))
-    Kff = tf.constant([2.0, 3.0], tf.float64)
+    Kff = double([2.0, 3.0])
     bound = 100.0 * np.finfo(float).eps * 3 * 16.0 * 3.0
-    with_checked_variance(Kff, tf.constant([0.0, -0.99 * bound], tf.float64), Kff, L)
+    with_checked_variance(Kff, double([0.0, -0.99 * bound]), Kff, L)
     with pytest.raises(InvalidArgumentError, match="are inconsistent"):
-        with_checked_variance(Kff, tf.constant([0.0, -1.01 * bound], tf.float64), Kff, L)
+        with_checked_variance(Kff, double([0.0, -1.01 * bound]), Kff, L)
 
 
 def test_separate_latent_functions():
@@ -74,6 +75,4 @@ def test_separate_latent_functions():
     Kff = tf.ones([2, 4], tf.float64)
     with_checked_variance(Kff, -1e-15 * Kff, Kff, L)
     with pytest.raises(InvalidArgumentError, match="are inconsistent"):
-        with_checked_variance(
-            Kff, tf.constant([[0.0] * 4, [0.0, -1e-10, 0.0, 0.0]], tf.float64), Kff, L
-        )
+        with_checked_variance(Kff, double([[0.0] * 4, [0.0, -1e-10, 0.0, 0.0]]), Kff, L)

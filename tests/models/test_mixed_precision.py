@@ -9,6 +9,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from doubles import double
 from gpflow.kernels import Matern32, SquaredExponential
 from model_values import compiled_step
 from numpy.testing import assert_allclose
@@ -100,9 +101,9 @@ def test_precision_is_selected_at_each_evaluation():
 
 def rows(variance=1.0, noise=1.0, residual=1.0, scale=1.0):
     """Two rows, one of them given."""
-    pair = [tf.constant([value, 1.0], tf.float64) for value in (variance, noise)]
-    residuals = tf.constant([[residual], [1.0]], tf.float64)
-    scale = tf.constant(scale, tf.float64)
+    pair = [double([value, 1.0]) for value in (variance, noise)]
+    residuals = double([[residual], [1.0]])
+    scale = double(scale)
     return Rows(tf.zeros([10, 2], tf.float64), *pair, residuals, scale)
 
 
@@ -161,7 +162,7 @@ def test_many_rows_with_large_residuals_are_in_double_precision():
     single = NoOtherRows(source, tf.eye(2, dtype=tf.float64))
     ones = tf.ones([n], tf.float64)
     for factor, expected in ((0.99, True), (1.01, False)):
-        residual = tf.fill([n, 1], tf.constant(factor * limit / n * np.sqrt(0.5), tf.float64))
+        residual = tf.fill([n, 1], double(factor * limit / n * np.sqrt(0.5)))
         assert (
             bool(
                 single.suffices(

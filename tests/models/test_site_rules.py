@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from differences import assert_gradients
+from doubles import double
 from gpflow.kernels import Matern52
 from numpy.testing import assert_allclose
 
@@ -98,7 +99,7 @@ class Model(CollapsedRegression):
         self.rule = rule
 
     def site_powers(self):
-        return Powers.of_pep(tf.constant(0.4, tf.float64))
+        return Powers.of_pep(double(0.4))
 
     def site_rule(self):
         return self.rule(4) if issubclass(self.rule, SharedBlockSites) else self.rule()
@@ -168,7 +169,7 @@ def test_a_penalty_is_not_lost_by_terms_of_0():
 
     class Bound(CollapsedRegression):
         def site_powers(self):
-            return Powers.of_pep(tf.constant(0.0, tf.float64))
+            return Powers.of_pep(double(0.0))
 
         def evidence_terms(self, powers):
             return tf.zeros([], tf.float64)

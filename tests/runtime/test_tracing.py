@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from doubles import double
 from gpflow.kernels import Matern32, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian
 from gpflow.utilities import positive
@@ -175,7 +176,7 @@ class Nested(tf.Module):
 
 
 def gradients(function, module):
-    x = tf.constant(1.3, tf.float64)
+    x = double(1.3)
     with tf.GradientTape() as tape:
         tape.watch(x)
         value = function(x)
@@ -204,7 +205,7 @@ def test_a_graph_is_differentiated_long_after_it_was_traced(nested):
 
 def test_a_tape_in_a_graph_around_compiled_functions(nested):
     inner = tf.function(nested, autograph=False)
-    inner(tf.constant(1.3, tf.float64))
+    inner(double(1.3))
     variable = nested.scale.unconstrained_variable
 
     @tf.function(autograph=False)
@@ -214,12 +215,12 @@ def test_a_tape_in_a_graph_around_compiled_functions(nested):
             value = collected(inner)(x)
         return tape.gradient(value, [x, variable])
 
-    found = [float(each) for each in outer(tf.constant(1.3, tf.float64))]
+    found = [float(each) for each in outer(double(1.3))]
     assert found == pytest.approx(gradients(nested.by_hand, nested), rel=EXACT)
 
 
 def test_a_tape_that_outlives_the_function(nested):
-    x = tf.constant(1.3, tf.float64)
+    x = double(1.3)
     with tf.GradientTape() as tape:
         value = tf.function(nested, autograph=False)(x)
     expected = gradients(nested.by_hand, nested)[1]
@@ -231,7 +232,7 @@ def test_an_exported_function_is_differentiated(nested, tmp_path):
     exported = tf.Module()
     exported.scale = nested.scale
     exported.run = tf.function(nested.multiplied, input_signature=[tf.TensorSpec([], tf.float64)])
-    exported.run(tf.constant(1.3, tf.float64))
+    exported.run(double(1.3))
     tf.saved_model.save(
         collected(exported),
         str(tmp_path),
@@ -239,7 +240,7 @@ def test_an_exported_function_is_differentiated(nested, tmp_path):
     )
     loaded = tf.saved_model.load(str(tmp_path))
     with tf.GradientTape() as tape:
-        value = loaded.run(tf.constant(1.3, tf.float64))
+        value = loaded.run(double(1.3))
     (variable,) = loaded.run.concrete_functions[0].variables
     # x d softplus(u) / du
     expected = 1.3 * tf.sigmoid(nested.scale.unconstrained_variable)
@@ -248,7 +249,7 @@ def test_an_exported_function_is_differentiated(nested, tmp_path):
 
 def test_values_that_are_not_of_a_graph_stay_in_the_cache_of_bijectors():
     softplus = tfp.bijectors.Softplus()
-    x = tf.constant(0.3, tf.float64)
+    x = double(0.3)
     y = softplus.forward(x)
     tf.function(no_autograph(lambda: softplus.forward(tf.identity(x))))()
     assert softplus.inverse(y) is x

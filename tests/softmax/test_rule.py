@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
 from differences import assert_gradients, slope_and_curvature
+from doubles import double
 from gpflow.likelihoods import Softmax
 from numpy.testing import assert_allclose, assert_array_less
 from quick import some_slow
@@ -32,8 +33,8 @@ def rows_of(label):
 def tilted(label, mean, variance, alpha):
     """log Z / α [n], d1, d2 and ratio [C, n]."""
     rule = rule_for(Softmax(len(mean)), "kl")
-    cavity = Cavity(tf.constant(mean, tf.float64), tf.constant(variance, tf.float64))
-    log_Z, *others = rule.moments(cavity, rows_of(label), tf.constant(alpha, tf.float64))
+    cavity = Cavity(double(mean), double(variance))
+    log_Z, *others = rule.moments(cavity, rows_of(label), double(alpha))
     return [log_Z.numpy()[0], *(value.numpy() for value in others)]
 
 
@@ -186,7 +187,7 @@ def test_gradients_of_log_partition(alpha):
             log_partition(rule, Cavity(*map(tf.convert_to_tensor, sources)), rows, power)
         )
 
-    power = tf.constant(alpha, tf.float64)
+    power = double(alpha)
     assert_gradients(value, sources, h=3e-3, tolerance=1e-7)
 
 

@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 import tilted_references
 from comparisons import assert_all_close
+from doubles import double
 from gpflow.likelihoods import (
     Bernoulli,
     Beta,
@@ -41,10 +42,7 @@ def evaluate(likelihood, f, y, columns=1):
     f = np.broadcast_to(f[:, None] if f.ndim == 1 else f, (len(f), columns))
     Y = np.broadcast_to(np.atleast_2d(y), (columns, np.atleast_2d(y).shape[1]))
     X = tf.zeros([columns, 1], tf.float64)
-    return tuple(
-        part.numpy()
-        for part in log_density(likelihood)(tf.constant(f), X, tf.constant(Y, tf.float64))
-    )
+    return tuple(part.numpy() for part in log_density(likelihood)(tf.constant(f), X, double(Y)))
 
 
 @pytest.mark.parametrize("y", [0.0, 1.0])
@@ -137,7 +135,7 @@ def test_derivatives_match_log_prob(name):
         with tf.GradientTape() as inner:
             inner.watch(f)
             value = likelihood.log_prob(
-                tf.zeros([11, 1], tf.float64), f, tf.fill([11, 1], tf.constant(y, tf.float64))
+                tf.zeros([11, 1], tf.float64), f, tf.fill([11, 1], double(y))
             )
         slope = inner.gradient(value, f)
     curvature = outer.gradient(slope, f)
@@ -189,7 +187,7 @@ def test_gamma_shape_gradient(y):
     """d/dk (k - 1) log y = log y also at k = 1; TensorFlow's xlogy gives 0."""
     k = tf.Variable(1.0, dtype=tf.float64)
     with tf.GradientTape() as tape:
-        value = log_power(tf.constant([y], tf.float64), k)
+        value = log_power(double([y]), k)
     assert value == 0.0
     assert_allclose(tape.gradient(value, k), np.log(y) if y > 0.0 else 0.0, rtol=1e-15)
 
@@ -199,9 +197,9 @@ def test_gamma_shape_gradient(y):
 
 def reach(likelihood, y, X=((0.0,),)):
     """Radius and center of the rows X, each [R]."""
-    X = tf.constant(X, tf.float64)
+    X = double(X)
     density = log_density(likelihood)
-    observations = Observations(X, tf.fill([len(X), 1], tf.constant(y, tf.float64)))
+    observations = Observations(X, tf.fill([len(X), 1], double(y)))
     return np.broadcast_to(density.radius(X), len(X)), np.broadcast_to(
         density.center(observations), len(X)
     )

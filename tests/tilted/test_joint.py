@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
 from differences import assert_gradients, slope_and_curvature
+from doubles import double
 from numpy.testing import assert_allclose
 from quick import some_slow
 
@@ -31,7 +32,7 @@ OBSERVATIONS = Observations(
 
 
 def power(alpha):
-    return tf.constant(alpha, tf.float64)
+    return double(alpha)
 
 
 @pytest.mark.parametrize("convention", ["paper", "gpflow"])
@@ -48,12 +49,8 @@ def test_matches_references(convention):
         else:
             link = gpflow.likelihoods.RobustMax(inputs["C"], inputs["epsilon"])
             likelihood = gpflow.likelihoods.MultiClass(inputs["C"], link)
-        cavity = Cavity(
-            *(tf.constant(inputs[name], tf.float64)[:, None] for name in ("mean", "var"))
-        )
-        rows = Observations(
-            tf.zeros([1, 1], tf.float64), tf.constant([[float(inputs["y"])]], tf.float64)
-        )
+        cavity = Cavity(*(double(inputs[name])[:, None] for name in ("mean", "var")))
+        rows = Observations(tf.zeros([1, 1], tf.float64), double([[float(inputs["y"])]]))
         rule = rule_for(likelihood, "kl")
         assert float(rule.moments(cavity, rows, power(0.0)).log_partition[0, 0]) == pytest.approx(
             expected["E_log_p"], abs=1e-10

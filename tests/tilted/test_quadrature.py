@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tilted_references
+from doubles import double
 from gpflow.likelihoods import Bernoulli, Beta, Ordinal, Poisson, StudentT
 from numpy.testing import assert_allclose
 from quick import some_slow
@@ -134,7 +135,7 @@ def test_hermite_nodes_match_panels(make):
             Observations(0.0 * one, one),
         )
         assert np.all(trapezoid.are_narrow(density, rows, hermite=True))
-        found, good = trapezoid.on_shared_points(density, rows, True, tf.constant(0.0, tf.float64))
+        found, good = trapezoid.on_shared_points(density, rows, True, double(0.0))
         reference = np.stack(moments(PanelRule(make()), y, mean, sd**2, alpha))[:, good]
         assert np.mean(good) > 0.7
         assert_allclose(np.stack(found)[:, good], reference, rtol=2.0 * REQUIRED, atol=1e-10)
@@ -359,9 +360,7 @@ def test_negligible_rows_skip_panels():
             rule._density, TiltedRows(rows[0], tf.zeros(len(sd), tf.float64), rows[1]), size
         )
         refused.append(np.sum(~found.is_accurate.numpy()))
-        error = np.abs(
-            np.stack(rule.moments(*rows, tf.constant(0.0, tf.float64), size)[:3]) - expected
-        )
+        error = np.abs(np.stack(rule.moments(*rows, double(0.0), size)[:3]) - expected)
         # The dense sums themselves are right to 1e-12 or so.
         assert np.all(
             error * units <= REQUIRED * np.maximum(np.abs(expected) * units, max(size, 1e-5))
@@ -433,7 +432,7 @@ def points_per_row(make, cavities, y, alpha):
         return density.log_prob(F, X, Y)
 
     X = tf.zeros([len(y), 1], tf.float64)
-    powers = tf.fill([len(y)], tf.constant(alpha, tf.float64))
+    powers = tf.fill([len(y)], double(alpha))
     rows = TiltedRows(cavities, powers, Observations(X, tf.constant(y)))
     found = located(dataclasses.replace(density, log_prob=counted), rows)
     return found, sum(count) / len(y)
@@ -594,5 +593,5 @@ def test_rounded_slope_variance_is_not_negative():
     h = 3.0e8
     slope_squared = np.nextafter(h**2, 0.0)
     assert slope_squared < h**2
-    sums = tf.constant([[1.0, 0.0, 1.0, h, slope_squared, 0.0, 0.0]], tf.float64)
+    sums = double([[1.0, 0.0, 1.0, h, slope_squared, 0.0, 0.0]])
     assert float(quadrature._tilted(centered, sums, one).d2[0]) == 0.0

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from doubles import double
 from gpflow.likelihoods import Gamma, Gaussian, MultiClass, Poisson, Softmax, StudentT
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import some_slow
@@ -67,7 +68,7 @@ def moments(rule, Y, alpha, negligible=0.0):
         tf.zeros([len(Y), 1], tf.float64), tf.constant(np.asarray(Y, float)[:, None])
     )
     cavity = Cavity(tf.constant(MEAN[:, : len(Y)]), tf.constant(VARIANCE[:, : len(Y)]))
-    return np.stack(rule.moments(cavity, observations, tf.constant(alpha, tf.float64), negligible))
+    return np.stack(rule.moments(cavity, observations, double(alpha), negligible))
 
 
 @pytest.mark.parametrize("alpha", [*POWERS, pytest.param(MIXED, id="mixed")])
@@ -125,7 +126,7 @@ def test_subclass_does_not_inherit_registered_log_density():
     class Same(StudentT):
         pass
 
-    f = tf.constant([[0.3]], tf.float64)
+    f = double([[0.3]])
     zero = tf.zeros([1, 1], tf.float64)
     base, same = (log_density(kind()).log_prob(f, zero, zero) for kind in (StudentT, Same))
     assert float(base) == float(same)
@@ -175,7 +176,7 @@ def test_alpha_per_row_multiclass(make):
     )
     together = rule.moments(cavity, Observations(label, label), tf.constant(MIXED))
     for alpha in np.unique(MIXED):
-        alone = rule.moments(cavity, Observations(label, label), tf.constant(alpha, tf.float64))
+        alone = rule.moments(cavity, Observations(label, label), double(alpha))
         for one, other in zip(together, alone, strict=True):
             assert_allclose(
                 one.numpy()[:, alpha == MIXED], other.numpy()[:, alpha == MIXED], rtol=1e-9
@@ -190,12 +191,10 @@ def test_closed_form_rows_do_not_affect_other_rows():
     likelihood = Gamma(shape=2.0)
     rule = rule_for(likelihood, "kl")
     shape = likelihood.shape.unconstrained_variable
-    cavity = Cavity(
-        tf.constant([[-0.5, 0.3]], tf.float64), tf.constant([[2000.0, 1.0]], tf.float64)
-    )
-    Y = tf.constant([[1.0], [2.0]], tf.float64)
+    cavity = Cavity(double([[-0.5, 0.3]]), double([[2000.0, 1.0]]))
+    Y = double([[1.0], [2.0]])
     observations = Observations(tf.zeros_like(Y), Y)
-    alpha = tf.constant([0.5, 0.0], tf.float64)
+    alpha = double([0.5, 0.0])
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(log_partition(rule, cavity, observations, alpha))
     assert np.isfinite(float(total)) and np.isfinite(float(tape.gradient(total, shape)))

@@ -12,6 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 import tensorflow as tf
+from doubles import double
 from gpflow.functions import Linear
 from gpflow.likelihoods import (
     Bernoulli,
@@ -149,11 +150,9 @@ def test_parameter_gradients_match_finite_differences(name, projection, alpha):
     rule = tilted_rule(likelihood, PROJECTIONS[projection])
     variable = PARAMETERS[name](likelihood).unconstrained_variable
     bar = np.array([0.3, -1.0, 2.0, 0.7, 1.1, -0.4])
-    rows = Observations(tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64)))
+    rows = Observations(tf.zeros([6, 1], tf.float64), tf.fill([6, 1], double(y)))
     cavity = Cavity(tf.constant(MEANS), tf.constant(VARIANCES))
-    (found,) = rule.log_partition_vjp(
-        cavity, rows, tf.constant(alpha, tf.float64), tf.constant(bar), [variable]
-    )
+    (found,) = rule.log_partition_vjp(cavity, rows, double(alpha), tf.constant(bar), [variable])
 
     def total(value):
         variable.assign(value)
@@ -169,9 +168,7 @@ def test_gradients_of_unused_variables_are_zero():
     other = tf.Variable(1.0, dtype=tf.float64)
     rows = Observations(tf.zeros([1, 1], tf.float64), tf.zeros([1, 1], tf.float64))
     one = tf.ones([1], tf.float64)
-    (found,) = rule.log_partition_vjp(
-        Cavity(one, one), rows, tf.constant(0.5, tf.float64), one, [other]
-    )
+    (found,) = rule.log_partition_vjp(Cavity(one, one), rows, double(0.5), one, [other])
     assert float(found) == 0.0
 
 
@@ -293,9 +290,7 @@ def test_switched_equals_separate_likelihoods(alpha, projection):
         cavity = Cavity(tf.constant(MEANS), tf.constant(VARIANCES))
         rows = Observations(tf.zeros([6, 1], tf.float64), tf.constant(Y))
         return np.stack(
-            tilted_rule(likelihood, PROJECTIONS[projection]).moments(
-                cavity, rows, tf.constant(alpha, tf.float64)
-            )
+            tilted_rule(likelihood, PROJECTIONS[projection]).moments(cavity, rows, double(alpha))
         )
 
     together = found(SwitchedLikelihood(parts), np.stack([y, which], axis=1).astype(float))
