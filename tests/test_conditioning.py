@@ -21,7 +21,7 @@ from campaign.reference import collapsed, squared_exponential
 from gpflow.config import Config, as_context
 from gpflow.kernels import Cosine, Matern12, Matern52, RationalQuadratic, SquaredExponential, White
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, fit
@@ -197,19 +197,17 @@ def objective_or_message(model):
 # --- tests ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", some_slow([2e-6, 1.0], 1))
-@pytest.mark.parametrize(
+@partly_slow("noise", [2e-6, 1.0], 1)
+@partly_slow(
     ("kind", "jitter"),
-    some_slow(
-        itertools.product([*INDUCING, "long lengthscale", "far clusters"], [1e-6, 1e-8, 0.0]),
-        quick=[
-            ("clustered", 1e-6),
-            ("far clusters", 1e-6),
-            ("duplicated", 0.0),
-            ("nearly duplicated", 1e-8),
-            ("long lengthscale", 1e-8),
-        ],
-    ),
+    itertools.product([*INDUCING, "long lengthscale", "far clusters"], [1e-6, 1e-8, 0.0]),
+    quick=[
+        ("clustered", 1e-6),
+        ("far clusters", 1e-6),
+        ("duplicated", 0.0),
+        ("nearly duplicated", 1e-8),
+        ("long lengthscale", 1e-8),
+    ],
 )
 def test_objectives_are_right_or_an_error(kind, jitter, noise, any_device):
     case = make_case(kind, noise)
@@ -230,12 +228,11 @@ def test_objectives_are_right_or_an_error(kind, jitter, noise, any_device):
                 )
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR 0", "PEPR 0.5", "BTSGPR"]))
-@pytest.mark.parametrize(
+@partly_slow("name", MODELS, quick=["PEPR 0", "PEPR 0.5", "BTSGPR"])
+@partly_slow(
     ("kind", "jitter", "decades"),
-    some_slow(
-        [("duplicated", 1e-9, 10), ("far clusters", 1e-6, 6), ("long lengthscale", 1e-7, 8)], 2
-    ),
+    [("duplicated", 1e-9, 10), ("far clusters", 1e-6, 6), ("long lengthscale", 1e-7, 8)],
+    2,
 )
 def test_derivatives_are_right(name, kind, jitter, decades, any_device):
     """All derivatives to 1e-7 of the largest, up to a condition number of 1e10."""
@@ -328,7 +325,7 @@ def test_a_raised_jitter_is_in_the_result(variance, is_printed, capfd):
     assert ("jitter" in capfd.readouterr().err) == is_printed
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR 0.5", "BTSGPR"]))
+@partly_slow("name", MODELS, quick=["PEPR 0.5", "BTSGPR"])
 def test_seconds_of_an_epoch(name):
     """
     Objectives, derivatives and predictions are those near the origin: 2^30 s, whole seconds, lose
@@ -363,7 +360,7 @@ class ExpandedSquare(Matern52):
         return super().K(X, X2)
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["BTSGPR"]))
+@partly_slow("name", MODELS, quick=["BTSGPR"])
 @pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
 def test_covariances_that_contradict_each_other_are_refused(name, way):
     """

@@ -14,7 +14,7 @@ from comparisons import assert_all_close, assert_all_equal
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian, StudentT
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
-from quick import some_slow
+from quick import partly_slow, some_slow
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import (
@@ -284,7 +284,7 @@ def in_chunks(model, chunk_size):
     return made.training_loss(), made.predict_f(X)[0], left_out
 
 
-@pytest.mark.parametrize("model", some_slow(["rows", "blocks", "PEP"], 1))
+@partly_slow("model", ["rows", "blocks", "PEP"], 1)
 def test_chunk_sizes_that_are_accepted(model):
     """Objective and predictions are those of any other size, up to the order of 12 additions."""
     expected = in_chunks(model, 4)

@@ -1,9 +1,8 @@
 """A small share of the campaign of streams, and that its verdicts can fail."""
 
 import numpy as np
-import pytest
 from numpy.testing import assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from campaign import streams
 from campaign.streams import ORDERS, SUBJECTS, judge, run, stream_of
@@ -20,7 +19,7 @@ def test_streams_follow_from_the_seed():
     assert {stream.order for stream in drawn} == set(ORDERS)
 
 
-@pytest.mark.parametrize("seed", some_slow([11, 0, 1, 14], 1))
+@partly_slow("seed", [11, 0, 1, 14], 1)
 def test_a_small_share(seed):
     assert run(stream_of(seed)).verdict == "right"
 

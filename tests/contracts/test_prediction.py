@@ -14,7 +14,7 @@ from differences import assert_gradients
 from gpflow.posteriors import PrecomputeCacheType
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 from scipy.stats import norm
 from tensorflow.python.autograph.impl import api as autograph
 
@@ -185,9 +185,10 @@ def test_predicts_several_chunks(many):
 
 
 @IN_REGRESSION
-@pytest.mark.parametrize(
+@partly_slow(
     ("full_cov", "compiled"),
-    some_slow([(True, False), (False, True)], 1),
+    [(True, False), (False, True)],
+    1,
     ids=["covariances eager", "variances compiled"],
 )
 def test_prediction_gradients_match_finite_differences(model, full_cov, compiled):

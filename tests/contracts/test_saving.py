@@ -9,7 +9,7 @@ from contract_models import XNEW, N, holds_data, perturb, same_predictions
 from gpflow.utilities import deepcopy, freeze, parameter_dict, print_summary
 from model_registry import CLASSES
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 SPEC = [tf.TensorSpec([None, 2], tf.float64)]
 EXACT = 1e-11  # Graphs fuse and reorder operations of order one; first calls may do without one.
@@ -24,15 +24,9 @@ SETTINGS = [
     "StreamingSGPR",
 ]
 QUICK = ("StreamingSGPR",)
-saved_regression = pytest.mark.parametrize(
-    "subject", some_slow(SETTINGS, quick=QUICK), indirect=True
-)
-saved = pytest.mark.parametrize(
-    "subject", some_slow([*SETTINGS, *CLASSES], quick=[*QUICK, "ARPEP"]), indirect=True
-)
-exported = pytest.mark.parametrize(
-    "subject", some_slow([*SETTINGS, *CLASSES], quick=QUICK), indirect=True
-)
+saved_regression = partly_slow("subject", SETTINGS, quick=QUICK, indirect=True)
+saved = partly_slow("subject", [*SETTINGS, *CLASSES], quick=[*QUICK, "ARPEP"], indirect=True)
+exported = partly_slow("subject", [*SETTINGS, *CLASSES], quick=QUICK, indirect=True)
 
 
 @saved_regression

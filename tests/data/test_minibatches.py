@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from comparisons import assert_all_equal
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import BTSVGP, TSVGP
 from gpflow_pep.data.minibatches import Minibatches
@@ -45,9 +45,7 @@ def test_the_same_seed_gives_the_same_rows_in_any_order_of_asking(fixed):
     assert any(not np.array_equal(first.rows(step), other.rows(step)) for step in range(3))
 
 
-@pytest.mark.parametrize(
-    ("kind", "fixed"), some_slow([(TSVGP, False), (BTSVGP, True)], quick=[(BTSVGP, True)])
-)
+@partly_slow(("kind", "fixed"), [(TSVGP, False), (BTSVGP, True)], quick=[(BTSVGP, True)])
 def test_a_dataset_resumes_at_a_given_step(kind, fixed):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(21, 2))

@@ -15,7 +15,7 @@ from gpflow.likelihoods import Bernoulli, Softmax
 from gpflow.utilities import positive
 from graph_nodes import nodes
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 from small_models import (
     LABELS,
     MAKERS,
@@ -92,7 +92,7 @@ def evaluated(model, data, **options):
 QUICK = ("PEPR",)
 
 
-@pytest.mark.parametrize("name", some_slow(sorted(OURS | OTHERS), quick=QUICK))
+@partly_slow("name", sorted(OURS | OTHERS), quick=QUICK)
 def test_the_same_with_and_without(name):
     model, data = made(name)
     expected = evaluated(model, data)
@@ -107,9 +107,8 @@ def test_the_same_with_and_without(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    some_slow(["PEPR", "PEPR of chunks", "PEPR of chunks of blocks"], quick=["PEPR of chunks"]),
+@partly_slow(
+    "name", ["PEPR", "PEPR of chunks", "PEPR of chunks of blocks"], quick=["PEPR of chunks"]
 )
 def test_leave_one_out_densities(name):
     model, _ = made(name)
@@ -132,7 +131,7 @@ def test_a_compiled_function_takes_other_numbers_of_rows():
 CHECKED = ("PEPR of chunks", "StreamingSGPR", "ARPEP of a Gaussian", "TSVGP")
 
 
-@pytest.mark.parametrize("name", some_slow([*OURS, *OTHERS], quick=CHECKED))
+@partly_slow("name", [*OURS, *OTHERS], quick=CHECKED)
 def test_no_check_is_left_to_xla_which_would_drop_it(name):
     model, data = made(name)
     loss = tf.function(lambda: model.training_loss(*data), jit_compile=True, autograph=False)
@@ -204,8 +203,8 @@ NAN_TOO = [
 ]
 
 
-@pytest.mark.parametrize("make", some_slow(NAN_TOO, 1))
-@pytest.mark.parametrize("place", some_slow([0, 1], quick=[1]))
+@partly_slow("make", NAN_TOO, 1)
+@partly_slow("place", [0, 1], quick=[1])
 def test_data_that_are_not_finite(make, place):
     model, run = compiled(make)
     with assigned(model.data[place], with_nan(model.data[place])):
@@ -214,7 +213,7 @@ def test_data_that_are_not_finite(make, place):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", some_slow([regression, regression_in_chunks], 1))
+@partly_slow("make", [regression, regression_in_chunks], 1)
 def test_a_matrix_that_is_not_positive_definite(make):
     with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
         model, run = compiled.__wrapped__(make)  # of this jitter
@@ -280,9 +279,7 @@ def test_blocks_are_refused(make):
     refused(make().training_loss)
 
 
-@pytest.mark.parametrize(
-    "name", some_slow(list(REFUSED), quick=["ARPEP of robust-max", "RPAPEP of GPflow's probit"])
-)
+@partly_slow("name", list(REFUSED), quick=["ARPEP of robust-max", "RPAPEP of GPflow's probit"])
 def test_rejects_quadrature(name):
     """Its number of points depends on the data."""
     model, data = made(name)
@@ -293,7 +290,7 @@ def test_rejects_quadrature(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", some_slow(["PEPR", "ARPEP of a Gaussian"], 1))
+@partly_slow("name", ["PEPR", "ARPEP of a Gaussian"], 1)
 def test_training(name):
     losses = []
     for jit_compile in (False, True):

@@ -25,7 +25,7 @@ from dense_sums import (
     values_of_sums,
 )
 from doubles import double
-from quick import some_slow
+from quick import partly_slow, some_slow
 
 from gpflow_pep.engine import (
     BlockSites,
@@ -209,7 +209,7 @@ def test_a_derivative_in_A_need_not_be_symmetric(sites, method):
     close(gradient(engine), expected, EXACT)
 
 
-@pytest.mark.parametrize("chunk_size", some_slow([1, 2, 5, 12, 13, 400], quick=[1, 5]))
+@partly_slow("chunk_size", [1, 2, 5, 12, 13, 400], quick=[1, 5])
 def test_the_chunk_size_changes_nothing(kind, chunk_size):
     """
     One chunk or many: other orders of summation, 13 eps; asked for is 1e-10, which also holds for
@@ -256,9 +256,7 @@ def test_linear_and_general_adjoints_agree(monkeypatch, seed, products):
             close(other, general, EXACT)
 
 
-@pytest.mark.parametrize(
-    "name", some_slow([*POWERS, "one per row"], quick=["T-SGPR", "one per row"])
-)
+@partly_slow("name", [*POWERS, "one per row"], quick=["T-SGPR", "one per row"])
 @pytest.mark.parametrize("chunks", [RowChunks(5), OneChunk()], ids=["in chunks", "at once"])
 def test_several_latent_functions_are_several_calls(name, chunks):
     powers = POWERS.get(

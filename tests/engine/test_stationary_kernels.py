@@ -29,7 +29,7 @@ from gpflow.kernels import (
 )
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEPR
 from gpflow_pep.engine import Prior
@@ -134,15 +134,13 @@ def agree(actual, expected, value_error, derivative_error):
             assert_allclose(one, other, rtol=0, atol=error * max(1.0, np.max(np.abs(other))))
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("kernel", "options"),
-    some_slow(
-        itertools.product(CLASSES, OPTIONS),
-        quick=[
-            *((kernel, "ARD") for kernel in CLASSES),
-            *((Matern52, options) for options in OPTIONS),
-        ],
-    ),
+    itertools.product(CLASSES, OPTIONS),
+    quick=[
+        *((kernel, "ARD") for kernel in CLASSES),
+        *((Matern52, options) for options in OPTIONS),
+    ],
 )
 def test_values_and_derivatives_of_gpflow(kernel, options):
     """
@@ -156,7 +154,7 @@ def test_values_and_derivatives_of_gpflow(kernel, options):
     agree(everything(ours, made, Z, X), everything(differences, made, Z, X), 1e-13, 1e-11)
 
 
-@pytest.mark.parametrize("name", some_slow(COMBINATIONS, quick=["product", "nested", "few inputs"]))
+@partly_slow("name", COMBINATIONS, quick=["product", "nested", "few inputs"])
 def test_sums_and_products(name):
     kernel = COMBINATIONS[name]()
     agree(everything(ours, kernel, Z, X), everything(gpflows, kernel, Z, X), 1e-13, 1e-11)
@@ -211,7 +209,7 @@ def test_points_far_apart():
         assert all(np.all(np.isfinite(part)) for part in derivatives)
 
 
-@pytest.mark.parametrize("kernel", some_slow(CLASSES, quick=[SquaredExponential, Matern12]))
+@partly_slow("kernel", CLASSES, quick=[SquaredExponential, Matern12])
 def test_tiny_and_huge_lengthscales(kernel):
     """
     Tiny lengthscales correlate coinciding points only, with an error of eps S; huge lengthscales
@@ -234,7 +232,7 @@ def test_tiny_and_huge_lengthscales(kernel):
         assert all(np.all(np.isfinite(part)) for part in actual[1])
 
 
-@pytest.mark.parametrize("kernel", some_slow(CLASSES, quick=[Matern52, SquaredExponential]))
+@partly_slow("kernel", CLASSES, quick=[Matern52, SquaredExponential])
 @pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
 def test_it_can_be_differentiated_twice(kernel, way):
     made = kernel(1.3, ARD)
@@ -292,7 +290,7 @@ def test_classes_derived_from_these_have_their_own(kernel):
     )
 
 
-@pytest.mark.parametrize("name", some_slow(["sum", "product", "nested"], quick=["nested"]))
+@partly_slow("name", ["sum", "product", "nested"], quick=["nested"])
 def test_a_model_in_chunks(name):
     """Loss and derivatives of GPflow's SGPR, where a chunk's are computed again on the way back."""
     Y = np.sin(X[:, :1])

@@ -9,7 +9,7 @@ import tensorflow as tf
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Exponential, Ordinal, Poisson, StudentT
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer
 from tensorflow.errors import InvalidArgumentError
@@ -106,7 +106,7 @@ def test_sites_converge_after_large_hyperparameter_changes(model, alpha):
     assert model.update_sites().log_evidence == pytest.approx(status.log_evidence, abs=1e-8)
 
 
-@pytest.mark.parametrize("precision", some_slow([-100.0, 1e4], quick=[1e4]), ids=["B", "cavities"])
+@partly_slow("precision", [-100.0, 1e4], quick=[1e4], ids=["B", "cavities"])
 def test_improper_initial_sites_are_scaled_down(model, trace, precision):
     """B is not positive definite, or a cavity not proper: they are scaled down until all are."""
     model.tol = 1e-9
@@ -160,7 +160,7 @@ def outliers():
     return PEP((X, Y), SquaredExponential(), StudentT(scale=0.1), Z)
 
 
-@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 0.8], quick=[0.5]))
+@partly_slow("alpha", [0.0, 0.5, 0.8], quick=[0.5])
 def test_sites_of_negative_precision(outliers, alpha):
     outliers.alpha = alpha
     outliers.reset_sites()
@@ -220,7 +220,7 @@ def test_binary_sets(name):
     converges_on(split.X_train, split.Y_train)
 
 
-@pytest.mark.parametrize("likelihood", some_slow([Exponential, Poisson], 1))
+@partly_slow("likelihood", [Exponential, Poisson], 1)
 def test_a_prior_under_which_rates_are_huge(likelihood):
     """
     The first sites are some 1e19, next to which nothing else is left in the sums: they are taken

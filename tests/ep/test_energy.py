@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Probit
@@ -54,7 +54,7 @@ def test_second_derivatives_are_refused(model):
         second()
 
 
-@pytest.mark.parametrize("compile", some_slow([True, False], 1))
+@partly_slow("compile", [True, False], 1)
 def test_persistent_tapes(model, compile):
     """
     Persistent tapes do not record the sweeps, whose functions would be differentiated repeatedly.

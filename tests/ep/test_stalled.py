@@ -9,7 +9,7 @@ import tensorflow as tf
 from campaign.convergence import Models, Problem
 from gpflow.kernels import SquaredExponential
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.engine import InducingPosterior, SiteSums
@@ -93,9 +93,10 @@ def test_classes_do_not_shift_together(name, alpha):
     assert_array_equal(model.sites.stacked(), before)
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     "make",
-    some_slow([lambda: several_classes(MultiClassRobustMax, 0.5), contradictory], 1),
+    [lambda: several_classes(MultiClassRobustMax, 0.5), contradictory],
+    1,
     ids=["wide prior", "contradictory"],
 )
 def test_sums_are_those_of_the_sites(make, trace):
@@ -175,7 +176,7 @@ def test_newton_steps_reach_an_unstable_fixed_point(trace):
     assert model.update_sites().sweeps == 0
 
 
-@pytest.mark.parametrize("max_sweeps", some_slow([1, 2, 3, 4, 5, 6, 8], quick=[2]))
+@partly_slow("max_sweeps", [1, 2, 3, 4, 5, 6, 8], quick=[2])
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_few_sweeps_end_properly(max_sweeps):
     """

@@ -8,7 +8,7 @@ from comparisons import assert_all_close
 from gpflow.inducing_variables import InducingPoints
 from gpflow.likelihoods import Gaussian, StudentT
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep.engine import OldPosteriorSite, OneChunk, Prior, RowChunks, SiteSums
 from gpflow_pep.ep import Inference, LatentRows, Problem, Sites, sum_sites
@@ -150,7 +150,7 @@ def test_gaussian_sites_are_found_at_once(power):
 
 
 @pytest.mark.parametrize("keep", [True, False])
-@pytest.mark.parametrize("chunk_size", some_slow([1, 4, 11, 100], quick=[4]))
+@partly_slow("chunk_size", [1, 4, 11, 100], quick=[4])
 def test_chunks_change_nothing(chunk_size, keep):
     """Compare all results of a sweep, for a likelihood whose sites depend on the cavities."""
     sites = some_sites()

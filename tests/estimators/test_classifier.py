@@ -6,7 +6,7 @@ import pytest
 from gpflow.kernels import Constant, Matern52, Sum
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import (
     CenteredLinear,
@@ -31,7 +31,7 @@ def labels(y):
     return np.digitize(y, [95.0, 110.0])
 
 
-@pytest.mark.parametrize("num_classes", some_slow([2, 3], 1))
+@partly_slow("num_classes", [2, 3], 1)
 def test_probabilities_are_those_of_the_model(X, labels, num_classes):
     kept = labels < num_classes
     rows = X[kept]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gpflow.utilities import read_values
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor, base
 
@@ -19,7 +19,7 @@ def classifier(**options):
     return SparseGPClassifier(**{"n_inducing": 6, "optimizer": None, "random_state": 0, **options})
 
 
-@pytest.mark.parametrize("make", some_slow([regressor, classifier], 1))
+@partly_slow("make", [regressor, classifier], 1)
 def test_a_fit_that_fails(X, y, make):
     """
     Attributes stay, also the number of columns, classes and normalization; before any fit there are
@@ -50,9 +50,7 @@ def interrupted_training(model, options):
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(
-    ("make", "number"), some_slow([(regressor, 6), (regressor, 12), (classifier, 12)], 1)
-)
+@partly_slow(("make", "number"), [(regressor, 6), (regressor, 12), (classifier, 12)], 1)
 def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
     """
     The first batch of the stream and a further one, with points that move and with more of them.

@@ -13,7 +13,7 @@ from gpflow.config import Config, as_context
 from gpflow.kernels import Constant, Matern32, Matern52, SquaredExponential, White
 from gpflow.utilities import read_values
 from numpy.testing import assert_allclose, assert_array_equal, assert_array_less
-from quick import some_slow
+from quick import partly_slow
 from simulators import branin
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -54,7 +54,7 @@ def by_hand(X, Y, *, alpha, kernel=None):
     return model, scale, mean
 
 
-@pytest.mark.parametrize(("outputs", "alpha"), some_slow([(1, 0.5), (2, 0.0)], quick=[(2, 0.0)]))
+@partly_slow(("outputs", "alpha"), [(1, 0.5), (2, 0.0)], quick=[(2, 0.0)])
 def test_predictions_are_those_of_the_model(X, y, outputs, alpha):
     Y = np.stack([y, y**2], axis=1)[:, :outputs]
     estimator = SparseGPRegressor(alpha=alpha, n_inducing=6, max_iterations=5, random_state=0).fit(
@@ -229,9 +229,10 @@ def test_a_stream_in_given_units_keeps_them(X, y):
     assert_allclose(estimator.predict(X, return_std=True), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("rows", "scale", "n_inducing", "unit"),
-    some_slow([(1, 1.0, "auto", 1e-6), (20, 1e-3, None, 1e9), (20, 0.0, "auto", 1e9)], 1),
+    [(1, 1.0, "auto", 1e-6), (20, 1e-3, None, 1e9), (20, 0.0, "auto", 1e9)],
+    1,
 )
 def test_a_stream_ends_near_a_fit_on_all_rows(rows, scale, n_inducing, unit):
     """

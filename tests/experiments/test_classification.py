@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from matplotlib.image import imread
-from quick import some_slow
+from quick import partly_slow
 
 from experiments.datasets import Dataset
 from experiments.ingredients.classifier import MODELS, classifier_title
@@ -47,7 +47,7 @@ def test_a_leave_one_out_score_that_there_is_not(monkeypatch):
         assert loo_nlpd(model) is None
 
 
-@pytest.mark.parametrize("model", some_slow(MODELS, quick=["SVGP"]))
+@partly_slow("model", MODELS, quick=["SVGP"])
 def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model, samples=10)
 

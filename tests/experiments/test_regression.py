@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import tensorflow as tf
-from quick import some_slow
+from quick import partly_slow
 from sacred.utils import ConfigAddedError
 
 from experiments import regression
@@ -32,7 +32,7 @@ def run_tiny(run_experiment):
     return partial(run_experiment, "regression")
 
 
-@pytest.mark.parametrize("model", some_slow(MODELS, quick=["GPR", "PEPR"]))
+@partly_slow("model", MODELS, quick=["GPR", "PEPR"])
 def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model, block_size=20 if model == "BTSGPR" else None)
 
@@ -68,7 +68,7 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
         assert arrays["mean"].shape == arrays["variance"].shape == (44, 1)
 
 
-@pytest.mark.parametrize("optimizer", some_slow(["lbfgs", "adam"], 1))
+@partly_slow("optimizer", ["lbfgs", "adam"], 1)
 def test_training_improves_the_objective(run_tiny, optimizer):
     run = run_tiny(optimizer=optimizer, maxiter=20, learning_rate=0.05)
     values = read(run_directory(run), "metrics.json")["objective_per_point"]["values"]

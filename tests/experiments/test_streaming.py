@@ -9,7 +9,7 @@ from functools import partial
 import gpflow
 import numpy as np
 import pytest
-from quick import some_slow
+from quick import partly_slow
 
 from experiments import exactness
 from experiments.ingredients.learner import MODELS, learner_title
@@ -30,7 +30,7 @@ def arrays_of(run):
         return dict(file)
 
 
-@pytest.mark.parametrize("model", some_slow(MODELS, quick=["STREAM"]))
+@partly_slow("model", MODELS, quick=["STREAM"])
 def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model)
     course = [100] if model == "BATCH" else COURSE
@@ -92,7 +92,7 @@ def test_titles():
 # --- training -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5], quick=[0.5]))
+@partly_slow("alpha", [0.0, 0.5], quick=[0.5])
 def test_streams_are_exact(alpha):
     X, Y = exactness.noisy_function(60)
     exact = gpflow.models.GPR((X, Y), exactness.kernel(), noise_variance=exactness._NOISE)

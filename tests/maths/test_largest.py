@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from differences import slope_and_curvature
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 from scipy.special import log_ndtr
 
 from gpflow_pep.maths.largest import largest
@@ -176,8 +176,8 @@ ZERO = {
 }
 
 
-@pytest.mark.parametrize("dtype", some_slow([np.float64, np.float32], 1))
-@pytest.mark.parametrize("name", some_slow(ZERO, quick=["two", "some of ten"]))
+@partly_slow("dtype", [np.float64, np.float32], 1)
+@partly_slow("name", ZERO, quick=["two", "some of ten"])
 def test_zero_variance_is_finite(name, dtype):
     """The largest is known unless two are equal; results are finite and no variance increases."""
     mean, variance = ZERO[name](np.random.default_rng(86))

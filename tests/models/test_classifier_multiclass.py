@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import Softmax
-from quick import some_slow
+from quick import partly_slow
 from sklearn.datasets import load_iris
 
 from experiments import datasets
@@ -40,7 +40,7 @@ def make(kernel=None, points=None, alpha=0.5, labels=Y, likelihood=None, **optio
     return PEPClassifier((X, labels), kernel, likelihood, points, alpha=alpha, **options)
 
 
-@pytest.mark.parametrize("kind", some_slow([MultiClassRobustMax, Softmax], 1))
+@partly_slow("kind", [MultiClassRobustMax, Softmax], 1)
 def test_alpha_zero_is_stationary_for_svgp(kind):
     """At the q of alpha = 0 the gradients of the bound of ARPEP (SVGP) in q vanish."""
     model = make(alpha=0.0, likelihood=kind(C))
@@ -69,16 +69,14 @@ def of_defaults(kind):
     return PEPClassifier((inputs, labels), kernel, kind(3), points), inputs, labels
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("kind", "alpha"),
-    some_slow(
-        [
-            (MultiClassRobustMax, 0.2),
-            (MultiClassRobustMax, 1.0),
-            (Softmax, 0.5),
-        ],
-        quick=[(MultiClassRobustMax, 1.0), (Softmax, 0.5)],
-    ),
+    [
+        (MultiClassRobustMax, 0.2),
+        (MultiClassRobustMax, 1.0),
+        (Softmax, 0.5),
+    ],
+    quick=[(MultiClassRobustMax, 1.0), (Softmax, 0.5)],
 )
 def test_converges_from_defaults(kind, alpha):
     model, inputs, labels = of_defaults(kind)

@@ -12,7 +12,7 @@ from comparisons import assert_all_close
 from gpflow.kernels import Matern52, SquaredExponential
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 from tensorflow.errors import InvalidArgumentError
 from tensorflow.python.eager import context
 
@@ -66,18 +66,16 @@ def of_closure(model):
     return loss, tape.gradient(loss, model.trainable_variables)
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("name", "evaluate"),
-    some_slow(
-        [
-            ("TSGPR", loss_and_gradient),
-            ("a power and a scale for each row", tf.function(loss_and_gradient)),
-            ("a power and a scale for each row", of_closure),
-            ("VFE", loss_and_gradient),
-            ("PEPR", tf.function(loss_and_gradient)),
-        ],
-        3,
-    ),
+    [
+        ("TSGPR", loss_and_gradient),
+        ("a power and a scale for each row", tf.function(loss_and_gradient)),
+        ("a power and a scale for each row", of_closure),
+        ("VFE", loss_and_gradient),
+        ("PEPR", tf.function(loss_and_gradient)),
+    ],
+    3,
 )
 def test_objective_and_gradient_equal_in_memory(name, evaluate):
     (expected, exact), (loss, gradient) = (
@@ -88,7 +86,7 @@ def test_objective_and_gradient_equal_in_memory(name, evaluate):
     assert_all_close(gradient, exact, rtol=0.0, atol=TOLERANCE * scale)
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["a power and a scale for each row"]))
+@partly_slow("name", MODELS, quick=["a power and a scale for each row"])
 def test_predictions_and_densities_equal_in_memory(name):
     expected = MODELS[name]((X, Y))
     model = MODELS[name](dataset())
@@ -200,7 +198,7 @@ OTHER = {
 }
 
 
-@pytest.mark.parametrize("name", some_slow(OTHER, quick=["one value", "more rows"]))
+@partly_slow("name", OTHER, quick=["one value", "more rows"])
 def test_changed_rows_raise(name):
     first = MODELS["VFE"](changing((X, Y), OTHER[name]))
     with pytest.raises(InvalidArgumentError, match="must give the same rows"):
@@ -217,7 +215,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("broken", some_slow(BROKEN, quick=["a value that is not finite"]))
+@partly_slow("broken", BROKEN, quick=["a value that is not finite"])
 def test_fit_raises_if_data_change(broken):
     """
     A shorter step cannot help: fit restores the last valid parameters and does not report

@@ -13,7 +13,7 @@ from dense_formulas import make_problem
 from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import Gaussian
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR
 from gpflow_pep.likelihoods import Probit
@@ -57,9 +57,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", some_slow(MODELS, quick=["PEPR blocks", "varying noise", "PEP", "StreamingSGPR"])
-)
+@partly_slow("name", MODELS, quick=["PEPR blocks", "varying noise", "PEP", "StreamingSGPR"])
 def test_equals_refits(name):
     constructor, options, blocks = MODELS[name]
     data = make_problem(N=14, P=2)

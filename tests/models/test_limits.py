@@ -22,7 +22,7 @@ from model_values import (
     value_and_gradients,
     varying_noise,
 )
-from quick import some_slow
+from quick import partly_slow, some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
@@ -98,9 +98,10 @@ def _assert_predicts_as(model, other, Xnew):
 # --- GPflow's models ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("kernel", "P"),
-    some_slow([("active dims", 1), ("sum", 2), ("product", 2), ("white", 2)], 3),
+    [("active dims", 1), ("sum", 2), ("product", 2), ("white", 2)],
+    3,
     indirect=["kernel"],
 )
 @pytest.mark.parametrize("noise", ["constant", "varying"])
@@ -250,9 +251,8 @@ def test_objective_equals_dense_formula(name, kernel):
     assert _objective(model) == pytest.approx(formula(d), rel=CLOSE)
 
 
-@pytest.mark.parametrize(
-    "name",
-    some_slow(["FITC", "block PEP", "block T-PEP", "BTSGPR"], quick=["block T-PEP", "BTSGPR"]),
+@partly_slow(
+    "name", ["FITC", "block PEP", "block T-PEP", "BTSGPR"], quick=["block T-PEP", "BTSGPR"]
 )
 def test_predictions_equal_dense_formula(name):
     X, Y, Z, Xnew = make_problem(P=2)
@@ -275,16 +275,14 @@ def test_predictions_equal_dense_formula(name):
 # --- each other -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("constructor", "options"),
-    some_slow(
-        [
-            (TSGPR, {}),
-            (PEPR, {"alpha": np.linspace(0.0, 1.0, 24).tolist(), "scale": 0.7}),
-            (PEPR, {"alpha": 0.0, "scale": "optimal"}),
-        ],
-        2,
-    ),
+    [
+        (TSGPR, {}),
+        (PEPR, {"alpha": np.linspace(0.0, 1.0, 24).tolist(), "scale": 0.7}),
+        (PEPR, {"alpha": 0.0, "scale": "optimal"}),
+    ],
+    2,
 )
 def test_blocks_of_one_row_equal_no_blocks(constructor, options):
     X, Y, Z, Xnew = make_problem(P=2)
@@ -295,7 +293,7 @@ def test_blocks_of_one_row_equal_no_blocks(constructor, options):
     _assert_predicts_as(singletons, without, Xnew)
 
 
-@pytest.mark.parametrize("blocks", some_slow([None, UNEVEN], 1), ids=["rows", "blocks"])
+@partly_slow("blocks", [None, UNEVEN], 1, ids=["rows", "blocks"])
 def test_best_scale_at_alpha_zero_is_optimal(blocks):
     """
     The spherical bound is the maximum over m: also its gradients agree (the derivative in m

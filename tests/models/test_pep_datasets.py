@@ -12,7 +12,7 @@ import tensorflow as tf
 from comparisons import assert_all_close
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEP, PEPClassifier, StreamingPEP, fit
 from gpflow_pep.engine import DatasetChunks
@@ -69,7 +69,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, 1))
+@partly_slow("name", MODELS, 1)
 def test_objective_sites_and_predictions_are_as_in_memory(name):
     which, make = MODELS[name]
     expected = make((X, Y[which]))

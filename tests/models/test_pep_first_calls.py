@@ -13,7 +13,7 @@ import tensorflow as tf
 from comparisons import assert_all_close, assert_all_equal
 from gpflow.kernels import Matern52
 from model_values import loss_and_gradient
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.ep import inference
@@ -60,7 +60,7 @@ def assert_equal(some, others):
     assert_all_close(some, others, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["chunks"]))
+@partly_slow("name", MODELS, quick=["chunks"])
 def test_results_are_those_of_the_graph(name):
     first = MODELS[name]()
     compiled = MODELS[name]()

@@ -21,7 +21,7 @@ from differences import assert_gradients
 from gpflow.likelihoods import Gaussian, Poisson, Softmax, StudentT
 from model_values import converge, loss_and_gradient
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
@@ -95,16 +95,14 @@ def _compiled(name):
     return model, energy_of(model)
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("name", "power"),
-    some_slow(
-        [
-            *itertools.product(["StudentT"], POWERS),
-            *((name, "mixed") for name in LIKELIHOODS if name != "StudentT"),
-        ],
-        3,
-        quick=[("MultiClassRobustMax", "mixed")],
-    ),
+    [
+        *itertools.product(["StudentT"], POWERS),
+        *((name, "mixed") for name in LIKELIHOODS if name != "StudentT"),
+    ],
+    3,
+    quick=[("MultiClassRobustMax", "mixed")],
 )
 def test_of_the_converged_energy(name, power):
     """In kernel, Z, mean function, scale and likelihood, for a power of each row."""

@@ -16,7 +16,7 @@ from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from model_values import assert_close, linear_mean, value_and_gradients
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Logit, Probit
@@ -122,18 +122,16 @@ def swept():
     return model, _state(model), make
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("size", "damping", "options"),
-    some_slow(
-        [
-            (0.0, 1.0, {"batch_size": 5}),
-            (0.0, 0.3, {}),
-            (0.5, 1.0, {}),
-            (5.0, 1.0, {}),
-            (0.0, 1.0, {"batch_size": 100}),
-        ],
-        4,
-    ),
+    [
+        (0.0, 1.0, {"batch_size": 5}),
+        (0.0, 0.3, {}),
+        (0.5, 1.0, {}),
+        (5.0, 1.0, {}),
+        (0.0, 1.0, {"batch_size": 100}),
+    ],
+    4,
 )
 def test_the_fixed_point_does_not_depend_on_the_way_to_it(swept, size, damping, options):
     """

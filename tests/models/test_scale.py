@@ -17,7 +17,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive
 from model_values import assert_close, value_and_gradients, varying_noise
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 from gpflow_pep.engine import scale_terms
@@ -94,7 +94,7 @@ def test_the_best_scale_of_each_row_gives_tsgpr():
     assert model.elbo() < expected
 
 
-@pytest.mark.parametrize("blocks", some_slow([UNEVEN, None], 1), ids=["blocks", "rows"])
+@partly_slow("blocks", [UNEVEN, None], 1, ids=["blocks", "rows"])
 def test_optimal_per_block(blocks):
     """
     Objective and derivatives at the best scales, between the bounds of one scale and of a matrix

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEP, PEPR, PEPClassifier, StreamingPEP
 from gpflow_pep.likelihoods import Probit
@@ -42,7 +42,7 @@ def streamed(observations, likelihood, kernel=kernel, **options):
     return model, total
 
 
-@pytest.mark.parametrize("alpha", some_slow([1.0, 0.0], 1))
+@partly_slow("alpha", [1.0, 0.0], 1)
 def test_gaussian_likelihood_equals_batch(alpha):
     """Gaussian sites do not depend on the cavity: the result equals PEPR on all data."""
     model, total = streamed(Y, gpflow.likelihoods.Gaussian(0.3), alpha=alpha)

@@ -15,7 +15,7 @@ from gpflow.kernels import Matern52, SeparateIndependent, SquaredExponential
 from gpflow.likelihoods import Gaussian, MultiClass, RobustMax, Softmax, StudentT
 from gpflow.models import SVGP
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import APEP, ARPEP, PEPR, RPAPEP, MultiClassRobustMax
@@ -85,12 +85,10 @@ def assert_recorded(model, rows, expected):
 
 
 @pytest.mark.usefixtures("no_jitter")
-@pytest.mark.parametrize(
+@partly_slow(
     ("kind", "convention", "name"),
-    some_slow(
-        itertools.product(MODELS, ["paper", "gpflow"], MULTICLASS),
-        quick=[(APEP, "paper", "m3"), (ARPEP, "gpflow", "m4"), (RPAPEP, "paper", "m4")],
-    ),
+    itertools.product(MODELS, ["paper", "gpflow"], MULTICLASS),
+    quick=[(APEP, "paper", "m3"), (ARPEP, "gpflow", "m4"), (RPAPEP, "paper", "m4")],
 )
 def test_multiclass_matches_references(kind, convention, name):
     case = MULTICLASS[name]
@@ -225,7 +223,7 @@ def test_continuous_at_alpha_zero(kind):
     ],
     ids=["separate", "diagonal"],
 )
-@pytest.mark.parametrize("kind", some_slow(MODELS, 1))
+@partly_slow("kind", MODELS, 1)
 def test_gradients_match_finite_differences(kind, likelihood, options):
     """By differences of fourth order with h = 1e-3 in a random direction of each variable."""
     scale = gpflow.Parameter(0.8, transform=gpflow.utilities.positive())

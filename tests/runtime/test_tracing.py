@@ -18,7 +18,7 @@ from gpflow.kernels import Matern32, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian
 from gpflow.utilities import positive
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.framework import ops
 from tensorflow.python.framework.func_graph import FuncGraph
@@ -107,9 +107,7 @@ def train_a_stream_with_sites():
     fit(model, max_iterations=1)
 
 
-@pytest.mark.parametrize(
-    "train", some_slow([train_regression, train_minibatches, train_with_scipy, train_a_stream], 1)
-)
+@partly_slow("train", [train_regression, train_minibatches, train_with_scipy, train_a_stream], 1)
 def test_models_leave_no_graphs(train):
     assert_released(train)
 

@@ -8,7 +8,7 @@ import pytest
 from comparisons import assert_all_close
 from gpflow.kernels import SquaredExponential
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEP, PEPR, StreamingPEP, StreamingSGPR, StreamingSVGP
 from gpflow_pep.likelihoods import Probit
@@ -95,7 +95,7 @@ STREAMS = {
     [pytest.param(Z + 0.1, marks=pytest.mark.slow), MOVED],
     ids=["as many points", "more points"],
 )
-@pytest.mark.parametrize("name", some_slow(STREAMS, 1))
+@partly_slow("name", STREAMS, 1)
 def test_interrupted_stream_update_is_undone(interrupt, name, points):
     """Bit for bit; afterwards the stream is that of an update that was not interrupted."""
     model = STREAMS[name]()

@@ -8,7 +8,7 @@ from gpflow.functions import Constant
 from gpflow.kernels import Matern32, Matern52, SeparateIndependent, SquaredExponential
 from gpflow.likelihoods import Gaussian
 from numpy.testing import assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, StreamState
 from gpflow_pep.likelihoods import Logit, MultiClassRobustMax, Probit
@@ -84,7 +84,7 @@ def go_on(model, observations, start):
     return [value.numpy() for value in model.predict_f(X)]
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["StreamingSVGP"]))
+@partly_slow("name", MODELS, quick=["StreamingSVGP"])
 def test_a_saved_stream_continues_bit_for_bit(name, tmp_path):
     make, parts, options, observations = MODELS[name]
     model = make()

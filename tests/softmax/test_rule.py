@@ -15,7 +15,7 @@ from differences import assert_gradients, slope_and_curvature
 from doubles import double
 from gpflow.likelihoods import Softmax
 from numpy.testing import assert_allclose, assert_array_less
-from quick import some_slow
+from quick import partly_slow
 from scipy.special import expit, log_expit, log_softmax
 
 from gpflow_pep.tilted import Cavity, Observations, log_partition, rule_for
@@ -91,7 +91,7 @@ def assert_close(actual, expected, rel=CLOSE):
         assert_array_less(np.abs(value - wanted), rel * (1e-2 + np.abs(wanted)))
 
 
-@pytest.mark.parametrize("alpha", some_slow(POWERS, quick=[0.0, 0.5]))
+@partly_slow("alpha", POWERS, quick=[0.0, 0.5])
 def test_two_classes_equal_logit(alpha):
     """Means within 10 and variances from 1e-4 to 1e3; log Z / α from -15 to -1e-9."""
     generator = np.random.default_rng(121)
@@ -110,7 +110,7 @@ def test_two_classes_equal_logit(alpha):
     assert found[0].min() < -15.0 and found[0].max() > -1e-8
 
 
-@pytest.mark.parametrize("alpha", some_slow(POWERS, quick=[0.0, 0.5]))
+@partly_slow("alpha", POWERS, quick=[0.0, 0.5])
 def test_three_classes_match_quadrature(alpha):
     generator = np.random.default_rng(122)
     mean = 2.0 * generator.normal(size=(3, 6))
@@ -124,7 +124,7 @@ def test_three_classes_match_quadrature(alpha):
         )
 
 
-@pytest.mark.parametrize("C", some_slow([2, 3, 20], quick=[3]))
+@partly_slow("C", [2, 3, 20], quick=[3])
 def test_probabilities_sum_to_one(C):
     """Σ_y E[p_y] = 1 for any Gaussians, so that its derivatives vanish."""
     generator = np.random.default_rng(123)
@@ -222,7 +222,7 @@ def test_is_invariant_to_class_order():
         assert_allclose(actual, expected[order], rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("alpha", some_slow([0.0, 1.0], quick=[1.0]))
+@partly_slow("alpha", [0.0, 1.0], quick=[1.0])
 def test_extreme_cavities_are_finite(alpha):
     """
     Means apart by 1000, no variance, one of 1e7; -log p is convex with a curvature of at most 1/4.

@@ -21,3 +21,8 @@ def some_slow(values, first=0, quick=()):
         )
         for value in values
     ]
+
+
+def partly_slow(names, values, first=0, quick=(), **options):
+    """Parametrize a test with values of which some are slow, as :func:`some_slow` marks them."""
+    return pytest.mark.parametrize(names, some_slow(values, first, quick), **options)

@@ -14,7 +14,7 @@ from comparisons import assert_all_close
 from differences import assert_gradients, slope_and_curvature
 from doubles import double
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
@@ -66,7 +66,7 @@ def test_matches_references(convention):
         assert_allclose(in_v, expected["dlogZ_dv_alpha=0.5"], rtol=0.0, atol=1e-9)
 
 
-@pytest.mark.parametrize("alpha", some_slow(POWERS, quick=[0.0, 0.3]))
+@partly_slow("alpha", POWERS, quick=[0.0, 0.3])
 def test_matches_finite_differences(alpha):
     """
     Fourth-order differences in each mean, h = 2e-3; rounding of the second derivative is 1e-14/h².
@@ -98,7 +98,7 @@ def test_small_alpha_converges_to_alpha_zero():
     assert_all_close(near, limit, rtol=1e-7, atol=1e-7)
 
 
-@pytest.mark.parametrize("alpha", some_slow(POWERS, quick=[0.0, 0.3]))
+@partly_slow("alpha", POWERS, quick=[0.0, 0.3])
 def test_gradients_of_log_partition(alpha):
     """In means, variances and epsilon, as used by tied factors and minibatches."""
     likelihood = MultiClassRobustMax(C, 0.05)

@@ -15,7 +15,7 @@ from gpflow.likelihoods import Bernoulli, Beta, Gamma, Gaussian, Poisson, Studen
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 from scipy.special import ndtri
 from tilted_rules import moments
 
@@ -177,8 +177,8 @@ def test_projections_coincide_for_gaussian():
         assert_allclose(panels.d2, closed.d2, rtol=REQUIRED)
 
 
-@pytest.mark.parametrize("alpha", some_slow([0.01, 1.0], quick=[0.01]))
-@pytest.mark.parametrize("name", some_slow(["probit", "poisson", "student t"], 1))
+@partly_slow("alpha", [0.01, 1.0], quick=[0.01])
+@partly_slow("name", ["probit", "poisson", "student t"], 1)
 def test_rows_are_independent(name, alpha):
     """
     Rows alone or among 1000, in any order, for the Wasserstein projection, which includes KL.

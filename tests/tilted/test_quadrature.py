@@ -18,7 +18,7 @@ import tilted_references
 from doubles import double
 from gpflow.likelihoods import Bernoulli, Beta, Ordinal, Poisson, StudentT
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 from scipy import special, stats
 from tilted_rules import PanelRule, moments
 
@@ -87,9 +87,9 @@ def cases_of(name, alpha):
 NAMES = ["probit", "logit", "bernoulli", "poisson", "student_t", "student_t_0.1"]
 
 
-@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.0, 0.5]))
+@partly_slow("alpha", ALPHAS, quick=[0.0, 0.5])
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("by", some_slow(["rule", "panels"], 1))
+@partly_slow("by", ["rule", "panels"], 1)
 def test_matches_recorded_cases(name, alpha, by):
     """
     Means -10 to 10, variances 1e-4 to 1e3. A Poisson has a closed form at α = 0: the mass of exp(f)
@@ -104,7 +104,7 @@ def test_matches_recorded_cases(name, alpha, by):
     assert_within(moments(rule, y, cases[:, 0], cases[:, 1], alpha), cases)
 
 
-@pytest.mark.parametrize("name", some_slow(NAMES, quick=["logit"]))
+@partly_slow("name", NAMES, quick=["logit"])
 def test_matches_recorded_cases_with_many_rows(name):
     """Enough rows that very narrow cavities use separate Gauss-Hermite nodes."""
     for alpha in (0.01, 0.5, 1.0):
@@ -167,20 +167,18 @@ def test_matches_probit_closed_form():
     )
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("name", "y", "mean", "variance", "alpha"),
-    some_slow(
-        [
-            # d1 changes sign here: it is 7e-8 of E|l'|, and right to 5e-15 of that.
-            ("poisson", 3.0, 0.7675, 3.02275**2, 0.5),
-            ("student_t", -3.0, 4.0, 3.0, 0.5),
-            ("probit", 0.0, 1.3, 7.0, 0.3),
-            ("logit", 0.0, -4.0, 0.3, 1.0),
-            ("poisson", 12.0, 8.0, 0.5, 0.7),
-            ("bernoulli", 0.0, 3.0, 60.0, 1.0),
-        ],
-        2,
-    ),
+    [
+        # d1 changes sign here: it is 7e-8 of E|l'|, and right to 5e-15 of that.
+        ("poisson", 3.0, 0.7675, 3.02275**2, 0.5),
+        ("student_t", -3.0, 4.0, 3.0, 0.5),
+        ("probit", 0.0, 1.3, 7.0, 0.3),
+        ("logit", 0.0, -4.0, 0.3, 1.0),
+        ("poisson", 12.0, 8.0, 0.5, 0.7),
+        ("bernoulli", 0.0, 3.0, 60.0, 1.0),
+    ],
+    2,
 )
 def test_matches_high_precision(name, y, mean, variance, alpha):
     """Integrated by mpmath in the test: the recorded cases are reproducible."""
@@ -192,12 +190,10 @@ def test_matches_high_precision(name, y, mean, variance, alpha):
     assert_within(moments(QuadratureRule(make()), y, mean, variance, alpha), case)
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("scale", "out", "alpha"),
-    some_slow(
-        [(0.1, 6.2, 0.0), (0.02, -6.1, 0.01), (0.1, -7.3, 0.5), (0.02, 8.4, 1)],
-        quick=[(0.02, 8.4, 1)],
-    ),
+    [(0.1, 6.2, 0.0), (0.02, -6.1, 0.01), (0.1, -7.3, 0.5), (0.02, 8.4, 1)],
+    quick=[(0.02, 8.4, 1)],
 )
 def test_resolves_narrow_distant_peak(scale, out, alpha):
     """
@@ -250,18 +246,16 @@ CONTRADICTED = {
 }
 
 
-@pytest.mark.parametrize("alpha", some_slow([1.0, 0.6], quick=[1.0]))
-@pytest.mark.parametrize(
+@partly_slow("alpha", [1.0, 0.6], quick=[1.0])
+@partly_slow(
     "name",
-    some_slow(
-        CONTRADICTED,
-        quick=[
-            "Beta, 3 % of the mass at the cavity mean",
-            "Beta, mode 14 sd away",
-            "Student-t, y 22 sd away",
-            "Student-t, 0.3 % of the mass at y",
-        ],
-    ),
+    CONTRADICTED,
+    quick=[
+        "Beta, 3 % of the mass at the cavity mean",
+        "Beta, mode 14 sd away",
+        "Student-t, y 22 sd away",
+        "Student-t, 0.3 % of the mass at y",
+    ],
 )
 def test_finds_all_modes_if_y_contradicts_the_cavity(name, alpha):
     """Likelihoods that are not log-concave: π may have modes at the cavity mean and far from it."""
@@ -304,8 +298,8 @@ WIDE = {
 }
 
 
-@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 1.0], quick=[0.5]))
-@pytest.mark.parametrize("name", some_slow(WIDE, quick=["logit"]))
+@partly_slow("alpha", [0.0, 0.5, 1.0], quick=[0.5])
+@partly_slow("name", WIDE, quick=["logit"])
 def test_matches_dense_sum_for_wide_cavities(name, alpha):
     """
     REQUIRED, without adaptive_quadrature, which are not that accurate here; 60 points are enough
@@ -500,7 +494,7 @@ def test_extreme_rows_are_finite(make, ys):
         assert np.all(found.variance_ratio > 0.0)
 
 
-@pytest.mark.parametrize("y", some_slow([0.0, 1.0, 1e6], quick=[1e6]))
+@partly_slow("y", [0.0, 1.0, 1e6], quick=[1e6])
 def test_extreme_poisson_rows(y):
     """
     Numbers as long as exp(m), and at α = 0 exp(m + v/2), are; then -inf, which E[log p] is within
@@ -518,7 +512,7 @@ def test_extreme_poisson_rows(y):
     assert np.all(found.log_partition[overflows] == -np.inf)
 
 
-@pytest.mark.parametrize("projection", some_slow(["kl", "wasserstein"], 1))
+@partly_slow("projection", ["kl", "wasserstein"], 1)
 def test_invalid_rows_are_nan_and_do_not_affect_other_rows(projection):
     """A count of -1 or a mean of NaN gives NaN quickly: NaN panels are not divided indefinitely."""
     rule = tilted_rule(Poisson(), PROJECTIONS[projection])

@@ -14,7 +14,7 @@ import tensorflow as tf
 from doubles import double
 from gpflow.likelihoods import Gamma, Gaussian, MultiClass, Poisson, Softmax, StudentT
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.tilted import (
@@ -151,7 +151,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("projection", ["kl", "wasserstein"])
-@pytest.mark.parametrize("name", some_slow(KINDS, quick=["probit", "poisson"]))
+@partly_slow("name", KINDS, quick=["probit", "poisson"])
 def test_alpha_per_row(name, projection):
     """
     Each row equals the result with its power for all rows, up to the order of sums: 100 roundings.

@@ -28,7 +28,7 @@ from gpflow.likelihoods import (
 )
 from mpmath import mp, mpf
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 from tilted_references import poisson, tilted
 from tilted_rules import moments
 
@@ -67,7 +67,7 @@ LIKELIHOODS = {
     "beta": (lambda: Beta(scale=3.0), 0.3),
 }
 FEW = ["probit", "poisson", "gaussian", "student t", "ordinal", "beta"]
-named = pytest.mark.parametrize("name", some_slow(LIKELIHOODS, quick=FEW))
+named = partly_slow("name", LIKELIHOODS, quick=FEW)
 powers = pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
 
 
@@ -135,10 +135,9 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("name", some_slow(PARAMETERS, quick=["gaussian", "student t", "gamma"]))
-@pytest.mark.parametrize(
-    ("projection", "alpha"),
-    some_slow([("kl", 0.0), ("kl", 0.3), ("kl", 1.0), ("wasserstein", 0.6)], 2),
+@partly_slow("name", PARAMETERS, quick=["gaussian", "student t", "gamma"])
+@partly_slow(
+    ("projection", "alpha"), [("kl", 0.0), ("kl", 0.3), ("kl", 1.0), ("wasserstein", 0.6)], 2
 )
 def test_parameter_gradients_match_finite_differences(name, projection, alpha):
     """
@@ -278,8 +277,8 @@ def test_heteroscedastic_noise_equals_separate_likelihoods(alpha):
         assert_allclose(np.stack(quadrature), together, rtol=EXACT)
 
 
-@pytest.mark.parametrize("alpha", some_slow([0.0, 0.3, 1.0], quick=[0.3]))
-@pytest.mark.parametrize("projection", some_slow(["kl", "wasserstein"], 1))
+@partly_slow("alpha", [0.0, 0.3, 1.0], quick=[0.3])
+@partly_slow("projection", ["kl", "wasserstein"], 1)
 def test_switched_equals_separate_likelihoods(alpha, projection):
     """The second column of Y selects the likelihood of each row."""
     parts = [StudentT(scale=0.4), Gaussian(0.3)]
@@ -330,7 +329,7 @@ AUTOMATIC = {
 }
 
 
-@pytest.mark.parametrize("name", some_slow(AUTOMATIC, quick=["ordinal", "gamma"]))
+@partly_slow("name", AUTOMATIC, quick=["ordinal", "gamma"])
 def test_automatic_derivatives_match_high_precision(name):
     """
     By mpmath from log p alone: derivatives from E f and Var f, which lose 1e-3 of 20 digits. Beta

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
-from quick import some_slow
+from quick import partly_slow
 from small_models import (
     LABELS,
     MAKERS,
@@ -112,7 +112,7 @@ def test_a_run_that_has_ended_is_not_repeated(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("as_dataset", some_slow([False, True], 1))
+@partly_slow("as_dataset", [False, True], 1)
 def test_a_run_that_was_stopped_at_the_limit_takes_no_step_when_resumed(tmp_path, as_dataset):
     def stop(report, *_):
         raise StopIteration

@@ -16,7 +16,7 @@ from gpflow.kernels import RBF, Convolutional, Cosine, Matern32, Matern52, Squar
 from gpflow.utilities import positive
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEPR, PEPClassifier
 from gpflow_pep.inducing import k_means
@@ -135,7 +135,7 @@ def test_units_of_points_and_mean_function():
 UNITS = [1e-6, 1e-3, 1e3, 1e6]
 
 
-@pytest.mark.parametrize("scale", some_slow(UNITS, quick=[1e-6]))
+@partly_slow("scale", UNITS, quick=[1e-6])
 def test_the_units_of_a_column_do_not_change_the_training(scale):
     """
     From the same start, the objectives of the first iterations agree to rounding, and training ends
@@ -184,7 +184,7 @@ def test_scipy_trains_in_the_coordinates():
     assert result.loss_history[-1] == pytest.approx(result.fun, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", some_slow(["c", "A", "b"], 1))
+@partly_slow("name", ["c", "A", "b"], 1)
 def test_mean_functions_of_variables_tensors_and_numbers_train(name):
     """
     A variable trains as a parameter does, to the last digit; a tensor and a number stay, as a fixed
@@ -274,11 +274,10 @@ def test_restarts_keep_the_best_objective():
     assert results[1].held_out["nlpd"][-1] == pytest.approx(density, rel=1e-9)
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("choice", "is_classifier", "expected"),
-    some_slow(
-        [(None, False, True), (None, True, False), (False, False, False), (True, True, True)], 1
-    ),
+    [(None, False, True), (None, True, False), (False, False, False), (True, True, True)],
+    1,
 )
 def test_inducing_points_are_trained_after_the_rest(choice, is_classifier, expected):
     """They stay in the first phase, and move in the second; a classifier's stay by default."""
@@ -383,16 +382,14 @@ def test_points_are_trained_at_once_if_in_their_first_places_they_explain_nothin
     assert ends[0] < noise + 2.0 and ends[1] > noise + 10.0
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     "transform",
-    some_slow(
-        [
-            tfp.bijectors.Sigmoid(np.float64(0.1), np.float64(2.0)),
-            tfp.bijectors.Sigmoid(np.float64(0.01), np.float64(20.0)),
-            positive(lower=0.5),
-        ],
-        1,
-    ),
+    [
+        tfp.bijectors.Sigmoid(np.float64(0.1), np.float64(2.0)),
+        tfp.bijectors.Sigmoid(np.float64(0.01), np.float64(20.0)),
+        positive(lower=0.5),
+    ],
+    1,
 )
 def test_bounded_lengthscales_stay_in_their_bounds(transform):
     """Starts beyond the bounds are left out."""

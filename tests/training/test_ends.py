@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow.kernels import Linear, Matern32, Matern52, SquaredExponential
 from gpflow.utilities import set_trainable
 from own_kernels import BrownianMotion
-from quick import some_slow
+from quick import partly_slow
 from simulators import branin
 
 from gpflow_pep import PEPR, TSGPR, fit
@@ -27,7 +27,7 @@ def brownian_data():
     return X, np.cumsum(0.3 * rng.normal(size=X.shape), axis=0) + 0.1 * rng.normal(size=X.shape)
 
 
-@pytest.mark.parametrize("kind", some_slow([PEPR, TSGPR], 1))
+@partly_slow("kind", [PEPR, TSGPR], 1)
 def test_points_at_a_kink_do_not_end_training(kind):
     """When training says it has converged, the other parameters have reached their optimum."""
     X, Y = brownian_data()
@@ -100,7 +100,7 @@ def test_the_last_record_is_the_objective_at_the_end(name, noise):
     np.testing.assert_allclose(result.objective[-1], -model.training_loss(), atol=1e-5, rtol=0.0)
 
 
-@pytest.mark.parametrize("seed", some_slow(range(8), 1))
+@partly_slow("seed", range(8), 1)
 def test_a_line_search_that_fails_by_rounding_is_convergence(seed):
     """
     Kuu + noise has a condition number of 1e14: objectives at neighboring numbers differ by 0.3
@@ -122,7 +122,7 @@ OF_ALPHA = [(name, alpha) for name, (*_, alphas) in SIMULATORS.items() for alpha
 
 
 @pytest.mark.filterwarnings("error:Training failed")
-@pytest.mark.parametrize(("name", "alpha"), some_slow(OF_ALPHA, 1))
+@partly_slow(("name", "alpha"), OF_ALPHA, 1)
 def test_data_without_noise_end_in_convergence(name, alpha):
     """
     The objective is rounded to between 1e-4 and 1 nat where the noise is at its bound, 1e-6 of the

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose, assert_equal
-from quick import some_slow
+from quick import partly_slow
 from small_models import (
     MAKERS,
     WITH_DATA,
@@ -46,7 +46,7 @@ def counted(dataset, passes):
     return start.flat_map(lambda _: dataset)
 
 
-@pytest.mark.parametrize("name", some_slow(OF_MINIBATCHES, quick=["ARPEP"]))
+@partly_slow("name", OF_MINIBATCHES, quick=["ARPEP"])
 def test_a_dataset_with_the_batches_of_arrays_gives_the_same_training(as_new, name):
     """Bit for bit: objectives, scores and parameters."""
     options = {"max_iterations": 12, "interval": 3, "held_out": held_out_for(name)}
@@ -93,7 +93,7 @@ def test_steps_are_those_of_the_batches_given_by_hand():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drop", some_slow([False, True], 1))
+@partly_slow("drop", [False, True], 1)
 def test_the_last_batch_may_be_smaller_or_missing(as_new, drop):
     """60 rows in batches of 25; empty batches are left out."""
     dataset = tf.data.Dataset.from_tensor_slices((X, Y)).batch(25, drop_remainder=drop)
@@ -258,7 +258,7 @@ def test_rejects_a_pass_with_another_number_of_rows(as_new, rows, passes):
     assert fit(as_new("TSVGP"), dataset.repeat(), max_iterations=12).iterations == 12
 
 
-@pytest.mark.parametrize("own", some_slow([False, True], 1), ids=["minibatches", "all rows"])
+@partly_slow("own", [False, True], 1, ids=["minibatches", "all rows"])
 def test_a_dataset_that_fails_in_training_ends_it_with_the_users_error(as_new, own):
     """The last good parameters are kept."""
     records = []

@@ -10,7 +10,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.models import SGPR, SVGP, BayesianModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
-from quick import some_slow
+from quick import partly_slow
 from small_models import (
     LABELS,
     MAKERS,
@@ -47,7 +47,7 @@ def full_objective(model, name):
     return float(model.maximum_log_likelihood_objective(*arguments))
 
 
-@pytest.mark.parametrize("name", some_slow(MAKERS, quick=["PEPR", "StreamingSGPR"]))
+@partly_slow("name", MAKERS, quick=["PEPR", "StreamingSGPR"])
 def test_every_model_is_trained(as_new, name):
     """With default settings, the objective of all rows and the held-out density increase."""
     model = as_new(name)
@@ -276,7 +276,7 @@ def test_nan_restores_the_last_good_parameters(as_new, name, options):
     assert np.isfinite(full_objective(model, name))
 
 
-@pytest.mark.parametrize("name", some_slow(["TSVGP", "PEPClassifier"], 1))
+@partly_slow("name", ["TSVGP", "PEPClassifier"], 1)
 def test_the_last_step_is_checked_too(as_new, name):
     """A single one that is much too long: there is no next evaluation to see it."""
     model = as_new(name)
@@ -324,10 +324,7 @@ def tags(directory):
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "columns"),
-    some_slow([("TSVGP", 2), ("PEPR", 1), ("PEPClassifier", 2), ("PEPR", 3)], 1),
-)
+@partly_slow(("name", "columns"), [("TSVGP", 2), ("PEPR", 1), ("PEPClassifier", 2), ("PEPR", 3)], 1)
 def test_tensorboard(tmp_path, name, columns):
     inputs, Z_wide = (np.hstack([values] + [values[::-1]] * (columns - 1)) for values in (X, Z))
     options = {

@@ -12,7 +12,7 @@ from gpflow.kernels import SquaredExponential
 from gpflow.utilities import multiple_assign, read_values
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.ep import SitesStatus
@@ -84,7 +84,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", some_slow(WAYS, quick=["adam"]))
+@partly_slow("way", WAYS, quick=["adam"])
 def test_the_log_evidence_rises(model, way):
     before = start(model)
     initial = values(model)
@@ -130,7 +130,7 @@ class At:
             self.action()
 
 
-@pytest.mark.parametrize("way", some_slow(["adam", "minibatches"], 1))
+@partly_slow("way", ["adam", "minibatches"], 1)
 def test_restores_good_values_if_a_parameter_becomes_nan(model, way):
     """The next step stops."""
     variable = model.kernel.variance.unconstrained_variable
@@ -157,7 +157,7 @@ def test_a_mean_function_that_overflows(model):
     assert result.objective[-1] == pytest.approx(before, abs=1e-3) or result.iterations > 1
 
 
-@pytest.mark.parametrize("way", some_slow(["lbfgs", "minibatches"], 1))
+@partly_slow("way", ["lbfgs", "minibatches"], 1)
 def test_restores_good_values_after_an_interrupt(model, way):
     def interrupt():
         model.kernel.variance.unconstrained_variable.assign(np.nan)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from comparisons import assert_all_equal
 from gpflow.kernels import Matern52
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
-from quick import some_slow
+from quick import partly_slow
 from small_models import WITH_SITES, At, X, Y, data_for, options_for, values
 
 from gpflow_pep import select_alpha
@@ -86,7 +86,7 @@ def test_errors_of_the_callback_are_raised(as_new, optimizer, error, arguments):
         fit(as_new("PEPR"), optimizer=optimizer, callback=At(2, fail), max_iterations=5)
 
 
-@pytest.mark.parametrize("name", some_slow(["PEPR", WITH_SITES[0], "SGPR"], 1))
+@partly_slow("name", ["PEPR", WITH_SITES[0], "SGPR"], 1)
 def test_a_callback_that_replaces_the_data_is_refused(as_new, name):
     """The model has its earlier data and finite parameters; equal data are no replacement."""
     model = as_new(name) if name != "SGPR" else gpflow.models.SGPR((X, Y), Matern52(), X[:5])

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
-from quick import some_slow
+from quick import partly_slow
 from small_models import MAKERS, X, Y, options_for
 
 from gpflow_pep.saving import arrays_file
@@ -76,11 +76,10 @@ def test_a_checkpoint_that_cannot_be_written_any_more(tmp_path, monkeypatch):
     assert again.objective == expected.objective
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     "error",
-    some_slow(
-        [full, lambda *_: (_ for _ in ()).throw(tf.errors.NotFoundError(None, None, "gone"))], 1
-    ),
+    [full, lambda *_: (_ for _ in ()).throw(tf.errors.NotFoundError(None, None, "gone"))],
+    1,
 )
 def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, error):
     expected = fit(MAKERS["TSVGP"](), (X, Y), **OPTIONS)
@@ -112,7 +111,7 @@ def test_rejects_invalid_checkpoint_seconds(as_new, tmp_path):
             )
 
 
-@pytest.mark.parametrize(("seconds", "count"), some_slow([(math.inf, 1), (np.float32(0.0), 5)], 1))
+@partly_slow(("seconds", "count"), [(math.inf, 1), (np.float32(0.0), 5)], 1)
 def test_accepts_valid_checkpoint_seconds(as_new, tmp_path, monkeypatch, seconds, count):
     """With a minimum time of 0 there is one checkpoint per record and one at the end."""
     writes = []
