@@ -22,6 +22,7 @@ from gpflow.config import Config, as_context
 from gpflow.kernels import Cosine, Matern12, Matern52, RationalQuadratic, SquaredExponential, White
 from numpy.testing import assert_allclose
 from quick import partly_slow
+from refusals import stopped
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, fit
@@ -374,5 +375,5 @@ def test_covariances_that_contradict_each_other_are_refused(name, way):
     )
     near = MODELS[name]((X, np.sin(X)), ExpandedSquare(1.3, 60.0), Z, noise_variance=1e-2)
     assert np.isfinite(way(near.maximum_log_likelihood_objective)())
-    with pytest.raises(InvalidArgumentError, match=r"are inconsistent(.|\n)*subtracting the mean"):
+    with stopped(r"are inconsistent(.|\n)*subtracting the mean"):
         way(far.maximum_log_likelihood_objective)()

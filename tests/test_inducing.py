@@ -19,7 +19,7 @@ from gpflow.kernels import (
     Static,
 )
 from numpy.testing import assert_allclose, assert_array_equal
-from tensorflow.errors import InvalidArgumentError
+from refusals import refused, stopped
 from threadpoolctl import threadpool_limits
 
 from gpflow_pep.inducing import (
@@ -201,7 +201,7 @@ def test_given_points_that_explain_each_other(seed):
     ],
 )
 def test_given_points_are_checked(M, given, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         greedy_variance(KERNEL, X, M, given=given)
 
 
@@ -281,11 +281,9 @@ def test_greedy_passes_over_copies_where_nothing_is_left_of_any_row():
 
 @every_method
 def test_more_points_than_distinct_rows_are_rejected(method):
-    with pytest.raises(
-        ValueError, match="M must be at most the number of distinct rows of X, 12, got 13"
-    ):
+    with refused("M must be at most the number of distinct rows of X, 12, got 13"):
         method(copies(12, 200), 13)
-    with pytest.raises(ValueError, match="distinct rows of X, 2, got 3"):
+    with refused("distinct rows of X, 2, got 3"):
         method(np.array([[0.0, 0.0], [-0.0, 0.0], [1.0, 0.0]]), 3)
 
 
@@ -317,25 +315,23 @@ def test_minibatches_of_copies():
     ],
 )
 def test_bad_rows_are_refused(method, X, M, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         method(X, M)
 
 
 @pytest.mark.parametrize("method", [uniform, k_means])
 def test_bad_seeds_are_refused(method):
-    with pytest.raises(ValueError, match="seed must be a whole number from 0 to"):
+    with refused("seed must be a whole number from 0 to"):
         method(X, 3, seed=-1)
 
 
 def test_bad_kernels_are_refused():
     several = SharedIndependent(SquaredExponential(), output_dim=2)
-    with pytest.raises(
-        ValueError, match=r"kernel must be a gpflow\.kernels\.Kernel of one output, got SharedIndep"
-    ):
+    with refused(r"kernel must be a gpflow\.kernels\.Kernel of one output, got SharedIndep"):
         greedy_variance(several, X, 3)
-    with pytest.raises(ValueError, match=r"kernel must be .*, got ndarray"):
+    with refused(r"kernel must be .*, got ndarray"):
         greedy_variance(X, X, 3)
-    with pytest.raises(ValueError, match="chunk_size must be a whole number of at least 1, got 0"):
+    with refused("chunk_size must be a whole number of at least 1, got 0"):
         greedy_variance(KERNEL, X, 3, chunk_size=0)
 
 
@@ -349,7 +345,7 @@ class Broken(Static):
 
 
 def test_kernels_that_give_nan_are_refused():
-    with pytest.raises(ValueError, match="kernel must give finite variances and covariances"):
+    with refused("kernel must give finite variances and covariances"):
         greedy_variance(Broken(), X, 3)
 
 
@@ -405,10 +401,10 @@ def test_greedy_variance_refuses_covariances_that_contradict_each_other():
     kernel = ExpandedSquare(1.3, 600.0)
     assert greedy_variance(kernel, X, 50).shape == (50, 1)
     message = "^kernel must be positive definite: .* subtract the mean of X"
-    with pytest.raises(InvalidArgumentError, match=message):
+    with stopped(message):
         greedy_variance(kernel, X + 1e10, 50)
     message = "^kernel must be positive definite: .* Check K of a kernel of your own"
-    with pytest.raises(InvalidArgumentError, match=message):
+    with stopped(message):
         greedy_variance(Indefinite(), X, 50)
 
 
@@ -430,5 +426,5 @@ def test_blocks_on_a_line_are_intervals():
 
 
 def test_blocks_of_no_rows_are_refused():
-    with pytest.raises(ValueError, match="size must be"):
+    with refused("size must be"):
         neighbor_blocks(X, 0)

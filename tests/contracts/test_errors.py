@@ -8,13 +8,14 @@ from comparisons import assert_all_close
 from contract_models import XNEW, D, M, holds_data, is_gaussian
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 from numpy.testing import assert_allclose
+from refusals import refused, stopped
 from tensorflow.errors import InvalidArgumentError
 
 
 def stops_or_is_finite(evaluate, bad):
     """An infinite parameter may have a finite limit (a lengthscale, for example); NaN has none."""
     if np.isnan(bad):
-        with pytest.raises(InvalidArgumentError, match=r"finite|NaN"):
+        with stopped(r"finite|NaN"):
             evaluate()
         return
     try:
@@ -80,7 +81,7 @@ class Undefined(gpflow.functions.Function):
 def test_nan_mean_function_at_new_inputs_raises(make):
     model = make(mean_function=Undefined())
     for predict in (model.predict_f, model.posterior().predict_f, tf.function(model.predict_f)):
-        with pytest.raises(InvalidArgumentError, match=r"finite|NaN"):
+        with stopped(r"finite|NaN"):
             predict(XNEW + 20.0)
 
 
@@ -120,13 +121,11 @@ def test_rejects_invalid_prediction_inputs(model):
         Xnew = XNEW.copy()
         Xnew[3, 1] = bad
         for predict in (model.predict_f, model.predict_y, posterior.predict_f):
-            with pytest.raises(
-                ValueError, match=r"Xnew must be finite, got 1 values .* the first in row 3\."
-            ):
+            with refused(r"Xnew must be finite, got 1 values .* the first in row 3\."):
                 predict(Xnew)
-        with pytest.raises(ValueError, match="Xnew must be finite"):
+        with refused("Xnew must be finite"):
             posterior.predict_f(Xnew, full_cov=True)
-        with pytest.raises(InvalidArgumentError, match="Xnew"):
+        with stopped("Xnew"):
             compiled(Xnew)
 
 
@@ -157,7 +156,7 @@ def test_duplicate_inducing_points_without_jitter_raise(make):
             lambda: model.predict_f(XNEW),
             getattr(model, "upper_bound", model.training_loss),
         ):
-            with pytest.raises(InvalidArgumentError, match=r"not successful: Kuu.*jitter"):
+            with stopped(r"not successful: Kuu.*jitter"):
                 evaluate()
         assert np.isfinite(mended.training_loss())
         assert np.isfinite(mended.training_loss_closure(compile=True)())

@@ -15,6 +15,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 from numpy.testing import assert_allclose
 from quick import partly_slow
+from refusals import refused, stopped
 from scipy.stats import norm
 from tensorflow.python.autograph.impl import api as autograph
 
@@ -125,7 +126,7 @@ def test_posterior_predicts_the_same(subject, model):
         posterior = model.posterior(cache)
         same_predictions(posterior.fused_predict_f(XNEW), model.predict_f(XNEW), EXACT)
         if cache in (PrecomputeCacheType.NOCACHE, None):
-            with pytest.raises(ValueError, match="Cache has not been precomputed"):
+            with refused("Cache has not been precomputed"):
                 posterior.predict_f(XNEW)
             continue
         for full_cov in (False, True):
@@ -224,10 +225,7 @@ def test_samples_of_singular_covariance_raise(shared):
     """Twenty copies of one input without jitter raise an error instead of giving NaN."""
     with (
         gpflow.config.as_context(gpflow.config.Config(jitter=0.0)),
-        pytest.raises(
-            tf.errors.InvalidArgumentError,
-            match=r"posterior samples are not finite\. Try: a larger jitter",
-        ),
+        stopped(r"posterior samples are not finite\. Try: a larger jitter"),
     ):
         shared(1).predict_f_samples(np.repeat(XNEW[:1], 20, axis=0))
 

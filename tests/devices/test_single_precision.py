@@ -11,6 +11,7 @@ from gpflow.config import Config, as_context
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax, StudentT
 from model_registry import COLLAPSED, OWN_Q, SITES, TRAINED
+from refusals import stopped
 
 import gpflow_pep
 from experiments.datasets import load
@@ -128,9 +129,6 @@ def test_too_little_jitter_is_an_error_with_the_missing_amount():
         with as_context(Config(float=np.float32, jitter=jitter)):
             return float(PEPR((x, x), SquaredExponential(100.0), x.copy()).training_loss())
 
-    with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match=r"not successful: Kuu.* it succeeds with 1e-01 more .*default_jitter",
-    ):
+    with stopped(r"not successful: Kuu.* it succeeds with 1e-01 more .*default_jitter"):
         loss(JITTER)
     assert np.isfinite(loss(1e-1))

@@ -16,6 +16,7 @@ from gpflow.utilities import positive
 from graph_nodes import nodes
 from numpy.testing import assert_allclose
 from quick import partly_slow
+from refusals import stopped
 from small_models import (
     LABELS,
     MAKERS,
@@ -29,7 +30,6 @@ from small_models import (
     kernel,
     of_minibatches,
 )
-from tensorflow.errors import InvalidArgumentError
 
 import gpflow_pep
 from gpflow_pep import APEP, ARPEP, BTSGPR, PEPR, RPAPEP, MultiClassRobustMax, StreamingSGPR
@@ -218,7 +218,7 @@ def test_a_matrix_that_is_not_positive_definite(make):
     with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
         model, run = compiled.__wrapped__(make)  # of this jitter
         model.inducing_variable.Z.assign(np.zeros_like(Z))
-        with pytest.raises(InvalidArgumentError, match="Kuu"):
+        with stopped("Kuu"):
             model.training_loss()
         assert_is_nan(run)
 
@@ -307,7 +307,7 @@ def test_training(name):
 def test_training_raises_the_usual_error():
     model = collapsed(PEPR)
     model.data[1].assign(with_nan(model.data[1]))
-    with pytest.raises(InvalidArgumentError, match="the objective is not finite"):
+    with stopped("the objective is not finite"):
         fit(model, jit_compile=True)
 
 

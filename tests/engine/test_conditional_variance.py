@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from doubles import double
 from gpflow.kernels import Matern52, SquaredExponential
-from tensorflow.errors import InvalidArgumentError
+from refusals import stopped
 
 from gpflow_pep.engine import Prior, with_checked_variance
 
@@ -53,7 +53,7 @@ def test_contradictory_covariances_are_an_error(wrong, way):
     rest, Kff, L = parts(Z, Z, Matern52(), 1e-6)
     changed = Kff - (1.0 + wrong) ** 2 * (Kff - rest)
     assert tf.reduce_all(rest > 0.0)
-    with pytest.raises(InvalidArgumentError, match="Kuu, Kuf and Kff are inconsistent"):
+    with stopped("Kuu, Kuf and Kff are inconsistent"):
         way(lambda: with_checked_variance(changed, changed, Kff, L))()
 
 
@@ -62,7 +62,7 @@ def test_the_bound_is_100_eps_times_size_and_condition_number():
     Kff = double([2.0, 3.0])
     bound = 100.0 * np.finfo(float).eps * 3 * 16.0 * 3.0
     with_checked_variance(Kff, double([0.0, -0.99 * bound]), Kff, L)
-    with pytest.raises(InvalidArgumentError, match="are inconsistent"):
+    with stopped("are inconsistent"):
         with_checked_variance(Kff, double([0.0, -1.01 * bound]), Kff, L)
 
 
@@ -74,5 +74,5 @@ def test_separate_latent_functions():
     L = tf.eye(3, batch_shape=[2], dtype=tf.float64)
     Kff = tf.ones([2, 4], tf.float64)
     with_checked_variance(Kff, -1e-15 * Kff, Kff, L)
-    with pytest.raises(InvalidArgumentError, match="are inconsistent"):
+    with stopped("are inconsistent"):
         with_checked_variance(Kff, double([[0.0] * 4, [0.0, -1e-10, 0.0, 0.0]]), Kff, L)

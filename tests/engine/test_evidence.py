@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from dense_sums import Collected, make_blocks, make_problem, values_of_sums
 from numpy.testing import assert_allclose
+from refusals import stopped
 from scipy.stats import multivariate_normal
 
 from gpflow_pep.engine import log_gaussian, mahalanobis
@@ -84,7 +85,5 @@ def test_sums_that_are_not_finite_stop(case):
     _, sums, _ = case
     broken = sums._replace(A=sums.A * np.nan).split()
     for function in (lambda: log_gaussian(*broken, tf.constant(13)), lambda: mahalanobis(*broken)):
-        with pytest.raises(
-            tf.errors.InvalidArgumentError, match="25 of its entries are not finite"
-        ):
+        with stopped("25 of its entries are not finite"):
             function()

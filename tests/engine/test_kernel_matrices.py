@@ -29,6 +29,7 @@ from gpflow.kernels import (
 )
 from numpy.testing import assert_allclose, assert_array_equal
 from own_kernels import BrownianMotion
+from refusals import refused, stopped
 
 from gpflow_pep import PEPR
 from gpflow_pep.engine import Prior, kernel_matrix
@@ -170,7 +171,7 @@ def test_clusters_that_products_cannot_tell_apart_are_refused(kernel, accuracy, 
     limit = np.sqrt(error / np.finfo(float).eps)
     near = kernel_matrix(kernel, tf.constant(Z))
     assert_allclose(Kuu(limit / np.sqrt(D))[:4, :4], near, rtol=2.0 * error)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=f"within {limit:.0f} lengthscales"):
+    with stopped(f"within {limit:.0f} lengthscales"):
         Kuu(4.0 * limit)
 
 
@@ -202,9 +203,7 @@ def test_a_covariance_that_is_registered_is_used():
 
 
 def test_rejects_active_dims_beyond_the_columns_of_X():
-    with pytest.raises(
-        ValueError, match="active_dims of SquaredExponential must be columns of X, 0 to 1, got 3"
-    ):
+    with refused("active_dims of SquaredExponential must be columns of X, 0 to 1, got 3"):
         Prior(InducingPoints(Z[:, :2]), SquaredExponential(active_dims=[3]))
 
 

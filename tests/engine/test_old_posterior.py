@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from refusals import stopped
 
 from gpflow_pep.engine.old_posterior import _site
 
@@ -20,8 +21,5 @@ def test_covariances_that_are_not_positive_semidefinite(alpha):
     if alpha == 0.0:
         np.testing.assert_allclose(_site(*arguments)[0], np.eye(2), rtol=1e-15)
         return
-    with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match=r"not successful: I \+ alpha R'QR of the old posterior.*jitter",
-    ):
+    with stopped(r"not successful: I \+ alpha R'QR of the old posterior.*jitter"):
         _site(*arguments)

@@ -10,6 +10,7 @@ from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Exponential, Ordinal, Poisson, StudentT
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
+from refusals import stopped
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer
 from tensorflow.errors import InvalidArgumentError
@@ -339,7 +340,7 @@ def test_an_update_that_overflows_is_an_error():
     assert model.update_sites().converged
     before = model.sites.stacked().numpy()
     mean.c.assign(1e200)  # its square overflows, whatever the sites
-    with pytest.raises(InvalidArgumentError, match=r"The sites cannot be updated.*overflowing"):
+    with stopped(r"The sites cannot be updated.*overflowing"):
         model.predict_f(LINE[:, None])
     assert_array_equal(model.sites.stacked(), before)
     mean.c.assign(0.0)

@@ -7,6 +7,7 @@ from gpflow.kernels import Constant, Matern52, Sum
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
+from refusals import refused
 
 from gpflow_pep import (
     CenteredLinear,
@@ -119,10 +120,10 @@ def test_labels_of_any_type(X, labels, small, kind, classes):
     ],
 )
 def test_rejects_invalid_labels(X, small, given, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         small.fit(X, given)
     if message.startswith("got"):
-        with pytest.raises(ValueError, match=f"classes must hold labels .*{message}"):
+        with refused(f"classes must hold labels .*{message}"):
             small.partial_fit(X, ["a", "b"] * 30, classes=given)
 
 
@@ -136,9 +137,7 @@ def test_a_given_likelihood_is_copied(X, labels):
     assert estimator.model_.likelihood is not likelihood
     assert_allclose(estimator.predict_proba(X).sum(axis=1), 1.0, rtol=1e-14)
     assert estimator.score(X, labels) > 0.6
-    with pytest.raises(
-        ValueError, match=r"likelihood must be one of class labels .*, got Gaussian"
-    ):
+    with refused(r"likelihood must be one of class labels .*, got Gaussian"):
         SparseGPClassifier(likelihood=Gaussian()).fit(X, labels)
 
 
@@ -156,21 +155,19 @@ def test_rejects_likelihoods_of_another_number_of_classes(X, labels, likelihood,
     estimator = SparseGPClassifier(likelihood=likelihood, n_inducing=6, optimizer=None)
     labels = np.minimum(labels, count - 1)
     match = f"likelihood must have {count} classes, as classes_ has, got {found}"
-    with pytest.raises(ValueError, match=match):
+    with refused(match):
         estimator.fit(X, labels)
-    with pytest.raises(ValueError, match=match):
+    with refused(match):
         estimator.partial_fit(X, labels > 0, classes=range(count))
 
 
 def test_batches(X, labels):
     """The first call names all classes; a batch may lack some."""
     estimator = SparseGPClassifier(n_inducing=8, optimizer=None, random_state=0)
-    with pytest.raises(ValueError, match="classes must be given at the first call of partial_fit"):
+    with refused("classes must be given at the first call of partial_fit"):
         estimator.partial_fit(X, labels)
     for classes in ([0], "hi"):
-        with pytest.raises(
-            ValueError, match=r"classes must be two labels or more, got 1 class: \["
-        ):
+        with refused(r"classes must be two labels or more, got 1 class: \["):
             estimator.partial_fit(X, labels, classes=classes)
     order = np.argsort(labels, kind="stable")
     for rows in (order[::2], order[1::2]):
@@ -181,9 +178,9 @@ def test_batches(X, labels):
     ]
     assert estimator.score(X, labels > 0) > 0.8
     before = estimator.predict_proba(X)
-    with pytest.raises(ValueError, match=r"y must have labels of classes_, \[False, True\], got 2"):
+    with refused(r"y must have labels of classes_, \[False, True\], got 2"):
         estimator.partial_fit(X, labels)
-    with pytest.raises(ValueError, match=r"classes must stay \[False, True\], got \[0, 2\]"):
+    with refused(r"classes must stay \[False, True\], got \[0, 2\]"):
         estimator.partial_fit(X, labels > 0, classes=[0, 2])
     # The third call compiles a graph, which may round differently.
     assert_allclose(estimator.predict_proba(X), before, rtol=1e-12)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
+from refusals import stopped
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep.maths.linalg import (
@@ -101,7 +102,7 @@ def test_error_names_the_matrix(way):
 
 def test_error_reports_nonfinite_entries(way):
     for value in [np.nan, np.inf, -np.inf]:
-        with pytest.raises(InvalidArgumentError, match="2 of its entries are not finite"):
+        with stopped("2 of its entries are not finite"):
             way(with_entries(value))
 
 
@@ -112,14 +113,14 @@ def test_error_describes_first_failing_matrix_of_batch(way):
             way(batch)
         expected = "smallest eigenvalue -0.5" if broken is INDEFINITE else "2 of its entries"
         assert expected in str(error.value)
-        with pytest.raises(InvalidArgumentError, match=expected):
+        with stopped(expected):
             way(batch.reshape(2, 2, 3, 3))
 
 
 def test_singular_matrix_raises(way):
     """In a matrix of ones the second pivot is exactly 0."""
     for matrix in [np.zeros((3, 3)), np.ones((4, 4)), -np.eye(1)]:
-        with pytest.raises(InvalidArgumentError, match="the matrix of this test"):
+        with stopped("the matrix of this test"):
             way(matrix)
 
 
@@ -133,7 +134,7 @@ def test_unknown_size_compiles(batch):
     for size in (1, 5):
         matrix = np.tile(positive_definite(size), leading)
         assert_array_equal(function(matrix), tf.linalg.cholesky(matrix))
-    with pytest.raises(InvalidArgumentError, match="size 3 x 3"):
+    with stopped("size 3 x 3"):
         function(np.tile(INDEFINITE, leading))
     assert function.experimental_get_tracing_count() == 1
 
@@ -163,7 +164,7 @@ def test_error_reports_missing_jitter(dtype, scale):
 def test_single_precision():
     matrix = positive_definite(4).astype(np.float32)
     assert factorized(matrix).dtype == tf.float32
-    with pytest.raises(InvalidArgumentError, match=r"smallest eigenvalue -0\.5"):
+    with stopped(r"smallest eigenvalue -0\.5"):
         factorized(INDEFINITE.astype(np.float32))
 
 
@@ -227,9 +228,9 @@ def test_any_initial_jitter(growing, capfd):
 
 
 def test_exceeding_max_jitter_raises(growing):
-    with pytest.raises(InvalidArgumentError, match="Kuu of this test"):
+    with stopped("Kuu of this test"):
         growing(INDEFINITE)
-    with pytest.raises(InvalidArgumentError, match="Kuu of this test"):
+    with stopped("Kuu of this test"):
         growing(np.diag([1.0, -2e-4]), max_jitter=1e-4)
 
 
@@ -242,7 +243,7 @@ def test_jitter_is_at_most_max_jitter(growing):
 
 
 def test_nonfinite_entries_raise_without_jitter(growing):
-    with pytest.raises(InvalidArgumentError, match="2 of its entries are not finite"):
+    with stopped("2 of its entries are not finite"):
         growing(with_entries(np.nan))
 
 
@@ -288,10 +289,7 @@ def test_finite_returns_finite_values(shape):
 def test_finite_raises_with_name(bad):
     for compiled in [False, True]:
         function = lambda v: finite(v, name="the thing", advice="another")  # noqa: E731
-        with pytest.raises(
-            InvalidArgumentError,
-            match=r"2 of the entries of .*the thing.* are not finite. Try: .*another",
-        ):
+        with stopped(r"2 of the entries of .*the thing.* are not finite. Try: .*another"):
             (tf.function(function) if compiled else function)(
                 tf.constant([1.0, bad, 2.0, bad], tf.float64)
             )

@@ -13,7 +13,7 @@ from gpflow.kernels import Matern52, SquaredExponential
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
-from tensorflow.errors import InvalidArgumentError
+from refusals import refused, stopped
 from tensorflow.python.eager import context
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR, fit
@@ -131,7 +131,7 @@ def test_fit_trains_checkpoints_and_resumes(tmp_path):
             result = fit(MODELS["VFE"](rows), max_iterations=iterations, checkpoint=path)
         objectives.append(result.objective)
     assert_allclose(*objectives, rtol=1e-6)  # rounding, amplified by the search
-    with pytest.raises(ValueError, match="data"):
+    with refused("data"):
         fit(MODELS["VFE"](dataset(X, Y + 1e-9)), max_iterations=5, checkpoint=path)
 
 
@@ -160,7 +160,7 @@ def test_data_can_be_checked_again():
     MODELS["VFE"]((X, Y)).check_data()
     MODELS["VFE"](dataset()).check_data()
     model = MODELS["VFE"](changing((X, Y), (X[:-1], Y[:-1])))
-    with pytest.raises(ValueError, match=rf"must give the same rows .* {N} {N - 1}\.$"):
+    with refused(rf"must give the same rows .* {N} {N - 1}\.$"):
         model.check_data()
 
 
@@ -201,10 +201,10 @@ OTHER = {
 @partly_slow("name", OTHER, quick=["one value", "more rows"])
 def test_changed_rows_raise(name):
     first = MODELS["VFE"](changing((X, Y), OTHER[name]))
-    with pytest.raises(InvalidArgumentError, match="must give the same rows"):
+    with stopped("must give the same rows"):
         first.training_loss()
     second = MODELS["VFE"](changing((X, Y), (X, Y), OTHER[name]))
-    with pytest.raises(InvalidArgumentError, match="must give the same rows"):
+    with stopped("must give the same rows"):
         tf.function(loss_and_gradient)(second)
 
 
@@ -226,7 +226,7 @@ def test_fit_raises_if_data_change(broken):
     later = (X, Y[:-1]) if broken == "batches of unequal lengths" else (X, bad)
     passes = [(X, Y)] * 7
     model = MODELS["VFE"](changing(*passes, *[later] * 30))
-    with pytest.raises(ValueError, match=f"^data.* {BROKEN[broken]}"):
+    with refused(f"^data.* {BROKEN[broken]}"):
         fit(model, max_iterations=20)
     expected = MODELS["VFE"]((X, Y))
     pairs = list(zip(model.trainable_variables, expected.trainable_variables, strict=True))
@@ -259,16 +259,14 @@ def read_then_broken(batches):
 def test_an_error_of_the_dataset_is_said_with_its_place(act):
     in_a_pass = -(-N // 20)
     model = MODELS["VFE"](read_then_broken(in_a_pass + 1))
-    with pytest.raises(
-        ValueError, match=r"^data: .* after batch 1 of pass 2: OSError: disk fell off$"
-    ):
+    with refused(r"^data: .* after batch 1 of pass 2: OSError: disk fell off$"):
         act(model)
 
 
 def test_swapped_labels_raise():
     """The number of labels and the sum of their positions are unchanged."""
     model = MODELS["VFE"](changing((X, LABELS), (X, MOVED)))
-    with pytest.raises(InvalidArgumentError, match="must give the same rows"):
+    with stopped("must give the same rows"):
         model.training_loss()
 
 
@@ -314,7 +312,7 @@ REFUSED = [
 
 def test_unusable_datasets_are_refused():
     for data, message in REFUSED:
-        with pytest.raises(ValueError, match=f"^data.*{message}"):
+        with refused(f"^data.*{message}"):
             MODELS["VFE"](data)
 
 
@@ -325,27 +323,23 @@ def test_options_that_need_rows_in_memory_are_rejected():
         lambda: PEPR(data, kernel, Z, chunk_size=20),
         lambda: PEP(data, kernel, gpflow.likelihoods.StudentT(), Z, chunk_size=20),
     ):
-        with pytest.raises(
-            ValueError, match=r"^chunk_size must be None if data is a dataset, .*20"
-        ):
+        with refused(r"^chunk_size must be None if data is a dataset, .*20"):
             make()
     for make in (
         lambda: PEPR(data, kernel, Z, blocks=5),
         lambda: BTSGPR(data, kernel, Z, blocks=5),
     ):
-        with pytest.raises(ValueError, match=r"^blocks must be None if data is a dataset"):
+        with refused(r"^blocks must be None if data is a dataset"):
             make()
-    with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\) of arrays"):
+    with refused(r"^data must be a pair \(X, Y\) of arrays"):
         StreamingSGPR(data, kernel, Z)
     model = MODELS["PEPR"](data)
     for other in ((X, Y), dataset()):
-        with pytest.raises(ValueError, match=r"^data of a model with a dataset cannot be replaced"):
+        with refused(r"^data of a model with a dataset cannot be replaced"):
             model.data = other
-    with pytest.raises(
-        ValueError, match=r"^data must be a pair \(X, Y\) of arrays, got .*: construct a new model"
-    ):
+    with refused(r"^data must be a pair \(X, Y\) of arrays, got .*: construct a new model"):
         MODELS["PEPR"]((X, Y)).data = dataset()
-    with pytest.raises(ValueError, match=r"inducing_variable \(Z\) must have as many columns"):
+    with refused(r"inducing_variable \(Z\) must have as many columns"):
         PEPR(data, kernel, Z[:, :2])
-    with pytest.raises(ValueError, match=r"^alpha must"):
+    with refused(r"^alpha must"):
         PEPR(data, kernel, Z, alpha=np.full(N - 1, 0.5))

@@ -7,13 +7,12 @@ Both ways solve with Kuu (condition number below 1e2) and B (below 1e3) once mor
 
 import gpflow
 import numpy as np
-import pytest
-import tensorflow as tf
 from dense_formulas import make_problem
 from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import Gaussian
 from numpy.testing import assert_allclose
 from quick import partly_slow
+from refusals import stopped
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR
 from gpflow_pep.likelihoods import Probit
@@ -109,8 +108,5 @@ def test_without_a_site_q_may_be_improper():
     model._options.max_sweeps.assign(0)  # the sites stay
     model.sites.precision.assign([[2.0], [-0.5], [0.3]])
     assert np.isfinite(model.maximum_log_likelihood_objective())
-    with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match=r"site of an observation is not proper.*a smaller alpha",
-    ):
+    with stopped(r"site of an observation is not proper.*a smaller alpha"):
         model.loo_log_predictive_density()

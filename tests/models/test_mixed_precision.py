@@ -14,6 +14,7 @@ from gpflow.kernels import Matern32, SquaredExponential
 from model_values import compiled_step
 from numpy.testing import assert_allclose
 from quick import some_slow
+from refusals import refused
 
 from gpflow_pep import PEPR, TSGPR, fit
 from gpflow_pep.engine import Rows, accumulation
@@ -225,5 +226,5 @@ def test_single_chunk_uses_double_precision():
 
 
 def test_rejects_blocks():
-    with pytest.raises(ValueError, match="mixed_precision must be False with blocks, got True"):
+    with refused("mixed_precision must be False with blocks, got True"):
         PEPR((X, Y), SquaredExponential(), Z, blocks=7, mixed_precision=True)

@@ -14,6 +14,7 @@ from comparisons import assert_all_close, assert_all_equal
 from gpflow.kernels import Matern52
 from model_values import loss_and_gradient
 from quick import partly_slow
+from refusals import stopped
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.ep import inference
@@ -101,9 +102,7 @@ def test_an_error_names_the_matrix_and_keeps_the_sites():
     model.update_sites()
     before = [value.numpy() for value in model.sites.values()]
     model.kernel.variance.unconstrained_variable.assign(np.nan)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match="Kuu has size 5 x 5, 25 of its entries are not finite"
-    ):
+    with stopped("Kuu has size 5 x 5, 25 of its entries are not finite"):
         model.update_sites()
     assert not is_traced(model)
     assert_all_equal(model.sites.values(), before)

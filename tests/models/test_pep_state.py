@@ -18,9 +18,9 @@ from gpflow.likelihoods import MultiClass, Softmax
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
+from refusals import refused, stopped
 from sklearn.datasets import load_wine
 from sklearn.preprocessing import StandardScaler
-from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
@@ -107,9 +107,7 @@ def test_labels_that_are_assigned_are_checked(model):
     for use in USES:
         for labels in (1.0 + Y, np.nan * Y):
             model.data[1].assign(labels)
-            with pytest.raises(
-                InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"
-            ):
+            with stopped("must hold the labels 0 and 1 for Probit"):
                 USES[use](model)
 
 
@@ -397,9 +395,7 @@ def test_X_and_Y_of_different_lengths_raise():
     for variable, values in zip(model.data, (X[:9], Y[:9]), strict=True):
         variable.assign(values)
         for use in (*uses, lambda model: next(model.minibatches(5))):
-            with pytest.raises(
-                InvalidArgumentError, match=r"numbers of rows: set model.data = \(X, Y\)"
-            ):
+            with stopped(r"numbers of rows: set model.data = \(X, Y\)"):
                 use(model)
     model.data = (X[:9], Y[:9])
     assert np.isfinite(model.training_loss())
@@ -426,7 +422,7 @@ def test_models_with_data_refuse_other_data(model):
 
 
 def test_no_quantile_propagation_of_several_classes():
-    with pytest.raises(ValueError, match='projection must be "kl" for MultiClass, got'):
+    with refused('projection must be "kl" for MultiClass, got'):
         PEP((X, Y), SquaredExponential(), MultiClass(3), Z, projection="wasserstein")
 
 
@@ -467,7 +463,7 @@ def test_a_classifier_chooses_its_likelihood(labels, chosen):
     ],
 )
 def test_a_classifier_rejects_values_that_are_no_labels(labels, likelihood, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         PEPClassifier((X, labels), SquaredExponential(), likelihood, Z)
 
 
@@ -477,10 +473,7 @@ def test_large_numbers_that_are_no_labels_take_no_memory(largest):
     labels = Y.copy()
     labels[-1] = largest
     tracemalloc.start()
-    with pytest.raises(
-        ValueError,
-        match=r"data\[1\] \(Y\) must hold .*(up to [0-9]+ but none of class 2;|among 3 values)",
-    ):
+    with refused(r"data\[1\] \(Y\) must hold .*(up to [0-9]+ but none of class 2;|among 3 values)"):
         PEPClassifier((X, labels), SquaredExponential(), None, Z)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -498,7 +491,7 @@ def test_updates_reject_invalid_batch_size_and_damping(model):
         lambda model: model.minibatches(2.5),
     ]:
         before = sites(model)
-        with pytest.raises(ValueError, match=r"^(damping|batch_size) must be"):
+        with refused(r"^(damping|batch_size) must be"):
             update(model)
         assert_array_equal(sites(model), before)
 
@@ -510,7 +503,7 @@ def test_update_sites_raises_in_compiled_function(model):
 
 def test_assigned_invalid_alpha_raises_in_next_update(model):
     model.alpha.assign(1.5)
-    with pytest.raises(InvalidArgumentError, match="alpha must be in"):
+    with stopped("alpha must be in"):
         model.update_sites()
 
 
@@ -520,14 +513,11 @@ def test_assigned_invalid_alpha_raises_in_next_update(model):
 def test_a_power_of_each_row_stays_with_the_rows():
     model = make(alpha=np.linspace(0.0, 1.0, 14))
     assert model.alpha.numpy().shape == (14,)
-    with pytest.raises(
-        ValueError,
-        match=r"alpha must stay one number for each row or block, as in the constructor, got shape \[\]",
+    with refused(
+        r"alpha must stay one number for each row or block, as in the constructor, got shape \[\]"
     ):
         model.alpha = 0.5
-    with pytest.raises(
-        ValueError, match="data must keep 14 rows, because alpha was given per row, got 9"
-    ):
+    with refused("data must keep 14 rows, because alpha was given per row, got 9"):
         model.data = (X[:9], Y[:9])
     assert not model.is_lower_bound
     model.alpha = np.zeros(14)

@@ -13,6 +13,7 @@ from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Matern12, Matern32, Matern52, SeparateIndependent
 from gpflow.posteriors import PrecomputeCacheType
 from numpy.testing import assert_allclose
+from refusals import stopped
 
 from gpflow_pep.engine import SiteSums
 from gpflow_pep.models.posteriors import WhitenedPosterior
@@ -157,7 +158,7 @@ def test_accepts_empty_batches(shape):
 def test_invalid_sums_raise(changes, message):
     posterior, _ = make_posterior(PrecomputeCacheType.NOCACHE, **changes)
     for predict in (posterior.fused_predict_f, tf.function(posterior.fused_predict_f)):
-        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        with stopped(message):
             predict(XNEW)
 
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 from gpflow.kernels import Coregion, Matern52, SquaredExponential
 from gpflow.likelihoods import Gaussian, StudentT
+from refusals import refused, stopped
 
 from gpflow_pep import ARPEP, PEP, PEPR, TSVGP, PEPClassifier, StreamingSGPR, fit
 from gpflow_pep.inducing import greedy_variance
@@ -42,9 +43,7 @@ def test_a_number_for_a_parameter_of_the_kernel_is_an_error(make, value):
     model.kernel.lengthscales = value
     arguments = () if hasattr(model, "data") else ((X, Y),)
     for use in (lambda: model.training_loss(*arguments), lambda: model.predict_f(X)):
-        with pytest.raises(
-            ValueError, match=r"^lengthscales of Matern52 must stay a parameter, .*assign"
-        ):
+        with refused(r"^lengthscales of Matern52 must stay a parameter, .*assign"):
             use()
 
 
@@ -53,13 +52,11 @@ def test_a_number_for_a_parameter_of_the_likelihood_is_an_error_also_after_use(v
     model = PEPR((X, Y), KERNEL(), Z)
     model.training_loss()
     model.likelihood.variance = value
-    with pytest.raises(
-        ValueError, match=r"^variance of Gaussian must stay a parameter, got .*0\.25"
-    ):
+    with refused(r"^variance of Gaussian must stay a parameter, got .*0\.25"):
         model.training_loss()
     other = minibatch_model(KERNEL(), X)
     other.likelihood.scale = value
-    with pytest.raises(ValueError, match=r"^scale of StudentT must stay a parameter, got .*0\.25"):
+    with refused(r"^scale of StudentT must stay a parameter, got .*0\.25"):
         other.training_loss((X, Y))
 
 
@@ -76,7 +73,7 @@ def test_a_number_that_the_model_refuses_is_not_assigned(monkeypatch):
         raise ValueError("refused")
 
     monkeypatch.setattr(PEP, "_check", refuse)
-    with pytest.raises(ValueError, match="refused"):
+    with refused("refused"):
         model.scale = 1.3
     assert float(model.scale.numpy()) == 1.0
 
@@ -88,9 +85,7 @@ def test_new_parts_and_frozen_models_are_accepted():
     expected = model.predict_f(X)[0]
     np.testing.assert_allclose(gpflow.utilities.freeze(model).predict_f(X)[0], expected, rtol=1e-12)
     model.kernel.lengthscales = 2.0
-    with pytest.raises(
-        ValueError, match=r"^lengthscales of SquaredExponential must stay a parameter"
-    ):
+    with refused(r"^lengthscales of SquaredExponential must stay a parameter"):
         model.predict_f(X)
 
 
@@ -119,17 +114,14 @@ def test_an_index_that_is_no_output_is_refused():
         (lambda: fit(minibatches, batches), "the index of Coregion, got 2.0"),
         (lambda: stream.update((wrong, Y)), "the index of Coregion, got 2.0"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with refused(message):
             use()
     compiled = tf.function(
         model.predict_f, input_signature=[tf.TensorSpec([None, None], X.dtype)], autograph=False
     )
     for value in (2.0, 0.7, -1.0):
         wrong[3, 1] = value
-        with pytest.raises(
-            tf.errors.InvalidArgumentError,
-            match="Xnew must hold whole numbers from 0 to 1 in column 1",
-        ):
+        with stopped("Xnew must hold whole numbers from 0 to 1 in column 1"):
             compiled(wrong)
 
 
@@ -145,13 +137,9 @@ class Warped(SquaredExponential):
 
 
 def test_a_layer_of_keras_3_in_a_kernel_is_refused_because_its_weights_would_not_be_trained():
-    with pytest.raises(
-        ValueError, match=r"^layers of Warped must be a layer of tf_keras, got Dense of Keras 3"
-    ):
+    with refused(r"^layers of Warped must be a layer of tf_keras, got Dense of Keras 3"):
         PEPR((X, Y), KERNEL() + Warped([keras.layers.Dense(2)]), Z)
-    with pytest.raises(
-        ValueError, match=r"^layers of Warped must be a layer of tf_keras, got Dense of Keras 3"
-    ):
+    with refused(r"^layers of Warped must be a layer of tf_keras, got Dense of Keras 3"):
         PEPR((X, Y), Warped({0: [keras.layers.Dense(2)]}), Z)
     PEPR((X, Y), Warped([keras.layers.Rescaling(0.5, dtype="float64")]), Z)  # has no weights
     PEPR(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gpflow.kernels import Matern32, Matern52
 from gpflow.likelihoods import Gaussian, Poisson, Softmax
+from refusals import refused
 
 from gpflow_pep import (
     ARPEP,
@@ -45,9 +46,9 @@ def test_a_checkpoint_holds_the_parts_of_the_model_after_one_was_refused(make):
     """TensorFlow lists a part before the model refuses it."""
     model = make()
     children = model._trackable_children()
-    refused = {"kernel": Matern32(active_dims=[2]), "likelihood": Softmax(3)}
-    for name, part in refused.items():
-        with pytest.raises(ValueError, match="must"):
+    parts = {"kernel": Matern32(active_dims=[2]), "likelihood": Softmax(3)}
+    for name, part in parts.items():
+        with refused("must"):
             setattr(model, name, part)
     assert model._trackable_children() == children
     model.kernel = Matern32()
@@ -82,10 +83,10 @@ def test_attributes_that_are_no_parts_are_stored():
 def test_a_subclass_extends_the_check_which_sees_the_complete_model():
     kernel = Matern52()
     model = WithAttributes((X, Y), kernel, Z, largest=2.0)
-    with pytest.raises(ValueError, match="too large a variance"):
+    with refused("too large a variance"):
         model.kernel = Matern52(variance=3.0)
     assert model.kernel is kernel
-    with pytest.raises(ValueError, match="too large a variance"):
+    with refused("too large a variance"):
         WithAttributes((X, Y), Matern52(variance=3.0), Z, largest=2.0)
 
 
@@ -100,7 +101,7 @@ def test_a_posterior_must_have_the_parts_of_its_model():
     model = PEPR((X, Y), Matern52(), Z)
     posterior = model.posterior()
     model.mean_function = gpflow.mean_functions.Constant([3.0])
-    with pytest.raises(ValueError, match=r"one was replaced: call posterior\(\) again"):
+    with refused(r"one was replaced: call posterior\(\) again"):
         posterior.update_cache()
     new = model.posterior()
     expected = PEPR((X, Y), Matern52(), Z, mean_function=model.mean_function)
@@ -122,7 +123,5 @@ def test_tensors_are_assigned_to_parameters():
 
 def test_an_optimal_scale_stays_optimal():
     model = PEPR((X, Y), Matern52(), Z, alpha=0.0, scale="optimal")
-    with pytest.raises(
-        ValueError, match=r"scale must stay 'optimal', got 2\.0: construct a new model"
-    ):
+    with refused(r"scale must stay 'optimal', got 2\.0: construct a new model"):
         model.scale = 2.0

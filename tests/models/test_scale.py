@@ -18,6 +18,7 @@ from gpflow.utilities import positive
 from model_values import assert_close, value_and_gradients, varying_noise
 from numpy.testing import assert_allclose
 from quick import partly_slow
+from refusals import refused
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 from gpflow_pep.engine import scale_terms
@@ -115,7 +116,7 @@ def test_optimal_per_block(blocks):
     )
     assert_close([model.loo_log_predictive_density()], [given.loo_log_predictive_density()], CLOSE)
     assert value < make(BTSGPR, blocks=UNEVEN).elbo()
-    with pytest.raises(ValueError, match="alpha must be 0 with scale='optimal per block'"):
+    with refused("alpha must be 0 with scale='optimal per block'"):
         model.alpha = 0.5
 
 
@@ -130,20 +131,14 @@ def test_assigned_scales_are_used_by_compiled_functions():
     expected = make(alpha=0.4, scale=changed, blocks=UNEVEN).training_loss()
     assert_allclose(compiled(), expected, rtol=CLOSE)
     assert not model.scale.trainable
-    with pytest.raises(
-        ValueError,
-        match=r"scale must keep the shape \[5\], got \[4\]",
-    ):
+    with refused(r"scale must keep the shape \[5\], got \[4\]"):
         model.scale = np.ones(4)
     assert_allclose(model.scale, changed, rtol=1e-12)
 
 
 def test_a_parameter_in_place_of_the_scales_has_their_number():
     model = make(alpha=0.4, scale=scales_of(None))
-    with pytest.raises(
-        ValueError,
-        match=r"scale must be one number or one per row \[24\] in \(0, inf\), got shape \[1\]",
-    ):
+    with refused(r"scale must be one number or one per row \[24\] in \(0, inf\), got shape \[1\]"):
         model.scale = gpflow.Parameter([1.0], transform=positive())
     model.scale = gpflow.Parameter(0.8, transform=positive())
     expected = make(alpha=0.4, scale=0.8).training_loss()
@@ -176,7 +171,5 @@ def test_new_data_keep_the_number_of_scales():
     model.data = (X[::-1], Y[::-1])
     reversed_scales = make(alpha=0.4, scale=scales_of(None)[::-1])
     assert_allclose(model.training_loss(), reversed_scales.training_loss(), rtol=CLOSE)
-    with pytest.raises(
-        ValueError, match="data must keep 24 blocks, because scale was given per block, got 20"
-    ):
+    with refused("data must keep 24 blocks, because scale was given per block, got 20"):
         model.data = (X[:20], Y[:20])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.kernels import Matern52, SquaredExponential
+from refusals import stopped
 
 from gpflow_pep import PEPR, PEPClassifier
 
@@ -41,7 +42,7 @@ def test_of_compiled_predictions():
 
 def test_elbo_is_the_objective_at_alpha_zero():
     model = PEPR((X, Y), Matern52(), X[:8], noise_variance=0.1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"elbo\(\) needs alpha = 0.* 0\.5"):
+    with stopped(r"elbo\(\) needs alpha = 0.* 0\.5"):
         model.elbo()
     model.alpha = 0.0
     sgpr = gpflow.models.SGPR((X, Y), Matern52(), X[:8], noise_variance=0.1)

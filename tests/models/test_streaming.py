@@ -13,7 +13,7 @@ from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Matern52, SquaredExponential
 from model_values import log_gradients
 from numpy.testing import assert_allclose, assert_array_equal
-from tensorflow.errors import InvalidArgumentError
+from refusals import refused, stopped
 
 from gpflow_pep import PEPR, StreamingSGPR
 from gpflow_pep.engine import Prior
@@ -181,7 +181,7 @@ def test_noise_that_all_rows_share_equals_batch():
         assert_allclose(before, expected, rtol=4e-10)
         assert_allclose(model.predict_f(X)[0], together.predict_f(X)[0], rtol=1e-10, atol=1e-10)
     noisy = gpflow.likelihoods.Gaussian(scale=Linear())
-    with pytest.raises(ValueError, match="likelihood must have one noise variance"):
+    with refused("likelihood must have one noise variance"):
         StreamingSGPR(first, kernel, Z, shared_noise=True, likelihood=noisy)
 
 
@@ -237,7 +237,7 @@ def test_number_of_inducing_points_can_change():
     compiled()
     batch = tuple(values[20:] for values in data)
     model.update(batch, np.linspace(0.0, 10.0, 9)[:, None])
-    with pytest.raises(InvalidArgumentError, match="compile it again"):
+    with stopped("compile it again"):
         compiled()
     assert float(model.training_loss_closure(compile=True)()) == pytest.approx(
         float(model.training_loss())
@@ -281,7 +281,7 @@ GOOD = np.ones((3, 1))
 def test_failed_update_changes_nothing(small):
     small.kernel.lengthscales.unconstrained_variable.assign(np.nan)
     before = small.state.as_dict()
-    with pytest.raises(InvalidArgumentError, match="Kuu"):
+    with stopped("Kuu"):
         small.update((GOOD, GOOD))
     after = small.state.as_dict()
     for name, value in before.items():
@@ -293,7 +293,7 @@ def test_unusable_new_points_are_refused_by_the_update_that_brings_them():
     X = np.random.default_rng(0).normal(size=(20, 2))
     model = StreamingSGPR((X, X[:, :1]), SquaredExponential(), X[:5])
     mean, _ = model.predict_f(X)
-    with pytest.raises(InvalidArgumentError, match="lengthscales of their mean"):
+    with stopped("lengthscales of their mean"):
         model.update((X, X[:, :1]), 1e9 * X[:5])
     assert_array_equal(model.predict_f(X)[0], mean)
     model.update((X, X[:, :1]))
@@ -310,7 +310,7 @@ def test_a_batch_beyond_the_range_of_the_kernel_is_refused(small):
             r"new_data\[1\] \(Y\) has a value of 1e\+200; above 2e\+123 the saved",
         ),
     ]:
-        with pytest.raises(ValueError, match=message):
+        with refused(message):
             small.update(batch)
     after = small.state.as_dict()
     assert all(np.array_equal(before[name], after[name]) for name in before)

@@ -13,6 +13,7 @@ from comparisons import assert_all_close
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian, StudentT
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
+from refusals import stopped
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import StreamingSGPR, StreamingSVGP
@@ -151,7 +152,7 @@ def test_compiled_functions_use_updates():
         assert_allclose(loss(batch), model.training_loss(batch), rtol=1e-12)
     assert loss.experimental_get_tracing_count() == 1
     model.update(SECOND, Z[:5])
-    with pytest.raises(InvalidArgumentError, match="compile it again"):
+    with stopped("compile it again"):
         loss(SECOND)
     assert np.isfinite(model.training_loss(SECOND))
 

@@ -18,6 +18,7 @@ from gpflow.likelihoods import Bernoulli, Gaussian, ScalarLikelihood
 from gpflow.models import SGPR, SVGP
 from numpy.testing import assert_allclose
 from quick import partly_slow
+from refusals import stopped
 
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, PEPSVGP, TSGPR, TSVGP
 from gpflow_pep.models import structured_svgp
@@ -292,16 +293,13 @@ def test_indefinite_block_raises():
     """Neither BTSVGP nor PEPSVGP adds jitter to a block."""
     block = tf.constant([[[1.0, 1.0], [1.0, 1.0 - 1e-9]]], tf.float64)
     one = tf.ones([], tf.float64)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match=r"not successful: a block has size.*smaller minibatches",
-    ):
+    with stopped(r"not successful: a block has size.*smaller minibatches"):
         structured_svgp._log_det_and_squares(one, block - tf.eye(2, dtype=tf.float64), block)
 
 
 def test_elbo_is_the_objective_at_alpha_zero():
     power = model(PEPSVGP, alpha=0.5)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"elbo\(\) needs alpha = 0.* 0\.5"):
+    with stopped(r"elbo\(\) needs alpha = 0.* 0\.5"):
         power.elbo(data())
     power.alpha = 0.0
     assert float(power.elbo(data())) == float(power.maximum_log_likelihood_objective(data()))

@@ -16,7 +16,7 @@ from gpflow.likelihoods import Gaussian, MultiClass, RobustMax, Softmax, Student
 from gpflow.models import SVGP
 from numpy.testing import assert_allclose
 from quick import partly_slow
-from tensorflow.errors import InvalidArgumentError
+from refusals import stopped
 
 from gpflow_pep import APEP, ARPEP, PEPR, RPAPEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
@@ -268,7 +268,7 @@ def test_indefinite_cavity_raises(kind):
     model.q_sqrt.unconstrained_variable.assign(
         1e200 * tf.ones_like(model.q_sqrt.unconstrained_variable)
     )
-    with pytest.raises(InvalidArgumentError, match=r"(?s)the cavity.*alpha = 0.5, num_data N = 20"):
+    with stopped(r"(?s)the cavity.*alpha = 0.5, num_data N = 20"):
         model.training_loss(data())
 
 
@@ -288,9 +288,7 @@ class UndefinedOnce(gpflow.functions.MeanFunction):
 def test_a_nan_at_alpha_zero_raises(kind, likelihood):
     """The limit of a quotient by alpha: NaN must not become 0."""
     model = make(kind, likelihood, alpha=0.0, mean_function=UndefinedOnce())
-    with pytest.raises(
-        InvalidArgumentError, match=rf"the objective of {kind.__name__} is not finite"
-    ):
+    with stopped(rf"the objective of {kind.__name__} is not finite"):
         model.training_loss(data(likelihood))
 
 

@@ -9,6 +9,7 @@ from gpflow.kernels import Matern32, Matern52, SeparateIndependent, SquaredExpon
 from gpflow.likelihoods import Gaussian
 from numpy.testing import assert_array_equal
 from quick import partly_slow
+from refusals import refused
 
 from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, StreamState
 from gpflow_pep.likelihoods import Logit, MultiClassRobustMax, Probit
@@ -114,19 +115,15 @@ def test_a_state_is_a_copy():
 def test_other_states_are_refused():
     state = regression().state
     arrays = state.as_dict()
-    with pytest.raises(ValueError, match="version 1, got 2"):
+    with refused("version 1, got 2"):
         StreamState.from_dict({**arrays, "version": np.array(2)})
-    with pytest.raises(ValueError, match="version 1, got None"):
+    with refused("version 1, got None"):
         StreamState.from_dict(dict(state.arrays))
-    with pytest.raises(ValueError, match=r"differ in parameter\.mean_function\.c"):
+    with refused(r"differ in parameter\.mean_function\.c"):
         StreamingSGPR.from_state(state, kernel())
-    with pytest.raises(
-        ValueError, match=r"^state must be the StreamState of a StreamingSGPR; it lacks data\.X"
-    ):
+    with refused(r"^state must be the StreamState of a StreamingSGPR; it lacks data\.X"):
         StreamingSGPR.from_state("stream.npz", kernel())
-    with pytest.raises(
-        ValueError, match=r"parameter\.kernel\.lengthscales must be float64 of shape"
-    ):
+    with refused(r"parameter\.kernel\.lengthscales must be float64 of shape"):
         StreamingSGPR.from_state(
             state,
             SquaredExponential(1.0, 1.0),
@@ -143,14 +140,14 @@ def test_a_state_under_another_kernel_is_refused(name):
     other = Matern52(1.1, [0.9, 1.2])
     if name == "StreamingPEP":
         other = SeparateIndependent([other, Matern32(0.7), kernel()])
-    with pytest.raises(ValueError, match=r"same kernel.*differ in kernel(\.kernels\.0)?\."):
+    with refused(r"same kernel.*differ in kernel(\.kernels\.0)?\."):
         type(model).from_state(model.state, other, *others, **options)
 
 
 def test_a_state_under_other_settings_is_refused():
     """Settings of a kernel and of a likelihood."""
     model = regression()
-    with pytest.raises(ValueError, match=r"same kernel.*differ in kernel\.active_dims"):
+    with refused(r"same kernel.*differ in kernel\.active_dims"):
         StreamingSGPR.from_state(
             model.state,
             SquaredExponential(1.1, [0.9, 1.2], active_dims=[1, 0]),
@@ -158,14 +155,14 @@ def test_a_state_under_other_settings_is_refused():
         )
     labels = (X[:, :1] > 2.0) * 1.0
     states = StreamingPEP((X[:20], labels[:20]), kernel(), Probit(), Z).state
-    with pytest.raises(ValueError, match="differ in likelihood"):
+    with refused("differ in likelihood"):
         StreamingPEP.from_state(states, kernel(), Logit())
 
 
 @pytest.mark.parametrize("missing", ["inducing.Z", "parts", "data.X", "alpha", "old.root"])
 def test_rejects_an_incomplete_state(missing):
     arrays = {key: value for key, value in regression().state.arrays.items() if key != missing}
-    with pytest.raises(ValueError, match=f"state must .*{missing}"):
+    with refused(f"state must .*{missing}"):
         StreamingSGPR.from_state(StreamState(arrays), kernel(), mean_function=Constant([0.0]))
 
 
@@ -191,7 +188,7 @@ def test_rejects_an_incomplete_state(missing):
 )
 def test_rejects_a_state_with_invalid_values(name, value, message):
     state = StreamState({**regression().state.arrays, name: value})
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         StreamingSGPR.from_state(state, kernel(), mean_function=Constant([0.0]))
 
 
@@ -200,17 +197,14 @@ def test_rejects_sites_of_other_rows(name):
     model = classifier()
     arrays = dict(model.state.arrays)
     arrays[name] = np.concatenate([arrays[name], arrays[name]])
-    with pytest.raises(
-        ValueError, match=rf"the state's {name} must have shape \[20, .* got \[40, "
-    ):
+    with refused(rf"the state's {name} must have shape \[20, .* got \[40, "):
         StreamingPEP.from_state(StreamState(arrays), separate(), MultiClassRobustMax(3))
 
 
 def test_rejects_a_state_of_another_model():
     """Whose data the likelihood does not accept."""
-    with pytest.raises(
-        ValueError,
-        match=r"^cannot construct a StreamingPEP from this state and these parts: data\[1\] \(Y\)",
+    with refused(
+        r"^cannot construct a StreamingPEP from this state and these parts: data\[1\] \(Y\)"
     ):
         StreamingPEP.from_state(regression().state, kernel(), Probit())
 
@@ -226,7 +220,7 @@ def test_rejects_a_file_that_is_no_state(tmp_path):
         (lambda: np.savez(path, version=np.array(None)), "Python objects"),
     ):
         content()
-        with pytest.raises(ValueError, match=reason) as caught:
+        with refused(reason) as caught:
             StreamState.load(path)
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
@@ -238,5 +232,5 @@ def test_a_file_whose_values_were_changed_is_refused_as_a_dictionary_too(tmp_pat
     arrays = dict(np.load(tmp_path / "stream.npz"))
     assert_array_equal(StreamState.from_dict(arrays).points, model.state.points)
     arrays["old.linear"] = 2.0 * arrays["old.linear"]
-    with pytest.raises(ValueError, match="its contents were changed after it was saved"):
+    with refused("its contents were changed after it was saved"):
         StreamState.from_dict(arrays)

@@ -6,6 +6,7 @@ import pytest
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import SeparateIndependent, SharedIndependent, SquaredExponential
 from numpy.testing import assert_allclose
+from refusals import refused
 
 from gpflow_pep import PEPR, PEPClassifier, select_num_inducing
 from gpflow_pep.inducing import greedy_variance
@@ -282,18 +283,14 @@ def test_bad_arguments_are_refused():
 def test_models_that_share_a_kernel_are_refused():
     """Training one would change the other."""
     kernel = SquaredExponential()
-    with pytest.raises(
-        ValueError, match=r"make must build a new kernel, .* shares 2 trainable parameters with"
-    ):
+    with refused(r"make must build a new kernel, .* shares 2 trainable parameters with"):
         select_num_inducing(
             lambda data, Z: PEPR(data, kernel, Z, alpha=0.0), (X, Y), (3, 6), train=untrained
         )
 
 
 def test_a_make_that_ignores_its_points_is_refused():
-    with pytest.raises(
-        ValueError, match=r"^make must use the inducing points it is given, Z \[1, 1\], got others"
-    ):
+    with refused(r"^make must use the inducing points it is given, Z \[1, 1\], got others"):
         select_num_inducing(
             lambda data, Z: PEPR(data, SquaredExponential(), Z + 0.1, alpha=0.0), (X, Y), [3]
         )

@@ -16,6 +16,7 @@ from doubles import double
 from gpflow.likelihoods import Softmax
 from numpy.testing import assert_allclose, assert_array_less
 from quick import partly_slow
+from refusals import refused, stopped
 from scipy.special import expit, log_expit, log_softmax
 
 from gpflow_pep.tilted import Cavity, Observations, log_partition, rule_for
@@ -321,12 +322,10 @@ def test_variance_ratio_is_bounded(variance):
 
 @pytest.mark.parametrize("label", [-1.0, 3.0, 0.5])
 def test_rejects_invalid_labels(label):
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"Y must hold the labels 0, 1, \.\.\., 2"
-    ):
+    with stopped(r"Y must hold the labels 0, 1, \.\.\., 2"):
         tilted([label, 0.0], np.zeros((3, 2)), np.ones((3, 2)), 0.5)
 
 
 def test_rejects_wasserstein():
-    with pytest.raises(ValueError, match='projection must be "kl" for Softmax, got'):
+    with refused('projection must be "kl" for Softmax, got'):
         rule_for(Softmax(3), "wasserstein")

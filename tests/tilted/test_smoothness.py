@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.likelihoods import Beta, Gamma, Ordinal, ScalarLikelihood
+from refusals import refused
 
 from gpflow_pep import PEP
 from gpflow_pep.tilted import KL, Observations, rule_for
@@ -60,9 +61,7 @@ def check(log_prob):
 
 @pytest.mark.parametrize("name", KINKS)
 def test_rejects_kinks(name):
-    with pytest.raises(
-        ValueError, match=r"likelihood must be twice differentiable in f, but the slope of Own's"
-    ):
+    with refused(r"likelihood must be twice differentiable in f, but the slope of Own's"):
         check(KINKS[name])
 
 
@@ -72,12 +71,12 @@ def test_accepts_smooth_likelihoods(name):
 
 
 def test_error_locates_the_kink():
-    with pytest.raises(ValueError, match=r"jumps by 0\.2 at f = 0\.123 in row 0\."):
+    with refused(r"jumps by 0\.2 at f = 0\.123 in row 0\."):
         check(KINKS["a small one"])
 
 
 def test_models_reject_kinks():
-    with pytest.raises(ValueError, match="twice differentiable"):
+    with refused("twice differentiable"):
         PEP((X, Y), gpflow.kernels.SquaredExponential(), Own(KINKS["Laplace"]), X[:5])
 
 

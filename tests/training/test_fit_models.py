@@ -11,6 +11,7 @@ from gpflow.models import SGPR, SVGP, BayesianModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 from quick import partly_slow
+from refusals import refused, stopped
 from small_models import (
     LABELS,
     MAKERS,
@@ -154,7 +155,7 @@ def test_many_rows_are_scored_in_parts(as_new):
     ("held_out", "message"), [((X,), "a pair"), ((X[:3], Y), "rows"), ((X, np.nan * Y), "finite")]
 )
 def test_bad_held_out_rows_are_named(as_new, held_out, message):
-    with pytest.raises(ValueError, match=f"held_out: .*{message}"):
+    with refused(f"held_out: .*{message}"):
         fit(as_new("PEPR"), held_out=held_out)
 
 
@@ -306,7 +307,7 @@ def test_raises_if_the_start_cannot_be_evaluated(as_new):
     model = as_new("PEPR")
     model.kernel.variance.unconstrained_variable.assign(np.nan)
     before = values(model)
-    with pytest.raises(InvalidArgumentError, match="Kuu"):
+    with stopped("Kuu"):
         fit(model)
     assert_equal(values(model), before)
 
@@ -413,7 +414,7 @@ def test_bad_arguments_are_refused(as_new):
         model = as_new(name)
         before = values(model)
         data = options.pop("data") if "data" in options else data_for(name)
-        with pytest.raises(ValueError, match=message):
+        with refused(message):
             fit(model, data, **options)
         assert_equal(values(model), before)
 
@@ -424,15 +425,12 @@ def test_bad_arguments_are_refused(as_new):
 )
 def test_models_of_minibatches_need_the_number_of_rows(num_data, options):
     model = TSVGP(kernel(), Gaussian(), Z, num_data=num_data)
-    with pytest.raises(ValueError, match=f"num_data of the model must be 60.*got {num_data}"):
+    with refused(f"num_data of the model must be 60.*got {num_data}"):
         fit(model, (X, Y), **options)
 
 
 def test_a_model_without_a_loss():
-    with pytest.raises(
-        ValueError,
-        match="model must be a gpflow_pep or GPflow model with training loss, got object",
-    ):
+    with refused("model must be a gpflow_pep or GPflow model with training loss, got object"):
         fit(object())
 
 

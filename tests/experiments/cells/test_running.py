@@ -8,6 +8,7 @@ import os
 import acting
 import pytest
 from quick import some_slow
+from refusals import refused
 
 from experiments.cells import processes, running
 from experiments.cells.cell import Cell, not_completed
@@ -123,11 +124,9 @@ def test_threads_times_jobs_are_at_most_the_cores(runs, monkeypatch):
         "TF_NUM_INTRAOP_THREADS",
     } <= threads.keys()
     assert set(threads.values()) == {"2"}
-    with pytest.raises(
-        ValueError, match="jobs must take no more than the 5 cores of this machine, got 6 jobs"
-    ):
+    with refused("jobs must take no more than the 5 cores of this machine, got 6 jobs"):
         run_cells([cell("b")], runs, jobs=6)
-    with pytest.raises(ValueError, match="got 2 jobs of 3 threads"):
+    with refused("got 2 jobs of 3 threads"):
         run_cells([cell("b")], runs, jobs=2, threads=3)
     assert begun(runs) == "a"
 
@@ -158,7 +157,7 @@ def test_places_that_do_not_find_the_experiments_are_named():
         def run(self, function, *arguments):
             return {"tcp://1": function(*arguments), "tcp://2": None}
 
-    with pytest.raises(ValueError, match="must find the package experiments, but tcp://2 does not"):
+    with refused("must find the package experiments, but tcp://2 does not"):
         running._check_experiments_are_found(Client())
 
 
