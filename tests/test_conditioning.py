@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from campaign.reference import collapsed, squared_exponential
-from gpflow.config import Config, as_context
-from gpflow.kernels import Cosine, Matern12, Matern52, RationalQuadratic, SquaredExponential, White
+from configuration import configured
+from gpflow.kernels import Cosine, Matern12, RationalQuadratic, SquaredExponential, White
+from marks import either_way
 from numpy.testing import assert_allclose
+from own_kernels import ExpandedSquare
 from quick import partly_slow
 from refusals import stopped
 from tensorflow.errors import InvalidArgumentError
@@ -212,7 +214,7 @@ def objective_or_message(model):
 )
 def test_objectives_are_right_or_an_error(kind, jitter, noise, any_device):
     case = make_case(kind, noise)
-    with as_context(Config(jitter=jitter)):
+    with configured(jitter=jitter):
         for name in MODELS:
             model = make_model(name, case)
             value = objective_or_message(model)
@@ -238,7 +240,7 @@ def test_objectives_are_right_or_an_error(kind, jitter, noise, any_device):
 def test_derivatives_are_right(name, kind, jitter, decades, any_device):
     """All derivatives to 1e-7 of the largest, up to a condition number of 1e10."""
     case = make_case(kind, 1e-2)
-    with as_context(Config(jitter=jitter)):
+    with configured(jitter=jitter):
         model = make_model(name, case)
         assert abs(np.log10(condition_number(model, jitter)) - decades) < 1.0
         exact = exact_gradient(name, model, case, jitter)
@@ -253,7 +255,7 @@ def test_little_noise_leaves_the_derivatives_right(kind, any_device):
     2e-10.
     """
     case = make_case(kind, 1e-4)
-    with as_context(Config(jitter=1e-7)):
+    with configured(jitter=1e-7):
         model = make_model("PEPR 0", case)
         model.single_chunk = False
         exact = exact_gradient("PEPR 0", model, case, 1e-7)
@@ -278,7 +280,7 @@ def test_derivatives_that_nearly_cancel(any_device):
         noise_variance=1e-4,
         chunk_size=50,
     )
-    with as_context(Config(jitter=1e-6)), tf.GradientTape() as tape:
+    with configured(jitter=1e-6), tf.GradientTape() as tape:
         loss = model.training_loss()
     in_Z = tape.gradient(loss, model.inducing_variable.Z.unconstrained_variable).numpy()[
         [0, 10, 20, 33], 0
@@ -295,7 +297,7 @@ def test_derivatives_that_nearly_cancel(any_device):
 def test_growing_jitter_is_the_jitter_it_says(max_jitter, capfd):
     """Duplicates without jitter: the objective is that of the jitter reported on standard error."""
     case = make_case("duplicated", 1e-2)
-    with as_context(Config(jitter=0.0)):
+    with configured(jitter=0.0):
         kernel = SquaredExponential(variance=1.3, lengthscales=case.lengthscale)
         model = PEPR(
             (case.X, case.Y), kernel, case.Z, noise_variance=1e-2, alpha=0.5, max_jitter=max_jitter
@@ -317,7 +319,7 @@ def test_a_raised_jitter_is_in_the_result(variance, is_printed, capfd):
     need a jitter of eps, 2e-16: more than 1e-5 of a variance of 1e-12, and less of one of 1.
     """
     X = np.linspace(0.0, 1.0, 9)[:, None]
-    with as_context(Config(jitter=0.0)):
+    with configured(jitter=0.0):
         kernel = SquaredExponential(variance)
         gpflow.set_trainable(kernel, False)
         model = PEPR((X, np.sin(X)), kernel, np.zeros((2, 1)), max_jitter=1e-3)
@@ -354,15 +356,8 @@ def test_seconds_of_an_epoch(name):
     assert_allclose(results[1], results[0], rtol=1e-8, atol=1e-8)
 
 
-class ExpandedSquare(Matern52):
-    """Not known to be stationary, so left to itself."""
-
-    def K(self, X, X2=None):
-        return super().K(X, X2)
-
-
 @partly_slow("name", MODELS, quick=["BTSGPR"])
-@pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
+@either_way
 def test_covariances_that_contradict_each_other_are_refused(name, way):
     """
     At 1e9 s and a lengthscale of 60 s, |x|^2 eps = 0.06; near the origin the same kernel is as good

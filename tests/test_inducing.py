@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.config import Config, as_context
+from configuration import configured
 from gpflow.kernels import (
     Linear,
     Matern12,
@@ -19,6 +19,7 @@ from gpflow.kernels import (
     Static,
 )
 from numpy.testing import assert_allclose, assert_array_equal
+from own_kernels import ExpandedSquare
 from refusals import refused, stopped
 from threadpoolctl import threadpool_limits
 
@@ -51,8 +52,7 @@ def conditional_variances(chosen, X=X, kernel=KERNEL):
     return np.diag(K) - np.sum(Kc * np.linalg.solve(K[np.ix_(chosen, chosen)], Kc), axis=0)
 
 
-def select(X, count, first=0, among=None, kernel=KERNEL):
-    among = len(X) if among is None else among
+def select(X, count, first, among, kernel=KERNEL):
     return (
         greedy_conditional_variance(kernel, tf.constant(X), count, first=first, among=among)
         .numpy()
@@ -351,7 +351,7 @@ def test_kernels_that_give_nan_are_refused():
 
 @every_method
 def test_float32(method):
-    with as_context(Config(float=np.float32)):
+    with configured(float=np.float32):
         kernel = Matern32(1.3, [0.7, 1.1])
         greedy = method not in (uniform, k_means)
         Z = greedy_variance(kernel, X, 12) if greedy else method(X, 12)
@@ -367,7 +367,7 @@ def test_kept_copies_take_nothing_from_the_others_in_float32():
     to copy.
     """
     rows = np.concatenate([np.tile(X[:5], (10, 1)), X[5:]]).astype(np.float32)
-    with as_context(Config(float=np.float32)):
+    with configured(float=np.float32):
         kernel = Matern32(1.3, [0.7, 1.1])
         chosen = select(rows, 56, first=50, among=50, kernel=kernel)
     assert set(chosen[:50]) == set(range(50))
@@ -387,10 +387,6 @@ def test_greedy_variance_far_from_the_origin():
 
 
 def test_greedy_variance_refuses_covariances_that_contradict_each_other():
-    class ExpandedSquare(Matern52):
-        def K(self, X, X2=None):
-            return super().K(X, X2)
-
     class Indefinite(SquaredExponential):
         """No covariance function: covariances of distant rows are larger than variances."""
 

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from doubles import double
 from gpflow.kernels import Matern52, SquaredExponential
+from marks import either_way
 from refusals import stopped
 
 from gpflow_pep.engine import Prior, with_checked_variance
@@ -42,7 +43,7 @@ def test_nearly_coincident_inducing_points_are_accepted(kind, count):
         np.testing.assert_array_equal(with_checked_variance(rest, rest, Kff, L), rest)
 
 
-@pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
+@either_way
 @pytest.mark.parametrize("wrong", [1e-5, 1e-2])
 def test_contradictory_covariances_are_an_error(wrong, way):
     """

@@ -27,6 +27,7 @@ from gpflow.kernels import (
     SquaredExponential,
     White,
 )
+from marks import either_way
 from numpy.testing import assert_allclose, assert_array_equal
 from own_kernels import BrownianMotion
 from refusals import refused, stopped
@@ -155,7 +156,7 @@ def test_clusters_far_from_each_other(num_inputs):
         (Matern52(active_dims=[0, 1, 2, 3]), 0.375),
     ],
 )
-@pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
+@either_way
 def test_clusters_that_products_cannot_tell_apart_are_refused(kernel, accuracy, way):
     """
     The limit is eps |z|^2 = eps^accuracy, the error of a squared distance; half as far it is

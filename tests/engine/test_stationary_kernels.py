@@ -27,6 +27,7 @@ from gpflow.kernels import (
     SquaredExponential,
     Sum,
 )
+from marks import either_way
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose
 from quick import partly_slow
@@ -233,7 +234,7 @@ def test_tiny_and_huge_lengthscales(kernel):
 
 
 @partly_slow("kernel", CLASSES, quick=[Matern52, SquaredExponential])
-@pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
+@either_way
 def test_it_can_be_differentiated_twice(kernel, way):
     made = kernel(1.3, ARD)
     points = InducingPoints(Z)

@@ -6,6 +6,7 @@ sweeps.
 import numpy as np
 import pytest
 import tensorflow as tf
+from doubles import double
 from numpy.testing import assert_allclose
 
 from gpflow_pep.ep.anderson import Secants
@@ -33,10 +34,6 @@ def normalized(change):
     return WEIGHTS * change
 
 
-def constant(value):
-    return tf.constant(value, tf.float64)
-
-
 @pytest.mark.parametrize("fraction", [1.0, 0.4])
 def test_linear_fixed_point_is_found_exactly(fraction):
     """The ridge, 1e-12, is over products that are as small: the residual is 1e-5 of FIXED."""
@@ -50,7 +47,7 @@ def test_linear_fixed_point_is_found_exactly(fraction):
             secants = secants.updated(
                 sites(x - before[0]), sites(update - before[1]), add=YES, forget=NO
             )
-        move = secants.step(sites(update), normalized).move(constant(fraction))
+        move = secants.step(sites(update), normalized).move(double(fraction))
         step = np.linalg.lstsq(SPREAD.reshape(-1, DIMENSIONS), np.ravel(move), rcond=None)[0]
         # It stays among the values that are reached.
         assert_allclose(sites(step), move, rtol=0.0, atol=1e-6)
@@ -65,26 +62,22 @@ def test_linear_fixed_point_is_found_exactly(fraction):
 def test_move_without_secants_is_the_damped_update():
     secants = Secants.none(DEPTH, sites(FIXED))
     update = sites(FIXED)
-    assert_allclose(
-        secants.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15
-    )
+    assert_allclose(secants.step(update, normalized).move(double(0.25)), 0.25 * update, rtol=1e-15)
     ignored = secants.updated(2.0 * update, update, add=NO, forget=NO)
     assert int(ignored.count) == 0
-    assert_allclose(
-        ignored.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15
-    )
+    assert_allclose(ignored.step(update, normalized).move(double(0.25)), 0.25 * update, rtol=1e-15)
     kept = secants.updated(2.0 * update, -update, add=YES, forget=NO)
-    assert np.abs(kept.step(update, normalized).move(constant(0.25)) - 0.25 * update).max() > 0.1
+    assert np.abs(kept.step(update, normalized).move(double(0.25)) - 0.25 * update).max() > 0.1
     forgotten = kept.updated(update, update, add=YES, forget=YES)
     assert int(forgotten.count) == 0
     assert_allclose(
-        forgotten.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15
+        forgotten.step(update, normalized).move(double(0.25)), 0.25 * update, rtol=1e-15
     )
 
 
 def test_the_oldest_is_replaced():
     secants = Secants.none(2, sites(FIXED))
-    values = [constant(k) * tf.ones_like(sites(FIXED)) for k in (1.0, 2.0, 3.0)]
+    values = [double(k) * tf.ones_like(sites(FIXED)) for k in (1.0, 2.0, 3.0)]
     for value in values:
         secants = secants.updated(value, 10.0 * value, add=YES, forget=NO)
     assert sorted(secants.steps[:-1, 0, 0, 0].numpy()) == [2.0, 3.0]
@@ -97,7 +90,7 @@ def test_no_change_of_the_update_is_no_secant():
     secants = Secants.none(DEPTH, sites(FIXED)).updated(
         sites(FIXED), 0.0 * sites(FIXED), add=YES, forget=NO
     )
-    move = secants.step(sites(FIXED), normalized).move(constant(0.5))
+    move = secants.step(sites(FIXED), normalized).move(double(0.5))
     assert_allclose(move, 0.5 * sites(FIXED), rtol=1e-12)
 
 

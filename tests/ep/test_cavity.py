@@ -79,10 +79,9 @@ def test_cavities_match_leaving_out_a_fraction_of_a_site(power):
             covariance = np.linalg.inv(np.eye(M) + (V * TAU[c] * without) @ V.T)
             mean = V[:, n] @ covariance @ V @ (without * H[c])
             variance = V[:, n] @ covariance @ V[:, n]
-            assert float(w.mean[c, n]) == pytest.approx(mean, abs=CLOSE)
-            assert float(w.variance[c, n]) == pytest.approx(variance, abs=CLOSE)
-            assert float(f.mean[c, n]) == pytest.approx(mean + MEAN[c, n], abs=CLOSE)
-            assert float(f.variance[c, n]) == pytest.approx(variance + SCALE * 0.3, abs=CLOSE)
+            found = [value[c, n] for value in (w.mean, w.variance, f.mean, f.variance)]
+            expected = [mean, variance, mean + MEAN[c, n], variance + SCALE * 0.3]
+            assert_allclose(found, expected, rtol=0.0, atol=CLOSE)
 
 
 def test_improper_cavities_are_flagged_and_replaced():

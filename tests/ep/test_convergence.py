@@ -1,13 +1,12 @@
 """The solver: status, convergence from any start, and no improper or worse sites as a result."""
 
-import os
-
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Exponential, Ordinal, Poisson, StudentT
+from marks import needs_data
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
 from refusals import stopped
@@ -209,10 +208,7 @@ def test_breast_cancer():
 
 
 @pytest.mark.data
-@pytest.mark.skipif(
-    not os.environ.get("GPFLOW_PEP_DATA"),
-    reason="needs the published files: set GPFLOW_PEP_DATA to their directory",
-)
+@needs_data
 @pytest.mark.parametrize(
     "name", ["australian", "breast", "crabs", "iono", "pima", "sonar", "banana"]
 )

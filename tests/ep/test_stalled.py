@@ -45,11 +45,11 @@ def several_classes(likelihood, alpha):
     return PEP((X, Y[:, None]), kernel, likelihood(CLASSES), X[:4], alpha=alpha)
 
 
-def contradictory(alpha=0.8, variance=0.2):
+def contradictory():
     """Two rows at one place, with two labels."""
     X = np.array([[0.3, -0.7], [0.3, -0.7]])
-    kernel = SquaredExponential(variance)
-    return PEP((X, [[1.0], [2.0]]), kernel, MultiClassRobustMax(CLASSES), X[:1], alpha=alpha)
+    kernel = SquaredExponential(0.2)
+    return PEP((X, [[1.0], [2.0]]), kernel, MultiClassRobustMax(CLASSES), X[:1], alpha=0.8)
 
 
 @functools.cache

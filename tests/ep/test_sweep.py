@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
+from doubles import double
 from gpflow.inducing_variables import InducingPoints
 from gpflow.likelihoods import Gaussian, StudentT
 from numpy.testing import assert_allclose, assert_array_equal
@@ -34,24 +35,18 @@ POWERS = {"one": 0.6, "each": np.linspace(0.0, 1.0, N)}
 CHUNKS = [1, 4, 100, None]  # None: all rows without a loop
 
 
-def constant(value):
-    return tf.constant(value, tf.float64)
-
-
 def rows(chunk_size=100, alpha=0.6, indices=None):
     data = tf.constant(X), tf.constant(Y)
     chunks = OneChunk() if chunk_size is None else RowChunks(chunk_size)
     if indices is not None:
         data = tuple(tf.gather(values, indices) for values in data)
         chunks = OneChunk()
-    return LatentRows(
-        chunks.split(data), constant(alpha), Prior(InducingPoints(Z), KERNEL), MEAN, C
-    )
+    return LatentRows(chunks.split(data), double(alpha), Prior(InducingPoints(Z), KERNEL), MEAN, C)
 
 
 def problem(given, rule=None, *, keep=False, old=None):
     """Without the quantities that only the energy needs."""
-    return Problem(given, rule, None, constant(L), constant(SCALE), old, 0.0, False, keep)
+    return Problem(given, rule, None, double(L), double(SCALE), old, 0.0, False, keep)
 
 
 def some_sites():
@@ -61,7 +56,7 @@ def some_sites():
 
 def sums(sites, given=None):
     given = rows() if given is None else given
-    return SiteSums(constant(L), *sum_sites(problem(given), constant(sites)))
+    return SiteSums(double(L), *sum_sites(problem(given), double(sites)))
 
 
 def without(sites, row, c, alpha):
@@ -91,7 +86,7 @@ class Recorded(TiltedRule):
 def test_sum_sites_matches_dense_products(chunk_size, keep):
     sites = some_sites()
     given = rows(chunk_size)
-    A, c = sum_sites(problem(given, keep=keep), constant(sites))
+    A, c = sum_sites(problem(given, keep=keep), double(sites))
     assert (A.shape, c.shape) == ((C, 3, 3), (C, 3, 1))
     for k in range(C):
         assert_allclose(A[k], (V * sites[:, 0, k]) @ V.T, rtol=0.0, atol=CLOSE)
@@ -105,7 +100,7 @@ def test_a_rule_receives_cavities_and_observations(chunk_size, power):
     rule = Recorded()
     sites = some_sites()
     given = rows(chunk_size, POWERS[power])
-    sweep(problem(given, rule), constant(sites), sums(sites).posterior())
+    sweep(problem(given, rule), double(sites), sums(sites).posterior())
     assert_array_equal(np.concatenate([each.X for each in rule.observed]), X)
     assert_array_equal(np.concatenate([each.Y for each in rule.observed]), Y)
     means, variances = (
@@ -114,8 +109,8 @@ def test_a_rule_receives_cavities_and_observations(chunk_size, power):
     for c in range(C):
         for row, alpha in enumerate(np.broadcast_to(POWERS[power], N)):
             mean, variance = without(sites, row, c, alpha)
-            assert means[c, row] == pytest.approx(mean + [0.3, -0.2][c], abs=CLOSE)
-            assert variances[c, row] == pytest.approx(variance + D[row], abs=CLOSE)
+            expected = [mean + [0.3, -0.2][c], variance + D[row]]
+            assert_allclose([means[c, row], variances[c, row]], expected, rtol=0.0, atol=CLOSE)
     if power == "each":
         assert_array_equal(np.concatenate(rule.powers), POWERS["each"])
 
@@ -130,7 +125,7 @@ def test_gaussian_sites_are_found_at_once(power):
         given = rows(chunk_size, POWERS[power])
         state = sums(sites)
         rule = rule_for(Gaussian(NOISE), "kl")
-        found = sweep(problem(given, rule, keep=keep), constant(sites), state.posterior())
+        found = sweep(problem(given, rule, keep=keep), double(sites), state.posterior())
         precision = np.repeat(1.0 / (NOISE + POWERS[power] * D)[:, None], C, axis=1)
         shift = np.stack([precision, precision * (Y - [0.3, -0.2])], axis=1) - sites
         assert_allclose(found.update, shift, rtol=0.0, atol=CLOSE)
@@ -159,7 +154,7 @@ def test_chunks_change_nothing(chunk_size, keep):
     for size, kept in ((None, False), (chunk_size, keep)):
         given = rows(size, POWERS["each"])
         results.append(
-            sweep(problem(given, rule, keep=kept), constant(sites), sums(sites).posterior())
+            sweep(problem(given, rule, keep=kept), double(sites), sums(sites).posterior())
         )
     assert_all_close(*results, rtol=1e-11, atol=CLOSE)
 
@@ -172,7 +167,7 @@ def test_a_row_without_a_cavity_stays():
     given = rows(alpha=1.0)
     # Sums of other sites: under q the cavity of row 3 is not proper.
     state = state._replace(A=0.1 * state.A)
-    found = sweep(problem(given, Recorded()), constant(sites), state.posterior())
+    found = sweep(problem(given, Recorded()), double(sites), state.posterior())
     assert float(found.cavity_ratio) < 0.0
     assert not np.any(found.update[3, :, 0])
     assert np.count_nonzero(found.update[:, 0].numpy() == 0.0) == 1
@@ -196,7 +191,7 @@ def update(sites, indices, rule, alpha, damping, state=None):
 
 def update_rows(given, indices, rule, sites, state, damping, old=None):
     inference = Inference(problem(given, rule, old=old), sites, None, None, N, None)
-    return inference.update_some(given, indices, state, constant(damping))
+    return inference.update_some(given, indices, state, double(damping))
 
 
 @pytest.mark.parametrize("power", POWERS)
@@ -255,7 +250,7 @@ def test_a_row_whose_update_is_not_finite_stops_no_other(bad):
         def moments(self, cavity, observations, alpha, accurate=True):
             found = super().moments(cavity, observations, alpha, accurate)
             spoilt = tf.constant([[True, False, False], [False, False, False]])
-            return found._replace(d2=tf.where(spoilt, constant(bad), found.d2))
+            return found._replace(d2=tf.where(spoilt, double(bad), found.d2))
 
     before = some_sites()
     indices = np.array([7, 2, 9])
@@ -270,7 +265,7 @@ def test_a_row_whose_update_is_not_finite_stops_no_other(bad):
 
 def test_an_old_posterior_allows_negative_sites_that_the_prior_does_not():
     old = OldPosteriorSite(
-        constant(np.stack([1e3 * np.eye(3)] * C)), constant(np.zeros((C, 3, 1))), constant(0.7)
+        double(np.stack([1e3 * np.eye(3)] * C)), double(np.zeros((C, 3, 1))), double(0.7)
     )
     sites = Sites(N, C, tf.float64)
     rule = Explosive()

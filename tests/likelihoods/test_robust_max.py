@@ -1,14 +1,12 @@
 """MultiClassRobustMax against GPflow with many nodes, references and sums over classes."""
 
-import json
-from pathlib import Path
-
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
 from differences import assert_gradients
+from model_values import references
 from numpy.testing import assert_allclose
 from refusals import refused, stopped
 from scipy.special import ndtr
@@ -17,7 +15,7 @@ from gpflow_pep import MultiClassRobustMax
 
 C = 4
 N = 9
-REFERENCES = json.loads((Path(__file__).parents[1] / "data" / "robustmax_logZ.json").read_text())
+REFERENCES = references("robustmax_logZ")
 rng = np.random.default_rng(91)
 X = np.zeros((N, 1))
 MEAN = rng.normal(size=(N, C))

@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
+from differences import derivative
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import stopped
 from tensorflow.errors import InvalidArgumentError
@@ -48,11 +49,9 @@ def factorized(matrix):
 
 
 def in_a_tape(matrix):
-    matrix = tf.convert_to_tensor(matrix)
-    with tf.GradientTape() as tape:
-        tape.watch(matrix)
-        value = tf.reduce_sum(factorized(matrix))
-    return tape.gradient(value, matrix)
+    return derivative(
+        lambda matrix: tf.reduce_sum(factorized(matrix)), tf.convert_to_tensor(matrix)
+    )
 
 
 def compiled_gradient(matrix):
@@ -77,15 +76,12 @@ def test_factor_and_gradient_equal_tensorflow(size):
         for function in (factorized, tf.function(factorized)):
             assert_array_equal(function(tf.constant(matrices)), tf.linalg.cholesky(matrices))
         matrix = tf.constant(matrices)
-        with tf.GradientTape() as tape:
-            tape.watch(matrix)
-            value = tf.reduce_sum(tf.sin(tf.linalg.cholesky(matrix)))
-        expected = tape.gradient(value, matrix)
-        with tf.GradientTape() as tape:
-            tape.watch(matrix)
-            value = tf.reduce_sum(tf.sin(factorized(matrix)))
+        found, expected = (
+            derivative(lambda matrix, factor=factor: tf.reduce_sum(tf.sin(factor(matrix))), matrix)
+            for factor in (factorized, tf.linalg.cholesky)
+        )
         tolerance = 100 * EPS * np.abs(expected).max()  # well conditioned
-        assert_allclose(tape.gradient(value, matrix), expected, rtol=0, atol=tolerance)
+        assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
 def test_error_names_the_matrix(way):
@@ -251,18 +247,14 @@ def test_jittered_factor_is_differentiable(growing):
     """Equals the gradient of the Cholesky factor with the final jitter, which is a constant."""
     matrix = tf.constant(np.diag([1.0, 1.0, -1e-7]))
     weights = tf.constant(np.random.default_rng(0).normal(size=(3, 3)))
-    gradients = []
-    for function in (
-        grown,
-        lambda values: tf.linalg.cholesky(values + (1e-6 - 1e-12) * tf.eye(3, dtype=tf.float64)),
-    ):
-        with tf.GradientTape() as tape:
-            tape.watch(matrix)
-            value = tf.reduce_sum(weights * function(matrix))
-        gradients.append(tape.gradient(value, matrix).numpy())
+    found = derivative(lambda matrix: tf.reduce_sum(weights * grown(matrix)), matrix)
+    jitter = (1e-6 - 1e-12) * np.eye(3)
+    expected = derivative(
+        lambda matrix: tf.reduce_sum(weights * tf.linalg.cholesky(matrix + jitter)), matrix
+    )
     # The last pivot, 9e-7, is known to eps / 9e-7 = 2.5e-10 of itself; the derivative divides by
     # it.
-    assert_allclose(gradients[0], gradients[1], rtol=1e-8)
+    assert_allclose(found, expected, rtol=1e-8)
 
 
 def test_batch_uses_one_jitter(growing):
@@ -297,10 +289,8 @@ def test_finite_raises_with_name(bad):
 
 def test_finite_has_unit_gradient():
     value = tf.constant([1.0, 2.0])
-    with tf.GradientTape() as tape:
-        tape.watch(value)
-        total = tf.reduce_sum(finite(value, name="it", advice="nothing"))
-    assert_array_equal(tape.gradient(total, value), [1.0, 1.0])
+    found = derivative(lambda value: finite(value, name="it", advice="nothing"), value)
+    assert_array_equal(found, [1.0, 1.0])
 
 
 # --- symmetric products ---------------------------------------------------------------------------

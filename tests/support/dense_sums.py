@@ -33,8 +33,8 @@ class Collected(NamedTuple):
         return SiteSums(*self[:3]), RowSums(*self[1:])
 
 
-def accumulate_sums(*arguments, **options):
-    sums, terms = engine(*arguments, **options)
+def accumulate_sums(rows, sites, powers, *, Kuu):
+    sums, terms = engine(rows, sites, tensors(powers), Kuu=Kuu, factorize=factorize)
     return Collected(sums.L, *terms)
 
 
@@ -192,6 +192,12 @@ def paired(cotangents, sums):
 
 def tensors(powers):
     return Powers(*(tf.constant(power, tf.float64) for power in powers))
+
+
+def all_close(actual, expected, tolerance):
+    """Each array is close to its counterpart."""
+    for one, other in zip(actual, expected, strict=True):
+        close(one, other, tolerance)
 
 
 def close(actual, expected, tolerance):
