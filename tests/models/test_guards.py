@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 from gpflow.functions import Function, Linear, MeanFunction
 from gpflow.kernels import Convolutional, Matern52, SquaredExponential
-from gpflow.likelihoods import Gaussian, Ordinal, ScalarLikelihood, Softmax
+from gpflow.likelihoods import Gaussian, Ordinal, Softmax
 from numpy.testing import assert_allclose
+from own_likelihoods import Own
 from refusals import refused, stopped
 from tensorflow.errors import InvalidArgumentError
 
@@ -180,7 +181,7 @@ def test_a_mean_function_of_a_wrong_shape_is_refused(name, shape):
 
     inputs = np.random.default_rng(0).normal(size=(20, 2))
     data = inputs, (inputs[:, :1] > 0.0).astype(float)
-    model = make(data, Matern52(), inputs[:5].copy(), mean_function=Mean())
+    model = make(data, Matern52(), inputs[:5], mean_function=Mean())
     arguments = () if hasattr(model, "data") else (data,)
     unknown = tf.function(
         model.predict_f,
@@ -212,7 +213,7 @@ def test_a_noise_function_of_a_wrong_shape_is_refused():
         Gaussian(Noise()),
         Gaussian(scale=Noise()),
     ):
-        parts = Matern52(), inputs[:5].copy()
+        parts = Matern52(), inputs[:5]
         models = PEPR(data, *parts, likelihood=likelihood), TSVGP(parts[0], likelihood, parts[1])
         for model, arguments in zip(models, ((), (data,)), strict=True):
             with refused(r"^likelihood: the noise function must .* shape \[20, 1\], got"):
@@ -235,25 +236,8 @@ def test_further_columns_of_y_are_refused_in_graphs_of_unknown_width(data):
             compiled(tf.constant(X), tf.constant(np.hstack([Y, Y])))
 
 
-class OfF(ScalarLikelihood):
-    """A likelihood whose log density is a function of f."""
-
-    def __init__(self, log_prob):
-        super().__init__()
-        self.log_prob_of = log_prob
-
-    def _scalar_log_prob(self, X, F, Y):
-        return self.log_prob_of(F)
-
-    def _conditional_mean(self, X, F):
-        return tf.identity(F)
-
-    def _conditional_variance(self, X, F):
-        return tf.ones_like(F)
-
-
 def test_a_likelihood_that_returns_nan_ends_the_sweeps_at_once(data):
-    model = PEP(data, Matern52(), OfF(tf.math.log), data[0][:5].copy())
+    model = PEP(data, Matern52(), Own(lambda F, Y: tf.math.log(F)), data[0][:5])
     assert int(model._inference().solve().sweeps) <= 1
     with stopped("tilted distributions are not finite"):
         model.training_loss()
@@ -261,13 +245,13 @@ def test_a_likelihood_that_returns_nan_ends_the_sweeps_at_once(data):
 
 def test_log_densities_of_a_wrong_shape_and_descending_edges_are_refused(data):
     X, Y = data
-    with refused(r"^likelihood: _scalar_log_prob of OfF must return a value for each f, but"):
-        PEP(data, Matern52(), OfF(lambda F: tf.reduce_sum(-(F**2))), X[:5])
-    with refused(r"^likelihood: _scalar_log_prob of OfF .* F is float64 .* the result float32"):
+    with refused(r"^likelihood: _scalar_log_prob of Own must return a value for each f, but"):
+        PEP(data, Matern52(), Own(lambda F, Y: tf.reduce_sum(-(F**2))), X[:5])
+    with refused(r"^likelihood: _scalar_log_prob of Own .* F is float64 .* the result float32"):
         PEP(
             data,
             Matern52(),
-            OfF(lambda F: -tf.square(tf.cast(F, tf.float32))),
+            Own(lambda F, Y: -tf.square(tf.cast(F, tf.float32))),
             X[:5],
         )
     edges = Ordinal(np.array([0.5, -0.5]))

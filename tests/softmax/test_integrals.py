@@ -49,8 +49,8 @@ def power(label, mean, variance, alpha, accurate=True):
     )
 
 
-def random_rows(C, R, spread, low, high, seed=0):
-    generator = np.random.default_rng(seed)
+def random_rows(C, R, spread, low, high):
+    generator = np.random.default_rng(0)
     mean = generator.uniform(-spread, spread, (C, R))
     variance = np.exp(generator.uniform(*np.log([low, high]), (C, R)))
     return generator.integers(0, C, R), mean, variance

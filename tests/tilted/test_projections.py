@@ -5,8 +5,6 @@ moments. Rounding of F, 1e-16, and of φ(Φ⁻¹(F)), seven times larger, is neg
 """
 
 import functools
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ import tilted_references
 from gpflow.likelihoods import Bernoulli, Beta, Gamma, Gaussian, Poisson, StudentT
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from model_values import references
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
 from scipy.special import ndtri
@@ -23,7 +22,7 @@ from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted import KL, Wasserstein, tilted_rule
 from gpflow_pep.tilted.wasserstein import WassersteinRule
 
-ORACLE = json.loads((Path(__file__).parents[1] / "data" / "qp_projection.json").read_text())
+ORACLE = references("qp_projection")
 PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
 REQUIRED = 1e-8
 ROUNDING = 1e-12

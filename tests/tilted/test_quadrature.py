@@ -20,14 +20,12 @@ from gpflow.likelihoods import Bernoulli, Beta, Ordinal, Poisson, StudentT
 from numpy.testing import assert_allclose
 from quick import partly_slow
 from scipy import special, stats
-from tilted_rules import PanelRule, moments
+from tilted_rules import PanelRule, given, moments
 
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted import (
     KL,
-    Cavity,
     LogDensity,
-    Observations,
     QuadratureRule,
     Wasserstein,
     log_density,
@@ -72,6 +70,12 @@ def assert_within(found, cases, limit=REQUIRED):
         assert error[worst] <= limit, (
             f"{name} at mean, variance, alpha {cases[worst, :3]}: {error[worst]:.1e}"
         )
+
+
+def assert_as_precise(likelihood, density, y, mean, variance, alpha):
+    reference = tilted_references.tilted(density, mean, variance, alpha)
+    case = np.array([[mean, variance, alpha, *reference[:4], *reference.scales]], float)
+    assert_within(moments(QuadratureRule(likelihood), y, mean, variance, alpha), case)
 
 
 def cases_of(name, alpha):
@@ -126,17 +130,11 @@ def test_hermite_nodes_match_panels(make):
     radius = float(tf.reduce_max(density.radius(tf.zeros([1, 1], tf.float64))))
     mean = np.linspace(-2.0, 2.0, 41)
     sd = 0.199 * radius
-    y = np.ones(41)
-    one = tf.ones([41, 1], tf.float64)
     for alpha in (0.01, 0.5, 1.0):
-        rows = TiltedRows(
-            Cavity(tf.constant(mean), sd**2 * one[:, 0]),
-            alpha * one[:, 0],
-            Observations(0.0 * one, one),
-        )
+        rows = TiltedRows.of(*given(1.0, mean, sd**2), double(alpha))
         assert np.all(trapezoid.are_narrow(density, rows, hermite=True))
         found, good = trapezoid.on_shared_points(density, rows, True, double(0.0))
-        reference = np.stack(moments(PanelRule(make()), y, mean, sd**2, alpha))[:, good]
+        reference = np.stack(moments(PanelRule(make()), 1.0, mean, sd**2, alpha))[:, good]
         assert np.mean(good) > 0.7
         assert_allclose(np.stack(found)[:, good], reference, rtol=2.0 * REQUIRED, atol=1e-10)
 
@@ -183,11 +181,7 @@ def test_matches_probit_closed_form():
 def test_matches_high_precision(name, y, mean, variance, alpha):
     """Integrated by mpmath in the test: the recorded cases are reproducible."""
     make, density = tilted_references.LIKELIHOODS[name]
-    reference = tilted_references.tilted(density(y), mean, variance, alpha)
-    case = np.array(
-        [[mean, variance, alpha, *map(float, reference[:4]), *map(float, reference.scales)]]
-    )
-    assert_within(moments(QuadratureRule(make()), y, mean, variance, alpha), case)
+    assert_as_precise(make(), density(y), y, mean, variance, alpha)
 
 
 @partly_slow(
@@ -203,13 +197,8 @@ def test_resolves_narrow_distant_peak(scale, out, alpha):
     """
     sd = 1.1
     y = 0.3
-    mean = y + out * sd
-    reference = tilted_references.tilted(tilted_references.student_t(y, scale), mean, sd**2, alpha)
-    case = np.array(
-        [[mean, sd**2, alpha, *map(float, reference[:4]), *map(float, reference.scales)]]
-    )
-    rule = QuadratureRule(StudentT(scale=scale))
-    assert_within(moments(rule, y, mean, sd**2, alpha), case)
+    density = tilted_references.student_t(y, scale)
+    assert_as_precise(StudentT(scale), density, y, y + out * sd, sd**2, alpha)
 
 
 FAR_OUT = np.linspace(-40.0, 40.0, 2_000_001)
@@ -309,17 +298,12 @@ def test_matches_dense_sum_for_wide_cavities(name, alpha):
     rng = np.random.default_rng(4)
     sd = 10.0 ** rng.uniform(0.5, 2.0, size=40)
     mean = sd * rng.uniform(-2.0, 2.0, size=40)
-    alphas = np.full(40, alpha)
-    rule = QuadratureRule(make())
-    observed = np.ones((40, 1))
-    cavities = Cavity(tf.constant(mean), tf.constant(sd**2))
-    rows = TiltedRows(
-        cavities, tf.constant(alphas), Observations(*map(tf.constant, (0.0 * observed, observed)))
-    )
-    found = located(rule._density, rows)
-    zero = tf.zeros_like(cavities.mean)
+    density = QuadratureRule(make())._density
+    rows = TiltedRows.of(*given(1.0, mean, sd**2), double(alpha))
+    found = located(density, rows)
+    zero = tf.zeros(40, tf.float64)
     first = trapezoid.trapezoid(
-        rule._density,
+        density,
         rows,
         zero,
         zero + trapezoid.HALF,
@@ -343,18 +327,13 @@ def test_negligible_rows_skip_panels():
         [by_dense_sum(special.log_ndtr, *row, 0.0) for row in zip(mean, sd, strict=True)]
     )
     units = np.stack([np.ones_like(sd), sd, sd**2])
-    one = np.ones((len(sd), 1))
-    rows = (
-        Cavity(tf.constant(mean), tf.constant(sd**2)),
-        Observations(tf.constant(one), tf.constant(one)),
-    )
+    rows = given(1.0, mean, sd**2)
+    zero = double(0.0)
     refused = []
     for size in (0.0, 1e-4):
-        found = located(
-            rule._density, TiltedRows(rows[0], tf.zeros(len(sd), tf.float64), rows[1]), size
-        )
+        found = located(rule._density, TiltedRows.of(*rows, zero), size)
         refused.append(np.sum(~found.is_accurate.numpy()))
-        error = np.abs(np.stack(rule.moments(*rows, double(0.0), size)[:3]) - expected)
+        error = np.abs(np.stack(rule.moments(*rows, zero, size)[:3]) - expected)
         # The dense sums themselves are right to 1e-12 or so.
         assert np.all(
             error * units <= REQUIRED * np.maximum(np.abs(expected) * units, max(size, 1e-5))
@@ -379,10 +358,8 @@ def test_inaccurate_rows_are_centered_on_mode(alpha):
         def _scalar_log_prob(self, X, F, Y):
             return super()._scalar_log_prob(X, F, Y)
 
-    one = tf.ones([len(mean), 1], tf.float64)
     density = log_density(OfUnknownRadius(scale))
-    cavities = Cavity(tf.constant(mean), tf.constant(variance))
-    found = located(density, TiltedRows(cavities, alpha * one[:, 0], Observations(one, y * one)))
+    found = located(density, TiltedRows.of(*given(y, mean, variance), double(alpha)))
     refused = ~found.is_accurate.numpy()
     assert np.sum(refused) > 10
     f = np.concatenate(
@@ -416,7 +393,7 @@ def test_variance_ratio_near_one_is_accurate(mean, variance, alpha):
     assert_allclose(found.variance_ratio, 1.0 + alpha * variance * found.d2, rtol=1e-14)
 
 
-def points_per_row(make, cavities, y, alpha):
+def points_per_row(make, rows, alpha):
     """The result of :func:`locate`, and the number of evaluations of log p per row."""
     count = []
     density = QuadratureRule(make())._density
@@ -425,11 +402,9 @@ def points_per_row(make, cavities, y, alpha):
         count.append(int(tf.size(F)))
         return density.log_prob(F, X, Y)
 
-    X = tf.zeros([len(y), 1], tf.float64)
-    powers = tf.fill([len(y)], double(alpha))
-    rows = TiltedRows(cavities, powers, Observations(X, tf.constant(y)))
+    rows = TiltedRows.of(*rows, double(alpha))
     found = located(dataclasses.replace(density, log_prob=counted), rows)
-    return found, sum(count) / len(y)
+    return found, sum(count) / len(found.center)
 
 
 @pytest.mark.parametrize(
@@ -448,12 +423,12 @@ def test_most_rows_use_few_points(make, deviations, cost):
     ones, of which 60 would suffice for only 1 %.
     """
     rng = np.random.default_rng(1)
-    y = rng.integers(0, 2, size=(1000, 1)).astype(float)
+    y = rng.integers(0, 2, size=1000)
     sd = np.exp(rng.uniform(*np.log(deviations), 1000))
     mean = (sd + 1.5) * rng.normal(size=1000)
-    rows = Cavity(tf.constant(mean), tf.constant(np.square(sd)))
+    rows = given(y, mean, np.square(sd))
     for alpha in (0.0, 0.5, 1.0):
-        found, points = points_per_row(make, rows, y, alpha)
+        found, points = points_per_row(make, rows, alpha)
         assert np.mean(found.is_accurate) > 0.97
         assert points < cost
 
@@ -464,27 +439,22 @@ FAR_MEANS, FAR_VARIANCES = np.meshgrid(
     [-800.0, -30.0, 0.0, 30.0, 800.0], [1e-12, 1e-4, 1.0, 1e3, 1e6]
 )
 FAR = FAR_MEANS.ravel(), FAR_VARIANCES.ravel()
-BOUNDED = [
-    ("probit", Probit, (0.0, 1.0)),
-    ("logit", Logit, (0.0, 1.0)),
-    ("bernoulli", Bernoulli, (0.0, 1.0)),
-    ("bernoulli sigmoid", lambda: Bernoulli(invlink=tf.sigmoid), (0.0, 1.0)),
-    ("student t", StudentT, (0.0, 1e6)),
-    ("student t 0.1", lambda: StudentT(scale=0.1), (0.0, 1e6)),
-    ("ordinal", lambda: Ordinal(np.array([-1.0, 0.5])), (0.0, 1.0, 2.0)),
-    ("beta", Beta, (0.0, 0.3, 1.0)),
-]
+BOUNDED = {
+    "probit": (Probit, (0.0, 1.0)),
+    "logit": (Logit, (0.0, 1.0)),
+    "bernoulli": (Bernoulli, (0.0, 1.0)),
+    "bernoulli sigmoid": (lambda: Bernoulli(invlink=tf.sigmoid), (0.0, 1.0)),
+    "student t": (StudentT, (0.0, 1e6)),
+    "student t 0.1": (lambda: StudentT(scale=0.1), (0.0, 1e6)),
+    "ordinal": (lambda: Ordinal(np.array([-1.0, 0.5])), (0.0, 1.0, 2.0)),
+    "beta": (Beta, (0.0, 0.3, 1.0)),
+}
 
 
-@pytest.mark.parametrize(
-    ("make", "ys"),
-    [
-        pytest.param(*rest, id=name, marks=[] if name == "student t" else pytest.mark.slow)
-        for name, *rest in BOUNDED
-    ],
-)
-def test_extreme_rows_are_finite(make, ys):
+@partly_slow("name", BOUNDED, quick=["student t"])
+def test_extreme_rows_are_finite(name):
     """The Wasserstein projection, which includes KL."""
+    make, ys = BOUNDED[name]
     rule = tilted_rule(make(), Wasserstein())
     y, mean = (values.ravel() for values in np.meshgrid(ys, FAR[0]))
     variance = np.repeat(FAR[1], len(ys))
@@ -569,9 +539,7 @@ def test_oscillating_windows_terminate():
         x = (2.0 * F - left - right) / (right - left)
         return 0.5 * tf.square(F) + (300.0 * x if len(calls) % 2 else -30.0 * tf.square(10.0 * x))
 
-    zero = tf.zeros([1], tf.float64)
-    one = tf.ones([1], tf.float64)
-    rows = TiltedRows(Cavity(zero, one), one, Observations(tf.zeros([1, 1], tf.float64), zero))
+    rows = TiltedRows.of(*given(0.0, 0.0, 1.0), double(1.0))
     found = located(LogDensity(log_prob, radius=lambda X: 100.0), rows)
     assert len(calls) == 2 + 24 and not found.is_accurate.numpy().any()
 

@@ -16,6 +16,7 @@ from gpflow.likelihoods import Gamma, Gaussian, MultiClass, Poisson, Softmax, St
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
 from refusals import refused
+from tilted_rules import observed
 
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.tilted import (
@@ -23,7 +24,6 @@ from gpflow_pep.tilted import (
     AtPower,
     Cavity,
     LogDensity,
-    Observations,
     Projection,
     QuadratureRule,
     log_density,
@@ -37,8 +37,7 @@ CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 POWERS = (0.0, 0.3, 1.0)
 MIXED = np.array([0.0, 0.5, 1.0, 0.5, 0.0, 1.0])
 rng = np.random.default_rng(131)
-MEAN = rng.normal(size=(1, 6))
-VARIANCE = rng.uniform(0.1, 4.0, (1, 6))
+CAVITY = Cavity(double(rng.normal(size=(1, 6))), double(rng.uniform(0.1, 4.0, (1, 6))))
 
 
 @pytest.fixture
@@ -64,12 +63,8 @@ def examples():
     return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
 
 
-def moments(rule, Y, alpha, negligible=0.0):
-    observations = Observations(
-        tf.zeros([len(Y), 1], tf.float64), tf.constant(np.asarray(Y, float)[:, None])
-    )
-    cavity = Cavity(tf.constant(MEAN[:, : len(Y)]), tf.constant(VARIANCE[:, : len(Y)]))
-    return np.stack(rule.moments(cavity, observations, double(alpha), negligible))
+def moments(rule, Y, alpha):
+    return np.stack(rule.moments(CAVITY, observed(Y[:, None]), double(alpha)))
 
 
 @pytest.mark.parametrize("alpha", [*POWERS, pytest.param(MIXED, id="mixed")])
@@ -164,13 +159,11 @@ def test_alpha_per_row(name, projection):
 @pytest.mark.parametrize("make", [lambda: Softmax(3), lambda: MultiClass(3)])
 def test_alpha_per_row_multiclass(make):
     rule = rule_for(make(), "kl")
-    label = tf.constant(rng.integers(0, 3, (6, 1)).astype(float))
-    cavity = Cavity(
-        tf.constant(rng.normal(size=(3, 6))), tf.constant(rng.uniform(0.1, 4.0, (3, 6)))
-    )
-    together = rule.moments(cavity, Observations(label, label), tf.constant(MIXED))
+    rows = observed(rng.integers(0, 3, (6, 1)))
+    cavity = Cavity(double(rng.normal(size=(3, 6))), double(rng.uniform(0.1, 4.0, (3, 6))))
+    together = rule.moments(cavity, rows, tf.constant(MIXED))
     for alpha in np.unique(MIXED):
-        alone = rule.moments(cavity, Observations(label, label), double(alpha))
+        alone = rule.moments(cavity, rows, double(alpha))
         for one, other in zip(together, alone, strict=True):
             assert_allclose(
                 one.numpy()[:, alpha == MIXED], other.numpy()[:, alpha == MIXED], rtol=1e-9
@@ -186,18 +179,14 @@ def test_closed_form_rows_do_not_affect_other_rows():
     rule = rule_for(likelihood, "kl")
     shape = likelihood.shape.unconstrained_variable
     cavity = Cavity(double([[-0.5, 0.3]]), double([[2000.0, 1.0]]))
-    Y = double([[1.0], [2.0]])
-    observations = Observations(tf.zeros_like(Y), Y)
+    observations = observed([[1.0], [2.0]])
     alpha = double([0.5, 0.0])
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(log_partition(rule, cavity, observations, alpha))
     assert np.isfinite(float(total)) and np.isfinite(float(tape.gradient(total, shape)))
-    first = (
-        Cavity(*(value[:, :1] for value in cavity)),
-        Observations(*(value[:1] for value in observations)),
-    )
+    first = Cavity(*(value[:, :1] for value in cavity))
     both = np.stack(rule.moments(cavity, observations, alpha))
-    alone = np.stack(rule.moments(*first, alpha[:1]))
+    alone = np.stack(rule.moments(first, observed([[1.0]]), alpha[:1]))
     assert_allclose(both[..., :1], alone, rtol=1e-8)
     assert np.all(np.isfinite(both))
 

@@ -6,7 +6,8 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.likelihoods import Beta, Gamma, Ordinal, ScalarLikelihood
+from gpflow.likelihoods import Beta, Gamma, Ordinal
+from own_likelihoods import Own
 from refusals import refused
 
 from gpflow_pep import PEP
@@ -15,23 +16,6 @@ from gpflow_pep.tilted import KL, Observations, rule_for
 rng = np.random.default_rng(3)
 X = rng.normal(size=(50, 1))
 Y = rng.normal(size=(50, 1))
-
-
-class Own(ScalarLikelihood):
-    """A likelihood with any log density."""
-
-    def __init__(self, log_prob):
-        super().__init__()
-        self._log_prob = log_prob
-
-    def _scalar_log_prob(self, X, F, Y):
-        return self._log_prob(F, Y)
-
-    def _conditional_mean(self, X, F):
-        return tf.identity(F)
-
-    def _conditional_variance(self, X, F):
-        return tf.ones_like(F)
 
 
 KINKS = {
