@@ -6,10 +6,10 @@ No GPU is needed: TensorFlow's package says which kernels it has. Packages that 
 CUDA have none.
 """
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from configuration import configured
 from gpflow.likelihoods import Softmax, StudentT
 from graph_nodes import nodes
 from small_models import (
@@ -145,7 +145,7 @@ def test_a_kernel_must_be_of_the_type():
 
 
 def test_kernels_of_32_bits_too():
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-4)):
+    with configured(float=np.float32, jitter=1e-4):
         model = collapsed(PEPR)
         step = tf.function(TrainingStep(model)._loss_and_gradient, autograph=False)
         assert without_gpu_kernel(step.get_concrete_function()) == []

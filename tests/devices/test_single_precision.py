@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from configuration import configured
 from gpflow.config import Config, as_context
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax, StudentT
@@ -39,7 +40,7 @@ def rows(name):
 
 
 def of_sites(constructor, data, likelihood, **options):
-    return constructor(data, kernel(data[0]), likelihood, data[0][:M].copy(), **options)
+    return constructor(data, kernel(data[0]), likelihood, data[0][:M], **options)
 
 
 def kernel(X):
@@ -126,8 +127,8 @@ def test_too_little_jitter_is_an_error_with_the_missing_amount():
     x = np.linspace(0.0, 3.0, 100, dtype=np.float32)[:, None]
 
     def loss(jitter):
-        with as_context(Config(float=np.float32, jitter=jitter)):
-            return float(PEPR((x, x), SquaredExponential(100.0), x.copy()).training_loss())
+        with configured(float=np.float32, jitter=jitter):
+            return float(PEPR((x, x), SquaredExponential(100.0), x).training_loss())
 
     with stopped(r"not successful: Kuu.* it succeeds with 1e-01 more .*default_jitter"):
         loss(JITTER)

@@ -103,7 +103,7 @@ def test_without_a_site_q_may_be_improper():
     """
     inputs = np.array([[0.0], [0.4], [5.0]])
     labels = np.array([[0.0], [1.0], [1.0]])
-    model = PEP((inputs, labels), Matern52(3.0), Probit(), inputs.copy(), alpha=0.0)
+    model = PEP((inputs, labels), Matern52(3.0), Probit(), inputs, alpha=0.0)
     model._warned.assign(True)
     model._options.max_sweeps.assign(0)  # the sites stay
     model.sites.precision.assign([[2.0], [-0.5], [0.3]])

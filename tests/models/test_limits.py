@@ -10,7 +10,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from dense_formulas import Dense, make_problem
+from dense_formulas import UNEVEN, Dense, make_problem
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Linear, Matern32, Matern52, RationalQuadratic, SquaredExponential, White
 from gpflow.models import GPR, GPRFITC, SGPR, SVGP
@@ -36,9 +36,6 @@ KERNELS = {
     "product": lambda: RationalQuadratic(1.2, lengthscales=1.0) * Linear(0.5) + Matern52(0.2),
     "white": lambda: SquaredExponential(1.0) + White(0.2),
 }
-UNEVEN = [
-    np.array(b) for b in ([5, 0, 23], [1, 2, 3, 4, 6, 7, 8], [22, 9], [10], list(range(11, 22)))
-]
 EQUAL = list(np.random.default_rng(8).permutation(24).reshape(6, 4))
 POWERS = [0.3, 0.0, 1.0, 0.7, 0.05]
 

@@ -10,7 +10,8 @@ the largest: differences of terms that are up to a hundred times larger.
 import gpflow
 import numpy as np
 import pytest
-from model_values import log_gradients, recorded
+from model_values import assert_close, log_gradients, positive_parameter, recorded
+from quick import named_cases
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
@@ -30,15 +31,7 @@ JITTERED = [case for case in CASES if "with_jitter_1e-6_on_Kuu" in case["expecte
 
 def _named(cases):
     """Those of one data set, and those of several columns, are not slow."""
-    quick = [
-        case["name"]
-        for case in cases
-        if case["name"].split("/")[1] == "A" or "/P=2/" in case["name"]
-    ]
-    return [
-        pytest.param(case, id=case["name"], marks=[] if case["name"] in quick else pytest.mark.slow)
-        for case in cases
-    ]
+    return named_cases(cases, lambda name: name.split("/")[1] == "A" or "/P=2/" in name)
 
 
 def _arrays(blocks):
@@ -76,7 +69,7 @@ def _model_of(case):
     options = {"alpha": inputs["alpha"], "blocks": _arrays(inputs.get("blocks"))}
     if group == "tpep":
         initial = inputs.get("m", 1.0)
-        options["scale"] = gpflow.Parameter(initial, transform=gpflow.utilities.positive())
+        options["scale"] = positive_parameter(initial)
     return _model(inputs, PEPR, **options)
 
 
@@ -100,10 +93,9 @@ def test_matches_oracle(case):
     assert objective == pytest.approx(expected["objective"], rel=OBJECTIVE)
     if "grad" in expected:
         assert set(expected["grad"]) == set(gradients)
-        largest = max(np.max(np.abs(value)) for value in expected["grad"].values())
-        for name, value in expected["grad"].items():
-            assert gradients[name].shape == np.shape(value), name
-            assert np.max(np.abs(gradients[name] - value)) < GRADIENT * largest, name
+        assert_close(
+            [gradients[name] for name in expected["grad"]], expected["grad"].values(), GRADIENT
+        )
     if "f_mean" in expected:
         _assert_predicts(model, case["inputs"], expected, PREDICTION)
         q_mu, q_cov = model.compute_qu()

@@ -257,7 +257,7 @@ def test_energy_of_powers_and_scales_at_any_sites(alpha, scale):
         (X, labels[:, None]),
         kernel,
         Probit(),
-        FEWER.copy(),
+        FEWER,
         alpha=alpha,
         scale=scale,
         mean_function=mean,

@@ -19,7 +19,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from differences import assert_gradients
 from gpflow.likelihoods import Gaussian, Poisson, Softmax, StudentT
-from model_values import converge, loss_and_gradient
+from model_values import converge, loss_and_gradient, positive_parameter
 from numpy.testing import assert_allclose
 from quick import partly_slow
 
@@ -63,7 +63,7 @@ def _model(name, alpha):
     kernel = gpflow.kernels.SquaredExponential(2.0, lengthscales=[0.8, 1.3])
     mean = gpflow.functions.Constant(np.linspace(0.2, -0.1, P))
     Z = np.array([[0.3, 0.5], [1.2, 2.6], [2.1, 0.9], [2.8, 2.0]])
-    scale = gpflow.Parameter(0.8, transform=gpflow.utilities.positive())
+    scale = positive_parameter(0.8)
     return PEP(
         (X, Y),
         kernel,

@@ -21,7 +21,8 @@ from dataclasses import replace
 import gpflow
 import numpy as np
 import pytest
-from model_values import log_gradients, recorded
+from model_values import assert_close, log_gradients, recorded
+from quick import named_cases
 
 from gpflow_pep import PEPClassifier
 from gpflow_pep.likelihoods import Probit
@@ -40,12 +41,7 @@ QUICK = ("probit_pep/P1/probit/", "gpc_full/Q1/")
 
 def _named(cases, quick=QUICK):
     """Those of a few models, each compiled once, are not slow."""
-    return [
-        pytest.param(
-            case, id=case["name"], marks=[] if case["name"].startswith(quick) else pytest.mark.slow
-        )
-        for case in cases
-    ]
+    return named_cases(cases, lambda name: name.startswith(quick))
 
 
 SPARSE = recorded("probit_pep")
@@ -103,9 +99,7 @@ def _relative_error(actual, expected):
 
 def _assert_gradients(model, expected):
     _, gradients = log_gradients(model)
-    largest = max(np.max(np.abs(value)) for value in expected.values())
-    for name, value in expected.items():
-        assert np.max(np.abs(gradients[name] - value)) < GRADIENT * largest, name
+    assert_close([gradients[name] for name in expected], expected.values(), GRADIENT)
 
 
 @pytest.mark.parametrize("case", _named(CASES))

@@ -14,8 +14,7 @@ from dense_formulas import make_problem
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
-from gpflow.utilities import positive
-from model_values import assert_close, assert_same
+from model_values import assert_close, assert_same, positive_parameter
 from quick import some_slow
 
 from gpflow_pep import APEP, ARPEP, PEP, PEPR, PEPSVGP, RPAPEP
@@ -42,7 +41,7 @@ def pair(request):
     for each row.
     """
     X, Y, Z, Xnew = make_problem()
-    shared = {**parts(Z), "scale": gpflow.Parameter(0.7, transform=positive())}
+    shared = {**parts(Z), "scale": positive_parameter(0.7)}
     by_row = request.param == "each"
     alpha = MIXED if by_row else 0.5
     pepr = PEPR((X, Y), alpha=alpha, blocks=1 if by_row else None, **shared)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
-from gpflow.config import Config, as_context
+from configuration import configured
 from gpflow.kernels import Linear, Matern52, SquaredExponential
 from gpflow.likelihoods import MultiClass, Softmax
 from model_values import loss_and_gradient
@@ -528,7 +528,7 @@ def test_a_power_of_each_row_stays_with_the_rows():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_default_options(dtype):
     """The tolerance follows the type: rounding of float32 alone changes marginals by 1e-6."""
-    with as_context(Config(float=dtype, jitter=1e-5)):
+    with configured(float=dtype, jitter=1e-5):
         model = PEP((X, Y), SquaredExponential(), Probit(), Z)
         assert model.tol == pytest.approx(max(1e-6, 1000.0 * np.finfo(dtype).eps))
         assert (int(model.max_sweeps), float(model.damping)) == (1000, 1.0)
@@ -540,7 +540,7 @@ def test_rounding_of_float32_does_not_delay_convergence():
     inputs, labels = load_wine(return_X_y=True)
     inputs = StandardScaler().fit_transform(inputs[::2]).astype(np.float32)
     data = inputs, labels[::2, None].astype(np.float32)
-    with as_context(Config(float=np.float32, jitter=1e-5)):
+    with configured(float=np.float32, jitter=1e-5):
         kernel = Matern52(12.0, lengthscales=1.4) + Linear(10.0)
         model = PEP(data, kernel, Softmax(3), inputs, max_sweeps=60)
         assert model.update_sites().converged

@@ -7,7 +7,8 @@ import gpflow
 import numpy as np
 import pytest
 from gpflow.kernels import Matern32, Matern52
-from gpflow.likelihoods import Gaussian, Poisson, Softmax
+from gpflow.likelihoods import Gaussian, Softmax
+from model_values import positive_parameter
 from refusals import refused
 
 from gpflow_pep import (
@@ -26,8 +27,6 @@ X = np.random.default_rng(0).uniform(-2.0, 2.0, [20, 2])
 Y = np.sin(2.0 * X[:, :1])
 LABELS = (Y > 0.0).astype(float)
 Z = X[::4]
-POISSON = Poisson
-GAUSSIAN = Gaussian
 
 MODELS = {
     "PEPR": lambda: PEPR((X, Y), Matern52(), Z),
@@ -36,7 +35,7 @@ MODELS = {
     "StreamingPEP": lambda: StreamingPEP((X, LABELS), Matern52(), Probit(), Z),
     "PEPClassifier": lambda: PEPClassifier((X, LABELS), Matern52(), inducing_variable=Z),
     "ARPEP": lambda: ARPEP(Matern52(), Probit(), Z, num_data=20),
-    "TSVGP": lambda: TSVGP(Matern52(), GAUSSIAN(), Z, num_data=20),
+    "TSVGP": lambda: TSVGP(Matern52(), Gaussian(), Z, num_data=20),
     "StreamingSVGP": lambda: StreamingSVGP(Matern52(), Probit(), Z, num_data=20),
 }
 
@@ -100,7 +99,7 @@ def test_a_replaced_part_gives_the_model_constructed_with_it():
 def test_a_posterior_must_have_the_parts_of_its_model():
     model = PEPR((X, Y), Matern52(), Z)
     posterior = model.posterior()
-    model.mean_function = gpflow.mean_functions.Constant([3.0])
+    model.mean_function = gpflow.functions.Constant([3.0])
     with refused(r"one was replaced: call posterior\(\) again"):
         posterior.update_cache()
     new = model.posterior()
@@ -110,13 +109,11 @@ def test_a_posterior_must_have_the_parts_of_its_model():
 
 def test_tensors_are_assigned_to_parameters():
     """They took the place of a parameter, which then was no longer trained."""
-    model = PEPR(
-        (X, Y), Matern52(), Z, scale=gpflow.Parameter(0.5, transform=gpflow.utilities.positive())
-    )
+    model = PEPR((X, Y), Matern52(), Z, scale=positive_parameter(0.5))
     scale = model.scale
     model.scale = scale * 1.5
     assert model.scale is scale and scale.trainable and scale.numpy() == pytest.approx(0.75)
-    minibatch = TSVGP(Matern52(), GAUSSIAN(), Z, num_data=20)
+    minibatch = TSVGP(Matern52(), Gaussian(), Z, num_data=20)
     minibatch.q_mu = minibatch.q_mu + 1.0
     assert isinstance(minibatch.q_mu, gpflow.Parameter)
 

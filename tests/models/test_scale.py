@@ -5,17 +5,21 @@ differ by the rounding error 1.1e-16 times this condition number and a factor of
 + S. ``CLOSE``, relative to the largest, is that bound.
 """
 
-import gpflow
 import mpmath
 import numpy as np
 import pytest
 import tensorflow as tf
-from dense_formulas import Dense, make_problem
+from dense_formulas import UNEVEN, Dense, make_problem
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
-from gpflow.utilities import positive
-from model_values import assert_close, value_and_gradients, varying_noise
+from model_values import (
+    assert_close,
+    linear_mean,
+    positive_parameter,
+    value_and_gradients,
+    varying_noise,
+)
 from numpy.testing import assert_allclose
 from quick import partly_slow
 from refusals import refused
@@ -25,9 +29,6 @@ from gpflow_pep.engine import scale_terms
 
 CLOSE = 1e-12
 N = 24
-UNEVEN = [
-    np.array(b) for b in ([5, 0, 23], [1, 2, 3, 4, 6, 7, 8], [22, 9], [10], list(range(11, 22)))
-]
 ALPHAS = {"0": 0.0, "0.5": 0.5, "1": 1.0, "one each": [0.3, 0.0, 1.0, 0.7, 1e-5]}
 
 
@@ -42,9 +43,12 @@ def make(constructor=PEPR, likelihood=None, **options):
     """A model of two outputs, made of new parts."""
     X, Y, Z, _ = make_problem(P=2)
     parts = SquaredExponential(1.3, lengthscales=[0.8, 1.1]), InducingPoints(Z)
-    mean = gpflow.functions.Linear([[0.3, -0.1], [-0.2, 0.4]], [0.1, 0.2])
     return constructor(
-        (X, Y), *parts, mean_function=mean, likelihood=likelihood or Gaussian(0.15), **options
+        (X, Y),
+        *parts,
+        mean_function=linear_mean(2),
+        likelihood=likelihood or Gaussian(0.15),
+        **options,
     )
 
 
@@ -86,7 +90,7 @@ def test_the_best_scale_of_each_row_gives_tsgpr():
     """
     tsgpr = make(TSGPR)
     scales = Dense.of(tsgpr).best_scales(Dense.of(tsgpr).singletons())
-    model = make(alpha=0.0, scale=gpflow.Parameter(scales, transform=positive()))
+    model = make(alpha=0.0, scale=positive_parameter(scales))
     (expected, gradients), (value, (*others, slopes)) = map(value_and_gradients, (tsgpr, model))
     assert value == pytest.approx(expected, rel=CLOSE)
     assert_close(others, gradients, CLOSE)
@@ -139,8 +143,8 @@ def test_assigned_scales_are_used_by_compiled_functions():
 def test_a_parameter_in_place_of_the_scales_has_their_number():
     model = make(alpha=0.4, scale=scales_of(None))
     with refused(r"scale must be one number or one per row \[24\] in \(0, inf\), got shape \[1\]"):
-        model.scale = gpflow.Parameter([1.0], transform=positive())
-    model.scale = gpflow.Parameter(0.8, transform=positive())
+        model.scale = positive_parameter([1.0])
+    model.scale = positive_parameter(0.8)
     expected = make(alpha=0.4, scale=0.8).training_loss()
     assert_allclose(model.training_loss(), expected, rtol=CLOSE)
 

@@ -1,17 +1,17 @@
 """StreamingSVGP: a reference, limits, and updates of q(u) by batches and new inducing points."""
 
 import copy
-import json
 import pickle
-from pathlib import Path
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
+from configuration import configured
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian, StudentT
+from model_values import in_q, loss_and_gradient, references
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 from refusals import stopped
 from tensorflow.errors import InvalidArgumentError
@@ -19,9 +19,7 @@ from tensorflow.errors import InvalidArgumentError
 from gpflow_pep import StreamingSGPR, StreamingSVGP
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
 
-(CASE,) = json.loads(
-    (Path(__file__).parent.parent / "data" / "streaming_classification.json").read_text()
-)
+(CASE,) = references("streaming_classification")
 rng = np.random.default_rng(6)
 X = np.sort(rng.uniform(0.0, 6.0, (60, 1)), axis=0)
 Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
@@ -102,7 +100,7 @@ def test_the_jitter_of_a_model_equals_a_default_jitter():
 
     own = predictions(1e-4)
     default = predictions(None)
-    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-4)):
+    with configured(jitter=1e-4):
         expected = predictions(None)
     for value, other, wanted in zip(own, default, expected, strict=True):
         assert_allclose(value, wanted, rtol=1e-13)
@@ -131,11 +129,8 @@ def test_optimal_q_gives_collapsed_bound():
     assert_allclose(
         -float(model.training_loss(SECOND)), collapsed.maximum_log_likelihood_objective(), rtol=1e-6
     )
-    with tf.GradientTape() as tape:
-        loss = model.training_loss(SECOND)
-    for slope in tape.gradient(
-        loss, [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
-    ):
+    loss, slopes = loss_and_gradient(model, SECOND, variables=in_q(model))
+    for slope in slopes:
         # Kuu^-1 of 1e4 times the rounding of q_mu and q_sqrt.
         assert np.abs(slope).max() < 1e-4 * abs(float(loss))
 

@@ -92,7 +92,7 @@ def parts(separate=False):
     likelihood = MultiClassRobustMax(C, 0.02)
     gpflow.set_trainable(likelihood.epsilon, True)
     if not separate:
-        return SquaredExponential(1.2, lengthscales=[0.8, 1.1]), likelihood, Z.copy()
+        return SquaredExponential(1.2, lengthscales=[0.8, 1.1]), likelihood, Z
     kernels = [
         SquaredExponential(1.2 + 0.3 * c, lengthscales=[0.8, 1.1 - 0.1 * c]) for c in range(C)
     ]
