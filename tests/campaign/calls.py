@@ -19,7 +19,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from campaign.reference import Reference, matern52, power_ep, squared_exponential
-from campaign.running import Campaign, Outcome, guarded, judged
+from campaign.running import Campaign, Outcome, Rng, guarded, judged
 from gpflow_pep import PEPR, TSGPR
 
 _TOLERANCE = 1e-6  # relative, of what is well conditioned
@@ -51,23 +51,23 @@ class Case(NamedTuple):
     noise: float
 
 
-def _near(X: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _near(X: AnyNDArray, rng: Rng) -> AnyNDArray:
     return X
 
 
-def _far(X: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _far(X: AnyNDArray, rng: Rng) -> AnyNDArray:
     return X + 10.0 ** rng.uniform(0.0, 7.0)
 
 
-def _clusters(X: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _clusters(X: AnyNDArray, rng: Rng) -> AnyNDArray:
     return X + 10.0 ** rng.uniform(1.0, 5.0) * rng.integers(0, 3, (len(X), 1))
 
 
-def _duplicated(X: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _duplicated(X: AnyNDArray, rng: Rng) -> AnyNDArray:
     return X[rng.integers(0, max(1, len(X) // 2), len(X))]
 
 
-def _line(X: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _line(X: AnyNDArray, rng: Rng) -> AnyNDArray:
     return np.column_stack([X[:, 0], *([np.zeros(len(X))] * (X.shape[1] - 1))])
 
 

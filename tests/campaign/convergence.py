@@ -31,7 +31,7 @@ from gpflow.likelihoods import (
     StudentT,
 )
 
-from campaign.running import Campaign, options
+from campaign.running import Campaign, Rng, options
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Logit, Probit
 
@@ -46,7 +46,7 @@ class Kind(NamedTuple):
     """A likelihood, and how observations follow from latent values [N, C]."""
 
     make: Callable[[], gpflow.likelihoods.Likelihood]
-    observe: Callable[[AnyNDArray, np.random.Generator], AnyNDArray]
+    observe: Callable[[AnyNDArray, Rng], AnyNDArray]
     latent: int = 1
     projection: str = "kl"
 
@@ -76,15 +76,15 @@ class Outcome(NamedTuple):
     message: str
 
 
-def _labels(F: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _labels(F: AnyNDArray, rng: Rng) -> AnyNDArray:
     return (F[:, :1] + rng.standard_normal((len(F), 1)) > 0.0).astype(float)
 
 
-def _counts(rate: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _counts(rate: AnyNDArray, rng: Rng) -> AnyNDArray:
     return rng.poisson(np.minimum(rate, _LARGEST)).astype(float)
 
 
-def _classes(F: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _classes(F: AnyNDArray, rng: Rng) -> AnyNDArray:
     return np.argmax(F + 0.1 * rng.standard_normal(F.shape), axis=1)[:, None].astype(float)
 
 

@@ -20,6 +20,9 @@ _NUMERICAL = (
 )
 
 
+Rng = np.random.Generator
+
+
 class Outcome(NamedTuple):
     """The outcome of a case."""
 

@@ -1,12 +1,12 @@
 """The comparison of the estimators: its data sets, its peers, and the contents of a row."""
 
 import json
-import os
 import signal
 import sys
 
 import numpy as np
 import pytest
+from marks import needs_data
 from numpy.testing import assert_allclose, assert_array_equal
 
 from experiments import datasets
@@ -15,9 +15,7 @@ from experiments.benchmarks.methods import cut_off, made
 
 
 @pytest.mark.data
-@pytest.mark.skipif(
-    "GPFLOW_PEP_DATA" not in os.environ, reason="needs the published files: set GPFLOW_PEP_DATA"
-)
+@needs_data
 def test_raw_tables_keep_their_columns_and_have_standardized_targets():
     published, standardized = (datasets.load("airfoil", standardize=flag) for flag in (False, True))
     (X, y), (X_test, y_test) = estimators.loaded("airfoil", 50)

@@ -31,6 +31,17 @@ def as_text(rows):
     return text.getvalue()
 
 
+def packed(members):
+    """A tar archive of files [name, bytes] of one set."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for name, text in members.items():
+            header = tarfile.TarInfo(f"toy/{name}")
+            header.size = len(text)
+            archive.addfile(header, io.BytesIO(text))
+    return content.getvalue()
+
+
 def toy_archive(table=TOY_TABLE):
     """
     A tar archive with one set: inputs are columns 3, 0 and 2 of the table, the target is column 1.
@@ -38,14 +49,7 @@ def toy_archive(table=TOY_TABLE):
     members = {"data": table, "index_features": [3, 0, 2], "index_target": [1]}
     members |= {"index_train_0": [4, 0, 2], "index_test_0": [1, 3, 5]}
     members |= {"index_train_1": [1, 3, 5, 0], "index_test_1": [4, 2]}
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, rows in members.items():
-            text = as_text(rows)
-            header = tarfile.TarInfo(f"toy/data/{name}.txt")
-            header.size = len(text)
-            archive.addfile(header, io.BytesIO(text))
-    return packed.getvalue()
+    return packed({f"data/{name}.txt": as_text(rows) for name, rows in members.items()})
 
 
 @pytest.fixture
@@ -114,16 +118,12 @@ def test_archived_arrays_have_labels_from_0(publish):
     train = np.array([[4, 0, 2], [1, 3, 5]])
     test = np.array([[1, 3, 5], [4, 0, 2]])
     codes = np.array([3, 1, 2, 2, 1, 3], np.int32)
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, pair in {"data": (TOY_TABLE, codes), "folds": (train, test)}.items():
-            arrays = io.BytesIO()
-            np.savez(arrays, *pair)
-            header = tarfile.TarInfo(f"toy/{name}.npz")
-            header.size = arrays.tell()
-            arrays.seek(0)
-            archive.addfile(header, arrays)
-    source = ArchivedArrays(publish("toy.tgz", packed.getvalue()), "toy", num_splits=2)
+    members = {}
+    for name, pair in {"data": (TOY_TABLE, codes), "folds": (train, test)}.items():
+        arrays = io.BytesIO()
+        np.savez(arrays, *pair)
+        members[f"{name}.npz"] = arrays.getvalue()
+    source = ArchivedArrays(publish("toy.tgz", packed(members)), "toy", num_splits=2)
     read = source.read(1)
     assert_array_equal(read.X, TOY_TABLE)
     assert_array_equal(read.Y, [[2.0], [0.0], [1.0], [1.0], [0.0], [2.0]])
