@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 import sklearn
 from comparisons import assert_all_close
-from gpflow.config import Config, as_context
+from configuration import configured
 from gpflow.kernels import Constant, Matern32, Matern52, SquaredExponential, White
 from gpflow.utilities import read_values
-from numpy.testing import assert_allclose, assert_array_equal, assert_array_less
+from numpy.testing import assert_allclose, assert_array_equal, assert_array_less, assert_equal
 from quick import partly_slow
 from refusals import refused
 from simulators import branin
@@ -31,6 +31,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 # Both run the same operations in order; sums may be rounded in another order, which Kuu's condition
 # number (its jitter is 1e-6) takes from 1e-16 to 1e-10.
 SAME = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def small(kernel=None, **options):
+    """A regressor of six points."""
+    return SparseGPRegressor(kernel, n_inducing=6, random_state=0, **options)
 
 
 def by_hand(X, Y, *, alpha, kernel=None):
@@ -58,9 +63,7 @@ def by_hand(X, Y, *, alpha, kernel=None):
 @partly_slow(("outputs", "alpha"), [(1, 0.5), (2, 0.0)], quick=[(2, 0.0)])
 def test_predictions_are_those_of_the_model(X, y, outputs, alpha):
     Y = np.stack([y, y**2], axis=1)[:, :outputs]
-    estimator = SparseGPRegressor(alpha=alpha, n_inducing=6, max_iterations=5, random_state=0).fit(
-        X, Y
-    )
+    estimator = small(alpha=alpha, max_iterations=5).fit(X, Y)
     model, scale, mean = by_hand(X, Y, alpha=alpha)
     expected, variance = (values.numpy() for values in model.predict_y(X[:7]))
     predicted, std = estimator.predict(X[:7], return_std=True)
@@ -156,7 +159,7 @@ def test_a_stream_keeps_the_bound_of_the_noise(X, y, bound, noise):
     as large.
     """
     options = {"n_inducing": 6, "noise_variance": 1.5 * bound, "optimizer": None}
-    with as_context(Config(likelihood_positive_minimum=bound)):
+    with configured(likelihood_positive_minimum=bound):
         estimator = SparseGPRegressor(SquaredExponential(), **options).partial_fit(X, y)
         variance = estimator.model_.likelihood.variance
         if noise > 2.0 * bound:
@@ -345,10 +348,9 @@ def test_auto(X, y):
 def test_given_kernels_are_copied(X, y):
     kernel = Matern52(lengthscales=3.0) + White(0.1)
     before = read_values(kernel)
-    estimator = SparseGPRegressor(kernel, n_inducing=6, max_iterations=3, random_state=0).fit(X, y)
+    estimator = small(kernel, max_iterations=3).fit(X, y)
     assert estimator.kernel is kernel and estimator.kernel_ is not kernel
-    for name, value in read_values(kernel).items():
-        assert_array_equal(value, before[name])
+    assert_equal(read_values(kernel), before)
     assert estimator.kernel_.kernels[0].lengthscales.numpy() != 3.0
 
 
@@ -358,7 +360,7 @@ def test_tables_of_pandas(X, y):
     refused.
     """
     table = pd.DataFrame(X, columns=["width", "height"], index=np.arange(60)[::-1])
-    estimator = SparseGPRegressor(n_inducing=6, max_iterations=3, random_state=0)
+    estimator = small(max_iterations=3)
     expected = estimator.fit(X, y).predict(X)
     for nullable in (table, table.astype("Float64")):
         estimator.fit(nullable, pd.Series(y, dtype=nullable.dtypes.iloc[0]))
@@ -385,7 +387,7 @@ def test_tables_of_pandas(X, y):
 
 def test_weights_are_refused(X, y):
     """`fit` has no `sample_weight`, for scikit-learn and for Python; `score` has."""
-    estimator = SparseGPRegressor(n_inducing=6, max_iterations=3, random_state=0)
+    estimator = small(max_iterations=3)
     assert not has_fit_parameter(estimator, "sample_weight")
     with pytest.raises(TypeError, match="unexpected keyword argument 'sample_weight'"):
         estimator.fit(X, y, sample_weight=np.ones(60))
@@ -441,9 +443,9 @@ def test_raises_before_a_fit(X):
 def test_targets_whose_normalization_is_out_of_range(X, y):
     """The sum of the targets is out of range; if only squares are, they are normalized."""
     for factor in (1e-170, 1e160):
-        estimator = SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, factor * y)
+        estimator = small(optimizer=None).fit(X, factor * y)
         assert np.corrcoef(estimator.predict(X) / factor, y)[0, 1] > 0.4
-    in_ones = SparseGPRegressor(n_inducing=6, optimizer=None, random_state=0).fit(X, y)
+    in_ones = small(optimizer=None).fit(X, y)
     expected = in_ones.sample_y(X, 3, random_state=0)
     for factor in (1e-170, 1e160):
         estimator = clone(in_ones).fit(X, factor * y)
@@ -455,7 +457,7 @@ def test_targets_whose_normalization_is_out_of_range(X, y):
     factor = 1e306
     message = r"y must have mean and standard deviation within .* got values up to 1\.\d+e"
     with refused(message):
-        SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, factor * y)
+        small(optimizer=None).fit(X, factor * y)
 
 
 @pytest.mark.filterwarnings("ignore:Stopped, and the last good parameters restored")
@@ -475,14 +477,12 @@ def test_columns_out_of_range_are_refused(X, y, make, unit, message):
 
 def test_a_first_step_that_fails(X, y):
     """The initial parameters are restored, and the warning gives the reason."""
-    estimator = SparseGPRegressor(
-        n_inducing=6, optimizer="adam", learning_rate=1e5, max_iterations=5, random_state=0
-    )
+    estimator = small(optimizer="adam", learning_rate=1e5, max_iterations=5)
     with pytest.warns(ConvergenceWarning, match="Training failed: ") as warned:
         estimator.fit(X, y)
     assert estimator.result_.status == "failed" and not estimator.result_.objective
     assert any(estimator.result_.reason in str(each.message) for each in warned)
-    start = SparseGPRegressor(n_inducing=6, optimizer=None, random_state=0).fit(X, y)
+    start = small(optimizer=None).fit(X, y)
     assert_allclose(estimator.predict(X), start.predict(X), **SAME)
     assert estimator.log_marginal_likelihood_value_ == pytest.approx(
         start.log_marginal_likelihood_value_, rel=1e-9
@@ -492,26 +492,28 @@ def test_a_first_step_that_fails(X, y):
 def test_a_large_default_jitter(X, y):
     """The largest jitter, 1e-3, exceeds the default jitter."""
     for jitter, largest in ((1e-6, 1e-3), (1e-2, 0.1)):
-        with as_context(Config(jitter=jitter)):
-            estimator = SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, y)
+        with configured(jitter=jitter):
+            estimator = small(optimizer=None).fit(X, y)
         assert estimator.model_.max_jitter == pytest.approx(largest, rel=1e-12)
 
 
 def test_masks_are_refused(X, y):
     """scikit-learn would ignore masks."""
-    estimator = SparseGPRegressor(n_inducing=6, optimizer=None)
-    with refused("X must be an array without a mask, got a masked array"):
-        estimator.fit(np.ma.masked_greater(X, 5.0), y)
-    with refused("y must be an array without a mask, got a masked array"):
-        estimator.fit(X, np.ma.masked_greater(y, 5.0))
-    with refused("X must be an array without a mask, got a masked array"):
-        estimator.fit(X, y).predict(np.ma.masked_greater(X, 5.0))
+    masked = np.ma.masked_greater(X, 5.0)
+    estimator = small(optimizer=None).fit(X, y)
+    for name, call in (
+        ("X", lambda: estimator.fit(masked, y)),
+        ("y", lambda: estimator.fit(X, np.ma.masked_greater(y, 5.0))),
+        ("X", lambda: estimator.predict(masked)),
+    ):
+        with refused(f"{name} must be an array without a mask, got a mask"):
+            call()
 
 
 def test_constant_columns_and_targets(X):
     """Their scale is 1."""
     rows = np.stack([X[:, 0], np.full(60, 7.0)], axis=1)
-    estimator = SparseGPRegressor(n_inducing=6, max_iterations=3).fit(rows, np.full(60, 40.0))
+    estimator = small(max_iterations=3).fit(rows, np.full(60, 40.0))
     assert_allclose(estimator.predict(rows), 40.0, rtol=1e-6)
 
 

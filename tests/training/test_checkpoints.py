@@ -52,25 +52,18 @@ def interrupted(as_new, name, path, counts, **options):
 # --- interrupted ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("name", "options"),
     [
-        pytest.param("TSVGP", {}, marks=pytest.mark.slow),
-        pytest.param("ARPEP", {}, marks=pytest.mark.slow),
-        pytest.param("SVGP", {"natural_step": None}, marks=pytest.mark.slow),
         ("PEPR", {"optimizer": "adam", "max_iterations": 30}),
-        pytest.param(
-            "PEPClassifier", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "StreamingPEP", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "PEPClassifier",
-            {"optimizer": "adam", "max_iterations": 14, "batch_size": 16},
-            marks=pytest.mark.slow,
-        ),
+        ("TSVGP", {}),
+        ("ARPEP", {}),
+        ("SVGP", {"natural_step": None}),
+        ("PEPClassifier", {"optimizer": "adam", "max_iterations": 10}),
+        ("StreamingPEP", {"optimizer": "adam", "max_iterations": 10}),
+        ("PEPClassifier", {"optimizer": "adam", "max_iterations": 14, "batch_size": 16}),
     ],
+    1,
 )
 def test_adam_resumes_exactly(as_new, tmp_path, name, options):
     """

@@ -13,6 +13,7 @@ from gpflow.utilities import multiple_assign, read_values
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
+from small_models import At
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.ep import SitesStatus
@@ -72,16 +73,8 @@ def start(model):
     return evidence
 
 
-WAYS = {
-    "lbfgs": {"max_iterations": 15},
-    "adam": {"optimizer": "adam", "max_iterations": 40, "learning_rate": 0.05},
-    "minibatches": {
-        "optimizer": "adam",
-        "max_iterations": 40,
-        "learning_rate": 0.05,
-        "batch_size": 8,
-    },
-}
+ADAM = {"optimizer": "adam", "max_iterations": 40, "learning_rate": 0.05}
+WAYS = {"lbfgs": {"max_iterations": 15}, "adam": ADAM, "minibatches": {**ADAM, "batch_size": 8}}
 
 
 @partly_slow("way", WAYS, quick=["adam"])
@@ -99,7 +92,6 @@ def test_the_log_evidence_rises(model, way):
     assert result.objective[-1] > before + 0.5
     assert np.all(np.isfinite(result.objective))
     assert result.seconds > 0.0
-    assert np.abs(values(model) - initial).min() >= 0.0
     assert np.abs(values(model) - initial).max() > 0.1
     assert [value for _, value in reports] == list(result.objective[:-1])
     if way == "lbfgs":
@@ -110,24 +102,11 @@ def test_the_log_evidence_rises(model, way):
         assert result.status == "limit"
         assert result.reason == "Adam: max_iterations=40 was reached."
         assert result.iterations == 40
-        epochs = (
-            [4, 8, 12, 16, 20, 24, 28, 32, 36, 40] if way == "minibatches" else list(range(1, 41))
-        )
-        assert [iteration for iteration, _ in reports] == epochs
+        of_an_epoch = 4 if way == "minibatches" else 1
+        assert [iteration for iteration, _ in reports] == [*range(of_an_epoch, 41, of_an_epoch)]
 
 
 # --- failures -------------------------------------------------------------------------------------
-
-
-class At:
-    """Return a callback that acts at one iteration."""
-
-    def __init__(self, iteration, action):
-        self.iteration, self.action = iteration, action
-
-    def __call__(self, iteration, value):
-        if iteration == self.iteration:
-            self.action()
 
 
 @partly_slow("way", ["adam", "minibatches"], 1)
@@ -172,26 +151,33 @@ def test_restores_good_values_after_an_interrupt(model, way):
 # --- how it trains --------------------------------------------------------------------------------
 
 
+def unsettle(monkeypatch, after=0):
+    """
+    Report sites as far from converged after a number of evaluations; return the parameters of each.
+    """
+    evaluate = ConvergedSitesObjective.evaluate
+    status = PEP.sites_status.fget
+    calls = []
+
+    def counted(self, step):
+        calls.append({**read_values(self.model)})
+        return evaluate(self, step)
+
+    def unsettled(self):
+        found = status(self)
+        far = dataclasses.replace(found, converged=False, change=0.2)
+        return found if len(calls) < after else far
+
+    monkeypatch.setattr(ConvergedSitesObjective, "evaluate", counted)
+    monkeypatch.setattr(PEP, "sites_status", property(unsettled))
+    return calls
+
+
 def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeypatch):
     """
     Their energy is meaningless; the status reports it from the third evaluation of the search on.
     """
-    look = ConvergedSitesObjective.evaluate
-    calls = []
-    status = PEP.sites_status.fget
-
-    def counted(self, step):
-        calls.append({**read_values(self.model)})
-        return look(self, step)
-
-    def unsettled(self):
-        found = status(self)
-        return (
-            found if len(calls) < 4 + 3 else dataclasses.replace(found, converged=False, change=0.2)
-        )
-
-    monkeypatch.setattr(ConvergedSitesObjective, "evaluate", counted)
-    monkeypatch.setattr(PEP, "sites_status", property(unsettled))
+    calls = unsettle(monkeypatch, after=4 + 3)
     result = fit(model, max_iterations=10)
     assert len(calls) > 4 + 3
     assert not result.converged
@@ -205,19 +191,7 @@ def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeyp
 @pytest.mark.parametrize("n_restarts", [0, 2])
 def test_training_ends_early_if_sites_stay_far_from_converged(model, monkeypatch, n_restarts):
     """Eight evaluations of a search may be inaccurate, then each fails."""
-    look = ConvergedSitesObjective.evaluate
-    status = PEP.sites_status.fget
-    calls = []
-
-    def counted(self, step):
-        calls.append(step)
-        return look(self, step)
-
-    def unsettled(self):
-        return dataclasses.replace(status(self), converged=False, change=0.2)
-
-    monkeypatch.setattr(ConvergedSitesObjective, "evaluate", counted)
-    monkeypatch.setattr(PEP, "sites_status", property(unsettled))
+    calls = unsettle(monkeypatch)
     with pytest.warns(UserWarning, match="far from converged"):
         result = fit(model, max_iterations=50, n_restarts=n_restarts)
     assert result.status == "failed"
