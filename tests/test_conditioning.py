@@ -18,16 +18,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from campaign.reference import collapsed, squared_exponential
-from gpflow.config import Config, as_context
-from gpflow.kernels import Cosine, Matern12, Matern52, RationalQuadratic, SquaredExponential, White
+from configuration import configured
+from gpflow.kernels import Cosine, Matern12, RationalQuadratic, SquaredExponential, White
+from marks import either_way
 from numpy.testing import assert_allclose
-from quick import some_slow
+from own_kernels import ExpandedSquare
+from quick import partly_slow
+from refusals import stopped
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, fit
 from gpflow_pep.maths.linalg import preferring_products
 
-N, M, BLOCK = 20, 8, 5
+N = 20
+M = 8
+BLOCK = 5
 
 INDUCING = {
     "spread": np.linspace(-1.5, 1.5, M),
@@ -53,10 +58,8 @@ def make_case(kind, noise):
     Y = np.sin(1.5 * X) + np.sqrt(noise) * rng.normal(size=(N, 1))
     Z = INDUCING.get(kind, INDUCING["spread"])[:, None]
     if kind == "far clusters":
-        X, Z = (
-            X + np.where(np.arange(N) < N // 2, 0.0, FAR)[:, None],
-            Z + np.where(np.arange(M) < M // 2, 0.0, FAR)[:, None],
-        )
+        X = X + np.where(np.arange(N) < N // 2, 0.0, FAR)[:, None]
+        Z = Z + np.where(np.arange(M) < M // 2, 0.0, FAR)[:, None]
     return types.SimpleNamespace(
         X=X, Y=Y, Z=Z, lengthscale=LENGTHSCALES.get(kind, 1.0), noise=noise
     )
@@ -148,7 +151,9 @@ def effect_of_rounding(name, model, case, jitter):
 def exact_gradient(name, model, case, jitter):
     """Central differences with h = 1e-15 and 50 digits: 20 are right."""
     theta = [value for parameter in parameters(model) for value in exactly(parameter)]
-    X, Y, step = exactly(case.X), exactly(case.Y), mpmath.mpf("1e-15")
+    X = exactly(case.X)
+    Y = exactly(case.Y)
+    step = mpmath.mpf("1e-15")
     gradient = []
     for place in range(len(theta)):
         ends = []
@@ -195,23 +200,21 @@ def objective_or_message(model):
 # --- tests ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", some_slow([2e-6, 1.0], 1))
-@pytest.mark.parametrize(
+@partly_slow("noise", [2e-6, 1.0], 1)
+@partly_slow(
     ("kind", "jitter"),
-    some_slow(
-        itertools.product([*INDUCING, "long lengthscale", "far clusters"], [1e-6, 1e-8, 0.0]),
-        quick=[
-            ("clustered", 1e-6),
-            ("far clusters", 1e-6),
-            ("duplicated", 0.0),
-            ("nearly duplicated", 1e-8),
-            ("long lengthscale", 1e-8),
-        ],
-    ),
+    itertools.product([*INDUCING, "long lengthscale", "far clusters"], [1e-6, 1e-8, 0.0]),
+    quick=[
+        ("clustered", 1e-6),
+        ("far clusters", 1e-6),
+        ("duplicated", 0.0),
+        ("nearly duplicated", 1e-8),
+        ("long lengthscale", 1e-8),
+    ],
 )
 def test_objectives_are_right_or_an_error(kind, jitter, noise, any_device):
     case = make_case(kind, noise)
-    with as_context(Config(jitter=jitter)):
+    with configured(jitter=jitter):
         for name in MODELS:
             model = make_model(name, case)
             value = objective_or_message(model)
@@ -228,17 +231,16 @@ def test_objectives_are_right_or_an_error(kind, jitter, noise, any_device):
                 )
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR 0", "PEPR 0.5", "BTSGPR"]))
-@pytest.mark.parametrize(
+@partly_slow("name", MODELS, quick=["PEPR 0", "PEPR 0.5", "BTSGPR"])
+@partly_slow(
     ("kind", "jitter", "decades"),
-    some_slow(
-        [("duplicated", 1e-9, 10), ("far clusters", 1e-6, 6), ("long lengthscale", 1e-7, 8)], 2
-    ),
+    [("duplicated", 1e-9, 10), ("far clusters", 1e-6, 6), ("long lengthscale", 1e-7, 8)],
+    2,
 )
 def test_derivatives_are_right(name, kind, jitter, decades, any_device):
     """All derivatives to 1e-7 of the largest, up to a condition number of 1e10."""
     case = make_case(kind, 1e-2)
-    with as_context(Config(jitter=jitter)):
+    with configured(jitter=jitter):
         model = make_model(name, case)
         assert abs(np.log10(condition_number(model, jitter)) - decades) < 1.0
         exact = exact_gradient(name, model, case, jitter)
@@ -253,7 +255,7 @@ def test_little_noise_leaves_the_derivatives_right(kind, any_device):
     2e-10.
     """
     case = make_case(kind, 1e-4)
-    with as_context(Config(jitter=1e-7)):
+    with configured(jitter=1e-7):
         model = make_model("PEPR 0", case)
         model.single_chunk = False
         exact = exact_gradient("PEPR 0", model, case, 1e-7)
@@ -268,7 +270,8 @@ def test_derivatives_that_nearly_cancel(any_device):
     """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 1))
-    Y, Z = np.sin(2.0 * X) + 0.2 * rng.normal(size=(300, 1)), np.linspace(-3.0, 3.0, 40)[:, None]
+    Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=(300, 1))
+    Z = np.linspace(-3.0, 3.0, 40)[:, None]
     model = PEPR(
         (X, Y),
         SquaredExponential(),
@@ -277,7 +280,7 @@ def test_derivatives_that_nearly_cancel(any_device):
         noise_variance=1e-4,
         chunk_size=50,
     )
-    with as_context(Config(jitter=1e-6)), tf.GradientTape() as tape:
+    with configured(jitter=1e-6), tf.GradientTape() as tape:
         loss = model.training_loss()
     in_Z = tape.gradient(loss, model.inducing_variable.Z.unconstrained_variable).numpy()[
         [0, 10, 20, 33], 0
@@ -294,7 +297,7 @@ def test_derivatives_that_nearly_cancel(any_device):
 def test_growing_jitter_is_the_jitter_it_says(max_jitter, capfd):
     """Duplicates without jitter: the objective is that of the jitter reported on standard error."""
     case = make_case("duplicated", 1e-2)
-    with as_context(Config(jitter=0.0)):
+    with configured(jitter=0.0):
         kernel = SquaredExponential(variance=1.3, lengthscales=case.lengthscale)
         model = PEPR(
             (case.X, case.Y), kernel, case.Z, noise_variance=1e-2, alpha=0.5, max_jitter=max_jitter
@@ -316,7 +319,7 @@ def test_a_raised_jitter_is_in_the_result(variance, is_printed, capfd):
     need a jitter of eps, 2e-16: more than 1e-5 of a variance of 1e-12, and less of one of 1.
     """
     X = np.linspace(0.0, 1.0, 9)[:, None]
-    with as_context(Config(jitter=0.0)):
+    with configured(jitter=0.0):
         kernel = SquaredExponential(variance)
         gpflow.set_trainable(kernel, False)
         model = PEPR((X, np.sin(X)), kernel, np.zeros((2, 1)), max_jitter=1e-3)
@@ -325,17 +328,15 @@ def test_a_raised_jitter_is_in_the_result(variance, is_printed, capfd):
     assert ("jitter" in capfd.readouterr().err) == is_printed
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR 0.5", "BTSGPR"]))
+@partly_slow("name", MODELS, quick=["PEPR 0.5", "BTSGPR"])
 def test_seconds_of_an_epoch(name):
     """
     Objectives, derivatives and predictions are those near the origin: 2^30 s, whole seconds, lose
     no bit.
     """
     rng = np.random.default_rng(1)
-    X, Z = (
-        np.sort(np.round(rng.uniform(0.0, 600.0, (N, 1))), axis=0),
-        np.round(np.linspace(0.0, 600.0, M))[:, None],
-    )
+    X = np.sort(np.round(rng.uniform(0.0, 600.0, (N, 1))), axis=0)
+    Z = np.round(np.linspace(0.0, 600.0, M))[:, None]
     Y = np.sin(X / 80.0) + 0.1 * rng.normal(size=(N, 1))
     results = []
     for origin in (0.0, 2.0**30):
@@ -355,25 +356,19 @@ def test_seconds_of_an_epoch(name):
     assert_allclose(results[1], results[0], rtol=1e-8, atol=1e-8)
 
 
-class ExpandedSquare(Matern52):
-    """Not known to be stationary, so left to itself."""
-
-    def K(self, X, X2=None):
-        return super().K(X, X2)
-
-
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["BTSGPR"]))
-@pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
+@partly_slow("name", MODELS, quick=["BTSGPR"])
+@either_way
 def test_covariances_that_contradict_each_other_are_refused(name, way):
     """
     At 1e9 s and a lengthscale of 60 s, |x|^2 eps = 0.06; near the origin the same kernel is as good
     as any.
     """
-    X, Z = np.linspace(0.0, 600.0, N)[:, None], np.linspace(1.0, 597.0, M)[:, None]
+    X = np.linspace(0.0, 600.0, N)[:, None]
+    Z = np.linspace(1.0, 597.0, M)[:, None]
     far = MODELS[name](
         (X + 1e9, np.sin(X)), ExpandedSquare(1.3, 60.0), Z + 1e9, noise_variance=1e-2
     )
     near = MODELS[name]((X, np.sin(X)), ExpandedSquare(1.3, 60.0), Z, noise_variance=1e-2)
     assert np.isfinite(way(near.maximum_log_likelihood_objective)())
-    with pytest.raises(InvalidArgumentError, match=r"are inconsistent(.|\n)*subtracting the mean"):
+    with stopped(r"are inconsistent(.|\n)*subtracting the mean"):
         way(far.maximum_log_likelihood_objective)()

@@ -12,9 +12,8 @@ import pkgutil
 
 import gpflow
 import numpy as np
-import pytest
 import tensorflow as tf
-from quick import some_slow
+from quick import partly_slow
 
 import gpflow_pep
 
@@ -38,10 +37,7 @@ EXAMPLES = examples()
 LONG = ("StreamingPEP", "StreamingSVGP", "BTSVGP", "ARPEP", "select_num_inducing")
 
 
-@pytest.mark.parametrize(
-    "name",
-    some_slow(EXAMPLES, quick=[name for name in EXAMPLES if name.split(".")[-1] not in LONG]),
-)
+@partly_slow("name", EXAMPLES, quick=[name for name in EXAMPLES if name.split(".")[-1] not in LONG])
 def test_example(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files
     said = []

@@ -159,7 +159,8 @@ def test_every_public_name_is_in_the_api_and_no_other():
         text_of(ROOT / "docs" / "api" / "index.md"),
         re.MULTILINE,
     )
-    listed, module = [], ""
+    listed = []
+    module = ""
     for kind, name, rows in tables:
         if kind == "currentmodule":
             module = name

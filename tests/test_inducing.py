@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.config import Config, as_context
+from configuration import configured
 from gpflow.kernels import (
     Linear,
     Matern12,
@@ -19,7 +19,8 @@ from gpflow.kernels import (
     Static,
 )
 from numpy.testing import assert_allclose, assert_array_equal
-from tensorflow.errors import InvalidArgumentError
+from own_kernels import ExpandedSquare
+from refusals import refused, stopped
 from threadpoolctl import threadpool_limits
 
 from gpflow_pep.inducing import (
@@ -51,8 +52,7 @@ def conditional_variances(chosen, X=X, kernel=KERNEL):
     return np.diag(K) - np.sum(Kc * np.linalg.solve(K[np.ix_(chosen, chosen)], Kc), axis=0)
 
 
-def select(X, count, first=0, among=None, kernel=KERNEL):
-    among = len(X) if among is None else among
+def select(X, count, first, among, kernel=KERNEL):
     return (
         greedy_conditional_variance(kernel, tf.constant(X), count, first=first, among=among)
         .numpy()
@@ -170,8 +170,10 @@ def test_given_points_that_explain_each_other(seed):
     and rounding in double precision, 2e-16 times squared weights of up to 1e5 of the given points,
     is below a hundredth of that.
     """
-    local, kernel = np.random.default_rng(seed), SquaredExponential()
-    given, rows = local.uniform(0.0, 1.25, (25, 1)), local.uniform(1.25, 2.5, (25, 1))
+    local = np.random.default_rng(seed)
+    kernel = SquaredExponential()
+    given = local.uniform(0.0, 1.25, (25, 1))
+    rows = local.uniform(1.25, 2.5, (25, 1))
     found = greedy_variance(kernel, rows, 50, given=given)
     assert_array_equal(found[:25], given)
     assert_array_equal(np.sort(found[25:], axis=0), np.sort(rows, axis=0))
@@ -199,7 +201,7 @@ def test_given_points_that_explain_each_other(seed):
     ],
 )
 def test_given_points_are_checked(M, given, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         greedy_variance(KERNEL, X, M, given=given)
 
 
@@ -279,11 +281,9 @@ def test_greedy_passes_over_copies_where_nothing_is_left_of_any_row():
 
 @every_method
 def test_more_points_than_distinct_rows_are_rejected(method):
-    with pytest.raises(
-        ValueError, match="M must be at most the number of distinct rows of X, 12, got 13"
-    ):
+    with refused("M must be at most the number of distinct rows of X, 12, got 13"):
         method(copies(12, 200), 13)
-    with pytest.raises(ValueError, match="distinct rows of X, 2, got 3"):
+    with refused("distinct rows of X, 2, got 3"):
         method(np.array([[0.0, 0.0], [-0.0, 0.0], [1.0, 0.0]]), 3)
 
 
@@ -315,25 +315,23 @@ def test_minibatches_of_copies():
     ],
 )
 def test_bad_rows_are_refused(method, X, M, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         method(X, M)
 
 
 @pytest.mark.parametrize("method", [uniform, k_means])
 def test_bad_seeds_are_refused(method):
-    with pytest.raises(ValueError, match="seed must be a whole number from 0 to"):
+    with refused("seed must be a whole number from 0 to"):
         method(X, 3, seed=-1)
 
 
 def test_bad_kernels_are_refused():
     several = SharedIndependent(SquaredExponential(), output_dim=2)
-    with pytest.raises(
-        ValueError, match=r"kernel must be a gpflow\.kernels\.Kernel of one output, got SharedIndep"
-    ):
+    with refused(r"kernel must be a gpflow\.kernels\.Kernel of one output, got SharedIndep"):
         greedy_variance(several, X, 3)
-    with pytest.raises(ValueError, match=r"kernel must be .*, got ndarray"):
+    with refused(r"kernel must be .*, got ndarray"):
         greedy_variance(X, X, 3)
-    with pytest.raises(ValueError, match="chunk_size must be a whole number of at least 1, got 0"):
+    with refused("chunk_size must be a whole number of at least 1, got 0"):
         greedy_variance(KERNEL, X, 3, chunk_size=0)
 
 
@@ -347,13 +345,13 @@ class Broken(Static):
 
 
 def test_kernels_that_give_nan_are_refused():
-    with pytest.raises(ValueError, match="kernel must give finite variances and covariances"):
+    with refused("kernel must give finite variances and covariances"):
         greedy_variance(Broken(), X, 3)
 
 
 @every_method
 def test_float32(method):
-    with as_context(Config(float=np.float32)):
+    with configured(float=np.float32):
         kernel = Matern32(1.3, [0.7, 1.1])
         greedy = method not in (uniform, k_means)
         Z = greedy_variance(kernel, X, 12) if greedy else method(X, 12)
@@ -369,7 +367,7 @@ def test_kept_copies_take_nothing_from_the_others_in_float32():
     to copy.
     """
     rows = np.concatenate([np.tile(X[:5], (10, 1)), X[5:]]).astype(np.float32)
-    with as_context(Config(float=np.float32)):
+    with configured(float=np.float32):
         kernel = Matern32(1.3, [0.7, 1.1])
         chosen = select(rows, 56, first=50, among=50, kernel=kernel)
     assert set(chosen[:50]) == set(range(50))
@@ -389,10 +387,6 @@ def test_greedy_variance_far_from_the_origin():
 
 
 def test_greedy_variance_refuses_covariances_that_contradict_each_other():
-    class ExpandedSquare(Matern52):
-        def K(self, X, X2=None):
-            return super().K(X, X2)
-
     class Indefinite(SquaredExponential):
         """No covariance function: covariances of distant rows are larger than variances."""
 
@@ -403,10 +397,10 @@ def test_greedy_variance_refuses_covariances_that_contradict_each_other():
     kernel = ExpandedSquare(1.3, 600.0)
     assert greedy_variance(kernel, X, 50).shape == (50, 1)
     message = "^kernel must be positive definite: .* subtract the mean of X"
-    with pytest.raises(InvalidArgumentError, match=message):
+    with stopped(message):
         greedy_variance(kernel, X + 1e10, 50)
     message = "^kernel must be positive definite: .* Check K of a kernel of your own"
-    with pytest.raises(InvalidArgumentError, match=message):
+    with stopped(message):
         greedy_variance(Indefinite(), X, 50)
 
 
@@ -428,5 +422,5 @@ def test_blocks_on_a_line_are_intervals():
 
 
 def test_blocks_of_no_rows_are_refused():
-    with pytest.raises(ValueError, match="size must be"):
+    with refused("size must be"):
         neighbor_blocks(X, 0)

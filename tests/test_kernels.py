@@ -7,6 +7,7 @@ import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 from comparisons import assert_all_close
 from numpy.testing import assert_allclose, assert_array_equal
+from refusals import refused, stopped
 
 from gpflow_pep import CenteredLinear
 from gpflow_pep.engine import kernel_matrix
@@ -72,14 +73,14 @@ def test_kernels_in_units_whose_squares_leave_floating_point_range(unit):
 )
 def test_arguments_are_checked(arguments, message):
     """Priors take logarithms of scales: a loss of NaN otherwise."""
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         CenteredLinear(**{"center": [0.0, 0.0], **arguments})
 
 
 def test_scales_stay_positive():
     kernel = CenteredLinear([0.0, 0.0], scale=[1e-300, 1e300])
     assert_allclose(kernel.scale, [1e-300, 1e300], rtol=1e-12)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="incompatible with this parameter"):
+    with stopped("incompatible with this parameter"):
         kernel.scale.assign([-1.0, 1.0])
 
 

@@ -21,7 +21,8 @@ def test_every_notebook_is_a_pair():
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_pair_agrees(path):
-    text, notebook = jupytext.read(path.with_suffix(".py")), nbformat.read(path, as_version=4)
+    text = jupytext.read(path.with_suffix(".py"))
+    notebook = nbformat.read(path, as_version=4)
     cells = [[(cell.cell_type, cell.source) for cell in each.cells] for each in (text, notebook)]
     assert cells[0] == cells[1], "make notebooks-update"
 

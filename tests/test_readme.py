@@ -8,8 +8,7 @@ import re
 from pathlib import Path
 
 import gpflow
-import pytest
-from quick import some_slow
+from quick import partly_slow
 
 import gpflow_pep
 
@@ -21,9 +20,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 SCRIPTS = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     "script",
-    some_slow(SCRIPTS, 1),
+    SCRIPTS,
+    1,
     ids=lambda script: re.search(r"^model = (\w+)", script, re.MULTILINE).group(1),
 )
 def test_script(script, tmp_path, monkeypatch):

@@ -14,7 +14,8 @@ from comparisons import assert_all_close, assert_all_equal
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian, StudentT
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
-from quick import some_slow
+from quick import partly_slow, some_slow
+from refusals import refused, stopped
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import (
@@ -36,7 +37,8 @@ from gpflow_pep.runtime.checks import asserted
 from gpflow_pep.training import fit
 
 RNG = np.random.default_rng(0)
-X, Y = RNG.normal(size=(12, 2)), RNG.normal(size=(12, 1))
+X = RNG.normal(size=(12, 2))
+Y = RNG.normal(size=(12, 1))
 Z = RNG.normal(size=(4, 2))
 
 
@@ -49,21 +51,6 @@ def build(model=PEPR, data=(X, Y), inducing_variable=Z, **options):
     return model(data, inducing_variable=inducing_variable, **options)
 
 
-def refused(words, model=PEPR, **options):
-    """The constructor raises a ValueError whose message holds all the words."""
-    with pytest.raises(ValueError) as error:  # noqa: PT011
-        build(model, **options)
-    missing = [word for word in words if word not in str(error.value)]
-    assert not missing, f"{missing} not in: {error.value}"
-
-
-def with_bad(array, places, value=np.nan):
-    array = array.copy()
-    for place in places:
-        array[place] = value
-    return array
-
-
 # --- data -----------------------------------------------------------------------------------------
 
 
@@ -73,7 +60,7 @@ def test_truth_values_and_objects_that_are_numbers_are_numbers():
     expected = float(PEPR((X, (Y > 0.0).astype(float)), kernel, Z).training_loss())
     for given in ((X.astype(object), Y > 0.0), (X, (Y > 0.0).astype(object))):
         assert float(PEPR(given, kernel, Z).training_loss()) == expected
-    with pytest.raises(ValueError, match=r"Xnew must hold real numbers, got 'a' \(1 such value\)"):
+    with refused(r"Xnew must hold real numbers, got 'a' \(1 such value\)"):
         PEPR((X, Y), kernel, Z).predict_f(
             np.array([["a"] + [0.0] * (X.shape[1] - 1)], dtype=object)
         )
@@ -81,13 +68,9 @@ def test_truth_values_and_objects_that_are_numbers_are_numbers():
 
 def test_the_column_of_a_table_that_holds_no_numbers():
     table = pd.DataFrame(X, columns=["width", "height"]).assign(city=["Rome"] * len(X))
-    with pytest.raises(
-        ValueError, match=r"real numbers, got 'Rome' in column 'city' \(12 such values\)"
-    ):
+    with refused(r"real numbers, got 'Rome' in column 'city' \(12 such values\)"):
         PEPR((table, Y), kernel(), Z)
-    with pytest.raises(
-        ValueError, match=r"^Xnew must hold real numbers, got 'Rome' in column 'city'"
-    ):
+    with refused(r"^Xnew must hold real numbers, got 'Rome' in column 'city'"):
         build().predict_f(table[["width", "city"]])
 
 
@@ -115,7 +98,9 @@ def test_real_numbers_of_any_kind_become_default_float():
 def test_finite_in_the_precision_that_is_used():
     """1e300 is finite, and infinite once it is a float32."""
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
-        refused(["data[0] (X)", "finite"], data=(with_bad(X, [(2, 0)], 1e300), Y))
+        inputs = np.where(X[2, 0] == X, 1e300, X)
+        with refused(r"data\[0\] \(X\) must be finite"):
+            build(data=(inputs, Y))
 
 
 # --- alpha ----------------------------------------------------------------------------------------
@@ -124,7 +109,7 @@ def test_finite_in_the_precision_that_is_used():
 @pytest.mark.parametrize(("first", "second"), [(0.5, [0.5, 0.5]), ([0.5, 0.5], 0.5)])
 def test_alpha_keeps_its_shape(first, second):
     model = build(alpha=first, blocks=6)
-    with pytest.raises(ValueError, match="alpha must stay one number"):
+    with refused("alpha must stay one number"):
         model.alpha = second
 
 
@@ -158,7 +143,7 @@ def test_alpha_assigned_directly_stops_the_next_evaluation(alpha):
         lambda: predict(X),
         model.posterior,
     ):
-        with pytest.raises(InvalidArgumentError, match=r"alpha must be in \[0, 1\]"):
+        with stopped(r"alpha must be in \[0, 1\]"):
             evaluate()
     model.alpha.assign(0.5)
     assert np.isfinite(compiled())
@@ -186,15 +171,14 @@ def test_scale_that_is_accepted():
 
 def test_the_optimal_scale_is_that_of_alpha_0():
     alpha = [0.0, 1e-9]
-    refused(["alpha must be 0", "scale='optimal'"], scale="optimal", alpha=alpha, blocks=6)
+    with refused("alpha must be 0 with scale='optimal'"):
+        build(scale="optimal", alpha=alpha, blocks=6)
     model = build(scale="optimal", alpha=np.zeros(np.shape(alpha)), blocks=6)
-    with pytest.raises(ValueError, match="alpha must be 0 with scale='optimal'"):
+    with refused("alpha must be 0 with scale='optimal'"):
         model.alpha = alpha
     model.alpha.assign(alpha)
     for evaluate in (model.training_loss, model.training_loss_closure(compile=True)):
-        with pytest.raises(
-            InvalidArgumentError, match=r"alpha must be 0 with scale=.*optimal.*got"
-        ):
+        with stopped(r"alpha must be 0 with scale=.*optimal.*got"):
             evaluate()
 
 
@@ -233,7 +217,7 @@ def test_the_optimal_scale_is_that_of_alpha_0():
 )
 def test_booleans_are_true_or_false(name, call, value):
     """Any text would be true."""
-    with pytest.raises(ValueError, match=f"{name} must be True or False, got"):
+    with refused(f"{name} must be True or False, got"):
         call(**{name: value})
 
 
@@ -267,7 +251,8 @@ def test_block_sizes_need_not_divide_the_rows():
 
 def test_a_shared_block_needs_one_size():
     for blocks in (5, [np.arange(4), np.arange(4, 12)]):
-        refused(["blocks", "one size", "shared"], BTSGPR, blocks=blocks, shared=True)
+        with refused("blocks must be of one size with shared=True"):
+            build(BTSGPR, blocks=blocks, shared=True)
 
 
 # --- kernel, likelihood, numbers ------------------------------------------------------------------
@@ -283,7 +268,7 @@ def in_chunks(model, chunk_size):
     return made.training_loss(), made.predict_f(X)[0], left_out
 
 
-@pytest.mark.parametrize("model", some_slow(["rows", "blocks", "PEP"], 1))
+@partly_slow("model", ["rows", "blocks", "PEP"], 1)
 def test_chunk_sizes_that_are_accepted(model):
     """Objective and predictions are those of any other size, up to the order of 12 additions."""
     expected = in_chunks(model, 4)
@@ -317,9 +302,7 @@ def test_bad_seeds_are_refused():
     )
     for value in (2**32, np.int64(2**32), -1, 2**70, 0.0, False):
         for call in calls:
-            with pytest.raises(
-                ValueError, match="seed must be a whole number from 0 to 4294967295, got"
-            ):
+            with refused("seed must be a whole number from 0 to 4294967295, got"):
                 call(value)
 
 
@@ -336,9 +319,7 @@ def test_counts_beyond_32_bits_are_refused():
     }
     for name, call in calls.items():
         for value in TOO_MANY:
-            with pytest.raises(
-                ValueError, match=f"^{name} must be a whole number from 1 to 2147483647, got"
-            ):
+            with refused(f"^{name} must be a whole number from 1 to 2147483647, got"):
                 call(value)
 
 
@@ -351,7 +332,8 @@ def test_counts_beyond_32_bits_are_refused():
 )
 def test_inputs_in_a_list_are_not_rounded(make):
     """To single precision, as TensorFlow's cast of Python's numbers does."""
-    model, values = make(), [[0.1] * X.shape[1], [1.0 / 3.0] * X.shape[1]]
+    model = make()
+    values = [[0.1] * X.shape[1], [1.0 / 3.0] * X.shape[1]]
     for predict in (model.predict_f, model.predict_y, model.posterior().predict_f):
         assert_all_equal(predict(values), predict(np.array(values)))
 
@@ -374,7 +356,7 @@ def test_the_largest_numbers_that_are_counted_to():
 
 def test_unknown_posterior_caches_are_refused():
     for cache in ("bogus", "TENSOR ", 3):
-        with pytest.raises(ValueError, match="cache") as error:
+        with refused("cache") as error:
             build().posterior(cache)
         for word in ("tensor", "variable", "nocache", str(cache)):
             assert word in str(error.value)
@@ -425,7 +407,7 @@ def test_new_data(name, rows):
     before = snapshot(model)
     new = (np.resize(X, (rows, 2)) + np.arange(rows)[:, None] / 7.0, np.resize(Y, (rows, 1)))
     if rows != 12 and (name.startswith("alpha per") or (name == "shared" and rows == 3)):
-        with pytest.raises(ValueError, match=r"data must keep|one size"):
+        with refused(r"data must keep|one size"):
             model.data = new
         assert_equal(snapshot(model), before)
         return
@@ -456,7 +438,5 @@ def test_inputs_that_are_not_finite_are_named_by_their_row(shape, index, row):
     """Of any rank, since the checks of shapes come later."""
     X = np.zeros(shape)
     X[index] = np.nan
-    with pytest.raises(
-        ValueError, match=rf"Xnew must be finite, got 1 values .* the first in row {row}\."
-    ):
+    with refused(rf"Xnew must be finite, got 1 values .* the first in row {row}\."):
         validation.inputs(X, "Xnew")

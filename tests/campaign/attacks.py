@@ -35,14 +35,15 @@ from campaign.relations import (
     kernel_of,
     make,
 )
-from campaign.running import Campaign, Outcome, guarded, judged
+from campaign.running import Campaign, Outcome, Rng, guarded, judged
 
 _TOLERANCE = 1e-6  # relative; sites converge to 1e-9
 _SPREAD = 0.3  # of parameters, so that nothing is ill-conditioned
 
-Rng = np.random.Generator
-Act = Callable[[Case, Any, Rng], tuple[Found, Found]]
-"""Attacks a model, and returns the numbers found and the expected numbers."""
+Pair = tuple[Found, Found]
+"""The numbers found and the expected numbers."""
+Act = Callable[[Case, Any, Rng], Pair]
+"""Attacks a model."""
 
 
 class Attack(NamedTuple):
@@ -63,6 +64,10 @@ class Attacked(NamedTuple):
 def one_of(rng: Rng, values: Sequence[Any]) -> Any:
     """Draw one of any objects."""
     return values[int(rng.integers(len(values)))]
+
+
+def _both(case: Case, model: Any, other: Any) -> Pair:
+    return found_by(case, model), found_by(case, other)
 
 
 # --- what replaces a part -------------------------------------------------------------------------
@@ -104,7 +109,8 @@ def _scale(case: Case, rng: Rng) -> Any:
 
 
 def _fewer_rows(case: Case, rng: Rng) -> Any:
-    X, Y = case.X[:-1], case.Y[:-1]
+    X = case.X[:-1]
+    Y = case.Y[:-1]
     return one_of(rng, [(X, Y), (X.tolist(), Y.tolist()), (tf.constant(X), np.asfortranarray(Y))])
 
 
@@ -116,10 +122,10 @@ def _q_mu(case: Case, rng: Rng) -> Any:
 def _replaced(name: str, draw: Callable[[Case, Rng], Any]) -> Act:
     """Assign an attribute; a model constructed with it is the same."""
 
-    def act(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
+    def act(case: Case, model: Any, rng: Rng) -> Pair:
         value = draw(case, rng)
         setattr(model, name, value)
-        return found_by(case, model), found_by(case, make(case, **{name: value}))
+        return _both(case, model, make(case, **{name: value}))
 
     return act
 
@@ -130,9 +136,9 @@ def _replaced(name: str, draw: Callable[[Case, Rng], Any]) -> Act:
 def _changed_kernel(change: Callable[[Any, Case, Rng], None]) -> Act:
     """Change the kernel in its place; a model constructed with it is the same."""
 
-    def act(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
+    def act(case: Case, model: Any, rng: Rng) -> Pair:
         change(model.kernel, case, rng)
-        return found_by(case, model), found_by(case, make(case, kernel=model.kernel))
+        return _both(case, model, make(case, kernel=model.kernel))
 
     return act
 
@@ -151,46 +157,46 @@ def _tensor_for_parameter(kernel: Any, case: Case, rng: Rng) -> None:
     kernel.variance = tf.constant(rng.uniform(0.5, 2.0), tf.float64)
 
 
-def _shared_kernel(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
+def _shared_kernel(case: Case, model: Any, rng: Rng) -> Pair:
     """Another model of the same kernel object has another part afterwards."""
     second = make(case, kernel=model.kernel)
     found_by(case, second)
     second.kernel = _kernel(case, rng)
     model.kernel.variance.assign(rng.uniform(0.5, 2.0))
-    return found_by(case, model), found_by(case, make(case, kernel=model.kernel))
+    return _both(case, model, make(case, kernel=model.kernel))
 
 
-def _points_as_parameter(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
+def _points_as_parameter(case: Case, model: Any, rng: Rng) -> Pair:
     Z = rng.normal(size=(int(rng.integers(2, 6)), case.X.shape[1]))
     model.inducing_variable.Z = gpflow.Parameter(Z)
-    return found_by(case, model), found_by(case, make(case, inducing_variable=Z))
+    return _both(case, model, make(case, inducing_variable=Z))
 
 
-def _max_jitter(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
+def _max_jitter(case: Case, model: Any, rng: Rng) -> Pair:
     """A matrix that needs no jitter gets none."""
     before = found_by(case, model)
     model.max_jitter = one_of(rng, [1e-3, np.float64(1e-2), None])
     return found_by(case, model), before
 
 
-def _copied(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
+def _copied(case: Case, model: Any, rng: Rng) -> Pair:
     """A new kernel in a copy leaves the model unchanged."""
     before = found_by(case, model)
     deepcopy(model).kernel = _kernel(case, rng)
     return found_by(case, model), before
 
 
-def _pickled(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
-    return found_by(case, pickle.loads(pickle.dumps(model))), found_by(case, model)
+def _pickled(case: Case, model: Any, rng: Rng) -> Pair:
+    return _both(case, pickle.loads(pickle.dumps(model)), model)
 
 
-def _assigned_from_another(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
+def _assigned_from_another(case: Case, model: Any, rng: Rng) -> Pair:
     other = make(case._replace(variance=rng.uniform(0.5, 2.0)))
     multiple_assign(model, parameter_dict(other))
-    return found_by(case, model), found_by(case, other)
+    return _both(case, model, other)
 
 
-def _compiled(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
+def _compiled(case: Case, model: Any, rng: Rng) -> Pair:
     """A compiled training loss uses values that are assigned later."""
     loss = model.training_loss_closure(*batch_of(case, model))
     loss()
@@ -211,33 +217,36 @@ def _streamed(case: Case) -> Any:
     return model
 
 
-def _copied_stream(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
+def _copied_stream(case: Case, model: Any, rng: Rng) -> Pair:
     """A copied or pickled stream continues as the stream does."""
     model = _streamed(case)
     other = one_of(rng, [deepcopy, lambda each: pickle.loads(pickle.dumps(each))])(model)
     for each in (model, other):
         each.update((case.X, case.Y))
-    return found_by(case, other), found_by(case, model)
+    return _both(case, other, model)
 
 
-def _kernel_between_batches(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
+def _kernel_between_batches(case: Case, model: Any, rng: Rng) -> Pair:
     """
     A new kernel acts as its values assigned to the old one: the old posterior, a factor on the old
     points, stays.
     """
-    model, other = _streamed(case), _streamed(case)
+    model = _streamed(case)
+    other = _streamed(case)
     kernel = kernel_of(case._replace(variance=1.1 * case.variance))
     model.kernel = kernel
     multiple_assign(other.kernel, parameter_dict(kernel))
-    return found_by(case, model), found_by(case, other)
+    return _both(case, model, other)
 
 
-def _same_points(case: Case, model: Any, rng: Rng) -> tuple[Found, Found]:
+def _same_points(case: Case, model: Any, rng: Rng) -> Pair:
     """New points that are the old points, in any form, are an update without points."""
-    model, other, Z = _streamed(case), _streamed(case), case.Z
+    model = _streamed(case)
+    other = _streamed(case)
+    Z = case.Z
     model.update((case.X, case.Y), one_of(rng, [Z, Z.tolist(), tf.constant(Z), InducingPoints(Z)]))
     other.update((case.X, case.Y))
-    return found_by(case, model), found_by(case, other)
+    return _both(case, model, other)
 
 
 _ONE_BLOCK = ("PEPR", "TSGPR", "StreamingSGPR")
@@ -286,7 +295,8 @@ def run(attacked: Attacked) -> Outcome:
 
 
 def _judged(attacked: Attacked) -> Outcome:
-    attack, rng = ATTACKS[attacked.name], np.random.default_rng([attacked.seed, 11])
+    attack = ATTACKS[attacked.name]
+    rng = np.random.default_rng([attacked.seed, 11])
     case = drawn(attacked.seed, rng, attack.models, attack.likelihoods, _SPREAD)
     model = make(case)
     found_by(case, model)

@@ -19,7 +19,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from campaign.reference import Reference, matern52, power_ep, squared_exponential
-from campaign.running import Campaign, Outcome, guarded, judged
+from campaign.running import Campaign, Outcome, Rng, guarded, judged
 from gpflow_pep import PEPR, TSGPR
 
 _TOLERANCE = 1e-6  # relative, of what is well conditioned
@@ -51,23 +51,23 @@ class Case(NamedTuple):
     noise: float
 
 
-def _near(X: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _near(X: AnyNDArray, rng: Rng) -> AnyNDArray:
     return X
 
 
-def _far(X: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _far(X: AnyNDArray, rng: Rng) -> AnyNDArray:
     return X + 10.0 ** rng.uniform(0.0, 7.0)
 
 
-def _clusters(X: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _clusters(X: AnyNDArray, rng: Rng) -> AnyNDArray:
     return X + 10.0 ** rng.uniform(1.0, 5.0) * rng.integers(0, 3, (len(X), 1))
 
 
-def _duplicated(X: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _duplicated(X: AnyNDArray, rng: Rng) -> AnyNDArray:
     return X[rng.integers(0, max(1, len(X) // 2), len(X))]
 
 
-def _line(X: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _line(X: AnyNDArray, rng: Rng) -> AnyNDArray:
     return np.column_stack([X[:, 0], *([np.zeros(len(X))] * (X.shape[1] - 1))])
 
 
@@ -101,13 +101,16 @@ CHUNKS = (None, None, 1, 3, 10**6, np.int64(4), sys.maxsize)
 def case_of(seed: int) -> Case:
     """Make the case of a seed."""
     rng = np.random.default_rng(seed)
-    N, M, D = int(rng.choice([1, 2, 5, 12])), int(rng.choice([1, 2, 5, 8])), int(rng.choice([1, 2]))
+    N = int(rng.choice([1, 2, 5, 12]))
+    M = int(rng.choice([1, 2, 5, 8]))
+    D = int(rng.choice([1, 2]))
     model, kernel, place = (
         str(rng.choice(list(names))) for names in (("PEPR", "TSGPR"), KERNELS, PLACES)
     )
     X = PLACES[place](rng.uniform(-1.0, 1.0, (N, D)), rng)
     points = X[rng.integers(0, N, M)] + 0.3 * rng.standard_normal((M, D))
-    lengthscale, noise = 10.0 ** rng.uniform(-1.5, 1.5), 10.0 ** rng.uniform(-6.0, 2.0)
+    lengthscale = 10.0 ** rng.uniform(-1.5, 1.5)
+    noise = 10.0 ** rng.uniform(-6.0, 2.0)
     variance = 10.0 ** rng.uniform(-3.0, 3.0)
     Y = np.sin(3.0 * (X[:, :1] - X[0, 0])) * np.sqrt(variance) + np.sqrt(
         noise
@@ -155,7 +158,8 @@ def compare(case: Case, model: Any) -> Outcome:
     kernel = KERNELS[case.kernel][1](
         *(float(value.numpy()) for value in (model.kernel.variance, model.kernel.lengthscales))
     )
-    jitter, noise = gpflow.default_jitter(), float(model.likelihood.variance.numpy())
+    jitter = gpflow.default_jitter()
+    noise = float(model.likelihood.variance.numpy())
     expected = power_ep(
         (case.X, case.Y), kernel, model.inducing_variable.Z.numpy(), case.Xnew,
         alpha=case.alpha, noise=noise, jitter=jitter, structured=case.model == "TSGPR",

@@ -34,13 +34,16 @@ MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "TSGPR": (TSGPR, {"alpha": 0.0, "structured": True}),
     "BTSGPR, rows": (partial(BTSGPR, blocks=1), {"alpha": 0.0, "structured": True}),
 }
-_N, _M, _SPACING = 15, 6, 0.02
+_N = 15
+_M = 6
+_SPACING = 0.02
 
 
 def error_of(model: str, condition: float, noise: float, seed: int) -> float | None:
     """Return the largest error of one case; None if it was refused by name."""
     rng = np.random.default_rng(seed)
-    lengthscale, variance = 10.0 ** rng.uniform(-1.0, 1.0), 10.0 ** rng.uniform(-1.0, 1.0)
+    lengthscale = 10.0 ** rng.uniform(-1.0, 1.0)
+    variance = 10.0 ** rng.uniform(-1.0, 1.0)
     # A condition number of M or less: points so far apart that they do not covary.
     spacing = _SPACING if condition > _M else 20.0
     Z = lengthscale * spacing * (np.arange(_M)[:, None] + 0.1 * rng.random((_M, 1)))

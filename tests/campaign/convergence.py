@@ -31,7 +31,7 @@ from gpflow.likelihoods import (
     StudentT,
 )
 
-from campaign.running import Campaign, options
+from campaign.running import Campaign, Rng, options
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Logit, Probit
 
@@ -46,7 +46,7 @@ class Kind(NamedTuple):
     """A likelihood, and how observations follow from latent values [N, C]."""
 
     make: Callable[[], gpflow.likelihoods.Likelihood]
-    observe: Callable[[AnyNDArray, np.random.Generator], AnyNDArray]
+    observe: Callable[[AnyNDArray, Rng], AnyNDArray]
     latent: int = 1
     projection: str = "kl"
 
@@ -76,15 +76,15 @@ class Outcome(NamedTuple):
     message: str
 
 
-def _labels(F: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _labels(F: AnyNDArray, rng: Rng) -> AnyNDArray:
     return (F[:, :1] + rng.standard_normal((len(F), 1)) > 0.0).astype(float)
 
 
-def _counts(rate: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _counts(rate: AnyNDArray, rng: Rng) -> AnyNDArray:
     return rng.poisson(np.minimum(rate, _LARGEST)).astype(float)
 
 
-def _classes(F: AnyNDArray, rng: np.random.Generator) -> AnyNDArray:
+def _classes(F: AnyNDArray, rng: Rng) -> AnyNDArray:
     return np.argmax(F + 0.1 * rng.standard_normal(F.shape), axis=1)[:, None].astype(float)
 
 
@@ -126,7 +126,8 @@ OBSERVATIONS = ("of the model", "at random", "separable", "extreme")
 
 def problems(number: int, seed: int, only: str | None = None) -> list[Problem]:
     """Return the problems of a seed, the kinds in turn."""
-    rng, found = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    found = []
     names = list(KINDS)
     for place in range(number):
         found.append(
@@ -146,13 +147,12 @@ def problems(number: int, seed: int, only: str | None = None) -> list[Problem]:
 
 def data(problem: Problem) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
     """X [N, 2], Y [N, 1] and Z [M, 2] of a problem."""
-    kind, rng = KINDS[problem.kind], np.random.default_rng(problem.seed)
+    kind = KINDS[problem.kind]
+    rng = np.random.default_rng(problem.seed)
     X = rng.uniform(-1.0, 1.0, (problem.num_data, 2))
     Z = X[: problem.num_inducing] if problem.num_inducing <= len(X) else X
-    variance, slope = (
-        problem.variance,
-        np.array([[1.0, -0.5, 0.2], [0.3, 1.0, -0.7]])[:, : kind.latent],
-    )
+    variance = problem.variance
+    slope = np.array([[1.0, -0.5, 0.2], [0.3, 1.0, -0.7]])[:, : kind.latent]
     if problem.observations == "of the model":
         covariance = variance * np.exp(
             -0.5 * np.square((X[:, None] - X[None]) / problem.lengthscale).sum(axis=-1)
@@ -216,7 +216,8 @@ def main() -> None:
     """Run the campaign and print a table."""
     parser = options(__doc__, 700, "problems")
     parser.add_argument("--only", choices=KINDS, help="problems of this kind only")
-    arguments, models = parser.parse_args(), Models()
+    arguments = parser.parse_args()
+    models = Models()
     campaign = Campaign(lambda problem: solve(models(problem)), tuple, ("converged",))
     drawn = problems(arguments.problems, arguments.seed, arguments.only)
     print_table(campaign.run_all(drawn, arguments))

@@ -29,7 +29,7 @@ import gpflow
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from campaign.running import Campaign, Outcome, guarded, judged
+from campaign.running import Campaign, Outcome, Rng, guarded, judged
 from gpflow_pep import APEP, PEPR, TSVGP, PEPClassifier
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.saving.arrays_file import load_arrays
@@ -74,7 +74,7 @@ def _kernel() -> gpflow.kernels.Kernel:
 
 
 def _classifier() -> PEPClassifier:
-    model = PEPClassifier((X, LABELS), _kernel(), Probit(), Z.copy())
+    model = PEPClassifier((X, LABELS), _kernel(), Probit(), Z)
     gpflow.set_trainable(model.inducing_variable, False)
     return model
 
@@ -82,13 +82,13 @@ def _classifier() -> PEPClassifier:
 _ADAM = {"optimizer": "adam", "max_iterations": 15}
 _IN_MINIBATCHES = {"max_iterations": 120, "interval": 5, "batch_size": 7, "learning_rate": 0.05}
 _MODELS: dict[str, tuple[Callable[[], Any], Any]] = {
-    "PEPR": (lambda: PEPR((X, Y), _kernel(), Z.copy(), noise_variance=0.3, alpha=0.5), None),
+    "PEPR": (lambda: PEPR((X, Y), _kernel(), Z, noise_variance=0.3, alpha=0.5), None),
     "PEPClassifier": (_classifier, None),
     "TSVGP": (
-        lambda: TSVGP(_kernel(), gpflow.likelihoods.Gaussian(0.3), Z.copy(), num_data=len(X)),
+        lambda: TSVGP(_kernel(), gpflow.likelihoods.Gaussian(0.3), Z, num_data=len(X)),
         (X, Y),
     ),
-    "APEP": (lambda: APEP(_kernel(), Probit(), Z.copy(), num_data=len(X)), (X, LABELS)),
+    "APEP": (lambda: APEP(_kernel(), Probit(), Z, num_data=len(X)), (X, LABELS)),
 }
 TRAININGS: dict[str, tuple[str, dict[str, Any]]] = {
     "PEPR": ("PEPR", {"max_iterations": 100}),
@@ -175,7 +175,7 @@ def _perform(subject: str, path: Path, way: str, number: int) -> None:
     train(subject, new(subject), path, act if way == "record" else None)
 
 
-def killed(case: Case, path: Path, rng: np.random.Generator) -> Outcome:
+def killed(case: Case, path: Path, rng: Rng) -> Outcome:
     """Kill up to three processes at one training, one after the other; then bring it to an end."""
     for _ in range(rng.integers(1, 4)):
         way = str(rng.choice(_WAYS))
@@ -208,7 +208,7 @@ def _limited(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def full(case: Case, path: Path, rng: np.random.Generator) -> Outcome:
+def full(case: Case, path: Path, rng: Rng) -> Outcome:
     """Train where files cannot be written from some size on, then where they can."""
     size = int(rng.integers(1, 2 * len(undisturbed(case.subject)[1])))
     with _limited(size):
@@ -219,7 +219,7 @@ def full(case: Case, path: Path, rng: np.random.Generator) -> Outcome:
 # --- damaged --------------------------------------------------------------------------------------
 
 
-def damage(content: bytes, rng: np.random.Generator) -> bytes:
+def damage(content: bytes, rng: Rng) -> bytes:
     """Cut bytes off, flip bits, or let other bytes take the place of some."""
     start = int(rng.integers(len(content)))
     length = int(rng.integers(1, 200))
@@ -236,7 +236,7 @@ def damage(content: bytes, rng: np.random.Generator) -> bytes:
     return ways[rng.integers(len(ways))]
 
 
-def damaged(case: Case, path: Path, rng: np.random.Generator) -> Outcome:
+def damaged(case: Case, path: Path, rng: Rng) -> Outcome:
     """Train with a damaged checkpoint: the error names it, and neither file nor model changes."""
     written = damage(undisturbed(case.subject)[1], rng)
     path.write_bytes(written)
@@ -268,7 +268,8 @@ def case_of(seed: int) -> Case:
 def run(case: Case) -> Outcome:
     """Run a case in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        path, rng = Path(folder) / "c.npz", np.random.default_rng([case.seed, 1])
+        path = Path(folder) / "c.npz"
+        rng = np.random.default_rng([case.seed, 1])
         return guarded(lambda: KINDS[case.kind](case, path, rng))
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from campaign.relations import MODELS, batch_of, drawn, make
+from campaign.running import Rng
 from experiments.benchmarks.machine import in_process
 from experiments.protocols.arguments import count
 from experiments.recording.memory import MEGABYTE, resident
@@ -60,7 +61,7 @@ def measure(kind: str, number: int) -> dict[int, float]:
     return found
 
 
-def _train(kind: str, rng: np.random.Generator) -> None:
+def _train(kind: str, rng: Rng) -> None:
     case = drawn(0, rng, [kind], ["Gaussian", "Probit"], spread=0.3)
     model = make(case)
     with warnings.catch_warnings():

@@ -19,7 +19,7 @@ from gpflow.likelihoods import Bernoulli, Beta, Exponential, Gamma, Ordinal, Poi
 from scipy import stats
 from scipy.special import logsumexp, softplus
 
-from campaign.running import Campaign, Outcome, guarded, judged
+from campaign.running import Campaign, Outcome, Rng, guarded, judged
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted.predictive import predicted_log_density
 
@@ -56,14 +56,14 @@ def _within_1e_3(p: AnyNDArray) -> AnyNDArray:
 def _labels(likelihood: Any, log_p: Callable[[AnyNDArray], AnyNDArray]) -> Callable[..., Drawn]:
     """log p(y = 1|f) = log_p(f) and log p(y = 0|f) = log_p(-f)."""
 
-    def drawn(rng: np.random.Generator, size: float) -> Drawn:
+    def drawn(rng: Rng, size: float) -> Drawn:
         return likelihood, lambda f, y: log_p(f if y else -f), lambda f: rng.integers(0, 2, f.shape)
 
     return drawn
 
 
 def _counts(invlink: Any, mean: Callable[[AnyNDArray], AnyNDArray]) -> Callable[..., Drawn]:
-    def drawn(rng: np.random.Generator, size: float) -> Drawn:
+    def drawn(rng: Rng, size: float) -> Drawn:
         def density(f: AnyNDArray, y: float) -> AnyNDArray:
             return stats.poisson.logpmf(y, size * mean(f))
 
@@ -76,7 +76,7 @@ def _counts(invlink: Any, mean: Callable[[AnyNDArray], AnyNDArray]) -> Callable[
     return drawn
 
 
-def _student_t(rng: np.random.Generator, size: float) -> Drawn:
+def _student_t(rng: Rng, size: float) -> Drawn:
     df = 10.0 ** rng.uniform(0.2, 2.0)
     likelihood = StudentT(scale=size, df=df)
     return (
@@ -86,7 +86,7 @@ def _student_t(rng: np.random.Generator, size: float) -> Drawn:
     )
 
 
-def _gamma(rng: np.random.Generator, size: float) -> Drawn:
+def _gamma(rng: Rng, size: float) -> Drawn:
     likelihood = Gamma()
     likelihood.shape.assign(size)
     return (
@@ -96,7 +96,7 @@ def _gamma(rng: np.random.Generator, size: float) -> Drawn:
     )
 
 
-def _exponential(rng: np.random.Generator, size: float) -> Drawn:
+def _exponential(rng: Rng, size: float) -> Drawn:
     return (
         Exponential(),
         lambda f, y: stats.expon.logpdf(y, scale=np.exp(f)),
@@ -104,11 +104,11 @@ def _exponential(rng: np.random.Generator, size: float) -> Drawn:
     )
 
 
-def _gamma_draws(rng: np.random.Generator, shape: float) -> Callable[[AnyNDArray], AnyNDArray]:
+def _gamma_draws(rng: Rng, shape: float) -> Callable[[AnyNDArray], AnyNDArray]:
     return lambda f: np.maximum(rng.gamma(shape, np.exp(np.clip(f, -9.0, 9.0))), 1e-12)
 
 
-def _beta(rng: np.random.Generator, size: float) -> Drawn:
+def _beta(rng: Rng, size: float) -> Drawn:
     def density(f: AnyNDArray, y: float) -> AnyNDArray:
         mean = _within_1e_3(stats.norm.cdf(f))
         return stats.beta.logpdf(y, size * mean, size * (1.0 - mean))
@@ -116,7 +116,7 @@ def _beta(rng: np.random.Generator, size: float) -> Drawn:
     return Beta(scale=size), density, lambda f: rng.uniform(1e-3, 0.999, f.shape)
 
 
-def _ordinal(rng: np.random.Generator, size: float) -> Drawn:
+def _ordinal(rng: Rng, size: float) -> Drawn:
     edges = np.sort(rng.normal(size=3))
     likelihood = Ordinal(edges)
     likelihood.sigma.assign(size)
@@ -150,7 +150,8 @@ def case_of(seed: int) -> Case:
     rng = np.random.default_rng(seed)
     name = str(rng.choice(list(LIKELIHOODS)))
     likelihood, density, draw = LIKELIHOODS[name](rng, 10.0 ** rng.uniform(-1.5, 2.0))
-    mean, variance = rng.normal(scale=3.0, size=_ROWS), 10.0 ** rng.uniform(-4.0, 2.0, size=_ROWS)
+    mean = rng.normal(scale=3.0, size=_ROWS)
+    variance = 10.0 ** rng.uniform(-4.0, 2.0, size=_ROWS)
     f = mean + rng.choice([0.0, 1.0, 6.0], size=_ROWS) * rng.normal(size=_ROWS) * np.sqrt(variance)
     return Case(seed, name, likelihood, density, mean, variance, np.asarray(draw(f), dtype=float))
 

@@ -39,7 +39,8 @@ def _stationary(profile: Callable[[mpmath.mpf], mpmath.mpf]) -> Callable[[float,
     """Return a function of variance and lengthscale; the profile is that of a squared distance."""
 
     def of(variance: float, lengthscale: float) -> Kernel:
-        height, width = mpmath.mpf(variance), mpmath.mpf(lengthscale)
+        height = mpmath.mpf(variance)
+        width = mpmath.mpf(lengthscale)
 
         def kernel(x: Numbers, z: Numbers) -> mpmath.mpf:
             square = mpmath.fsum((a - b) ** 2 for a, b in zip(x, z, strict=True)) / width**2
@@ -89,7 +90,8 @@ def collapsed(
     :param blocks: BTSGPR instead: alpha is 0, and the penalty Σ_b log |I + D_b/σ²|/2; rows: TSGPR.
     :param rounding: is added to Kuu.
     """
-    power, noise = mpmath.mpf(alpha), mpmath.mpf(noise)
+    power = mpmath.mpf(alpha)
+    noise = mpmath.mpf(noise)
     M = range(len(U))
     Kuu = [[kernel(a, b) for b in U] for a in U]
     for i in M:
@@ -152,7 +154,8 @@ def power_ep(
         y = [row[0] for row in _rows(data[1])]
         blocks = [[n] for n in range(len(X))] if structured else []
         found = collapsed(X, y, U, kernel, alpha=alpha, noise=noise, jitter=jitter, blocks=blocks)
-        mean, variance = [], []
+        mean = []
+        variance = []
         for x in new:
             v = _solve(found.L, [kernel(x, b) for b in U])
             t = _solve(found.LB, v)

@@ -21,7 +21,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.likelihoods import Gaussian, Poisson, StudentT
 
-from campaign.running import Campaign, Outcome, guarded, judged
+from campaign.running import Campaign, Outcome, Rng, guarded, judged
 from gpflow_pep import (
     APEP,
     ARPEP,
@@ -116,7 +116,7 @@ def kernel_of(case: Case) -> gpflow.kernels.Kernel:
 
 def make(case: Case, **options: Any) -> Any:
     """Make the model of a case, with other arguments in place of those of the case."""
-    parts = {"kernel": kernel_of(case), "inducing_variable": case.Z.copy()}
+    parts = {"kernel": kernel_of(case), "inducing_variable": case.Z}
     if "likelihood" not in options and case.model not in REGRESSION:
         parts["likelihood"] = LIKELIHOODS[case.likelihood](case.noise)
     if case.model in MINIBATCH:
@@ -154,7 +154,6 @@ def found_by(case: Case, model: Any, *, compiled: bool = False) -> Found:
 
 # --- relations: from a case and what its model finds to what must be found as well, and what is ---
 
-Rng = np.random.Generator
 Compared = tuple[Found, Found, Any]
 Relation = Callable[[Case, Any, Found, Rng], Compared]
 
@@ -231,7 +230,9 @@ def _labels(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
 
 def _sibling(case: Case, model: Any, found: Found, rng: Rng) -> Compared:
     """Another class, or its settings, that is the same thing here."""
-    kernel, Z, data = kernel_of(case), case.Z.copy(), (case.X, case.Y)
+    kernel = kernel_of(case)
+    Z = case.Z
+    data = (case.X, case.Y)
     siblings: dict[str, Callable[[], Any]] = {
         "PEPR": lambda: PEPR(
             data, kernel, Z, alpha=case.alpha, noise_variance=case.noise, blocks=1
@@ -291,7 +292,7 @@ def _possible(model: str) -> list[str]:
 
 def drawn(
     seed: int,
-    rng: np.random.Generator,
+    rng: Rng,
     models: Sequence[str] = MODELS,
     likelihoods: Sequence[str] = tuple(LIKELIHOODS),
     spread: float = 1.0,
@@ -303,7 +304,9 @@ def drawn(
     """
     model = models[rng.integers(len(models))]
     likelihood = str(rng.choice([name for name in _possible(model) if name in likelihoods]))
-    N, M, D = int(rng.integers(1, 30)) + 1, int(rng.integers(1, 7)), int(rng.integers(1, 4))
+    N = int(rng.integers(1, 30)) + 1
+    M = int(rng.integers(1, 7))
+    D = int(rng.integers(1, 4))
     X, Z, Xnew = (rng.normal(size=(rows, D)) for rows in (N, M, 5))
     variance = 10.0 ** (spread * rng.uniform(-2.0, 2.0))
     lengthscale = 10.0 ** (spread * rng.uniform(-1.0, 1.0))

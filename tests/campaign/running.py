@@ -20,6 +20,9 @@ _NUMERICAL = (
 )
 
 
+Rng = np.random.Generator
+
+
 class Outcome(NamedTuple):
     """The outcome of a case."""
 
@@ -91,7 +94,9 @@ class Campaign(NamedTuple):
         Return the cases with their outcomes, until the time is over; print what is found, and write
         it to the file ``--output``, if given.
         """
-        began, ended, found = time.monotonic(), [], []
+        began = time.monotonic()
+        ended = []
+        found = []
         for number, case in enumerate(cases, start=arguments.seed):
             if time.monotonic() - began > 60.0 * arguments.minutes:
                 break

@@ -153,7 +153,8 @@ def stream_of(seed: int) -> Stream:
     rng = np.random.default_rng(seed)
     subject = list(SUBJECTS)[seed % len(SUBJECTS)]
     order = str(rng.choice(ORDERS))
-    N, D = _BATCHES * _ROWS, int(rng.integers(1, 3))
+    N = _BATCHES * _ROWS
+    D = int(rng.integers(1, 3))
     if order == "clusters":
         centers = rng.uniform(0.0, 10.0, (_BATCHES, D))
         X = np.repeat(centers, _ROWS, axis=0) + 10.0 ** rng.uniform(-3.0, 0.0) * rng.normal(

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from quick import some_slow
+from quick import partly_slow
 
 from campaign import attacks
 from campaign.attacks import ATTACKS, Attack, case_of, run
@@ -11,7 +11,7 @@ from campaign.relations import found_by
 SEEDS = range(len(ATTACKS))
 
 
-@pytest.mark.parametrize("seed", some_slow(SEEDS, quick=[6, 20]))
+@partly_slow("seed", SEEDS, quick=[6, 20])
 def test_a_small_share(seed):
     outcome = run(case_of(seed))
     assert outcome.verdict in ("right", "not converged"), outcome

@@ -36,9 +36,7 @@ def test_the_command(monkeypatch, capsys):
     monkeypatch.setattr(conditioning, "CONDITIONS", CONDITIONS[:2])
     conditioning.main()
     lines = capsys.readouterr().out.strip().splitlines()
-    assert (
-        len(lines) == 3
-        and lines[0].split()[0] == "TSGPR"
-        and len(lines[-1].split()) == 2 + len(NOISES)
-    )
+    assert len(lines) == 3
+    assert lines[0].split()[0] == "TSGPR"
+    assert len(lines[-1].split()) == 2 + len(NOISES)
     assert set(MODELS) >= {"PEPR 0", "PEPR 1"}

@@ -17,7 +17,9 @@ RANDOM_LABELS = ("robust-max", "at random")
 
 
 def test_problems_follow_from_the_seed():
-    some, again, others = problems(40, 3), problems(40, 3), problems(40, 4)
+    some = problems(40, 3)
+    again = problems(40, 3)
+    others = problems(40, 4)
     assert some == again and some != others
     assert [problem.kind for problem in some[: len(KINDS)]] == list(KINDS)
     assert problems(40, 3, only="probit") == [
@@ -37,7 +39,8 @@ def test_a_small_share():
     Each ends with a true status, or with the error that says what is not finite; nearly all
     converge.
     """
-    models, found = Models(), []
+    models = Models()
+    found = []
     for problem in problems(2 * len(KINDS), 0):
         model = models(problem)
         outcome = solve(model)

@@ -64,5 +64,6 @@ def test_a_refusal_that_names_no_file_or_changes_the_model_is_found(monkeypatch)
 
 
 def test_damages_differ_from_the_content():
-    content, rng = bytes(range(256)) * 4, np.random.default_rng(0)
+    content = bytes(range(256)) * 4
+    rng = np.random.default_rng(0)
     assert all(damage(content, rng) != content for _ in range(50))

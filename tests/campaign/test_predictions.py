@@ -24,7 +24,10 @@ def test_a_small_share(name):
 
 def test_an_observation_that_contradicts_the_marginal():
     """Gaussian noise has a closed form, and its integrand lies 90 standard deviations away."""
-    mean, variance, y, noise = 7.0, 5e-4, 9.1, 1e-4
+    mean = 7.0
+    variance = 5e-4
+    y = 9.1
+    noise = 1e-4
     density = predictions.expected(
         lambda f, y: stats.norm.logpdf(y, f, np.sqrt(noise)), mean, variance, y
     )
@@ -35,7 +38,8 @@ def test_an_observation_that_contradicts_the_marginal():
 
 def test_wrong_densities_are_found(monkeypatch):
     """One row that is 2e-5 nats off, or NaN."""
-    case, right = first_of("ordinal"), predictions.predicted_log_density
+    case = first_of("ordinal")
+    right = predictions.predicted_log_density
     for error, verdict in ((2e-5, "wrong density"), (np.nan, "not finite")):
         change = np.array([error] + 19 * [0.0])
         monkeypatch.setattr(

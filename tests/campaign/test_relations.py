@@ -1,8 +1,7 @@
 """A small part of the relations campaign; it finds wrong results."""
 
 import numpy as np
-import pytest
-from quick import some_slow
+from quick import partly_slow
 
 from campaign import relations
 from campaign.relations import LIKELIHOODS, MODELS, RELATIONS, Found, Related, case_of, run
@@ -24,24 +23,22 @@ def first_of(relation, model):
     )
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("relation", "model"),
-    some_slow(
-        [
-            ("order of rows", "APEP"),
-            ("units of inputs", "PEPR blocks"),
-            ("origin of inputs", "ARPEP"),
-            ("units of outputs", "BTSGPR"),
-            ("columns of outputs", "PEPR"),
-            ("chunks", "TSGPR"),
-            ("copy", "RPAPEP"),
-            ("compiled", "PEPSVGP"),
-            ("labels", "TSVGP"),
-            ("another class", "StreamingPEP"),
-            ("batches", "StreamingSGPR"),
-        ],
-        quick=[("units of outputs", "BTSGPR"), ("labels", "TSVGP")],
-    ),
+    [
+        ("order of rows", "APEP"),
+        ("units of inputs", "PEPR blocks"),
+        ("origin of inputs", "ARPEP"),
+        ("units of outputs", "BTSGPR"),
+        ("columns of outputs", "PEPR"),
+        ("chunks", "TSGPR"),
+        ("copy", "RPAPEP"),
+        ("compiled", "PEPSVGP"),
+        ("labels", "TSVGP"),
+        ("another class", "StreamingPEP"),
+        ("batches", "StreamingSGPR"),
+    ],
+    quick=[("units of outputs", "BTSGPR"), ("labels", "TSVGP")],
 )
 def test_a_small_share(relation, model):
     outcome = run(first_of(relation, model))

@@ -1,9 +1,8 @@
 """A small share of the campaign of streams, and that its verdicts can fail."""
 
 import numpy as np
-import pytest
 from numpy.testing import assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from campaign import streams
 from campaign.streams import ORDERS, SUBJECTS, judge, run, stream_of
@@ -11,7 +10,8 @@ from campaign.streams import ORDERS, SUBJECTS, judge, run, stream_of
 
 def test_streams_follow_from_the_seed():
     for seed in range(2 * len(SUBJECTS)):
-        stream, again = stream_of(seed), stream_of(seed)
+        stream = stream_of(seed)
+        again = stream_of(seed)
         assert_array_equal(stream.X, again.X)
         assert_array_equal(stream.y, again.y)
     drawn = [stream_of(seed) for seed in range(60)]
@@ -19,13 +19,14 @@ def test_streams_follow_from_the_seed():
     assert {stream.order for stream in drawn} == set(ORDERS)
 
 
-@pytest.mark.parametrize("seed", some_slow([11, 0, 1, 14], 1))
+@partly_slow("seed", [11, 0, 1, 14], 1)
 def test_a_small_share(seed):
     assert run(stream_of(seed)).verdict == "right"
 
 
 def test_verdicts_can_fail(monkeypatch):
-    regression, labels = stream_of(0), stream_of(1)
+    regression = stream_of(0)
+    labels = stream_of(1)
     assert judge(regression, regression.F, regression.F).verdict == "right"
     assert judge(regression, 0.0 * regression.F, regression.F).verdict == "wrong mean"
     assert judge(regression, regression.F * np.nan, regression.F).verdict == "not finite"

@@ -8,13 +8,14 @@ from comparisons import assert_all_close
 from contract_models import XNEW, D, M, holds_data, is_gaussian
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 from numpy.testing import assert_allclose
+from refusals import refused, stopped
 from tensorflow.errors import InvalidArgumentError
 
 
 def stops_or_is_finite(evaluate, bad):
     """An infinite parameter may have a finite limit (a lengthscale, for example); NaN has none."""
     if np.isnan(bad):
-        with pytest.raises(InvalidArgumentError, match=r"finite|NaN"):
+        with stopped(r"finite|NaN"):
             evaluate()
         return
     try:
@@ -30,15 +31,16 @@ def test_nan_variable_raises(subject, model, compiled):
     The objective and predictions stop. Predictions of f do not read the likelihood's parameters,
     unless the model has data; predictions of observations read everything. Then all is as it was.
     """
-    loss, X, labels = compiled(model), XNEW, np.zeros((len(XNEW), 1))
+    loss = compiled(model)
+    X = XNEW
+    labels = np.zeros((len(XNEW), 1))
     Y = np.zeros((len(X), 3)) if not subject.is_regression and is_gaussian(model) else labels
     subject.loss(model)()  # sites whose classes were shifted repeat from the next evaluation on
-    expected, predict = float(loss()), tf.function(lambda: model.predict_f(X))
+    expected = float(loss())
+    predict = tf.function(lambda: model.predict_f(X))
     before = [value.numpy() for value in predict()]
-    variables, of_likelihood = (
-        model.trainable_variables,
-        {id(v) for v in model.likelihood.trainable_variables},
-    )
+    variables = model.trainable_variables
+    of_likelihood = {id(v) for v in model.likelihood.trainable_variables}
     for variable in variables:
         value = variable.numpy()
         variable.assign(np.full_like(value, np.nan))
@@ -79,7 +81,7 @@ class Undefined(gpflow.functions.Function):
 def test_nan_mean_function_at_new_inputs_raises(make):
     model = make(mean_function=Undefined())
     for predict in (model.predict_f, model.posterior().predict_f, tf.function(model.predict_f)):
-        with pytest.raises(InvalidArgumentError, match=r"finite|NaN"):
+        with stopped(r"finite|NaN"):
             predict(XNEW + 20.0)
 
 
@@ -119,13 +121,11 @@ def test_rejects_invalid_prediction_inputs(model):
         Xnew = XNEW.copy()
         Xnew[3, 1] = bad
         for predict in (model.predict_f, model.predict_y, posterior.predict_f):
-            with pytest.raises(
-                ValueError, match=r"Xnew must be finite, got 1 values .* the first in row 3\."
-            ):
+            with refused(r"Xnew must be finite, got 1 values .* the first in row 3\."):
                 predict(Xnew)
-        with pytest.raises(ValueError, match="Xnew must be finite"):
+        with refused("Xnew must be finite"):
             posterior.predict_f(Xnew, full_cov=True)
-        with pytest.raises(InvalidArgumentError, match="Xnew"):
+        with stopped("Xnew"):
             compiled(Xnew)
 
 
@@ -144,7 +144,8 @@ def test_duplicate_inducing_points_without_jitter_raise(make):
     """
     Z = np.zeros((M, D))
     with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
-        model, mended = make(), make()
+        model = make()
+        mended = make()
         mended.max_jitter = 1e-3
         for each in (model, mended):
             each.inducing_variable.Z.assign(Z)
@@ -155,7 +156,7 @@ def test_duplicate_inducing_points_without_jitter_raise(make):
             lambda: model.predict_f(XNEW),
             getattr(model, "upper_bound", model.training_loss),
         ):
-            with pytest.raises(InvalidArgumentError, match=r"not successful: Kuu.*jitter"):
+            with stopped(r"not successful: Kuu.*jitter"):
                 evaluate()
         assert np.isfinite(mended.training_loss())
         assert np.isfinite(mended.training_loss_closure(compile=True)())

@@ -29,6 +29,7 @@ from gpflow.likelihoods import (
 )
 from gpflow.utilities import read_values
 from numpy.testing import assert_equal
+from refusals import refused
 
 from gpflow_pep import (
     APEP,
@@ -50,7 +51,9 @@ from gpflow_pep.likelihoods import Probit
 
 RNG = np.random.default_rng(0)
 N = 12
-X, Y, Z = RNG.normal(size=(N, 2)), RNG.normal(size=(N, 1)), RNG.normal(size=(4, 2))
+X = RNG.normal(size=(N, 2))
+Y = RNG.normal(size=(N, 1))
+Z = RNG.normal(size=(4, 2))
 LABELS = (Y > 0.0).astype(float)
 BATCH = (X, LABELS)
 HALVES = [np.arange(6), np.arange(6, 12)]
@@ -90,7 +93,8 @@ def with_bad(array, places, value=NAN):
 class NoVariables(InducingVariables):
     """Of a kind that this package does not know."""
 
-    num_inducing, shape = 0, None
+    num_inducing = 0
+    shape = None
 
 
 class Shifted(InducingPoints):
@@ -313,7 +317,7 @@ def test_unusable_arguments_are_refused(kind):
     """The message shows numbers and words as they were given, or their type."""
     for kinds, argument, values, message in REFUSED:
         for value in values if kind in kinds else ():
-            with pytest.raises(ValueError, match=rf"(?s){argument}\b.*{message}") as error:
+            with refused(rf"(?s){argument}\b.*{message}") as error:
                 made(kind, **{argument: value})
             if isinstance(value, int | float | str):
                 shown = repr(value), f"got {type(value).__name__}"
@@ -323,11 +327,12 @@ def test_unusable_arguments_are_refused(kind):
 @pytest.mark.parametrize("kind", EVERY)
 def test_unusable_values_are_not_assigned(kind):
     model = made(kind)
-    parts, before = dict(vars(model)), read_values(model)
+    parts = dict(vars(model))
+    before = read_values(model)
     rows = [(*row[:3], row[1]) for row in REFUSED if row[1] in ASSIGNED]
     for kinds, argument, values, message in rows + REPLACED:
         for value in values if kind in kinds else ():
-            with pytest.raises(ValueError, match=message):
+            with refused(message):
                 setattr(model, argument, value)
             assert vars(model) == parts
     assert_equal(read_values(model), before)
@@ -339,7 +344,7 @@ def test_unusable_batches_leave_a_stream_as_it_was(kind):
     model.update(BATCH)
     before = model.state.as_dict()
     for batch, options, message in BATCHES:
-        with pytest.raises(ValueError, match=message):
+        with refused(message):
             model.update(batch, **options)
         assert_equal(model.state.as_dict(), before)
 
@@ -351,7 +356,7 @@ def test_unusable_new_inputs_are_refused(kind):
     for predict, inputs in itertools.product(predictions, INPUTS):
         with pytest.raises((ValueError, ShapeMismatchError), match="Xnew"):
             predict(inputs)
-    with pytest.raises(ValueError, match="must have no masked entries"):
+    with refused("must have no masked entries"):
         model.predict_log_density((X, np.ma.masked_less(LABELS, 0.5)))
     for option in ("full_cov", "full_output_cov"):
         with pytest.raises(NotImplementedError, match=option):
@@ -363,8 +368,8 @@ def test_unusable_data_are_refused(kind):
     model = made(kind)
     before = [values.numpy() for values in model.data]
     for data, message in DATA:
-        with pytest.raises(ValueError, match=rf"(?s)^data.*{message}"):
+        with refused(rf"(?s)^data.*{message}"):
             made(kind, data=data)
-        with pytest.raises(ValueError, match=rf"(?s)^data.*{message}"):
+        with refused(rf"(?s)^data.*{message}"):
             model.data = data
         assert_equal([values.numpy() for values in model.data], before)

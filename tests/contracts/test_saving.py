@@ -9,7 +9,7 @@ from contract_models import XNEW, N, holds_data, perturb, same_predictions
 from gpflow.utilities import deepcopy, freeze, parameter_dict, print_summary
 from model_registry import CLASSES
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 SPEC = [tf.TensorSpec([None, 2], tf.float64)]
 EXACT = 1e-11  # Graphs fuse and reorder operations of order one; first calls may do without one.
@@ -24,15 +24,9 @@ SETTINGS = [
     "StreamingSGPR",
 ]
 QUICK = ("StreamingSGPR",)
-saved_regression = pytest.mark.parametrize(
-    "subject", some_slow(SETTINGS, quick=QUICK), indirect=True
-)
-saved = pytest.mark.parametrize(
-    "subject", some_slow([*SETTINGS, *CLASSES], quick=[*QUICK, "ARPEP"]), indirect=True
-)
-exported = pytest.mark.parametrize(
-    "subject", some_slow([*SETTINGS, *CLASSES], quick=QUICK), indirect=True
-)
+saved_regression = partly_slow("subject", SETTINGS, quick=QUICK, indirect=True)
+saved = partly_slow("subject", [*SETTINGS, *CLASSES], quick=[*QUICK, "ARPEP"], indirect=True)
+exported = partly_slow("subject", [*SETTINGS, *CLASSES], quick=QUICK, indirect=True)
 
 
 @saved_regression
@@ -57,7 +51,8 @@ def test_summary_and_parameters_exclude_data(model, capsys):
 @saved
 def test_copy_is_independent(subject, model):
     subject.loss(model)()
-    loss, predictions = float(subject.loss(model)()), model.predict_f(XNEW)
+    loss = float(subject.loss(model)())
+    predictions = model.predict_f(XNEW)
     other = deepcopy(model)
     assert type(other) is type(model)
     assert_allclose(subject.loss(other)(), loss, rtol=EXACT)
@@ -75,7 +70,8 @@ def test_copy_is_independent(subject, model):
 @saved
 def test_checkpoint_restores_parameters_and_settings(subject, make, model, tmp_path):
     """Restore into a model with different data, q and alpha; then assign the data again."""
-    trained, with_data = model, holds_data(model)
+    trained = model
+    with_data = holds_data(model)
     perturb(trained, size=0.1)
     powers = getattr(trained, "alpha", None)
     if powers is not None and not getattr(trained, "_optimal_scale", False):
@@ -119,11 +115,13 @@ def test_checkpoint_continues_optimizer(make, tmp_path):
         for _ in range(2):
             optimizer.minimize(model.training_loss, model.trainable_variables)
 
-    first, optimizer = make(), adam(0.1)
+    first = make()
+    optimizer = adam(0.1)
     steps(first, optimizer)
     path = tf.train.Checkpoint(model=first, optimizer=optimizer).save(str(tmp_path / "checkpoint"))
     steps(first, optimizer)
-    second, resumed = make(), adam(0.1)
+    second = make()
+    resumed = adam(0.1)
     tf.train.Checkpoint(model=second, optimizer=resumed).restore(path)
     steps(second, resumed)
     assert_allclose(second.training_loss(), first.training_loss(), rtol=EXACT)
@@ -151,7 +149,8 @@ def test_exported_posterior_predicts_the_same(model, tmp_path):
         lambda X: posterior.predict_f(X, full_cov=True), input_signature=SPEC
     )
     tf.saved_model.save(module, str(tmp_path))
-    expected, whole = model.predict_f(XNEW), model.predict_f(XNEW, full_cov=True)
+    expected = model.predict_f(XNEW)
+    whole = model.predict_f(XNEW, full_cov=True)
     perturb(model, seed=7)
     loaded = tf.saved_model.load(str(tmp_path))
     same_predictions(loaded.predict(XNEW), expected, EXACT)
@@ -170,7 +169,8 @@ def test_exported_model_predicts_the_same(make, tmp_path):
     model.compiled_predict_f = tf.function(lambda X: model.predict_f(X), input_signature=SPEC)
     model.compiled_predict_y = tf.function(lambda X: model.predict_y(X), input_signature=SPEC)
     tf.saved_model.save(model, str(tmp_path))
-    expected, observed = model.predict_f(XNEW), model.predict_y(XNEW)
+    expected = model.predict_f(XNEW)
+    observed = model.predict_y(XNEW)
     perturb(model, seed=7)
     loaded = tf.saved_model.load(str(tmp_path))
     same_predictions(loaded.compiled_predict_f(XNEW), expected, EXACT)

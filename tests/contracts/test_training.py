@@ -93,7 +93,8 @@ def test_compiled_objective_is_traced_once(subject, model, compiled):
     Changes of variables, alpha, data or their number do not retrace; the results equal eager
     evaluation.
     """
-    loss, eager = compiled(model), subject.loss(model)
+    loss = compiled(model)
+    eager = subject.loss(model)
     seen = [float(loss())]
     for seed in range(2):
         perturb(model, seed, size=0.1)
@@ -134,7 +135,8 @@ def test_single_precision(subject, make, model):
     expected, slopes = value_and_gradient(model, subject.loss(model))
     predictions = model.predict_f(XNEW)
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-5)):
-        single, Xnew = make(), XNEW.astype(np.float32)
+        single = make()
+        Xnew = XNEW.astype(np.float32)
         assert {variable.dtype for variable in single.trainable_variables} == {tf.float32}
         loss, gradients = value_and_gradient(single, subject.loss(single))
         found, (observed, _) = single.predict_f(Xnew), single.predict_y(Xnew)

@@ -1,6 +1,5 @@
 """
-Scores against hand-computed numbers, scipy's and scikit-learn's formulas, and their defining
-properties.
+Scores against hand-computed numbers, scipy's formulas, and their defining properties.
 
 Sums of at most 200 float64 terms of order one err by under 200 eps = 4e-14 relative; 1e-12 leaves
 room.
@@ -10,8 +9,8 @@ import math
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy.stats import norm
-from sklearn.metrics import mean_squared_error
 
 from gpflow_pep.data.metrics import nlpd, rmse, smll, smse
 
@@ -34,7 +33,8 @@ def scored(request):
 
 
 def test_hand_computed_values():
-    y, mean = [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 6.0]
+    y = [1.0, 2.0, 3.0, 4.0]
+    mean = [1.0, 2.0, 3.0, 6.0]
     assert rmse(y, mean) == 1.0  # sqrt(4 / 4)
     assert smse(y, mean) == 0.8  # 1 / 1.25
     assert nlpd([0.0, 2.0], [0.0, 0.0], [1.0, 4.0]) == pytest.approx(
@@ -50,12 +50,6 @@ def test_two_outputs_by_hand():
     mean = [[2.0, 20.0], [3.0, 30.0]]
     assert rmse(y, mean) == pytest.approx(math.sqrt(101 / 4), rel=EXACT)
     assert smse(y, mean) == pytest.approx(0.5, rel=EXACT)  # (1/2) / 1 and (100/2) / 100, averaged
-
-
-def test_against_scikit_learn(scored):
-    y, mean, _, _ = scored
-    flat, flat_mean = y.reshape(-1), mean.reshape(-1)
-    assert rmse(y, mean) == pytest.approx(math.sqrt(mean_squared_error(flat, flat_mean)), rel=EXACT)
 
 
 def test_against_scipy(scored):
@@ -112,47 +106,34 @@ def test_bad_values_and_shapes_are_refused(score, name):
     for bad in (np.nan, np.inf, -np.inf):
         values = np.append(good()[name], [[bad], [bad]], axis=0)
         row = len(values) - 2
-        with pytest.raises(
-            ValueError,
-            match=rf"^{name} must be finite in float64, got 2 .*, the first in row {row}\.",
-        ):
+        with refused(rf"^{name} must be finite in float64, got 2 .*, the first in row {row}\."):
             call(score, **{name: values})
     for shape in ((0, 1), (), (3, 1, 1)):
-        with pytest.raises(
-            ValueError, match=rf"^{name} must have .*, got shape \[{shape[0] if shape else ''}"
-        ):
+        with refused(rf"^{name} must have .*, got shape \[{shape[0] if shape else ''}"):
             call(score, **{name: np.ones(shape)})
-    with pytest.raises(ValueError, match=f"^{name} must hold real numbers"):
+    with refused(f"^{name} must hold real numbers"):
         call(score, **{name: ["one", "two", "three"]})
     # None is broadcast.
     for shape in ((3,), (1, 1), (3, 2), (2, 1)) if name in ("mean", "variance") else ():
-        with pytest.raises(
-            ValueError, match=rf"^{name} must have the shape of y, \[3, 1\], got shape \[{shape[0]}"
-        ):
+        with refused(rf"^{name} must have the shape of y, \[3, 1\], got shape \[{shape[0]}"):
             call(score, **{name: np.ones(shape)})
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 2)])
 def test_training_targets_with_other_outputs(shape):
-    with pytest.raises(
-        ValueError, match=r"^y_train must have the shape of y, \[3, 1\] except .*, got shape \[4"
-    ):
+    with refused(r"^y_train must have the shape of y, \[3, 1\] except .*, got shape \[4"):
         call(smll, y_train=np.arange(math.prod(shape), dtype=float).reshape(shape))
 
 
 @pytest.mark.parametrize("score", [nlpd, smll])
 @pytest.mark.parametrize("bad", [0.0, -0.5])
 def test_variance_must_be_positive(score, bad):
-    with pytest.raises(
-        ValueError, match=rf"^variance must be positive, got 1 of 3 .* first in row 1: {bad}"
-    ):
+    with refused(rf"^variance must be positive, got 1 of 3 .* first in row 1: {bad}"):
         call(score, variance=np.array([[1.0], [bad], [2.0]]))
 
 
 @pytest.mark.parametrize(("score", "name"), [(smse, "y"), (smll, "y_train")])
 def test_constant_targets_have_no_standardized_score(score, name):
     values = np.full((3, 1), 0.1)  # numpy's variance of this is not 0 but 2e-34
-    with pytest.raises(
-        ValueError, match=rf"^{name} must not be constant, .*, got 0.1 in every row of column 0"
-    ):
+    with refused(rf"^{name} must not be constant, .*, got 0.1 in every row of column 0"):
         call(score, **{name: values})

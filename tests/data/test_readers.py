@@ -9,6 +9,7 @@ import tensorflow as tf
 from comparisons import assert_all_close
 from gpflow.kernels import SquaredExponential
 from numpy.testing import assert_allclose, assert_array_equal
+from refusals import refused
 
 from gpflow_pep import PEPR
 from gpflow_pep.data.readers import (
@@ -19,11 +20,15 @@ from gpflow_pep.data.readers import (
     statistics,
 )
 
-N, D, P = 23, 3, 2
+N = 23
+D = 3
+P = 2
 RNG = np.random.default_rng(0)
-X, Y = RNG.normal(size=(N, D)), RNG.normal(3.0, 2.0, size=(N, P))
+X = RNG.normal(size=(N, D))
+Y = RNG.normal(3.0, 2.0, size=(N, P))
 NAMES = ["a", "b", "c", "u", "v"]
-INPUTS, OUTPUTS = ["c", "a"], ["u"]
+INPUTS = ["c", "a"]
+OUTPUTS = ["u"]
 
 
 def rows_of(dataset):
@@ -102,9 +107,7 @@ def test_columns_of_parquet_that_hold_no_numbers(tmp_path, values, found):
 
     path = tmp_path / "rows.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"a": values, "b": [1.0, 2.0]}), path)
-    with pytest.raises(
-        ValueError, match=rf"rows\.parquet: column 'a' must hold numbers, got {found}"
-    ):
+    with refused(rf"rows\.parquet: column 'a' must hold numbers, got {found}"):
         parquet_batches(path, inputs=["a"], outputs=["b"])
 
 
@@ -140,9 +143,7 @@ def test_damaged_parquet_is_named(tmp_path):
         content[60:100] = bytes(40)
         for damaged in (content, content[:50]):
             path.write_bytes(damaged)
-            with pytest.raises(
-                ValueError, match=r"rows\.parquet cannot be read as columns of numbers"
-            ):
+            with refused(r"rows\.parquet cannot be read as columns of numbers"):
                 parquet_batches(path, inputs=["a"], outputs=["b"])
 
 
@@ -183,7 +184,7 @@ def test_a_model_of_a_file(written):
     values = statistics(read)
     assert_all_close(values, (X.mean(0), X.std(0), Y.mean(0), Y.std(0)), rtol=1e-13, atol=1e-14)
     losses = [
-        float(PEPR(data, SquaredExponential(), X[:5].copy()).training_loss())
+        float(PEPR(data, SquaredExponential(), X[:5]).training_loss())
         for data in (
             standardized(read, values),
             ((X - X.mean(0)) / X.std(0), (Y - Y.mean(0)) / Y.std(0)),
@@ -197,11 +198,9 @@ def test_an_empty_field_is_refused_with_its_row(written):
     lines[18] = ";".join(["", *lines[18].split(";")[1:]])
     written.write_text("\n".join(lines))
     read = csv_batches(written, inputs=INPUTS, outputs=OUTPUTS, delimiter=";")
-    with pytest.raises(
-        ValueError, match=r"every value must be finite, got NaN or infinity in row 17\."
-    ):
+    with refused(r"every value must be finite, got NaN or infinity in row 17\."):
         PEPR(read, SquaredExponential(), X[:5, :2])
-    with pytest.raises(ValueError, match=r"column \d of X is constant or not finite"):
+    with refused(r"column \d of X is constant or not finite"):
         statistics(read)
 
 
@@ -220,9 +219,7 @@ def test_an_empty_field_is_refused_with_its_row(written):
 def test_a_line_that_cannot_be_read_is_named(tmp_path, text, reason):
     path = tmp_path / "wrong.csv"
     path.write_text(text)
-    with pytest.raises(
-        ValueError, match=rf"^.*wrong\.csv cannot be read as columns of numbers: .*{reason}"
-    ):
+    with refused(rf"^.*wrong\.csv cannot be read as columns of numbers: .*{reason}"):
         csv_batches(path, inputs=["a"], outputs=["b"])
 
 
@@ -242,13 +239,13 @@ def test_columns_that_are_not_read_may_hold_anything(tmp_path):
 def test_another_encoding_is_named(tmp_path, encoding):
     path = tmp_path / "rows.csv"
     path.write_bytes("größe,b\n1,2\n".encode(encoding))
-    with pytest.raises(ValueError, match=r"rows\.csv cannot be read .* encoding is not UTF-8"):
+    with refused(r"rows\.csv cannot be read .* encoding is not UTF-8"):
         csv_batches(path, inputs=["b"], outputs=["größe"])
 
 
 @pytest.mark.parametrize("delimiter", ["||", "", "\n", '"', "é", "1", ".", None, 3])
 def test_delimiters_that_are_refused(written, delimiter):
-    with pytest.raises(ValueError, match=r"^delimiter must be one ASCII character"):
+    with refused(r"^delimiter must be one ASCII character"):
         csv_batches(written, inputs=INPUTS, outputs=OUTPUTS, delimiter=delimiter)
 
 
@@ -256,7 +253,7 @@ def test_files_that_are_refused(tmp_path):
     import os
 
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match=r"^path must be a file, .* got .*pipe"):
+    with refused(r"^path must be a file, .* got .*pipe"):
         csv_batches(tmp_path / "pipe", inputs=["a"], outputs=["b"])
 
 
@@ -264,14 +261,14 @@ def test_statistics_far_from_the_origin():
     far = 1e9 + X, np.full((N, 1), 5.0) + np.arange(N)[:, None]
     values = statistics(array_batches(*far, batch_size=4))
     assert_allclose(values.X_std, far[0].std(0), rtol=1e-12)
-    with pytest.raises(ValueError, match="column 0 of Y is constant or not finite"):
+    with refused("column 0 of Y is constant or not finite"):
         statistics(array_batches(X, np.ones((N, 1))))
-    with pytest.raises(ValueError, match="at least one row"):
+    with refused("at least one row"):
         statistics(array_batches(X[:0], Y[:0]))
-    with pytest.raises(ValueError, match="must be finite, got one that repeats"):
+    with refused("must be finite, got one that repeats"):
         statistics(array_batches(X, Y).repeat())
     unequal = tf.data.Dataset.from_tensors((X, Y[:-1]))
-    with pytest.raises(ValueError, match="the same number of rows, got 23 and 22"):
+    with refused("the same number of rows, got 23 and 22"):
         statistics(unequal)
     empty = tf.data.Dataset.from_tensors((X[:0], Y[:0]))
     for actual, expected in zip(
@@ -282,7 +279,7 @@ def test_statistics_far_from_the_origin():
 
 def test_statistics_of_other_columns_are_refused():
     of_one = statistics(array_batches(X[:, :1], Y))
-    with pytest.raises(ValueError, match=r"^values must be of the columns of X, 3, got 1 columns"):
+    with refused(r"^values must be of the columns of X, 3, got 1 columns"):
         standardized(array_batches(X, Y), of_one)
 
 
@@ -297,7 +294,7 @@ def test_statistics_of_other_columns_are_refused():
     ],
 )
 def test_arrays_that_are_refused(X, Y, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         array_batches(X, Y)
 
 
@@ -312,5 +309,5 @@ def test_arrays_that_are_refused(X, Y, message):
     ],
 )
 def test_columns_that_are_refused(written, columns, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         csv_batches(written, delimiter=";", **columns)

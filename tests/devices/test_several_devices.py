@@ -65,7 +65,8 @@ def numbers_in(values):
 
 def assert_close(actual, expected, tolerance):
     """Numbers of one kind, up to the largest of them."""
-    actual, expected = numbers_in(actual), numbers_in(expected)
+    actual = numbers_in(actual)
+    expected = numbers_in(expected)
     np.testing.assert_allclose(
         actual, expected, rtol=0.0, atol=tolerance * max(1.0, np.abs(expected).max())
     )

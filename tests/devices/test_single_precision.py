@@ -7,10 +7,12 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from configuration import configured
 from gpflow.config import Config, as_context
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax, StudentT
 from model_registry import COLLAPSED, OWN_Q, SITES, TRAINED
+from refusals import stopped
 
 import gpflow_pep
 from experiments.datasets import load
@@ -20,10 +22,12 @@ from gpflow_pep.training import fit
 
 pytestmark = pytest.mark.slow  # every model once more
 
-N, M = 150, 15
+N = 150
+M = 15
 # Kuu and B have condition numbers of up to 1e4 at this jitter, and the largest sums cancel by a
 # factor of 10.
-JITTER, CLOSE = 1e-5, 1e-3
+JITTER = 1e-5
+CLOSE = 1e-3
 SINGLE, DOUBLE = (Config(float=dtype, jitter=JITTER) for dtype in (np.float32, np.float64))
 
 
@@ -36,7 +40,7 @@ def rows(name):
 
 
 def of_sites(constructor, data, likelihood, **options):
-    return constructor(data, kernel(data[0]), likelihood, data[0][:M].copy(), **options)
+    return constructor(data, kernel(data[0]), likelihood, data[0][:M], **options)
 
 
 def kernel(X):
@@ -52,15 +56,11 @@ def made(name):
     data = X, Y = rows("breast-cancer" if setting.labels else "diabetes")
     if entry.family == COLLAPSED:
         start = data if not entry.is_stream else (X[:50], Y[:50])
-        model = entry.constructor(
-            start, kernel(X), X[:M].copy(), noise_variance=0.5, **setting.options
-        )
+        model = entry.constructor(start, kernel(X), X[:M], noise_variance=0.5, **setting.options)
         return in_midstream(model, X, Y) if entry.is_stream else model, None
     likelihood = Probit() if setting.labels else Gaussian(0.5)
     if entry.family == OWN_Q:
-        return entry.constructor(
-            kernel(X), likelihood, X[:M].copy(), num_data=N, **setting.options
-        ), data
+        return entry.constructor(kernel(X), likelihood, X[:M], num_data=N, **setting.options), data
     assert entry.family == SITES
     start = data if not entry.is_stream else (X[:50], Y[:50])
     model = of_sites(entry.constructor, start, likelihood, **setting.options)
@@ -88,7 +88,7 @@ OTHERS = {
 
 def of_rows(**options):
     X, Y = rows("diabetes")
-    return PEPR((X, Y), kernel(X), X[:M].copy(), noise_variance=0.5, **options)
+    return PEPR((X, Y), kernel(X), X[:M], noise_variance=0.5, **options)
 
 
 def loss_of(model, data):
@@ -103,7 +103,8 @@ def test_training_and_predictions(name):
         model, data = made(name)
         before = loss_of(model, data)
         fit(model, data, max_iterations=5 if data is None else 50)
-        loss, parameters = loss_of(model, data), gpflow.utilities.read_values(model)
+        loss = loss_of(model, data)
+        parameters = gpflow.utilities.read_values(model)
         X_new, _ = rows(
             "diabetes" if isinstance(model.likelihood, (Gaussian, StudentT)) else "breast-cancer"
         )
@@ -126,12 +127,9 @@ def test_too_little_jitter_is_an_error_with_the_missing_amount():
     x = np.linspace(0.0, 3.0, 100, dtype=np.float32)[:, None]
 
     def loss(jitter):
-        with as_context(Config(float=np.float32, jitter=jitter)):
-            return float(PEPR((x, x), SquaredExponential(100.0), x.copy()).training_loss())
+        with configured(float=np.float32, jitter=jitter):
+            return float(PEPR((x, x), SquaredExponential(100.0), x).training_loss())
 
-    with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match=r"not successful: Kuu.* it succeeds with 1e-01 more .*default_jitter",
-    ):
+    with stopped(r"not successful: Kuu.* it succeeds with 1e-01 more .*default_jitter"):
         loss(JITTER)
     assert np.isfinite(loss(1e-1))

@@ -13,18 +13,19 @@ import tensorflow as tf
 from dense_sums import (
     TensorRows,
     accumulate_sums,
+    all_close,
     close,
     dense_sums,
-    factorize,
     make_blocks,
     make_chunks,
     make_cotangents,
     make_problem,
     paired,
-    tensors,
     values_of_sums,
 )
-from quick import some_slow
+from differences import derivative
+from doubles import double
+from quick import partly_slow, some_slow
 
 from gpflow_pep.engine import (
     BlockSites,
@@ -74,29 +75,20 @@ def powers_of(request):
 
 def collected(problem, chunks, sites, powers, scale):
     """The engine's sums and the variables of their derivatives."""
-    scale = tf.constant(scale, tf.float64)
+    scale = double(scale)
     rows = TensorRows(chunks, problem.Kuf, problem.Kff, problem.noise, problem.residual, scale)
     Kuu = tf.constant(problem.Kuu)
     sources = [Kuu, *rows.inputs]  # the scale is second
     with tf.GradientTape() as tape:
         tape.watch(sources)
-        sums = accumulate_sums(rows, sites, tensors(powers), Kuu=Kuu, factorize=factorize)
+        sums = accumulate_sums(rows, sites, powers, Kuu=Kuu)
         objective = paired(make_cotangents(sums, 5), sums)
     return sums, tape.gradient(objective, sources, unconnected_gradients="zero")
 
 
 def expected_gradients(problem, blocks, powers, scale, shared=False):
-    sources = [
-        tf.constant(values, tf.float64)
-        for values in (
-            problem.Kuu,
-            scale,
-            problem.Kuf,
-            problem.Kff,
-            problem.noise,
-            problem.residual,
-        )
-    ]
+    Kuu, *rows = vars(problem).values()
+    sources = [double(values) for values in (Kuu, scale, *rows)]
     with tf.GradientTape() as tape:
         tape.watch(sources)
         Kuu, m, *rows = sources
@@ -124,13 +116,9 @@ def assert_dense(problem, blocks, chunks, sites, powers, scale=1.0, shared=False
     sums, gradients = collected(problem, chunks, sites, powers, scale)
     # A log det of I + k X divided by k = 1e-6 errs by eps / k in numpy's own evaluation.
     tolerance = 1e-8 if np.min(powers.penalty_power) < 1e-3 else EXACT
-    for actual, expected in zip(
-        sums, values_of_sums(problem, blocks, powers, scale, shared), strict=True
-    ):
-        close(actual, expected, tolerance)
+    all_close(sums, values_of_sums(problem, blocks, powers, scale, shared), tolerance)
     expected = expected_gradients(problem, blocks, powers, scale, shared)
-    for actual, wanted in zip(with_symmetric_covariances(gradients), expected, strict=True):
-        close(actual, wanted, EXACT)
+    all_close(with_symmetric_covariances(gradients), expected, EXACT)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +140,8 @@ def test_sums_and_derivatives_equal_the_dense_ones(kind, powers_of, scale):
 @pytest.mark.parametrize("kind", ["equal", "unequal", "shared"])
 def test_structured_blocks_equal_the_dense_ones(kind):
     """A shared block sums the relative variances instead."""
-    problem, shared = make_problem(seed=2, N=12), kind == "shared"
+    problem = make_problem(seed=2, N=12)
+    shared = kind == "shared"
     sites = SharedBlockSites(4) if shared else StructuredBlockSites()
     kind = "equal" if shared else kind
     blocks = make_blocks(kind, 12)
@@ -183,21 +172,12 @@ def test_a_derivative_in_A_need_not_be_symmetric(sites, method):
 
     def gradient(function):
         Kuf = tf.constant(problem.Kuf)
-        with tf.GradientTape() as tape:
-            tape.watch(Kuf)
-            value = tf.reduce_sum(R * function(Kuf).A)
-        return tf.convert_to_tensor(tape.gradient(value, Kuf))
+        return derivative(lambda Kuf: tf.reduce_sum(R * function(Kuf).A), Kuf)
 
     def engine(Kuf):
         chunks = make_chunks(kind, blocks)
         rows = TensorRows(chunks, Kuf, problem.Kff, problem.noise, problem.residual)
-        return accumulate_sums(
-            rows,
-            sites,
-            tensors(powers),
-            Kuu=tf.constant(problem.Kuu),
-            factorize=factorize,
-        )
+        return accumulate_sums(rows, sites, powers, Kuu=tf.constant(problem.Kuu))
 
     expected = gradient(
         lambda Kuf: dense_sums(
@@ -207,7 +187,7 @@ def test_a_derivative_in_A_need_not_be_symmetric(sites, method):
     close(gradient(engine), expected, EXACT)
 
 
-@pytest.mark.parametrize("chunk_size", some_slow([1, 2, 5, 12, 13, 400], quick=[1, 5]))
+@partly_slow("chunk_size", [1, 2, 5, 12, 13, 400], quick=[1, 5])
 def test_the_chunk_size_changes_nothing(kind, chunk_size):
     """
     One chunk or many: other orders of summation, 13 eps; asked for is 1e-10, which also holds for
@@ -220,8 +200,7 @@ def test_the_chunk_size_changes_nothing(kind, chunk_size):
     powers = Powers(alpha, alpha, 0.5 * (1.0 - alpha))
     one = collected(problem, make_chunks(kind, blocks, 10_000), sites, powers, 0.9)
     many = collected(problem, make_chunks(kind, blocks, chunk_size), sites, powers, 0.9)
-    for actual, expected in zip([*many[0], *many[1]], [*one[0], *one[1]], strict=True):
-        close(actual, expected, 1e-10)
+    all_close([*many[0], *many[1]], [*one[0], *one[1]], 1e-10)
 
 
 @pytest.mark.parametrize("products", [False, True], ids=["by solves", "by products"])
@@ -240,7 +219,8 @@ def test_linear_and_general_adjoints_agree(monkeypatch, seed, products):
         lambda *args, **single: used.append(bool(args[-1])) or linear(*args, **single),
     )
     gradients = []
-    rule, powers = IndependentSites(), POWERS["SGPR"]
+    rule = IndependentSites()
+    powers = POWERS["SGPR"]
     for chunks, threshold in ((OneChunk(), 0.0), (RowChunks(4), 0.0), (RowChunks(4), np.inf)):
         monkeypatch.setattr(ENGINE, "_WELL_CONDITIONED", threshold)
         gradients.append(collected(problem, chunks, rule, powers, 1.0)[1])
@@ -253,9 +233,7 @@ def test_linear_and_general_adjoints_agree(monkeypatch, seed, products):
             close(other, general, EXACT)
 
 
-@pytest.mark.parametrize(
-    "name", some_slow([*POWERS, "one per row"], quick=["T-SGPR", "one per row"])
-)
+@partly_slow("name", [*POWERS, "one per row"], quick=["T-SGPR", "one per row"])
 @pytest.mark.parametrize("chunks", [RowChunks(5), OneChunk()], ids=["in chunks", "at once"])
 def test_several_latent_functions_are_several_calls(name, chunks):
     powers = POWERS.get(
@@ -268,23 +246,16 @@ def test_several_latent_functions_are_several_calls(name, chunks):
             for name in vars(problems[0])
         }
     )
-    sources = [
-        tf.constant(getattr(together, name)) for name in ("Kuu", "Kuf", "Kff", "noise", "residual")
-    ]
+    sources = [tf.constant(values) for values in vars(together).values()]
     weights = [
         make_cotangents(values_of_sums(p, make_blocks("rows", 13), powers, 1.2), 5)
         for p in problems
     ]
-    scale = tf.constant(1.2, tf.float64)
+    scale = double(1.2)
     with tf.GradientTape() as tape:
         tape.watch([*sources, scale])
-        sums = accumulate_sums(
-            TensorRows(chunks, *sources[1:], scale),
-            IndependentSites(),
-            tensors(powers),
-            Kuu=sources[0],
-            factorize=factorize,
-        )
+        rows = TensorRows(chunks, *sources[1:], scale)
+        sums = accumulate_sums(rows, IndependentSites(), powers, Kuu=sources[0])
         stacked = [np.stack(bars) for bars in zip(*weights, strict=True)]
         objective = paired(stacked, sums)
     gradients = tape.gradient(objective, [*sources, scale], unconnected_gradients="zero")
@@ -294,10 +265,8 @@ def test_several_latent_functions_are_several_calls(name, chunks):
             problem, chunks, IndependentSites(), powers, 1.2
         )
         scale_bar += m_bar
-        for actual, expected in zip(sums[:-1], alone[:-1], strict=True):  # rows share no matrix
-            close(actual[number], expected, EXACT)
-        for actual, expected in zip(gradients[:5], [Kuu_bar, *rows_bar], strict=True):
-            close(actual[number], expected, EXACT)
+        all_close([value[number] for value in sums[:-1]], alone[:-1], EXACT)  # no shared matrix
+        all_close([value[number] for value in gradients[:5]], [Kuu_bar, *rows_bar], EXACT)
     close(gradients[5], scale_bar, EXACT)
 
 
@@ -312,17 +281,9 @@ def test_several_latent_functions_share_a_residual():
     Kuu = tf.constant(np.repeat(problem.Kuu[None], 2, axis=0))
     results = []
     for rows in (copies, [*copies[:2], *shared[2:]]):
-        results.append(
-            accumulate_sums(
-                TensorRows(chunks, *rows),
-                IndependentSites(),
-                tensors(POWERS["PEP 0.5"]),
-                Kuu=Kuu,
-                factorize=factorize,
-            )
-        )
-    for first, second in zip(*results, strict=True):
-        close(second, first, EXACT)
+        rows = TensorRows(chunks, *rows)
+        results.append(accumulate_sums(rows, IndependentSites(), POWERS["PEP 0.5"], Kuu=Kuu))
+    all_close(*results, EXACT)
 
 
 def test_rounding_below_zero_is_no_variance():

@@ -30,13 +30,15 @@ def visited(chunks, N):
 def test_blocks_cover_each_row_once(name):
     for chunk_size in [1, 2, 3, 5, 8, 100, None]:
         sizes = np.array(PARTITIONS[name])
-        N, B = int(sizes.sum()), len(sizes)
+        N = int(sizes.sum())
+        B = len(sizes)
         rows = np.random.default_rng(0).permutation(N)
         owner = np.empty(N, int)
         owner[rows] = np.repeat(np.arange(B), sizes)  # block of each row
         chunks = BlockChunks(rows, sizes, chunk_size)
         assert int(chunks.num_blocks(tf.constant(N))) == B
-        seen_rows, seen_blocks = [], []
+        seen_rows = []
+        seen_blocks = []
         for chunk in visited(chunks, N):
             members = chunk.take(tf.range(N))  # [n]
             assert_array_equal(chunk.data[0], members)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from dense_sums import Collected, make_blocks, make_problem, values_of_sums
+from differences import derivative
 from numpy.testing import assert_allclose
+from refusals import stopped
 from scipy.stats import multivariate_normal
 
 from gpflow_pep.engine import log_gaussian, mahalanobis
@@ -52,10 +54,7 @@ def test_derivatives_against_autodiff(case):
         )
 
     def gradient(function):
-        with tf.GradientTape() as tape:
-            tape.watch([sums.A, sums.c])
-            value = -3.0 * function(sums.A, sums.c)
-        return tape.gradient(value, [sums.A, sums.c])
+        return derivative(lambda given: -3.0 * function(*given), [sums.A, sums.c])
 
     def ours(A, c):
         return log_gaussian(*sums._replace(A=A, c=c).split(), tf.constant(13))
@@ -72,10 +71,8 @@ def test_several_latent_functions():
         for seed in (5, 6)
     ]
     together = Collected(*(tf.constant(np.stack(values)) for values in zip(*alone, strict=True)))
-    values, distances = (
-        log_gaussian(*together.split(), tf.constant(13)),
-        mahalanobis(*together.split()),
-    )
+    values = log_gaussian(*together.split(), tf.constant(13))
+    distances = mahalanobis(*together.split())
     for number, sums in enumerate(alone):
         sums = Collected(*(tf.constant(value) for value in sums))
         assert_allclose(values[number], log_gaussian(*sums.split(), tf.constant(13)), rtol=EXACT)
@@ -86,7 +83,5 @@ def test_sums_that_are_not_finite_stop(case):
     _, sums, _ = case
     broken = sums._replace(A=sums.A * np.nan).split()
     for function in (lambda: log_gaussian(*broken, tf.constant(13)), lambda: mahalanobis(*broken)):
-        with pytest.raises(
-            tf.errors.InvalidArgumentError, match="25 of its entries are not finite"
-        ):
+        with stopped("25 of its entries are not finite"):
             function()

@@ -27,8 +27,10 @@ from gpflow.kernels import (
     SquaredExponential,
     White,
 )
+from marks import either_way
 from numpy.testing import assert_allclose, assert_array_equal
 from own_kernels import BrownianMotion
+from refusals import refused, stopped
 
 from gpflow_pep import PEPR
 from gpflow_pep.engine import Prior, kernel_matrix
@@ -60,7 +62,8 @@ def everything(kernel, Z, X):
     points = InducingPoints(Z)
     sources = [*kernel.trainable_variables, *points.trainable_variables]
     with tf.GradientTape(persistent=True) as tape:
-        prior, rows = Prior(points, kernel), tf.constant(X)
+        prior = Prior(points, kernel)
+        rows = tf.constant(X)
         values = (
             prior.Kuu(1e-6),
             prior.Kuf(rows, *prior.inputs),
@@ -77,11 +80,13 @@ def everything(kernel, Z, X):
 
 def test_near_the_origin_they_are_those_of_gpflow():
     for name in KERNELS:
-        kernel, rows = KERNELS[name](), tf.constant(X)
+        kernel = KERNELS[name]()
+        rows = tf.constant(X)
         # GPflow's Kuf by the expanded square: terms up to |x|^2 = 50 and a root of what is left of
         # them at r >= 0.5.
         assert_allclose(kernel_matrix(kernel, tf.constant(Z), rows), kernel(Z, rows), rtol=1e-12)
-        value, expected = kernel_matrix(kernel, rows), kernel(rows).numpy()
+        value = kernel_matrix(kernel, rows)
+        expected = kernel(rows).numpy()
         assert_allclose(
             value - tf.linalg.diag(np.diag(value)),
             expected - np.diag(np.diag(expected)),
@@ -127,12 +132,12 @@ def test_clusters_far_from_each_other(num_inputs):
             kernel = SquaredExponential(active_dims=[0]) * SquaredExponential(
                 active_dims=slice(1, num_inputs)
             )
-        x, z = X[:, :num_inputs], Z[:, :num_inputs]
-        points, rows = (
-            InducingPoints(np.concatenate([z, z + FAR])),
-            tf.constant(np.concatenate([x, x + FAR])),
-        )
-        prior, alone = Prior(points, kernel), Prior(InducingPoints(z), kernel)
+        x = X[:, :num_inputs]
+        z = Z[:, :num_inputs]
+        points = InducingPoints(np.concatenate([z, z + FAR]))
+        rows = tf.constant(np.concatenate([x, x + FAR]))
+        prior = Prior(points, kernel)
+        alone = Prior(InducingPoints(z), kernel)
         for whole, part in (
             (prior.Kuf(rows, *prior.inputs), alone.Kuf(tf.constant(x), *alone.inputs)),
             (prior.Kff(rows, *prior.inputs), alone.Kff(tf.constant(x), *alone.inputs)),
@@ -151,7 +156,7 @@ def test_clusters_far_from_each_other(num_inputs):
         (Matern52(active_dims=[0, 1, 2, 3]), 0.375),
     ],
 )
-@pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
+@either_way
 def test_clusters_that_products_cannot_tell_apart_are_refused(kernel, accuracy, way):
     """
     The limit is eps |z|^2 = eps^accuracy, the error of a squared distance; half as far it is
@@ -167,7 +172,7 @@ def test_clusters_that_products_cannot_tell_apart_are_refused(kernel, accuracy, 
     limit = np.sqrt(error / np.finfo(float).eps)
     near = kernel_matrix(kernel, tf.constant(Z))
     assert_allclose(Kuu(limit / np.sqrt(D))[:4, :4], near, rtol=2.0 * error)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=f"within {limit:.0f} lengthscales"):
+    with stopped(f"within {limit:.0f} lengthscales"):
         Kuu(4.0 * limit)
 
 
@@ -199,9 +204,7 @@ def test_a_covariance_that_is_registered_is_used():
 
 
 def test_rejects_active_dims_beyond_the_columns_of_X():
-    with pytest.raises(
-        ValueError, match="active_dims of SquaredExponential must be columns of X, 0 to 1, got 3"
-    ):
+    with refused("active_dims of SquaredExponential must be columns of X, 0 to 1, got 3"):
         Prior(InducingPoints(Z[:, :2]), SquaredExponential(active_dims=[3]))
 
 
@@ -219,7 +222,8 @@ def test_blocks_of_a_kernel_that_transposes_its_inputs(kernel):
     blocks = tf.constant(RNG.uniform(size=(2, 3, 3, 1)))
     expected = [[kernel(rows) for rows in group] for group in blocks]
     assert_allclose(kernel_matrix(kernel, blocks), expected, rtol=1e-15)
-    X, Y = tf.reshape(blocks, [18, 1]), RNG.normal(size=(18, 1))
+    X = tf.reshape(blocks, [18, 1])
+    Y = RNG.normal(size=(18, 1))
     loss = PEPR(
         (X, Y), kernel, np.array([[0.3], [0.7]]), alpha=1.0, blocks=18
     ).training_loss()  # exact: one block

@@ -11,13 +11,15 @@ import mpmath
 import numpy as np
 import pytest
 import tensorflow as tf
+from doubles import double
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep.engine.block_sites import log_det_ratio
 from gpflow_pep.engine.gaussian import factored_log_det_ratio, log1p_ratio
 
 UNIT = 2.0**-53
-JUST_BELOW, JUST_ABOVE = np.nextafter(1e-3, 0.0), np.nextafter(1e-3, 1.0)
+JUST_BELOW = np.nextafter(1e-3, 0.0)
+JUST_ABOVE = np.nextafter(1e-3, 1.0)
 POWERS = [0.0, 1e-300, 1e-12, 1e-6, 1e-4, JUST_BELOW, 1e-3, JUST_ABOVE, 0.1, 1.0]
 VALUES = [0.0, 1e-12, 1e-6, 1e-3, 0.01, 0.3, 1.0, 1.5, 10.0, 1e3, 1e6]
 
@@ -30,7 +32,8 @@ def fifty_digits():
 
 
 def ratio(power, x):
-    k, x = mpmath.mpf(float(power)), mpmath.mpf(float(x))
+    k = mpmath.mpf(float(power))
+    x = mpmath.mpf(float(x))
     return mpmath.log(1 + k * x) / k if k else x
 
 
@@ -43,7 +46,8 @@ def test_ratio_of_one_value():
     """For all powers and values; 1e-300 times 1e-12 is subnormal, which TensorFlow takes for 0."""
     k, x = (grid.ravel() for grid in np.meshgrid(POWERS, VALUES))
     normal = (k * x == 0.0) | (k * x >= np.finfo(np.float64).tiny)
-    k, x = k[normal], x[normal]
+    k = k[normal]
+    x = x[normal]
     ratios = log1p_ratio(tf.constant(k), tf.constant(x)).numpy()
     for power, value, found in zip(k, x, ratios, strict=True):
         assert relative_error(found, ratio(power, value)) <= 5 * UNIT, (power, value)
@@ -51,14 +55,16 @@ def test_ratio_of_one_value():
 
 def test_a_product_that_underflows():
     """k x below 2e-308: the ratio is x to all digits."""
-    k, x = tf.constant(1e-300, tf.float64), np.array([1e-12, 1e-8])
+    k = double(1e-300)
+    x = np.array([1e-12, 1e-8])
     assert_allclose(log1p_ratio(k, tf.constant(x)), x, rtol=5 * UNIT, atol=0.0)
 
 
 def test_a_negative_argument():
     """m - 1 < 0 in T-PEP: log(1 + alpha (m - 1)) / alpha."""
     for power in (0.3, 1e-2, 1e-5):
-        k, value = tf.constant(power, tf.float64), tf.constant(-0.9, tf.float64)
+        k = double(power)
+        value = double(-0.9)
         assert relative_error(log1p_ratio(k, value), ratio(power, -0.9)) <= 5 * UNIT
 
 
@@ -67,8 +73,8 @@ def test_it_broadcasts_and_does_not_spoil_neighbors():
     A power of 0 beside others gives its limit, and the derivative in x (autodiff) is 1 / (1 + k x)
     for all.
     """
-    k = tf.constant([[0.0], [1e-300], [1e-6], [1.0]], tf.float64)
-    x = tf.constant([[0.0, 0.5, 2.0]], tf.float64)
+    k = double([[0.0], [1e-300], [1e-6], [1.0]])
+    x = double([[0.0, 0.5, 2.0]])
     with tf.GradientTape() as tape:
         tape.watch(x)
         value = log1p_ratio(k, x)
@@ -102,7 +108,7 @@ def test_log_det_ratio_of_matrices():
     """This includes one power for each matrix."""
     X = matrices()
     for power in POWERS:
-        k = tf.constant(power, tf.float64)
+        k = double(power)
         values = log_det_ratio(k, tf.constant(X)).numpy()
         assert_array_equal(log_det_ratio(tf.fill([5], k), tf.constant(X)), values)
         with mpmath.workdps(400 if 0.0 < power < 1e-100 else 60):
@@ -116,9 +122,7 @@ def test_log_det_ratio_of_matrices():
 def test_squares_that_rounding_made_negative():
     """A matrix that is nearly 0: the power 0 also gives the trace, not log det I."""
     for power in (0.0, 0.5):
-        eye, k, trace, squares = (
-            tf.constant(value, tf.float64) for value in (np.eye(2), power, 1e-9, -1e-20)
-        )
+        eye, k, trace, squares = (double(value) for value in (np.eye(2), power, 1e-9, -1e-20))
         assert_allclose(factored_log_det_ratio(eye, k, trace, squares), 1e-9, rtol=1e-10)
 
 
@@ -134,7 +138,5 @@ def test_log_det_ratio_from_a_factor(power):
     expected = np.sum(np.log1p(power * eigenvalues) / power if power else eigenvalues, axis=-1)
     factor = tf.linalg.cholesky(np.eye(5) + power * X)
     squares = np.sum(np.square(X), axis=(-2, -1))
-    found = factored_log_det_ratio(
-        factor, tf.constant(power, tf.float64), np.trace(X, axis1=-2, axis2=-1), squares
-    )
+    found = factored_log_det_ratio(factor, double(power), np.trace(X, axis1=-2, axis2=-1), squares)
     assert_allclose(found, expected, rtol=1e-10)

@@ -15,7 +15,8 @@ from gpflow_pep.engine import (
 )
 
 RNG = np.random.default_rng(21)
-X, Y = RNG.normal(size=(13, 2)), RNG.normal(size=(13, 2))
+X = RNG.normal(size=(13, 2))
+Y = RNG.normal(size=(13, 2))
 Z = RNG.normal(size=(4, 2))
 
 

@@ -27,9 +27,10 @@ from gpflow.kernels import (
     SquaredExponential,
     Sum,
 )
+from marks import either_way
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEPR
 from gpflow_pep.engine import Prior
@@ -134,15 +135,13 @@ def agree(actual, expected, value_error, derivative_error):
             assert_allclose(one, other, rtol=0, atol=error * max(1.0, np.max(np.abs(other))))
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("kernel", "options"),
-    some_slow(
-        itertools.product(CLASSES, OPTIONS),
-        quick=[
-            *((kernel, "ARD") for kernel in CLASSES),
-            *((Matern52, options) for options in OPTIONS),
-        ],
-    ),
+    itertools.product(CLASSES, OPTIONS),
+    quick=[
+        *((kernel, "ARD") for kernel in CLASSES),
+        *((Matern52, options) for options in OPTIONS),
+    ],
 )
 def test_values_and_derivatives_of_gpflow(kernel, options):
     """
@@ -156,7 +155,7 @@ def test_values_and_derivatives_of_gpflow(kernel, options):
     agree(everything(ours, made, Z, X), everything(differences, made, Z, X), 1e-13, 1e-11)
 
 
-@pytest.mark.parametrize("name", some_slow(COMBINATIONS, quick=["product", "nested", "few inputs"]))
+@partly_slow("name", COMBINATIONS, quick=["product", "nested", "few inputs"])
 def test_sums_and_products(name):
     kernel = COMBINATIONS[name]()
     agree(everything(ours, kernel, Z, X), everything(gpflows, kernel, Z, X), 1e-13, 1e-11)
@@ -176,10 +175,8 @@ def test_points_that_coincide(kernel):
 def compare_points_that_coincide(kernel, shift):
     made = kernel(1.3, ARD)
     near = np.concatenate([Z, Z[:2] + 2.0**-10, Z[2:] + (2.0**-26 if shift == 0.0 else 0.0)])
-    actual, expected = (
-        everything(ours, made, Z + shift, near + shift),
-        everything(differences, made, Z, near),
-    )
+    actual = everything(ours, made, Z + shift, near + shift)
+    expected = everything(differences, made, Z, near)
     error = 100.0 * EPS * 100.0
     if kernel not in STEEP:
         # A Matern 3/2 has a slope that errs by sqrt(eps S), but in t, whose own derivative is 0
@@ -213,7 +210,7 @@ def test_points_far_apart():
         assert all(np.all(np.isfinite(part)) for part in derivatives)
 
 
-@pytest.mark.parametrize("kernel", some_slow(CLASSES, quick=[SquaredExponential, Matern12]))
+@partly_slow("kernel", CLASSES, quick=[SquaredExponential, Matern12])
 def test_tiny_and_huge_lengthscales(kernel):
     """
     Tiny lengthscales correlate coinciding points only, with an error of eps S; huge lengthscales
@@ -222,7 +219,8 @@ def test_tiny_and_huge_lengthscales(kernel):
     for lengthscale in [1e-3, 1e8, 1e100, 1e200]:
         made = kernel(1.3, lengthscale)
         near = np.concatenate([Z, X])
-        actual, expected = everything(ours, made, Z, near), everything(differences, made, Z, near)
+        actual = everything(ours, made, Z, near)
+        expected = everything(differences, made, Z, near)
         error = 100.0 * EPS * max(1.0, 20.0 * (1.0 / lengthscale) ** 2)
         agree(
             [actual[0], []],
@@ -235,10 +233,11 @@ def test_tiny_and_huge_lengthscales(kernel):
         assert all(np.all(np.isfinite(part)) for part in actual[1])
 
 
-@pytest.mark.parametrize("kernel", some_slow(CLASSES, quick=[Matern52, SquaredExponential]))
-@pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
+@partly_slow("kernel", CLASSES, quick=[Matern52, SquaredExponential])
+@either_way
 def test_it_can_be_differentiated_twice(kernel, way):
-    made, points = kernel(1.3, ARD), InducingPoints(Z)
+    made = kernel(1.3, ARD)
+    points = InducingPoints(Z)
 
     def slope(covariance, inputs):
         with tf.GradientTape() as outer:
@@ -292,7 +291,7 @@ def test_classes_derived_from_these_have_their_own(kernel):
     )
 
 
-@pytest.mark.parametrize("name", some_slow(["sum", "product", "nested"], quick=["nested"]))
+@partly_slow("name", ["sum", "product", "nested"], quick=["nested"])
 def test_a_model_in_chunks(name):
     """Loss and derivatives of GPflow's SGPR, where a chunk's are computed again on the way back."""
     Y = np.sin(X[:, :1])
@@ -301,7 +300,7 @@ def test_a_model_in_chunks(name):
         gpflow.models.SGPR,
         lambda *arguments, **options: PEPR(*arguments, alpha=0.0, chunk_size=4, **options),
     ):
-        model = make((X, Y), COMBINATIONS[name](), Z.copy(), noise_variance=0.1)
+        model = make((X, Y), COMBINATIONS[name](), Z, noise_variance=0.1)
         loss, gradient = loss_and_gradient(model)
         results.append([loss, *gradient])
     for actual, expected in zip(*results, strict=True):
@@ -320,7 +319,8 @@ def test_single_precision(kind):
     far = Z + 100.0 * np.array([[1.0], [-1.0], [1.0], [-1.0]])
     rows = tf.constant(far + 0.3 * X[:4])
     weights = np.random.default_rng(1).normal(size=(4, 4))
-    kernel, points = kind(variance=1.3, lengthscales=ARD), InducingPoints(far)
+    kernel = kind(variance=1.3, lengthscales=ARD)
+    points = InducingPoints(far)
     found = []
     for dtype in (tf.float64, tf.float32):
         with tf.GradientTape() as tape:

@@ -6,19 +6,23 @@ sweeps.
 import numpy as np
 import pytest
 import tensorflow as tf
+from doubles import double
 from numpy.testing import assert_allclose
 
 from gpflow_pep.ep.anderson import Secants
 from gpflow_pep.runtime.distribution import Workers
 
-DIMENSIONS, N, DEPTH = 3, 7, 5
+DIMENSIONS = 3
+N = 7
+DEPTH = 5
 rng = np.random.default_rng(71)
 MAP = rng.normal(size=(DIMENSIONS, DIMENSIONS))
 MAP *= 0.98 / np.abs(np.linalg.eigvals(MAP)).max()
 FIXED = rng.normal(size=DIMENSIONS)
 SPREAD = rng.normal(size=(N, 2, 1, DIMENSIONS))  # sites [N, 2, C], linear in the unknowns
 WEIGHTS = tf.constant(rng.uniform(0.5, 2.0, (N, 2, 1)))
-YES, NO = tf.constant(True), tf.constant(False)
+YES = tf.constant(True)
+NO = tf.constant(False)
 
 
 def sites(x):
@@ -30,14 +34,12 @@ def normalized(change):
     return WEIGHTS * change
 
 
-def constant(value):
-    return tf.constant(value, tf.float64)
-
-
 @pytest.mark.parametrize("fraction", [1.0, 0.4])
 def test_linear_fixed_point_is_found_exactly(fraction):
     """The ridge, 1e-12, is over products that are as small: the residual is 1e-5 of FIXED."""
-    secants, x, before = Secants.none(DEPTH, sites(FIXED)), np.zeros(DIMENSIONS), None
+    secants = Secants.none(DEPTH, sites(FIXED))
+    x = np.zeros(DIMENSIONS)
+    before = None
     plain = np.zeros(DIMENSIONS)
     for _ in range(DIMENSIONS + 1):
         update = MAP @ (x - FIXED) + FIXED - x
@@ -45,11 +47,12 @@ def test_linear_fixed_point_is_found_exactly(fraction):
             secants = secants.updated(
                 sites(x - before[0]), sites(update - before[1]), add=YES, forget=NO
             )
-        move = secants.step(sites(update), normalized).move(constant(fraction))
+        move = secants.step(sites(update), normalized).move(double(fraction))
         step = np.linalg.lstsq(SPREAD.reshape(-1, DIMENSIONS), np.ravel(move), rcond=None)[0]
         # It stays among the values that are reached.
         assert_allclose(sites(step), move, rtol=0.0, atol=1e-6)
-        before, x = (x, update), x + step
+        before = (x, update)
+        x = x + step
         plain = plain + fraction * (MAP @ (plain - FIXED) + FIXED - plain)
     assert int(secants.count) == DIMENSIONS
     assert np.abs(plain - FIXED).max() > 0.1
@@ -57,27 +60,24 @@ def test_linear_fixed_point_is_found_exactly(fraction):
 
 
 def test_move_without_secants_is_the_damped_update():
-    secants, update = Secants.none(DEPTH, sites(FIXED)), sites(FIXED)
-    assert_allclose(
-        secants.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15
-    )
+    secants = Secants.none(DEPTH, sites(FIXED))
+    update = sites(FIXED)
+    assert_allclose(secants.step(update, normalized).move(double(0.25)), 0.25 * update, rtol=1e-15)
     ignored = secants.updated(2.0 * update, update, add=NO, forget=NO)
     assert int(ignored.count) == 0
-    assert_allclose(
-        ignored.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15
-    )
+    assert_allclose(ignored.step(update, normalized).move(double(0.25)), 0.25 * update, rtol=1e-15)
     kept = secants.updated(2.0 * update, -update, add=YES, forget=NO)
-    assert np.abs(kept.step(update, normalized).move(constant(0.25)) - 0.25 * update).max() > 0.1
+    assert np.abs(kept.step(update, normalized).move(double(0.25)) - 0.25 * update).max() > 0.1
     forgotten = kept.updated(update, update, add=YES, forget=YES)
     assert int(forgotten.count) == 0
     assert_allclose(
-        forgotten.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15
+        forgotten.step(update, normalized).move(double(0.25)), 0.25 * update, rtol=1e-15
     )
 
 
 def test_the_oldest_is_replaced():
     secants = Secants.none(2, sites(FIXED))
-    values = [constant(k) * tf.ones_like(sites(FIXED)) for k in (1.0, 2.0, 3.0)]
+    values = [double(k) * tf.ones_like(sites(FIXED)) for k in (1.0, 2.0, 3.0)]
     for value in values:
         secants = secants.updated(value, 10.0 * value, add=YES, forget=NO)
     assert sorted(secants.steps[:-1, 0, 0, 0].numpy()) == [2.0, 3.0]
@@ -90,7 +90,7 @@ def test_no_change_of_the_update_is_no_secant():
     secants = Secants.none(DEPTH, sites(FIXED)).updated(
         sites(FIXED), 0.0 * sites(FIXED), add=YES, forget=NO
     )
-    move = secants.step(sites(FIXED), normalized).move(constant(0.5))
+    move = secants.step(sites(FIXED), normalized).move(double(0.5))
     assert_allclose(move, 0.5 * sites(FIXED), rtol=1e-12)
 
 
@@ -106,7 +106,8 @@ def test_workers_add_up_the_same_shape_in_every_sweep():
             shapes.append(value.shape)
             return value
 
-    secants, update = Secants.none(DEPTH, sites(FIXED)), sites(FIXED)
+    secants = Secants.none(DEPTH, sites(FIXED))
+    update = sites(FIXED)
     for count in range(DEPTH + 2):
         secants.step(update, normalized, Recorded(2, 0))
         secants = secants.updated(sites(MAP[0] ** count), sites(FIXED + count), add=YES, forget=NO)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from doubles import double
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep.engine import SiteSums
@@ -20,7 +21,10 @@ from gpflow_pep.ep.sweep import (
 from gpflow_pep.tilted import Tilted
 
 CLOSE = 1e-12
-C, M, N, SCALE = 2, 3, 5, 0.7
+C = 2
+M = 3
+N = 5
+SCALE = 0.7
 rng = np.random.default_rng(51)
 L = np.linalg.cholesky(np.cov(rng.normal(size=(M, 20))) + np.eye(M))
 KUF = 0.4 * rng.normal(size=(M, N))
@@ -34,7 +38,7 @@ POWERS = {"0": 0.0, "0.4": 0.4, "1": 1.0, "each": np.array([0.0, 0.3, 0.5, 0.8, 
 
 
 def rows():
-    return project(tf.constant(L), LATENT, tf.constant(SCALE, tf.float64))
+    return project(tf.constant(L), LATENT, double(SCALE))
 
 
 def posterior():
@@ -49,11 +53,7 @@ def test_rows_given_the_inducing_variables():
     assert_allclose(found.conditional_variance, SCALE * 0.3, rtol=0.0, atol=CLOSE)
     assert_array_equal(found.mean, MEAN)
     less = LATENT._replace(Kff_diag=LATENT.Kff_diag - 0.3 - 1e-14)
-    assert (
-        not project(tf.constant(L), less, tf.constant(SCALE, tf.float64))
-        .conditional_variance.numpy()
-        .any()
-    )
+    assert not project(tf.constant(L), less, double(SCALE)).conditional_variance.numpy().any()
 
 
 @pytest.mark.parametrize("parts", ["shared", "separate"])
@@ -71,44 +71,40 @@ def test_posterior_and_marginals(parts):
 def test_cavities_match_leaving_out_a_fraction_of_a_site(power):
     """Remove the fraction α of each site, one at a time."""
     alpha = np.broadcast_to(POWERS[power], N)
-    w = cavity_of_w(
-        marginals(posterior(), tf.constant(V)), SITE, tf.constant(POWERS[power], tf.float64)
-    )
+    w = cavity_of_w(marginals(posterior(), tf.constant(V)), SITE, double(POWERS[power]))
     f = cavity_of_f(w, rows())
     for c in range(C):
         for n in range(N):
             without = 1.0 - alpha * (np.arange(N) == n)
             covariance = np.linalg.inv(np.eye(M) + (V * TAU[c] * without) @ V.T)
-            mean, variance = (
-                V[:, n] @ covariance @ V @ (without * H[c]),
-                V[:, n] @ covariance @ V[:, n],
-            )
-            assert float(w.mean[c, n]) == pytest.approx(mean, abs=CLOSE)
-            assert float(w.variance[c, n]) == pytest.approx(variance, abs=CLOSE)
-            assert float(f.mean[c, n]) == pytest.approx(mean + MEAN[c, n], abs=CLOSE)
-            assert float(f.variance[c, n]) == pytest.approx(variance + SCALE * 0.3, abs=CLOSE)
+            mean = V[:, n] @ covariance @ V @ (without * H[c])
+            variance = V[:, n] @ covariance @ V[:, n]
+            found = [value[c, n] for value in (w.mean, w.variance, f.mean, f.variance)]
+            expected = [mean, variance, mean + MEAN[c, n], variance + SCALE * 0.3]
+            assert_allclose(found, expected, rtol=0.0, atol=CLOSE)
 
 
 def test_improper_cavities_are_flagged_and_replaced():
     """The marginal replaces the cavity if 1 - α τ s is not positive."""
-    marginal = Marginals(*(tf.constant([[value]], tf.float64) for value in (0.7, 2.0)))
-    site = Site(*(tf.constant([[value]], tf.float64) for value in (1.5, -3.0)))
-    w = cavity_of_w(marginal, site, tf.constant(0.5, tf.float64))
+    marginal = Marginals(*(double([[value]]) for value in (0.7, 2.0)))
+    site = Site(*(double([[value]]) for value in (1.5, -3.0)))
+    w = cavity_of_w(marginal, site, double(0.5))
     assert w.ratio.numpy() == pytest.approx(-0.5)
     assert (w.mean.numpy(), w.variance.numpy()) == (pytest.approx(0.7), pytest.approx(2.0))
 
 
 def test_a_row_without_prior_variance_has_a_cavity():
     zero = tf.zeros([1, 1], tf.float64)
-    w = cavity_of_w(Marginals(zero, zero), Site(zero, zero), tf.constant(1.0, tf.float64))
+    w = cavity_of_w(Marginals(zero, zero), Site(zero, zero), double(1.0))
     f = cavity_of_f(w, Projected(zero, zero[0], zero + 0.4))
     assert f.mean.numpy()[0, 0] == 0.4 and 0.0 < f.variance.numpy()[0, 0] < 1e-20
 
 
 def test_a_row_that_does_not_vary_has_a_site():
     """Neither w nor what u leaves of f: the limit of (d + s)/(d + s ratio) from d = 0, not 0/0."""
-    zero, one = tf.zeros([1, 1], tf.float64), tf.ones([1, 1], tf.float64)
-    w = cavity_of_w(Marginals(0.3 * one, zero), Site(zero, zero), tf.constant(0.5, tf.float64))
+    zero = tf.zeros([1, 1], tf.float64)
+    one = tf.ones([1, 1], tf.float64)
+    w = cavity_of_w(Marginals(0.3 * one, zero), Site(zero, zero), double(0.5))
     site = matching_site(w, zero, Tilted(None, 0.7 * one, -1.2 * one, 0.25 * one))
     assert_allclose(site.precision[0, 0], 1.2 / 0.25, rtol=CLOSE)
     assert_allclose(site.linear[0, 0], (0.7 + 0.3 * 1.2) / 0.25, rtol=CLOSE)
@@ -121,12 +117,13 @@ def test_matching_site(power):
     tilted one.
     """
     alpha = np.broadcast_to(POWERS[power], N)
-    w = cavity_of_w(
-        marginals(posterior(), tf.constant(V)), SITE, tf.constant(POWERS[power], tf.float64)
-    )
-    m, s, d = w.mean.numpy(), w.variance.numpy(), SCALE * 0.3
+    w = cavity_of_w(marginals(posterior(), tf.constant(V)), SITE, double(POWERS[power]))
+    m = w.mean.numpy()
+    s = w.variance.numpy()
+    d = SCALE * 0.3
     generator = np.random.default_rng(52)
-    d1, d2 = generator.normal(size=(C, N)), generator.uniform(-0.5, 0.2, (C, N))
+    d1 = generator.normal(size=(C, N))
+    d2 = generator.uniform(-0.5, 0.2, (C, N))
     ratio = 1.0 + alpha * (s + d) * d2
     tilted = Tilted(None, *(tf.constant(value) for value in (d1, d2, ratio)))
     site = matching_site(w, rows().conditional_variance, tilted)

@@ -1,15 +1,15 @@
 """The solver: status, convergence from any start, and no improper or worse sites as a result."""
 
-import os
-
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Exponential, Ordinal, Poisson, StudentT
+from marks import needs_data
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
+from refusals import stopped
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer
 from tensorflow.errors import InvalidArgumentError
@@ -106,7 +106,7 @@ def test_sites_converge_after_large_hyperparameter_changes(model, alpha):
     assert model.update_sites().log_evidence == pytest.approx(status.log_evidence, abs=1e-8)
 
 
-@pytest.mark.parametrize("precision", some_slow([-100.0, 1e4], quick=[1e4]), ids=["B", "cavities"])
+@partly_slow("precision", [-100.0, 1e4], quick=[1e4], ids=["B", "cavities"])
 def test_improper_initial_sites_are_scaled_down(model, trace, precision):
     """B is not positive definite, or a cavity not proper: they are scaled down until all are."""
     model.tol = 1e-9
@@ -160,7 +160,7 @@ def outliers():
     return PEP((X, Y), SquaredExponential(), StudentT(scale=0.1), Z)
 
 
-@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 0.8], quick=[0.5]))
+@partly_slow("alpha", [0.0, 0.5, 0.8], quick=[0.5])
 def test_sites_of_negative_precision(outliers, alpha):
     outliers.alpha = alpha
     outliers.reset_sites()
@@ -208,10 +208,7 @@ def test_breast_cancer():
 
 
 @pytest.mark.data
-@pytest.mark.skipif(
-    not os.environ.get("GPFLOW_PEP_DATA"),
-    reason="needs the published files: set GPFLOW_PEP_DATA to their directory",
-)
+@needs_data
 @pytest.mark.parametrize(
     "name", ["australian", "breast", "crabs", "iono", "pima", "sonar", "banana"]
 )
@@ -220,7 +217,7 @@ def test_binary_sets(name):
     converges_on(split.X_train, split.Y_train)
 
 
-@pytest.mark.parametrize("likelihood", some_slow([Exponential, Poisson], 1))
+@partly_slow("likelihood", [Exponential, Poisson], 1)
 def test_a_prior_under_which_rates_are_huge(likelihood):
     """
     The first sites are some 1e19, next to which nothing else is left in the sums: they are taken
@@ -300,7 +297,7 @@ def test_hard_problems_converge_or_say_so(case):
     """
     likelihood, observed = HARD[case]
     kernel = SquaredExponential(1.0)
-    model = PEP((LINE[:, None], observed), kernel, likelihood(), LINE[1::4, None].copy())
+    model = PEP((LINE[:, None], observed), kernel, likelihood(), LINE[1::4, None])
     for variance in (1.0, 1e4):
         for alpha in (0.0, 0.5, 1.0):
             kernel.variance.assign(variance)
@@ -335,13 +332,11 @@ def test_an_update_that_overflows_is_an_error():
     likelihood = Poisson()
     observed = np.full((24, 1), 2.0)
     mean = gpflow.functions.Constant(0.0)
-    model = PEP(
-        (LINE[:, None], observed), kernel, likelihood, LINE[1::4, None].copy(), mean_function=mean
-    )
+    model = PEP((LINE[:, None], observed), kernel, likelihood, LINE[1::4, None], mean_function=mean)
     assert model.update_sites().converged
     before = model.sites.stacked().numpy()
     mean.c.assign(1e200)  # its square overflows, whatever the sites
-    with pytest.raises(InvalidArgumentError, match=r"The sites cannot be updated.*overflowing"):
+    with stopped(r"The sites cannot be updated.*overflowing"):
         model.predict_f(LINE[:, None])
     assert_array_equal(model.sites.stacked(), before)
     mean.c.assign(0.0)

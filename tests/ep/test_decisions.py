@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from doubles import double
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep import PEP
@@ -18,10 +19,6 @@ rng = np.random.default_rng(41)
 X = rng.uniform(-2.0, 2.0, (20, 1))
 Y = np.where(np.sin(2.5 * X) + 0.3 * rng.normal(size=X.shape) > 0.0, 1.0, 0.0)
 DAMPING = 0.8
-
-
-def constant(value):
-    return tf.constant(value, tf.float64)
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +71,7 @@ def test_a_small_fraction_may_lower_a_bound(run, options, loop):
     """
     lower = loop.iterate._replace(log_evidence=loop.iterate.log_evidence - 1.0)
     for fraction, is_bound, keeps in ((2e-3, True, False), (5e-4, True, True), (2e-3, False, True)):
-        state = loop._replace(
-            anderson=loop.anderson._replace(fraction=constant(fraction * DAMPING))
-        )
+        state = loop._replace(anderson=loop.anderson._replace(fraction=double(fraction * DAMPING)))
         assert bool(solver._keeps_bound(of_a_bound(run, is_bound), options, state, lower)) == keeps
         assert solver._keeps_bound(of_a_bound(run, is_bound), options, state, loop.iterate)
 
@@ -86,7 +81,7 @@ def test_secants_are_forgotten_where_the_change_grows(run, loop):
     change = float(run.step(loop).iterate.change)
     assert change < 0.1
     for growth, count in ((1.8, int(loop.anderson.secants.count) + 1), (2.2, 0)):
-        before = loop._replace(iterate=loop.iterate._replace(change=constant(change / growth)))
+        before = loop._replace(iterate=loop.iterate._replace(change=double(change / growth)))
         assert int(run.step(before).anderson.secants.count) == count
 
 
@@ -94,9 +89,10 @@ def test_secants_are_forgotten_where_the_change_is_large(run):
     """
     Secants are dropped above a fifth of a standard deviation, even if the change does not grow.
     """
-    kept, forgotten = [], []
+    kept = []
+    forgotten = []
     for before in run.loops[:-1]:
-        large = before._replace(iterate=before.iterate._replace(change=constant(1e3)))
+        large = before._replace(iterate=before.iterate._replace(change=double(1e3)))
         after = run.step(large)
         # A sweep that is accepted.
         follows = (
@@ -137,7 +133,7 @@ def test_after_five_attempts_it_ends_with_the_best_sites(options, loop):
     stuck = loop._replace(
         attempt=loop.attempt._replace(number=tf.constant(4)),
         status=tf.constant(solver.STUCK),
-        best=loop.best._replace(sites=best, change=constant(0.0)),
+        best=loop.best._replace(sites=best, change=double(0.0)),
     )
     last = solver._restart_or_finish(options, stuck)
     assert int(last.attempt.number) == 4 and int(last.final_status) == solver.STUCK
@@ -148,7 +144,7 @@ def test_a_step_of_newton_is_halved(options, loop):
     """Until it is shorter than a hundredth; then sweeps go on, and are given more time."""
     direction = tf.ones_like(loop.candidate)
     step = Step(direction, direction)
-    trying = loop._replace(newton=constant(0.03), kind=tf.constant(solver.NEWTON_STEP))
+    trying = loop._replace(newton=double(0.03), kind=tf.constant(solver.NEWTON_STEP))
     halved = solver._halve(options, trying, step)
     assert int(halved.kind) == solver.NEWTON_STEP and int(halved.attempt.patience) == int(
         loop.attempt.patience
@@ -167,7 +163,7 @@ def test_a_step_of_newton_is_halved(options, loop):
 )
 def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, left, is_nearer):
     """The update must shrink by a hundredth of the step's fraction, or a bound must increase."""
-    size = constant(step_size)
+    size = double(step_size)
     swept = loop.iterate.swept
     found = loop.iterate._replace(swept=swept._replace(update=left * swept.update))
     assert bool(is_acceptable(*compared(run, False), size, loop.iterate, found)) == is_nearer
@@ -208,9 +204,7 @@ def test_the_more_sites_the_fewer_secants(run, options, monkeypatch, num_data, d
     monkeypatch.setattr(
         solver.tf, "while_loop", lambda cond, body, first, **_: begun.extend(first) or first
     )
-    sites, size = (
-        tf.zeros([len(X), 2, 1], tf.float64),
-        {"num_data": num_data, "fraction": options.damping},
-    )
+    sites = tf.zeros([len(X), 2, 1], tf.float64)
+    size = {"num_data": num_data, "fraction": options.damping}
     solver.solve_fixed_point(run.problem, sites, options, **size)
     assert begun[0].anderson.secants.depth == depth

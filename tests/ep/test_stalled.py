@@ -9,7 +9,7 @@ import tensorflow as tf
 from campaign.convergence import Models, Problem
 from gpflow.kernels import SquaredExponential
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.engine import InducingPosterior, SiteSums
@@ -42,14 +42,14 @@ def several_classes(likelihood, alpha):
         8.0 * X @ [[1.0, -0.5, 0.2], [0.3, 1.0, -0.7]] + rng.normal(size=(60, CLASSES)), axis=1
     )
     kernel = SquaredExponential(100.0, lengthscales=10.0)
-    return PEP((X, Y[:, None]), kernel, likelihood(CLASSES), X[:4].copy(), alpha=alpha)
+    return PEP((X, Y[:, None]), kernel, likelihood(CLASSES), X[:4], alpha=alpha)
 
 
-def contradictory(alpha=0.8, variance=0.2):
+def contradictory():
     """Two rows at one place, with two labels."""
     X = np.array([[0.3, -0.7], [0.3, -0.7]])
-    kernel = SquaredExponential(variance)
-    return PEP((X, [[1.0], [2.0]]), kernel, MultiClassRobustMax(CLASSES), X[:1].copy(), alpha=alpha)
+    kernel = SquaredExponential(0.2)
+    return PEP((X, [[1.0], [2.0]]), kernel, MultiClassRobustMax(CLASSES), X[:1], alpha=0.8)
 
 
 @functools.cache
@@ -93,16 +93,18 @@ def test_classes_do_not_shift_together(name, alpha):
     assert_array_equal(model.sites.stacked(), before)
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     "make",
-    some_slow([lambda: several_classes(MultiClassRobustMax, 0.5), contradictory], 1),
+    [lambda: several_classes(MultiClassRobustMax, 0.5), contradictory],
+    1,
     ids=["wide prior", "contradictory"],
 )
 def test_sums_are_those_of_the_sites(make, trace):
     """A and c of each accepted iterate, after shifts, are V diag(τ) V' and V h of its sites."""
     model = make()
     run = trace(model)
-    problem, checked = model._inference().problem, 0
+    problem = model._inference().problem
+    checked = 0
     for loop in run.loops[:: max(1, len(run.loops) // 20)]:
         if loop.attempt.is_valid:
             A, c = sum_sites(problem, loop.iterate.swept.sites)
@@ -117,22 +119,26 @@ def test_no_shift_where_q_is_wider_than_the_prior():
     eye = tf.eye(2, dtype=tf.float64)
     LB = tf.linalg.cholesky(0.2 * tf.stack([eye] * CLASSES))
     b = tf.constant(np.random.default_rng(3).normal(size=(CLASSES, 2, 1)))
-    A, c = 0.2 * tf.stack([eye] * CLASSES) - eye, 0.2 * b
+    A = 0.2 * tf.stack([eye] * CLASSES) - eye
+    c = 0.2 * b
     q, shifted, e = _without_common_shift(InducingPosterior(eye, LB, b), A, c, tf.constant(True))
     assert_array_equal(q.b, b)
     assert_array_equal(shifted, c)
     assert_array_equal(e, [0.0, 0.0])
     LB = tf.linalg.cholesky(50.0 * tf.stack([eye] * CLASSES))
-    A, c = 49.0 * tf.stack([eye] * CLASSES), 50.0 * b
+    A = 49.0 * tf.stack([eye] * CLASSES)
+    c = 50.0 * b
     q, shifted, e = _without_common_shift(InducingPosterior(eye, LB, b), A, c, tf.constant(True))
     assert_allclose(q.b, shifted / 50.0, rtol=1e-12)
-    before, after = np.sum(b, axis=0), np.sum(q.b, axis=0)
+    before = np.sum(b, axis=0)
+    after = np.sum(q.b, axis=0)
     assert_allclose(after, (2.0 / 50.0 - 1.0 / 50.0**2) * before, rtol=1e-10)
 
 
 def update_at(model):
     """The undamped update of all sites, flat, as a function of the sites."""
-    problem, shape = model._inference().problem, tf.shape(model.sites.stacked())
+    problem = model._inference().problem
+    shape = tf.shape(model.sites.stacked())
     _ = problem.projected  # computed outside of the graph
 
     @tf.function(autograph=False)
@@ -156,7 +162,9 @@ def test_newton_steps_reach_an_unstable_fixed_point(trace):
     assert solver.PROBING in kinds and solver.NEWTON_STEP in kinds
     status = model.update_sites()
     assert status.converged and status.sweeps < 150
-    update, at, size = update_at(model), model.sites.stacked().numpy().ravel(), 1e-4
+    update = update_at(model)
+    at = model.sites.stacked().numpy().ravel()
+    size = 1e-4
     assert np.abs(update(at)).max() < 1e-4
     jacobian = np.stack(
         [(update(at + size * e) - update(at - size * e)) / (2.0 * size) for e in np.eye(len(at))], 1
@@ -168,7 +176,7 @@ def test_newton_steps_reach_an_unstable_fixed_point(trace):
     assert model.update_sites().sweeps == 0
 
 
-@pytest.mark.parametrize("max_sweeps", some_slow([1, 2, 3, 4, 5, 6, 8], quick=[2]))
+@partly_slow("max_sweeps", [1, 2, 3, 4, 5, 6, 8], quick=[2])
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_few_sweeps_end_properly(max_sweeps):
     """

@@ -6,7 +6,8 @@ import pytest
 from gpflow.kernels import Constant, Matern52, Sum
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
+from refusals import refused
 
 from gpflow_pep import (
     CenteredLinear,
@@ -31,17 +32,19 @@ def labels(y):
     return np.digitize(y, [95.0, 110.0])
 
 
-@pytest.mark.parametrize("num_classes", some_slow([2, 3], 1))
+@partly_slow("num_classes", [2, 3], 1)
 def test_probabilities_are_those_of_the_model(X, labels, num_classes):
     kept = labels < num_classes
-    rows, names = X[kept], np.array(["low", "middle", "top"])[labels[kept]]
+    rows = X[kept]
+    names = np.array(["low", "middle", "top"])[labels[kept]]
     estimator = SparseGPClassifier(alpha=0.5, n_inducing=6, max_iterations=3, random_state=0).fit(
         rows, names
     )
     spread = rows.std(axis=0)
     Z = k_means(rows / spread, 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))) * spread
     likelihood = Probit() if num_classes == 2 else Softmax(3)
-    scales, Y = spread * np.sqrt(2.0), labels[kept, None].astype(float)
+    scales = spread * np.sqrt(2.0)
+    Y = labels[kept, None].astype(float)
     linear = CenteredLinear(rows.mean(axis=0), [0.1, 0.1], scale=scales)
     kernel = Sum([Matern52(1.0, scales), linear, Constant(0.1)])
     model = PEPClassifier((rows, Y), kernel, likelihood, Z, alpha=0.5, max_jitter=1e-3)
@@ -117,10 +120,10 @@ def test_labels_of_any_type(X, labels, small, kind, classes):
     ],
 )
 def test_rejects_invalid_labels(X, small, given, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         small.fit(X, given)
     if message.startswith("got"):
-        with pytest.raises(ValueError, match=f"classes must hold labels .*{message}"):
+        with refused(f"classes must hold labels .*{message}"):
             small.partial_fit(X, ["a", "b"] * 30, classes=given)
 
 
@@ -130,15 +133,11 @@ def test_a_given_likelihood_is_copied(X, labels):
     estimator = SparseGPClassifier(
         likelihood=likelihood, n_inducing=6, optimizer=None, random_state=0
     ).fit(X, labels)
-    assert (
-        isinstance(estimator.model_.likelihood, Softmax)
-        and estimator.model_.likelihood is not likelihood
-    )
+    assert isinstance(estimator.model_.likelihood, Softmax)
+    assert estimator.model_.likelihood is not likelihood
     assert_allclose(estimator.predict_proba(X).sum(axis=1), 1.0, rtol=1e-14)
     assert estimator.score(X, labels) > 0.6
-    with pytest.raises(
-        ValueError, match=r"likelihood must be one of class labels .*, got Gaussian"
-    ):
+    with refused(r"likelihood must be one of class labels .*, got Gaussian"):
         SparseGPClassifier(likelihood=Gaussian()).fit(X, labels)
 
 
@@ -156,21 +155,19 @@ def test_rejects_likelihoods_of_another_number_of_classes(X, labels, likelihood,
     estimator = SparseGPClassifier(likelihood=likelihood, n_inducing=6, optimizer=None)
     labels = np.minimum(labels, count - 1)
     match = f"likelihood must have {count} classes, as classes_ has, got {found}"
-    with pytest.raises(ValueError, match=match):
+    with refused(match):
         estimator.fit(X, labels)
-    with pytest.raises(ValueError, match=match):
+    with refused(match):
         estimator.partial_fit(X, labels > 0, classes=range(count))
 
 
 def test_batches(X, labels):
     """The first call names all classes; a batch may lack some."""
     estimator = SparseGPClassifier(n_inducing=8, optimizer=None, random_state=0)
-    with pytest.raises(ValueError, match="classes must be given at the first call of partial_fit"):
+    with refused("classes must be given at the first call of partial_fit"):
         estimator.partial_fit(X, labels)
     for classes in ([0], "hi"):
-        with pytest.raises(
-            ValueError, match=r"classes must be two labels or more, got 1 class: \["
-        ):
+        with refused(r"classes must be two labels or more, got 1 class: \["):
             estimator.partial_fit(X, labels, classes=classes)
     order = np.argsort(labels, kind="stable")
     for rows in (order[::2], order[1::2]):
@@ -181,9 +178,9 @@ def test_batches(X, labels):
     ]
     assert estimator.score(X, labels > 0) > 0.8
     before = estimator.predict_proba(X)
-    with pytest.raises(ValueError, match=r"y must have labels of classes_, \[False, True\], got 2"):
+    with refused(r"y must have labels of classes_, \[False, True\], got 2"):
         estimator.partial_fit(X, labels)
-    with pytest.raises(ValueError, match=r"classes must stay \[False, True\], got \[0, 2\]"):
+    with refused(r"classes must stay \[False, True\], got \[0, 2\]"):
         estimator.partial_fit(X, labels > 0, classes=[0, 2])
     # The third call compiles a graph, which may round differently.
     assert_allclose(estimator.predict_proba(X), before, rtol=1e-12)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from comparisons import assert_all_close, assert_all_equal
 from numpy.testing import assert_allclose
+from refusals import refused
 
 from gpflow_pep import PEPR, weak_priors
 from gpflow_pep.estimators import SparseGPRegressor
@@ -24,7 +25,7 @@ X_NEW = X[:5] + 0.1 * X.std(axis=0)
 @pytest.fixture(scope="module")
 def model():
     kernel = gpflow.kernels.Matern52(lengthscales=[1.0, 100.0])
-    found = PEPR((X, y[:, None]), kernel, X.copy())
+    found = PEPR((X, y[:, None]), kernel, X)
     gpflow.set_trainable(found.inducing_variable, False)
     weak_priors(found)
     fit(found, tolerance=1e-7)
@@ -126,15 +127,15 @@ def test_predictions_of_the_model_itself(options):
 @pytest.mark.parametrize("n_draws", [3, -2, 2.0, "8"])
 def test_numbers_of_draws_are_checked(n_draws):
     for method in ("fit", "partial_fit"):
-        with pytest.raises(ValueError, match="n_draws must be"):
+        with refused("n_draws must be"):
             getattr(SparseGPRegressor(n_draws=n_draws), method)(X, y)
 
 
 def test_draws_that_are_asked_for_in_vain():
     """Draws need the maximum of a training on all rows."""
-    with pytest.raises(ValueError, match="n_draws must be None or 0 for partial_fit, got 8"):
+    with refused("n_draws must be None or 0 for partial_fit, got 8"):
         SparseGPRegressor(n_draws=8).partial_fit(X, y)
-    with pytest.raises(ValueError, match="n_draws must be None or 0 with optimizer=None, got 8"):
+    with refused("n_draws must be None or 0 with optimizer=None, got 8"):
         SparseGPRegressor(n_draws=8, optimizer=None).fit(X, y)
     estimator = SparseGPRegressor(n_draws=8, max_iterations=1)
     with pytest.warns(UserWarning, match="not averaged over n_draws = 8 draws"):

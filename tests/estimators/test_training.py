@@ -15,7 +15,7 @@ from gpflow.kernels import Linear, Matern32, Periodic, Product, SquaredExponenti
 from gpflow.likelihoods import Gaussian
 from gpflow.quadrature import NDiagGHQuadrature
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -42,9 +42,7 @@ def classifier(**options):
     )
 
 
-@pytest.mark.parametrize(
-    ("make", "method"), some_slow([(regressor, "predict"), (classifier, "predict_proba")], 1)
-)
+@partly_slow(("make", "method"), [(regressor, "predict"), (classifier, "predict_proba")], 1)
 def test_a_fit_does_not_depend_on_earlier_ones(X, y, make, method):
     """
     Bit for bit, with other rows, other numbers of rows and points and another alpha in between.
@@ -84,7 +82,7 @@ def test_structures_have_models_of_their_own(X, y):
     assert [type(model.kernel) for _, model in reuse._kept] == [*kernels[1:], Linear]
 
 
-@pytest.mark.parametrize("make", some_slow([regressor, classifier], 1))
+@partly_slow("make", [regressor, classifier], 1)
 def test_refits_on_growing_rows_compile_once(X, y, make):
     """
     All rows are inducing points, of another number each time. The objective is the energy of a new
@@ -171,7 +169,7 @@ def test_settings_describe_kernels():
     X = np.arange(6.0)[:, None]
 
     def model(kernel, **options):
-        return PEPR((X, X), kernel, X[::2].copy(), **options)
+        return PEPR((X, X), kernel, X[::2], **options)
 
     for kernel in (
         SquaredExponential() + Periodic(Matern32(active_dims=[0])),

@@ -1,7 +1,6 @@
 """The classification experiment: every model trains, and what happened is on disk."""
 
 import json
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +9,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from matplotlib.image import imread
-from quick import some_slow
+from quick import partly_slow
 
 from experiments.datasets import Dataset
 from experiments.ingredients.classifier import MODELS, classifier_title
@@ -29,17 +28,10 @@ def read(directory, name):
     return json.loads((directory / name).read_text())
 
 
-@pytest.fixture
-def run_tiny(run_experiment):
-    return partial(run_experiment, "classification")
-
-
 def test_a_leave_one_out_score_that_there_is_not(monkeypatch):
     """The distribution without a site is not proper: None, and the reason is given."""
     X = np.linspace(-1.0, 1.0, 8)[:, None]
-    model = PEPClassifier(
-        (X, (X > 0.0).astype(float)), SquaredExponential(), Probit(), X[::3].copy()
-    )
+    model = PEPClassifier((X, (X > 0.0).astype(float)), SquaredExponential(), Probit(), X[::3])
 
     def improper(self):
         raise tf.errors.InvalidArgumentError(None, None, "a cavity is not proper")
@@ -49,19 +41,17 @@ def test_a_leave_one_out_score_that_there_is_not(monkeypatch):
         assert loo_nlpd(model) is None
 
 
-@pytest.mark.parametrize("model", some_slow(MODELS, quick=["SVGP"]))
-def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
-    run = run_tiny(model=model, samples=10)
+@partly_slow("model", MODELS, quick=["SVGP"])
+def test_every_model_is_trained_scored_and_recorded(run_experiment, model):
+    run = run_experiment("classification", model=model, samples=10)
 
     assert all(np.isfinite(run.result[name]) for name in SCORES)
     assert run.result["objective_kind"] == (
         "lower bound" if model == "SVGP" else "approximate log evidence"
     )
-    assert (
-        run.result["iterations"] == 2
-        and not run.result["converged"]
-        and "max_iterations" in run.result["message"]
-    )
+    assert run.result["iterations"] == 2
+    assert not run.result["converged"]
+    assert "max_iterations" in run.result["message"]
     assert (run.result["N"], run.result["N_test"], run.result["D"]) == (40, 57, 30)
     assert run.result["log_likelihood"] == pytest.approx(-57 * run.result["nlpd"], rel=1e-12)
     assert (
@@ -72,11 +62,9 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
 
     directory = run_directory(run)
     config = read(directory, "config.json")
-    assert (
-        config["gp"]["model"] == model
-        and config["gp"]["train_inducing"]
-        and config["gp"]["max_sweeps"] == 1000
-    )
+    assert config["gp"]["model"] == model
+    assert config["gp"]["train_inducing"]
+    assert config["gp"]["max_sweeps"] == 1000
     metrics = read(directory, "metrics.json")
     assert metrics["test/error"]["steps"] == metrics["seconds"]["steps"] == [0, 1, 2]
     assert metrics["objective_per_point"]["steps"] == [2]
@@ -105,18 +93,8 @@ def plane():
     """A set with two inputs, so that decisions are drawn."""
     X = np.random.default_rng(0).normal(size=(20, 2))
     Y = (X[:, :1] > 0.0).astype(float)
-    zero, one = np.zeros(1), np.ones(1)
-    return Dataset(
-        "plane",
-        X,
-        Y,
-        X[:3],
-        Y[:3],
-        x_mean=2.0 * np.ones(2),
-        x_scale=np.ones(2),
-        y_mean=zero,
-        y_scale=one,
-    )
+    units = {"x_mean": 2.0 * np.ones(2), "x_scale": np.ones(2)}
+    return Dataset("plane", X, Y, X[:3], Y[:3], **units, y_mean=np.zeros(1), y_scale=np.ones(1))
 
 
 def test_grid_of_three_classes(plane, tmp_path):
@@ -150,17 +128,15 @@ def decisions(plane, tmp_path):
         "objective_per_point": -0.25, "error": 0.125, "nlpd": 0.5, "loo_nlpd": None, "N": 20, "N_test": 3, "D": 2,
         "iterations": 7, "seconds": 0.25, "objective_kind": "lower bound", "converged": False,
     }  # fmt: skip
-    approximate = result | {
-        "objective_kind": "approximate log evidence",
-        "loo_nlpd": 0.75,
-        "iterations": 5,
+    approximate = result | {"objective_kind": "approximate log evidence", "loo_nlpd": 0.75}
+    results = {
+        "first": result,
+        "second": approximate,
+        "third": approximate | {"converged": True},
     }
     return [
-        recorded.RecordedRun("first", config, result, arrays, "classification"),
-        recorded.RecordedRun("second", config, approximate, arrays, "classification"),
-        recorded.RecordedRun(
-            "third", config, approximate | {"converged": True}, arrays, "classification"
-        ),
+        recorded.RecordedRun(name, config, result, arrays, "classification")
+        for name, result in results.items()
     ]
 
 

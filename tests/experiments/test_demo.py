@@ -5,6 +5,7 @@ import json
 
 import pytest
 from matplotlib.image import imread
+from refusals import refused
 
 from experiments import demo
 from experiments.protocols import demonstrations
@@ -87,5 +88,5 @@ def test_unknown_data_set_ends_the_demonstration_with_advice(runs):
 
 def test_run_that_failed_has_no_results(tmp_path):
     (tmp_path / "run.json").write_text('{"status": "FAILED"}')
-    with pytest.raises(ValueError, match="status FAILED"):
+    with refused("status FAILED"):
         recorded.read_run(tmp_path)

@@ -54,7 +54,8 @@ def test_most_probable_label():
 
 @pytest.mark.parametrize("weak_priors", [False, True])
 def test_weak_priors_are_of_trained_parameters(weak_priors):
-    X, Y = np.random.RandomState(0).normal(size=(12, 2)), np.arange(12.0)[:, None] % 3
+    X = np.random.RandomState(0).normal(size=(12, 2))
+    Y = np.arange(12.0)[:, None] % 3
     config = {"model": "PEP", "alpha": 0.5, "M": 3, "separate": True, "train_inducing": True}
     config |= {"likelihood": None, "epsilon": 1e-3, "train_epsilon": False, "white": 1e-2}
     config |= {"train_kernel": True, "max_sweeps": 10, "max_jitter": None, "_seed": 0}

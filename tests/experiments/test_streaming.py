@@ -4,12 +4,11 @@ show it.
 """
 
 import json
-from functools import partial
 
 import gpflow
 import numpy as np
 import pytest
-from quick import some_slow
+from quick import partly_slow
 
 from experiments import exactness
 from experiments.ingredients.learner import MODELS, learner_title
@@ -20,19 +19,9 @@ from experiments.recording.predictions import FILE
 COURSE = [40, 65, 90, 100]
 
 
-@pytest.fixture
-def run_tiny(run_experiment):
-    return partial(run_experiment, "streaming")
-
-
-def arrays_of(run):
-    with np.load(run_directory(run) / FILE) as file:
-        return dict(file)
-
-
-@pytest.mark.parametrize("model", some_slow(MODELS, quick=["STREAM"]))
-def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
-    run = run_tiny(model=model)
+@partly_slow("model", MODELS, quick=["STREAM"])
+def test_every_model_learns_and_is_scored_and_recorded(run_experiment, model):
+    run = run_experiment("streaming", model=model)
     course = [100] if model == "BATCH" else COURSE
 
     names = (
@@ -71,7 +60,8 @@ def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
     assert "parameters/kernel.lengthscales/0" in metrics and list(
         (run_directory(run) / "tensorboard").glob("events.*")
     )
-    arrays = arrays_of(run)
+    with np.load(run_directory(run) / FILE) as file:
+        arrays = dict(file)
     np.testing.assert_array_equal(arrays["seen"], course)
     assert run.result["course"]["rmse"] == arrays["rmse"].tolist()
     assert run.result["mean_rmse"] == np.mean(arrays["rmse"])
@@ -92,7 +82,7 @@ def test_titles():
 # --- training -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5], quick=[0.5]))
+@partly_slow("alpha", [0.0, 0.5], quick=[0.5])
 def test_streams_are_exact(alpha):
     X, Y = exactness.noisy_function(60)
     exact = gpflow.models.GPR((X, Y), exactness.kernel(), noise_variance=exactness._NOISE)

@@ -3,7 +3,7 @@
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
+from model_values import loss_and_gradient
 
 from experiments.ingredients.exact import ExactGPR
 from experiments.ingredients.model import _block_labels, title
@@ -24,9 +24,7 @@ def test_exact_gp_is_that_of_gpflow(rows):
         model = constructor(
             rows, gpflow.kernels.Matern52(1.3, lengthscales=[0.7, 2.0]), noise_variance=0.05
         )
-        with tf.GradientTape() as tape:
-            loss = model.training_loss()
-        gradients = tape.gradient(loss, model.trainable_variables)
+        loss, gradients = loss_and_gradient(model)
         values.append(
             np.concatenate([np.ravel(loss), *(np.ravel(gradient) for gradient in gradients)])
         )
@@ -46,7 +44,7 @@ def test_minibatches_are_fixed_where_they_are_blocks(rows):
     arguments = (
         gpflow.kernels.SquaredExponential(),
         gpflow.likelihoods.Gaussian(),
-        rows[0][:5].copy(),
+        rows[0][:5],
     )
     assert minibatches(TSVGP(*arguments), 55, 20, 0).blocks is None
     assert minibatches(gpflow.models.SVGP(*arguments), 55, 20, 0).blocks is None

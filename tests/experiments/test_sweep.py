@@ -5,6 +5,7 @@ The command: a sweep of real runs, its table, and its messages about failed runs
 import json
 
 import pytest
+from refusals import refused
 
 from experiments import sweep
 from experiments.cells import processes, running
@@ -116,7 +117,7 @@ def test_models_without_alpha_or_inducing_points_run_once(plan):
     ],
 )
 def test_a_bad_plan_is_refused(plan, old, new, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         jobs_of(plan, PLAN.replace(old, new))
 
 

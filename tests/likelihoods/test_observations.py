@@ -18,6 +18,7 @@ from gpflow.likelihoods import (
     SwitchedLikelihood,
 )
 from gpflow.models import SVGP
+from refusals import refused, stopped
 
 from gpflow_pep import APEP, ARPEP, PEP, RPAPEP, StreamingSVGP
 from gpflow_pep.likelihoods import Logit, Probit
@@ -84,11 +85,11 @@ def test_accepts_valid_observations():
 
 def test_rejects_invalid_observations():
     for likelihood, values, what, which in REFUSED:
-        with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must hold") as caught:
+        with refused(r"data\[1\] \(Y\) must hold") as caught:
             check_observations(likelihood(), column(*values))
         for part in (what, which, type(likelihood()).__name__):
             assert part in str(caught.value)
-        with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must hold") as at_the_door:
+        with refused(r"data\[1\] \(Y\) must hold") as at_the_door:
             PEP((X, column(*values)), SquaredExponential(), likelihood(), X[:2])
         assert str(at_the_door.value) == str(caught.value)
 
@@ -96,7 +97,7 @@ def test_rejects_invalid_observations():
 def test_error_names_first_invalid_value():
     """The error reports the first invalid value in row order and the number of invalid values."""
     Y = np.array([[0, 1], [1, 0], [1, 3], [2, 3]], dtype=float)
-    with pytest.raises(ValueError, match=r"got 3 in row 2 \(3 such values\)"):
+    with refused(r"got 3 in row 2 \(3 such values\)"):
         check_observations(Probit(), Y)
     check_observations(Probit(), np.minimum(Y, 1.0))
 
@@ -106,9 +107,7 @@ def test_switched_checks_last_column():
     likelihood = SwitchedLikelihood([Gaussian(), StudentT()])
     check_observations(likelihood, np.array([[0.3, 0], [-7.0, 1]]))
     for wrong in (2.0, -1.0, 0.5):
-        with pytest.raises(
-            ValueError, match=f"last column whole numbers from 0 to 1.*got {wrong:g} in row 1"
-        ):
+        with refused(f"last column whole numbers from 0 to 1.*got {wrong:g} in row 1"):
             check_observations(likelihood, np.array([[0.3, 0], [-7.0, wrong]]))
 
 
@@ -117,7 +116,8 @@ def test_switched_checks_last_column():
 
 def model(kind):
     """With one latent function."""
-    kernel, Z = SquaredExponential(), X[:2].copy()
+    kernel = SquaredExponential()
+    Z = X[:2]
     if kind is PEP:
         return PEP((X, column(0, 1, 1, 0)), kernel, Probit(), Z)
     return kind(kernel, Probit(), Z, num_data=4)
@@ -142,7 +142,9 @@ BAD = {
 @pytest.mark.parametrize("kind", [PEP, APEP, ARPEP, RPAPEP, StreamingSVGP])
 def test_every_entry_point_checks_observations(kind):
     """Scores, objectives, training and held-out rows use the same check."""
-    made, good, external = model(kind), column(0, 1, 1, 0), kind is not PEP
+    made = model(kind)
+    good = column(0, 1, 1, 0)
+    external = kind is not PEP
     calls = [
         lambda Y: made.predict_log_density((X, Y)),
         lambda Y: fit(made, (X, good) if external else None, held_out=(X, Y), max_iterations=1),
@@ -155,10 +157,7 @@ def test_every_entry_point_checks_observations(kind):
         ]
     for Y, message in BAD.values():
         for call in calls:
-            with pytest.raises(
-                ValueError,
-                match=r"data\[1\] \(Y\) " + (message if "must" in message else ".*" + message),
-            ):
+            with refused(r"data\[1\] \(Y\) " + (message if "must" in message else ".*" + message)):
                 call(Y)
 
 
@@ -169,7 +168,7 @@ def test_compiled_objective_checks_observations(bad):
         made.training_loss, input_signature=[(tf.TensorSpec([None, 1], tf.float64),) * 2]
     )
     assert np.isfinite(compiled((X, column(0, 1, 1, 0))))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"data\[1\] \(Y\)"):
+    with stopped(r"data\[1\] \(Y\)"):
         compiled((X, Y))
 
 
@@ -179,15 +178,11 @@ def test_checks_held_out_rows_of_gpflow_models():
     """
     kernel = SquaredExponential()
     for C, columns in ((1, 2), (2, 1)):
-        made = SVGP(kernel, Gaussian(), X[:2].copy(), num_latent_gps=C, num_data=4)
+        made = SVGP(kernel, Gaussian(), X[:2], num_latent_gps=C, num_data=4)
         Y = np.zeros((4, C))
-        with pytest.raises(
-            ValueError, match=f"a column for each of {C} latent functions, got {columns}"
-        ):
+        with refused(f"a column for each of {C} latent functions, got {columns}"):
             fit(made, (X, Y), held_out=(X, np.zeros((4, columns))), max_iterations=1)
-        with pytest.raises(
-            ValueError, match=f"a column for each of {C} latent functions, got {columns}"
-        ):
+        with refused(f"a column for each of {C} latent functions, got {columns}"):
             fit(made, (X, np.zeros((4, columns))), max_iterations=1)
 
 
@@ -196,20 +191,21 @@ def mixed():
     kernels = [SquaredExponential(), Matern32()]
     kernel = LinearCoregionalization(kernels, W=np.ones((3, 2)))
     points = gpflow.inducing_variables.SharedIndependentInducingVariables(
-        gpflow.inducing_variables.InducingPoints(X[:2].copy())
+        gpflow.inducing_variables.InducingPoints(X[:2])
     )
     return SVGP(kernel, Gaussian(), points, num_latent_gps=2, num_data=4)
 
 
 def test_mixed_outputs_must_be_as_many_as_mixing_rows():
     """The number of outputs is the number of rows of the mixing matrix."""
-    with pytest.raises(ValueError, match="a column for each of 3 latent functions, got 2"):
+    with refused("a column for each of 3 latent functions, got 2"):
         fit(mixed(), (X, np.zeros((4, 2))), max_iterations=1)
 
 
 def test_predict_log_density_accepts_batch_dimensions():
     """Values are checked and computed for any leading dimensions."""
-    made, Y = model(PEP), np.broadcast_to(column(0, 1, 1, 0), [2, 3, 4, 1])
+    made = model(PEP)
+    Y = np.broadcast_to(column(0, 1, 1, 0), [2, 3, 4, 1])
     found = made.predict_log_density((np.broadcast_to(X, [2, 3, 4, 1]), Y))
     expected = made.predict_log_density((X, column(0, 1, 1, 0)))
     np.testing.assert_allclose(found, np.broadcast_to(expected, [2, 3, 4]), rtol=1e-12)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from doubles import double
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_pep.maths.adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
@@ -16,10 +17,10 @@ def test_singularity_terminates():
         levels.append(panels.half.numpy().min())
         assert len(levels) < 100
         width = 2.0 * panels.half[:, None]
-        tails = tf.where(panels.left == 0.0, tf.constant(np.inf, tf.float64), 0.0)[:, None]
+        tails = tf.where(panels.left == 0.0, double(np.inf), 0.0)[:, None]
         return Evaluated(width, width, tails)
 
-    first = Panels(tf.constant([0]), tf.zeros([1], tf.float64), tf.constant([0.5], tf.float64))
+    first = Panels(tf.constant([0]), tf.zeros([1], tf.float64), double([0.5]))
     total, _ = integrate(evaluate, first, tf.constant(1), shape=(1, 1), keep=False)
     assert_allclose(levels, 0.5 ** np.arange(1, 62), rtol=1e-12)
     assert_allclose(total, [[1.0]], rtol=1e-12)
@@ -31,14 +32,15 @@ def test_integrates_linear_functions_exactly():
     """
 
     def evaluate(panels):
-        width, middle = 2.0 * panels.half[:, None], (panels.left + panels.half)[:, None]
-        tails = tf.where(panels.half > 0.125, tf.constant(np.inf, tf.float64), 0.0)[:, None]
+        width = 2.0 * panels.half[:, None]
+        middle = (panels.left + panels.half)[:, None]
+        tails = tf.where(panels.half > 0.125, double(np.inf), 0.0)[:, None]
         return Evaluated(width * (1.0 + middle), width, tails, middle)
 
     first = Panels(
         tf.constant([0, 1, 1]),
-        tf.constant([0.0, 0.0, 1.0], tf.float64),
-        tf.constant([0.5] * 3, tf.float64),
+        double([0.0, 0.0, 1.0]),
+        double([0.5] * 3),
     )
     total, (row, left, half, middle) = integrate(
         evaluate, first, tf.constant(2), shape=(1, 1), keep=True

@@ -12,12 +12,13 @@ import pytest
 import tensorflow as tf
 from differences import slope_and_curvature
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 from scipy.special import log_ndtr
 
 from gpflow_pep.maths.largest import largest
 
-CLOSE, SLOPE_CLOSE = 1e-10, 1e-7
+CLOSE = 1e-10
+SLOPE_CLOSE = 1e-7
 MODULE = sys.modules[largest.__module__]  # the package has a function of this name
 
 
@@ -60,7 +61,8 @@ def test_two_classes_match_closed_form(label):
     error = np.expm1(result.log_prob - log_ndtr(z))
     assert np.abs(error).max() < CLOSE
     hazard = np.exp(-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(z))
-    slope, curvature = hazard / total, -hazard * (z + hazard) / total**2
+    slope = hazard / total
+    curvature = -hazard * (z + hazard) / total**2
     sign = np.where(np.arange(2) == label, 1.0, -1.0)[:, None]
     error = (result.slope - sign * slope) / (slope + 1e-4 / total)  # 0 if P is 1 up to rounding
     assert np.abs(error).max() < SLOPE_CLOSE
@@ -104,7 +106,8 @@ def test_hundred_equal_classes():
     equal = found(np.arange(C), np.zeros((C, C)), np.full((C, C), 0.7))
     assert_allclose(np.exp(equal.log_prob), 1.0 / C, rtol=CLOSE)
     rng = np.random.default_rng(83)
-    mean, variance = rng.normal(size=(C, 1)), np.exp(rng.normal(size=(C, 1)))
+    mean = rng.normal(size=(C, 1))
+    variance = np.exp(rng.normal(size=(C, 1)))
     every = found(np.arange(C), np.tile(mean, C), np.tile(variance, C))
     assert np.sum(np.exp(every.log_prob)) == pytest.approx(1.0, rel=CLOSE)
     assert np.min(every.log_prob) < np.log(1e-6)
@@ -118,10 +121,8 @@ def test_steep_steps_are_resolved(other):
     over that standard deviation.
     """
     place = np.random.default_rng(85).uniform(-6.0, 6.0, 2000)
-    mean, variance = (
-        np.stack([np.zeros(2000), place]),
-        np.stack([np.ones(2000), np.full(2000, other)]),
-    )
+    mean = np.stack([np.zeros(2000), place])
+    variance = np.stack([np.ones(2000), np.full(2000, other)])
     result = found(np.zeros(2000), mean, variance)
     z = -place / np.sqrt(1.0 + other)
     hazard = np.exp(-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(z))
@@ -149,9 +150,12 @@ def test_derivatives_match_finite_differences():
     By differences of fourth order, h = 2e-3: h^4 F(5)/30 is 1e-12 or so, and rounding 1e-13/h² of
     the second one.
     """
-    C, R, h = 4, 6, 2e-3
+    C = 4
+    R = 6
+    h = 2e-3
     rng = np.random.default_rng(84)
-    mean, variance = rng.normal(size=(C, R)), rng.uniform(0.3, 2.0, (C, R))
+    mean = rng.normal(size=(C, R))
+    variance = rng.uniform(0.3, 2.0, (C, R))
     label = rng.integers(0, C, R)
     result = found(label, mean, variance)
     for k in range(C):
@@ -172,8 +176,8 @@ ZERO = {
 }
 
 
-@pytest.mark.parametrize("dtype", some_slow([np.float64, np.float32], 1))
-@pytest.mark.parametrize("name", some_slow(ZERO, quick=["two", "some of ten"]))
+@partly_slow("dtype", [np.float64, np.float32], 1)
+@partly_slow("name", ZERO, quick=["two", "some of ten"])
 def test_zero_variance_is_finite(name, dtype):
     """The largest is known unless two are equal; results are finite and no variance increases."""
     mean, variance = ZERO[name](np.random.default_rng(86))

@@ -9,7 +9,9 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
+from differences import derivative
 from numpy.testing import assert_allclose, assert_array_equal
+from refusals import stopped
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep.maths.linalg import (
@@ -47,11 +49,9 @@ def factorized(matrix):
 
 
 def in_a_tape(matrix):
-    matrix = tf.convert_to_tensor(matrix)
-    with tf.GradientTape() as tape:
-        tape.watch(matrix)
-        value = tf.reduce_sum(factorized(matrix))
-    return tape.gradient(value, matrix)
+    return derivative(
+        lambda matrix: tf.reduce_sum(factorized(matrix)), tf.convert_to_tensor(matrix)
+    )
 
 
 def compiled_gradient(matrix):
@@ -76,15 +76,12 @@ def test_factor_and_gradient_equal_tensorflow(size):
         for function in (factorized, tf.function(factorized)):
             assert_array_equal(function(tf.constant(matrices)), tf.linalg.cholesky(matrices))
         matrix = tf.constant(matrices)
-        with tf.GradientTape() as tape:
-            tape.watch(matrix)
-            value = tf.reduce_sum(tf.sin(tf.linalg.cholesky(matrix)))
-        expected = tape.gradient(value, matrix)
-        with tf.GradientTape() as tape:
-            tape.watch(matrix)
-            value = tf.reduce_sum(tf.sin(factorized(matrix)))
+        found, expected = (
+            derivative(lambda matrix, factor=factor: tf.reduce_sum(tf.sin(factor(matrix))), matrix)
+            for factor in (factorized, tf.linalg.cholesky)
+        )
         tolerance = 100 * EPS * np.abs(expected).max()  # well conditioned
-        assert_allclose(tape.gradient(value, matrix), expected, rtol=0, atol=tolerance)
+        assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
 def test_error_names_the_matrix(way):
@@ -101,7 +98,7 @@ def test_error_names_the_matrix(way):
 
 def test_error_reports_nonfinite_entries(way):
     for value in [np.nan, np.inf, -np.inf]:
-        with pytest.raises(InvalidArgumentError, match="2 of its entries are not finite"):
+        with stopped("2 of its entries are not finite"):
             way(with_entries(value))
 
 
@@ -112,14 +109,14 @@ def test_error_describes_first_failing_matrix_of_batch(way):
             way(batch)
         expected = "smallest eigenvalue -0.5" if broken is INDEFINITE else "2 of its entries"
         assert expected in str(error.value)
-        with pytest.raises(InvalidArgumentError, match=expected):
+        with stopped(expected):
             way(batch.reshape(2, 2, 3, 3))
 
 
 def test_singular_matrix_raises(way):
     """In a matrix of ones the second pivot is exactly 0."""
     for matrix in [np.zeros((3, 3)), np.ones((4, 4)), -np.eye(1)]:
-        with pytest.raises(InvalidArgumentError, match="the matrix of this test"):
+        with stopped("the matrix of this test"):
             way(matrix)
 
 
@@ -133,7 +130,7 @@ def test_unknown_size_compiles(batch):
     for size in (1, 5):
         matrix = np.tile(positive_definite(size), leading)
         assert_array_equal(function(matrix), tf.linalg.cholesky(matrix))
-    with pytest.raises(InvalidArgumentError, match="size 3 x 3"):
+    with stopped("size 3 x 3"):
         function(np.tile(INDEFINITE, leading))
     assert function.experimental_get_tracing_count() == 1
 
@@ -163,7 +160,7 @@ def test_error_reports_missing_jitter(dtype, scale):
 def test_single_precision():
     matrix = positive_definite(4).astype(np.float32)
     assert factorized(matrix).dtype == tf.float32
-    with pytest.raises(InvalidArgumentError, match=r"smallest eigenvalue -0\.5"):
+    with stopped(r"smallest eigenvalue -0\.5"):
         factorized(INDEFINITE.astype(np.float32))
 
 
@@ -227,9 +224,9 @@ def test_any_initial_jitter(growing, capfd):
 
 
 def test_exceeding_max_jitter_raises(growing):
-    with pytest.raises(InvalidArgumentError, match="Kuu of this test"):
+    with stopped("Kuu of this test"):
         growing(INDEFINITE)
-    with pytest.raises(InvalidArgumentError, match="Kuu of this test"):
+    with stopped("Kuu of this test"):
         growing(np.diag([1.0, -2e-4]), max_jitter=1e-4)
 
 
@@ -242,7 +239,7 @@ def test_jitter_is_at_most_max_jitter(growing):
 
 
 def test_nonfinite_entries_raise_without_jitter(growing):
-    with pytest.raises(InvalidArgumentError, match="2 of its entries are not finite"):
+    with stopped("2 of its entries are not finite"):
         growing(with_entries(np.nan))
 
 
@@ -250,18 +247,14 @@ def test_jittered_factor_is_differentiable(growing):
     """Equals the gradient of the Cholesky factor with the final jitter, which is a constant."""
     matrix = tf.constant(np.diag([1.0, 1.0, -1e-7]))
     weights = tf.constant(np.random.default_rng(0).normal(size=(3, 3)))
-    gradients = []
-    for function in (
-        grown,
-        lambda values: tf.linalg.cholesky(values + (1e-6 - 1e-12) * tf.eye(3, dtype=tf.float64)),
-    ):
-        with tf.GradientTape() as tape:
-            tape.watch(matrix)
-            value = tf.reduce_sum(weights * function(matrix))
-        gradients.append(tape.gradient(value, matrix).numpy())
+    found = derivative(lambda matrix: tf.reduce_sum(weights * grown(matrix)), matrix)
+    jitter = (1e-6 - 1e-12) * np.eye(3)
+    expected = derivative(
+        lambda matrix: tf.reduce_sum(weights * tf.linalg.cholesky(matrix + jitter)), matrix
+    )
     # The last pivot, 9e-7, is known to eps / 9e-7 = 2.5e-10 of itself; the derivative divides by
     # it.
-    assert_allclose(gradients[0], gradients[1], rtol=1e-8)
+    assert_allclose(found, expected, rtol=1e-8)
 
 
 def test_batch_uses_one_jitter(growing):
@@ -288,10 +281,7 @@ def test_finite_returns_finite_values(shape):
 def test_finite_raises_with_name(bad):
     for compiled in [False, True]:
         function = lambda v: finite(v, name="the thing", advice="another")  # noqa: E731
-        with pytest.raises(
-            InvalidArgumentError,
-            match=r"2 of the entries of .*the thing.* are not finite. Try: .*another",
-        ):
+        with stopped(r"2 of the entries of .*the thing.* are not finite. Try: .*another"):
             (tf.function(function) if compiled else function)(
                 tf.constant([1.0, bad, 2.0, bad], tf.float64)
             )
@@ -299,10 +289,8 @@ def test_finite_raises_with_name(bad):
 
 def test_finite_has_unit_gradient():
     value = tf.constant([1.0, 2.0])
-    with tf.GradientTape() as tape:
-        tape.watch(value)
-        total = tf.reduce_sum(finite(value, name="it", advice="nothing"))
-    assert_array_equal(tape.gradient(total, value), [1.0, 1.0])
+    found = derivative(lambda value: finite(value, name="it", advice="nothing"), value)
+    assert_array_equal(found, [1.0, 1.0])
 
 
 # --- symmetric products ---------------------------------------------------------------------------
@@ -312,7 +300,8 @@ def test_symmetric_product():
     """Sums of 7 terms: an error of 7 eps times the sum of their moduli."""
     for size in [1, 2, 3, 127, 128, 129, 255, 256, 257, 300, 383, 384]:
         rng = np.random.default_rng(size)
-        left, weights = rng.normal(size=(size, 7)), rng.uniform(0.1, 1.0, size=7)
+        left = rng.normal(size=(size, 7))
+        weights = rng.uniform(0.1, 1.0, size=7)
         product = symmetric_product(tf.constant(left * weights), tf.constant(left)).numpy()
         bound = 7 * EPS * np.abs(left * weights) @ np.abs(left.T)
         assert np.all(np.abs(product - (left * weights) @ left.T) <= bound)

@@ -5,6 +5,7 @@ The logarithm and the hazard of the normal distribution function against 60 digi
 import mpmath
 import numpy as np
 import tensorflow as tf
+from differences import derivative
 from numpy.testing import assert_allclose
 from scipy import special
 
@@ -56,10 +57,7 @@ def test_single_precision():
 def test_gradient_in_single_precision():
     """The slope is 0 if Phi(-x) underflows. Rounding of the exponent: 90 times 6e-8 at -13."""
     x = tf.constant([-20.0, -13.0, 0.0, 5.0, 15.0, 50.0])
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        value = log_ndtr(x)
     expected = np.exp(-0.5 * x.numpy().astype(float) ** 2 - special.log_ndtr(x.numpy())) / np.sqrt(
         2.0 * np.pi
     )
-    assert_allclose(tape.gradient(value, x), expected, rtol=1e-5, atol=1e-37)
+    assert_allclose(derivative(log_ndtr, x), expected, rtol=1e-5, atol=1e-37)

@@ -3,22 +3,24 @@ PEPClassifier with multi-class likelihoods: C latent functions with shared or se
 """
 
 import functools
-import os
 
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import Softmax
-from quick import some_slow
+from marks import needs_data
+from model_values import in_q, loss_and_gradient
+from quick import partly_slow
+from refusals import refused
 from sklearn.datasets import load_iris
 
 from experiments import datasets
 from gpflow_pep import ARPEP, MultiClassRobustMax, PEPClassifier
 
-N, C = 14, 3
+N = 14
+C = 3
 rng = np.random.default_rng(111)
 X = rng.uniform(0.0, 3.0, (N, 2))
 Y = (
@@ -33,13 +35,13 @@ Z = np.array([[0.3, 0.5], [1.2, 2.6], [2.1, 0.9], [2.8, 2.0]])
 def make(kernel=None, points=None, alpha=0.5, labels=Y, likelihood=None, **options):
     kernel = SquaredExponential(2.0, lengthscales=[0.8, 1.3]) if kernel is None else kernel
     mean = gpflow.functions.Constant(np.array([0.2, 0.0, -0.1]))
-    points = Z.copy() if points is None else points
+    points = Z if points is None else points
     options = {"mean_function": mean, "tol": 1e-10, **options}
     likelihood = MultiClassRobustMax(C, 0.01) if likelihood is None else likelihood
     return PEPClassifier((X, labels), kernel, likelihood, points, alpha=alpha, **options)
 
 
-@pytest.mark.parametrize("kind", some_slow([MultiClassRobustMax, Softmax], 1))
+@partly_slow("kind", [MultiClassRobustMax, Softmax], 1)
 def test_alpha_zero_is_stationary_for_svgp(kind):
     """At the q of alpha = 0 the gradients of the bound of ARPEP (SVGP) in q vanish."""
     model = make(alpha=0.0, likelihood=kind(C))
@@ -49,10 +51,8 @@ def test_alpha_zero_is_stationary_for_svgp(kind):
         model.kernel, model.likelihood, model.inducing_variable, alpha=0.0, num_data=N, whiten=False,
         mean_function=model.mean_function, q_mu=mean, q_sqrt=np.linalg.cholesky(covariance),
     )  # fmt: skip
-    variables = [peer.q_mu.unconstrained_variable, peer.q_sqrt.unconstrained_variable]
-    with tf.GradientTape() as tape:
-        loss = peer.training_loss((X, Y))
-    for gradient in tape.gradient(loss, variables):
+    loss, gradients = loss_and_gradient(peer, (X, Y), variables=in_q(peer))
+    for gradient in gradients:
         assert np.abs(gradient).max() < 1e-6
     assert float(loss) == pytest.approx(float(model.training_loss()), abs=1e-6)
 
@@ -68,16 +68,14 @@ def of_defaults(kind):
     return PEPClassifier((inputs, labels), kernel, kind(3), points), inputs, labels
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("kind", "alpha"),
-    some_slow(
-        [
-            (MultiClassRobustMax, 0.2),
-            (MultiClassRobustMax, 1.0),
-            (Softmax, 0.5),
-        ],
-        quick=[(MultiClassRobustMax, 1.0), (Softmax, 0.5)],
-    ),
+    [
+        (MultiClassRobustMax, 0.2),
+        (MultiClassRobustMax, 1.0),
+        (Softmax, 0.5),
+    ],
+    quick=[(MultiClassRobustMax, 1.0), (Softmax, 0.5)],
 )
 def test_converges_from_defaults(kind, alpha):
     model, inputs, labels = of_defaults(kind)
@@ -90,14 +88,12 @@ def test_converges_from_defaults(kind, alpha):
 
 
 @pytest.mark.data
-@pytest.mark.skipif(
-    not os.environ.get("GPFLOW_PEP_DATA"),
-    reason="needs the published files: set GPFLOW_PEP_DATA to their directory",
-)
+@needs_data
 @pytest.mark.parametrize("name", ["glass", "vowel"])
 def test_converges_on_published_datasets(name):
     data = datasets.load(name)
-    num, rows = len(datasets.describe(name).classes), len(data.X_train)
+    num = len(datasets.describe(name).classes)
+    rows = len(data.X_train)
     kernel = Matern52(4.0, lengthscales=np.full(data.X_train.shape[1], 2.0))
     points = data.X_train[np.random.default_rng(0).choice(rows, rows // 10, replace=False)]
     model = PEPClassifier((data.X_train, data.Y_train), kernel, MultiClassRobustMax(num), points)
@@ -109,5 +105,5 @@ def test_converges_on_published_datasets(name):
 
 def test_rejects_inducing_variables_of_several_sizes():
     points = SeparateIndependentInducingVariables([InducingPoints(Z[c:]) for c in range(3)])
-    with pytest.raises(ValueError, match=r"parts of the same size, got \[2, 3, 4\]"):
+    with refused(r"parts of the same size, got \[2, 3, 4\]"):
         make(points=points)

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
 from gpflow.kernels import Matern52
+from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 
@@ -51,7 +52,8 @@ def made(kind, data=(X, Y), **options):
 
 def dense(model):
     """Qff and d = diag(Kff - Qff), as tensors that may be differentiated."""
-    kernel, points = model.kernel, tf.convert_to_tensor(model.inducing_variable.Z)
+    kernel = model.kernel
+    points = tf.convert_to_tensor(model.inducing_variable.Z)
     jitter = gpflow.config.default_jitter() * np.eye(len(Z))
     V = tf.linalg.triangular_solve(tf.linalg.cholesky(kernel(points) + jitter), kernel(points, X))
     Q = tf.matmul(V, V, transpose_a=True)
@@ -72,10 +74,8 @@ def test_stream_equals_batch(classes):
     The objectives of two batches sum to the objective of all rows, with fixed parameters and
     points; a saved state continues.
     """
-    stream, batches = (
-        made(classes["StreamingDTC"], (X[:12], Y[:12])),
-        [(X[:12], Y[:12]), (X[12:], Y[12:])],
-    )
+    stream = made(classes["StreamingDTC"], (X[:12], Y[:12]))
+    batches = [(X[:12], Y[:12]), (X[12:], Y[12:])]
     total = float(stream.maximum_log_likelihood_objective())
     stream.update(batches[1])
     total += float(stream.maximum_log_likelihood_objective())
@@ -92,9 +92,7 @@ def test_site_rule_equals_dense_formula(classes, chunk_size):
     """The objective and all derivatives, in one chunk and in several."""
     model = made(classes["ExponentialNoise"], chunk_size=chunk_size)
     variables = model.trainable_variables
-    with tf.GradientTape() as tape:
-        loss = model.training_loss()
-    gradient = tape.gradient(loss, variables)
+    loss, gradient = loss_and_gradient(model)
     with tf.GradientTape() as tape:
         noise = tf.convert_to_tensor(model.likelihood.variance)
         Q, d = dense(model)

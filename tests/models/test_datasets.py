@@ -12,13 +12,15 @@ from comparisons import assert_all_close
 from gpflow.kernels import Matern52, SquaredExponential
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
-from tensorflow.errors import InvalidArgumentError
+from quick import partly_slow
+from refusals import refused, stopped
 from tensorflow.python.eager import context
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR, fit
 
-N, D, P = 53, 3, 2
+N = 53
+D = 3
+P = 2
 # Sums over rows in another order: N terms of rounding, amplified by the condition of Kuu + jitter
 # (1e3 here).
 TOLERANCE = 1e-11
@@ -33,22 +35,22 @@ def dataset(X=X, Y=Y, batch_size=20):
 
 
 MODELS = {
-    "VFE": lambda data: PEPR(data, SquaredExponential(), Z.copy(), alpha=0.0),
+    "VFE": lambda data: PEPR(data, SquaredExponential(), Z, alpha=0.0),
     "PEPR": lambda data: PEPR(
         data,
         Matern52(lengthscales=[1.0, 2.0, 3.0]),
-        Z.copy(),
+        Z,
         alpha=0.4,
         noise_variance=0.2,
     ),
     "a power and a scale for each row": lambda data: PEPR(
         data,
         SquaredExponential(),
-        Z.copy(),
+        Z,
         alpha=np.linspace(0.0, 1.0, N),
         scale=gpflow.Parameter(np.linspace(0.4, 1.6, N)),
     ),
-    "TSGPR": lambda data: TSGPR(data, SquaredExponential(), Z.copy(), mean_function=linear()),
+    "TSGPR": lambda data: TSGPR(data, SquaredExponential(), Z, mean_function=linear()),
 }
 
 
@@ -64,18 +66,16 @@ def of_closure(model):
     return loss, tape.gradient(loss, model.trainable_variables)
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("name", "evaluate"),
-    some_slow(
-        [
-            ("TSGPR", loss_and_gradient),
-            ("a power and a scale for each row", tf.function(loss_and_gradient)),
-            ("a power and a scale for each row", of_closure),
-            ("VFE", loss_and_gradient),
-            ("PEPR", tf.function(loss_and_gradient)),
-        ],
-        3,
-    ),
+    [
+        ("TSGPR", loss_and_gradient),
+        ("a power and a scale for each row", tf.function(loss_and_gradient)),
+        ("a power and a scale for each row", of_closure),
+        ("VFE", loss_and_gradient),
+        ("PEPR", tf.function(loss_and_gradient)),
+    ],
+    3,
 )
 def test_objective_and_gradient_equal_in_memory(name, evaluate):
     (expected, exact), (loss, gradient) = (
@@ -86,9 +86,10 @@ def test_objective_and_gradient_equal_in_memory(name, evaluate):
     assert_all_close(gradient, exact, rtol=0.0, atol=TOLERANCE * scale)
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["a power and a scale for each row"]))
+@partly_slow("name", MODELS, quick=["a power and a scale for each row"])
 def test_predictions_and_densities_equal_in_memory(name):
-    expected, model = MODELS[name]((X, Y)), MODELS[name](dataset())
+    expected = MODELS[name]((X, Y))
+    model = MODELS[name](dataset())
     for actual, wanted in [
         *zip(model.predict_y(X[:4] + 0.1), expected.predict_y(X[:4] + 0.1), strict=True),
         *zip(
@@ -130,7 +131,7 @@ def test_fit_trains_checkpoints_and_resumes(tmp_path):
             result = fit(MODELS["VFE"](rows), max_iterations=iterations, checkpoint=path)
         objectives.append(result.objective)
     assert_allclose(*objectives, rtol=1e-6)  # rounding, amplified by the search
-    with pytest.raises(ValueError, match="data"):
+    with refused("data"):
         fit(MODELS["VFE"](dataset(X, Y + 1e-9)), max_iterations=5, checkpoint=path)
 
 
@@ -159,7 +160,7 @@ def test_data_can_be_checked_again():
     MODELS["VFE"]((X, Y)).check_data()
     MODELS["VFE"](dataset()).check_data()
     model = MODELS["VFE"](changing((X, Y), (X[:-1], Y[:-1])))
-    with pytest.raises(ValueError, match=rf"must give the same rows .* {N} {N - 1}\.$"):
+    with refused(rf"must give the same rows .* {N} {N - 1}\.$"):
         model.check_data()
 
 
@@ -197,13 +198,13 @@ OTHER = {
 }
 
 
-@pytest.mark.parametrize("name", some_slow(OTHER, quick=["one value", "more rows"]))
+@partly_slow("name", OTHER, quick=["one value", "more rows"])
 def test_changed_rows_raise(name):
     first = MODELS["VFE"](changing((X, Y), OTHER[name]))
-    with pytest.raises(InvalidArgumentError, match="must give the same rows"):
+    with stopped("must give the same rows"):
         first.training_loss()
     second = MODELS["VFE"](changing((X, Y), (X, Y), OTHER[name]))
-    with pytest.raises(InvalidArgumentError, match="must give the same rows"):
+    with stopped("must give the same rows"):
         tf.function(loss_and_gradient)(second)
 
 
@@ -214,7 +215,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("broken", some_slow(BROKEN, quick=["a value that is not finite"]))
+@partly_slow("broken", BROKEN, quick=["a value that is not finite"])
 def test_fit_raises_if_data_change(broken):
     """
     A shorter step cannot help: fit restores the last valid parameters and does not report
@@ -225,7 +226,7 @@ def test_fit_raises_if_data_change(broken):
     later = (X, Y[:-1]) if broken == "batches of unequal lengths" else (X, bad)
     passes = [(X, Y)] * 7
     model = MODELS["VFE"](changing(*passes, *[later] * 30))
-    with pytest.raises(ValueError, match=f"^data.* {BROKEN[broken]}"):
+    with refused(f"^data.* {BROKEN[broken]}"):
         fit(model, max_iterations=20)
     expected = MODELS["VFE"]((X, Y))
     pairs = list(zip(model.trainable_variables, expected.trainable_variables, strict=True))
@@ -258,16 +259,14 @@ def read_then_broken(batches):
 def test_an_error_of_the_dataset_is_said_with_its_place(act):
     in_a_pass = -(-N // 20)
     model = MODELS["VFE"](read_then_broken(in_a_pass + 1))
-    with pytest.raises(
-        ValueError, match=r"^data: .* after batch 1 of pass 2: OSError: disk fell off$"
-    ):
+    with refused(r"^data: .* after batch 1 of pass 2: OSError: disk fell off$"):
         act(model)
 
 
 def test_swapped_labels_raise():
     """The number of labels and the sum of their positions are unchanged."""
     model = MODELS["VFE"](changing((X, LABELS), (X, MOVED)))
-    with pytest.raises(InvalidArgumentError, match="must give the same rows"):
+    with stopped("must give the same rows"):
         model.training_loss()
 
 
@@ -313,37 +312,34 @@ REFUSED = [
 
 def test_unusable_datasets_are_refused():
     for data, message in REFUSED:
-        with pytest.raises(ValueError, match=f"^data.*{message}"):
+        with refused(f"^data.*{message}"):
             MODELS["VFE"](data)
 
 
 def test_options_that_need_rows_in_memory_are_rejected():
-    kernel, data = SquaredExponential(), dataset()
+    kernel = SquaredExponential()
+    data = dataset()
     for make in (
         lambda: PEPR(data, kernel, Z, chunk_size=20),
         lambda: PEP(data, kernel, gpflow.likelihoods.StudentT(), Z, chunk_size=20),
     ):
-        with pytest.raises(
-            ValueError, match=r"^chunk_size must be None if data is a dataset, .*20"
-        ):
+        with refused(r"^chunk_size must be None if data is a dataset, .*20"):
             make()
     for make in (
         lambda: PEPR(data, kernel, Z, blocks=5),
         lambda: BTSGPR(data, kernel, Z, blocks=5),
     ):
-        with pytest.raises(ValueError, match=r"^blocks must be None if data is a dataset"):
+        with refused(r"^blocks must be None if data is a dataset"):
             make()
-    with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\) of arrays"):
+    with refused(r"^data must be a pair \(X, Y\) of arrays"):
         StreamingSGPR(data, kernel, Z)
     model = MODELS["PEPR"](data)
     for other in ((X, Y), dataset()):
-        with pytest.raises(ValueError, match=r"^data of a model with a dataset cannot be replaced"):
+        with refused(r"^data of a model with a dataset cannot be replaced"):
             model.data = other
-    with pytest.raises(
-        ValueError, match=r"^data must be a pair \(X, Y\) of arrays, got .*: construct a new model"
-    ):
+    with refused(r"^data must be a pair \(X, Y\) of arrays, got .*: construct a new model"):
         MODELS["PEPR"]((X, Y)).data = dataset()
-    with pytest.raises(ValueError, match=r"inducing_variable \(Z\) must have as many columns"):
+    with refused(r"inducing_variable \(Z\) must have as many columns"):
         PEPR(data, kernel, Z[:, :2])
-    with pytest.raises(ValueError, match=r"^alpha must"):
+    with refused(r"^alpha must"):
         PEPR(data, kernel, Z, alpha=np.full(N - 1, 0.5))

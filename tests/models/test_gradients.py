@@ -18,40 +18,46 @@ from differences import assert_gradients
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import Gaussian
-from model_values import assert_close, named, value_and_gradients, varying_noise
+from model_values import (
+    assert_close,
+    linear_mean,
+    named,
+    positive_parameter,
+    value_and_gradients,
+    varying_noise,
+)
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
-STEP, DIFFERENCES = 2e-3, 1e-7
+STEP = 2e-3
+DIFFERENCES = 1e-7
 N = 20
 
-UNEVEN = [
-    np.array(b) for b in ([5, 0, 19], [1, 2, 3, 4, 6, 7, 8], [18, 9], [10], list(range(11, 18)))
-]
+UNEVEN = np.split(np.random.default_rng(9).permutation(N), [3, 10, 12, 13])
 POWERS = [0.3, 0.0, 1.0, 0.7, 1e-5]  # of the blocks
 ROW_POWERS = np.where(np.arange(N) % 5 == 0, 0.0, np.linspace(0.0, 1.0, N))
-
-
-def _learned(scale):
-    return gpflow.Parameter(scale, transform=gpflow.utilities.positive())
 
 
 # The other models are special cases: one alpha, and no scale.
 CASES = {
     "learned scale of each row": (
         PEPR,
-        lambda: {"alpha": ROW_POWERS, "scale": _learned(np.linspace(0.4, 1.8, N))},
+        lambda: {"alpha": ROW_POWERS, "scale": positive_parameter(np.linspace(0.4, 1.8, N))},
     ),
     "learned scale of each row, bound in chunks": (
         PEPR,
-        lambda: {"alpha": 0.0, "scale": _learned(np.linspace(0.4, 1.8, N)), "chunk_size": 5},
+        lambda: {
+            "alpha": 0.0,
+            "scale": positive_parameter(np.linspace(0.4, 1.8, N)),
+            "chunk_size": 5,
+        },
     ),
     "learned scale of each block": (
         PEPR,
         lambda: {
             "alpha": POWERS,
             "blocks": UNEVEN,
-            "scale": _learned(np.linspace(0.4, 1.8, 5)),
+            "scale": positive_parameter(np.linspace(0.4, 1.8, 5)),
             "chunk_size": 5,
         },
     ),
@@ -59,7 +65,7 @@ CASES = {
         PEPR,
         lambda: {"alpha": 0.0, "scale": "optimal per block", "blocks": UNEVEN},
     ),
-    "learned scale, tiny alpha": (PEPR, lambda: {"alpha": 1e-7, "scale": _learned(0.6)}),
+    "learned scale, tiny alpha": (PEPR, lambda: {"alpha": 1e-7, "scale": positive_parameter(0.6)}),
     "spherical": (PEPR, lambda: {"alpha": 0.0, "scale": "optimal"}),
     "TSGPR": (TSGPR, lambda: {}),
     "BTSGPR": (BTSGPR, lambda: {"blocks": UNEVEN}),
@@ -93,10 +99,11 @@ def test_gradients_match_finite_differences(check, name):
     """Two outputs and a linear mean; the squared exponential has a specialized Kuf."""
     constructor, options = CASES[name]
     X, Y, Z, _ = make_problem(N=N, M=4, P=2)
-    mean = gpflow.functions.Linear([[0.3, -0.1], [-0.2, 0.4]], [0.1, 0.2])
     kernel = SquaredExponential(1.3, lengthscales=[0.8, 1.1])
     variables = check(
-        constructor((X, Y), kernel, Z, mean_function=mean, noise_variance=0.2, **options())
+        constructor(
+            (X, Y), kernel, Z, mean_function=linear_mean(2), noise_variance=0.2, **options()
+        )
     )
     assert set(variables) == {
         ".kernel.variance", ".kernel.lengthscales", ".likelihood.variance", ".inducing_variable.Z",
@@ -140,7 +147,7 @@ def test_tiny_alpha_equals_alpha_zero(blocks, scale, noise):
         "inducing_variable": InducingPoints(Z),
         "likelihood": Gaussian(0.2) if noise == "constant" else varying_noise(),
         "mean_function": gpflow.functions.Constant(np.array([0.3, -0.2])),
-        "scale": _learned(scale),
+        "scale": positive_parameter(scale),
     }
     zero, tiny = (PEPR((X, Y), alpha=alpha, blocks=blocks, **parts) for alpha in (0.0, 1e-12))
     variables = list(named(zero).values())

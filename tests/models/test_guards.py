@@ -6,8 +6,10 @@ import pytest
 import tensorflow as tf
 from gpflow.functions import Function, Linear, MeanFunction
 from gpflow.kernels import Convolutional, Matern52, SquaredExponential
-from gpflow.likelihoods import Gaussian, Ordinal, ScalarLikelihood, Softmax
+from gpflow.likelihoods import Gaussian, Ordinal, Softmax
 from numpy.testing import assert_allclose
+from own_likelihoods import Own
+from refusals import refused, stopped
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import ARPEP, PEP, PEPR, TSVGP
@@ -94,10 +96,7 @@ def test_tensor_parameter_is_not_differentiable(data, compiled):
         loss, tape = evaluate()
         return tape.gradient(loss, x)
 
-    with pytest.raises(
-        InvalidArgumentError,
-        match=r"variance of SquaredExponential is a tensor; make it a gpflow.Parameter",
-    ):
+    with stopped(r"variance of SquaredExponential is a tensor; make it a gpflow.Parameter"):
         (tf.function(derivative) if compiled else derivative)()
 
 
@@ -108,13 +107,11 @@ def test_partially_assigned_data_raise(data, blocks, compiled):
     loss = model.training_loss_closure(compile=compiled)
     loss()
     model.data[0].assign(X)
-    with pytest.raises(InvalidArgumentError, match=r"different numbers of rows: set model.data"):
+    with stopped(r"different numbers of rows: set model.data"):
         loss()
     if blocks is not None:
         model.data[1].assign(Y)  # 30 rows each, but blocks of 20
-        with pytest.raises(
-            InvalidArgumentError, match=r"different numbers of rows: set model.data"
-        ):
+        with stopped(r"different numbers of rows: set model.data"):
             loss()
     model.data = data
     assert_allclose(loss(), _model(data, blocks=blocks).training_loss(), rtol=1e-12)
@@ -122,7 +119,8 @@ def test_partially_assigned_data_raise(data, blocks, compiled):
 
 def test_inducing_patches_may_be_narrower_than_images():
     rng = np.random.default_rng(4)
-    X, Y = rng.normal(size=(12, 16)), rng.normal(size=(12, 1))
+    X = rng.normal(size=(12, 16))
+    Y = rng.normal(size=(12, 1))
     kernel = Convolutional(SquaredExponential(), [4, 4], [2, 2])
     patches = gpflow.inducing_variables.InducingPatches(rng.normal(size=(5, 4)))
     peer = gpflow.models.SGPR((X, Y), kernel, patches, noise_variance=0.5)
@@ -132,16 +130,16 @@ def test_inducing_patches_may_be_narrower_than_images():
 
 def test_rejects_max_jitter_below_jitter(data):
     message = "max_jitter must be at least the jitter of Kuu, {}, got {}"
-    with pytest.raises(ValueError, match=message.format("1e-06", "1e-08")):
+    with refused(message.format("1e-06", "1e-08")):
         _model(data, max_jitter=1e-8)
     model = _model(data)
     model.jitter = 1e-4
-    with pytest.raises(ValueError, match=message.format("0.0001", "1e-05")):
+    with refused(message.format("0.0001", "1e-05")):
         model.max_jitter = 1e-5
     model.jitter = 1e-8
     model.max_jitter = 1e-7
     for jitter, smallest in ((1e-3, "0.001"), (None, "1e-06")):
-        with pytest.raises(ValueError, match=message.format(smallest, "1e-07")):
+        with refused(message.format(smallest, "1e-07")):
             model.jitter = jitter
         assert model.jitter == 1e-8
 
@@ -173,7 +171,8 @@ MAKES = {
 
 @pytest.mark.parametrize(("name", "shape"), zip(MAKES, WRONG, strict=True))
 def test_a_mean_function_of_a_wrong_shape_is_refused(name, shape):
-    make, wrong = MAKES[name], WRONG[shape]
+    make = MAKES[name]
+    wrong = WRONG[shape]
     """m(X) would broadcast in Y - m(X), or in the mean of f."""
 
     class Mean(MeanFunction):
@@ -182,7 +181,7 @@ def test_a_mean_function_of_a_wrong_shape_is_refused(name, shape):
 
     inputs = np.random.default_rng(0).normal(size=(20, 2))
     data = inputs, (inputs[:, :1] > 0.0).astype(float)
-    model = make(data, Matern52(), inputs[:5].copy(), mean_function=Mean())
+    model = make(data, Matern52(), inputs[:5], mean_function=Mean())
     arguments = () if hasattr(model, "data") else (data,)
     unknown = tf.function(
         model.predict_f,
@@ -214,12 +213,10 @@ def test_a_noise_function_of_a_wrong_shape_is_refused():
         Gaussian(Noise()),
         Gaussian(scale=Noise()),
     ):
-        parts = Matern52(), inputs[:5].copy()
+        parts = Matern52(), inputs[:5]
         models = PEPR(data, *parts, likelihood=likelihood), TSVGP(parts[0], likelihood, parts[1])
         for model, arguments in zip(models, ((), (data,)), strict=True):
-            with pytest.raises(
-                ValueError, match=r"^likelihood: the noise function must .* shape \[20, 1\], got"
-            ):
+            with refused(r"^likelihood: the noise function must .* shape \[20, 1\], got"):
                 model.training_loss(*arguments)
 
 
@@ -227,63 +224,39 @@ UNKNOWN = [tf.TensorSpec([None, None], tf.float64)] * 2
 
 
 def test_further_columns_of_y_are_refused_in_graphs_of_unknown_width(data):
-    X, Y = data[0], (data[1] > 0.0).astype(float)
-    model = ARPEP(Matern52(), Softmax(3), X[:5].copy(), num_data=30)
+    X = data[0]
+    Y = (data[1] > 0.0).astype(float)
+    model = ARPEP(Matern52(), Softmax(3), X[:5], num_data=30)
     for name in ("training_loss", "predict_log_density"):
         function = getattr(model, name)
         compiled = tf.function(lambda *data, name=name: getattr(model, name)(data), autograph=False)
         compiled = compiled.get_concrete_function(*UNKNOWN)
         assert_allclose(compiled(tf.constant(X), tf.constant(Y)), function((X, Y)), rtol=1e-9)
-        with pytest.raises(
-            InvalidArgumentError, match=r"data\[1\] \(Y\) must have .* columns:\] \[2\]"
-        ):
+        with stopped(r"data\[1\] \(Y\) must have .* columns:\] \[2\]"):
             compiled(tf.constant(X), tf.constant(np.hstack([Y, Y])))
 
 
-class OfF(ScalarLikelihood):
-    """A likelihood whose log density is a function of f."""
-
-    def __init__(self, log_prob):
-        super().__init__()
-        self.log_prob_of = log_prob
-
-    def _scalar_log_prob(self, X, F, Y):
-        return self.log_prob_of(F)
-
-    def _conditional_mean(self, X, F):
-        return tf.identity(F)
-
-    def _conditional_variance(self, X, F):
-        return tf.ones_like(F)
-
-
 def test_a_likelihood_that_returns_nan_ends_the_sweeps_at_once(data):
-    model = PEP(data, Matern52(), OfF(tf.math.log), data[0][:5].copy())
+    model = PEP(data, Matern52(), Own(lambda F, Y: tf.math.log(F)), data[0][:5])
     assert int(model._inference().solve().sweeps) <= 1
-    with pytest.raises(InvalidArgumentError, match="tilted distributions are not finite"):
+    with stopped("tilted distributions are not finite"):
         model.training_loss()
 
 
 def test_log_densities_of_a_wrong_shape_and_descending_edges_are_refused(data):
     X, Y = data
-    with pytest.raises(
-        ValueError,
-        match=r"^likelihood: _scalar_log_prob of OfF must return a value for each f, but",
-    ):
-        PEP(data, Matern52(), OfF(lambda F: tf.reduce_sum(-(F**2))), X[:5].copy())
-    with pytest.raises(
-        ValueError,
-        match=r"^likelihood: _scalar_log_prob of OfF .* F is float64 .* the result float32",
-    ):
+    with refused(r"^likelihood: _scalar_log_prob of Own must return a value for each f, but"):
+        PEP(data, Matern52(), Own(lambda F, Y: tf.reduce_sum(-(F**2))), X[:5])
+    with refused(r"^likelihood: _scalar_log_prob of Own .* F is float64 .* the result float32"):
         PEP(
             data,
             Matern52(),
-            OfF(lambda F: -tf.square(tf.cast(F, tf.float32))),
-            X[:5].copy(),
+            Own(lambda F, Y: -tf.square(tf.cast(F, tf.float32))),
+            X[:5],
         )
     edges = Ordinal(np.array([0.5, -0.5]))
-    with pytest.raises(ValueError, match=r"^likelihood: bin_edges of Ordinal must increase"):
-        PEP((X, np.zeros_like(Y)), Matern52(), edges, X[:5].copy())
+    with refused(r"^likelihood: bin_edges of Ordinal must increase"):
+        PEP((X, np.zeros_like(Y)), Matern52(), edges, X[:5])
 
 
 def test_predictions_accept_inputs_of_unknown_rank(data):

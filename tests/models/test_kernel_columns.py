@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gpflow import kernels as k
 from numpy.testing import assert_allclose
+from refusals import refused
 
 from gpflow_pep import PEPR
 from gpflow_pep.inducing import greedy_variance
@@ -41,7 +42,7 @@ WRONG = {
 )
 def test_rejects_invalid_active_dims(make):
     for part in WRONG:
-        with pytest.raises(ValueError, match=f"kernel: {part} must "):
+        with refused(f"kernel: {part} must "):
             make(WRONG[part])
 
 

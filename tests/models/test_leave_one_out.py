@@ -7,13 +7,12 @@ Both ways solve with Kuu (condition number below 1e2) and B (below 1e3) once mor
 
 import gpflow
 import numpy as np
-import pytest
-import tensorflow as tf
 from dense_formulas import make_problem
 from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import Gaussian
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
+from refusals import stopped
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR
 from gpflow_pep.likelihoods import Probit
@@ -57,9 +56,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", some_slow(MODELS, quick=["PEPR blocks", "varying noise", "PEP", "StreamingSGPR"])
-)
+@partly_slow("name", MODELS, quick=["PEPR blocks", "varying noise", "PEP", "StreamingSGPR"])
 def test_equals_refits(name):
     constructor, options, blocks = MODELS[name]
     data = make_problem(N=14, P=2)
@@ -106,13 +103,10 @@ def test_without_a_site_q_may_be_improper():
     """
     inputs = np.array([[0.0], [0.4], [5.0]])
     labels = np.array([[0.0], [1.0], [1.0]])
-    model = PEP((inputs, labels), Matern52(3.0), Probit(), inputs.copy(), alpha=0.0)
+    model = PEP((inputs, labels), Matern52(3.0), Probit(), inputs, alpha=0.0)
     model._warned.assign(True)
     model._options.max_sweeps.assign(0)  # the sites stay
     model.sites.precision.assign([[2.0], [-0.5], [0.3]])
     assert np.isfinite(model.maximum_log_likelihood_objective())
-    with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match=r"site of an observation is not proper.*a smaller alpha",
-    ):
+    with stopped(r"site of an observation is not proper.*a smaller alpha"):
         model.loo_log_predictive_density()

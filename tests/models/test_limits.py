@@ -10,7 +10,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from dense_formulas import Dense, make_problem
+from dense_formulas import UNEVEN, Dense, make_problem
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Linear, Matern32, Matern52, RationalQuadratic, SquaredExponential, White
 from gpflow.models import GPR, GPRFITC, SGPR, SVGP
@@ -22,7 +22,7 @@ from model_values import (
     value_and_gradients,
     varying_noise,
 )
-from quick import some_slow
+from quick import partly_slow, some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
@@ -36,9 +36,6 @@ KERNELS = {
     "product": lambda: RationalQuadratic(1.2, lengthscales=1.0) * Linear(0.5) + Matern52(0.2),
     "white": lambda: SquaredExponential(1.0) + White(0.2),
 }
-UNEVEN = [
-    np.array(b) for b in ([5, 0, 23], [1, 2, 3, 4, 6, 7, 8], [22, 9], [10], list(range(11, 22)))
-]
 EQUAL = list(np.random.default_rng(8).permutation(24).reshape(6, 4))
 POWERS = [0.3, 0.0, 1.0, 0.7, 0.05]
 
@@ -98,9 +95,10 @@ def _assert_predicts_as(model, other, Xnew):
 # --- GPflow's models ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("kernel", "P"),
-    some_slow([("active dims", 1), ("sum", 2), ("product", 2), ("white", 2)], 3),
+    [("active dims", 1), ("sum", 2), ("product", 2), ("white", 2)],
+    3,
     indirect=["kernel"],
 )
 @pytest.mark.parametrize("noise", ["constant", "varying"])
@@ -141,7 +139,8 @@ def test_continuous_at_alpha_zero():
     d = Dense.of(at_zero)
     K = d.Qff + np.diag(d.noise)
     D = np.diag(np.diag(d.D))
-    w, x = np.linalg.solve(K, d.residual), np.diag(d.relative)
+    w = np.linalg.solve(K, d.residual)
+    x = np.diag(d.relative)
     slope = 0.5 * (np.sum(w * (D @ w)) - np.trace(np.linalg.solve(K, D))) + np.sum(
         x / 2.0 + x**2 / 4.0
     )
@@ -249,9 +248,8 @@ def test_objective_equals_dense_formula(name, kernel):
     assert _objective(model) == pytest.approx(formula(d), rel=CLOSE)
 
 
-@pytest.mark.parametrize(
-    "name",
-    some_slow(["FITC", "block PEP", "block T-PEP", "BTSGPR"], quick=["block T-PEP", "BTSGPR"]),
+@partly_slow(
+    "name", ["FITC", "block PEP", "block T-PEP", "BTSGPR"], quick=["block T-PEP", "BTSGPR"]
 )
 def test_predictions_equal_dense_formula(name):
     X, Y, Z, Xnew = make_problem(P=2)
@@ -274,16 +272,14 @@ def test_predictions_equal_dense_formula(name):
 # --- each other -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("constructor", "options"),
-    some_slow(
-        [
-            (TSGPR, {}),
-            (PEPR, {"alpha": np.linspace(0.0, 1.0, 24).tolist(), "scale": 0.7}),
-            (PEPR, {"alpha": 0.0, "scale": "optimal"}),
-        ],
-        2,
-    ),
+    [
+        (TSGPR, {}),
+        (PEPR, {"alpha": np.linspace(0.0, 1.0, 24).tolist(), "scale": 0.7}),
+        (PEPR, {"alpha": 0.0, "scale": "optimal"}),
+    ],
+    2,
 )
 def test_blocks_of_one_row_equal_no_blocks(constructor, options):
     X, Y, Z, Xnew = make_problem(P=2)
@@ -294,7 +290,7 @@ def test_blocks_of_one_row_equal_no_blocks(constructor, options):
     _assert_predicts_as(singletons, without, Xnew)
 
 
-@pytest.mark.parametrize("blocks", some_slow([None, UNEVEN], 1), ids=["rows", "blocks"])
+@partly_slow("blocks", [None, UNEVEN], 1, ids=["rows", "blocks"])
 def test_best_scale_at_alpha_zero_is_optimal(blocks):
     """
     The spherical bound is the maximum over m: also its gradients agree (the derivative in m

@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
-from tensorflow.errors import InvalidArgumentError
+from refusals import refused, stopped
 
 from gpflow_pep import APEP, ARPEP, BTSVGP, PEPSVGP, RPAPEP, TSVGP, StreamingSVGP
 
 rng = np.random.default_rng(4)
-X, Y = rng.normal(size=(12, 2)), rng.normal(size=(12, 1))
+X = rng.normal(size=(12, 2))
+Y = rng.normal(size=(12, 1))
 
 every_model = pytest.mark.parametrize("kind", [ARPEP, BTSVGP])
 
@@ -19,7 +20,7 @@ def model(kind, num_data=8, **options):
     return kind(
         gpflow.kernels.SquaredExponential(),
         gpflow.likelihoods.Gaussian(),
-        X[:4].copy(),
+        X[:4],
         num_data=num_data,
         **options,
     )
@@ -34,19 +35,13 @@ def compiled(made):
 @pytest.mark.parametrize("rows", [0, 9])
 def test_rejects_invalid_minibatches(kind, rows):
     made = model(kind)
-    with pytest.raises(ValueError, match="the same number of rows"):
+    with refused("the same number of rows"):
         made.maximum_log_likelihood_objective((X[:8], Y[:1]))
-    with pytest.raises(
-        InvalidArgumentError, match=r"1 of the entries of data\[0\] \(X\) are not finite"
-    ):
+    with stopped(r"1 of the entries of data\[0\] \(X\) are not finite"):
         compiled(made)((np.where(X[3, 0] == X, np.inf, X)[:8], Y[:8]))
-    with pytest.raises(
-        ValueError, match=f"must have between 1 and num_data rows, got {rows}; num_data is 8"
-    ):
+    with refused(f"must have between 1 and num_data rows, got {rows}; num_data is 8"):
         made.training_loss((X[:rows], Y[:rows]))
-    with pytest.raises(
-        InvalidArgumentError, match=rf"between 1 and num_data rows, got\] \[{rows}\]"
-    ):
+    with stopped(rf"between 1 and num_data rows, got\] \[{rows}\]"):
         compiled(made)((X[:rows], Y[:rows]))
 
 
@@ -79,9 +74,7 @@ def test_num_data_cannot_be_added_later():
     made = model(TSVGP, num_data=8)
     made.num_data = 24
     assert float(made.num_data) == 24.0
-    with pytest.raises(
-        ValueError, match="num_data was None at construction and cannot be set afterwards"
-    ):
+    with refused("num_data was None at construction and cannot be set afterwards"):
         model(TSVGP, num_data=None).num_data = 8
 
 

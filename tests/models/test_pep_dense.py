@@ -24,7 +24,8 @@ from scipy.stats import t as student
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Probit
 
-CLOSE, TOL = 1e-9, 1e-12
+CLOSE = 1e-9
+TOL = 1e-12
 GRID = np.linspace(-14.0, 14.0, 4001)
 X = np.array([[0.0], [0.8], [1.7], [2.3]])
 FEWER = np.array([[0.2], [1.1], [2.2]])
@@ -63,7 +64,8 @@ class Definition:
     """
 
     def __init__(self, kernel, Z, log_prob, Y, alpha, scale=1.0):
-        Kuu, Kuf = kernel(Z).numpy(), kernel(Z, X).numpy()
+        Kuu = kernel(Z).numpy()
+        Kuf = kernel(Z, X).numpy()
         self.W = np.linalg.solve(Kuu, Kuf)  # [M, N], columns w_n
         self.d = np.diag(kernel(X).numpy() - Kuf.T @ self.W)
         self.d = np.where(np.abs(self.d) < 1e-14, 0.0, self.d)
@@ -112,7 +114,8 @@ class Definition:
             )
         weight = weight * np.exp(self.alpha[n] * log_prob)
         Z = np.sum(weight)
-        mean, square = np.sum(weight * GRID) / Z, np.sum(weight * GRID**2) / Z
+        mean = np.sum(weight * GRID) / Z
+        square = np.sum(weight * GRID**2) / Z
         derivatives = mean / np.sqrt(v), (square - mean**2 - 1.0) / v  # of log Z in m
         return np.log(Z), m, s, v, derivatives
 
@@ -131,8 +134,10 @@ class Definition:
         _, m, s, _, (slope, curvature) = self.tilted(n)
         if self.alpha[n] == 0.0:
             return -curvature, slope - curvature * m
-        mean, variance = m + s * slope, s + s**2 * curvature
-        precision, linear = 1.0 / variance - 1.0 / s, mean / variance - m / s
+        mean = m + s * slope
+        variance = s + s**2 * curvature
+        precision = 1.0 / variance - 1.0 / s
+        linear = mean / variance - m / s
         return precision / self.alpha[n], linear / self.alpha[n]
 
     def converge(self):
@@ -180,14 +185,15 @@ CASES = [
 @pytest.fixture(scope="module", params=CASES, ids=str)
 def case(request):
     name, full = request.param
-    observed, Z = OBSERVED[name], X if full else FEWER
+    observed = OBSERVED[name]
+    Z = X if full else FEWER
     kernel = Matern52(1.4, lengthscales=0.9)
     mean = Constant(MEAN)
     model = PEP(
         (X, observed.Y[:, None]),
         kernel,
         observed.likelihood(),
-        Z.copy(),
+        Z,
         mean_function=mean,
         tol=TOL,
     )
@@ -251,7 +257,7 @@ def test_energy_of_powers_and_scales_at_any_sites(alpha, scale):
         (X, labels[:, None]),
         kernel,
         Probit(),
-        FEWER.copy(),
+        FEWER,
         alpha=alpha,
         scale=scale,
         mean_function=mean,

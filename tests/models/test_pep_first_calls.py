@@ -13,7 +13,8 @@ import tensorflow as tf
 from comparisons import assert_all_close, assert_all_equal
 from gpflow.kernels import Matern52
 from model_values import loss_and_gradient
-from quick import some_slow
+from quick import partly_slow
+from refusals import stopped
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.ep import inference
@@ -26,7 +27,7 @@ Z = np.linspace(-1.8, 1.8, 5)[:, None]
 
 
 def classifier(**options):
-    return PEPClassifier((X, LABELS), Matern52(), inducing_variable=Z.copy(), **options)
+    return PEPClassifier((X, LABELS), Matern52(), inducing_variable=Z, **options)
 
 
 class OwnDensity(gpflow.likelihoods.Exponential):
@@ -38,8 +39,8 @@ MODELS = {
     "bound": lambda: classifier(alpha=0.0),
     "chunks": lambda: classifier(chunk_size=15),
     "wasserstein": lambda: classifier(projection="wasserstein"),
-    "density of its own": lambda: PEP((X, COUNTS + 0.5), Matern52(), OwnDensity(), Z.copy()),
-    "three classes": lambda: PEPClassifier((X, COUNTS % 3), Matern52(), inducing_variable=Z.copy()),
+    "density of its own": lambda: PEP((X, COUNTS + 0.5), Matern52(), OwnDensity(), Z),
+    "three classes": lambda: PEPClassifier((X, COUNTS % 3), Matern52(), inducing_variable=Z),
 }
 
 
@@ -60,9 +61,10 @@ def assert_equal(some, others):
     assert_all_close(some, others, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["chunks"]))
+@partly_slow("name", MODELS, quick=["chunks"])
 def test_results_are_those_of_the_graph(name):
-    first, compiled = MODELS[name](), MODELS[name]()
+    first = MODELS[name]()
+    compiled = MODELS[name]()
     compiled._eager_sweeps = 0
     assert_equal(results(first), results(compiled))
     assert not is_traced(first) and is_traced(compiled)
@@ -71,7 +73,8 @@ def test_results_are_those_of_the_graph(name):
 
 def test_derivatives_are_compiled(monkeypatch):
     """With the energy, once. Calls without a tape go on without a graph."""
-    model, traced = classifier(), []
+    model = classifier()
+    traced = []
     solve = inference.solve_fixed_point
     monkeypatch.setattr(
         inference, "solve_fixed_point", lambda *a, **k: traced.append(a) or solve(*a, **k)
@@ -87,7 +90,8 @@ def test_derivatives_are_compiled(monkeypatch):
 @pytest.mark.slow
 def test_unfinished_eager_solve_restarts_in_a_graph():
     """From the sites that there were: the number of sweeps is that of a graph."""
-    model, compiled = classifier(tol=1e-9), classifier(tol=1e-9)
+    model = classifier(tol=1e-9)
+    compiled = classifier(tol=1e-9)
     model._eager_sweeps, compiled._eager_sweeps = 4, 0
     assert model.update_sites().sweeps == compiled.update_sites().sweeps > 4
     assert is_traced(model) and model._eager_sweeps == 0
@@ -98,9 +102,7 @@ def test_an_error_names_the_matrix_and_keeps_the_sites():
     model.update_sites()
     before = [value.numpy() for value in model.sites.values()]
     model.kernel.variance.unconstrained_variable.assign(np.nan)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match="Kuu has size 5 x 5, 25 of its entries are not finite"
-    ):
+    with stopped("Kuu has size 5 x 5, 25 of its entries are not finite"):
         model.update_sites()
     assert not is_traced(model)
     assert_all_equal(model.sites.values(), before)

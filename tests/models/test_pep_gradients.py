@@ -19,15 +19,18 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from differences import assert_gradients
 from gpflow.likelihoods import Gaussian, Poisson, Softmax, StudentT
-from model_values import converge, loss_and_gradient
+from model_values import converge, loss_and_gradient, positive_parameter
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
 
-DIFFERENCE, SEVERAL, TOL = 1e-7, 1e-6, 1e-10
-N, C = 10, 3
+DIFFERENCE = 1e-7
+SEVERAL = 1e-6
+TOL = 1e-10
+N = 10
+C = 3
 POWERS = {
     "0": np.zeros(N),
     "1": np.ones(N),
@@ -60,7 +63,7 @@ def _model(name, alpha):
     kernel = gpflow.kernels.SquaredExponential(2.0, lengthscales=[0.8, 1.3])
     mean = gpflow.functions.Constant(np.linspace(0.2, -0.1, P))
     Z = np.array([[0.3, 0.5], [1.2, 2.6], [2.1, 0.9], [2.8, 2.0]])
-    scale = gpflow.Parameter(0.8, transform=gpflow.utilities.positive())
+    scale = positive_parameter(0.8)
     return PEP(
         (X, Y),
         kernel,
@@ -92,16 +95,14 @@ def _compiled(name):
     return model, energy_of(model)
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("name", "power"),
-    some_slow(
-        [
-            *itertools.product(["StudentT"], POWERS),
-            *((name, "mixed") for name in LIKELIHOODS if name != "StudentT"),
-        ],
-        3,
-        quick=[("MultiClassRobustMax", "mixed")],
-    ),
+    [
+        *itertools.product(["StudentT"], POWERS),
+        *((name, "mixed") for name in LIKELIHOODS if name != "StudentT"),
+    ],
+    3,
+    quick=[("MultiClassRobustMax", "mixed")],
 )
 def test_of_the_converged_energy(name, power):
     """In kernel, Z, mean function, scale and likelihood, for a power of each row."""

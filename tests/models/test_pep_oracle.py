@@ -21,13 +21,17 @@ from dataclasses import replace
 import gpflow
 import numpy as np
 import pytest
-from model_values import log_gradients, recorded
+from model_values import assert_close, log_gradients, recorded
+from quick import named_cases
 
 from gpflow_pep import PEPClassifier
 from gpflow_pep.likelihoods import Probit
 
 TOL = 1e-11
-ENERGY, POSTERIOR, PREDICTION, GRADIENT = 1e-10, 1e-9, 1e-7, 1e-7
+ENERGY = 1e-10
+POSTERIOR = 1e-9
+PREDICTION = 1e-7
+GRADIENT = 1e-7
 DEFAULT = 1e-5
 DIFFERENCE = 1e-5
 LIKELIHOODS = {"probit": Probit, "probit_gpflow": gpflow.likelihoods.Bernoulli}
@@ -37,15 +41,11 @@ QUICK = ("probit_pep/P1/probit/", "gpc_full/Q1/")
 
 def _named(cases, quick=QUICK):
     """Those of a few models, each compiled once, are not slow."""
-    return [
-        pytest.param(
-            case, id=case["name"], marks=[] if case["name"].startswith(quick) else pytest.mark.slow
-        )
-        for case in cases
-    ]
+    return named_cases(cases, lambda name: name.startswith(quick))
 
 
-SPARSE, FULL = recorded("probit_pep"), recorded("gpc_full")
+SPARSE = recorded("probit_pep")
+FULL = recorded("gpc_full")
 CASES = SPARSE + FULL
 WITH_GRADIENTS = [case for case in CASES if "grad" in case["expected"]]
 QUANTILE = [case for case in WITH_GRADIENTS if case["name"].endswith("QP")]
@@ -71,7 +71,8 @@ def _model(dataset, likelihood, projection):
     change it else.
     """
     inputs = next(case["inputs"] for case in CASES if case["dataset"] == dataset)
-    X, Y = np.array(inputs["X"]), 0.5 * (1.0 + np.array(inputs["Y_pm1"])[:, None])
+    X = np.array(inputs["X"])
+    Y = 0.5 * (1.0 + np.array(inputs["Y_pm1"])[:, None])
     kernel = gpflow.kernels.SquaredExponential(
         **{k: v for k, v in inputs["kernel"].items() if k != "name"}
     )
@@ -91,20 +92,20 @@ def _converged(case, tol=TOL):
 
 
 def _relative_error(actual, expected):
-    actual, expected = np.ravel(actual), np.ravel(expected)
+    actual = np.ravel(actual)
+    expected = np.ravel(expected)
     return np.max(np.abs(actual - expected)) / np.max(np.abs(expected))
 
 
 def _assert_gradients(model, expected):
     _, gradients = log_gradients(model)
-    largest = max(np.max(np.abs(value)) for value in expected.values())
-    for name, value in expected.items():
-        assert np.max(np.abs(gradients[name] - value)) < GRADIENT * largest, name
+    assert_close([gradients[name] for name in expected], expected.values(), GRADIENT)
 
 
 @pytest.mark.parametrize("case", _named(CASES))
 def test_energy_sites_and_predictions_at_convergence(case):
-    model, expected = _converged(case), case["expected"]
+    model = _converged(case)
+    expected = case["expected"]
     assert float(model.maximum_log_likelihood_objective()) == pytest.approx(
         expected["objective"], rel=0.0, abs=ENERGY
     )
@@ -131,7 +132,8 @@ def test_default_tolerance(case):
     _model(
         case["dataset"], case["inputs"]["likelihood"], "wasserstein" if quantile else "kl"
     ).reset_sites()
-    model, expected = _converged(case, tol=1e-6), case["expected"]
+    model = _converged(case, tol=1e-6)
+    expected = case["expected"]
     energy = float(model.maximum_log_likelihood_objective())
     assert energy == pytest.approx(expected["objective"], rel=0.0, abs=1e-7 if quantile else ENERGY)
     assert _relative_error(model.sites.precision, expected["site_precision"]) < DEFAULT
@@ -147,7 +149,8 @@ def test_derivatives(case):
     EP's energy is stationary in the sites: derivatives while they stay are those of the converged
     energy.
     """
-    model, expected = _converged(case), case["expected"]
+    model = _converged(case)
+    expected = case["expected"]
     _assert_gradients(model, expected["grad"])
     if "grad_sites_fixed" in expected:
         _assert_gradients(model, expected["grad_sites_fixed"])
@@ -158,7 +161,8 @@ def test_derivatives_of_quantile_propagation(case):
     """
     Of the converged energy, `grad`; while the sites stay, they are others, `grad_sites_fixed`.
     """
-    model, expected = _converged(case), case["expected"]
+    model = _converged(case)
+    expected = case["expected"]
     _assert_gradients(model, expected["grad"])
     true, fixed = (
         [expected[name]["log_variance"], *expected[name]["log_lengthscales"]]

@@ -14,13 +14,13 @@ from dense_formulas import make_problem
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
-from gpflow.utilities import positive
-from model_values import assert_close, assert_same
+from model_values import assert_close, assert_same, positive_parameter
 from quick import some_slow
 
 from gpflow_pep import APEP, ARPEP, PEP, PEPR, PEPSVGP, RPAPEP
 
-CLOSE, TOL = 1e-8, 1e-12
+CLOSE = 1e-8
+TOL = 1e-12
 N = 24
 MIXED = np.resize([0.0, 0.5, 1.0, 0.3], N)
 
@@ -41,7 +41,7 @@ def pair(request):
     for each row.
     """
     X, Y, Z, Xnew = make_problem()
-    shared = {**parts(Z), "scale": gpflow.Parameter(0.7, transform=positive())}
+    shared = {**parts(Z), "scale": positive_parameter(0.7)}
     by_row = request.param == "each"
     alpha = MIXED if by_row else 0.5
     pepr = PEPR((X, Y), alpha=alpha, blocks=1 if by_row else None, **shared)

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
-from gpflow.config import Config, as_context
+from configuration import configured
 from gpflow.kernels import Linear, Matern52, SquaredExponential
 from gpflow.likelihoods import MultiClass, Softmax
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
+from refusals import refused, stopped
 from sklearn.datasets import load_wine
 from sklearn.preprocessing import StandardScaler
-from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
@@ -36,9 +36,7 @@ CLOSE = 1e-6  # of predictions: TOL over 1 - contraction, for means and deviatio
 
 def make(**options):
     parts = {"mean_function": gpflow.functions.Constant(0.1), "tol": TOL, **options}
-    return PEP(
-        (X, Y), SquaredExponential(2.0, lengthscales=[0.8, 1.1]), Probit(), Z.copy(), **parts
-    )
+    return PEP((X, Y), SquaredExponential(2.0, lengthscales=[0.8, 1.1]), Probit(), Z, **parts)
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +107,11 @@ def test_labels_that_are_assigned_are_checked(model):
     for use in USES:
         for labels in (1.0 + Y, np.nan * Y):
             model.data[1].assign(labels)
-            with pytest.raises(
-                InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"
-            ):
+            with stopped("must hold the labels 0 and 1 for Probit"):
                 USES[use](model)
 
 
-@pytest.mark.parametrize("change", some_slow(CHANGES, quick=["Z"]))
+@partly_slow("change", CHANGES, quick=["Z"])
 def test_results_after_a_change_equal_a_new_model(model, other, change):
     """With no further call, each as the other model has it, whose sites start from nothing."""
     before = model.predict_f(XNEW)
@@ -180,7 +176,8 @@ def test_the_surrogate_has_the_posterior_of_the_sites(model):
     Exact regression on N rows K_nu Kuu⁻¹ u, and on M observations of u, by numpy; a site that says
     nothing is a row of infinite noise.
     """
-    found, inducing = model.surrogate(), model.inducing_surrogate()
+    found = model.surrogate()
+    inducing = model.inducing_surrogate()
     Kuu = model.kernel(Z).numpy() + gpflow.default_jitter() * np.eye(len(Z))
     W = np.linalg.solve(Kuu, model.kernel(model.inducing_variable.Z, X).numpy())
     weight = W / found.noise_variance.numpy()[:, 0]
@@ -372,7 +369,8 @@ def test_data_that_change_within_an_epoch_are_an_error(model):
 
 def test_other_active_dimensions():
     """A setting that is no variable."""
-    model, fresh = make(), make()
+    model = make()
+    fresh = make()
     model.kernel = SquaredExponential(active_dims=[0])
     before = float(model.training_loss())
     model.kernel.active_dims = [1]
@@ -397,9 +395,7 @@ def test_X_and_Y_of_different_lengths_raise():
     for variable, values in zip(model.data, (X[:9], Y[:9]), strict=True):
         variable.assign(values)
         for use in (*uses, lambda model: next(model.minibatches(5))):
-            with pytest.raises(
-                InvalidArgumentError, match=r"numbers of rows: set model.data = \(X, Y\)"
-            ):
+            with stopped(r"numbers of rows: set model.data = \(X, Y\)"):
                 use(model)
     model.data = (X[:9], Y[:9])
     assert np.isfinite(model.training_loss())
@@ -426,7 +422,7 @@ def test_models_with_data_refuse_other_data(model):
 
 
 def test_no_quantile_propagation_of_several_classes():
-    with pytest.raises(ValueError, match='projection must be "kl" for MultiClass, got'):
+    with refused('projection must be "kl" for MultiClass, got'):
         PEP((X, Y), SquaredExponential(), MultiClass(3), Z, projection="wasserstein")
 
 
@@ -467,7 +463,7 @@ def test_a_classifier_chooses_its_likelihood(labels, chosen):
     ],
 )
 def test_a_classifier_rejects_values_that_are_no_labels(labels, likelihood, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         PEPClassifier((X, labels), SquaredExponential(), likelihood, Z)
 
 
@@ -477,10 +473,7 @@ def test_large_numbers_that_are_no_labels_take_no_memory(largest):
     labels = Y.copy()
     labels[-1] = largest
     tracemalloc.start()
-    with pytest.raises(
-        ValueError,
-        match=r"data\[1\] \(Y\) must hold .*(up to [0-9]+ but none of class 2;|among 3 values)",
-    ):
+    with refused(r"data\[1\] \(Y\) must hold .*(up to [0-9]+ but none of class 2;|among 3 values)"):
         PEPClassifier((X, labels), SquaredExponential(), None, Z)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -498,7 +491,7 @@ def test_updates_reject_invalid_batch_size_and_damping(model):
         lambda model: model.minibatches(2.5),
     ]:
         before = sites(model)
-        with pytest.raises(ValueError, match=r"^(damping|batch_size) must be"):
+        with refused(r"^(damping|batch_size) must be"):
             update(model)
         assert_array_equal(sites(model), before)
 
@@ -510,7 +503,7 @@ def test_update_sites_raises_in_compiled_function(model):
 
 def test_assigned_invalid_alpha_raises_in_next_update(model):
     model.alpha.assign(1.5)
-    with pytest.raises(InvalidArgumentError, match="alpha must be in"):
+    with stopped("alpha must be in"):
         model.update_sites()
 
 
@@ -520,14 +513,11 @@ def test_assigned_invalid_alpha_raises_in_next_update(model):
 def test_a_power_of_each_row_stays_with_the_rows():
     model = make(alpha=np.linspace(0.0, 1.0, 14))
     assert model.alpha.numpy().shape == (14,)
-    with pytest.raises(
-        ValueError,
-        match=r"alpha must stay one number for each row or block, as in the constructor, got shape \[\]",
+    with refused(
+        r"alpha must stay one number for each row or block, as in the constructor, got shape \[\]"
     ):
         model.alpha = 0.5
-    with pytest.raises(
-        ValueError, match="data must keep 14 rows, because alpha was given per row, got 9"
-    ):
+    with refused("data must keep 14 rows, because alpha was given per row, got 9"):
         model.data = (X[:9], Y[:9])
     assert not model.is_lower_bound
     model.alpha = np.zeros(14)
@@ -538,7 +528,7 @@ def test_a_power_of_each_row_stays_with_the_rows():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_default_options(dtype):
     """The tolerance follows the type: rounding of float32 alone changes marginals by 1e-6."""
-    with as_context(Config(float=dtype, jitter=1e-5)):
+    with configured(float=dtype, jitter=1e-5):
         model = PEP((X, Y), SquaredExponential(), Probit(), Z)
         assert model.tol == pytest.approx(max(1e-6, 1000.0 * np.finfo(dtype).eps))
         assert (int(model.max_sweeps), float(model.damping)) == (1000, 1.0)
@@ -550,7 +540,7 @@ def test_rounding_of_float32_does_not_delay_convergence():
     inputs, labels = load_wine(return_X_y=True)
     inputs = StandardScaler().fit_transform(inputs[::2]).astype(np.float32)
     data = inputs, labels[::2, None].astype(np.float32)
-    with as_context(Config(float=np.float32, jitter=1e-5)):
+    with configured(float=np.float32, jitter=1e-5):
         kernel = Matern52(12.0, lengthscales=1.4) + Linear(10.0)
         model = PEP(data, kernel, Softmax(3), inputs, max_sweeps=60)
         assert model.update_sites().converged

@@ -26,7 +26,7 @@ def made():
         (X, LABELS),
         gpflow.kernels.SquaredExponential(2.0, 0.7),
         Probit(),
-        X[:8].copy(),
+        X[:8],
         alpha=0.7,
         tol=1e-8,
     )
@@ -66,7 +66,9 @@ def in_threads(task):
     """
     Results of the task in each thread; all begin together, and an error in one is an error here.
     """
-    start, found, errors = threading.Barrier(THREADS), [None] * THREADS, []
+    start = threading.Barrier(THREADS)
+    found = [None] * THREADS
+    errors = []
 
     def run(number):
         try:

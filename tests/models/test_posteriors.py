@@ -13,6 +13,7 @@ from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Matern12, Matern32, Matern52, SeparateIndependent
 from gpflow.posteriors import PrecomputeCacheType
 from numpy.testing import assert_allclose
+from refusals import stopped
 
 from gpflow_pep.engine import SiteSums
 from gpflow_pep.models.posteriors import WhitenedPosterior
@@ -21,7 +22,8 @@ EXACT = 1e-11
 RNG = np.random.default_rng(2)
 Z = np.array([[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [0.8, 0.9]])
 FEATURES = RNG.normal(size=(4, 6))
-A, C = FEATURES @ FEATURES.T, RNG.normal(size=(4, 3))
+A = FEATURES @ FEATURES.T
+C = RNG.normal(size=(4, 3))
 XNEW = RNG.uniform(-2.0, 2.0, size=(5, 2))
 
 
@@ -68,9 +70,11 @@ KERNELS = [
 @pytest.mark.parametrize("kernels", [KERNELS[:1] * 3, KERNELS], ids=["one Kuu", "a Kuu each"])
 def test_separate_sums_equal_separate_posteriors(kernels):
     """Marginals and covariances, also for batches, with shared and separate kernels."""
-    points, shares = InducingPoints(Z), kernels[0] is kernels[1]
+    points = InducingPoints(Z)
+    shares = kernels[0] is kernels[1]
     L = np.stack([np.linalg.cholesky(kernel(Z) + 1e-6 * np.eye(4)) for kernel in kernels])
-    As, cs = np.stack([A, 0.3 * A, A + np.eye(4)]), C.T[..., None]
+    As = np.stack([A, 0.3 * A, A + np.eye(4)])
+    cs = C.T[..., None]
 
     def posterior(kernel, *sums):
         sums = SiteSums(*map(tf.constant, sums))
@@ -154,7 +158,7 @@ def test_accepts_empty_batches(shape):
 def test_invalid_sums_raise(changes, message):
     posterior, _ = make_posterior(PrecomputeCacheType.NOCACHE, **changes)
     for predict in (posterior.fused_predict_f, tf.function(posterior.fused_predict_f)):
-        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        with stopped(message):
             predict(XNEW)
 
 

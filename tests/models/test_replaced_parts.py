@@ -7,7 +7,9 @@ import gpflow
 import numpy as np
 import pytest
 from gpflow.kernels import Matern32, Matern52
-from gpflow.likelihoods import Gaussian, Poisson, Softmax
+from gpflow.likelihoods import Gaussian, Softmax
+from model_values import positive_parameter
+from refusals import refused
 
 from gpflow_pep import (
     ARPEP,
@@ -24,8 +26,7 @@ from gpflow_pep.likelihoods import Probit
 X = np.random.default_rng(0).uniform(-2.0, 2.0, [20, 2])
 Y = np.sin(2.0 * X[:, :1])
 LABELS = (Y > 0.0).astype(float)
-Z = X[::4].copy()
-POISSON, GAUSSIAN = Poisson, Gaussian
+Z = X[::4]
 
 MODELS = {
     "PEPR": lambda: PEPR((X, Y), Matern52(), Z),
@@ -34,7 +35,7 @@ MODELS = {
     "StreamingPEP": lambda: StreamingPEP((X, LABELS), Matern52(), Probit(), Z),
     "PEPClassifier": lambda: PEPClassifier((X, LABELS), Matern52(), inducing_variable=Z),
     "ARPEP": lambda: ARPEP(Matern52(), Probit(), Z, num_data=20),
-    "TSVGP": lambda: TSVGP(Matern52(), GAUSSIAN(), Z, num_data=20),
+    "TSVGP": lambda: TSVGP(Matern52(), Gaussian(), Z, num_data=20),
     "StreamingSVGP": lambda: StreamingSVGP(Matern52(), Probit(), Z, num_data=20),
 }
 
@@ -44,9 +45,9 @@ def test_a_checkpoint_holds_the_parts_of_the_model_after_one_was_refused(make):
     """TensorFlow lists a part before the model refuses it."""
     model = make()
     children = model._trackable_children()
-    refused = {"kernel": Matern32(active_dims=[2]), "likelihood": Softmax(3)}
-    for name, part in refused.items():
-        with pytest.raises(ValueError, match="must"):
+    parts = {"kernel": Matern32(active_dims=[2]), "likelihood": Softmax(3)}
+    for name, part in parts.items():
+        with refused("must"):
             setattr(model, name, part)
     assert model._trackable_children() == children
     model.kernel = Matern32()
@@ -81,10 +82,10 @@ def test_attributes_that_are_no_parts_are_stored():
 def test_a_subclass_extends_the_check_which_sees_the_complete_model():
     kernel = Matern52()
     model = WithAttributes((X, Y), kernel, Z, largest=2.0)
-    with pytest.raises(ValueError, match="too large a variance"):
+    with refused("too large a variance"):
         model.kernel = Matern52(variance=3.0)
     assert model.kernel is kernel
-    with pytest.raises(ValueError, match="too large a variance"):
+    with refused("too large a variance"):
         WithAttributes((X, Y), Matern52(variance=3.0), Z, largest=2.0)
 
 
@@ -98,32 +99,26 @@ def test_a_replaced_part_gives_the_model_constructed_with_it():
 def test_a_posterior_must_have_the_parts_of_its_model():
     model = PEPR((X, Y), Matern52(), Z)
     posterior = model.posterior()
-    model.mean_function = gpflow.mean_functions.Constant([3.0])
-    with pytest.raises(ValueError, match=r"one was replaced: call posterior\(\) again"):
+    model.mean_function = gpflow.functions.Constant([3.0])
+    with refused(r"one was replaced: call posterior\(\) again"):
         posterior.update_cache()
-    new, expected = (
-        model.posterior(),
-        PEPR((X, Y), Matern52(), Z, mean_function=model.mean_function),
-    )
+    new = model.posterior()
+    expected = PEPR((X, Y), Matern52(), Z, mean_function=model.mean_function)
     np.testing.assert_allclose(new.predict_f(X)[0], expected.predict_f(X)[0], rtol=1e-12)
 
 
 def test_tensors_are_assigned_to_parameters():
     """They took the place of a parameter, which then was no longer trained."""
-    model = PEPR(
-        (X, Y), Matern52(), Z, scale=gpflow.Parameter(0.5, transform=gpflow.utilities.positive())
-    )
+    model = PEPR((X, Y), Matern52(), Z, scale=positive_parameter(0.5))
     scale = model.scale
     model.scale = scale * 1.5
     assert model.scale is scale and scale.trainable and scale.numpy() == pytest.approx(0.75)
-    minibatch = TSVGP(Matern52(), GAUSSIAN(), Z, num_data=20)
+    minibatch = TSVGP(Matern52(), Gaussian(), Z, num_data=20)
     minibatch.q_mu = minibatch.q_mu + 1.0
     assert isinstance(minibatch.q_mu, gpflow.Parameter)
 
 
 def test_an_optimal_scale_stays_optimal():
     model = PEPR((X, Y), Matern52(), Z, alpha=0.0, scale="optimal")
-    with pytest.raises(
-        ValueError, match=r"scale must stay 'optimal', got 2\.0: construct a new model"
-    ):
+    with refused(r"scale must stay 'optimal', got 2\.0: construct a new model"):
         model.scale = 2.0

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.kernels import Matern52, SquaredExponential
+from refusals import stopped
 
 from gpflow_pep import PEPR, PEPClassifier
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2))
 Y = np.sin(X.sum(axis=1, keepdims=True))
-POINT, STEP = np.array([[0.3, -0.2]]), 1e-4
+POINT = np.array([[0.3, -0.2]])
+STEP = 1e-4
 
 
 def test_of_compiled_predictions():
@@ -39,9 +41,9 @@ def test_of_compiled_predictions():
 
 
 def test_elbo_is_the_objective_at_alpha_zero():
-    model = PEPR((X, Y), Matern52(), X[:8].copy(), noise_variance=0.1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"elbo\(\) needs alpha = 0.* 0\.5"):
+    model = PEPR((X, Y), Matern52(), X[:8], noise_variance=0.1)
+    with stopped(r"elbo\(\) needs alpha = 0.* 0\.5"):
         model.elbo()
     model.alpha = 0.0
-    sgpr = gpflow.models.SGPR((X, Y), Matern52(), X[:8].copy(), noise_variance=0.1)
+    sgpr = gpflow.models.SGPR((X, Y), Matern52(), X[:8], noise_variance=0.1)
     np.testing.assert_allclose(model.elbo(), sgpr.elbo(), rtol=1e-10)

@@ -2,11 +2,10 @@
 
 import gpflow
 import numpy as np
-import pytest
-import tensorflow as tf
 from comparisons import assert_all_close
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
+from refusals import stopped
 
 from gpflow_pep import PEP, PEPR, PEPClassifier, StreamingPEP
 from gpflow_pep.likelihoods import Probit
@@ -42,7 +41,7 @@ def streamed(observations, likelihood, kernel=kernel, **options):
     return model, total
 
 
-@pytest.mark.parametrize("alpha", some_slow([1.0, 0.0], 1))
+@partly_slow("alpha", [1.0, 0.0], 1)
 def test_gaussian_likelihood_equals_batch(alpha):
     """Gaussian sites do not depend on the cavity: the result equals PEPR on all data."""
     model, total = streamed(Y, gpflow.likelihoods.Gaussian(0.3), alpha=alpha)
@@ -63,7 +62,7 @@ def test_inducing_surrogate_has_the_posterior_of_all_batches_and_needs_enough_ro
     # Condition numbers of Kuu and Σ are below 1e4.
     assert_all_close([mean[..., 0].T, covariance], model.compute_qu(), rtol=0.0, atol=1e-9)
     model = PEP((X[:5], LABELS[:5]), kernel(), Probit(), Z)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="determine every direction of u"):
+    with stopped("determine every direction of u"):
         model.inducing_surrogate()
 
 

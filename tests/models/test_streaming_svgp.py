@@ -1,31 +1,31 @@
 """StreamingSVGP: a reference, limits, and updates of q(u) by batches and new inducing points."""
 
 import copy
-import json
 import pickle
-from pathlib import Path
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
+from configuration import configured
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian, StudentT
+from model_values import in_q, loss_and_gradient, references
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
+from refusals import stopped
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import StreamingSGPR, StreamingSVGP
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
 
-(CASE,) = json.loads(
-    (Path(__file__).parent.parent / "data" / "streaming_classification.json").read_text()
-)
+(CASE,) = references("streaming_classification")
 rng = np.random.default_rng(6)
 X = np.sort(rng.uniform(0.0, 6.0, (60, 1)), axis=0)
 Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
 Z = np.linspace(0.0, 6.0, 8)[:, None]
-FIRST, SECOND = (X[:30], Y[:30]), (X[30:], Y[30:])
+FIRST = (X[:30], Y[:30])
+SECOND = (X[30:], Y[30:])
 
 
 def kernel():
@@ -35,7 +35,8 @@ def kernel():
 @pytest.mark.usefixtures("no_jitter")
 def test_matches_reference():
     """At q(u) of both steps as given; objectives of size 10 by quadrature of 1e-12 relative."""
-    inputs, expected = CASE["inputs"], CASE["expected"]
+    inputs = CASE["inputs"]
+    expected = CASE["expected"]
     old = inputs["kernel_old"]
     model = StreamingSVGP(
         SquaredExponential(old["variance"], old["lengthscales"]),
@@ -58,7 +59,8 @@ def test_matches_reference():
 
 @pytest.mark.parametrize("whiten", [True, False])
 def test_equals_svgp_before_updates(whiten):
-    q_mu, q_sqrt = rng.normal(size=(8, 1)), np.tril(0.3 * rng.normal(size=(1, 8, 8))) + np.eye(8)
+    q_mu = rng.normal(size=(8, 1))
+    q_sqrt = np.tril(0.3 * rng.normal(size=(1, 8, 8))) + np.eye(8)
     options = {"q_mu": q_mu, "q_sqrt": q_sqrt, "whiten": whiten, "num_data": 60}
     model = StreamingSVGP(kernel(), StudentT(), Z, **options)
     reference = gpflow.models.SVGP(kernel(), StudentT(), Z, **options)
@@ -96,8 +98,9 @@ def test_the_jitter_of_a_model_equals_a_default_jitter():
         model.update(SECOND, np.concatenate([Z[:5], Z[5:] - 0.2]))
         return [model.training_loss(SECOND), *model.predict_f(X)]
 
-    own, default = predictions(1e-4), predictions(None)
-    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-4)):
+    own = predictions(1e-4)
+    default = predictions(None)
+    with configured(jitter=1e-4):
         expected = predictions(None)
     for value, other, wanted in zip(own, default, expected, strict=True):
         assert_allclose(value, wanted, rtol=1e-13)
@@ -126,11 +129,8 @@ def test_optimal_q_gives_collapsed_bound():
     assert_allclose(
         -float(model.training_loss(SECOND)), collapsed.maximum_log_likelihood_objective(), rtol=1e-6
     )
-    with tf.GradientTape() as tape:
-        loss = model.training_loss(SECOND)
-    for slope in tape.gradient(
-        loss, [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
-    ):
+    loss, slopes = loss_and_gradient(model, SECOND, variables=in_q(model))
+    for slope in slopes:
         # Kuu^-1 of 1e4 times the rounding of q_mu and q_sqrt.
         assert np.abs(slope).max() < 1e-4 * abs(float(loss))
 
@@ -147,7 +147,7 @@ def test_compiled_functions_use_updates():
         assert_allclose(loss(batch), model.training_loss(batch), rtol=1e-12)
     assert loss.experimental_get_tracing_count() == 1
     model.update(SECOND, Z[:5])
-    with pytest.raises(InvalidArgumentError, match="compile it again"):
+    with stopped("compile it again"):
         loss(SECOND)
     assert np.isfinite(model.training_loss(SECOND))
 

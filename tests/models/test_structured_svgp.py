@@ -3,9 +3,6 @@ TSVGP, BTSVGP and PEPSVGP: recorded values, limits, orderings, collapsed relativ
 derivatives.
 """
 
-import json
-from pathlib import Path
-
 import gpflow
 import numpy as np
 import pytest
@@ -16,15 +13,18 @@ from gpflow.functions import Constant, Linear
 from gpflow.kernels import Matern52, SeparateIndependent, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, ScalarLikelihood
 from gpflow.models import SGPR, SVGP
+from model_values import loss_and_gradient, positive_parameter, references
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
+from refusals import stopped
 
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, PEPSVGP, TSGPR, TSVGP
 from gpflow_pep.models import structured_svgp
 
-RECORDED = json.loads((Path(__file__).parents[1] / "data" / "uncollapsed.json").read_text())
-CASES = {case["name"].split("/")[1]: case for case in RECORDED}
-N, D, M = 14, 2, 4
+CASES = {case["name"].split("/")[1]: case for case in references("uncollapsed")}
+N = 14
+D = 2
+M = 4
 
 
 def data(C=1, seed=0, rows=N):
@@ -56,12 +56,13 @@ def dependent_noise():
     return Gaussian(scale=scale)
 
 
-@pytest.mark.parametrize("name", some_slow(CASES, quick=["A", "C"]))
+@partly_slow("name", CASES, quick=["A", "C"])
 def test_matches_references(name, no_jitter):
     """
     The sum of the contributions of all blocks minus one KL. 1e-9, as the references were recorded.
     """
-    inputs, expected = CASES[name]["inputs"], CASES[name]["expected"]
+    inputs = CASES[name]["inputs"]
+    expected = CASES[name]["expected"]
     X, Z = (np.array(inputs[name]) for name in ("X", "Z"))
     Y = np.array(inputs["Y"]).reshape(len(X), -1)[:, :1]
     blocks = [np.array(block) for block in inputs["blocks"]]
@@ -207,7 +208,7 @@ def test_blocks_are_unbiased():
         (BTSVGP, {}),
         (
             PEPSVGP,
-            {"alpha": 0.6, "scale": gpflow.Parameter(0.8, transform=gpflow.utilities.positive())},
+            {"alpha": 0.6, "scale": positive_parameter(0.8)},
         ),
         (PEPSVGP, {"alpha": 0.6, "scale": 0.8, "minibatch_is_block": True}),
     ],
@@ -232,7 +233,8 @@ def test_nongaussian_likelihoods_learn_one_scale():
     X, Y = data()
     labels = (Y > 0.0).astype(float)
     probit = Bernoulli()
-    tighter, plain = model(TSVGP, likelihood=probit), model(SVGP, likelihood=probit)
+    tighter = model(TSVGP, likelihood=probit)
+    plain = model(SVGP, likelihood=probit)
     assert tighter.scale.trainable
     at_one = float(tighter.maximum_log_likelihood_objective((X, labels)))
     assert_allclose(at_one, plain.maximum_log_likelihood_objective((X, labels)), rtol=1e-12)
@@ -259,12 +261,9 @@ def test_nongaussian_likelihoods_learn_one_scale():
     value, spherical = with_optimal_q(
         learned, PEPR, alpha=0.0, scale="optimal", noise_variance=0.05
     )
-    with tf.GradientTape() as tape:
-        loss = learned.training_loss((X, Y))
+    loss, (slope,) = loss_and_gradient(learned, (X, Y), variables=learned.scale.trainable_variables)
     assert -float(loss) == value == pytest.approx(spherical, rel=1e-9)
-    assert float(tape.gradient(loss, learned.scale.unconstrained_variable)) == pytest.approx(
-        0.0, abs=1e-8
-    )
+    assert abs(float(slope)) < 1e-8
 
 
 def test_one_natural_gradient_step_of_size_1_gives_the_optimal_q():
@@ -286,17 +285,15 @@ def test_accepts_blocks_of_any_size(rows):
 
 def test_indefinite_block_raises():
     """Neither BTSVGP nor PEPSVGP adds jitter to a block."""
-    block, one = tf.constant([[[1.0, 1.0], [1.0, 1.0 - 1e-9]]], tf.float64), tf.ones([], tf.float64)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match=r"not successful: a block has size.*smaller minibatches",
-    ):
+    block = tf.constant([[[1.0, 1.0], [1.0, 1.0 - 1e-9]]], tf.float64)
+    one = tf.ones([], tf.float64)
+    with stopped(r"not successful: a block has size.*smaller minibatches"):
         structured_svgp._log_det_and_squares(one, block - tf.eye(2, dtype=tf.float64), block)
 
 
 def test_elbo_is_the_objective_at_alpha_zero():
     power = model(PEPSVGP, alpha=0.5)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"elbo\(\) needs alpha = 0.* 0\.5"):
+    with stopped(r"elbo\(\) needs alpha = 0.* 0\.5"):
         power.elbo(data())
     power.alpha = 0.0
     assert float(power.elbo(data())) == float(power.maximum_log_likelihood_objective(data()))

@@ -1,8 +1,6 @@
 """APEP, ARPEP and RPAPEP: references, limits, derivatives, minibatches, and rejected arguments."""
 
 import itertools
-import json
-from pathlib import Path
 
 import gpflow
 import numpy as np
@@ -14,26 +12,26 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from gpflow.kernels import Matern52, SeparateIndependent, SquaredExponential
 from gpflow.likelihoods import Gaussian, MultiClass, RobustMax, Softmax, StudentT
 from gpflow.models import SVGP
+from model_values import in_q, loss_and_gradient, positive_parameter, references
 from numpy.testing import assert_allclose
-from quick import some_slow
-from tensorflow.errors import InvalidArgumentError
+from quick import partly_slow
+from refusals import stopped
 
 from gpflow_pep import APEP, ARPEP, PEPR, RPAPEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
 
 MODELS = (APEP, ARPEP, RPAPEP)
-DATA = Path(__file__).parents[1] / "data"
 MULTICLASS, TIED = (
-    {case["name"].split("/")[1]: case for case in json.loads((DATA / f"{group}.json").read_text())}
+    {case["name"].split("/")[1]: case for case in references(group)}
     for group in ("multiclass_objectives", "tied_objectives")
 )
 REFERENCE = 1e-8  # the references' tolerance, absolute
-N, M, C = 12, 5, 3
+N = 12
+M = 5
+C = 3
 rng = np.random.default_rng(101)
-X, Z = (
-    rng.uniform(-1.5, 1.5, (N, 2)),
-    np.array([[-1.0, 0.3], [0.1, -0.9], [0.8, 0.7], [-0.4, 1.2], [1.2, -0.5]]),
-)
+X = rng.uniform(-1.5, 1.5, (N, 2))
+Z = np.array([[-1.0, 0.3], [0.1, -0.9], [0.8, 0.7], [-0.4, 1.2], [1.2, -0.5]])
 Q_MU = rng.normal(size=(M, C))
 Q_SQRT = np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M)
 every_model = pytest.mark.parametrize("kind", MODELS)
@@ -54,7 +52,7 @@ def make(kind, likelihood="robust max", *, num_data=30, **options):
         "StudentT": lambda: StudentT(0.4),
     }
     options = {
-        "kernel": SquaredExponential(1.3, lengthscales=[0.9, 1.1]), "inducing_variable": Z.copy(),
+        "kernel": SquaredExponential(1.3, lengthscales=[0.9, 1.1]), "inducing_variable": Z,
         "q_mu": Q_MU, "q_sqrt": Q_SQRT, "mean_function": gpflow.functions.Constant(0.1 * np.arange(C)), **options,
     }  # fmt: skip
     return kind(likelihood=likelihoods[likelihood](), num_data=num_data, **options)
@@ -85,16 +83,15 @@ def assert_recorded(model, rows, expected):
 
 
 @pytest.mark.usefixtures("no_jitter")
-@pytest.mark.parametrize(
+@partly_slow(
     ("kind", "convention", "name"),
-    some_slow(
-        itertools.product(MODELS, ["paper", "gpflow"], MULTICLASS),
-        quick=[(APEP, "paper", "m3"), (ARPEP, "gpflow", "m4"), (RPAPEP, "paper", "m4")],
-    ),
+    itertools.product(MODELS, ["paper", "gpflow"], MULTICLASS),
+    quick=[(APEP, "paper", "m3"), (ARPEP, "gpflow", "m4"), (RPAPEP, "paper", "m4")],
 )
 def test_multiclass_matches_references(kind, convention, name):
     case = MULTICLASS[name]
-    inputs, expected = case["inputs"], case["expected"][convention]
+    inputs = case["inputs"]
+    expected = case["expected"][convention]
     num = inputs["C"]
     ours = MultiClassRobustMax(num, inputs["epsilon"])
     theirs = MultiClass(num, RobustMax(num, inputs["epsilon"]))
@@ -122,7 +119,8 @@ def test_multiclass_matches_references(kind, convention, name):
 @pytest.mark.parametrize("name", TIED)
 @every_model
 def test_single_latent_matches_references(name, kind):
-    inputs, expected = TIED[name]["inputs"], TIED[name]["expected"]
+    inputs = TIED[name]["inputs"]
+    expected = TIED[name]["expected"]
     probit = inputs["likelihood"] == "probit"
     model = kind(
         kernel_of(inputs["kernel"]),
@@ -145,10 +143,8 @@ def assert_same_slopes(model, peer, rows, tolerance):
     variables = model.kernel.trainable_variables + model.inducing_variable.trainable_variables
     found = []
     for one in (model, peer):
-        with tf.GradientTape() as tape:
-            loss = one.training_loss(rows)
-        q = [one.q_mu.unconstrained_variable, one.q_sqrt.unconstrained_variable]
-        found.append([loss, *tape.gradient(loss, [*variables, *q])])
+        loss, slopes = loss_and_gradient(one, rows, variables=variables + tuple(in_q(one)))
+        found.append([loss, *slopes])
     assert_all_close(*found, rtol=tolerance, atol=tolerance)
 
 
@@ -223,10 +219,10 @@ def test_continuous_at_alpha_zero(kind):
     ],
     ids=["separate", "diagonal"],
 )
-@pytest.mark.parametrize("kind", some_slow(MODELS, 1))
+@partly_slow("kind", MODELS, 1)
 def test_gradients_match_finite_differences(kind, likelihood, options):
     """By differences of fourth order with h = 1e-3 in a random direction of each variable."""
-    scale = gpflow.Parameter(0.8, transform=gpflow.utilities.positive())
+    scale = positive_parameter(0.8)
     model = make(kind, likelihood, alpha=0.7, scale=scale, **options)
     if likelihood == "robust max":
         gpflow.set_trainable(model.likelihood.epsilon, True)
@@ -245,14 +241,13 @@ def test_apep_equals_fitc_for_equal_factors():
     rows = np.tile(X[:1], (6, 1)), np.full((6, 1), 0.7)
     parts = {
         "kernel": SquaredExponential(1.3, lengthscales=[0.9, 1.1]),
-        "inducing_variable": Z.copy(),
+        "inducing_variable": Z,
     }
     fitc = PEPR(rows, alpha=1.0, noise_variance=0.2, **parts)
     apep = APEP(likelihood=Gaussian(0.2), num_data=6, alpha=1.0, **parts)
     loss = apep.training_loss_closure(rows)
-    variables = [apep.q_mu.unconstrained_variable, apep.q_sqrt.unconstrained_variable]
     gpflow.optimizers.Scipy().minimize(
-        loss, variables, options={"maxiter": 300, "ftol": 0.0, "gtol": 1e-8}
+        loss, in_q(apep), options={"maxiter": 300, "ftol": 0.0, "gtol": 1e-8}
     )
     expected = float(fitc.maximum_log_likelihood_objective())
     assert -float(loss()) == pytest.approx(expected, abs=1e-8)
@@ -268,7 +263,7 @@ def test_indefinite_cavity_raises(kind):
     model.q_sqrt.unconstrained_variable.assign(
         1e200 * tf.ones_like(model.q_sqrt.unconstrained_variable)
     )
-    with pytest.raises(InvalidArgumentError, match=r"(?s)the cavity.*alpha = 0.5, num_data N = 20"):
+    with stopped(r"(?s)the cavity.*alpha = 0.5, num_data N = 20"):
         model.training_loss(data())
 
 
@@ -288,9 +283,7 @@ class UndefinedOnce(gpflow.functions.MeanFunction):
 def test_a_nan_at_alpha_zero_raises(kind, likelihood):
     """The limit of a quotient by alpha: NaN must not become 0."""
     model = make(kind, likelihood, alpha=0.0, mean_function=UndefinedOnce())
-    with pytest.raises(
-        InvalidArgumentError, match=rf"the objective of {kind.__name__} is not finite"
-    ):
+    with stopped(rf"the objective of {kind.__name__} is not finite"):
         model.training_loss(data(likelihood))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep.engine import BlockChunks, RowChunks
 from gpflow_pep.runtime.devices import side_by_side
@@ -28,12 +28,10 @@ def test_chunks_are_divided_evenly(count):
 
 
 @pytest.mark.parametrize("eagerly", [False, True], ids=["compiled", "eager"])
-@pytest.mark.parametrize(
+@partly_slow(
     ("name", "N"),
-    some_slow(
-        [("single rows", 2), ("single rows", 13), ("blocks", 2), ("blocks", 13)],
-        quick=[("blocks", 13)],
-    ),
+    [("single rows", 2), ("single rows", 13), ("blocks", 2), ("blocks", 13)],
+    quick=[("blocks", 13)],
 )
 def test_shares_have_the_rows_of_all(name, N, eagerly):
     """Sums, concatenations, and stored and reread chunks."""

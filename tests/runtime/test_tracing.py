@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from differences import derivative
+from doubles import double
 from gpflow.kernels import Matern32, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian
 from gpflow.utilities import positive
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.framework import ops
 from tensorflow.python.framework.func_graph import FuncGraph
@@ -106,9 +108,7 @@ def train_a_stream_with_sites():
     fit(model, max_iterations=1)
 
 
-@pytest.mark.parametrize(
-    "train", some_slow([train_regression, train_minibatches, train_with_scipy, train_a_stream], 1)
-)
+@partly_slow("train", [train_regression, train_minibatches, train_with_scipy, train_a_stream], 1)
 def test_models_leave_no_graphs(train):
     assert_released(train)
 
@@ -175,11 +175,8 @@ class Nested(tf.Module):
 
 
 def gradients(function, module):
-    x = tf.constant(1.3, tf.float64)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        value = function(x)
-    return [float(each) for each in tape.gradient(value, [x, module.scale.unconstrained_variable])]
+    sources = [double(1.3), module.scale.unconstrained_variable]
+    return [float(each) for each in derivative(lambda given: function(given[0]), sources)]
 
 
 @pytest.fixture
@@ -204,22 +201,19 @@ def test_a_graph_is_differentiated_long_after_it_was_traced(nested):
 
 def test_a_tape_in_a_graph_around_compiled_functions(nested):
     inner = tf.function(nested, autograph=False)
-    inner(tf.constant(1.3, tf.float64))
+    inner(double(1.3))
     variable = nested.scale.unconstrained_variable
 
     @tf.function(autograph=False)
     def outer(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            value = collected(inner)(x)
-        return tape.gradient(value, [x, variable])
+        return derivative(lambda given: collected(inner)(given[0]), [x, variable])
 
-    found = [float(each) for each in outer(tf.constant(1.3, tf.float64))]
+    found = [float(each) for each in outer(double(1.3))]
     assert found == pytest.approx(gradients(nested.by_hand, nested), rel=EXACT)
 
 
 def test_a_tape_that_outlives_the_function(nested):
-    x = tf.constant(1.3, tf.float64)
+    x = double(1.3)
     with tf.GradientTape() as tape:
         value = tf.function(nested, autograph=False)(x)
     expected = gradients(nested.by_hand, nested)[1]
@@ -231,7 +225,7 @@ def test_an_exported_function_is_differentiated(nested, tmp_path):
     exported = tf.Module()
     exported.scale = nested.scale
     exported.run = tf.function(nested.multiplied, input_signature=[tf.TensorSpec([], tf.float64)])
-    exported.run(tf.constant(1.3, tf.float64))
+    exported.run(double(1.3))
     tf.saved_model.save(
         collected(exported),
         str(tmp_path),
@@ -239,7 +233,7 @@ def test_an_exported_function_is_differentiated(nested, tmp_path):
     )
     loaded = tf.saved_model.load(str(tmp_path))
     with tf.GradientTape() as tape:
-        value = loaded.run(tf.constant(1.3, tf.float64))
+        value = loaded.run(double(1.3))
     (variable,) = loaded.run.concrete_functions[0].variables
     # x d softplus(u) / du
     expected = 1.3 * tf.sigmoid(nested.scale.unconstrained_variable)
@@ -248,7 +242,7 @@ def test_an_exported_function_is_differentiated(nested, tmp_path):
 
 def test_values_that_are_not_of_a_graph_stay_in_the_cache_of_bijectors():
     softplus = tfp.bijectors.Softplus()
-    x = tf.constant(0.3, tf.float64)
+    x = double(0.3)
     y = softplus.forward(x)
     tf.function(no_autograph(lambda: softplus.forward(tf.identity(x))))()
     assert softplus.inverse(y) is x
@@ -293,7 +287,8 @@ class Shifted(Scaled):
 
 
 def test_each_instance_compiles_its_own():
-    two, three = Scaled(2.0), Scaled(3.0)
+    two = Scaled(2.0)
+    three = Scaled(3.0)
     one = tf.constant(1.0)
     assert [float(each.times(one)) for each in (two, three, two)] == [2.0, 3.0, 2.0]
     assert two.traces == three.traces == 1
@@ -332,7 +327,8 @@ def test_options_are_those_of_tf_function():
     "duplicate", [copy.copy, copy.deepcopy, lambda scaled: pickle.loads(pickle.dumps(scaled))]
 )
 def test_copies_compile_their_own(duplicate):
-    original, one = Scaled(2.0), tf.constant(1.0)
+    original = Scaled(2.0)
+    one = tf.constant(1.0)
     original.times(one)
     other = duplicate(original)
     other.scale = 3.0

@@ -8,7 +8,7 @@ import pytest
 from comparisons import assert_all_close
 from gpflow.kernels import SquaredExponential
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEP, PEPR, StreamingPEP, StreamingSGPR, StreamingSVGP
 from gpflow_pep.likelihoods import Probit
@@ -16,7 +16,8 @@ from gpflow_pep.likelihoods import Probit
 rng = np.random.default_rng(8)
 X = rng.uniform(0.0, 4.0, (12, 1))
 Y = (np.sin(2.0 * X) > 0.0).astype(float)
-Z, MOVED = np.array([[0.5], [1.7], [3.2]]), np.array([[0.6], [1.9], [2.4], [3.5]])
+Z = np.array([[0.5], [1.7], [3.2]])
+MOVED = np.array([[0.6], [1.9], [2.4], [3.5]])
 OTHER = X[:7] + 0.1, Y[:7]
 
 
@@ -26,7 +27,8 @@ def interrupt(monkeypatch):
     A function that lets the n-th assignment from now on be the last one before a KeyboardInterrupt.
     """
     kind = type(PEP((X, Y), SquaredExponential(), Probit(), Z).data[0])
-    assign, left = kind.assign, [0]
+    assign = kind.assign
+    left = [0]
 
     def counted(variable, *args, **kwargs):
         result = assign(variable, *args, **kwargs)
@@ -44,7 +46,8 @@ def in_every_place(interrupt, change, model, look):
     Interrupts a change after each of its assignments; returns how many they are. In the end it is
     made.
     """
-    before, number = look(model), 0
+    before = look(model)
+    number = 0
     while True:
         number += 1
         interrupt(number)
@@ -92,10 +95,11 @@ STREAMS = {
     [pytest.param(Z + 0.1, marks=pytest.mark.slow), MOVED],
     ids=["as many points", "more points"],
 )
-@pytest.mark.parametrize("name", some_slow(STREAMS, 1))
+@partly_slow("name", STREAMS, 1)
 def test_interrupted_stream_update_is_undone(interrupt, name, points):
     """Bit for bit; afterwards the stream is that of an update that was not interrupted."""
-    model, peer = STREAMS[name](), STREAMS[name]()
+    model = STREAMS[name]()
+    peer = STREAMS[name]()
     for each in (model, peer):
         each.predict_f(X)  # sites are where they converge
     count = in_every_place(

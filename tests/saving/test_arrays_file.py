@@ -65,7 +65,8 @@ class Hostile:
     ],
 )
 def test_pickled_objects_are_not_run(tmp_path, kind, reason):
-    path, made = tmp_path / "a.npz", tmp_path / "made"
+    path = tmp_path / "a.npz"
+    made = tmp_path / "made"
     Hostile.path = str(made)
     content = np.array([Hostile()], dtype=object)
     if kind == "object array":
@@ -274,7 +275,8 @@ def test_reports_a_link_to_itself(tmp_path):
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_is_followed(tmp_path, there):
-    target, link = tmp_path / "far" / "a.npz", tmp_path / "link.npz"
+    target = tmp_path / "far" / "a.npz"
+    link = tmp_path / "link.npz"
     target.parent.mkdir()
     if there:
         save_arrays(target, {"one": np.array(1)})

@@ -107,7 +107,8 @@ def test_priors_and_transforms_are_told_apart():
 
 def test_tied_parameters_and_repeated_parts_are_told_apart():
     def tied(name):
-        first, second = SquaredExponential(), SquaredExponential()
+        first = SquaredExponential()
+        second = SquaredExponential()
         if name is not None:
             setattr(second, name, getattr(first, name))
         return first + second
@@ -134,7 +135,7 @@ def test_parameter_values_are_not_settings():
 
 
 def streaming(count):
-    model = gpflow_pep.StreamingSGPR((X[:20], Y[:20]), kernel(), Z.copy())
+    model = gpflow_pep.StreamingSGPR((X[:20], Y[:20]), kernel(), Z)
     for start in range(20, 20 + 20 * count, 20):
         model.update((X[start : start + 20], Y[start : start + 20]))
     return model
@@ -188,7 +189,8 @@ RUNS = {
 def test_runs_are_told_apart_whatever_their_parameters(name):
     make, other, expected = RUNS[name]
     data = None if hasattr(make(), "data") else (X, Y)
-    first, again = make(), make()
+    first = make()
+    again = make()
     for variable in again.trainable_variables:
         variable.assign_add(0.1 * tf.ones_like(variable))
     assert run_identity(first, data) == run_identity(again, data)
@@ -196,7 +198,9 @@ def test_runs_are_told_apart_whatever_their_parameters(name):
 
 
 def test_a_stream_with_another_old_posterior_is_another_run():
-    first, again, later = streaming(1), streaming(1), streaming(2)
+    first = streaming(1)
+    again = streaming(1)
+    later = streaming(2)
     assert run_identity(first, None) == run_identity(again, None)
     assert differing(run_identity(first, None), run_identity(later, None)) == [
         "data",

@@ -6,6 +6,7 @@ import pytest
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import SeparateIndependent, SharedIndependent, SquaredExponential
 from numpy.testing import assert_allclose
+from refusals import refused
 
 from gpflow_pep import PEPR, PEPClassifier, select_num_inducing
 from gpflow_pep.inducing import greedy_variance
@@ -43,7 +44,7 @@ def test_few_points_are_enough_for_a_smooth_function(found):
     assert found.status == "tolerance" and found.criterion == "gap"
     assert found.num_inducing == 16 and found.numbers.tolist() == [3, 16, 32]
     assert int(found.model.inducing_variable.num_inducing) == 16
-    exact = make((X, Y), X.copy())
+    exact = make((X, Y), X)
     exact.kernel = found.model.kernel
     exact.likelihood = found.model.likelihood
     evidence = -float(exact.training_loss()) / N
@@ -59,25 +60,21 @@ def test_all_rows_are_needed_where_rows_are_unrelated():
         (10, 40),
         train=untrained,
     )
-    assert (
-        found.status == "all rows"
-        and found.num_inducing == 20
-        and found.numbers.tolist() == [10, 20]
-    )
-    assert (
-        found.gaps[-1] < 1e-3
-        and "from 10 to 20" in found.reason
-        and "all distinct rows" in found.reason
-    )
+    assert found.status == "all rows"
+    assert found.num_inducing == 20
+    assert found.numbers.tolist() == [10, 20]
+    assert found.gaps[-1] < 1e-3
+    assert "from 10 to 20" in found.reason
+    assert "all distinct rows" in found.reason
 
 
 def test_the_largest_number_may_not_be_enough(capsys):
     found = select_num_inducing(make, (X, Y), (2, 4), train=untrained, progress=True)
     shown = capsys.readouterr().err
     assert "4 inducing points" in shown and "2/2" in shown
-    assert (
-        found.status == "largest" and found.num_inducing == 4 and "no larger number" in found.reason
-    )
+    assert found.status == "largest"
+    assert found.num_inducing == 4
+    assert "no larger number" in found.reason
 
 
 @pytest.mark.slow
@@ -147,10 +144,8 @@ def test_larger_models_start_where_smaller_ones_ended(found):
 def test_table_and_summary(found):
     lines = str(found).splitlines()
     assert " ".join(lines[0].split()) == "M objective upper bound gap loo density seconds"
-    assert (
-        len(lines) == len(found.numbers) + 2
-        and lines[-1] == f"{found.num_inducing} inducing points: {found.reason}"
-    )
+    assert len(lines) == len(found.numbers) + 2
+    assert lines[-1] == f"{found.num_inducing} inducing points: {found.reason}"
     row = dict(zip(("M", "objective", "upper", "gap", "density"), lines[1].split(), strict=False))
     assert row["M"] == "3" and float(row["gap"]) == pytest.approx(found.gaps[0], abs=1e-4)
     assert repr(found) == (
@@ -176,16 +171,12 @@ def test_densities_decide_where_there_is_no_bound():
         return PEPClassifier(data, SquaredExponential(), Probit(), Z)
 
     labels = select_num_inducing(classifier, (X, np.where(Y > 0.0, 1.0, 0.0)), [8], train=untrained)
-    assert (
-        labels.criterion == "density"
-        and np.all(np.isnan(labels.gaps))
-        and np.all(labels.densities < 0.0)
-    )
+    assert labels.criterion == "density"
+    assert np.all(np.isnan(labels.gaps))
+    assert np.all(labels.densities < 0.0)
     assert np.all(np.isfinite(labels.objectives)) and labels.trainings == (None,)
-    assert (
-        labels.status == "largest"
-        and labels.reason == "only one number was tried, and no larger number was given."
-    )
+    assert labels.status == "largest"
+    assert labels.reason == "only one number was tried, and no larger number was given."
 
 
 class Told(gpflow.Module):
@@ -200,7 +191,7 @@ class Told(gpflow.Module):
             [SquaredExponential(lengthscales=0.5), SquaredExponential()]
         )
         self.inducing_variable = SeparateIndependentInducingVariables(
-            [InducingPoints(Z.copy()) for _ in range(2)]
+            [InducingPoints(Z) for _ in range(2)]
         )
 
     def loo_log_predictive_density(self):
@@ -292,18 +283,14 @@ def test_bad_arguments_are_refused():
 def test_models_that_share_a_kernel_are_refused():
     """Training one would change the other."""
     kernel = SquaredExponential()
-    with pytest.raises(
-        ValueError, match=r"make must build a new kernel, .* shares 2 trainable parameters with"
-    ):
+    with refused(r"make must build a new kernel, .* shares 2 trainable parameters with"):
         select_num_inducing(
             lambda data, Z: PEPR(data, kernel, Z, alpha=0.0), (X, Y), (3, 6), train=untrained
         )
 
 
 def test_a_make_that_ignores_its_points_is_refused():
-    with pytest.raises(
-        ValueError, match=r"^make must use the inducing points it is given, Z \[1, 1\], got others"
-    ):
+    with refused(r"^make must use the inducing points it is given, Z \[1, 1\], got others"):
         select_num_inducing(
             lambda data, Z: PEPR(data, SquaredExponential(), Z + 0.1, alpha=0.0), (X, Y), [3]
         )

@@ -2,6 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
+from doubles import double
 from numpy.testing import assert_allclose
 
 from gpflow_pep.softmax.survival import log_survival
@@ -29,7 +30,7 @@ def test_matches_references():
     """To a relative error of 1e-10 up to a hazard of 1, near x = v."""
     for variance in [1e-4, 0.1, 0.999, 1.0, 4.0, 60.0, 120.0, 1e3]:
         x = np.array([-25.0, -10.1, -9.9, -2.0, 0.0, 0.3, variance])
-        found = log_survival(tf.constant(x[None]), tf.constant([variance], tf.float64))
+        found = log_survival(tf.constant(x[None]), double([variance]))
         expected = np.transpose([exact(value, variance) for value in x])
         for actual, wanted in zip(found, expected, strict=True):
             assert_allclose(actual[0], wanted, rtol=1e-10)
@@ -40,8 +41,7 @@ def test_tails():
     for variance in [0.0, 1e-300, 0.5, 1.0, 30.0, 1e3, 1e6]:
         x = np.concatenate([-np.geomspace(1e8, 1.0, 30), np.geomspace(0.1, 1e8, 30)])
         log_S, hazard = (
-            value.numpy()[0]
-            for value in log_survival(tf.constant(x[None]), tf.constant([variance], tf.float64))
+            value.numpy()[0] for value in log_survival(tf.constant(x[None]), double([variance]))
         )
         assert np.all(np.isfinite(log_S)) and np.all(np.isfinite(hazard))
         assert np.all(log_S <= 0.0) and np.all(hazard >= 0.0)

@@ -41,7 +41,8 @@ def test_references():
     ]:
         x = np.linspace(-24.0 - 1.5 * variance, 6.0 + 19.0 * np.sqrt(variance), 500)
         expected = exact(x, variance)
-        inside, likely = expected[0] > LOWEST, expected[0] > 0.2 * LOWEST
+        inside = expected[0] > LOWEST
+        likely = expected[0] > 0.2 * LOWEST
         assert expected[0].min() < LOWEST
         for actual, wanted in zip(found(x, variance), expected, strict=True):
             assert_allclose(actual[inside], wanted[inside], rtol=20.0 * close)

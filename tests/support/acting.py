@@ -12,7 +12,8 @@ import time
 
 
 def perform(cell, runs):
-    act, name = cell.updates["act"], cell.updates["name"]
+    act = cell.updates["act"]
+    name = cell.updates["name"]
     with open(runs.parent / "begun", "a") as file:
         file.write(f"{name}\n")
     if act == "fail":

@@ -22,7 +22,10 @@ from model_registry import CLASSES, COLLAPSED, REGRESSION, SITES
 
 from gpflow_pep import MultiClassRobustMax
 
-N, D, M, C = 12, 2, 4, 3
+N = 12
+D = 2
+M = 4
+C = 3
 Z = np.array([[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [0.8, 0.9]])
 
 
@@ -62,11 +65,12 @@ def regression_model(entry, P, seed, **options):
     """A stream has an earlier batch, equal for all outputs and data."""
     options.setdefault("mean_function", Constant(np.full(P, 0.1, gpflow.default_float())))
     options.setdefault("noise_variance", 0.2)
-    kernel, data = SquaredExponential(variance=1.2, lengthscales=[0.8, 1.1]), make_data(P, seed)
+    kernel = SquaredExponential(variance=1.2, lengthscales=[0.8, 1.1])
+    data = make_data(P, seed)
     if not entry.is_stream:
-        return constructed(entry, data, kernel, Z.copy(), **options)
+        return constructed(entry, data, kernel, Z, **options)
     X, Y = make_data(seed=99)
-    model = constructed(entry, (X, np.tile(Y, P)), kernel, Z.copy(), **options)
+    model = constructed(entry, (X, np.tile(Y, P)), kernel, Z, **options)
     with eagerly():
         model.update(data)
     return model
@@ -88,7 +92,7 @@ def parts(separate=False):
     likelihood = MultiClassRobustMax(C, 0.02)
     gpflow.set_trainable(likelihood.epsilon, True)
     if not separate:
-        return SquaredExponential(1.2, lengthscales=[0.8, 1.1]), likelihood, Z.copy()
+        return SquaredExponential(1.2, lengthscales=[0.8, 1.1]), likelihood, Z
     kernels = [
         SquaredExponential(1.2 + 0.3 * c, lengthscales=[0.8, 1.1 - 0.1 * c]) for c in range(C)
     ]
@@ -105,10 +109,8 @@ def model_of_classes(entry, setting, seed, fitted, *, separate=False, **options)
             make_labels(seed), kernel, robust_max, points, tol=tolerance(), **options
         )
     rng = np.random.default_rng(100 + seed)
-    q_mu, q_sqrt = (
-        rng.normal(size=(M, C)),
-        np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M),
-    )
+    q_mu = rng.normal(size=(M, C))
+    q_sqrt = np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M)
     likelihood = robust_max if setting.labels else Gaussian(0.2)
     model = entry.constructor(
         kernel, likelihood, points, num_data=N, q_mu=q_mu, q_sqrt=q_sqrt, **options

@@ -16,18 +16,22 @@ class Problem(NamedTuple):
     Xnew: np.ndarray
 
 
-def make_problem(N=24, M=5, D=2, P=1, seed=0):
+# Blocks of the 24 rows of a problem: uneven, and not contiguous.
+UNEVEN = np.split(np.random.default_rng(9).permutation(24), [3, 10, 12, 13])
+
+
+def make_problem(N=24, M=5, P=1, seed=0):
     """
-    A regression problem in [0, 3]^D that a sparse posterior fits in part: Z is well spread but too
+    A regression problem in [0, 3]^2 that a sparse posterior fits in part: Z is well spread but too
     few.
     """
     rng = np.random.default_rng(seed)
-    X = rng.uniform(0.0, 3.0, size=(N, D))
-    slopes = rng.normal(size=(D, P))
+    X = rng.uniform(0.0, 3.0, size=(N, 2))
+    slopes = rng.normal(size=(2, P))
     Y = np.sin(2.0 * X @ slopes) + 0.4 * X[:, :1] + 0.3 * rng.normal(size=(N, P))
     # A Latin square: no two inducing points share a coordinate, so that Kuu is well conditioned.
-    cells = np.stack([rng.permutation(M) for _ in range(D)], axis=1)
-    return Problem(X, Y, 3.0 * (cells + 0.5) / M, rng.uniform(-1.0, 4.0, size=(7, D)))
+    cells = np.stack([rng.permutation(M) for _ in range(2)], axis=1)
+    return Problem(X, Y, 3.0 * (cells + 0.5) / M, rng.uniform(-1.0, 4.0, size=(7, 2)))
 
 
 @dataclass(frozen=True)

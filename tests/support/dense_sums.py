@@ -33,8 +33,8 @@ class Collected(NamedTuple):
         return SiteSums(*self[:3]), RowSums(*self[1:])
 
 
-def accumulate_sums(*arguments, **options):
-    sums, terms = engine(*arguments, **options)
+def accumulate_sums(rows, sites, powers, *, Kuu):
+    sums, terms = engine(rows, sites, tensors(powers), Kuu=Kuu, factorize=factorize)
     return Collected(sums.L, *terms)
 
 
@@ -63,10 +63,8 @@ class TensorRows:
                     tf.shape(members), tf.shape(tf.transpose(members, [0, 2, 1]))
                 )
             )
-            left, right = (
-                tf.broadcast_to(members, pairs),
-                tf.broadcast_to(tf.transpose(members, [0, 2, 1]), pairs),
-            )
+            left = tf.broadcast_to(members, pairs)
+            right = tf.broadcast_to(tf.transpose(members, [0, 2, 1]), pairs)
             prior = tf.gather_nd(Kff, tf.stack([left, right], axis=-1))  # [G, b, b]
         else:
             prior = tf.gather(tf.linalg.diag_part(Kff), index, axis=-1)  # [..., n]
@@ -106,10 +104,15 @@ def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=Fal
     L = tf.linalg.cholesky(Kuu)
     V = tf.matmul(tf.linalg.inv(L), Kuf)
     D = Kff - tf.matmul(V, V, transpose_a=True)
-    A, c, quadratic, log_noise, penalty = 0.0, 0.0, 0.0, 0.0, 0.0
+    A = 0.0
+    c = 0.0
+    quadratic = 0.0
+    log_noise = 0.0
+    penalty = 0.0
     common = np.zeros([len(blocks[0])] * 2 if shared else [0, 0])
     for number, block in enumerate(blocks):
-        s, r = tf.gather(noise, block), tf.gather(residual, block)
+        s = tf.gather(noise, block)
+        r = tf.gather(residual, block)
         D_b = (scale if scale.shape.rank == 0 else scale[number]) * tf.gather(
             tf.gather(D, block), block, axis=1
         )
@@ -150,7 +153,8 @@ def make_blocks(kind, N):
         return [np.arange(start, min(start + 4, N)) for start in range(0, N, 4)]
     # Unequal, non-contiguous; sizes 3, 1, 5, 1, 3, ...
     order = np.random.default_rng(17).permutation(N)
-    sizes, blocks = [3, 1, 5, 1, 3], []
+    sizes = [3, 1, 5, 1, 3]
+    blocks = []
     while order.size:
         size = sizes[len(blocks) % 5]
         blocks.append(order[:size])
@@ -190,9 +194,16 @@ def tensors(powers):
     return Powers(*(tf.constant(power, tf.float64) for power in powers))
 
 
+def all_close(actual, expected, tolerance):
+    """Each array is close to its counterpart."""
+    for one, other in zip(actual, expected, strict=True):
+        close(one, other, tolerance)
+
+
 def close(actual, expected, tolerance):
     """Largest difference relative to the largest entry, which is how rounding of sums behaves."""
-    actual, expected = np.asarray(actual), np.asarray(expected)
+    actual = np.asarray(actual)
+    expected = np.asarray(expected)
     assert actual.shape == expected.shape
     error = np.max(np.abs(actual - expected), initial=0.0)
     bound = tolerance * max(np.max(np.abs(expected), initial=0.0), np.finfo(np.float64).tiny)

@@ -12,13 +12,14 @@ from typing import Any
 
 import gpflow
 import numpy as np
-import pytest
 from gpflow.utilities import positive
-from quick import some_slow
+from quick import partly_slow
 
 import gpflow_pep
 
-COLLAPSED, SITES, OWN_Q = "collapsed", "sites", "own q"
+COLLAPSED = "collapsed"
+SITES = "sites"
+OWN_Q = "own q"
 
 
 @dataclass(frozen=True)
@@ -162,18 +163,16 @@ CLASSES = {name: (entry, setting) for entry in ENTRIES for name, setting in entr
 QUICK = ("PEPR alpha 0.5", "PEPClassifier of classes", "ARPEP")
 """Settings for which `make test` runs the contract; `make test-slow` runs the others."""
 
-IN_REGRESSION = pytest.mark.parametrize(
-    "subject", some_slow(REGRESSION, quick=["BTSGPR", "PEP scale learned"]), indirect=True
+IN_REGRESSION = partly_slow(
+    "subject", REGRESSION, quick=["BTSGPR", "PEP scale learned"], indirect=True
 )
 """Runs a test of the contract for models of regression only."""
 
-ONE_IN_REGRESSION = pytest.mark.parametrize(
-    "subject", some_slow(REGRESSION, quick=["BTSGPR"]), indirect=True
-)
+ONE_IN_REGRESSION = partly_slow("subject", REGRESSION, quick=["BTSGPR"], indirect=True)
 """The same, but `make test` runs it for one of them only."""
 
-ONE_OF_ALL = pytest.mark.parametrize(
-    "subject", some_slow([*REGRESSION, *CLASSES], quick=["PEPR alpha 0.5"]), indirect=True
+ONE_OF_ALL = partly_slow(
+    "subject", [*REGRESSION, *CLASSES], quick=["PEPR alpha 0.5"], indirect=True
 )
 """Runs a test of the contract for all models, of which `make test` takes one."""
 

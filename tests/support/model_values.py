@@ -11,9 +11,14 @@ from numpy.testing import assert_allclose
 DATA = Path(__file__).parents[1] / "data"
 
 
+def references(group):
+    """Return the content of a file of references."""
+    return json.loads((DATA / f"{group}.json").read_text())
+
+
 def recorded(group):
     """The recorded cases of a file, each with its data among its inputs."""
-    content = json.loads((DATA / f"{group}.json").read_text())
+    content = references(group)
     return [
         {**case, "inputs": {**content["datasets"][case["dataset"]], **case["inputs"]}}
         for case in content["cases"]
@@ -51,10 +56,16 @@ def linear_mean(P):
     return gpflow.functions.Linear(np.linspace(-0.4, 0.6, 2 * P).reshape(2, P), np.full(P, 0.3))
 
 
-def loss_and_gradient(model):
+def loss_and_gradient(model, *data, variables=None):
+    """Return the training loss and its gradients, by default in all that the model trains."""
     with tf.GradientTape() as tape:
-        loss = model.training_loss()
-    return loss, tape.gradient(loss, model.trainable_variables)
+        loss = model.training_loss(*data)
+    return loss, tape.gradient(loss, variables or model.trainable_variables)
+
+
+def in_q(model):
+    """Return the variables of q(u) of a model that has them."""
+    return [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
 
 
 def compiled_step(model):
@@ -88,7 +99,8 @@ def _flat(arrays):
 def assert_close(actual, expected, rel):
     """Assert that arrays agree to `rel` times the largest number expected in any of them."""
     assert [np.shape(a) for a in actual] == [np.shape(e) for e in expected]
-    actual, expected = _flat(actual), _flat(expected)
+    actual = _flat(actual)
+    expected = _flat(expected)
     assert_allclose(actual, expected, rtol=0.0, atol=rel * np.max(np.abs(expected)))
 
 
@@ -99,6 +111,11 @@ def assert_same(actual, expected, rel):
     expected_value, expected_gradients = value_and_gradients(expected, variables)
     assert_allclose(value, expected_value, rtol=rel)
     assert_close(gradients, expected_gradients, rel)
+
+
+def positive_parameter(value):
+    """Make a parameter whose values stay positive."""
+    return gpflow.Parameter(value, transform=gpflow.utilities.positive())
 
 
 class Positive(gpflow.functions.Function):

@@ -21,3 +21,18 @@ def some_slow(values, first=0, quick=()):
         )
         for value in values
     ]
+
+
+def named_cases(cases, is_quick):
+    """Mark recorded cases as slow, but for those of some names."""
+    return [
+        pytest.param(
+            case, id=case["name"], marks=[] if is_quick(case["name"]) else pytest.mark.slow
+        )
+        for case in cases
+    ]
+
+
+def partly_slow(names, values, first=0, quick=(), **options):
+    """Parametrize a test with values of which some are slow, as :func:`some_slow` marks them."""
+    return pytest.mark.parametrize(names, some_slow(values, first, quick), **options)

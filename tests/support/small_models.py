@@ -47,17 +47,17 @@ def kernel():
 
 
 def collapsed(constructor, **options):
-    return constructor((X, Y), kernel(), Z.copy(), noise_variance=0.3, **options)
+    return constructor((X, Y), kernel(), Z, noise_variance=0.3, **options)
 
 
 def of_minibatches(constructor, likelihood=None, **options):
     likelihood = gpflow.likelihoods.Gaussian(0.3) if likelihood is None else likelihood
-    return constructor(kernel(), likelihood, Z.copy(), num_data=len(X), **options)
+    return constructor(kernel(), likelihood, Z, num_data=len(X), **options)
 
 
 def classifier(constructor=gpflow_pep.PEPClassifier, data=(X, LABELS), **options):
     """Its inducing points stay, or L-BFGS would take hundreds of iterations."""
-    model = constructor(data, kernel(), Probit(), Z.copy(), **options)
+    model = constructor(data, kernel(), Probit(), Z, **options)
     gpflow.set_trainable(model.inducing_variable, False)
     return model
 

@@ -38,7 +38,8 @@ class LogDensity(NamedTuple):
 
 def probit(y, jitter=0.0):
     """Phi(±f) without or with the 1e-3 by which GPflow keeps it from 0 and 1."""
-    sign, jitter = (1 if y == 1 else -1), mpf(jitter)
+    sign = 1 if y == 1 else -1
+    jitter = mpf(jitter)
     keep = mpf(1 - 2 * float(jitter))
 
     def at(f):
@@ -77,13 +78,16 @@ def poisson(y, binsize=1.0):
 
 
 def student_t(y, scale=1.0, df=3.0):
-    y, scale, df = mpf(y), mpf(scale), mpf(df)
+    y = mpf(y)
+    scale = mpf(scale)
+    df = mpf(df)
     constant = (
         mp.loggamma((df + 1) / 2) - mp.loggamma(df / 2) - mp.log(scale) - mp.log(df * mp.pi) / 2
     )
 
     def at(f):
-        e, total = y - f, df * scale * scale + (y - f) ** 2
+        e = y - f
+        total = df * scale * scale + (y - f) ** 2
         value = constant - (df + 1) / 2 * mp.log1p(e * e / (df * scale * scale))
         return value, (df + 1) * e / total, (df + 1) * (2 * e * e / total - 1) / total
 
@@ -102,7 +106,8 @@ LIKELIHOODS = {
 
 OBSERVED = [("probit", 1.0), ("logit", 1.0), ("bernoulli", 1.0), ("poisson", 0.0), ("poisson", 3.0), ("poisson", 200.0),
             ("student_t", 0.5), ("student_t_0.1", 0.5), ("student_t_0.1", 7.0)]  # fmt: skip
-MEANS, VARIANCES = (-10.0, -1.5, 0.7, 10.0), (1e-4, 0.1, 2.0, 50.0, 1e3)
+MEANS = (-10.0, -1.5, 0.7, 10.0)
+VARIANCES = (1e-4, 0.1, 2.0, 50.0, 1e3)
 POWERS = (0.0, 0.01, 0.5, 1.0)
 
 
@@ -139,14 +144,16 @@ def _nodes(number=24):
     for k in range(1, number + 1):
         x = mp.cos(mp.pi * (k - mpf(1) / 4) / (number + mpf(1) / 2))
         for _ in range(8):
-            p, q = mp.legendre(number, x), mp.legendre(number - 1, x)
+            p = mp.legendre(number, x)
+            q = mp.legendre(number - 1, x)
             slope = number * (q - x * p) / (1 - x * x)
             x -= p / slope
         points.append((x, 2 / ((1 - x * x) * slope**2)))
     return points
 
 
-_GAUSS, _SHORT = [], []
+_GAUSS = []
+_SHORT = []
 
 
 def integrate(function, edges, watched, tolerance=1e-25):
@@ -160,8 +167,10 @@ def integrate(function, edges, watched, tolerance=1e-25):
         _SHORT.extend(_nodes(10))
 
     def whole(left, right):
-        middle, half = (left + right) / 2, (right - left) / 2
-        sums, moduli = None, None
+        middle = (left + right) / 2
+        half = (right - left) / 2
+        sums = None
+        moduli = None
         for x, w in _GAUSS:
             values = [half * w * value for value in function(middle + half * x)]
             sums = values if sums is None else [a + b for a, b in zip(sums, values, strict=True)]
@@ -201,18 +210,22 @@ def tilted(density, m, v, alpha):
     are graded towards `density.where`).
     """
     with mp.workdps(DIGITS):
-        m, v, alpha = mpf(m), mpf(v), mpf(alpha)
+        m = mpf(m)
+        v = mpf(v)
+        alpha = mpf(alpha)
         sd = mp.sqrt(v)
 
         def uphill(f):
             return alpha * v * density.at(f)[1] - (f - m)
 
-        mode, reach = m, sd
+        mode = m
+        reach = sd
         if alpha:
             direction = 1 if uphill(m) > 0 else -1
             while uphill(m + direction * reach) * direction > 0:
                 reach *= 2
-            low, high = mpf(0), reach
+            low = mpf(0)
+            high = reach
             for _ in range(60):
                 middle = (low + high) / 2
                 low, high = (
@@ -260,7 +273,8 @@ def tilted(density, m, v, alpha):
         sums = [
             mp.fsum(column) / sd for column in zip(*(panel.sums for panel in resolved), strict=True)
         ]
-        change, change_modulus = sums.pop(6), sums.pop(8)
+        change = sums.pop(6)
+        change_modulus = sums.pop(8)
         mass, Ex, Exx, E1, E11, E2, A1, A2 = (value / sums[0] for value in sums)
         mass = sums[0]
         log_Z = top + mp.log(mass) - mp.log(2 * mp.pi) / 2
@@ -269,7 +283,9 @@ def tilted(density, m, v, alpha):
             accurate = mp.log1p(alpha * change) / alpha
             assert abs(accurate - log_partition) <= mpf(10) ** -20 * (abs(accurate) + 1 / alpha)
             log_partition = accurate
-        d1, d2, ratio = E1, E2 + alpha * (E11 - E1 * E1), Exx - Ex * Ex
+        d1 = E1
+        d2 = E2 + alpha * (E11 - E1 * E1)
+        ratio = Exx - Ex * Ex
         if alpha:
             assert abs(Ex / (alpha * sd) - d1) <= mpf(10) ** -20 * (
                 abs(d1) + (1 + abs(Ex)) / (alpha * sd)
@@ -292,7 +308,8 @@ def tilted(density, m, v, alpha):
 
 def _short(function, left, right):
     """Gauss-Legendre with 10 nodes."""
-    middle, half = (left + right) / 2, (right - left) / 2
+    middle = (left + right) / 2
+    half = (right - left) / 2
     return half * mp.fsum(w * function(middle + half * x) for x, w in _SHORT)
 
 
@@ -316,12 +333,16 @@ def quantile_deviation(density, m, v, alpha):
     with mp.workdps(DIGITS):
         found = tilted(density, m, v, alpha)
         masses = [panel.sums[0] for panel in found.panels]
-        total, below, sigma = mp.fsum(masses), mpf(0), mpf(0)
+        total = mp.fsum(masses)
+        below = mpf(0)
+        sigma = mpf(0)
         gauss = sorted(_GAUSS)
         for panel, mass in zip(found.panels, masses, strict=True):
-            middle, half = (panel.left + panel.right) / 2, (panel.right - panel.left) / 2
+            middle = (panel.left + panel.right) / 2
+            half = (panel.right - panel.left) / 2
             if min(below + mass, total - below) > mpf(10) ** -28 * total:
-                F, left = below, panel.left
+                F = below
+                left = panel.left
                 for x, w in gauss:
                     right = middle + half * x
                     F += _short(found.density, left, right)
@@ -335,8 +356,11 @@ def quantile_deviation(density, m, v, alpha):
 def closed_poisson(y, m, v):
     """α = 0: the mass of exp(f) is at a distance v from m."""
     with mp.workdps(DIGITS):
-        y, m, v = mpf(y), mpf(m), mpf(v)
-        rate, constant = mp.exp(m + v / 2), mp.loggamma(y + 1)
+        y = mpf(y)
+        m = mpf(m)
+        v = mpf(v)
+        rate = mp.exp(m + v / 2)
+        constant = mp.loggamma(y + 1)
         value = y * m - rate - constant
         return Reference(
             value,

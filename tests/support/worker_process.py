@@ -12,6 +12,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.kernels import SquaredExponential
+from model_values import compiled_step
 from worker_models import (
     MINIBATCH_MODELS,
     MINIBATCH_OPTIONS,
@@ -26,7 +27,9 @@ from worker_models import (
 
 from gpflow_pep import PEPR, PEPClassifier, StreamingSGPR, fit
 
-INDEX, COUNT, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+INDEX = int(sys.argv[1])
+COUNT = int(sys.argv[2])
+FOLDER = Path(sys.argv[3])
 SHARD = rows_of(INDEX, COUNT)
 X, Y = data_of("PEPR")
 Z = X[:6]
@@ -59,14 +62,7 @@ def a_model(name):
 
 def step(model):
     """Loss and gradient, compiled."""
-
-    @tf.function
-    def compiled():
-        with tf.GradientTape() as tape:
-            loss = model.training_loss()
-        return loss, tape.gradient(loss, model.trainable_variables)
-
-    loss, gradient = compiled()
+    loss, gradient = compiled_step(model)()
     return float(loss), [np.ravel(part).tolist() for part in gradient]
 
 
@@ -123,24 +119,27 @@ def refused():
     models.
     """
 
-    def kernel():
-        return SquaredExponential()
-
     def overlapping():
         rows = slice(0, 25) if INDEX == 0 else slice(20, len(X))
-        PEPR((X[rows], Y[rows]), kernel(), Z)
+        PEPR((X[rows], Y[rows]), SquaredExponential(), Z)
 
     def the_same_dataset():
-        PEPR(tf.data.Dataset.from_tensor_slices((X, Y)).batch(10), kernel(), Z)
+        PEPR(tf.data.Dataset.from_tensor_slices((X, Y)).batch(10), SquaredExponential(), Z)
 
     def another_power():
-        fit(PEPR((X[SHARD], Y[SHARD]), kernel(), Z, alpha=0.1 * INDEX), max_iterations=1)
+        fit(
+            PEPR((X[SHARD], Y[SHARD]), SquaredExponential(), Z, alpha=0.1 * INDEX), max_iterations=1
+        )
 
     def another_optimizer_setting():
-        fit(PEPR((X[SHARD], Y[SHARD]), kernel(), Z), max_iterations=1, patience=1 + INDEX)
+        fit(
+            PEPR((X[SHARD], Y[SHARD]), SquaredExponential(), Z),
+            max_iterations=1,
+            patience=1 + INDEX,
+        )
 
     def a_stream():
-        StreamingSGPR((X[SHARD], Y[SHARD]), kernel(), Z)
+        StreamingSGPR((X[SHARD], Y[SHARD]), SquaredExponential(), Z)
 
     def updates_in_batches():
         model_of("PEP", SHARD).update_sites(batch_size=5)
@@ -154,14 +153,14 @@ def refused():
         model_of("PEPR", SHARD).data = X, Y
 
     def labels_of_a_shard():
-        PEPClassifier(rows_with_labels(), kernel(), inducing_variable=Z)
+        PEPClassifier(rows_with_labels(), SquaredExponential(), inducing_variable=Z)
 
     def rows_with_labels():
         labels = data_of("PEP")[1]
         return X[SHARD], labels[SHARD]
 
     def of_gpflow():
-        fit(gpflow.models.SGPR((X[SHARD], Y[SHARD]), kernel(), Z), max_iterations=1)
+        fit(gpflow.models.SGPR((X[SHARD], Y[SHARD]), SquaredExponential(), Z), max_iterations=1)
 
     messages = {}
     for case in (

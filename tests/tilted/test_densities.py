@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 import tilted_references
 from comparisons import assert_all_close
+from doubles import double
 from gpflow.likelihoods import (
     Bernoulli,
     Beta,
@@ -41,10 +42,7 @@ def evaluate(likelihood, f, y, columns=1):
     f = np.broadcast_to(f[:, None] if f.ndim == 1 else f, (len(f), columns))
     Y = np.broadcast_to(np.atleast_2d(y), (columns, np.atleast_2d(y).shape[1]))
     X = tf.zeros([columns, 1], tf.float64)
-    return tuple(
-        part.numpy()
-        for part in log_density(likelihood)(tf.constant(f), X, tf.constant(Y, tf.float64))
-    )
+    return tuple(part.numpy() for part in log_density(likelihood)(tf.constant(f), X, double(Y)))
 
 
 @pytest.mark.parametrize("y", [0.0, 1.0])
@@ -101,11 +99,9 @@ def test_ordinal_at_the_outermost_bins():
     GPflow's log_prob is NaN at the infinite outermost edges. Central differences err by h²/6 times
     a third derivative of order 1, 1e-8, and by rounding over h.
     """
-    likelihood, f, h = (
-        Ordinal(np.array([-1.0, 0.2, 0.5])),
-        np.linspace(-6.0, 6.0, 9),
-        1e-4,
-    )
+    likelihood = Ordinal(np.array([-1.0, 0.2, 0.5]))
+    f = np.linspace(-6.0, 6.0, 9)
+    h = 1e-4
     likelihood.sigma.assign(0.8)
     rounding = 2.0**-51 / 1e-6  # of p, at worst 1e-6, by cancellation of numbers up to 1
     for y in range(4):
@@ -139,7 +135,7 @@ def test_derivatives_match_log_prob(name):
         with tf.GradientTape() as inner:
             inner.watch(f)
             value = likelihood.log_prob(
-                tf.zeros([11, 1], tf.float64), f, tf.fill([11, 1], tf.constant(y, tf.float64))
+                tf.zeros([11, 1], tf.float64), f, tf.fill([11, 1], double(y))
             )
         slope = inner.gradient(value, f)
     curvature = outer.gradient(slope, f)
@@ -191,7 +187,7 @@ def test_gamma_shape_gradient(y):
     """d/dk (k - 1) log y = log y also at k = 1; TensorFlow's xlogy gives 0."""
     k = tf.Variable(1.0, dtype=tf.float64)
     with tf.GradientTape() as tape:
-        value = log_power(tf.constant([y], tf.float64), k)
+        value = log_power(double([y]), k)
     assert value == 0.0
     assert_allclose(tape.gradient(value, k), np.log(y) if y > 0.0 else 0.0, rtol=1e-15)
 
@@ -201,8 +197,9 @@ def test_gamma_shape_gradient(y):
 
 def reach(likelihood, y, X=((0.0,),)):
     """Radius and center of the rows X, each [R]."""
-    X, density = tf.constant(X, tf.float64), log_density(likelihood)
-    observations = Observations(X, tf.fill([len(X), 1], tf.constant(y, tf.float64)))
+    X = double(X)
+    density = log_density(likelihood)
+    observations = Observations(X, tf.fill([len(X), 1], double(y)))
     return np.broadcast_to(density.radius(X), len(X)), np.broadcast_to(
         density.center(observations), len(X)
     )
@@ -233,7 +230,8 @@ def test_student_t_radius_bounds_density(df):
     At the radius from its center, the observation, the modulus is ten times the largest value;
     scales may vary.
     """
-    X, scales = [[-1.0], [2.0]], (0.2, 0.8)
+    X = [[-1.0], [2.0]]
+    scales = (0.2, 0.8)
     likelihood = StudentT(scale=gpflow.functions.Linear([[0.2]], [0.4]), df=df)
     radii, centers = reach(likelihood, 0.7, X)
     assert_array_equal(centers, 0.7)
@@ -248,7 +246,8 @@ def test_student_t_large_df_is_accurate(df):
     with mp.workdps(60):
 
         def density(f):
-            nu, z = mpf(df), (mpf(0.3) - f) / mpf(0.7)
+            nu = mpf(df)
+            z = (mpf(0.3) - f) / mpf(0.7)
             constant = (
                 mpmath.loggamma((nu + 1) / 2) - mpmath.loggamma(nu / 2) - mpmath.log(mp.pi * nu) / 2
             )

@@ -3,34 +3,29 @@ Tilted distributions of several latent values: robust-max against references, cl
 differences.
 """
 
-import json
-from pathlib import Path
-
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
 from differences import assert_gradients, slope_and_curvature
+from doubles import double
+from model_values import references
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
+from tilted_rules import observed
 
 from gpflow_pep import MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.tilted import KL, Cavity, Observations, log_partition, rule_for, tilted_rule
+from gpflow_pep.tilted import KL, Cavity, log_partition, rule_for, tilted_rule
 
-REFERENCES = json.loads((Path(__file__).parents[1] / "data" / "robustmax_logZ.json").read_text())
+REFERENCES = references("robustmax_logZ")
 POWERS = (0.0, 1e-6, 0.3, 1.0)
-C, N = 3, 8
+C = 3
+N = 8
 rng = np.random.default_rng(95)
 CAVITY = Cavity(tf.constant(rng.normal(size=(C, N))), tf.constant(rng.uniform(0.2, 3.0, (C, N))))
-OBSERVATIONS = Observations(
-    tf.zeros([N, 1], tf.float64), tf.constant(rng.integers(0, C, (N, 1)).astype(float))
-)
-
-
-def power(alpha):
-    return tf.constant(alpha, tf.float64)
+OBSERVATIONS = observed(rng.integers(0, C, (N, 1)))
 
 
 @pytest.mark.parametrize("convention", ["paper", "gpflow"])
@@ -40,46 +35,44 @@ def test_matches_references(convention):
     1e-9.
     """
     for case in REFERENCES:
-        inputs, expected = case["inputs"], case["expected"][convention]
+        inputs = case["inputs"]
+        expected = case["expected"][convention]
         if convention == "paper":
             likelihood = MultiClassRobustMax(inputs["C"], inputs["epsilon"])
         else:
             link = gpflow.likelihoods.RobustMax(inputs["C"], inputs["epsilon"])
             likelihood = gpflow.likelihoods.MultiClass(inputs["C"], link)
-        cavity = Cavity(
-            *(tf.constant(inputs[name], tf.float64)[:, None] for name in ("mean", "var"))
-        )
-        rows = Observations(
-            tf.zeros([1, 1], tf.float64), tf.constant([[float(inputs["y"])]], tf.float64)
-        )
+        cavity = Cavity(*(double(inputs[name])[:, None] for name in ("mean", "var")))
+        rows = observed([[inputs["y"]]])
         rule = rule_for(likelihood, "kl")
-        assert float(rule.moments(cavity, rows, power(0.0)).log_partition[0, 0]) == pytest.approx(
+        assert float(rule.moments(cavity, rows, double(0.0)).log_partition[0, 0]) == pytest.approx(
             expected["E_log_p"], abs=1e-10
         )
         for name, value in expected.items():
             if name.startswith("logZ_alpha="):
                 alpha = float(name.removeprefix("logZ_alpha="))
-                tilted = rule.moments(cavity, rows, power(alpha))
+                tilted = rule.moments(cavity, rows, double(alpha))
                 assert alpha * float(tilted.log_partition[0, 0]) == pytest.approx(value, abs=1e-10)
-        tilted = rule.moments(cavity, rows, power(0.5))
+        tilted = rule.moments(cavity, rows, double(0.5))
         assert_allclose(0.5 * tilted.d1[:, 0], expected["dlogZ_dm_alpha=0.5"], rtol=0.0, atol=1e-9)
         in_v = 0.5 * (0.5 * tilted.d2 + tf.square(0.5 * tilted.d1))[:, 0]
         assert_allclose(in_v, expected["dlogZ_dv_alpha=0.5"], rtol=0.0, atol=1e-9)
 
 
-@pytest.mark.parametrize("alpha", some_slow(POWERS, quick=[0.0, 0.3]))
+@partly_slow("alpha", POWERS, quick=[0.0, 0.3])
 def test_matches_finite_differences(alpha):
     """
     Fourth-order differences in each mean, h = 2e-3; rounding of the second derivative is 1e-14/h².
     """
-    rule, h = rule_for(MultiClassRobustMax(C, 0.01), "kl"), 2e-3
-    found = rule.moments(CAVITY, OBSERVATIONS, power(alpha))
+    rule = rule_for(MultiClassRobustMax(C, 0.01), "kl")
+    h = 2e-3
+    found = rule.moments(CAVITY, OBSERVATIONS, double(alpha))
     assert found.log_partition.shape == (1, N)
     for k in range(C):
         step = h * (np.arange(C) == k)[:, None]
         values = [
             rule.moments(
-                Cavity(CAVITY.mean + n * step, CAVITY.variance), OBSERVATIONS, power(alpha)
+                Cavity(CAVITY.mean + n * step, CAVITY.variance), OBSERVATIONS, double(alpha)
             ).log_partition.numpy()[0]
             for n in (-2, -1, 0, 1, 2)
         ]
@@ -94,11 +87,11 @@ def test_matches_finite_differences(alpha):
 
 def test_small_alpha_converges_to_alpha_zero():
     rule = rule_for(MultiClassRobustMax(C, 0.01), "kl")
-    limit, near = (rule.moments(CAVITY, OBSERVATIONS, power(alpha)) for alpha in (0.0, 1e-10))
+    limit, near = (rule.moments(CAVITY, OBSERVATIONS, double(alpha)) for alpha in (0.0, 1e-10))
     assert_all_close(near, limit, rtol=1e-7, atol=1e-7)
 
 
-@pytest.mark.parametrize("alpha", some_slow(POWERS, quick=[0.0, 0.3]))
+@partly_slow("alpha", POWERS, quick=[0.0, 0.3])
 def test_gradients_of_log_partition(alpha):
     """In means, variances and epsilon, as used by tied factors and minibatches."""
     likelihood = MultiClassRobustMax(C, 0.05)
@@ -109,20 +102,20 @@ def test_gradients_of_log_partition(alpha):
 
     def value():
         return tf.reduce_sum(
-            log_partition(rule, Cavity(mean, variance), OBSERVATIONS, power(alpha))
+            log_partition(rule, Cavity(mean, variance), OBSERVATIONS, double(alpha))
         )
 
     assert_gradients(value, sources, h=1e-3, tolerance=1e-8)
 
 
 def test_each_latent_function_uses_its_column():
-    Y = tf.constant(rng.integers(0, 2, (N, C)).astype(float))
-    found = rule_for(Probit(), "kl").moments(CAVITY, Observations(OBSERVATIONS.X, Y), power(0.5))
+    Y = rng.integers(0, 2, (N, C))
+    found = rule_for(Probit(), "kl").moments(CAVITY, observed(Y), double(0.5))
     for c in range(C):
         alone = tilted_rule(Probit(), KL()).moments(
             Cavity(*(value[c] for value in CAVITY)),
-            Observations(OBSERVATIONS.X, Y[:, c : c + 1]),
-            power(0.5),
+            observed(Y[:, c : c + 1]),
+            double(0.5),
         )
         for actual, expected in zip(found, alone, strict=True):
             assert_allclose(actual[c], expected, rtol=1e-12)

@@ -5,8 +5,6 @@ moments. Rounding of F, 1e-16, and of φ(Φ⁻¹(F)), seven times larger, is neg
 """
 
 import functools
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +12,9 @@ import tilted_references
 from gpflow.likelihoods import Bernoulli, Beta, Gamma, Gaussian, Poisson, StudentT
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from model_values import references
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 from scipy.special import ndtri
 from tilted_rules import moments
 
@@ -23,7 +22,7 @@ from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted import KL, Wasserstein, tilted_rule
 from gpflow_pep.tilted.wasserstein import WassersteinRule
 
-ORACLE = json.loads((Path(__file__).parents[1] / "data" / "qp_projection.json").read_text())
+ORACLE = references("qp_projection")
 PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
 REQUIRED = 1e-8
 ROUNDING = 1e-12
@@ -51,7 +50,9 @@ def test_matches_oracle(case):
     probit has no closed form and is accurate to REQUIRED.
     """
     likelihood, y = likelihood_of(case)
-    expected, m, v = case["expected"], case["mean"], case["variance"]
+    expected = case["expected"]
+    m = case["mean"]
+    v = case["variance"]
     for projection, sigma in (("kl", "sigma_EP"), ("wasserstein", "sigma_QP")):
         found = moments(tilted_rule(likelihood, PROJECTIONS[projection]), y, m, v, 1.0)
         tolerance = {"log_Z": 1e-10, "mean": 1e-10, "sigma_EP": 1e-10, **case["tolerance"]}
@@ -150,7 +151,8 @@ def test_wasserstein_deviation_is_at_most_kl(name, seed, alpha):
     """
     kl, wasserstein, ys = rules(name)
     rng = np.random.default_rng(seed)
-    y, mean = rng.choice(ys, size=40), rng.uniform(-12.0, 12.0, size=40)
+    y = rng.choice(ys, size=40)
+    mean = rng.uniform(-12.0, 12.0, size=40)
     variance = 10.0 ** rng.uniform(-4.0, 3.0, size=40)
     one, other = (moments(rule, y, mean, variance, alpha) for rule in (kl, wasserstein))
     closed = name == "probit" and alpha == 1.0
@@ -165,7 +167,8 @@ def test_wasserstein_deviation_is_at_most_kl(name, seed, alpha):
 def test_projections_coincide_for_gaussian():
     """Also with panels, not only because the registry returns the same closed form for both."""
     likelihood = Gaussian(0.3)
-    mean, variance = np.array([-2.0, 0.0, 0.5, 8.0]), np.array([0.01, 1.0, 40.0, 900.0])
+    mean = np.array([-2.0, 0.0, 0.5, 8.0])
+    variance = np.array([0.01, 1.0, 40.0, 900.0])
     for alpha in (0.1, 1.0):
         closed = moments(tilted_rule(likelihood, Wasserstein()), 0.4, mean, variance, alpha)
         panels = moments(WassersteinRule(likelihood), 0.4, mean, variance, alpha)
@@ -173,8 +176,8 @@ def test_projections_coincide_for_gaussian():
         assert_allclose(panels.d2, closed.d2, rtol=REQUIRED)
 
 
-@pytest.mark.parametrize("alpha", some_slow([0.01, 1.0], quick=[0.01]))
-@pytest.mark.parametrize("name", some_slow(["probit", "poisson", "student t"], 1))
+@partly_slow("alpha", [0.01, 1.0], quick=[0.01])
+@partly_slow("name", ["probit", "poisson", "student t"], 1)
 def test_rows_are_independent(name, alpha):
     """
     Rows alone or among 1000, in any order, for the Wasserstein projection, which includes KL.
@@ -184,7 +187,8 @@ def test_rows_are_independent(name, alpha):
     """
     _, rule, ys = rules(name)
     rng = np.random.default_rng(3)
-    y, mean = rng.choice(ys, size=1000), rng.uniform(-10.0, 10.0, size=1000)
+    y = rng.choice(ys, size=1000)
+    mean = rng.uniform(-10.0, 10.0, size=1000)
     variance = 10.0 ** rng.uniform(-4.0, 3.0, size=1000)
     together = moments(rule, y, mean, variance, alpha)
 

@@ -15,18 +15,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tilted_references
+from doubles import double
 from gpflow.likelihoods import Bernoulli, Beta, Ordinal, Poisson, StudentT
 from numpy.testing import assert_allclose
-from quick import some_slow
+from quick import partly_slow
 from scipy import special, stats
-from tilted_rules import PanelRule, moments
+from tilted_rules import PanelRule, given, moments
 
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted import (
     KL,
-    Cavity,
     LogDensity,
-    Observations,
     QuadratureRule,
     Wasserstein,
     log_density,
@@ -39,7 +38,8 @@ from gpflow_pep.tilted.trapezoid import TiltedRows
 
 GROUPS = tilted_references.recorded()["groups"]
 PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
-REQUIRED, CROSSING = 1e-8, 1e-2
+REQUIRED = 1e-8
+CROSSING = 1e-2
 QUANTITIES = ("log_partition", "d1", "d2", "variance_ratio")
 ALPHAS = (0.0, 0.01, 0.5, 1.0)
 
@@ -57,7 +57,8 @@ def errors(found, cases):
     Errors of log_partition, d1, d2 and ratio, [4, R]: relative, or as defined in the module
     docstring.
     """
-    values, scales = cases[:, 3:7].T, np.vstack([cases[:, 7:10].T, cases[:, 6]])
+    values = cases[:, 3:7].T
+    scales = np.vstack([cases[:, 7:10].T, cases[:, 6]])
     scales = np.where(np.abs(values) < CROSSING * scales, scales, np.abs(values))
     return np.abs(np.stack(found) - values) / scales
 
@@ -69,6 +70,12 @@ def assert_within(found, cases, limit=REQUIRED):
         assert error[worst] <= limit, (
             f"{name} at mean, variance, alpha {cases[worst, :3]}: {error[worst]:.1e}"
         )
+
+
+def assert_as_precise(likelihood, density, y, mean, variance, alpha):
+    reference = tilted_references.tilted(density, mean, variance, alpha)
+    case = np.array([[mean, variance, alpha, *reference[:4], *reference.scales]], float)
+    assert_within(moments(QuadratureRule(likelihood), y, mean, variance, alpha), case)
 
 
 def cases_of(name, alpha):
@@ -84,9 +91,9 @@ def cases_of(name, alpha):
 NAMES = ["probit", "logit", "bernoulli", "poisson", "student_t", "student_t_0.1"]
 
 
-@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.0, 0.5]))
+@partly_slow("alpha", ALPHAS, quick=[0.0, 0.5])
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("by", some_slow(["rule", "panels"], 1))
+@partly_slow("by", ["rule", "panels"], 1)
 def test_matches_recorded_cases(name, alpha, by):
     """
     Means -10 to 10, variances 1e-4 to 1e3. A Poisson has a closed form at α = 0: the mass of exp(f)
@@ -101,13 +108,14 @@ def test_matches_recorded_cases(name, alpha, by):
     assert_within(moments(rule, y, cases[:, 0], cases[:, 1], alpha), cases)
 
 
-@pytest.mark.parametrize("name", some_slow(NAMES, quick=["logit"]))
+@partly_slow("name", NAMES, quick=["logit"])
 def test_matches_recorded_cases_with_many_rows(name):
     """Enough rows that very narrow cavities use separate Gauss-Hermite nodes."""
     for alpha in (0.01, 0.5, 1.0):
         cases, y = cases_of(name, alpha)
         times = -(-quadrature._MANY_ROWS // len(cases))
-        cases, y = np.tile(cases, [times, 1]), np.tile(y, times)
+        cases = np.tile(cases, [times, 1])
+        y = np.tile(y, times)
         rule = QuadratureRule(tilted_references.LIKELIHOODS[name][0]())
         assert_within(moments(rule, y, cases[:, 0], cases[:, 1], alpha), cases)
 
@@ -120,17 +128,13 @@ def test_hermite_nodes_match_panels(make):
     """
     density = log_density(make())
     radius = float(tf.reduce_max(density.radius(tf.zeros([1, 1], tf.float64))))
-    mean, sd, y = np.linspace(-2.0, 2.0, 41), 0.199 * radius, np.ones(41)
-    one = tf.ones([41, 1], tf.float64)
+    mean = np.linspace(-2.0, 2.0, 41)
+    sd = 0.199 * radius
     for alpha in (0.01, 0.5, 1.0):
-        rows = TiltedRows(
-            Cavity(tf.constant(mean), sd**2 * one[:, 0]),
-            alpha * one[:, 0],
-            Observations(0.0 * one, one),
-        )
+        rows = TiltedRows.of(*given(1.0, mean, sd**2), double(alpha))
         assert np.all(trapezoid.are_narrow(density, rows, hermite=True))
-        found, good = trapezoid.on_shared_points(density, rows, True, tf.constant(0.0, tf.float64))
-        reference = np.stack(moments(PanelRule(make()), y, mean, sd**2, alpha))[:, good]
+        found, good = trapezoid.on_shared_points(density, rows, True, double(0.0))
+        reference = np.stack(moments(PanelRule(make()), 1.0, mean, sd**2, alpha))[:, good]
         assert np.mean(good) > 0.7
         assert_allclose(np.stack(found)[:, good], reference, rtol=2.0 * REQUIRED, atol=1e-10)
 
@@ -140,7 +144,8 @@ def test_accurate_if_powers_underflow():
     Phi(f) leaves the normal numbers at f = -37.5. Rounding of exp(log Phi), 1e-13, is h = 38 and
     38² times that.
     """
-    mean, v = np.linspace(-38.8, -36.8, 41), 0.05**2
+    mean = np.linspace(-38.8, -36.8, 41)
+    v = 0.05**2
     z = mean / np.sqrt(1.0 + v)
     log_Z = special.log_ndtr(z)
     h = np.exp(-0.5 * z**2 - log_Z) / np.sqrt(2.0 * np.pi)
@@ -160,37 +165,29 @@ def test_matches_probit_closed_form():
     )
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("name", "y", "mean", "variance", "alpha"),
-    some_slow(
-        [
-            # d1 changes sign here: it is 7e-8 of E|l'|, and right to 5e-15 of that.
-            ("poisson", 3.0, 0.7675, 3.02275**2, 0.5),
-            ("student_t", -3.0, 4.0, 3.0, 0.5),
-            ("probit", 0.0, 1.3, 7.0, 0.3),
-            ("logit", 0.0, -4.0, 0.3, 1.0),
-            ("poisson", 12.0, 8.0, 0.5, 0.7),
-            ("bernoulli", 0.0, 3.0, 60.0, 1.0),
-        ],
-        2,
-    ),
+    [
+        # d1 changes sign here: it is 7e-8 of E|l'|, and right to 5e-15 of that.
+        ("poisson", 3.0, 0.7675, 3.02275**2, 0.5),
+        ("student_t", -3.0, 4.0, 3.0, 0.5),
+        ("probit", 0.0, 1.3, 7.0, 0.3),
+        ("logit", 0.0, -4.0, 0.3, 1.0),
+        ("poisson", 12.0, 8.0, 0.5, 0.7),
+        ("bernoulli", 0.0, 3.0, 60.0, 1.0),
+    ],
+    2,
 )
 def test_matches_high_precision(name, y, mean, variance, alpha):
     """Integrated by mpmath in the test: the recorded cases are reproducible."""
     make, density = tilted_references.LIKELIHOODS[name]
-    reference = tilted_references.tilted(density(y), mean, variance, alpha)
-    case = np.array(
-        [[mean, variance, alpha, *map(float, reference[:4]), *map(float, reference.scales)]]
-    )
-    assert_within(moments(QuadratureRule(make()), y, mean, variance, alpha), case)
+    assert_as_precise(make(), density(y), y, mean, variance, alpha)
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("scale", "out", "alpha"),
-    some_slow(
-        [(0.1, 6.2, 0.0), (0.02, -6.1, 0.01), (0.1, -7.3, 0.5), (0.02, 8.4, 1)],
-        quick=[(0.02, 8.4, 1)],
-    ),
+    [(0.1, 6.2, 0.0), (0.02, -6.1, 0.01), (0.1, -7.3, 0.5), (0.02, 8.4, 1)],
+    quick=[(0.02, 8.4, 1)],
 )
 def test_resolves_narrow_distant_peak(scale, out, alpha):
     """
@@ -198,14 +195,10 @@ def test_resolves_narrow_distant_peak(scale, out, alpha):
     panel, stands between two nodes, yet l'' = -1e2 to -1e4 there, so that 1e-9 of the density makes
     1e-6 of d2.
     """
-    sd, y = 1.1, 0.3
-    mean = y + out * sd
-    reference = tilted_references.tilted(tilted_references.student_t(y, scale), mean, sd**2, alpha)
-    case = np.array(
-        [[mean, sd**2, alpha, *map(float, reference[:4]), *map(float, reference.scales)]]
-    )
-    rule = QuadratureRule(StudentT(scale=scale))
-    assert_within(moments(rule, y, mean, sd**2, alpha), case)
+    sd = 1.1
+    y = 0.3
+    density = tilted_references.student_t(y, scale)
+    assert_as_precise(StudentT(scale), density, y, y + out * sd, sd**2, alpha)
 
 
 FAR_OUT = np.linspace(-40.0, 40.0, 2_000_001)
@@ -242,18 +235,16 @@ CONTRADICTED = {
 }
 
 
-@pytest.mark.parametrize("alpha", some_slow([1.0, 0.6], quick=[1.0]))
-@pytest.mark.parametrize(
+@partly_slow("alpha", [1.0, 0.6], quick=[1.0])
+@partly_slow(
     "name",
-    some_slow(
-        CONTRADICTED,
-        quick=[
-            "Beta, 3 % of the mass at the cavity mean",
-            "Beta, mode 14 sd away",
-            "Student-t, y 22 sd away",
-            "Student-t, 0.3 % of the mass at y",
-        ],
-    ),
+    CONTRADICTED,
+    quick=[
+        "Beta, 3 % of the mass at the cavity mean",
+        "Beta, mode 14 sd away",
+        "Student-t, y 22 sd away",
+        "Student-t, 0.3 % of the mass at y",
+    ],
 )
 def test_finds_all_modes_if_y_contradicts_the_cavity(name, alpha):
     """Likelihoods that are not log-concave: π may have modes at the cavity mean and far from it."""
@@ -296,8 +287,8 @@ WIDE = {
 }
 
 
-@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 1.0], quick=[0.5]))
-@pytest.mark.parametrize("name", some_slow(WIDE, quick=["logit"]))
+@partly_slow("alpha", [0.0, 0.5, 1.0], quick=[0.5])
+@partly_slow("name", WIDE, quick=["logit"])
 def test_matches_dense_sum_for_wide_cavities(name, alpha):
     """
     REQUIRED, without adaptive_quadrature, which are not that accurate here; 60 points are enough
@@ -306,16 +297,13 @@ def test_matches_dense_sum_for_wide_cavities(name, alpha):
     make, log_prob = WIDE[name]
     rng = np.random.default_rng(4)
     sd = 10.0 ** rng.uniform(0.5, 2.0, size=40)
-    mean, alphas = sd * rng.uniform(-2.0, 2.0, size=40), np.full(40, alpha)
-    rule, observed = QuadratureRule(make()), np.ones((40, 1))
-    cavities = Cavity(tf.constant(mean), tf.constant(sd**2))
-    rows = TiltedRows(
-        cavities, tf.constant(alphas), Observations(*map(tf.constant, (0.0 * observed, observed)))
-    )
-    found = located(rule._density, rows)
-    zero = tf.zeros_like(cavities.mean)
+    mean = sd * rng.uniform(-2.0, 2.0, size=40)
+    density = QuadratureRule(make())._density
+    rows = TiltedRows.of(*given(1.0, mean, sd**2), double(alpha))
+    found = located(density, rows)
+    zero = tf.zeros(40, tf.float64)
     first = trapezoid.trapezoid(
-        rule._density,
+        density,
         rows,
         zero,
         zero + trapezoid.HALF,
@@ -333,25 +321,19 @@ def test_matches_dense_sum_for_wide_cavities(name, alpha):
 def test_negligible_rows_skip_panels():
     """Errors are relative to 1e-4 if log Z, d1 √v or d2 v is smaller; such rows use no panels."""
     sd, ratio = (values.ravel() for values in np.meshgrid([1.5, 3.0, 5.0], [4.0, 5.5, 7.0, 8.0]))
-    mean, rule = ratio * sd, QuadratureRule(Probit())
+    mean = ratio * sd
+    rule = QuadratureRule(Probit())
     expected = np.transpose(
         [by_dense_sum(special.log_ndtr, *row, 0.0) for row in zip(mean, sd, strict=True)]
     )
     units = np.stack([np.ones_like(sd), sd, sd**2])
-    one = np.ones((len(sd), 1))
-    rows = (
-        Cavity(tf.constant(mean), tf.constant(sd**2)),
-        Observations(tf.constant(one), tf.constant(one)),
-    )
+    rows = given(1.0, mean, sd**2)
+    zero = double(0.0)
     refused = []
     for size in (0.0, 1e-4):
-        found = located(
-            rule._density, TiltedRows(rows[0], tf.zeros(len(sd), tf.float64), rows[1]), size
-        )
+        found = located(rule._density, TiltedRows.of(*rows, zero), size)
         refused.append(np.sum(~found.is_accurate.numpy()))
-        error = np.abs(
-            np.stack(rule.moments(*rows, tf.constant(0.0, tf.float64), size)[:3]) - expected
-        )
+        error = np.abs(np.stack(rule.moments(*rows, zero, size)[:3]) - expected)
         # The dense sums themselves are right to 1e-12 or so.
         assert np.all(
             error * units <= REQUIRED * np.maximum(np.abs(expected) * units, max(size, 1e-5))
@@ -368,16 +350,16 @@ def test_inaccurate_rows_are_centered_on_mode(alpha):
     mean, variance = (
         values.ravel() for values in np.meshgrid(np.linspace(-9.0, 9.0, 7), [1.0, 30.0, 1000.0])
     )
-    sd, y, scale = np.sqrt(variance), 0.5, 0.1
+    sd = np.sqrt(variance)
+    y = 0.5
+    scale = 0.1
 
     class OfUnknownRadius(StudentT):
         def _scalar_log_prob(self, X, F, Y):
             return super()._scalar_log_prob(X, F, Y)
 
-    one = tf.ones([len(mean), 1], tf.float64)
     density = log_density(OfUnknownRadius(scale))
-    cavities = Cavity(tf.constant(mean), tf.constant(variance))
-    found = located(density, TiltedRows(cavities, alpha * one[:, 0], Observations(one, y * one)))
+    found = located(density, TiltedRows.of(*given(y, mean, variance), double(alpha)))
     refused = ~found.is_accurate.numpy()
     assert np.sum(refused) > 10
     f = np.concatenate(
@@ -411,7 +393,7 @@ def test_variance_ratio_near_one_is_accurate(mean, variance, alpha):
     assert_allclose(found.variance_ratio, 1.0 + alpha * variance * found.d2, rtol=1e-14)
 
 
-def points_per_row(make, cavities, y, alpha):
+def points_per_row(make, rows, alpha):
     """The result of :func:`locate`, and the number of evaluations of log p per row."""
     count = []
     density = QuadratureRule(make())._density
@@ -420,10 +402,9 @@ def points_per_row(make, cavities, y, alpha):
         count.append(int(tf.size(F)))
         return density.log_prob(F, X, Y)
 
-    X, powers = tf.zeros([len(y), 1], tf.float64), tf.fill([len(y)], tf.constant(alpha, tf.float64))
-    rows = TiltedRows(cavities, powers, Observations(X, tf.constant(y)))
+    rows = TiltedRows.of(*rows, double(alpha))
     found = located(dataclasses.replace(density, log_prob=counted), rows)
-    return found, sum(count) / len(y)
+    return found, sum(count) / len(found.center)
 
 
 @pytest.mark.parametrize(
@@ -442,12 +423,12 @@ def test_most_rows_use_few_points(make, deviations, cost):
     ones, of which 60 would suffice for only 1 %.
     """
     rng = np.random.default_rng(1)
-    y = rng.integers(0, 2, size=(1000, 1)).astype(float)
+    y = rng.integers(0, 2, size=1000)
     sd = np.exp(rng.uniform(*np.log(deviations), 1000))
     mean = (sd + 1.5) * rng.normal(size=1000)
-    rows = Cavity(tf.constant(mean), tf.constant(np.square(sd)))
+    rows = given(y, mean, np.square(sd))
     for alpha in (0.0, 0.5, 1.0):
-        found, points = points_per_row(make, rows, y, alpha)
+        found, points = points_per_row(make, rows, alpha)
         assert np.mean(found.is_accurate) > 0.97
         assert points < cost
 
@@ -458,27 +439,22 @@ FAR_MEANS, FAR_VARIANCES = np.meshgrid(
     [-800.0, -30.0, 0.0, 30.0, 800.0], [1e-12, 1e-4, 1.0, 1e3, 1e6]
 )
 FAR = FAR_MEANS.ravel(), FAR_VARIANCES.ravel()
-BOUNDED = [
-    ("probit", Probit, (0.0, 1.0)),
-    ("logit", Logit, (0.0, 1.0)),
-    ("bernoulli", Bernoulli, (0.0, 1.0)),
-    ("bernoulli sigmoid", lambda: Bernoulli(invlink=tf.sigmoid), (0.0, 1.0)),
-    ("student t", StudentT, (0.0, 1e6)),
-    ("student t 0.1", lambda: StudentT(scale=0.1), (0.0, 1e6)),
-    ("ordinal", lambda: Ordinal(np.array([-1.0, 0.5])), (0.0, 1.0, 2.0)),
-    ("beta", Beta, (0.0, 0.3, 1.0)),
-]
+BOUNDED = {
+    "probit": (Probit, (0.0, 1.0)),
+    "logit": (Logit, (0.0, 1.0)),
+    "bernoulli": (Bernoulli, (0.0, 1.0)),
+    "bernoulli sigmoid": (lambda: Bernoulli(invlink=tf.sigmoid), (0.0, 1.0)),
+    "student t": (StudentT, (0.0, 1e6)),
+    "student t 0.1": (lambda: StudentT(scale=0.1), (0.0, 1e6)),
+    "ordinal": (lambda: Ordinal(np.array([-1.0, 0.5])), (0.0, 1.0, 2.0)),
+    "beta": (Beta, (0.0, 0.3, 1.0)),
+}
 
 
-@pytest.mark.parametrize(
-    ("make", "ys"),
-    [
-        pytest.param(*rest, id=name, marks=[] if name == "student t" else pytest.mark.slow)
-        for name, *rest in BOUNDED
-    ],
-)
-def test_extreme_rows_are_finite(make, ys):
+@partly_slow("name", BOUNDED, quick=["student t"])
+def test_extreme_rows_are_finite(name):
     """The Wasserstein projection, which includes KL."""
+    make, ys = BOUNDED[name]
     rule = tilted_rule(make(), Wasserstein())
     y, mean = (values.ravel() for values in np.meshgrid(ys, FAR[0]))
     variance = np.repeat(FAR[1], len(ys))
@@ -488,7 +464,7 @@ def test_extreme_rows_are_finite(make, ys):
         assert np.all(found.variance_ratio > 0.0)
 
 
-@pytest.mark.parametrize("y", some_slow([0.0, 1.0, 1e6], quick=[1e6]))
+@partly_slow("y", [0.0, 1.0, 1e6], quick=[1e6])
 def test_extreme_poisson_rows(y):
     """
     Numbers as long as exp(m), and at α = 0 exp(m + v/2), are; then -inf, which E[log p] is within
@@ -506,11 +482,12 @@ def test_extreme_poisson_rows(y):
     assert np.all(found.log_partition[overflows] == -np.inf)
 
 
-@pytest.mark.parametrize("projection", some_slow(["kl", "wasserstein"], 1))
+@partly_slow("projection", ["kl", "wasserstein"], 1)
 def test_invalid_rows_are_nan_and_do_not_affect_other_rows(projection):
     """A count of -1 or a mean of NaN gives NaN quickly: NaN panels are not divided indefinitely."""
     rule = tilted_rule(Poisson(), PROJECTIONS[projection])
-    y, mean = np.array([2.0, -1.0, 3.0, 0.0, 1.0]), np.array([0.3, 0.5, 1.0, np.nan, -0.4])
+    y = np.array([2.0, -1.0, 3.0, 0.0, 1.0])
+    mean = np.array([0.3, 0.5, 1.0, np.nan, -0.4])
     for alpha in (0.5, 1.0):
         found = np.stack(moments(rule, y, mean, 1.0, alpha))
         assert np.all(np.isnan(found[1:, [1, 3]]))
@@ -537,7 +514,8 @@ def test_noise_terminates_panel_division():
     f = m + sd x has only 6 digits of x, so no panel is resolved to 10 digits: panels are accepted
     with the error of the noise.
     """
-    mean, variance = 1e4, 1e-12
+    mean = 1e4
+    variance = 1e-12
     found = moments(QuadratureRule(StudentT()), mean + 1.0, mean, variance, 1.0)
     # The density hardly changes within 1e-6: density and derivatives of Student's t with 3 degrees
     # of freedom, at 1; of f 1e4 eps = 2e-12 is lost, of the integrals, for which x is wrong by
@@ -556,12 +534,12 @@ def test_oscillating_windows_terminate():
     def log_prob(F, X, Y):
         calls.append(F)
         assert len(calls) < 100
-        left, right = tf.reduce_min(F), tf.reduce_max(F)
+        left = tf.reduce_min(F)
+        right = tf.reduce_max(F)
         x = (2.0 * F - left - right) / (right - left)
         return 0.5 * tf.square(F) + (300.0 * x if len(calls) % 2 else -30.0 * tf.square(10.0 * x))
 
-    zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
-    rows = TiltedRows(Cavity(zero, one), one, Observations(tf.zeros([1, 1], tf.float64), zero))
+    rows = TiltedRows.of(*given(0.0, 0.0, 1.0), double(1.0))
     found = located(LogDensity(log_prob, radius=lambda X: 100.0), rows)
     assert len(calls) == 2 + 24 and not found.is_accurate.numpy().any()
 
@@ -571,10 +549,11 @@ def test_rounded_slope_variance_is_not_negative():
     l' is constant over π, so its variance is 0 up to rounding, and d2 = E[l''] + α Var[l'] = E[l'']
     = 0.
     """
-    zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
+    zero = tf.zeros([1], tf.float64)
+    one = tf.ones([1], tf.float64)
     centered = quadrature.Centered(zero, one, zero, zero, zero)
     h = 3.0e8
     slope_squared = np.nextafter(h**2, 0.0)
     assert slope_squared < h**2
-    sums = tf.constant([[1.0, 0.0, 1.0, h, slope_squared, 0.0, 0.0]], tf.float64)
+    sums = double([[1.0, 0.0, 1.0, h, slope_squared, 0.0, 0.0]])
     assert float(quadrature._tilted(centered, sums, one).d2[0]) == 0.0

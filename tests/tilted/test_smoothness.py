@@ -6,7 +6,9 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.likelihoods import Beta, Gamma, Ordinal, ScalarLikelihood
+from gpflow.likelihoods import Beta, Gamma, Ordinal
+from own_likelihoods import Own
+from refusals import refused
 
 from gpflow_pep import PEP
 from gpflow_pep.tilted import KL, Observations, rule_for
@@ -14,23 +16,6 @@ from gpflow_pep.tilted import KL, Observations, rule_for
 rng = np.random.default_rng(3)
 X = rng.normal(size=(50, 1))
 Y = rng.normal(size=(50, 1))
-
-
-class Own(ScalarLikelihood):
-    """A likelihood with any log density."""
-
-    def __init__(self, log_prob):
-        super().__init__()
-        self._log_prob = log_prob
-
-    def _scalar_log_prob(self, X, F, Y):
-        return self._log_prob(F, Y)
-
-    def _conditional_mean(self, X, F):
-        return tf.identity(F)
-
-    def _conditional_variance(self, X, F):
-        return tf.ones_like(F)
 
 
 KINKS = {
@@ -60,9 +45,7 @@ def check(log_prob):
 
 @pytest.mark.parametrize("name", KINKS)
 def test_rejects_kinks(name):
-    with pytest.raises(
-        ValueError, match=r"likelihood must be twice differentiable in f, but the slope of Own's"
-    ):
+    with refused(r"likelihood must be twice differentiable in f, but the slope of Own's"):
         check(KINKS[name])
 
 
@@ -72,12 +55,12 @@ def test_accepts_smooth_likelihoods(name):
 
 
 def test_error_locates_the_kink():
-    with pytest.raises(ValueError, match=r"jumps by 0\.2 at f = 0\.123 in row 0\."):
+    with refused(r"jumps by 0\.2 at f = 0\.123 in row 0\."):
         check(KINKS["a small one"])
 
 
 def test_models_reject_kinks():
-    with pytest.raises(ValueError, match="twice differentiable"):
+    with refused("twice differentiable"):
         PEP((X, Y), gpflow.kernels.SquaredExponential(), Own(KINKS["Laplace"]), X[:5])
 
 

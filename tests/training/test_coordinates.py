@@ -16,7 +16,7 @@ from gpflow.kernels import RBF, Convolutional, Cosine, Matern32, Matern52, Squar
 from gpflow.utilities import positive
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
 
 from gpflow_pep import PEPR, PEPClassifier
 from gpflow_pep.inducing import k_means
@@ -53,12 +53,13 @@ def everything():
         0.4, transform=tfp.bijectors.Sigmoid(np.float64(0.0), np.float64(2.0))
     )
     mean = Linear(np.ones((3, 1)), np.zeros(1))
-    return PEPR((X, Y), kernel, Z.copy(), mean_function=mean)
+    return PEPR((X, Y), kernel, Z, mean_function=mean)
 
 
 def test_inducing_patches_of_a_convolutional_kernel_keep_their_unit():
     """They are no rows of inputs, at which the kernel could be evaluated."""
-    images, patches = rng.normal(size=(20, 16)), rng.normal(size=(5, 4))
+    images = rng.normal(size=(20, 16))
+    patches = rng.normal(size=(5, 4))
     kernel = Convolutional(SquaredExponential(), [4, 4], [2, 2])
     model = PEPR(
         (images, images[:, :1]), kernel, gpflow.inducing_variables.InducingPatches(patches)
@@ -86,7 +87,8 @@ def test_gradients_in_the_coordinates_are_derivatives_of_the_loss():
         return float(training_loss())
 
     derivatives = [tf.convert_to_tensor(each).numpy() for each in loss_and_gradient(model)[1]]
-    gradient, step = coordinates.gradient(at, derivatives), 1e-5
+    gradient = coordinates.gradient(at, derivatives)
+    step = 1e-5
     differences = [
         (loss(at + move) - loss(at - move)) / (2.0 * step) for move in step * np.eye(len(at))
     ]
@@ -133,7 +135,7 @@ def test_units_of_points_and_mean_function():
 UNITS = [1e-6, 1e-3, 1e3, 1e6]
 
 
-@pytest.mark.parametrize("scale", some_slow(UNITS, quick=[1e-6]))
+@partly_slow("scale", UNITS, quick=[1e-6])
 def test_the_units_of_a_column_do_not_change_the_training(scale):
     """
     From the same start, the objectives of the first iterations agree to rounding, and training ends
@@ -162,7 +164,8 @@ def test_scipy_trains_in_the_coordinates():
     the variables.
     """
     ours, gpflows = (regression(1e6) for _ in range(2))
-    seen, options = [], {"maxiter": 60}
+    seen = []
+    options = {"maxiter": 60}
     result = Scipy(ours).minimize(
         ours.training_loss,
         ours.trainable_variables,
@@ -181,7 +184,7 @@ def test_scipy_trains_in_the_coordinates():
     assert result.loss_history[-1] == pytest.approx(result.fun, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", some_slow(["c", "A", "b"], 1))
+@partly_slow("name", ["c", "A", "b"], 1)
 def test_mean_functions_of_variables_tensors_and_numbers_train(name):
     """
     A variable trains as a parameter does, to the last digit; a tensor and a number stay, as a fixed
@@ -210,7 +213,7 @@ def test_mean_functions_of_variables_tensors_and_numbers_train(name):
 
 def test_errors_that_the_user_asks_numpy_for():
     """A noise variance of 1e6 has a coordinate with an exponential that underflows."""
-    model = PEPR((X, Y), Matern52(lengthscales=np.ones(3)), Z.copy(), noise_variance=1e6)
+    model = PEPR((X, Y), Matern52(lengthscales=np.ones(3)), Z, noise_variance=1e6)
     with np.errstate(all="raise"):
         assert fit(model, max_iterations=5).iterations == 5
         assert Scipy(model).minimize(model.training_loss, model.trainable_variables).nit > 0
@@ -222,7 +225,7 @@ def test_starts_are_fractions_of_the_spread_of_the_inducing_points():
     model stays.
     """
     sum_of_two = Matern32(lengthscales=[5.0, 6.0], active_dims=[0, 2]) + RBF(lengthscales=3.0)
-    model = PEPR((X, Y), sum_of_two, Z.copy())
+    model = PEPR((X, Y), sum_of_two, Z)
     coordinates = Coordinates(model, model.trainable_variables)
     given, *found = starts(model, coordinates, 2, seed=1)
     assert_allclose(given, coordinates.values(), rtol=1e-14)
@@ -256,7 +259,8 @@ def test_training_leaves_a_start_where_noise_explains_everything():
 
 def test_restarts_keep_the_best_objective():
     """With more restarts the objective does not fall; the last record is that of the model."""
-    results, models = [], [regression(), regression()]
+    results = []
+    models = [regression(), regression()]
     for model, number in zip(models, (0, 3), strict=True):
         results.append(
             fit(model, train_inducing=False, n_restarts=number, held_out=(X, Y), interval=1)
@@ -270,18 +274,17 @@ def test_restarts_keep_the_best_objective():
     assert results[1].held_out["nlpd"][-1] == pytest.approx(density, rel=1e-9)
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("choice", "is_classifier", "expected"),
-    some_slow(
-        [(None, False, True), (None, True, False), (False, False, False), (True, True, True)], 1
-    ),
+    [(None, False, True), (None, True, False), (False, False, False), (True, True, True)],
+    1,
 )
 def test_inducing_points_are_trained_after_the_rest(choice, is_classifier, expected):
     """They stay in the first phase, and move in the second; a classifier's stay by default."""
     labels = np.where(Y > 0.0, 1.0, 0.0)
     model = regression()
     if is_classifier:
-        model = PEPClassifier((X, labels), SquaredExponential(), Probit(), Z.copy())
+        model = PEPClassifier((X, labels), SquaredExponential(), Probit(), Z)
     at = []
     fit(
         model,
@@ -306,7 +309,8 @@ def test_parameters_are_not_evaluated_twice_in_succession(monkeypatch):
     """
     SciPy asks for the loss at the start of a search, which is known from the trial of the start.
     """
-    model, places = regression(), []
+    model = regression()
+    places = []
     evaluate = Objective.evaluate
 
     def kept(self, step):
@@ -321,7 +325,8 @@ def test_parameters_are_not_evaluated_twice_in_succession(monkeypatch):
 
 def test_adam_starts_lengthscales_anew_that_are_out_of_reach():
     """Those that differ from the spread of the inducing points by a factor of 100; others stay."""
-    model, unit = regression(), np.sqrt(3.0) * Z.std(axis=0)
+    model = regression()
+    unit = np.sqrt(3.0) * Z.std(axis=0)
     for factors, expected in (
         ([101.0, 99.0, 1.0 / 101.0], [1.0, 99.0, 1.0]),
         ([1.0, 1.0 / 99.0, 3e4], [1.0, 1.0 / 99.0, 1.0]),
@@ -336,7 +341,9 @@ def test_ctrl_c_while_starts_are_compared_restores_the_best_of_them(monkeypatch)
     Pressed in the last start, at lengthscales of a tenth: the model has those of the best start so
     far.
     """
-    model, pressed, losses = regression(), [], {}
+    model = regression()
+    pressed = []
+    losses = {}
     evaluate = Objective.evaluate
 
     def seen(self, step):
@@ -375,16 +382,14 @@ def test_points_are_trained_at_once_if_in_their_first_places_they_explain_nothin
     assert ends[0] < noise + 2.0 and ends[1] > noise + 10.0
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     "transform",
-    some_slow(
-        [
-            tfp.bijectors.Sigmoid(np.float64(0.1), np.float64(2.0)),
-            tfp.bijectors.Sigmoid(np.float64(0.01), np.float64(20.0)),
-            positive(lower=0.5),
-        ],
-        1,
-    ),
+    [
+        tfp.bijectors.Sigmoid(np.float64(0.1), np.float64(2.0)),
+        tfp.bijectors.Sigmoid(np.float64(0.01), np.float64(20.0)),
+        positive(lower=0.5),
+    ],
+    1,
 )
 def test_bounded_lengthscales_stay_in_their_bounds(transform):
     """Starts beyond the bounds are left out."""
@@ -401,7 +406,7 @@ def test_adam_keeps_lengthscales_that_are_better_than_within_reach():
     model = PEPR(
         (X, np.sin(2.0 * X[:, :1])),
         SquaredExponential(lengthscales=[1.0, 1e5, 1e5]),
-        Z.copy(),
+        Z,
     )
     fit(model, optimizer="adam", max_iterations=1)
     assert np.all(model.kernel.lengthscales.numpy()[1:] > 9e4)

@@ -10,7 +10,8 @@ import tensorflow as tf
 from gpflow.kernels import Linear, Matern32, Matern52, SquaredExponential
 from gpflow.utilities import set_trainable
 from own_kernels import BrownianMotion
-from quick import some_slow
+from quick import partly_slow
+from refusals import refused
 from simulators import branin
 
 from gpflow_pep import PEPR, TSGPR, fit
@@ -27,11 +28,11 @@ def brownian_data():
     return X, np.cumsum(0.3 * rng.normal(size=X.shape), axis=0) + 0.1 * rng.normal(size=X.shape)
 
 
-@pytest.mark.parametrize("kind", some_slow([PEPR, TSGPR], 1))
+@partly_slow("kind", [PEPR, TSGPR], 1)
 def test_points_at_a_kink_do_not_end_training(kind):
     """When training says it has converged, the other parameters have reached their optimum."""
     X, Y = brownian_data()
-    model = kind((X, Y), BrownianMotion(), X[::6].copy())
+    model = kind((X, Y), BrownianMotion(), X[::6])
     assert fit(model).status == "converged"
     before = float(model.training_loss())
     set_trainable(model.inducing_variable, False)
@@ -41,7 +42,7 @@ def test_points_at_a_kink_do_not_end_training(kind):
 
 def test_a_line_search_that_fails_on_a_slope_is_no_convergence():
     X, Y = brownian_data()
-    model = PEPR((X, Y), BrownianMotion(), X[::6].copy())
+    model = PEPR((X, Y), BrownianMotion(), X[::6])
     set_trainable(model.kernel, False)
     set_trainable(model.likelihood, False)
     with pytest.warns(
@@ -100,7 +101,7 @@ def test_the_last_record_is_the_objective_at_the_end(name, noise):
     np.testing.assert_allclose(result.objective[-1], -model.training_loss(), atol=1e-5, rtol=0.0)
 
 
-@pytest.mark.parametrize("seed", some_slow(range(8), 1))
+@partly_slow("seed", range(8), 1)
 def test_a_line_search_that_fails_by_rounding_is_convergence(seed):
     """
     Kuu + noise has a condition number of 1e14: objectives at neighboring numbers differ by 0.3
@@ -108,7 +109,7 @@ def test_a_line_search_that_fails_by_rounding_is_convergence(seed):
     fails, which is no failure.
     """
     X = np.repeat(np.random.default_rng(seed).uniform(-4.0, 4.0, (200, 1)), 3, axis=1)
-    model = PEPR((X, X.sum(axis=1, keepdims=True)), Matern52(), X[:40].copy())
+    model = PEPR((X, X.sum(axis=1, keepdims=True)), Matern52(), X[:40])
     assert fit(model, train_inducing=False).status == "converged"
 
 
@@ -122,7 +123,7 @@ OF_ALPHA = [(name, alpha) for name, (*_, alphas) in SIMULATORS.items() for alpha
 
 
 @pytest.mark.filterwarnings("error:Training failed")
-@pytest.mark.parametrize(("name", "alpha"), some_slow(OF_ALPHA, 1))
+@partly_slow(("name", "alpha"), OF_ALPHA, 1)
 def test_data_without_noise_end_in_convergence(name, alpha):
     """
     The objective is rounded to between 1e-4 and 1 nat where the noise is at its bound, 1e-6 of the
@@ -141,7 +142,7 @@ def test_data_without_noise_end_in_convergence(name, alpha):
 def test_targets_far_from_zero_are_not_taken_for_noise(alpha):
     X = RNG.uniform(0.0, 10.0, (200, 1))
     Y = 5e4 + 1e4 * np.sin(X) + 1e3 * RNG.normal(size=X.shape)
-    model = PEPR((X, Y), SquaredExponential(), X[::10].copy(), alpha=alpha)
+    model = PEPR((X, Y), SquaredExponential(), X[::10], alpha=alpha)
     result = fit(model)
     assert result.status == "converged" and "explain nothing" not in result.reason
     assert np.var(Y - model.predict_f(X)[0]) < 0.05 * np.var(Y)
@@ -149,7 +150,7 @@ def test_targets_far_from_zero_are_not_taken_for_noise(alpha):
 
 def test_says_that_the_inputs_explain_nothing():
     X = RNG.uniform(0.0, 10.0, (100, 1))
-    model = PEPR((X, RNG.normal(size=X.shape)), SquaredExponential(), X[::10].copy())
+    model = PEPR((X, RNG.normal(size=X.shape)), SquaredExponential(), X[::10])
     assert "The inputs explain nothing" in fit(model).reason
 
 
@@ -157,22 +158,18 @@ def test_a_linear_function_is_explained_by_inputs():
     X = RNG.uniform(0.0, 10.0, (100, 1))
     Y = X + RNG.normal(size=X.shape)
     kernel = SquaredExponential() + Linear()
-    assert "explain nothing" not in fit(PEPR((X, Y), kernel, X[::10].copy())).reason
+    assert "explain nothing" not in fit(PEPR((X, Y), kernel, X[::10])).reason
 
 
 def test_what_cannot_be_trained_is_refused():
     X = RNG.uniform(0.0, 10.0, (20, 1))
-    models = [PEPR((X, np.sin(X)), Matern32(), X[::5].copy()) for _ in range(2)]
-    with pytest.raises(
-        ValueError, match=r"^variables must belong to the model given to Scipy, a PEPR"
-    ):
+    models = [PEPR((X, np.sin(X)), Matern32(), X[::5]) for _ in range(2)]
+    with refused(r"^variables must belong to the model given to Scipy, a PEPR"):
         Scipy(models[0]).minimize(models[1].training_loss, models[1].trainable_variables)
     gpflow.set_trainable(models[1], False)
     models[1].unused = gpflow.Parameter(np.zeros(0))
     for optimizer in ("lbfgs", "adam"):
         assert fit(models[1], optimizer=optimizer).reason == "Nothing is trainable."
     models[0].count = tf.Variable(3)
-    with pytest.raises(
-        ValueError, match=r"^trainable variables must be floating point numbers, got"
-    ):
+    with refused(r"^trainable variables must be floating point numbers, got"):
         fit(models[0])

@@ -9,8 +9,9 @@ import tensorflow as tf
 from gpflow.likelihoods import Gaussian
 from gpflow.models import SGPR, SVGP, BayesianModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
-from numpy.testing import assert_allclose, assert_array_equal, assert_equal
-from quick import some_slow
+from numpy.testing import assert_allclose, assert_equal
+from quick import partly_slow
+from refusals import refused, stopped
 from small_models import (
     LABELS,
     MAKERS,
@@ -47,10 +48,11 @@ def full_objective(model, name):
     return float(model.maximum_log_likelihood_objective(*arguments))
 
 
-@pytest.mark.parametrize("name", some_slow(MAKERS, quick=["PEPR", "StreamingSGPR"]))
+@partly_slow("name", MAKERS, quick=["PEPR", "StreamingSGPR"])
 def test_every_model_is_trained(as_new, name):
     """With default settings, the objective of all rows and the held-out density increase."""
-    model, own = as_new(name), name in WITH_DATA
+    model = as_new(name)
+    own = name in WITH_DATA
     # All rows as one block would be another objective: the mean over blocks is the model's.
     if name == "BTSVGP":
         blocks = Minibatches(len(X), 20, fixed=True).blocks
@@ -64,7 +66,8 @@ def test_every_model_is_trained(as_new, name):
         def objective():
             return full_objective(model, name)
 
-    before, density = objective(), HeldOut(model, held_out_for(name))()["nlpd"]
+    before = objective()
+    density = HeldOut(model, held_out_for(name))()["nlpd"]
     result = fit(model, data_for(name), held_out=held_out_for(name), **FEW[own])
     assert objective() > before + 1.0
     assert result.status in ("limit", "converged")
@@ -107,7 +110,7 @@ def test_natural_gradients_take_q_to_its_best():
     for part in (model.kernel, model.likelihood, model.inducing_variable):
         gpflow.set_trainable(part, False)
     fit(model, (X, Y), natural_step=1.0, max_iterations=1)
-    best = SGPR((X, Y), kernel(), Z.copy(), noise_variance=0.3)
+    best = SGPR((X, Y), kernel(), Z, noise_variance=0.3)
     assert_allclose(
         full_objective(model, "SVGP"), best.maximum_log_likelihood_objective(), rtol=1e-6
     )
@@ -152,7 +155,7 @@ def test_many_rows_are_scored_in_parts(as_new):
     ("held_out", "message"), [((X,), "a pair"), ((X[:3], Y), "rows"), ((X, np.nan * Y), "finite")]
 )
 def test_bad_held_out_rows_are_named(as_new, held_out, message):
-    with pytest.raises(ValueError, match=f"held_out: .*{message}"):
+    with refused(f"held_out: .*{message}"):
         fit(as_new("PEPR"), held_out=held_out)
 
 
@@ -176,10 +179,8 @@ def test_held_out_scores_stop_training_at_their_best(as_new):
     )
     scores = result.held_out["nlpd"]
     best = int(np.argmin(scores))
-    assert (
-        result.status == "stopped early"
-        and "held-out nlpd has not improved for 3 records" in result.reason
-    )
+    assert result.status == "stopped early"
+    assert "held-out nlpd has not improved for 3 records" in result.reason
     assert len(scores) == best + 5 == len(seen) + 1 and result.iterations == 5 * len(seen) < 2000
     assert (result.recorded[-1], result.objective[-1]) == (
         result.recorded[best],
@@ -188,8 +189,7 @@ def test_held_out_scores_stop_training_at_their_best(as_new):
     assert (
         scores[-1] == scores[best] == pytest.approx(HeldOut(model, held_out)()["nlpd"], rel=1e-12)
     )
-    for name, value in values(model).items():
-        assert_array_equal(value, seen[best][name])
+    assert_equal(values(model), seen[best])
 
 
 def test_scores_that_cannot_be_computed(as_new, monkeypatch):
@@ -215,7 +215,8 @@ def test_nan_scores_count_as_worst(as_new, monkeypatch, finite):
     """NaN scores count as worst; if all scores are NaN, the final parameters stay."""
     scores = iter([3.0, 2.0, np.nan, 1.5, 1.0, 0.5, *[np.nan] * 100] if finite else [np.nan] * 100)
     monkeypatch.setattr(HeldOut, "__call__", lambda self: {"nlpd": next(scores)})
-    model, seen = as_new("TSVGP"), []
+    model = as_new("TSVGP")
+    seen = []
     options = {"patience": 3, "interval": 1, "callback": lambda *_: seen.append(values(model))}
     result = fit(model, (X, Y), held_out=(X, Y), max_iterations=50, **options)
     assert result.status == "stopped early"
@@ -241,10 +242,8 @@ def test_the_objective_stops_training_without_held_out_rows(as_new):
         batch_size=20,
         max_iterations=500,
     )
-    assert (
-        result.status == "stopped early"
-        and "objective has not improved for 2 records" in result.reason
-    )
+    assert result.status == "stopped early"
+    assert "objective has not improved for 2 records" in result.reason
     assert int(np.argmax(result.objective)) == len(result.objective) - 3
 
 
@@ -277,7 +276,7 @@ def test_nan_restores_the_last_good_parameters(as_new, name, options):
     assert np.isfinite(full_objective(model, name))
 
 
-@pytest.mark.parametrize("name", some_slow(["TSVGP", "PEPClassifier"], 1))
+@partly_slow("name", ["TSVGP", "PEPClassifier"], 1)
 def test_the_last_step_is_checked_too(as_new, name):
     """A single one that is much too long: there is no next evaluation to see it."""
     model = as_new(name)
@@ -307,7 +306,7 @@ def test_raises_if_the_start_cannot_be_evaluated(as_new):
     model = as_new("PEPR")
     model.kernel.variance.unconstrained_variable.assign(np.nan)
     before = values(model)
-    with pytest.raises(InvalidArgumentError, match="Kuu"):
+    with stopped("Kuu"):
         fit(model)
     assert_equal(values(model), before)
 
@@ -325,10 +324,7 @@ def tags(directory):
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "columns"),
-    some_slow([("TSVGP", 2), ("PEPR", 1), ("PEPClassifier", 2), ("PEPR", 3)], 1),
-)
+@partly_slow(("name", "columns"), [("TSVGP", 2), ("PEPR", 1), ("PEPClassifier", 2), ("PEPR", 3)], 1)
 def test_tensorboard(tmp_path, name, columns):
     inputs, Z_wide = (np.hstack([values] + [values[::-1]] * (columns - 1)) for values in (X, Z))
     options = {
@@ -417,7 +413,7 @@ def test_bad_arguments_are_refused(as_new):
         model = as_new(name)
         before = values(model)
         data = options.pop("data") if "data" in options else data_for(name)
-        with pytest.raises(ValueError, match=message):
+        with refused(message):
             fit(model, data, **options)
         assert_equal(values(model), before)
 
@@ -428,21 +424,18 @@ def test_bad_arguments_are_refused(as_new):
 )
 def test_models_of_minibatches_need_the_number_of_rows(num_data, options):
     model = TSVGP(kernel(), Gaussian(), Z, num_data=num_data)
-    with pytest.raises(ValueError, match=f"num_data of the model must be 60.*got {num_data}"):
+    with refused(f"num_data of the model must be 60.*got {num_data}"):
         fit(model, (X, Y), **options)
 
 
 def test_a_model_without_a_loss():
-    with pytest.raises(
-        ValueError,
-        match="model must be a gpflow_pep or GPflow model with training loss, got object",
-    ):
+    with refused("model must be a gpflow_pep or GPflow model with training loss, got object"):
         fit(object())
 
 
 def test_all_rows_of_a_minibatch_model():
     """L-BFGS, with num_data=None: nothing is estimated."""
-    model = TSVGP(kernel(), Gaussian(0.3), Z.copy())
+    model = TSVGP(kernel(), Gaussian(0.3), Z)
     result = fit(model, (X, Y), optimizer="lbfgs", max_iterations=40)
     assert result.objective[-1] == pytest.approx(full_objective(model, "TSVGP"), rel=1e-9)
     assert result.objective[-1] > result.objective[0]
@@ -454,7 +447,8 @@ def test_a_search_is_limited(as_new, monkeypatch):
     Positive parameters change by factors of up to 10,000 from where the search starts, but the
     first may become smaller.
     """
-    asked, module = [], sys.modules["gpflow_pep.training.lbfgs"]
+    asked = []
+    module = sys.modules["gpflow_pep.training.lbfgs"]
     minimize = module.minimize
     monkeypatch.setattr(
         module, "minimize", lambda *a, **k: asked.append((a[1], k)) or minimize(*a, **k)
@@ -512,14 +506,12 @@ def test_a_search_ends_where_the_objective_is_flat():
     flat, steep = (
         fit(Valley(height), max_iterations=200, tolerance=1e-3) for height in (2e-4, 2e-2)
     )
-    assert (
-        flat.converged
-        and "the objective is flat: the last 20 iterations gained less than 0.001" in flat.reason
-    )
+    assert flat.converged
+    assert "the objective is flat: the last 20 iterations gained less than 0.001" in flat.reason
     gains = np.asarray(flat.objective[20:]) - np.asarray(flat.objective[: len(flat.objective) - 20])
-    assert (
-        flat.iterations == len(flat.objective) and gains[-1] < 1e-3 and np.all(gains[:-1] >= 1e-3)
-    )
+    assert flat.iterations == len(flat.objective)
+    assert gains[-1] < 1e-3
+    assert np.all(gains[:-1] >= 1e-3)
     # Near the bottom 5 iterations gain less than a fortieth: the bottom is at 0, and the search is
     # there.
     assert "the last 5 iterations gained less than 2.5e-05" in steep.reason
@@ -575,7 +567,7 @@ def test_a_variable_of_open_shape():
         Z, unconstrained_shape=[None, Z.shape[1]], constrained_shape=[None, Z.shape[1]]
     )
     objectives = []
-    for points in (open_Z, Z.copy()):
+    for points in (open_Z, Z):
         inducing_variable = gpflow.inducing_variables.InducingPoints(points)
         model = SGPR((X, Y), kernel(), inducing_variable, noise_variance=0.3)
         objectives.append(fit(model, max_iterations=5).objective)

@@ -12,7 +12,8 @@ from gpflow.kernels import SquaredExponential
 from gpflow.utilities import multiple_assign, read_values
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
-from quick import some_slow
+from quick import partly_slow
+from small_models import At
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.ep import SitesStatus
@@ -40,7 +41,7 @@ class Mean(gpflow.functions.Function):
 
 def make(**options):
     kernel = SquaredExponential(1.0, lengthscales=1.5)
-    return PEP((X, Y), kernel, Probit(), Z.copy(), mean_function=Mean(), **options)
+    return PEP((X, Y), kernel, Probit(), Z, mean_function=Mean(), **options)
 
 
 @functools.cache
@@ -72,21 +73,14 @@ def start(model):
     return evidence
 
 
-WAYS = {
-    "lbfgs": {"max_iterations": 15},
-    "adam": {"optimizer": "adam", "max_iterations": 40, "learning_rate": 0.05},
-    "minibatches": {
-        "optimizer": "adam",
-        "max_iterations": 40,
-        "learning_rate": 0.05,
-        "batch_size": 8,
-    },
-}
+ADAM = {"optimizer": "adam", "max_iterations": 40, "learning_rate": 0.05}
+WAYS = {"lbfgs": {"max_iterations": 15}, "adam": ADAM, "minibatches": {**ADAM, "batch_size": 8}}
 
 
-@pytest.mark.parametrize("way", some_slow(WAYS, quick=["adam"]))
+@partly_slow("way", WAYS, quick=["adam"])
 def test_the_log_evidence_rises(model, way):
-    before, initial = start(model), values(model)
+    before = start(model)
+    initial = values(model)
     reports = []
     result = fit(
         model, callback=lambda iteration, value: reports.append((iteration, value)), **WAYS[way]
@@ -98,9 +92,7 @@ def test_the_log_evidence_rises(model, way):
     assert result.objective[-1] > before + 0.5
     assert np.all(np.isfinite(result.objective))
     assert result.seconds > 0.0
-    assert (
-        np.abs(values(model) - initial).min() >= 0.0 and np.abs(values(model) - initial).max() > 0.1
-    )
+    assert np.abs(values(model) - initial).max() > 0.1
     assert [value for _, value in reports] == list(result.objective[:-1])
     if way == "lbfgs":
         assert result.reason.startswith("L-BFGS: ")
@@ -110,27 +102,14 @@ def test_the_log_evidence_rises(model, way):
         assert result.status == "limit"
         assert result.reason == "Adam: max_iterations=40 was reached."
         assert result.iterations == 40
-        epochs = (
-            [4, 8, 12, 16, 20, 24, 28, 32, 36, 40] if way == "minibatches" else list(range(1, 41))
-        )
-        assert [iteration for iteration, _ in reports] == epochs
+        of_an_epoch = 4 if way == "minibatches" else 1
+        assert [iteration for iteration, _ in reports] == [*range(of_an_epoch, 41, of_an_epoch)]
 
 
 # --- failures -------------------------------------------------------------------------------------
 
 
-class At:
-    """Return a callback that acts at one iteration."""
-
-    def __init__(self, iteration, action):
-        self.iteration, self.action = iteration, action
-
-    def __call__(self, iteration, value):
-        if iteration == self.iteration:
-            self.action()
-
-
-@pytest.mark.parametrize("way", some_slow(["adam", "minibatches"], 1))
+@partly_slow("way", ["adam", "minibatches"], 1)
 def test_restores_good_values_if_a_parameter_becomes_nan(model, way):
     """The next step stops."""
     variable = model.kernel.variance.unconstrained_variable
@@ -157,7 +136,7 @@ def test_a_mean_function_that_overflows(model):
     assert result.objective[-1] == pytest.approx(before, abs=1e-3) or result.iterations > 1
 
 
-@pytest.mark.parametrize("way", some_slow(["lbfgs", "minibatches"], 1))
+@partly_slow("way", ["lbfgs", "minibatches"], 1)
 def test_restores_good_values_after_an_interrupt(model, way):
     def interrupt():
         model.kernel.variance.unconstrained_variable.assign(np.nan)
@@ -172,25 +151,33 @@ def test_restores_good_values_after_an_interrupt(model, way):
 # --- how it trains --------------------------------------------------------------------------------
 
 
+def unsettle(monkeypatch, after=0):
+    """
+    Report sites as far from converged after a number of evaluations; return the parameters of each.
+    """
+    evaluate = ConvergedSitesObjective.evaluate
+    status = PEP.sites_status.fget
+    calls = []
+
+    def counted(self, step):
+        calls.append({**read_values(self.model)})
+        return evaluate(self, step)
+
+    def unsettled(self):
+        found = status(self)
+        far = dataclasses.replace(found, converged=False, change=0.2)
+        return found if len(calls) < after else far
+
+    monkeypatch.setattr(ConvergedSitesObjective, "evaluate", counted)
+    monkeypatch.setattr(PEP, "sites_status", property(unsettled))
+    return calls
+
+
 def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeypatch):
     """
     Their energy is meaningless; the status reports it from the third evaluation of the search on.
     """
-    look, calls = ConvergedSitesObjective.evaluate, []
-    status = PEP.sites_status.fget
-
-    def counted(self, step):
-        calls.append({**read_values(self.model)})
-        return look(self, step)
-
-    def unsettled(self):
-        found = status(self)
-        return (
-            found if len(calls) < 4 + 3 else dataclasses.replace(found, converged=False, change=0.2)
-        )
-
-    monkeypatch.setattr(ConvergedSitesObjective, "evaluate", counted)
-    monkeypatch.setattr(PEP, "sites_status", property(unsettled))
+    calls = unsettle(monkeypatch, after=4 + 3)
     result = fit(model, max_iterations=10)
     assert len(calls) > 4 + 3
     assert not result.converged
@@ -204,19 +191,7 @@ def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeyp
 @pytest.mark.parametrize("n_restarts", [0, 2])
 def test_training_ends_early_if_sites_stay_far_from_converged(model, monkeypatch, n_restarts):
     """Eight evaluations of a search may be inaccurate, then each fails."""
-    look = ConvergedSitesObjective.evaluate
-    status = PEP.sites_status.fget
-    calls = []
-
-    def counted(self, step):
-        calls.append(step)
-        return look(self, step)
-
-    def unsettled(self):
-        return dataclasses.replace(status(self), converged=False, change=0.2)
-
-    monkeypatch.setattr(ConvergedSitesObjective, "evaluate", counted)
-    monkeypatch.setattr(PEP, "sites_status", property(unsettled))
+    calls = unsettle(monkeypatch)
     with pytest.warns(UserWarning, match="far from converged"):
         result = fit(model, max_iterations=50, n_restarts=n_restarts)
     assert result.status == "failed"
@@ -225,7 +200,8 @@ def test_training_ends_early_if_sites_stay_far_from_converged(model, monkeypatch
 
 def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, monkeypatch):
     """Training fails at the best parameters, although SciPy reports convergence."""
-    evaluate, losses = ConvergedSitesObjective.evaluate, []
+    evaluate = ConvergedSitesObjective.evaluate
+    losses = []
 
     def failing(objective, step):
         if objective._loosest < 1e-2:  # the tolerance of the first search
@@ -429,7 +405,8 @@ def waveform(num_rows):
     waves = np.maximum(6.0 - np.abs(np.arange(1, 22) - np.array([[7], [15], [11]])), 0.0)
     labels = draw.integers(0, 3, num_rows)
     share = draw.uniform(size=(num_rows, 1))
-    first, second = waves[[0, 0, 1]][labels], waves[[1, 2, 2]][labels]
+    first = waves[[0, 0, 1]][labels]
+    second = waves[[1, 2, 2]][labels]
     inputs = share * first + (1.0 - share) * second + draw.normal(size=(num_rows, 21))
     return (inputs - inputs.mean(axis=0)) / inputs.std(axis=0), labels[:, None].astype(float)
 
@@ -438,7 +415,7 @@ def robust_max():
     """Robust-max at alpha = 0: some sites have negative precisions."""
     X, Y = waveform(120)
     kernel = SquaredExponential(lengthscales=np.full(21, 4.6))
-    return PEPClassifier((X, Y), kernel, MultiClassRobustMax(3), X[:15].copy(), alpha=0.0)
+    return PEPClassifier((X, Y), kernel, MultiClassRobustMax(3), X[:15], alpha=0.0)
 
 
 def test_negative_precisions_are_halved_until_q_is_proper():
@@ -450,7 +427,8 @@ def test_negative_precisions_are_halved_until_q_is_proper():
     assert_array_equal(after[before > 0.0], before[before > 0.0])
     halvings = np.log2(before[before < 0.0] / after[before < 0.0])
     assert halvings[0] >= 1.0 and np.all(halvings == halvings[0])  # halving is exact
-    X, Z = model.data[0], model.inducing_variable.Z
+    X = model.data[0]
+    Z = model.inducing_variable.Z
     Kuu = model.kernel(Z).numpy() + gpflow.config.default_jitter() * np.eye(15)
     V = np.linalg.solve(np.linalg.cholesky(Kuu), model.kernel(Z, X).numpy())
     for c, found in enumerate(A.numpy()):

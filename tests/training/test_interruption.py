@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from comparisons import assert_all_equal
 from gpflow.kernels import Matern52
-from numpy.testing import assert_allclose, assert_array_equal, assert_equal
-from quick import some_slow
+from numpy.testing import assert_allclose, assert_equal
+from quick import partly_slow
 from small_models import WITH_SITES, At, X, Y, data_for, options_for, values
 
 from gpflow_pep import select_alpha
@@ -37,14 +37,15 @@ def stop():
     raise StopIteration
 
 
-@pytest.mark.parametrize(
+@partly_slow(
     ("name", "action", "status", "reason"),
     [
         ("PEPR", press, "interrupted", "Interrupted"),
         ("PEPR", stop, "stopped early", "Stopped by the callback"),
-        pytest.param("TSVGP", press, "interrupted", "Interrupted", marks=pytest.mark.slow),
-        pytest.param("PEPClassifier", press, "interrupted", "Interrupted", marks=pytest.mark.slow),
+        ("TSVGP", press, "interrupted", "Interrupted"),
+        ("PEPClassifier", press, "interrupted", "Interrupted"),
     ],
+    2,
 )
 def test_ctrl_c_returns_the_result_so_far(as_new, name, action, status, reason, tmp_path):
     options = {**options_for(name), "interval": 1, "max_iterations": 12}
@@ -86,10 +87,10 @@ def test_errors_of_the_callback_are_raised(as_new, optimizer, error, arguments):
         fit(as_new("PEPR"), optimizer=optimizer, callback=At(2, fail), max_iterations=5)
 
 
-@pytest.mark.parametrize("name", some_slow(["PEPR", WITH_SITES[0], "SGPR"], 1))
+@partly_slow("name", ["PEPR", WITH_SITES[0], "SGPR"], 1)
 def test_a_callback_that_replaces_the_data_is_refused(as_new, name):
     """The model has its earlier data and finite parameters; equal data are no replacement."""
-    model = as_new(name) if name != "SGPR" else gpflow.models.SGPR((X, Y), Matern52(), X[:5].copy())
+    model = as_new(name) if name != "SGPR" else gpflow.models.SGPR((X, Y), Matern52(), X[:5])
     before = [np.array(part) for part in model.data]
 
     def replace(factor):
@@ -114,7 +115,8 @@ def test_a_callback_that_replaces_the_data_is_refused(as_new, name):
 
 def test_the_last_parameters_are_kept_not_the_best(as_new):
     """The first record has the best held-out score, which `patience` would restore."""
-    model, seen = as_new("PEPR"), []
+    model = as_new("PEPR")
+    seen = []
 
     def stop_at_four(iteration, objective):
         seen.append(values(model))
@@ -131,15 +133,15 @@ def test_the_last_parameters_are_kept_not_the_best(as_new):
         callback=stop_at_four,
     )
     assert result.status == "stopped early" and result.iterations == 4
-    for name, value in values(model).items():
-        assert_array_equal(value, seen[-1][name])
+    assert_equal(values(model), seen[-1])
 
 
 def test_an_evaluation_is_not_begun_after_ctrl_c(as_new):
     """Press Ctrl-C within a line search: training ends at the best parameters evaluated."""
     model = as_new("PEPR")
     start = float(model.maximum_log_likelihood_objective())
-    evaluate, count = type(model).maximum_log_likelihood_objective, []
+    evaluate = type(model).maximum_log_likelihood_objective
+    count = []
 
     def counted():
         count.append(0)

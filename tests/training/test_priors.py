@@ -15,6 +15,7 @@ import tensorflow_probability as tfp
 from gpflow.kernels import Linear, Matern52, SeparateIndependent
 from gpflow.likelihoods import Gaussian, Softmax, StudentT
 from numpy.testing import assert_allclose
+from refusals import refused
 
 from gpflow_pep import PEP, PEPR, PEPClassifier, fit, weak_priors
 from gpflow_pep.inducing import uniform
@@ -101,17 +102,18 @@ def test_density_of_classes_and_of_students_t():
     weak_priors(several)
     expected = density(2.0, np.exp(5.0), 1.0)
     assert_allclose(model.kernel.variance.log_prior_density(), expected, rtol=1e-13)
-    kernel, likelihood = Matern52(2.0), StudentT(0.4)
+    kernel = Matern52(2.0)
+    likelihood = StudentT(0.4)
     robust = gpflow.models.SVGP(kernel, likelihood, uniform(X, 10))
-    with pytest.raises(ValueError, match=r"data must be given: SVGP does not store"):
+    with refused(r"data must be given: SVGP does not store"):
         weak_priors(robust)
     weak_priors(robust, (X, Y))
     expected = noise_density(0.4, np.exp(-1.0) * Y.std(), 0.5)
     assert_allclose(likelihood.scale.log_prior_density(), expected, rtol=1e-13)
     assert robust.inducing_variable.Z.prior is None
-    with pytest.raises(ValueError, match=r"model must be a GPflow model, got Matern52"):
+    with refused(r"model must be a GPflow model, got Matern52"):
         weak_priors(kernel)
-    with pytest.raises(ValueError, match=r"data must be None: PEPClassifier stores its data"):
+    with refused(r"data must be None: PEPClassifier stores its data"):
         weak_priors(model, (X, labels))
 
 
@@ -186,7 +188,8 @@ def test_samplers_see_a_density_of_the_parameters():
     model = with_priors(for_sampling=True)
     parameter = model.kernel.variance
     helper = gpflow.optimizers.SamplingHelper(parameter.log_prior_density, [parameter])
-    sampled, logs = [], np.linspace(-2.0, 2.0, 5)
+    sampled = []
+    logs = np.linspace(-2.0, 2.0, 5)
     for value in logs:
         x = parameter.transform.inverse(np.exp(value))
         slope = 1.0 / (1.0 + np.exp(-x))  # of a softplus: dθ/dx
@@ -255,7 +258,7 @@ def test_a_checkpoint_of_other_priors_is_refused(tmp_path):
     for change in (lambda other: None, lambda other: weak_priors(other, for_sampling=True)):
         other = model_of()
         change(other)
-        with pytest.raises(ValueError, match="lengthscales"):
+        with refused("lengthscales"):
             fit(other, max_iterations=3, checkpoint=path)
     same = with_priors()
     assert fit(same, max_iterations=3, checkpoint=path).iterations == 3

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from model_values import loss_and_gradient
 from numpy.testing import assert_allclose
 from worker_models import (
     MINIBATCH_MODELS,
@@ -32,7 +33,8 @@ from gpflow_pep import fit
 TOLERANCE = 1e-11  # sums over rows in another order, amplified by the condition of Kuu + jitter
 SCRIPT = Path(__file__).parents[1] / "support" / "worker_process.py"
 COUNT = 2
-TASKS, SLOW_TASKS = ("refused", "repeated_rows"), ("mixed_precision", "minibatch_models")
+TASKS = ("refused", "repeated_rows")
+SLOW_TASKS = ("mixed_precision", "minibatch_models")
 X, Y = data_of("PEPR")
 
 
@@ -80,10 +82,8 @@ def test_every_worker_has_the_numbers_of_all_rows(found_of_others, name):
         # Equal to the last digit.
         assert {key: value for key, value in other.items() if key != "leave-one-out"} == whole
     model = model_of(name, shards=[rows_of(index, COUNT) for index in range(COUNT)])
-    with tf.GradientTape() as tape:
-        loss = model.training_loss()
+    loss, gradient = loss_and_gradient(model)
     assert_allclose([whole["loss"], whole["loss of a copy"]], loss, rtol=TOLERANCE)
-    gradient = tape.gradient(loss, model.trainable_variables)
     scale = max(float(tf.reduce_max(tf.abs(part))) for part in gradient)
     for actual, expected in zip(whole["gradient"], gradient, strict=True):
         assert_allclose(actual, np.ravel(expected), rtol=0.0, atol=TOLERANCE * scale)
@@ -106,11 +106,8 @@ def test_mixed_precision(found_of_others):
     first, second = (worker["mixed_precision"] for worker in found_of_others)
     assert first == second  # to the last digit
     model = mixed_model(np.arange(len(X)), mixed_precision=False)
-    with tf.GradientTape() as tape:
-        loss = model.training_loss()
-    gradient = np.concatenate(
-        [np.ravel(part) for part in tape.gradient(loss, model.trainable_variables)]
-    )
+    loss, gradient = loss_and_gradient(model)
+    gradient = np.concatenate([np.ravel(part) for part in gradient])
     assert 0.0 < abs(first[0] - loss) < 2e-6 * (len(X) + abs(loss))
     assert (
         0.0 < np.linalg.norm(np.concatenate(first[1]) - gradient) < 2e-3 * np.linalg.norm(gradient)
@@ -121,7 +118,8 @@ def test_mixed_precision(found_of_others):
 @pytest.mark.parametrize("optimizer", MINIBATCH_OPTIONS)
 @pytest.mark.parametrize("name", MINIBATCH_MODELS)
 def test_minibatch_models_are_trained_on_the_rows_of_all(found_of_others, name, optimizer):
-    options, model = MINIBATCH_OPTIONS[optimizer], minibatch_model(name)
+    options = MINIBATCH_OPTIONS[optimizer]
+    model = minibatch_model(name)
     size = {"batch_size": len(X)} if options["optimizer"] == "adam" else {}
     expected = fit(model, (X, Y), max_iterations=3, interval=1, **options, **size)
     first, second = (

@@ -1,12 +1,13 @@
 """The comparison of the estimators: its data sets, its peers, and the contents of a row."""
 
 import json
-import os
 import signal
 import sys
 
 import numpy as np
 import pytest
+from marks import needs_data
+from numpy.testing import assert_allclose, assert_array_equal
 
 from experiments import datasets
 from experiments.benchmarks import estimators
@@ -14,15 +15,13 @@ from experiments.benchmarks.methods import cut_off, made
 
 
 @pytest.mark.data
-@pytest.mark.skipif(
-    "GPFLOW_PEP_DATA" not in os.environ, reason="needs the published files: set GPFLOW_PEP_DATA"
-)
+@needs_data
 def test_raw_tables_keep_their_columns_and_have_standardized_targets():
     published, standardized = (datasets.load("airfoil", standardize=flag) for flag in (False, True))
     (X, y), (X_test, y_test) = estimators.loaded("airfoil", 50)
     assert len(X) == len(y) == 50 and set(map(tuple, X)) <= set(map(tuple, published.X_train))
-    np.testing.assert_array_equal(X_test, published.X_test)
-    np.testing.assert_array_equal(y_test, standardized.Y_test[:, 0])
+    assert_array_equal(X_test, published.X_test)
+    assert_array_equal(y_test, standardized.Y_test[:, 0])
 
 
 def test_a_fit_is_cut_off():
@@ -38,9 +37,9 @@ def test_gpflow_classifies():
     y = np.array([4, 4, 7, 7])
     peer = made("svgp:M=2,lengthscale=1.0", X, 2)
     peer.fit(X, y)
-    np.testing.assert_array_equal(peer.predict(X), y)
+    assert_array_equal(peer.predict(X), y)
     probabilities = peer.predict_proba(X)
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, atol=1e-12)
+    assert_allclose(probabilities.sum(axis=1), 1.0, atol=1e-12)
     assert (probabilities[[0, 1, 2, 3], [0, 0, 1, 1]] > 0.5).all()
 
 

@@ -2,7 +2,7 @@
 
 import os
 
-import pytest
+from refusals import refused
 
 from experiments.benchmarks.machine import in_process
 
@@ -12,5 +12,5 @@ def test_each_call_has_a_process_of_its_own():
 
 
 def test_the_error_of_the_process_is_raised():
-    with pytest.raises(ValueError, match="invalid literal for int"):
+    with refused("invalid literal for int"):
         in_process(int, "none")

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.stats import norm
 from sklearn.dummy import DummyRegressor
 
@@ -121,7 +122,8 @@ def test_scores_of_numbers(method, monkeypatch):
     found = methods.of_table(100, method, LINE[:, None], y, 3)
     _, _, train, test = methods.split(LINE[:, None], y, 3)
     assert (len(train), len(test)) == (14, 6)
-    unit, center = train.std(), train.mean()
+    unit = train.std()
+    center = train.mean()
     mean, std = (2.0 / unit, 0.5 / unit) if method == "default" else (2.0 + center / unit, 0.5)
     assert found["nlpd"] == pytest.approx(-norm.logpdf(test / unit, mean, std).mean(), rel=1e-12)
     assert found["error"] == pytest.approx(np.sqrt(np.mean((test / unit - mean) ** 2)), rel=1e-12)
@@ -147,7 +149,7 @@ def test_the_spread_of_folds():
     mean = methods.WithSpread(DummyRegressor())
     mean.fit(np.array([[0.0], [1.0]]), np.array([1.0, 4.0]))
     predicted, std = mean.predict(np.zeros((1, 1)), return_std=True)
-    np.testing.assert_allclose([predicted[0], std[0]], [2.5, 3.0], rtol=1e-12)
+    assert_allclose([predicted[0], std[0]], [2.5, 3.0], rtol=1e-12)
 
 
 def test_tables_of_the_catalog_need_no_download(monkeypatch):
@@ -176,7 +178,7 @@ def test_blobs(monkeypatch):
     assert np.abs(centers).max() < 11.0 and 0.5 < residuals.std() < 4.0
     # A standard deviation from n numbers has the relative error 1 / sqrt(2 n): four of them for n =
     # 780.
-    np.testing.assert_allclose(residuals.std(axis=0), residuals.std(), rtol=0.1)
+    assert_allclose(residuals.std(axis=0), residuals.std(), rtol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +256,7 @@ def test_means_over_seeds():
     """Both seeds of aa count for the two methods that have them."""
     chosen = [each for each in toy_records() if each["method"] != "linear"]
     values = rankings.means(rankings.complete(chosen), "nlpd")
-    np.testing.assert_allclose(values, [[0.3, 0.395], [5.0, 1.0], [np.inf, 2.0]], rtol=1e-12)
+    assert_allclose(values, [[0.3, 0.395], [5.0, 1.0], [np.inf, 2.0]], rtol=1e-12)
 
 
 def test_the_picture(monkeypatch):
@@ -268,8 +270,8 @@ def test_the_picture(monkeypatch):
 
         figure = quality(found)
         curve = {line.get_label(): line for line in figure.axes[0].lines}["default"]
-        np.testing.assert_allclose(curve.get_ydata(), [1 / 3, 2 / 3, 1.0])
-        np.testing.assert_allclose(curve.get_xdata()[1:], [4.0, np.inf])
+        assert_allclose(curve.get_ydata(), [1 / 3, 2 / 3, 1.0])
+        assert_allclose(curve.get_xdata()[1:], [4.0, np.inf])
         assert curve.get_color() == "#1f5a99" and len(figure.axes) == 1
         figure.canvas.draw()
         plt.close(figure)

@@ -22,7 +22,8 @@ def test_only_what_lies_between_records_is_counted():
 
 @pytest.mark.parametrize("limit", [{"max_iterations": 3}, {"max_seconds": 0.0}])
 def test_a_limit_ends_the_training(limit):
-    course, last = Trajectory(**limit), 3 if "max_iterations" in limit else 1
+    course = Trajectory(**limit)
+    last = 3 if "max_iterations" in limit else 1
     for iteration in range(1, last):
         course.record(iteration, [])
     with pytest.raises(Over):
@@ -31,7 +32,8 @@ def test_a_limit_ends_the_training(limit):
 
 
 def test_scores_are_those_of_the_values_recorded():
-    variable, course = tf.Variable(0.0), Trajectory()
+    variable = tf.Variable(0.0)
+    course = Trajectory()
     for iteration in range(1, 4):
         assign([variable], [10.0 * iteration])
         course.record(iteration, [variable])
@@ -51,10 +53,8 @@ def test_settled(scores, index):
 @pytest.mark.parametrize(("gain", "kept"), [(0.5, 4), (1.5, 3), (0.1, 6)])
 def test_the_end_of_a_flat_objective(gain, kept):
     # Gains in a step: 2, 1, .4, .2, .2.
-    course, objective = (
-        Trajectory(),
-        np.array([0.0, 2.0, 3.0, 3.4, 3.6, 3.8]),
-    )
+    course = Trajectory()
+    objective = np.array([0.0, 2.0, 3.0, 3.4, 3.6, 3.8])
     for iteration in range(1, 7):
         course.record(iteration, [])
     assert course.end_where_flat(objective, 1, gain) == (kept < 6)

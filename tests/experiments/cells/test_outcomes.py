@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from refusals import refused
 
 from experiments.cells.cell import Cell, Outcome
 from experiments.cells.outcomes import Outcomes
@@ -69,23 +70,19 @@ def test_a_file_of_something_else_is_named(tmp_path, text):
     outcomes.write(FAILED)
     (path,) = (tmp_path / "cells").iterdir()
     path.write_text(text)
-    with pytest.raises(ValueError, match=rf"{path} is not the outcome of a run .*: delete it"):
+    with refused(rf"{path} is not the outcome of a run .*: delete it"):
         outcomes.read(CELL)
     other = Cell("classification")
     outcomes.write(Outcome(other, "failed", "no reason"))
     ((tmp_path / "cells") / f"{other.key}.json").rename(path)
-    with pytest.raises(
-        ValueError, match=r"of classification.*, not of regression with dataset=boston alpha=0\.5"
-    ):
+    with refused(r"of classification.*, not of regression with dataset=boston alpha=0\.5"):
         outcomes.read(CELL)
 
 
 def test_a_run_without_its_folder_is_named(tmp_path):
     outcomes = Outcomes(tmp_path)
     outcomes.write(Outcome(CELL, "completed", None, {"directory": str(tmp_path / "1")}))
-    with pytest.raises(
-        ValueError, match=r"json .*the folder of its run, .*1, is missing.: delete it"
-    ):
+    with refused(r"json .*the folder of its run, .*1, is missing.: delete it"):
         outcomes.read(CELL)
     (tmp_path / "1").mkdir()
     assert outcomes.read(CELL).status == "completed"

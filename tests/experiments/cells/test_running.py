@@ -8,6 +8,7 @@ import os
 import acting
 import pytest
 from quick import some_slow
+from refusals import refused
 
 from experiments.cells import processes, running
 from experiments.cells.cell import Cell, not_completed
@@ -63,10 +64,8 @@ def test_a_failing_and_a_dying_cell_are_recorded_and_take_no_other_with_them(run
     ]
     assert [Outcomes(runs).read(each) for each in cells] == outcomes
     text = not_completed(outcomes)
-    assert (
-        text.startswith("3 of 5 runs have no result")
-        and "killed: none with name=b act=die: its process" in text
-    )
+    assert text.startswith("3 of 5 runs have no result")
+    assert "killed: none with name=b act=die: its process" in text
     before = begun(runs)
     assert set(before) == set("abcde") and (jobs == 2 or before == "abcde")
     run_cells(cells, runs, jobs=jobs)  # these three, again
@@ -104,10 +103,8 @@ def test_an_interrupt_leaves_what_has_completed_and_no_process(runs, two_cores, 
     with pytest.raises(KeyboardInterrupt):
         run_cells(cells, runs, jobs=jobs)
     assert (runs.parent / "interrupted").exists()  # Sacred had time to record it
-    assert (
-        Outcomes(runs).read(cells[0]).status == "completed"
-        and Outcomes(runs).read(cells[1]) is None
-    )
+    assert Outcomes(runs).read(cells[0]).status == "completed"
+    assert Outcomes(runs).read(cells[1]) is None
     assert [outcome.status for outcome in run_cells([cells[0], *cells[2:]], runs)] == [
         "completed"
     ] * 5
@@ -127,11 +124,9 @@ def test_threads_times_jobs_are_at_most_the_cores(runs, monkeypatch):
         "TF_NUM_INTRAOP_THREADS",
     } <= threads.keys()
     assert set(threads.values()) == {"2"}
-    with pytest.raises(
-        ValueError, match="jobs must take no more than the 5 cores of this machine, got 6 jobs"
-    ):
+    with refused("jobs must take no more than the 5 cores of this machine, got 6 jobs"):
         run_cells([cell("b")], runs, jobs=6)
-    with pytest.raises(ValueError, match="got 2 jobs of 3 threads"):
+    with refused("got 2 jobs of 3 threads"):
         run_cells([cell("b")], runs, jobs=2, threads=3)
     assert begun(runs) == "a"
 
@@ -162,7 +157,7 @@ def test_places_that_do_not_find_the_experiments_are_named():
         def run(self, function, *arguments):
             return {"tcp://1": function(*arguments), "tcp://2": None}
 
-    with pytest.raises(ValueError, match="must find the package experiments, but tcp://2 does not"):
+    with refused("must find the package experiments, but tcp://2 does not"):
         running._check_experiments_are_found(Client())
 
 

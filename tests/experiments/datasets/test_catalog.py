@@ -67,7 +67,8 @@ LABELED = [
 @pytest.mark.parametrize("name", LABELED)
 def test_no_input_is_a_row_number_or_the_label(name):
     table = ENTRIES[name].source.read(0)
-    X, y = table.X, table.Y[:, 0]
+    X = table.X
+    y = table.Y[:, 0]
     assert not (np.diff(X, axis=0) > 0.0).all(axis=0).any()
     codes = [np.unique(column, return_inverse=True)[1].ravel() for column in X.T]
     assert not any(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from experiments import datasets
 from experiments.datasets.catalog import ENTRIES
@@ -63,7 +64,7 @@ def test_every_split_is_a_partition_with_both_classes(name):
         assert set(np.unique(Y)) == {0.0, 1.0}
         assert Y.sum() == num_ones
         assert set(np.unique(Y[train])) == {0.0, 1.0}
-        np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(N))
+        assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(N))
         assert abs(len(train) - TRAINED.get(name, 0.9 * N)) < 1
         tested.append(tuple(test))
     assert len(set(tested)) == num_splits  # all differ
@@ -78,7 +79,5 @@ def test_mnist_images_and_parities():
     # The figures that programs commonly normalize MNIST with, to four digits.
     assert data.X_train.mean() == pytest.approx(0.1307, abs=6e-5)
     assert data.X_train.std() == pytest.approx(0.3081, abs=6e-5)
-    np.testing.assert_array_equal(
-        data.Y_train[:10, 0], np.array([5, 0, 4, 1, 9, 2, 1, 3, 1, 4]) % 2
-    )
-    np.testing.assert_array_equal(data.Y_test[:10, 0], np.array([7, 2, 1, 0, 4, 1, 4, 9, 5, 9]) % 2)
+    assert_array_equal(data.Y_train[:10, 0], np.array([5, 0, 4, 1, 9, 2, 1, 3, 1, 4]) % 2)
+    assert_array_equal(data.Y_test[:10, 0], np.array([7, 2, 1, 0, 4, 1, 4, 9, 5, 9]) % 2)

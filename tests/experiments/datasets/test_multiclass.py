@@ -4,6 +4,7 @@ The sets of more than two classes: sizes, labels, splits, and the traps of each 
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from scipy.spatial import cKDTree
 from sklearn.datasets import load_digits
 
@@ -43,17 +44,18 @@ def test_names_and_descriptions():
 @pytest.mark.parametrize("name", ALL)
 def test_every_split_is_a_partition_that_trains_on_every_class(name):
     D, counts, num_train = (PUBLISHED | BUNDLED)[name]
-    N, source = sum(counts), ENTRIES[name].source
+    N = sum(counts)
+    source = ENTRIES[name].source
     splits = [source.read(split) for split in range(source.num_splits)]
     for X, Y, train, test in splits:
         assert (X.shape, Y.shape) == ((N, D), (N, 1))
         assert X.dtype == Y.dtype == np.float64
         assert np.isfinite(X).all()
         labels, found = np.unique(Y, return_counts=True)
-        np.testing.assert_array_equal(labels, np.arange(len(counts)))
+        assert_array_equal(labels, np.arange(len(counts)))
         assert found.tolist() == counts
         assert len(np.unique(Y[train])) == len(counts)
-        np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(N))
+        assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(N))
         assert len(train) == num_train
     assert len({tuple(split.test) for split in splits}) == 20  # all differ
 
@@ -62,15 +64,15 @@ def test_digits_are_those_of_scikit_learn():
     X, y = load_digits(return_X_y=True)
     data = datasets.load("digits", standardize=False)
     rows = np.random.RandomState(0).permutation(1797)
-    np.testing.assert_array_equal(data.X_test, X[rows[1617:]])
-    np.testing.assert_array_equal(data.Y_test, y[rows[1617:], None])
+    assert_array_equal(data.X_test, X[rows[1617:]])
+    assert_array_equal(data.Y_test, y[rows[1617:], None])
     blank = np.flatnonzero(np.ptp(X, axis=0) == 0.0)
-    np.testing.assert_array_equal(blank, [0, 32, 39])
-    np.testing.assert_array_equal(datasets.load("digits").x_scale[blank], 1.0)
+    assert_array_equal(blank, [0, 32, 39])
+    assert_array_equal(datasets.load("digits").x_scale[blank], 1.0)
 
 
 def test_labels_are_not_standardized():
-    np.testing.assert_array_equal(np.unique(datasets.load("iris").Y_train), [0.0, 1.0, 2.0])
+    assert_array_equal(np.unique(datasets.load("iris").Y_train), [0.0, 1.0, 2.0])
 
 
 def test_a_flight_is_read_with_its_plane(publish):
@@ -83,7 +85,7 @@ def test_a_flight_is_read_with_its_plane(publish):
         b"2013,7,1,1200,1300,6,N4,60,300,0\n"  # a plane nobody knows
     )
     planes = publish("planes.csv", b"rownames,tailnum,year\n1,N1,2003\n2,N2,1990\n3,N3,\n")
-    np.testing.assert_array_equal(
+    assert_array_equal(
         read_flights(publish("flights.csv", flights), planes),
         [
             [6, 30, 6, 580, 736, 313, 2475, 10, 0],
@@ -94,10 +96,8 @@ def test_a_flight_is_read_with_its_plane(publish):
 
 
 def test_three_classes_are_generated_alike_in_both_parts():
-    info, data = (
-        datasets.describe("three-classes"),
-        datasets.load("three-classes", standardize=False),
-    )
+    info = datasets.describe("three-classes")
+    data = datasets.load("three-classes", standardize=False)
     assert (info.N, info.D, info.num_splits, info.files) == (2000, 2, 1, ())
     assert data.X_train.shape == data.X_test.shape == (1000, 2) and abs(data.X_train).max() <= 2.5
     counts = [np.bincount(Y[:, 0].astype(int)).tolist() for Y in (data.Y_train, data.Y_test)]

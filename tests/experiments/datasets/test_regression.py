@@ -67,7 +67,8 @@ def test_published_sizes_and_target(name):
 @pytest.mark.data
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_every_split_is_a_partition(name):
-    source, N = ENTRIES[name].source, datasets.describe(name).N
+    source = ENTRIES[name].source
+    N = datasets.describe(name).N
     tested = set()
     for split in range(datasets.describe(name).num_splits):
         table = source.read(split)
@@ -88,10 +89,8 @@ def test_folds_test_every_row_once(name):
 
 def test_draws_of_a_gaussian_process():
     first, second = (datasets.load("gp-draws", split, standardize=False) for split in (0, 1))
-    assert (
-        first.X_train.shape == first.X_test.shape == (500, 5)
-        and datasets.describe("gp-draws").num_splits == 30
-    )
+    assert first.X_train.shape == first.X_test.shape == (500, 5)
+    assert datasets.describe("gp-draws").num_splits == 30
     assert not np.array_equal(first.X_train, second.X_train)
     # Rows are exchangeable and correlated: the deviation of the targets of a draw is at most that
     # of all, about 1.

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from experiments import datasets
 from experiments.datasets.catalog import ENTRIES, Entry
@@ -30,6 +31,17 @@ def as_text(rows):
     return text.getvalue()
 
 
+def packed(members):
+    """A tar archive of files [name, bytes] of one set."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for name, text in members.items():
+            header = tarfile.TarInfo(f"toy/{name}")
+            header.size = len(text)
+            archive.addfile(header, io.BytesIO(text))
+    return content.getvalue()
+
+
 def toy_archive(table=TOY_TABLE):
     """
     A tar archive with one set: inputs are columns 3, 0 and 2 of the table, the target is column 1.
@@ -37,14 +49,7 @@ def toy_archive(table=TOY_TABLE):
     members = {"data": table, "index_features": [3, 0, 2], "index_target": [1]}
     members |= {"index_train_0": [4, 0, 2], "index_test_0": [1, 3, 5]}
     members |= {"index_train_1": [1, 3, 5, 0], "index_test_1": [4, 2]}
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, rows in members.items():
-            text = as_text(rows)
-            header = tarfile.TarInfo(f"toy/data/{name}.txt")
-            header.size = len(text)
-            archive.addfile(header, io.BytesIO(text))
-    return packed.getvalue()
+    return packed({f"data/{name}.txt": as_text(rows) for name, rows in members.items()})
 
 
 @pytest.fixture
@@ -59,10 +64,10 @@ def toy(publish, monkeypatch):
 def test_archive_gives_the_columns_and_rows_it_names(toy):
     data = datasets.load(toy, 1, standardize=False)
     assert data.name == "toy"
-    np.testing.assert_array_equal(data.X_train, TOY_TABLE[[1, 3, 5, 0]][:, [3, 0, 2]])
-    np.testing.assert_array_equal(data.Y_train, TOY_TABLE[[1, 3, 5, 0]][:, [1]])
-    np.testing.assert_array_equal(data.X_test, TOY_TABLE[[4, 2]][:, [3, 0, 2]])
-    np.testing.assert_array_equal(data.Y_test, TOY_TABLE[[4, 2]][:, [1]])
+    assert_array_equal(data.X_train, TOY_TABLE[[1, 3, 5, 0]][:, [3, 0, 2]])
+    assert_array_equal(data.Y_train, TOY_TABLE[[1, 3, 5, 0]][:, [1]])
+    assert_array_equal(data.X_test, TOY_TABLE[[4, 2]][:, [3, 0, 2]])
+    assert_array_equal(data.Y_test, TOY_TABLE[[4, 2]][:, [1]])
 
 
 def test_archive_is_not_extracted(toy, tmp_path, monkeypatch):
@@ -77,8 +82,8 @@ def test_constant_column_keeps_scale_one(toy):
     # The table's column 2, 0.1 in every row: numpy's deviation of three such rows is 1e-17, not 0.
     constant = 2
     assert data.x_scale[constant] == 1.0
-    np.testing.assert_allclose(data.X_train[:, constant], 0.0, atol=1e-15)
-    np.testing.assert_allclose(data.X_test[:, constant], 0.0, atol=1e-15)
+    assert_allclose(data.X_train[:, constant], 0.0, atol=1e-15)
+    assert_allclose(data.X_test[:, constant], 0.0, atol=1e-15)
     assert np.all(data.x_scale[:2] > 1.0)
 
 
@@ -90,10 +95,10 @@ def test_mask_marks_the_test_rows(publish):
         num_splits=3,
     )
     table = source.read(1)
-    np.testing.assert_array_equal(table.X, TOY_TABLE[:, :3])
-    np.testing.assert_array_equal(table.Y, TOY_TABLE[:, 3:])
-    np.testing.assert_array_equal(table.train, [0, 2, 3, 5])
-    np.testing.assert_array_equal(table.test, [1, 4])
+    assert_array_equal(table.X, TOY_TABLE[:, :3])
+    assert_array_equal(table.Y, TOY_TABLE[:, 3:])
+    assert_array_equal(table.train, [0, 2, 3, 5])
+    assert_array_equal(table.test, [1, 4])
 
 
 def test_archive_leaves_out_dropped_features_and_makes_labels(publish):
@@ -103,30 +108,27 @@ def test_archive_leaves_out_dropped_features_and_makes_labels(publish):
     plain = ArchivedSplits(archive, "toy").read(0)
     read = ArchivedSplits(archive, "toy", dropped=(1,), classes=(1.0, -1.0)).read(0)
     # The feature at place 1 of 3, 0 and 2 is dropped.
-    np.testing.assert_array_equal(read.X, table[:, [3, 2]])
-    np.testing.assert_array_equal(read.Y, [[1], [0], [0], [1], [0], [1]])
-    np.testing.assert_array_equal(read.train, plain.train)
-    np.testing.assert_array_equal(read.test, plain.test)
+    assert_array_equal(read.X, table[:, [3, 2]])
+    assert_array_equal(read.Y, [[1], [0], [0], [1], [0], [1]])
+    assert_array_equal(read.train, plain.train)
+    assert_array_equal(read.test, plain.test)
 
 
 def test_archived_arrays_have_labels_from_0(publish):
-    train, test = np.array([[4, 0, 2], [1, 3, 5]]), np.array([[1, 3, 5], [4, 0, 2]])
+    train = np.array([[4, 0, 2], [1, 3, 5]])
+    test = np.array([[1, 3, 5], [4, 0, 2]])
     codes = np.array([3, 1, 2, 2, 1, 3], np.int32)
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, pair in {"data": (TOY_TABLE, codes), "folds": (train, test)}.items():
-            arrays = io.BytesIO()
-            np.savez(arrays, *pair)
-            header = tarfile.TarInfo(f"toy/{name}.npz")
-            header.size = arrays.tell()
-            arrays.seek(0)
-            archive.addfile(header, arrays)
-    source = ArchivedArrays(publish("toy.tgz", packed.getvalue()), "toy", num_splits=2)
+    members = {}
+    for name, pair in {"data": (TOY_TABLE, codes), "folds": (train, test)}.items():
+        arrays = io.BytesIO()
+        np.savez(arrays, *pair)
+        members[f"{name}.npz"] = arrays.getvalue()
+    source = ArchivedArrays(publish("toy.tgz", packed(members)), "toy", num_splits=2)
     read = source.read(1)
-    np.testing.assert_array_equal(read.X, TOY_TABLE)
-    np.testing.assert_array_equal(read.Y, [[2.0], [0.0], [1.0], [1.0], [0.0], [2.0]])
-    np.testing.assert_array_equal(read.train, [1, 3, 5])
-    np.testing.assert_array_equal(read.test, [4, 0, 2])
+    assert_array_equal(read.X, TOY_TABLE)
+    assert_array_equal(read.Y, [[2.0], [0.0], [1.0], [1.0], [0.0], [2.0]])
+    assert_array_equal(read.train, [1, 3, 5])
+    assert_array_equal(read.test, [4, 0, 2])
     assert (source.num_splits, source.splits_published, read.Y.dtype) == (2, True, np.float64)
 
 
@@ -138,12 +140,10 @@ def test_folds_are_as_documented_and_test_every_row_once(N):
     tested = []
     for split in range(10):
         read = source.read(split)
-        np.testing.assert_array_equal(read.X, table[:, :2])
-        np.testing.assert_array_equal(read.Y, table[:, 2:])
-        np.testing.assert_array_equal(read.test, np.array_split(permutation, 10)[split])
-        np.testing.assert_array_equal(
-            np.sort(np.concatenate([read.train, read.test])), np.arange(N)
-        )
+        assert_array_equal(read.X, table[:, :2])
+        assert_array_equal(read.Y, table[:, 2:])
+        assert_array_equal(read.test, np.array_split(permutation, 10)[split])
+        assert_array_equal(np.sort(np.concatenate([read.train, read.test])), np.arange(N))
         assert len(read.test) in (N // 10, N // 10 + 1)
         tested.extend(read.test)
     assert sorted(tested) == list(range(N))
@@ -154,14 +154,15 @@ def test_seeded_splits_test_a_tenth():
     table = np.arange(40.0).reshape(20, 2)
     read = SeededSplits(lambda: table).read(3)
     rows = np.random.RandomState(3).permutation(20)
-    np.testing.assert_array_equal(read.train, rows[:18])
-    np.testing.assert_array_equal(read.test, rows[18:])
+    assert_array_equal(read.train, rows[:18])
+    assert_array_equal(read.test, rows[18:])
 
 
 def test_train_and_test_part_are_the_tables_given():
-    train, test = np.arange(12.0).reshape(4, 3), np.arange(12.0, 18.0).reshape(2, 3)
+    train = np.arange(12.0).reshape(4, 3)
+    test = np.arange(12.0, 18.0).reshape(2, 3)
     source = TrainAndTest(lambda: train, lambda: test, files=())
     read = source.read(0)
-    np.testing.assert_array_equal(np.hstack([read.X, read.Y])[read.train], train)
-    np.testing.assert_array_equal(np.hstack([read.X, read.Y])[read.test], test)
+    assert_array_equal(np.hstack([read.X, read.Y])[read.train], train)
+    assert_array_equal(np.hstack([read.X, read.Y])[read.test], test)
     assert (source.num_splits, source.splits_published) == (1, True)

@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.io import savemat
 
 from experiments import datasets
@@ -57,14 +58,14 @@ def test_rows_are_in_order_and_test_rows_lie_between_them(name):
     if D == 2:  # a grid: three neighbors of every training place test
         east, north = (np.unique(rows[:, axis]) for axis in (0, 1))
         assert len(east) * len(north) == len(rows)
-        np.testing.assert_array_equal(np.unique(data.X_train[:, 0]), east[::2])
-        np.testing.assert_array_equal(np.unique(data.X_train[:, 1]), north[::2])
+        assert_array_equal(np.unique(data.X_train[:, 0]), east[::2])
+        assert_array_equal(np.unique(data.X_train[:, 1]), north[::2])
 
 
 @pytest.mark.parametrize("name", ["periodic"])
 def test_numbers_are_standardized(name):
     data = datasets.load(name)
-    np.testing.assert_allclose([data.Y_train.mean(), data.Y_train.std()], [0.0, 1.0], atol=1e-12)
+    assert_allclose([data.Y_train.mean(), data.Y_train.std()], [0.0, 1.0], atol=1e-12)
 
 
 def test_a_band_of_sound_is_moved_to_0(publish):
@@ -76,33 +77,31 @@ def test_a_band_of_sound_is_moved_to_0(publish):
     content = io.BytesIO()
     savemat(content, {"y": np.cos(2.0 * np.pi * 0.1 * n + 0.5), "fs": 16_000.0, "mu": 0.1})
     rows = series.read_audio(publish("audio.mat", content.getvalue()))
-    np.testing.assert_allclose(rows[:, 0], n[8_000:26_000] / 16_000.0, rtol=1e-14)
+    assert_allclose(rows[:, 0], n[8_000:26_000] / 16_000.0, rtol=1e-14)
     noise = 0.02 * np.random.RandomState(0).normal(size=len(n))[8_000:26_000]
-    np.testing.assert_allclose(rows[:, 1] - noise, np.cos(0.5), rtol=0.0, atol=1e-9)
+    assert_allclose(rows[:, 1] - noise, np.cos(0.5), rtol=0.0, atol=1e-9)
 
 
 def test_the_outer_thirds_of_a_toy_are_moved_apart(publish):
     files = publish("x.txt", b"0\n1\n2\n3\n4\n5\n"), publish("y.txt", b"5\n4\n3\n2\n1\n0\n")
     expected = [[-1.0, 5.0], [0.0, 4.0], [2.0, 3.0], [3.0, 2.0], [5.0, 1.0], [6.0, 0.0]]
-    np.testing.assert_array_equal(series.read_toy(*files), expected)
+    assert_array_equal(series.read_toy(*files), expected)
 
 
 def test_every_so_many_rows_test():
     table = np.arange(20.0).reshape(10, 2)
-    np.testing.assert_array_equal(
-        series.alternate(lambda: table, 0, 5), np.delete(table, [4, 9], axis=0)
-    )
-    np.testing.assert_array_equal(series.alternate(lambda: table, 1, 5), table[[4, 9]])
+    assert_array_equal(series.alternate(lambda: table, 0, 5), np.delete(table, [4, 9], axis=0))
+    assert_array_equal(series.alternate(lambda: table, 1, 5), table[[4, 9]])
 
 
 def test_map_by_columns_from_the_south_west():
     heights = np.array([[7.0, 8.0, 9.0], [4.0, 5.0, 6.0]])  # 7 is in the north-west
     table = series.by_columns(heights, 0.5)
-    np.testing.assert_array_equal(
+    assert_array_equal(
         table, [[0, 0, 4], [0, 0.5, 7], [0.5, 0, 5], [0.5, 0.5, 8], [1, 0, 6], [1, 0.5, 9]]
     )
-    np.testing.assert_array_equal(series.every_second_place(lambda: table, 0), table[[0, 4]])
-    np.testing.assert_array_equal(series.every_second_place(lambda: table, 1), table[[1, 2, 3, 5]])
+    assert_array_equal(series.every_second_place(lambda: table, 0), table[[0, 4]])
+    assert_array_equal(series.every_second_place(lambda: table, 1), table[[1, 2, 3, 5]])
 
 
 def test_grid_in_a_zip_file(publish):
@@ -111,9 +110,7 @@ def test_grid_in_a_zip_file(publish):
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("tile.asc", text)
     table = series.read_grid(publish("tile.zip", packed.getvalue()), "tile.asc")
-    np.testing.assert_array_equal(
-        table, series.by_columns(np.array([[7.0, 8.0, 9.0], [4.0, 5.0, 6.0]]), 0.05)
-    )
+    assert_array_equal(table, series.by_columns(np.array([[7.0, 8.0, 9.0], [4.0, 5.0, 6.0]]), 0.05))
 
 
 def test_generated_series_are_what_their_formulas_say():

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 from matplotlib.image import imread
-from quick import some_slow
+from quick import partly_slow
 from toy_protocols import toy
 
 from experiments.cells.processes import perform
@@ -30,7 +30,7 @@ def test_larger_log_likelihoods_are_better(name):
             assert score.larger_is_better, score
 
 
-@pytest.mark.parametrize("name", some_slow(PROTOCOLS, quick=["U1"]))
+@partly_slow("name", PROTOCOLS, quick=["U1"])
 def test_protocol_runs_and_is_shown(name, runs):
     if name not in WITHOUT_FILES and not has_data:
         pytest.skip("needs data sets: set GPFLOW_PEP_DATA")
@@ -65,7 +65,8 @@ def test_published_size_has_more_runs(name):
     protocol = import_module(f"experiments.papers.{name.lower()}")
     if name == "M1" and not has_data:
         pytest.skip("reads the number of rows: set GPFLOW_PEP_DATA")
-    small, full = protocol.jobs(False), protocol.jobs(True)
+    small = protocol.jobs(False)
+    full = protocol.jobs(True)
     assert (
         len({job.cell.key for job in small})
         == len(small)

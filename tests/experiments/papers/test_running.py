@@ -1,11 +1,13 @@
 """The command of the protocols: runs, skipped runs, repeated runs and refusals."""
 
 import os
+import shlex
 import sys
 from types import SimpleNamespace
 
 import acting
 import pytest
+from refusals import refused
 
 from experiments import papers
 from experiments.cells import processes
@@ -49,6 +51,10 @@ def protocol(monkeypatch, runs):
     return module
 
 
+def command(text, runs):
+    main([*shlex.split(text), "--runs", str(runs)])
+
+
 def begun(runs):
     return "".join((runs.parent / "begun").read_text().split())
 
@@ -61,13 +67,13 @@ def test_a_killed_run_is_run_again_and_completed_runs_are_not(protocol, runs):
     with pytest.raises(
         SystemExit, match=r"1 of 2 runs have no result(.|\n)*killed: none with .*name=b"
     ):
-        main(["X1", "--runs", str(runs)])
+        command("X1", runs)
     assert names(runs) == ["a"] and begun(runs) == "ab"
-    main(["X1", "--stored", "--runs", str(runs)])
+    command("X1 --stored", runs)
     assert names(runs) == ["a"] and begun(runs) == "ab"
-    main(["X1", "--runs", str(runs)])
+    command("X1", runs)
     assert names(runs) == ["a", "b"] and begun(runs) == "abb"
-    main(["X1", "--full", "--runs", str(runs), "--to", str(runs / "papers")])
+    command(f"X1 --full --to {runs / 'papers'}", runs)
     assert names(runs, "X1-full") == ["a", "b", "c"] and begun(runs) == "abbc"
     assert (
         runs / "papers" / "X1" / "title.txt"
@@ -75,72 +81,59 @@ def test_a_killed_run_is_run_again_and_completed_runs_are_not(protocol, runs):
 
 
 def test_values_and_settings_are_chosen(protocol, runs, capsys):
-    main(
-        [
-            "X1",
-            "--full",
-            "--only",
-            "name=a,c",
-            "--with",
-            "act=return",
-            "note=two words",
-            "--runs",
-            str(runs),
-        ]
-    )
+    command("X1 --full --only name=a,c --with act=return 'note=two words'", runs)
     text = (runs / "papers" / "X1" / "title.txt").read_text()
     assert text.endswith("X1 --full --only name=a,c --with act=return 'note=two words'\n")
     assert begun(runs) == "ac" and "| a    |\n| c    |" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "options", [["name=a,c"], ["name=a", "name=c"], ["name=a", "--only", "name=c"]]
-)
+@pytest.mark.parametrize("options", ["name=a,c", "name=a name=c", "name=a --only name=c"])
 def test_all_values_of_an_axis_are_taken(protocol, runs, options):
-    main(["X1", "--full", "--only", *options, "--with", "act=return", "--runs", str(runs)])
+    command(f"X1 --full --only {options} --with act=return", runs)
     assert begun(runs) == "ac"
 
 
 def test_runs_without_an_axis_stay():
-    sparse, exact = grid("none", {}, split=(0, 1), M=(5, 20)), grid("none", {}, split=(0, 1))
+    sparse = grid("none", {}, split=(0, 1), M=(5, 20))
+    exact = grid("none", {}, split=(0, 1))
     chosen = selected(sparse + exact, {"M": [20], "split": [1]}, {})
     assert [job.labels for job in chosen] == [{"split": 1, "M": 20}, {"split": 1}]
 
 
 def test_axes_are_listed_without_runs(protocol, runs, capsys):
-    main(["X1", "--only", "axes=list", "--runs", str(runs)])
+    command("X1 --only axes=list", runs)
     assert capsys.readouterr().out == "The axes of X1: name=a,b\n" and not runs.exists()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--only", "name=d"], "--only: name is 'd'; accepted are a, b"),
-        (["--only", "alpha=0.5"], "there is no axis 'alpha'; the axes are name=a,b"),
+        ("--only name=d", "--only: name is 'd'; accepted are a, b"),
+        ("--only alpha=0.5", "there is no axis 'alpha'; the axes are name=a,b"),
         (
-            ["--stored"],
+            "--stored",
             "has no run of X1. Start some: python -m experiments.papers X1\nThe axes of X1: "
             "name=a,b",
         ),
-        (["--with", "M=1,2"], "--with accepts one value for each entry, got several for M"),
-        (["--with", "M=1", "M=2"], "--with accepts one value for each entry, got several for M"),
+        ("--with M=1,2", "--with accepts one value for each entry, got several for M"),
+        ("--with M=1 M=2", "--with accepts one value for each entry, got several for M"),
         (
-            ["--with", "nota=1"],
+            "--with nota=1",
             "the experiment none has no setting 'nota'; its settings are M, act, name, note",
         ),
-        (["--only", "name"], "2"),
-        (["--jobs", "1000"], "jobs must take no more than"),
+        ("--only name", "2"),
+        ("--jobs 1000", "jobs must take no more than"),
     ],
 )
 def test_refuses(protocol, runs, options, message):
     with pytest.raises(SystemExit, match=message):
-        main(["X1", *options, "--runs", str(runs)])
+        command(f"X1 {options}", runs)
     assert not runs.exists()
 
 
 def test_what_is_stored_is_not_run_again_on_another_machine(protocol, runs):
     with pytest.raises(SystemExit, match=r"1 of 3 runs have no result(.|\n)*killed: none with"):
-        main(["next", "--runs", str(runs)])
+        command("next", runs)
     results = runs.parent / "results" / "X1"
     headings, *lines = (results / "runs.csv").read_text().splitlines()
     assert headings == "name,key,process,threads" and [line[:2] for line in lines] == ["c,", "a,"]
@@ -149,17 +142,17 @@ def test_what_is_stored_is_not_run_again_on_another_machine(protocol, runs):
     other = runs.parent / "other machine" / "runs"
     other.parent.mkdir()
     with pytest.raises(SystemExit, match="1 of 3 runs have no result"):
-        main(["next", "--runs", str(other)])
-    main(["next", "--runs", str(other)])
+        command("next", other)
+    command("next", other)
     assert begun(other) == "bb"
     assert (results / "00-names.csv").read_text().split() == ["name", "a", "b", "c"]
     third = runs.parent / "third machine"
-    main(["X1", "--full", "--runs", str(third)])
+    command("X1 --full", third)
     assert names(third, "X1-full") == ["a", "b", "c"] and not (third / "cells").exists()
 
 
 def test_no_run_starts_after_the_last_hour(protocol, runs):
-    main(["next", "--hours", "1e-9", "--runs", str(runs)])
+    command("next --hours 1e-9", runs)
     assert not (runs.parent / "begun").exists()
 
 
@@ -182,9 +175,9 @@ def test_damaged_results_are_named(protocol, runs, text, message):
     path = runs.parent / "results" / "X1" / "runs.csv"
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    for command in (["X1"], ["next"]):
+    for name in ("X1", "next"):
         with pytest.raises(SystemExit, match=rf"runs\.csv.*{message}"):
-            main([*command, "--runs", str(runs)])
+            command(name, runs)
     assert not (runs.parent / "begun").exists()
 
 
@@ -201,5 +194,5 @@ def test_results_are_stored_to_six_digits(tmp_path):
 
 
 def test_a_record_without_a_score_is_named():
-    with pytest.raises(ValueError, match=r"record k1 of the run .* has no rmse: delete"):
+    with refused(r"record k1 of the run .* has no rmse: delete"):
         Record({"split": 0}, {}, "k1")["rmse"]

@@ -126,10 +126,8 @@ def test_lines_differ_without_color(records):
         {"a": {"x": ([1, 2], [3, 4])}, "b": {"x": ([1, 2], [3, 5])}}, {"x": "unit"}, "step", "Title"
     )
     lines = picture.figure.axes[0].get_lines()
-    assert (
-        len({line.get_marker() for line in lines}) == 2
-        and picture.figure.axes[0].get_xlabel() == "step"
-    )
+    assert len({line.get_marker() for line in lines}) == 2
+    assert picture.figure.axes[0].get_xlabel() == "step"
     assert len(dots(records, "alpha", {"rmse": "RMSE"}, "Title").figure.axes[0].get_lines()) == 8
 
 

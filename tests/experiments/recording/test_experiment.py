@@ -9,7 +9,8 @@ from experiments.recording.experiment import RecordedExperiment
 
 @pytest.fixture
 def experiment():
-    first, second = Ingredient("first"), Ingredient("second")
+    first = Ingredient("first")
+    second = Ingredient("second")
     first.add_config(shared=1, mine=1, top=1)
     second.add_config(shared=2, yours=2)
     ex = RecordedExperiment("test", ingredients=[first, second])
