@@ -8,7 +8,6 @@ Each method is a run of `experiments.regression`, `.classification` or `.streami
 settings.
 """
 
-import argparse
 import os
 import shlex
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.protocols.arguments import Parser, parser_of
 from experiments.protocols.demonstrations import DEMONSTRATIONS
 
 if TYPE_CHECKING:
@@ -149,28 +149,18 @@ def _picture(
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.demo", description=(__doc__ or "").split("\n\n")[0]
-    )
-    parser.add_argument(
-        "--task", choices=list(DEMONSTRATIONS), default="regression", help="task (%(default)s)"
-    )
+def _parser() -> Parser:
+    parser = parser_of((__doc__ or "").split("\n\n")[0], "demo")
+    parser.option("--task", "regression", "task (%(default)s)", choices=list(DEMONSTRATIONS))
     defaults = ", ".join(
         f"{task}: {demonstration.dataset}" for task, demonstration in DEMONSTRATIONS.items()
     )
     parser.add_argument(
         "--dataset", help=f"a name of experiments.datasets.names(task=...) ({defaults})"
     )
-    parser.add_argument(
-        "--split", type=int, default=0, help="number of the train/test split (%(default)s)"
-    )
-    parser.add_argument(
-        "--short", action="store_true", help="a few iterations only, to see that everything works"
-    )
-    parser.add_argument(
-        "--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)"
-    )
+    parser.option("--split", 0, "number of the train/test split (%(default)s)", type=int)
+    parser.option("--short", False, "a few iterations only, to see that everything works")
+    parser.option("--runs", Path("runs"), "folder of recorded runs (%(default)s)")
     return parser
 
 

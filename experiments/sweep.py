@@ -21,7 +21,6 @@ command runs only the rest. A run that fails or is killed does not affect other 
 table in Markdown gives means over the splits with their standard errors.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -29,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.papers.grid import Job, grid
-from experiments.protocols.arguments import add_running, parser_of
+from experiments.protocols.arguments import Parser, add_running, parser_of
 from experiments.protocols.records import read_toml
 
 _AXES = ("dataset", "model", "alpha", "M", "split")
@@ -121,7 +120,7 @@ def read_plan(path: Path) -> list[Job]:
     return jobs
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     parser = parser_of(__doc__, "sweep")
     parser.add_argument("plan", type=Path, metavar="FILE", help="a TOML file, as above")
     add_running(parser)

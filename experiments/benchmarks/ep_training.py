@@ -37,7 +37,6 @@ from experiments.benchmarks.machine import in_process, machine
 from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
 from experiments.ingredients.initialization import cluster_centers, median_distance
-from experiments.protocols.arguments import count
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.softmax.integrals import softmax_power
@@ -84,16 +83,10 @@ def main() -> None:
     """Print a table for each set and likelihood."""
     parser = parser_of(__doc__)
     known = (*datasets.names(task="classification"), *datasets.names(task="multiclass"))
-    parser.add_argument(
-        "--sets", nargs="+", choices=known, metavar="SET", default=[*BINARY, *MULTICLASS]
-    )
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    parser.add_argument(
-        "--rounds", type=count, default=1, help="processes for each method (%(default)s)"
-    )
-    parser.add_argument(
-        "--short", action="store_true", help="a few iterations, to see that everything works"
-    )
+    parser.option("--sets", [*BINARY, *MULTICLASS], choices=known, metavar="SET")
+    parser.option("--methods", METHODS, choices=METHODS)
+    parser.option("--rounds", 1, "processes for each method (%(default)s)")
+    parser.option("--short", False, "a few iterations, to see that everything works")
     parser.add_argument(
         "--courses", type=Path, help="write seconds and NLPD of every record to this file"
     )

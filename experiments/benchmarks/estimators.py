@@ -27,7 +27,7 @@ from experiments import datasets
 from experiments.benchmarks.machine import machine
 from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.benchmarks.tables import Rows, fit_alone
-from experiments.protocols.arguments import count, power
+from experiments.protocols.arguments import count
 
 RAW = ("airfoil", "kin8nm", "power", "naval", "elevators", "bike", "protein")
 SETS = ("iris", "wine", "breast-cancer", "digits", "diabetes", *RAW)
@@ -38,19 +38,15 @@ _NO_LIMIT = 10**6  # CPU seconds
 def main() -> None:
     """Print a row for each set and estimator."""
     parser = parser_of(__doc__)
-    parser.add_argument("--sets", nargs="+", metavar="SET", default=SETS, choices=SETS)
-    parser.add_argument(
-        "--rows", type=count, default=50_000, help="training rows, at most (%(default)s)"
-    )
+    parser.option("--sets", SETS, metavar="SET", choices=SETS)
+    parser.option("--rows", 50_000, "training rows, at most (%(default)s)")
     parser.add_argument(
         "--inducing",
         type=count,
         help="number of inducing points; by default the estimators' own, and 100",
     )
-    parser.add_argument("--alphas", nargs="+", type=power, default=[0.5])
-    parser.add_argument(
-        "--limit", type=count, default=600, help="CPU seconds of a peer's fit (%(default)s)"
-    )
+    parser.option("--alphas", [0.5])
+    parser.option("--limit", 600, "CPU seconds of a peer's fit (%(default)s)")
     asked = parser.parse_args()
     print(machine())
     columns = {"set": "<13", "N": "d", "D": "d", "classes": "d", "estimator": "<12"}

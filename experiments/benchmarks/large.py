@@ -33,14 +33,10 @@ _PIECE = 250_000  # rows written at a time
 def main() -> None:
     """Write the file, and print a row for each size."""
     parser = parser_of(__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
-    parser.add_argument("--inducing", type=int, default=256)
-    parser.add_argument(
-        "--fit", type=int, default=20, help="iterations of fit on the last size; 0: none"
-    )
-    parser.add_argument(
-        "--classify", type=int, default=2_000_000, help="rows of the classifier; 0: none"
-    )
+    parser.option("--rows", [1_000_000, 3_000_000, 10_000_000])
+    parser.option("--inducing", 256)
+    parser.option("--fit", 20, "iterations of fit on the last size; 0: none", type=int)
+    parser.option("--classify", 2_000_000, "rows of the classifier; 0: none", type=int)
     parser.add_argument(
         "--folder", type=Path, help="folder of the file, written if missing (a temporary folder)"
     )

@@ -20,7 +20,6 @@ from experiments import datasets
 from experiments.benchmarks.machine import in_process, machine
 from experiments.benchmarks.methods import scores
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.protocols.arguments import count
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 
 SETS = ("snelson", "airfoil", "kin8nm", "banana")
@@ -31,17 +30,9 @@ def main() -> None:
     """Print a row for each set and number."""
     parser = parser_of(__doc__)
     known = [name for task in _ALPHAS for name in datasets.names(task=task)]  # type: ignore[arg-type]
-    parser.add_argument("--sets", nargs="+", choices=known, metavar="SET", default=SETS)
-    parser.add_argument(
-        "--rows", type=count, default=2000, help="training rows, at most (%(default)s)"
-    )
-    parser.add_argument(
-        "--numbers",
-        nargs="+",
-        type=count,
-        default=[16, 64, 256],
-        help="fixed numbers (%(default)s)",
-    )
+    parser.option("--sets", SETS, choices=known, metavar="SET")
+    parser.option("--rows", 2000, "training rows, at most (%(default)s)")
+    parser.option("--numbers", [16, 64, 256], "fixed numbers (%(default)s)")
     arguments = parser.parse_args()
     print(machine())
     table = Table(

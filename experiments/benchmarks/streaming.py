@@ -30,10 +30,8 @@ _WARM_UP = 3  # rounds
 def main() -> None:
     """Print the times, then the scores on the audio series."""
     parser = parser_of(__doc__)
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument(
-        "--skip-audio", action="store_true", help="times only, which need no data set"
-    )
+    parser.option("--rounds", 30)
+    parser.option("--skip-audio", False, "times only, which need no data set")
     arguments = parser.parse_args()
     columns = {"alpha": "g", "D": "d", "update, ms": ".2f", "moved, ms": ".2f"}
     columns |= {"batch, ms": ".1f", "window, ms": ".1f", "ratio": ".2f"}
