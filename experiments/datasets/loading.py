@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from experiments.datasets.catalog import ENTRIES, DatasetInfo, Entry
-from experiments.datasets.info import Task
+from experiments.datasets.catalog import ENTRIES
+from experiments.datasets.info import DatasetInfo, Entry, Task
 from experiments.datasets.tables import Floats
 
 
