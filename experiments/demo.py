@@ -26,8 +26,10 @@ _COLUMNS = {
     "regression": {"rmse": "RMSE", "nlpd": "NLPD", "noise_sd": "noise s.d."},
     "classification": {"error": "error", "nlpd": "NLPD", "loo_nlpd": "LOO NLPD"},
     "streaming": {
-        **{"mean_rmse": "RMSE", "rmse": "at the end"},
-        **{"mean_log_likelihood": "log likelihood", "log_likelihood": "at the end"},
+        "mean_rmse": "RMSE",
+        "rmse": "at the end",
+        "mean_log_likelihood": "log likelihood",
+        "log_likelihood": "at the end",
     },
 }
 _SIGNS = {"log evidence": "=", "lower bound": "≥"}

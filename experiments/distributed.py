@@ -53,11 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         asked.folder = asked.folder or Path(temporary)
         write_file(asked.folder, asked.rows)
-        columns = {"workers": "d", "seconds a step": ".3f", "bytes a step": ",.0f"}
+        columns = {
+            "workers": "d",
+            "seconds a step": ".3f",
+            "bytes a step": ",.0f",
+            "objective differs": ".0e",
+            "parameters": ".0e",
+        }
         table = Table(
             f"PEPR, alpha 0.5, {asked.rows:,} rows, M = {asked.inducing}, {asked.iterations} "
             "iterations",
-            columns | {"objective differs": ".0e", "parameters": ".0e"},
+            columns,
         )
         single: list[Any] = []
         for workers in range(1, asked.workers + 1):

@@ -27,7 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from experiments.papers.grid import Job, grid
+from experiments.papers.grid import Jobs, grid
 from experiments.protocols.arguments import Parser, add_running, parser_of
 from experiments.protocols.records import read_toml
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"\n{missing}")
 
 
-def read_plan(path: Path) -> list[Job]:
+def read_plan(path: Path) -> Jobs:
     """
     Read the runs of a sweep; a model without alpha, or without inducing points, has one run for all
     values.

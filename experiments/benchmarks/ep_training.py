@@ -36,7 +36,8 @@ from experiments import datasets
 from experiments.benchmarks.machine import in_process, machine
 from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
-from experiments.ingredients.initialization import cluster_centers, median_distance
+from experiments.ingredients.initialization import cluster_centers
+from experiments.ingredients.kernel import initial_kernel
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.softmax.integrals import softmax_power
@@ -75,6 +76,7 @@ _COLUMNS = {
     "error": "<",
 }
 
+Result = dict[str, Any]
 Report = Callable[[int], None]
 """Records an iteration; raises `Over` at a limit."""
 
@@ -117,7 +119,7 @@ def main() -> None:
     write(tables, asked.json)
 
 
-def _medians(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _medians(found: Sequence[Result]) -> Result:
     """Return the first result, with medians of seconds; the error of one that failed."""
     failed = [each for each in found if "error" in each]
     if failed:
@@ -126,7 +128,7 @@ def _medians(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return found[0] | {k: np.median([each[k] for each in found], axis=0).tolist() for k in keys}
 
 
-def _table(title: str, results: Sequence[dict[str, Any]]) -> Table:
+def _table(title: str, results: Sequence[Result]) -> Table:
     """Return the table; ratios are CPU seconds over the fastest SVGP's."""
     table = Table(title, _COLUMNS)
     ended = [each for each in results if "error" not in each]
@@ -147,7 +149,7 @@ def _table(title: str, results: Sequence[dict[str, Any]]) -> Table:
 # --- one method, in a process of its own ----------------------------------------------------------
 
 
-def measure(name: str, likelihood: str, method: str, short: bool) -> dict[str, Any]:
+def measure(name: str, likelihood: str, method: str, short: bool) -> Result:
     """
     Train to the end, find the first record with the final predictions, and train up to it once
     more.
@@ -155,9 +157,7 @@ def measure(name: str, likelihood: str, method: str, short: bool) -> dict[str, A
     data = datasets.load(name)
     X, Y = data.X_train, data.Y_train
     Z = cluster_centers(X, min(INDUCING, len(X)), 0)
-    kernel = gpflow.kernels.SquaredExponential(
-        lengthscales=np.full(X.shape[1], median_distance(X, 0))
-    )
+    kernel = initial_kernel(X)
     lbfgs, adam, seconds = _SHORT if short else _LIMITS
     course = Trajectory(max_seconds=seconds)
     kind, _, how = method.partition(" ")

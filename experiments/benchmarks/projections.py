@@ -34,8 +34,13 @@ def main() -> None:
     parser.option("--rounds", 15)
     parser.option("--likelihoods", list(LIKELIHOODS), choices=LIKELIHOODS)
     asked = parser.parse_args()
-    columns = {"likelihood": "<10", "alpha": "g"}
-    columns |= {"KL, ms": ".1f", "Wasserstein, ms": ".1f", "ratio": ".2f"}
+    columns = {
+        "likelihood": "<10",
+        "alpha": "g",
+        "KL, ms": ".1f",
+        "Wasserstein, ms": ".1f",
+        "ratio": ".2f",
+    }
     table = Table(f"N = {NUM_DATA}, M = {INDUCING}, {asked.rounds} rounds, medians", columns)
     for name in asked.likelihoods:
         for alpha in (0.0, 0.5, 1.0):

@@ -61,6 +61,11 @@ class Dataset:
         """Return the data set with these of its training rows, in this order."""
         return replace(self, X_train=self.X_train[rows], Y_train=self.Y_train[rows])
 
+    def trained_on_some(self, most: int) -> "Dataset":
+        """Return the data set with at most so many of its training rows, drawn at random."""
+        rows = np.random.default_rng(0).permutation(len(self.X_train))
+        return self.trained_on(rows[:most])
+
     def trained_on_all(self) -> "Dataset":
         """Return the data set with the test rows among its training rows, too."""
         X = np.concatenate([self.X_train, self.X_test])
