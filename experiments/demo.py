@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("Loading TensorFlow ...", flush=True)
 
     # Imported after parsing the arguments, since it takes seconds.
-    from experiments import classification, datasets, regression, streaming
+    from experiments import datasets
     from experiments.ingredients.data import check_task
     from experiments.papers.grid import Record
     from experiments.recording.experiment import run_directory
@@ -74,11 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         OSError,
     ) as error:  # no such set or split; no network, or not the published file
         sys.exit(str(error))
-    experiments = {
-        "regression": regression.ex,
-        "classification": classification.ex,
-        "streaming": streaming.ex,
-    }
+    experiment = import_module(f"experiments.{demonstration.experiment}").ex
     common, methods = demonstration.configurations(name, split=asked.split, short=asked.short)
     print(f"Demonstration of {demonstration.title}.")
     print(
@@ -87,9 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = {"--file_storage": str(asked.runs), "--loglevel": "WARNING"}
     records = []
     for method in methods:
-        run = experiments[demonstration.experiment].run(
-            config_updates=common | method, options=options
-        )
+        run = experiment.run(config_updates=common | method, options=options)
         directory = run_directory(run)
         assert directory is not None  # file_storage is among the options
         result = {**(run.result or {}), "directory": str(directory)}

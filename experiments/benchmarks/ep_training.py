@@ -23,6 +23,7 @@ without new tracing. Every method has a process of its own. The table has median
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,7 @@ def measure(name: str, likelihood: str, method: str, short: bool) -> Result:
     others: Sequence[tf.Variable] = []
     if kind == "PEP":
         model: Any = PEP((X, Y), kernel, chosen, Z, alpha=float(how))
-        train = _fit(model, lbfgs)
+        train: Callable[[Report], bool] = partial(_fit, model, lbfgs)
         recorded = [*model.trainable_variables, model.sites.precision, model.sites.linear]
     else:
         model = gpflow.models.SVGP(
@@ -178,7 +179,7 @@ def measure(name: str, likelihood: str, method: str, short: bool) -> Result:
         labels = Y.astype(np.int64) if likelihood == "softmax" else Y
         loss = model.training_loss_closure((tf.constant(X), tf.constant(labels)), compile=False)
         if how == "L-BFGS":
-            train = _lbfgs(loss, recorded, lbfgs)
+            train = partial(_lbfgs, loss, recorded, lbfgs)
         else:
             train, others = _adam(model, loss, adam, _GAIN * len(X), how == "natural")
     trained = [*recorded, *others]
@@ -240,31 +241,25 @@ def _score(model: gpflow.models.GPModel, X: Any, Y: Any) -> Callable[[], float]:
     return lambda: -float(compiled())
 
 
-def _fit(model: PEP, limit: int) -> Callable[[Report], bool]:
-    def train(report: Report) -> bool:
-        return fit(model, max_iterations=limit, callback=lambda step, _: report(step)).converged
-
-    return train
+def _fit(model: PEP, limit: int, report: Report) -> bool:
+    return fit(model, max_iterations=limit, callback=lambda step, _: report(step)).converged
 
 
 def _lbfgs(
-    loss: Callable[[], tf.Tensor], variables: Sequence[tf.Variable], limit: int
-) -> Callable[[Report], bool]:
-    def train(report: Report) -> bool:
-        def callback(step: int, _: Any, values: Sequence[tf.Tensor]) -> None:
-            assign(variables, values)
-            report(step + 1)
+    loss: Callable[[], tf.Tensor], variables: Sequence[tf.Variable], limit: int, report: Report
+) -> bool:
+    def callback(step: int, _: Any, values: Sequence[tf.Tensor]) -> None:
+        assign(variables, values)
+        report(step + 1)
 
-        found = gpflow.optimizers.Scipy().minimize(
-            loss,
-            variables,
-            step_callback=callback,
-            tf_fun_args={"autograph": False},  # nothing to convert
-            options={"maxiter": limit, "maxfun": 4 * limit},
-        )
-        return bool(found.success)
-
-    return train
+    found = gpflow.optimizers.Scipy().minimize(
+        loss,
+        variables,
+        step_callback=callback,
+        tf_fun_args={"autograph": False},  # nothing to convert
+        options={"maxiter": limit, "maxfun": 4 * limit},
+    )
+    return bool(found.success)
 
 
 def _adam(

@@ -32,6 +32,7 @@ from sklearn.preprocessing import StandardScaler
 from experiments.benchmarks.rankings import Record
 from experiments.benchmarks.tables import Rows, num_classes
 from experiments.ingredients.initialization import Floats
+from experiments.recording.scores import of_all_labels
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 from gpflow_pep.inducing import k_means
 from gpflow_pep.inducing.rows import distinct
@@ -103,8 +104,7 @@ class GPflow:
 
     def predict_proba(self, X: Floats) -> Floats:
         """Predict the probabilities of the classes."""
-        found = self.model.predict_y(X)[0].numpy()
-        return np.concatenate([1.0 - found, found], axis=1) if found.shape[1] == 1 else found
+        return of_all_labels(self.model.predict_y(X)[0].numpy())
 
 
 def _default(X: Floats, classes: int, **options: Any) -> Any:
