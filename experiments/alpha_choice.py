@@ -14,12 +14,12 @@ cross-validation. A model of all training rows is scored on the test rows. Proto
 from functools import partial
 from typing import Any
 
-import gpflow
 import numpy as np
 from gpflow.base import RegressionData
 
 from experiments.ingredients.data import data, load
-from experiments.ingredients.initialization import cluster_centers, median_distance
+from experiments.ingredients.initialization import cluster_centers
+from experiments.ingredients.kernel import initial_kernel
 from experiments.recording.experiment import RecordedExperiment
 from gpflow_pep import PEPR, select_alpha
 from gpflow_pep.training import fit, uninterrupted
@@ -45,12 +45,8 @@ def _config() -> None:
 def model_of(data: RegressionData, alpha: Any, M: int) -> PEPR:
     """Return PEPR before training; `alpha`: a power, or one for each row."""
     X, Y = (np.asarray(values) for values in data)
-    kernel = gpflow.kernels.SquaredExponential(
-        lengthscales=np.full(X.shape[1], median_distance(X, 0))
-    )
-    return PEPR(
-        (X, Y), kernel, cluster_centers(X, M, 0), alpha=alpha, noise_variance=0.1, max_jitter=1e-3
-    )
+    Z = cluster_centers(X, M, 0)
+    return PEPR((X, Y), initial_kernel(X), Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3)
 
 
 @ex.automain

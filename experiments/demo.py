@@ -8,14 +8,15 @@ Each method is a run of `experiments.regression`, `.classification` or `.streami
 settings.
 """
 
-import argparse
 import os
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.protocols.arguments import Parser, parser_of
 from experiments.protocols.demonstrations import DEMONSTRATIONS
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ _COLUMNS = {
     "regression": {"rmse": "RMSE", "nlpd": "NLPD", "noise_sd": "noise s.d."},
     "classification": {"error": "error", "nlpd": "NLPD", "loo_nlpd": "LOO NLPD"},
     "streaming": {
-        **{"mean_rmse": "RMSE", "rmse": "at the end"},
-        **{"mean_log_likelihood": "log likelihood", "log_likelihood": "at the end"},
+        "mean_rmse": "RMSE",
+        "rmse": "at the end",
+        "mean_log_likelihood": "log likelihood",
+        "log_likelihood": "at the end",
     },
 }
 _SIGNS = {"log evidence": "=", "lower bound": "≥"}
@@ -58,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("Loading TensorFlow ...", flush=True)
 
     # Imported after parsing the arguments, since it takes seconds.
-    from experiments import classification, datasets, regression, streaming
+    from experiments import datasets
     from experiments.ingredients.data import check_task
     from experiments.papers.grid import Record
     from experiments.recording.experiment import run_directory
@@ -72,11 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         OSError,
     ) as error:  # no such set or split; no network, or not the published file
         sys.exit(str(error))
-    experiments = {
-        "regression": regression.ex,
-        "classification": classification.ex,
-        "streaming": streaming.ex,
-    }
+    experiment = import_module(f"experiments.{demonstration.experiment}").ex
     common, methods = demonstration.configurations(name, split=asked.split, short=asked.short)
     print(f"Demonstration of {demonstration.title}.")
     print(
@@ -85,9 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = {"--file_storage": str(asked.runs), "--loglevel": "WARNING"}
     records = []
     for method in methods:
-        run = experiments[demonstration.experiment].run(
-            config_updates=common | method, options=options
-        )
+        run = experiment.run(config_updates=common | method, options=options)
         directory = run_directory(run)
         assert directory is not None  # file_storage is among the options
         result = {**(run.result or {}), "directory": str(directory)}
@@ -149,28 +146,18 @@ def _picture(
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.demo", description=(__doc__ or "").split("\n\n")[0]
-    )
-    parser.add_argument(
-        "--task", choices=list(DEMONSTRATIONS), default="regression", help="task (%(default)s)"
-    )
+def _parser() -> Parser:
+    parser = parser_of((__doc__ or "").split("\n\n")[0], "demo")
+    parser.option("--task", "regression", "task (%(default)s)", choices=list(DEMONSTRATIONS))
     defaults = ", ".join(
         f"{task}: {demonstration.dataset}" for task, demonstration in DEMONSTRATIONS.items()
     )
     parser.add_argument(
         "--dataset", help=f"a name of experiments.datasets.names(task=...) ({defaults})"
     )
-    parser.add_argument(
-        "--split", type=int, default=0, help="number of the train/test split (%(default)s)"
-    )
-    parser.add_argument(
-        "--short", action="store_true", help="a few iterations only, to see that everything works"
-    )
-    parser.add_argument(
-        "--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)"
-    )
+    parser.option("--split", 0, "number of the train/test split (%(default)s)", type=int)
+    parser.option("--short", False, "a few iterations only, to see that everything works")
+    parser.option("--runs", Path("runs"), "folder of recorded runs (%(default)s)")
     return parser
 
 

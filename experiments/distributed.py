@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.protocols.arguments import count, parser_of
+from experiments.protocols.arguments import parser_of
 
 _STEPS = 5  # timed steps
 _LOOPBACK = Path("/sys/class/net/lo/statistics/tx_bytes")
@@ -34,10 +34,10 @@ _LOOPBACK = Path("/sys/class/net/lo/statistics/tx_bytes")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train with 1, 2, ... workers and print a row for each; see ``--help``."""
     parser = parser_of(__doc__)
-    parser.add_argument("--workers", type=count, default=3)
-    parser.add_argument("--rows", type=count, default=60_000)
-    parser.add_argument("--inducing", type=count, default=50)
-    parser.add_argument("--iterations", type=count, default=10)
+    parser.option("--workers", 3)
+    parser.option("--rows", 60_000)
+    parser.option("--inducing", 50)
+    parser.option("--iterations", 10)
     parser.add_argument(
         "--folder", type=Path, help="folder of the file, written if missing (a temporary folder)"
     )
@@ -53,11 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         asked.folder = asked.folder or Path(temporary)
         write_file(asked.folder, asked.rows)
-        columns = {"workers": "d", "seconds a step": ".3f", "bytes a step": ",.0f"}
+        columns = {
+            "workers": "d",
+            "seconds a step": ".3f",
+            "bytes a step": ",.0f",
+            "objective differs": ".0e",
+            "parameters": ".0e",
+        }
         table = Table(
             f"PEPR, alpha 0.5, {asked.rows:,} rows, M = {asked.inducing}, {asked.iterations} "
             "iterations",
-            columns | {"objective differs": ".0e", "parameters": ".0e"},
+            columns,
         )
         single: list[Any] = []
         for workers in range(1, asked.workers + 1):

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from gpflow.models import GPModel
 from gpflow.utilities import multiple_assign, parameter_dict
 from sacred.run import Run
+from scipy.special import entr
 
 from experiments import datasets
 from experiments.datasets import Dataset
@@ -29,7 +30,7 @@ from experiments.ingredients.initialization import Floats
 from experiments.ingredients.training import batches_of, train, training
 from experiments.recording.experiment import RecordedExperiment, run_directory
 from experiments.recording.scalars import scalar_log
-from experiments.recording.scores import classification_scores
+from experiments.recording.scores import classification_scores, of_all_labels
 
 Rows = npt.NDArray[np.intp]
 
@@ -89,10 +90,7 @@ def entropy(probability: Floats) -> Floats:
     """
     Return the entropy in nats [n], given probabilities of label 1 [n, 1] or of C > 2 labels [n, C].
     """
-    if probability.shape[1] == 1:
-        probability = np.hstack([probability, 1.0 - probability])
-    positive = np.maximum(probability, np.finfo(np.float64).tiny)
-    found: Floats = -np.sum(positive * np.log(positive), axis=1)
+    found: Floats = np.sum(entr(of_all_labels(probability)), axis=1)
     return found
 
 

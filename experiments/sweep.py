@@ -21,15 +21,14 @@ command runs only the rest. A run that fails or is killed does not affect other 
 table in Markdown gives means over the splits with their standard errors.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from experiments.papers.grid import Job, grid
-from experiments.protocols.arguments import add_running, parser_of
+from experiments.papers.grid import Jobs, grid
+from experiments.protocols.arguments import Parser, add_running, parser_of
 from experiments.protocols.records import read_toml
 
 _AXES = ("dataset", "model", "alpha", "M", "split")
@@ -73,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"\n{missing}")
 
 
-def read_plan(path: Path) -> list[Job]:
+def read_plan(path: Path) -> Jobs:
     """
     Read the runs of a sweep; a model without alpha, or without inducing points, has one run for all
     values.
@@ -121,7 +120,7 @@ def read_plan(path: Path) -> list[Job]:
     return jobs
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     parser = parser_of(__doc__, "sweep")
     parser.add_argument("plan", type=Path, metavar="FILE", help="a TOML file, as above")
     add_running(parser)

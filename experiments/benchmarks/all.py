@@ -49,13 +49,9 @@ _LAST_LINES = 5  # recorded lines of an error message
 def main() -> None:
     """Run them and write benchmarks.json and benchmarks.md."""
     parser = parser_of(__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="small sizes and few rounds, as a test"
-    )
+    parser.option("--quick", False, "small sizes and few rounds, as a test")
     parser.add_argument("--only", nargs="+", action="extend", choices=BENCHMARKS, help="these")
-    parser.add_argument(
-        "--to", type=Path, default=Path("runs/benchmarks"), help="folder of the files (%(default)s)"
-    )
+    parser.option("--to", Path("runs/benchmarks"), "folder of the files (%(default)s)")
     asked = parser.parse_args()
     commands = {
         name: shlex.split(BENCHMARKS[name][asked.quick]) for name in asked.only or BENCHMARKS

@@ -81,13 +81,13 @@ Step = Callable[[], tuple[tf.Tensor, list[tf.Tensor]]]
 def main() -> None:
     """Print one table per size and kernel."""
     parser = parser_of(__doc__)
-    parser.add_argument("--rounds", type=count, default=15)
-    parser.add_argument("--rows", type=count, nargs="+", default=[50_000, 10_000])
-    parser.add_argument("--inducing", type=count, nargs="+", default=[256, 512])
-    parser.add_argument("--inputs", type=count, default=INPUTS)
-    parser.add_argument("--kernel", nargs="+", choices=KERNELS, default=["SquaredExponential"])
+    parser.option("--rounds", 15)
+    parser.option("--rows", [50_000, 10_000])
+    parser.option("--inducing", [256, 512])
+    parser.option("--inputs", INPUTS)
+    parser.option("--kernel", ["SquaredExponential"], choices=KERNELS)
     parser.add_argument("--cores", type=count, choices=[1], help="all by default")
-    parser.add_argument("--xla", action="store_true")
+    parser.option("--xla", False)
     asked = parser.parse_args()
     if asked.cores is not None:
         use_one_core()

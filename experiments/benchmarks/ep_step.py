@@ -41,16 +41,10 @@ _SIZE = (400, 30)  # N and M of cold figures
 def main() -> None:
     """Print a table of cold and a table of warm figures."""
     parser = parser_of(__doc__)
-    parser.add_argument(
-        "--rounds", type=count, default=5, help="processes for each cold figure (%(default)s)"
-    )
-    parser.add_argument(
-        "--repeats", type=count, default=30, help="repeats of each warm figure (%(default)s)"
-    )
-    parser.add_argument(
-        "--sizes", nargs="+", type=size, default=[_SIZE, (5000, 100)], help="N x M of warm figures"
-    )
-    parser.add_argument("--skip-cold", action="store_true", help="warm figures only")
+    parser.option("--rounds", 5, "processes for each cold figure (%(default)s)")
+    parser.option("--repeats", 30, "repeats of each warm figure (%(default)s)")
+    parser.option("--sizes", [_SIZE, (5000, 100)], "N x M of warm figures", type=size)
+    parser.option("--skip-cold", False, "warm figures only")
     asked = parser.parse_args()
     print(machine())
     tables = []

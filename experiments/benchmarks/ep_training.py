@@ -23,6 +23,7 @@ without new tracing. Every method has a process of its own. The table has median
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,8 @@ from experiments import datasets
 from experiments.benchmarks.machine import in_process, machine
 from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
-from experiments.ingredients.initialization import cluster_centers, median_distance
-from experiments.protocols.arguments import count
+from experiments.ingredients.initialization import cluster_centers
+from experiments.ingredients.kernel import initial_kernel
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.softmax.integrals import softmax_power
@@ -76,6 +77,7 @@ _COLUMNS = {
     "error": "<",
 }
 
+Result = dict[str, Any]
 Report = Callable[[int], None]
 """Records an iteration; raises `Over` at a limit."""
 
@@ -84,16 +86,10 @@ def main() -> None:
     """Print a table for each set and likelihood."""
     parser = parser_of(__doc__)
     known = (*datasets.names(task="classification"), *datasets.names(task="multiclass"))
-    parser.add_argument(
-        "--sets", nargs="+", choices=known, metavar="SET", default=[*BINARY, *MULTICLASS]
-    )
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    parser.add_argument(
-        "--rounds", type=count, default=1, help="processes for each method (%(default)s)"
-    )
-    parser.add_argument(
-        "--short", action="store_true", help="a few iterations, to see that everything works"
-    )
+    parser.option("--sets", [*BINARY, *MULTICLASS], choices=known, metavar="SET")
+    parser.option("--methods", METHODS, choices=METHODS)
+    parser.option("--rounds", 1, "processes for each method (%(default)s)")
+    parser.option("--short", False, "a few iterations, to see that everything works")
     parser.add_argument(
         "--courses", type=Path, help="write seconds and NLPD of every record to this file"
     )
@@ -124,7 +120,7 @@ def main() -> None:
     write(tables, asked.json)
 
 
-def _medians(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _medians(found: Sequence[Result]) -> Result:
     """Return the first result, with medians of seconds; the error of one that failed."""
     failed = [each for each in found if "error" in each]
     if failed:
@@ -133,7 +129,7 @@ def _medians(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return found[0] | {k: np.median([each[k] for each in found], axis=0).tolist() for k in keys}
 
 
-def _table(title: str, results: Sequence[dict[str, Any]]) -> Table:
+def _table(title: str, results: Sequence[Result]) -> Table:
     """Return the table; ratios are CPU seconds over the fastest SVGP's."""
     table = Table(title, _COLUMNS)
     ended = [each for each in results if "error" not in each]
@@ -154,7 +150,7 @@ def _table(title: str, results: Sequence[dict[str, Any]]) -> Table:
 # --- one method, in a process of its own ----------------------------------------------------------
 
 
-def measure(name: str, likelihood: str, method: str, short: bool) -> dict[str, Any]:
+def measure(name: str, likelihood: str, method: str, short: bool) -> Result:
     """
     Train to the end, find the first record with the final predictions, and train up to it once
     more.
@@ -162,9 +158,7 @@ def measure(name: str, likelihood: str, method: str, short: bool) -> dict[str, A
     data = datasets.load(name)
     X, Y = data.X_train, data.Y_train
     Z = cluster_centers(X, min(INDUCING, len(X)), 0)
-    kernel = gpflow.kernels.SquaredExponential(
-        lengthscales=np.full(X.shape[1], median_distance(X, 0))
-    )
+    kernel = initial_kernel(X)
     lbfgs, adam, seconds = _SHORT if short else _LIMITS
     course = Trajectory(max_seconds=seconds)
     kind, _, how = method.partition(" ")
@@ -174,7 +168,7 @@ def measure(name: str, likelihood: str, method: str, short: bool) -> dict[str, A
     others: Sequence[tf.Variable] = []
     if kind == "PEP":
         model: Any = PEP((X, Y), kernel, chosen, Z, alpha=float(how))
-        train = _fit(model, lbfgs)
+        train: Callable[[Report], bool] = partial(_fit, model, lbfgs)
         recorded = [*model.trainable_variables, model.sites.precision, model.sites.linear]
     else:
         model = gpflow.models.SVGP(
@@ -185,7 +179,7 @@ def measure(name: str, likelihood: str, method: str, short: bool) -> dict[str, A
         labels = Y.astype(np.int64) if likelihood == "softmax" else Y
         loss = model.training_loss_closure((tf.constant(X), tf.constant(labels)), compile=False)
         if how == "L-BFGS":
-            train = _lbfgs(loss, recorded, lbfgs)
+            train = partial(_lbfgs, loss, recorded, lbfgs)
         else:
             train, others = _adam(model, loss, adam, _GAIN * len(X), how == "natural")
     trained = [*recorded, *others]
@@ -247,31 +241,25 @@ def _score(model: gpflow.models.GPModel, X: Any, Y: Any) -> Callable[[], float]:
     return lambda: -float(compiled())
 
 
-def _fit(model: PEP, limit: int) -> Callable[[Report], bool]:
-    def train(report: Report) -> bool:
-        return fit(model, max_iterations=limit, callback=lambda step, _: report(step)).converged
-
-    return train
+def _fit(model: PEP, limit: int, report: Report) -> bool:
+    return fit(model, max_iterations=limit, callback=lambda step, _: report(step)).converged
 
 
 def _lbfgs(
-    loss: Callable[[], tf.Tensor], variables: Sequence[tf.Variable], limit: int
-) -> Callable[[Report], bool]:
-    def train(report: Report) -> bool:
-        def callback(step: int, _: Any, values: Sequence[tf.Tensor]) -> None:
-            assign(variables, values)
-            report(step + 1)
+    loss: Callable[[], tf.Tensor], variables: Sequence[tf.Variable], limit: int, report: Report
+) -> bool:
+    def callback(step: int, _: Any, values: Sequence[tf.Tensor]) -> None:
+        assign(variables, values)
+        report(step + 1)
 
-        found = gpflow.optimizers.Scipy().minimize(
-            loss,
-            variables,
-            step_callback=callback,
-            tf_fun_args={"autograph": False},  # nothing to convert
-            options={"maxiter": limit, "maxfun": 4 * limit},
-        )
-        return bool(found.success)
-
-    return train
+    found = gpflow.optimizers.Scipy().minimize(
+        loss,
+        variables,
+        step_callback=callback,
+        tf_fun_args={"autograph": False},  # nothing to convert
+        options={"maxiter": limit, "maxfun": 4 * limit},
+    )
+    return bool(found.success)
 
 
 def _adam(

@@ -21,13 +21,11 @@ is cut off at the limit; GPflow's is then scored as it is. One core, a process f
 
 from typing import Any
 
-import numpy as np
-
 from experiments import datasets
 from experiments.benchmarks.machine import machine
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.benchmarks.tables import Rows, fit_alone
-from experiments.protocols.arguments import count, power
+from experiments.benchmarks.tables import Rows, fit_alone, num_classes
+from experiments.protocols.arguments import count
 
 RAW = ("airfoil", "kin8nm", "power", "naval", "elevators", "bike", "protein")
 SETS = ("iris", "wine", "breast-cancer", "digits", "diabetes", *RAW)
@@ -38,24 +36,30 @@ _NO_LIMIT = 10**6  # CPU seconds
 def main() -> None:
     """Print a row for each set and estimator."""
     parser = parser_of(__doc__)
-    parser.add_argument("--sets", nargs="+", metavar="SET", default=SETS, choices=SETS)
-    parser.add_argument(
-        "--rows", type=count, default=50_000, help="training rows, at most (%(default)s)"
-    )
+    parser.option("--sets", SETS, metavar="SET", choices=SETS)
+    parser.option("--rows", 50_000, "training rows, at most (%(default)s)")
     parser.add_argument(
         "--inducing",
         type=count,
         help="number of inducing points; by default the estimators' own, and 100",
     )
-    parser.add_argument("--alphas", nargs="+", type=power, default=[0.5])
-    parser.add_argument(
-        "--limit", type=count, default=600, help="CPU seconds of a peer's fit (%(default)s)"
-    )
+    parser.option("--alphas", [0.5])
+    parser.option("--limit", 600, "CPU seconds of a peer's fit (%(default)s)")
     asked = parser.parse_args()
     print(machine())
-    columns = {"set": "<13", "N": "d", "D": "d", "classes": "d", "estimator": "<12"}
-    columns |= {"status": "<9", "iterations": "d", "first, s": ".2f", "again, s": ".2f"}
-    columns |= {"NLPD": ".3f", "error": ".3f"}
+    columns = {
+        "set": "<13",
+        "N": "d",
+        "D": "d",
+        "classes": "d",
+        "estimator": "<12",
+        "status": "<9",
+        "iterations": "d",
+        "first, s": ".2f",
+        "again, s": ".2f",
+        "NLPD": ".3f",
+        "error": ".3f",
+    }
     title = f"fits of at most {asked.rows} rows, M = {asked.inducing or 'default'}"
     table = Table(title, columns)
     own = "random_state=0"
@@ -63,7 +67,7 @@ def main() -> None:
         own += f",n_inducing={asked.inducing}"
     for name in asked.sets:
         (X, y), held_out = loaded(name, asked.rows)
-        classes = 0 if y.dtype.kind == "f" else len(np.unique(y))
+        classes = num_classes(y)
         methods = {f"alpha {alpha:g}": f"default:alpha={alpha},{own}" for alpha in asked.alphas}
         if len(X) <= _SKLEARN_ROWS:
             methods["scikit-learn"] = "sklearn-gp"
@@ -79,13 +83,14 @@ def main() -> None:
 
 def loaded(name: str, most: int) -> tuple[Rows, Rows]:
     """Return at most so many training rows, drawn at random, and the held-out rows."""
-    dataset = datasets.load(name)
-    of_columns = datasets.load(name, standardize=False) if name in RAW else dataset
-    train = np.random.default_rng(0).permutation(len(dataset.X_train))[:most]
-    y: list[Any] = [dataset.Y_train[train, 0], dataset.Y_test[:, 0]]
+    scaled, published = (
+        datasets.load(name, standardize=each).trained_on_some(most) for each in (True, False)
+    )
+    y: list[Any] = [scaled.Y_train[:, 0], scaled.Y_test[:, 0]]
     if datasets.describe(name).classes:
         y = [labels.astype(int) for labels in y]
-    return (of_columns.X_train[train], y[0]), (of_columns.X_test, y[1])
+    shown = published if name in RAW else scaled
+    return (shown.X_train, y[0]), (shown.X_test, y[1])
 
 
 if __name__ == "__main__":

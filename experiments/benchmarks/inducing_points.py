@@ -12,13 +12,12 @@ with alpha > 0 it approximates the evidence.
 import time
 
 import gpflow
-import numpy as np
 from gpflow.base import AnyNDArray
 
 from experiments import datasets
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.ingredients.initialization import Floats, median_distance
-from experiments.protocols.arguments import count, power
+from experiments.ingredients.initialization import Floats
+from experiments.ingredients.kernel import initial_kernel
 from gpflow_pep import PEPR
 from gpflow_pep.inducing import greedy_variance, k_means, uniform
 from gpflow_pep.training import fit
@@ -27,28 +26,28 @@ from gpflow_pep.training import fit
 def main() -> None:
     """Print a row for each set, choice and alpha."""
     parser = parser_of(__doc__)
-    parser.add_argument(
-        "--sets", nargs="+", metavar="SET", default=["kin40k", "elevators", "power"]
-    )
-    parser.add_argument(
-        "--rows", type=count, default=10_000, help="training rows, at most (%(default)s)"
-    )
-    parser.add_argument(
-        "--inducing", type=count, default=200, help="number of inducing points (%(default)s)"
-    )
-    parser.add_argument("--alphas", nargs="+", type=power, default=[0.0, 0.5])
-    parser.add_argument(
-        "--maxiter", type=count, default=50, help="iterations of L-BFGS, at most (%(default)s)"
-    )
+    parser.option("--sets", ["kin40k", "elevators", "power"], metavar="SET")
+    parser.option("--rows", 10_000, "training rows, at most (%(default)s)")
+    parser.option("--inducing", 200, "number of inducing points (%(default)s)")
+    parser.option("--alphas", [0.0, 0.5])
+    parser.option("--maxiter", 50, "iterations of L-BFGS, at most (%(default)s)")
     asked = parser.parse_args()
-    columns = {"set": "<11", "N": "d", "D": "d", "points": "<", "seconds": ".2f", "alpha": "g"}
-    columns |= {"start": ".4f", "Z fixed": ".4f", "Z trained": ".4f"}
+    columns = {
+        "set": "<11",
+        "N": "d",
+        "D": "d",
+        "points": "<",
+        "seconds": ".2f",
+        "alpha": "g",
+        "start": ".4f",
+        "Z fixed": ".4f",
+        "Z trained": ".4f",
+    }
     title = f"objective in nats per row, M = {asked.inducing}, {asked.maxiter} iterations"
     table = Table(title, columns)
     for name in asked.sets:
-        dataset = datasets.load(name)
-        rows = np.random.default_rng(0).permutation(len(dataset.X_train))[: asked.rows]
-        X, Y = dataset.X_train[rows], dataset.Y_train[rows]
+        dataset = datasets.load(name).trained_on_some(asked.rows)
+        X, Y = dataset.X_train, dataset.Y_train
         for method in ("uniform", "k-means", "greedy"):
             start = time.perf_counter()
             Z = chosen(method, X, asked.inducing)
@@ -81,13 +80,6 @@ def objective(
     if maxiter:
         fit(model, max_iterations=maxiter)
     return -float(model.training_loss()) / len(X)
-
-
-def initial_kernel(X: Floats) -> gpflow.kernels.Kernel:
-    """Return a squared exponential, every lengthscale the median distance between inputs."""
-    return gpflow.kernels.SquaredExponential(
-        lengthscales=np.full(X.shape[1], median_distance(X, 0))
-    )
 
 
 if __name__ == "__main__":

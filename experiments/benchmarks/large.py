@@ -15,32 +15,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gpflow
 import numpy as np
 import tensorflow as tf
 
-from experiments.benchmarks.collapsed_step import compiled_step, seconds_of
+from experiments.benchmarks.collapsed_step import INPUTS, KERNELS, compiled_step, seconds_of
 from experiments.benchmarks.machine import in_process
 from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.recording.memory import MEGABYTE, peak_beyond_resident
 from gpflow_pep import PEPR, PEPClassifier, fit
 from gpflow_pep.data.readers import array_batches
 
-INPUTS = 8
+_KERNEL = KERNELS["SquaredExponential"]
 _PIECE = 250_000  # rows written at a time
 
 
 def main() -> None:
     """Write the file, and print a row for each size."""
     parser = parser_of(__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
-    parser.add_argument("--inducing", type=int, default=256)
-    parser.add_argument(
-        "--fit", type=int, default=20, help="iterations of fit on the last size; 0: none"
-    )
-    parser.add_argument(
-        "--classify", type=int, default=2_000_000, help="rows of the classifier; 0: none"
-    )
+    parser.option("--rows", [1_000_000, 3_000_000, 10_000_000])
+    parser.option("--inducing", 256)
+    parser.option("--fit", 20, "iterations of fit on the last size; 0: none", type=int)
+    parser.option("--classify", 2_000_000, "rows of the classifier; 0: none", type=int)
     parser.add_argument(
         "--folder", type=Path, help="folder of the file, written if missing (a temporary folder)"
     )
@@ -53,25 +48,44 @@ def main() -> None:
 
 def report(arguments: argparse.Namespace) -> list[Table]:
     """Measure each size and task in a process of its own."""
-    columns = {"N": ",d", "file MB": ".0f", "construct": ".1f", "loss+gradient": ".1f"}
+    columns = {
+        "N": ",d",
+        "file MB": ".0f",
+        "construct": ".1f",
+        "loss+gradient": ".1f",
+        "reading, of it": ".1%",
+        "peak MB beyond": ".0f",
+    }
     steps = Table(
         f"PEPR, alpha 0.5, M = {arguments.inducing}, D = {INPUTS}, float64, from a file: seconds",
-        columns | {"reading, of it": ".1%", "peak MB beyond": ".0f"},
+        columns,
     )
     tables = [steps]
     for num_data in arguments.rows:
         row = in_process(measure_step, arguments, num_data)
         steps.add(num_data, 8 * (INPUTS + 1) * num_data / MEGABYTE, *row)
     if arguments.fit:
-        columns = {"N": ",d", "iterations": "d", "seconds": ".0f", "first objective": ".4f"}
-        columns |= {"last objective": ".4f", "peak MB beyond": ".0f"}
+        columns = {
+            "N": ",d",
+            "iterations": "d",
+            "seconds": ".0f",
+            "first objective": ".4f",
+            "last objective": ".4f",
+            "peak MB beyond": ".0f",
+        }
         tables.append(Table("fit; objectives in nats a row", columns))
         num_data = arguments.rows[-1]
         tables[-1].add(num_data, *in_process(measure_fit, arguments, num_data))
     if arguments.classify:
-        columns = {"N": ",d", "converged": "<", "sweeps": "d", "seconds": ".0f"}
+        columns = {
+            "N": ",d",
+            "converged": "<",
+            "sweeps": "d",
+            "seconds": ".0f",
+            "peak MB beyond": ".0f",
+        }
         title = "PEPClassifier, probit, alpha 0.5, fixed hyperparameters"
-        tables.append(Table(title, columns | {"peak MB beyond": ".0f"}))
+        tables.append(Table(title, columns))
         tables[-1].add(arguments.classify, *in_process(measure_classifier, arguments))
     return tables
 
@@ -148,7 +162,7 @@ def measure_classifier(arguments: argparse.Namespace) -> list[Any]:
     def everything() -> list[Any]:
         start = time.perf_counter()
         dataset, Z = _rows(arguments, arguments.classify, "labels")
-        model = PEPClassifier(dataset, _kernel(), inducing_variable=Z, alpha=0.5)
+        model = PEPClassifier(dataset, _KERNEL(INPUTS), inducing_variable=Z, alpha=0.5)
         status = model.update_sites()
         seconds = time.perf_counter() - start
         return ["yes" if status.converged else "no", status.sweeps, seconds]
@@ -163,7 +177,7 @@ def _with_peak(function: Callable[[], list[Any]]) -> list[Any]:
 
 def _regression(arguments: argparse.Namespace, num_data: int) -> PEPR:
     dataset, Z = _rows(arguments, num_data, "Y")
-    return PEPR(dataset, _kernel(), Z, alpha=0.5, noise_variance=0.1)
+    return PEPR(dataset, _KERNEL(INPUTS), Z, alpha=0.5, noise_variance=0.1)
 
 
 def _rows(arguments: argparse.Namespace, num_data: int, outputs: str) -> tuple[Any, Any]:
@@ -173,10 +187,6 @@ def _rows(arguments: argparse.Namespace, num_data: int, outputs: str) -> tuple[A
         for name in ("X", outputs)
     )
     return array_batches(X, Y), np.array(X[: arguments.inducing])
-
-
-def _kernel() -> gpflow.kernels.Kernel:
-    return gpflow.kernels.SquaredExponential(lengthscales=np.full(INPUTS, 1.5))
 
 
 if __name__ == "__main__":

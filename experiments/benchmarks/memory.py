@@ -18,9 +18,9 @@ from gpflow_pep import PEPR
 def main() -> None:
     """Print a row per size and model."""
     parser = parser_of(__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 2_000_000])
-    parser.add_argument("--inducing", type=int, default=256)
-    parser.add_argument("--alpha", type=float, nargs="+", default=[0.0, 0.5])
+    parser.option("--rows", [100_000, 2_000_000])
+    parser.option("--inducing", 256)
+    parser.option("--alpha", [0.0, 0.5])
     arguments = parser.parse_args()
     columns = {
         "alpha": "g",

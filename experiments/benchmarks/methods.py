@@ -29,8 +29,10 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import KFold, cross_val_predict, train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from experiments.benchmarks.tables import Rows
+from experiments.benchmarks.rankings import Record
+from experiments.benchmarks.tables import Rows, num_classes
 from experiments.ingredients.initialization import Floats
+from experiments.recording.scores import of_all_labels
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 from gpflow_pep.inducing import k_means
 from gpflow_pep.inducing.rows import distinct
@@ -102,8 +104,7 @@ class GPflow:
 
     def predict_proba(self, X: Floats) -> Floats:
         """Predict the probabilities of the classes."""
-        found = self.model.predict_y(X)[0].numpy()
-        return np.concatenate([1.0 - found, found], axis=1) if found.shape[1] == 1 else found
+        return of_all_labels(self.model.predict_y(X)[0].numpy())
 
 
 def _default(X: Floats, classes: int, **options: Any) -> Any:
@@ -173,7 +174,7 @@ def split(X: Floats, y: Any, seed: int) -> Any:
     """
     train = min(3000, int(0.7 * len(X)))
     test = min(3000, len(X) - train)
-    classes = None if y.dtype.kind == "f" else y
+    classes = y if num_classes(y) else None
     return train_test_split(
         X, y, train_size=train, test_size=test, random_state=seed, stratify=classes
     )
@@ -192,15 +193,13 @@ def send(sender: Connection, limit: int, function: str, *arguments: Any) -> None
         sender.send(found)
 
 
-def of_table(
-    limit: int, method: str, X: Floats, y: Any, seed: int, again: bool = False
-) -> dict[str, Any]:
+def of_table(limit: int, method: str, X: Floats, y: Any, seed: int, again: bool = False) -> Record:
     """
     Split a table, fit and score; `default` gets the columns as they are, all others standardized
     columns, and scores are of y over the standard deviation of its training rows.
     """
     X, X_test, y, y_test = split(X, y, seed)
-    is_number = y.dtype.kind == "f"
+    is_number = not num_classes(y)
     unit = float(spreads(y[:, None])[0]) if is_number else 1.0
     if not method.startswith("default"):
         scaler = StandardScaler().fit(X)
@@ -215,9 +214,7 @@ def of_table(
     return record
 
 
-def measured(
-    limit: int, method: str, rows: Rows, held_out: Rows, again: bool = False
-) -> dict[str, Any]:
+def measured(limit: int, method: str, rows: Rows, held_out: Rows, again: bool = False) -> Record:
     """
     Fit and score a method; return scores, CPU seconds, iterations, warnings and status.
 
@@ -226,7 +223,7 @@ def measured(
     :param again: also time a second fit by a new estimator, if the first is short.
     """
     X, y = rows
-    classes = 0 if y.dtype.kind == "f" else len(np.unique(y))
+    classes = num_classes(y)
     estimator = made(method, X, classes)
     status = ""
     with warnings.catch_warnings(record=True) as shown:
@@ -236,7 +233,7 @@ def measured(
                 estimator.fit(X, y)
         except TimeoutError:
             status = "cut off"
-        record: dict[str, Any] = {"seconds": time.process_time() - start}
+        record: Record = {"seconds": time.process_time() - start}
         if not status or isinstance(estimator, GPflow):
             record["nlpd"], record["error"] = scores(estimator, held_out, bool(classes))
     if again and not status and record["seconds"] < _LONG:

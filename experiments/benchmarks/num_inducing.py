@@ -13,14 +13,12 @@ import time
 import warnings
 from typing import Any
 
-import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from experiments import datasets
 from experiments.benchmarks.machine import in_process, machine
 from experiments.benchmarks.methods import scores
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.protocols.arguments import count
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 
 SETS = ("snelson", "airfoil", "kin8nm", "banana")
@@ -31,23 +29,25 @@ def main() -> None:
     """Print a row for each set and number."""
     parser = parser_of(__doc__)
     known = [name for task in _ALPHAS for name in datasets.names(task=task)]  # type: ignore[arg-type]
-    parser.add_argument("--sets", nargs="+", choices=known, metavar="SET", default=SETS)
-    parser.add_argument(
-        "--rows", type=count, default=2000, help="training rows, at most (%(default)s)"
-    )
-    parser.add_argument(
-        "--numbers",
-        nargs="+",
-        type=count,
-        default=[16, 64, 256],
-        help="fixed numbers (%(default)s)",
-    )
+    parser.option("--sets", SETS, choices=known, metavar="SET")
+    parser.option("--rows", 2000, "training rows, at most (%(default)s)")
+    parser.option("--numbers", [16, 64, 256], "fixed numbers (%(default)s)")
     arguments = parser.parse_args()
     print(machine())
     table = Table(
         f"at most {arguments.rows} rows",
-        {"set": "<11", "N": "d", "D": "d", "alpha": "g", "points": "<8", "M": "d", "seconds": ".1f"}
-        | {"objective": ".4f", "NLPD": ".4f", "error": ".3f"},
+        {
+            "set": "<11",
+            "N": "d",
+            "D": "d",
+            "alpha": "g",
+            "points": "<8",
+            "M": "d",
+            "seconds": ".1f",
+            "objective": ".4f",
+            "NLPD": ".4f",
+            "error": ".3f",
+        },
     )
     for name in arguments.sets:
         for number in (*arguments.numbers, "auto"):
@@ -57,9 +57,8 @@ def main() -> None:
 
 def measured(name: str, number: Any, rows: int) -> list[Any]:
     """Return a row of the table."""
-    dataset, task = datasets.load(name), datasets.describe(name).task
-    chosen = np.random.default_rng(0).permutation(len(dataset.X_train))[:rows]
-    X, y = dataset.X_train[chosen], dataset.Y_train[chosen, 0]
+    dataset, task = datasets.load(name).trained_on_some(rows), datasets.describe(name).task
+    X, y = dataset.X_train, dataset.Y_train[:, 0]
     kind = SparseGPRegressor if task == "regression" else SparseGPClassifier
     estimator: Any = kind(alpha=_ALPHAS[task], n_inducing=number, random_state=0)
     start = time.perf_counter()

@@ -1,6 +1,5 @@
 """Tables of benchmarks, printed row by row and written to a file."""
 
-import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -66,7 +65,7 @@ def markdown(table: Mapping[str, Any]) -> str:
     return f"{table['title']}\n\n{columns_in_markdown([list(columns), *rows])}"
 
 
-def parser_of(description: str | None) -> argparse.ArgumentParser:
+def parser_of(description: str | None) -> arguments.Parser:
     """Return a benchmark's parser with the common option ``--json``."""
     parser = arguments.parser_of(description)
     parser.add_argument("--json", type=Path, help="write the tables to this file")

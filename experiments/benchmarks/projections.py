@@ -16,7 +16,6 @@ import numpy as np
 
 from experiments.benchmarks.collapsed_step import time_rounds
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.protocols.arguments import count
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Logit, Probit
 
@@ -32,11 +31,16 @@ LIKELIHOODS: dict[str, Callable[[], Any]] = {
 def main() -> None:
     """Print a row per likelihood and power."""
     parser = parser_of(__doc__)
-    parser.add_argument("--rounds", type=count, default=15)
-    parser.add_argument("--likelihoods", nargs="+", choices=LIKELIHOODS, default=LIKELIHOODS)
+    parser.option("--rounds", 15)
+    parser.option("--likelihoods", list(LIKELIHOODS), choices=LIKELIHOODS)
     asked = parser.parse_args()
-    columns = {"likelihood": "<10", "alpha": "g"}
-    columns |= {"KL, ms": ".1f", "Wasserstein, ms": ".1f", "ratio": ".2f"}
+    columns = {
+        "likelihood": "<10",
+        "alpha": "g",
+        "KL, ms": ".1f",
+        "Wasserstein, ms": ".1f",
+        "ratio": ".2f",
+    }
     table = Table(f"N = {NUM_DATA}, M = {INDUCING}, {asked.rounds} rounds, medians", columns)
     for name in asked.likelihoods:
         for alpha in (0.0, 0.5, 1.0):

@@ -30,13 +30,18 @@ _WARM_UP = 3  # rounds
 def main() -> None:
     """Print the times, then the scores on the audio series."""
     parser = parser_of(__doc__)
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument(
-        "--skip-audio", action="store_true", help="times only, which need no data set"
-    )
+    parser.option("--rounds", 30)
+    parser.option("--skip-audio", False, "times only, which need no data set")
     arguments = parser.parse_args()
-    columns = {"alpha": "g", "D": "d", "update, ms": ".2f", "moved, ms": ".2f"}
-    columns |= {"batch, ms": ".1f", "window, ms": ".1f", "ratio": ".2f"}
+    columns = {
+        "alpha": "g",
+        "D": "d",
+        "update, ms": ".2f",
+        "moved, ms": ".2f",
+        "batch, ms": ".1f",
+        "window, ms": ".1f",
+        "ratio": ".2f",
+    }
     table = Table(
         f"batch {BATCH}, M = {INDUCING}, {EVALUATIONS} evaluations, window {WINDOW}, "
         f"{arguments.rounds} rounds",
@@ -95,8 +100,15 @@ def audio() -> Table:
     """
     from experiments.streaming import ex
 
-    columns = {"method": "<13", "M": "d", "log likelihood": ".3f", "LL at the end": ".3f"}
-    columns |= {"RMSE": ".3f", "RMSE at the end": ".3f", "seconds": ".1f"}
+    columns = {
+        "method": "<13",
+        "M": "d",
+        "log likelihood": ".3f",
+        "LL at the end": ".3f",
+        "RMSE": ".3f",
+        "RMSE at the end": ".3f",
+        "seconds": ".1f",
+    }
     table = Table(
         "audio-subband, batches of 300: held-out rows passed so far, means over batches, and at "
         "the end",

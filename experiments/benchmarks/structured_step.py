@@ -16,7 +16,6 @@ import numpy as np
 
 from experiments.benchmarks.collapsed_step import KERNELS, compiled_step, data, time_rounds
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.protocols.arguments import count
 from gpflow_pep import BTSVGP, PEPSVGP, TSVGP
 
 INPUTS, NUM_DATA = 8, 1_000_000
@@ -32,9 +31,9 @@ MODELS: dict[str, Callable[..., Any]] = {
 def main() -> None:
     """Print a row per model."""
     parser = parser_of(__doc__)
-    parser.add_argument("--rounds", type=count, default=40)
-    parser.add_argument("--rows", type=count, default=500, help="rows of a minibatch")
-    parser.add_argument("--inducing", type=count, default=256)
+    parser.option("--rounds", 40)
+    parser.option("--rows", 500, "rows of a minibatch")
+    parser.option("--inducing", 256)
     asked = parser.parse_args()
     X, Y, Z = data(max(asked.rows, asked.inducing), asked.inducing, INPUTS)
     X, Y = X[: asked.rows], Y[: asked.rows]

@@ -38,7 +38,7 @@ import numpy as np
 
 from experiments import datasets
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.benchmarks.rankings import summary
+from experiments.benchmarks.rankings import Record, summary
 from experiments.cells.processes import THREADS
 from experiments.datasets.files import DIRECTORY_VARIABLE
 from experiments.datasets.generated import blobs
@@ -61,12 +61,12 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="tables (all)")
     parser.add_argument("--blobs", type=count, help="this many generated tables of classes instead")
     parser.add_argument("--methods", nargs="+", type=_method, help="methods and variants (all)")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="of splits (0)")
-    parser.add_argument("--rows", type=count, default=10**9, help="rows of a table, at most")
-    parser.add_argument("--limit", type=count, default=100, help="CPU seconds of a fit (100)")
-    parser.add_argument("--again", action="store_true", help="also time a second fit")
-    parser.add_argument("--records", type=Path, default=Path("runs/tables.jsonl"), help="the file")
-    parser.add_argument("--summary", action="store_true", help="fit nothing; default: all records")
+    parser.option("--seeds", [0], "of splits (0)", type=int)
+    parser.option("--rows", 10**9, "rows of a table, at most")
+    parser.option("--limit", 100, "CPU seconds of a fit (100)")
+    parser.option("--again", False, "also time a second fit")
+    parser.option("--records", Path("runs/tables.jsonl"), "the file")
+    parser.option("--summary", False, "fit nothing; default: all records")
     arguments = parser.parse_args()
     if not arguments.summary:
         run(arguments)
@@ -84,10 +84,18 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the fits that have no record yet, table by table."""
     arguments.records.parent.mkdir(parents=True, exist_ok=True)
     done = {_key(record) for record in read(arguments.records)}
-    columns = {"seed": "d", "status": "<12", "seconds": ".1f", "NLPD": ".3f", "error": ".3f"}
-    shown = Table("fits", {"table": "<16", "method": "<24"} | columns)
+    columns = {
+        "table": "<16",
+        "method": "<24",
+        "seed": "d",
+        "status": "<12",
+        "seconds": ".1f",
+        "NLPD": ".3f",
+        "error": ".3f",
+    }
+    shown = Table("fits", columns)
     for name, (X, y) in tables(arguments.names, arguments.rows, arguments.blobs):
-        classes = 0 if y.dtype.kind == "f" else len(np.unique(y))
+        classes = num_classes(y)
         for seed in arguments.seeds:
             for method in arguments.methods or METHODS:
                 of = {"table": name, "method": method, "seed": seed}
@@ -95,8 +103,7 @@ def run(arguments: argparse.Namespace) -> None:
                     continue
                 size = {"N": len(X), "D": X.shape[1], "classes": classes}
                 asked = (method, X, y, seed, arguments.again)
-                record = fit_alone(arguments.limit, "of_table", *asked)
-                record = of | size | record
+                record = of | size | fit_alone(arguments.limit, "of_table", *asked)
                 with arguments.records.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
                 found = (record.get(key) for key in ("seconds", "nlpd", "error"))
@@ -127,6 +134,11 @@ def tables(names: list[str], rows: int, num_blobs: int | None = None) -> Iterato
             yield name, found[name]
 
 
+def num_classes(y: Any) -> int:
+    """Return the number of classes of labels; 0 for numbers."""
+    return 0 if y.dtype.kind == "f" else len(np.unique(y))
+
+
 def _from_file(path: Path) -> Rows:
     try:
         with np.load(path) as arrays:
@@ -141,7 +153,7 @@ def _from_catalog(name: str, has_classes: bool) -> Rows:
     return np.concatenate([found.X_train, found.X_test]), y.astype(int) if has_classes else y
 
 
-def fit_alone(limit: int, function: str, *arguments: Any) -> dict[str, Any]:
+def fit_alone(limit: int, function: str, *arguments: Any) -> Record:
     """
     Return the record that a function of `methods` makes in a process of its own, whose server has
     imported TensorFlow, but never run it.
@@ -155,7 +167,7 @@ def fit_alone(limit: int, function: str, *arguments: Any) -> dict[str, Any]:
     process.start()
     sender.close()
     try:
-        record: dict[str, Any] = receiver.recv()
+        record: Record = receiver.recv()
     except EOFError:
         process.join()
         return {"status": f"ended with {process.exitcode}"}
@@ -169,7 +181,7 @@ def _send(*given: Any) -> None:
     send(*given)
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read(path: Path) -> list[Record]:
     """Read the records of a file; none if there is no file."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     records = []
@@ -188,7 +200,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _key(record: dict[str, Any]) -> tuple[Any, ...]:
+def _key(record: Record) -> tuple[Any, ...]:
     return record["table"], record["method"], record["seed"]
 
 

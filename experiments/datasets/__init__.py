@@ -7,8 +7,8 @@ cache. If the environment variable ``GPFLOW_PEP_DATA`` is set, its directory is 
 `experiments.datasets.files`).
 """
 
-from experiments.datasets.catalog import DatasetInfo
 from experiments.datasets.files import ChecksumError, PublishedFile
+from experiments.datasets.info import DatasetInfo
 from experiments.datasets.loading import Dataset, describe, load, names
 
 __all__ = ["ChecksumError", "Dataset", "DatasetInfo", "PublishedFile", "describe", "load", "names"]

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from experiments.datasets import series, tables
+from experiments.datasets import series
 from experiments.datasets.files import PublishedFile, published
 from experiments.datasets.flights import read_flights
 from experiments.datasets.generated import NUM_ROWS, gaussian_process_draw, three_classes
@@ -20,19 +20,24 @@ from experiments.datasets.sources import (
     Source,
     TrainAndTest,
 )
-from experiments.datasets.tables import Floats, TwoClasses
+from experiments.datasets.tables import (
+    Floats,
+    Reader,
+    read_bundled,
+    read_columns,
+    read_csv,
+    read_images,
+    read_parity,
+    read_words,
+    stack,
+    two_classes,
+)
 from experiments.protocols.records import read_toml
-
-__all__ = ["ENTRIES", "DatasetInfo", "Entry"]
-
-Table = tuple[Callable[[], Floats], tuple[PublishedFile, ...]]
-"""Reader of a table, and its files."""
 
 _REGRESSION, _BINARY, _MULTICLASS = (
     published(f"cvillacampa/dgps_pep/datasets/{name}.tgz")
     for name in ("regression", "binary", "multiclass")
 )
-_SNELSON = published("thangbui/tighter_sparse_gp/example/snelson.csv")
 _AUSTRALIAN = published("andybaoxv/copula/data/australian.dat")
 _AUDIO = published("thangbui/tsgp/exps/audio_subband.mat")
 _TERRAIN = published("snodnipper/terrain50-java/data/nn/nn27.zip")
@@ -53,30 +58,11 @@ _MNIST_TEST = tuple(
     published(f"{_MNIST}t10k-{name}-ubyte.gz") for name in ("images-idx3", "labels-idx1")
 )
 
-_PLUS_MINUS, _ZERO_ONE = (-1.0, 1.0), (0.0, 1.0)
+_PLUS_MINUS = (-1.0, 1.0)
 
 
-def _table(read: Callable[..., Floats], *files: PublishedFile, **options: Any) -> Table:
-    return partial(read, *files, **options), files
-
-
-def _two(table: Table, classes: tuple[float, float], **options: Any) -> Table:
-    return TwoClasses(table[0], classes, **options), table[1]
-
-
-def _stacked(*parts: Table) -> Table:
-    return partial(tables.stack, *(read for read, _ in parts)), tuple(
-        file for _, files in parts for file in files
-    )
-
-
-def _train_and_test(train: Table, test: Table) -> TrainAndTest:
-    return TrainAndTest(train[0], test[0], files=(*train[1], *test[1]))
-
-
-def _parts(choose: Callable[..., Floats], table: Table, **options: Any) -> TrainAndTest:
-    train, test = (partial(choose, table[0], part, **options) for part in (0, 1))
-    return TrainAndTest(train, test, files=table[1])
+def _parts(choose: Callable[..., Floats], table: Reader, **options: Any) -> TrainAndTest:
+    return TrainAndTest(*(partial(choose, table, part, **options) for part in (0, 1)))
 
 
 def _uci(name: str, dropped: tuple[int, ...] = ()) -> MaskedFolds:
@@ -96,29 +82,32 @@ def _streaming(*names: str) -> tuple[PublishedFile, ...]:
 
 
 _BANANA_TRAIN, _BANANA_TEST = (
-    _two(
-        _table(tables.read_columns, *_streaming(f"banana_{part}_x", f"banana_{part}_y")),
+    partial(
+        two_classes,
+        partial(read_columns, *_streaming(f"banana_{part}_x", f"banana_{part}_y")),
         _PLUS_MINUS,
     )
     for part in ("train", "test")
 )
+_ZIPCODE = "dgkim5360/the-elements-of-statistical-learning-notebooks/data/zipcode/zip."
 _USPS_TRAIN, _USPS_TEST = (
-    _two(_table(tables.read_csv, file, delimiter=None), (3.0, 5.0), target=0)
-    for file in (
-        published(
-            f"dgkim5360/the-elements-of-statistical-learning-notebooks/data/zipcode/zip.{part}.gz"
-        )
-        for part in ("train", "test")
+    partial(
+        two_classes,
+        partial(read_csv, published(f"{_ZIPCODE}{part}.gz"), delimiter=None),
+        (3.0, 5.0),
+        target=0,
     )
+    for part in ("train", "test")
 )
 _CRABS = {"B": 1.0, "O": -1.0, "F": 0.0, "M": 1.0}
-_words = partial(_table, tables.read_words)
-_WINE = _table(tables.read_csv, *_qp("wine.data"))
-_IRIS = partial(tables.read_bundled, "iris")
+_WINE = partial(read_csv, *_qp("wine.data"))
+_IRIS = partial(read_bundled, "iris")
 _PAIRS = ((1, 2), (1, 3), (2, 3))
 
 _SOURCES: dict[str, Source] = {
-    "snelson": SeededSplits(*_table(tables.read_csv, _SNELSON)),
+    "snelson": SeededSplits(
+        partial(read_csv, published("thangbui/tighter_sparse_gp/example/snelson.csv"))
+    ),
     "boston": ArchivedSplits(_REGRESSION, "bostonHousing"),
     "concrete": ArchivedSplits(_REGRESSION, "concrete"),
     "energy": ArchivedSplits(_REGRESSION, "energy"),
@@ -132,10 +121,10 @@ _SOURCES: dict[str, Source] = {
     "airfoil": _uci("airfoil"),
     "bike": _uci("bike", dropped=(15, 16)),
     "protein": _uci("protein"),
-    "diabetes": SeededSplits(partial(tables.read_bundled, "diabetes", scaled=False)),
+    "diabetes": SeededSplits(partial(read_bundled, "diabetes", scaled=False)),
     "gp-draws": Draws(gaussian_process_draw, lambda place: place >= NUM_ROWS // 2, num_splits=30),
     "australian": SeededSplits(
-        *_two(_table(tables.read_csv, _AUSTRALIAN, delimiter=None), _PLUS_MINUS)
+        partial(two_classes, partial(read_csv, _AUSTRALIAN, delimiter=None), _PLUS_MINUS)
     ),
     "breast": ArchivedSplits(_BINARY, "Breast", dropped=(0,), classes=_PLUS_MINUS),
     "crabs": ArchivedSplits(_BINARY, "Crabs", dropped=(1,), classes=_PLUS_MINUS),
@@ -143,45 +132,60 @@ _SOURCES: dict[str, Source] = {
     "pima": ArchivedSplits(_BINARY, "Pima", classes=_PLUS_MINUS),
     "sonar": ArchivedSplits(_BINARY, "Sonar", classes=_PLUS_MINUS),
     "qp-ionosphere": SeededFolds(
-        *_two(_words(*_qp("ionosphere.data"), codes={"b": 0.0, "g": 1.0}, delimiter=","), _ZERO_ONE)
+        partial(
+            two_classes,
+            partial(read_words, *_qp("ionosphere.data"), codes={"b": 0.0, "g": 1.0}, delimiter=","),
+        )
     ),
     "qp-cancer": SeededFolds(
-        *_two(
-            _words(*_qp("breast-cancer-wisconsin.data"), codes={}, delimiter=","),
+        partial(
+            two_classes,
+            partial(read_words, *_qp("breast-cancer-wisconsin.data"), codes={}, delimiter=","),
             (2.0, 4.0),
             dropped=(0,),
         )
     ),
     "qp-pima": SeededFolds(
-        *_two(
-            _words(
+        partial(
+            two_classes,
+            partial(
+                read_words,
                 *_qp("pima.tr", "pima.tr2", "pima.te"),
                 codes={"No": 0.0, "Yes": 1.0},
                 num_header_lines=1,
             ),
-            _ZERO_ONE,
         )
     ),
     "qp-crabs": SeededFolds(
-        *_two(_words(*_qp("crabs.dat"), codes=_CRABS, num_header_lines=1), _ZERO_ONE, target=1)
+        partial(
+            two_classes,
+            partial(read_words, *_qp("crabs.dat"), codes=_CRABS, num_header_lines=1),
+            target=1,
+        )
     ),
     "qp-sonar": SeededFolds(
-        *_two(_words(*_qp("sonar.all-data"), codes={"R": 0.0, "M": 1.0}, delimiter=","), _ZERO_ONE)
+        partial(
+            two_classes,
+            partial(read_words, *_qp("sonar.all-data"), codes={"R": 0.0, "M": 1.0}, delimiter=","),
+        )
     ),
-    **{f"qp-iris-{a}{b}": SeededFolds(TwoClasses(_IRIS, (a - 1.0, b - 1.0))) for a, b in _PAIRS},
     **{
-        f"qp-wine-{a}{b}": SeededFolds(*_two(_WINE, (float(a), float(b)), target=0))
+        f"qp-iris-{a}{b}": SeededFolds(partial(two_classes, _IRIS, (a - 1.0, b - 1.0)))
         for a, b in _PAIRS
     },
-    "usps-3-5": _train_and_test(_USPS_TRAIN, _USPS_TEST),
-    "qp-usps-3-5": SeededFolds(*_stacked(_USPS_TRAIN, _USPS_TEST)),
-    "mnist-even-odd": _train_and_test(
-        _table(tables.read_parity, *_MNIST_TRAIN), _table(tables.read_parity, *_MNIST_TEST)
+    **{
+        f"qp-wine-{a}{b}": SeededFolds(partial(two_classes, _WINE, (float(a), float(b)), target=0))
+        for a, b in _PAIRS
+    },
+    "usps-3-5": TrainAndTest(_USPS_TRAIN, _USPS_TEST),
+    "qp-usps-3-5": SeededFolds(partial(stack, _USPS_TRAIN, _USPS_TEST)),
+    "mnist-even-odd": TrainAndTest(
+        partial(read_parity, *_MNIST_TRAIN), partial(read_parity, *_MNIST_TEST)
     ),
-    "banana": _train_and_test(_BANANA_TRAIN, _BANANA_TEST),
-    "banana-5300": SeededSplits(*_stacked(_BANANA_TRAIN, _BANANA_TEST)),
+    "banana": TrainAndTest(_BANANA_TRAIN, _BANANA_TEST),
+    "banana-5300": SeededSplits(partial(stack, _BANANA_TRAIN, _BANANA_TEST)),
     "breast-cancer": SeededSplits(
-        TwoClasses(partial(tables.read_bundled, "breast_cancer"), (1.0, 0.0))
+        partial(two_classes, partial(read_bundled, "breast_cancer"), (1.0, 0.0))
     ),
     **{
         name: ArchivedArrays(_MULTICLASS, name)
@@ -197,22 +201,23 @@ _SOURCES: dict[str, Source] = {
         )
     },
     "iris": SeededSplits(_IRIS),
-    "digits": SeededSplits(partial(tables.read_bundled, "digits")),
-    "mnist": _train_and_test(
-        _table(tables.read_images, *_MNIST_TRAIN), _table(tables.read_images, *_MNIST_TEST)
-    ),
-    "flights": SeededSplits(*_table(read_flights, _FLIGHTS, _PLANES)),
-    "three-classes": TrainAndTest(partial(three_classes, 0), partial(three_classes, 1), files=()),
+    "digits": SeededSplits(partial(read_bundled, "digits")),
+    "mnist": TrainAndTest(partial(read_images, *_MNIST_TRAIN), partial(read_images, *_MNIST_TEST)),
+    "flights": SeededSplits(partial(read_flights, _FLIGHTS, _PLANES)),
+    "three-classes": TrainAndTest(partial(three_classes, 0), partial(three_classes, 1)),
     "toy-stream": _parts(
-        series.alternate, _table(series.read_toy, *_streaming("reg_toy_x", "reg_toy_y")), period=5
+        series.alternate, partial(series.read_toy, *_streaming("reg_toy_x", "reg_toy_y")), period=5
     ),
-    "audio-subband": _parts(series.alternate, _table(series.read_audio, _AUDIO)),
+    "audio-subband": _parts(
+        series.alternate,
+        partial(series.read_audio, published("thangbui/tsgp/exps/audio_subband.mat")),
+    ),
     "terrain-nn27": _parts(
-        series.every_second_place, (partial(series.read_grid, _TERRAIN, "NN27.asc"), (_TERRAIN,))
+        series.every_second_place, partial(series.read_grid, _TERRAIN, "NN27.asc")
     ),
-    "jacksboro": _parts(series.every_second_place, (series.read_jacksboro, ())),
+    "jacksboro": _parts(series.every_second_place, series.read_jacksboro),
     "pseudo-periodic": Draws(series.pseudo_periodic, lambda place: place % 2 == 1, num_splits=4),
-    "periodic": _parts(series.alternate, (series.periodic, ())),
+    "periodic": _parts(series.alternate, series.periodic),
 }
 
 

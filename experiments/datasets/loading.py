@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from experiments.datasets.catalog import ENTRIES, DatasetInfo, Entry
-from experiments.datasets.info import Task
+from experiments.datasets.catalog import ENTRIES
+from experiments.datasets.info import DatasetInfo, Entry, Task
 from experiments.datasets.tables import Floats
 
 
@@ -60,6 +60,11 @@ class Dataset:
     def trained_on(self, rows: Any) -> "Dataset":
         """Return the data set with these of its training rows, in this order."""
         return replace(self, X_train=self.X_train[rows], Y_train=self.Y_train[rows])
+
+    def trained_on_some(self, most: int) -> "Dataset":
+        """Return the data set with at most so many of its training rows, drawn at random."""
+        rows = np.random.default_rng(0).permutation(len(self.X_train))
+        return self.trained_on(rows[:most])
 
     def trained_on_all(self) -> "Dataset":
         """Return the data set with the test rows among its training rows, too."""

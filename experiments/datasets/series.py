@@ -4,17 +4,16 @@ A table has a row for each time or place, in the order of arrival, target last.
 """
 
 import zipfile
-from collections.abc import Callable
 
 import numpy as np
 
 from experiments.datasets.files import PublishedFile, local_copy
-from experiments.datasets.tables import Floats
+from experiments.datasets.tables import Floats, Reader
 
 _AUDIO_ROWS = slice(8_000, 26_000)
 
 
-def alternate(read_table: Callable[[], Floats], part: int, period: int = 2) -> Floats:
+def alternate(read_table: Reader, part: int, period: int = 2) -> Floats:
     """
     Return the training rows (part 0) of a table, or the test rows (part 1): the last of every
     `period` rows.
@@ -87,7 +86,7 @@ def by_columns(heights: Floats, step: float) -> Floats:
     return np.column_stack([east.ravel(), north.ravel(), heights[::-1].T.ravel()])
 
 
-def every_second_place(read_table: Callable[[], Floats], part: int) -> Floats:
+def every_second_place(read_table: Reader, part: int) -> Floats:
     """
     Return every second place in either direction of a map by columns (part 0), or the rest (part
     1).

@@ -5,15 +5,16 @@ All row and column numbers in the published files count from 0.
 
 import io
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from experiments.datasets.files import PublishedFile, local_copy
-from experiments.datasets.tables import Floats, as_labels, read_csv
+from experiments.datasets.tables import Floats, Reader, as_labels, read_csv
 
 Rows = npt.NDArray[np.intp]
 
@@ -39,11 +40,20 @@ class Source:
     @property
     def files(self) -> tuple[PublishedFile, ...]:
         """The published files; none for a set that comes with a library."""
-        return ()
+        return tuple(dict.fromkeys(_files(vars(self).values())))
 
     def read(self, split: int) -> SplitTable:
         """Read the table and the rows of ``split``."""
         raise NotImplementedError
+
+
+def _files(parts: Iterable[Any]) -> Iterator[PublishedFile]:
+    """List the files among the parts, and among the arguments of readers."""
+    for part in parts:
+        if isinstance(part, PublishedFile):
+            yield part
+        elif isinstance(part, partial):
+            yield from _files(part.args)
 
 
 @dataclass(frozen=True)
@@ -56,10 +66,6 @@ class _Archived(Source):
     archive: PublishedFile
     folder: str
     num_splits: int = 20
-
-    @property
-    def files(self) -> tuple[PublishedFile, ...]:
-        return (self.archive,)
 
     def _member(self, archive: tarfile.TarFile, name: str) -> IO[bytes]:
         member = archive.extractfile(f"{self.folder}/{name}")
@@ -130,10 +136,6 @@ class MaskedFolds(Source):
     dropped: tuple[int, ...] = ()
     num_splits: int = 10
 
-    @property
-    def files(self) -> tuple[PublishedFile, ...]:
-        return (self.table, self.mask)
-
     def read(self, split: int) -> SplitTable:
         table = np.delete(read_csv(self.table), self.dropped, axis=1)  # [N, D + 1]
         return _masked(table, read_csv(self.mask)[:, split].astype(bool))
@@ -150,8 +152,7 @@ class SeededSplits(Source):
     and on every machine.
     """
 
-    read_table: Callable[[], Floats]
-    files: tuple[PublishedFile, ...] = ()
+    read_table: Reader
     num_splits: int = 20
     splits_published = False
 
@@ -184,9 +185,8 @@ class SeededFolds(SeededSplits):
 class TrainAndTest(Source):
     """Two tables, target last, published as the training and the test part: the only split."""
 
-    read_train: Callable[[], Floats]
-    read_test: Callable[[], Floats]
-    files: tuple[PublishedFile, ...] = ()
+    read_train: Reader
+    read_test: Reader
 
     def read(self, split: int) -> SplitTable:
         train, test = self.read_train(), self.read_test()  # [N_train, D + 1], [N_test, D + 1]

@@ -5,7 +5,6 @@ All row and column numbers in the published files count from 0.
 
 import gzip
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,13 @@ import numpy.typing as npt
 from experiments.datasets.files import PublishedFile, local_copy
 
 Floats = npt.NDArray[np.float64]
+Reader = Callable[[], Floats]
+"""Reads a table; if it reads files, a `partial` with the files or other readers as arguments."""
 
 MISSING = {"?", "NA"}  # missing values in text files
 
 
-def read_csv(file: PublishedFile, delimiter: str | None = ",") -> Floats:
+def read_csv(file: PublishedFile, *, delimiter: str | None = ",") -> Floats:
     """
     Read the numbers of a text file without a header, plain or gzipped; the delimiter None is white
     space.
@@ -63,7 +64,7 @@ def read_columns(inputs: PublishedFile, targets: PublishedFile) -> Floats:
     return np.column_stack([read_csv(inputs), read_csv(targets)])  # [N, D + 1]
 
 
-def stack(*readers: Callable[[], Floats]) -> Floats:
+def stack(*readers: Reader) -> Floats:
     """Read the tables of several readers, one below the other."""
     return np.vstack([read() for read in readers])  # [N, columns]
 
@@ -96,28 +97,22 @@ def read_bundled(name: str, **options: Any) -> Floats:
     )  # [N, D + 1]
 
 
-@dataclass(frozen=True)
-class TwoClasses:
+def two_classes(
+    read_table: Reader,
+    classes: tuple[float, float] = (0.0, 1.0),
+    target: int = -1,
+    dropped: tuple[int, ...] = (),
+) -> Floats:
     """
-    Reader of the rows of two classes of a table: inputs first, label last.
+    Read the rows of two classes of a table: inputs first, label last.
 
     The label is 0 for ``classes[0]`` in the column ``target`` and 1 for ``classes[1]``. The columns
     ``dropped`` are not inputs.
     """
-
-    read_table: Callable[[], Floats]
-    classes: tuple[float, float]
-    target: int = -1
-    dropped: tuple[int, ...] = ()
-
-    def __call__(self) -> Floats:
-        """Read the table and choose the rows."""
-        table = self.read_table()  # [all rows, columns]
-        table = table[np.isin(table[:, self.target], self.classes)]  # [N, columns]
-        inputs = np.delete(table, [self.target, *self.dropped], axis=1)  # [N, D]
-        return np.column_stack(
-            [inputs, as_labels(table[:, self.target], self.classes)]
-        )  # [N, D + 1]
+    table = read_table()  # [all rows, columns]
+    table = table[np.isin(table[:, target], classes)]  # [N, columns]
+    inputs = np.delete(table, [target, *dropped], axis=1)  # [N, D]
+    return np.column_stack([inputs, as_labels(table[:, target], classes)])  # [N, D + 1]
 
 
 def as_labels(codes: Floats, classes: tuple[float, float]) -> Floats:

@@ -6,9 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import gpflow
+import numpy as np
 from sacred import Ingredient
 
 from experiments.ingredients.initialization import Floats, median_distance
+
+
+def initial_kernel(X: Floats) -> gpflow.kernels.Kernel:
+    """Return a squared exponential, every lengthscale the median distance between inputs X [N, D]."""
+    return gpflow.kernels.SquaredExponential(
+        lengthscales=np.full(X.shape[1], median_distance(X, 0))
+    )
 
 
 def _config() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.ingredients.initialization import Floats
+from experiments.recording.scores import of_all_labels
 from gpflow_pep import PEPR
 
 _SMALLEST = 1e-3  # probability of a label whose mean is below it
@@ -41,8 +42,6 @@ class LabelRegression(PEPR):
     ) -> tf.Tensor:
         """Return the log probability of the labels [N]."""
         X, Y = data
-        probability = self.predict_y(X)[0].numpy()
+        probability = of_all_labels(self.predict_y(X)[0].numpy())
         labels = Y[:, 0].astype(int)
-        if probability.shape[1] == 1:
-            probability = np.hstack([1.0 - probability, probability])
         return tf.math.log(probability[np.arange(len(labels)), labels])

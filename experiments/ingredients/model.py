@@ -9,6 +9,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import numpy.typing as npt
+from gpflow.models import GPModel
 from sacred import Ingredient
 
 from experiments.ingredients.exact import ExactGPR
@@ -94,11 +95,11 @@ def build(
     noise_variance: float,
     max_jitter: float | None,
     _seed: int,
-) -> gpflow.models.GPModel:
+) -> GPModel:
     """Build the model of the configuration for inputs X [N, D] and targets Y [N, 1]."""
     labels = None if block_size is None else _block_labels(X, block_size, blocks, _seed)
     pepr = partial(PEPR, alpha=alpha, blocks=labels, max_jitter=max_jitter)
-    constructors: dict[str, Callable[..., gpflow.models.GPModel]] = {
+    constructors: dict[str, Callable[..., GPModel]] = {
         "SGPR": gpflow.models.SGPR,
         "GPRFITC": gpflow.models.GPRFITC,
         "PEPR": partial(pepr, scale=scale),
@@ -106,7 +107,7 @@ def build(
         "TSGPR": partial(TSGPR, max_jitter=max_jitter),
         "BTSGPR": partial(BTSGPR, blocks=labels, max_jitter=max_jitter),
     }
-    stochastic: dict[str, Callable[..., gpflow.models.GPModel]] = {
+    stochastic: dict[str, Callable[..., GPModel]] = {
         "SVGP": gpflow.models.SVGP,
         "TSVGP": TSVGP,
         "BTSVGP": BTSVGP,

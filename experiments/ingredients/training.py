@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import gpflow
 from gpflow.base import RegressionData
+from gpflow.likelihoods import Gaussian
+from gpflow.models import SVGP, GPModel
 from sacred import Ingredient
 from tqdm import tqdm
 
@@ -23,7 +24,7 @@ from gpflow_pep.training import check_optimizer, fit, uninterrupted
 
 training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
 
-_MINIBATCH_MODELS = (gpflow.models.SVGP, StructuredSVGP, TiedFactors)
+_MINIBATCH_MODELS = (SVGP, StructuredSVGP, TiedFactors)
 _BAR_INTERVAL = 0.5  # seconds; a file keeps every state of the bar
 
 Log = Callable[[int, float], None]
@@ -82,32 +83,25 @@ def _config() -> None:
     log_interval = 10
 
 
-def minibatches(
-    model: gpflow.models.GPModel, num_data: int, size: int | None, seed: int
+@training.capture
+def batches_of(
+    model: GPModel, num_data: int, batch_size: int | None, _seed: int
 ) -> Minibatches | None:
     """
-    Return the minibatches of `fit`: fixed if they are blocks of the model's bound, else shuffled every epoch.
+    Return the minibatches of the configuration; None for models that train on all rows.
 
-    None for models that train on all rows.
+    They are fixed if they are blocks of the model's bound, else shuffled every epoch.
     """
     if not isinstance(model, _MINIBATCH_MODELS):
         return None
     return Minibatches(
-        num_data, min(size or 500, num_data), fixed=isinstance(model, BTSVGP), seed=seed
+        num_data, min(batch_size or 500, num_data), fixed=isinstance(model, BTSVGP), seed=_seed
     )
 
 
 @training.capture
-def batches_of(
-    model: gpflow.models.GPModel, num_data: int, batch_size: int | None, _seed: int
-) -> Minibatches | None:
-    """Return the minibatches of the configuration."""
-    return minibatches(model, num_data, batch_size, _seed)
-
-
-@training.capture
 def train(
-    model: gpflow.models.GPModel,
+    model: GPModel,
     data: RegressionData,
     batches: Minibatches | None,
     log: Log,
@@ -130,7 +124,7 @@ def train(
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the objective cannot be computed at the start.
     """
     check_optimizer(optimizer)
-    if batches is not None and isinstance(model.likelihood, gpflow.likelihoods.Gaussian):
+    if batches is not None and isinstance(model.likelihood, Gaussian):
         optimizer = "adam"
     if batch_size is not None and optimizer != "adam":
         raise ValueError(

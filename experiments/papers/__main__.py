@@ -50,28 +50,20 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PROTOCOL",
         help="one or more, below",
     )
-    parser.add_argument("--full", action="store_true", help="the published size")
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        action="extend",
-        type=_values,
-        default=[],
-        metavar="AXIS=VALUE,...",
-        help="values of some axes (all); may be repeated; runs without an axis stay; axes=list: list them",
-    )
-    parser.add_argument(
-        "--with",
-        nargs="+",
-        action="extend",
-        type=_values,
-        default=[],
-        metavar="ENTRY=VALUE",
-        help="other settings of all runs",
-    )
-    parser.add_argument(
-        "--stored", action="store_true", help="show the runs that have completed, and run nothing"
-    )
+    parser.option("--full", False, "the published size")
+    for name, metavar, text in (
+        (
+            "--only",
+            "AXIS=VALUE,...",
+            "values of some axes (all); may be repeated; runs without an axis stay; axes=list: list "
+            "them",
+        ),
+        ("--with", "ENTRY=VALUE", "other settings of all runs"),
+    ):
+        parser.add_argument(
+            name, nargs="+", action="extend", type=_values, default=[], metavar=metavar, help=text
+        )
+    parser.option("--stored", False, "show the runs that have completed, and run nothing")
     add_running(parser)
     parser.add_argument(
         "--to", type=Path, help="folder of tables and figures (papers/ in the folder of runs)"

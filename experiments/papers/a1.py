@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.papers.grid import Job, Records, grid, grouped
+from experiments.papers.grid import Jobs, Records, grid, grouped
 from experiments.papers.pictures import Shown
 from experiments.papers.tables import Table, shown
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     sets = (
         ("boston", "concrete", "energy", "wine-red", "yacht", "airfoil")
         if full

@@ -3,7 +3,7 @@ A power for each cluster of rows (three, by k-means), chosen by leave-one-out de
 best power of all rows; PEPR with 20 inducing points.
 """
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Jobs, Records, grid
 from experiments.papers.pictures import Shown
 from experiments.papers.tables import Score, Table, means, shown
 
@@ -15,7 +15,7 @@ _SCORES = (
 )
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     common = {"maxiter": 100 if full else 60}
     return grid(
         "cluster_alphas", common, dataset=("yacht", "energy"), split=range(20 if full else 2)

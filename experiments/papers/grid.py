@@ -34,6 +34,9 @@ class Job:
         )
 
 
+Jobs = list[Job]
+
+
 @dataclass(frozen=True)
 class Record:
     """The result of a job."""
@@ -85,7 +88,7 @@ def in_course(
     return found
 
 
-def grid(experiment: str, common: Mapping[str, Any], **axes: Axis) -> list[Job]:
+def grid(experiment: str, common: Mapping[str, Any], **axes: Axis) -> Jobs:
     """
     Return a job for each combination of values.
 
@@ -104,6 +107,11 @@ def grid(experiment: str, common: Mapping[str, Any], **axes: Axis) -> list[Job]:
             )
         )
     return jobs
+
+
+def repeats(number: int, *entries: str) -> Axis:
+    """Return an axis of repeats: each is numbered from 0, by the value of these entries."""
+    return {label: dict.fromkeys(entries, label) for label in range(number)}
 
 
 def _labeled(axis: tuple[str, Axis]) -> list[tuple[Label, Mapping[str, Any]]]:

@@ -11,10 +11,11 @@ epsilon and the inducing points trained or the points fixed. "weak priors" is th
 `gpflow_pep.weak_priors`, epsilon and points fixed.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from experiments import datasets
-from experiments.papers.grid import Job, Records, grid, grouped
+from experiments.papers.grid import Axis, Jobs, Records, grid, grouped
 from experiments.papers.pictures import Shown
 from experiments.papers.tables import (
     ERROR,
@@ -42,7 +43,7 @@ METHODS = {name: {"model": name} for name in ("PEP", "APEP", "ARPEP", "RPAPEP")}
 COMMON: dict[str, Any] = {"white": 1e-2, "max_jitter": 1e-2, "log_interval": 10**5}
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     found = []
     for name in _PUBLISHED if full else ("new-thyroid", "wine"):
         N = len(datasets.load(name).X_train)
@@ -68,6 +69,14 @@ def jobs(full: bool) -> list[Job]:
         ):
             found += grid("classification", common, **axes, **added)
     return found
+
+
+def beside_svgp(
+    experiment: str, common: Mapping[str, Any], methods: Axis, alphas: Axis, **axes: Axis
+) -> Jobs:
+    """Return the runs of methods at several powers, and those of SVGP, which has no alpha."""
+    powered = grid(experiment, common, **axes, method=methods, alpha=alphas)
+    return powered + grid(experiment, common, **axes, method={"SVGP": {"model": "SVGP"}})
 
 
 def published(place: int) -> Published:

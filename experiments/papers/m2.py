@@ -3,14 +3,14 @@ Location of inducing points, three classes in the plane (Villacampa-Calvo and He
 fig. 2): all methods train the points at the same fixed hyperparameters, near the true ones.
 """
 
-from experiments.papers.grid import Job, Records, grid, grouped
+from experiments.papers.grid import Jobs, Records, grid, grouped
 from experiments.papers.m1 import METHODS
 from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import decisions
 from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     size = {"M": 128, "maxiter": 2000} if full else {"M": 20, "maxiter": 15, "max_train": 400}
     fixed = {
         "train_kernel": False,

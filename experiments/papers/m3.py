@@ -4,16 +4,14 @@ all rows, several M and alphas, repeats on splits. Smaller than published, for t
 splits for 100, 3 alphas for 5.
 """
 
-from experiments.papers.grid import Job, Records, grid
-from experiments.papers.m1 import METHODS
+from experiments.papers.grid import Jobs, Records
+from experiments.papers.m1 import METHODS, beside_svgp
 from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import against_seconds_by_method
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 
-_SVGP = {"SVGP": {"model": "SVGP"}}
 
-
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     """Return the runs: splits x M x methods x alpha; SVGP has no alpha."""
     common = {"dataset": "satellite", "max_jitter": 1e-2}
     common |= (
@@ -21,10 +19,15 @@ def jobs(full: bool) -> list[Job]:
         if full
         else {"maxiter": 10, "log_interval": 2, "max_train": 400}
     )
-    axes = {"split": range(5 if full else 1), "M": (4, 20, 100) if full else (4, 20)}
     alphas = (0.0, 0.5, 1.0) if full else (0.5,)
-    found = grid("classification", common, **axes, method=METHODS, alpha=alphas)
-    return found + grid("classification", common, **axes, method=_SVGP)
+    return beside_svgp(
+        "classification",
+        common,
+        METHODS,
+        alphas,
+        split=range(5 if full else 1),
+        M=(4, 20, 100) if full else (4, 20),
+    )
 
 
 def show(records: Records) -> Shown:

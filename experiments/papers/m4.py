@@ -6,19 +6,20 @@ takes: 3 alphas for 11, and no PEP, whose sites of all rows and classes take gig
 
 from typing import Any
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Jobs, Records, repeats
+from experiments.papers.m1 import METHODS, beside_svgp
 from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import against_seconds_by_method
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 
-_TIED = {name: {"model": name} for name in ("APEP", "ARPEP", "RPAPEP")}
+_TIED = {name: METHODS[name] for name in ("APEP", "ARPEP", "RPAPEP")}
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     return minibatch_jobs(full, {"dataset": "mnist", "standardize": False})
 
 
-def minibatch_jobs(full: bool, data: dict[str, Any]) -> list[Job]:
+def minibatch_jobs(full: bool, data: dict[str, Any]) -> Jobs:
     """Return the runs on a data set: repeats x methods x alpha; SVGP has no alpha."""
     size = (
         {"M": 200, "maxiter": 20_000, "log_interval": 500}
@@ -28,12 +29,9 @@ def minibatch_jobs(full: bool, data: dict[str, Any]) -> list[Job]:
     common = (
         size | data | {"optimizer": "adam", "batch_size": 200, "max_train": None if full else 4000}
     )
-    repeats = {number: {"seed": number} for number in range(3 if full else 1)}
     alphas = (0.0, 0.5, 1.0) if full else (0.5,)
-    found = grid("classification", common, repeat=repeats, method=_TIED, alpha=alphas)
-    return found + grid(
-        "classification", common, repeat=repeats, method={"SVGP": {"model": "SVGP"}}
-    )
+    of_seeds = repeats(3 if full else 1, "seed")
+    return beside_svgp("classification", common, _TIED, alphas, repeat=of_seeds)
 
 
 def show(records: Records) -> Shown:

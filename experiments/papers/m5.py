@@ -4,11 +4,11 @@ Scores against seconds on delays of flights, three classes (Villacampa-Calvo and
 2.1 million rows, which are not available; 3 alphas for 11 and no PEP, as in M4.
 """
 
-from experiments.papers.grid import Job
+from experiments.papers.grid import Jobs
 from experiments.papers.m4 import minibatch_jobs, show
 
 __all__ = ["jobs", "show"]
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     return minibatch_jobs(full, {"dataset": "flights"})

@@ -5,21 +5,24 @@ random rows. Smaller than published, for the hours it takes: 20 repetitions for 
 11, and 20 iterations of L-BFGS after each label for 250 steps at first and 25 after each label.
 """
 
-from typing import Any
-
-from experiments.papers.grid import Job, Records, grid, grouped, in_course
-from experiments.papers.m1 import METHODS
+from experiments.papers.grid import Jobs, Records, grouped, in_course
+from experiments.papers.m1 import METHODS, beside_svgp
 from experiments.papers.pictures import Shown, curves
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     """Return the runs: repetitions x methods x alpha x rules; SVGP has no alpha."""
     methods = METHODS if full else {name: METHODS[name] for name in ("PEP", "APEP")}
     size = {"per_round": 1, "maxiter": 20} if full else {"per_round": 50, "maxiter": 10}
-    axes: dict[str, Any] = {"repetition": range(20 if full else 2), "rule": ("entropy", "random")}
-    powered = grid("labeling", size, **axes, method=methods, alpha=(0.0, 0.5, 1.0))
-    return powered + grid("labeling", size, **axes, method={"SVGP": {"model": "SVGP"}})
+    return beside_svgp(
+        "labeling",
+        size,
+        methods,
+        (0.0, 0.5, 1.0),
+        repetition=range(20 if full else 2),
+        rule=("entropy", "random"),
+    )
 
 
 def show(records: Records) -> Shown:

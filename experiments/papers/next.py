@@ -45,7 +45,7 @@ PARTS: Sequence[tuple[str, Mapping[str, Sequence[Any]]]] = (
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing; see ``--help``."""
     parser = parser_of(__doc__, "papers next")
-    parser.add_argument("--hours", type=float, default=math.inf, help="hours (no limit)")
+    parser.option("--hours", math.inf, "hours (no limit)", type=float)
     add_running(parser)
     asked = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

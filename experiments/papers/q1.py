@@ -4,7 +4,7 @@ EP and quantile propagation of a dense GP, probit, ten folds (Zhang et al. 2020,
 here.
 """
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Jobs, Records, grid
 from experiments.papers.pictures import Shown
 from experiments.papers.tables import PUBLISHED, SECONDS, Published, Score, means, wins
 
@@ -18,7 +18,7 @@ _ERROR = Score("error", "error, %", 2, sign=100.0)
 _LL = Score("log_likelihood", "log likelihood of a fold, nats", larger_is_better=True)
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     return grid(
         "classification",
         {

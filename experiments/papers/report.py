@@ -36,9 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "folders", nargs="*", type=Path, default=list(FOLDERS), help="folders of results"
     )
-    parser.add_argument(
-        "--to", type=Path, default=Path("runs/report.html"), help="the page (%(default)s)"
-    )
+    parser.option("--to", Path("runs/report.html"), "the page (%(default)s)")
     asked = parser.parse_args(arguments)
     found = stored(asked.folders)
     if not found:

@@ -12,7 +12,7 @@ from typing import Any
 from experiments.cells.cell import not_completed
 from experiments.cells.running import completed_outcomes, run_cells
 from experiments.papers import PROTOCOLS
-from experiments.papers.grid import Job, Record
+from experiments.papers.grid import Jobs, Record
 from experiments.papers.pictures import Picture
 from experiments.papers.stored import RESULTS, StoredRuns
 from experiments.papers.tables import Table
@@ -78,7 +78,7 @@ def _options(option: str, given: dict[str, list[Any]]) -> list[str]:
     return [option, *(f"{name}={','.join(map(str, values))}" for name, values in given.items())]
 
 
-def completed(plan: Sequence[Job], runs: Path, **options: Any) -> tuple[list[Record], str]:
+def completed(plan: Jobs, runs: Path, **options: Any) -> tuple[list[Record], str]:
     """
     Run the jobs of a plan that have not completed; `options` are those of :func:`run_cells`.
 
@@ -96,8 +96,8 @@ def completed(plan: Sequence[Job], runs: Path, **options: Any) -> tuple[list[Rec
 
 
 def selected(
-    jobs: Sequence[Job], only: Mapping[str, Sequence[Any]], settings: Mapping[str, Sequence[Any]]
-) -> list[Job]:
+    jobs: Jobs, only: Mapping[str, Sequence[Any]], settings: Mapping[str, Sequence[Any]]
+) -> Jobs:
     """
     Return the jobs with the given values on the axes, with other settings. Jobs without an axis
     stay.
@@ -132,7 +132,7 @@ def selected(
     return list({(job.cell.key, *job.labels.values()): job for job in changed}.values())
 
 
-def axes(jobs: Sequence[Job]) -> str:
+def axes(jobs: Jobs) -> str:
     """Return the axes of jobs and their values, as `--only` takes them."""
     values: dict[str, dict[Any, None]] = {}
     for job in jobs:

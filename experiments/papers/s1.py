@@ -8,7 +8,7 @@ noise and a larger kernel variance.
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Jobs, Records, grid
 from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import fits, training
 from experiments.papers.tables import EVIDENCE, NOISE, Score, means
@@ -33,7 +33,7 @@ def collapsed(N: int, *blocks: int) -> Mapping[str, Mapping[str, Any]]:
     }
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     common = {"dataset": "snelson", "include_test": True, "M": 5, "log_interval": 1}
     common |= {"maxiter": 1000 if full else 100, "blocks": "random"}
     methods = dict(collapsed(200, 20, 10))

@@ -5,7 +5,7 @@ compare its order. The published figures of the exact GP cannot be met: at the h
 here, 5000 rows have an RMSE of .15 to .16, and 10,000 rows .11.
 """
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Jobs, Records, grid, repeats
 from experiments.papers.pictures import Shown
 from experiments.papers.s1 import LENGTHSCALE, VARIANCE, collapsed
 from experiments.papers.tables import (
@@ -28,10 +28,10 @@ three repeats.
 """
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     """Return the runs: repeats x M x methods; the exact GP has no M."""
     N = 5000 if full else 1000
-    repeats = {number: {"split": number, "seed": number} for number in range(3 if full else 1)}
+    draws = repeats(3 if full else 1, "split", "seed")
     common = {
         "dataset": "kin40k",
         "max_train": N,
@@ -42,8 +42,8 @@ def jobs(full: bool) -> list[Job]:
     methods = dict(collapsed(N, 50, 10))
     exact = {"exact GP": methods.pop("exact GP")}
     numbers = (256, 512) if full else (64,)
-    found = grid("regression", common, repeat=repeats, method=exact)
-    return found + grid("regression", common, repeat=repeats, M=numbers, method=methods)
+    found = grid("regression", common, repeat=draws, method=exact)
+    return found + grid("regression", common, repeat=draws, M=numbers, method=methods)
 
 
 def published(score: Score) -> Published:

@@ -6,20 +6,19 @@ takes: at most 10,000 training rows of each set.
 """
 
 from experiments import datasets
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Jobs, Records, grid, repeats
 from experiments.papers.pictures import Shown, against_M
 from experiments.papers.tables import EVIDENCE, LL, NOISE, RMSE, SECONDS, means
 
 _BATCH = 500
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     names, epochs = (("kin8nm", "power", "elevators", "kin40k"), 300) if full else (("kin8nm",), 20)
     rows = {name: min(round(0.9 * datasets.describe(name).N), 10_000) for name in names}
     sets = {
         name: {"dataset": name, "maxiter": epochs * -(-N // _BATCH)} for name, N in rows.items()
     }
-    repeats = {number: {"split": number, "seed": number} for number in range(10 if full else 1)}
     common = {
         "batch_size": _BATCH,
         "learning_rate": 0.005,
@@ -35,7 +34,7 @@ def jobs(full: bool) -> list[Job]:
         "regression",
         common,
         dataset=sets,
-        repeat=repeats,
+        repeat=repeats(10 if full else 1, "split", "seed"),
         M=(256, 512) if full else (32, 64),
         method=methods,
     )

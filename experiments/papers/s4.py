@@ -5,21 +5,21 @@ Published: m learned has a better RMSE everywhere, and a worse log likelihood ne
 
 from dataclasses import replace
 
-from experiments.papers.grid import Job, Record, Records, grid, grouped, matched
+from experiments.papers.grid import Jobs, Record, Records, grid, grouped, matched, repeats
 from experiments.papers.pictures import Shown, curves
 from experiments.papers.tables import LL, RMSE, Score, means, wins
 
 _SCALE = Score("scale", "m")
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     return grid(
         "regression",
         {"maxiter": 500 if full else 50, "log_interval": 10**5, "max_jitter": 1e-3},
         dataset=("yacht", "boston", "energy", "concrete", "wine-red")
         if full
         else ("yacht", "boston"),
-        repeat={number: {"split": number, "seed": number} for number in range(10 if full else 2)},
+        repeat=repeats(10 if full else 2, "split", "seed"),
         M=(10, 20, 50, 100) if full else (20,),
         alpha=(0.0, 0.2, 0.4, 0.6, 0.8, 1.0) if full else (0.0, 0.5, 1.0),
         m={"1": {"model": "PEPR"}, "learned": {"model": "TPEP"}},

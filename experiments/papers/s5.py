@@ -3,12 +3,12 @@ Blocks of neighbors against blocks of random rows (Bui and Titsias 2025, sec. 7)
 predictions of BT-SGPR by the size of the blocks, on three sets whose rows are in random order.
 """
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Jobs, Records, grid
 from experiments.papers.pictures import Shown, curves
 from experiments.papers.tables import EVIDENCE, LL, RMSE, means
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     common = {
         "model": "BTSGPR",
         "M": 20,

@@ -3,7 +3,7 @@ A toy function in three parts, ten inducing points (Bui, Nguyen and Turner 2017,
 order and shuffled, VFE and PEP, beside vanilla streaming VB (`experiments.learners.vanilla`).
 """
 
-from experiments.papers.grid import Job, Records, grid, grouped
+from experiments.papers.grid import Jobs, Records, grid, grouped
 from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import posteriors, streams
 from experiments.papers.tables import Score, means
@@ -17,7 +17,7 @@ END_LL = Score("log_likelihood", "log likelihood at the end", larger_is_better=T
 STREAM_SCORES = (MEAN_RMSE, END_RMSE, MEAN_LL, END_LL)
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     common = {
         "dataset": "toy-stream",
         "first": 40,

@@ -3,7 +3,7 @@ Alpha on a stream of a pseudo-periodic series (Bui, Nguyen and Turner 2017): fou
 training, beside vanilla streaming VB. Published: small alpha is best online.
 """
 
-from experiments.papers.grid import Job, Records, grid, grouped, in_course
+from experiments.papers.grid import Jobs, Records, grid, grouped, in_course
 from experiments.papers.pictures import Shown, curves
 from experiments.papers.t1 import END_LL, END_RMSE, MEAN_LL, MEAN_RMSE, STREAM_SCORES, VANILLA
 from experiments.papers.tables import RMSE, Score, means, ranks
@@ -11,7 +11,7 @@ from experiments.papers.tables import RMSE, Score, means, ranks
 _LL = Score("log_likelihood", "log likelihood, nats", larger_is_better=True)
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     common = {"dataset": "pseudo-periodic", "first": 1000, "batch_size": 500, "M": 100}
     if not full:
         common |= {"max_train": 2500, "M": 60, "maxiter": 10, "first_maxiter": 40}

@@ -7,7 +7,7 @@ batch.
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.papers.grid import Job, Records, grid, grouped
+from experiments.papers.grid import Jobs, Records, grid, grouped
 from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import streams
 from experiments.papers.t1 import STREAM_SCORES, STREAMING
@@ -21,7 +21,7 @@ PEERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     common: dict[str, Any] = {"first": 1000, "window": 3000}
     if not full:
         common |= {"max_train": 3000, "window": 1000, "maxiter": 10, "first_maxiter": 40}

@@ -5,7 +5,7 @@ the hours it takes: two of the four pairs of M and size of batches, and inducing
 trained, unlike in app. A.6; at each batch up to a tenth of them move to its rows.
 """
 
-from experiments.papers.grid import Job, grid
+from experiments.papers.grid import Jobs, grid
 from experiments.papers.t1 import STREAMING
 from experiments.papers.t3 import PEERS, show
 
@@ -19,7 +19,7 @@ TERRAIN = {
 }
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     short = {"max_train": 3000, "window": 1000, "maxiter": 10, "first_maxiter": 30}
     found = []
     for M, size in ((400, 750), (600, 1000)) if full else ((100, 750),):

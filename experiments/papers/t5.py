@@ -5,7 +5,7 @@ the exact GP on 6000, which takes hours. Memory: the peak of a run beyond the me
 (Linux), and what a model carries from batch to batch.
 """
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Jobs, Records, grid
 from experiments.papers.pictures import Shown, curves
 from experiments.papers.t1 import END_LL, END_RMSE, STREAM_SCORES
 from experiments.papers.t4 import TERRAIN
@@ -14,7 +14,7 @@ from experiments.papers.tables import SECONDS, Score, means
 _PEAK, _CARRIED = Score("peak", "peak MB", 0), Score("carried", "kB carried", 0, sign=1e-3)
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     """Return the runs: M of streams, and windows of SGPR and of the exact GP."""
     common = TERRAIN | {"batch_size": 750}
     if not full:

@@ -6,7 +6,7 @@ each batch, and the boundary.
 
 from typing import Any
 
-from experiments.papers.grid import Job, Records, grid, grouped
+from experiments.papers.grid import Jobs, Records, grid, grouped
 from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import posteriors, streams
 from experiments.papers.t1 import END_LL, MEAN_LL, STREAMING
@@ -34,7 +34,7 @@ def banana(full: bool) -> dict[str, Any]:
     return BANANA | {"first_maxiter": iterations, "maxiter": iterations}
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     methods = {**STREAMING, "streaming SVGP": {"model": "STREAM-SVGP"}}
     streams = grid("streaming", banana(full), order=("forward", "shuffled"), method=methods)
     at_once = {"at once": {"model": "BATCH"}}

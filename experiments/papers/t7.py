@@ -5,7 +5,7 @@ to right, right to left, at random, and all rows at once. The published errors a
 own random order and initial inducing points.
 """
 
-from experiments.papers.grid import Job, Records, grid, grouped, in_course
+from experiments.papers.grid import Jobs, Records, grid, grouped, in_course, repeats
 from experiments.papers.pictures import Shown, curves
 from experiments.papers.t1 import STREAMING
 from experiments.papers.t6 import LABEL_SCORES, banana
@@ -14,16 +14,15 @@ from experiments.papers.tables import ERROR, means
 _PUBLISHED = {"forward": 0.0875, "backward": 0.095, "shuffled": 0.095, "at once": 0.095}
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     """Return the runs: orders x methods x draws."""
     orders = {name: {"order": name} for name in ("forward", "backward", "shuffled")}
-    draws = {number: {"seed": number} for number in range(10 if full else 2)}
     return grid(
         "streaming",
         banana(full) | {"max_test": 400},
         order={**orders, "at once": {"model": "BATCH"}},
         method=STREAMING,
-        draw=draws,
+        draw=repeats(10 if full else 2, "seed"),
     )
 
 

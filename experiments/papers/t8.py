@@ -8,14 +8,14 @@ with 30 on this series they deviate.
 
 from collections.abc import Sequence
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Jobs, Records, grid
 from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import training
 from experiments.papers.t1 import STREAMING
 from experiments.papers.tables import Table, shown
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     """Return comparisons at fixed hyperparameters, and streams with trained ones."""
     rows = {"rows": 600 if full else 200, "batches": 6}
     against = {"all rows, M = 20": {"exact": False}, "exact GP of 60 rows": {"exact": True}}

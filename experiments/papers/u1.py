@@ -4,7 +4,7 @@ all alphas and M, beside the exact GP. Published: alpha from 0.5 to 0.8 predicts
 evidence is overestimated.
 """
 
-from experiments.papers.grid import Job, Records, grid, grouped
+from experiments.papers.grid import Jobs, Records, grid, grouped
 from experiments.papers.pictures import Shown, curves
 from experiments.papers.tables import EVIDENCE, NOISE, SMLL, SMSE, means, ranks, wins
 from experiments.papers.u2 import WINS
@@ -12,7 +12,7 @@ from experiments.papers.u2 import WINS
 EXACT = "exact GP"
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     """Return the runs: draws x M x alpha, and the exact GP of each draw."""
     draws = range(30 if full else 5)
     common = {

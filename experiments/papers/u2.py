@@ -3,7 +3,7 @@ Eight UCI regression sets (Bui, Yan and Turner 2017, sec. 4.2): published splits
 Win fractions are over all sets, splits and M, beside the published ones.
 """
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Jobs, Records, grid
 from experiments.papers.pairs import comparisons, matrix
 from experiments.papers.pictures import Shown, against_M
 from experiments.papers.tables import EVIDENCE, NOISE, SMLL, SMSE, means, ranks, wins
@@ -16,7 +16,7 @@ WINS = {
 """Published: percentage of runs in which the first alpha is better than the second."""
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     return grid(
         "regression",
         {

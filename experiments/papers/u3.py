@@ -4,7 +4,7 @@ Adam, beside the variational classifier with an explicit q(u) (Hensman et al. 20
 alpha = 0.5 has a lower NLPD than 1 in 65 % of the runs; differences are small otherwise.
 """
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Jobs, Records, grid
 from experiments.papers.pictures import Shown, against_M
 from experiments.papers.run_pictures import reliability
 from experiments.papers.tables import ERROR, NLPD, means, ranks, wins
@@ -23,7 +23,7 @@ HENSMAN = "SVGP"
 _PAIRS = ((0.5, 1.0), (0.5, 0.0), (1.0, 0.0), (0.5, HENSMAN), (0.0, HENSMAN))
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     alphas = (0.0, 0.2, 0.4, 0.5, 0.6, 0.8, 1.0) if full else (0.0, 0.2, 0.5, 0.8, 1.0)
     return grid(
         "classification",

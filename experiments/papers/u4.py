@@ -3,14 +3,14 @@ Even and odd digits of MNIST (Bui, Yan and Turner 2017, app. I.4): minibatches o
 pixels as they are.
 """
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Jobs, Records, grid
 from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import against_seconds, reliability
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 from experiments.papers.u3 import ADAM
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     size = (
         {"maxiter": 6000, "log_interval": 240}
         if full

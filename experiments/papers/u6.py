@@ -6,13 +6,13 @@ hyperparameters.
 
 import numpy as np
 
-from experiments.papers.grid import Job, Records, grid
+from experiments.papers.grid import Jobs, Records, grid
 from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import contours
 from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
 
 
-def jobs(full: bool) -> list[Job]:
+def jobs(full: bool) -> Jobs:
     """Return a run at each point of the grid, without training."""
     number = 15 if full else 4
     places = {

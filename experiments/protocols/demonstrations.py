@@ -6,6 +6,9 @@ from typing import Any
 
 from experiments.protocols.records import read_toml
 
+Settings = dict[str, Any]
+"""Entries of a configuration."""
+
 
 @dataclass(frozen=True)
 class Demonstration:
@@ -20,24 +23,24 @@ class Demonstration:
     dataset: str
     """Default data set, which needs no network."""
 
-    methods: list[dict[str, Any]]
+    methods: list[Settings]
     """Configuration of each method."""
 
-    example: dict[str, Any]
+    example: Settings
     """Method that is suggested as a single run."""
 
     how_to_read: str
     """Explanation of the table."""
 
-    settings: dict[str, Any]
+    settings: Settings
     """Settings that all runs share; ``block_size`` is for BTSGPR alone."""
 
-    of_sets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    of_sets: dict[str, Settings] = field(default_factory=dict)
     """Other settings for particular data sets."""
 
     def configurations(
         self, dataset: str, *, split: int, short: bool
-    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    ) -> tuple[Settings, list[Settings]]:
         """Return the common settings of the runs on a data set, and the settings of each run."""
         common = {
             "dataset": dataset,

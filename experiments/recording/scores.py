@@ -75,15 +75,21 @@ def prediction_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
     }
 
 
+def of_all_labels(probability: Floats) -> Floats:
+    """
+    Return the probabilities of all labels [N, C], given those of label 1 [N, 1] or of C > 2 labels.
+    """
+    if probability.shape[1] > 1:
+        return probability
+    return np.hstack([1.0 - probability, probability])
+
+
 def most_probable(probability: Floats) -> npt.NDArray[np.intp]:
     """
     Return the most probable label [N], given probabilities of label 1 [N, 1] or of C > 2 labels [N,
     C].
     """
-    if probability.shape[1] == 1:
-        return (probability[:, 0] > 0.5).astype(np.intp)
-    label: npt.NDArray[np.intp] = probability.argmax(axis=1)
-    return label
+    return np.argmax(of_all_labels(probability), axis=1)
 
 
 def classification_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:

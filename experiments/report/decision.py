@@ -15,7 +15,9 @@ from experiments.ingredients.initialization import Floats
 from experiments.report.recorded import RecordedRun
 from gpflow_pep.plotting import CLASSES
 
-_DATA: dict[str, Any] = {
+Style = dict[str, Any]
+
+_DATA: Style = {
     "linestyle": "",
     "marker": ".",
     "alpha": 0.45,
@@ -23,21 +25,21 @@ _DATA: dict[str, Any] = {
     "markeredgewidth": 0,
 }
 _REGION = 0.2  # opacity
-_HALF: dict[str, Any] = {"color": "black", "linewidth": 1.6}
-_QUARTERS: dict[str, Any] = {"color": "0.45", "linewidth": 0.9, "linestyle": "dashed"}
-_START: dict[str, Any] = {
+_HALF: Style = {"color": "black", "linewidth": 1.6}
+_QUARTERS: Style = {"color": "0.45", "linewidth": 0.9, "linestyle": "dashed"}
+_START: Style = {
     "color": "black",
     "marker": "o",
     "markersize": 3.5,
     "markerfacecolor": "white",
 }
-_END: dict[str, Any] = {
+_END: Style = {
     "color": "black",
     "marker": "o",
     "markersize": 5.5,
     "markeredgecolor": "white",
 }
-_WAY: dict[str, Any] = {"color": "black", "linewidth": 0.8}
+_WAY: Style = {"color": "black", "linewidth": 0.8}
 
 
 def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
@@ -85,7 +87,7 @@ def _draw_regions(axes: Axes, x1: Floats, x2: Floats, probability: Floats) -> No
         axes.contour(x1, x2, lead, [0.0], **_contours(_HALF))
 
 
-def _contours(style: dict[str, Any]) -> dict[str, Any]:
+def _contours(style: Style) -> Style:
     """Translate the style of a line to arguments of contours."""
     return {f"{name}s": value for name, value in style.items()}
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from experiments.datasets.info import Task
 from experiments.ingredients.classifier import classifier_title
 from experiments.ingredients.initialization import Floats
 from experiments.ingredients.learner import learner_title
@@ -31,14 +30,8 @@ class RecordedRun:
     config: dict[str, Any]
     """The run's configuration."""
 
-    result: dict[str, Any]
-    """Result of the experiment."""
-
     predictions: dict[str, Floats]
     """The arrays of ``predictions.npz``."""
-
-    task: Task = "regression"
-    """The name of the experiment."""
 
 
 def read_run(directory: Path) -> RecordedRun:
@@ -55,10 +48,8 @@ def read_run(directory: Path) -> RecordedRun:
         )
     config = read_json(directory / "config.json")
     try:
-        task: Task = entry["experiment"]["name"]
-        name = _TITLES[task](config["gp"])
-        result = entry["result"]
+        name = _TITLES[entry["experiment"]["name"]](config["gp"])
         with np.load(directory / FILE) as arrays:
-            return RecordedRun(name, config, result, dict(arrays), task)
+            return RecordedRun(name, config, dict(arrays))
     except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{directory} is not the record of a run: {error!r}.") from error

@@ -7,7 +7,7 @@ from model_values import loss_and_gradient
 
 from experiments.ingredients.exact import ExactGPR
 from experiments.ingredients.model import _block_labels, title
-from experiments.ingredients.training import minibatches
+from experiments.ingredients.training import batches_of
 from gpflow_pep import BTSVGP, TSVGP
 
 
@@ -46,7 +46,7 @@ def test_minibatches_are_fixed_where_they_are_blocks(rows):
         gpflow.likelihoods.Gaussian(),
         rows[0][:5],
     )
-    assert minibatches(TSVGP(*arguments), 55, 20, 0).blocks is None
-    assert minibatches(gpflow.models.SVGP(*arguments), 55, 20, 0).blocks is None
+    assert batches_of(TSVGP(*arguments), 55, 20, 0).blocks is None
+    assert batches_of(gpflow.models.SVGP(*arguments), 55, 20, 0).blocks is None
     # All rows, where they are fewer.
-    assert len(minibatches(BTSVGP(*arguments), 55, 100, 0).blocks) == 1
+    assert len(batches_of(BTSVGP(*arguments), 55, 100, 0).blocks) == 1

@@ -30,10 +30,12 @@ def test_files(tmp_path):
     assert rows["PEPR 0"]["as"] == "SGPR" and rows["PEPR 0"]["times as fast"] > 0.0
     assert rows["PEPR 0"]["share"] == pytest.approx(1.5 / rows["PEPR 0"]["units"])
     failed = found["benchmarks"]["memory"]
-    assert "invalid int value: 'none'" in failed["error"] and "tables" not in failed
+    assert "'none' is not a whole number from 1" in failed["error"] and "tables" not in failed
     text = (tmp_path / "benchmarks.md").read_text()
     assert (
-        "## collapsed_step" in text and "| PEPR 0 " in text and "invalid int value: 'none'" in text
+        "## collapsed_step" in text
+        and "| PEPR 0 " in text
+        and "'none' is not a whole number from 1" in text
     )
 
 

@@ -11,7 +11,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from experiments import datasets
-from experiments.datasets.catalog import ENTRIES, Entry
+from experiments.datasets.catalog import ENTRIES
+from experiments.datasets.info import Entry
 from experiments.datasets.sources import (
     ArchivedArrays,
     ArchivedSplits,
@@ -161,7 +162,7 @@ def test_seeded_splits_test_a_tenth():
 def test_train_and_test_part_are_the_tables_given():
     train = np.arange(12.0).reshape(4, 3)
     test = np.arange(12.0, 18.0).reshape(2, 3)
-    source = TrainAndTest(lambda: train, lambda: test, files=())
+    source = TrainAndTest(lambda: train, lambda: test)
     read = source.read(0)
     assert_array_equal(np.hstack([read.X, read.Y])[read.train], train)
     assert_array_equal(np.hstack([read.X, read.Y])[read.test], test)

@@ -9,7 +9,6 @@ from numpy.testing import assert_array_equal
 from refusals import refused
 
 from experiments.datasets.tables import (
-    TwoClasses,
     as_labels,
     read_columns,
     read_csv,
@@ -17,6 +16,7 @@ from experiments.datasets.tables import (
     read_parity,
     read_words,
     stack,
+    two_classes,
 )
 
 
@@ -58,12 +58,12 @@ CODED = np.array([[3.0, 10.0, 11.0], [5.0, 20.0, 21.0], [4.0, 30.0, 31.0], [3.0,
 
 
 def test_rows_of_two_classes_with_the_label_last():
-    table = TwoClasses(lambda: CODED, (5.0, 3.0), target=0)()
+    table = two_classes(lambda: CODED, (5.0, 3.0), target=0)
     assert_array_equal(table, [[10.0, 11.0, 1.0], [20.0, 21.0, 0.0], [40.0, 41.0, 1.0]])
 
 
 def test_dropped_columns_are_no_inputs():
-    table = TwoClasses(lambda: CODED[:, ::-1], (3.0, 5.0), dropped=(0,))()  # the codes come last
+    table = two_classes(lambda: CODED[:, ::-1], (3.0, 5.0), dropped=(0,))  # the codes come last
     assert_array_equal(table, [[10.0, 0.0], [20.0, 1.0], [40.0, 0.0]])
 
 
