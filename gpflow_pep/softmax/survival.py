@@ -31,9 +31,9 @@ LARGEST_VARIANCE = 60.0  # of the table; larger ones would need polynomials of a
 
 def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """
-    Return log S(x) and the hazard, [Q, K], for x [Q, K] and v [Q], with a relative error of 1e-11
+    Return log S(x) and the hazard, [Q, K], for x [Q, K] and v [Q], with a relative error of 1e-10
     for hazards below about 1, and of 1e-9 below 2; farther to the right S has an absolute error of
-    1e-15.
+    1e-15. Far on the left, log S nearer to 0 than 1e-14 is less accurate.
     """
     group = tf.where(variance < 1.0, 0, tf.where(variance < LARGEST_VARIANCE, 1, 2))
     indices = [tf.cast(tf.where(group == number)[:, 0], tf.int32) for number in range(3)]
@@ -76,13 +76,13 @@ _NODES = _remainders()
 
 def _few_remainders() -> tuple[AnyNDArray, AnyNDArray]:
     """
-    Return nodes and weights, [24] and [24, 3], with the same sums to 1e-10 if v is at least
-    LARGEST_VARIANCE. They are fitted: N(u; x, v) is proportional to exp(s u - q u²), s = x/v, and
-    q = 1/(2v) is small.
+    Return nodes and weights, [24] and [24, 3], whose sums agree with those of :func:`_remainders`
+    to 1e-10 if v is at least LARGEST_VARIANCE. They are fitted: N(u; x, v) is proportional to
+    exp(s u - q u²), s = x/v, and q = 1/(2v) is small.
     """
     nodes = np.linspace(-12.0, 2.5, 24)
     q = np.linspace(0.0, 0.5 / LARGEST_VARIANCE, 5)[:, None, None]
-    # The first sum is needed for x < 0 and the second for x > 0. If s < -1.3, all are negligible.
+    # F is needed for x < 0 and S for x > 0. If s < -1.3, all sums are negligible.
     ranges = (-1.3, 0.1), (-0.1, 2.0), (-1.3, 2.0)
     weights = []
     for remainder, (first, last) in zip(_NODES[1].T, ranges, strict=True):

@@ -21,9 +21,10 @@ from .starts import starts, without_inputs
 FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than `gain`
 # The last phase also ends after this many iterations that gained less than a share of `gain`, if it
 # has at most `_SECANTS` coordinates, so that secants know the curvature. In earlier phases inducing
-# points have not moved yet. Iterations in which sites converge are expensive: their share is larger.
+# points have not moved yet. The share is larger if sites converge in an iteration, which is
+# expensive.
 _STILL_ITERATIONS = 5
-_STILL_SHARES = {True: 1.0 / 40.0, False: 1.0 / 4.0}  # of an exact loss, of one with sites
+_STILL_SHARES = {True: 1.0 / 40.0, False: 1.0 / 4.0}  # for exact losses; for losses with sites
 # Largest change of the logarithm of a positive parameter in a search: at extreme values matrices
 # are singular and sites diverge.
 _REACH = np.log(1e4)

@@ -34,7 +34,7 @@ FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError, UnreadableData)
 
 _MAX_SWEEPS = 1000  # after training
 _MOST_FAR = 8  # evaluations in a row in which sites may be far from converged
-_FEW_SITES = 500  # with more, tolerances are smaller
+_FEW_SITES = 500  # number of sites above which tolerances shrink
 _FEWEST = 50  # sweeps allowed in an evaluation, however often sites have not converged before
 
 
@@ -334,7 +334,7 @@ class ConvergedSitesObjective(SitesObjective):
         # sites at which the loss is accepted. All are larger for a bound, which holds at any sites.
         limits = (3e-2, 2e-1, 100.0) if self.model.is_lower_bound else (1e-2, 6e-2, 0.1)
         self._loosest, self._of_gain, self._max_change = limits
-        # The loss's error is the sum of the sites' errors, which are squares of their changes.
+        # The loss's error is the sum of the sites' errors, proportional to their squared changes.
         number = int(self.model.num_data) * self.model.num_latent_gps
         share = min(1.0, (_FEW_SITES / number) ** 0.5)
         self._loosest *= share

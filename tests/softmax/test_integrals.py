@@ -114,6 +114,17 @@ def test_difficult_rows_use_panels(counts, monkeypatch):
     assert_close(found, by_panels(monkeypatch, *rows))
 
 
+def test_narrow_classes_among_wide_ones(monkeypatch):
+    """Their small derivatives are accurate, too, although sums over all classes hide them."""
+    generator = np.random.default_rng(0)
+    variance = generator.choice([61.0, 200.0, 1e3, 1e-4, 1e-2], (10, 100))
+    variance[0] = 61.0
+    rows = *random_rows(10, 100, 30.0, 1.0, 2.0)[:2], variance, 0.5
+    found = power(*rows)
+    for value, wanted in zip(found, by_panels(monkeypatch, *rows), strict=True):
+        assert_array_less(np.abs(value - wanted), 3e-7 * (1e-4 + np.abs(wanted)))
+
+
 def test_graphs_of_other_numbers_of_classes():
     for C, R in [(5, 2), (5, 3), (3, 2), (3, 4)]:
         evaluate = partial(power, *random_rows(C, R, 3.0, 200.0, 300.0), 0.5)
