@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -84,12 +85,8 @@ def _difference(values: Sequence[float], expected: Sequence[float]) -> float:
 def _trained(asked: argparse.Namespace, workers: int) -> list[Any]:
     """Return what each worker returns."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports(workers)]
-    with ExitStack() as stack:
-        futures = []
-        for index in range(workers):
-            pool = stack.enter_context(ProcessPoolExecutor(1, get_context("spawn")))
-            futures.append(pool.submit(train, asked, index, addresses))
-        return [future.result() for future in futures]
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        return list(pool.map(partial(train, asked, addresses), range(workers)))
 
 
 def free_ports(number: int) -> list[int]:
@@ -101,7 +98,7 @@ def free_ports(number: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def train(asked: argparse.Namespace, index: int, addresses: list[str]) -> list[Any]:
+def train(asked: argparse.Namespace, addresses: list[str], index: int) -> list[Any]:
     """
     Train one worker, in this process, on its part of the file; return seconds and bytes per step,
     objectives and parameters.

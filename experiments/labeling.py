@@ -90,8 +90,7 @@ def entropy(probability: Floats) -> Floats:
     """
     Return the entropy in nats [n], given probabilities of label 1 [n, 1] or of C > 2 labels [n, C].
     """
-    found: Floats = np.sum(entr(of_all_labels(probability)), axis=1)
-    return found
+    return np.sum(entr(of_all_labels(probability)), axis=1)
 
 
 def _trained(

@@ -198,9 +198,7 @@ def in_turns(
 ) -> dict[str, AnyNDArray]:
     """Return the times of each name, which take turns in a round, [rounds, ...]."""
     times = [[time_of(name) for name in names] for _ in range(rounds)]
-    return {
-        name: np.array(column) for name, column in zip(names, zip(*times, strict=True), strict=True)
-    }
+    return dict(zip(names, np.array(times).swapaxes(0, 1), strict=True))
 
 
 def seconds_of(function: Callable[[], Any], clock: Callable[[], Any] = time.perf_counter) -> Any:

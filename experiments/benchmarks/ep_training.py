@@ -47,7 +47,7 @@ from gpflow_pep.training import fit
 BINARY = ("banana", "pima", "iono", "breast-cancer", "usps-3-5")
 MULTICLASS = ("iris", "three-classes", "vehicle")
 METHODS = ("PEP 0", "PEP 0.5", "PEP 1", "SVGP L-BFGS", "SVGP Adam", "SVGP natural")
-LIKELIHOODS: dict[str, tuple[Callable[[int], Likelihood], Callable[[int], Likelihood]]] = {
+LIKELIHOODS: dict[str, tuple[Callable[[int], Likelihood], ...]] = {
     "probit": (lambda C: Probit(), lambda C: Bernoulli()),
     "robust-max": (MultiClassRobustMax, MultiClass),
     "softmax": (Softmax, Softmax),

@@ -41,17 +41,13 @@ class Table:
 
     def _line(self, cells: Mapping[str, str]) -> str:
         return "  ".join(
-            f"{cells[name]:{'<' if _is_text(form) else '>'}{self._widths[name]}}"
+            f"{cells[name]:{'<' if form.startswith('<') else '>'}{self._widths[name]}}"
             for name, form in self._columns.items()
         ).rstrip()
 
     def as_data(self) -> dict[str, Any]:
         """Return title, formats of columns, and rows."""
         return {"title": self.title, "columns": self._columns, "rows": self.rows}
-
-
-def _is_text(form: str) -> bool:
-    return form.startswith("<")
 
 
 def _written(value: Any, form: str) -> str:

@@ -52,8 +52,7 @@ def means(records: Sequence[Record], key: str) -> Floats:
         place = tables.index(each["table"]), methods.index(each["method"])
         total[place] += each.get(key, np.inf)
         count[place] += 1.0
-    found: Floats = np.nan_to_num(total / count, nan=np.inf, posinf=np.inf)
-    return found
+    return np.nan_to_num(total / count, nan=np.inf, posinf=np.inf)
 
 
 def _compared(title: str, records: Sequence[Record]) -> list[Table]:

@@ -24,9 +24,10 @@ warnings.filterwarnings("ignore", "A worker stopped while some jobs were given")
 _GRACE = 5.0  # seconds for Sacred to record that runs were interrupted
 # Seconds after which a process without a cell ends, also if the command has been killed.
 _IDLE = 60.0
-_LIBRARIES = ("OMP", "OPENBLAS", "MKL")
 THREADS = (
-    *(f"{name}_NUM_THREADS" for name in _LIBRARIES),
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
     "TF_NUM_INTRAOP_THREADS",
     "TF_NUM_INTEROP_THREADS",
 )

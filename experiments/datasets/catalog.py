@@ -41,10 +41,8 @@ _REGRESSION, _BINARY, _MULTICLASS = (
 _AUSTRALIAN = published("andybaoxv/copula/data/australian.dat")
 _AUDIO = published("thangbui/tsgp/exps/audio_subband.mat")
 _TERRAIN = published("snodnipper/terrain50-java/data/nn/nn27.zip")
-_FLIGHTS, _PLANES = (
-    published(f"vincentarelbundock/Rdatasets/csv/{path}.csv")
-    for path in ("openintro/nycflights", "nycflights13/planes")
-)
+_FLIGHTS = published("vincentarelbundock/Rdatasets/csv/openintro/nycflights.csv")
+_PLANES = published("vincentarelbundock/Rdatasets/csv/nycflights13/planes.csv")
 _MNIST = "unixpickle/mnistlite/data/"
 _MNIST_TRAIN = (
     published(
@@ -54,8 +52,9 @@ _MNIST_TRAIN = (
     ),
     published(f"{_MNIST}train-labels-idx1-ubyte.gz"),
 )
-_MNIST_TEST = tuple(
-    published(f"{_MNIST}t10k-{name}-ubyte.gz") for name in ("images-idx3", "labels-idx1")
+_MNIST_TEST = (
+    published(f"{_MNIST}t10k-images-idx3-ubyte.gz"),
+    published(f"{_MNIST}t10k-labels-idx1-ubyte.gz"),
 )
 
 _PLUS_MINUS = (-1.0, 1.0)

@@ -69,10 +69,9 @@ def published(place: str, **options: Any) -> PublishedFile:
 @cache
 def _pins() -> dict[str, tuple[str, str, str, str]]:
     _, *lines = Path(__file__).with_name("files.txt").read_text(encoding="ascii").splitlines()
-    pins = (tuple(line.split()) for line in lines)
     return {
         f"{repository}/{path}": (repository, commit, path, sha256)
-        for repository, commit, path, sha256 in pins
+        for repository, commit, path, sha256 in map(str.split, lines)
     }
 
 

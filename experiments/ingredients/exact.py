@@ -44,5 +44,4 @@ def _log_density(C: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
 
         return -half_log_det - 0.5 * tf.reduce_sum(tf.square(V)), gradient
 
-    density: tf.Tensor = value(C)
-    return density
+    return value(C)

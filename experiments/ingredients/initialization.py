@@ -24,8 +24,7 @@ def cluster_centers(X: Floats, M: int, seed: int) -> Floats:
     # Imported here, since it takes seconds.
     from gpflow_pep.inducing import k_means
 
-    centers: Floats = k_means(X, M, seed=seed)
-    return centers
+    return k_means(X, M, seed=seed)
 
 
 def median_distance(X: Floats, seed: int) -> float:

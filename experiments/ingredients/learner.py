@@ -15,7 +15,7 @@ from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.kernel import kernel_of
 from experiments.ingredients.stream import Batches
 from experiments.learners.learner import STEPS_OF_ADAM, Learner, Train
-from experiments.learners.online import OnlineClassification, OnlineMinibatches, OnlineRegression
+from experiments.learners.online import Online, OnlineMinibatches
 from experiments.learners.stochastic import Stochastic
 from experiments.learners.vanilla import VanillaStreamingSGPR
 from experiments.learners.window import SlidingWindow
@@ -155,22 +155,19 @@ def build_learner(
         stochastic = trained(StreamingSVGP(covariance, noise, Z, num_data=len(X)))
         return OnlineMinibatches(stochastic, (X, Y), train, **moves)
     if labels:
-        online = partial(StreamingPEP, (X, Y), covariance, Probit(), Z, alpha=alpha)
-        return OnlineClassification(trained(online(max_jitter=max_jitter)), train, **moves)
+        online = StreamingPEP((X, Y), covariance, Probit(), Z, alpha=alpha, max_jitter=max_jitter)
+        return Online(trained(online), train, **moves)
     if model in ("STREAM", "BATCH", "VANILLA"):
         stream: Any = partial(StreamingSGPR, alpha=alpha)
         if model == "VANILLA":
             stream = VanillaStreamingSGPR
-        online = partial(stream, (X, Y), covariance, Z, noise_variance=noise_variance)
-        return OnlineRegression(trained(online(max_jitter=max_jitter)), train, **moves)
+        online = stream((X, Y), covariance, Z, noise_variance=noise_variance, max_jitter=max_jitter)
+        return Online(trained(online), train, **moves)
     if model == "SVGP":
         likelihood = gpflow.likelihoods.Gaussian(noise_variance)
 
         def svgp(num_data: tf.Variable) -> gpflow.models.SVGP:
-            built: gpflow.models.SVGP = trained(
-                gpflow.models.SVGP(covariance, likelihood, Z, num_data=num_data)
-            )
-            return built
+            return trained(gpflow.models.SVGP(covariance, likelihood, Z, num_data=num_data))
 
         return Stochastic(svgp, X, Y, iterations=iterations, learning_rate=learning_rate)
     constructor: Any = gpflow.models.GPR

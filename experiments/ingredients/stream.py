@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sacred import Ingredient
 
 from experiments import datasets
+from experiments.datasets import Dataset
 from experiments.ingredients.data import check_task
 from experiments.ingredients.initialization import Floats
 from experiments.recording.experiment import SAVE_GIT_INFO
@@ -24,7 +25,7 @@ _RANGE = 10.0  # inputs are scaled to [0, 10]
 class Batches:
     """A stream, cut into batches."""
 
-    dataset: datasets.Dataset
+    dataset: Dataset
     """All training rows in the order of arrival, and the test rows; inputs in [0, 10], targets standardized."""
 
     first: slice
@@ -36,8 +37,7 @@ class Batches:
     def passed(self, num_seen: int) -> npt.NDArray[np.bool_]:
         """Return a mask [N_test] of the test rows that the first `num_seen` training rows have passed."""
         seen, x = self.dataset.X_train[:num_seen, 0], self.dataset.X_test[:, 0]
-        passed: npt.NDArray[np.bool_] = (x >= seen.min()) & (x <= seen.max())
-        return passed
+        return (x >= seen.min()) & (x <= seen.max())
 
 
 @stream_data.config
@@ -88,7 +88,7 @@ def arriving(
     max_train: int | None,
     max_test: int | None,
     seed: int,
-) -> datasets.Dataset:
+) -> Dataset:
     """
     Return a data set with its training rows in the order of arrival.
 
@@ -112,12 +112,12 @@ def arriving(
     return loaded.trained_on(rows)
 
 
-def _sorted(dataset: datasets.Dataset) -> datasets.Dataset:
+def _sorted(dataset: Dataset) -> Dataset:
     """Sort training rows by their first input; rows with equal inputs keep their order."""
     return dataset.trained_on(np.argsort(dataset.X_train[:, 0], kind="stable"))
 
 
-def _cut(dataset: datasets.Dataset, max_train: int | None) -> datasets.Dataset:
+def _cut(dataset: Dataset, max_train: int | None) -> Dataset:
     """Keep the first rows, and the test rows that they pass."""
     if max_train is None or max_train >= len(dataset.X_train):
         return dataset
@@ -128,7 +128,7 @@ def _cut(dataset: datasets.Dataset, max_train: int | None) -> datasets.Dataset:
     return replace(kept, X_test=dataset.X_test[passed], Y_test=dataset.Y_test[passed])
 
 
-def _scored_on(dataset: datasets.Dataset, max_test: int, seed: int) -> datasets.Dataset:
+def _scored_on(dataset: Dataset, max_test: int, seed: int) -> Dataset:
     """Keep test rows drawn at random."""
     if max_test < 1:
         raise ValueError(f"max_test must be None or at least 1, got {max_test}.")
@@ -136,7 +136,7 @@ def _scored_on(dataset: datasets.Dataset, max_test: int, seed: int) -> datasets.
     return replace(dataset, X_test=dataset.X_test[drawn], Y_test=dataset.Y_test[drawn])
 
 
-def _scaled(dataset: datasets.Dataset) -> datasets.Dataset:
+def _scaled(dataset: Dataset) -> Dataset:
     """Scale training inputs to [0, 10] in place of standardizing them."""
     low, high = dataset.X_train.min(axis=0), dataset.X_train.max(axis=0)
     scale: Floats = np.where(high > low, high - low, 1.0) / _RANGE

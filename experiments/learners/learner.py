@@ -53,9 +53,12 @@ class Learner:
         """
         posterior = self.model.posterior()  # one factorization
         likelihood = self.model.likelihood
-        return in_chunks(
-            lambda rows: likelihood.predict_mean_and_var(rows, *posterior.predict_f(rows)), X
-        )
+        parts = [
+            likelihood.predict_mean_and_var(rows, *posterior.predict_f(rows))
+            for rows in np.split(X, range(_CHUNK, len(X), _CHUNK))
+        ]
+        mean, variance = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return mean, variance
 
     def objective(self) -> float:
         """Return the objective of the last batch, or of the window, in nats."""
@@ -70,10 +73,3 @@ class Learner:
     def carried(self) -> int:
         """Return the bytes kept from batch to batch."""
         raise NotImplementedError
-
-
-def in_chunks(predict: Callable[[Floats], Any], X: Floats) -> tuple[Floats, Floats]:
-    """Predict two arrays, in chunks of rows."""
-    parts = [predict(X[start : start + _CHUNK]) for start in range(0, len(X), _CHUNK)]
-    mean, variance = (np.concatenate([np.asarray(part[k]) for part in parts]) for k in (0, 1))
-    return mean, variance

@@ -3,12 +3,12 @@
 from typing import Any
 
 from experiments.ingredients.initialization import Floats
-from experiments.learners.learner import Learner, Train, in_chunks
+from experiments.learners.learner import Learner, Train
 from gpflow_pep import StreamingSVGP
 
 
-class OnlineRegression(Learner):
-    """StreamingSGPR, updated and trained with each batch."""
+class Online(Learner):
+    """StreamingSGPR, or StreamingPEP for labels, updated and trained with each batch."""
 
     def __init__(self, model: Any, train: Train, *, iterations: int, fraction_to_move: float):
         """
@@ -29,15 +29,7 @@ class OnlineRegression(Learner):
         return sum(array.nbytes for array in kept if array.dtype.kind != "U")
 
 
-class OnlineClassification(OnlineRegression):
-    """StreamingPEP for labels, trained at converged sites."""
-
-    def predict(self, X: Floats) -> tuple[Floats, Floats]:
-        """Return the probability of label 1 at X, and its variance."""
-        return in_chunks(self.model.predict_y, X)
-
-
-class OnlineMinibatches(OnlineClassification):
+class OnlineMinibatches(Online):
     """StreamingSVGP for numbers or labels, trained by Adam and natural gradients of q(u)."""
 
     def __init__(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from experiments import datasets
 from experiments.datasets import Dataset
@@ -213,7 +212,6 @@ def _calibration(runs: Sequence[RecordedRun]) -> tuple[Any, Any]:
 
 def contours(records: Records, x: str, y: str, scores: dict[str, str], title: str) -> Picture:
     """Draw contours of entries of the result over two logarithmic axes."""
-    figure: Figure
     figure, axes = panels(len(scores))
     xs, ys = (sorted({record[name] for record in records}) for name in (x, y))
     for here, (entry, label) in zip(axes, scores.items(), strict=True):

@@ -81,27 +81,25 @@ class RecordedExperiment(Experiment):
         """
         Return True if `name`, with or without prefix, is exactly one entry of the configuration.
         """
-        part, _, entry = name.rpartition(".")
-        if part:
-            return any(
-                str(ingredient.path) == part and entry in _entries(ingredient)
-                for ingredient in self.ingredients
-            )
-        return (
-            name in _entries(self)
-            or sum(name in _entries(ingredient) for ingredient in self.ingredients) == 1
-        )
+        return len(self._full_names(name)) == 1
 
     def settings(self) -> list[str]:
         """List the entries of the configuration, without prefixes."""
         return sorted({name for part in (self, *self.ingredients) for name in _entries(part)})
 
-    def _full_name(self, name: str) -> str:
+    def _full_names(self, name: str) -> list[str]:
+        """Return the full names of the entries that `name` may mean."""
         if name in _entries(self):
-            return name
-        full_names = [
-            f"{part.path!s}.{name}" for part in self.ingredients if name in _entries(part)
+            return [name]
+        entries = [
+            (entry, f"{part.path!s}.{entry}")
+            for part in self.ingredients
+            for entry in _entries(part)
         ]
+        return [full_name for entry, full_name in entries if name in (entry, full_name)]
+
+    def _full_name(self, name: str) -> str:
+        full_names = self._full_names(name)
         if len(full_names) > 1:
             raise SacredError(f"{name} is ambiguous: give one of {', '.join(full_names)}.")
         return full_names[0] if full_names else name

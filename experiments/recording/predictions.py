@@ -52,12 +52,7 @@ def save_probabilities(model: GPModel, dataset: Dataset, Z_start: Floats, direct
         arrays["x1"], arrays["x2"] = (_across(column, _SQUARE) for column in dataset.X_train.T)
         points = np.stack(np.meshgrid(arrays["x1"], arrays["x2"]), -1).reshape(-1, 2)
         of_points = model.predict_y(points)[0].numpy()  # [14400, 1 or C]
-        shape = (
-            (_SQUARE, _SQUARE)
-            if of_points.shape[1] == 1
-            else (_SQUARE, _SQUARE, of_points.shape[1])
-        )
-        arrays["x_probability"] = of_points.reshape(shape)
+        arrays["x_probability"] = np.squeeze(of_points.reshape(_SQUARE, _SQUARE, -1))
     return _saved(arrays, directory)
 
 
@@ -68,16 +63,14 @@ def inducing_points(model: GPModel) -> Floats:
     variable = model.inducing_variable
     if isinstance(variable, SeparateIndependentInducingVariables):
         return np.stack([part.Z.numpy() for part in variable.inducing_variable_list])
-    Z: Floats = variable.Z.numpy()
-    return Z
+    return variable.Z.numpy()
 
 
 def _across(column: Floats, count: int) -> Floats:
     """Return a grid over the values of an input, with a margin on either side."""
     low, high = column.min(), column.max()
     margin = _MARGIN * (high - low)
-    grid: Floats = np.linspace(low - margin, high + margin, count)
-    return grid
+    return np.linspace(low - margin, high + margin, count)
 
 
 def _saved(arrays: dict[str, Floats], directory: Path) -> Path:
