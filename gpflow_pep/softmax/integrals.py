@@ -53,8 +53,20 @@ _NUMBERS = (
     128,
 )
 _RULE = gauss_legendre(32)
-_Survival = Callable[..., tuple[tf.Tensor, ...]]
 _TRAPEZOID = np.concatenate([trapezoid_table(number)[:4] for number in _NUMBERS], axis=1)
+
+
+class _Survival(NamedTuple):
+    """A way to compute log S, and when the trapezoid rule is accurate with it."""
+
+    log_and_hazard: Callable[..., tuple[tf.Tensor, ...]]
+    lowest: float  # smallest log S that is valid
+    tolerance: float  # of the relative amplitude near the Nyquist frequency
+
+
+_TABULATED = _Survival(tabulated_survival, LOWEST, 3e-5)
+# A narrow class may hide behind wide ones.
+_DIRECT = _Survival(log_survival, -np.inf, 1e-7)
 
 
 class SoftmaxPower(NamedTuple):
@@ -114,9 +126,9 @@ def softmax_power(
     offset = alpha * (m + 0.5 * alpha * v)
     rows = _scan(_Rows(*(value[..., None] for value in (own, shifted, variance, offset, alpha))))
     is_wide = tf.reduce_any(variance > LARGEST_VARIANCE, axis=0)
-    narrow, wide = (tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide))
+    narrow, wide = (tf.where(mask)[:, 0] for mask in (~is_wide, is_wide))
     empty = tf.zeros([tf.size(label), 1 + 2 * mean.shape[0]], mean.dtype)
-    sums, rest = _by_trapezoid(tabulated_survival, rows, narrow, empty)
+    sums, rest = _by_trapezoid(_TABULATED, rows, narrow, empty)
 
     def directly() -> tuple[tf.Tensor, tf.Tensor]:
         filled, unresolved = _wide_by_trapezoid(mean.shape[0])(rows, wide, sums)
@@ -195,7 +207,7 @@ def _scan(rows: _Rows) -> _Rows:
 
 
 def _integrals(
-    rows: _Rows, t: tf.Tensor, weights: tf.Tensor, survival: _Survival
+    rows: _Rows, t: tf.Tensor, weights: tf.Tensor, survival: Callable[..., tuple[tf.Tensor, ...]]
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
     Sum H (1 - P), each H P h_k and each H P h_k Σ_{j≠k} h_j over points t [R, K], divided by their
@@ -222,9 +234,6 @@ def _by_trapezoid(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Replace sums [R, 1 + 2C] of these rows; also return the indices of inaccurate rows."""
     table = tf.constant(_TRAPEZOID, sums.dtype)
-    lowest, tolerance = LOWEST, 3e-5
-    if survival is log_survival:  # a narrow class may hide behind wide ones
-        lowest, tolerance = -np.inf, 1e-7
 
     def level(number: tf.Tensor, row: tf.Tensor, sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
         begin = number * _NUMBERS[0]
@@ -232,9 +241,11 @@ def _by_trapezoid(
         points, *waves = tf.unstack(table[:, begin : begin + size])
         taken = rows.take(row)
         integrals, resolved, log_S = _integrals(
-            taken, *_points(taken, 0.5 * (points + 1.0)), survival
+            taken, *_points(taken, 0.5 * (points + 1.0)), survival.log_and_hazard
         )
-        good = _is_accurate(taken, resolved, log_S < lowest, tf.stack(waves), tolerance)
+        good = _is_accurate(
+            taken, resolved, log_S < survival.lowest, tf.stack(waves), survival.tolerance
+        )
         sums = tf.tensor_scatter_nd_update(sums, row[:, None], tf.transpose(integrals))
         return number + 1, tf.boolean_mask(row, ~good), sums
 
@@ -250,7 +261,7 @@ def _by_trapezoid(
 @functools.cache
 def _wide_by_trapezoid(C: int) -> Any:
     """Return a function that integrates rows with C classes and variances beyond the table."""
-    return on_demand(functools.partial(_by_trapezoid, log_survival))
+    return on_demand(functools.partial(_by_trapezoid, _DIRECT))
 
 
 def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
