@@ -83,13 +83,13 @@ def main() -> None:
 
 def loaded(name: str, most: int) -> tuple[Rows, Rows]:
     """Return at most so many training rows, drawn at random, and the held-out rows."""
-    scaled, published = (
-        datasets.load(name, standardize=each).trained_on_some(most) for each in (True, False)
-    )
+    scaled = datasets.load(name).trained_on_some(most)
+    shown = scaled
+    if name in RAW:
+        shown = datasets.load(name, standardize=False).trained_on_some(most)
     y: list[Any] = [scaled.Y_train[:, 0], scaled.Y_test[:, 0]]
     if datasets.describe(name).classes:
         y = [labels.astype(int) for labels in y]
-    shown = published if name in RAW else scaled
     return (shown.X_train, y[0]), (shown.X_test, y[1])
 
 

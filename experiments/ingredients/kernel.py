@@ -13,7 +13,9 @@ from experiments.ingredients.initialization import Floats, median_distance
 
 
 def initial_kernel(X: Floats) -> gpflow.kernels.Kernel:
-    """Return a squared exponential, every lengthscale the median distance between inputs X [N, D]."""
+    """
+    Return a squared exponential, every lengthscale the median distance between inputs X [N, D].
+    """
     return gpflow.kernels.SquaredExponential(
         lengthscales=np.full(X.shape[1], median_distance(X, 0))
     )
