@@ -17,6 +17,7 @@ from gpflow.inducing_variables import (
 )
 from gpflow.inducing_variables.inducing_variables import InducingPointsBase
 from gpflow.likelihoods import Gaussian
+from gpflow.models import GPModel
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
@@ -235,6 +236,12 @@ def kind(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}: construct it, {value.__name__}()"
     return type(value).__name__
+
+
+def gpflow_model(model: object) -> None:
+    """Check that a model is GPflow's or derives from GPflow's models."""
+    if not isinstance(model, GPModel):
+        raise ValueError(f"model must be a GPflow model, got {kind(model)}.")
 
 
 def positive_number(value: object, name: str) -> float:

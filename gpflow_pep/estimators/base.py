@@ -100,7 +100,7 @@ class SparseGPEstimator(BaseEstimator):
     _draws: Draws | None  # of the hyperparameters: predictions are averaged over them
     _only_x: AnyNDArray  # the value of each column of X in all rows so far, [D]; NaN once it varies
     _only_y: AnyNDArray  # the same for Y, [P]
-    _first_parts: dict[str, object]
+    _first_parts: dict[str, object]  # kernel and likelihood at the first batch, by name
     _STREAM: Callable[..., Any]  # constructs the model from the second batch on
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from gpflow.models import GPModel
 from scipy.optimize import OptimizeResult
 from typing_extensions import override
 
+from .. import validation
 from ..engine.coregion import index_columns
 from ..engine.covariances import paired
 from ..models.kernels_and_inducing_variables import single_output_variables
@@ -160,8 +161,7 @@ class Scipy(gpflow.optimizers.Scipy):
             units.
         :param compile_cache_size: as in `gpflow.optimizers.Scipy`.
         """
-        if not isinstance(model, GPModel):
-            raise ValueError(f"model must be a GPflow model, got {type(model).__name__}.")
+        validation.gpflow_model(model)
         super().__init__(compile_cache_size)
         self._model = model
 

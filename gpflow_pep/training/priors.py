@@ -110,8 +110,7 @@ def weak_priors(
         others are given.
     """
     validation.boolean(for_sampling, "for_sampling")
-    if not isinstance(model, GPModel):
-        raise ValueError(f"model must be a GPflow model, got {validation.kind(model)}.")
+    validation.gpflow_model(model)
     give_weak_priors(model, *_rows(model, data), for_sampling=for_sampling)
 
 
