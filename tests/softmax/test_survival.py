@@ -5,7 +5,7 @@ import tensorflow as tf
 from doubles import double
 from numpy.testing import assert_allclose
 
-from gpflow_pep.softmax.survival import log_survival
+from gpflow_pep.softmax.survival import LARGEST_VARIANCE, log_survival
 
 
 def exact(x, variance):
@@ -34,6 +34,16 @@ def test_matches_references():
         expected = np.transpose([exact(value, variance) for value in x])
         for actual, wanted in zip(found, expected, strict=True):
             assert_allclose(actual[0], wanted, rtol=1e-10)
+
+
+def test_rules_agree_where_they_meet():
+    x = np.linspace(-30.0, 2.0, 200)[None] + np.zeros((2, 1))
+    for limit in (1.0, LARGEST_VARIANCE):
+        found = log_survival(
+            tf.constant(x), tf.constant([limit * (1.0 - 1e-12), limit], tf.float64)
+        )
+        for value in found:
+            assert_allclose(value[0], value[1], rtol=1e-10)
 
 
 def test_tails():
