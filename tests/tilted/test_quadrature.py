@@ -451,17 +451,24 @@ BOUNDED = {
 }
 
 
+@pytest.mark.parametrize("projection", PROJECTIONS.values())
 @partly_slow("name", BOUNDED, quick=["student t"])
-def test_extreme_rows_are_finite(name):
-    """The Wasserstein projection, which includes KL."""
+def test_extreme_rows_are_finite(name, projection):
+    """
+    All, but for the widest cavities under likelihoods without a `center`, for which the points of
+    the Wasserstein projection are too far apart: d2 and the ratio may be NaN.
+    """
     make, ys = BOUNDED[name]
-    rule = tilted_rule(make(), Wasserstein())
+    rule = tilted_rule(make(), projection)
     y, mean = (values.ravel() for values in np.meshgrid(ys, FAR[0]))
     variance = np.repeat(FAR[1], len(ys))
+    is_known = (variance < 1e6) | (name not in ("ordinal", "beta")) | isinstance(projection, KL)
     for alpha in (0.0, 1e-10, 1.0):
-        found = moments(rule, y, mean, variance, alpha)
-        assert np.all(np.isfinite(found)), f"alpha = {alpha}"
-        assert np.all(found.variance_ratio > 0.0)
+        log_partition, d1, d2, ratio = moments(rule, y, mean, variance, alpha)
+        assert np.all(np.isfinite([log_partition, d1])), f"alpha = {alpha}"
+        assert np.all(np.isfinite(d2[is_known])), f"alpha = {alpha}"
+        assert np.all(ratio[is_known] > 0.0)
+        assert np.array_equal(np.isnan(d2), np.isnan(ratio))
 
 
 @partly_slow("y", [0.0, 1.0, 1e6], quick=[1e6])

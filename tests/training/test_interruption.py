@@ -94,7 +94,8 @@ def test_a_callback_that_replaces_the_data_is_refused(as_new, name):
     before = [np.array(part) for part in model.data]
 
     def replace(factor):
-        model.data = tuple(tf.constant(factor * part) for part in before)
+        inputs, targets = before
+        model.data = tf.constant(factor * inputs), tf.constant(targets)
 
     def replace_and_raise(error):
         replace(2.0)
