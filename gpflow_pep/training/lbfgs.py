@@ -21,8 +21,8 @@ from .starts import starts, without_inputs
 FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less than `gain`
 # The last phase also ends after this many iterations that gained less than a share of `gain`, if it
 # has at most `_SECANTS` coordinates, so that secants know the curvature. In earlier phases inducing
-# points have not moved yet. The share is larger if sites converge in an iteration, which is
-# expensive.
+# points have not moved yet. If sites converge in an iteration, which is expensive, the share is
+# larger, and several latent functions may have three times as many coordinates.
 _STILL_ITERATIONS = 5
 _STILL_SHARES = {True: 1.0 / 40.0, False: 1.0 / 4.0}  # for exact losses; for losses with sites
 # Largest change of the logarithm of a positive parameter in a search: at extreme values matrices
@@ -251,9 +251,12 @@ class LBFGS:
         """Return the small gain of the last iterations, in words; "" if they gained enough."""
         recent = self._state.recent
         limits = [self._flat]
-        is_last = self._active is self._phases[-1]
-        if is_last and len(self._best_gradient) <= _SECANTS:
-            limits.append((_STILL_ITERATIONS, _STILL_SHARES[self._objective.is_exact]))
+        is_exact = self._objective.is_exact
+        most = _SECANTS
+        if not is_exact and self._objective.model.num_latent_gps > 1:
+            most *= 3
+        if self._active is self._phases[-1] and len(self._best_gradient) <= most:
+            limits.append((_STILL_ITERATIONS, _STILL_SHARES[is_exact]))
         for number, share in limits:
             least = share * self._gain
             if len(recent) <= number:
