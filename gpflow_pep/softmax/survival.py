@@ -184,8 +184,7 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
     root = tf.sqrt(tf.minimum(variance, LARGEST_VARIANCE))
     first, last = np.log(np.sqrt([0.0, LARGEST_VARIANCE]) + _OFFSET)
     position = (2.0 * tf.math.log(root + _OFFSET) - first - last) / (last - first)
-    angle = tf.acos(tf.clip_by_value(position, -1.0, 1.0))
-    basis = tf.cos(angle[:, None] * tf.range(_TERMS, dtype=dtype))  # [Q, T]
+    basis = _chebyshev(position[:, None])  # [Q, T]
     polynomials = tf.reshape(basis @ tf.constant(_table(), dtype), [-1, 2 * _PANELS, _DEGREE + 1])
 
     center, scale, left, right, *densities = (value[:, None] for value in _panels(root, tf.math))
@@ -210,6 +209,18 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
     G = inside + value + slope * (x - inside)
     total = tf.exp(tf.minimum(G, LARGEST_G))
     return -total, slope * total
+
+
+def _chebyshev(x: tf.Tensor) -> tf.Tensor:
+    """Return the Chebyshev polynomials T_0 ... of x [Q, 1], [Q, T]."""
+    values = tf.concat([tf.ones_like(x), x], axis=1)
+    while (last := values.shape[1] - 1) < _TERMS - 1:
+        # T_{m+j} = 2 T_m T_j - T_{m-j}
+        number = min(last, _TERMS - 1 - last)
+        lower = values[:, last - number : last][:, ::-1]
+        higher = 2.0 * values[:, last:] * values[:, 1 : 1 + number] - lower
+        values = tf.concat([values, higher], axis=1)
+    return values
 
 
 def _panels(root: Any, module: Any) -> tuple[Any, ...]:
