@@ -43,8 +43,8 @@ from .survival import (
     LARGEST_VARIANCE,
     LOWEST,
     log_survival,
+    quick_survival,
     smallest,
-    tabulated_survival,
 )
 
 # Points of the trapezoid rule; rows that are not resolved by the first number use the second.
@@ -56,17 +56,10 @@ _RULE = gauss_legendre(32)
 _TRAPEZOID = np.concatenate([trapezoid_table(number)[:4] for number in _NUMBERS], axis=1)
 
 
-class _Survival(NamedTuple):
-    """A way to compute log S, and when the trapezoid rule is accurate with it."""
-
-    log_and_hazard: Callable[..., tuple[tf.Tensor, ...]]
-    lowest: float  # smallest log S that is valid
-    tolerance: float  # of the relative amplitude near the Nyquist frequency
-
-
-_TABULATED = _Survival(tabulated_survival, LOWEST, 3e-5)
-# A narrow class may hide behind wide ones.
-_DIRECT = _Survival(log_survival, -np.inf, 1e-7)
+# Largest relative amplitude near the Nyquist frequency in rows with small variances only, and with
+# large ones, which a narrow class may hide behind.
+_NARROW_TOLERANCE = 3e-5
+_WIDE_TOLERANCE = 1e-7
 
 
 class SoftmaxPower(NamedTuple):
@@ -125,16 +118,7 @@ def softmax_power(
     shifted = tf.where(own, mean + alpha * variance, mean)
     offset = alpha * (m + 0.5 * alpha * v)
     rows = _scan(_Rows(*(value[..., None] for value in (own, shifted, variance, offset, alpha))))
-    is_wide = tf.reduce_any(variance > LARGEST_VARIANCE, axis=0)
-    narrow, wide = (tf.where(mask)[:, 0] for mask in (~is_wide, is_wide))
-    empty = tf.zeros([tf.size(label), 1 + 2 * mean.shape[0]], mean.dtype)
-    sums, rest = _by_trapezoid(_TABULATED, rows, narrow, empty)
-
-    def directly() -> tuple[tf.Tensor, tf.Tensor]:
-        filled, unresolved = _wide_by_trapezoid(mean.shape[0])(rows, wide, sums)
-        return filled, tf.concat([rest, unresolved], axis=0)
-
-    sums, rest = tf.cond(tf.size(wide) > 0, directly, lambda: (sums, rest))
+    sums, rest = _by_trapezoid(rows)
 
     def with_panels() -> tf.Tensor:
         refined = _by_panels(mean.shape[0])(rows.take(rest))
@@ -229,11 +213,11 @@ def _integrals(
     return tf.concat([*sums], axis=0), resolved, log_S
 
 
-def _by_trapezoid(
-    survival: _Survival, rows: _Rows, row: tf.Tensor, sums: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Replace sums [R, 1 + 2C] of these rows; also return the indices of inaccurate rows."""
-    table = tf.constant(_TRAPEZOID, sums.dtype)
+def _by_trapezoid(rows: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return sums [R, 1 + 2C], and the indices of inaccurate rows."""
+    C = rows.mean.shape[0]
+    R = tf.shape(rows.mean)[1]
+    table = tf.constant(_TRAPEZOID, rows.mean.dtype)
 
     def level(number: tf.Tensor, row: tf.Tensor, sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
         begin = number * _NUMBERS[0]
@@ -241,27 +225,19 @@ def _by_trapezoid(
         points, *waves = tf.unstack(table[:, begin : begin + size])
         taken = rows.take(row)
         integrals, resolved, log_S = _integrals(
-            taken, *_points(taken, 0.5 * (points + 1.0)), survival.log_and_hazard
+            taken, *_points(taken, 0.5 * (points + 1.0)), quick_survival
         )
-        good = _is_accurate(
-            taken, resolved, log_S < survival.lowest, tf.stack(waves), survival.tolerance
-        )
+        good = _is_accurate(taken, resolved, log_S, tf.stack(waves))
         sums = tf.tensor_scatter_nd_update(sums, row[:, None], tf.transpose(integrals))
         return number + 1, tf.boolean_mask(row, ~good), sums
 
     _, rest, sums = tf.while_loop(
         lambda number, row, sums: (number < len(_NUMBERS)) & (tf.size(row) > 0),
         level,
-        (tf.constant(0), row, sums),
-        shape_invariants=tuple(map(tf.TensorShape, ([], [None], [None, sums.shape[1]]))),
+        (tf.constant(0), tf.range(R), tf.zeros([R, 1 + 2 * C], table.dtype)),
+        shape_invariants=tuple(map(tf.TensorShape, ([], [None], [None, 1 + 2 * C]))),
     )
     return sums, rest
-
-
-@functools.cache
-def _wide_by_trapezoid(C: int) -> Any:
-    """Return a function that integrates rows with C classes and variances beyond the table."""
-    return on_demand(functools.partial(_by_trapezoid, _DIRECT))
 
 
 def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -285,13 +261,13 @@ def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return rows.transition + mean * u - half * root, step * (mean - half * u / root)
 
 
-def _is_accurate(
-    rows: _Rows, values: tf.Tensor, beyond: tf.Tensor, waves: tf.Tensor, tolerance: float
-) -> tf.Tensor:
+def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Tensor) -> tf.Tensor:
     """
-    Return a mask of accurate rows [R], from terms of sums [4, R, K], the mask of points at which
-    log S is outside of the table [C, R, K], and 1, cosines and sines [3, K].
+    Return a mask of accurate rows [R], from terms of sums [4, R, K], log S [C, R, K], and 1,
+    cosines and sines [3, K].
     """
+    is_wide = rows.variance > LARGEST_VARIANCE
+    beyond = (log_S < LOWEST) & ~is_wide  # outside of the table
     total, cosine, sine = tf.unstack(tf.tensordot(values, waves, [[2], [1]]), axis=-1)  # [4, R]
     amplitude = tf.sqrt(tf.square(cosine) + tf.square(sine))
     ends = tf.maximum(values[..., 0], values[..., -1])
@@ -302,7 +278,11 @@ def _is_accurate(
     lost = tf.maximum(ends, tf.reduce_max(tf.where(mask, values, tf.zeros_like(values)), axis=-1))
     # The relative error of the rule is about the squared amplitude near the Nyquist frequency, and
     # more for a class that is much narrower than the others.
-    largest = attainable(tolerance, total.dtype)
+    tolerances = (attainable(each, total.dtype) for each in (_WIDE_TOLERANCE, _NARROW_TOLERANCE))
+    largest = tf.where(
+        tf.reduce_any(is_wide, axis=[0, 2]),
+        *(tf.constant(each, total.dtype) for each in tolerances),
+    )
     good = (amplitude <= largest * total) & (lost <= 1e-10 * total)
     return tf.reduce_all(good, axis=0)
 

@@ -24,6 +24,7 @@ from numpy.polynomial import chebyshev
 from scipy.special import ndtr
 
 from ..maths.normal import log_ndtr
+from ..runtime.tracing import on_demand
 
 _WIDTH = 0.5  # b: the remainders are small and smooth on the scale of the nodes
 LARGEST_VARIANCE = 60.0  # of the table; larger ones would need polynomials of a higher degree
@@ -170,6 +171,29 @@ _PANELS = 20
 _DEGREE = 9
 _OFFSET = 0.3
 _TERMS = 56  # of the Chebyshev sums in log(√v + _OFFSET); for the same errors
+
+
+def quick_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """
+    Compute log S and the hazard for x [Q, K] and v [Q], from the table if v is at most
+    LARGEST_VARIANCE.
+    """
+    is_wide = variance > LARGEST_VARIANCE
+    return tuple(
+        tf.cond(
+            tf.reduce_any(is_wide),
+            lambda: _partly_summed(x, variance, is_wide),
+            lambda: tabulated_survival(x, variance),
+        )
+    )
+
+
+@on_demand
+def _partly_summed(x: tf.Tensor, variance: tf.Tensor, is_wide: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    indices = [tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide)]
+    (low, v), (high, w) = ((tf.gather(x, at), tf.gather(variance, at)) for at in indices)
+    parts = tabulated_survival(low, v), _wide(high, w[:, None], nodes=_FEW_NODES)
+    return tuple(tf.dynamic_stitch(indices, list(values)) for values in zip(*parts, strict=True))
 
 
 def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
