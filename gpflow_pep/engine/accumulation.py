@@ -304,10 +304,10 @@ class MixedPrecisionRows(RegressionRows):
 
 def collapsed_leave_one_out(
     rows: RegressionRows, sites: SiteRule, powers: Powers, sums: SiteSums
-) -> tf.Tensor:
+) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Compute log N(y_n; mean, variance), summed over outputs, of each row given the others, at fixed
-    parameters, [N].
+    Compute y_n - mean [N, P] and variance [N] of the prediction of each row given the others, at
+    fixed parameters.
 
     Leaving row n out subtracts e e'/v from B and e r/v from c (`SiteRule.leave_one_out_terms`).
     With s_VV = V'B^-1 V, s_Ve = V'B^-1 e and s_ee = e'B^-1 e,
@@ -316,7 +316,7 @@ def collapsed_leave_one_out(
     """
     L, LB, b = sums.posterior()
 
-    def part(chunk: Chunk) -> tuple[tf.Tensor]:
+    def part(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
         values = rows(chunk, *rows.inputs)
         V, d, e, v, r = sites.leave_one_out_terms(L, values, chunk.take_blocks(powers))
         TV, Te = tf.linalg.triangular_solve(LB, V), tf.linalg.triangular_solve(LB, e)  # [M, n]
@@ -325,9 +325,8 @@ def collapsed_leave_one_out(
         surprise = (r - tf.matmul(e, b, transpose_a=True)) / cavity_variance[:, None]  # [n, P]
         mean = tf.matmul(V, b, transpose_a=True) - cross[:, None] * surprise
         variance = d + column_products(TV, TV) + tf.square(cross) / cavity_variance + values.noise
-        squares = tf.square(values.residual - mean) / variance[:, None]
-        return (
-            -0.5 * tf.reduce_sum(tf.math.log(2.0 * np.pi * variance)[:, None] + squares, axis=-1),
-        )
+        return values.residual - mean, variance
 
-    return rows.chunked.in_order_of_data(rows.chunked.concatenate(part, L.dtype, [[None]])[0])
+    found = rows.chunked.concatenate(part, L.dtype, [[None, b.shape[1]], [None]])
+    errors, variances = map(rows.chunked.in_order_of_data, found)
+    return errors, variances

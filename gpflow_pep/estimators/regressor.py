@@ -25,6 +25,7 @@ from ..training.coordinates import spreads
 from ..training.objectives import FAILURES
 from ..training.priors import locations, remove_weak_priors, weak_priors
 from .base import PosteriorValues, SparseGPEstimator, marginal, max_jitter
+from .calibration import variance_factors
 from .columns import check_numbers
 from .laplace import averaged, hyperparameters, laplace_draws
 
@@ -71,6 +72,10 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         The trained kernel, of the normalized y.
     `noise_std_` : float or array [P]
         The standard deviation of the noise, in units of y, one for each column of y.
+    `variance_factor_` : array [P]
+        For each column of y, the factor of predictive variances: the mean of squared leave-one-out
+        errors over their variances (Cressie 1993, sec. 2.6.4; Bachoc 2013), but at least 1. It is
+        above 1 if the noise depends on the inputs, or f is less smooth in some places.
     `n_inducing_` : int
         The number of inducing points of the model.
     `alpha_` : float
@@ -111,6 +116,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         n_restarts: int = 0,
         priors: str | None = "auto",
         n_draws: int | None = None,
+        calibrate: bool | None = None,
         random_state: Any = None,
     ):
         """
@@ -161,6 +167,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             priors, at most 100 rows, which leave the hyperparameters uncertain, and at most 64
             hyperparameters; else 0. `partial_fit`, and `fit` with ``optimizer=None``, do not draw:
             they need None or 0.
+        :param calibrate: whether predictive variances are multiplied by `variance_factor_`. `fit`
+            calibrates if training has converged, and warns if it cannot. None: if there are priors.
+            `partial_fit` does not calibrate: it needs None or False.
         :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None
             (NumPy's global state).
         """
@@ -177,6 +186,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         self.n_restarts = n_restarts
         self.priors = priors
         self.n_draws = n_draws
+        self.calibrate = calibrate
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPRegressor":
@@ -194,6 +204,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             self._set_normalization(Y)
             self._fit_model(X, self._normalized(Y))
             self._draw_hyperparameters(len(X))
+            self._calibrate()
         return self
 
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
@@ -217,6 +228,11 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 f"n_draws must be None or 0 for partial_fit, got {self.n_draws}: predictions of a "
                 "stream are not averaged. Use fit."
             )
+        if self.calibrate:
+            raise ValueError(
+                f"calibrate must be None or False for partial_fit, got {self.calibrate!r}: a stream "
+                "does not store the rows. Use fit."
+            )
         first = not hasattr(self, "model_")
         with atomic([self], ()):
             X, Y = self._validated_rows(X, y, reset=first)
@@ -228,6 +244,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 self._set_scale_of_first_spread(Y)
                 self._warn_of_other_scale(Y)
             self._partial_fit_model(X, self._normalized(Y))
+            self.variance_factor_ = np.ones(Y.shape[1])
         return self
 
     @property
@@ -263,10 +280,12 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         """Return mean [n, P] and variance [n, P] or covariance [n, n, P] of the normalized y."""
         values, inputs = self._posterior_and_inputs(X)
         if self._draws is not None:
-            return averaged(self.model_, self._draws, inputs, full_cov=full_cov)
-        if full_cov:
-            return _joint(self.model_, values, inputs)
-        return marginal(self.model_, values, inputs)
+            mean, spread = averaged(self.model_, self._draws, inputs, full_cov=full_cov)
+        elif full_cov:
+            mean, spread = _joint(self.model_, values, inputs)
+        else:
+            mean, spread = marginal(self.model_, values, inputs)
+        return mean, spread * self.variance_factor_
 
     def _covariance(self, normalized: AnyNDArray) -> AnyNDArray:
         """Return the covariance of y [n, n, P], given the covariance of the normalized y."""
@@ -299,17 +318,37 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         Draw the hyperparameters of a trained model; keep the maximum if a matrix cannot be
         factorized.
         """
-        is_converged = self.result_ is not None and self.result_.converged
         num_draws = self.n_draws
         if num_draws is None:
             num_draws = self._default_num_draws(num_rows)
-        if num_draws and is_converged:
+        if num_draws and self._is_converged:
             with suppress(*FAILURES, np.linalg.LinAlgError):
                 self._draws = laplace_draws(self.model_, num_draws // 2)
         if self.n_draws and self._draws is None:
             warn(
                 f"Predictions are not averaged over n_draws = {self.n_draws} draws: training has "
                 "not converged, or a matrix of its posterior cannot be factorized."
+            )
+
+    @property
+    def _is_converged(self) -> bool:
+        return self.result_ is not None and self.result_.converged
+
+    def _calibrate(self) -> None:
+        """Set `variance_factor_`; keep 1 if a matrix cannot be factorized."""
+        calibrates = self.calibrate
+        if calibrates is None:
+            calibrates = bool(locations(self.model_))
+        self.variance_factor_ = np.ones(len(self._y_mean))
+        is_calibrated = False
+        if validation.boolean(calibrates, "calibrate") and self._is_converged:
+            with suppress(*FAILURES):
+                self.variance_factor_ = variance_factors(self.model_)
+                is_calibrated = True
+        if self.calibrate and not is_calibrated:
+            warn(
+                "Predictions are not calibrated: training has not converged, or a matrix cannot be "
+                "factorized."
             )
 
     def _checked_num_draws(self) -> int | None:

@@ -77,12 +77,18 @@ def test_equals_refits(name):
 
     everything = np.arange(14)
     actual = model(everything).loo_log_predictive_density()
-    expected = [
-        model(np.delete(everything, n)).predict_log_density((data.X[[n]], data.Y[[n]])).numpy()[0]
-        for n in everything
-    ]
+    refits = [model(np.delete(everything, n)) for n in everything]
+    rows = [(data.X[[n]], data.Y[[n]]) for n in everything]
+    expected = [refit.predict_log_density(row)[0] for refit, row in zip(refits, rows, strict=True)]
     assert actual.shape == [14]
     assert_allclose(actual, expected, rtol=0, atol=EXACT)
+    if name == "PEP":
+        return
+    errors, variances = model(everything).loo_errors()
+    for n, (refit, (x, y)) in enumerate(zip(refits, rows, strict=True)):
+        mean, variance = refit.predict_y(x)
+        assert_allclose(errors[n], (y - mean)[0], rtol=0, atol=EXACT)
+        assert_allclose(variances[n], variance[0, 0], rtol=0, atol=EXACT)
 
 
 def test_shared_block_equals_sgpr():
