@@ -7,7 +7,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -30,10 +30,11 @@ from ..inducing.greedy_variance import greedy_choice
 from ..inducing.rows import distinct
 from ..kernels import CenteredLinear
 from ..maths.linalg import unreported
-from ..models import PEP
+from ..models import PEP, PEPR
 from ..models.kernels_and_inducing_variables import free_number_of_points
 from ..models.stream import Stream
-from ..runtime.checks import warn
+from ..runtime.checks import warn, with_plain_errors
+from ..runtime.tracing import compiled, compiled_functions, structure_of
 from ..runtime.transactions import atomic
 from ..selection.alpha import AlphaSelection, select_alpha
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
@@ -41,7 +42,7 @@ from ..selection.reuse import compiled_model
 from ..training import FitResult, check_optimizer, uninterrupted, weak_priors
 from ..training.coordinates import spreads
 from ..training.fitting import train
-from ..training.objectives import FAILURES, restored, without_warnings
+from ..training.objectives import FAILURES, TrainingStep, restored, without_warnings
 from ..training.options import FitOptions
 from ..training.priors import give_weak_priors, locations, remove_weak_priors
 from ..training.result import FAILED, LIMIT
@@ -69,8 +70,16 @@ _OF_SKLEARN = {  # counterparts of scikit-learn's kernels
     "Product": "a product of GPflow's kernels; the variance of a kernel replaces ConstantKernel",
 }
 
+
 PosteriorValues = tuple[AnyNDArray, ...]  # cache of a `WhitenedPosterior`
-Training = tuple[FitResult | None, float, PosteriorValues]  # result, objective, posterior
+
+
+class Training(NamedTuple):
+    """The end of a training."""
+
+    result: FitResult | None
+    evidence: float  # the objective without priors
+    values: PosteriorValues
 
 
 class SparseGPEstimator(BaseEstimator):
@@ -243,11 +252,15 @@ class SparseGPEstimator(BaseEstimator):
                 )
                 self.alpha_ = self.alpha_selection_.alpha
             model = self._make((X, Y), Z, self.alpha_)
-            with compiled_model(model, free_points=True) as worker:
-                training = trained(worker, options)
+            training = self._trained(model, options)
         if refine:
             model, training = self._refined(model, training, options)
         self._keep(model, training)
+
+    def _trained(self, model: GPModel, options: FitOptions | None) -> Training:
+        """Train the model on all rows."""
+        with compiled_model(model, free_points=True) as worker:
+            return trained(worker, options)
 
     def _refined(
         self, model: GPModel, training: Training, options: FitOptions | None
@@ -256,7 +269,7 @@ class SparseGPEstimator(BaseEstimator):
         Train the finer model from the end of this one. Return it if both trainings converge and its
         evidence is not lower; else this one.
         """
-        first, first_evidence, _ = training
+        first = training.result
         if options is None or first is None or not first.converged:
             return model, training
         finer = self._finer(model)
@@ -265,9 +278,10 @@ class SparseGPEstimator(BaseEstimator):
         with suppress(*FAILURES), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a finer model that fails is discarded
             with compiled_model(finer, free_points=True) as worker:
-                second, evidence, values = trained(worker, options)
-            if second is not None and second.converged and evidence >= first_evidence:
-                return finer, (joined(first, second), evidence, values)
+                second = trained(worker, options)
+            last = second.result
+            if last is not None and last.converged and second.evidence >= training.evidence:
+                return finer, second._replace(result=joined(first, last))
         return model, training
 
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
@@ -384,10 +398,12 @@ class SparseGPEstimator(BaseEstimator):
 
     def _keep(self, model: GPModel, training: Training) -> None:
         """Set the fitted attributes; warn if training failed or reached its limit of iterations."""
-        result, objective, values = training
-        self.model_, self.result_, self._posterior_values = model, result, values
+        result = training.result
+        self.model_ = model
+        self.result_ = result
+        self._posterior_values = training.values
         self._draws = None
-        self.log_marginal_likelihood_value_ = objective
+        self.log_marginal_likelihood_value_ = training.evidence
         self.n_iter_ = 0 if result is None else result.iterations
         if result is not None and result.status == LIMIT and self.optimizer == "lbfgs":
             reached = f"{result.iterations} iterations, the limit"
@@ -572,18 +588,35 @@ def trained(model: GPModel, options: FitOptions | None) -> Training:
     result = None
     if options is not None:
         result = uninterrupted(train(model, options))
+    return ended(model, result)
+
+
+def ended(model: GPModel, result: FitResult | None) -> Training:
+    """Return objective and posterior of a model with the result of its training, if any."""
     sites = getattr(result, "sites", None)
     # `_keep` warns, `result.reason` has the jitter.
     with without_warnings(model), unreported(), restored(model, "tol"):
         if sites is not None and not sites.converged:  # further sweeps would not converge, either
             model.tol = 2.0 * sites.change
-        values = tuple(value.numpy() for value in model.posterior().cache)
+        values = _posterior_values(model)
     if isinstance(model, PEP):
-        return result, model.sites_status.log_evidence, values
-    if result is not None and result.objective:
-        return result, result.objective[-1] - float(model.log_prior_density()), values
-    # No training, or the first step failed.
-    return result, float(model.maximum_log_likelihood_objective()), values
+        evidence = model.sites_status.log_evidence
+    elif result is not None and result.objective:
+        evidence = result.objective[-1] - TrainingStep(model).log_prior_density()
+    else:  # no training, or the first step failed
+        evidence = float(model.maximum_log_likelihood_objective())
+    return Training(result, evidence, values)
+
+
+def _posterior_values(model: GPModel) -> PosteriorValues:
+    """Return the cache of the posterior; a `PEPR` may be one that later fits reuse."""
+    if type(model) is not PEPR:
+        return tuple(value.numpy() for value in model.posterior().cache)
+    structure = structure_of([model], [default_jitter(), default_float()])
+    functions = compiled_functions(model, "_posterior_values", structure)
+    if not functions:
+        functions["values"] = compiled(model.posterior_values)
+    return tuple(value.numpy() for value in with_plain_errors(functions["values"]))
 
 
 def max_jitter() -> float:

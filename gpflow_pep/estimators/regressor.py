@@ -21,12 +21,16 @@ from .. import validation
 from ..models import PEPR, StreamingSGPR
 from ..runtime.checks import warn
 from ..runtime.transactions import atomic
+from ..selection.reuse import compiled_model
 from ..training.coordinates import spreads
 from ..training.objectives import FAILURES
+from ..training.options import FitOptions
 from ..training.priors import locations, remove_weak_priors, weak_priors
-from .base import PosteriorValues, SparseGPEstimator, marginal, max_jitter
-from .calibration import variance_factors
+from ..training.result import FAILED
+from .base import PosteriorValues, SparseGPEstimator, Training, ended, marginal, max_jitter
+from .calibration import mean_squares
 from .columns import check_numbers
+from .exact import as_gpr, is_exact, trained_as_gpr
 from .laplace import averaged, hyperparameters, laplace_draws
 
 _FEW_ROWS = 100  # largest number of rows for which predictions are averaged by default
@@ -204,7 +208,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             self._set_normalization(Y)
             self._fit_model(X, self._normalized(Y))
             self._draw_hyperparameters(len(X))
-            self._calibrate()
         return self
 
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
@@ -322,8 +325,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         if num_draws is None:
             num_draws = self._default_num_draws(num_rows)
         if num_draws and self._is_converged:
+            model = as_gpr(self.model_) if is_exact(self.model_) else self.model_
             with suppress(*FAILURES, np.linalg.LinAlgError):
-                self._draws = laplace_draws(self.model_, num_draws // 2)
+                self._draws = laplace_draws(model, num_draws // 2)
         if self.n_draws and self._draws is None:
             warn(
                 f"Predictions are not averaged over n_draws = {self.n_draws} draws: training has "
@@ -334,21 +338,34 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _is_converged(self) -> bool:
         return self.result_ is not None and self.result_.converged
 
-    def _calibrate(self) -> None:
-        """Set `variance_factor_`; keep 1 if a matrix cannot be factorized."""
+    @override
+    def _trained(self, model: GPModel, options: FitOptions | None) -> Training:
+        if options is not None and options.train_inducing is False and is_exact(model):
+            result = trained_as_gpr(model, options)
+            if result.status != FAILED:
+                with compiled_model(model, free_points=True) as worker:
+                    return ended(worker, result)
+        return super()._trained(model, options)
+
+    @override
+    def _keep(self, model: GPModel, training: Training) -> None:
+        super()._keep(model, training)
         calibrates = self.calibrate
         if calibrates is None:
-            calibrates = bool(locations(self.model_))
+            calibrates = bool(locations(model))
         self.variance_factor_ = np.ones(len(self._y_mean))
-        is_calibrated = False
-        if validation.boolean(calibrates, "calibrate") and self._is_converged:
-            with suppress(*FAILURES):
-                self.variance_factor_ = variance_factors(self.model_)
-                is_calibrated = True
-        if self.calibrate and not is_calibrated:
+        if not validation.boolean(calibrates, "calibrate"):
+            return
+        squares = np.full(len(self._y_mean), np.nan)
+        if self._is_converged and isinstance(model, PEPR):
+            with suppress(*FAILURES, np.linalg.LinAlgError):
+                squares = mean_squares(model)
+        if np.isfinite(squares).all():
+            self.variance_factor_ = np.maximum(squares, 1.0)
+        elif self.calibrate:
             warn(
-                "Predictions are not calibrated: training has not converged, or a matrix cannot be "
-                "factorized."
+                "Predictions are not calibrated: training has not converged, or a leave-one-out "
+                "prediction is not finite."
             )
 
     def _checked_num_draws(self) -> int | None:

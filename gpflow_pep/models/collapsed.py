@@ -265,21 +265,16 @@ class CollapsedRegression(SparseGP):
         Each is exact at the current hyperparameters. Costs one pass over the data. Not
         differentiable.
         """
-        errors, variances = self.loo_errors()
+        errors, variances = self.leave_one_out()
         variances = variances[:, None]
         normal = tf.math.log(2.0 * np.pi * variances) + tf.square(errors) / variances
         densities = -0.5 * tf.reduce_sum(normal, axis=-1)
-        return densities
+        return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
-    @check_shapes("return[0]: [N, P]", "return[1]: [N]")
-    @no_autograph
-    def loo_errors(self) -> tuple[tf.Tensor, tf.Tensor]:
+    def leave_one_out(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
-        Compute the leave-one-out errors, y minus its mean given the other rows, and the variances
-        of these predictions, noise included.
-
-        Both are exact at the current hyperparameters. Costs one pass over the data. Not
-        differentiable.
+        Compute y minus its mean given the other rows, [N, P], and the variance of this prediction,
+        noise included, [N].
         """
         rows = self._rows(self._chunks, self._prior(), self.conditional_scale())
         return collapsed_leave_one_out(rows, self.site_rule(), self.site_powers(), self.site_sums())

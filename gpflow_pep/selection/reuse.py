@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, RegressionData
+from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_jitter
 from gpflow.inducing_variables import InducingPoints
-from gpflow.models import GPModel
+from gpflow.models import GPR, GPModel
 from gpflow.utilities import parameter_dict
 
 from ..engine import BlockChunks
 from ..models import PEP, PEPR, PEPClassifier
 from ..models.kernels_and_inducing_variables import are_inducing_points, free_number_of_points
+from ..runtime.distribution import local_variable
 from ..saving.run_identity import NotComparable, settings_of
 from ..training.priors import locations
 
@@ -38,6 +39,7 @@ def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
     :param free_points: take any number of inducing points. Z then has no static shape, which Keras
         rejects.
     """
+    free_points = free_points and hasattr(model, "inducing_variable")
     key = structure(model, free_points=free_points)
     if key is None:
         yield model
@@ -50,11 +52,16 @@ def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
         assign_values(worker, model)
     else:
         worker = deepcopy(model)
+        if isinstance(worker, GPR):
+            worker.data = tuple(
+                local_variable(values, values.dtype, [None, values.shape[1]])
+                for values in worker.data
+            )
         if free_points and are_inducing_points(worker.inducing_variable):
             free_number_of_points(worker.inducing_variable)
     yield worker
     assign_values(model, worker)
-    worker.data = tuple(values[:1].numpy() for values in worker.data)
+    _assign_data(worker, tuple(values[:1].numpy() for values in worker.data))
     with _LOCK:
         _kept.append((key, worker))
         del _kept[:-4]  # each takes 10 MB (regression) to 100 MB
@@ -62,17 +69,30 @@ def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
 
 def assign_values(model: GPModel, other: GPModel) -> None:
     """Assign data, alpha, parameters, priors and sites of another model of the same structure."""
-    for ours, theirs in zip(
-        parameter_dict(model).values(), parameter_dict(other).values(), strict=True
-    ):
+    for ours, theirs in zip(_parameters(model), _parameters(other), strict=True):
         ours.unconstrained_variable.assign(theirs.unconstrained_variable)
     for ours, theirs in zip(locations(model), locations(other), strict=True):
         ours.assign(theirs)
     # After Z, since the number of points may change.
-    model.data = tuple(values.numpy() for values in other.data)
-    model.alpha = other.alpha.numpy()
+    _assign_data(model, tuple(values.numpy() for values in other.data))
+    if hasattr(model, "alpha"):
+        model.alpha = other.alpha.numpy()
     for name, variable in getattr(model, "sites_variables", {}).items():
         variable.assign(other.sites_variables[name])
+
+
+def _parameters(model: GPModel) -> list[Parameter]:
+    """Return all parameters in the order of their paths; data in variables are none."""
+    return [each for each in parameter_dict(model).values() if isinstance(each, Parameter)]
+
+
+def _assign_data(model: GPModel, data: tuple[AnyNDArray, ...]) -> None:
+    """Assign X and Y: a GPR as worker holds them in variables, another one keeps its tensors."""
+    if not isinstance(model, GPR):
+        model.data = data
+    elif isinstance(model.data[0], tf.Variable):
+        for variable, values in zip(model.data, data, strict=True):
+            variable.assign(values)
 
 
 def check_made(
@@ -112,10 +132,11 @@ def structure(model: GPModel, *, free_points: bool = False) -> tuple[Any, ...] |
     dataset, alpha or scale by row or block, irregular blocks, several workers or devices, tied
     parameters, a class or function of another package, or any other object.
     """
-    if type(model) not in (PEPR, PEP, PEPClassifier) or tf.distribute.has_strategy():
+    if type(model) not in (PEPR, PEP, PEPClassifier, GPR) or tf.distribute.has_strategy():
         return None
-    is_irregular = isinstance(model._chunks, BlockChunks) and model._block_size is None
-    numbers = (model.alpha, getattr(model, "scale", None))
+    chunks = getattr(model, "_chunks", None)
+    is_irregular = isinstance(chunks, BlockChunks) and model._block_size is None
+    numbers = [getattr(model, name, None) for name in ("alpha", "scale")]
     are_of_rows = any(each is not None and each.shape.rank for each in numbers)
     if is_irregular or are_of_rows or isinstance(model.data, tf.data.Dataset):
         return None

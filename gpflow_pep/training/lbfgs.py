@@ -235,7 +235,7 @@ class LBFGS:
 
     def _negative_evidence(self) -> float:
         """Return the best loss without the prior; the variables must have the best values."""
-        return self._state.loss + float(self._objective.model.log_prior_density())
+        return self._state.loss + self._objective.training_step.log_prior_density()
 
     @property
     def _best_gradient(self) -> AnyNDArray:

@@ -94,6 +94,12 @@ class TrainingStep:
             return self._run(tensors, False)  # raises the error for which XLA returned NaN
         return loss, gradient
 
+    def log_prior_density(self) -> float:
+        """Compute the log density of the priors."""
+        if "prior" not in self.compiled:
+            self.compiled["prior"] = compiled(self._model.log_prior_density)
+        return float(self.compiled["prior"]())
+
     def _run(
         self, rows: tuple[tf.Tensor, ...], jit_compile: bool
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
