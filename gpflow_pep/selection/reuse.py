@@ -64,7 +64,7 @@ def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
     _assign_data(worker, tuple(values[:1].numpy() for values in worker.data))
     with _LOCK:
         _kept.append((key, worker))
-        del _kept[:-4]  # each takes 10 MB (regression) to 100 MB
+        del _kept[:-6]  # each takes 10 MB (regression) to 100 MB
 
 
 def assign_values(model: GPModel, other: GPModel) -> None:
