@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close, assert_all_equal
+from configuration import configured
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian, StudentT
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
@@ -42,12 +43,8 @@ Y = RNG.normal(size=(12, 1))
 Z = RNG.normal(size=(4, 2))
 
 
-def kernel():
-    return SquaredExponential()
-
-
 def build(model=PEPR, data=(X, Y), inducing_variable=Z, **options):
-    options.setdefault("kernel", kernel())
+    options.setdefault("kernel", SquaredExponential())
     return model(data, inducing_variable=inducing_variable, **options)
 
 
@@ -69,7 +66,7 @@ def test_truth_values_and_objects_that_are_numbers_are_numbers():
 def test_the_column_of_a_table_that_holds_no_numbers():
     table = pd.DataFrame(X, columns=["width", "height"]).assign(city=["Rome"] * len(X))
     with refused(r"real numbers, got 'Rome' in column 'city' \(12 such values\)"):
-        PEPR((table, Y), kernel(), Z)
+        PEPR((table, Y), SquaredExponential(), Z)
     with refused(r"^Xnew must hold real numbers, got 'Rome' in column 'city'"):
         build().predict_f(table[["width", "city"]])
 
@@ -97,7 +94,7 @@ def test_real_numbers_of_any_kind_become_default_float():
 
 def test_finite_in_the_precision_that_is_used():
     """1e300 is finite, and infinite once it is a float32."""
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
+    with configured(float=np.float32):
         inputs = np.where(X[2, 0] == X, 1e300, X)
         with refused(r"data\[0\] \(X\) must be finite"):
             build(data=(inputs, Y))
@@ -195,7 +192,7 @@ def test_the_optimal_scale_is_that_of_alpha_0():
         *(
             (
                 name,
-                functools.partial(model, kernel(), Gaussian(), Z, num_data=12),
+                functools.partial(model, SquaredExponential(), Gaussian(), Z, num_data=12),
             )
             for model, name in [
                 (TSVGP, "whiten"),
@@ -261,7 +258,7 @@ def test_a_shared_block_needs_one_size():
 def in_chunks(model, chunk_size):
     """Objective, means and, of a model that has them, leave-one-out densities."""
     if model == "PEP":
-        made = PEP((X, Y), kernel(), StudentT(), Z, tol=1e-10, chunk_size=chunk_size)
+        made = PEP((X, Y), SquaredExponential(), StudentT(), Z, tol=1e-10, chunk_size=chunk_size)
     else:
         made = build(blocks=5 if model == "blocks" else None, chunk_size=chunk_size)
     left_out = np.zeros(0) if model == "blocks" else made.loo_log_predictive_density()
@@ -291,7 +288,7 @@ def test_bad_whole_numbers_are_refused():
 
 
 def test_bad_seeds_are_refused():
-    model = PEP((X, Y), kernel(), StudentT(), Z)
+    model = PEP((X, Y), SquaredExponential(), StudentT(), Z)
     calls = (
         lambda value: Minibatches(12, 4, seed=value),
         lambda value: model.minibatches(4, seed=value),
@@ -307,7 +304,7 @@ def test_bad_seeds_are_refused():
 
 
 def test_counts_beyond_32_bits_are_refused():
-    model = PEP((X, Y), kernel(), StudentT(), Z)
+    model = PEP((X, Y), SquaredExponential(), StudentT(), Z)
     calls = {
         "max_sweeps": lambda value: setattr(model, "max_sweeps", value),
         "batch_size": lambda value: model.update_sites(batch_size=value),
@@ -326,8 +323,8 @@ def test_counts_beyond_32_bits_are_refused():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: PEPR((X, Y), kernel(), Z),
-        lambda: TSVGP(kernel(), Gaussian(), Z, q_mu=Z[:, :1]),
+        lambda: PEPR((X, Y), SquaredExponential(), Z),
+        lambda: TSVGP(SquaredExponential(), Gaussian(), Z, q_mu=Z[:, :1]),
     ],
 )
 def test_inputs_in_a_list_are_not_rounded(make):
@@ -342,7 +339,7 @@ def test_inputs_in_a_list_are_not_rounded(make):
 def test_the_largest_numbers_that_are_counted_to():
     """None of them overflows where it is used."""
     largest = np.int64(2**31 - 1)
-    model = PEP((X, Y), kernel(), StudentT(), Z, max_sweeps=largest)
+    model = PEP((X, Y), SquaredExponential(), StudentT(), Z, max_sweeps=largest)
     assert model.update_sites(batch_size=largest).converged
     assert len(list(model.minibatches(largest, seed=np.int64(2**32 - 1)))) == 1
     assert fit(

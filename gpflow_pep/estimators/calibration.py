@@ -17,6 +17,6 @@ from .exact import exact_leave_one_out, is_exact
 
 def mean_squares(model: PEPR) -> AnyNDArray:
     """Return the mean square of each output, [P]."""
-    leave_one_out = exact_leave_one_out if is_exact(model) else PEPR.leave_one_out
+    leave_one_out = exact_leave_one_out if is_exact(model) else PEPR._leave_one_out
     errors, variances = map(np.asarray, leave_one_out(model))
     return np.mean(np.square(errors) / variances[:, None], axis=0)

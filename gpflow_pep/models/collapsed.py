@@ -265,13 +265,13 @@ class CollapsedRegression(SparseGP):
         Each is exact at the current hyperparameters. Costs one pass over the data. Not
         differentiable.
         """
-        errors, variances = self.leave_one_out()
+        errors, variances = self._leave_one_out()
         variances = variances[:, None]
         normal = tf.math.log(2.0 * np.pi * variances) + tf.square(errors) / variances
         densities = -0.5 * tf.reduce_sum(normal, axis=-1)
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
-    def leave_one_out(self) -> tuple[tf.Tensor, tf.Tensor]:
+    def _leave_one_out(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
         Compute y minus its mean given the other rows, [N, P], and the variance of this prediction,
         noise included, [N].

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
+from configuration import configured
 from contract_models import XNEW, D, M, holds_data, is_gaussian
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 from numpy.testing import assert_allclose
@@ -143,7 +144,7 @@ def test_duplicate_inducing_points_without_jitter_raise(make):
     succeeds.
     """
     Z = np.zeros((M, D))
-    with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
+    with configured(jitter=0.0):
         model = make()
         mended = make()
         mended.max_jitter = 1e-3

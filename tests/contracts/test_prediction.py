@@ -5,10 +5,10 @@ Cholesky factor of condition number below 1e3: 1e3 eps = 2e-13, so 1e-11 is safe
 mistake.
 """
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from configuration import configured
 from contract_models import XNEW, holds_data, is_gaussian, perturb, same_predictions
 from differences import assert_gradients
 from gpflow.posteriors import PrecomputeCacheType
@@ -224,7 +224,7 @@ def test_predictions_far_away_equal_prior(model):
 def test_samples_of_singular_covariance_raise(shared):
     """Twenty copies of one input without jitter raise an error instead of giving NaN."""
     with (
-        gpflow.config.as_context(gpflow.config.Config(jitter=0.0)),
+        configured(jitter=0.0),
         stopped(r"posterior samples are not finite\. Try: a larger jitter"),
     ):
         shared(1).predict_f_samples(np.repeat(XNEW[:1], 20, axis=0))

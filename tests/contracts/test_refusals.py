@@ -101,7 +101,31 @@ class Shifted(InducingPoints):
     """A class of a user's."""
 
 
-# Classes of models, argument, values, and what each message holds beside the name of the argument.
+# Values, and what each message holds beside the name of the argument.
+BLOCKS = [
+    ([0, -3, True, 2.0, "two"], "whole number from 1"),
+    ([np.zeros(N), np.zeros(N, bool)], "integer labels.*(float64|bool)"),
+    ([np.zeros(11, int), np.zeros(13, int)], "12 rows"),
+    ([np.zeros((N, 1), int), []], "integer labels.*shape"),
+    ([[HALVES[0], np.arange(7, 12)]], "1 rows are in no block"),
+    ([[np.arange(7), HALVES[1]]], "1 in several.*6, is in 2"),
+    ([[np.arange(6), np.arange(6, 13)]], r"0\.\.11.*12"),
+    ([[np.arange(-1, 6), HALVES[1]]], r"0\.\.11.*-1"),
+    ([[np.arange(6.0), HALVES[1]]], r"\[0\].*float64"),
+    ([[*HALVES, []]], r"\[2\].*non-empty"),
+    ([[HALVES[0], HALVES[1][None]]], r"\[1\].*\[1, 6\]"),
+    ([[HALVES[0], 7]], r"\[1\]"),
+]
+SCALES = [
+    ([None], r"\(0, inf\)"),
+    ([[1.0], np.ones((2, 1))], r"one per row \[12\]"),
+    ([np.resize([0.5, 0.0], N)], r"\(0, inf\).*0.0"),
+    ([gpflow.Parameter(1.0, dtype=tf.float32)], "float64.*float32"),
+    ([gpflow.Parameter(-1.0), gpflow.Parameter(0.0)], r"\(0, inf\)"),
+    (["best"], "'optimal' or 'optimal per block'"),
+    ([tf.Variable(1.0, dtype=tf.float64)], "gpflow.Parameter"),
+]
+# The same after classes of models and the argument.
 REFUSED = [
     (EVERY, "kernel", ["rbf", None, Matern32], "gpflow Kernel"),
     (EVERY, "kernel", [Matern32(lengthscales=np.ones(3)), Matern32(active_dims=[2])], "Matern32"),
@@ -163,13 +187,6 @@ REFUSED = [
     ((PEPR, PEP), "alpha", [gpflow.Parameter(0.5)], "cannot be learned"),
     ((StreamingSGPR, StreamingPEP, *TIED), "alpha", [np.full(N, 0.5)], "one number"),
     ((PEPR, PEP, *TIED, PEPSVGP), "scale", [0.0, -1.0, NAN, np.inf, True], r"\(0, inf\)"),
-    ((PEPR,), "scale", [None], r"\(0, inf\)"),
-    ((PEPR,), "scale", [[1.0], np.ones((2, 1))], r"one per row \[12\]"),
-    ((PEPR,), "scale", [np.resize([0.5, 0.0], N)], r"\(0, inf\).*0.0"),
-    ((PEPR,), "scale", [gpflow.Parameter(1.0, dtype=tf.float32)], "float64.*float32"),
-    ((PEPR,), "scale", [gpflow.Parameter(-1.0), gpflow.Parameter(0.0)], r"\(0, inf\)"),
-    ((PEPR,), "scale", ["best"], "'optimal' or 'optimal per block'"),
-    ((PEPR,), "scale", [tf.Variable(1.0, dtype=tf.float64)], "gpflow.Parameter"),
     (SITES, "tol", [0.0, -1.0, NAN], "number"),
     (SITES, "max_sweeps", [0, 2.5, 2**31], "whole number from 1"),
     (SITES, "damping", [0.0, 1.5], r"\(0, 1\]"),
@@ -179,19 +196,9 @@ REFUSED = [
     (WITHOUT_DATA, "q_mu", [np.zeros((3, 1))], r"shape \[4, 1\]"),
     (WITHOUT_DATA, "q_mu", [np.full((4, 1), NAN)], "finite"),
     (WITHOUT_DATA, "q_sqrt", [np.zeros((1, 3, 3))], r"shape \[1, 4, 4\]"),
-    ((PEPR, BTSGPR), "blocks", [0, -3, True, 2.0, "two"], "whole number from 1"),
-    ((PEPR, BTSGPR), "blocks", [np.zeros(N), np.zeros(N, bool)], "integer labels.*(float64|bool)"),
-    ((PEPR, BTSGPR), "blocks", [np.zeros(11, int), np.zeros(13, int)], "12 rows"),
-    ((PEPR, BTSGPR), "blocks", [np.zeros((N, 1), int), []], "integer labels.*shape"),
-    ((PEPR, BTSGPR), "blocks", [[HALVES[0], np.arange(7, 12)]], "1 rows are in no block"),
-    ((PEPR, BTSGPR), "blocks", [[np.arange(7), HALVES[1]]], "1 in several.*6, is in 2"),
-    ((PEPR, BTSGPR), "blocks", [[np.arange(6), np.arange(6, 13)]], r"0\.\.11.*12"),
-    ((PEPR, BTSGPR), "blocks", [[np.arange(-1, 6), HALVES[1]]], r"0\.\.11.*-1"),
-    ((PEPR, BTSGPR), "blocks", [[np.arange(6.0), HALVES[1]]], r"\[0\].*float64"),
-    ((PEPR, BTSGPR), "blocks", [[*HALVES, []]], r"\[2\].*non-empty"),
-    ((PEPR, BTSGPR), "blocks", [[HALVES[0], HALVES[1][None]]], r"\[1\].*\[1, 6\]"),
-    ((PEPR, BTSGPR), "blocks", [[HALVES[0], 7]], r"\[1\]"),
     ((BTSGPR,), "blocks", [None], "block size"),
+    *(((PEPR, BTSGPR), "blocks", *row) for row in BLOCKS),
+    *(((PEPR,), "scale", *row) for row in SCALES),
 ]
 
 DATA = [

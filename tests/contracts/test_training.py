@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
+from configuration import configured
 from contract_models import XNEW, Subject, make_labels, perturb, value_and_gradient
 from differences import assert_gradients
 from model_registry import IN_REGRESSION, ONE_OF_ALL
@@ -134,7 +135,7 @@ def test_single_precision(subject, make, model):
     of_loss, of_gradients = (1e-3, 1e-2) if subject.is_regression else (1e-4, 1e-3)
     expected, slopes = value_and_gradient(model, subject.loss(model))
     predictions = model.predict_f(XNEW)
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-5)):
+    with configured(float=np.float32, jitter=1e-5):
         single = make()
         Xnew = XNEW.astype(np.float32)
         assert {variable.dtype for variable in single.trainable_variables} == {tf.float32}

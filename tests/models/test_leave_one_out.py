@@ -84,7 +84,7 @@ def test_equals_refits(name):
     assert_allclose(actual, expected, rtol=0, atol=EXACT)
     if name == "PEP":
         return
-    errors, variances = model(everything).leave_one_out()
+    errors, variances = model(everything)._leave_one_out()
     for n, (refit, (x, y)) in enumerate(zip(refits, rows, strict=True)):
         mean, variance = refit.predict_y(x)
         assert_allclose(errors[n], (y - mean)[0], rtol=0, atol=EXACT)

@@ -1,0 +1,62 @@
+"""The exact model as GPflow's GPR. Its jitter, 1e-6, is at most 1/10,000 of the noise variance."""
+
+from copy import deepcopy
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow.kernels import Matern52, SquaredExponential, White
+from numpy.testing import assert_allclose
+
+from gpflow_pep import PEPR, weak_priors
+from gpflow_pep.estimators.exact import as_gpr, exact_leave_one_out, is_exact, trained_as_gpr
+from gpflow_pep.training import fit
+from gpflow_pep.training.options import FitOptions
+
+rng = np.random.default_rng(3)
+X = rng.normal(size=(40, 2))
+Y = np.sin(X) + 0.3 * rng.normal(size=(40, 2))
+TWICE = np.concatenate([X[:30], X[:10]])
+
+
+def made(inputs=X, points=X, kernel=None, alpha=0.5):
+    mean = gpflow.functions.Constant([0.2, -0.1])
+    kernel = kernel or Matern52(lengthscales=[1.0, 2.0])
+    model = PEPR((inputs, Y), kernel, points, alpha=alpha, mean_function=mean, noise_variance=0.1)
+    gpflow.set_trainable(model.inducing_variable, False)
+    weak_priors(model)
+    return model
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+@pytest.mark.parametrize(("inputs", "points"), [(X, X), (TWICE, TWICE[:30])])
+def test_gpr_has_the_same_evidence_and_predictions(inputs, points, alpha):
+    model = made(inputs, points, alpha=alpha)
+    gpr = as_gpr(model)
+    assert is_exact(model)
+    assert_allclose(gpr.training_loss(), model.training_loss(), rtol=1e-3)
+    assert_allclose(gpr.predict_y(X), model.predict_y(X), rtol=1e-3, atol=1e-3)
+    errors, variances = model._leave_one_out()
+    expected = exact_leave_one_out(model)
+    assert_allclose(errors, expected[0], atol=1e-3)
+    assert_allclose(variances, expected[1], rtol=1e-3)
+
+
+def test_training_finds_the_maximum_of_the_model():
+    model = made()
+    other = deepcopy(model)
+    result = trained_as_gpr(model, FitOptions(tolerance=1e-8))
+    fit(other, tolerance=1e-8)
+    assert result.converged
+    assert_allclose(-result.objective[-1], other.training_loss(), rtol=1e-4)
+    assert_allclose(model.training_loss(), other.training_loss(), rtol=1e-5)
+    for ours, theirs in zip(model.trainable_parameters, other.trainable_parameters, strict=True):
+        assert_allclose(ours, theirs, rtol=0.02)  # the maximum is flat
+
+
+def test_other_models_are_not_exact():
+    assert not is_exact(made(points=X[1:]))
+    assert not is_exact(made(points=X + 0.1))
+    assert not is_exact(made(kernel=SquaredExponential() + White(0.1)))
+    rows = np.linspace(0.0, 1.0, 600)[:, None]
+    assert not is_exact(PEPR((rows, rows), Matern52(), rows))
