@@ -48,6 +48,7 @@ from ..training.priors import give_weak_priors, locations, remove_weak_priors
 from ..training.result import FAILED, LIMIT
 from .columns import check_numbers, check_range
 from .descriptions import with_descriptions
+from .exact import MOST_ROWS
 from .laplace import Draws
 
 _WORK = 1e8  # N M² of the default number of points: a fit of a few thousand rows takes seconds
@@ -480,13 +481,15 @@ class SparseGPEstimator(BaseEstimator):
 
     def _wanted_points(self, num_rows: int | None = None) -> int:
         """
-        Return `n_inducing`; for None, a number with which O(N M²) stays moderate: 100, for few rows
-        up to 500.
+        Return `n_inducing`; for None, all of few rows, then a number with which O(N M²) stays
+        moderate, at least 100.
         """
         if self.n_inducing is None:
             if num_rows is None:
                 return 100
-            return int(np.clip(np.sqrt(_WORK / num_rows), 100, 500))
+            if num_rows <= MOST_ROWS:
+                return num_rows
+            return max(100, int(np.sqrt(_WORK / num_rows)))
         return validation.positive_integer(self.n_inducing, "n_inducing")
 
     def _training_options(self) -> FitOptions | None:
@@ -592,7 +595,7 @@ def trained(model: GPModel, options: FitOptions | None) -> Training:
 
 
 def ended(model: GPModel, result: FitResult | None) -> Training:
-    """Return objective and posterior of a model with the result of its training, if any."""
+    """Return the end of a training with this result, if any: the objective and the posterior."""
     sites = getattr(result, "sites", None)
     # `_keep` warns, `result.reason` has the jitter.
     with without_warnings(model), unreported(), restored(model, "tol"):
@@ -609,7 +612,7 @@ def ended(model: GPModel, result: FitResult | None) -> Training:
 
 
 def _posterior_values(model: GPModel) -> PosteriorValues:
-    """Return the cache of the posterior; a `PEPR` may be one that later fits reuse."""
+    """Return the cache of the posterior; compile it for a `PEPR`, which later fits may reuse."""
     if type(model) is not PEPR:
         return tuple(value.numpy() for value in model.posterior().cache)
     structure = structure_of([model], [default_jitter(), default_float()])

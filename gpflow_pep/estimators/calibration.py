@@ -4,8 +4,8 @@ The mean square of standardized leave-one-out errors.
 .. math:: \frac{1}{N} \sum_n \frac{(y_n - \mu_{-n})^2}{\sigma_{-n}^2}
 
 The mean and variance of y_n given the other rows are those at the trained hyperparameters. If the
-model is right, this is about 1 (Cressie 1993, sec. 2.6.4). If the noise depends on the inputs, or f
-is less smooth in some places, variances times this factor predict better (Bachoc 2013).
+model is right, this is about 1 (Cressie 1993, sec. 2.6.4). If it is larger, the covariance function
+does not suit the data, and variances times this factor predict better (Bachoc 2013).
 """
 
 import numpy as np

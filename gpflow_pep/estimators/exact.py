@@ -1,11 +1,12 @@
 """
 The exact model: if all rows are inducing points, a PEPR is, up to the jitter, GPflow's GPR for any
-alpha. A training step of GPR takes half of the time, and compiling it a quarter.
+alpha. A training step of GPR takes half the time, and compiling it a quarter.
 """
 
 from dataclasses import replace
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.kernels import White
 from gpflow.models import GPR
@@ -17,16 +18,16 @@ from ..training import FitResult, uninterrupted
 from ..training.fitting import train
 from ..training.options import FitOptions
 
-_MOST_ROWS = 512  # GPR takes O(N³) time and O(N²) memory
+MOST_ROWS = 512  # GPR takes O(N³) time and O(N²) memory
 
 
 def is_exact(model: PEPR) -> bool:
     """
-    Return whether the inducing points are the few distinct rows, and determine f there: they do not
-    determine a `White` part.
+    Return whether the inducing points are all distinct rows, of at most 512 rows in one process,
+    and determine f at them. They do not if the kernel has a `White` part.
     """
     X = model.data[0].numpy()
-    if len(X) > _MOST_ROWS or X.dtype != np.float64:
+    if len(X) > MOST_ROWS or X.dtype != np.float64 or tf.distribute.has_strategy():
         return False
     if any(isinstance(part, White) for part in leaves(model.kernel)):
         return False
@@ -52,8 +53,8 @@ def exact_leave_one_out(model: PEPR) -> tuple[AnyNDArray, AnyNDArray]:
     """
     Return y minus its mean given the other rows, [N, P], and the variance of this prediction, [N].
 
-    With K the covariance of y and P = K^-1, they are (P (y - m))_n / P_nn and 1 / P_nn (Rasmussen
-    and Williams 2006, sec. 5.4.2).
+    With K the covariance of y, m its prior mean and A = K^-1, they are (A (y - m))_n / A_nn and
+    1 / A_nn (Rasmussen and Williams 2006, sec. 5.4.2).
     """
     X, Y = (values.numpy() for values in model.data)
     K = model.kernel(X).numpy() + model.likelihood.variance_at(X).numpy() * np.eye(len(X))

@@ -71,15 +71,17 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     .. rubric:: Fitted attributes
 
     `model_` : :class:`gpflow_pep.PEPR` or :class:`gpflow_pep.StreamingSGPR`
-        The trained model of the normalized y; a stream from the second batch on.
+        The trained model of the normalized y; a stream from the second batch on. Its variances are
+        without `variance_factor_`.
     `kernel_` : :class:`gpflow.kernels.Kernel`
         The trained kernel, of the normalized y.
     `noise_std_` : float or array [P]
-        The standard deviation of the noise, in units of y, one for each column of y.
-    `variance_factor_` : array [P]
-        For each column of y, the factor of predictive variances: the mean of squared leave-one-out
-        errors over their variances (Cressie 1993, sec. 2.6.4; Bachoc 2013), but at least 1. It is
-        above 1 if the noise depends on the inputs, or f is less smooth in some places.
+        The standard deviation of the noise, in units of y, one for each column of y; without
+        `variance_factor_`.
+    `variance_factor_` : float or array [P]
+        The factor by which predictive variances are multiplied, one for each column of y: the mean
+        of squared leave-one-out errors, each divided by its variance (Cressie 1993, sec. 2.6.4;
+        Bachoc 2013), but at least 1.
     `n_inducing_` : int
         The number of inducing points of the model.
     `alpha_` : float
@@ -139,8 +141,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             if y is constant.
         :param n_inducing: the number of inducing points. They start at k-means centers of the rows,
             with columns scaled to standard deviation 1, and training moves them. If there are at
-            most this many distinct rows, the rows are the points and stay fixed. None: √(10⁸ / N),
-            but at least 100 and at most 500; 100 from the second batch on. "auto": the number that
+            most this many distinct rows, the rows are the points and stay fixed. None: all rows up
+            to 512, then √(10⁸ / N), but at least 100; 100 from the second batch on. "auto": the number that
             :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
         :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the
             variance of y. If training ends below 1e-5, `fit` trains again with a jitter and a lower
@@ -171,9 +173,10 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             priors, at most 100 rows, which leave the hyperparameters uncertain, and at most 64
             hyperparameters; else 0. `partial_fit`, and `fit` with ``optimizer=None``, do not draw:
             they need None or 0.
-        :param calibrate: whether predictive variances are multiplied by `variance_factor_`. `fit`
-            calibrates if training has converged, and warns if it cannot. None: if there are priors.
-            `partial_fit` does not calibrate: it needs None or False.
+        :param calibrate: whether predictive variances are multiplied by `variance_factor_`, averages
+            over draws included. True: `fit` warns if leave-one-out predictions are not finite. None:
+            if kernel or noise have weak priors and were trained. `partial_fit` does not calibrate:
+            it needs None or False.
         :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None
             (NumPy's global state).
         """
@@ -198,6 +201,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         Train on rows X [N, D] and y [N] or [N, P], whose columns share kernel, noise and inducing
         points.
         """
+        self._check_calibrate()
         if self._checked_num_draws() and self.optimizer is None:
             raise ValueError(
                 f"n_draws must be None or 0 with optimizer=None, got {self.n_draws}: draws are "
@@ -214,8 +218,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         """
         Train on another batch X [N, D] and y [N] or [N, P], by :class:`gpflow_pep.StreamingSGPR`,
         which stores the posterior of all earlier rows, but not the rows. The first call equals
-        :meth:`fit`, except that the lower bound of the noise variance stays 1e-6 and predictions
-        are not averaged over draws of the hyperparameters. :meth:`fit` may also come first.
+        :meth:`fit`, except that the lower bound of the noise variance stays 1e-6, and predictions
+        are neither averaged over draws of the hyperparameters nor calibrated. :meth:`fit` may also
+        come first; the next batch sets `variance_factor_` to 1.
 
         The first batch sets the normalization of y; a column of y that is constant in it gets its
         scale from the first batch in which it varies. Rows of a batch are added to the inducing
@@ -231,10 +236,11 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 f"n_draws must be None or 0 for partial_fit, got {self.n_draws}: predictions of a "
                 "stream are not averaged. Use fit."
             )
+        self._check_calibrate()
         if self.calibrate:
             raise ValueError(
-                f"calibrate must be None or False for partial_fit, got {self.calibrate!r}: a stream "
-                "does not store the rows. Use fit."
+                "calibrate must be None or False for partial_fit, got True: a stream does not store "
+                "the rows. Use fit."
             )
         first = not hasattr(self, "model_")
         with atomic([self], ()):
@@ -247,7 +253,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 self._set_scale_of_first_spread(Y)
                 self._warn_of_other_scale(Y)
             self._partial_fit_model(X, self._normalized(Y))
-            self.variance_factor_ = np.ones(Y.shape[1])
+            self._variance_factors = np.ones(Y.shape[1])
         return self
 
     @property
@@ -256,6 +262,12 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         check_is_fitted(self)
         deviations = np.sqrt(self._noise_variance(self.model_)) * self._y_scale  # [P]
         return _squeezed(deviations)[()]  # a number, not an array [], of one output
+
+    @property
+    def variance_factor_(self) -> Any:
+        """The factor of predictive variances, for each column of y."""
+        check_is_fitted(self)
+        return _squeezed(self._variance_factors)[()]
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """
@@ -288,7 +300,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             mean, spread = _joint(self.model_, values, inputs)
         else:
             mean, spread = marginal(self.model_, values, inputs)
-        return mean, spread * self.variance_factor_
+        return mean, spread * self._variance_factors
 
     def _covariance(self, normalized: AnyNDArray) -> AnyNDArray:
         """Return the covariance of y [n, n, P], given the covariance of the normalized y."""
@@ -321,10 +333,11 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         Draw the hyperparameters of a trained model; keep the maximum if a matrix cannot be
         factorized.
         """
+        is_converged = self.result_ is not None and self.result_.converged
         num_draws = self.n_draws
         if num_draws is None:
             num_draws = self._default_num_draws(num_rows)
-        if num_draws and self._is_converged:
+        if num_draws and is_converged:
             model = as_gpr(self.model_) if is_exact(self.model_) else self.model_
             with suppress(*FAILURES, np.linalg.LinAlgError):
                 self._draws = laplace_draws(model, num_draws // 2)
@@ -333,10 +346,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 f"Predictions are not averaged over n_draws = {self.n_draws} draws: training has "
                 "not converged, or a matrix of its posterior cannot be factorized."
             )
-
-    @property
-    def _is_converged(self) -> bool:
-        return self.result_ is not None and self.result_.converged
 
     @override
     def _trained(self, model: GPModel, options: FitOptions | None) -> Training:
@@ -350,23 +359,23 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     @override
     def _keep(self, model: GPModel, training: Training) -> None:
         super()._keep(model, training)
+        self._variance_factors = np.ones(len(self._y_mean))
         calibrates = self.calibrate
         if calibrates is None:
-            calibrates = bool(locations(model))
-        self.variance_factor_ = np.ones(len(self._y_mean))
-        if not validation.boolean(calibrates, "calibrate"):
+            calibrates = training.result is not None and bool(locations(model))
+        if not calibrates or not isinstance(model, PEPR):
             return
         squares = np.full(len(self._y_mean), np.nan)
-        if self._is_converged and isinstance(model, PEPR):
-            with suppress(*FAILURES, np.linalg.LinAlgError):
-                squares = mean_squares(model)
+        with suppress(*FAILURES, np.linalg.LinAlgError):
+            squares = mean_squares(model)
         if np.isfinite(squares).all():
-            self.variance_factor_ = np.maximum(squares, 1.0)
+            self._variance_factors = np.maximum(squares, 1.0)
         elif self.calibrate:
-            warn(
-                "Predictions are not calibrated: training has not converged, or a leave-one-out "
-                "prediction is not finite."
-            )
+            warn("Predictions are not calibrated: a leave-one-out prediction is not finite.")
+
+    def _check_calibrate(self) -> None:
+        if not (self.calibrate is None or isinstance(self.calibrate, bool | np.bool_)):
+            raise ValueError(f"calibrate must be None, True or False, got {self.calibrate!r}.")
 
     def _checked_num_draws(self) -> int | None:
         if self.n_draws is None:

@@ -82,12 +82,14 @@ def assign_values(model: GPModel, other: GPModel) -> None:
 
 
 def _parameters(model: GPModel) -> list[Parameter]:
-    """Return all parameters in the order of their paths; data in variables are none."""
+    """Return all parameters in the order of their paths, without data that variables hold."""
     return [each for each in parameter_dict(model).values() if isinstance(each, Parameter)]
 
 
 def _assign_data(model: GPModel, data: tuple[AnyNDArray, ...]) -> None:
-    """Assign X and Y: a GPR as worker holds them in variables, another one keeps its tensors."""
+    """
+    Assign X and Y. A GPR that is a worker holds them in variables; any other GPR keeps its own.
+    """
     if not isinstance(model, GPR):
         model.data = data
     elif isinstance(model.data[0], tf.Variable):

@@ -175,8 +175,8 @@ _TERMS = 56  # of the Chebyshev sums in log(√v + _OFFSET); for the same errors
 
 def quick_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """
-    Compute log S and the hazard for x [Q, K] and v [Q], from the table if v is at most
-    LARGEST_VARIANCE.
+    Compute log S and the hazard for x [Q, K] and v [Q], by the table where v is at most
+    LARGEST_VARIANCE, else by a sum.
     """
     is_wide = variance > LARGEST_VARIANCE
     return tuple(
@@ -190,6 +190,7 @@ def quick_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
 
 @on_demand
 def _partly_summed(x: tf.Tensor, variance: tf.Tensor, is_wide: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """Compute narrow rows by the table and wide rows by a sum."""
     indices = [tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide)]
     (low, v), (high, w) = ((tf.gather(x, at), tf.gather(variance, at)) for at in indices)
     parts = tabulated_survival(low, v), _wide(high, w[:, None], nodes=_FEW_NODES)

@@ -64,7 +64,7 @@ class WassersteinRule(TiltedRule):
     """
     Project tilted distributions of a scalar likelihood. At α = 0 both projections coincide. With
     `negligible` infinite, moments are those of the KL projection. If a cavity is about a thousand
-    times as wide as its likelihood is narrow, d2 and the ratio of variances may be NaN.
+    times as wide as its likelihood, d2 and the ratio of variances may be NaN.
     """
 
     def __init__(self, likelihood: ScalarLikelihood):

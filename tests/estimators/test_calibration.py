@@ -1,11 +1,13 @@
 """Predictive variances times a factor from leave-one-out predictions."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 
-from gpflow_pep.estimators import SparseGPRegressor
+from gpflow_pep.estimators import SparseGPRegressor, regressor
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-3.0, 3.0, size=(60, 1))
@@ -58,14 +60,29 @@ def test_each_output_has_a_factor():
 def test_only_priors_calibrate_by_default():
     assert_array_equal(fitted(priors=None).variance_factor_, 1.0)
     assert fitted(priors=None, calibrate=True).variance_factor_ > 1.2
-    batch = SparseGPRegressor(n_draws=0, random_state=0).partial_fit(X, Y[:, 0])
-    assert_array_equal(batch.variance_factor_, 1.0)
 
 
-def test_calibration_that_is_asked_for_in_vain():
+def test_hyperparameters_that_were_not_trained():
+    initial = {"optimizer": None, "noise_variance": 1e-4}
+    assert fitted(**initial).variance_factor_ == 1.0
+    assert fitted(**initial, calibrate=True).variance_factor_ > 1.2
+
+
+@pytest.mark.parametrize("calibrate", ["auto", 1, 0])
+def test_other_values_are_refused(calibrate):
+    for method in ("fit", "partial_fit"):
+        with refused("calibrate must be None, True or False"):
+            getattr(SparseGPRegressor(calibrate=calibrate), method)(X, Y[:, 0])
+
+
+def test_a_stream_is_not_calibrated(estimator):
     with refused("calibrate must be None or False for partial_fit, got True"):
         SparseGPRegressor(calibrate=True).partial_fit(X, Y[:, 0])
-    with refused("calibrate must be"):
-        fitted(calibrate="loo")
-    with pytest.warns(UserWarning, match="^Predictions are not calibrated: training has not"):
-        fitted(calibrate=True, max_iterations=1)
+    stream = deepcopy(estimator).partial_fit(X[:9], Y[:9, 0])
+    assert stream.variance_factor_ == 1.0
+
+
+def test_leave_one_out_predictions_that_are_not_finite(monkeypatch):
+    monkeypatch.setattr(regressor, "mean_squares", lambda model: np.array([np.nan]))
+    with pytest.warns(UserWarning, match="^Predictions are not calibrated"):
+        assert fitted(calibrate=True).variance_factor_ == 1.0
