@@ -12,6 +12,7 @@ from gpflow.config import default_float, default_jitter, default_likelihood_posi
 from gpflow.kernels import Kernel, SquaredExponential, Sum
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import GPModel
+from gpflow.utilities import multiple_assign, read_values
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -253,7 +254,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 self._set_scale_of_first_spread(Y)
                 self._warn_of_other_scale(Y)
             self._partial_fit_model(X, self._normalized(Y))
-            self._variance_factors = np.ones(Y.shape[1])
+            self._variance_factors = np.ones(Y.shape[1], Y.dtype)
         return self
 
     @property
@@ -350,16 +351,19 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     @override
     def _trained(self, model: GPModel, options: FitOptions | None) -> Training:
         if options is not None and options.train_inducing is False and is_exact(model):
-            result = trained_as_gpr(model, options)
-            if result.status != FAILED:
-                with compiled_model(model, free_points=True) as worker:
-                    return ended(worker, result)
+            initial = read_values(model)
+            with suppress(*FAILURES):
+                result = trained_as_gpr(model, options)
+                if result.status != FAILED:
+                    with compiled_model(model, free_points=True) as worker:
+                        return ended(worker, result)
+            multiple_assign(model, initial)  # PEPR may raise its jitter
         return super()._trained(model, options)
 
     @override
     def _keep(self, model: GPModel, training: Training) -> None:
         super()._keep(model, training)
-        self._variance_factors = np.ones(len(self._y_mean))
+        self._variance_factors = np.ones(len(self._y_mean), self._y_mean.dtype)
         calibrates = self.calibrate
         if calibrates is None:
             calibrates = training.result is not None and bool(locations(model))

@@ -1,14 +1,16 @@
 """The exact model as GPflow's GPR. Its jitter, 1e-6, is at most 1/10,000 of the noise variance."""
 
+import warnings
 from copy import deepcopy
 
 import gpflow
 import numpy as np
 import pytest
-from gpflow.kernels import Matern52, SquaredExponential, White
+from gpflow.kernels import Matern52, SharedIndependent, SquaredExponential, White
 from numpy.testing import assert_allclose
 
 from gpflow_pep import PEPR, weak_priors
+from gpflow_pep.estimators import SparseGPRegressor
 from gpflow_pep.estimators.exact import as_gpr, exact_leave_one_out, is_exact, trained_as_gpr
 from gpflow_pep.training import fit
 from gpflow_pep.training.options import FitOptions
@@ -54,9 +56,49 @@ def test_training_finds_the_maximum_of_the_model():
         assert_allclose(ours, theirs, rtol=0.02)  # the maximum is flat
 
 
-def test_other_models_are_not_exact():
-    assert not is_exact(made(points=X[1:]))
-    assert not is_exact(made(points=X + 0.1))
-    assert not is_exact(made(kernel=SquaredExponential() + White(0.1)))
+class Noisy(SquaredExponential):
+    """A kernel with a white part that is no part of a sum."""
+
+    def K(self, X, X2=None):
+        return super().K(X, X2) + White(0.3).K(X, X2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"points": X[1:]},
+        {"points": X + 0.1},
+        {"kernel": SquaredExponential() + White(0.1)},
+        {"kernel": Noisy()},
+        {"kernel": SharedIndependent(SquaredExponential(), 2)},
+    ],
+)
+def test_other_models_are_not_exact(options):
+    assert not is_exact(made(**options))
+
+
+def test_many_rows_are_not_exact():
     rows = np.linspace(0.0, 1.0, 600)[:, None]
     assert not is_exact(PEPR((rows, rows), Matern52(), rows))
+
+
+def test_a_shared_kernel_of_two_outputs():
+    kernel = SharedIndependent(SquaredExponential(), 2)
+    estimator = SparseGPRegressor(kernel, random_state=0).fit(X, Y)
+    assert estimator.result_.converged
+
+
+@pytest.mark.parametrize("variance", [1e10, 1e12])
+def test_failures_of_gpr_leave_training_to_the_model(variance):
+    """
+    GPR ends where Kuu is singular, or its first step fails. PEPR starts at the initial parameters
+    and raises its jitter.
+    """
+    x = np.linspace(1.0, 100.0, 120)[:, None]
+    y = 3.0 * x[:, 0] ** 2 + rng.normal(size=120)
+    kernel = SquaredExponential(variance, 30.0)
+    estimator = SparseGPRegressor(kernel, normalize_y=False, noise_variance=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of the jitter
+        estimator.fit(x, y)
+    assert estimator.score(x, y) > 0.99
