@@ -7,12 +7,14 @@ which are cycles, are collected after each module, and within modules that trace
 """
 
 import ctypes
+import functools
 import gc
 import os
 import signal
 from collections.abc import Generator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
@@ -22,6 +24,9 @@ from gpflow_pep.runtime.tracing import release_graphs
 
 # Shells let processes in the background ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# NaN is close to nothing, unless a test says equal_nan=True.
+np.testing.assert_allclose = functools.partial(np.testing.assert_allclose, equal_nan=False)
 
 _C = ctypes.CDLL(None)
 _STATM = Path("/proc/self/statm")  # of Linux
