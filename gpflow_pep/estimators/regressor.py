@@ -143,8 +143,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :param n_inducing: the number of inducing points. They start at k-means centers of the rows,
             with columns scaled to standard deviation 1, and training moves them. If there are at
             most this many distinct rows, the rows are the points and stay fixed. None: all rows up
-            to 512, then √(10⁸ / N), but at least 100; 100 from the second batch on. "auto": the number that
-            :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
+            to 512, then √(10⁸ / N), but at least 100; 100 from the second batch on. "auto": the
+            number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
         :param noise_variance: the initial noise variance of the normalized y. None: a tenth of the
             variance of y. If training ends below 1e-5, `fit` trains again with a jitter and a lower
             bound of 1e-8 instead of 1e-6, and with a squared exponential in place of the default
@@ -174,10 +174,10 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             priors, at most 100 rows, which leave the hyperparameters uncertain, and at most 64
             hyperparameters; else 0. `partial_fit`, and `fit` with ``optimizer=None``, do not draw:
             they need None or 0.
-        :param calibrate: whether predictive variances are multiplied by `variance_factor_`, averages
-            over draws included. True: `fit` warns if leave-one-out predictions are not finite. None:
-            if kernel or noise have weak priors and were trained. `partial_fit` does not calibrate:
-            it needs None or False.
+        :param calibrate: whether predictive variances are multiplied by `variance_factor_`,
+            averages over draws included. True: `fit` warns if leave-one-out predictions are not
+            finite. None: if kernel or noise have weak priors and were trained. `partial_fit` does
+            not calibrate: it needs None or False.
         :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None
             (NumPy's global state).
         """
@@ -240,8 +240,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         self._check_calibrate()
         if self.calibrate:
             raise ValueError(
-                "calibrate must be None or False for partial_fit, got True: a stream does not store "
-                "the rows. Use fit."
+                "calibrate must be None or False for partial_fit, got True: a stream does not "
+                "store the rows. Use fit."
             )
         first = not hasattr(self, "model_")
         with atomic([self], ()):

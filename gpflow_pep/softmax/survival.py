@@ -159,10 +159,11 @@ def _wide(
 
 
 # --- a table of S in x and v ----------------------------------------------------------------------
-# G(x, v) = log(-log S(x)) is x for v = 0, nearly x + v/2 on the far left, and approaches 2 log x on the right. Absolute
-# errors of G are relative errors of log S. The table contains G - x as polynomials on panels of x that depend on v;
-# their coefficients are Chebyshev sums in a function of v. With c = -√v/2, a = 10 + 3 √v and r = |x - c|/a, the panels
-# on each side of c have equal widths in r/(1 + r).
+# G(x, v) = log(-log S(x)) is x for v = 0, nearly x + v/2 on the far left, and approaches 2 log x on
+# the right. Absolute errors of G are relative errors of log S. The table contains G - x as
+# polynomials on panels of x that depend on v; their coefficients are Chebyshev sums in a function
+# of v. With c = -√v/2, a = 10 + 3 √v and r = |x - c|/a, the panels on each side of c have equal
+# widths in r/(1 + r).
 
 LOWEST = -150.0  # smallest log S in the table; G is extrapolated linearly beyond
 LARGEST_G = 50.0  # S = exp(-exp(50)) is 0
