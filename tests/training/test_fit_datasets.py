@@ -2,6 +2,8 @@
 Minibatch models trained on a dataset: the same steps as by hand and with arrays; invalid datasets.
 """
 
+import re
+
 import gpflow
 import numpy as np
 import pytest
@@ -276,8 +278,9 @@ def test_a_dataset_that_fails_in_training_ends_it_with_the_users_error(as_new, o
     with pytest.warns(UserWarning, match="the disk is gone"):
         result = fit(model, **options, interval=1, callback=lambda *record: records.append(record))
     assert result.status == "failed" and result.iterations > 0
-    wanted = (
-        "data: the dataset cannot be read:" if own else "the batch after batch 1 of a pass cannot:"
-    )
-    assert f"{wanted} OSError: the disk is gone" in result.reason and "\n" not in result.reason
+    wanted = "the batch after batch 1 of a pass cannot: "
+    if own:
+        wanted = r"data: the dataset cannot be read after batch 1 of pass \d+: "
+    assert re.search(f"{wanted}OSError: the disk is gone", result.reason)
+    assert "\n" not in result.reason
     assert all(np.isfinite(variable).all() for variable in model.trainable_variables)
