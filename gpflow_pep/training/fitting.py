@@ -123,9 +123,8 @@ def fit(
     :param tolerance: L-BFGS has converged after 20 iterations that together gained less than this,
         in nats per row; with at most 50 trained numbers the last phase also after 5 that gained
         less than a fortieth of it, or a quarter with sites (with several latent functions up to
-        150 numbers). By default held-out densities are about
-        0.01 nats per row below those after 600 iterations; 1e-6 ends at an optimum to several
-        digits.
+        150 numbers). By default held-out densities are about 0.01 nats per row below those after
+        600 iterations; 1e-6 ends at an optimum to several digits.
     :param first_rows: the number of rows on which L-BFGS trains first, a random subset; for models
         of this library that store X and Y as arrays. Each further subset has ten times as many
         rows, and training continues from the end of the one before, with a few iterations on all

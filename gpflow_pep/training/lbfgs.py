@@ -22,13 +22,13 @@ FLAT_ITERATIONS = 20  # a phase ends after this many iterations that gained less
 # The last phase also ends after this many iterations that gained less than a share of `gain`, if it
 # has at most `_SECANTS` coordinates, so that secants know the curvature. In earlier phases inducing
 # points have not moved yet. If sites converge in an iteration, which is expensive, the share is
-# larger. With several latent functions there may be `_MOST_SECANTS` coordinates.
+# larger. With several latent functions there may be `_MOST_COORDINATES` coordinates.
+_MOST_COORDINATES = 150
 _STILL_ITERATIONS = 5
 _STILL_SHARES = {True: 1.0 / 40.0, False: 1.0 / 4.0}  # for exact losses; for losses with sites
 # Largest change of the logarithm of a positive parameter in a search: at extreme values matrices
 # are singular and sites diverge.
 _REACH = np.log(1e4)
-_MOST_SECANTS = 150
 _SECANTS = 50  # with SciPy's default of 10 inducing points take a third more iterations
 _IGNORED = (
     "The inputs explain nothing: the objective is no better than with a constant f, or with noise "
@@ -255,7 +255,7 @@ class LBFGS:
         is_exact = self._objective.is_exact
         most = _SECANTS
         if not is_exact and self._objective.model.num_latent_gps > 1:
-            most = _MOST_SECANTS
+            most = _MOST_COORDINATES
         if self._active is self._phases[-1] and len(self._best_gradient) <= most:
             limits.append((_STILL_ITERATIONS, _STILL_SHARES[is_exact]))
         for number, share in limits:
