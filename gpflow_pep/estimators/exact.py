@@ -12,6 +12,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import MultioutputKernel
 from gpflow.models import GPR
 
+from ..maths.linalg import inverse_of_product
 from ..models import PEPR
 from ..selection.reuse import compiled_model
 from ..training import FitResult, uninterrupted
@@ -65,7 +66,7 @@ def exact_leave_one_out(model: PEPR) -> tuple[AnyNDArray, AnyNDArray]:
     """
     X, Y = (values.numpy() for values in model.data)
     K = model.kernel(X).numpy() + model.likelihood.variance_at(X).numpy() * np.eye(len(X))
-    precision = np.linalg.inv(K)
+    precision = inverse_of_product(tf.linalg.cholesky(K)).numpy()
     variances = 1.0 / np.diag(precision)
     residuals = Y - model.mean_function(X).numpy()
     return variances[:, None] * (precision @ residuals), variances

@@ -213,6 +213,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             self._set_normalization(Y)
             self._fit_model(X, self._normalized(Y))
             self._draw_hyperparameters(len(X))
+            self._calibrate()
         return self
 
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
@@ -254,7 +255,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
                 self._set_scale_of_first_spread(Y)
                 self._warn_of_other_scale(Y)
             self._partial_fit_model(X, self._normalized(Y))
-            self._variance_factors = np.ones(Y.shape[1], Y.dtype)
         return self
 
     @property
@@ -364,14 +364,17 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _keep(self, model: GPModel, training: Training) -> None:
         super()._keep(model, training)
         self._variance_factors = np.ones(len(self._y_mean), self._y_mean.dtype)
+
+    def _calibrate(self) -> None:
+        """Set the factors of variances, if asked for; keep 1 if a prediction is not finite."""
         calibrates = self.calibrate
         if calibrates is None:
-            calibrates = training.result is not None and bool(locations(model))
-        if not calibrates or not isinstance(model, PEPR):
+            calibrates = self.result_ is not None and bool(locations(self.model_))
+        if not calibrates:
             return
         squares = np.full(len(self._y_mean), np.nan)
-        with suppress(*FAILURES, np.linalg.LinAlgError):
-            squares = mean_squares(model)
+        with suppress(*FAILURES):
+            squares = mean_squares(self.model_)
         if np.isfinite(squares).all():
             self._variance_factors = np.maximum(squares, 1.0)
         elif self.calibrate:
