@@ -34,7 +34,7 @@ from ..models import PEP, PEPR
 from ..models.kernels_and_inducing_variables import free_number_of_points
 from ..models.stream import Stream
 from ..runtime.checks import warn, with_plain_errors
-from ..runtime.tracing import compiled, compiled_functions, structure_of
+from ..runtime.tracing import compiled, functions_of_model
 from ..runtime.transactions import atomic
 from ..selection.alpha import AlphaSelection, select_alpha
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
@@ -615,8 +615,7 @@ def _posterior_values(model: GPModel) -> PosteriorValues:
     """Return the cache of the posterior; compile it for a `PEPR`, which later fits may reuse."""
     if type(model) is not PEPR:
         return tuple(value.numpy() for value in model.posterior().cache)
-    structure = structure_of([model], [default_jitter(), default_float()])
-    functions = compiled_functions(model, "_posterior_values", structure)
+    functions = functions_of_model(model, "_posterior_values")
     if not functions:
         functions["values"] = compiled(model.posterior_values)
     return tuple(value.numpy() for value in with_plain_errors(functions["values"]))

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
-from gpflow.config import default_float, default_jitter
+from gpflow.config import default_float
 from gpflow.models import GPModel
 
-from ..runtime.tracing import compiled, compiled_functions, structure_of
+from ..runtime.tracing import compiled, functions_of_model
 from ..selection.reuse import compiled_model
 from ..training.coordinates import Coordinates
 from ..training.objectives import TrainingStep
@@ -109,8 +109,7 @@ def _predictions(model: Any, num_inputs: int, full_cov: bool) -> Callable[..., A
     They take the variables' values, each [S, ...], and return means [S, n, Q] and variances [S, n,
     Q] or covariances [S, n, n, Q].
     """
-    settings = [default_jitter(), default_float()]
-    functions = compiled_functions(model, "_averaged", structure_of([model], settings))
+    functions = functions_of_model(model, "_averaged")
 
     def predict(Xnew: tf.Tensor, values: tuple[tf.Tensor, ...]) -> Any:
         def of_draw(draw: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, tf.Tensor]:

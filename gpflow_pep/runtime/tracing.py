@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter, default_float
+from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context as eager_context
@@ -200,6 +201,15 @@ def compiled_functions(instance: object, name: str, structure: list[object]) -> 
     if traces is None or differ(structure, traces.structure):
         traces = vars(instance)[name] = _Traces(structure)
     return traces.functions
+
+
+def functions_of_model(model: object, name: str) -> dict[Any, Any]:
+    """
+    Return what a model has compiled and stores as attribute `name`; empty if its parts, the default
+    jitter or the default type have changed.
+    """
+    structure = structure_of([model], [default_jitter(), default_float()])
+    return compiled_functions(model, name, structure)
 
 
 def resizable_copy(variable: tf.Variable, shape: object) -> tf.Variable:

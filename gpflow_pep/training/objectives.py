@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
-from gpflow.config import default_float, default_jitter
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import (
     ExternalDataTrainingLossMixin,
@@ -24,7 +23,7 @@ from ..runtime.checks import UnreadableData, with_plain_errors
 from ..runtime.custom_gradients import derivatives
 from ..runtime.devices import in_replica
 from ..runtime.distribution import ONE_PROCESS, Workers
-from ..runtime.tracing import compiled, compiled_functions, structure_of
+from ..runtime.tracing import compiled, functions_of_model
 
 # The loss, 0 if not computed, and its gradient in the trainable variables.
 Evaluation = tuple[float, list[tf.Tensor]]
@@ -83,8 +82,7 @@ class TrainingStep:
     def __init__(self, model: GPModel, *, jit_compile: bool = False):
         self._model = model
         self.jit_compile = jit_compile
-        structure = structure_of([model], [default_jitter(), default_float()])
-        self.compiled = compiled_functions(model, "_training_step", structure)
+        self.compiled = functions_of_model(model, "_training_step")
 
     def __call__(self, *rows: TensorType) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Compute the training loss [] and its gradient; the rows are X [n, D] and Y [n, P]."""
