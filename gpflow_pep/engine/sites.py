@@ -168,6 +168,7 @@ def weighted_sums(V: tf.Tensor, v: tf.Tensor, r: tf.Tensor) -> WithGradient:
     """
     w = 1.0 / v
     wr = w[..., None] * r
+    whitened = V * tf.sqrt(w)[..., None, :]  # one factor: on GPUs XLA copies each factor
 
     def gradient(
         A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor
@@ -183,7 +184,7 @@ def weighted_sums(V: tf.Tensor, v: tf.Tensor, r: tf.Tensor) -> WithGradient:
         )
 
     return (
-        symmetric_product(V * w[..., None, :], V),
+        symmetric_product(whitened, whitened),
         tf.matmul(V, wr),
         tf.reduce_sum(wr * r, axis=[-2, -1]),
         tf.reduce_sum(tf.math.log(v), axis=-1),
