@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 # Limit today, and the goal that follows.
 LIMITS = {
     "tokens, gpflow_pep": (142_500, 118_000),
-    "tokens, experiments": (61_250, 58_000),
-    "tokens, tests": (265_550, 240_000),
+    "tokens, experiments": (62_550, 58_000),
+    "tokens, tests": (265_800, 240_000),
     ":= per 1,000 lines": (3, 3),
     "conditional expressions per 1,000 lines": (10, 10),
     "tuple assignments per 1,000 lines": (4, 8),

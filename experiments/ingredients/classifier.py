@@ -14,6 +14,7 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from sacred import Ingredient
 
 import gpflow_pep
+from experiments.ingredients.dense_ep import DenseEP
 from experiments.ingredients.initialization import Floats, cluster_centers
 from experiments.ingredients.kernel import kernel_of
 from experiments.ingredients.label_regression import LabelRegression
@@ -24,7 +25,7 @@ from gpflow_pep.likelihoods import Logit, Probit
 
 gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 
-MODELS = ("PEP", "QP", "SVGP", "APEP", "ARPEP", "RPAPEP", "LABELS", "MCMC")
+MODELS = ("PEP", "QP", "SVGP", "APEP", "ARPEP", "RPAPEP", "LABELS", "MCMC", "EP")
 POWERED = ("PEP", "QP", "APEP", "ARPEP", "RPAPEP", "LABELS")
 """Models that have an alpha."""
 
@@ -34,10 +35,11 @@ _ROBUST_MAX = "robust-max"
 
 @gp.config
 def _config() -> None:
-    # PEP, QP (quantile propagation), SVGP (GPflow's), APEP, ARPEP, RPAPEP, LABELS (one-hot Y), MCMC (GPflow's SGPMC)
+    # PEP, QP (quantile propagation), SVGP (GPflow's), APEP, ARPEP, RPAPEP, LABELS (one-hot Y), MCMC (GPflow's SGPMC),
+    # EP (dense, probit)
     model = "PEP"
 
-    # the power of all but SVGP and MCMC, from 0 (variational, as SVGP) to 1 (EP)
+    # the power of all but SVGP, MCMC and EP, from 0 (variational, as SVGP) to 1 (EP)
     alpha = 0.5
 
     # number of inducing points, initially k-means centers of the training inputs; None: all inputs (dense)
@@ -122,6 +124,7 @@ def build_classifier(
         "QP": partial(pep, projection="wasserstein"),
         "SVGP": partial(gpflow.models.SVGP, num_data=len(X), num_latent_gps=C),
         "MCMC": partial(MonteCarlo, (X, Y), num_latent_gps=C),
+        "EP": partial(DenseEP, (X, Y)),
         **{
             tied.__name__: partial(tied, alpha=alpha, num_data=len(X), num_latent_gps=C)
             for tied in (APEP, ARPEP, RPAPEP)
