@@ -236,28 +236,43 @@ def lower_product(left: TensorType, right: TensorType, *, upper: bool = False) -
     Return the lower triangle of left right'. Of many rows only strips up to the diagonal are
     computed: half the work, or a sixth if both are `upper` triangular.
     """
-    if _in_one_operation(left):
+    size = left.shape[-2]
+    halvings = 1 if size is None else int(np.log2(max(size, _STRIP) / _STRIP))
+    return _lower_product(left, right, 0 if _in_one_operation(left) else halvings, upper)
+
+
+def _lower_product(left: tf.Tensor, right: tf.Tensor, halvings: int, upper: bool) -> tf.Tensor:
+    """Return the lower triangle of [left right'] by halving the rows of both."""
+    if halvings == 0:
         return tf.linalg.band_part(tf.matmul(left, right, transpose_b=True), -1, 0)
-    size = tf.shape(left)[-2]
-    num_strips = 2 if left.shape[-2] is None else max(1, left.shape[-2] // _STRIP)
-    strips = []
-    for number in range(num_strips):
-        start = size * number // num_strips
-        stop = size * (number + 1) // num_strips
-        first = start if upper else 0
-        strip = tf.matmul(
-            left[..., start:stop, first:], right[..., :stop, first:], transpose_b=True
+    left, lower_left = _halves(left, -2)
+    right, lower_right = _halves(right, -2)
+    A = _lower_product(left, right, halvings - 1, upper=False)
+    if upper:  # the first columns of the lower rows are 0
+        right, lower_left, lower_right = (
+            _halves(each, -1)[1] for each in (right, lower_left, lower_right)
         )
-        padding = tf.pad([[0, size - stop]], [[tf.rank(left) - 1, 0], [0, 0]])
-        strips.append(tf.pad(strip, padding))
-    lower = tf.linalg.band_part(tf.concat(strips, axis=-2), -1, 0)
-    return tf.ensure_shape(lower, [*left.shape[:-1], left.shape[-2]])
+    B = tf.matmul(lower_left, right, transpose_b=True)
+    return _lower_triangular(A, B, _lower_product(lower_left, lower_right, halvings - 1, upper))
+
+
+def _halves(matrix: tf.Tensor, axis: int) -> list[tf.Tensor]:
+    size = matrix.shape[axis] or tf.shape(matrix)[axis]
+    half = size // 2
+    halves: list[tf.Tensor] = tf.split(matrix, [half, size - half], axis=axis)
+    return halves
+
+
+def _lower_triangular(A: tf.Tensor, B: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
+    """Return [A 0; B C]."""
+    right = tf.concat([tf.linalg.matrix_transpose(tf.zeros_like(B)), C], axis=-2)
+    return tf.concat([tf.concat([A, B], axis=-2), right], axis=-1)
 
 
 @check_shapes("L: [batch..., M, M]", "return: [batch..., M, M]")
 def inverse_of_product(L: tf.Tensor) -> tf.Tensor:
     """Return (L L')^-1 for lower triangular L."""
-    root = tf.linalg.matrix_transpose(_inverse(L, 0 if _in_one_operation(L) else 2))
+    root = tf.linalg.matrix_transpose(_inverse(L))
     return symmetric_product(root, root, upper=True)
 
 
@@ -284,24 +299,24 @@ def triangular_solve(
     compares their errors. In single precision products may be in TensorFloat-32, and solves stay.
     """
     if by_products(L):
-        return tf.matmul(factor * _inverse(L, 0), columns, transpose_a=adjoint)
+        return tf.matmul(factor * _inverse(L), columns, transpose_a=adjoint)
     return tf.linalg.triangular_solve(L if factor == 1.0 else L / factor, columns, adjoint=adjoint)
 
 
-def _inverse(L: tf.Tensor, halvings: int) -> tf.Tensor:
-    """
-    Return L^-1 by recursive halving, mostly matrix products: [A 0; B C]^-1 = [A^-1 0; -C^-1 B A^-1
-    C^-1].
-    """
-    size = L.shape[-1] or tf.shape(L)[-1]
-    if halvings == 0:
-        return tf.linalg.triangular_solve(L, tf.eye(size, dtype=L.dtype))
-    half = size // 2
-    A = _inverse(L[..., :half, :half], halvings - 1)
-    C = _inverse(L[..., half:, half:], halvings - 1)
-    below = -tf.matmul(C, tf.matmul(L[..., half:, :half], A))
-    right = tf.concat([tf.linalg.matrix_transpose(tf.zeros_like(below)), C], axis=-2)
-    return tf.concat([tf.concat([A, below], axis=-2), right], axis=-1)
+def _inverse(L: tf.Tensor) -> tf.Tensor:
+    """Return L^-1, of many rows by halves: [A 0; B C]^-1 = [A^-1 0; -C^-1 B A^-1 C^-1]."""
+    if _in_one_operation(L):
+        return _solution_of_identity(L)
+    upper, lower = _halves(L, -2)
+    B, C = _halves(lower, -1)
+    A = _solution_of_identity(_halves(upper, -1)[0])
+    C = _solution_of_identity(C)
+    return _lower_triangular(A, -tf.matmul(C, tf.matmul(B, A)), C)
+
+
+def _solution_of_identity(L: tf.Tensor) -> tf.Tensor:
+    identity = tf.linalg.set_diag(tf.zeros_like(L), tf.ones_like(tf.linalg.diag_part(L)))
+    return tf.linalg.triangular_solve(L, identity)
 
 
 @check_shapes("L: [batch..., M, M]", "LtL_bar: [batch..., M, M]", "return: [batch..., M, M]")
