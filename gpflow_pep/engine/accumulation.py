@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from ..maths.linalg import by_products, cholesky_adjoint, column_products, triangular_solve
 from ..runtime.checks import repeated
-from ..runtime.custom_gradients import WithGradient, once_differentiable
+from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
 from .chunks import Chunk, Part
 from .gaussian import RowSums, SiteSums
 from .rows import RegressionRows, Rows, cast, watched
@@ -33,7 +33,7 @@ _MAX_ERROR = 0.02
 _WELL_CONDITIONED = 5e8
 # From the derivatives in the sums to L' L_bar, its lower triangle, and the derivatives in sources
 # and variables.
-PullBack = Callable[[RowSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
+PullBack = Callable[[RowSums, Sequence[tf.Variable]], Tensors]
 
 
 def accumulate_sums(
@@ -98,8 +98,8 @@ def _one_chunk(
     V, D = given_u(sites, L, rows)
     sums = sites.forward(V, D, rows, powers)
 
-    def pull_back(bar: RowSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
-        def general() -> tuple[tf.Tensor, ...]:
+    def pull_back(bar: RowSums, variables: Sequence[tf.Variable]) -> Tensors:
+        def general() -> Tensors:
             with repeated():
                 product, rows_bar, own_bar = adjoint(sites, L, V, rows, powers, bar, variables)
             return product, *rows_bar, *own_bar
@@ -165,7 +165,7 @@ def _many_chunks(
     """Sum chunk after chunk; `sources`: ``rows.inputs`` and the values of the `fixed` variables."""
     inputs = sources[: len(rows.inputs)]
 
-    def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+    def part(chunk: Chunk) -> Tensors:
         values = rows(chunk, *inputs)
         L_, powers_ = cast((L, chunk.take_blocks(powers)), chunk.dtype)
         sums = sites.forward(*given_u(sites, L_, values), values, powers_)
@@ -176,12 +176,12 @@ def _many_chunks(
     )
     sums = RowSums(*total)
 
-    def pull_back(bar: RowSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
+    def pull_back(bar: RowSums, variables: Sequence[tf.Variable]) -> Tensors:
         watched_sources = [*inputs, *fixed, *variables]
         zeros = [tf.zeros_like(source) for source in watched_sources]
 
-        def general() -> tuple[tf.Tensor, ...]:
-            def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+        def general() -> Tensors:
+            def part(chunk: Chunk) -> Tensors:
                 with repeated():
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
                     L_, powers_, bar_ = cast((L, chunk.take_blocks(powers), bar), chunk.dtype)
@@ -195,7 +195,7 @@ def _many_chunks(
 
             return rows.sum_over_chunks(part, (tf.zeros_like(L), *zeros))
 
-        def linear() -> tuple[tf.Tensor, ...]:
+        def linear() -> Tensors:
             # Derivatives through A and the rows cancel if Kuu is ill-conditioned: both need V of
             # one precision.
             by_one_product = _is_well_conditioned(L, sums.A) & (num_single == 0.0)
@@ -204,7 +204,7 @@ def _many_chunks(
                 L, sums, powers, scale, bar, by_one_product, in_single=in_single
             )
 
-            def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+            def part(chunk: Chunk) -> Tensors:
                 with repeated():
                     values, pull_back = watched(rows, chunk, inputs, watched_sources)
                 return pull_back(cast(by_hand, chunk.dtype).of_rows(values))
@@ -240,8 +240,8 @@ class MixedPrecisionRows(RegressionRows):
         self._largest = tf.stop_gradient(self._largest_residual())
 
     @override
-    def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        def in_precision(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+    def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> Tensors:
+        def in_precision(chunk: Chunk) -> Tensors:
             rows = self(chunk, *self.inputs)  # a graph prunes the unused Kuf
             suffices = self.suffices(rows)
             single = chunk._replace(dtype=tf.float32)

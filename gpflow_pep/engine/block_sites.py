@@ -16,7 +16,7 @@ from ..maths.linalg import (
     log_det,
     symmetric_product,
 )
-from ..runtime.custom_gradients import WithGradient, once_differentiable
+from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
 from .covariances import conditional_covariance_of_f, with_checked_variance
 from .gaussian import RowSums, log1p_ratio
 from .rows import Rows
@@ -68,9 +68,7 @@ class BlockSites(_SitesOfBlocks):
         )
 
     @override
-    def leave_one_out_terms(
-        self, L: tf.Tensor, rows: Rows, powers: Powers
-    ) -> tuple[tf.Tensor, ...]:
+    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers) -> Tensors:
         """Leaving row n out subtracts p_n p_n' / p_nn from Sigma^-1 = [..., p_n, ...]."""
         V, D = given_u(self, L, rows)
         precision = inverse_of_product(_factor_of_noise(self.noise(D, rows, powers)))
@@ -99,9 +97,7 @@ def block_sums(Vt: tf.Tensor, r: tf.Tensor, Sigma: tf.Tensor) -> WithGradient:
     rho = _flat(tf.linalg.triangular_solve(factor, r))  # [n, P]
     Ut = tf.transpose(U)
 
-    def gradient(
-        A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
+    def gradient(A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor) -> Tensors:
         precision = inverse_of_product(factor)
         PV = tf.matmul(precision, Vt)  # [G, b, M]
         Pr = tf.matmul(precision, r)  # [G, b, P]

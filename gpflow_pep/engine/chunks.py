@@ -14,6 +14,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from typing_extensions import override
 
+from ..runtime.custom_gradients import Tensors
 from ..runtime.devices import side_by_side
 from ..runtime.distribution import local_variable
 from ..runtime.tracing import in_xla, refuse_xla
@@ -30,7 +31,7 @@ ChunkStep = Callable[[Any, "Chunk", Any], State]
 class Chunk(NamedTuple):
     """The rows of one or more whole blocks."""
 
-    data: tuple[tf.Tensor, ...]  # The chunk's rows of the data, [n, D] and [n, P]
+    data: Tensors  # The chunk's rows of the data, [n, D] and [n, P]
     take: Callable[[tf.Tensor], tf.Tensor]  # Select the chunk's rows [n, ...] of values [N, ...]
     # Select its blocks [G]; None: every row is a block.
     blocks: Callable[[tf.Tensor], tf.Tensor] | None = None
@@ -102,10 +103,10 @@ class ChunkedData:
             return first.chunk(0)
         return None
 
-    def sum(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    def sum(self, part: Part, zero: Sequence[tf.Tensor]) -> Tensors:
         """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks."""
 
-        def add(_: Any, chunk: Chunk, total: Any) -> tuple[tf.Tensor, ...]:
+        def add(_: Any, chunk: Chunk, total: Any) -> Tensors:
             return tuple(
                 tf.ensure_shape(old + new, old.shape)
                 for old, new in zip(total, part(chunk), strict=True)
@@ -117,9 +118,7 @@ class ChunkedData:
         totals = self._run(add, lambda _: tuple(zero))
         return totals[0] if len(totals) == 1 else tuple(map(tf.add_n, zip(*totals, strict=True)))
 
-    def concatenate(
-        self, part: Part, dtype: tf.DType, shapes: Sequence[Any]
-    ) -> tuple[tf.Tensor, ...]:
+    def concatenate(self, part: Part, dtype: tf.DType, shapes: Sequence[Any]) -> Tensors:
         """
         Concatenate the results of `part`, tensors of n rows, over the chunks; `shapes` are static.
         """
@@ -141,9 +140,7 @@ class ChunkedData:
             for *some, shape in zip(*parts, shapes, strict=True)
         )
 
-    def keep(
-        self, part: Part, dtype: tf.DType, count: int
-    ) -> Callable[[Chunk], tuple[tf.Tensor, ...]]:
+    def keep(self, part: Part, dtype: tf.DType, count: int) -> Callable[[Chunk], Tensors]:
         """
         Store the results of `part` for each chunk, `count` tensors [..., n]; return a function that
         reads them.
@@ -163,7 +160,7 @@ class ChunkedData:
 
         arrays = self._written(with_shapes, dtype, [None] * count)
 
-        def read(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+        def read(chunk: Chunk) -> Tensors:
             loop, number = chunk.place
             return tuple(
                 map(tf.ensure_shape, (array.read(number) for array in arrays[loop]), shapes)

@@ -29,7 +29,7 @@ from typing_extensions import override
 
 from ..maths.linalg import column_products, symmetric_product
 from ..runtime.checks import asserted
-from ..runtime.custom_gradients import WithGradient
+from ..runtime.custom_gradients import Tensors, WithGradient
 from .kernel_matrices import (
     FEW_INPUTS,
     PROFILES,
@@ -88,7 +88,7 @@ class _Combination:
 
     def __init__(self, reduction: Callable[..., tf.Tensor], parts: Sequence[Any]):
         self._reduction, self._parts = reduction, parts
-        self.inputs: tuple[tf.Tensor, ...] = tuple(value for part in parts for value in part.inputs)
+        self.inputs: Tensors = tuple(value for part in parts for value in part.inputs)
 
     def Kuu(self, jitter: float) -> tf.Tensor:
         return _with_jitter(self._reduction([part.Kuu(0.0) for part in self._parts]), jitter)
@@ -145,7 +145,7 @@ class Prior(_Combination):
 class _GPflowCovariances:
     """Covariances of one latent function as GPflow defines them."""
 
-    inputs: tuple[tf.Tensor, ...] = ()
+    inputs: Tensors = ()
 
     def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):
         self._inducing_variable, self._kernel = inducing_variable, kernel
@@ -295,7 +295,7 @@ def _covariance(
         def sum_rows(values: tf.Tensor) -> tf.Tensor:
             return tf.reduce_sum(values, axis=list(range(values.shape.rank - 1)))  # [D]
 
-        def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def gradient(bar: tf.Tensor) -> Tensors:
             G, *rest_bar = (tf.cast(value, X.dtype) for value in pull_back(bar))
             factor, parts = profile.factor, [x.shape[-1], 1, 1]
             of_x, _, of_square = tf.split(left, parts, axis=-1)

@@ -30,6 +30,7 @@ from gpflow.kernels import Kernel, Periodic
 from gpflow.utilities.ops import difference_matrix
 
 from ..runtime.checks import asserted
+from ..runtime.custom_gradients import Tensors
 
 FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
 # Exponent p of the accepted error eps^p of a squared distance: 1e-6 in double precision.
@@ -45,7 +46,7 @@ _PLAIN = (
     "__call__",
 )
 _ARD = ("lengthscales", "period", "weight_variances", "variance", "center", "scale")
-PullBack = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
+PullBack = Callable[[tf.Tensor], Tensors]
 REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
     kernels.Sum: tf.add_n,
     kernels.Product: lambda factors: reduce(tf.multiply, factors),
@@ -235,7 +236,7 @@ def _matern12(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
     s = _root(t)
     K = tf.exp(log_variance - s)
 
-    def pull_back(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def pull_back(bar: tf.Tensor) -> Tensors:
         G = bar * K
         return tf.where(t > _LEAST_SQUARE, G / s, tf.zeros_like(s)), tf.reduce_sum(G)
 
@@ -264,7 +265,7 @@ def _rational_quadratic(
     base, log_base = 1.0 + t, tf.math.log1p(t)
     K = tf.exp(log_variance - alpha * log_base)
 
-    def pull_back(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def pull_back(bar: tf.Tensor) -> Tensors:
         G = bar * K
         slope = G / base
         return slope, tf.reduce_sum(G), tf.reduce_sum(slope * t - G * log_base)

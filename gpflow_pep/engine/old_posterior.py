@@ -27,7 +27,7 @@ from gpflow.kernels import Kernel
 
 from ..maths.linalg import cholesky, finite
 from ..runtime.checks import asserted
-from ..runtime.custom_gradients import WithGradient, once_differentiable
+from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
 from .covariances import Prior, independent_parts, stacked
 from .gaussian import OldPosteriorSite, SiteSums, factored_log_det_ratio
 
@@ -236,9 +236,7 @@ class OldPosterior(tf.Module):
         return ProjectedPoints(V, exact_Q(Kaa - tf.matmul(V, V, transpose_a=True)))
 
 
-def _site(
-    V: tf.Tensor, Q: tf.Tensor, R: tf.Tensor, linear: tf.Tensor, alpha: tf.Tensor
-) -> tuple[tf.Tensor, ...]:
+def _site(V: tf.Tensor, Q: tf.Tensor, R: tf.Tensor, linear: tf.Tensor, alpha: tf.Tensor) -> Tensors:
     """
     Return A, c, and the terms that depend on V and Q: α η'(I + αQΛ)^-1 Qη/2 and -P log|I + αD|/2α.
 
@@ -269,7 +267,7 @@ def _site(
 
         def gradient(
             A_bar: tf.Tensor, c_bar: tf.Tensor, quadratic_bar: tf.Tensor, penalty_bar: tf.Tensor
-        ) -> tuple[tf.Tensor, ...]:
+        ) -> Tensors:
             A_bar = 0.5 * (A_bar + tf.linalg.matrix_transpose(A_bar))
             VS = tf.matmul(H, G, transpose_a=True)
             A_bar_VS = tf.matmul(A_bar, VS)

@@ -11,7 +11,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction, Zero
 
 from ..runtime.checks import asserted
-from ..runtime.custom_gradients import derivatives
+from ..runtime.custom_gradients import Tensors, derivatives
 from ..runtime.distribution import ONE_PROCESS, Workers
 from .chunks import Chunk, Chunks, Part
 from .covariances import Prior, floating_variables
@@ -72,7 +72,7 @@ class RegressionRows:
             prior.kernel, prior.inducing_variable, likelihood, mean_function
         )
 
-    def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> Tensors:
         """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks."""
         return self._all_workers.sums(self.chunked.sum(part, zero))
 
@@ -145,7 +145,7 @@ def watched(
     chunk: Chunk,
     inputs: Sequence[tf.Tensor],
     sources: Sequence[tf.Tensor | tf.Variable],
-) -> tuple[Any, Callable[[Any], tuple[tf.Tensor, ...]]]:
+) -> tuple[Any, Callable[[Any], Tensors]]:
     """
     Return a chunk's rows, and a function from their derivatives to the derivatives in `sources`.
     """

@@ -13,7 +13,7 @@ import tensorflow as tf
 from typing_extensions import Self, override
 
 from ..maths.linalg import column_products, lower_product, symmetric_product, triangular_solve
-from ..runtime.custom_gradients import WithGradient, derivatives
+from ..runtime.custom_gradients import Tensors, WithGradient, derivatives
 from .covariances import conditional_variance_of_f
 from .gaussian import RowSums, log1p_ratio
 from .rows import Rows
@@ -115,9 +115,7 @@ class SiteRule:
                 f"{list(expected)}, got {value.shape.as_list()}."
             )
 
-    def leave_one_out_terms(
-        self, L: tf.Tensor, rows: Rows, powers: Powers
-    ) -> tuple[tf.Tensor, ...]:
+    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers) -> Tensors:
         """
         Return V [M, n], variances given u [n], e [M, n], v [n], r [n, P]: a row adds e e'/v to A
         and e r/v to c.
@@ -170,9 +168,7 @@ def weighted_sums(V: tf.Tensor, v: tf.Tensor, r: tf.Tensor) -> WithGradient:
     wr = w[..., None] * r
     whitened = V * tf.sqrt(w)[..., None, :]  # one factor: on GPUs XLA copies each factor
 
-    def gradient(
-        A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
+    def gradient(A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor) -> Tensors:
         AV = tf.matmul(A + tf.linalg.matrix_transpose(A), V)  # [..., M, n]
         qr = quadratic[..., None, None] * r
         cV = tf.matmul(V, c, transpose_a=True) + qr  # [..., n, P]
@@ -256,11 +252,11 @@ class LinearAdjoint(NamedTuple):
         def solved(value: tf.Tensor) -> tf.Tensor:
             return triangular_solve(L, value, adjoint=True)
 
-        def with_H() -> tuple[tf.Tensor, ...]:
+        def with_H() -> Tensors:
             c = solved(bar.c)
             return solved(tf.linalg.matrix_transpose(solved(S))), c, c
 
-        def with_V() -> tuple[tf.Tensor, ...]:
+        def with_V() -> Tensors:
             return (solved(S), solved(bar.c), bar.c) if in_single else (S, bar.c, bar.c)
 
         if by_one_product is None:

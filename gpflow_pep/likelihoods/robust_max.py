@@ -13,7 +13,7 @@ from .. import validation
 from ..engine import Chunk, RowChunks, log1p_ratio
 from ..maths.largest import largest
 from ..runtime.checks import asserted
-from ..runtime.custom_gradients import WithGradient, once_differentiable
+from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
 from ..runtime.tracing import no_autograph, refuse_xla
 
 _VALUES_PER_CHUNK = 2**13  # rows times classes in a chunk; each needs at most about 2^8 numbers
@@ -68,7 +68,7 @@ class MultiClassRobustMax(Likelihood):
         differentiable once.
         """
 
-        def of_chunk(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+        def of_chunk(chunk: Chunk) -> Tensors:
             label, mean, variance = chunk.data
             integral = largest(label, tf.transpose(mean), tf.transpose(variance))
             return integral.log_prob, tf.transpose(integral.slope), tf.transpose(integral.curvature)
@@ -81,7 +81,7 @@ class MultiClassRobustMax(Likelihood):
             shapes = [None], mean.shape, mean.shape
             log_prob, slope, curvature = chunks.concatenate(of_chunk, mean.dtype, shapes)
 
-            def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            def gradient(bar: tf.Tensor) -> Tensors:
                 in_variance = 0.5 * (curvature + tf.square(slope))
                 return once_differentiable(bar[:, None] * slope, bar[:, None] * in_variance)
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from ..runtime.custom_gradients import Tensors
 from .adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
 from .normal import LOG_ROOT_2PI, log_ndtr_and_derivatives
 
@@ -76,7 +77,7 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     return _largest(units, _integrate(units, *_reach(units, curvature)), own, sd, s)
 
 
-def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def _log_product(z: tf.Tensor) -> Tensors:
     """
     Return Σ_k log Φ(z_k), by the product unless it underflows, h(z_k) and -(log Φ)'' = h (z + h)
     for z [C, ...].
@@ -84,11 +85,11 @@ def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
     cdf = 0.5 * tf.math.erfc(-np.sqrt(0.5) * z)
     product = tf.reduce_prod(cdf, axis=0)
 
-    def plain() -> tuple[tf.Tensor, ...]:
+    def plain() -> Tensors:
         h = np.sqrt(0.5 / np.pi) * tf.exp(-0.5 * tf.square(z)) / cdf
         return tf.math.log(product), h, tf.nn.relu(h * (z + h))
 
-    def in_logarithms() -> tuple[tf.Tensor, ...]:
+    def in_logarithms() -> Tensors:
         log_cdf, h, curvature = log_ndtr_and_derivatives(z)
         return tf.reduce_sum(log_cdf, axis=0), h, tf.nn.relu(curvature)
 
@@ -120,9 +121,7 @@ def _mode(location: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
     method.
     """
 
-    def step(
-        number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, *_: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
+    def step(number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, *_: tf.Tensor) -> Tensors:
         x = x + move
         g, slope, curvature = _derivatives(location, inverse, x)
         slope = tf.nn.relu(slope)
@@ -154,7 +153,7 @@ def _reach(units: _Units, curvature: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, t
     mode, height = (value[None] for value in (units.mode, units.height))
     location, inverse = (value[:, None] for value in (units.location, units.inverse))  # [C, 1, R]
 
-    def step(number: tf.Tensor, t: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def step(number: tf.Tensor, t: tf.Tensor, *_: tf.Tensor) -> Tensors:
         g, slope, _ = _derivatives(location, inverse, mode + side * t)
         drop = height - g
         slope = -side * slope

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from ..runtime.custom_gradients import Tensors
 from ..runtime.tracing import on_demand, shared
 
 LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
@@ -38,7 +39,7 @@ def _log_ndtr(x: tf.Tensor) -> tf.Tensor:
     return tf.cond(tf.reduce_any(far), with_series, lambda: near)
 
 
-def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def log_ndtr_and_derivatives(x: tf.Tensor) -> Tensors:
     """
     Compute log Phi(x), its derivative h = phi(x)/Phi(x) and its negative second derivative h (x +
     h), in (0, 1): in the left tail from the series of Mills' ratio (1 - g)/|x|, with x + h = |x|
@@ -50,13 +51,13 @@ def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
 
 
 @shared
-def _log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def _log_ndtr_and_derivatives(x: tf.Tensor) -> Tensors:
     far = x < _SERIES_BELOW
     log_cdf = _log_cdf_from_erfc(tf.where(far, tf.zeros_like(x), x))
     h = tf.exp(-0.5 * tf.square(x) - LOG_ROOT_2PI - log_cdf)
     near = log_cdf, h, h * (x + h)
 
-    def with_series() -> tuple[tf.Tensor, ...]:
+    def with_series() -> Tensors:
         series = _derivatives_in_the_tail(tf.minimum(x, _SERIES_BELOW))
         return tuple(tf.where(far, value, other) for value, other in zip(series, near, strict=True))
 
@@ -71,7 +72,7 @@ def _log_cdf_from_erfc(x: tf.Tensor) -> tf.Tensor:
 
 
 @on_demand
-def _derivatives_in_the_tail(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def _derivatives_in_the_tail(x: tf.Tensor) -> Tensors:
     g = _mills(x, terms=12)  # first neglected term 25!!/12^26 = 7e-16, three times machine epsilon
     slope = -x / (1.0 - g)
     return _log_cdf_from_mills(x, g), slope, tf.square(slope) * g

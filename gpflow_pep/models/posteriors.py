@@ -16,6 +16,7 @@ from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, Precompute
 from ..engine import Prior, conditional_variance_of_f, mean_at, split_rows, with_checked_variance
 from ..engine.coregion import checked_indices
 from ..maths.linalg import column_products, finite
+from ..runtime.custom_gradients import Tensors
 from ..runtime.tracing import no_autograph
 from ..validation import inputs, real_numbers
 
@@ -47,7 +48,7 @@ class WhitenedPosterior(AbstractPosterior):
         kernel: Kernel,
         inducing_variable: InducingVariables,
         mean_function: MeanFunction,
-        values: Callable[[], tuple[tf.Tensor, ...]],
+        values: Callable[[], Tensors],
         *,
         by_precision: bool = True,
         precompute_cache: PrecomputeCacheType | None,
@@ -91,7 +92,7 @@ class WhitenedPosterior(AbstractPosterior):
     @no_autograph
     def _conditional_with_precompute(
         self,
-        cache: tuple[tf.Tensor, ...],
+        cache: Tensors,
         Xnew: TensorType,
         full_cov: bool = False,
         full_output_cov: bool = False,
@@ -121,9 +122,7 @@ class WhitenedPosterior(AbstractPosterior):
             "...pnm,pq->...npmq", cov, tf.eye(tf.shape(cov)[-3], dtype=cov.dtype)
         )
 
-    def _projected(
-        self, cache: tuple[tf.Tensor, ...], prior: Prior, X: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
+    def _projected(self, cache: Tensors, prior: Prior, X: tf.Tensor) -> Tensors:
         """
         T1 = L^-1 Ku*, a root T2 with T1' Cov[v] T1 = T2'T2, [M, n] or [C, M, n] each, and T1' E[v],
         [n, P or C].
@@ -138,7 +137,7 @@ class WhitenedPosterior(AbstractPosterior):
         mean = tf.matmul(T1, b, transpose_a=True)  # [n, P] or [C, n, 1]
         return T1, T2, mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0])
 
-    def _marginals(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
+    def _marginals(self, cache: Tensors, X: tf.Tensor) -> MeanAndVariance:
         """
         Mean and variance k** - T1'T1 + T2'T2 [n, P] at X [n, D]. Negative rounding errors are
         clipped at 0.
@@ -153,7 +152,7 @@ class WhitenedPosterior(AbstractPosterior):
             variance[None] if variance.shape.rank == 1 else variance
         ) * tf.ones_like(mean)
 
-    def _joint(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
+    def _joint(self, cache: Tensors, X: tf.Tensor) -> MeanAndVariance:
         """k** - T1'T1 + T2'T2: mean [..., N, P] and covariance [..., P, N, N] at X [..., N, D]."""
         prior = Prior(self.X_data, self.kernel)
         T1, T2, mean = self._projected(cache, prior, tf.reshape(X, [-1, tf.shape(X)[-1]]))

@@ -41,7 +41,7 @@ from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite, sufficient_jitter
 from ..runtime import tracing
 from ..runtime.checks import asserted
-from ..runtime.custom_gradients import WithGradient
+from ..runtime.custom_gradients import Tensors, WithGradient
 from ..runtime.devices import devices_of_strategy
 from ..runtime.distribution import Workers, check_disjoint, local_variable
 from ..runtime.tracing import Compiled, compiled, in_xla, no_autograph, resizable_copy, structure_of
@@ -194,7 +194,7 @@ class InducingVariableGP(GPModel):
     def site_sums(self) -> SiteSums:
         """Compute the sums (L, A, c) of q(v) ∝ exp(-v'(I + A)v/2 + c'v)."""
 
-    def posterior_values(self) -> tuple[tf.Tensor, ...]:
+    def posterior_values(self) -> Tensors:
         """Return the cache of :class:`.WhitenedPosterior`."""
         return self.site_sums().posterior()
 
@@ -343,7 +343,7 @@ class InducingVariableGP(GPModel):
             Xnew, full_cov, full_output_cov
         )
 
-    def _predict_y_by(self, values: tuple[tf.Tensor, ...], Xnew: AnyNDArray) -> list[AnyNDArray]:
+    def _predict_y_by(self, values: Tensors, Xnew: AnyNDArray) -> list[AnyNDArray]:
         """
         Return mean and variance [n, P] of new observations at Xnew [n, D] from the cache of a
         posterior.
@@ -364,9 +364,7 @@ class InducingVariableGP(GPModel):
         ]
         return [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
 
-    def _predict_y_of_chunk(
-        self, values: tuple[tf.Tensor, ...], Xnew: tf.Tensor
-    ) -> MeanAndVariance:
+    def _predict_y_of_chunk(self, values: Tensors, Xnew: tf.Tensor) -> MeanAndVariance:
         posterior = self._posterior(lambda: values)
         posterior.rows_per_chunk = None
         f = posterior.fused_predict_f(Xnew)
@@ -614,7 +612,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         """Number of rows of this worker, []."""
         return tf.shape(self._data[0])[0] if self._data else self._chunks.num_data
 
-    def _equally_many(self, others: str, *counts: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _equally_many(self, others: str, *counts: tf.Tensor) -> Tensors:
         """
         Return (X, Y), or () for a dataset; raise an error unless X, Y and `others` have equally
         many rows.

@@ -36,7 +36,7 @@ from .. import validation
 from ..engine import conditional_covariance_of_f, factored_log_det_ratio, log1p_ratio, noise_at
 from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products, inverse_of_product
-from ..runtime.custom_gradients import WithGradient, once_differentiable
+from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
 from .minibatch_svgp import ElboMixin, MinibatchSVGP, PowerSVGP, WhitenedQ
 from .parts import ParameterPart, Part
 from .sparse import checked_power
@@ -68,7 +68,7 @@ class StructuredSVGP(MinibatchSVGP):
     @override
     def objective_terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> Tensors:
         power, in_noise, m = self._bound()
         noise = noise_at(self.likelihood, X)[None]  # [1, n]
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
@@ -138,7 +138,7 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
 
         def gradient(
             bar: tf.Tensor,
-        ) -> tuple[tf.Tensor, ...]:  # in fewer products than automatically
+        ) -> Tensors:  # in fewer products than automatically
             in_X = copies * inverse_of_product(factor) - power * tf.matmul(U, U, transpose_b=True)
             return once_differentiable(bar * in_X, 2.0 * bar * U)
 
@@ -208,7 +208,7 @@ class TSVGP(ElboMixin, StructuredSVGP):
     @override
     def objective_terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> Tensors:
         if self.scale is None:
             return super().objective_terms(X, Y, rows, L, q)
         m = tf.convert_to_tensor(self.scale)

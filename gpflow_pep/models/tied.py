@@ -31,7 +31,7 @@ from typing_extensions import override
 from ..engine import factored_log_det_ratio, log1p_ratio, scale_terms
 from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products
-from ..runtime.custom_gradients import WithGradient, once_differentiable
+from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
 from ..runtime.tracing import in_xla
 from ..tilted import Cavity, Observations, log_partition, rule_for
 from .minibatch_svgp import PowerSVGP, WhitenedQ
@@ -54,9 +54,7 @@ class TiedFactors(PowerSVGP):
         rule_for(self.likelihood, "kl")
 
     @abstractmethod
-    def cavity(
-        self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
+    def cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> Tensors:
         """
         Compute the cavity's mean of v [C, M], its variance of w = V'v [C, n], and the term in q and
         prior, [].
@@ -65,7 +63,7 @@ class TiedFactors(PowerSVGP):
     @override
     def objective_terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> Tensors:
         alpha = checked_power(self._alpha)
         N, m = tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
         mean, variance, term = self.cavity(q, rows.V, alpha, N)
@@ -100,9 +98,7 @@ class ARPEP(TiedFactors):
     """
 
     @override
-    def cavity(
-        self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
+    def cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> Tensors:
         T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
         return q.m, column_products(T, T), -q.divergence()
 
@@ -125,9 +121,7 @@ class APEP(TiedFactors):
     """
 
     @override
-    def cavity(
-        self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
+    def cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> Tensors:
         log_det, mean, variance = tied_cavity(
             q, V, alpha / num_data, 1.0, advice=_advice(alpha, num_data)
         )
@@ -152,9 +146,7 @@ class RPAPEP(TiedFactors):
     """
 
     @override
-    def cavity(
-        self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
+    def cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> Tensors:
         M = tf.cast(tf.size(q.m), q.m.dtype)
         beta = 1.0 - alpha / (num_data + 1.0)
         log_det, mean, _ = tied_cavity(
@@ -177,7 +169,7 @@ def _advice(alpha: tf.Tensor, num_data: tf.Tensor) -> str | tf.Tensor:
 
 def tied_cavity(
     q: WhitenedQ, V: tf.Tensor, power: tf.Tensor, offset: float, *, advice: str | tf.Tensor
-) -> tuple[tf.Tensor, ...]:
+) -> Tensors:
     """
     Compute log|W|/power [C], m - power R W^-1 R'm [C, M], diag(V'R W^-1 R'V) [C, n]; W = I + power
     (R'R - offset I).
@@ -201,7 +193,7 @@ def tied_cavity(
         i = _solve(factor, tf.linalg.matvec(R, m, transpose_a=True))
         mean = m - power * tf.linalg.matvec(R, i)
 
-        def gradient(d: tf.Tensor, mu: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def gradient(d: tf.Tensor, mu: tf.Tensor, v: tf.Tensor) -> Tensors:
             j = -power * _solve(factor, tf.linalg.matvec(R, mu, transpose_a=True))
             m_bar = mu + tf.linalg.matvec(R, j)
             Y = tf.linalg.triangular_solve(factor, U, adjoint=True)

@@ -15,10 +15,10 @@ from tensorflow.python.eager import record
 from .checks import asserted
 from .tracing import may_be_recorded, no_autograph
 
+# Several tensors, such as the results of a function.
+Tensors: TypeAlias = tuple[tf.Tensor, ...]
 # The value of a function decorated by `tf.custom_gradient`, and the function of its gradient.
-WithGradient: TypeAlias = tuple[
-    tf.Tensor | tuple[tf.Tensor, ...], Callable[..., Sequence[tf.Tensor | None]]
-]
+WithGradient: TypeAlias = tuple[tf.Tensor | Tensors, Callable[..., Sequence[tf.Tensor | None]]]
 _ONCE = (
     "gpflow_pep differentiates its objectives once. For second derivatives take finite differences "
     "of the gradient, or gpflow.models.SGPR."
@@ -26,9 +26,7 @@ _ONCE = (
 
 
 @no_autograph
-def once_differentiable(
-    *derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()
-) -> tuple[tf.Tensor, ...]:
+def once_differentiable(*derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()) -> Tensors:
     """
     Return `derivatives`; differentiating them raises a NotImplementedError, or in a compiled
     function, where other results may need a second derivative, an InvalidArgumentError. They depend
@@ -54,7 +52,7 @@ def derivatives(
     value: object,
     sources: Sequence[tf.Tensor | tf.Variable],
     bar: object = None,
-) -> tuple[tf.Tensor, ...]:
+) -> Tensors:
     """
     Return the gradient of tensors in each source, zero if unconnected; `bar`: upstream gradients, 1
     by default.

@@ -24,13 +24,14 @@ from numpy.polynomial import chebyshev
 from scipy.special import ndtr
 
 from ..maths.normal import log_ndtr
+from ..runtime.custom_gradients import Tensors
 from ..runtime.tracing import on_demand
 
 _WIDTH = 0.5  # b: the remainders are small and smooth on the scale of the nodes
 LARGEST_VARIANCE = 60.0  # of the table; larger ones would need polynomials of a higher degree
 
 
-def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def log_survival(x: tf.Tensor, variance: tf.Tensor) -> Tensors:
     """
     Return log S(x) and the hazard, [Q, K], for x [Q, K] and v [Q], with a relative error of 1e-10
     for hazards below about 1, and of 1e-9 below 2; farther to the right S has an absolute error of
@@ -174,7 +175,7 @@ _OFFSET = 0.3
 _TERMS = 56  # of the Chebyshev sums in log(√v + _OFFSET); for the same errors
 
 
-def quick_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def quick_survival(x: tf.Tensor, variance: tf.Tensor) -> Tensors:
     """
     Compute log S and the hazard for x [Q, K] and v [Q], by the table where v is at most
     LARGEST_VARIANCE, else by a sum.
@@ -190,7 +191,7 @@ def quick_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, ...]:
 
 
 @on_demand
-def _partly_summed(x: tf.Tensor, variance: tf.Tensor, is_wide: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def _partly_summed(x: tf.Tensor, variance: tf.Tensor, is_wide: tf.Tensor) -> Tensors:
     """Compute narrow rows by the table and wide rows by a sum."""
     indices = [tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide)]
     (low, v), (high, w) = ((tf.gather(x, at), tf.gather(variance, at)) for at in indices)

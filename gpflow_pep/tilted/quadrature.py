@@ -22,7 +22,7 @@ from typing_extensions import override
 from ..engine import log1p_ratio
 from ..maths.adaptive_quadrature import Evaluated, Panels, attainable, gauss_legendre, integrate
 from ..maths.normal import LOG_ROOT_2PI
-from ..runtime.custom_gradients import derivatives
+from ..runtime.custom_gradients import Tensors, derivatives
 from ..runtime.tracing import on_demand, refuse_xla
 from .densities import LogDensity, log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, tilted_rule
@@ -90,7 +90,7 @@ class QuadratureRule(TiltedRule):
         tilted, is_accurate, center = self._locate(rows, negligible)
         inaccurate = tf.squeeze(tf.where(~is_accurate), 1)
 
-        def with_panels() -> tuple[tf.Tensor, ...]:
+        def with_panels() -> Tensors:
             better = self._on_panels(rows.take(inaccurate), tf.gather(center, inaccurate))
             pairs = zip(tilted, better, strict=True)
             return tuple(
@@ -115,7 +115,7 @@ class QuadratureRule(TiltedRule):
         alpha: tf.Tensor,
         bar: tf.Tensor,
         sources: Sequence[tf.Tensor | tf.Variable],
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> Tensors:
         """Compute d log_partition = E_π[d log p] on the quadrature points of log_partition."""
         m = cavity.mean
         rows = TiltedRows.of(cavity, observations, alpha)
@@ -134,7 +134,7 @@ class QuadratureRule(TiltedRule):
         accurate = _weighted_vjp(self._density, F, weight, observations, sources)
         inaccurate = tf.squeeze(tf.where(~is_accurate), 1)
 
-        def with_panels() -> tuple[tf.Tensor, ...]:
+        def with_panels() -> Tensors:
             taken = rows.take(inaccurate)
             centered = _centered(self._density, taken, self._locate(taken, 0.0)[-1])
             sums, (row, left, half, pi) = _integrate(self._density, centered, taken, keep=True)
@@ -158,7 +158,7 @@ def _weighted_vjp(
     weight: tf.Tensor,
     observations: Observations,
     sources: Sequence[tf.Tensor | tf.Variable],
-) -> tuple[tf.Tensor, ...]:
+) -> Tensors:
     """Compute the gradient of the sum of weight [K, R] times log p."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(sources)
@@ -241,7 +241,7 @@ def on_windows(
 
     def level(
         number: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor, results: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> Tensors:
         taken = rows.take(row)
         kind = tf.minimum(number, 2)
         begin = tf.cumsum(sizes, exclusive=True)[kind]
@@ -277,7 +277,7 @@ def on_windows(
 
 def _remaining_windows(
     number: tf.Tensor, integrated: Approximation, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor
-) -> tuple[tf.Tensor, ...]:
+) -> Tensors:
     """
     Return the rows that are not accurate yet and their next windows, without rows whose window no
     longer changes.
@@ -410,9 +410,7 @@ def panel_nodes(left: tf.Tensor, half: tf.Tensor) -> tf.Tensor:
     return left + half * tf.constant(RULE.nodes + 1.0, half.dtype)[:, None]
 
 
-def _integrands(
-    density: LogDensity, x: tf.Tensor, at: Centered, rows: TiltedRows
-) -> tuple[tf.Tensor, ...]:
+def _integrands(density: LogDensity, x: tf.Tensor, at: Centered, rows: TiltedRows) -> Tensors:
     """Return P and the last four integrands at nodes x [K, W], each [K, W]."""
     log_prob, l1, l2 = density(at.center + at.sd * x, *rows.observations)
     alpha = rows.alpha
@@ -429,7 +427,7 @@ def _integrands(
 
 def _integrals(
     P: tf.Tensor, others: Sequence[tf.Tensor], left: tf.Tensor, half: tf.Tensor
-) -> tuple[tf.Tensor, ...]:
+) -> Tensors:
     """
     Return integrals / half [7, W] and, but for P x, P x², P h², moduli and largest last
     coefficients, [4, W].

@@ -11,7 +11,7 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.utilities import Dispatcher
 from typing_extensions import override
 
-from ..runtime.custom_gradients import WithGradient, derivatives, once_differentiable
+from ..runtime.custom_gradients import Tensors, WithGradient, derivatives, once_differentiable
 from ..runtime.tracing import no_autograph
 
 Scalar: TypeAlias = float | tf.Tensor  # []
@@ -84,7 +84,7 @@ class TiltedRule(ABC):
         alpha: tf.Tensor,
         bar: tf.Tensor,
         sources: Sequence[tf.Tensor | tf.Variable],
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> Tensors:
         """
         Compute the gradient of sum(bar * log_partition) in `sources`, variables of the likelihood,
         at fixed cavities: by default by a tape over :meth:`moments`; rules without automatic
@@ -255,7 +255,7 @@ class EachLatent(TiltedRule):
         alpha: tf.Tensor,
         bar: tf.Tensor,
         sources: Sequence[tf.Tensor | tf.Variable],
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> Tensors:
         bar = tf.reshape(tf.broadcast_to(bar, tf.shape(cavity.mean)), [-1])
         return self._rule.log_partition_vjp(
             *flat_latents(cavity, observations, alpha), bar, sources
@@ -301,10 +301,10 @@ class AtPower(TiltedRule):
     ) -> Tilted:
         has_power, power, other = self._split(alpha)
 
-        def here() -> tuple[tf.Tensor, ...]:
+        def here() -> Tensors:
             return tuple(self._rule.moments(cavity, observations, power, negligible))
 
-        def otherwise() -> tuple[tf.Tensor, ...]:
+        def otherwise() -> Tensors:
             return tuple(self._otherwise.moments(cavity, observations, other, negligible))
 
         if alpha.shape.rank == 0:
@@ -328,7 +328,7 @@ class AtPower(TiltedRule):
         alpha: tf.Tensor,
         bar: tf.Tensor,
         sources: Sequence[tf.Tensor | tf.Variable],
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> Tensors:
         has_power, power, other = self._split(alpha)
         zero = tf.zeros_like(cavity.mean)
         one = tf.ones_like(cavity.mean)
@@ -341,7 +341,7 @@ class AtPower(TiltedRule):
             finite, observations, power, tf.where(has_power, bar, zero), sources
         )
 
-        def otherwise() -> tuple[tf.Tensor, ...]:
+        def otherwise() -> Tensors:
             rest = tf.where(has_power, zero, bar)
             return self._otherwise.log_partition_vjp(cavity, observations, other, rest, sources)
 

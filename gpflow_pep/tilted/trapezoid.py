@@ -34,6 +34,7 @@ from gpflow.base import AnyNDArray
 from scipy.special import eval_hermitenorm, factorial, roots_hermitenorm
 
 from ..maths.normal import LOG_ROOT_2PI
+from ..runtime.custom_gradients import Tensors
 from ..runtime.tracing import shared
 from .densities import LogDensity
 from .rule import Cavity, Observations, Scalar, Tilted
@@ -222,7 +223,7 @@ def placed(
     half: tf.Tensor,
     unit: tf.Tensor,
     spread: tf.Tensor | float = 0.1,
-) -> tuple[tf.Tensor, ...]:
+) -> Tensors:
     """
     Return points x in the windows middle ± half, from `unit` [1, K], and their weights, [K, R]; and
     masks [R] of windows with small steps, and of windows that cover and resolve the cavity.
@@ -343,7 +344,7 @@ def _from_pi(
     m: tf.Tensor,
     sd: tf.Tensor,
     negligible: tf.Tensor,
-) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+) -> tuple[tf.Tensor, Tensors]:
     """
     Return Var_π[x]; log Z / α, d1, d2 and bounds of their relative errors: by the step, and by
     other causes.
@@ -384,7 +385,7 @@ def _from_q(
     sd: tf.Tensor,
     width: tf.Tensor,
     negligible: tf.Tensor,
-) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+) -> tuple[tf.Tensor, Tensors]:
     """
     Return whether α |E_N[q]| is small, and as :func:`_from_pi` from E_N[q x^k]; `width`: sd of π in
     cavity units.

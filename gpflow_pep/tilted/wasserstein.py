@@ -24,7 +24,7 @@ from scipy.special import sici
 from typing_extensions import override
 
 from ..maths.normal import LOG_ROOT_2PI
-from ..runtime.custom_gradients import WithGradient
+from ..runtime.custom_gradients import Tensors, WithGradient
 from .densities import log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
 from .trapezoid import HALF, TiltedRows, placed, trapezoid_table
@@ -83,7 +83,7 @@ class WassersteinRule(TiltedRule):
         alpha: tf.Tensor,
         bar: tf.Tensor,
         sources: Sequence[tf.Tensor | tf.Variable],
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> Tensors:
         """Compute the gradient of log Z, which does not depend on the projection."""
         return self.kl.log_partition_vjp(cavity, observations, alpha, bar, sources)
 
@@ -137,7 +137,7 @@ class WassersteinRule(TiltedRule):
         weight = tf.where(is_visible, points.weight, tf.zeros_like(f))
         return points._replace(f=f, weight=weight)
 
-    def _projected(self, points: Points, rows: TiltedRows) -> tuple[tf.Tensor, ...]:
+    def _projected(self, points: Points, rows: TiltedRows) -> Tensors:
         """
         Return π times weights, and φ(T) times weights, [K, R]; differentiable. The sum of the
         latter is σ.
@@ -158,7 +158,7 @@ class WassersteinRule(TiltedRule):
 
         def level(
             number: tf.Tensor, row: tf.Tensor, levels: tf.Tensor, distances: tf.Tensor
-        ) -> tuple[tf.Tensor, ...]:
+        ) -> Tensors:
             taken = rows.take(row)
             target = _take(tilted, row)
             size = tf.constant(_SIZES)[number]
