@@ -23,12 +23,12 @@ from gpflow.kernels import Cosine, Matern12, RationalQuadratic, SquaredExponenti
 from marks import either_way
 from numpy.testing import assert_allclose
 from own_kernels import ExpandedSquare
+from products import preferring_products
 from quick import partly_slow
 from refusals import stopped
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, fit
-from gpflow_pep.maths.linalg import preferring_products
 
 N = 20
 M = 8

@@ -21,7 +21,6 @@ from .gaussian import (
     log1p_ratio,
     log_gaussian,
     mahalanobis,
-    precision_B,
     scale_terms,
 )
 from .kernel_matrices import kernel_matrix

@@ -14,6 +14,7 @@ from ..maths.linalg import (
     cholesky,
     inverse_of_product,
     log_det,
+    plus_identity,
     symmetric_product,
 )
 from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
@@ -220,7 +221,5 @@ def _dot(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
 
 def penalty_factor(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
     """Cholesky factor of I + power X with power [] or [G], [G, b, b]."""
-    identity = tf.eye(tf.shape(X)[-1], dtype=X.dtype)
-    return cholesky(
-        identity + power[..., None, None] * X, name="a block of the penalty", advice=_ADVICE
-    )
+    matrix = plus_identity(power[..., None, None] * X)
+    return cholesky(matrix, name="a block of the penalty", advice=_ADVICE)

@@ -27,7 +27,7 @@ from gpflow.kernels import (
 )
 from typing_extensions import override
 
-from ..maths.linalg import column_products, symmetric_product
+from ..maths.linalg import column_products, plus_identity, symmetric_product
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import Tensors, WithGradient
 from .kernel_matrices import (
@@ -91,7 +91,7 @@ class _Combination:
         self.inputs: Tensors = tuple(value for part in parts for value in part.inputs)
 
     def Kuu(self, jitter: float) -> tf.Tensor:
-        return _with_jitter(self._reduction([part.Kuu(0.0) for part in self._parts]), jitter)
+        return plus_identity(self._reduction([part.Kuu(0.0) for part in self._parts]), jitter)
 
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
         return self._reduction([part.Kuf(X, *own, dtype=dtype) for part, own in self._with(inputs)])
@@ -172,7 +172,7 @@ class _PointCovariances(_GPflowCovariances):
 
     @override
     def Kuu(self, jitter: float) -> tf.Tensor:
-        return _with_jitter(self.Kff(self._Z, *self.inputs), jitter)
+        return plus_identity(self.Kff(self._Z, *self.inputs), jitter)
 
     @override
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
@@ -250,10 +250,6 @@ class _Stationary(_PointCovariances):
         return (
             X if isinstance(dims, slice) and dims == slice(None) else self._kernel.slice(X, None)[0]
         )
-
-
-def _with_jitter(covariance: tf.Tensor, jitter: float) -> tf.Tensor:
-    return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + jitter)
 
 
 def _as_wide(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:

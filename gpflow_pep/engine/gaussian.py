@@ -8,7 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..maths.linalg import cholesky, inverse_of_product, log_det, triangular_solve
+from ..maths.linalg import (
+    cholesky,
+    inverse_of_product,
+    log_det,
+    plus_identity,
+    triangular_solve,
+)
 from ..runtime.custom_gradients import WithGradient, once_differentiable
 from ..runtime.distribution import ONE_PROCESS, Workers
 
@@ -20,12 +26,7 @@ _ADVICE = (
 
 def factorize_B(A: tf.Tensor) -> tf.Tensor:
     """Cholesky factor of B = I + A, the precision of the whitened q(v), [..., M, M]."""
-    return cholesky(precision_B(A), name="B = I + V diag(1/v) V'", advice=_ADVICE)
-
-
-def precision_B(A: tf.Tensor) -> tf.Tensor:
-    """B = I + A, [..., M, M]."""
-    return tf.linalg.set_diag(A, 1.0 + tf.linalg.diag_part(A))
+    return cholesky(plus_identity(A), name="B = I + V diag(1/v) V'", advice=_ADVICE)
 
 
 class InducingPosterior(NamedTuple):
@@ -79,7 +80,7 @@ class SiteSums(NamedTuple):
 
     def is_proper(self) -> tf.Tensor:
         """Return whether B = I + A is positive definite, []."""
-        return tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(precision_B(self.A))))
+        return tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(plus_identity(self.A))))
 
     def posterior(self) -> InducingPosterior:
         """Compute q(v), with B = I + A; raise an error if B is not positive definite."""

@@ -25,7 +25,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..maths.linalg import cholesky, finite
+from ..maths.linalg import cholesky, finite, plus_identity
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
 from .covariances import Prior, independent_parts, stacked
@@ -222,7 +222,7 @@ class OldPosterior(tf.Module):
             old = Z_old[number % Z_old.shape[0]]
             prior = Prior(*part)
             same = _same(tf.convert_to_tensor(part[0].Z), old)
-            Kaa = prior.Kff(old, *prior.inputs) + jitter * tf.eye(tf.shape(old)[0], dtype=old.dtype)
+            Kaa = plus_identity(prior.Kff(old, *prior.inputs), jitter)
             results.append((prior.Kuf(old, *prior.inputs) + jitter * same, Kaa, same))
         Kba, Kaa, same = (stacked(values) for values in zip(*results, strict=True))
         left = 1.0 - tf.reduce_sum(
@@ -251,7 +251,7 @@ def _site(V: tf.Tensor, Q: tf.Tensor, R: tf.Tensor, linear: tf.Tensor, alpha: tf
     def values(V: tf.Tensor, Q: tf.Tensor) -> WithGradient:
         D = tf.matmul(tf.matmul(R, Q, transpose_a=True), R)
         factor = cholesky(
-            tf.eye(tf.shape(D)[-1], dtype=D.dtype) + alpha * D,
+            plus_identity(alpha * D),
             name="I + alpha R'QR of the old posterior",
             advice=_ADVICE,
         )

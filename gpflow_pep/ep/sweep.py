@@ -24,10 +24,9 @@ from ..engine.gaussian import (
     OldPosteriorSite,
     SiteSums,
     log1p_ratio,
-    precision_B,
 )
 from ..engine.rows import mean_at, watched
-from ..maths.linalg import column_products, symmetric_product
+from ..maths.linalg import column_products, plus_identity, symmetric_product
 from ..runtime.distribution import ONE_PROCESS, Workers
 from ..tilted import Cavity, Observations, Tilted, TiltedRule
 
@@ -410,11 +409,11 @@ def evaluate(
     """
     A, c = sum_sites(problem, sites)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
-    factor = tf.linalg.cholesky(precision_B(total.A))
+    factor = tf.linalg.cholesky(plus_identity(total.A))
     workers = problem.rows.all_workers
     is_proper = ~workers.any(tf.reduce_any(~tf.math.is_finite(factor)))
     LB = tf.where(
-        is_proper, factor, precision_B(tf.zeros_like(factor))
+        is_proper, factor, plus_identity(tf.zeros_like(factor))
     )  # the prior's: NaN as energy rejects it
     q = InducingPosterior(problem.L, LB, tf.linalg.cholesky_solve(LB, total.c))
     shift = None

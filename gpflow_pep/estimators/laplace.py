@@ -19,6 +19,7 @@ from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.models import GPModel
 
+from ..maths.linalg import plus_identity
 from ..runtime.tracing import compiled, functions_of_model
 from ..selection.reuse import compiled_model
 from ..training.coordinates import Coordinates
@@ -119,8 +120,7 @@ def _predictions(model: Any, num_inputs: int, full_cov: bool) -> Callable[..., A
             noise = model.likelihood.variance
             if not full_cov:
                 return mean, spread + noise
-            spread = tf.linalg.set_diag(spread, tf.linalg.diag_part(spread) + noise)
-            return mean, tf.transpose(spread, [1, 2, 0])
+            return mean, tf.transpose(plus_identity(spread, noise), [1, 2, 0])
 
         specs = (Xnew.dtype, Xnew.dtype)
         return tf.map_fn(of_draw, values, parallel_iterations=1, fn_output_signature=specs)

@@ -18,7 +18,6 @@ from ..runtime.custom_gradients import WithGradient, once_differentiable
 from ..runtime.tracing import in_xla, shared
 
 _UNREPORTED = ContextVar("unreported", default=False)
-_PREFERS_PRODUCTS: ContextVar[bool | None] = ContextVar("prefers_products", default=None)
 _STRIP = 64  # rows of a strip; splitting products into fewer rows costs more time than it saves
 
 
@@ -72,7 +71,6 @@ def cholesky_with_growing_jitter(
 
     :param jitter: the jitter already added to the diagonal (units of the matrix).
     """
-    identity = tf.eye(tf.shape(matrix)[-1], dtype=matrix.dtype)
     present = tf.constant(jitter, matrix.dtype)
     total = sufficient_jitter(matrix, jitter=jitter, max_jitter=max_jitter)
 
@@ -86,7 +84,7 @@ def cholesky_with_growing_jitter(
     if not (in_xla() or _UNREPORTED.get()):
         reported = tf.cond(total > present, report, lambda: tf.constant(False))
     with tf.control_dependencies([reported]):
-        return cholesky(matrix + (total - present) * identity, name=name, advice=advice)
+        return cholesky(plus_identity(matrix, total - present), name=name, advice=advice)
 
 
 def sufficient_jitter(matrix: tf.Tensor, *, jitter: float, max_jitter: float) -> tf.Tensor:
@@ -94,13 +92,12 @@ def sufficient_jitter(matrix: tf.Tensor, *, jitter: float, max_jitter: float) ->
     Return `jitter`, raised tenfold until the factorization succeeds or `max_jitter` is exceeded,
     [].
     """
-    identity = tf.eye(tf.shape(matrix)[-1], dtype=matrix.dtype)
     present = tf.constant(jitter, matrix.dtype)
     start = tf.minimum(tf.maximum(present, np.finfo(matrix.dtype.as_numpy_dtype).eps), max_jitter)
     fixed = tf.stop_gradient(matrix)
 
     def fails(total: tf.Tensor) -> tf.Tensor:
-        return ~_succeeds(fixed + (total - present) * identity) & (10.0 * total <= max_jitter)
+        return ~_succeeds(plus_identity(fixed, total - present)) & (10.0 * total <= max_jitter)
 
     total = tf.cond(
         _succeeds(fixed),
@@ -183,6 +180,11 @@ def _diagnosis(
             [*heading, *spectrum, "; it succeeds with ", more, " more on the diagonal", *end]
         ),
     )
+
+
+def plus_identity(matrix: tf.Tensor, factor: tf.Tensor | float = 1.0) -> tf.Tensor:
+    """Return matrix + factor I, [..., M, M]."""
+    return tf.linalg.set_diag(matrix, tf.linalg.diag_part(matrix) + factor)
 
 
 def log_det(factor: tf.Tensor) -> tf.Tensor:
@@ -287,11 +289,9 @@ def by_products(L: tf.Tensor) -> bool:
     return L.dtype == tf.float64 and prefers_products()
 
 
-def triangular_solve(
-    L: tf.Tensor, columns: tf.Tensor, *, adjoint: bool = False, factor: float = 1.0
-) -> tf.Tensor:
+def triangular_solve(L: tf.Tensor, columns: tf.Tensor, *, adjoint: bool = False) -> tf.Tensor:
     """
-    Return L^-1 `columns`, with `adjoint` L^-T `columns`, times `factor`, [..., M, n].
+    Return L^-1 `columns`, with `adjoint` L^-T `columns`, [..., M, n].
 
     On GPUs a solve for many columns reaches a tenth of the rate of a product. There L^-1 is
     computed, once for all solves with L in a graph. Objectives, derivatives and predictions meet
@@ -299,8 +299,8 @@ def triangular_solve(
     compares their errors. In single precision products may be in TensorFloat-32, and solves stay.
     """
     if by_products(L):
-        return tf.matmul(factor * _inverse(L), columns, transpose_a=adjoint)
-    return tf.linalg.triangular_solve(L if factor == 1.0 else L / factor, columns, adjoint=adjoint)
+        return tf.matmul(_inverse(L), columns, transpose_a=adjoint)
+    return tf.linalg.triangular_solve(L, columns, adjoint=adjoint)
 
 
 def _inverse(L: tf.Tensor) -> tf.Tensor:
@@ -315,8 +315,7 @@ def _inverse(L: tf.Tensor) -> tf.Tensor:
 
 
 def _solution_of_identity(L: tf.Tensor) -> tf.Tensor:
-    identity = tf.linalg.set_diag(tf.zeros_like(L), tf.ones_like(tf.linalg.diag_part(L)))
-    return tf.linalg.triangular_solve(L, identity)
+    return tf.linalg.triangular_solve(L, plus_identity(tf.zeros_like(L)))
 
 
 @check_shapes("L: [batch..., M, M]", "LtL_bar: [batch..., M, M]", "return: [batch..., M, M]")
@@ -335,17 +334,4 @@ def cholesky_adjoint(L: tf.Tensor, LtL_bar: tf.Tensor) -> tf.Tensor:
 
 def prefers_products() -> bool:
     """Return whether products are much faster than triangular solves, as on GPUs."""
-    preferred = _PREFERS_PRODUCTS.get()
-    if preferred is None:
-        return bool(tf.config.get_visible_devices("GPU"))
-    return preferred
-
-
-@contextmanager
-def preferring_products(value: bool) -> Iterator[None]:
-    """Set :func:`prefers_products` for graphs traced in this context, for a device elsewhere."""
-    token = _PREFERS_PRODUCTS.set(value)
-    try:
-        yield
-    finally:
-        _PREFERS_PRODUCTS.reset(token)
+    return bool(tf.config.get_visible_devices("GPU"))

@@ -35,7 +35,7 @@ from typing_extensions import override
 from .. import validation
 from ..engine import conditional_covariance_of_f, factored_log_det_ratio, log1p_ratio, noise_at
 from ..ep.sweep import Projected, project_mean
-from ..maths.linalg import cholesky, column_products, inverse_of_product
+from ..maths.linalg import cholesky, column_products, inverse_of_product, plus_identity
 from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
 from .minibatch_svgp import ElboMixin, MinibatchSVGP, PowerSVGP, WhitenedQ
 from .parts import ParameterPart, Part
@@ -130,8 +130,7 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
 
     @tf.custom_gradient
     def value(X: tf.Tensor, W: tf.Tensor) -> WithGradient:
-        identity = tf.eye(tf.shape(X)[-1], dtype=X.dtype)
-        factor = cholesky(identity + power * X, name="a block", advice=_ADVICE_BLOCK)
+        factor = cholesky(plus_identity(power * X), name="a block", advice=_ADVICE_BLOCK)
         U = tf.linalg.cholesky_solve(factor, W)
         squares = tf.reduce_sum(tf.square(X), axis=[1, 2])
         log_det = factored_log_det_ratio(factor, power, tf.linalg.trace(X), squares)

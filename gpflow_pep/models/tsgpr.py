@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import Powers, RowSums, SharedBlockSites, SiteRule, StructuredBlockSites
-from ..maths.linalg import cholesky, log_det
+from ..maths.linalg import cholesky, log_det, plus_identity
 from ..runtime.tracing import no_autograph
 from .collapsed import UpperBoundMixin
 
@@ -42,7 +42,8 @@ class TSGPR(UpperBoundMixin):
 
     @override
     def site_powers(self) -> Powers:
-        return _powers()
+        zero = tf.zeros([], default_float())  # noise as in SGPR
+        return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
 
     @check_shapes("return: []")
     @no_autograph
@@ -51,7 +52,7 @@ class TSGPR(UpperBoundMixin):
         return self.maximum_log_likelihood_objective()
 
 
-class BTSGPR(UpperBoundMixin):
+class BTSGPR(TSGPR):
     r"""
     The tighter collapsed bound with blocks, tighter still; q(u) and predictions as SGPR.
 
@@ -121,16 +122,6 @@ class BTSGPR(UpperBoundMixin):
         self.check_block_sizes(sizes)
 
     @override
-    def site_powers(self) -> Powers:
-        return _powers()
-
-    @check_shapes("return: []")
-    @no_autograph
-    def elbo(self) -> tf.Tensor:
-        """Return the objective, a lower bound on the log evidence, in nats."""
-        return self.maximum_log_likelihood_objective()
-
-    @override
     def site_rule(self) -> SiteRule:
         if self._shared_size is None:
             return StructuredBlockSites()
@@ -154,14 +145,8 @@ class BTSGPR(UpperBoundMixin):
             return row_sums.penalty
         B = tf.cast(self._workers.sum(self._local_num_blocks()), default_float())
         factor = cholesky(
-            tf.eye(self._shared_size, dtype=default_float()) + row_sums.shared / B,
+            plus_identity(row_sums.shared / B),
             name="the shared block",
             advice="a larger noise variance",
         )
         return 0.5 * B * log_det(factor)
-
-
-def _powers() -> Powers:
-    """Return the powers of the tighter bounds: noise as in SGPR, half of the log det penalty."""
-    zero = tf.zeros([], default_float())
-    return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)

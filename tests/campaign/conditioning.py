@@ -17,11 +17,11 @@ from typing import Any
 import gpflow
 import numpy as np
 import tensorflow as tf
+from support.products import preferring_products
 
 from campaign.reference import power_ep, squared_exponential
 from experiments.protocols.arguments import count
 from gpflow_pep import BTSGPR, PEPR, TSGPR, StreamingSGPR
-from gpflow_pep.maths.linalg import preferring_products
 
 CONDITIONS = tuple(10.0**power for power in range(0, 17, 2))
 NOISES = tuple(10.0**power for power in (-8, -6, -4, -2, 0, 2))

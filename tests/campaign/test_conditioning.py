@@ -3,11 +3,11 @@
 import functools
 
 import pytest
+from support.products import preferring_products
 
 from campaign import conditioning
 from campaign.conditioning import CONDITIONS, MODELS, NOISES, error_of
 from gpflow_pep import PEPR
-from gpflow_pep.maths.linalg import preferring_products
 
 
 @pytest.mark.parametrize("products", [False, True], ids=["by solves", "by products"])

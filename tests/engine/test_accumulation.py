@@ -25,6 +25,7 @@ from dense_sums import (
 )
 from differences import derivative
 from doubles import double
+from products import preferring_products
 from quick import partly_slow, some_slow
 
 from gpflow_pep.engine import (
@@ -36,7 +37,6 @@ from gpflow_pep.engine import (
     SharedBlockSites,
     StructuredBlockSites,
 )
-from gpflow_pep.maths.linalg import preferring_products
 
 EXACT = 2e-12
 ENGINE = sys.modules["gpflow_pep.engine.accumulation"]
