@@ -11,7 +11,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction, Zero
 
 from ..runtime.checks import asserted
-from ..runtime.custom_gradients import Tensors, derivatives
+from ..runtime.custom_gradients import Sources, Tensors, derivatives
 from ..runtime.distribution import ONE_PROCESS, Workers
 from .chunks import Chunk, Chunks, Part
 from .covariances import Prior, floating_variables
@@ -144,7 +144,7 @@ def watched(
     rows: Callable[..., Any],
     chunk: Chunk,
     inputs: Sequence[tf.Tensor],
-    sources: Sequence[tf.Tensor | tf.Variable],
+    sources: Sources,
 ) -> tuple[Any, Callable[[Any], Tensors]]:
     """
     Return a chunk's rows, and a function from their derivatives to the derivatives in `sources`.

@@ -2,7 +2,6 @@
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from ..inducing.rows import distinct
 from ..runtime.checks import with_plain_errors
 from ..runtime.distribution import ONE_PROCESS
 from ..runtime.tracing import compiled
+from ..saving.arrays_file import Arrays
 from ..saving.run_identity import settings_of
 from ..saving.stream_state import POINTS, SETTINGS, StreamState
 from .kernels_and_inducing_variables import (
@@ -281,7 +281,7 @@ class Stream(InducingVariableGP):
         return model
 
     @classmethod
-    def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: object, **options: object) -> Self:
+    def _of_batch(cls, arrays: Arrays, *parts: object, **options: object) -> Self:
         """
         Construct a model of the state's batch; `parts` are kernel, likelihood (if any) and inducing
         variable.

@@ -1,6 +1,5 @@
 """StreamingSGPR, StreamingSVGP and StreamingPEP: models of data that arrive in batches."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from ..ep.sweep import Projected
 from ..maths.linalg import cholesky
 from ..runtime.distribution import local_variable
 from ..runtime.tracing import compiled
+from ..saving.arrays_file import Arrays
 from .collapsed import CollapsedRegression
 from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points
 from .minibatch_svgp import ElboMixin, WhitenedQ
@@ -96,7 +96,7 @@ class StreamingSGPR(CollapsedRegression, Stream):
 
     @override
     @classmethod
-    def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: object, **options: object) -> Self:
+    def _of_batch(cls, arrays: Arrays, *parts: object, **options: object) -> Self:
         options.setdefault("shared_noise", "old.noise" in arrays)
         return super()._of_batch(arrays, *parts, **options)
 
@@ -217,7 +217,7 @@ class StreamingSVGP(ElboMixin, Stream):
 
     @override
     @classmethod
-    def _of_batch(cls, arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> Self:
+    def _of_batch(cls, arrays: Arrays, *parts: Any, **options: Any) -> Self:
         num_data = int(arrays["num_data"]) if "num_data" in arrays else None
         return cls(
             *parts, num_data=num_data, num_latent_gps=arrays["old.linear"].shape[0], **options

@@ -17,6 +17,8 @@ from .tracing import may_be_recorded, no_autograph
 
 # Several tensors, such as the results of a function.
 Tensors: TypeAlias = tuple[tf.Tensor, ...]
+# Differentiated in.
+Sources: TypeAlias = Sequence[tf.Tensor | tf.Variable]
 # The value of a function decorated by `tf.custom_gradient`, and the function of its gradient.
 WithGradient: TypeAlias = tuple[tf.Tensor | Tensors, Callable[..., Sequence[tf.Tensor | None]]]
 _ONCE = (
@@ -50,7 +52,7 @@ def once_differentiable(*derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()) -
 def derivatives(
     tape: tf.GradientTape,
     value: object,
-    sources: Sequence[tf.Tensor | tf.Variable],
+    sources: Sources,
     bar: object = None,
 ) -> Tensors:
     """

@@ -11,10 +11,14 @@ import tokenize
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
+
+FilePath: TypeAlias = str | os.PathLike[str]
+Arrays: TypeAlias = Mapping[str, AnyNDArray]  # by name
 
 # Errors of zipfile and NumPy for files that are damaged, encrypted or of another format.
 _DAMAGE = (
@@ -30,7 +34,7 @@ _DAMAGE = (
 DIGEST = "sha256"
 
 
-def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) -> None:
+def save_arrays(path: FilePath, arrays: Arrays) -> None:
     """
     Write an npz file; when complete, it replaces a file at `path` (or its target, if a link) and
     gets its permissions.
@@ -59,14 +63,14 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) 
         raise
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
+def check_writable(path: FilePath) -> None:
     """Raise an `OSError` if :func:`save_arrays` cannot write to `path`."""
     handle, temporary = _new_file(_replaceable(path), 0o600)
     os.close(handle)
     os.unlink(temporary)
 
 
-def load_arrays(path: str | os.PathLike[str], name: str) -> dict[str, AnyNDArray]:
+def load_arrays(path: FilePath, name: str) -> dict[str, AnyNDArray]:
     """
     Read a file written by :func:`save_arrays`. Reject pickles, and allocate at most as many bytes
     as the file has.
@@ -87,7 +91,7 @@ def load_arrays(path: str | os.PathLike[str], name: str) -> dict[str, AnyNDArray
         raise unusable(path, name, str(error)) from error
 
 
-def without_digest(arrays: Mapping[str, AnyNDArray]) -> dict[str, AnyNDArray]:
+def without_digest(arrays: Arrays) -> dict[str, AnyNDArray]:
     """
     Return the arrays without their digest; raise a `ValueError` if there is one that is not theirs.
     """
@@ -98,7 +102,7 @@ def without_digest(arrays: Mapping[str, AnyNDArray]) -> dict[str, AnyNDArray]:
 
 
 def assign_arrays(
-    arrays: Mapping[str, AnyNDArray],
+    arrays: Arrays,
     variables: Mapping[str, tf.Variable],
     *,
     about: str = "",
@@ -128,7 +132,7 @@ def assign_arrays(
         variable.assign(arrays[name])
 
 
-def unusable(path: str | os.PathLike[str], name: str, reason: str) -> ValueError:
+def unusable(path: FilePath, name: str, reason: str) -> ValueError:
     """Return an error with the reason, shortened to one line, and the remedy."""
     reason = " ".join(reason.split()).rstrip(".")
     # The error may quote a damaged file of any size.
@@ -138,7 +142,7 @@ def unusable(path: str | os.PathLike[str], name: str, reason: str) -> ValueError
     )
 
 
-def _replaceable(path: str | os.PathLike[str]) -> Path:
+def _replaceable(path: FilePath) -> Path:
     """Follow links; raise an error for existing paths that are not regular files."""
     try:
         path = Path(path).resolve()
@@ -151,7 +155,7 @@ def _replaceable(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _digest(arrays: Mapping[str, AnyNDArray]) -> str:
+def _digest(arrays: Arrays) -> str:
     """Compute the sha256 of names, types, shapes and values."""
     digest = hashlib.sha256()
     for name, value in sorted(arrays.items()):

@@ -1,7 +1,6 @@
 """The state of a stream as named arrays in one file; a restored stream continues bit for bit."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,7 +8,15 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from .arrays_file import assign_arrays, load_arrays, save_arrays, unusable, without_digest
+from .arrays_file import (
+    Arrays,
+    FilePath,
+    assign_arrays,
+    load_arrays,
+    save_arrays,
+    unusable,
+    without_digest,
+)
 from .run_identity import differing
 
 # The two arrays that are not variables of a model.
@@ -32,7 +39,7 @@ class StreamState:
     >>> again.update((X[30:], np.sin(X[30:])))
     """
 
-    arrays: Mapping[str, AnyNDArray]
+    arrays: Arrays
 
     def __repr__(self) -> str:
         shapes = (f"{name} {list(value.shape)}" for name, value in self.arrays.items())
@@ -43,7 +50,7 @@ class StreamState:
         return {_VERSION_KEY: np.array(_VERSION), **self.arrays}
 
     @classmethod
-    def from_dict(cls, arrays: Mapping[str, AnyNDArray]) -> "StreamState":
+    def from_dict(cls, arrays: Arrays) -> "StreamState":
         """
         Return the state from the result of :meth:`as_dict`, or of ``numpy.load`` of a file; check
         its version.
@@ -56,14 +63,14 @@ class StreamState:
             {name: np.asarray(value) for name, value in arrays.items() if name != _VERSION_KEY}
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: FilePath) -> None:
         """
         Write an npz file. An existing file at `path` is replaced when the new file is complete.
         """
         save_arrays(path, self.as_dict())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "StreamState":
+    def load(cls, path: FilePath) -> "StreamState":
         """
         Read a file written by :meth:`save`; raise a `ValueError` if it is damaged or of another
         version.

@@ -22,7 +22,7 @@ from typing_extensions import override
 from ..engine import log1p_ratio
 from ..maths.adaptive_quadrature import Evaluated, Panels, attainable, gauss_legendre, integrate
 from ..maths.normal import LOG_ROOT_2PI
-from ..runtime.custom_gradients import Tensors, derivatives
+from ..runtime.custom_gradients import Sources, Tensors, derivatives
 from ..runtime.tracing import on_demand, refuse_xla
 from .densities import LogDensity, log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, tilted_rule
@@ -114,7 +114,7 @@ class QuadratureRule(TiltedRule):
         observations: Observations,
         alpha: tf.Tensor,
         bar: tf.Tensor,
-        sources: Sequence[tf.Tensor | tf.Variable],
+        sources: Sources,
     ) -> Tensors:
         """Compute d log_partition = E_π[d log p] on the quadrature points of log_partition."""
         m = cavity.mean
@@ -157,7 +157,7 @@ def _weighted_vjp(
     F: tf.Tensor,
     weight: tf.Tensor,
     observations: Observations,
-    sources: Sequence[tf.Tensor | tf.Variable],
+    sources: Sources,
 ) -> Tensors:
     """Compute the gradient of the sum of weight [K, R] times log p."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:

@@ -3,7 +3,6 @@ Rules that compute tilted distributions N(f; m, v) p(y|f)^α, and their registry
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import tensorflow as tf
@@ -11,7 +10,13 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.utilities import Dispatcher
 from typing_extensions import override
 
-from ..runtime.custom_gradients import Tensors, WithGradient, derivatives, once_differentiable
+from ..runtime.custom_gradients import (
+    Sources,
+    Tensors,
+    WithGradient,
+    derivatives,
+    once_differentiable,
+)
 from ..runtime.tracing import no_autograph
 
 Scalar: TypeAlias = float | tf.Tensor  # []
@@ -83,7 +88,7 @@ class TiltedRule(ABC):
         observations: Observations,
         alpha: tf.Tensor,
         bar: tf.Tensor,
-        sources: Sequence[tf.Tensor | tf.Variable],
+        sources: Sources,
     ) -> Tensors:
         """
         Compute the gradient of sum(bar * log_partition) in `sources`, variables of the likelihood,
@@ -254,7 +259,7 @@ class EachLatent(TiltedRule):
         observations: Observations,
         alpha: tf.Tensor,
         bar: tf.Tensor,
-        sources: Sequence[tf.Tensor | tf.Variable],
+        sources: Sources,
     ) -> Tensors:
         bar = tf.reshape(tf.broadcast_to(bar, tf.shape(cavity.mean)), [-1])
         return self._rule.log_partition_vjp(
@@ -327,7 +332,7 @@ class AtPower(TiltedRule):
         observations: Observations,
         alpha: tf.Tensor,
         bar: tf.Tensor,
-        sources: Sequence[tf.Tensor | tf.Variable],
+        sources: Sources,
     ) -> Tensors:
         has_power, power, other = self._split(alpha)
         zero = tf.zeros_like(cavity.mean)

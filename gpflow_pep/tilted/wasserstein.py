@@ -24,7 +24,7 @@ from scipy.special import sici
 from typing_extensions import override
 
 from ..maths.normal import LOG_ROOT_2PI
-from ..runtime.custom_gradients import Tensors, WithGradient
+from ..runtime.custom_gradients import Sources, Tensors, WithGradient
 from .densities import log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
 from .trapezoid import HALF, TiltedRows, placed, trapezoid_table
@@ -82,7 +82,7 @@ class WassersteinRule(TiltedRule):
         observations: Observations,
         alpha: tf.Tensor,
         bar: tf.Tensor,
-        sources: Sequence[tf.Tensor | tf.Variable],
+        sources: Sources,
     ) -> Tensors:
         """Compute the gradient of log Z, which does not depend on the projection."""
         return self.kl.log_partition_vjp(cavity, observations, alpha, bar, sources)

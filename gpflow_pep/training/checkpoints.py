@@ -14,9 +14,15 @@ from gpflow.models import GPModel
 
 from ..runtime.checks import warn
 from ..runtime.distribution import Workers
-from ..saving.arrays_file import assign_arrays, check_writable, load_arrays, save_arrays, unusable
+from ..saving.arrays_file import (
+    FilePath,
+    assign_arrays,
+    check_writable,
+    load_arrays,
+    save_arrays,
+    unusable,
+)
 from ..saving.run_identity import differing, fingerprint
-from .options import FilePath
 from .result import STATUSES
 
 HISTORY = ("iterations", "seconds", "recorded", "objective", "held_out", "ended")

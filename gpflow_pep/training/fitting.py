@@ -20,6 +20,7 @@ from ..runtime.checks import UnreadableData, reason_of, warn
 from ..runtime.devices import sync_trainable
 from ..runtime.distribution import Workers
 from ..runtime.tracing import compiled
+from ..saving.arrays_file import FilePath
 from ..saving.run_identity import run_identity
 from . import objectives
 from .adam import Adam
@@ -29,7 +30,7 @@ from .history import HeldOut, History, keeping_data, recorded_interruption
 from .lbfgs import LBFGS
 from .monitor import monitor
 from .objectives import FAILURES, Objective, SitesObjective
-from .options import Callback, FilePath, FitOptions
+from .options import Callback, FitOptions
 from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
 from .subsets import Subsets, stages
 

@@ -1,6 +1,5 @@
 """Options of a training run: the keyword arguments of `fit`, and the identity they give the run."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,10 +11,10 @@ from gpflow.models import GPModel
 from .. import validation
 from ..models import PEP
 from ..models.sparse import SparseGP
+from ..saving.arrays_file import FilePath
 from ..saving.run_identity import fingerprint
 from .objectives import has_own_data
 
-FilePath = str | os.PathLike[str]
 Callback = Callable[[int, float], None]
 """Called at every record with the iteration, from 1, and the objective in nats."""
 
