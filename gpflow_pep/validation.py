@@ -21,7 +21,7 @@ from gpflow.models import GPModel
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
-from .runtime.checks import asserted
+from .runtime import asserted
 
 _REAL = (bool, int, float, np.bool_, np.integer, np.floating)
 _TENSORS = (tf.Tensor, tf.Variable, Parameter)

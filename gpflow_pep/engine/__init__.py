@@ -3,12 +3,14 @@
 from .accumulation import accumulate_sums, collapsed_leave_one_out
 from .block_sites import BlockSites, SharedBlockSites, SphericalBlockSites, StructuredBlockSites
 from .chunks import BlockChunks, Chunk, Chunks, OneChunk, RowChunks, default_chunk_size, split_rows
+from .coregion import checked_indices, index_columns
 from .covariances import (
     Prior,
     conditional_covariance_of_f,
     conditional_variance_of_f,
     floating_variables,
     independent_parts,
+    paired,
     with_checked_variance,
 )
 from .dataset_chunks import DatasetChunks
@@ -23,7 +25,7 @@ from .gaussian import (
     mahalanobis,
     scale_terms,
 )
-from .kernel_matrices import kernel_matrix
+from .kernel_matrices import check_columns, kernel_matrix, leaves
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .rows import RegressionRows, Rows, mean_at, noise_at, watched
 from .sites import IndependentSites, Powers, SiteRule

@@ -15,8 +15,7 @@ import tensorflow as tf
 from typing_extensions import override
 
 from ..maths.linalg import by_products, cholesky_adjoint, column_products, triangular_solve
-from ..runtime.checks import repeated
-from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
+from ..runtime import Tensors, WithGradient, once_differentiable, repeated
 from .chunks import Chunk, Part
 from .gaussian import RowSums, SiteSums
 from .rows import RegressionRows, Rows, cast, watched

@@ -17,7 +17,7 @@ from ..maths.linalg import (
     plus_identity,
     symmetric_product,
 )
-from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
+from ..runtime import Tensors, WithGradient, once_differentiable
 from .covariances import conditional_covariance_of_f, with_checked_variance
 from .gaussian import RowSums, log1p_ratio
 from .rows import Rows

@@ -14,10 +14,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from typing_extensions import override
 
-from ..runtime.custom_gradients import Tensors
-from ..runtime.devices import side_by_side
-from ..runtime.distribution import local_variable
-from ..runtime.tracing import in_xla, refuse_xla
+from ..runtime import Tensors, in_xla, local_variable, refuse_xla, side_by_side
 
 CHUNKS_IN_FLIGHT = 3  # computed in parallel: a triangular solve uses one core only
 ROWS_PER_CHUNK = 1024  # wide enough for products at full speed

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.kernels import Coregion, Kernel
 
-from ..runtime.checks import asserted
+from ..runtime import asserted
 from .kernel_matrices import leaves
 
 _HINT = " Choose inducing points from the rows of X: inducing.uniform, greedy_variance."

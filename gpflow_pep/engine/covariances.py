@@ -28,8 +28,7 @@ from gpflow.kernels import (
 from typing_extensions import override
 
 from ..maths.linalg import column_products, plus_identity, symmetric_product
-from ..runtime.checks import asserted
-from ..runtime.custom_gradients import Tensors, WithGradient
+from ..runtime import Tensors, WithGradient, asserted
 from .kernel_matrices import (
     FEW_INPUTS,
     PROFILES,

@@ -11,9 +11,7 @@ from gpflow.config import default_float
 from typing_extensions import override
 
 from .. import validation
-from ..runtime.checks import asserted, with_plain_errors
-from ..runtime.distribution import local_variable, row_hashes
-from ..runtime.tracing import refuse_xla
+from ..runtime import asserted, local_variable, refuse_xla, row_hashes, with_plain_errors
 from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, ChunkStep, State
 
 _NONE = tf.int64.max  # no such row

@@ -15,8 +15,7 @@ from ..maths.linalg import (
     plus_identity,
     triangular_solve,
 )
-from ..runtime.custom_gradients import WithGradient, once_differentiable
-from ..runtime.distribution import ONE_PROCESS, Workers
+from ..runtime import ONE_PROCESS, WithGradient, Workers, once_differentiable
 
 _ADVICE = (
     "a larger noise variance, fewer or better spread inducing points, or "

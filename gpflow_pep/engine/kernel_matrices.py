@@ -29,8 +29,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, Periodic
 from gpflow.utilities.ops import difference_matrix
 
-from ..runtime.checks import asserted
-from ..runtime.custom_gradients import Tensors
+from ..runtime import Tensors, asserted
 
 FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
 # Exponent p of the accepted error eps^p of a squared distance: 1e-6 in double precision.

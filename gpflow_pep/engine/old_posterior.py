@@ -26,8 +26,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..maths.linalg import cholesky, finite, plus_identity
-from ..runtime.checks import asserted
-from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
+from ..runtime import Tensors, WithGradient, asserted, once_differentiable
 from .covariances import Prior, independent_parts, stacked
 from .gaussian import OldPosteriorSite, SiteSums, factored_log_det_ratio
 

@@ -10,9 +10,7 @@ from gpflow.functions import Function
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction, Zero
 
-from ..runtime.checks import asserted
-from ..runtime.custom_gradients import Sources, Tensors, derivatives
-from ..runtime.distribution import ONE_PROCESS, Workers
+from ..runtime import ONE_PROCESS, Sources, Tensors, Workers, asserted, derivatives
 from .chunks import Chunk, Chunks, Part
 from .covariances import Prior, floating_variables
 from .dataset_chunks import DatasetChunks

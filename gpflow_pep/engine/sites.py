@@ -13,7 +13,7 @@ import tensorflow as tf
 from typing_extensions import Self, override
 
 from ..maths.linalg import column_products, lower_product, symmetric_product, triangular_solve
-from ..runtime.custom_gradients import Tensors, WithGradient, derivatives
+from ..runtime import Tensors, WithGradient, derivatives
 from .covariances import conditional_variance_of_f
 from .gaussian import RowSums, log1p_ratio
 from .rows import Rows

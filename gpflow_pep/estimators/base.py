@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from typing_extensions import Self
 
 from .. import validation
-from ..engine.coregion import checked_indices, index_columns
+from ..engine import checked_indices, index_columns
 from ..inducing import k_means, uniform
 from ..inducing.greedy_variance import greedy_choice
 from ..inducing.rows import distinct
@@ -33,9 +33,7 @@ from ..maths.linalg import unreported
 from ..models import PEP, PEPR
 from ..models.kernels_and_inducing_variables import free_number_of_points
 from ..models.stream import Stream
-from ..runtime.checks import warn, with_plain_errors
-from ..runtime.tracing import compiled, functions_of_model
-from ..runtime.transactions import atomic
+from ..runtime import atomic, compiled, functions_of_model, warn, with_plain_errors
 from ..selection.alpha import AlphaSelection, select_alpha
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from ..likelihoods import Logit, Probit
 from ..models import PEPClassifier, StreamingPEP
-from ..runtime.transactions import atomic
+from ..runtime import atomic
 from .base import SparseGPEstimator, max_jitter
 from .columns import checked_labels
 

@@ -20,7 +20,7 @@ from gpflow.config import default_float
 from gpflow.models import GPModel
 
 from ..maths.linalg import plus_identity
-from ..runtime.tracing import compiled, functions_of_model
+from ..runtime import compiled, functions_of_model
 from ..selection.reuse import compiled_model
 from ..training.coordinates import Coordinates
 from ..training.objectives import TrainingStep

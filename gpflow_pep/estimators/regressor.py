@@ -20,8 +20,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..models import PEPR, StreamingSGPR
-from ..runtime.checks import warn
-from ..runtime.transactions import atomic
+from ..runtime import atomic, warn
 from ..selection.reuse import compiled_model
 from ..training.coordinates import spreads
 from ..training.objectives import FAILURES

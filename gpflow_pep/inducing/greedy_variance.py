@@ -12,11 +12,8 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, MultioutputKernel
 
 from .. import validation
-from ..engine import RowChunks, kernel_matrix
-from ..engine.coregion import checked_indices
-from ..engine.kernel_matrices import check_columns
-from ..runtime.checks import asserted, with_plain_errors
-from ..runtime.tracing import compiled, no_autograph
+from ..engine import RowChunks, check_columns, checked_indices, kernel_matrix
+from ..runtime import asserted, compiled, no_autograph, with_plain_errors
 from .rows import distinct
 
 _Count: TypeAlias = int | tf.Tensor

@@ -11,7 +11,7 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
 
 from ..maths.normal import log_ndtr
-from ..runtime.tracing import no_autograph
+from ..runtime import no_autograph
 
 
 class _Binary(ScalarLikelihood):

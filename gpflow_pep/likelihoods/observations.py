@@ -10,7 +10,7 @@ from gpflow.base import TensorType
 from gpflow.likelihoods import Likelihood, SwitchedLikelihood
 
 from ..maths.linalg import finite
-from ..runtime.checks import asserted
+from ..runtime import asserted
 from ..validation import not_finite, positive_integer, real_numbers
 from . import Logit, MultiClassRobustMax, Probit
 from .robust_max import listed_labels

@@ -12,9 +12,7 @@ from gpflow.likelihoods import Likelihood
 from .. import validation
 from ..engine import Chunk, RowChunks, log1p_ratio
 from ..maths.largest import largest
-from ..runtime.checks import asserted
-from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
-from ..runtime.tracing import no_autograph, refuse_xla
+from ..runtime import Tensors, WithGradient, asserted, no_autograph, once_differentiable, refuse_xla
 
 _VALUES_PER_CHUNK = 2**13  # rows times classes in a chunk; each needs at most about 2^8 numbers
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from numpy.polynomial import legendre
 
-from ..runtime.tracing import refuse_xla
+from ..runtime import refuse_xla
 
 _ROUNDING = 1000.0  # machine epsilons by which rounding alone may change values
 

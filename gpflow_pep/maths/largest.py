@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..runtime.custom_gradients import Tensors
+from ..runtime import Tensors
 from .adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
 from .normal import LOG_ROOT_2PI, log_ndtr_and_derivatives
 

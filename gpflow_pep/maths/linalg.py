@@ -13,9 +13,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..runtime.checks import asserted
-from ..runtime.custom_gradients import WithGradient, once_differentiable
-from ..runtime.tracing import in_xla, shared
+from ..runtime import WithGradient, asserted, in_xla, once_differentiable, shared
 
 _UNREPORTED = ContextVar("unreported", default=False)
 _STRIP = 64  # rows of a strip; splitting products into fewer rows costs more time than it saves

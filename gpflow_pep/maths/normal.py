@@ -3,8 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from ..runtime.custom_gradients import Tensors
-from ..runtime.tracing import on_demand, shared
+from ..runtime import Tensors, on_demand, shared
 
 LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
 # Below this, x + h = 1/|x| or so loses digits, and the series of Mills' ratio replaces it.

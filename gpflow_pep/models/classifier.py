@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from ..engine import DatasetChunks
 from ..likelihoods import Logit, MultiClassRobustMax, Probit
-from ..runtime.distribution import Workers
+from ..runtime import Workers
 from ..tilted import Projection
 from .pep import PEP
 from .sparse import checked_data, columns

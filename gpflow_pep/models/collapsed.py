@@ -14,15 +14,26 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine.accumulation import accumulate_sums, collapsed_leave_one_out
-from ..engine.block_sites import BlockSites
-from ..engine.chunks import BlockChunks, Chunks, OneChunk, RowChunks
-from ..engine.covariances import Prior
-from ..engine.gaussian import RowSums, SiteSums, log_gaussian, mahalanobis
-from ..engine.rows import RegressionRows
-from ..engine.sites import IndependentSites, Powers, SiteRule
+from ..engine import (
+    BlockChunks,
+    BlockSites,
+    Chunks,
+    IndependentSites,
+    OneChunk,
+    Powers,
+    Prior,
+    RegressionRows,
+    RowChunks,
+    RowSums,
+    SiteRule,
+    SiteSums,
+    accumulate_sums,
+    collapsed_leave_one_out,
+    log_gaussian,
+    mahalanobis,
+)
 from ..maths.linalg import finite
-from ..runtime.tracing import no_autograph
+from ..runtime import no_autograph
 from .parts import Part
 from .sparse import SparseGP, checked_data, columns
 

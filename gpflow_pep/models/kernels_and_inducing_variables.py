@@ -19,9 +19,7 @@ from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
 from .. import validation
-from ..engine import independent_parts
-from ..engine.coregion import checked_indices
-from ..engine.kernel_matrices import check_columns
+from ..engine import check_columns, checked_indices, independent_parts
 
 
 def as_inducing_variable(inducing_variable: object, *, shared: bool) -> InducingVariables:

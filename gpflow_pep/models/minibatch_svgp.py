@@ -17,13 +17,11 @@ from gpflow.utilities import positive, triangular
 from typing_extensions import Self, override
 
 from .. import validation
-from ..engine import SiteSums, conditional_variance_of_f, mean_at
-from ..engine.coregion import checked_indices
+from ..engine import SiteSums, checked_indices, conditional_variance_of_f, mean_at
 from ..ep.sweep import Projected, project_mean
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import column_products, finite
-from ..runtime.checks import asserted
-from ..runtime.tracing import in_xla, no_autograph
+from ..runtime import asserted, in_xla, no_autograph
 from .parts import ParameterPart, Power, checked_scale
 from .sparse import InducingVariableGP, checked_bound
 

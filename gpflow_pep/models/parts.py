@@ -13,7 +13,7 @@ from gpflow.base import Parameter
 from typing_extensions import override
 
 from .. import validation
-from ..runtime.transactions import atomic, store
+from ..runtime import atomic, store
 
 _Value = TypeVar("_Value")
 

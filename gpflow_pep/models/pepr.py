@@ -12,8 +12,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import BlockChunks, Powers, RowSums, SiteRule, SphericalBlockSites, scale_terms
-from ..runtime.distribution import local_variable
-from ..runtime.tracing import no_autograph
+from ..runtime import local_variable, no_autograph
 from .collapsed import UpperBoundMixin
 from .parts import ParameterPart, Power
 from .sparse import checked_bound, checked_power

@@ -13,11 +13,16 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
-from ..engine import Prior, conditional_variance_of_f, mean_at, split_rows, with_checked_variance
-from ..engine.coregion import checked_indices
+from ..engine import (
+    Prior,
+    checked_indices,
+    conditional_variance_of_f,
+    mean_at,
+    split_rows,
+    with_checked_variance,
+)
 from ..maths.linalg import column_products, finite
-from ..runtime.custom_gradients import Tensors
-from ..runtime.tracing import no_autograph
+from ..runtime import Tensors, no_autograph
 from ..validation import inputs, real_numbers
 
 # Predicted together: memory beyond the result does not grow with the number of rows.

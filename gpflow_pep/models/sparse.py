@@ -32,20 +32,31 @@ from ..engine import (
     Prior,
     RowChunks,
     SiteSums,
+    checked_indices,
     default_chunk_size,
+    index_columns,
 )
 from ..engine.chunks import MOST_ROWS
 from ..engine.chunks import ROWS_PER_CHUNK as ROWS_ON_CPU
-from ..engine.coregion import checked_indices, index_columns
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite, sufficient_jitter
-from ..runtime import tracing
-from ..runtime.checks import asserted
-from ..runtime.custom_gradients import Tensors, WithGradient
-from ..runtime.devices import devices_of_strategy
-from ..runtime.distribution import Workers, check_disjoint, local_variable
-from ..runtime.tracing import Compiled, compiled, in_xla, no_autograph, resizable_copy, structure_of
-from ..runtime.transactions import atomic
+from ..runtime import (
+    Compiled,
+    Tensors,
+    WithGradient,
+    Workers,
+    asserted,
+    atomic,
+    check_disjoint,
+    compiled,
+    devices_of_strategy,
+    in_xla,
+    local_variable,
+    no_autograph,
+    resizable_copy,
+    structure_of,
+    tracing,
+)
 from ..tilted.predictive import predicted_log_density, predicted_moments
 from .kernels_and_inducing_variables import (
     are_inducing_points,

@@ -20,15 +20,13 @@ from ..engine import (
     AbsorbedPosterior,
     DatasetChunks,
     OldPosterior,
+    checked_indices,
     independent_parts,
     kernel_matrix,
 )
-from ..engine.coregion import checked_indices
 from ..inducing import greedy_conditional_variance
 from ..inducing.rows import distinct
-from ..runtime.checks import with_plain_errors
-from ..runtime.distribution import ONE_PROCESS
-from ..runtime.tracing import compiled
+from ..runtime import ONE_PROCESS, compiled, with_plain_errors
 from ..saving.arrays_file import Arrays
 from ..saving.run_identity import settings_of
 from ..saving.stream_state import POINTS, SETTINGS, StreamState

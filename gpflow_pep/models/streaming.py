@@ -16,8 +16,7 @@ from .. import validation
 from ..engine import AbsorbedPosterior, Powers, mean_at
 from ..ep.sweep import Projected
 from ..maths.linalg import cholesky
-from ..runtime.distribution import local_variable
-from ..runtime.tracing import compiled
+from ..runtime import compiled, local_variable
 from ..saving.arrays_file import Arrays
 from .collapsed import CollapsedRegression
 from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points

@@ -36,7 +36,7 @@ from .. import validation
 from ..engine import conditional_covariance_of_f, factored_log_det_ratio, log1p_ratio, noise_at
 from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products, inverse_of_product, plus_identity
-from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
+from ..runtime import Tensors, WithGradient, once_differentiable
 from .minibatch_svgp import ElboMixin, MinibatchSVGP, PowerSVGP, WhitenedQ
 from .parts import ParameterPart, Part
 from .sparse import checked_power

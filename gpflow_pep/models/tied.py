@@ -31,8 +31,7 @@ from typing_extensions import override
 from ..engine import factored_log_det_ratio, log1p_ratio, scale_terms
 from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products
-from ..runtime.custom_gradients import Tensors, WithGradient, once_differentiable
-from ..runtime.tracing import in_xla
+from ..runtime import Tensors, WithGradient, in_xla, once_differentiable
 from ..tilted import Cavity, Observations, log_partition, rule_for
 from .minibatch_svgp import PowerSVGP, WhitenedQ
 from .sparse import checked_power

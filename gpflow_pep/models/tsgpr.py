@@ -16,7 +16,7 @@ from typing_extensions import override
 from .. import validation
 from ..engine import Powers, RowSums, SharedBlockSites, SiteRule, StructuredBlockSites
 from ..maths.linalg import cholesky, log_det, plus_identity
-from ..runtime.tracing import no_autograph
+from ..runtime import no_autograph
 from .collapsed import UpperBoundMixin
 
 

@@ -1,1 +1,26 @@
 """TensorFlow internals: tracing, checks, custom gradients, devices, workers."""
+
+from .checks import UnreadableData, asserted, reason_of, repeated, warn, with_plain_errors
+from .custom_gradients import Sources, Tensors, WithGradient, derivatives, once_differentiable
+from .devices import (
+    devices_of_strategy,
+    in_every_replica,
+    in_replica,
+    scope_of,
+    side_by_side,
+    sync_trainable,
+)
+from .distribution import ONE_PROCESS, Workers, check_disjoint, local_variable, row_hashes
+from .tracing import (
+    Compiled,
+    compiled,
+    functions_of_model,
+    in_xla,
+    no_autograph,
+    on_demand,
+    refuse_xla,
+    resizable_copy,
+    shared,
+    structure_of,
+)
+from .transactions import atomic, store

@@ -21,7 +21,7 @@ from gpflow.utilities import parameter_dict
 from ..engine import BlockChunks
 from ..models import PEP, PEPR, PEPClassifier
 from ..models.kernels_and_inducing_variables import are_inducing_points, free_number_of_points
-from ..runtime.distribution import local_variable
+from ..runtime import local_variable
 from ..saving.run_identity import NotComparable, settings_of
 from ..training.priors import locations
 

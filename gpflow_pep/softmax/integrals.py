@@ -36,7 +36,7 @@ import tensorflow as tf
 from ..engine import log1p_ratio
 from ..maths.adaptive_quadrature import Evaluated, Panels, attainable, gauss_legendre, integrate
 from ..maths.largest import select_own
-from ..runtime.tracing import on_demand, refuse_xla
+from ..runtime import on_demand, refuse_xla
 from ..tilted.trapezoid import trapezoid_table
 from .survival import (
     LARGEST_G,

@@ -10,7 +10,7 @@ from typing_extensions import override
 from .. import validation
 from ..engine import Chunk, RowChunks
 from ..likelihoods.robust_max import class_labels
-from ..runtime.tracing import no_autograph
+from ..runtime import no_autograph
 from ..tilted import KL, Cavity, Observations, Projection, Scalar, Tilted, TiltedRule, tilted_rule
 from .integrals import softmax_power
 

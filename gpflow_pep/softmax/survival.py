@@ -24,8 +24,7 @@ from numpy.polynomial import chebyshev
 from scipy.special import ndtr
 
 from ..maths.normal import log_ndtr
-from ..runtime.custom_gradients import Tensors
-from ..runtime.tracing import on_demand
+from ..runtime import Tensors, on_demand
 
 _WIDTH = 0.5  # b: the remainders are small and smooth on the scale of the nodes
 LARGEST_VARIANCE = 60.0  # of the table; larger ones would need polynomials of a higher degree

@@ -19,7 +19,7 @@ from typing_extensions import override
 from ..engine import log1p_ratio, noise_at
 from ..likelihoods import Logit, Probit
 from ..maths.normal import log_ndtr, log_ndtr_and_derivatives
-from ..runtime.tracing import refuse_xla
+from ..runtime import refuse_xla
 from .rule import (
     KL,
     AtPower,

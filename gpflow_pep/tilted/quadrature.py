@@ -22,8 +22,7 @@ from typing_extensions import override
 from ..engine import log1p_ratio
 from ..maths.adaptive_quadrature import Evaluated, Panels, attainable, gauss_legendre, integrate
 from ..maths.normal import LOG_ROOT_2PI
-from ..runtime.custom_gradients import Sources, Tensors, derivatives
-from ..runtime.tracing import on_demand, refuse_xla
+from ..runtime import Sources, Tensors, derivatives, on_demand, refuse_xla
 from .densities import LogDensity, log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, tilted_rule
 from .smoothness import check_smooth

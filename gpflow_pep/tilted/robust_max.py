@@ -9,7 +9,7 @@ from typing_extensions import override
 from ..likelihoods import MultiClassRobustMax
 from ..likelihoods.robust_max import class_labels, log_power_mean
 from ..maths.largest import largest
-from ..runtime.tracing import no_autograph
+from ..runtime import no_autograph
 from .rule import KL, Cavity, Observations, Projection, Scalar, Tilted, TiltedRule, tilted_rule
 
 

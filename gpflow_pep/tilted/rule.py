@@ -10,14 +10,7 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.utilities import Dispatcher
 from typing_extensions import override
 
-from ..runtime.custom_gradients import (
-    Sources,
-    Tensors,
-    WithGradient,
-    derivatives,
-    once_differentiable,
-)
-from ..runtime.tracing import no_autograph
+from ..runtime import Sources, Tensors, WithGradient, derivatives, no_autograph, once_differentiable
 
 Scalar: TypeAlias = float | tf.Tensor  # []
 

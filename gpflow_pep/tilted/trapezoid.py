@@ -34,8 +34,7 @@ from gpflow.base import AnyNDArray
 from scipy.special import eval_hermitenorm, factorial, roots_hermitenorm
 
 from ..maths.normal import LOG_ROOT_2PI
-from ..runtime.custom_gradients import Tensors
-from ..runtime.tracing import shared
+from ..runtime import Tensors, shared
 from .densities import LogDensity
 from .rule import Cavity, Observations, Scalar, Tilted
 

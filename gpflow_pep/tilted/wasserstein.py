@@ -24,7 +24,7 @@ from scipy.special import sici
 from typing_extensions import override
 
 from ..maths.normal import LOG_ROOT_2PI
-from ..runtime.custom_gradients import Sources, Tensors, WithGradient
+from ..runtime import Sources, Tensors, WithGradient
 from .densities import log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
 from .trapezoid import HALF, TiltedRows, placed, trapezoid_table

@@ -9,8 +9,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 from gpflow.optimizers import NaturalGradient
 
-from ..runtime.devices import in_every_replica, scope_of
-from ..runtime.tracing import compiled
+from ..runtime import compiled, in_every_replica, scope_of
 from .coordinates import Coordinates
 from .history import History, finite_loss, numbered
 from .objectives import Objective

@@ -12,8 +12,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.models import GPModel
 
-from ..runtime.checks import warn
-from ..runtime.distribution import Workers
+from ..runtime import Workers, warn
 from ..saving.arrays_file import (
     FilePath,
     assign_arrays,

@@ -30,8 +30,7 @@ from scipy.optimize import OptimizeResult
 from typing_extensions import override
 
 from .. import validation
-from ..engine.coregion import index_columns
-from ..engine.covariances import paired
+from ..engine import index_columns, paired
 from ..models.kernels_and_inducing_variables import single_output_variables
 
 

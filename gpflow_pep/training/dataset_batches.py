@@ -9,8 +9,7 @@ from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
 
 from ..models.sparse import checked_rows
-from ..runtime.checks import UnreadableData, reason_of
-from ..runtime.distribution import Workers
+from ..runtime import UnreadableData, Workers, reason_of
 from .objectives import has_own_data
 
 Batch = tuple[AnyNDArray, AnyNDArray]  # X [n, D] and Y [n, P]

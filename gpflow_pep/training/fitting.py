@@ -16,10 +16,7 @@ from ..data.minibatches import Minibatches
 from ..ep import SitesStatus
 from ..models import PEP
 from ..models.sparse import InducingVariableGP
-from ..runtime.checks import UnreadableData, reason_of, warn
-from ..runtime.devices import sync_trainable
-from ..runtime.distribution import Workers
-from ..runtime.tracing import compiled
+from ..runtime import UnreadableData, Workers, compiled, reason_of, sync_trainable, warn
 from ..saving.arrays_file import FilePath
 from ..saving.run_identity import run_identity
 from . import objectives

@@ -18,8 +18,7 @@ from gpflow.models import GPModel
 from ..engine import Chunk, split_rows
 from ..ep import SitesStatus
 from ..models.sparse import SparseGP
-from ..runtime.checks import asserted
-from ..runtime.tracing import compiled
+from ..runtime import asserted, compiled
 from ..tilted.predictive import predicted_log_density
 from .checkpoints import HISTORY, Checkpoints
 from .dataset_batches import rows_for

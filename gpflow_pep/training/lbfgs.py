@@ -11,7 +11,7 @@ from gpflow.base import AnyNDArray
 from scipy.optimize import Bounds, OptimizeResult, minimize
 from threadpoolctl import threadpool_limits
 
-from ..runtime.checks import reason_of
+from ..runtime import reason_of
 from .coordinates import Coordinates
 from .history import NOT_FINITE, History
 from .objectives import FAILURES, Objective

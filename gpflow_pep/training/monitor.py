@@ -21,9 +21,9 @@ from gpflow.monitor import (
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..engine.coregion import index_columns
+from ..engine import index_columns
 from ..models.classifier import CLASSIFICATION
-from ..runtime.checks import warn
+from ..runtime import warn
 from ..saving.arrays_file import check_writable
 from .history import History
 from .objectives import without_warnings

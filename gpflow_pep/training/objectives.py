@@ -19,11 +19,16 @@ from ..engine import Chunks
 from ..ep import FEW_SWEEPS, SitesStatus
 from ..maths.linalg import unreported
 from ..models import PEP
-from ..runtime.checks import UnreadableData, with_plain_errors
-from ..runtime.custom_gradients import derivatives
-from ..runtime.devices import in_replica
-from ..runtime.distribution import ONE_PROCESS, Workers
-from ..runtime.tracing import compiled, functions_of_model
+from ..runtime import (
+    ONE_PROCESS,
+    UnreadableData,
+    Workers,
+    compiled,
+    derivatives,
+    functions_of_model,
+    in_replica,
+    with_plain_errors,
+)
 
 # The loss, 0 if not computed, and its gradient in the trainable variables.
 Evaluation = tuple[float, list[tf.Tensor]]

@@ -8,7 +8,7 @@ from gpflow.base import AnyNDArray, Parameter
 from gpflow.kernels import Linear, Stationary
 from gpflow.models import GPModel
 
-from ..engine.kernel_matrices import leaves
+from ..engine import leaves
 from ..models.stream import Stream
 from .coordinates import Coordinates, inputs_and_kernels, spreads
 from .objectives import FAILURES
