@@ -242,7 +242,18 @@ def _columns_of(
     """Return batches of columns of a file. Each pass calls `read` again."""
     size = validation.positive_integer(batch_size, "batch_size")
     dtype = default_float()
-    names = _checked_columns(inputs, outputs, available, path)
+    for argument, given in (("inputs", inputs), ("outputs", outputs)):
+        if isinstance(given, str) or not given:
+            raise ValueError(f"{argument} must be a list of names of columns, got {given!r}.")
+        missing = [name for name in given if list(available).count(name) != 1]
+        if missing:
+            raise ValueError(
+                f"{argument} must be columns of {path}, {list(available)}, each once, got "
+                f"{missing}."
+            )
+    names = [*inputs, *outputs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"inputs and outputs must name each column once, got {names}.")
 
     def chosen(columns: _Batch, part: Sequence[str]) -> AnyNDArray:
         stacked = np.stack([columns[name] for name in part], axis=-1)  # [n, D] or [n, P]
@@ -330,21 +341,3 @@ def standardized(dataset: tf.data.Dataset, values: Statistics) -> tf.data.Datase
         return (X - values.X_mean) / values.X_std, (Y - values.Y_mean) / values.Y_std
 
     return dataset.map(scaled, num_parallel_calls=_READ_AHEAD)
-
-
-def _checked_columns(
-    inputs: Sequence[str], outputs: Sequence[str], available: Sequence[str], path: str
-) -> list[str]:
-    for argument, names in (("inputs", inputs), ("outputs", outputs)):
-        if isinstance(names, str) or not names:
-            raise ValueError(f"{argument} must be a list of names of columns, got {names!r}.")
-        missing = [name for name in names if list(available).count(name) != 1]
-        if missing:
-            raise ValueError(
-                f"{argument} must be columns of {path}, {list(available)}, each once, got "
-                f"{missing}."
-            )
-    names = [*inputs, *outputs]
-    if len(set(names)) < len(names):
-        raise ValueError(f"inputs and outputs must name each column once, got {names}.")
-    return names

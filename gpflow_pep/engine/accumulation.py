@@ -14,7 +14,13 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import override
 
-from ..maths.linalg import by_products, cholesky_adjoint, column_products, triangular_solve
+from ..maths.linalg import (
+    by_products,
+    cholesky_adjoint,
+    column_products,
+    condition,
+    triangular_solve,
+)
 from ..runtime import Tensors, WithGradient, once_differentiable, repeated
 from .chunks import Chunk, Part
 from .gaussian import RowSums, SiteSums
@@ -130,9 +136,8 @@ def _is_linear(powers: Powers) -> tf.Tensor:
 
 
 def _is_well_conditioned(L: tf.Tensor, A: tf.Tensor) -> tf.Tensor:
-    diagonal, precision = tf.linalg.diag_part(L), tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
-    spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
-    return tf.reduce_max(spread * precision) < _WELL_CONDITIONED
+    precision = tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
+    return tf.reduce_max(condition(L) * precision) < _WELL_CONDITIONED
 
 
 def _linear_adjoint(

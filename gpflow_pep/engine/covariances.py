@@ -27,7 +27,7 @@ from gpflow.kernels import (
 )
 from typing_extensions import override
 
-from ..maths.linalg import column_products, plus_identity, symmetric_product
+from ..maths.linalg import column_products, condition, plus_identity, symmetric_product
 from ..runtime import Tensors, WithGradient, asserted
 from .kernel_matrices import (
     FEW_INPUTS,
@@ -382,10 +382,8 @@ def with_checked_variance(
         [C, M, M].
     :raises tf.errors.InvalidArgumentError: if a variance is negative beyond rounding error.
     """
-    diagonal = tf.linalg.diag_part(L)
-    condition = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
     size = tf.cast(tf.shape(L)[-1], L.dtype)
-    bound = (100.0 * np.finfo(L.dtype.as_numpy_dtype).eps) * size * tf.reduce_max(condition)
+    bound = (100.0 * np.finfo(L.dtype.as_numpy_dtype).eps) * size * tf.reduce_max(condition(L))
     return asserted(
         value,
         ~tf.reduce_any(conditional_variance < -bound * tf.reduce_max(Kff)),  # NaN is found later

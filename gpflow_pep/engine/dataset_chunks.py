@@ -40,6 +40,14 @@ class PassSummary(NamedTuple):
     rounded: tf.Tensor  # The first row with an integer that conversion has changed, []
     unequal: tf.Tensor  # The first row of the first batch whose X and Y differ in length, []
 
+    def refusals(self) -> tuple[tuple[tf.Tensor, str], ...]:
+        """List the first rows that are not accepted, `_NONE` if all are, with the reasons."""
+        return (
+            (self.unequal, _UNEQUAL),
+            (self.rounded, _ROUNDED),
+            (self.not_finite, _NOT_FINITE),
+        )
+
     def plus(self, other: "PassSummary") -> "PassSummary":
         """Combine the summaries of two parts of a pass."""
         return PassSummary(
@@ -116,9 +124,9 @@ class DatasetChunks(Chunks):
         first pass.
         """
         summary, total = with_plain_errors(self._pass, step, start, place=self.place)
-        rows = asserted(summary.rows, tf.equal(summary.unequal, _NONE), _UNEQUAL, summary.unequal)
-        rows = asserted(rows, tf.equal(summary.rounded, _NONE), _ROUNDED, summary.rounded)
-        rows = asserted(rows, tf.equal(summary.not_finite, _NONE), _NOT_FINITE, summary.not_finite)
+        rows = summary.rows
+        for row, message in summary.refusals():
+            rows = asserted(rows, tf.equal(row, _NONE), message, row)
         same = tf.equal(rows, self.num_data) & tf.equal(summary.checksum, self._checksum)
         rows = asserted(rows, same, _CHANGED, self.num_data, summary.rows)
         with tf.control_dependencies([rows]):
@@ -134,12 +142,7 @@ class DatasetChunks(Chunks):
         """
         found, _ = with_plain_errors(self._pass, lambda *_: (), (), place=self.place)
         summary = PassSummary(*map(int, found))
-        refused = (
-            (summary.unequal, _UNEQUAL),
-            (summary.rounded, _ROUNDED),
-            (summary.not_finite, _NOT_FINITE),
-        )
-        for row, message in refused:
+        for row, message in summary.refusals():
             if row != _NONE:
                 raise ValueError(f"{message} {row}.")
         return summary

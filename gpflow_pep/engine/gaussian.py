@@ -96,11 +96,7 @@ def log_gaussian(sums: SiteSums, row_sums: RowSums, num_data: tf.Tensor) -> tf.T
 
     Its derivative in A is -(P B^-1 + b b')/2, in c it is b = B^-1 c.
     """
-    P = (
-        tf.cast(tf.shape(sums.c)[-1], sums.c.dtype)
-        if sums.c.shape[-1] is None
-        else float(sums.c.shape[-1])
-    )
+    P = tf.cast(tf.shape(sums.c)[-1], sums.c.dtype)
     constant = np.log(2.0 * np.pi) * tf.cast(num_data, sums.c.dtype)
 
     @tf.custom_gradient

@@ -442,8 +442,7 @@ class SparseGPEstimator(BaseEstimator):
 
     def _predicted(self, X: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Return mean and variance of the model's Y at X [n, D], [n, P] each."""
-        values, inputs = self._posterior_and_inputs(X)
-        return marginal(self.model_, values, inputs)
+        return self.model_._predict_y_by(*self._posterior_and_inputs(X))
 
     def _initial_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
         if self.kernel is None:
@@ -544,14 +543,6 @@ def _assign(name: str, parameter: Parameter, value: Any) -> None:
 def _only_values(values: AnyNDArray, earlier: AnyNDArray) -> AnyNDArray:
     """Return the earlier value of each column of values [n, D], NaN where one differs, [D]."""
     return np.where(np.all(values == earlier, axis=0), earlier, np.nan)
-
-
-def marginal(
-    model: GPModel, values: PosteriorValues, inputs: AnyNDArray
-) -> tuple[AnyNDArray, AnyNDArray]:
-    """Return mean and variance [n, P] of new observations at inputs [n, D]."""
-    mean, variance = model._predict_y_by(tuple(map(tf.constant, values)), inputs)
-    return mean, variance
 
 
 def _check_rounding(kernel: Kernel, X: AnyNDArray) -> None:

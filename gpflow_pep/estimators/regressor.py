@@ -27,7 +27,7 @@ from ..training.objectives import FAILURES
 from ..training.options import FitOptions
 from ..training.priors import locations, remove_weak_priors, weak_priors
 from ..training.result import FAILED
-from .base import PosteriorValues, SparseGPEstimator, Training, ended, marginal, max_jitter
+from .base import SparseGPEstimator, Training, ended, max_jitter
 from .calibration import mean_squares
 from .columns import check_numbers
 from .exact import as_gpr, is_exact, trained_as_gpr
@@ -294,12 +294,16 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _normalized_predictions(self, X: Any, *, full_cov: bool) -> tuple[AnyNDArray, AnyNDArray]:
         """Return mean [n, P] and variance [n, P] or covariance [n, n, P] of the normalized y."""
         values, inputs = self._posterior_and_inputs(X)
+        model = self.model_
         if self._draws is not None:
-            mean, spread = averaged(self.model_, self._draws, inputs, full_cov=full_cov)
+            mean, spread = averaged(model, self._draws, inputs, full_cov=full_cov)
         elif full_cov:
-            mean, spread = _joint(self.model_, values, inputs)
+            posterior = model._posterior(lambda: tuple(map(tf.constant, values)))
+            mean, covariance = map(np.asarray, posterior.fused_predict_f(inputs, full_cov=True))
+            noise = self._noise_variance(model) * np.eye(len(inputs))
+            spread = np.moveaxis(covariance, 0, -1) + noise[:, :, None]
         else:
-            mean, spread = marginal(self.model_, values, inputs)
+            mean, spread = model._predict_y_by(values, inputs)
         return mean, spread * self._variance_factors
 
     def _covariance(self, normalized: AnyNDArray) -> AnyNDArray:
@@ -336,7 +340,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         is_converged = self.result_ is not None and self.result_.converged
         num_draws = self.n_draws
         if num_draws is None:
-            num_draws = self._default_num_draws(num_rows)
+            num_coordinates = sum(each.numpy().size for each in hyperparameters(self.model_))
+            is_cheap = num_rows <= _FEW_ROWS and num_coordinates <= _MAX_COORDINATES
+            num_draws = _DRAWS if is_cheap and locations(self.model_) else 0
         if num_draws and is_converged:
             model = as_gpr(self.model_) if is_exact(self.model_) else self.model_
             with suppress(*FAILURES, np.linalg.LinAlgError):
@@ -390,11 +396,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         if number % 2:
             raise ValueError(f"n_draws must be None or an even number, got {number}.")
         return number
-
-    def _default_num_draws(self, num_rows: int) -> int:
-        num_coordinates = sum(each.numpy().size for each in hyperparameters(self.model_))
-        is_cheap = num_rows <= _FEW_ROWS and num_coordinates <= _MAX_COORDINATES
-        return _DRAWS if is_cheap and locations(self.model_) else 0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -526,16 +527,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _stream_likelihood(self, model: GPModel) -> Likelihood:
         smallest = 2.0 * default_likelihood_positive_minimum()  # at the bound a noise cannot move
         return Gaussian(max(self._noise_variance(model), smallest))
-
-
-def _joint(
-    model: GPModel, values: PosteriorValues, inputs: AnyNDArray
-) -> tuple[AnyNDArray, AnyNDArray]:
-    """Return mean [n, P] and covariance [n, n, P] of new observations."""
-    cache = tuple(map(tf.constant, values))
-    mean, covariance = model._posterior(lambda: cache).fused_predict_f(inputs, full_cov=True)
-    noise = float(model.likelihood.variance.numpy()) * np.eye(len(inputs))
-    return mean.numpy(), np.moveaxis(covariance.numpy(), 0, -1) + noise[:, :, None]
 
 
 def _squeezed(values: AnyNDArray) -> AnyNDArray:

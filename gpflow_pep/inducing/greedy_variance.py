@@ -192,7 +192,10 @@ class _PivotedCholesky:
         def step(
             number: tf.Tensor, panel: tf.Tensor, choice: _Choice
         ) -> tuple[tf.Tensor, tf.Tensor, _Choice]:
-            pivot = self._pivot(number, choice.left)
+            left = choice.left
+            # Rows that may come at this number.
+            eligible = (number >= self._first) | (self._position < self._among)
+            pivot = tf.argmax(tf.where(eligible, left, -tf.ones_like(left)), output_type=tf.int32)
             _, explained = tf.while_loop(
                 lambda earlier, _: earlier < index,
                 lambda earlier, total: (
@@ -202,7 +205,7 @@ class _PivotedCholesky:
                 (tf.constant(0), _explained(panel, pivot)),
                 parallel_iterations=1,
             )
-            row = self._row(pivot, choice.left[pivot], explained)
+            row = self._row(pivot, left[pivot], explained)
             panel = tf.tensor_scatter_nd_update(panel, [[number % _PANEL]], row[None])
             return number + 1, panel, self._next(choice, number, pivot, row)
 
@@ -215,11 +218,6 @@ class _PivotedCholesky:
             parallel_iterations=1,
         )
         return index + 1, panels.write(index, panel), choice
-
-    def _pivot(self, number: tf.Tensor, left: tf.Tensor) -> tf.Tensor:
-        """Return the row of the largest variance, among those that may come at this number."""
-        eligible = (number >= self._first) | (self._position < self._among)
-        return tf.argmax(tf.where(eligible, left, -tf.ones_like(left)), output_type=tf.int32)
 
     def _row(self, pivot: tf.Tensor, variance: tf.Tensor, explained: tf.Tensor) -> tf.Tensor:
         """Return the row [n] of R for a pivot, with the part of Qff that earlier rows explain."""

@@ -190,6 +190,12 @@ def log_det(factor: tf.Tensor) -> tf.Tensor:
     return 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
 
 
+def condition(factor: tf.Tensor) -> tf.Tensor:
+    """Estimate the condition number of L L' from below, by the diagonal of L [..., M, M], [...]."""
+    diagonal = tf.linalg.diag_part(factor)
+    return tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
+
+
 @check_shapes("value: [shape...]", "return: [shape...]")
 def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
     """

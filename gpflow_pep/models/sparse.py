@@ -354,11 +354,14 @@ class InducingVariableGP(GPModel):
             Xnew, full_cov, full_output_cov
         )
 
-    def _predict_y_by(self, values: Tensors, Xnew: AnyNDArray) -> list[AnyNDArray]:
+    def _predict_y_by(
+        self, cache: Iterable[AnyNDArray], Xnew: AnyNDArray
+    ) -> tuple[AnyNDArray, AnyNDArray]:
         """
         Return mean and variance [n, P] of new observations at Xnew [n, D] from the cache of a
         posterior.
         """
+        values = tuple(map(tf.constant, cache))
         count = -(-len(Xnew) // ROWS_PER_CHUNK)
         predict: Any = self._predict_y_of_chunk
         if self._eager_chunks < count:
@@ -373,7 +376,8 @@ class InducingVariableGP(GPModel):
             predict(values, tf.constant(Xnew[start : start + ROWS_PER_CHUNK]))
             for start in range(0, len(Xnew), ROWS_PER_CHUNK)
         ]
-        return [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
+        mean, variance = map(np.concatenate, zip(*chunks, strict=True))
+        return mean, variance
 
     def _predict_y_of_chunk(self, values: Tensors, Xnew: tf.Tensor) -> MeanAndVariance:
         posterior = self._posterior(lambda: values)

@@ -56,9 +56,11 @@ def without_inputs(model: GPModel, coordinates: Coordinates) -> list[AnyNDArray]
     lengthscales = [each for each, *_ in _lengthscales(model)]
     if not lengthscales:
         return found
+    parts = [part for _, kernel in inputs_and_kernels(model) for part in leaves(kernel)]
+    slopes = [part.variance for part in parts if isinstance(part, Linear)]
     for factor in (1e3, 1e-3):
         values = [(each, factor * each.numpy()) for each in lengthscales]
-        values += [(each, 1e-6 * each.numpy()) for each in _variances_of_slopes(model)]
+        values += [(each, 1e-6 * each.numpy()) for each in slopes if _is_trainable(each)]
         found += _coordinates_at(coordinates, values)
     return found
 
@@ -93,13 +95,6 @@ def _coordinates_at(
         return []
     finally:
         coordinates.assign(given)
-
-
-def _variances_of_slopes(model: GPModel) -> list[Parameter]:
-    """Return the trainable variances of linear and polynomial kernels."""
-    parts = [part for _, kernel in inputs_and_kernels(model) for part in leaves(kernel)]
-    variances = [part.variance for part in parts if isinstance(part, Linear)]
-    return [each for each in variances if _is_trainable(each)]
 
 
 def _lengthscales(model: GPModel) -> Iterator[tuple[Parameter, AnyNDArray, int]]:
