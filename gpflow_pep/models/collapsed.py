@@ -291,11 +291,17 @@ class CollapsedRegression(SparseGP):
         return collapsed_leave_one_out(rows, self.site_rule(), self.site_powers(), self.site_sums())
 
 
-class UpperBoundMixin(CollapsedRegression):
+class BoundsMixin(CollapsedRegression):
     """
-    A model of all rows, which bound the log evidence from above; a stream does not keep earlier
-    batches.
+    A model of all rows, which bound the log evidence from below and above; a stream does not keep
+    earlier batches.
     """
+
+    @check_shapes("return: []")
+    @no_autograph
+    def elbo(self) -> tf.Tensor:
+        """Return the objective, a lower bound on the log evidence, in nats."""
+        return self.maximum_log_likelihood_objective()
 
     @check_shapes("return: []")
     @no_autograph

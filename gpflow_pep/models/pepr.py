@@ -1,7 +1,7 @@
 """PEPR: power expectation propagation for regression, from VFE over FITC and PITC to T-PEP."""
 
 import tensorflow as tf
-from check_shapes import check_shapes
+from check_shapes import inherit_check_shapes
 from gpflow.base import AnyNDArray, Parameter, RegressionData, TensorData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
@@ -13,7 +13,7 @@ from typing_extensions import override
 from .. import validation
 from ..engine import BlockChunks, Powers, RowSums, SiteRule, SphericalBlockSites, scale_terms
 from ..runtime import local_variable, no_autograph
-from .collapsed import UpperBoundMixin
+from .collapsed import BoundsMixin
 from .parts import ParameterPart, Power
 from .sparse import checked_bound, checked_power
 
@@ -21,7 +21,7 @@ _OPTIMAL = "optimal"
 _PER_BLOCK = "optimal per block"
 
 
-class PEPR(UpperBoundMixin):
+class PEPR(BoundsMixin):
     r"""
     Collapsed power EP for GP regression: SGPR, FITC, PITC and the powers between them.
 
@@ -134,7 +134,8 @@ class PEPR(UpperBoundMixin):
         count = int(self._local_num_blocks()) if self._workers.count == 1 else None
         return validation.scale(scale, count, self._unit())
 
-    @check_shapes("return: []")
+    @override
+    @inherit_check_shapes
     @no_autograph
     def elbo(self) -> tf.Tensor:
         """

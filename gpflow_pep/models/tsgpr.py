@@ -4,7 +4,6 @@ per block.
 """
 
 import tensorflow as tf
-from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, RegressionData, TensorData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
@@ -16,11 +15,10 @@ from typing_extensions import override
 from .. import validation
 from ..engine import Powers, RowSums, SharedBlockSites, SiteRule, StructuredBlockSites
 from ..maths.linalg import cholesky, log_det, plus_identity
-from ..runtime import no_autograph
-from .collapsed import UpperBoundMixin
+from .collapsed import BoundsMixin
 
 
-class TSGPR(UpperBoundMixin):
+class TSGPR(BoundsMixin):
     r"""
     The collapsed bound that is tighter than SGPR's; q(u) and predictions as `gpflow.models.SGPR`.
 
@@ -42,17 +40,10 @@ class TSGPR(UpperBoundMixin):
 
     @override
     def site_powers(self) -> Powers:
-        zero = tf.zeros([], default_float())  # noise as in SGPR
-        return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
-
-    @check_shapes("return: []")
-    @no_autograph
-    def elbo(self) -> tf.Tensor:
-        """Return the objective, a lower bound on the log evidence, in nats."""
-        return self.maximum_log_likelihood_objective()
+        return _powers()
 
 
-class BTSGPR(TSGPR):
+class BTSGPR(BoundsMixin):
     r"""
     The tighter collapsed bound with blocks, tighter still; q(u) and predictions as SGPR.
 
@@ -122,6 +113,10 @@ class BTSGPR(TSGPR):
         self.check_block_sizes(sizes)
 
     @override
+    def site_powers(self) -> Powers:
+        return _powers()
+
+    @override
     def site_rule(self) -> SiteRule:
         if self._shared_size is None:
             return StructuredBlockSites()
@@ -150,3 +145,9 @@ class BTSGPR(TSGPR):
             advice="a larger noise variance",
         )
         return 0.5 * B * log_det(factor)
+
+
+def _powers() -> Powers:
+    """Return the powers of the tighter bounds: noise as in SGPR, half of the log det penalty."""
+    zero = tf.zeros([], default_float())
+    return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)

@@ -45,7 +45,20 @@ _RADIUS_EXPONENTIAL = 1.5
 
 LogProb: TypeAlias = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 """Maps F [K, R], X [R, D] and Y [R, P] to log p(y | f), [K, R]."""
+_ExponentialFamily: TypeAlias = likelihoods.Poisson | likelihoods.Gamma | likelihoods.Exponential
 _Moments: TypeAlias = Callable[[Cavity, Observations, tf.Tensor], Tilted]
+
+
+class _Terms(NamedTuple):
+    """
+    log p = constant + slope f - rate exp(sign f): of Poisson, gamma and exponential densities with
+    an exponential link; [] or [R].
+    """
+
+    constant: tf.Tensor
+    slope: tf.Tensor
+    rate: tf.Tensor
+    sign: float
 
 
 class Density(NamedTuple):
@@ -272,15 +285,7 @@ def _poisson(likelihood: likelihoods.Poisson) -> LogDensity:
 
         return _by_link(likelihood.invlink, log_prob, lambda at: at.Y[:, 0] / likelihood.binsize)
 
-    def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
-        Y = Y[:, 0]
-        log_bin = tf.math.log(tf.convert_to_tensor(likelihood.binsize, F.dtype))
-        rate = tf.exp(F + log_bin)
-        return Density(Y * (F + log_bin) - rate - tf.math.lgamma(Y + 1.0), Y - rate, -rate)
-
-    return LogDensity(
-        lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL
-    )
+    return _exponential(likelihood)
 
 
 def log_power(y: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
@@ -321,12 +326,24 @@ def _gamma(likelihood: likelihoods.Gamma | likelihoods.Exponential) -> LogDensit
 
         return _by_link(likelihood.invlink, log_prob, mode)
 
+    return _exponential(likelihood)
+
+
+def _terms(likelihood: _ExponentialFamily, X: tf.Tensor, Y: tf.Tensor) -> _Terms:
+    """Return the terms of the log density of rows if the link is exponential."""
+    y = Y[:, 0]
+    if isinstance(likelihood, likelihoods.Poisson):
+        size = tf.convert_to_tensor(likelihood.binsize, y.dtype)
+        return _Terms(y * tf.math.log(size) - tf.math.lgamma(y + 1.0), y, size, 1.0)
+    k = _shape(likelihood, X)
+    return _Terms(log_power(y, k) - tf.math.lgamma(k), -k, y, -1.0)
+
+
+def _exponential(likelihood: _ExponentialFamily) -> LogDensity:
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
-        k = _shape(likelihood, X)
-        Y = Y[:, 0]
-        relative = Y * tf.exp(-F)
-        constant = log_power(Y, k) - tf.math.lgamma(k)
-        return Density(constant - k * F - relative, relative - k, -relative)
+        constant, slope, rate, sign = _terms(likelihood, X, Y)
+        size = rate * tf.exp(sign * F)
+        return Density(constant + slope * F - size, slope - sign * size, -size)
 
     return LogDensity(
         lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL
@@ -438,43 +455,20 @@ def _probit_rule(likelihood: Probit, projection: KL) -> TiltedRule:
     return AtPower(1.0, ClosedForm(moments), _by_quadrature(likelihood, projection))
 
 
-@tilted_rule.register(likelihoods.Poisson, KL)
-def _poisson_rule(likelihood: likelihoods.Poisson, projection: KL) -> TiltedRule:
-    """For α = 0 and an exponential link: E[y g - exp(g)], g = f + log(bin size)."""
-
-    def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
-        y = observations.Y[:, 0]
-        m = cavity.mean + tf.math.log(tf.convert_to_tensor(likelihood.binsize, y.dtype))
-        rate = tf.exp(m + 0.5 * cavity.variance)
-        return Tilted(y * m - rate - tf.math.lgamma(y + 1.0), y - rate, -rate, tf.ones_like(rate))
-
-    return _with_expectation(moments, likelihood, projection)
-
-
-@tilted_rule.register((likelihoods.Gamma, likelihoods.Exponential), KL)
-def _gamma_rule(
-    likelihood: likelihoods.Gamma | likelihoods.Exponential, projection: KL
-) -> TiltedRule:
-    """For α = 0 and an exponential link: E[-k f - y exp(-f)] with shape k."""
-
-    def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
-        y = observations.Y[:, 0]
-        k = _shape(likelihood, observations.X)
-        expected = y * tf.exp(-cavity.mean + 0.5 * cavity.variance)
-        constant = log_power(y, k) - tf.math.lgamma(k)
-        return Tilted(
-            constant - k * cavity.mean - expected, expected - k, -expected, tf.ones_like(expected)
-        )
-
-    return _with_expectation(moments, likelihood, projection)
-
-
-def _with_expectation(moments: _Moments, likelihood: Any, projection: KL) -> TiltedRule:
-    """Use the closed-form expectation of an exponential link at α = 0."""
+@tilted_rule.register((likelihoods.Poisson, likelihoods.Gamma, likelihoods.Exponential), KL)
+def _exponential_rule(likelihood: _ExponentialFamily, projection: KL) -> TiltedRule:
+    """For α = 0 and an exponential link: E[exp(± f)] in place of exp(± f) in the log density."""
     quadrature = _by_quadrature(likelihood, projection)
-    if likelihood.invlink in EXPONENTIALS:
-        return AtPower(0.0, ClosedForm(moments), quadrature)
-    return quadrature
+    if likelihood.invlink not in EXPONENTIALS:
+        return quadrature
+
+    def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
+        constant, slope, rate, sign = _terms(likelihood, *observations)
+        size = rate * tf.exp(sign * cavity.mean + 0.5 * cavity.variance)
+        expected = constant + slope * cavity.mean - size
+        return Tilted(expected, slope - sign * size, -size, tf.ones_like(size))
+
+    return AtPower(0.0, ClosedForm(moments), quadrature)
 
 
 def _by_quadrature(likelihood: ScalarLikelihood, projection: KL) -> TiltedRule:
