@@ -105,9 +105,9 @@ def check_integers(given: object, converted: AnyNDArray, name: str) -> None:
         integers = array[is_large].tolist()
         for value, rounded in zip(integers, numbers[is_large].tolist(), strict=True):
             if isinstance(value, int | np.integer) and int(value) != rounded:
-                found = f"{value}, which {dtype} rounds to {rounded:.0f}"
                 raise ValueError(
-                    f"{name} must hold integers that are exact in {dtype}, got {found}: {REMEDY}."
+                    f"{name} must hold integers that are exact in {dtype}, got {value}, which "
+                    f"{dtype} rounds to {rounded:.0f}: {REMEDY}."
                 )
 
 
@@ -211,11 +211,10 @@ def check_single_output(inducing_variable: InducingVariables, num_inputs: int | 
     """Check that a single-output inducing variable is finite and has the columns of X."""
     name = "inducing_variable"
     if isinstance(inducing_variable, MultioutputInducingVariables):
-        accepted = (
-            "Z [M, D], a single-output variable or one that outputs share (PEP accepts one for "
-            "each column of Y)"
+        raise ValueError(
+            f"{name} must be Z [M, D], a single-output variable or one that outputs share (PEP "
+            f"accepts one for each column of Y), got {type(inducing_variable).__name__}."
         )
-        raise ValueError(f"{name} must be {accepted}, got {type(inducing_variable).__name__}.")
     if isinstance(inducing_variable, InducingPointsBase):
         Z = matrix(inducing_variable.Z, f"{name} (Z)", "D")
         if num_inputs not in (None, Z.shape[1]) and not isinstance(
@@ -303,8 +302,10 @@ def noise_variance(value: object) -> float:
     smallest = default_likelihood_positive_minimum()
     variance = positive_number(value, "noise_variance")
     if variance <= smallest:
-        bound = f"{smallest:g} (gpflow.config.set_default_likelihood_positive_minimum)"
-        raise ValueError(f"noise_variance must be above {bound}, got {variance:g}.")
+        raise ValueError(
+            f"noise_variance must be above {smallest:g} "
+            f"(gpflow.config.set_default_likelihood_positive_minimum), got {variance:g}."
+        )
     return variance
 
 
@@ -352,10 +353,9 @@ def partition(blocks: object, num_data: int) -> tuple[AnyNDArray, AnyNDArray]:
     if labels.ndim == 0:
         labels = np.arange(num_data) // positive_integer(blocks, "blocks")
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        found = f"an array of dtype {labels.dtype} and shape {list(labels.shape)}"
         raise ValueError(
-            "blocks must be None, a size, integer labels [N] or arrays of row indices, got "
-            f"{found}."
+            "blocks must be None, a size, integer labels [N] or arrays of row indices, got an "
+            f"array of dtype {labels.dtype} and shape {list(labels.shape)}."
         )
     if len(labels) != num_data:
         raise ValueError(
@@ -370,9 +370,9 @@ def _partition_of_indices(
 ) -> tuple[AnyNDArray, AnyNDArray]:
     for number, block in enumerate(blocks):
         if block.ndim != 1 or block.size == 0 or block.dtype.kind not in "iu":
-            found = f"dtype {block.dtype} and shape {list(block.shape)}"
             raise ValueError(
-                f"blocks[{number}] must be a non-empty array of row indices, got {found}."
+                f"blocks[{number}] must be a non-empty array of row indices, got dtype "
+                f"{block.dtype} and shape {list(block.shape)}."
             )
     rows = np.concatenate(blocks)
     outside = rows[(rows < 0) | (rows >= num_data)]
@@ -427,9 +427,9 @@ def positive_numbers(value: object, name: str, count: int | None, unit: str) -> 
 def power(alpha: object, count: int | None = None, unit: str = "block") -> AnyNDArray:
     """Return alpha in [0, 1], one number [] or one per block or row [count]."""
     if isinstance(alpha, Parameter):
-        reason = "alpha cannot be learned, since the objective is not a bound"
         raise ValueError(
-            f"alpha must be a number or an array of numbers, got a gpflow.Parameter: {reason}."
+            "alpha must be a number or an array of numbers, got a gpflow.Parameter: alpha cannot "
+            "be learned, since the objective is not a bound."
         )
     return _each(
         alpha, "alpha", "in [0, 1]", lambda values: (values >= 0.0) & (values <= 1.0), count, unit

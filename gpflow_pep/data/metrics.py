@@ -42,8 +42,10 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike) -> floa
     y, mean, variance = _checked(y=y, mean=mean, variance=variance)
     bad = np.argwhere(variance <= 0.0)
     if len(bad):
-        found = f"{len(bad)} of {variance.size} entries that are not, the first in row {bad[0, 0]}"
-        raise ValueError(f"variance must be positive, got {found}: {variance[tuple(bad[0])]}.")
+        raise ValueError(
+            f"variance must be positive, got {len(bad)} of {variance.size} entries that are not, "
+            f"the first in row {bad[0, 0]}: {variance[tuple(bad[0])]}."
+        )
     return _mean_loss(y, mean, variance)
 
 
@@ -84,11 +86,10 @@ def smll(
     loss = nlpd(y, mean, variance)
     targets = _matrix(y_train, "y_train")
     if np.shape(y_train)[1:] != np.shape(y)[1:]:
-        shapes = (
-            f"{list(np.shape(y))} except for the number of rows, got shape "
-            f"{list(np.shape(y_train))}"
+        raise ValueError(
+            f"y_train must have the shape of y, {list(np.shape(y))} except for the number of rows, "
+            f"got shape {list(np.shape(y_train))}."
         )
-        raise ValueError(f"y_train must have the shape of y, {shapes}.")
     return loss - _mean_loss(
         _matrix(y, "y"), np.mean(targets, axis=0), _variance(targets, "y_train")
     )
@@ -123,8 +124,8 @@ def _variance(y: Floats, name: str) -> Floats:
     """Return the variances of the columns [P]; raise an error if one is constant."""
     constant = np.flatnonzero(np.ptp(y, axis=0) == 0.0)
     if constant.size:
-        found = f"{y[0, constant[0]]} in every row of column {constant[0]}"
         raise ValueError(
-            f"{name} must not be constant, since the score divides by the variance, got {found}."
+            f"{name} must not be constant, since the score divides by the variance, got "
+            f"{y[0, constant[0]]} in every row of column {constant[0]}."
         )
     return np.var(y, axis=0)

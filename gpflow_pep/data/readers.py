@@ -102,8 +102,10 @@ def csv_batches(
     dtype = default_float()
     is_character = isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()
     if not is_character or delimiter.isalnum() or delimiter in '"\r\n.+-\0':
-        accepted = "one ASCII character, not a letter, digit, quote, sign, point or line break"
-        raise ValueError(f"delimiter must be {accepted}, got {delimiter!r}.")
+        raise ValueError(
+            "delimiter must be one ASCII character, not a letter, digit, quote, sign, point or "
+            f"line break, got {delimiter!r}."
+        )
     format = pyarrow.dataset.CsvFileFormat(
         pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(null_values=[""]),

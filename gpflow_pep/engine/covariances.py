@@ -64,9 +64,9 @@ def independent_parts(
             f"inducing_variable must be {accepted}, got {type(inducing_variable).__name__}."
         )
     if len(kernels) != len(variables) and min(len(kernels), len(variables)) != 1:
-        found = f"{len(kernels)} kernels and {len(variables)} inducing variables"
         raise ValueError(
-            f"kernel and inducing_variable must have the same number of parts, got {found}."
+            f"kernel and inducing_variable must have the same number of parts, got {len(kernels)} "
+            f"kernels and {len(variables)} inducing variables."
         )
     return paired(variables, kernels)
 

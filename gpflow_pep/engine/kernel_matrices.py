@@ -125,11 +125,10 @@ def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_input
     for parameter in _ARD:
         values = np.shape(getattr(kernel, parameter, 0.0))
         if len(values) == 1 and values[0] not in (1, len(columns)):
-            must = (
+            raise ValueError(
                 f"kernel: {parameter} of {name} must have one value or one for each of "
-                f"{len(columns)} active columns"
+                f"{len(columns)} active columns, got {values[0]}."
             )
-            raise ValueError(f"{must}, got {values[0]}.")
 
 
 def num_active(kernel: Kernel, num_inputs: int) -> int:

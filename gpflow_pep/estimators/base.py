@@ -450,8 +450,10 @@ class SparseGPEstimator(BaseEstimator):
         if not isinstance(self.kernel, Kernel):
             name = type(self.kernel).__name__
             hint = f": use {_OF_SKLEARN[name]}" if name in _OF_SKLEARN else ""
-            found = f"{validation.kind(self.kernel)}{hint}"
-            raise ValueError(f"kernel must be a gpflow.kernels.Kernel or None, got {found}.")
+            raise ValueError(
+                "kernel must be a gpflow.kernels.Kernel or None, got "
+                f"{validation.kind(self.kernel)}{hint}."
+            )
         return deepcopy(self.kernel)
 
     def _default_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
@@ -533,11 +535,10 @@ def _assign(name: str, parameter: Parameter, value: Any) -> None:
     try:
         parameter.assign(np.broadcast_to(numbers, shape))
     except (ValueError, tf.errors.InvalidArgumentError) as error:
-        accepted = (
-            f"one number or an array of shape {shape}, in the range of its transform (mostly: "
-            "positive)"
-        )
-        raise ValueError(f"{name} must be {accepted}, got {value!r}.") from error
+        raise ValueError(
+            f"{name} must be one number or an array of shape {shape}, in the range of its "
+            f"transform (mostly: positive), got {value!r}."
+        ) from error
 
 
 def _only_values(values: AnyNDArray, earlier: AnyNDArray) -> AnyNDArray:

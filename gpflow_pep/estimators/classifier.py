@@ -181,8 +181,10 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         is_binary = isinstance(self.likelihood, Bernoulli | Logit | Probit)
         expected = 2 if is_binary else getattr(self.likelihood, "num_classes", count)
         if expected != count:
-            found = f"got {type(self.likelihood).__name__} with {expected}"
-            raise ValueError(f"likelihood must have {count} classes, as classes_ has, {found}.")
+            raise ValueError(
+                f"likelihood must have {count} classes, as classes_ has, got "
+                f"{type(self.likelihood).__name__} with {expected}."
+            )
         return deepcopy(self.likelihood)
 
     @override

@@ -418,9 +418,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             self._y_scale = self._scales(Y)
         self._y_mean = self._first_mean if self.normalize_y else np.zeros(Y.shape[1])
         if not (np.isfinite([self._y_mean, self._y_scale]).all() and self._y_scale.all()):
-            found = f"got values up to {np.abs(Y).max():g} in absolute value: try another unit"
             raise ValueError(
-                f"y must have mean and standard deviation within floating point range, {found}."
+                "y must have mean and standard deviation within floating point range, got values "
+                f"up to {np.abs(Y).max():g} in absolute value: try another unit."
             )
 
     def _set_scale_of_first_spread(self, Y: AnyNDArray) -> None:
@@ -473,11 +473,11 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _make_without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:
         if np.ndim(alpha) or 0.0 < validation.power(alpha) < _SMALLEST_POWER:
             found = f"an array of shape {np.shape(alpha)}" if np.ndim(alpha) else f"{alpha:g}"
-            accepted = "the power, one number in [0, 1], not a noise variance as in scikit-learn"
-            hint = (
-                "use noise_variance, or a PEPR with Gaussian(scale=...) for the noise of each row"
+            raise ValueError(
+                "alpha must be the power, one number in [0, 1], not a noise variance as in "
+                f"scikit-learn, got {found}: use noise_variance, or a PEPR with "
+                "Gaussian(scale=...) for the noise of each row."
             )
-            raise ValueError(f"alpha must be {accepted}, got {found}: {hint}.")
         noise, kernel = self._initial_noise(data[1]), self._initial_kernel(*data)
         return PEPR(data, kernel, Z, alpha=alpha, noise_variance=noise, max_jitter=max_jitter())
 

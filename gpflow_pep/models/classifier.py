@@ -116,12 +116,10 @@ def _labels(data: RegressionData | DatasetChunks) -> AnyNDArray:
         found.append(np.unique(Y))
         one_hot = one_hot and bool(np.isin(Y, (0, 1)).all() and (Y.sum(axis=1) == 1).all())
     if one_hot:
-        hint = (
-            "give np.argmax(Y, axis=1)[:, None] or, for outputs of two classes each, "
-            "likelihood=Probit()"
-        )
         raise ValueError(
-            f"data[1] (Y) must be one column of labels, got rows that each hold a single 1: {hint}."
+            "data[1] (Y) must be one column of labels, got rows that each hold a single 1: give "
+            "np.argmax(Y, axis=1)[:, None] or, for outputs of two classes each, "
+            "likelihood=Probit()."
         )
     return np.unique(np.concatenate(found))
 
@@ -147,9 +145,8 @@ def _likelihood_for(labels: AnyNDArray, num_outputs: int) -> Likelihood:
                 f"gpflow_pep.MultiClassRobustMax({num_classes}) if that is intended."
             )
         return MultiClassRobustMax(num_classes)
-    accepted = (
-        "the labels 0 and 1, or -1 and 1, or one column of labels 0, 1, ..., C - 1 if likelihood "
-        "is None"
+    raise ValueError(
+        "data[1] (Y) must hold the labels 0 and 1, or -1 and 1, or one column of labels 0, 1, ..., "
+        f"C - 1 if likelihood is None, got {', '.join(f'{value:g}' for value in labels[:5])} among "
+        f"{len(labels)} values."
     )
-    found = f"{', '.join(f'{value:g}' for value in labels[:5])} among {len(labels)} values"
-    raise ValueError(f"data[1] (Y) must hold {accepted}, got {found}.")

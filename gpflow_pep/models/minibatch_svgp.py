@@ -64,9 +64,9 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         """
         first = next(iter(args), None)
         if isinstance(first, tuple | list | tf.data.Dataset) or "data" in options:
-            order = f"{cls.__name__}(kernel, likelihood, inducing_variable, num_data=N)"
             raise ValueError(
-                f"kernel must come first, got data, which go to fit(model, data): {order}."
+                "kernel must come first, got data, which go to fit(model, data): "
+                f"{cls.__name__}(kernel, likelihood, inducing_variable, num_data=N)."
             )
         return super().__new__(cls)
 

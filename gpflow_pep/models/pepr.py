@@ -163,8 +163,10 @@ class PEPR(BoundsMixin):
             "scale": self.conditional_scale().shape,
         }.items():
             if shape.rank and len(sizes) != shape[0]:
-                found = f"because {name} was given per block, got {len(sizes)}"
-                raise ValueError(f"data must keep {shape[0]} blocks, {found}.")
+                raise ValueError(
+                    f"data must keep {shape[0]} blocks, because {name} was given per block, got "
+                    f"{len(sizes)}."
+                )
 
     @override
     def site_powers(self) -> Powers:

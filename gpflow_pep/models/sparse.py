@@ -475,9 +475,9 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         name a wrong one.
         """
         if isinstance(next(iter(args), None), Kernel) or "num_data" in options:
-            order = f"{cls.__name__}((X, Y), kernel, ...)"
             raise ValueError(
-                f"data must come first, got a kernel or num_data, as for SVGP: {order}."
+                f"data must come first, got a kernel or num_data, as for SVGP: {cls.__name__}((X, "
+                "Y), kernel, ...)."
             )
         return super().__new__(cls)
 

@@ -129,9 +129,9 @@ class BTSGPR(BoundsMixin):
     @override
     def check_block_sizes(self, sizes: AnyNDArray) -> None:
         if self._shared_size is not None and (sizes != self._shared_size).any():
-            found = f"sizes {sizes.min()} to {sizes.max()}"
             raise ValueError(
-                f"blocks must be of one size with shared=True, {self._shared_size}, got {found}."
+                f"blocks must be of one size with shared=True, {self._shared_size}, got sizes "
+                f"{sizes.min()} to {sizes.max()}."
             )
 
     @override

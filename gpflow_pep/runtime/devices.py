@@ -91,11 +91,9 @@ def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[object]
     if isinstance(current, tf.distribute.MirroredStrategy):
         strategies.add(current)
     if len(strategies) > 1:
-        accepted = (
-            "constructed in the scope of the strategy in which Adam trains it, with all its parts"
-        )
         raise ValueError(
-            f"model must be {accepted}, got one of which a part, or all, was constructed elsewhere."
+            "model must be constructed in the scope of the strategy in which Adam trains it, with "
+            "all its parts, got one of which a part, or all, was constructed elsewhere."
         )
     (strategy,) = strategies or {None}
     if strategy in (None, current):

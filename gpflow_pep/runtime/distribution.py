@@ -44,9 +44,11 @@ class Workers:
         if count <= 1:
             return ONE_PROCESS
         if strategy.num_replicas_in_sync != count:
-            found = f"{strategy.num_replicas_in_sync} for {count} workers"
-            hint = "start a process for each GPU, with CUDA_VISIBLE_DEVICES"
-            raise ValueError(f"the strategy must have one device per worker, got {found}: {hint}.")
+            raise ValueError(
+                "the strategy must have one device per worker, got "
+                f"{strategy.num_replicas_in_sync} for {count} workers: start a process for each "
+                "GPU, with CUDA_VISIBLE_DEVICES."
+            )
         return cls(count, int(resolver.task_id) + (chiefs if resolver.task_type == "worker" else 0))
 
     @property

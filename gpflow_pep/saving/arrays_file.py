@@ -122,9 +122,9 @@ def assign_arrays(
         if value.dtype != variable.dtype.as_numpy_dtype or not shape.is_compatible_with(
             value.shape
         ):
-            found = f"{value.dtype} of shape {value.shape}"
             raise ValueError(
-                f"{about}{name} must be {variable.dtype.name} of shape {shape}, got {found}."
+                f"{about}{name} must be {variable.dtype.name} of shape {shape}, got {value.dtype} "
+                f"of shape {value.shape}."
             )
         if name != "status" and value.dtype.kind == "f" and not np.isfinite(value).all():
             raise ValueError(f"{about}{name} must be finite, got values that are NaN or infinite.")

@@ -111,8 +111,8 @@ class StreamState:
         if not isinstance(saved, dict):
             raise ValueError(f"the state's {SETTINGS} must be settings by path, got {text[:40]!r}.")
         if names := differing(settings, saved):
-            parts = (
-                f"the same kernel, likelihood and mean function; they differ in {', '.join(names)}"
+            raise ValueError(
+                "the state must come from a model with the same kernel, likelihood and mean "
+                f"function; they differ in {', '.join(names)}."
             )
-            raise ValueError(f"the state must come from a model with {parts}.")
         assign_arrays(self.arrays, variables, about="the state's ", resize=True)

@@ -295,8 +295,10 @@ def _criterion(model: GPModel) -> str:
         return "gap"
     if hasattr(model, "loo_log_predictive_density"):
         return "density"
-    accepted = "a model with a lower bound and an upper_bound, or with loo_log_predictive_density"
-    raise ValueError(f"make must return {accepted}, got {type(model).__name__}.")
+    raise ValueError(
+        "make must return a model with a lower bound and an upper_bound, or with "
+        f"loo_log_predictive_density, got {type(model).__name__}."
+    )
 
 
 def _scores(model: GPModel, num_data: int) -> tuple[float, float, float]:

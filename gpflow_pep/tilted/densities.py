@@ -136,9 +136,11 @@ def _automatic(likelihood: ScalarLikelihood) -> LogDensity:
         F = F[..., None]
         if value.dtype != F.dtype or not value.shape.is_compatible_with(F.shape):
             name = type(likelihood).__name__
-            found = f"F is {F.dtype.name} of shape {F.shape}, the result"
-            must = f"_scalar_log_prob of {name} must return a value for each f, but {found}"
-            raise ValueError(f"likelihood: {must} {value.dtype.name} of shape {value.shape}.")
+            raise ValueError(
+                f"likelihood: _scalar_log_prob of {name} must return a value for each f, but F is "
+                f"{F.dtype.name} of shape {F.shape}, the result {value.dtype.name} of shape "
+                f"{value.shape}."
+            )
         return value[..., 0]
 
     return LogDensity(log_prob)
