@@ -15,6 +15,7 @@ subtracted, whose expectation is known: with a constant b and B² = v + b²
 """
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,11 +38,18 @@ def log_survival(x: tf.Tensor, variance: tf.Tensor) -> Tensors:
     1e-15. Far on the left, log S nearer to 0 than 1e-14 is less accurate.
     """
     group = tf.where(variance < 1.0, 0, tf.where(variance < LARGEST_VARIANCE, 1, 2))
-    indices = [tf.cast(tf.where(group == number)[:, 0], tf.int32) for number in range(3)]
-    narrow, wide, very_wide = (
-        (tf.gather(x, index), tf.gather(variance, index)[:, None]) for index in indices
-    )
-    parts = [_narrow(*narrow), _wide(*wide), _wide(*very_wide, nodes=_FEW_NODES)]
+    return _by_group(x, variance, group, [_narrow, _wide, _very_wide])
+
+
+def _by_group(
+    x: tf.Tensor, variance: tf.Tensor, group: tf.Tensor, functions: Sequence[Callable[..., Tensors]]
+) -> Tensors:
+    """Compute the rows of each group, numbered from 0 [Q], by the function of this number."""
+    indices = tf.dynamic_partition(tf.range(tf.size(group)), group, len(functions))
+    parts = [
+        function(tf.gather(x, index), tf.gather(variance, index))
+        for function, index in zip(functions, indices, strict=True)
+    ]
     return tuple(tf.dynamic_stitch(indices, list(values)) for values in zip(*parts, strict=True))
 
 
@@ -97,7 +105,8 @@ _FEW_NODES = _few_remainders()
 
 
 def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sum over the normal variable, for x [Q, K] and v [Q, 1]."""
+    """Sum over the normal variable, for x [Q, K] and v [Q]."""
+    v = v[:, None]
     nodes = np.linspace(-8.4, 7.6, 48)  # S at large x depends on the left tail
     density = np.exp(-0.5 * nodes**2)
     weights = tf.constant(density / density.sum(), x.dtype)
@@ -126,10 +135,11 @@ def _wide(
     x: tf.Tensor, v: tf.Tensor, nodes: tuple[AnyNDArray, AnyNDArray] = _NODES
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Sum over u, for x [Q, K] and v [Q, 1]. If x > 0, the sums are multiplied by exp(x²/2v) to avoid
+    Sum over u, for x [Q, K] and v [Q]. If x > 0, the sums are multiplied by exp(x²/2v) to avoid
     underflow.
     """
     dtype = x.dtype
+    v = v[:, None]
     sd = tf.sqrt(v)
     B = tf.sqrt(v + _WIDTH**2)
     # Standard deviations beyond x = v: S is 1e-300 or 1e-37 there.
@@ -156,6 +166,9 @@ def _wide(
     S = tf.where(left, 1.0 - F, tf.maximum(S, smallest(dtype)))
     fall = -0.5 * tf.square(tf.nn.relu(beyond)) / v
     return tf.where(left, tf.math.log1p(-F), fall + tf.math.log(S)), tf.nn.relu(slope + tail) / S
+
+
+_very_wide = functools.partial(_wide, nodes=_FEW_NODES)
 
 
 # --- a table of S in x and v ----------------------------------------------------------------------
@@ -192,10 +205,7 @@ def quick_survival(x: tf.Tensor, variance: tf.Tensor) -> Tensors:
 @on_demand
 def _partly_summed(x: tf.Tensor, variance: tf.Tensor, is_wide: tf.Tensor) -> Tensors:
     """Compute narrow rows by the table and wide rows by a sum."""
-    indices = [tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide)]
-    (low, v), (high, w) = ((tf.gather(x, at), tf.gather(variance, at)) for at in indices)
-    parts = tabulated_survival(low, v), _wide(high, w[:, None], nodes=_FEW_NODES)
-    return tuple(tf.dynamic_stitch(indices, list(values)) for values in zip(*parts, strict=True))
+    return _by_group(x, variance, tf.cast(is_wide, tf.int32), [tabulated_survival, _very_wide])
 
 
 def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

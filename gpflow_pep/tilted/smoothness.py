@@ -51,23 +51,19 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
         columns = np.arange(len(rows))
         if not np.any(changes[index, columns] > 1e-3 * steepest):
             return
-        left = low[index, columns][None]  # [1, R]
-        right = low[index + 1, columns][None]  # [1, R]
-        at_left = slopes(left)
-        at_right = slopes(right)
+        ends = low[[index, index + 1], columns]  # [2, R]
+        at_ends = slopes(ends)  # [2, 2, R]
         jumps = [np.zeros(len(rows))]
         num_halvings = 40  # then the interval is as short as rounding allows
         for _ in range(num_halvings):
-            middle = (left + right) / 2.0
-            at_middle = slopes(middle)
-            is_left = excess(middle - left, at_left, at_middle) >= excess(
-                right - middle, at_middle, at_right
-            )
-            left = np.where(is_left, left, middle)
-            right = np.where(is_left, middle, right)
-            at_left = np.where(is_left, at_left, at_middle)
-            at_right = np.where(is_left, at_middle, at_right)
-            jump = np.abs(at_left[0] - at_right[0])[0]
+            middle = ends.mean(axis=0)
+            at_middle = slopes(middle[None])[:, 0]
+            left = excess(middle - ends[0], at_ends[:, 0], at_middle)
+            right = excess(ends[1] - middle, at_middle, at_ends[:, 1])
+            moving = (left >= right).astype(int)  # the end that is farther from the kink
+            ends[moving, columns] = middle
+            at_ends[:, moving, columns] = at_middle
+            jump = np.abs(at_ends[0, 0] - at_ends[0, 1])
             jumps.append(np.where(np.isfinite(jump), jump, 0.0))
     # At a pole of log p (y log f² at 0) the change of the slope grows with each halving, but p is
     # smooth.
@@ -78,7 +74,7 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
         row = found[0]
         raise ValueError(
             f"likelihood must be twice differentiable in f, but the slope of {name}'s log density "
-            f"jumps by {jumps[-1][row]:.3g} at f = {left[0, row]:.6g} in row {rows[row]}. Try: a "
+            f"jumps by {jumps[-1][row]:.3g} at f = {ends[0, row]:.6g} in row {rows[row]}. Try: a "
             "smooth density (tf.sqrt(u**2 + 1e-4) instead of tf.abs(u)), or register a rule "
             "(gpflow_pep.tilted.tilted_rule)."
         )
