@@ -13,7 +13,7 @@ from gpflow.kernels import Kernel, SquaredExponential, Sum
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.models import GPModel
 from gpflow.utilities import multiple_assign, read_values
-from sklearn.base import RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import override
@@ -48,7 +48,7 @@ _GPFLOW_BOUND = 1e-6  # GPflow's default lower bound of a noise variance
 _FINER_BOUNDS = 1e-2
 
 
-class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
+class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
     """
     Sparse GP regression by power EP, :class:`gpflow_pep.PEPR`, as an estimator of scikit-learn.
 
@@ -396,11 +396,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         if number % 2:
             raise ValueError(f"n_draws must be None or an even number, got {number}.")
         return number
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True  # y may have several columns
-        return tags
 
     def _validated_rows(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
         check_numbers(y, "y")

@@ -3,7 +3,6 @@ Adaptive Gauss-Legendre quadrature of many rows at once: halve panels until poly
 integrands.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,7 +26,6 @@ class GaussLegendre(NamedTuple):
     last_coefficients: AnyNDArray
 
 
-@functools.cache
 def gauss_legendre(number: int) -> GaussLegendre:
     """Return the rule of K = `number` nodes."""
     nodes, weights = legendre.leggauss(number)  # type: ignore[no-untyped-call]

@@ -37,7 +37,7 @@ from ..engine import log1p_ratio
 from ..maths.adaptive_quadrature import Evaluated, Panels, attainable, gauss_legendre, integrate
 from ..maths.largest import select_own
 from ..runtime import on_demand, refuse_xla
-from ..tilted.trapezoid import trapezoid_table
+from ..tilted.trapezoid import trapezoid_table, with_rows
 from .survival import (
     LARGEST_G,
     LARGEST_VARIANCE,
@@ -122,7 +122,7 @@ def softmax_power(
 
     def with_panels() -> tf.Tensor:
         refined = _by_panels(mean.shape[0])(rows.take(rest))
-        return tf.tensor_scatter_nd_update(sums, rest[:, None], refined)
+        return with_rows(sums, rest, refined)
 
     sums = tf.cond((tf.size(rest) > 0) & accurate, with_panels, lambda: sums)
     # The scan misses integrands if a mean is too far above m_y, in standard deviations (or units)
@@ -228,7 +228,7 @@ def _by_trapezoid(rows: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
             taken, *_points(taken, 0.5 * (points + 1.0)), quick_survival
         )
         good = _is_accurate(taken, resolved, log_S, tf.stack(waves))
-        sums = tf.tensor_scatter_nd_update(sums, row[:, None], tf.transpose(integrals))
+        sums = with_rows(sums, row, tf.transpose(integrals))
         return number + 1, tf.boolean_mask(row, ~good), sums
 
     _, rest, sums = tf.while_loop(

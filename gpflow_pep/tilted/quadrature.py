@@ -35,6 +35,8 @@ from .trapezoid import (
     on_shared_points,
     trapezoid,
     trapezoid_table,
+    true_rows,
+    with_rows,
 )
 
 # Points of the first, second and later windows of a row; wide cavities start with the second.
@@ -87,15 +89,12 @@ class QuadratureRule(TiltedRule):
     ) -> Tilted:
         rows = TiltedRows.of(cavity, observations, alpha)
         tilted, is_accurate, center = self._locate(rows, negligible)
-        inaccurate = tf.squeeze(tf.where(~is_accurate), 1)
+        inaccurate = true_rows(~is_accurate)
 
         def with_panels() -> Tensors:
             better = self._on_panels(rows.take(inaccurate), tf.gather(center, inaccurate))
             pairs = zip(tilted, better, strict=True)
-            return tuple(
-                tf.tensor_scatter_nd_update(old, tf.expand_dims(inaccurate, 1), new)
-                for old, new in pairs
-            )
+            return tuple(with_rows(old, inaccurate, new) for old, new in pairs)
 
         values = tf.cond(
             (tf.size(inaccurate) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted)
@@ -131,7 +130,7 @@ class QuadratureRule(TiltedRule):
         weight = tf.where(is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), tf.zeros_like(F))
         F = tf.where(weight == 0.0, m, F)  # if log p is -inf, its derivatives may be NaN
         accurate = _weighted_vjp(self._density, F, weight, observations, sources)
-        inaccurate = tf.squeeze(tf.where(~is_accurate), 1)
+        inaccurate = true_rows(~is_accurate)
 
         def with_panels() -> Tensors:
             taken = rows.take(inaccurate)
@@ -225,18 +224,18 @@ def on_windows(
     rows of `results` [R, 6] stay unchanged.
     """
     dtype = least.dtype
-    row = tf.squeeze(tf.where(narrow), 1)
+    row = true_rows(narrow)
     taken = rows.take(row)
     values = _results(taken, *on_shared_points(density, taken, False, least))
-    results = tf.tensor_scatter_nd_update(results, tf.expand_dims(row, 1), values)
+    results = with_rows(results, row, values)
     table = tf.constant(_TABLE, dtype)
     sizes = tf.constant(_NUMBERS)
     radius = density.radius(rows.observations.X)
     # Only 1 % of cavities wider than 5 radii are resolved by 60 points.
     is_wide = (tf.sqrt(rows.cavity.variance) > 5.0 * radius) & (radius > 0.0)
     rest = results[:, -2] == 0.0
-    narrower = tf.squeeze(tf.where(rest & ~is_wide), 1)
-    wide = tf.squeeze(tf.where(rest & is_wide), 1)
+    narrower = true_rows(rest & ~is_wide)
+    wide = true_rows(rest & is_wide)
 
     def level(
         number: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor, results: tf.Tensor
@@ -251,7 +250,7 @@ def on_windows(
         mode = taken.cavity.mean + tf.sqrt(taken.cavity.variance) * integrated.peak
         center = tf.where(integrated.is_accurate, values[:, -1], mode)
         values = tf.concat([values[:, :-1], center[:, None]], axis=1)
-        results = tf.tensor_scatter_nd_update(results, tf.expand_dims(row, 1), values)
+        results = with_rows(results, row, values)
 
         row, middle, half = _remaining_windows(number, integrated, row, middle, half)
         begin = wide[: tf.where(tf.equal(number, 0), tf.size(wide), 0)]
@@ -281,7 +280,7 @@ def _remaining_windows(
     Return the rows that are not accurate yet and their next windows, without rows whose window no
     longer changes.
     """
-    inaccurate = tf.squeeze(tf.where(~integrated.is_accurate), 1)
+    inaccurate = true_rows(~integrated.is_accurate)
     values = (
         integrated.log_pi,
         integrated.x,
@@ -301,7 +300,7 @@ def _remaining_windows(
     change = next_half / half
     changes = (change < 0.5) | (change > 2.0)
     same = (number < 1) & ~changes
-    remaining = tf.squeeze(tf.where((number < 2) | changes), 1)
+    remaining = true_rows((number < 2) | changes)
     middle = tf.where(same, middle, next_middle)
     half = tf.where(same, half, next_half)
     return tuple(tf.gather(value, remaining) for value in (row, middle, half))
@@ -315,7 +314,7 @@ def far_modes(
     are any, and mark their `results` [R, 6] inaccurate. Only likelihoods that are not log-concave
     have any.
     """
-    row = tf.squeeze(tf.where(small), 1)
+    row = true_rows(small)
     taken = rows.take(row)
     found = tf.gather(results, row)
     m = taken.cavity.mean
@@ -333,7 +332,7 @@ def far_modes(
     center = m + sd * tf.gather(tf.transpose(x), best, batch_dims=1)
     values = tf.concat([found[:, :-2], tf.zeros_like(center)[:, None], center[:, None]], axis=1)
     is_far = tf.reduce_any(is_larger, axis=0)[:, None]
-    return tf.tensor_scatter_nd_update(results, row[:, None], tf.where(is_far, values, found))
+    return with_rows(results, row, tf.where(is_far, values, found))
 
 
 # --- adaptive panels ------------------------------------------------------------------------------

@@ -68,6 +68,16 @@ class TiltedRows(NamedTuple):
         return tf.nest.map_structure(lambda value: tf.gather(value, row), self)
 
 
+def true_rows(mask: tf.Tensor) -> tf.Tensor:
+    """Return the rows at which a mask [R] is true, [n]."""
+    return tf.squeeze(tf.where(mask), 1)
+
+
+def with_rows(values: tf.Tensor, row: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+    """Return values [R, ...] in which the rows `row` [n] are new."""
+    return tf.tensor_scatter_nd_update(values, tf.expand_dims(row, 1), new)
+
+
 class Approximation(NamedTuple):
     """Tilted distributions on the points of a window, with error estimates."""
 

@@ -27,7 +27,7 @@ from ..maths.normal import LOG_ROOT_2PI
 from ..runtime import Sources, Tensors, WithGradient
 from .densities import log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
-from .trapezoid import HALF, TiltedRows, placed, trapezoid_table
+from .trapezoid import HALF, TiltedRows, placed, trapezoid_table, true_rows, with_rows
 
 # Levels of accuracy: numbers of points, and windows. A window has the cavity up to ± HALF, but on
 # either side of the tilted mean at least _NEAR and at most _FAR tilted standard deviations: 40 of
@@ -110,9 +110,7 @@ class WassersteinRule(TiltedRule):
         levels = self._distances(rows, tilted)[0]
         is_easy = levels < _EASY
         masks = is_easy, ~is_easy
-        return [
-            self._visible(tf.squeeze(tf.where(mask), 1), levels, rows, tilted) for mask in masks
-        ]
+        return [self._visible(true_rows(mask), levels, rows, tilted) for mask in masks]
 
     def projections(self, points: Sequence[Points], rows: TiltedRows) -> tf.Tensor:
         """Return means and standard deviations of the projections, [2, R]; differentiable."""
@@ -184,7 +182,7 @@ class WassersteinRule(TiltedRule):
             shorter = tf.nn.relu(1.0 - tf.square(sigma) / variance - 64.0 * eps)
             distance = tf.where(is_lost, np.nan * sigma, target.variance_ratio * shorter)
             levels, distances = (
-                tf.tensor_scatter_nd_update(old, row[:, None], new)
+                with_rows(old, row, new)
                 for old, new in ((levels, number + tf.zeros_like(row)), (distances, distance))
             )
             return number + 1, tf.boolean_mask(row, is_open), levels, distances
