@@ -311,10 +311,10 @@ class SparseGPEstimator(BaseEstimator):
             self.alpha_ = float(validation.power(self.alpha))
         if not isinstance(model, Stream):
             model = self._STREAM(
-                tuple(values.numpy() for values in model.data),
+                model.data,
                 kernel=deepcopy(model.kernel),
                 likelihood=self._stream_likelihood(model),
-                inducing_variable=model.inducing_variable.Z.numpy(),
+                inducing_variable=model.inducing_variable.Z,
                 alpha=self.alpha_,
                 max_jitter=max_jitter(),
             )

@@ -502,17 +502,16 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
             matern, *trend = kernel.kernels
             smooth = SquaredExponential(matern.variance.numpy(), matern.lengthscales.numpy())
             kernel = Sum([smooth, *trend])
-        data = tuple(values.numpy() for values in model.data)
         finer = PEPR(
-            data,
+            model.data,
             kernel,
-            model.inducing_variable.Z.numpy(),
-            alpha=model.alpha.numpy(),
+            model.inducing_variable.Z,
+            alpha=model.alpha,
             likelihood=Gaussian(noise, variance_lower_bound=_FINER_BOUNDS * _GPFLOW_BOUND),
             max_jitter=max_jitter(),
         )
         finer.jitter = _FINER_BOUNDS * default_jitter()
-        if self._has_weak_priors() and len(data[0]) <= _FEW_ROWS:
+        if self._has_weak_priors() and model.num_data <= _FEW_ROWS:
             weak_priors(finer)
         else:
             remove_weak_priors(finer)  # many rows without noise determine the kernel

@@ -38,6 +38,11 @@ class WhitenedQ(NamedTuple):
     m: tf.Tensor  # [C, M]
     R: tf.Tensor  # [C, M, M], lower triangular
 
+    def variance(self, V: tf.Tensor) -> tf.Tensor:
+        """Var_q[V'v], [C, n]."""
+        T = tf.matmul(self.R, V, transpose_a=True)  # [C, M, n]
+        return column_products(T, T)
+
     def half_log_det(self) -> tf.Tensor:
         """log|S|/2, summed over latent functions, []."""
         return tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(self.R))))
@@ -279,9 +284,8 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ
     ) -> tf.Tensor:
         """E_q[log p(y|f)], summed over the rows, []."""
-        T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]
         mean = tf.transpose(rows.mean + project_mean(rows.V, q.m))  # [n, C]
-        variance = tf.transpose(rows.conditional_variance + column_products(T, T))
+        variance = tf.transpose(rows.conditional_variance + q.variance(rows.V))
         return tf.reduce_sum(self.likelihood.variational_expectations(X, mean, variance, Y))
 
 

@@ -35,7 +35,7 @@ from typing_extensions import override
 from .. import validation
 from ..engine import conditional_covariance_of_f, factored_log_det_ratio, log1p_ratio, noise_at
 from ..ep.sweep import Projected, project_mean
-from ..maths.linalg import cholesky, column_products, inverse_of_product, plus_identity
+from ..maths.linalg import cholesky, inverse_of_product, plus_identity
 from ..runtime import Tensors, WithGradient, once_differentiable
 from .minibatch_svgp import ElboMixin, MinibatchSVGP, PowerSVGP, WhitenedQ
 from .parts import ParameterPart, Part
@@ -72,16 +72,16 @@ class StructuredSVGP(MinibatchSVGP):
         power, in_noise, m = self._bound()
         noise = noise_at(self.likelihood, X)[None]  # [1, n]
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
-        T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
         if self.minibatch_is_block:
             prior = self._prior()
             Kff = prior.Kff(X, *prior.inputs)
             D = conditional_covariance_of_f(Kff, tf.linalg.matrix_transpose(rows.V))
+            T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
             of_blocks = _of_minibatch(m * D, noise, residual, T, power, in_noise)
         else:
             d = m * rows.conditional_variance  # [n] or [C, n]
             variance = noise + power * d if in_noise else noise
-            squares = tf.reduce_sum((tf.square(residual) + column_products(T, T)) / variance)
+            squares = tf.reduce_sum((tf.square(residual) + q.variance(rows.V)) / variance)
             of_blocks = _total(log1p_ratio(power, d / noise), residual) + squares
         shrinkage = log1p_ratio(power, m - 1.0) - tf.math.log(m)
         of_noise = np.log(2.0 * np.pi) + tf.math.log(noise) + shrinkage

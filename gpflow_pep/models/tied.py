@@ -98,8 +98,7 @@ class ARPEP(TiedFactors):
 
     @override
     def cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> Tensors:
-        T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
-        return q.m, column_products(T, T), -q.divergence()
+        return q.m, q.variance(V), -q.divergence()
 
 
 class APEP(TiedFactors):
@@ -157,8 +156,7 @@ class RPAPEP(TiedFactors):
             + tf.reduce_sum(log_det) / beta
             + tf.reduce_sum(q.m * mean)
         )
-        T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
-        return q.m, column_products(T, T) / beta, q.half_log_det() + term
+        return q.m, q.variance(V) / beta, q.half_log_det() + term
 
 
 def _advice(alpha: tf.Tensor, num_data: tf.Tensor) -> str | tf.Tensor:

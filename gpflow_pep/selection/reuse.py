@@ -61,7 +61,7 @@ def compiled_model(model: GPModel, *, free_points: bool) -> Iterator[GPModel]:
             free_number_of_points(worker.inducing_variable)
     yield worker
     assign_values(model, worker)
-    _assign_data(worker, tuple(values[:1].numpy() for values in worker.data))
+    _assign_data(worker, tuple(values[:1] for values in worker.data))
     with _LOCK:
         _kept.append((key, worker))
         del _kept[:-6]  # each takes 10 MB (regression) to 100 MB
@@ -74,9 +74,9 @@ def assign_values(model: GPModel, other: GPModel) -> None:
     for ours, theirs in zip(locations(model), locations(other), strict=True):
         ours.assign(theirs)
     # After Z, since the number of points may change.
-    _assign_data(model, tuple(values.numpy() for values in other.data))
+    _assign_data(model, other.data)
     if hasattr(model, "alpha"):
-        model.alpha = other.alpha.numpy()
+        model.alpha = other.alpha
     for name, variable in getattr(model, "sites_variables", {}).items():
         variable.assign(other.sites_variables[name])
 
@@ -86,7 +86,7 @@ def _parameters(model: GPModel) -> list[Parameter]:
     return [each for each in parameter_dict(model).values() if isinstance(each, Parameter)]
 
 
-def _assign_data(model: GPModel, data: tuple[AnyNDArray, ...]) -> None:
+def _assign_data(model: GPModel, data: RegressionData) -> None:
     """
     Assign X and Y. A GPR that is a worker holds them in variables; any other GPR keeps its own.
     """

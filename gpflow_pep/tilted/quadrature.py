@@ -232,7 +232,7 @@ def on_windows(
     sizes = tf.constant(_NUMBERS)
     radius = density.radius(rows.observations.X)
     # Only 1 % of cavities wider than 5 radii are resolved by 60 points.
-    is_wide = (tf.sqrt(rows.cavity.variance) > 5.0 * radius) & (radius > 0.0)
+    is_wide = (rows.sd > 5.0 * radius) & (radius > 0.0)
     rest = results[:, -2] == 0.0
     narrower = true_rows(rest & ~is_wide)
     wide = true_rows(rest & is_wide)
@@ -247,7 +247,7 @@ def on_windows(
         points = tf.ensure_shape(table[:, begin : begin + size], [len(_TABLE), None])
         integrated = trapezoid(density, taken, middle, half, points, least)
         values = _results(taken, integrated.tilted, integrated.is_accurate)
-        mode = taken.cavity.mean + tf.sqrt(taken.cavity.variance) * integrated.peak
+        mode = taken.cavity.mean + taken.sd * integrated.peak
         center = tf.where(integrated.is_accurate, values[:, -1], mode)
         values = tf.concat([values[:, :-1], center[:, None]], axis=1)
         results = with_rows(results, row, values)
@@ -318,7 +318,7 @@ def far_modes(
     taken = rows.take(row)
     found = tf.gather(results, row)
     m = taken.cavity.mean
-    sd = tf.sqrt(taken.cavity.variance)
+    sd = taken.sd
     log_Z = taken.alpha * found[:, 0]
     end = tf.sqrt(-2.0 * (log_Z + _SMALL))  # beyond it, N is much smaller than Z
     x = HALF + (end - HALF) * tf.constant(_UNIT, sd.dtype)
@@ -354,7 +354,7 @@ def on_panels(density: LogDensity, rows: TiltedRows, center: tf.Tensor) -> Tilte
 
 def _centered(density: LogDensity, rows: TiltedRows, center: tf.Tensor) -> Centered:
     at = density(tf.expand_dims(center, 0), *rows.observations)
-    sd = tf.sqrt(rows.cavity.variance)
+    sd = rows.sd
     shift = (center - rows.cavity.mean) / sd
     return Centered(
         center, sd, shift, rows.alpha * at.log_prob[0] - 0.5 * tf.square(shift), at.slope[0]

@@ -63,6 +63,11 @@ class TiltedRows(NamedTuple):
         """Take a power of all rows, [], or one of each row, [R]."""
         return cls(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
 
+    @property
+    def sd(self) -> tf.Tensor:
+        """Standard deviations of the cavities, [R]."""
+        return tf.sqrt(self.cavity.variance)
+
     def take(self, row: tf.Tensor) -> "TiltedRows":
         """Select rows."""
         return tf.nest.map_structure(lambda value: tf.gather(value, row), self)
@@ -137,7 +142,7 @@ def are_narrow(density: LogDensity, rows: TiltedRows, hermite: bool | tf.Tensor)
     # In units of the radius: 0.2 for nodes; equispaced points must be at most _LARGEST_STEP apart.
     widths = 0.2, _LARGEST_STEP * (_NUM_EQUISPACED - 1) / (2.0 * HALF)
     width = tf.where(hermite, *(tf.constant(value, rows.alpha.dtype) for value in widths))
-    return tf.sqrt(rows.cavity.variance) <= width * density.radius(rows.observations.X)
+    return rows.sd <= width * density.radius(rows.observations.X)
 
 
 def on_shared_points(
@@ -148,7 +153,7 @@ def on_shared_points(
     rows, [R].
     """
     m = rows.cavity.mean
-    sd = tf.sqrt(rows.cavity.variance)
+    sd = rows.sd
     is_narrow = are_narrow(density, rows, hermite)
     first = tf.where(hermite, 0, _NUM_NODES)
     number = tf.where(hermite, _NUM_NODES, _NUM_EQUISPACED)
@@ -189,7 +194,7 @@ def trapezoid(
     each [R]; log Z / α, d1 √v and d2 v below `negligible` need only be accurate relative to it.
     """
     m = rows.cavity.mean
-    sd = tf.sqrt(rows.cavity.variance)
+    sd = rows.sd
     sum_weights = table[1:]
     power = tf.maximum(rows.alpha, _SMALLEST_POWER)
     x, weight, is_fine, covers = placed(density, rows, middle, half, table[:1])
@@ -241,7 +246,7 @@ def placed(
     3 %), and at least about `spread` times the distance of c from the cavity mean.
     """
     m = rows.cavity.mean
-    sd = tf.sqrt(rows.cavity.variance)
+    sd = rows.sd
     radius = density.radius(rows.observations.X)
     center = middle
     scale = 4.0 * half
