@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import Parameter
-from gpflow.config import default_float
 from gpflow.functions import Function
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction, Zero
+from gpflow.utilities import to_default_float
 
 from ..runtime import ONE_PROCESS, Sources, Tensors, Workers, asserted, derivatives
 from .chunks import Chunk, Chunks, Part
@@ -54,7 +54,7 @@ class RegressionRows:
         self._prior, self._likelihood, self._mean_function = prior, likelihood, mean_function
         noise = likelihood.variance
         self._is_constant = isinstance(noise, Parameter) and noise.shape.rank == 0
-        noise = tf.convert_to_tensor(noise) if self._is_constant else tf.ones([], default_float())
+        noise = tf.convert_to_tensor(noise) if self._is_constant else to_default_float(1.0)
         # Tensors that the rows depend on and are differentiated in, besides variables; the scale is
         # the first.
         self.inputs = (

@@ -6,11 +6,12 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, RegressionData, TensorData
-from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
+from gpflow.logdensities import gaussian
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
+from gpflow.utilities import to_default_float
 from typing_extensions import override
 
 from .. import validation
@@ -148,7 +149,7 @@ class CollapsedRegression(SparseGP):
 
     def conditional_scale(self) -> tf.Tensor:
         """Return m of the structured conditional M = m I, [] or one per block [B]."""
-        return tf.ones([], default_float())
+        return to_default_float(1.0)
 
     def evidence_penalty(self, row_sums: RowSums) -> tf.Tensor:
         """
@@ -161,7 +162,7 @@ class CollapsedRegression(SparseGP):
         Return what the evidence adds per output, besides the density and the penalty, []; by
         default 0.
         """
-        return tf.zeros([], default_float())
+        return to_default_float(0.0)
 
     def site_rule(self) -> SiteRule:
         """
@@ -224,7 +225,7 @@ class CollapsedRegression(SparseGP):
         chunks: Chunks = self._chunks
         prior, scale, sites = self._prior(), self.conditional_scale(), self.site_rule()
         if of_single_rows:
-            scale, sites = tf.ones([], default_float()), IndependentSites()
+            scale, sites = to_default_float(1.0), IndependentSites()
             if isinstance(chunks, BlockChunks):
                 chunks = RowChunks(self._chunk_size, self._devices)
         if isinstance(chunks, RowChunks) and self.single_chunk and self._workers.count == 1:
@@ -277,9 +278,7 @@ class CollapsedRegression(SparseGP):
         differentiable.
         """
         errors, variances = self._leave_one_out()
-        variances = variances[:, None]
-        normal = tf.math.log(2.0 * np.pi * variances) + tf.square(errors) / variances
-        densities = -0.5 * tf.reduce_sum(normal, axis=-1)
+        densities = tf.reduce_sum(gaussian(errors, 0.0, variances[:, None]), axis=-1)
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
     def _leave_one_out(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -317,7 +316,7 @@ class BoundsMixin(CollapsedRegression):
 
         :return: nats, summed over outputs.
         """
-        vfe = Powers.of_pep(tf.zeros([], default_float()))
+        vfe = Powers.of_pep(to_default_float(0.0))
         sums, row_sums = self._of_sites(vfe, of_single_rows=True)
         wider = self._of_sites(vfe, of_single_rows=True, noise_factor=1.0 + 2.0 * row_sums.penalty)
         bound = log_gaussian(sums, row_sums, self.num_data) + 0.5 * (

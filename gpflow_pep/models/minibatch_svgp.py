@@ -13,7 +13,7 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.training_mixins import ExternalDataTrainingLossMixin
 from gpflow.models.util import InducingPointsLike
-from gpflow.utilities import positive, triangular
+from gpflow.utilities import positive, to_default_float, triangular
 from typing_extensions import Self, override
 
 from .. import validation
@@ -188,7 +188,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         X, Y = self._checked_minibatch(data)
         L, q = self._whitened()
         of_rows, other_terms = self.objective_terms(X, Y, self._projected(L, X), L, q)
-        n = tf.cast(tf.shape(X)[0], default_float())
+        n = to_default_float(tf.shape(X)[0])
         weight = tf.ones_like(n) if self._num_data is None else self._num_data / n
         name = f"the objective of {type(self).__name__}"
         return finite(weight * of_rows + other_terms, name=name, advice=ADVICE)
@@ -233,7 +233,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         """Return Y; raise an error unless it has between 1 and num_data rows."""
         if self._num_data is None:
             return Y
-        n, most = tf.cast(tf.shape(Y)[0], default_float()), tf.convert_to_tensor(self._num_data)
+        n, most = to_default_float(tf.shape(Y)[0]), tf.convert_to_tensor(self._num_data)
         accepted = (n >= 1.0) & (n <= most)
         if not tf.executing_eagerly():
             return asserted(Y, accepted, _WRONG_NUMBER_OF_ROWS, n)

@@ -8,6 +8,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
+from gpflow.utilities import to_default_float
 from typing_extensions import override
 
 from .. import validation
@@ -197,7 +198,7 @@ class PEPR(BoundsMixin):
     def evidence_penalty(self, row_sums: RowSums) -> tf.Tensor:
         if self._optimal_scale != _OPTIMAL:
             return row_sums.penalty
-        N = tf.cast(self.num_data, default_float())
+        N = to_default_float(self.num_data)
         return 0.5 * N * tf.math.log1p(2.0 * row_sums.penalty / N)
 
     @override
@@ -207,7 +208,7 @@ class PEPR(BoundsMixin):
         scale = self.conditional_scale()
         count = 1.0  # rows that share power and scale
         if not (self._alpha.shape.rank or scale.shape.rank):
-            count = tf.cast(self.num_data, default_float())
+            count = to_default_float(self.num_data)
         elif isinstance(self._chunks, BlockChunks):
-            count = tf.cast(self._chunks.sizes, default_float())
+            count = to_default_float(self._chunks.sizes)
         return scale_terms(powers.noise_power, scale, count, self._workers)

@@ -24,12 +24,11 @@ with m = 1 except in PEPSVGP, whose objective at the optimal q(u) equals PEPR's.
 import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter
-from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
-from gpflow.utilities import positive
+from gpflow.utilities import positive, to_default_float
 from typing_extensions import override
 
 from .. import validation
@@ -62,7 +61,7 @@ class StructuredSVGP(MinibatchSVGP):
         Return (a, p == a, m) of the module's formula (p is a or 0); by default as in the tighter
         bounds.
         """
-        one = tf.ones([], default_float())
+        one = to_default_float(1.0)
         return one, False, one
 
     @override

@@ -5,11 +5,11 @@ per block.
 
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData, TensorData
-from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
+from gpflow.utilities import to_default_float
 from typing_extensions import override
 
 from .. import validation
@@ -138,7 +138,7 @@ class BTSGPR(BoundsMixin):
     def evidence_penalty(self, row_sums: RowSums) -> tf.Tensor:
         if self._shared_size is None:
             return row_sums.penalty
-        B = tf.cast(self._workers.sum(self._local_num_blocks()), default_float())
+        B = to_default_float(self._workers.sum(self._local_num_blocks()))
         factor = cholesky(
             plus_identity(row_sums.shared / B),
             name="the shared block",
@@ -149,5 +149,5 @@ class BTSGPR(BoundsMixin):
 
 def _powers() -> Powers:
     """Return the powers of the tighter bounds: noise as in SGPR, half of the log det penalty."""
-    zero = tf.zeros([], default_float())
+    zero = to_default_float(0.0)
     return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
