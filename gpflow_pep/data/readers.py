@@ -164,7 +164,6 @@ def parquet_batches(
     import pyarrow.parquet
 
     path = _checked_file(path)
-    size = validation.positive_integer(batch_size, "batch_size")
     dtype = default_float()
 
     def opened() -> Any:
@@ -172,7 +171,7 @@ def parquet_batches(
 
     def read(names: Sequence[str]) -> Iterator[_Batch]:
         with opened() as file:
-            for batch in file.iter_batches(size, columns=list(names), use_threads=False):
+            for batch in file.iter_batches(batch_size, columns=list(names), use_threads=False):
                 yield {
                     name: _numbers(batch.column(name), f"{path}: column {name!r}", dtype)
                     for name in names

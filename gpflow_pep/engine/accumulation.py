@@ -19,6 +19,7 @@ from ..maths.linalg import (
     cholesky_adjoint,
     column_products,
     condition,
+    inverse_of_product,
     triangular_solve,
 )
 from ..runtime import Tensors, WithGradient, once_differentiable, repeated
@@ -234,13 +235,10 @@ class MixedPrecisionRows(RegressionRows):
         """Take the Cholesky factor L of Kuu, [..., M, M]."""
         vars(self).update(vars(rows))  # a copy of `rows`, with its tensors
         self._dtype = L.dtype
-        inverse = tf.linalg.triangular_solve(
-            L, tf.eye(tf.shape(L)[-1], batch_shape=tf.shape(L)[:-2], dtype=L.dtype)
-        )
         # Largest prior variance of u, [].
         self._variance = tf.reduce_max(tf.reduce_sum(tf.square(L), axis=-1))
         # tr Kuu^-1, [].
-        self._inverse_trace = tf.reduce_max(tf.reduce_sum(tf.square(inverse), axis=[-2, -1]))
+        self._inverse_trace = tf.reduce_max(tf.linalg.trace(inverse_of_product(L)))
         self._largest = tf.stop_gradient(self._largest_residual())
 
     @override

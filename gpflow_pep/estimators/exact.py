@@ -42,8 +42,7 @@ def is_exact(model: PEPR) -> bool:
 def as_gpr(model: PEPR) -> GPR:
     """Return a GPR with the kernel, likelihood and mean function of this model."""
     data = tuple(values.numpy() for values in model.data)
-    parts = {"mean_function": model.mean_function, "likelihood": model.likelihood}
-    return GPR(data, model.kernel, **parts)
+    return GPR(data, model.kernel, model.mean_function, likelihood=model.likelihood)
 
 
 def trained_as_gpr(model: PEPR, options: FitOptions) -> FitResult:

@@ -9,6 +9,7 @@ from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
+from gpflow.kullback_leiblers import gauss_kl
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.training_mixins import ExternalDataTrainingLossMixin
@@ -49,8 +50,7 @@ class WhitenedQ(NamedTuple):
 
     def divergence(self) -> tf.Tensor:
         """KL[q, prior] = (tr S + m'm - M - log|S|)/2, summed over latent functions, []."""
-        squares = tf.reduce_sum(tf.square(self.R)) + tf.reduce_sum(tf.square(self.m))
-        return 0.5 * (squares - tf.cast(tf.size(self.m), squares.dtype)) - self.half_log_det()
+        return gauss_kl(tf.transpose(self.m), self.R)
 
 
 class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):

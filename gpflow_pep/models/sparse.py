@@ -273,12 +273,10 @@ class InducingVariableGP(GPModel):
         checkpoints, the data.
         """
         left_out = ("_data", "_chunks") if save_type == "checkpoint" else ()
-        children = super()._trackable_children(save_type, **kwargs).items()
-        compiled_methods = {
-            name for name, _ in children if isinstance(getattr(type(self), name, None), Compiled)
-        }
         return {
-            name: part for name, part in children if name not in compiled_methods.union(left_out)
+            name: part
+            for name, part in super()._trackable_children(save_type, **kwargs).items()
+            if not (name in left_out or isinstance(getattr(type(self), name, None), Compiled))
         }
 
     def _factorize(self, Kuu: tf.Tensor) -> tf.Tensor:
@@ -350,9 +348,8 @@ class InducingVariableGP(GPModel):
         predictions.
         """
         Xnew = validation.real_numbers(Xnew, "Xnew")
-        return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(
-            Xnew, full_cov, full_output_cov
-        )
+        posterior = self._posterior(self.posterior_values)
+        return posterior.fused_predict_f(Xnew, full_cov, full_output_cov)
 
     def _predict_y_by(
         self, cache: Iterable[AnyNDArray], Xnew: AnyNDArray

@@ -15,7 +15,7 @@ from typing_extensions import Self, override
 from .. import validation
 from ..engine import AbsorbedPosterior, Powers, mean_at
 from ..ep.sweep import Projected
-from ..maths.linalg import cholesky
+from ..maths.linalg import cholesky, plus_identity
 from ..runtime import compiled, local_variable
 from ..saving.arrays_file import Arrays
 from .collapsed import CollapsedRegression
@@ -189,10 +189,9 @@ class StreamingSVGP(ElboMixin, Stream):
             mean -= mean_at(self.mean_function, points, self.num_latent_gps)
             means.append(mean[:, c, None])
             covariances.append(covariance[c])
-        jitter = self._jitter_of_Kuu() * tf.eye(Z.shape[1], dtype=default_float())
         m = tf.stack(means)  # [C, M, 1]
         R = cholesky(
-            tf.stack(covariances) + jitter,
+            plus_identity(tf.stack(covariances), self._jitter_of_Kuu()),
             name="the covariance of q at the new points",
             advice=ADVICE_KUU,
         )  # [C, M, M]
