@@ -65,7 +65,7 @@ def accumulate_sums(
     L = tf.stop_gradient(factor)
     chunk = rows.only_chunk
     if chunk is not None:
-        sources = tuple(rows(chunk, *rows.inputs))
+        sources = tuple(rows(chunk))
         forward = partial(_one_chunk, sites, powers, L)
     else:
         if mixed_precision and type(sites) is IndependentSites and L.dtype == tf.float64:
@@ -244,7 +244,7 @@ class MixedPrecisionRows(RegressionRows):
     @override
     def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> Tensors:
         def in_precision(chunk: Chunk) -> Tensors:
-            rows = self(chunk, *self.inputs)  # a graph prunes the unused Kuf
+            rows = self(chunk)  # a graph prunes the unused Kuf
             suffices = self.suffices(rows)
             single = chunk._replace(dtype=tf.float32)
             return tuple(
@@ -319,7 +319,7 @@ def collapsed_leave_one_out(
     L, LB, b = sums.posterior()
 
     def part(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
-        values = rows(chunk, *rows.inputs)
+        values = rows(chunk)
         V, d, e, v, r = sites.leave_one_out_terms(L, values, chunk.take_blocks(powers))
         TV, Te = tf.linalg.triangular_solve(LB, V), tf.linalg.triangular_solve(LB, e)  # [M, n]
         cavity_variance = v - column_products(Te, Te)

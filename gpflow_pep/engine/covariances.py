@@ -102,8 +102,8 @@ class _Combination:
         return self._reduction([part.Kff(X, *own) for part, own in self._with(inputs)])
 
     def _with(self, inputs: Sequence[tf.Tensor]) -> Iterator[tuple[Any, list[tf.Tensor]]]:
-        """Return each part with its own inputs."""
-        rest = iter(inputs)
+        """Return each part with its own inputs, by default the present ones."""
+        rest = iter(inputs or self.inputs)
         return ((part, [next(rest) for _ in part.inputs]) for part in self._parts)
 
 
@@ -112,7 +112,7 @@ class Prior(_Combination):
     Prior covariances of one or several latent functions; the parameters are read once.
 
     Tensors that all rows share are in `inputs`, so that covariances with rows can be differentiated
-    in them:
+    in them. They are optional arguments:
 
     - ``Kuf(X, *inputs, dtype=None)``: of the inducing variables with rows X [n, D], [M, n] or [C,
       M, n], in any precision (distances are always computed in the precision of X);

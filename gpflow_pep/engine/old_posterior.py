@@ -221,8 +221,8 @@ class OldPosterior(tf.Module):
             old = Z_old[number % Z_old.shape[0]]
             prior = Prior(*part)
             same = _same(tf.convert_to_tensor(part[0].Z), old)
-            Kaa = plus_identity(prior.Kff(old, *prior.inputs), jitter)
-            results.append((prior.Kuf(old, *prior.inputs) + jitter * same, Kaa, same))
+            Kaa = plus_identity(prior.Kff(old), jitter)
+            results.append((prior.Kuf(old) + jitter * same, Kaa, same))
         Kba, Kaa, same = (stacked(values) for values in zip(*results, strict=True))
         left = 1.0 - tf.reduce_sum(
             same, axis=-2

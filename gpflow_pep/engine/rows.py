@@ -75,8 +75,8 @@ class RegressionRows:
         return self._all_workers.sums(self.chunked.sum(part, zero))
 
     def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> Rows:
-        """Compute the rows of one chunk from `inputs`, in the chunk's precision."""
-        scale, noise, *prior_inputs = inputs
+        """Compute the rows of one chunk, in its precision, from `inputs` or the present ones."""
+        scale, noise, *prior_inputs = inputs or self.inputs
         X, _ = chunk.data  # [n, D]
         Kuf = self._prior.Kuf(X, *prior_inputs, dtype=chunk.dtype)
         if chunk.shape is None:

@@ -272,8 +272,8 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
 
     def _projected(self, L: tf.Tensor, X: tf.Tensor) -> Projected:
         prior = self._prior()
-        V = tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs))
-        conditional_variance = conditional_variance_of_f(prior.variances(X, *prior.inputs), V, L)
+        V = tf.linalg.triangular_solve(L, prior.Kuf(X))
+        conditional_variance = conditional_variance_of_f(prior.variances(X), V, L)
         return Projected(
             V,
             conditional_variance,

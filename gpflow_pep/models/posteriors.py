@@ -133,7 +133,7 @@ class WhitenedPosterior(AbstractPosterior):
         [n, P or C].
         """
         L, root, b = cache
-        T1 = tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs))
+        T1 = tf.linalg.triangular_solve(L, prior.Kuf(X))
         T2 = (
             tf.linalg.triangular_solve(root, T1)
             if self._by_precision
@@ -149,9 +149,7 @@ class WhitenedPosterior(AbstractPosterior):
         """
         prior = Prior(self.X_data, self.kernel)
         T1, T2, mean = self._projected(cache, prior, X)
-        conditional_variance = conditional_variance_of_f(
-            prior.variances(X, *prior.inputs), T1, cache[0]
-        )
+        conditional_variance = conditional_variance_of_f(prior.variances(X), T1, cache[0])
         variance = conditional_variance + column_products(T2, T2)  # [n] or [C, n]
         return mean, tf.transpose(
             variance[None] if variance.shape.rank == 1 else variance
@@ -173,7 +171,7 @@ class WhitenedPosterior(AbstractPosterior):
             R = tf.experimental.numpy.swapaxes(R, -2, -3)  # [..., 1 or C, N, M]
             return tf.matmul(R, R, transpose_b=True)
 
-        Kff = prior.Kff(X, *prior.inputs)
+        Kff = prior.Kff(X)
         Kff = Kff[..., None, :, :] if T1.shape.rank == 2 else Kff
         D, variances = Kff - gram(T1), tf.linalg.diag_part(Kff)
         D = with_checked_variance(D, tf.linalg.diag_part(D), variances, cache[0])

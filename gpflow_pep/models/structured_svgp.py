@@ -73,7 +73,7 @@ class StructuredSVGP(MinibatchSVGP):
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
         if self.minibatch_is_block:
             prior = self._prior()
-            Kff = prior.Kff(X, *prior.inputs)
+            Kff = prior.Kff(X)
             D = conditional_covariance_of_f(Kff, tf.linalg.matrix_transpose(rows.V))
             T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
             of_blocks = _of_minibatch(m * D, noise, residual, T, power, in_noise)

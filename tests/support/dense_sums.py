@@ -54,17 +54,15 @@ class TensorRows:
         chunked = chunks.split([tf.range(self.inputs[3].shape[-1])])
         self.sum_over_chunks, self.only_chunk = chunked.sum, chunked.only_chunk
 
-    def __call__(self, chunk, scale, Kuf, Kff, noise, residual):
+    def __call__(self, chunk, *inputs):
+        scale, Kuf, Kff, noise, residual = inputs or self.inputs
         (index,) = chunk.data  # [n]
         if chunk.shape is not None:
             members = chunk.as_blocks(index[:, None])  # [G, b, 1]
-            pairs = tf.stack(
-                tf.broadcast_dynamic_shape(
-                    tf.shape(members), tf.shape(tf.transpose(members, [0, 2, 1]))
-                )
-            )
+            others = tf.transpose(members, [0, 2, 1])
+            pairs = tf.broadcast_dynamic_shape(tf.shape(members), tf.shape(others))
             left = tf.broadcast_to(members, pairs)
-            right = tf.broadcast_to(tf.transpose(members, [0, 2, 1]), pairs)
+            right = tf.broadcast_to(others, pairs)
             prior = tf.gather_nd(Kff, tf.stack([left, right], axis=-1))  # [G, b, b]
         else:
             prior = tf.gather(tf.linalg.diag_part(Kff), index, axis=-1)  # [..., n]
