@@ -1,10 +1,11 @@
 """
 Random attacks on models and streams: a part, a parameter, a setting or the data are replaced,
-copied or assigned.
+copied or assigned; rows come in another order, numbers in other units.
 
 A case is one of the attacks on a random model. It must give the numbers of a model constructed anew
-with the part that was replaced. The seed of a case determines it. That values which a model cannot
-use are refused, by the name of the argument, is tested in tests/contracts/test_refusals.py.
+with the part that was replaced, those of the model in the first units, or those of a dense
+computation with 50 digits. The seed of a case determines it. That values which a model cannot use
+are refused, by the name of the argument, is tested in tests/contracts/test_refusals.py.
 
     python -m campaign.attacks [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
 """
@@ -20,11 +21,12 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 from gpflow.utilities import multiple_assign, parameter_dict, positive
 
-from campaign.relations import (
+from campaign.cases import (
     BINARY,
     LIKELIHOODS,
     MINIBATCH,
     MODELS,
+    REGRESSION,
     SITES,
     Case,
     Found,
@@ -35,6 +37,7 @@ from campaign.relations import (
     kernel_of,
     make,
 )
+from campaign.reference import matern52, power_ep, squared_exponential
 from campaign.running import Campaign, Outcome, Rng, guarded, judged
 
 _TOLERANCE = 1e-6  # relative; sites converge to 1e-9
@@ -207,6 +210,67 @@ def _compiled(case: Case, model: Any, rng: Rng) -> Pair:
     return found._replace(objective=-loss().numpy()), found
 
 
+# --- the same numbers in another form -------------------------------------------------------------
+
+
+def _as_in(other: Case, case: Case, model: Any) -> Pair:
+    """A case that has the numbers of the model, and those."""
+    return found_by(other, make(other)), found_by(case, model)
+
+
+def _order_of_rows(case: Case, model: Any, rng: Rng) -> Pair:
+    order = rng.permutation(len(case.X))
+    return _as_in(case._replace(X=case.X[order], Y=case.Y[order]), case, model)
+
+
+def _in_units(case: Case, s: float) -> Case:
+    return case._replace(
+        X=s * case.X, Z=s * case.Z, Xnew=s * case.Xnew, lengthscale=s * case.lengthscale
+    )
+
+
+def _units_of_inputs(case: Case, model: Any, rng: Rng) -> Pair:
+    return _as_in(_in_units(case, 10.0 ** rng.uniform(-4.0, 4.0)), case, model)
+
+
+def _origin_of_inputs(case: Case, model: Any, rng: Rng) -> Pair:
+    """A grid of 2^-20 moves by a power of two without rounding."""
+    near = {name: 2.0**-20 * np.round(2.0**20 * getattr(case, name)) for name in ("X", "Z", "Xnew")}
+    shift = 2.0 ** rng.integers(0, 12)
+    there = case._replace(**near)
+    far = case._replace(**{name: values + shift for name, values in near.items()})
+    return _as_in(far, there, make(there))
+
+
+def _units_of_outputs(case: Case, model: Any, rng: Rng) -> Pair:
+    """The jitter has a unit as well, and a noise variance a least value."""
+    s = 10.0 ** rng.uniform(-2.0, 2.0)
+    in_units = case._replace(Y=s * case.Y, variance=s * s * case.variance, noise=s * s * case.noise)
+    with gpflow.config.as_context(gpflow.config.Config(jitter=s * s * gpflow.default_jitter())):
+        found = found_by(in_units, make(in_units))
+    density = found.objective + len(case.Y) * np.log(s)
+    return Found(density, found.mean / s, found.variance / s**2), found_by(case, model)
+
+
+def _fifty_digits(case: Case, model: Any, rng: Rng) -> Pair:
+    profile = (squared_exponential, matern52)[case.seed % 2]
+    structured = case.model == "TSGPR"
+    exact = power_ep(
+        (case.X, case.Y),
+        profile(case.variance, case.lengthscale),
+        case.Z,
+        case.Xnew,
+        alpha=0.0 if structured else case.alpha,
+        noise=case.noise,
+        jitter=gpflow.default_jitter(),
+        structured=structured,
+    )
+    expected = Found(
+        np.array(exact.objective), exact.mean[:, np.newaxis], exact.variance[:, np.newaxis]
+    )
+    return found_by(case, model), expected
+
+
 # --- streams --------------------------------------------------------------------------------------
 
 
@@ -249,6 +313,16 @@ def _same_points(case: Case, model: Any, rng: Rng) -> Pair:
     return _both(case, model, other)
 
 
+def _two_batches(case: Case, model: Any, rng: Rng) -> Pair:
+    """The online evidences add up to that of all rows, and q is that of all rows."""
+    n = int(rng.integers(1, len(case.X)))
+    stream = make(case, data=(case.X[:n], case.Y[:n]))
+    begin = stream.maximum_log_likelihood_objective().numpy()
+    stream.update((case.X[n:], case.Y[n:]))
+    rest = found_by(case, stream)
+    return rest._replace(objective=rest.objective + begin), found_by(case, model)
+
+
 _ONE_BLOCK = ("PEPR", "TSGPR", "StreamingSGPR")
 _MOVING = ("PEPR", "TSGPR", "PEP", "PEPClassifier")
 _STREAMS = ("StreamingSGPR", "StreamingPEP")
@@ -278,6 +352,14 @@ ATTACKS = {
     "pickled": Attack(_pickled),
     "values of another model assigned": Attack(_assigned_from_another),
     "values assigned after compilation": Attack(_compiled),
+    "rows in another order": Attack(_order_of_rows),
+    "units of inputs": Attack(_units_of_inputs),
+    "origin of inputs": Attack(_origin_of_inputs),
+    "units of outputs": Attack(
+        _units_of_outputs, [*REGRESSION, "PEP", "StreamingPEP"], ["Gaussian"]
+    ),
+    "50 digits": Attack(_fifty_digits, ["PEPR", "TSGPR"]),
+    "two batches": Attack(_two_batches, ["StreamingSGPR"]),
     "copied between batches": Attack(_copied_stream, _STREAMS),
     "kernel replaced between batches": Attack(_kernel_between_batches, _STREAMS),
     "points that stay": Attack(_same_points, _STREAMS),

@@ -24,11 +24,6 @@ class Reference(NamedTuple):
     """At the new inputs, [n]."""
     size: float
     """The sum of the moduli of the objective's terms, which may cancel."""
-    amplification: float
-    """
-    The largest |Kuu^-1 k|^2 of a row: by how much more than its own rounding that of Kuu changes a
-    variance.
-    """
 
 
 Kernel = Callable[[Numbers, Numbers], mpmath.mpf]
@@ -68,8 +63,6 @@ class Collapsed(NamedTuple):
     L: list[Numbers]
     LB: list[Numbers]
     c: Numbers
-    V: list[Numbers]
-    """L^-1 k of each row."""
 
 
 def collapsed(
@@ -129,7 +122,7 @@ def collapsed(
         )
     constant = len(y) * mpmath.log(2 * mpmath.pi)
     terms = [-constant / 2, -log_det / 2, -fit / 2, mpmath.fdot(c, c) / 2, -penalty / 2]
-    return Collapsed(terms, L, LB, c, V)
+    return Collapsed(terms, L, LB, c)
 
 
 def power_ep(
@@ -161,13 +154,11 @@ def power_ep(
             t = _solve(found.LB, v)
             mean.append(float(mpmath.fdot(t, found.c)))
             variance.append(float(kernel(x, x) - mpmath.fdot(v, v) + mpmath.fdot(t, t)))
-        weights = [_solve_transposed(found.L, v) for v in found.V]
         return Reference(
             float(mpmath.fsum(found.terms)),
             np.array(mean),
             np.array(variance),
             float(mpmath.fsum(map(abs, found.terms))),
-            float(max(mpmath.fdot(w, w) for w in weights)),
         )
 
 
@@ -195,12 +186,4 @@ def _solve(L: list[Numbers], b: Numbers) -> Numbers:
     x: Numbers = []
     for i, row in enumerate(L):
         x.append((b[i] - mpmath.fdot(row[:i], x)) / row[i])
-    return x
-
-
-def _solve_transposed(L: list[Numbers], b: Numbers) -> Numbers:
-    """L^-T b."""
-    x: Numbers = [mpmath.mpf(0)] * len(b)
-    for i in reversed(range(len(b))):
-        x[i] = (b[i] - mpmath.fsum(L[j][i] * x[j] for j in range(i + 1, len(b)))) / L[i][i]
     return x
