@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_near
 from differences import derivative
 from numpy.testing import assert_allclose, assert_array_equal
 from products import preferring_products
@@ -81,7 +82,7 @@ def test_factor_and_gradient_equal_tensorflow(size):
             for factor in (factorized, tf.linalg.cholesky)
         )
         tolerance = 100 * EPS * np.abs(expected).max()  # well conditioned
-        assert_allclose(found, expected, rtol=0, atol=tolerance)
+        assert_near(found, expected, tolerance)
 
 
 def test_error_names_the_matrix(way):
@@ -313,7 +314,7 @@ def test_symmetric_product_of_batch(batch):
     for size in [1, 5, 260]:
         left = np.random.default_rng(size).normal(size=(*batch, size, 4))
         product = symmetric_product(tf.constant(left), tf.constant(left)).numpy()
-        assert_allclose(product, left @ np.swapaxes(left, -1, -2), rtol=0, atol=4 * EPS * 40)
+        assert_near(product, left @ np.swapaxes(left, -1, -2), 4 * EPS * 40)
 
 
 @pytest.mark.parametrize("size", [1, 127, 128, 300])
@@ -330,7 +331,7 @@ def test_symmetric_product_of_unknown_size():
     function = tf.function(symmetric_product, input_signature=[spec, spec])
     for size in (1, 2, 3, 131):
         left = np.random.default_rng(size).normal(size=(size, 4))
-        assert_allclose(function(left, left), left @ left.T, rtol=0, atol=4 * EPS * 40)
+        assert_near(function(left, left), left @ left.T, 4 * EPS * 40)
     assert function.experimental_get_tracing_count() == 1
 
 
@@ -384,9 +385,7 @@ def test_inverse_of_product(batch):
         actual = inverse_of_product(tf.linalg.cholesky(matrices)).numpy()
         expected = np.linalg.inv(matrices)
         assert actual.shape == expected.shape
-        assert_allclose(
-            actual, expected, rtol=0.0, atol=1e-13 * np.max(np.abs(expected), initial=1.0)
-        )
+        assert_near(actual, expected, 1e-13 * np.max(np.abs(expected), initial=1.0))
         assert_array_equal(actual, np.swapaxes(actual, -1, -2))
 
 

@@ -8,11 +8,10 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from comparisons import assert_all_equal
+from comparisons import assert_all_equal, assert_near
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Matern12, Matern32, Matern52, SeparateIndependent
 from gpflow.posteriors import PrecomputeCacheType
-from numpy.testing import assert_allclose
 from refusals import stopped
 
 from gpflow_pep.engine import SiteSums
@@ -92,8 +91,8 @@ def test_separate_sums_equal_separate_posteriors(kernels):
             means, covs = zip(
                 *(each.predict_f(X, full_cov=full_cov) for each in alone), strict=True
             )
-            assert_allclose(mean, np.concatenate(means, axis=-1), rtol=0, atol=EXACT)
-            assert_allclose(cov, np.concatenate(covs, axis=axis), rtol=0, atol=EXACT)
+            assert_near(mean, np.concatenate(means, axis=-1), EXACT)
+            assert_near(cov, np.concatenate(covs, axis=axis), EXACT)
 
 
 @pytest.mark.parametrize("cache", list(PrecomputeCacheType))
@@ -104,15 +103,15 @@ def test_means_and_covariances_equal_dense_formula(cache):
     )
     mean, cov = dense(given, XNEW)
     m, v = predict(XNEW)
-    assert_allclose(m, mean, rtol=0, atol=EXACT)
-    assert_allclose(v, np.diag(cov)[:, None] * np.ones(3), rtol=0, atol=EXACT)
+    assert_near(m, mean, EXACT)
+    assert_near(v, np.diag(cov)[:, None] * np.ones(3), EXACT)
     m, whole = predict(XNEW, full_cov=True)
-    assert_allclose(m, mean, rtol=0, atol=EXACT)
-    assert_allclose(whole, np.stack([cov] * 3), rtol=0, atol=EXACT)
+    assert_near(m, mean, EXACT)
+    assert_near(whole, np.stack([cov] * 3), EXACT)
     _, outputs = predict(XNEW, full_output_cov=True)
-    assert_allclose(outputs, np.diag(cov)[:, None, None] * np.eye(3), rtol=0, atol=EXACT)
+    assert_near(outputs, np.diag(cov)[:, None, None] * np.eye(3), EXACT)
     _, both = predict(XNEW, full_cov=True, full_output_cov=True)
-    assert_allclose(both, np.einsum("nm,pq->npmq", cov, np.eye(3)), rtol=0, atol=EXACT)
+    assert_near(both, np.einsum("nm,pq->npmq", cov, np.eye(3)), EXACT)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,11 @@
 import numpy as np
 
 
+def assert_near(actual, expected, atol):
+    """The largest absolute difference is at most `atol`."""
+    np.testing.assert_allclose(actual, expected, rtol=0.0, atol=atol)
+
+
 def assert_all_close(actual, expected, rtol=1e-7, atol=0.0):
     """Each array is close to its counterpart."""
     for one, other in zip(actual, expected, strict=True):

@@ -6,6 +6,7 @@ from pathlib import Path
 import gpflow
 import numpy as np
 import tensorflow as tf
+from comparisons import assert_near
 from numpy.testing import assert_allclose
 
 DATA = Path(__file__).parents[1] / "data"
@@ -101,7 +102,7 @@ def assert_close(actual, expected, rel):
     assert [np.shape(a) for a in actual] == [np.shape(e) for e in expected]
     actual = _flat(actual)
     expected = _flat(expected)
-    assert_allclose(actual, expected, rtol=0.0, atol=rel * np.max(np.abs(expected)))
+    assert_near(actual, expected, rel * np.max(np.abs(expected)))
 
 
 def assert_same(actual, expected, rel):

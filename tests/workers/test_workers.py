@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_near
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose
 from worker_models import (
@@ -86,7 +87,7 @@ def test_every_worker_has_the_numbers_of_all_rows(found_of_others, name):
     assert_allclose([whole["loss"], whole["loss of a copy"]], loss, rtol=TOLERANCE)
     scale = max(float(tf.reduce_max(tf.abs(part))) for part in gradient)
     for actual, expected in zip(whole["gradient"], gradient, strict=True):
-        assert_allclose(actual, np.ravel(expected), rtol=0.0, atol=TOLERANCE * scale)
+        assert_near(actual, np.ravel(expected), TOLERANCE * scale)
     values = [*model.predict_f(X[:3] + 0.1), *numbers_of(model)]
     for actual, expected in zip(whole["values"], values, strict=True):
         assert_allclose(actual, np.ravel(expected), rtol=1e3 * TOLERANCE)
