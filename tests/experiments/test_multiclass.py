@@ -6,36 +6,9 @@ import numpy as np
 import pytest
 from gpflow.kernels import Matern52
 
-from experiments import datasets
-from experiments.cells.cell import Cell
-from experiments.cells.processes import perform
 from experiments.ingredients import classifier
 from experiments.ingredients.classifier import _likelihood, build_classifier
-from experiments.recording.predictions import FILE
 from experiments.recording.scores import most_probable
-from experiments.report import recorded
-
-
-@pytest.mark.slow
-def test_a_split_is_trained_scored_and_recorded(runs):
-    result = perform(
-        Cell("classification", {"dataset": "iris", "M": 5, "maxiter": 2, "max_jitter": 1e-2}), runs
-    )
-    # Guessing errs on two rows of three, with log 3 nats.
-    assert result["error"] < 0.5 and result["nlpd"] < np.log(3.0)
-    assert result["log_likelihood"] == pytest.approx(-15 * result["nlpd"], rel=1e-12)
-    assert np.isfinite(result["loo_nlpd"]) and result["sites_change"] >= 0.0
-    assert (result["N"], result["N_test"], result["D"]) == (135, 15, 4)
-
-    run = recorded.read_run(runs / "1")
-    Z, Z_start, probability = (run.predictions[name] for name in ("Z", "Z_start", "probability"))
-    assert Z.shape == Z_start.shape == (3, 5, 4)  # two iterations do not come to the points
-    # Each has a relative error below 1e-10.
-    np.testing.assert_allclose(probability.sum(axis=1), 1.0, rtol=1e-9)
-    assert (
-        np.mean(most_probable(probability) != datasets.load("iris").Y_test[:, 0]) == result["error"]
-    )
-    assert "x1" not in run.predictions and (runs / "1" / FILE).is_file()
 
 
 @pytest.mark.parametrize("train_epsilon", [True, False])

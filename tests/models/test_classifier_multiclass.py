@@ -10,13 +10,11 @@ import pytest
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import Softmax
-from marks import needs_data
 from model_values import in_q, loss_and_gradient
 from quick import partly_slow
 from refusals import refused
 from sklearn.datasets import load_iris
 
-from experiments import datasets
 from gpflow_pep import ARPEP, MultiClassRobustMax, PEPClassifier
 
 N = 14
@@ -85,22 +83,6 @@ def test_converges_from_defaults(kind, alpha):
     assert status.converged
     assert np.isfinite(status.log_evidence)
     assert np.mean(np.argmax(model.predict_y(inputs)[0], axis=1) == labels[:, 0]) > 0.93
-
-
-@pytest.mark.data
-@needs_data
-@pytest.mark.parametrize("name", ["glass", "vowel"])
-def test_converges_on_published_datasets(name):
-    data = datasets.load(name)
-    num = len(datasets.describe(name).classes)
-    rows = len(data.X_train)
-    kernel = Matern52(4.0, lengthscales=np.full(data.X_train.shape[1], 2.0))
-    points = data.X_train[np.random.default_rng(0).choice(rows, rows // 10, replace=False)]
-    model = PEPClassifier((data.X_train, data.Y_train), kernel, MultiClassRobustMax(num), points)
-    for alpha in (0.2, 0.5, 1.0):
-        model.alpha = alpha
-        model.reset_sites()
-        assert model.update_sites().converged
 
 
 def test_rejects_inducing_variables_of_several_sizes():

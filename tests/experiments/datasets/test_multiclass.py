@@ -3,72 +3,11 @@ The sets of more than two classes: sizes, labels, splits, and the traps of each 
 """
 
 import numpy as np
-import pytest
 from numpy.testing import assert_array_equal
 from scipy.spatial import cKDTree
-from sklearn.datasets import load_digits
 
 from experiments import datasets
-from experiments.datasets.catalog import ENTRIES
 from experiments.datasets.flights import read_flights
-
-# Inputs, rows of each class and training rows, recorded from the files independently of this
-# reader.
-PUBLISHED = {
-    "glass": (9, [70, 76, 17, 13, 9, 29], 192),
-    "new-thyroid": (5, [150, 35, 30], 193),
-    "satellite": (36, [1533, 703, 1358, 626, 707, 1508], 1287),
-    "svmguide2": (20, [221, 117, 53], 351),
-    "vehicle": (18, [218, 212, 217, 199], 761),
-    "vowel": (10, [90] * 6, 486),
-    "waveform": (21, [311, 350, 339], 300),
-    "wine": (13, [59, 71, 48], 160),
-}
-BUNDLED = {
-    "iris": (4, [50, 50, 50], 135),
-    "digits": (64, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180], 1617),
-}
-ALL = [*(pytest.param(name, marks=pytest.mark.data) for name in PUBLISHED), *BUNDLED]
-
-
-def test_names_and_descriptions():
-    sets = PUBLISHED | BUNDLED
-    assert datasets.names(task="multiclass") == (*sets, "mnist", "flights", "three-classes")
-    for name, (D, counts, _) in sets.items():
-        info = datasets.describe(name)
-        assert (info.N, info.D, len(info.classes)) == (sum(counts), D, len(counts))
-        assert (info.num_splits, info.splits_published) == (20, name in PUBLISHED)
-        assert all(info.classes)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_every_split_is_a_partition_that_trains_on_every_class(name):
-    D, counts, num_train = (PUBLISHED | BUNDLED)[name]
-    N = sum(counts)
-    source = ENTRIES[name].source
-    splits = [source.read(split) for split in range(source.num_splits)]
-    for X, Y, train, test in splits:
-        assert (X.shape, Y.shape) == ((N, D), (N, 1))
-        assert X.dtype == Y.dtype == np.float64
-        assert np.isfinite(X).all()
-        labels, found = np.unique(Y, return_counts=True)
-        assert_array_equal(labels, np.arange(len(counts)))
-        assert found.tolist() == counts
-        assert len(np.unique(Y[train])) == len(counts)
-        assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(N))
-        assert len(train) == num_train
-    assert len({tuple(split.test) for split in splits}) == 20  # all differ
-
-
-def test_digits_are_those_of_scikit_learn():
-    X, y = load_digits(return_X_y=True)
-    data = datasets.load("digits", standardize=False)
-    rows = np.random.RandomState(0).permutation(1797)
-    assert_array_equal(data.X_test, X[rows[1617:]])
-    assert_array_equal(data.Y_test, y[rows[1617:], None])
-    blank = np.flatnonzero(np.ptp(X, axis=0) == 0.0)
-    assert_array_equal(blank, [0, 32, 39])
-    assert_array_equal(datasets.load("digits").x_scale[blank], 1.0)
 
 
 def test_labels_are_not_standardized():
