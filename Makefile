@@ -43,7 +43,7 @@ help:
 	@echo 'make types      check types (mypy)'
 	@echo 'make format     format the code, and mend what ruff can mend safely'
 	@echo 'make bench      time one step of training against GPflow'
-	@echo 'make campaign   run random cases; report what is wrong, MINUTES=60 for each of three parts'
+	@echo 'make campaign   run random cases; report what is wrong, MINUTES=60 for each of two parts'
 	@echo 'make notebooks  execute every notebook from its text; writes nothing; NOTEBOOKS="streaming" selects some'
 	@echo 'make notebooks-update  the same, and write the outputs to the notebooks'
 	@echo 'make docs       build the documentation and run its recipes; open docs/_build/html/index.html'
@@ -66,7 +66,6 @@ bench: $(VENV)/.installed
 campaign: $(VENV)/.installed-dev
 	PYTHONPATH=tests $(PY) -m campaign.attacks --cases 10000 --minutes $(MINUTES)
 	PYTHONPATH=tests $(PY) -m campaign.convergence --problems 1600 --minutes $(MINUTES)
-	PYTHONPATH=tests $(PY) -m campaign.faults --minutes $(MINUTES)
 
 PYTEST = $(PY) -m pytest -n 2 --dist loadfile
 MEASURED = PYTHONPATH=tests/support$${PYTHONPATH:+:$$PYTHONPATH} $(PYTEST) -m "not slow" -p measured_coverage

@@ -167,6 +167,34 @@ def test_rejects_exchanged_arrays(tmp_path):
     assert load_arrays(path, "the file").keys() == {"a", "b"}
 
 
+def refusal(path):
+    """The message of a refusal; none if the arrays are those that were saved."""
+    try:
+        found = load_arrays(path, "the file")
+    except ValueError as error:
+        return str(error)
+    np.testing.assert_equal(found, ARRAYS)
+    return ""
+
+
+def test_random_damage_is_refused_or_changes_no_array(tmp_path):
+    """The end is cut off, a bit is flipped or bytes are written over; some belong to no array."""
+    path = tmp_path / "a.npz"
+    save_arrays(path, ARRAYS)
+    content = path.read_bytes()
+    messages = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        start, end = np.sort(rng.integers(len(content), size=2))
+        head, cut, tail = content[:start], content[start:end], content[end:]
+        flipped = bytes([content[start] ^ 1]) + cut[1:]
+        damaged = (head, head + flipped + tail, head + rng.bytes(len(cut)) + tail)
+        path.write_bytes(damaged[seed % 3])
+        messages.append(refusal(path))
+    named = [str(path) in message and "\n" not in message for message in messages if message]
+    assert len(named) > 150 and all(named)
+
+
 @pytest.mark.parametrize("thing", ["pipe", "folder"])
 def test_pipes_and_devices_are_neither_read_nor_replaced(tmp_path, thing):
     """Reading a pipe would wait for ever; a device, such as /dev/null, would be gone."""
