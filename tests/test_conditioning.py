@@ -19,7 +19,7 @@ import pytest
 import tensorflow as tf
 from campaign.reference import collapsed, squared_exponential
 from configuration import configured
-from gpflow.kernels import Cosine, Matern12, RationalQuadratic, SquaredExponential, White
+from gpflow.kernels import SquaredExponential
 from marks import either_way
 from numpy.testing import assert_allclose
 from own_kernels import ExpandedSquare
@@ -326,34 +326,6 @@ def test_a_raised_jitter_is_in_the_result(variance, is_printed, capfd):
         result = fit(model, train_inducing=False, max_iterations=3)
     assert result.reason.endswith("Kuu was not positive definite; its jitter was raised to 2e-16.")
     assert ("jitter" in capfd.readouterr().err) == is_printed
-
-
-@partly_slow("name", MODELS, quick=["PEPR 0.5", "BTSGPR"])
-def test_seconds_of_an_epoch(name):
-    """
-    Objectives, derivatives and predictions are those near the origin: 2^30 s, whole seconds, lose
-    no bit.
-    """
-    rng = np.random.default_rng(1)
-    X = np.sort(np.round(rng.uniform(0.0, 600.0, (N, 1))), axis=0)
-    Z = np.round(np.linspace(0.0, 600.0, M))[:, None]
-    Y = np.sin(X / 80.0) + 0.1 * rng.normal(size=(N, 1))
-    results = []
-    for origin in (0.0, 2.0**30):
-        kernel = Matern12(0.5, 90.0) + White(0.1)
-        kernel += Cosine(0.2, 70.0) * RationalQuadratic(1.0, 60.0)
-        model = MODELS[name]((X + origin, Y), kernel, Z + origin, noise_variance=1e-2)
-        with tf.GradientTape() as tape:
-            value = model.maximum_log_likelihood_objective()
-        gradients = tape.gradient(value, model.trainable_variables)
-        rows = np.linspace(-64.0, 704.0, 13)[:, None] + origin  # 64 s apart
-        predicted = [*model.predict_f(rows), model.predict_f(rows, full_cov=True)[1]]
-        results.append(
-            np.concatenate([np.reshape(part, -1) for part in [value, *gradients, *predicted]])
-        )
-    # Nothing is rounded differently but cosines of differences, so the condition number 1e6 of Kuu
-    # leaves 1e-9.
-    assert_allclose(results[1], results[0], rtol=1e-8, atol=1e-8)
 
 
 @partly_slow("name", MODELS, quick=["BTSGPR"])

