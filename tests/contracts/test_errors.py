@@ -2,14 +2,13 @@
 
 import gpflow
 import numpy as np
-import pytest
 import tensorflow as tf
 from comparisons import assert_all_close
 from configuration import configured
 from contract_models import XNEW, D, M, holds_data, is_gaussian
 from model_registry import IN_REGRESSION, ONE_IN_REGRESSION, ONE_OF_ALL
 from numpy.testing import assert_allclose
-from refusals import refused, stopped
+from refusals import stopped
 from tensorflow.errors import InvalidArgumentError
 
 
@@ -92,42 +91,6 @@ def test_posterior_with_invalid_kernel_raises(model):
     posterior = model.posterior()
     model.kernel.lengthscales.unconstrained_variable.assign([np.nan, 1.0])
     stops_or_is_finite(lambda: posterior.predict_f(XNEW), np.nan)
-
-
-@IN_REGRESSION
-def test_upper_bound_of_nan_raises(model):
-    if not hasattr(model, "upper_bound"):
-        pytest.skip("no upper bound is known for sites of any likelihood, nor for streams")
-    bound = tf.function(model.upper_bound)
-    scale = getattr(model, "scale", None)
-    unused = (
-        {id(variable) for variable in scale.trainable_variables}
-        if hasattr(scale, "trainable_variables")
-        else set()
-    )
-    for variable in model.trainable_variables:
-        if id(variable) in unused:  # a bound of the exact evidence, which has no scale
-            continue
-        value = variable.numpy()
-        variable.assign(np.full_like(value, np.nan))
-        stops_or_is_finite(bound, np.nan)
-        variable.assign(value)
-
-
-@ONE_OF_ALL
-def test_rejects_invalid_prediction_inputs(model):
-    posterior = model.posterior()
-    compiled = tf.function(posterior.predict_f)
-    for bad in (np.nan, np.inf):
-        Xnew = XNEW.copy()
-        Xnew[3, 1] = bad
-        for predict in (model.predict_f, model.predict_y, posterior.predict_f):
-            with refused(r"Xnew must be finite, got 1 values .* the first in row 3\."):
-                predict(Xnew)
-        with refused("Xnew must be finite"):
-            posterior.predict_f(Xnew, full_cov=True)
-        with stopped("Xnew"):
-            compiled(Xnew)
 
 
 @ONE_IN_REGRESSION

@@ -29,7 +29,7 @@ from gpflow.likelihoods import (
 )
 from gpflow.utilities import read_values
 from numpy.testing import assert_equal
-from refusals import refused
+from refusals import refused, stopped
 
 from gpflow_pep import (
     APEP,
@@ -354,6 +354,11 @@ def test_unusable_batches_leave_a_stream_as_it_was(kind):
         with refused(message):
             model.update(batch, **options)
         assert_equal(model.state.as_dict(), before)
+    model.kernel.variance.unconstrained_variable.assign(NAN)
+    before = model.state.as_dict()
+    with stopped("finite|NaN"):
+        model.update(BATCH)
+    assert_equal(model.state.as_dict(), before)
 
 
 @pytest.mark.parametrize("kind", [PEPR, PEPClassifier, ARPEP])
@@ -363,6 +368,8 @@ def test_unusable_new_inputs_are_refused(kind):
     for predict, inputs in itertools.product(predictions, INPUTS):
         with pytest.raises((ValueError, ShapeMismatchError), match="Xnew"):
             predict(inputs)
+    with stopped("Xnew"):
+        tf.function(predictions[2])(INPUTS[4])
     with refused("must have no masked entries"):
         model.predict_log_density((X, np.ma.masked_less(LABELS, 0.5)))
     for option in ("full_cov", "full_output_cov"):

@@ -25,7 +25,9 @@ SETTINGS = [
 ]
 QUICK = ("StreamingSGPR",)
 saved_regression = partly_slow("subject", SETTINGS, quick=QUICK, indirect=True)
-saved = partly_slow("subject", [*SETTINGS, *CLASSES], quick=[*QUICK, "ARPEP"], indirect=True)
+saved = partly_slow(
+    "subject", [*SETTINGS, *CLASSES], quick=[*QUICK, "ARPEP", "PEP scale learned"], indirect=True
+)
 exported = partly_slow("subject", [*SETTINGS, *CLASSES], quick=QUICK, indirect=True)
 
 

@@ -15,7 +15,6 @@ from dense_formulas import make_problem
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from model_values import assert_close, converge, in_q, linear_mean, value_and_gradients
-from numpy.testing import assert_allclose
 from quick import partly_slow
 
 from gpflow_pep import PEP
@@ -102,16 +101,12 @@ def test_continuous_at_alpha_zero():
 
 @pytest.fixture(scope="module")
 def swept():
-    """A model with converged sites, its state, and a function that makes one like it."""
+    """A model with converged sites, and its state."""
     X, Y, Z, _ = _labels(P=2)
-
-    def make(data=(X, Y), likelihood=None, **options):
-        kernel = SquaredExponential(3.0, lengthscales=[0.8, 1.1])
-        return PEP(data, kernel, likelihood or Probit(), Z, alpha=0.6, **options)
-
-    model = make()
+    kernel = SquaredExponential(3.0, lengthscales=[0.8, 1.1])
+    model = PEP((X, Y), kernel, Probit(), Z, alpha=0.6)
     converge(model, TOL)
-    return model, _state(model), make
+    return model, _state(model)
 
 
 @partly_slow(
@@ -130,7 +125,7 @@ def test_the_fixed_point_does_not_depend_on_the_way_to_it(swept, size, damping, 
     By updates of batches, damped, and from proper and improper sites: with a log-concave likelihood
     there is one fixed point.
     """
-    model, expected, _ = swept
+    model, expected = swept
     rng = np.random.default_rng(5)
     model.sites.precision.assign(size * rng.normal(size=(24, 2)))
     model.sites.linear.assign(size * rng.normal(size=(24, 2)))
@@ -155,22 +150,3 @@ def test_damping_of_minibatches_by_alpha_is_the_published_update():
     d = 1.0 - np.sum(np.square(V), axis=0)
     expected = (2.0 - alpha) / (d + noise / alpha)
     assert_close(model.sites.precision.numpy()[:, 0], expected, CLOSE)
-
-
-def test_outputs_add_up(swept):
-    """
-    Two columns of labels share hyperparameters and are independent otherwise: two models of one
-    each.
-    """
-    model, (precision, linear, value), make = swept
-    X, Y = (values.numpy() for values in model.data)
-    one = make((X, Y[:, :1]))
-    total = 0.0
-    for column in (0, 1):
-        one.data = (X, Y[:, [column]])
-        total += converge(one, TOL).log_evidence
-        expected = [values[:, [column]] for values in (precision, linear)]
-        assert_close([one.sites.precision.numpy(), one.sites.linear.numpy()], expected, CLOSE)
-        expected = [values.numpy()[:, [column]] for values in model.predict_f(X)]
-        assert_close(one.predict_f(X), expected, CLOSE)
-    assert_allclose(total, value, rtol=CLOSE)

@@ -297,17 +297,6 @@ def test_a_compiled_loss_sees_what_changes(model, other):
 # --- copies ---------------------------------------------------------------------------------------
 
 
-def test_a_checkpoint_restores_the_sites(model, tmp_path):
-    model.kernel.variance.assign(3.0)
-    model.update_sites()
-    path = tf.train.Checkpoint(model=model).save(str(tmp_path / "sites"))
-    fresh = make()
-    tf.train.Checkpoint(model=fresh).restore(path).assert_consumed()
-    assert_array_equal(sites(fresh), sites(model))
-    assert_same_predictions(fresh.predict_f(XNEW), model.predict_f(XNEW))
-    assert fresh.sites_status.sweeps == 0
-
-
 # --- between the objective and its gradient -------------------------------------------------------
 
 

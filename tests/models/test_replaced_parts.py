@@ -89,13 +89,6 @@ def test_a_subclass_extends_the_check_which_sees_the_complete_model():
         WithAttributes((X, Y), Matern52(variance=3.0), Z, largest=2.0)
 
 
-def test_a_replaced_part_gives_the_model_constructed_with_it():
-    model = PEPR((X, Y), Matern52(), Z, mean_function=gpflow.functions.Constant(1.0))
-    model.training_loss()
-    model.kernel, model.mean_function, model.inducing_variable = Matern32(), None, Z[:3]
-    assert model.training_loss() == PEPR((X, Y), Matern32(), Z[:3]).training_loss()
-
-
 def test_a_posterior_must_have_the_parts_of_its_model():
     model = PEPR((X, Y), Matern52(), Z)
     posterior = model.posterior()

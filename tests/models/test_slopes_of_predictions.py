@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow.kernels import Matern52, SquaredExponential
 from refusals import stopped
 
-from gpflow_pep import PEPR, PEPClassifier
+from gpflow_pep import PEPR, PEPSVGP, PEPClassifier
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 2))
@@ -47,3 +47,6 @@ def test_elbo_is_the_objective_at_alpha_zero():
     model.alpha = 0.0
     sgpr = gpflow.models.SGPR((X, Y), Matern52(), X[:8], noise_variance=0.1)
     np.testing.assert_allclose(model.elbo(), sgpr.elbo(), rtol=1e-10)
+    minibatches = PEPSVGP(Matern52(), gpflow.likelihoods.Gaussian(), X[:8], num_data=40)
+    with stopped(r"elbo\(\) needs alpha = 0.* 0\.5"):
+        minibatches.elbo((X, Y))

