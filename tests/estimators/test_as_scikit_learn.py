@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from comparisons import assert_near
 from gpflow.kernels import Coregion, Linear, Matern32, Periodic, SquaredExponential, White
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
@@ -77,8 +78,8 @@ def test_samples_have_the_predicted_moments():
     samples = estimator.sample_y(X[:3], n_samples=20_000, random_state=1)
     assert samples.shape == (3, 2, 20_000)
     # The standard error is 0.003.
-    assert_allclose(samples.mean(axis=2), mean, rtol=0, atol=0.02)
-    assert_allclose(np.cov(samples[:, 1]), covariance[:, :, 1], rtol=0, atol=0.02)
+    assert_near(samples.mean(axis=2), mean, 0.02)
+    assert_near(np.cov(samples[:, 1]), covariance[:, :, 1], 0.02)
     of_one = untrained().fit(X, Y[:, 0])
     assert_array_equal(of_one.sample_y(X[:3], 4), of_one.sample_y(X[:3], 4, random_state=0))
     assert of_one.sample_y(X[:3], 4).shape == (3, 4)
@@ -211,24 +212,6 @@ def test_few_rows_have_more_points():
     many = np.random.default_rng(0).normal(size=(5000, 1))
     assert SparseGPRegressor(optimizer=None).fit(many, many[:, 0]).n_inducing_ == 141  # √20,000
     assert SparseGPClassifier(optimizer=None).fit(X, Y[:, 0] > 0.0).n_inducing_ == 60
-
-
-def test_probabilities_of_a_wide_f():
-    """After training on separable labels the variance of f is large."""
-    estimator = SparseGPClassifier(
-        SquaredExponential(5000.0),
-        likelihood=likelihoods.Logit(),
-        n_inducing=10,
-        optimizer=None,
-        random_state=0,
-    ).fit(X[:, :1], X[:, 0] > 3.0)
-    new = np.linspace(-3.0, 9.0, 9)[:, None]
-    mean, variance = (each.numpy() for each in estimator.model_.predict_f(new))
-    z = np.linspace(-10.0, 10.0, 200_001)
-    density = np.exp(-0.5 * z**2) * (z[1] - z[0]) / np.sqrt(2.0 * np.pi)
-    f = mean + np.sqrt(variance) * z  # [9, K]
-    expected = (0.5 + 0.5 * np.tanh(0.5 * f)) @ density
-    assert_allclose(estimator.predict_proba(new)[:, 1], expected, rtol=0, atol=1e-6)
 
 
 def test_alpha_auto_of_a_first_batch_that_is_not_trained():

@@ -6,7 +6,6 @@ import re
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 from quick import partly_slow
 from refusals import refused
@@ -103,22 +102,6 @@ def test_a_run_that_has_ended_is_not_repeated(tmp_path):
     longer = fit(again, (X, Y), **{**options, "max_iterations": 30})
     assert longer.iterations == 30
     assert longer.objective[: len(expected.objective)] == expected.objective
-
-
-@pytest.mark.slow
-@partly_slow("as_dataset", [False, True], 1)
-def test_a_run_that_was_stopped_at_the_limit_takes_no_step_when_resumed(tmp_path, as_dataset):
-    def stop(report, *_):
-        raise StopIteration
-
-    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(20) if as_dataset else (X, Y)
-    options = {"interval": 10, "checkpoint": tmp_path / "c.npz"}
-    model = MAKERS["TSVGP"]()
-    resumed = MAKERS["TSVGP"]()
-    assert fit(model, data, callback=stop, max_iterations=20, **options).iterations == 10
-    result = fit(resumed, data, max_iterations=10, **options)
-    assert (result.status, result.iterations) == ("limit", 10)
-    assert_array_equal(resumed.q_mu, model.q_mu)
 
 
 def test_a_converged_search_is_not_repeated(tmp_path):

@@ -242,21 +242,6 @@ def test_starts_are_fractions_of_the_spread_of_the_inducing_points():
     assert len(starts(model, Coordinates(model, model.trainable_variables), 2, seed=1)) == 1
 
 
-@pytest.mark.slow
-def test_training_leaves_a_start_where_noise_explains_everything():
-    """
-    Labels of a checkerboard, lengthscales of two sides: from there alone, the search ends at -N log
-    2.
-    """
-    rows = np.random.default_rng(0).uniform(-2.0, 2.0, (200, 2))
-    labels = np.where(np.sin(3.0 * rows[:, :1]) * np.cos(3.0 * rows[:, 1:]) > 0.0, 1.0, 0.0)
-    kernel = SquaredExponential(lengthscales=[2.5, 2.5])
-    model = PEPClassifier((rows, labels), kernel, Probit(), rows[:60], alpha=0.5)
-    result = fit(model, max_iterations=30)
-    assert result.objective[-1] > -200 * np.log(2.0) + 30.0
-    assert np.all(model.kernel.lengthscales.numpy() < 1.5)
-
-
 def test_restarts_keep_the_best_objective():
     """With more restarts the objective does not fall; the last record is that of the model."""
     results = []

@@ -104,18 +104,6 @@ def test_the_last_batch_may_be_smaller_or_missing(as_new, drop):
     assert result.iterations == 8 and result.status == "limit"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.float32, np.int32])
-def test_values_are_taken_in_the_precision_of_the_model(as_new, dtype):
-    data = [(10.0 * part).astype(dtype) for part in (X, Y)]
-    reached = []
-    for each in (data, [part.astype(float) for part in data]):
-        model = as_new("TSVGP")
-        fit(model, batches(tuple(each)), max_iterations=3)
-        reached.append(values(model))
-    assert_equal(*reached)
-
-
 def test_a_checkpoint_resumes_with_a_new_pass(as_new, tmp_path):
     """
     Interrupted at the end of a pass, or not: the parameters are the same. Of the data only types

@@ -521,24 +521,6 @@ def test_a_search_ends_where_the_objective_is_flat():
     assert fit(by_default, max_iterations=200).reason == flat.reason  # 5e-4 nats for each row
 
 
-class Cliff(Valley):
-    """A valley that ends before its lowest point: beyond its end the value is NaN."""
-
-    def maximum_log_likelihood_objective(self):
-        value = super().maximum_log_likelihood_objective()
-        return tf.where(self.x[0] > 0.5, tf.constant(np.nan, value.dtype), value)
-
-
-def test_a_search_that_comes_to_where_nothing_is_a_number():
-    """It ends before that, with the best parameters it saw, and has not converged."""
-    model = Cliff(1.0)
-    with pytest.warns(UserWarning, match="not finite"):
-        result = fit(model, max_iterations=200)
-    assert 3 < result.iterations < 200 and result.status == "failed"
-    assert 0.49 < model.x.numpy()[0] <= 0.5
-    assert float(model.maximum_log_likelihood_objective()) >= max(result.objective) > -0.3
-
-
 class Edge(BayesianModel, InternalDataTrainingLossMixin):
     """A paraboloid that ends before its lowest point: beyond a line the value is no number."""
 

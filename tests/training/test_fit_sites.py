@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_near
 from gpflow.kernels import SquaredExponential
 from gpflow.utilities import multiple_assign, read_values
 from model_values import loss_and_gradient
@@ -15,9 +16,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
 from small_models import At
 
-from gpflow_pep import PEP, PEPClassifier
+from gpflow_pep import PEP
 from gpflow_pep.ep import SitesStatus
-from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
+from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import FitResult, fit
 from gpflow_pep.training.objectives import ConvergedSitesObjective
 from gpflow_pep.training.result import Outcome
@@ -334,29 +335,6 @@ def test_the_optimum_is_stationary(model):
 # --- sites that do not converge where training starts ---------------------------------------------
 
 
-def misfit(**options):
-    """
-    Classes that robust-max calls outliers under these hyperparameters: the sites have no stable
-    fixed point.
-    """
-    rng = np.random.default_rng(0)
-    inputs = rng.uniform(-3.0, 3.0, (200, 1))
-    latent = np.sin(2.0 * inputs) + 0.2 * rng.standard_normal(inputs.shape)
-    labels = np.digitize(latent, [-0.5, 0.5]).astype(float)
-    points = np.linspace(-3.0, 3.0, 10)[:, None]
-    return PEPClassifier(
-        (inputs, labels), SquaredExponential(), inducing_variable=points, **options
-    )
-
-
-@pytest.mark.slow
-def test_training_that_does_not_wait_finds_the_optimum_all_the_same():
-    """One sweep per evaluation, from hyperparameters at which the sites do not converge."""
-    result = fit(misfit(max_sweeps=1), max_iterations=60)
-    # At fixed points; it starts at -147.
-    assert result.sites.converged and result.objective[-1] > -118.0
-
-
 def test_divergence_is_reported(model, monkeypatch):
     """Energies of unconverged sites may be meaningless: the reported optimum is not an optimum."""
     converge = ConvergedSitesObjective.converge
@@ -397,42 +375,21 @@ def test_sites_converge_from_the_prior_if_final_update_fails(model):
     assert np.isfinite(result.objective[-1])
 
 
-def waveform(num_rows):
-    """
-    Two of three triangular waves with noise, at 21 times (Breiman et al. 1984); classes 0 to 2.
-    """
-    draw = np.random.default_rng(0)
-    waves = np.maximum(6.0 - np.abs(np.arange(1, 22) - np.array([[7], [15], [11]])), 0.0)
-    labels = draw.integers(0, 3, num_rows)
-    share = draw.uniform(size=(num_rows, 1))
-    first = waves[[0, 0, 1]][labels]
-    second = waves[[1, 2, 2]][labels]
-    inputs = share * first + (1.0 - share) * second + draw.normal(size=(num_rows, 21))
-    return (inputs - inputs.mean(axis=0)) / inputs.std(axis=0), labels[:, None].astype(float)
-
-
-def robust_max():
-    """Robust-max at alpha = 0: some sites have negative precisions."""
-    X, Y = waveform(120)
-    kernel = SquaredExponential(lengthscales=np.full(21, 4.6))
-    return PEPClassifier((X, Y), kernel, MultiClassRobustMax(3), X[:15], alpha=0.0)
-
-
-def test_negative_precisions_are_halved_until_q_is_proper():
-    model = robust_max()
-    before = np.random.default_rng(1).uniform(-1.0, 1.0, (120, 3))
+def test_negative_precisions_are_halved_until_q_is_proper(model):
+    before = rng.uniform(-9.0, 1.0, X.shape)
     model.sites.precision.assign(before)
-    A, _ = model._sum_sites_step()
+    (A,), _ = model._sum_sites_step()
     after = model.sites.precision.numpy()
-    assert_array_equal(after[before > 0.0], before[before > 0.0])
-    halvings = np.log2(before[before < 0.0] / after[before < 0.0])
+    negative = before < 0.0
+    assert_array_equal(after[~negative], before[~negative])
+    halvings = np.log2(before[negative] / after[negative])
     assert halvings[0] >= 1.0 and np.all(halvings == halvings[0])  # halving is exact
-    X = model.data[0]
-    Z = model.inducing_variable.Z
-    Kuu = model.kernel(Z).numpy() + gpflow.config.default_jitter() * np.eye(15)
+    Kuu = model.kernel(Z).numpy() + gpflow.default_jitter() * np.eye(len(Z))
     V = np.linalg.solve(np.linalg.cholesky(Kuu), model.kernel(Z, X).numpy())
-    for c, found in enumerate(A.numpy()):
-        assert_allclose(found, (V * after[:, c]) @ V.T, rtol=0.0, atol=1e-9)
-        assert np.linalg.eigvalsh(np.eye(15) + found)[0] > 0.0
-    twice = [np.eye(15) + (V * np.where(t < 0.0, 2.0 * t, t)) @ V.T for t in after.T]
-    assert min(np.linalg.eigvalsh(B)[0] for B in twice) < 0.0  # one halving less is too few
+    assert_near(A, (V * after[:, 0]) @ V.T, 1e-9)
+    twice = np.where(negative, 2.0 * after, after)
+    smallest = [
+        np.linalg.eigvalsh(np.eye(len(Z)) + (V * values[:, 0]) @ V.T)[0]
+        for values in (after, twice)
+    ]
+    assert smallest[1] < 0.0 < smallest[0]  # one halving less is too few

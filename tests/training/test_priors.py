@@ -214,31 +214,6 @@ def test_trained_parameters_do_not_depend_on_units():
     assert_allclose(*found, atol=1e-3)
 
 
-@pytest.mark.parametrize("optimize", ["fit", "GPflow"])
-def test_optimizers_find_the_most_probable_logarithm(optimize):
-    """
-    The derivative of log evidence and log density with respect to log θ, by central differences, is
-    0 there.
-    """
-    model = with_priors()
-    gpflow.set_trainable(model.inducing_variable, False)
-    if optimize == "fit":
-        fit(model, tolerance=1e-9)
-    else:
-        gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)
-    variance = model.kernel.variance
-    value = variance.numpy()
-    values = []
-    for step in (1e-3, -1e-3):
-        variance.assign(value * np.exp(step))
-        values.append(
-            model.maximum_log_likelihood_objective().numpy()
-            + density(variance.numpy(), Y.var(), 1.0)
-        )
-    # Curvatures are of order 1, and so are the slopes at the start.
-    assert abs(values[0] - values[1]) / 2e-3 < 2e-2
-
-
 def test_copies_and_pickles_have_the_priors():
     model = with_priors()
     clone = copy.deepcopy(model)

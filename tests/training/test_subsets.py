@@ -9,7 +9,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from comparisons import assert_all_close
+from comparisons import assert_all_close, assert_near
 from gpflow.kernels import Matern52
 from gpflow.utilities import multiple_assign, read_values
 from model_values import loss_and_gradient
@@ -70,37 +70,13 @@ class Recorder:
 def assert_of_all_rows(result, model):
     """The last objective is that of the model, which has all rows again."""
     density = model.log_posterior_density()
-    assert_allclose(result.objective[-1], density, rtol=0.0, atol=1e-6)
+    assert_near(result.objective[-1], density, 1e-6)
 
 
 def rows_of(X):
     """Return the places of these rows among all rows."""
     everything = make().data[0].numpy()
     return [int(np.flatnonzero((everything == x).all(axis=1))[0]) for x in X]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["PEPR", "PEPClassifier"])
-def test_the_end_is_that_of_training_on_all_rows(name):
-    """
-    Both ends are flat: linear convergence leaves at most some ten times 1e-6 nats per row, 6e-3 in
-    all.
-    """
-    whole = make(name)
-    growing = make(name)
-    recorder = Recorder(growing)
-    options = {"tolerance": TOLERANCE, "train_inducing": False}
-    expected = fit(whole, **options)
-    result = fit(growing, first_rows=FIRST, callback=recorder, **options)
-    assert expected.converged and result.converged
-    assert recorder.stages == STAGES
-    assert result.objective[-1] == pytest.approx(expected.objective[-1], abs=1e-2)
-    assert_of_all_rows(result, growing)
-    inputs = np.linspace(-3.0, 3.0, 20)[:, None] * [[1.0, 0.5]]
-    # 1e-2 nats are sqrt(2e-2) = 0.14 standard deviations of a posterior of the hyperparameters,
-    # each known to a few percent: predictions change by less than a hundredth of the standard
-    # deviation 1 of f.
-    assert_allclose(growing.predict_f(inputs)[0], whole.predict_f(inputs)[0], atol=1e-2)
 
 
 def test_a_stage_has_the_objective_and_gradient_of_a_model_of_its_rows(model, monkeypatch):

@@ -130,17 +130,3 @@ def test_accepts_valid_checkpoint_seconds(as_new, tmp_path, monkeypatch, seconds
             **OPTIONS,
         )
     assert len(writes) == count
-
-
-@pytest.mark.slow
-def test_a_link_is_followed(tmp_path):
-    """This also holds for a resumed run."""
-    (tmp_path / "far").mkdir()
-    (tmp_path / "c.npz").symlink_to(tmp_path / "far" / "c.npz")
-    first = fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", **OPTIONS)
-    assert (tmp_path / "c.npz").is_symlink() and (tmp_path / "far" / "c.npz").is_file()
-    steps = []
-    again = fit(
-        MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", callback=steps.append, **OPTIONS
-    )
-    assert not steps and again.objective == first.objective
