@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
-from comparisons import assert_all_close, assert_all_equal
+from comparisons import assert_all_equal
 from configuration import configured
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian, StudentT
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
-from quick import partly_slow, some_slow
+from quick import some_slow
 from refusals import refused, stopped
 from tensorflow.errors import InvalidArgumentError
 
@@ -253,24 +253,6 @@ def test_a_shared_block_needs_one_size():
 
 
 # --- kernel, likelihood, numbers ------------------------------------------------------------------
-
-
-def in_chunks(model, chunk_size):
-    """Objective, means and, of a model that has them, leave-one-out densities."""
-    if model == "PEP":
-        made = PEP((X, Y), SquaredExponential(), StudentT(), Z, tol=1e-10, chunk_size=chunk_size)
-    else:
-        made = build(blocks=5 if model == "blocks" else None, chunk_size=chunk_size)
-    left_out = np.zeros(0) if model == "blocks" else made.loo_log_predictive_density()
-    return made.training_loss(), made.predict_f(X)[0], left_out
-
-
-@partly_slow("model", ["rows", "blocks", "PEP"], 1)
-def test_chunk_sizes_that_are_accepted(model):
-    """Objective and predictions are those of any other size, up to the order of 12 additions."""
-    expected = in_chunks(model, 4)
-    for chunk_size in (1, np.int64(5), 2**31 - 1, 2**70, None):
-        assert_all_close(in_chunks(model, chunk_size), expected, rtol=1e-7, atol=1e-9)
 
 
 # --- whole numbers --------------------------------------------------------------------------------

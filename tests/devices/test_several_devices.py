@@ -99,24 +99,15 @@ def test_one_device_continues_the_training_of_two(found_of_others):
 
 
 @pytest.mark.slow
-def test_training_outside_of_the_scope_and_parameters_that_are_fixed(found_of_others):
-    actual, expected = found_of_others[0]["used_outside"]
+@pytest.mark.parametrize("task", ["used_outside", "minibatches_of_rows_with_sites"])
+def test_training_outside_of_the_scope_and_minibatches(found_of_others, task):
+    actual, expected = found_of_others[0][task]
     assert_close(actual, expected, AFTER_TRAINING)
-    assert actual[-1] == 1.0
 
 
 @pytest.mark.slow
-def test_adam_needs_the_scope_in_which_the_model_was_constructed(found):
-    assert (
-        "must be constructed in the scope of the strategy in which Adam trains it"
-        in found[0]["constructed_outside"]
-    )
-
-
-@pytest.mark.slow
-def test_minibatches_of_rows_with_sites(found_of_others):
-    actual, expected = found_of_others[0]["minibatches_of_rows_with_sites"]
-    assert_close(actual, expected, AFTER_TRAINING)
+def test_parameters_that_are_fixed_stay(found_of_others):
+    assert found_of_others[0]["used_outside"][0][-1] == 1.0
 
 
 @pytest.mark.slow
@@ -129,11 +120,16 @@ def test_a_step_in_all_replicas_gives_each_the_gradient(request, name):
         assert_close(values, expected, TOLERANCE)
 
 
+REFUSED = {
+    "xla": "XLA cannot compile a model whose rows are divided among several devices",
+    "constructed_outside": "constructed in the scope of the strategy in which Adam trains it",
+}
+
+
 @pytest.mark.slow
-def test_xla_is_refused(found):
-    assert (
-        "XLA cannot compile a model whose rows are divided among several devices" in found[0]["xla"]
-    )
+def test_xla_and_adam_outside_of_the_scope_are_refused(found):
+    for task, message in REFUSED.items():
+        assert message in found[0][task]
 
 
 def products_of_loops(log, name, devices):

@@ -108,14 +108,18 @@ def train_a_stream_with_sites():
     fit(model, max_iterations=1)
 
 
-@partly_slow("train", [train_regression, train_minibatches, train_with_scipy, train_a_stream], 1)
+TRAININGS = [
+    train_regression,
+    train_minibatches,
+    train_with_scipy,
+    train_a_stream,
+    train_classifier,
+    train_a_stream_with_sites,
+]
+
+
+@partly_slow("train", TRAININGS, 1)
 def test_models_leave_no_graphs(train):
-    assert_released(train)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("train", [train_classifier, train_a_stream_with_sites])
-def test_models_with_sites_leave_no_graphs(train):
     assert_released(train)
 
 
