@@ -9,7 +9,6 @@ from differences import assert_gradients
 from model_values import references
 from numpy.testing import assert_allclose
 from refusals import refused, stopped
-from scipy.special import ndtr
 
 from gpflow_pep import MultiClassRobustMax
 
@@ -80,29 +79,6 @@ def test_matches_references(case):
         assert float(likelihood.predict_log_density(*row)[0]) == pytest.approx(
             named["logZ_alpha=1"], abs=1e-10
         )
-
-
-def test_probabilities_sum_to_one(likelihood):
-    mean, variance = likelihood.predict_mean_and_var(X, 3.0 * MEAN, 10.0**MEAN)
-    assert_allclose(np.sum(mean, axis=1), 1.0, rtol=1e-10)
-    assert_allclose(variance, mean * (1.0 - mean), rtol=1e-15)
-    densities = [
-        likelihood.predict_log_density(X, 3.0 * MEAN, 10.0**MEAN, np.full((N, 1), float(k)))
-        for k in range(C)
-    ]
-    assert_allclose(np.exp(np.transpose(densities)), mean, rtol=1e-12)
-
-
-def test_two_classes_match_closed_form():
-    """Phi((m_1 - m_0)/sqrt(v_0 + v_1))."""
-    likelihood = MultiClassRobustMax(2, epsilon=0.1)
-    z = (MEAN[:, 1] - MEAN[:, 0]) / np.sqrt(VARIANCE[:, 0] + VARIANCE[:, 1])
-    probability = 0.05 + 0.9 * ndtr(z)
-    assert_allclose(
-        likelihood.predict_mean_and_var(X, MEAN[:, :2], VARIANCE[:, :2])[0][:, 1],
-        probability,
-        rtol=1e-10,
-    )
 
 
 @pytest.mark.parametrize("name", ["variational_expectations", "predict_log_density"])
