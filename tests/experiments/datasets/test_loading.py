@@ -72,26 +72,6 @@ def test_without_standardization_means_are_zero_and_scales_one():
     assert_array_equal(raw.y_scale, [1.0])
 
 
-def test_arrays_are_float64_matrices():
-    data = datasets.load(BUNDLED)
-    arrays = {name: array for name, array in vars(data).items() if name != "name"}
-    assert {array.dtype for array in arrays.values()} == {np.dtype(np.float64)}
-    assert {name: array.shape for name, array in arrays.items()} == {
-        **{"X_train": (398, 10), "Y_train": (398, 1), "X_test": (44, 10), "Y_test": (44, 1)},
-        **{"x_mean": (10,), "x_scale": (10,), "y_mean": (1,), "y_scale": (1,)},
-    }
-
-
-def test_names_of_one_task():
-    tasks = ("regression", "classification", "multiclass", "streaming")
-    assert datasets.names() == sum((datasets.names(task=task) for task in tasks), ())
-    assert "boston" in datasets.names(task="regression")
-    assert "sonar" in datasets.names(task="classification")
-    assert "glass" in datasets.names(task="multiclass")
-    for task in tasks:
-        assert {datasets.describe(name).task for name in datasets.names(task=task)} == {task}
-
-
 @pytest.mark.parametrize("task", ["multi-class", ""])
 def test_unknown_task(task):
     accepted = "regression, classification, multiclass, streaming and None"

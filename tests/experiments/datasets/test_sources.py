@@ -18,7 +18,6 @@ from experiments.datasets.sources import (
     ArchivedSplits,
     MaskedFolds,
     SeededFolds,
-    SeededSplits,
     TrainAndTest,
 )
 
@@ -149,14 +148,6 @@ def test_folds_are_as_documented_and_test_every_row_once(N):
         tested.extend(read.test)
     assert sorted(tested) == list(range(N))
     assert (source.num_splits, source.splits_published) == (10, False)
-
-
-def test_seeded_splits_test_a_tenth():
-    table = np.arange(40.0).reshape(20, 2)
-    read = SeededSplits(lambda: table).read(3)
-    rows = np.random.RandomState(3).permutation(20)
-    assert_array_equal(read.train, rows[:18])
-    assert_array_equal(read.test, rows[18:])
 
 
 def test_train_and_test_part_are_the_tables_given():
