@@ -98,6 +98,8 @@ def test_a_posterior_must_have_the_parts_of_its_model():
     new = model.posterior()
     expected = PEPR((X, Y), Matern52(), Z, mean_function=model.mean_function)
     np.testing.assert_allclose(new.predict_f(X)[0], expected.predict_f(X)[0], rtol=1e-12)
+    model.mean_function = None
+    assert model.training_loss() == PEPR((X, Y), Matern52(), Z).training_loss()
 
 
 def test_tensors_are_assigned_to_parameters():
