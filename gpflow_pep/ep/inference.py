@@ -73,7 +73,7 @@ class Sites(tf.Module):
     def reset(self, num_data: int) -> None:
         """Make q the prior: sites of `num_data` rows with natural parameters 0."""
         for variable in (self.precision, self.linear):
-            variable.assign(tf.zeros([num_data, variable.shape[1]], variable.dtype))
+            variable.assign(tf.zeros([num_data, *variable.shape[1:]], variable.dtype))
 
     def values(self) -> Site:
         """Return the natural parameters, [N, C] each."""
@@ -87,6 +87,10 @@ class Sites(tf.Module):
     def stacked(self) -> tf.Tensor:
         """Return the natural parameters as one tensor, [N, 2, C]."""
         return tf.stack([self.precision, self.linear], axis=1)
+
+    def assign_stacked(self, values: tf.Tensor) -> None:
+        """Set the natural parameters from one tensor, [N, 2, C]."""
+        self.assign(Site(*tf.unstack(values, axis=1)))
 
 
 def status_before_updates(damping: float, tol: float) -> list[float]:
@@ -146,7 +150,7 @@ class Inference:
         status = tf.stack([*counts, *numbers])
         status = asserted(status, last.status != IMPROPER, _IMPROPER)
         with tf.control_dependencies([status]):
-            self.sites.assign(Site(*tf.unstack(sites, axis=1)))
+            self.sites.assign_stacked(sites)
             self.status.assign(status)
         sums = SiteSums(self.problem.L, iterate.A, iterate.c)
         return UpdatedPosterior(sites, log_evidence, sums.with_old(self.problem.old))
@@ -189,7 +193,7 @@ class Inference:
 
         start = (tf.constant(0), sites, *sum_sites(self.problem, sites))
         _, sites, A, c = tf.while_loop(is_improper, halve, start, parallel_iterations=1)
-        self.sites.assign(Site(*tf.unstack(sites, axis=1)))
+        self.sites.assign_stacked(sites)
         return A, c
 
     def update_some(

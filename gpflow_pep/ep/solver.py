@@ -29,7 +29,7 @@ from ..runtime.distribution import Workers
 from ..runtime.tracing import on_demand
 from .anderson import Anderson, Step
 from .newton import LEAST_DECREASE, LEAST_DEPTH, ends_probing, is_acceptable, probe
-from .sweep import PRELIMINARY_POWER, Iterate, Problem, Sweep, choose, evaluate
+from .sweep import PRELIMINARY_POWER, Iterate, Problem, choose, evaluate
 
 # Kinds of candidate: the sites after an update, sites near the iterate, the end of a Newton step.
 SWEEPING, PROBING, NEWTON_STEP = range(3)
@@ -157,7 +157,7 @@ def solve_fixed_point(
     is_empty &= options.max_sweeps > 1  # otherwise they would stay empty
     is_preliminary = is_empty & workers.any(tf.reduce_any(rows.powers < PRELIMINARY_POWER))
     number = tf.where(is_preliminary, 1, tf.where(is_empty, 2, 0))
-    swept = Sweep(sites, nothing, nothing, sites[:, 0], sites[:, 0], zero, zero)
+    swept = problem.no_sweep(sites)
     first = SolverState(
         iterate=Iterate(swept, A, A[..., :1], inf, -inf, zero),
         candidate=sites,

@@ -250,6 +250,28 @@ class Problem:
         projected = self.projected(chunk) if is_kept else project(self.L, prior, self.scale)
         return projected, pull_back
 
+    def no_sweep(self, sites: tf.Tensor) -> "Sweep":
+        """Return a placeholder for the sweep before the first one."""
+        nothing = tf.zeros_like(sites)
+        zero = tf.zeros([], sites.dtype)
+        return Sweep(sites, nothing, nothing, sites[:, 0], sites[:, 0], zero, zero)
+
+    def sum_sites(self, sites: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Call :func:`sum_sites`; sites of another kind override it."""
+        return sum_sites(self, sites)
+
+    def sweep(
+        self,
+        sites: tf.Tensor,
+        q: InducingPosterior,
+        *,
+        least_power: tf.Tensor | float = 0.0,
+        negligible: tf.Tensor | float = 0.0,
+        shift: tf.Tensor | None = None,
+    ) -> "Sweep":
+        """Call :func:`sweep`; sites of another kind override it."""
+        return sweep(self, sites, q, least_power=least_power, negligible=negligible, shift=shift)
+
 
 class Sweep(NamedTuple):
     """The result of a sweep over N rows of C latent functions."""
@@ -407,7 +429,7 @@ def evaluate(
     Compute sums, q and energy at the sites, and sweep; `preliminary`: roughly, `may_shift`: by a
     common shift.
     """
-    A, c = sum_sites(problem, sites)
+    A, c = problem.sum_sites(sites)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
     factor = tf.linalg.cholesky(plus_identity(total.A))
     workers = problem.rows.all_workers
@@ -422,7 +444,7 @@ def evaluate(
         total = total._replace(c=c)
     least = tf.where(preliminary, tf.constant(PRELIMINARY_POWER, LB.dtype), 0.0)
     negligible = tf.where(preliminary, tf.constant(np.inf, LB.dtype), _NEGLIGIBLE)
-    swept = sweep(problem, sites, q, least_power=least, negligible=negligible, shift=shift)
+    swept = problem.sweep(sites, q, least_power=least, negligible=negligible, shift=shift)
     terms = swept.terms if problem.old is None else swept.terms + problem.old.terms
     integral = workers.from_chief([tf.where(is_proper, log_integral(q, total.c), np.nan)])[0]
     change = workers.largest(tf.reduce_max(tf.abs(swept.normalized(swept.update))))

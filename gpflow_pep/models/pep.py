@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
-from gpflow.base import AnyNDArray, Parameter, RegressionData
+from gpflow.base import AnyNDArray, Parameter, RegressionData, TensorData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
@@ -162,7 +162,7 @@ class PEP(SparseGP):
         inducing_variable: InducingPointsLike,
         *,
         alpha: object = 0.5,
-        scale: float | Parameter = 1.0,
+        scale: TensorData | Parameter = 1.0,
         projection: str | Projection = "kl",
         tol: float | None = None,
         max_sweeps: int = 1000,
@@ -268,6 +268,10 @@ class PEP(SparseGP):
     )
 
     @property
+    def _num_sites(self) -> int:
+        return self._num_rows
+
+    @property
     def sites(self) -> Sites:
         """Natural parameters of the sites: ``precision`` τ and ``linear`` h, variables [N, C]."""
         return self._sites
@@ -294,7 +298,7 @@ class PEP(SparseGP):
 
     def reset_sites(self) -> None:
         """Set all sites to zero, so that q is the prior, and the status to "not converged"."""
-        self._sites.reset(self._num_rows)
+        self._sites.reset(self._num_sites)
         self._status.assign(status_before_updates(self.damping, self.tol))
 
     @contextmanager
@@ -734,7 +738,7 @@ class PEP(SparseGP):
     @override
     def assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         self._set_sizes(len(X))
-        self._sites.reset(len(X))
+        self._sites.reset(self._num_sites)
         super().assign_data(X, Y)
 
     @override
