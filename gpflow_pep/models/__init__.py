@@ -3,6 +3,7 @@ Models, one family per file. Constructors raise a ValueError that names the argu
 used.
 """
 
+from .block_pep import BlockPEP
 from .classifier import PEPClassifier
 from .pep import PEP
 from .pepr import PEPR

@@ -137,7 +137,9 @@ class Subject:
 
     @property
     def columns(self):
-        """A number of outputs greater than one."""
+        """A number of outputs, greater than one if the model takes several."""
+        if self.name == "BlockPEP":
+            return 1
         return 2 if self.is_regression else C
 
     def new(self, P=1, seed=0, fitted=True, **options):

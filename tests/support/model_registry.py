@@ -110,6 +110,7 @@ ENTRIES = (
         SITES,
         regression={"PEP scale learned": of_noise(alpha=0.7, scale=learned_scale)},
     ),
+    Entry(gpflow_pep.BlockPEP, SITES, regression={"BlockPEP": of_noise(alpha=0.7, blocks=5)}),
     Entry(
         gpflow_pep.StreamingPEP,
         SITES,

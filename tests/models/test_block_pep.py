@@ -1,0 +1,277 @@
+"""
+BlockPEP against PEPR and PEP, and against power EP as it is defined: natural parameters of u, and
+moments of blocks summed up on a grid of f, without the package's algebra.
+
+The sums over ±8.5 standard deviations neglect 1e-16. Their steps are at most 0.29 standard
+deviations and a quarter of the distance of the likelihoods' singularities, which leaves exp(-8π) =
+1e-11. Sites have converged to TOL. The product rule is good to about 1e-9: CLOSE leaves a power of
+ten.
+"""
+
+import pickle
+from copy import deepcopy
+
+import gpflow
+import numpy as np
+import pytest
+from differences import assert_gradients
+from gpflow.functions import Constant
+from gpflow.kernels import Matern52
+from gpflow.likelihoods import Gaussian, Poisson, Softmax, StudentT
+from model_values import assert_close, assert_same, positive_parameter
+from refusals import refused
+from scipy.special import gammaln, log_ndtr
+from scipy.stats import t as student
+
+from gpflow_pep import PEP, PEPR, BlockPEP
+from gpflow_pep.likelihoods import Probit
+
+CLOSE = 1e-8
+TOL = 1e-10
+X = np.array([[0.0], [2.3], [0.8], [1.7], [2.9]])
+Z = np.array([[0.1], [0.9], [1.8], [2.7]])
+LABELS = np.array([0, 1, 0, 1, 1])  # blocks of 2 and 3 rows
+MEAN = 0.3
+
+
+class Definition:
+    """q(u) ∝ p(u) Π exp(h'w - w'T w/2), w = W'u; f = w + m + N(0, scale D) for each block."""
+
+    def __init__(self, kernel, Z, blocks, log_prob, alpha, scale):
+        Kuu = kernel(Z).numpy() + gpflow.default_jitter() * np.eye(len(Z))
+        self.prior = np.linalg.inv(Kuu)
+        self.W = [self.prior @ kernel(Z, X[rows]).numpy() for rows in blocks]
+        self.D = [
+            scale * (kernel(X[rows]).numpy() - W.T @ Kuu @ W)
+            for rows, W in zip(blocks, self.W, strict=True)
+        ]
+        self.blocks, self.log_prob, self.alpha, self.scale = blocks, log_prob, alpha, scale
+        self.sites = [(np.zeros(len(rows)), np.zeros((len(rows),) * 2)) for rows in blocks]
+
+    def natural(self, without=None):
+        linear, precision = np.zeros(len(self.prior)), self.prior.copy()
+        for b, (W, (h, T)) in enumerate(zip(self.W, self.sites, strict=True)):
+            share = 1.0 - self.alpha * (b == without)
+            linear += share * W @ h
+            precision += share * W @ T @ W.T
+        return linear, precision
+
+    @staticmethod
+    def log_normalizer(linear, precision):
+        half = 0.5 * linear @ np.linalg.solve(precision, linear)
+        return half - 0.5 * np.linalg.slogdet(precision)[1]
+
+    def tilted(self, b):
+        """log Z, and moments of w under the cavity and under the tilted distribution."""
+        linear, precision = self.natural(without=b)
+        d = len(self.blocks[b])
+        m, S = (self.W[b].T @ np.linalg.solve(precision, each) for each in (linear, self.W[b]))
+        root = np.linalg.cholesky(S + self.D[b])
+        axis = np.linspace(-8.5, 8.5, {1: 401, 2: 121, 3: 61}[d])
+        z = np.stack(np.meshgrid(*[axis] * d, indexing="ij"), -1).reshape(-1, d)
+        f = MEAN + m + z @ root.T
+        weight = np.exp(-0.5 * np.sum(z**2, 1)) * ((axis[1] - axis[0]) / np.sqrt(2 * np.pi)) ** d
+        for i, row in enumerate(self.blocks[b]):
+            weight *= np.exp(self.alpha * self.log_prob(f[:, i], row))
+        Z = weight.sum()
+        mean = weight @ z / Z
+        change = (z - mean).T @ ((z - mean) * weight[:, None]) / Z - np.eye(d)
+        gain = S @ np.linalg.inv(root).T  # of w from z
+        return np.log(Z), (m, S), (m + gain @ mean, S + gain @ change @ gain.T)
+
+    def converge(self):
+        for _ in range(100):
+            before = [np.vstack(site) for site in self.sites]
+            updated = []
+            for b, site in enumerate(self.sites):
+                _, (m, S), (mean, covariance) = self.tilted(b)
+                inner, outer = np.linalg.inv(S), np.linalg.inv(covariance)
+                new = (outer @ mean - inner @ m) / self.alpha, (outer - inner) / self.alpha
+                updated.append([0.3 * old + 0.7 * x for old, x in zip(site, new, strict=True)])
+            self.sites = updated
+            pairs = zip(before, self.sites, strict=True)
+            if max(np.abs(old - np.vstack(new)).max() for old, new in pairs) < 1e-10:
+                return self
+        raise AssertionError("power EP did not converge")
+
+    def energy(self):
+        q = self.natural()
+        total = self.log_normalizer(*q) - self.log_normalizer(0.0 * q[0], self.prior)
+        excess = np.log1p(self.alpha * (self.scale - 1.0)) / self.alpha - np.log(self.scale)
+        for b, rows in enumerate(self.blocks):
+            log_Z = self.tilted(b)[0]
+            log_Z += self.log_normalizer(*self.natural(without=b)) - self.log_normalizer(*q)
+            total += log_Z / self.alpha - 0.5 * len(rows) * excess
+        return total
+
+
+PROBIT = np.array([1.0, 0.0, 1.0, 1.0, 0.0])
+COUNTS = np.array([0.0, 2.0, 5.0, 1.0, 0.0])
+REALS = np.array([-0.4, 1.5, 2.5, 0.6, 1.0])
+
+
+def probit(f, n):
+    return log_ndtr((2.0 * PROBIT[n] - 1.0) * f)
+
+
+def poisson(f, n):
+    return COUNTS[n] * f - np.exp(f) - gammaln(COUNTS[n] + 1.0)
+
+
+def student_t(f, n):
+    return student.logpdf(REALS[n], 3.0, f, 0.6)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "Y", "log_prob", "points", "labels", "alpha", "scale"),
+    [
+        pytest.param(Probit(), PROBIT, probit, X, LABELS, 1.0, 1.0, id="EP of a full GP"),
+        pytest.param(Probit(), PROBIT, probit, Z, LABELS, 0.6, 1.4, id="T-PEP"),
+        (Poisson(), COUNTS, poisson, Z, np.array([0, 1, 0, 1, 2]), 0.5, 1.0),
+        pytest.param(
+            StudentT(0.6),
+            REALS,
+            student_t,
+            Z,
+            np.array([0, 1, 0, 1, 2]),
+            0.5,
+            1.0,
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_matches_joint_power_ep(likelihood, Y, log_prob, points, labels, alpha, scale):
+    """Energy, q(u) and sites; blocks of unequal sizes, in the order of their labels."""
+    kernel = Matern52(1.4, lengthscales=0.9)
+    options = {"alpha": alpha, "scale": scale, "mean_function": Constant(MEAN), "tol": TOL}
+    model = BlockPEP((X, Y[:, None]), kernel, likelihood, points, blocks=labels, **options)
+    status = model.update_sites()
+    blocks = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    expected = Definition(kernel, points, blocks, log_prob, alpha, scale).converge()
+    assert status.converged
+    assert status.log_evidence == pytest.approx(expected.energy(), abs=CLOSE)
+    linear, precision = expected.natural()
+    q_mu, q_cov = model.compute_qu()
+    covariance = np.linalg.inv(precision)
+    assert_close([q_cov, q_mu[:, 0]], [covariance, covariance @ linear], CLOSE)
+    h, T = expected.sites[0]
+    d = len(h)
+    sites = [model.sites.linear[0, :d], model.sites.precision[0, :d, :d]]
+    assert_close(sites, [h, T], 100.0 * CLOSE)  # divided by variances of w, about 0.1
+
+
+def given(Y, likelihood, blocks, constructor=BlockPEP, **options):
+    kernel, Z = Matern52(1.3, lengthscales=0.9), np.linspace(0.0, 3.0, 5)[:, None]
+    return constructor((INPUTS, Y), kernel, likelihood, Z, blocks=blocks, **options)
+
+
+rng = np.random.default_rng(3)
+INPUTS = rng.uniform(0.0, 3.0, (11, 1))
+OUTPUTS = np.sin(2.0 * INPUTS) + 0.3 * rng.normal(size=(11, 1))
+SOME = np.array([2, 0, 1, 2, 0, 1, 0, 0, 3, 4, 4])
+POWERS = np.array([0.0, 0.3, 1.0, 0.5, 0.7])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "alpha", "scale"),
+    [
+        (SOME, POWERS, [0.5, 1.0, 1.2, 0.8, 2.0]),
+        (11, 0.4, 0.7),
+        ([[0, 5], range(1, 5), range(6, 11)], 1.0, 1.0),
+    ],
+)
+def test_gaussian_is_pepr(blocks, alpha, scale):
+    """Blocks of any size, also one of all rows; a power and a scale for each block."""
+    parts = {
+        "kernel": Matern52(1.3, lengthscales=0.9),
+        "likelihood": Gaussian(0.1),
+        "inducing_variable": gpflow.inducing_variables.InducingPoints(Z),
+        "mean_function": Constant(MEAN),
+        "scale": positive_parameter(scale),
+    }
+    expected = PEPR((INPUTS, OUTPUTS), alpha=alpha, blocks=blocks, **parts)
+    model = BlockPEP((INPUTS, OUTPUTS), alpha=alpha, blocks=blocks, chunk_size=3, **parts)
+    assert_same(model, expected, CLOSE)
+    assert_close(model.predict_f(Z, full_cov=True), expected.predict_f(Z, full_cov=True), CLOSE)
+
+
+@pytest.mark.parametrize(("blocks", "alpha"), [(1, 0.5), (3, 0.0)])
+def test_independent_rows_are_pep(blocks, alpha):
+    """Blocks of one row, and the variational limit of any blocks."""
+    options = {"alpha": alpha, "scale": 0.8, "tol": TOL}
+    expected = PEP((INPUTS, OUTPUTS), Matern52(1.3), StudentT(0.4), Z, **options)
+    model = BlockPEP((INPUTS, OUTPUTS), Matern52(1.3), StudentT(0.4), Z, blocks=blocks, **options)
+    energies = [each.update_sites().log_evidence for each in (model, expected)]
+    assert energies[0] == pytest.approx(energies[1], rel=CLOSE)
+    assert_close(model.predict_y(Z), expected.predict_y(Z), CLOSE)
+    assert model.is_lower_bound == (alpha == 0.0)
+
+
+def test_gradient_is_that_of_the_converged_energy():
+    """In all parameters, with a power and a scale for each block; h^4 = 1e-12, rounding 1e-10/h."""
+    scale = positive_parameter([0.5, 1.0, 1.2, 0.8, 1.5])
+    blocks = np.array([2, 0, 1, 2, 0, 1, 0, 4, 3, 4, 4])
+    model = given(OUTPUTS, StudentT(0.4), blocks, alpha=POWERS, scale=scale, tol=TOL)
+    model.mean_function = Constant(0.1)
+    assert_gradients(model.maximum_log_likelihood_objective, model.trainable_variables, 1e-3, 1e-6)
+
+
+def test_scipy_trains_it_and_new_data_are_used():
+    """Also in copies; blocks given by their size are formed again."""
+    model = given(OUTPUTS, Gaussian(0.1), 2)
+    before = float(model.training_loss())
+    gpflow.optimizers.Scipy().minimize(
+        model.training_loss, model.trainable_variables, options={"maxiter": 3}
+    )
+    after = float(model.training_loss())
+    assert after < before
+    for clone in (deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert float(clone.training_loss()) == pytest.approx(after, rel=1e-12)
+        clone.data = INPUTS[:7], OUTPUTS[:7]
+        expected = PEPR(
+            clone.data,
+            clone.kernel,
+            clone.inducing_variable,
+            blocks=2,
+            likelihood=clone.likelihood,
+        )
+        assert float(clone.training_loss()) == pytest.approx(float(expected.training_loss()))
+    assert float(model.training_loss()) == pytest.approx(after, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"blocks": 5}, "blocks must have at most 4 rows for StudentT, got a block of 5"),
+        ({"blocks": [[0, 1], [1, 2]]}, "blocks must be a partition of the 11 rows"),
+        ({"blocks": 0.5}, "blocks must be a whole number .*, got 0.5"),
+        ({"blocks": None}, "blocks must be"),
+        ({"alpha": [0.5, 0.3]}, "alpha must be one number or one per block"),
+        ({"scale": -1.0}, "scale must be in"),
+        ({"Y": np.tile(OUTPUTS, 2)}, "data.1. .Y. must have one column .*, got 2 latent functions"),
+        (
+            {"Y": np.ones((11, 1)), "likelihood": Softmax(3)},
+            "one latent function with blocks, got Soft",
+        ),
+    ],
+)
+def test_refuses(options, message):
+    arguments = {"Y": OUTPUTS, "likelihood": StudentT(), "blocks": 2, **options}
+    with refused(message):
+        given(**arguments)
+
+
+def test_refuses_what_needs_single_rows():
+    model = given(OUTPUTS, Gaussian(0.1), SOME)
+    with refused("sites of blocks are not updated in batches"):
+        model.update_sites(batch_size=2)
+    with refused("sites of blocks are not updated in batches"):
+        next(model.minibatches(2))
+    with refused("data must keep 11 rows, because blocks or scale were given for them, got 4"):
+        model.data = INPUTS[:4], OUTPUTS[:4]
+    with refused("projection must be 'kl' with blocks, got 'wasserstein'"):
+        model.projection = "wasserstein"
+        model.training_loss()
+    for method in (model.surrogate, model.loo_log_predictive_density):
+        with pytest.raises(NotImplementedError, match="BlockPEP has no"):
+            method()
