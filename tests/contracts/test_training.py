@@ -5,6 +5,7 @@ optimizers.
 
 import gpflow
 import numpy as np
+import pytest
 import tensorflow as tf
 from comparisons import assert_all_close, assert_near
 from configuration import configured
