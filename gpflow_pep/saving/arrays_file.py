@@ -89,6 +89,10 @@ def load_arrays(path: FilePath, name: str) -> dict[str, AnyNDArray]:
             )
     except _DAMAGE as error:
         raise unusable(path, name, str(error)) from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # zipfile seeks to a place before the file
+            raise
+        raise unusable(path, name, "bytes are missing") from error
 
 
 def without_digest(arrays: Arrays) -> dict[str, AnyNDArray]:
