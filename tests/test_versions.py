@@ -53,7 +53,9 @@ def imported(files):
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             modules.add(node.module.partition(".")[0])
     of = packages_distributions()
-    others = modules - sys.stdlib_module_names - {"gpflow_pep", "experiments", "campaign"}
+    others = (
+        modules - sys.stdlib_module_names - {"gpflow_pep", "experiments", "campaign", "support"}
+    )
     # What stands in for a module of a later Python is installed with an earlier one only.
     return {canonicalize_name(name) for module in others for name in of.get(module, [module])}
 

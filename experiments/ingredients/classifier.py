@@ -35,8 +35,7 @@ _ROBUST_MAX = "robust-max"
 
 @gp.config
 def _config() -> None:
-    # PEP, QP (quantile propagation), SVGP (GPflow's), APEP, ARPEP, RPAPEP, LABELS (one-hot Y), MCMC (GPflow's SGPMC),
-    # EP (dense, probit)
+    # PEP, QP (quantile propagation), SVGP (GPflow's), APEP, ARPEP, RPAPEP, LABELS (one-hot Y), MCMC (GPflow's SGPMC), EP (dense)
     model = "PEP"
 
     # the power of all but SVGP, MCMC and EP, from 0 (variational, as SVGP) to 1 (EP)

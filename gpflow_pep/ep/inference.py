@@ -28,7 +28,8 @@ from .sweep import Iterate, LatentRows, Problem, Site, sum_sites, sweep
 _IMPROPER = (
     "The sites cannot be updated: even under the prior, tilted distributions are not finite or the "
     "precision of q is not positive definite. Check data, likelihood and kernel for NaN, infinite "
-    "or overflowing values. At alpha = 0, E[log p(y|f)] may overflow: try a larger alpha."
+    "or overflowing values. At alpha = 0, E[log p(y|f)] may overflow: try a larger alpha. BlockPEP "
+    "cannot integrate cavities that are much wider than the likelihood: try smaller blocks or PEP."
 )
 
 

@@ -44,17 +44,19 @@ class BlockPEP(PEP):
     integrals over the block, without Monte Carlo.
 
     =====================================  ==========================================================
-    blocks of one row                      :class:`PEP`
+    blocks of one row                      :class:`PEP`, if the moments are resolved
     alpha = 0                              :class:`PEP` with alpha = 0, for any blocks
     a Gaussian likelihood                  :class:`PEPR` with these blocks
     alpha = 1, inducing_variable = X       EP for a full GP with joint updates of the rows of a block
     =====================================  ==========================================================
 
-    Blocks have at most 4 rows, or any number for a Gaussian likelihood. A sweep evaluates 22ᵈ
-    points or more for a block of d rows; all blocks are padded to the size of the largest. Moments
-    have errors of about 1e-8 for d up to 3, and 1e-6 for d = 4. They are larger if cavities are
-    many times wider than the likelihood, as of Student's t with a small scale, or if alpha is below 0.1,
-    by which errors of log Z are divided.
+    Blocks have at most 4 rows. With a Gaussian likelihood they may have any size. A sweep evaluates
+    22ᵈ points or more for a block of d rows; all blocks are padded to the size of the largest.
+    Moments have errors of about 1e-8 for d up to 3, and 1e-6 for d = 4. Errors grow if cavities are
+    wider than the likelihood, and as 1/α for small alpha. Sites whose moments are not resolved (a
+    change above 1e-3 with the last points, or points too far apart) are rejected. If even the prior
+    is too wide, as with a kernel variance of 1e4 for class labels, an error says so: use smaller
+    blocks or :class:`PEP`.
 
     Everything else is as in :class:`PEP`, except that there is no Wasserstein projection, no
     dataset, no minibatches, no :meth:`surrogate` and no leave-one-out densities.
@@ -96,11 +98,13 @@ class BlockPEP(PEP):
         :param alpha: the power in [0, 1]: a number, or one for each block [B].
         :param scale: m of T-PEP, a positive number or one for each block [B], fixed or as a
             `gpflow.Parameter` to learn it.
-        :raises ValueError: if blocks are no partition of the rows or too large, or there are
+        :raises ValueError: if blocks are not a partition of the rows, or too large, or if there are
             several latent functions.
         """
         if isinstance(data, tf.data.Dataset) or Workers.of_strategy().count > 1:
-            raise ValueError("data must be arrays in one process with blocks of rows.")
+            raise ValueError(
+                "data must be arrays: BlockPEP supports neither tf.data.Dataset nor several processes."
+            )
         X, Y = validation.regression_data(data)
         rows, sizes = validation.partition(blocks, len(X))
         self._block_size = int(blocks) if isinstance(blocks, int | np.integer) else 0
@@ -156,7 +160,7 @@ class BlockPEP(PEP):
         self, variables: Sequence[tf.Variable] | None = None, indices: tf.Tensor | None = None
     ) -> BlockInference:
         if self.projection != "kl":
-            raise ValueError(f"projection must be 'kl' with blocks, got {self.projection!r}.")
+            raise ValueError(f"projection must be 'kl' for BlockPEP, got {self.projection!r}.")
         prior = self._prior()
         Kuu = self._inducing_covariance(prior)
         numbers, mask = map(tf.convert_to_tensor, self._blocks)
@@ -197,7 +201,7 @@ class BlockPEP(PEP):
 
     @override
     def _check_in_memory(self) -> None:
-        raise ValueError("sites of blocks are not updated in batches: batch_size must be None.")
+        raise ValueError("batch_size must be None: BlockPEP updates all sites at once.")
 
     @override
     def surrogate(self) -> Surrogate:
@@ -206,7 +210,7 @@ class BlockPEP(PEP):
 
     @inherit_check_shapes
     def loo_log_predictive_density(self) -> tf.Tensor:
-        """Raise an error: a site is that of a whole block."""
+        """Raise NotImplementedError: a site belongs to a whole block."""
         raise NotImplementedError("BlockPEP has no leave-one-out densities.")
 
     @override
@@ -220,6 +224,12 @@ class BlockPEP(PEP):
             raise ValueError(
                 f"data must keep {self._num_rows} rows, because blocks or scale were given for "
                 f"them, got {len(X)}."
+            )
+        width = self._blocks[0].shape[1]
+        if min(self._block_size, len(X)) > width:
+            raise ValueError(
+                f"data must have at most {width} rows, as the largest block of the first data, got "
+                f"{len(X)}: construct a new model for blocks of {self._block_size}."
             )
         return X, Y
 

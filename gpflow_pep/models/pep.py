@@ -726,7 +726,7 @@ class PEP(SparseGP):
         check_observations(self.likelihood, Y)
         if self._alpha.shape.rank == 1 and len(X) != self._num_rows:
             raise ValueError(
-                f"data must keep {self._num_rows} rows, because alpha was given per row, got "
+                f"data must keep {self._num_rows} rows, because alpha was given for them, got "
                 f"{len(X)}."
             )
         return X, Y

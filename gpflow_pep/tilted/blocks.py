@@ -40,6 +40,11 @@ _TOLERANCE = 1e-5
 _STRETCH = 3.0  # s; with K = 24 it is the best of 1.5 to 4 for probit, Poisson and Student's t
 _HALF = 8.5  # half width of the first window in standard deviations of the cavity
 _LEAST = -1e30  # of log p
+# Largest change at the last level, and largest distance of points in f in units of the radius within
+# which p is analytic: beyond either, moments are NaN. Of 9,450 single rows with cavity standard
+# deviations of 0.03 to 100 all others have errors below 2e-5.
+_LARGEST_CHANGE = 1e-3
+_LARGEST_STEP = 0.35
 # π is neglected below exp(-32) = 1e-14 of its maximum; the first levels may miss the maximum.
 _VISIBLE = 32.0
 
@@ -60,7 +65,10 @@ class BlockObservations(NamedTuple):
 
 
 class BlockTilted(NamedTuple):
-    """log Z / α (E[log p] for α = 0) and its derivatives in m; 0 for padding."""
+    """
+    log Z / α (E[log p] for α = 0) and its derivatives in m; 0 for padding, NaN if they are not
+    resolved.
+    """
 
     log_partition: tf.Tensor  # [G]
     slope: tf.Tensor  # g, [G, d]
@@ -160,20 +168,35 @@ class ProductRule(BlockRule):
         def step(
             level: tf.Tensor, _: tf.Tensor, low: tf.Tensor, high: tf.Tensor, last: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
-            tilted, low, high = integrated(level, low, high)
-            scaled = sd[:, :, None] * tilted.curvature * sd[:, None, :]
-            values = tf.concat([(tilted.slope * sd)[:, None], scaled], axis=1)
-            change = tf.reduce_max(tf.abs(values - last) / (1.0 + tf.abs(values)))
-            return level + 1, change, low, high, values
+            tilted, low, high, _ = integrated(level, low, high)
+            values = normalized(tilted)
+            return level + 1, change_of(values, last), low, high, values
+
+        def normalized(tilted: BlockTilted) -> tf.Tensor:
+            curvature = sd[:, :, None] * tilted.curvature * sd[:, None, :]
+            return tf.concat([(tilted.slope * sd)[:, None], curvature], axis=1)
+
+        def change_of(values: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_max(tf.abs(values - last) / (1.0 + tf.abs(values)), axis=[1, 2])
 
         def goes_on(level: tf.Tensor, change: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
-            return (level < len(self._numbers) - 1) & ((level < 2) | ~(change <= _TOLERANCE))
+            is_accurate = tf.reduce_all(change <= _TOLERANCE)
+            return (level < len(self._numbers) - 1) & ((level < 2) | ~is_accurate)
 
         end = _STRETCH * np.arcsinh(_HALF / _STRETCH) + tf.zeros_like(sd)
         values = tf.concat([sd[:, None], cavity.covariance], axis=1)
-        state = (tf.constant(0), tf.zeros([], sd.dtype), -end, end, values)
-        level, _, low, high, _ = tf.while_loop(goes_on, step, state, parallel_iterations=1)
-        return integrated(level, tf.stop_gradient(low), tf.stop_gradient(high)).tilted
+        state = (tf.constant(0), tf.zeros_like(alpha), -end, end, values)
+        level, _, low, high, previous = tf.while_loop(goes_on, step, state, parallel_iterations=1)
+        last = integrated(level, tf.stop_gradient(low), tf.stop_gradient(high))
+        change = change_of(normalized(last.tilted), previous)
+        is_resolved = last.is_resolved & (change <= _LARGEST_CHANGE)
+        missing = tf.where(is_resolved, tf.zeros_like(alpha), np.nan)
+        log_partition, slope, curvature = last.tilted
+        return BlockTilted(
+            log_partition + missing,
+            slope + missing[:, None],
+            curvature + missing[:, None, None],
+        )
 
     def _integrated(
         self,
@@ -226,13 +249,19 @@ class ProductRule(BlockRule):
 
         threshold = tf.reduce_max(log_pi, axis=axes) - _VISIBLE
         ends = []
+        is_resolved = tf.fill(tf.shape(mass), True)
         for i in axes:
             others = [axis for axis in axes if axis != i]
             is_visible = tf.reduce_max(log_pi, axis=others) >= threshold  # [K, G]
+            radius = tf.cast(self._density.radius(block.X[:, i]), mass.dtype)
+            distance = tf.reduce_max(step * tf.abs(lower[:, i]), axis=1)
+            is_fine = (distance <= _LARGEST_STEP * radius) | tf.equal(radius, 0.0)
+            is_inside = ~is_visible[0] & ~is_visible[-1]
+            is_resolved &= (is_fine & is_inside) | (block.mask[:, i] == 0.0)
             far = tf.where(is_visible, tf.zeros_like(t[i]), np.inf)
             ends.append((tf.reduce_min(t[i] + far, axis=0), tf.reduce_max(t[i] - far, axis=0)))
         low, high = (tf.stack(end, axis=1) for end in zip(*ends, strict=True))
-        return _Level(BlockTilted(log_partition, g, H), low - step, high + step)
+        return _Level(BlockTilted(log_partition, g, H), low - step, high + step, is_resolved)
 
     def _at(self, f: tf.Tensor, block: BlockObservations, i: int) -> Density:
         """Return the density of row i of each block at f [..., G]: 1 for padding."""
@@ -252,6 +281,8 @@ class _Level(NamedTuple):
     tilted: BlockTilted
     low: tf.Tensor
     high: tf.Tensor
+    # The points are close enough for the likelihood and reach beyond the visible part of π, [G].
+    is_resolved: tf.Tensor
 
 
 def symmetric_root(S: tf.Tensor) -> tf.Tensor:

@@ -14,6 +14,7 @@ from copy import deepcopy
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 from differences import assert_gradients
 from gpflow.functions import Constant
 from gpflow.kernels import Matern52
@@ -263,15 +264,29 @@ def test_refuses(options, message):
 
 def test_refuses_what_needs_single_rows():
     model = given(OUTPUTS, Gaussian(0.1), SOME)
-    with refused("sites of blocks are not updated in batches"):
+    with refused("batch_size must be None: BlockPEP"):
         model.update_sites(batch_size=2)
-    with refused("sites of blocks are not updated in batches"):
+    with refused("batch_size must be None: BlockPEP"):
         next(model.minibatches(2))
     with refused("data must keep 11 rows, because blocks or scale were given for them, got 4"):
         model.data = INPUTS[:4], OUTPUTS[:4]
-    with refused("projection must be 'kl' with blocks, got 'wasserstein'"):
+    with refused("projection must be 'kl' for BlockPEP, got 'wasserstein'"):
         model.projection = "wasserstein"
         model.training_loss()
     for method in (model.surrogate, model.loo_log_predictive_density):
         with pytest.raises(NotImplementedError, match="BlockPEP has no"):
             method()
+
+
+def test_a_prior_that_is_too_wide_for_the_rule_is_an_error():
+    X = np.linspace(0.0, 1.0, 6)[:, None]
+    model = BlockPEP((X, (X > 0.4).astype(float)), Matern52(1e4), Probit(), X[::2], blocks=2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="wider than the likelihood"):
+        model.maximum_log_likelihood_objective()
+
+
+def test_new_data_with_wider_blocks_are_refused():
+    X = np.linspace(0.0, 1.0, 6)[:, None]
+    model = BlockPEP((X[:2], X[:2]), Matern52(), Gaussian(), X[::2], blocks=4)
+    with pytest.raises(ValueError, match=r"at most 2 rows.*got 6"):
+        model.data = X, X

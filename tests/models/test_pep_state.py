@@ -506,7 +506,7 @@ def test_a_power_of_each_row_stays_with_the_rows():
         r"alpha must stay one number for each row or block, as in the constructor, got shape \[\]"
     ):
         model.alpha = 0.5
-    with refused("data must keep 14 rows, because alpha was given per row, got 9"):
+    with refused("data must keep 14 rows, because alpha was given for them, got 9"):
         model.data = (X[:9], Y[:9])
     assert not model.is_lower_bound
     model.alpha = np.zeros(14)

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
+from gpflow_pep.likelihoods import Probit
 from gpflow_pep.tilted import Cavity, Observations, rule_for
 from gpflow_pep.tilted.blocks import BlockCavity, BlockObservations, block_rule
 
@@ -55,3 +56,22 @@ def test_a_singular_cavity_is_that_of_one_row():
     # log Z / α, of which the power here is half
     assert_allclose(tilted.log_partition, 2.0 * expected.log_partition[0], rtol=0.0, atol=1e-8)
     assert_allclose(tf.reduce_sum(tilted.slope), 2.0 * expected.d1[0, 0], rtol=0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "Y", "variance"),
+    [
+        (Probit(), 1.0, 1e4),  # all points are where p is 0 or 1
+        (gpflow.likelihoods.StudentT(0.05), 0.3, 1.0),
+        (gpflow.likelihoods.Poisson(), 1000.0, 0.09),  # the mode is 20 standard deviations away
+    ],
+)
+@pytest.mark.parametrize("d", [1, 2])
+def test_moments_that_the_points_do_not_resolve_are_nan(likelihood, Y, variance, d):
+    ones = tf.ones([1, d], tf.float64)
+    cavity = BlockCavity(
+        tf.zeros_like(ones), variance * tf.eye(d, batch_shape=[1], dtype=tf.float64)
+    )
+    block = BlockObservations(ones[..., None], Y * ones[..., None], ones)
+    tilted = block_rule(likelihood, d).moments(cavity, block, tf.constant([1.0], tf.float64))
+    assert all(np.isnan(value).all() for value in tilted)
