@@ -35,7 +35,7 @@ _ROBUST_MAX = "robust-max"
 
 @gp.config
 def _config() -> None:
-    # PEP, QP (quantile propagation), SVGP (GPflow's), APEP, ARPEP, RPAPEP, LABELS (one-hot Y), MCMC (GPflow's SGPMC), EP (dense)
+    # PEP, EP (dense), QP (quantile propagation), SVGP and MCMC (GPflow's), APEP, ARPEP, RPAPEP, LABELS (one-hot Y)
     model = "PEP"
 
     # the power of all but SVGP, MCMC and EP, from 0 (variational, as SVGP) to 1 (EP)

@@ -11,6 +11,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import log_ndtr
 
 from experiments.ingredients.initialization import Floats
+from gpflow_pep.likelihoods import Probit
 
 _DAMPING = 0.3  # with 1, sites oscillate at large kernel variances
 _MAX_SWEEPS = 1000
@@ -36,6 +37,8 @@ class DenseEP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         :param data: X [N, D], and labels of 0 and 1, [N, 1].
         :param inducing_variable: recorded, but not used.
         """
+        if not isinstance(likelihood, Probit):
+            raise ValueError(f"likelihood must be probit for dense EP, got {likelihood}.")
         super().__init__(kernel, likelihood, num_latent_gps=1)
         self.data = gpflow.models.util.data_input_to_tensor(data)
         self.inducing_variable = inducing_variable
@@ -71,7 +74,7 @@ class DenseEP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         return tf.linalg.set_diag(K, tf.linalg.diag_part(K) + gpflow.default_jitter())
 
     def _evidence_and_slope(self, K: Floats) -> tuple[Floats, Floats]:
-        """Return the log evidence (Rasmussen and Williams, eq. 3.65) and its derivative in K (5.27)."""
+        """Return the log evidence and its derivative in K (sec. 3.6, eqs 3.65 and 5.27)."""
         y = self._signs()
         precision, shift = self._converged(K)
         LB, b = _posterior(K, precision, shift)

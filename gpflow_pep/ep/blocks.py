@@ -3,8 +3,8 @@ Power EP with one site for each block of rows (JMLR 18(104), sec. 3.7, for any l
 
 A block of d rows has f = w + m(x) + N(0, D), w = V'v [d], with D the covariance of f given u times
 the scale of T-PEP. Its site is exp(h'w - w'T w/2) with h [d] and a symmetric T [d, d], which are
-stacked as [1 + d, d]; smaller blocks are padded by zeros. Formulas are those of `sweep.py` and
-`energy.py` with matrices in place of variances.
+stacked as [1 + d, d]; smaller blocks are padded by zeros. The formulas are those of `sweep.py` and
+`energy.py`, with matrices in place of variances.
 """
 
 from collections.abc import Callable, Sequence
@@ -81,7 +81,7 @@ class _Cavities(NamedTuple):
     root: tf.Tensor  # S^1/2, [G, d, d]
     kappa: tf.Tensor  # [G, d]
     ratio: tf.Tensor  # The smallest 1 - α κ; the cavity is proper if it is positive, [G]
-    factor: tf.Tensor  # F with F F' the covariance of w, that of q if improper, [G, d, d]
+    factor: tf.Tensor  # F F' is the covariance of w, under q if it is improper, [G, d, d]
     mean: tf.Tensor  # of w, [G, d]
     of_f: BlockCavity
     residual: tf.Tensor  # T μ - h, [G, d]
@@ -173,7 +173,7 @@ class BlockProblem(Problem):
         negligible: tf.Tensor | float = 0.0,
         shift: tf.Tensor | None = None,
     ) -> Sweep:
-        """Sweep over all blocks; without the options that save time in sweeps over rows."""
+        """Sweep over all blocks; `negligible` and `shift`, which save time for rows, have no effect."""
 
         def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
             here = self._here(chunk)
