@@ -19,7 +19,7 @@ from ..maths.linalg import (
     cholesky_adjoint,
     column_products,
     condition,
-    inverse_of_product,
+    plus_identity,
     triangular_solve,
 )
 from ..runtime import Tensors, WithGradient, once_differentiable, repeated
@@ -238,7 +238,8 @@ class MixedPrecisionRows(RegressionRows):
         # Largest prior variance of u, [].
         self._variance = tf.reduce_max(tf.reduce_sum(tf.square(L), axis=-1))
         # tr Kuu^-1, [].
-        self._inverse_trace = tf.reduce_max(tf.linalg.trace(inverse_of_product(L)))
+        inverse = triangular_solve(L, plus_identity(tf.zeros_like(L)))
+        self._inverse_trace = tf.reduce_max(tf.reduce_sum(tf.square(inverse), axis=[-2, -1]))
         self._largest = tf.stop_gradient(self._largest_residual())
 
     @override
