@@ -7,8 +7,8 @@ stacked as [1 + d, d]; smaller blocks are padded by zeros. The formulas are thos
 `energy.py`, with matrices in place of variances.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -241,14 +241,11 @@ class BlockInference(Inference):
     problem: BlockProblem
 
     @override
-    def energy_and_gradient(
-        self, tape: tf.GradientTape, row_bars: Callable[[Iterate], RowBars] | None = None
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        L = tf.stop_gradient(self.problem.L)
-        inference = replace(self, problem=replace(self.problem, L=L))
-        last = inference.solve()
-        log_evidence = inference.accept(last).log_evidence
-        return log_evidence, energy_derivatives(self.problem, tape, last.iterate)
+    def derivatives(
+        self, recorded: Problem, tape: tf.GradientTape, iterate: Iterate, bars: RowBars | None
+    ) -> list[tf.Tensor]:
+        assert isinstance(recorded, BlockProblem)
+        return energy_derivatives(recorded, tape, iterate)
 
 
 def energy_derivatives(

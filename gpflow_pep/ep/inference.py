@@ -172,7 +172,13 @@ class Inference:
         last = inference.solve()
         log_evidence = inference.accept(last).log_evidence
         bars = None if row_bars is None else row_bars(last.iterate)
-        return log_evidence, energy_derivatives(problem, tape, last.iterate, bars)
+        return log_evidence, inference.derivatives(self.problem, tape, last.iterate, bars)
+
+    def derivatives(
+        self, recorded: Problem, tape: tf.GradientTape, iterate: Iterate, bars: RowBars | None
+    ) -> list[tf.Tensor]:
+        """Differentiate the energy at converged sites; `tape` recorded the problem `recorded`."""
+        return energy_derivatives(self.problem, tape, iterate, bars)
 
     def proper_sums(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
