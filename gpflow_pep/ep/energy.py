@@ -164,11 +164,19 @@ def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     return values
 
 
-def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> tf.Tensor:
-    """
-    Compute Σ_C log ∫ q_-n(f_n) p(y_n|f_n) df_n, [N], q_-n without a site of [N, 2, C]; an error if
-    improper.
-    """
+class LeaveOneOut(NamedTuple):
+    """Predictions of every row from q without its site."""
+
+    log_density: tf.Tensor
+    """Σ_C log ∫ q_-n(f_n) p(y_n|f_n) df_n, [N]."""
+    mean: tf.Tensor
+    """Of f, [N, C]."""
+    variance: tf.Tensor
+    """Of f, [N, C]."""
+
+
+def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> LeaveOneOut:
+    """Predict every row from q without its site; an error if that is improper."""
     one = tf.ones([], q.L.dtype)
     rows = problem.rows
     rule = problem.rule
@@ -182,12 +190,16 @@ def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> t
             "smallest 1 - τ s is"
         )
         w = w._replace(ratio=asserted(w.ratio, w.ratio > 0.0, message, tf.reduce_min(w.ratio)))
-        density = rule.moments(
-            sweep.cavity_of_f(w, here), Observations(*chunk.data), one
-        ).log_partition
-        return (tf.reduce_sum(density, axis=0),)
+        f = sweep.cavity_of_f(w, here)
+        density = rule.moments(f, Observations(*chunk.data), one).log_partition
+        return (
+            tf.reduce_sum(density, axis=0),
+            tf.linalg.matrix_transpose(f.mean),
+            tf.linalg.matrix_transpose(f.variance),
+        )
 
-    return rows.chunked.concatenate(part, q.L.dtype, [[None]])[0]
+    shapes = [[None], [None, None], [None, None]]
+    return LeaveOneOut(*rows.chunked.concatenate(part, q.L.dtype, shapes))
 
 
 def minibatch_objective(

@@ -1,22 +1,110 @@
 r"""
-The mean square of standardized leave-one-out errors.
+Calibration of predictions by leave-one-out predictions at the trained hyperparameters.
 
-.. math:: \frac{1}{N} \sum_n \frac{(y_n - \mu_{-n})^2}{\sigma_{-n}^2}
+Variances of a regression are multiplied by the mean square of standardized errors,
 
-The mean and variance of y_n given the other rows are those at the trained hyperparameters. If the
-model is right, this is about 1 (Cressie 1993, sec. 2.6.4). If it is larger, the covariance function
-does not suit the data, and variances times this factor predict better (Bachoc 2013).
+.. math:: \frac{1}{N} \sum_n \frac{(y_n - \mu_{-n})^2}{\sigma_{-n}^2},
+
+if that is above 1. If the model is right, it is about 1 (Cressie 1993, sec. 2.6.4). If it is larger,
+the covariance function does not suit the data, and variances times this factor predict better
+(Bachoc 2013).
+
+Probabilities of classes are raised to the power 1/T, and normalized. The temperature T maximizes
+
+.. math:: \sum_n \log \frac{p_{-n}(y_n)^{1/T}}{\sum_c p_{-n}(c)^{1/T}} - \frac{(\log T)^2}{2 s^2}
+
+(Guo et al. 2017, but with predictions of the training rows, and a prior that keeps T finite if all
+are right).
 """
+
+from collections.abc import Iterable
 
 import numpy as np
 from gpflow.base import AnyNDArray
+from gpflow.models import GPModel
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 
-from ..models import PEPR
+from ..models import PEP, PEPR
+from ..tilted.predictive import predicted_moments
+from ..training import FitResult
+from ..training.priors import locations
 from .exact import exact_leave_one_out, is_exact
+
+_SPREAD = 0.5  # s: with 0.3 and 1 the mean log loss of 11 tables is .331 and .329, with 0.5 .330
+_LIMIT = 2.0  # of |log T|
+
+
+def checked(calibrate: object) -> bool | None:
+    """Return the argument of an estimator, or raise a ValueError."""
+    if calibrate is None:
+        return None
+    if isinstance(calibrate, bool | np.bool_):
+        return bool(calibrate)
+    raise ValueError(f"calibrate must be None, True or False, got {calibrate!r}.")
+
+
+def check_stream(calibrate: object) -> None:
+    """Raise a ValueError if the argument of an estimator asks for a calibrated stream."""
+    if checked(calibrate):
+        raise ValueError(
+            "calibrate must be None or False for partial_fit, got True: a stream does not store "
+            "the rows. Use fit."
+        )
+
+
+def is_wanted(calibrate: object, model: GPModel, result: FitResult | None) -> bool:
+    """Return whether to calibrate; by default if parameters have weak priors and were trained."""
+    wanted = checked(calibrate)
+    if wanted is None:
+        return result is not None and bool(locations(model))
+    return wanted
 
 
 def mean_squares(model: PEPR) -> AnyNDArray:
-    """Return the mean square of each output, [P]."""
+    """Return the mean square of standardized errors of each output, [P]."""
     leave_one_out = exact_leave_one_out if is_exact(model) else PEPR._leave_one_out
     errors, variances = map(np.asarray, leave_one_out(model))
     return np.mean(np.square(errors) / variances[:, None], axis=0)
+
+
+def leave_one_out_probabilities(model: PEP, cache: Iterable[AnyNDArray]) -> AnyNDArray:
+    """
+    Return the probabilities of the classes of every row given the other rows, [N, C], from the
+    cache of the posterior.
+    """
+    f = model._leave_one_out_moments(cache)
+    mean, _ = predicted_moments(model.likelihood, model.data[0], *f)
+    return of_all_classes(mean.numpy())
+
+
+def of_all_classes(probabilities: AnyNDArray) -> AnyNDArray:
+    """Return probabilities [N, C], given these or [N, 1] of the second of two classes."""
+    if probabilities.shape[1] == 1:
+        return np.concatenate([1.0 - probabilities, probabilities], axis=1)
+    return probabilities / probabilities.sum(axis=1, keepdims=True)
+
+
+def tempered(probabilities: AnyNDArray, temperature: float) -> AnyNDArray:
+    """Return the normalized powers 1/T of probabilities [N, C]."""
+    largest = probabilities.max(axis=1, keepdims=True)
+    powers = (probabilities / largest) ** (1.0 / temperature)
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def best_temperature(probabilities: AnyNDArray, labels: AnyNDArray) -> float:
+    """
+    Return the temperature of probabilities [N, C], given the indices of the labels [N]; NaN if one
+    is not finite.
+    """
+    if not np.isfinite(probabilities).all():
+        return np.nan
+    logs = np.log(np.maximum(probabilities, np.finfo(probabilities.dtype).tiny))
+
+    def loss(log_temperature: float) -> float:
+        scaled = logs * np.exp(-log_temperature)
+        log_densities = scaled[np.arange(len(labels)), labels] - logsumexp(scaled, axis=1)
+        return float(0.5 * (log_temperature / _SPREAD) ** 2 - np.sum(log_densities))
+
+    found = minimize_scalar(loss, bounds=(-_LIMIT, _LIMIT), method="bounded")
+    return float(np.exp(found.x))

@@ -1,5 +1,6 @@
 """SparseGPClassifier: PEPClassifier and StreamingPEP as a scikit-learn estimator."""
 
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -15,8 +16,10 @@ from typing_extensions import override
 
 from ..likelihoods import Logit, Probit
 from ..models import PEPClassifier, StreamingPEP
-from ..runtime import atomic
-from .base import SparseGPEstimator, max_jitter
+from ..runtime import atomic, warn
+from ..training.objectives import FAILURES
+from . import calibration
+from .base import SparseGPEstimator, Training, max_jitter
 from .columns import checked_labels
 
 
@@ -48,6 +51,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     `model_` : :class:`gpflow_pep.PEPClassifier` or :class:`gpflow_pep.StreamingPEP`
         The trained model, whose labels are indices of `classes_`; a stream from the second batch
         on.
+    `temperature_` : float
+        The temperature of the probabilities, at which those of training rows given the other rows
+        have the smallest log loss, shrunk to 1 (Guo et al. 2017).
 
     The other attributes are as in :class:`SparseGPRegressor`.
 
@@ -69,6 +75,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         tolerance: float = 5e-4,
         n_restarts: int = 0,
         priors: str | None = "auto",
+        calibrate: bool | None = None,
         random_state: Any = None,
     ):
         """
@@ -80,6 +87,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy
             is trained. None: :class:`gpflow_pep.likelihoods.Probit` for two classes,
             :class:`gpflow.likelihoods.Softmax` for more.
+        :param calibrate: whether probabilities are raised to the power 1 / `temperature_` and
+            normalized. True: `fit` warns if the sites have not converged. None: if the kernel has
+            weak priors and was trained. `partial_fit` does not calibrate: it needs None or False.
         """
         self.kernel = kernel
         self.likelihood = likelihood
@@ -92,6 +102,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         self.tolerance = tolerance
         self.n_restarts = n_restarts
         self.priors = priors
+        self.calibrate = calibrate
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> "SparseGPClassifier":
@@ -100,6 +111,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
         Labels are text, whole numbers or booleans, all of one type.
         """
+        calibration.checked(self.calibrate)
         with atomic([self], ()):
             X, y = self._validated_rows(X, y, reset=True)
             classes = np.unique(y)
@@ -109,6 +121,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
                 )
             self.classes_ = classes
             self._fit_model(X, self._encoded(y))
+            self._calibrate(np.searchsorted(classes, y))
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "SparseGPClassifier":
@@ -123,6 +136,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param classes: all labels of the stream; required in the first call, and fixed from then
             on.
         """
+        calibration.check_stream(self.calibrate)
         first = not hasattr(self, "model_")
         if first and classes is None:
             raise ValueError("classes must be given at the first call of partial_fit.")
@@ -153,10 +167,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         Predict the probabilities of all classes, [n, C], in the order of `classes_`, at inputs X
         [n, D].
         """
-        probabilities, _ = self._predicted(X)  # [n, C], or [n, 1] of the second of two classes
-        if probabilities.shape[1] == 1:
-            return np.concatenate([1.0 - probabilities, probabilities], axis=1)
-        return probabilities / probabilities.sum(axis=1, keepdims=True)
+        probabilities, _ = self._predicted(X)
+        return calibration.tempered(calibration.of_all_classes(probabilities), self.temperature_)
 
     def _validated_rows(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
         X, y = self._validated(X, reset, y=checked_labels(y, "y"))
@@ -186,6 +198,30 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
                 f"{type(self.likelihood).__name__} with {expected}."
             )
         return deepcopy(self.likelihood)
+
+    @override
+    def _keep(self, model: GPModel, training: Training) -> None:
+        super()._keep(model, training)
+        self.temperature_ = 1.0
+
+    def _calibrate(self, labels: AnyNDArray) -> None:
+        """Set the temperature, if asked for; keep 1 if a prediction is not finite."""
+        if not calibration.is_wanted(self.calibrate, self.model_, self.result_):
+            return
+        temperature = np.nan
+        if self.model_.sites_status.converged:
+            with suppress(*FAILURES):
+                probabilities = calibration.leave_one_out_probabilities(
+                    self.model_, self._posterior_values
+                )
+                temperature = calibration.best_temperature(probabilities, labels)
+        if np.isfinite(temperature):
+            self.temperature_ = temperature
+        elif self.calibrate:
+            warn(
+                "Predictions are not calibrated: sites have not converged, or a leave-one-out "
+                "prediction is not finite."
+            )
 
     @override
     def _make_without_priors(self, data: RegressionData, Z: AnyNDArray, alpha: Any) -> GPModel:

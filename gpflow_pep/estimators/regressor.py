@@ -27,8 +27,8 @@ from ..training.objectives import FAILURES
 from ..training.options import FitOptions
 from ..training.priors import locations, remove_weak_priors, weak_priors
 from ..training.result import FAILED
+from . import calibration
 from .base import SparseGPEstimator, Training, ended, max_jitter
-from .calibration import mean_squares
 from .columns import check_numbers
 from .exact import as_gpr, is_exact, trained_as_gpr
 from .laplace import averaged, hyperparameters, laplace_draws
@@ -201,7 +201,7 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
         Train on rows X [N, D] and y [N] or [N, P], whose columns share kernel, noise and inducing
         points.
         """
-        self._check_calibrate()
+        calibration.checked(self.calibrate)
         if self._checked_num_draws() and self.optimizer is None:
             raise ValueError(
                 f"n_draws must be None or 0 with optimizer=None, got {self.n_draws}: draws are "
@@ -237,12 +237,7 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
                 f"n_draws must be None or 0 for partial_fit, got {self.n_draws}: predictions of a "
                 "stream are not averaged. Use fit."
             )
-        self._check_calibrate()
-        if self.calibrate:
-            raise ValueError(
-                "calibrate must be None or False for partial_fit, got True: a stream does not "
-                "store the rows. Use fit."
-            )
+        calibration.check_stream(self.calibrate)
         first = not hasattr(self, "model_")
         with atomic([self], ()):
             X, Y = self._validated_rows(X, y, reset=first)
@@ -372,22 +367,15 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
 
     def _calibrate(self) -> None:
         """Set the factors of variances, if asked for; keep 1 if a prediction is not finite."""
-        calibrates = self.calibrate
-        if calibrates is None:
-            calibrates = self.result_ is not None and bool(locations(self.model_))
-        if not calibrates:
+        if not calibration.is_wanted(self.calibrate, self.model_, self.result_):
             return
         squares = np.full(len(self._y_mean), np.nan)
         with suppress(*FAILURES):
-            squares = mean_squares(self.model_)
+            squares = calibration.mean_squares(self.model_)
         if np.isfinite(squares).all():
             self._variance_factors = np.maximum(squares, 1.0)
         elif self.calibrate:
             warn("Predictions are not calibrated: a leave-one-out prediction is not finite.")
-
-    def _check_calibrate(self) -> None:
-        if not (self.calibrate is None or isinstance(self.calibrate, bool | np.bool_)):
-            raise ValueError(f"calibrate must be None, True or False, got {self.calibrate!r}.")
 
     def _checked_num_draws(self) -> int | None:
         if self.n_draws is None:

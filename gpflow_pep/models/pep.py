@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
-from gpflow.base import AnyNDArray, Parameter, RegressionData, TensorData
+from gpflow.base import AnyNDArray, MeanAndVariance, Parameter, RegressionData, TensorData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
@@ -23,6 +23,7 @@ from .. import validation
 from ..engine import (
     Chunks,
     DatasetChunks,
+    InducingPosterior,
     OneChunk,
     Prior,
     RowChunks,
@@ -30,7 +31,7 @@ from ..engine import (
     floating_variables,
     scale_terms,
 )
-from ..ep.energy import leave_one_out
+from ..ep.energy import LeaveOneOut, leave_one_out
 from ..ep.implicit import implicit_bars
 from ..ep.inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
 from ..ep.solver import RUNNING, SolverOptions
@@ -511,8 +512,19 @@ class PEP(SparseGP):
         :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
         """
         posterior = self._converge()
-        densities = self._leave_one_out_step(posterior.sites, posterior.total)
+        densities = self._leave_one_out_step(posterior.sites, posterior.total).log_density
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
+
+    def _leave_one_out_moments(self, cache: Iterable[AnyNDArray]) -> MeanAndVariance:
+        """
+        Return mean and variance [N, C] of f without the site of its row, from the cache of the
+        posterior of the current sites.
+        """
+        q = InducingPosterior(*map(tf.constant, cache))
+        if self.num_latent_gps == 1:
+            q = q._replace(LB=q.LB[None], b=q.b[None])
+        found = leave_one_out(self._inference().problem, self.sites.stacked(), q)
+        return found.mean, found.variance
 
     @override
     def site_sums(self) -> SiteSums:
@@ -614,7 +626,7 @@ class PEP(SparseGP):
         return isinstance(projection_of(self.projection), KL) or self._has_implicit_gradient()
 
     @compiled(reduce_retracing=True)
-    def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
+    def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> LeaveOneOut:
         return leave_one_out(self._inference().problem, sites, sums.posterior())
 
     @compiled

@@ -1,4 +1,4 @@
-"""Predictive variances times a factor from leave-one-out predictions."""
+"""Predictive variances and probabilities, calibrated by leave-one-out predictions."""
 
 from copy import deepcopy
 
@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 
-from gpflow_pep.estimators import SparseGPRegressor, regressor
+from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor, calibration
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-3.0, 3.0, size=(60, 1))
@@ -69,20 +69,90 @@ def test_hyperparameters_that_were_not_trained():
 
 
 @pytest.mark.parametrize("calibrate", ["auto", 1, 0])
-def test_other_values_are_refused(calibrate):
+@pytest.mark.parametrize("estimator_class", [SparseGPRegressor, SparseGPClassifier])
+def test_other_values_are_refused(estimator_class, calibrate):
     for method in ("fit", "partial_fit"):
         with refused("calibrate must be None, True or False"):
-            getattr(SparseGPRegressor(calibrate=calibrate), method)(X, Y[:, 0])
+            getattr(estimator_class(calibrate=calibrate), method)(X, LABELS)
 
 
-def test_a_stream_is_not_calibrated(estimator):
+@pytest.mark.parametrize("estimator_class", [SparseGPRegressor, SparseGPClassifier])
+def test_a_stream_is_not_calibrated_on_request(estimator_class):
     with refused("calibrate must be None or False for partial_fit, got True"):
-        SparseGPRegressor(calibrate=True).partial_fit(X, Y[:, 0])
+        estimator_class(calibrate=True).partial_fit(X, LABELS)
+
+
+def test_a_batch_ends_the_calibration(estimator, classifier):
     stream = deepcopy(estimator).partial_fit(X[:9], Y[:9, 0])
     assert stream.variance_factor_ == 1.0
+    stream = deepcopy(classifier).partial_fit(X[:9], LABELS[:9])
+    assert stream.temperature_ == 1.0
 
 
 def test_leave_one_out_predictions_that_are_not_finite(monkeypatch):
-    monkeypatch.setattr(regressor, "mean_squares", lambda model: np.array([np.nan]))
+    monkeypatch.setattr(calibration, "mean_squares", lambda model: np.array([np.nan]))
     with pytest.warns(UserWarning, match="^Predictions are not calibrated"):
         assert fitted(calibrate=True).variance_factor_ == 1.0
+
+
+LABELS = 1 * (X[:, 0] > 0.0)  # one function separates them
+
+
+def classified(labels=LABELS, **options):
+    return SparseGPClassifier(random_state=0, n_inducing=20, **options).fit(X, labels)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return classified()
+
+
+def test_probabilities_are_raised_to_a_power(classifier):
+    """The labels are separated: given the other rows they are nearly certain."""
+    plain = classified(calibrate=False)
+    assert plain.temperature_ == 1.0
+    assert 0.2 < classifier.temperature_ < 0.9
+    powers = plain.predict_proba(X) ** (1.0 / classifier.temperature_)
+    expected = powers / powers.sum(axis=1, keepdims=True)
+    assert_allclose(classifier.predict_proba(X), expected, rtol=1e-9)
+    assert_array_equal(classifier.predict(X), plain.predict(X))
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_temperature_has_the_smallest_penalized_loss(num_classes):
+    """Among many; the predictions without a row are those of the leave-one-out densities."""
+    labels = np.digitize(X[:, 0] + rng.normal(size=60), [0.0, 1.5][: num_classes - 1])
+    classifier = classified(labels, max_iterations=5)
+    model, cache = classifier.model_, classifier._posterior_values
+    probabilities = calibration.leave_one_out_probabilities(model, cache)
+    of_labels = probabilities[np.arange(60), labels]
+    assert_allclose(np.log(of_labels), model.loo_log_predictive_density(), atol=1e-5)
+    assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
+
+    logs = np.linspace(-1.0, 1.0, 20_001)
+    powers = probabilities[None] ** np.exp(-logs)[:, None, None]
+    right = powers[:, np.arange(60), labels] / powers.sum(axis=2)
+    losses = -np.log(right).sum(axis=1) + 0.5 * (logs / 0.5) ** 2
+    best = np.exp(logs[np.argmin(losses)])
+    assert_allclose(classifier.temperature_, best, rtol=3e-4)
+
+
+def test_only_trained_priors_temper_by_default():
+    assert classified(priors=None, max_iterations=3).temperature_ == 1.0
+    assert classified(optimizer=None).temperature_ == 1.0
+    assert classified(optimizer=None, calibrate=True).temperature_ < 1.0
+
+
+def test_probabilities_that_cannot_be_calibrated(monkeypatch):
+    nan = np.full((60, 2), np.nan)
+    monkeypatch.setattr(calibration, "leave_one_out_probabilities", lambda *_: nan)
+    with pytest.warns(UserWarning, match="^Predictions are not calibrated"):
+        assert classified(optimizer=None, calibrate=True).temperature_ == 1.0
+
+
+def test_impossible_labels_have_a_finite_temperature():
+    probabilities = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    temperature = calibration.best_temperature(probabilities, np.array([0, 1, 1]))
+    assert 1.0 < temperature < 8.0
+    tempered = calibration.tempered(probabilities, temperature)
+    assert_array_equal(tempered, probabilities)
