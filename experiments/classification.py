@@ -27,7 +27,7 @@ from experiments.ingredients.classifier import (
 )
 from experiments.ingredients.data import labeled_data, load_labeled
 from experiments.ingredients.monte_carlo import MonteCarlo
-from experiments.ingredients.training import batches_of, train, training
+from experiments.ingredients.training import train, training
 from experiments.recording.experiment import RecordedExperiment, run_directory
 from experiments.recording.predictions import inducing_points, save_probabilities
 from experiments.recording.scalars import scalar_log
@@ -69,9 +69,7 @@ def classification(
             write(iteration, scores, "test/")
             write(iteration, hyperparameters(scored), "parameters/")
 
-        status = train(
-            model, data, batches_of(model, len(data[0])), log, classifier_title(gp), progress
-        )
+        status = train(model, data, log, classifier_title(gp), progress)
         write(status.iterations, {"objective_per_point": status.objective_per_point})
     if isinstance(model, MonteCarlo):
         model.sample(samples, _seed)

@@ -12,7 +12,6 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     # Imported after parsing the arguments, since it takes seconds.
     from experiments import datasets
+    from experiments.cells.cell import Cell
+    from experiments.cells.processes import perform
     from experiments.ingredients.data import check_task
     from experiments.papers.grid import Record
-    from experiments.recording.experiment import run_directory
     from experiments.report.recorded import read_run
 
     try:
@@ -75,20 +75,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         OSError,
     ) as error:  # no such set or split; no network, or not the published file
         sys.exit(str(error))
-    experiment = import_module(f"experiments.{demonstration.experiment}").ex
     common, methods = demonstration.configurations(name, split=asked.split, short=asked.short)
     print(f"Demonstration of {demonstration.title}.")
     print(
         f"{len(methods)} methods, L-BFGS, at most {common['maxiter']} iterations each:", flush=True
     )
-    options = {"--file_storage": str(asked.runs), "--loglevel": "WARNING"}
     records = []
     for method in methods:
-        run = experiment.run(config_updates=common | method, options=options)
-        directory = run_directory(run)
-        assert directory is not None  # file_storage is among the options
-        result = {**(run.result or {}), "directory": str(directory)}
-        records.append(Record({"method": read_run(directory).title}, result))
+        cell = Cell(demonstration.experiment, {"progress": True} | common | method)
+        result = perform(cell, asked.runs, "WARNING")
+        records.append(Record({"method": read_run(Path(result["directory"])).title}, result))
 
     first = records[0]
     rows = f"N = {first['N']} training and {first['N_test']} test points, D = {first['D']}"

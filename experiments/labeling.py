@@ -27,7 +27,7 @@ from experiments.datasets import Dataset
 from experiments.ingredients.classifier import build_classifier, gp
 from experiments.ingredients.data import check_task
 from experiments.ingredients.initialization import Floats
-from experiments.ingredients.training import batches_of, train, training
+from experiments.ingredients.training import train, training
 from experiments.recording.experiment import RecordedExperiment, run_directory
 from experiments.recording.scalars import scalar_log
 from experiments.recording.scores import classification_scores, of_all_labels
@@ -99,12 +99,11 @@ def _trained(
     """
     Train a model of the labeled rows from the parameters of the last model, and record the seconds.
     """
-    model: GPModel = build_classifier(labeled.X_train, labeled.Y_train, num_classes)
+    data = labeled.X_train, labeled.Y_train
+    model: GPModel = build_classifier(*data, num_classes)
     if before is not None:
         multiple_assign(model, parameter_dict(before))
-    data = labeled.X_train, labeled.Y_train
-    batches = batches_of(model, len(labeled.X_train))
-    status = train(model, data, batches, lambda iteration, seconds: None, "", False)
+    status = train(model, data, lambda iteration, seconds: None, "", False)
     result["seconds"].append(status.seconds)
     return model
 

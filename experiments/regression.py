@@ -62,7 +62,7 @@ def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
             write(iteration, scores, "test/")
             write(iteration, hyperparameters(model), "parameters/")
 
-        status = train(model, data, batches, log, title(gp), progress)
+        status = train(model, data, log, title(gp), progress)
 
     if directory is not None:
         _run.add_artifact(save_predictions(model, dataset, directory))

@@ -12,8 +12,8 @@ papers.
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,8 +70,8 @@ class _Course:
 
     def __init__(self, batches: Batches, labels: bool):
         self._batches, self._labels = batches, labels
-        self.scores: dict[str, list[float]] = {}
-        self._frames: dict[str, list[Any]] = {name: [] for name in ("Z", "x_mean", "x_variance")}
+        self.scores: dict[str, list[float]] = defaultdict(list)
+        self._frames: list[dict[str, Any]] = []
         D = batches.dataset.X_train.shape[1]
         self._grid = None
         if D == 1:
@@ -89,19 +89,21 @@ class _Course:
         shown = np.ones_like(passed) if self._labels else passed
         scores = _scores(learner, dataset.X_test[shown], dataset.Y_test[shown], self._labels)
         for name, value in {"seen": float(num_seen), "seconds": seconds, **scores}.items():
-            self.scores.setdefault(name, []).append(value)
-        self._frames["Z"].append(learner.inducing_points)
+            self.scores[name].append(value)
+        frame = {"Z": learner.inducing_points}
         if self._grid is not None:
-            mean, variance = learner.predict(self._grid)
-            self._frames["x_mean"].append(mean)
-            self._frames["x_variance"].append(variance)
+            frame["x_mean"], frame["x_variance"] = learner.predict(self._grid)
+        self._frames.append(frame)
         return scores
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays for the figures, stacked over time."""
-        frames = {name: np.stack(parts) for name, parts in self._frames.items() if parts}
-        grid = {} if self._grid is None else {"x": self._grid}
-        return {name: np.array(values) for name, values in self.scores.items()} | frames | grid
+        arrays = {name: np.array(values) for name, values in self.scores.items()}
+        for name in self._frames[0]:
+            arrays[name] = np.stack([frame[name] for frame in self._frames])
+        if self._grid is not None:
+            arrays["x"] = self._grid
+        return arrays
 
 
 @ex.automain
@@ -119,13 +121,13 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
     course, directory, N = _Course(batches, labels), run_directory(_run), len(dataset.X_train)
     seconds: list[float] = []
 
-    def timed(learn: Callable[[], None]) -> None:
+    def timed(learn: Callable[..., None], *arguments: Any) -> None:
         began = time.perf_counter()
-        learn()
+        learn(*arguments)
         seconds.append(time.perf_counter() - began)
 
     def learn() -> None:
-        timed(partial(begin, learner))
+        timed(begin, learner)
         with (
             scalar_log(_run, directory) as write,
             tqdm(
@@ -149,7 +151,7 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
 
             score(N if gp["model"] == "BATCH" else batches.first.stop)
             for number, rows in enumerate(bar, 1):
-                timed(partial(learner.absorb, dataset.X_train[rows], dataset.Y_train[rows]))
+                timed(learner.absorb, dataset.X_train[rows], dataset.Y_train[rows])
                 if number % score_interval == 0 or number == len(others):
                     score(rows.stop)
 
@@ -162,7 +164,7 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
     return {
         **scores,
         **{f"mean_{name}": float(np.mean(course.scores[name])) for name in scores},
-        "course": course.scores,
+        "course": dict(course.scores),
         "seconds": sum(seconds[1:]),
         "seconds_first": seconds[0],
         "seconds_batch": float(np.median(seconds[1:])) if others else None,

@@ -33,17 +33,14 @@ THREADS = (
 )
 
 
-def perform(cell: Cell, runs: Path) -> Result:
+def perform(cell: Cell, runs: Path, loglevel: str = "ERROR") -> Result:
     """Run the experiment of a cell, recorded in `runs`."""
     from experiments.recording.experiment import run_directory
 
     experiment = import_module(f"experiments.{cell.experiment}").ex
-    run = experiment.run(
-        config_updates={"progress": False, **cell.updates}
-        if experiment.accepts("progress")
-        else cell.updates,
-        options={"--file_storage": str(runs), "--loglevel": "ERROR"},
-    )
+    silent = {"progress": False} if experiment.accepts("progress") else {}
+    options = {"--file_storage": str(runs), "--loglevel": loglevel}
+    run = experiment.run(config_updates=silent | cell.updates, options=options)
     return {**(run.result or {}), "directory": str(run_directory(run))}
 
 

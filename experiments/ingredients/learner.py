@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 import gpflow
-import tensorflow as tf
 from gpflow.base import RegressionData
+from gpflow.inducing_variables import InducingPoints
 from sacred import Ingredient
 
 from experiments.ingredients.initialization import cluster_centers
@@ -142,39 +142,28 @@ def build_learner(
     if model != "BATCH":
         X, Y = X[batches.first], Y[batches.first]
     covariance = _stationary_kernel(X)
-    Z = cluster_centers(batches.dataset.X_train if model == "SVGP" else X, M, _seed)
-
-    def trained(built: Any) -> Any:
-        if hasattr(built, "inducing_variable"):
-            gpflow.set_trainable(built.inducing_variable, train_inducing)
-        return built
-
+    Z = InducingPoints(cluster_centers(batches.dataset.X_train if model == "SVGP" else X, M, _seed))
+    gpflow.set_trainable(Z, train_inducing)
     moves: dict[str, Any] = {"iterations": iterations, "fraction_to_move": fraction_to_move}
     if model == "STREAM-SVGP":
         noise = Probit() if labels else gpflow.likelihoods.Gaussian(noise_variance)
-        stochastic = trained(StreamingSVGP(covariance, noise, Z, num_data=len(X)))
+        stochastic = StreamingSVGP(covariance, noise, Z, num_data=len(X))
         return OnlineMinibatches(stochastic, (X, Y), train, **moves)
     if labels:
         online = StreamingPEP((X, Y), covariance, Probit(), Z, alpha=alpha, max_jitter=max_jitter)
-        return Online(trained(online), train, **moves)
+        return Online(online, train, **moves)
     if model in ("STREAM", "BATCH", "VANILLA"):
         stream: Any = partial(StreamingSGPR, alpha=alpha)
         if model == "VANILLA":
             stream = VanillaStreamingSGPR
         online = stream((X, Y), covariance, Z, noise_variance=noise_variance, max_jitter=max_jitter)
-        return Online(trained(online), train, **moves)
+        return Online(online, train, **moves)
     if model == "SVGP":
         likelihood = gpflow.likelihoods.Gaussian(noise_variance)
-
-        def svgp(num_data: tf.Variable) -> gpflow.models.SVGP:
-            return trained(gpflow.models.SVGP(covariance, likelihood, Z, num_data=num_data))
-
+        svgp = partial(gpflow.models.SVGP, covariance, likelihood, Z)
         return Stochastic(svgp, X, Y, iterations=iterations, learning_rate=learning_rate)
-    constructor: Any = gpflow.models.GPR
+    windowed: Any = gpflow.models.GPR
     if model == "SGPR":
-        constructor = partial(gpflow.models.SGPR, inducing_variable=Z)
-
-    def windowed(data: tuple[tf.Variable, tf.Variable]) -> Any:
-        return trained(constructor(data, covariance, noise_variance=noise_variance))
-
+        windowed = partial(gpflow.models.SGPR, inducing_variable=Z)
+    windowed = partial(windowed, kernel=covariance, noise_variance=noise_variance)
     return SlidingWindow(windowed, train, X, Y, iterations=iterations, window=window)

@@ -103,7 +103,6 @@ def batches_of(
 def train(
     model: GPModel,
     data: RegressionData,
-    batches: Minibatches | None,
     log: Log,
     caption: str,
     progress: bool,
@@ -117,13 +116,13 @@ def train(
     """
     Maximize the objective over the trainable variables; if training cannot continue, the message has the reason.
 
-    :param batches: result of :func:`batches_of`.
     :param log: called at the start, after every `log_interval` iterations and at the end.
     :param caption: text of the progress bar.
     :raises ValueError: if an entry of the configuration is invalid.
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the objective cannot be computed at the start.
     """
     check_optimizer(optimizer)
+    batches = batches_of(model, len(data[0]))
     if batches is not None and isinstance(model.likelihood, Gaussian):
         optimizer = "adam"
     if batch_size is not None and optimizer != "adam":

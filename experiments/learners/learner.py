@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 
 from experiments.ingredients.initialization import Floats
+from experiments.recording.predictions import inducing_points
 
 STEPS_OF_ADAM = 5  # per iteration of L-BFGS: 100 a batch, as published
 
@@ -67,7 +68,7 @@ class Learner:
     @property
     def inducing_points(self) -> Floats:
         """Return the inducing points [M, D]; [0, D] if the learner has none."""
-        return np.asarray(self.model.inducing_variable.Z)
+        return inducing_points(self.model)
 
     @property
     def carried(self) -> int:

@@ -23,7 +23,7 @@ class Stochastic(Learner):
 
     def __init__(
         self,
-        build: Callable[[tf.Variable], gpflow.models.SVGP],
+        build: Callable[..., gpflow.models.SVGP],
         X: Floats,
         Y: Floats,
         *,
@@ -31,11 +31,11 @@ class Stochastic(Learner):
         learning_rate: float,
     ):
         """
-        :param build: function from the number of data, a variable, to the model.
+        :param build: function from `num_data`, a variable, to the model.
         :param iterations: number on later batches, each of some steps of Adam.
         """
         self._num_data = tf.Variable(len(X), trainable=False, dtype=tf.int64)
-        super().__init__(build(self._num_data), self._take_steps, iterations)
+        super().__init__(build(num_data=self._num_data), self._take_steps, iterations)
         self.data = ((X, Y),)
         self._variables = self.model.trainable_variables
         self._optimizer = tf_keras.optimizers.Adam(learning_rate)

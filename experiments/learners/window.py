@@ -27,7 +27,7 @@ class SlidingWindow(Learner):
 
     def __init__(
         self,
-        build: Callable[[tuple[tf.Variable, tf.Variable]], WindowModel],
+        build: Callable[..., WindowModel],
         train: Train,
         X: Floats,
         Y: Floats,
@@ -51,12 +51,6 @@ class SlidingWindow(Learner):
             self.model.inducing_variable.Z.assign(
                 rows[np.linspace(0, len(rows) - 1, M).astype(int)]
             )
-
-    @property
-    def inducing_points(self) -> Floats:
-        """Return the inducing points [M, D]; [0, D] for GPR."""
-        is_sparse = isinstance(self.model, gpflow.models.SGPR)
-        return super().inducing_points if is_sparse else np.empty((0, self._rows[0].shape[1]))
 
     @property
     def carried(self) -> int:
