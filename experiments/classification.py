@@ -28,8 +28,8 @@ from experiments.ingredients.classifier import (
 from experiments.ingredients.data import labeled_data, load_labeled
 from experiments.ingredients.monte_carlo import MonteCarlo
 from experiments.ingredients.training import train, training
-from experiments.recording.experiment import RecordedExperiment, run_directory
-from experiments.recording.predictions import inducing_points, save_probabilities
+from experiments.recording.experiment import RecordedExperiment
+from experiments.recording.predictions import classification_arrays, inducing_points, save
 from experiments.recording.scalars import scalar_log
 from experiments.recording.scores import classification_scores, hyperparameters, loo_nlpd
 
@@ -56,9 +56,8 @@ def classification(
     data = (dataset.X_train, dataset.Y_train)
     model = build_classifier(*data, len(datasets.describe(dataset.name).classes))
     Z_start = inducing_points(model)
-    directory = run_directory(_run)
 
-    with scalar_log(_run, directory) as write:
+    with scalar_log(_run) as write:
 
         def log(iteration: int, seconds: float) -> None:
             # Tracing and first updates of sites are part of the measured time: they must not happen
@@ -76,8 +75,7 @@ def classification(
 
     if not status.converged and not status.at_limit:
         _log.warning(status.message)
-    if directory is not None:
-        _run.add_artifact(save_probabilities(model, dataset, Z_start, directory))
+    save(_run, classification_arrays(model, dataset, Z_start))
     return {
         "objective_kind": "lower bound" if is_lower_bound(gp) else "approximate log evidence",
         **classification_scores(model, dataset),

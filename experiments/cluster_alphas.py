@@ -11,6 +11,7 @@ A2 of `experiments.papers` runs it.
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -46,20 +47,25 @@ def cluster_alphas(alphas: list[float], clusters: int, M: int, maxiter: int) -> 
     X, Y, centers = dataset.X_train, dataset.Y_train, cluster_centers(dataset.X_train, clusters, 0)
     cluster = np.argmin(np.sum((X[:, None] - centers) ** 2, axis=-1), axis=1)  # [N]
 
-    def densities(powers: list[float]) -> tuple[float, float]:
+    @cache
+    def densities(powers: tuple[float, ...]) -> tuple[float, float]:
         model = model_of((X, Y), np.array(powers)[cluster], M)
         uninterrupted(fit(model, max_iterations=maxiter))
         held_out = model.predict_log_density((dataset.X_test, dataset.Y_test))
         return float(np.mean(model.loo_log_predictive_density())), float(np.mean(held_out))
 
-    found = {alpha: densities([alpha] * clusters) for alpha in alphas}
-    single = max(alphas, key=found.__getitem__)
-    powers, best = [single] * clusters, found[single]
+    single = max(((alpha,) * clusters for alpha in alphas), key=densities)
+    powers = single
     for number in range(clusters):
-        for alpha in set(alphas) - {powers[number]}:
-            candidate = [*powers[:number], alpha, *powers[number + 1 :]]
-            powers, best = max(
-                (powers, best), (candidate, densities(candidate)), key=lambda each: each[1]
-            )
-    result = {"single": single, "single_loo": found[single][0], "single_held_out": found[single][1]}
-    return result | {"powers": powers, "loo": best[0], "held_out": best[1]}
+        before, after = powers[:number], powers[number + 1 :]
+        powers = max(((*before, alpha, *after) for alpha in alphas), key=densities)
+    single_loo, single_held_out = densities(single)
+    loo, held_out = densities(powers)
+    return {
+        "single": single[0],
+        "single_loo": single_loo,
+        "single_held_out": single_held_out,
+        "powers": list(powers),
+        "loo": loo,
+        "held_out": held_out,
+    }

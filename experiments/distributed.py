@@ -134,8 +134,12 @@ def train(asked: argparse.Namespace, addresses: list[str], index: int) -> list[A
         seconds = time.perf_counter() - start
         sent = _bytes_sent() - before
         checkpoint = asked.checkpoint and f"{asked.checkpoint}.{workers}"
-        options: dict[str, Any] = {"checkpoint": checkpoint, "checkpoint_seconds": 0.0}
-        result = fit(model, max_iterations=asked.iterations, **options)
+        result = fit(
+            model,
+            max_iterations=asked.iterations,
+            checkpoint=checkpoint,
+            checkpoint_seconds=0.0,
+        )
         values = [np.ravel(variable.numpy()) for variable in model.trainable_variables]
     parameters = np.concatenate(values).tolist()
     return [seconds / _STEPS, sent / _STEPS, result.objective, parameters]

@@ -15,7 +15,7 @@ from typing import Any
 import gpflow
 import numpy as np
 
-from experiments.ingredients.initialization import Floats
+from experiments.datasets import Floats
 from experiments.recording.experiment import RecordedExperiment
 from gpflow_pep import PEPR, StreamingSGPR
 

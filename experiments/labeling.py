@@ -23,12 +23,11 @@ from sacred.run import Run
 from scipy.special import entr
 
 from experiments import datasets
-from experiments.datasets import Dataset
+from experiments.datasets import Dataset, Floats
 from experiments.ingredients.classifier import build_classifier, gp
 from experiments.ingredients.data import check_task
-from experiments.ingredients.initialization import Floats
 from experiments.ingredients.training import train, training
-from experiments.recording.experiment import RecordedExperiment, run_directory
+from experiments.recording.experiment import RecordedExperiment
 from experiments.recording.scalars import scalar_log
 from experiments.recording.scores import classification_scores, of_all_labels
 
@@ -134,7 +133,7 @@ def labeling(
     num_classes = len(datasets.describe(dataset).classes)
     rng, model = np.random.RandomState(repetition), None
     result: dict[str, list[float]] = {name: [] for name in ("labels", "error", "nlpd", "seconds")}
-    with scalar_log(_run, run_directory(_run)) as write:
+    with scalar_log(_run) as write:
         while True:
             model = _trained(data.trained_on(rows), num_classes, model, result)
             scores = classification_scores(model, data)

@@ -20,8 +20,8 @@ from sacred.run import Run
 from experiments.ingredients.data import data, load
 from experiments.ingredients.model import build, gp, objective_kind, title
 from experiments.ingredients.training import batches_of, train, training
-from experiments.recording.experiment import RecordedExperiment, run_directory
-from experiments.recording.predictions import save_predictions
+from experiments.recording.experiment import RecordedExperiment
+from experiments.recording.predictions import regression_arrays, save
 from experiments.recording.scalars import scalar_log
 from experiments.recording.scores import (
     hyperparameters,
@@ -50,9 +50,8 @@ def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
     data = (dataset.X_train, dataset.Y_train)
     model = build(*data)
     batches = batches_of(model, len(data[0]))
-    directory = run_directory(_run)
 
-    with scalar_log(_run, directory) as write:
+    with scalar_log(_run) as write:
 
         def log(iteration: int, seconds: float) -> None:
             scores = prediction_scores(model, dataset)
@@ -64,8 +63,7 @@ def regression(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
 
         status = train(model, data, log, title(gp), progress)
 
-    if directory is not None:
-        _run.add_artifact(save_predictions(model, dataset, directory))
+    save(_run, regression_arrays(model, dataset))
     return {
         "objective_kind": objective_kind(gp["model"]),
         **prediction_scores(model, dataset),

@@ -30,9 +30,9 @@ from experiments.ingredients.learner import (
 )
 from experiments.ingredients.stream import Batches, load_stream, stream_data
 from experiments.learners.learner import Learner
-from experiments.recording.experiment import RecordedExperiment, run_directory
+from experiments.recording.experiment import RecordedExperiment
 from experiments.recording.memory import peak_of
-from experiments.recording.predictions import FILE
+from experiments.recording.predictions import save
 from experiments.recording.scalars import scalar_log
 from experiments.recording.scores import hyperparameters
 from gpflow_pep.data import metrics
@@ -118,7 +118,7 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
     labels = datasets.describe(dataset.name).task == "classification"
     learner = build_learner(batches, labels)
     others = () if gp["model"] == "BATCH" else batches.others
-    course, directory, N = _Course(batches, labels), run_directory(_run), len(dataset.X_train)
+    course, N = _Course(batches, labels), len(dataset.X_train)
     seconds: list[float] = []
 
     def timed(learn: Callable[..., None], *arguments: Any) -> None:
@@ -129,7 +129,7 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
     def learn() -> None:
         timed(begin, learner)
         with (
-            scalar_log(_run, directory) as write,
+            scalar_log(_run) as write,
             tqdm(
                 others,
                 learner_title(gp),
@@ -155,11 +155,8 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
                 if number % score_interval == 0 or number == len(others):
                     score(rows.stop)
 
-    peak = peak_of(learn)
-    if directory is not None:
-        path = directory / FILE
-        np.savez_compressed(path, **course.arrays())
-        _run.add_artifact(str(path))
+    _, peak = peak_of(learn)
+    save(_run, course.arrays())
     scores = _scores(learner, dataset.X_test, dataset.Y_test, labels)
     return {
         **scores,

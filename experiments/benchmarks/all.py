@@ -28,20 +28,21 @@ from experiments.benchmarks.machine import PACKAGES, processor
 from experiments.benchmarks.printing import markdown
 from experiments.protocols.arguments import parser_of
 
-_KERNELS = "--kernel SquaredExponential Matern32 Matern52 sum product"
-BENCHMARKS = {  # name -> arguments, and arguments of --quick
-    "collapsed_step": (_KERNELS, f"{_KERNELS} --rounds 3 --rows 10000 --inducing 128"),
-    "structured_step": ("", "--rounds 5"),
-    "ep_step": ("", "--rounds 1 --repeats 3 --sizes 400x30"),
-    "ep_training": ("", "--short --sets breast-cancer --methods 'PEP 0.5' 'SVGP L-BFGS'"),
-    "projections": ("", "--rounds 3 --likelihoods Probit"),
-    "streaming": ("", "--rounds 3 --skip-audio"),
-    "inducing_points": ("", "--sets diabetes --rows 1000 --inducing 50 --maxiter 5"),
-    "num_inducing": ("", "--sets diabetes --rows 200 --numbers 16"),
-    "estimators": ("", "--sets diabetes iris --rows 100 --inducing 10 --alphas 0.5"),
-    "tables": ("", "iris --methods default linear"),
-    "memory": ("", "--rows 20000 100000 --inducing 64"),
-    "large": ("", "--rows 20000 50000 --inducing 64 --fit 2 --classify 10000"),
+_ALWAYS = {"collapsed_step": "--kernel SquaredExponential Matern32 Matern52 sum product"}
+"""Arguments of some benchmarks."""
+BENCHMARKS = {  # name -> further arguments of --quick
+    "collapsed_step": "--rounds 3 --rows 10000 --inducing 128",
+    "structured_step": "--rounds 5",
+    "ep_step": "--rounds 1 --repeats 3 --sizes 400x30",
+    "ep_training": "--short --sets breast-cancer --methods 'PEP 0.5' 'SVGP L-BFGS'",
+    "projections": "--rounds 3 --likelihoods Probit",
+    "streaming": "--rounds 3 --skip-audio",
+    "inducing_points": "--sets diabetes --rows 1000 --inducing 50 --maxiter 5",
+    "num_inducing": "--sets diabetes --rows 200 --numbers 16",
+    "estimators": "--sets diabetes iris --rows 100 --inducing 10 --alphas 0.5",
+    "tables": "iris --methods default linear",
+    "memory": "--rows 20000 100000 --inducing 64",
+    "large": "--rows 20000 50000 --inducing 64 --fit 2 --classify 10000",
 }
 _LAST_LINES = 5  # recorded lines of an error message
 
@@ -53,9 +54,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", action="extend", choices=BENCHMARKS, help="these")
     parser.option("--to", Path("runs/benchmarks"), "folder of the files (%(default)s)")
     asked = parser.parse_args()
-    commands = {
-        name: shlex.split(BENCHMARKS[name][asked.quick]) for name in asked.only or BENCHMARKS
-    }
+    commands = {}
+    for name in asked.only or BENCHMARKS:
+        further = BENCHMARKS[name] if asked.quick else ""
+        commands[name] = shlex.split(f"{_ALWAYS.get(name, '')} {further}")
     found = run(commands, asked.to)
     if any("error" in result for result in found["benchmarks"].values()):
         raise SystemExit(1)

@@ -19,7 +19,7 @@ rows.
 import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import gpflow
 import numpy as np
@@ -75,7 +75,6 @@ _COLUMNS = {
     "loss differs": ".0e",
     "gradient": ".0e",
 }
-Step = Callable[[], tuple[tf.Tensor, list[tf.Tensor]]]
 
 
 def main() -> None:
@@ -155,8 +154,10 @@ def build(name: str, X: AnyNDArray, Y: AnyNDArray, Z: AnyNDArray, kernel: Kernel
     return constructor((X, Y), kernel, Z.copy(), noise_variance=NOISE, **options)
 
 
-def compiled_step(model: Any, *data: Any, by_xla: bool = False) -> Step:
-    """Compile loss and all gradients as one function; `data` for a model that holds none."""
+def compiled_step(model: Any, *data: Any, by_xla: bool = False) -> Any:
+    """
+    Compile a function that returns loss and all gradients; `data` for a model that holds none.
+    """
 
     @tf.function(autograph=False, jit_compile=by_xla or None)
     def step() -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -164,15 +165,15 @@ def compiled_step(model: Any, *data: Any, by_xla: bool = False) -> Step:
             loss = model.training_loss(*data)
         return loss, tape.gradient(loss, model.trainable_variables)
 
-    return cast(Step, step)
+    return step
 
 
-def unit_product(num_inducing: int) -> Callable[[], tf.Tensor]:
+def unit_product(num_inducing: int) -> Any:
     """Return a function that multiplies M x M with M x 2048."""
     rng = np.random.default_rng(1)
     left = tf.constant(rng.standard_normal((num_inducing, num_inducing)))
     right = tf.constant(rng.standard_normal((num_inducing, UNIT_COLUMNS)))
-    return cast(Callable[[], tf.Tensor], tf.function(lambda: tf.matmul(left, right)))
+    return tf.function(lambda: tf.matmul(left, right))
 
 
 def differences(ours: Any, theirs: Any) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from gpflow.base import AnyNDArray
 
 from experiments import datasets
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.ingredients.initialization import Floats
+from experiments.datasets import Floats
 from experiments.ingredients.kernel import initial_kernel
 from gpflow_pep import PEPR
 from gpflow_pep.inducing import greedy_variance, k_means, uniform
@@ -53,11 +53,9 @@ def main() -> None:
             Z = chosen(method, X, asked.inducing)
             seconds = time.perf_counter() - start
             for alpha in asked.alphas:
-                begun = objective(X, Y, Z, alpha, 0, train_points=False)
-                fixed, trained = (
-                    objective(X, Y, Z, alpha, asked.maxiter, train_points=each)
-                    for each in (False, True)
-                )
+                begun = objective(X, Y, Z, alpha, 0, False)
+                fixed = objective(X, Y, Z, alpha, asked.maxiter, False)
+                trained = objective(X, Y, Z, alpha, asked.maxiter, True)
                 table.add(name, *X.shape, method, seconds, alpha, begun, fixed, trained)
     write([table], asked.json)
 
@@ -72,7 +70,7 @@ def chosen(method: str, X: Floats, M: int) -> AnyNDArray:
 
 
 def objective(
-    X: Floats, Y: Floats, Z: AnyNDArray, alpha: float, maxiter: int, *, train_points: bool
+    X: Floats, Y: Floats, Z: AnyNDArray, alpha: float, maxiter: int, train_points: bool
 ) -> float:
     """Return PEPR's objective per row after `maxiter` iterations of L-BFGS."""
     model = PEPR((X, Y), initial_kernel(X), Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3)

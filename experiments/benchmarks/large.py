@@ -21,7 +21,7 @@ import tensorflow as tf
 from experiments.benchmarks.collapsed_step import INPUTS, KERNELS, compiled_step, seconds_of
 from experiments.benchmarks.machine import in_process
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.recording.memory import MEGABYTE, peak_beyond_resident
+from experiments.recording.memory import MEGABYTE, peak_of
 from gpflow_pep import PEPR, PEPClassifier, fit
 from gpflow_pep.data.readers import array_batches
 
@@ -171,8 +171,8 @@ def measure_classifier(arguments: argparse.Namespace) -> list[Any]:
 
 
 def _with_peak(function: Callable[[], list[Any]]) -> list[Any]:
-    found, peak = peak_beyond_resident(function)
-    return [*found, peak / MEGABYTE]
+    found, peak = peak_of(function)
+    return [*found, peak]
 
 
 def _regression(arguments: argparse.Namespace, num_data: int) -> PEPR:

@@ -11,7 +11,7 @@ import numpy as np
 from experiments.benchmarks.collapsed_step import INPUTS, KERNELS, compiled_step, data
 from experiments.benchmarks.machine import in_process
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.recording.memory import MEGABYTE, peak_beyond_resident
+from experiments.recording.memory import MEGABYTE, peak_of
 from gpflow_pep import PEPR
 
 
@@ -22,32 +22,34 @@ def main() -> None:
     parser.option("--inducing", 256)
     parser.option("--alpha", [0.0, 0.5])
     arguments = parser.parse_args()
-    columns = {
-        "alpha": "g",
-        "N": "d",
-        "data": ".0f",
-        "peak beyond": ".0f",
-        "one M x N matrix": ".0f",
-    }
-    table = Table(f"MB, PEPR, M = {arguments.inducing}", columns)
+    table = Table(
+        f"MB, PEPR, M = {arguments.inducing}",
+        {
+            "alpha": "g",
+            "N": "d",
+            "data": ".0f",
+            "peak beyond": ".0f",
+            "one M x N matrix": ".0f",
+        },
+    )
     for alpha in arguments.alpha:
         for num_data in arguments.rows:
             data, peak = in_process(measure, num_data, arguments.inducing, alpha)
-            matrix = 8 * num_data * arguments.inducing
-            table.add(alpha, num_data, *(number / MEGABYTE for number in (data, peak, matrix)))
+            matrix = 8 * num_data * arguments.inducing / MEGABYTE
+            table.add(alpha, num_data, data, peak, matrix)
     write([table], arguments.json)
 
 
-def measure(num_data: int, num_inducing: int, alpha: float) -> tuple[int, int]:
+def measure(num_data: int, num_inducing: int, alpha: float) -> tuple[float, float | None]:
     """
-    Return bytes of the data arrays, and the additional peak memory of one step in this process.
+    Return MB of the data arrays, and the additional peak memory of one step in this process.
     """
     X, Y, Z = data(num_data, num_inducing, INPUTS)
     kernel = KERNELS["SquaredExponential"](INPUTS)
     step = compiled_step(PEPR((X, Y), kernel, Z, alpha=alpha, noise_variance=0.1))
-    (loss, _), peak = peak_beyond_resident(step)
+    (loss, _), peak = peak_of(step)
     assert np.isfinite(loss.numpy())
-    return X.nbytes + Y.nbytes, peak
+    return (X.nbytes + Y.nbytes) / MEGABYTE, peak
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from sklearn.preprocessing import StandardScaler
 
 from experiments.benchmarks.rankings import Record
 from experiments.benchmarks.tables import Rows, num_classes
-from experiments.ingredients.initialization import Floats
+from experiments.datasets import Floats
 from experiments.recording.scores import of_all_labels
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 from gpflow_pep.inducing import k_means

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from experiments.benchmarks.printing import Table
-from experiments.datasets.tables import Floats
+from experiments.datasets import Floats
 
 GP_PEERS = ("sklearn-gp", "sgpr", "svgp")
 _CLIP = 3.0  # nats: larger scores are set to it
@@ -44,15 +44,13 @@ def means(records: Sequence[Record], key: str) -> Floats:
     Return means over the seeds [tables, methods] of an entry, infinite if one is missing; in order
     of appearance.
     """
-    tables, methods = (
-        list(dict.fromkeys(each[axis] for each in records)) for axis in ("table", "method")
-    )
-    total, count = np.zeros((2, len(tables), len(methods)))
+    found: dict[str, dict[str, list[float]]] = {}
     for each in records:
-        place = tables.index(each["table"]), methods.index(each["method"])
-        total[place] += each.get(key, np.inf)
-        count[place] += 1.0
-    return np.nan_to_num(total / count, nan=np.inf, posinf=np.inf)
+        of_table = found.setdefault(each["table"], {})
+        of_table.setdefault(each["method"], []).append(each.get(key, np.inf))
+    methods = dict.fromkeys(each["method"] for each in records)
+    values = [[np.mean(of_table[method]) for method in methods] for of_table in found.values()]
+    return np.nan_to_num(values, nan=np.inf, posinf=np.inf)
 
 
 def _compared(title: str, records: Sequence[Record]) -> list[Table]:

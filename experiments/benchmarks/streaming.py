@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from experiments.benchmarks.collapsed_step import compiled_step, seconds_of
+from experiments.benchmarks.collapsed_step import compiled_step, data, seconds_of
 from experiments.benchmarks.printing import Table, parser_of, write
 from gpflow_pep import StreamingSGPR
 
@@ -60,10 +60,7 @@ def compare(alpha: float, num_inputs: int, rounds: int) -> AnyNDArray:
     Return seconds [4, rounds] of `.update()`, without and with moved points, of the steps and the
     window's steps.
     """
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0.0, 4.0, (WINDOW + BATCH * (rounds + _WARM_UP), num_inputs))
-    Y = np.sin(2.0 * X.sum(axis=1, keepdims=True)) + 0.1 * rng.standard_normal((len(X), 1))
-    Z = X[rng.choice(WINDOW, INDUCING, replace=False)]
+    X, Y, Z = data(WINDOW + BATCH * (rounds + _WARM_UP), INDUCING, num_inputs)
     window = tuple(tf.Variable(values[:WINDOW], trainable=False) for values in (X, Y))
     peer = gpflow.models.SGPR(window, _kernel(num_inputs), Z.copy(), noise_variance=0.1)
     model, moving = (

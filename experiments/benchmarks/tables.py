@@ -40,9 +40,9 @@ from experiments import datasets
 from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.benchmarks.rankings import Record, summary
 from experiments.cells.processes import THREADS
+from experiments.datasets import Floats
 from experiments.datasets.files import DIRECTORY_VARIABLE
 from experiments.datasets.generated import blobs
-from experiments.datasets.tables import Floats
 from experiments.protocols.arguments import count
 
 METHODS = ("default", "sklearn-gp", "sgpr", "svgp", "linear", "boosting")

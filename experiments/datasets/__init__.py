@@ -10,5 +10,15 @@ cache. If the environment variable ``GPFLOW_PEP_DATA`` is set, its directory is 
 from experiments.datasets.files import ChecksumError, PublishedFile
 from experiments.datasets.info import DatasetInfo
 from experiments.datasets.loading import Dataset, describe, load, names
+from experiments.datasets.tables import Floats
 
-__all__ = ["ChecksumError", "Dataset", "DatasetInfo", "PublishedFile", "describe", "load", "names"]
+__all__ = [
+    "ChecksumError",
+    "Dataset",
+    "DatasetInfo",
+    "Floats",
+    "PublishedFile",
+    "describe",
+    "load",
+    "names",
+]

@@ -14,8 +14,9 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from sacred import Ingredient
 
 import gpflow_pep
+from experiments.datasets import Floats
 from experiments.ingredients.dense_ep import DenseEP
-from experiments.ingredients.initialization import Floats, cluster_centers
+from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.kernel import kernel_of
 from experiments.ingredients.label_regression import LabelRegression
 from experiments.ingredients.monte_carlo import MonteCarlo

@@ -8,7 +8,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 
-from experiments.ingredients.initialization import Floats
+from experiments.datasets import Floats
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.maths.normal import log_ndtr, log_ndtr_and_derivatives
 

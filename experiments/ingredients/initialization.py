@@ -1,10 +1,9 @@
 """Initial inducing points and lengthscales."""
 
 import numpy as np
-import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
-Floats = npt.NDArray[np.float64]
+from experiments.datasets import Floats
 
 _SUBSAMPLE = 1000  # rows; their pairwise distances take 4 MB
 

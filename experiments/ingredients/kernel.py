@@ -9,7 +9,8 @@ import gpflow
 import numpy as np
 from sacred import Ingredient
 
-from experiments.ingredients.initialization import Floats, median_distance
+from experiments.datasets import Floats
+from experiments.ingredients.initialization import median_distance
 
 
 def initial_kernel(X: Floats) -> gpflow.kernels.Kernel:

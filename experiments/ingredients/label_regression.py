@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from experiments.ingredients.initialization import Floats
+from experiments.datasets import Floats
 from experiments.recording.scores import of_all_labels
 from gpflow_pep import PEPR
 

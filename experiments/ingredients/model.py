@@ -12,8 +12,9 @@ import numpy.typing as npt
 from gpflow.models import GPModel
 from sacred import Ingredient
 
+from experiments.datasets import Floats
 from experiments.ingredients.exact import ExactGPR
-from experiments.ingredients.initialization import Floats, cluster_centers
+from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.kernel import kernel_of
 from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, TSGPR, TSVGP

@@ -10,9 +10,8 @@ import numpy.typing as npt
 from sacred import Ingredient
 
 from experiments import datasets
-from experiments.datasets import Dataset
+from experiments.datasets import Dataset, Floats
 from experiments.ingredients.data import check_task
-from experiments.ingredients.initialization import Floats
 from experiments.recording.experiment import SAVE_GIT_INFO
 
 stream_data = Ingredient("data", save_git_info=SAVE_GIT_INFO)

@@ -6,7 +6,7 @@ from typing import Any
 import gpflow
 import numpy as np
 
-from experiments.ingredients.initialization import Floats
+from experiments.datasets import Floats
 from experiments.recording.predictions import inducing_points
 
 STEPS_OF_ADAM = 5  # per iteration of L-BFGS: 100 a batch, as published

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.ingredients.initialization import Floats
+from experiments.datasets import Floats
 from experiments.learners.learner import Learner, Train
 from gpflow_pep import StreamingSVGP
 

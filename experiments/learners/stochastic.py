@@ -10,7 +10,7 @@ import gpflow
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
-from experiments.ingredients.initialization import Floats
+from experiments.datasets import Floats
 from experiments.learners.learner import STEPS_OF_ADAM, Learner
 
 

@@ -6,7 +6,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from experiments.ingredients.initialization import Floats
+from experiments.datasets import Floats
 from experiments.learners.learner import Learner, Train
 
 WindowModel = gpflow.models.GPR | gpflow.models.SGPR

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.papers.grid import Jobs, Records, grid, grouped
-from experiments.papers.pictures import Shown
+from experiments.papers.grid import Jobs, Records, Shown, grid, grouped
 from experiments.papers.tables import Table, shown
 
 

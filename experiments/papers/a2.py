@@ -3,8 +3,7 @@ A power for each cluster of rows (three, by k-means), chosen by leave-one-out de
 best power of all rows; PEPR with 20 inducing points.
 """
 
-from experiments.papers.grid import Jobs, Records, grid
-from experiments.papers.pictures import Shown
+from experiments.papers.grid import Jobs, Records, Shown, grid
 from experiments.papers.tables import Score, Table, means, shown
 
 _SCORES = (

@@ -1,11 +1,15 @@
 """The runs of a protocol: combinations of settings, and the records of their results."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.cells.cell import Cell, Result
+
+if TYPE_CHECKING:
+    from experiments.papers.pictures import Picture
+    from experiments.papers.tables import Table
 
 Label = Any
 """A value on an axis: a string, a number or None."""
@@ -26,12 +30,8 @@ class Job:
 
     def changed(self, updates: Mapping[str, Any]) -> "Job":
         """Return the job with other entries of the configuration."""
-        labels = self.labels | {
-            name: value for name, value in updates.items() if name in self.labels
-        }
-        return replace(
-            self, labels=labels, cell=Cell(self.cell.experiment, self.cell.updates | dict(updates))
-        )
+        labels = {name: updates.get(name, value) for name, value in self.labels.items()}
+        return Job(labels, Cell(self.cell.experiment, self.cell.updates | dict(updates)))
 
 
 Jobs = list[Job]
@@ -68,6 +68,9 @@ class Record:
 
 
 Records = Sequence[Record]
+
+Shown = Iterator["Table | Picture | None"]
+"""Tables and figures of a protocol; None is a figure of runs none of which is on this machine."""
 
 
 def in_course(

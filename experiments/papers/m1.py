@@ -12,18 +12,16 @@ epsilon and the inducing points trained or the points fixed. "weak priors" is th
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from experiments import datasets
-from experiments.papers.grid import Axis, Jobs, Records, grid, grouped
-from experiments.papers.pictures import Shown
+from experiments.papers.grid import Axis, Jobs, Records, Shown, grid, grouped
 from experiments.papers.tables import (
     ERROR,
     NLPD,
     PUBLISHED,
     SECONDS,
-    Published,
-    Score,
     means,
     ranks,
 )
@@ -51,23 +49,22 @@ def jobs(full: bool) -> Jobs:
             f"{percent} %": {"M": max(1, N * percent // 100)}
             for percent in ((5, 10, 20) if full else (5,))
         }
-        common = COMMON | {"maxiter": 500 if full else 30}
-        axes: dict[str, Any] = {
-            "dataset": (name,),
-            "split": range(20 if full else 2),
-            "M": fractions,
-        }
+        runs = partial(
+            grid,
+            "classification",
+            COMMON | {"maxiter": 500 if full else 30},
+            dataset=(name,),
+            split=range(20 if full else 2),
+            M=fractions,
+        )
         alphas = tuple(round(0.1 * k, 1) for k in range(11)) if full else (0.0, 0.5, 1.0)
         ascent = TRAININGS["ascent"] | {"maxiter": 250 if full else 30}
         trainings = TRAININGS | {"ascent": ascent}
         others = {name: of for name, of in METHODS.items() if name != "PEP"}
-        for added in (
-            {"method": {"PEP": METHODS["PEP"]}, "training": trainings, "alpha": alphas},
-            {"method": others, "training": {"converged": {}}, "alpha": alphas},
-            {"method": {"regression": {"model": "LABELS"}}, "alpha": (0.5,)},
-            {"method": {"MCMC": {"model": "MCMC"}}},
-        ):
-            found += grid("classification", common, **axes, **added)
+        found += runs(method={"PEP": METHODS["PEP"]}, training=trainings, alpha=alphas)
+        found += runs(method=others, training={"converged": {}}, alpha=alphas)
+        found += runs(method={"regression": {"model": "LABELS"}}, alpha=(0.5,))
+        found += runs(method={"MCMC": {"model": "MCMC"}})
     return found
 
 
@@ -79,20 +76,14 @@ def beside_svgp(
     return powered + grid(experiment, common, **axes, method={"SVGP": {"model": "SVGP"}})
 
 
-def published(place: int) -> Published:
-    """Return published errors (0) or NLPDs (1) by set, M, method, training and alpha."""
-    alphas = enumerate((0.0, 0.5, 1.0))
-    return {
-        (name, "5 %", "PEP", training, alpha): of[k][place]
-        for k, alpha in alphas
-        for name, of in _PUBLISHED.items()
-        for training in TRAININGS
-    }
-
-
 def show(records: Records) -> Shown:
     """Show scores beside the published, and ranks of alphas and of methods."""
-    beside: dict[Score, Published] = {ERROR: published(0), NLPD: published(1)}
+    beside = {
+        (name, "5 %", "PEP", training, alpha): scores
+        for name, of in _PUBLISHED.items()
+        for alpha, scores in zip((0.0, 0.5, 1.0), of, strict=True)
+        for training in TRAININGS
+    }
     by = ("dataset", "M", "method", "training", "alpha")
     yield means(records, by, (ERROR, NLPD, SECONDS), "Scores beside the published", beside)
     pep = [record for record in records if record["method"] == "PEP"]

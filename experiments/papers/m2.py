@@ -3,9 +3,8 @@ Location of inducing points, three classes in the plane (Villacampa-Calvo and He
 fig. 2): all methods train the points at the same fixed hyperparameters, near the true ones.
 """
 
-from experiments.papers.grid import Jobs, Records, grid, grouped
+from experiments.papers.grid import Jobs, Records, Shown, grid, grouped
 from experiments.papers.m1 import METHODS
-from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import decisions
 from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
 

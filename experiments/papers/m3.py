@@ -4,9 +4,8 @@ all rows, several M and alphas, repeats on splits. Smaller than published, for t
 splits for 100, 3 alphas for 5.
 """
 
-from experiments.papers.grid import Jobs, Records
+from experiments.papers.grid import Jobs, Records, Shown
 from experiments.papers.m1 import METHODS, beside_svgp
-from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import against_seconds_by_method
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 

@@ -6,9 +6,8 @@ takes: 3 alphas for 11, and no PEP, whose sites of all rows and classes take gig
 
 from typing import Any
 
-from experiments.papers.grid import Jobs, Records, repeats
+from experiments.papers.grid import Jobs, Records, Shown, repeats
 from experiments.papers.m1 import METHODS, beside_svgp
-from experiments.papers.pictures import Shown
 from experiments.papers.run_pictures import against_seconds_by_method
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 

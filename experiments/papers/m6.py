@@ -5,9 +5,9 @@ random rows. Smaller than published, for the hours it takes: 20 repetitions for 
 11, and 20 iterations of L-BFGS after each label for 250 steps at first and 25 after each label.
 """
 
-from experiments.papers.grid import Jobs, Records, grouped, in_course
+from experiments.papers.grid import Jobs, Records, Shown, grouped, in_course
 from experiments.papers.m1 import METHODS, beside_svgp
-from experiments.papers.pictures import Shown, curves
+from experiments.papers.pictures import curves
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 
 

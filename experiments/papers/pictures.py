@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.papers.grid import Label, Records, grouped
-from experiments.papers.tables import Score, Table, shown
+from experiments.papers.tables import Score, shown
 from experiments.report.columns import standard_error
 from experiments.report.style import color, line_style, marker, tidy
 
@@ -41,10 +41,6 @@ class Picture:
         """Write ``.png``, and ``.txt`` with title and caption."""
         self.figure.savefig(stem.with_suffix(".png"), dpi=110)
         stem.with_suffix(".txt").write_text(f"{self.title}\n\n{self.note}\n", encoding="utf-8")
-
-
-Shown = Iterator[Table | Picture | None]
-"""Tables and figures of a protocol; None is a figure of runs none of which is on this machine."""
 
 
 def panels(number: int, *, height: float = 2.8, shared: bool = False) -> tuple[Figure, list[Axes]]:

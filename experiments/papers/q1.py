@@ -4,15 +4,11 @@ EP and quantile propagation of a dense GP, probit, ten folds (Zhang et al. 2020,
 here.
 """
 
-from experiments.papers.grid import Jobs, Records, grid
-from experiments.papers.pictures import Shown
-from experiments.papers.tables import PUBLISHED, SECONDS, Published, Score, means, wins
+from experiments.papers.grid import Jobs, Records, Shown, grid
+from experiments.papers.tables import PUBLISHED, SECONDS, Score, means, wins
 
 _PUBLISHED = PUBLISHED["Q1"]
-"""
-Published error in % of EP and QP, and log likelihood summed over a fold of EP and QP; means of ten
-folds.
-"""
+"""Published error in % and log likelihood summed over a fold, means of ten folds."""
 
 _ERROR = Score("error", "error, %", 2, sign=100.0)
 _LL = Score("log_likelihood", "log likelihood of a fold, nats", larger_is_better=True)
@@ -35,20 +31,11 @@ def jobs(full: bool) -> Jobs:
     )
 
 
-def published(first: int) -> Published:
-    """
-    Return the published figures in columns `first` (EP) and `first` + 1 (QP), by set and method.
-    """
-    return {
-        (name, method): of[first + k]
-        for name, of in _PUBLISHED.items()
-        for k, method in enumerate(("EP", "QP"))
-    }
-
-
 def show(records: Records) -> Shown:
     """Show scores beside the published, and how often QP is better."""
-    beside = {_ERROR: published(0), _LL: published(2)}
+    beside = {
+        (name, method): scores for name, of in _PUBLISHED.items() for method, scores in of.items()
+    }
     yield means(
         records,
         ("dataset", "method"),

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 import numpy as np
 
 from experiments import datasets
-from experiments.datasets import Dataset
+from experiments.datasets import Dataset, Floats
 from experiments.ingredients.stream import arriving
 from experiments.papers.grid import Record, Records, grouped
 from experiments.papers.pictures import Course, Picture, add_legend, courses, line_label, panels
@@ -17,8 +17,6 @@ from experiments.protocols.records import read_json
 from experiments.report import decision, fit, frames
 from experiments.report.recorded import RecordedRun, read_run
 from experiments.report.style import color, line_style, tidy
-
-Arguments = ParamSpec("Arguments")
 
 _LABELS = {"rmse": "RMSE", "error": "error", "log_likelihood": "mean log likelihood, nats"}
 
@@ -28,18 +26,14 @@ def run_of(record: Record) -> RecordedRun:
     return read_run(Path(record["directory"]))
 
 
-def of_recorded_runs(
-    draw: Callable[Concatenate[Records, Arguments], Picture],
-) -> Callable[Concatenate[Records, Arguments], Picture | None]:
+def of_recorded_runs(draw: Callable[..., Picture]) -> Callable[..., Picture | None]:
     """
     Draw only the runs that are recorded on this machine; None if there are none. Stored results
     have no courses.
     """
 
     @wraps(draw)
-    def drawn(
-        records: Records, /, *arguments: Arguments.args, **options: Arguments.kwargs
-    ) -> Picture | None:
+    def drawn(records: Records, *arguments: Any, **options: Any) -> Picture | None:
         here = [record for record in records if "directory" in record.result]
         if not here:
             return None
@@ -198,16 +192,17 @@ def reliability(records: Records, line: str, panel: str) -> Picture:
     )
 
 
-def _calibration(runs: Sequence[RecordedRun]) -> tuple[Any, Any]:
+def _calibration(runs: Sequence[RecordedRun]) -> Floats:
+    """Return mean probabilities and fractions of labels 1 in bins, [2, bins]."""
     probability, label = [], []
     for run in runs:
         data = run.config["data"]
         probability.append(run.predictions["probability"][:, 0])
         label.append(datasets.load(data["dataset"], data["split"]).Y_test[:, 0])
-    p, y = np.concatenate(probability), np.concatenate(label)
-    bins = np.minimum((10.0 * p).astype(int), 9)
-    kept = [k for k in range(10) if np.sum(bins == k) >= 10]
-    return [np.mean(p[bins == k]) for k in kept], [np.mean(y[bins == k]) for k in kept]
+    both = np.stack([np.concatenate(probability), np.concatenate(label)])
+    bins = np.minimum((10.0 * both[0]).astype(int), 9)
+    parts = [both[:, bins == k] for k in range(10)]
+    return np.transpose([part.mean(axis=1) for part in parts if part.shape[1] >= 10])
 
 
 def contours(records: Records, x: str, y: str, scores: dict[str, str], title: str) -> Picture:

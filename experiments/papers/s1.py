@@ -8,8 +8,7 @@ noise and a larger kernel variance.
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.papers.grid import Jobs, Records, grid
-from experiments.papers.pictures import Shown
+from experiments.papers.grid import Jobs, Records, Shown, grid
 from experiments.papers.run_pictures import fits, training
 from experiments.papers.tables import EVIDENCE, NOISE, Score, means
 

@@ -5,8 +5,7 @@ compare its order. The published figures of the exact GP cannot be met: at the h
 here, 5000 rows have an RMSE of .15 to .16, and 10,000 rows .11.
 """
 
-from experiments.papers.grid import Jobs, Records, grid, repeats
-from experiments.papers.pictures import Shown
+from experiments.papers.grid import Jobs, Records, Shown, grid, repeats
 from experiments.papers.s1 import LENGTHSCALE, VARIANCE, collapsed
 from experiments.papers.tables import (
     EVIDENCE,
@@ -15,8 +14,6 @@ from experiments.papers.tables import (
     PUBLISHED,
     RMSE,
     SECONDS,
-    Published,
-    Score,
     means,
 )
 
@@ -46,17 +43,10 @@ def jobs(full: bool) -> Jobs:
     return found + grid("regression", common, repeat=draws, M=numbers, method=methods)
 
 
-def published(score: Score) -> Published:
-    """Return the published figures of a score by M and method."""
-    place = _SCORES.index(score)
-    return {
-        (None if method == "exact GP" else 256, method): of[place]
-        for method, of in _PUBLISHED.items()
-    }
-
-
 def show(records: Records) -> Shown:
-    beside = {score: published(score) for score in _SCORES}
+    beside = {
+        (None if method == "exact GP" else 256, method): of for method, of in _PUBLISHED.items()
+    }
     yield means(records, ("M", "method"), _SCORES, "Scores beside the published", beside)
     yield means(
         records,

@@ -6,8 +6,8 @@ takes: at most 10,000 training rows of each set.
 """
 
 from experiments import datasets
-from experiments.papers.grid import Jobs, Records, grid, repeats
-from experiments.papers.pictures import Shown, against_M
+from experiments.papers.grid import Jobs, Records, Shown, grid, repeats
+from experiments.papers.pictures import against_M
 from experiments.papers.tables import EVIDENCE, LL, NOISE, RMSE, SECONDS, means
 
 _BATCH = 500

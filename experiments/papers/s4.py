@@ -5,8 +5,8 @@ Published: m learned has a better RMSE everywhere, and a worse log likelihood ne
 
 from dataclasses import replace
 
-from experiments.papers.grid import Jobs, Record, Records, grid, grouped, matched, repeats
-from experiments.papers.pictures import Shown, curves
+from experiments.papers.grid import Jobs, Record, Records, Shown, grid, grouped, matched, repeats
+from experiments.papers.pictures import curves
 from experiments.papers.tables import LL, RMSE, Score, means, wins
 
 _SCALE = Score("scale", "m")

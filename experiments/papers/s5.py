@@ -3,8 +3,8 @@ Blocks of neighbors against blocks of random rows (Bui and Titsias 2025, sec. 7)
 predictions of BT-SGPR by the size of the blocks, on three sets whose rows are in random order.
 """
 
-from experiments.papers.grid import Jobs, Records, grid
-from experiments.papers.pictures import Shown, curves
+from experiments.papers.grid import Jobs, Records, Shown, grid
+from experiments.papers.pictures import curves
 from experiments.papers.tables import EVIDENCE, LL, RMSE, means
 
 

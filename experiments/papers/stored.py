@@ -63,7 +63,7 @@ class StoredRuns:
         entries = dict.fromkeys(headings[place + 1 :])
         for record in records:
             result = {
-                name: json.dumps(_rounded(value))
+                name: _rounded(value)
                 for name, value in record.result.items()
                 if not isinstance(value, str)
             }
@@ -95,12 +95,7 @@ class StoredRuns:
             ) from error
 
 
-def _rounded(value: Any) -> Any:
-    """Round numbers to six digits, also in lists and objects."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, list):
-        return [_rounded(each) for each in value]
-    if isinstance(value, dict):
-        return {name: _rounded(each) for name, each in value.items()}
-    return value
+def _rounded(value: Any) -> str:
+    """Return a value in JSON, with numbers of six digits, also in lists and objects."""
+    exact = json.dumps(value)
+    return json.dumps(json.loads(exact, parse_float=lambda text: float(f"{float(text):.6g}")))

@@ -3,8 +3,7 @@ A toy function in three parts, ten inducing points (Bui, Nguyen and Turner 2017,
 order and shuffled, VFE and PEP, beside vanilla streaming VB (`experiments.learners.vanilla`).
 """
 
-from experiments.papers.grid import Jobs, Records, grid, grouped
-from experiments.papers.pictures import Shown
+from experiments.papers.grid import Jobs, Records, Shown, grid, grouped
 from experiments.papers.run_pictures import posteriors, streams
 from experiments.papers.tables import Score, means
 

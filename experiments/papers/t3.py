@@ -7,8 +7,7 @@ batch.
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.papers.grid import Jobs, Records, grid, grouped
-from experiments.papers.pictures import Shown
+from experiments.papers.grid import Jobs, Records, Shown, grid, grouped
 from experiments.papers.run_pictures import streams
 from experiments.papers.t1 import STREAM_SCORES, STREAMING
 from experiments.papers.tables import SECONDS, means

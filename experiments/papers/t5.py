@@ -5,8 +5,8 @@ the exact GP on 6000, which takes hours. Memory: the peak of a run beyond the me
 (Linux), and what a model carries from batch to batch.
 """
 
-from experiments.papers.grid import Jobs, Records, grid
-from experiments.papers.pictures import Shown, curves
+from experiments.papers.grid import Jobs, Records, Shown, grid
+from experiments.papers.pictures import curves
 from experiments.papers.t1 import END_LL, END_RMSE, STREAM_SCORES
 from experiments.papers.t4 import TERRAIN
 from experiments.papers.tables import SECONDS, Score, means

@@ -6,8 +6,7 @@ each batch, and the boundary.
 
 from typing import Any
 
-from experiments.papers.grid import Jobs, Records, grid, grouped
-from experiments.papers.pictures import Shown
+from experiments.papers.grid import Jobs, Records, Shown, grid, grouped
 from experiments.papers.run_pictures import posteriors, streams
 from experiments.papers.t1 import END_LL, MEAN_LL, STREAMING
 from experiments.papers.tables import Score, means

@@ -5,8 +5,8 @@ to right, right to left, at random, and all rows at once. The published errors a
 own random order and initial inducing points.
 """
 
-from experiments.papers.grid import Jobs, Records, grid, grouped, in_course, repeats
-from experiments.papers.pictures import Shown, curves
+from experiments.papers.grid import Jobs, Records, Shown, grid, grouped, in_course, repeats
+from experiments.papers.pictures import curves
 from experiments.papers.t1 import STREAMING
 from experiments.papers.t6 import LABEL_SCORES, banana
 from experiments.papers.tables import ERROR, means
@@ -28,14 +28,15 @@ def jobs(full: bool) -> Jobs:
 
 def show(records: Records) -> Shown:
     """Show scores beside the published, and errors after each batch."""
-    end = LABEL_SCORES[1]
-    beside = {(order, method): error for order, error in _PUBLISHED.items() for method in STREAMING}
+    beside = {
+        (order, method): [error] for order, error in _PUBLISHED.items() for method in STREAMING
+    }
     yield means(
         records,
         ("order", "method"),
-        (end, LABEL_SCORES[3]),
+        LABEL_SCORES[1::2],
         "Scores by the order of arrival",
-        {end: beside},
+        beside,
     )
     streams = [record for record in records if record["order"] != "at once"]
     after_batches = in_course(streams, "seen", lambda record: record["course"])

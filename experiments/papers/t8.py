@@ -8,8 +8,7 @@ with 30 on this series they deviate.
 
 from collections.abc import Sequence
 
-from experiments.papers.grid import Jobs, Records, grid
-from experiments.papers.pictures import Shown
+from experiments.papers.grid import Jobs, Records, Shown, grid
 from experiments.papers.run_pictures import training
 from experiments.papers.t1 import STREAMING
 from experiments.papers.tables import Table, shown

@@ -17,9 +17,6 @@ from experiments.report.columns import markdown, mean_and_error, standard_error
 PUBLISHED = read_toml(Path(__file__).with_name("published.toml"))
 """Published figures by protocol."""
 
-Published = Mapping[tuple[Label, ...], float]
-"""Published values by the labels of a line."""
-
 
 @dataclass(frozen=True)
 class Score:
@@ -85,27 +82,28 @@ def means(
     by: Sequence[str],
     scores: Sequence[Score],
     title: str,
-    published: Mapping[Score, Published] | None = None,
+    published: Mapping[tuple[Label, ...], Sequence[float]] | None = None,
     note: str = "",
 ) -> Table:
     """
     Return means over the records of each group ± standard errors.
 
     :param by: labels that make a line.
-    :param published: published values of some scores.
+    :param published: published values of the first scores, by the labels of a line.
     """
     published = published or {}
-    headings = [
-        part for score in scores for part in (score.heading, *["published"] * (score in published))
-    ]
+    num_published = max(map(len, published.values()), default=0)
+    headings = [score.heading for score in scores]
+    for number in range(num_published):
+        headings.insert(2 * number + 1, "published")
     lines: list[Sequence[str]] = [(*by, *headings, "runs", "not converged")]
     for labels, group in grouped(records, *by).items():
         cells = list(map(shown, labels))
-        for score in scores:
+        for number, score in enumerate(scores):
             cells.append(mean_and_error([score(record) for record in group], score.digits))
-            if score in published:
-                value = published[score].get(labels)
-                cells.append("–" if value is None else f"{value:.{score.digits}f}")
+            if number < num_published:
+                known = labels in published
+                cells.append(f"{published[labels][number]:.{score.digits}f}" if known else "–")
         unfinished = sum(not record.result.get("converged", True) for record in group)
         lines.append((*cells, str(len(group)), str(unfinished)))
     return Table(title, lines, note)

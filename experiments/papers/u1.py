@@ -4,8 +4,8 @@ all alphas and M, beside the exact GP. Published: alpha from 0.5 to 0.8 predicts
 evidence is overestimated.
 """
 
-from experiments.papers.grid import Jobs, Records, grid, grouped
-from experiments.papers.pictures import Shown, curves
+from experiments.papers.grid import Jobs, Records, Shown, grid, grouped
+from experiments.papers.pictures import curves
 from experiments.papers.tables import EVIDENCE, NOISE, SMLL, SMSE, means, ranks, wins
 from experiments.papers.u2 import WINS
 

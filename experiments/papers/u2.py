@@ -3,9 +3,9 @@ Eight UCI regression sets (Bui, Yan and Turner 2017, sec. 4.2): published splits
 Win fractions are over all sets, splits and M, beside the published ones.
 """
 
-from experiments.papers.grid import Jobs, Records, grid
+from experiments.papers.grid import Jobs, Records, Shown, grid
 from experiments.papers.pairs import comparisons, matrix
-from experiments.papers.pictures import Shown, against_M
+from experiments.papers.pictures import against_M
 from experiments.papers.tables import EVIDENCE, NOISE, SMLL, SMSE, means, ranks, wins
 
 SETS = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "wine-red", "yacht")

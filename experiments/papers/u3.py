@@ -4,8 +4,8 @@ Adam, beside the variational classifier with an explicit q(u) (Hensman et al. 20
 alpha = 0.5 has a lower NLPD than 1 in 65 % of the runs; differences are small otherwise.
 """
 
-from experiments.papers.grid import Jobs, Records, grid
-from experiments.papers.pictures import Shown, against_M
+from experiments.papers.grid import Jobs, Records, Shown, grid
+from experiments.papers.pictures import against_M
 from experiments.papers.run_pictures import reliability
 from experiments.papers.tables import ERROR, NLPD, means, ranks, wins
 

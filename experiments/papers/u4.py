@@ -3,8 +3,7 @@ Even and odd digits of MNIST (Bui, Yan and Turner 2017, app. I.4): minibatches o
 pixels as they are.
 """
 
-from experiments.papers.grid import Jobs, Records, grid
-from experiments.papers.pictures import Shown
+from experiments.papers.grid import Jobs, Records, Shown, grid
 from experiments.papers.run_pictures import against_seconds, reliability
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
 from experiments.papers.u3 import ADAM

@@ -3,8 +3,7 @@ Inducing points move with alpha (Bui, Yan and Turner 2017, fig. 23). Published: 
 lie at the decision boundary; they spread over the data as alpha grows.
 """
 
-from experiments.papers.grid import Jobs, Records, grid
-from experiments.papers.pictures import Shown
+from experiments.papers.grid import Jobs, Records, Shown, grid
 from experiments.papers.run_pictures import decisions
 from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
 

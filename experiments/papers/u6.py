@@ -6,8 +6,7 @@ hyperparameters, of PEP and of dense EP.
 
 import numpy as np
 
-from experiments.papers.grid import Jobs, Records, grid, grouped, matched
-from experiments.papers.pictures import Shown
+from experiments.papers.grid import Jobs, Records, Shown, grid, grouped, matched
 from experiments.papers.run_pictures import contours
 from experiments.papers.tables import ERROR, EVIDENCE, NLPD, means
 

@@ -11,27 +11,15 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 T = TypeVar("T")
 
 
-def resident() -> int:
-    """Return the resident memory of this process in bytes."""
-    return int(psutil.Process().memory_info().rss)
-
-
-def peak_beyond_resident(function: Callable[[], T]) -> tuple[T, int]:
+def peak_of(function: Callable[[], T]) -> tuple[T, float | None]:
     """
-    Call the function; return its result and its peak memory beyond the memory before, in bytes.
+    Call the function; return its result, and its peak memory beyond the memory before, in MB; None
+    unless on Linux.
     """
+    if not _RESET.exists():
+        return function(), None
     _RESET.write_text("5")  # reset the peak
-    before = resident()
+    before = psutil.Process().memory_info().rss
     result = function()
     (peak,) = (line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
-    return result, 1024 * int(peak.split()[1]) - before
-
-
-def peak_of(function: Callable[[], None]) -> float | None:
-    """
-    Call the function; return its peak memory beyond the memory before, in MB; None unless on Linux.
-    """
-    if _RESET.exists():
-        return peak_beyond_resident(function)[1] / MEGABYTE
-    function()
-    return None
+    return result, (1024 * int(peak.split()[1]) - before) / MEGABYTE

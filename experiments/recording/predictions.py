@@ -1,13 +1,12 @@
 """Save predictions of a trained model with its run, for later tables and figures."""
 
-from pathlib import Path
-
 import numpy as np
 from gpflow.inducing_variables import SeparateIndependentInducingVariables
 from gpflow.models import GPR, GPModel
+from sacred.run import Run
 
-from experiments.datasets import Dataset
-from experiments.ingredients.initialization import Floats
+from experiments.datasets import Dataset, Floats
+from experiments.recording.experiment import run_directory
 
 FILE = "predictions.npz"
 _GRID = 300  # points across a single input
@@ -15,13 +14,20 @@ _SQUARE = 120  # points along either of two inputs
 _MARGIN = 0.1  # of the inputs' range, on either side
 
 
-def save_predictions(model: GPModel, dataset: Dataset, directory: Path) -> Path:
+def save(run: Run, arrays: dict[str, Floats]) -> None:
+    """Write arrays to ``predictions.npz`` of a run, unless it is not recorded."""
+    directory = run_directory(run)
+    if directory is not None:
+        path = directory / FILE
+        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # NumPy's flag has another type
+        run.add_artifact(str(path))
+
+
+def regression_arrays(model: GPModel, dataset: Dataset) -> dict[str, Floats]:
     """
-    Write ``predictions.npz``: ``Z`` [M, D], test ``mean`` and ``variance`` (noise included)
+    Return arrays for figures of a regression: ``Z`` [M, D], test ``mean`` and ``variance`` (noise included)
     [N_test, 1]; with a single input also ``x``, ``x_mean``, ``x_variance`` [300, 1], the same along
     a grid over the inputs. Units as trained on.
-
-    :return: its path.
     """
     mean, variance = model.predict_y(dataset.X_test)
     arrays = {"Z": inducing_points(model), "mean": mean.numpy(), "variance": variance.numpy()}
@@ -30,18 +36,16 @@ def save_predictions(model: GPModel, dataset: Dataset, directory: Path) -> Path:
         arrays["x_mean"], arrays["x_variance"] = (
             part.numpy() for part in model.predict_y(arrays["x"])
         )
-    return _saved(arrays, directory)
+    return arrays
 
 
-def save_probabilities(model: GPModel, dataset: Dataset, Z_start: Floats, directory: Path) -> Path:
+def classification_arrays(model: GPModel, dataset: Dataset, Z_start: Floats) -> dict[str, Floats]:
     """
-    Write ``predictions.npz``: inducing points before and after training, ``Z_start`` and ``Z`` [M,
+    Return arrays for figures of a classification: inducing points before and after training, ``Z_start`` and ``Z`` [M,
     D], and the test ``probability`` of label 1 [N_test, 1]; with two inputs also ``x1``, ``x2``
     [120] and ``x_probability`` [120, 120], the same at the first input x1[column] and the second
     x2[row]. For C > 2 classes Z is [C, M, D] if each has its own, and probabilities are [N_test, C]
     and [120, 120, C].
-
-    :return: its path.
     """
     arrays = {
         "Z_start": Z_start,
@@ -53,7 +57,7 @@ def save_probabilities(model: GPModel, dataset: Dataset, Z_start: Floats, direct
         points = np.stack(np.meshgrid(arrays["x1"], arrays["x2"]), -1).reshape(-1, 2)
         of_points = model.predict_y(points)[0].numpy()  # [14400, 1 or C]
         arrays["x_probability"] = np.squeeze(of_points.reshape(_SQUARE, _SQUARE, -1))
-    return _saved(arrays, directory)
+    return arrays
 
 
 def inducing_points(model: GPModel) -> Floats:
@@ -71,9 +75,3 @@ def _across(column: Floats, count: int) -> Floats:
     low, high = column.min(), column.max()
     margin = _MARGIN * (high - low)
     return np.linspace(low - margin, high + margin, count)
-
-
-def _saved(arrays: dict[str, Floats], directory: Path) -> Path:
-    path = directory / FILE
-    np.savez(path, **arrays)
-    return path

@@ -2,28 +2,26 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 import tensorflow as tf
 from sacred.run import Run
 
+from experiments.recording.experiment import run_directory
+
 
 @contextmanager
-def scalar_log(run: Run, directory: Path | None) -> Iterator[Callable[..., None]]:
+def scalar_log(run: Run) -> Iterator[Callable[..., None]]:
     """
     Yield a function that writes values by name, of one step and part, to ``metrics.json`` and
     ``tensorboard/`` of a run.
 
-    Scalars are on disk even if the training fails.
-
-    :param directory: directory of the run; None to write no TensorBoard log.
+    Scalars are on disk even if the training fails. A run that is not recorded has no log for
+    TensorBoard.
     """
-    create = tf.summary.create_file_writer
-    writer = (
-        tf.summary.create_noop_writer()
-        if directory is None
-        else create(str(directory / "tensorboard"))
-    )
+    directory = run_directory(run)
+    writer = tf.summary.create_noop_writer()
+    if directory is not None:
+        writer = tf.summary.create_file_writer(str(directory / "tensorboard"))
 
     def write(step: int, values: Mapping[str, float], part: str = "") -> None:
         with writer.as_default(step=step):

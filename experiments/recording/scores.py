@@ -9,8 +9,7 @@ from gpflow.base import RegressionData
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
-from experiments.datasets import Dataset
-from experiments.ingredients.initialization import Floats
+from experiments.datasets import Dataset, Floats
 from gpflow_pep import PEP, PEPR
 from gpflow_pep.data import metrics
 from gpflow_pep.data.minibatches import Minibatches

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from experiments.datasets import Dataset
-from experiments.ingredients.initialization import Floats
+from experiments.datasets import Dataset, Floats
 from experiments.report.recorded import RecordedRun
 from gpflow_pep.plotting import CLASSES
 

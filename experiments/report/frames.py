@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.datasets import Dataset
-from experiments.report.fit import draw_band, draw_points
+from experiments.report.fit import draw_posterior
 from experiments.report.recorded import RecordedRun
 from experiments.report.style import color
 from gpflow_pep.plotting import CLASSES, INDUCING, OLD_ROWS, ROWS
@@ -74,11 +74,8 @@ def _draw_posterior(
     axes: Axes, run: RecordedRun, stream: Dataset, number: int, batch: slice, color: str
 ) -> None:
     arrays = run.predictions
-    X, Z, x = map(stream.published_x, (stream.X_train, arrays["Z"][number], arrays["x"][:, 0]))
-    Y, mean = map(stream.published_y, (stream.Y_train, arrays["x_mean"][number].ravel()))
-    sd = (np.sqrt(arrays["x_variance"][number]) * stream.y_scale).ravel()
+    X, Y = stream.published_x(stream.X_train), stream.published_y(stream.Y_train)
     axes.plot(X[: batch.start], Y[: batch.start], ".", color=OLD_ROWS, markersize=4)
     axes.plot(X[batch], Y[batch], ".", color=ROWS, markersize=4)
-    draw_band(axes, x, mean, sd, color)
-    draw_points(axes, Z)
-    axes.set_xlim(x[0], x[-1])
+    posterior = (arrays[name][number] for name in ("x_mean", "x_variance", "Z"))
+    draw_posterior(axes, stream, color, arrays["x"], *posterior)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.datasets import Floats
 from experiments.ingredients.classifier import classifier_title
-from experiments.ingredients.initialization import Floats
 from experiments.ingredients.learner import learner_title
 from experiments.ingredients.model import title
 from experiments.protocols.records import read_json

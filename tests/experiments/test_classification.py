@@ -15,7 +15,7 @@ from experiments.datasets import Dataset
 from experiments.ingredients.classifier import MODELS, classifier_title
 from experiments.papers.pictures import panels
 from experiments.recording.experiment import run_directory
-from experiments.recording.predictions import FILE, save_probabilities
+from experiments.recording.predictions import FILE, classification_arrays
 from experiments.recording.scores import loo_nlpd
 from experiments.report import decision, recorded
 from gpflow_pep import PEPClassifier
@@ -97,13 +97,12 @@ def plane():
     return Dataset("plane", X, Y, X[:3], Y[:3], **units, y_mean=np.zeros(1), y_scale=np.ones(1))
 
 
-def test_grid_of_three_classes(plane, tmp_path):
+def test_grid_of_three_classes(plane):
     model = SimpleNamespace(
         inducing_variable=InducingPoints(plane.X_train[:4]),
         predict_y=lambda X: (tf.nn.softmax(tf.constant(np.c_[X, X[:, :1] + X[:, 1:]])), None),
     )
-    with np.load(save_probabilities(model, plane, plane.X_train[:4], tmp_path)) as file:
-        arrays = dict(file)
+    arrays = classification_arrays(model, plane, plane.X_train[:4])
     assert arrays["probability"].shape == (3, 3) and arrays["x_probability"].shape == (120, 120, 3)
     point = np.array([[arrays["x1"][7], arrays["x2"][11]]])
     np.testing.assert_allclose(
@@ -112,15 +111,14 @@ def test_grid_of_three_classes(plane, tmp_path):
 
 
 @pytest.fixture
-def decisions(plane, tmp_path):
+def decisions(plane):
     model = SimpleNamespace(
         inducing_variable=InducingPoints(
             100.0 * plane.X_train[:4]
         ),  # all but a few have left the figure
         predict_y=lambda X: (tf.sigmoid(tf.constant(X)[:, :1]), None),
     )
-    with np.load(save_probabilities(model, plane, plane.X_train[:4], tmp_path)) as file:
-        arrays = dict(file)
+    arrays = classification_arrays(model, plane, plane.X_train[:4])
     config = {
         "data": {"dataset": "plane", "split": 0, "standardize": True}, "gp": {"M": 4}, "training": {"maxiter": 7},
     }  # fmt: skip

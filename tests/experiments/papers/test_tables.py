@@ -41,9 +41,7 @@ def test_grid_takes_values_and_named_changes():
 
 
 def test_means_have_errors_and_published_values(records):
-    table = means(
-        records, ("dataset", "alpha"), (RMSE, LL), "Title", {RMSE: {("b", 0.5): 0.25}}, "Note."
-    )
+    table = means(records, ("dataset", "alpha"), (RMSE, LL), "Title", {("b", 0.5): [0.25]}, "Note.")
     assert str(table).splitlines() == [
         "**Title**",
         "",
