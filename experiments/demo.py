@@ -148,9 +148,7 @@ def _parser() -> Parser:
     defaults = ", ".join(
         f"{task}: {demonstration.dataset}" for task, demonstration in DEMONSTRATIONS.items()
     )
-    parser.add_argument(
-        "--dataset", help=f"a name of experiments.datasets.names(task=...) ({defaults})"
-    )
+    parser.option("--dataset", str, f"a name of experiments.datasets.names(task=...) ({defaults})")
     parser.option("--split", 0, "number of the train/test split (%(default)s)", type=int)
     parser.option("--short", False, "a few iterations only, to see that everything works")
     parser.option("--runs", Path("runs"), "folder of recorded runs (%(default)s)")

@@ -39,13 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.option("--rows", 60_000)
     parser.option("--inducing", 50)
     parser.option("--iterations", 10)
-    parser.add_argument(
-        "--folder", type=Path, help="folder of the file, written if missing (a temporary folder)"
-    )
-    parser.add_argument(
-        "--checkpoint",
-        type=Path,
-        help="resume from here; the number of workers is added to the name",
+    parser.option("--folder", Path, "folder of the file, written if missing (a temporary folder)")
+    parser.option(
+        "--checkpoint", Path, "resume from here; the number of workers is added to the name"
     )
     asked = parser.parse_args(arguments)
     from experiments.benchmarks.large import write_file
@@ -54,17 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         asked.folder = asked.folder or Path(temporary)
         write_file(asked.folder, asked.rows)
-        columns = {
-            "workers": "d",
-            "seconds a step": ".3f",
-            "bytes a step": ",.0f",
-            "objective differs": ".0e",
-            "parameters": ".0e",
-        }
         table = Table(
             f"PEPR, alpha 0.5, {asked.rows:,} rows, M = {asked.inducing}, {asked.iterations} "
             "iterations",
-            columns,
+            {
+                "workers": "d",
+                "seconds a step": ".3f",
+                "bytes a step": ",.0f",
+                "objective differs": ".0e",
+                "parameters": ".0e",
+            },
         )
         single: list[Any] = []
         for workers in range(1, asked.workers + 1):

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.papers.grid import Jobs, grid
-from experiments.protocols.arguments import Parser, add_running, parser_of
+from experiments.protocols.arguments import add_running, parser_of
 from experiments.protocols.records import read_toml
 
 _AXES = ("dataset", "model", "alpha", "M", "split")
@@ -36,7 +36,15 @@ _AXES = ("dataset", "model", "alpha", "M", "split")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a sweep; see ``--help``."""
-    parser = _parser()
+    parser = parser_of(__doc__, "sweep")
+    parser.add_argument("plan", type=Path, metavar="FILE", help="a TOML file, as above")
+    add_running(parser)
+    parser.option(
+        "--scheduler",
+        str,
+        "a Dask scheduler, whose workers run the sweep (none)",
+        metavar="ADDRESS",
+    )
     asked = parser.parse_args(arguments)
     if asked.scheduler is not None and asked.jobs is not None:
         parser.error(
@@ -118,18 +126,6 @@ def read_plan(path: Path) -> Jobs:
             del axes["M"]
         jobs += grid(given["experiment"], options, **axes)
     return jobs
-
-
-def _parser() -> Parser:
-    parser = parser_of(__doc__, "sweep")
-    parser.add_argument("plan", type=Path, metavar="FILE", help="a TOML file, as above")
-    add_running(parser)
-    parser.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="a Dask scheduler, whose workers run the sweep (none)",
-    )
-    return parser
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ from gpflow.models.sgpr import GPRFITC
 
 from experiments.benchmarks.machine import use_one_core
 from experiments.benchmarks.printing import Table, parser_of, write
-from experiments.protocols.arguments import count
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
 INPUTS = 8
@@ -85,7 +84,7 @@ def main() -> None:
     parser.option("--inducing", [256, 512])
     parser.option("--inputs", INPUTS)
     parser.option("--kernel", ["SquaredExponential"], choices=KERNELS)
-    parser.add_argument("--cores", type=count, choices=[1], help="all by default")
+    parser.option("--cores", int, "all by default", choices=[1])
     parser.option("--xla", False)
     asked = parser.parse_args()
     if asked.cores is not None:

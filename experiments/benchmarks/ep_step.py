@@ -50,13 +50,18 @@ def main() -> None:
     tables = []
     if not asked.skip_cold:
         found = in_turns(lambda name: in_process(cold, name, one_core=True), COLD, asked.rounds)
-        title = f"cold, N = {_SIZE[0]}, M = {_SIZE[1]}, {asked.rounds} processes each"
-        columns = {"from the constructor to": "<38", "CPU s": ".2f", "ratio": ".2f"}
-        tables.append(Table(title, columns))
+        tables.append(
+            Table(
+                f"cold, N = {_SIZE[0]}, M = {_SIZE[1]}, {asked.rounds} processes each",
+                {"from the constructor to": "<38", "CPU s": ".2f", "ratio": ".2f"},
+            )
+        )
         for name, peer in COLD.items():
             tables[0].add(name, np.median(found[name]), np.median(found[name] / found[peer]))
-    columns = {"N": "d", "M": "d", "warm": "<34", "CPU ms": ".2f", "times SVGP": ".2f"}
-    shown = Table(f"warm, {asked.repeats} repeats", columns)
+    shown = Table(
+        f"warm, {asked.repeats} repeats",
+        {"N": "d", "M": "d", "warm": "<34", "CPU ms": ".2f", "times SVGP": ".2f"},
+    )
     for N, M in asked.sizes:
         seconds = in_process(warm, N, M, asked.repeats, one_core=True)
         for name, times in seconds.items():

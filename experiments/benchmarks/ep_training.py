@@ -90,9 +90,7 @@ def main() -> None:
     parser.option("--methods", METHODS, choices=METHODS)
     parser.option("--rounds", 1, "processes for each method (%(default)s)")
     parser.option("--short", False, "a few iterations, to see that everything works")
-    parser.add_argument(
-        "--courses", type=Path, help="write seconds and NLPD of every record to this file"
-    )
+    parser.option("--courses", Path, "write seconds and NLPD of every record to this file")
     asked = parser.parse_args()
     found: dict[str, Any] = {"machine": machine(), "results": []}
     print(f"{found['machine']}\nM = {INDUCING}, {asked.rounds} rounds")
@@ -132,10 +130,9 @@ def _medians(found: Sequence[Result]) -> Result:
 def _table(title: str, results: Sequence[Result]) -> Table:
     """Return the table; ratios are CPU seconds over the fastest SVGP's."""
     table = Table(title, _COLUMNS)
-    ended = [each for each in results if "error" not in each]
-    peers = [each for each in ended if each["method"].startswith("SVGP")]
+    peers = [each for each in results if each["method"].startswith("SVGP") and "error" not in each]
     for each in results:
-        if each not in ended:
+        if "error" in each:
             table.add(each["method"], *[None] * (len(_COLUMNS) - 2), each["error"])
             continue
         first, last = each["iterations"]

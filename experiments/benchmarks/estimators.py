@@ -25,7 +25,6 @@ from experiments import datasets
 from experiments.benchmarks.machine import machine
 from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.benchmarks.tables import Rows, fit_alone, num_classes
-from experiments.protocols.arguments import count
 
 RAW = ("airfoil", "kin8nm", "power", "naval", "elevators", "bike", "protein")
 SETS = ("iris", "wine", "breast-cancer", "digits", "diabetes", *RAW)
@@ -38,30 +37,29 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.option("--sets", SETS, metavar="SET", choices=SETS)
     parser.option("--rows", 50_000, "training rows, at most (%(default)s)")
-    parser.add_argument(
-        "--inducing",
-        type=count,
-        help="number of inducing points; by default the estimators' own, and 100",
+    parser.option(
+        "--inducing", int, "number of inducing points; by default the estimators' own, and 100"
     )
     parser.option("--alphas", [0.5])
     parser.option("--limit", 600, "CPU seconds of a peer's fit (%(default)s)")
     asked = parser.parse_args()
     print(machine())
-    columns = {
-        "set": "<13",
-        "N": "d",
-        "D": "d",
-        "classes": "d",
-        "estimator": "<12",
-        "status": "<9",
-        "iterations": "d",
-        "first, s": ".2f",
-        "again, s": ".2f",
-        "NLPD": ".3f",
-        "error": ".3f",
-    }
-    title = f"fits of at most {asked.rows} rows, M = {asked.inducing or 'default'}"
-    table = Table(title, columns)
+    table = Table(
+        f"fits of at most {asked.rows} rows, M = {asked.inducing or 'default'}",
+        {
+            "set": "<13",
+            "N": "d",
+            "D": "d",
+            "classes": "d",
+            "estimator": "<12",
+            "status": "<9",
+            "iterations": "d",
+            "first, s": ".2f",
+            "again, s": ".2f",
+            "NLPD": ".3f",
+            "error": ".3f",
+        },
+    )
     own = "random_state=0"
     if asked.inducing:
         own += f",n_inducing={asked.inducing}"

@@ -32,19 +32,20 @@ def main() -> None:
     parser.option("--alphas", [0.0, 0.5])
     parser.option("--maxiter", 50, "iterations of L-BFGS, at most (%(default)s)")
     asked = parser.parse_args()
-    columns = {
-        "set": "<11",
-        "N": "d",
-        "D": "d",
-        "points": "<",
-        "seconds": ".2f",
-        "alpha": "g",
-        "start": ".4f",
-        "Z fixed": ".4f",
-        "Z trained": ".4f",
-    }
-    title = f"objective in nats per row, M = {asked.inducing}, {asked.maxiter} iterations"
-    table = Table(title, columns)
+    table = Table(
+        f"objective in nats per row, M = {asked.inducing}, {asked.maxiter} iterations",
+        {
+            "set": "<11",
+            "N": "d",
+            "D": "d",
+            "points": "<",
+            "seconds": ".2f",
+            "alpha": "g",
+            "start": ".4f",
+            "Z fixed": ".4f",
+            "Z trained": ".4f",
+        },
+    )
     for name in asked.sets:
         dataset = datasets.load(name).trained_on_some(asked.rows)
         X, Y = dataset.X_train, dataset.Y_train

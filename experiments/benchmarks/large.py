@@ -36,9 +36,7 @@ def main() -> None:
     parser.option("--inducing", 256)
     parser.option("--fit", 20, "iterations of fit on the last size; 0: none", type=int)
     parser.option("--classify", 2_000_000, "rows of the classifier; 0: none", type=int)
-    parser.add_argument(
-        "--folder", type=Path, help="folder of the file, written if missing (a temporary folder)"
-    )
+    parser.option("--folder", Path, "folder of the file, written if missing (a temporary folder)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         arguments.folder = arguments.folder or Path(temporary)
@@ -48,44 +46,50 @@ def main() -> None:
 
 def report(arguments: argparse.Namespace) -> list[Table]:
     """Measure each size and task in a process of its own."""
-    columns = {
-        "N": ",d",
-        "file MB": ".0f",
-        "construct": ".1f",
-        "loss+gradient": ".1f",
-        "reading, of it": ".1%",
-        "peak MB beyond": ".0f",
-    }
     steps = Table(
         f"PEPR, alpha 0.5, M = {arguments.inducing}, D = {INPUTS}, float64, from a file: seconds",
-        columns,
+        {
+            "N": ",d",
+            "file MB": ".0f",
+            "construct": ".1f",
+            "loss+gradient": ".1f",
+            "reading, of it": ".1%",
+            "peak MB beyond": ".0f",
+        },
     )
     tables = [steps]
     for num_data in arguments.rows:
         row = in_process(measure_step, arguments, num_data)
         steps.add(num_data, 8 * (INPUTS + 1) * num_data / MEGABYTE, *row)
     if arguments.fit:
-        columns = {
-            "N": ",d",
-            "iterations": "d",
-            "seconds": ".0f",
-            "first objective": ".4f",
-            "last objective": ".4f",
-            "peak MB beyond": ".0f",
-        }
-        tables.append(Table("fit; objectives in nats a row", columns))
+        tables.append(
+            Table(
+                "fit; objectives in nats a row",
+                {
+                    "N": ",d",
+                    "iterations": "d",
+                    "seconds": ".0f",
+                    "first objective": ".4f",
+                    "last objective": ".4f",
+                    "peak MB beyond": ".0f",
+                },
+            )
+        )
         num_data = arguments.rows[-1]
         tables[-1].add(num_data, *in_process(measure_fit, arguments, num_data))
     if arguments.classify:
-        columns = {
-            "N": ",d",
-            "converged": "<",
-            "sweeps": "d",
-            "seconds": ".0f",
-            "peak MB beyond": ".0f",
-        }
-        title = "PEPClassifier, probit, alpha 0.5, fixed hyperparameters"
-        tables.append(Table(title, columns))
+        tables.append(
+            Table(
+                "PEPClassifier, probit, alpha 0.5, fixed hyperparameters",
+                {
+                    "N": ",d",
+                    "converged": "<",
+                    "sweeps": "d",
+                    "seconds": ".0f",
+                    "peak MB beyond": ".0f",
+                },
+            )
+        )
         tables[-1].add(arguments.classify, *in_process(measure_classifier, arguments))
     return tables
 

@@ -64,7 +64,7 @@ def markdown(table: Mapping[str, Any]) -> str:
 def parser_of(description: str | None) -> arguments.Parser:
     """Return a benchmark's parser with the common option ``--json``."""
     parser = arguments.parser_of(description)
-    parser.add_argument("--json", type=Path, help="write the tables to this file")
+    parser.option("--json", Path, "write the tables to this file")
     return parser
 
 

@@ -34,14 +34,16 @@ def main() -> None:
     parser.option("--rounds", 15)
     parser.option("--likelihoods", list(LIKELIHOODS), choices=LIKELIHOODS)
     asked = parser.parse_args()
-    columns = {
-        "likelihood": "<10",
-        "alpha": "g",
-        "KL, ms": ".1f",
-        "Wasserstein, ms": ".1f",
-        "ratio": ".2f",
-    }
-    table = Table(f"N = {NUM_DATA}, M = {INDUCING}, {asked.rounds} rounds, medians", columns)
+    table = Table(
+        f"N = {NUM_DATA}, M = {INDUCING}, {asked.rounds} rounds, medians",
+        {
+            "likelihood": "<10",
+            "alpha": "g",
+            "KL, ms": ".1f",
+            "Wasserstein, ms": ".1f",
+            "ratio": ".2f",
+        },
+    )
     for name in asked.likelihoods:
         for alpha in (0.0, 0.5, 1.0):
             sweeps = {

@@ -33,19 +33,18 @@ def main() -> None:
     parser.option("--rounds", 30)
     parser.option("--skip-audio", False, "times only, which need no data set")
     arguments = parser.parse_args()
-    columns = {
-        "alpha": "g",
-        "D": "d",
-        "update, ms": ".2f",
-        "moved, ms": ".2f",
-        "batch, ms": ".1f",
-        "window, ms": ".1f",
-        "ratio": ".2f",
-    }
     table = Table(
         f"batch {BATCH}, M = {INDUCING}, {EVALUATIONS} evaluations, window {WINDOW}, "
         f"{arguments.rounds} rounds",
-        columns,
+        {
+            "alpha": "g",
+            "D": "d",
+            "update, ms": ".2f",
+            "moved, ms": ".2f",
+            "batch, ms": ".1f",
+            "window, ms": ".1f",
+            "ratio": ".2f",
+        },
     )
     for alpha in (0.0, 0.5):
         for num_inputs in (1, 8):
@@ -97,19 +96,18 @@ def audio() -> Table:
     """
     from experiments.streaming import ex
 
-    columns = {
-        "method": "<13",
-        "M": "d",
-        "log likelihood": ".3f",
-        "LL at the end": ".3f",
-        "RMSE": ".3f",
-        "RMSE at the end": ".3f",
-        "seconds": ".1f",
-    }
     table = Table(
         "audio-subband, batches of 300: held-out rows passed so far, means over batches, and at "
         "the end",
-        columns,
+        {
+            "method": "<13",
+            "M": "d",
+            "log likelihood": ".3f",
+            "LL at the end": ".3f",
+            "RMSE": ".3f",
+            "RMSE at the end": ".3f",
+            "seconds": ".1f",
+        },
     )
     methods = {
         "streaming 0": {"model": "STREAM", "alpha": 0.0},

@@ -43,8 +43,10 @@ def main() -> None:
         model = constructor(kernel, gpflow.likelihoods.Gaussian(0.1), Z, num_data=NUM_DATA)
         steps[name] = compiled_step(model, (X, Y))
     seconds = time_rounds(steps, asked.rounds)
-    title = f"M = {asked.inducing}, batch {asked.rows}, D = {INPUTS}, {asked.rounds} rounds"
-    table = Table(title, {"model": "<18", "ms": ".1f", "times SVGP": ".2f"})
+    table = Table(
+        f"M = {asked.inducing}, batch {asked.rows}, D = {INPUTS}, {asked.rounds} rounds",
+        {"model": "<18", "ms": ".1f", "times SVGP": ".2f"},
+    )
     for name, times in seconds.items():
         table.add(name, 1e3 * np.median(times), np.median(times / seconds["SVGP"]))
     write([table], asked.json)

@@ -43,7 +43,6 @@ from experiments.cells.processes import THREADS
 from experiments.datasets import Floats
 from experiments.datasets.files import DIRECTORY_VARIABLE
 from experiments.datasets.generated import blobs
-from experiments.protocols.arguments import count
 
 METHODS = ("default", "sklearn-gp", "sgpr", "svgp", "linear", "boosting")
 _MODULE = "experiments.benchmarks.methods"  # imports TensorFlow: only processes of fits do
@@ -59,7 +58,7 @@ def main() -> None:
     """Run fits that have no record, and print the summary of all records."""
     parser = parser_of(__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="tables (all)")
-    parser.add_argument("--blobs", type=count, help="this many generated tables of classes instead")
+    parser.option("--blobs", int, "this many generated tables of classes instead")
     parser.add_argument("--methods", nargs="+", type=_method, help="methods and variants (all)")
     parser.option("--seeds", [0], "of splits (0)", type=int)
     parser.option("--rows", 10**9, "rows of a table, at most")
@@ -84,16 +83,18 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the fits that have no record yet, table by table."""
     arguments.records.parent.mkdir(parents=True, exist_ok=True)
     done = {_key(record) for record in read(arguments.records)}
-    columns = {
-        "table": "<16",
-        "method": "<24",
-        "seed": "d",
-        "status": "<12",
-        "seconds": ".1f",
-        "NLPD": ".3f",
-        "error": ".3f",
-    }
-    shown = Table("fits", columns)
+    shown = Table(
+        "fits",
+        {
+            "table": "<16",
+            "method": "<24",
+            "seed": "d",
+            "status": "<12",
+            "seconds": ".1f",
+            "NLPD": ".3f",
+            "error": ".3f",
+        },
+    )
     for name, (X, y) in tables(arguments.names, arguments.rows, arguments.blobs):
         classes = num_classes(y)
         for seed in arguments.seeds:

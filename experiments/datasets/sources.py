@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -67,10 +67,13 @@ class _Archived(Source):
     folder: str
     num_splits: int = 20
 
-    def _member(self, archive: tarfile.TarFile, name: str) -> IO[bytes]:
-        member = archive.extractfile(f"{self.folder}/{name}")
-        assert member is not None  # only a folder or a special file of the archive has no content
-        return member
+    def _members(self, *names: str) -> list[io.BytesIO]:
+        with tarfile.open(local_copy(self.archive)) as archive:
+            return [
+                # Only a folder or a special file of the archive has no content.
+                io.BytesIO(archive.extractfile(f"{self.folder}/{name}").read())  # type: ignore[union-attr]
+                for name in names
+            ]
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,13 @@ class ArchivedSplits(_Archived):
     classes: Sequence[float] | None = None
 
     def read(self, split: int) -> SplitTable:
-        with tarfile.open(local_copy(self.archive)) as archive:
-            table = np.loadtxt(self._member(archive, "data/data.txt"))  # [N, columns]
-            features, target, train, test = (
-                np.loadtxt(self._member(archive, f"data/index_{part}.txt"), dtype=np.intp, ndmin=1)
-                for part in ("features", "target", f"train_{split}", f"test_{split}")
-            )  # [D], [1], [N_train], [N_test]
+        indices = ("features", "target", f"train_{split}", f"test_{split}")
+        names = ("data", *(f"index_{part}" for part in indices))
+        data, *lists = self._members(*(f"data/{name}.txt" for name in names))
+        table = np.loadtxt(data)  # [N, columns]
+        features, target, train, test = (
+            np.loadtxt(each, dtype=np.intp, ndmin=1) for each in lists
+        )  # [D], [1], [N_train], [N_test]
         Y = table[:, target]  # [N, 1]
         if self.classes is not None:
             Y = as_labels(Y, self.classes)
@@ -107,19 +111,10 @@ class ArchivedArrays(_Archived):
     """
 
     def read(self, split: int) -> SplitTable:
-        with tarfile.open(local_copy(self.archive)) as archive:
-            X, codes = self._pair(archive, "data")  # [N, D], [N]
-            train, test = self._pair(
-                archive, "folds"
-            )  # [num_splits, N_train], [num_splits, N_test]
-        Y = codes.astype(np.float64)[:, None] - 1.0  # [N, 1]
-        return SplitTable(X, Y, train[split].astype(np.intp), test[split].astype(np.intp))
-
-    def _pair(
-        self, archive: tarfile.TarFile, name: str
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        with np.load(io.BytesIO(self._member(archive, f"{name}.npz").read())) as arrays:
-            return arrays["arr_0"], arrays["arr_1"]
+        data, folds = map(np.load, self._members("data.npz", "folds.npz"))
+        Y = data["arr_1"].astype(np.float64)[:, None] - 1.0  # [N, 1]
+        train, test = (folds[name][split].astype(np.intp) for name in ("arr_0", "arr_1"))
+        return SplitTable(data["arr_0"], Y, train, test)
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,6 @@ _DAMPING = 0.3  # with 1, sites oscillate at large kernel variances
 _MAX_SWEEPS = 1000
 _TOLERANCE = 1e-7  # of the sites' largest change in a sweep, relative to the largest site
 
-Column = tf.Tensor
-"""A value for each row, [N, 1]."""
-
 
 class DenseEP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
     """
@@ -75,8 +72,8 @@ class DenseEP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         K = self.kernel(self.data[0])
         return tf.linalg.set_diag(K, tf.linalg.diag_part(K) + gpflow.default_jitter())
 
-    def _sites_at(self, K: tf.Tensor) -> tuple[Column, Column]:
-        """Return precisions, and precisions times means, of the converged sites."""
+    def _sites_at(self, K: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return precisions, and precisions times means, of the converged sites, [N, 1] each."""
         found = tf.numpy_function(self._converged, [K], K.dtype)
         precision, shift = tf.unstack(tf.ensure_shape(found, self._sites.shape))
         return precision, shift
@@ -108,11 +105,11 @@ class DenseEP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
 
 
 def _posterior(
-    K: Any, precision: Column, shift: Column
-) -> tuple[tf.Tensor, Column, Column, Column]:
+    K: Any, precision: tf.Tensor, shift: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     """
     Return the Cholesky factor of B = I + S K S, S² = diag(precision), K^-1 times the mean, and
-    means and variances of the cavities.
+    means and variances of the cavities, [N, 1] each.
     """
     root = tf.sqrt(precision)
     LB = tf.linalg.cholesky(tf.eye(tf.shape(K)[0], dtype=K.dtype) + root * K * tf.transpose(root))

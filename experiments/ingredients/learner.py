@@ -15,7 +15,7 @@ from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.kernel import kernel_of
 from experiments.ingredients.stream import Batches
 from experiments.learners.learner import STEPS_OF_ADAM, Learner, Train
-from experiments.learners.online import Online, OnlineMinibatches
+from experiments.learners.online import Online
 from experiments.learners.stochastic import Stochastic
 from experiments.learners.vanilla import VanillaStreamingSGPR
 from experiments.learners.window import SlidingWindow
@@ -148,7 +148,7 @@ def build_learner(
     if model == "STREAM-SVGP":
         noise = Probit() if labels else gpflow.likelihoods.Gaussian(noise_variance)
         stochastic = StreamingSVGP(covariance, noise, Z, num_data=len(X))
-        return OnlineMinibatches(stochastic, (X, Y), train, **moves)
+        return Online(stochastic, train, first=(X, Y), **moves)
     if labels:
         online = StreamingPEP((X, Y), covariance, Probit(), Z, alpha=alpha, max_jitter=max_jitter)
         return Online(online, train, **moves)

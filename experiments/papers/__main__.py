@@ -65,9 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     parser.option("--stored", False, "show the runs that have completed, and run nothing")
     add_running(parser)
-    parser.add_argument(
-        "--to", type=Path, help="folder of tables and figures (papers/ in the folder of runs)"
-    )
+    parser.option("--to", Path, "folder of tables and figures (papers/ in the folder of runs)")
     return parser
 
 

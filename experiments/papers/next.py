@@ -24,16 +24,7 @@ from experiments.papers import PROTOCOLS
 from experiments.protocols.arguments import add_running, parser_of
 
 PARTS: Sequence[tuple[str, Mapping[str, Sequence[Any]]]] = (
-    ("T7", {}),
-    ("T2", {}),
-    ("T5", {}),
-    ("U6", {}),
-    ("S2", {}),
-    ("Q1", {}),
-    ("U1", {}),
-    ("U4", {}),
-    ("T3", {}),
-    ("T4", {}),
+    *((name, {}) for name in ("T7", "T2", "T5", "U6", "S2", "Q1", "U1", "U4", "T3", "T4")),
     ("M1", {"M": ["5 %"], "method": ["PEP"], "alpha": [0.0, 0.5, 1.0]}),
     ("U3", {}),
     ("U2", {}),

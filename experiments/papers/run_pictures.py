@@ -54,19 +54,16 @@ def logged(record: Record, along: str = "steps") -> Course:
     """
     path = Path(record["directory"]) / "metrics.json"
     try:
-        courses_of = {name: (of["steps"], of["values"]) for name, of in read_json(path).items()}
-        if along not in ("steps", *courses_of):
-            raise KeyError(along)
+        found = {name: (of["steps"], of["values"]) for name, of in read_json(path).items()}
+        places = None if along == "steps" else dict(zip(*found[along], strict=True))
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"{path} is not a record of scalars ({error!r}): delete the folder of the run to "
             "repeat it."
         ) from error
-    if along == "steps":
-        return courses_of
-    places = dict(zip(*courses_of[along], strict=True))
-    found = {}
-    for name, (steps, values) in courses_of.items():
+    if places is None:
+        return found
+    for name, (steps, values) in found.items():
         pairs = [
             (places[s], value) for s, value in zip(steps, values, strict=True) if places.get(s)
         ]

@@ -37,7 +37,8 @@ class Parser(argparse.ArgumentParser):
         """
         Add an option: a flag if the default is False; several values if the default is several.
 
-        :param default: a whole number from 1, a number from 0 to 1, a text or a path.
+        :param default: a whole number from 1, a number from 0 to 1, a text or a path; or its type,
+            if there is none.
         :param others: arguments of `add_argument` that count before the default's.
         """
         if default is False:
@@ -45,6 +46,8 @@ class Parser(argparse.ArgumentParser):
             return
         several = isinstance(default, list | tuple)
         kind = type(default[0] if several else default)
+        if kind is type:
+            kind, default = default, None
         typed = {"type": _TYPES.get(kind, kind), "nargs": "+" if several else None}
         self.add_argument(name, default=default, help=help, **typed | others)
 
@@ -61,8 +64,6 @@ def parser_of(description: str | None, name: str = "", **options: Any) -> Parser
 
 def add_running(parser: Parser) -> None:
     """Add the options of commands that run many experiments."""
-    parser.add_argument("--jobs", type=count, help="runs at once on this machine (1)")
-    parser.add_argument(
-        "--threads", type=count, help="threads of a run (cores divided by jobs; on a cluster 1)"
-    )
+    parser.option("--jobs", int, "runs at once on this machine (1)")
+    parser.option("--threads", int, "threads of a run (cores divided by jobs; on a cluster 1)")
     parser.option("--runs", Path("runs"), "folder of recorded runs (%(default)s)")
