@@ -50,15 +50,14 @@ def main() -> None:
     tables = []
     if not asked.skip_cold:
         found = in_turns(lambda name: in_process(cold, name, one_core=True), COLD, asked.rounds)
-        tables.append(
-            Table(
-                f"cold, N = {_SIZE[0]}, M = {_SIZE[1]}, {asked.rounds} processes each",
-                {"from the constructor to": "<38", "CPU s": ".2f", "ratio": ".2f"},
-            )
+        table = Table(
+            f"cold, N = {_SIZE[0]}, M = {_SIZE[1]}, {asked.rounds} processes each",
+            {"from the constructor to": "<38", "CPU s": ".2f", "ratio": ".2f"},
         )
         for name, peer in COLD.items():
-            tables[0].add(name, np.median(found[name]), np.median(found[name] / found[peer]))
-    shown = Table(
+            table.add(name, np.median(found[name]), np.median(found[name] / found[peer]))
+        tables.append(table)
+    table = Table(
         f"warm, {asked.repeats} repeats",
         {"N": "d", "M": "d", "warm": "<34", "CPU ms": ".2f", "times SVGP": ".2f"},
     )
@@ -66,8 +65,8 @@ def main() -> None:
         seconds = in_process(warm, N, M, asked.repeats, one_core=True)
         for name, times in seconds.items():
             ratio = np.median(times / seconds["SVGP, loss and gradient"])
-            shown.add(N, M, name, 1e3 * np.median(times), ratio)
-    write([*tables, shown], asked.json)
+            table.add(N, M, name, 1e3 * np.median(times), ratio)
+    write([*tables, table], asked.json)
 
 
 def size(text: str) -> tuple[int, int]:

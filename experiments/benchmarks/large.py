@@ -62,35 +62,33 @@ def report(arguments: argparse.Namespace) -> list[Table]:
         row = in_process(measure_step, arguments, num_data)
         steps.add(num_data, 8 * (INPUTS + 1) * num_data / MEGABYTE, *row)
     if arguments.fit:
-        tables.append(
-            Table(
-                "fit; objectives in nats a row",
-                {
-                    "N": ",d",
-                    "iterations": "d",
-                    "seconds": ".0f",
-                    "first objective": ".4f",
-                    "last objective": ".4f",
-                    "peak MB beyond": ".0f",
-                },
-            )
+        table = Table(
+            "fit; objectives in nats a row",
+            {
+                "N": ",d",
+                "iterations": "d",
+                "seconds": ".0f",
+                "first objective": ".4f",
+                "last objective": ".4f",
+                "peak MB beyond": ".0f",
+            },
         )
         num_data = arguments.rows[-1]
-        tables[-1].add(num_data, *in_process(measure_fit, arguments, num_data))
+        table.add(num_data, *in_process(measure_fit, arguments, num_data))
+        tables.append(table)
     if arguments.classify:
-        tables.append(
-            Table(
-                "PEPClassifier, probit, alpha 0.5, fixed hyperparameters",
-                {
-                    "N": ",d",
-                    "converged": "<",
-                    "sweeps": "d",
-                    "seconds": ".0f",
-                    "peak MB beyond": ".0f",
-                },
-            )
+        table = Table(
+            "PEPClassifier, probit, alpha 0.5, fixed hyperparameters",
+            {
+                "N": ",d",
+                "converged": "<",
+                "sweeps": "d",
+                "seconds": ".0f",
+                "peak MB beyond": ".0f",
+            },
         )
-        tables[-1].add(arguments.classify, *in_process(measure_classifier, arguments))
+        table.add(arguments.classify, *in_process(measure_classifier, arguments))
+        tables.append(table)
     return tables
 
 

@@ -91,19 +91,15 @@ def local_copy(file: PublishedFile) -> Path:
         for place in filter(None, (str(file.relative_path), file.elsewhere)):
             path = Path(directory) / place
             if path.is_file():
-                _check_sha256(path, file)
-                return path
+                digest = _sha256(path, file.packed)
+                if digest == file.sha256:
+                    return path
+                raise ChecksumError(
+                    f"{path} is not the published file: expected sha256 {file.sha256}, found "
+                    f"{digest}. Replace it by {file.url}, or remove it from the directory named "
+                    f"by {DIRECTORY_VARIABLE}."
+                )
     return _cached(file)
-
-
-def _check_sha256(path: Path, file: PublishedFile) -> None:
-    digest = _sha256(path, file.packed)
-    if digest != file.sha256:
-        raise ChecksumError(
-            f"{path} is not the published file: expected sha256 {file.sha256}, found {digest}. "
-            f"Replace it by {file.url}, or remove it from the directory named by "
-            f"{DIRECTORY_VARIABLE}."
-        )
 
 
 def _sha256(path: Path, packed: bool) -> str:

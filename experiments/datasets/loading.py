@@ -124,7 +124,11 @@ def load(name: str, split: int = 0, *, standardize: bool = True) -> Dataset:
     :raises ConnectionError: if a file cannot be downloaded.
     """
     entry = _entry(name)
-    _check_split(entry.info, split)
+    num_splits = entry.info.num_splits
+    if not isinstance(split, (int, np.integer)) or not 0 <= split < num_splits:
+        raise ValueError(
+            f"split is {split!r}; {name} accepts whole numbers from 0 to {num_splits - 1}."
+        )
     X, Y, train, test = entry.source.read(int(split))
     x_mean, x_scale = _moments(X[train]) if standardize else _identity(X)
     numbers = not entry.info.classes
@@ -140,14 +144,6 @@ def _entry(name: str) -> Entry:
         hint = f" Did you mean {similar[0]!r}?" if similar else ""
         raise ValueError(f"name is {name!r}; accepted are {', '.join(ENTRIES)}.{hint}")
     return ENTRIES[name]
-
-
-def _check_split(info: DatasetInfo, split: int) -> None:
-    if not isinstance(split, (int, np.integer)) or not 0 <= split < info.num_splits:
-        raise ValueError(
-            f"split is {split!r}; {info.name} accepts whole numbers from 0 to "
-            f"{info.num_splits - 1}."
-        )
 
 
 def _moments(columns: Floats) -> tuple[Floats, Floats]:

@@ -18,30 +18,26 @@ class ExactGPR(gpflow.models.GPR):
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """Compute the log evidence, []."""
         X, Y = self.data
+
+        @tf.custom_gradient
+        def log_density(C: tf.Tensor) -> Any:
+            L = tf.linalg.cholesky(C)
+            V = tf.linalg.triangular_solve(L, Y)
+            half_log_det = tf.reduce_sum(
+                0.5 * np.log(2.0 * np.pi) + tf.math.log(tf.linalg.diag_part(L))
+            )
+
+            def gradient(bar: tf.Tensor) -> tf.Tensor:
+                root = tf.linalg.triangular_solve(L, tf.eye(tf.shape(L)[0], dtype=L.dtype))
+                weights = tf.matmul(root, V, transpose_a=True)
+                outer = tf.matmul(weights, weights, transpose_b=True)
+                return 0.5 * bar * (outer - tf.matmul(root, root, transpose_a=True))
+
+            return -half_log_det - 0.5 * tf.reduce_sum(tf.square(V)), gradient
+
         covariance = self.kernel(X)  # [N, N]
-        covariance = tf.linalg.set_diag(
-            covariance, tf.linalg.diag_part(covariance) + self.likelihood.variance
+        return log_density(
+            tf.linalg.set_diag(
+                covariance, tf.linalg.diag_part(covariance) + self.likelihood.variance
+            )
         )
-        return _log_density(covariance, Y)
-
-
-def _log_density(C: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-    """Compute log N(y; 0, C), [], differentiable once in C [N, N], not in Y [N, 1]."""
-
-    @tf.custom_gradient
-    def value(C: tf.Tensor) -> Any:
-        L = tf.linalg.cholesky(C)
-        V = tf.linalg.triangular_solve(L, Y)
-        half_log_det = tf.reduce_sum(
-            0.5 * np.log(2.0 * np.pi) + tf.math.log(tf.linalg.diag_part(L))
-        )
-
-        def gradient(bar: tf.Tensor) -> tf.Tensor:
-            root = tf.linalg.triangular_solve(L, tf.eye(tf.shape(L)[0], dtype=L.dtype))
-            weights = tf.matmul(root, V, transpose_a=True)
-            outer = tf.matmul(weights, weights, transpose_b=True)
-            return 0.5 * bar * (outer - tf.matmul(root, root, transpose_a=True))
-
-        return -half_log_det - 0.5 * tf.reduce_sum(tf.square(V)), gradient
-
-    return value(C)

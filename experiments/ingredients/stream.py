@@ -99,7 +99,10 @@ def arriving(
     for name, value in (("first", first), ("batch_size", batch_size)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}.")
-    loaded = _scaled(_cut(_sorted(datasets.load(dataset, split)), max_train))
+    loaded = datasets.load(dataset, split)
+    # Rows with equal inputs keep their order.
+    loaded = loaded.trained_on(np.argsort(loaded.X_train[:, 0], kind="stable"))
+    loaded = _scaled(_cut(loaded, max_train))
     if max_test is not None:
         loaded = _scored_on(loaded, max_test, seed)
     N = len(loaded.X_train)
@@ -109,11 +112,6 @@ def arriving(
     elif order == "shuffled":
         rows = np.random.RandomState(seed).permutation(N)
     return loaded.trained_on(rows)
-
-
-def _sorted(dataset: Dataset) -> Dataset:
-    """Sort training rows by their first input; rows with equal inputs keep their order."""
-    return dataset.trained_on(np.argsort(dataset.X_train[:, 0], kind="stable"))
 
 
 def _cut(dataset: Dataset, max_train: int | None) -> Dataset:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments import datasets
-from experiments.datasets import Dataset, Floats
+from experiments.datasets import Floats
 from experiments.ingredients.stream import arriving
 from experiments.papers.grid import Record, Records, grouped
 from experiments.papers.pictures import Course, Picture, add_legend, courses, line_label, panels
@@ -155,15 +155,11 @@ def fits(records: Records, by: str, title: str) -> Picture:
 def posteriors(records: Records, title: str) -> Picture:
     """Draw frames of the posterior in the course of streams, a row for each run."""
     runs = [run_of(record) for record in records]
-    figure = frames.draw_frames(runs, [stream_of(run) for run in runs])
+    streams = [arriving(**run.config["data"], seed=run.config["seed"]) for run in runs]
+    figure = frames.draw_frames(runs, streams)
     return Picture(
         title, figure, "Rows of the batch are dark, rows before it pale; ▲ or ○: inducing points."
     )
-
-
-def stream_of(run: RecordedRun) -> Dataset:
-    """Return the data of a stream, training rows in the order of arrival."""
-    return arriving(**run.config["data"], seed=run.config["seed"])
 
 
 @of_recorded_runs
