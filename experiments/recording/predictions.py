@@ -19,7 +19,7 @@ def save(run: Run, arrays: dict[str, Floats]) -> None:
     directory = run_directory(run)
     if directory is not None:
         path = directory / FILE
-        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # NumPy's flag has another type
+        np.savez_compressed(path, **arrays)
         run.add_artifact(str(path))
 
 

@@ -28,6 +28,6 @@ def draw_posterior(
     sd = (np.sqrt(variance) * dataset.y_scale).ravel()
     axes.fill_between(x, mean - 2.0 * sd, mean + 2.0 * sd, color=color, alpha=0.2, linewidth=0)
     axes.plot(x, mean, color=color)
-    edge = {"color": INDUCING, "markersize": 6, "transform": axes.get_xaxis_transform()}
-    axes.plot(Z, np.full(Z.size, 0.04), "^", **edge)
+    edge = axes.get_xaxis_transform()
+    axes.plot(Z, np.full(Z.size, 0.04), "^", color=INDUCING, markersize=6, transform=edge)
     axes.set_xlim(x[0], x[-1])

@@ -18,7 +18,7 @@ def results(tmp_path):
         for name, value in {"A & B": 0.25, "C": 0.5}.items()
     ]
     parts = [
-        means(records, ("method",), (RMSE,), "Scores", {RMSE: {("C",): 0.4}}, "A note."),
+        means(records, ("method",), (RMSE,), "Scores", {("C",): [0.4]}, "A note."),
         dots(records, "method", {"rmse": "RMSE"}, "Dots"),
         Table("Long", [("n",), *((str(n),) for n in range(30))]),
     ]
