@@ -6,6 +6,7 @@ sweeps.
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_near
 from doubles import double
 from numpy.testing import assert_allclose
 
@@ -50,13 +51,13 @@ def test_linear_fixed_point_is_found_exactly(fraction):
         move = secants.step(sites(update), normalized).move(double(fraction))
         step = np.linalg.lstsq(SPREAD.reshape(-1, DIMENSIONS), np.ravel(move), rcond=None)[0]
         # It stays among the values that are reached.
-        assert_allclose(sites(step), move, rtol=0.0, atol=1e-6)
+        assert_near(sites(step), move, 1e-6)
         before = (x, update)
         x = x + step
         plain = plain + fraction * (MAP @ (plain - FIXED) + FIXED - plain)
     assert int(secants.count) == DIMENSIONS
     assert np.abs(plain - FIXED).max() > 0.1
-    assert_allclose(x, FIXED, rtol=0.0, atol=1e-5)
+    assert_near(x, FIXED, 1e-5)
 
 
 def test_move_without_secants_is_the_damped_update():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_near
 from doubles import double
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -49,8 +50,8 @@ def posterior():
 def test_rows_given_the_inducing_variables():
     """The variance that is left is multiplied by the scale; rounding below 0 is none."""
     found = rows()
-    assert_allclose(found.V, V, rtol=0.0, atol=CLOSE)
-    assert_allclose(found.conditional_variance, SCALE * 0.3, rtol=0.0, atol=CLOSE)
+    assert_near(found.V, V, CLOSE)
+    assert_near(found.conditional_variance, SCALE * 0.3, CLOSE)
     assert_array_equal(found.mean, MEAN)
     less = LATENT._replace(Kff_diag=LATENT.Kff_diag - 0.3 - 1e-14)
     assert not project(tf.constant(L), less, double(SCALE)).conditional_variance.numpy().any()
@@ -63,8 +64,8 @@ def test_posterior_and_marginals(parts):
     found = marginals(posterior(), shared if parts == "shared" else tf.stack([shared] * C))
     for c in range(C):
         covariance = np.linalg.inv(np.eye(M) + (V * TAU[c]) @ V.T)
-        assert_allclose(found.mean[c], V.T @ covariance @ V @ H[c], rtol=0.0, atol=CLOSE)
-        assert_allclose(found.variance[c], np.diag(V.T @ covariance @ V), rtol=0.0, atol=CLOSE)
+        assert_near(found.mean[c], V.T @ covariance @ V @ H[c], CLOSE)
+        assert_near(found.variance[c], np.diag(V.T @ covariance @ V), CLOSE)
 
 
 @pytest.mark.parametrize("power", POWERS)
@@ -81,7 +82,7 @@ def test_cavities_match_leaving_out_a_fraction_of_a_site(power):
             variance = V[:, n] @ covariance @ V[:, n]
             found = [value[c, n] for value in (w.mean, w.variance, f.mean, f.variance)]
             expected = [mean, variance, mean + MEAN[c, n], variance + SCALE * 0.3]
-            assert_allclose(found, expected, rtol=0.0, atol=CLOSE)
+            assert_near(found, expected, CLOSE)
 
 
 def test_improper_cavities_are_flagged_and_replaced():
@@ -128,9 +129,9 @@ def test_matching_site(power):
     tilted = Tilted(None, *(tf.constant(value) for value in (d1, d2, ratio)))
     site = matching_site(w, rows().conditional_variance, tilted)
     precision = 1.0 / s + alpha * site.precision.numpy()
-    assert_allclose(1.0 / precision, s + alpha * s**2 * d2, rtol=0.0, atol=CLOSE)
+    assert_near(1.0 / precision, s + alpha * s**2 * d2, CLOSE)
     mean = (m / s + alpha * site.linear.numpy()) / precision
-    assert_allclose(mean, m + alpha * s * d1, rtol=0.0, atol=CLOSE)
+    assert_near(mean, m + alpha * s * d1, CLOSE)
     zero = alpha == 0.0  # the limit
-    assert_allclose(site.precision.numpy()[:, zero], -d2[:, zero], rtol=0.0, atol=CLOSE)
-    assert_allclose(site.linear.numpy()[:, zero], (d1 - m * d2)[:, zero], rtol=0.0, atol=CLOSE)
+    assert_near(site.precision.numpy()[:, zero], -d2[:, zero], CLOSE)
+    assert_near(site.linear.numpy()[:, zero], (d1 - m * d2)[:, zero], CLOSE)

@@ -4,7 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from comparisons import assert_all_close
+from comparisons import assert_all_close, assert_all_near, assert_near
 from doubles import double
 from gpflow.inducing_variables import InducingPoints
 from gpflow.likelihoods import Gaussian, StudentT
@@ -89,8 +89,8 @@ def test_sum_sites_matches_dense_products(chunk_size, keep):
     A, c = sum_sites(problem(given, keep=keep), double(sites))
     assert (A.shape, c.shape) == ((C, 3, 3), (C, 3, 1))
     for k in range(C):
-        assert_allclose(A[k], (V * sites[:, 0, k]) @ V.T, rtol=0.0, atol=CLOSE)
-        assert_allclose(c[k, :, 0], V @ sites[:, 1, k], rtol=0.0, atol=CLOSE)
+        assert_near(A[k], (V * sites[:, 0, k]) @ V.T, CLOSE)
+        assert_near(c[k, :, 0], V @ sites[:, 1, k], CLOSE)
 
 
 @pytest.mark.parametrize("power", POWERS)
@@ -110,7 +110,7 @@ def test_a_rule_receives_cavities_and_observations(chunk_size, power):
         for row, alpha in enumerate(np.broadcast_to(POWERS[power], N)):
             mean, variance = without(sites, row, c, alpha)
             expected = [mean + [0.3, -0.2][c], variance + D[row]]
-            assert_allclose([means[c, row], variances[c, row]], expected, rtol=0.0, atol=CLOSE)
+            assert_near([means[c, row], variances[c, row]], expected, CLOSE)
     if power == "each":
         assert_array_equal(np.concatenate(rule.powers), POWERS["each"])
 
@@ -128,18 +128,18 @@ def test_gaussian_sites_are_found_at_once(power):
         found = sweep(problem(given, rule, keep=keep), double(sites), state.posterior())
         precision = np.repeat(1.0 / (NOISE + POWERS[power] * D)[:, None], C, axis=1)
         shift = np.stack([precision, precision * (Y - [0.3, -0.2])], axis=1) - sites
-        assert_allclose(found.update, shift, rtol=0.0, atol=CLOSE)
+        assert_near(found.update, shift, CLOSE)
         change = found.normalized(found.update)
         ratios = []
         for c in range(C):
             covariance = np.linalg.inv(np.eye(3) + state.A[c].numpy())
             mean = V.T @ covariance @ state.c[c, :, 0].numpy()
             variance = np.diag(V.T @ covariance @ V)
-            assert_allclose(found.mean[:, c], mean, rtol=0.0, atol=CLOSE)
-            assert_allclose(found.variance[:, c], variance, rtol=0.0, atol=CLOSE)
-            assert_allclose(change[:, 0, c], shift[:, 0, c] * variance, rtol=0.0, atol=CLOSE)
+            assert_near(found.mean[:, c], mean, CLOSE)
+            assert_near(found.variance[:, c], variance, CLOSE)
+            assert_near(change[:, 0, c], shift[:, 0, c] * variance, CLOSE)
             expected = (shift[:, 1, c] - mean * shift[:, 0, c]) * np.sqrt(variance)
-            assert_allclose(change[:, 1, c], expected, rtol=0.0, atol=CLOSE)
+            assert_near(change[:, 1, c], expected, CLOSE)
             ratios.append(1.0 - POWERS[power] * sites[:, 0, c] * variance)
         assert float(found.cavity_ratio) == pytest.approx(np.min(ratios), abs=CLOSE)
 
@@ -212,8 +212,8 @@ def test_rows_are_updated_and_sums_follow(power):
     target = np.stack([precision, precision * (Y - [0.3, -0.2])], axis=1)
     expected = before.copy()
     expected[indices] = 0.75 * before[indices] + 0.25 * target[indices]
-    assert_allclose(sites.stacked(), expected, rtol=0.0, atol=CLOSE)
-    assert_all_close(after, sums(expected), rtol=0.0, atol=CLOSE)
+    assert_near(sites.stacked(), expected, CLOSE)
+    assert_all_near(after, sums(expected), CLOSE)
 
 
 class Explosive(Recorded):
@@ -236,7 +236,7 @@ def test_improper_updates_are_halved(d2, moves):
     assert np.all(np.isfinite(sites.precision))
     step = -sites.precision.numpy()[0, 0] / 30.0
     assert (0.0 < step < 0.5 and np.log2(step) % 1.0 == 0.0) if moves else step == 0.0
-    assert_all_close(after, sums(sites.stacked().numpy()), rtol=0.0, atol=CLOSE)
+    assert_all_near(after, sums(sites.stacked().numpy()), CLOSE)
 
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
@@ -259,8 +259,8 @@ def test_a_row_whose_update_is_not_finite_stops_no_other(bad):
     after = update(sites, tf.constant(indices), Partly(), 0.6, 0.5)
     expected = update(others, tf.constant(indices[1:]), Recorded(), 0.6, 0.5)
     assert not np.array_equal(others.stacked()[2], before[2])
-    assert_allclose(sites.stacked(), others.stacked(), rtol=0.0, atol=CLOSE)
-    assert_all_close(after, expected, rtol=0.0, atol=CLOSE)
+    assert_near(sites.stacked(), others.stacked(), CLOSE)
+    assert_all_near(after, expected, CLOSE)
 
 
 def test_an_old_posterior_allows_negative_sites_that_the_prior_does_not():

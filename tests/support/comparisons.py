@@ -14,6 +14,12 @@ def assert_all_close(actual, expected, rtol=1e-7, atol=0.0):
         np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
 
 
+def assert_all_near(actual, expected, atol):
+    """The largest absolute difference of each array from its counterpart is at most `atol`."""
+    for one, other in zip(actual, expected, strict=True):
+        assert_near(one, other, atol)
+
+
 def assert_all_equal(actual, expected):
     """Each array is equal to its counterpart, bit for bit."""
     for one, other in zip(actual, expected, strict=True):
