@@ -1,6 +1,5 @@
 """The classification experiment: every model trains, and what happened is on disk."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,22 +9,18 @@ from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from matplotlib.image import imread
 from quick import partly_slow
+from recorded_runs import assert_recorded
 
 from experiments.datasets import Dataset
 from experiments.ingredients.classifier import MODELS, classifier_title
 from experiments.papers.pictures import panels
-from experiments.recording.experiment import run_directory
-from experiments.recording.predictions import FILE, classification_arrays
+from experiments.recording.predictions import classification_arrays
 from experiments.recording.scores import loo_nlpd
 from experiments.report import decision, recorded
 from gpflow_pep import PEPClassifier
 from gpflow_pep.likelihoods import Probit
 
 SCORES = ("objective_per_point", "error", "nlpd", "log_likelihood", "seconds")
-
-
-def read(directory, name):
-    return json.loads((directory / name).read_text())
 
 
 def test_a_leave_one_out_score_that_there_is_not(monkeypatch):
@@ -45,37 +40,30 @@ def test_a_leave_one_out_score_that_there_is_not(monkeypatch):
 def test_every_model_is_trained_scored_and_recorded(run_experiment, model):
     run = run_experiment("classification", model=model, samples=10)
 
-    assert all(np.isfinite(run.result[name]) for name in SCORES)
+    config, metrics, arrays = assert_recorded(run, SCORES, (40, 57, 30))
     assert run.result["objective_kind"] == (
         "lower bound" if model == "SVGP" else "approximate log evidence"
     )
     assert run.result["iterations"] == 2
     assert not run.result["converged"]
     assert "max_iterations" in run.result["message"]
-    assert (run.result["N"], run.result["N_test"], run.result["D"]) == (40, 57, 30)
     assert run.result["log_likelihood"] == pytest.approx(-57 * run.result["nlpd"], rel=1e-12)
     assert (
         (run.result["loo_nlpd"] is None)
         == (run.result["sweeps"] is None)
         == (model not in ("PEP", "QP"))
     )
-
-    directory = run_directory(run)
-    config = read(directory, "config.json")
     assert config["gp"]["model"] == model
     assert config["gp"]["train_inducing"]
     assert config["gp"]["max_sweeps"] == 1000
-    metrics = read(directory, "metrics.json")
     assert metrics["test/error"]["steps"] == metrics["seconds"]["steps"] == [0, 1, 2]
     assert metrics["objective_per_point"]["steps"] == [2]
     if model != "MCMC":  # which is sampled after the last entry
         assert metrics["test/nlpd"]["values"][-1] == pytest.approx(run.result["nlpd"], rel=1e-12)
-    assert "parameters/kernel.variance" in metrics and list(
-        (directory / "tensorboard").glob("events.*")
-    )
-    with np.load(directory / FILE) as arrays:
-        Z, Z_start, probability = (arrays[name] for name in ("Z", "Z_start", "probability"))
-    assert Z.shape == Z_start.shape == (4, 30)  # two iterations do not come to the points
+    assert "parameters/kernel.variance" in metrics
+    # Two iterations do not come to the points.
+    assert arrays["Z"].shape == arrays["Z_start"].shape == (4, 30)
+    probability = arrays["probability"]
     assert probability.shape == (57, 1) and ((probability > 0.0) & (probability < 1.0)).all()
 
 

@@ -1,6 +1,5 @@
 """The regression experiment: every model trains, and what happened is on disk."""
 
-import json
 from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
@@ -9,22 +8,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from quick import partly_slow
+from recorded_runs import assert_recorded, read
 from sacred.utils import ConfigAddedError
 
 from experiments import regression
 from experiments.ingredients.model import MODELS, _block_labels
 from experiments.recording.experiment import run_directory
-from experiments.recording.predictions import FILE
 from experiments.regression import ex
 from gpflow_pep.training.objectives import TrainingStep
 
 BOUNDS = ("SGPR", "TSGPR", "BTSGPR", "SVGP", "TSVGP", "BTSVGP")
 STOCHASTIC = ("SVGP", "TSVGP", "BTSVGP")
 SCORES = ("objective_per_point", "rmse", "nlpd", "smse", "smll", "noise_sd", "seconds")
-
-
-def read(directory, name):
-    return json.loads((directory / name).read_text())
 
 
 @pytest.fixture
@@ -36,36 +31,22 @@ def run_tiny(run_experiment):
 def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model, block_size=20 if model == "BTSGPR" else None)
 
-    assert all(np.isfinite(run.result[name]) for name in SCORES)
-    kind = (
-        "lower bound"
-        if model in BOUNDS
-        else "log evidence"
-        if model == "GPR"
-        else "approximate log evidence"
-    )
-    assert run.result["objective_kind"] == kind
+    config, metrics, arrays = assert_recorded(run, SCORES, (60, 44, 10))
+    kind = "lower bound" if model in BOUNDS else "approximate log evidence"
+    assert run.result["objective_kind"] == ("log evidence" if model == "GPR" else kind)
     assert run.result["iterations"] == 3 and not run.result["converged"]
-    assert ("Adam" if model in STOCHASTIC else "max_iterations was reached") in run.result[
-        "message"
-    ]
+    reached = "Adam" if model in STOCHASTIC else "max_iterations was reached"
+    assert reached in run.result["message"]
     assert (run.result["scale"] is None) == (model not in ("PEPR", "TPEP"))
-    assert (run.result["N"], run.result["N_test"], run.result["D"]) == (60, 44, 10)
-
-    directory = run_directory(run)
-    config = read(directory, "config.json")
     assert config["gp"]["model"] == model and config["gp"]["M"] == 4 and config["seed"] == 1
     assert config["data"]["dataset"] == "diabetes" and config["training"]["maxiter"] == 3
-    entry = read(directory, "run.json")
+    entry = read(run_directory(run), "run.json")
     assert entry["status"] == "COMPLETED" and entry["result"]["rmse"] == run.result["rmse"]
-    metrics = read(directory, "metrics.json")
     assert metrics["test/rmse"]["steps"] == metrics["objective_per_point"]["steps"] == [0, 2, 3]
     assert metrics["test/rmse"]["values"][-1] == pytest.approx(run.result["rmse"], rel=1e-12)
-    learns_scale = "parameters/scale" in metrics
-    assert learns_scale == (model == "TPEP")
-    with np.load(directory / FILE) as arrays:
-        assert arrays["Z"].shape == (0 if model == "GPR" else 4, 10)
-        assert arrays["mean"].shape == arrays["variance"].shape == (44, 1)
+    assert ("parameters/scale" in metrics) == (model == "TPEP")
+    assert arrays["Z"].shape == (0 if model == "GPR" else 4, 10)
+    assert arrays["mean"].shape == arrays["variance"].shape == (44, 1)
 
 
 @partly_slow("optimizer", ["lbfgs", "adam"], 1)
