@@ -3,9 +3,10 @@ Random attacks on models and streams: a part, a parameter, a setting or the data
 copied or assigned; rows come in another order, numbers in other units.
 
 A case is one of the attacks on a random model. It must give the numbers of a model constructed anew
-with the part that was replaced, those of the model in the first units, or those of a dense
-computation with 50 digits. The seed of a case determines it. That values which a model cannot use
-are refused, by the name of the argument, is tested in tests/contracts/test_refusals.py.
+with the part that was replaced, or those of the model in the first units. The seed of a case
+determines it. That values which a model cannot use are refused, by the name of the argument, is
+tested in tests/contracts/test_refusals.py, copies and compiled functions in tests/contracts, and
+the numbers, against 50 digits, in tests/test_conditioning.py and by campaign.conditioning.
 
     python -m campaign.attacks [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
 """
@@ -30,14 +31,12 @@ from campaign.cases import (
     SITES,
     Case,
     Found,
-    batch_of,
     converged,
     drawn,
     found_by,
     kernel_of,
     make,
 )
-from campaign.reference import matern52, power_ep, squared_exponential
 from campaign.running import Campaign, Outcome, Rng, guarded, judged
 
 _TOLERANCE = 1e-6  # relative; sites converge to 1e-9
@@ -175,20 +174,6 @@ def _points_as_parameter(case: Case, model: Any, rng: Rng) -> Pair:
     return _both(case, model, make(case, inducing_variable=Z))
 
 
-def _max_jitter(case: Case, model: Any, rng: Rng) -> Pair:
-    """A matrix that needs no jitter gets none."""
-    before = found_by(case, model)
-    model.max_jitter = one_of(rng, [1e-3, np.float64(1e-2), None])
-    return found_by(case, model), before
-
-
-def _copied(case: Case, model: Any, rng: Rng) -> Pair:
-    """A new kernel in a copy leaves the model unchanged."""
-    before = found_by(case, model)
-    deepcopy(model).kernel = _kernel(case, rng)
-    return found_by(case, model), before
-
-
 def _pickled(case: Case, model: Any, rng: Rng) -> Pair:
     return _both(case, pickle.loads(pickle.dumps(model)), model)
 
@@ -197,17 +182,6 @@ def _assigned_from_another(case: Case, model: Any, rng: Rng) -> Pair:
     other = make(case._replace(variance=rng.uniform(0.5, 2.0)))
     multiple_assign(model, parameter_dict(other))
     return _both(case, model, other)
-
-
-def _compiled(case: Case, model: Any, rng: Rng) -> Pair:
-    """A compiled training loss uses values that are assigned later."""
-    loss = model.training_loss_closure(*batch_of(case, model))
-    loss()
-    _assigned(model.kernel, case, rng)
-    if hasattr(model, "alpha") and np.ndim(model.alpha) == 0:
-        model.alpha = rng.uniform(0.5, 0.7)
-    found = found_by(case, model)
-    return found._replace(objective=-loss().numpy()), found
 
 
 # --- the same numbers in another form -------------------------------------------------------------
@@ -250,25 +224,6 @@ def _units_of_outputs(case: Case, model: Any, rng: Rng) -> Pair:
         found = found_by(in_units, make(in_units))
     density = found.objective + len(case.Y) * np.log(s)
     return Found(density, found.mean / s, found.variance / s**2), found_by(case, model)
-
-
-def _fifty_digits(case: Case, model: Any, rng: Rng) -> Pair:
-    profile = (squared_exponential, matern52)[case.seed % 2]
-    structured = case.model == "TSGPR"
-    exact = power_ep(
-        (case.X, case.Y),
-        profile(case.variance, case.lengthscale),
-        case.Z,
-        case.Xnew,
-        alpha=0.0 if structured else case.alpha,
-        noise=case.noise,
-        jitter=gpflow.default_jitter(),
-        structured=structured,
-    )
-    expected = Found(
-        np.array(exact.objective), exact.mean[:, np.newaxis], exact.variance[:, np.newaxis]
-    )
-    return found_by(case, model), expected
 
 
 # --- streams --------------------------------------------------------------------------------------
@@ -347,18 +302,14 @@ ATTACKS = {
     "tensor where the kernel has a parameter": Attack(_changed_kernel(_tensor_for_parameter)),
     "kernel shared with another model": Attack(_shared_kernel),
     "inducing points replaced": Attack(_points_as_parameter, _MOVING),
-    "max_jitter assigned": Attack(_max_jitter),
-    "copied, and the copy changed": Attack(_copied),
     "pickled": Attack(_pickled),
     "values of another model assigned": Attack(_assigned_from_another),
-    "values assigned after compilation": Attack(_compiled),
     "rows in another order": Attack(_order_of_rows),
     "units of inputs": Attack(_units_of_inputs),
     "origin of inputs": Attack(_origin_of_inputs),
     "units of outputs": Attack(
         _units_of_outputs, [*REGRESSION, "PEP", "StreamingPEP"], ["Gaussian"]
     ),
-    "50 digits": Attack(_fifty_digits, ["PEPR", "TSGPR"]),
     "two batches": Attack(_two_batches, ["StreamingSGPR"]),
     "copied between batches": Attack(_copied_stream, _STREAMS),
     "kernel replaced between batches": Attack(_kernel_between_batches, _STREAMS),

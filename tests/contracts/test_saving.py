@@ -58,6 +58,7 @@ def test_copy_is_independent(subject, model):
     other = deepcopy(model)
     assert type(other) is type(model)
     assert_allclose(subject.loss(other)(), loss, rtol=EXACT)
+    other.kernel = deepcopy(other.kernel)
     perturb(other, size=0.1)
     subject.change_settings(other)
     changed = float(subject.loss(other)())
