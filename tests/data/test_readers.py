@@ -29,6 +29,7 @@ Y = RNG.normal(3.0, 2.0, size=(N, P))
 NAMES = ["a", "b", "c", "u", "v"]
 INPUTS = ["c", "a"]
 OUTPUTS = ["u"]
+AB = {"inputs": ["a"], "outputs": ["b"]}
 
 
 def rows_of(dataset):
@@ -53,6 +54,19 @@ def written(tmp_path):
     return path
 
 
+@pytest.fixture
+def parquet(tmp_path):
+    """Write columns in a Parquet file."""
+    import pyarrow.parquet
+
+    def write(columns, **options):
+        path = tmp_path / "rows.parquet"
+        pyarrow.parquet.write_table(pyarrow.table(columns), path, **options)
+        return path
+
+    return write
+
+
 def test_arrays_on_disk(npy):
     dataset = array_batches(*npy, batch_size=10)
     for _ in range(2):
@@ -73,18 +87,13 @@ def test_columns_of_csv(written):
         written.write_bytes(written.read_bytes().replace(b"\n", b"\r\n"))
 
 
-def test_columns_of_parquet(tmp_path):
-    import pyarrow
-    import pyarrow.parquet
-
+def test_columns_of_parquet(parquet):
     columns = dict(zip(NAMES, np.column_stack([X, Y]).T, strict=True)) | {
         "word": ["x"] * N,
         "whole": np.arange(N),
     }
-    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "rows.parquet", row_group_size=7)
-    dataset = parquet_batches(
-        tmp_path / "rows.parquet", inputs=INPUTS, outputs=["whole"], batch_size=10
-    )
+    path = parquet(columns, row_group_size=7)
+    dataset = parquet_batches(path, inputs=INPUTS, outputs=["whole"], batch_size=10)
     for _ in range(2):
         sizes, actual_X, actual_Y = rows_of(dataset)
         assert sum(sizes) == N and max(sizes) <= 10
@@ -101,50 +110,40 @@ def test_columns_of_parquet(tmp_path):
         (np.array([1, 2], "M8[s]"), "timestamp"),
     ],
 )
-def test_columns_of_parquet_that_hold_no_numbers(tmp_path, values, found):
-    import pyarrow
-    import pyarrow.parquet
-
-    path = tmp_path / "rows.parquet"
-    pyarrow.parquet.write_table(pyarrow.table({"a": values, "b": [1.0, 2.0]}), path)
+def test_columns_of_parquet_that_hold_no_numbers(parquet, values, found):
+    path = parquet({"a": values, "b": [1.0, 2.0]})
     with refused(rf"rows\.parquet: column 'a' must hold numbers, got {found}"):
-        parquet_batches(path, inputs=["a"], outputs=["b"])
+        parquet_batches(path, **AB)
 
 
-def test_row_groups_are_read_by_batches(tmp_path):
+def test_row_groups_are_read_by_batches(parquet):
     """A file of 2 kB holds a row group of 240 MB; a batch has 131 kB."""
     import pyarrow
-    import pyarrow.parquet
 
-    path = tmp_path / "rows.parquet"
-    columns = {"a": np.zeros(15_000_000), "b": np.zeros(15_000_000)}
-    pyarrow.parquet.write_table(pyarrow.table(columns), path, row_group_size=2**31 - 1)
-    del columns
+    zeros = np.zeros(15_000_000)
+    path = parquet({"a": zeros, "b": zeros}, row_group_size=2**31 - 1)
+    del zeros
     pool = pyarrow.proxy_memory_pool(pyarrow.default_memory_pool())
     default = pyarrow.default_memory_pool()
     pyarrow.set_memory_pool(pool)
     try:
-        batches = parquet_batches(path, inputs=["a"], outputs=["b"])
+        batches = parquet_batches(path, **AB)
         next(iter(batches))
     finally:
         pyarrow.set_memory_pool(default)
     assert pool.max_memory() < 2**25  # bytes: pages of 1 MB and batches, read ahead
 
 
-def test_damaged_parquet_is_named(tmp_path):
-    import pyarrow
-    import pyarrow.parquet
-
-    path = tmp_path / "rows.parquet"
+def test_damaged_parquet_is_named(parquet):
+    columns = {"a": X[:, 0], "b": X[:, 1]}
     for compression in ("snappy", "zstd", "gzip", "none"):
-        table = pyarrow.table({"a": X[:, 0], "b": X[:, 1]})
-        pyarrow.parquet.write_table(table, path, compression=compression, write_page_checksum=True)
+        path = parquet(columns, compression=compression, write_page_checksum=True)
         content = bytearray(path.read_bytes())
         content[60:100] = bytes(40)
         for damaged in (content, content[:50]):
             path.write_bytes(damaged)
             with refused(r"rows\.parquet cannot be read as columns of numbers"):
-                parquet_batches(path, inputs=["a"], outputs=["b"])
+                parquet_batches(path, **AB)
 
 
 def test_integers_that_would_be_rounded_are_refused(tmp_path):
@@ -155,7 +154,6 @@ def test_integers_that_would_be_rounded_are_refused(tmp_path):
 
     csv, parquet, decimals = (tmp_path / name for name in ("a.csv", "a.parquet", "b.parquet"))
     decimal = pyarrow.decimal128(20, 0)
-    columns = {"inputs": ["a"], "outputs": ["b"]}
     for value in (2**53 + 2, -(2**63), 2**53 + 1, -(2**53) - 1, 2**63 - 1):
         table = pd.DataFrame({"a": [1, value], "b": [0.5, 1.0]})
         table.to_csv(csv, index=False)
@@ -163,9 +161,9 @@ def test_integers_that_would_be_rounded_are_refused(tmp_path):
         of_decimals = pyarrow.table({"a": pyarrow.array([1, value], decimal), "b": [0.5, 1.0]})
         pyarrow.parquet.write_table(of_decimals, decimals)
         readers = (
-            lambda: csv_batches(csv, **columns),
-            lambda: parquet_batches(parquet, **columns),
-            lambda: parquet_batches(decimals, **columns),
+            lambda: csv_batches(csv, **AB),
+            lambda: parquet_batches(parquet, **AB),
+            lambda: parquet_batches(decimals, **AB),
             lambda table=table: array_batches(table[["a"]].to_numpy(), table[["b"]].to_numpy()),
         )
         for read in readers:
@@ -220,7 +218,7 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path, text, reason):
     path = tmp_path / "wrong.csv"
     path.write_text(text)
     with refused(rf"^.*wrong\.csv cannot be read as columns of numbers: .*{reason}"):
-        csv_batches(path, inputs=["a"], outputs=["b"])
+        csv_batches(path, **AB)
 
 
 def test_columns_that_are_not_read_may_hold_anything(tmp_path):
@@ -230,7 +228,7 @@ def test_columns_that_are_not_read_may_hold_anything(tmp_path):
         + "z" * 2_000_000
         + "\n"
     )
-    _, actual_X, actual_Y = rows_of(csv_batches(path, inputs=["a"], outputs=["b"]))
+    _, actual_X, actual_Y = rows_of(csv_batches(path, **AB))
     assert_array_equal(actual_X, [[1.0], [3.0], [5.0], [7.0]])
     assert_array_equal(actual_Y, actual_X + 1.0)
 
@@ -254,7 +252,7 @@ def test_files_that_are_refused(tmp_path):
 
     os.mkfifo(tmp_path / "pipe")
     with refused(r"^path must be a file, .* got .*pipe"):
-        csv_batches(tmp_path / "pipe", inputs=["a"], outputs=["b"])
+        csv_batches(tmp_path / "pipe", **AB)
 
 
 def test_statistics_far_from_the_origin():

@@ -32,9 +32,19 @@ def refused(path, reason):
     assert message.endswith("Give the path of another file.") and len(message) < 600
 
 
-def test_written_arrays_are_read(tmp_path):
-    save_arrays(tmp_path / "a.npz", ARRAYS)
-    found = load_arrays(tmp_path / "a.npz", "the file")
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.npz"
+
+
+@pytest.fixture
+def saved(path):
+    save_arrays(path, ARRAYS)
+    return path
+
+
+def test_written_arrays_are_read(saved):
+    found = load_arrays(saved, "the file")
     assert found.keys() == ARRAYS.keys()
     for name, value in ARRAYS.items():
         assert found[name].dtype == value.dtype
@@ -42,11 +52,10 @@ def test_written_arrays_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("length", [0, 22, 500])
-def test_rejects_truncated_files(tmp_path, length):
-    save_arrays(tmp_path / "a.npz", ARRAYS)
-    whole = (tmp_path / "a.npz").read_bytes()
-    (tmp_path / "a.npz").write_bytes(whole[:length])
-    refused(tmp_path / "a.npz", "not a zip file")
+def test_rejects_truncated_files(saved, length):
+    whole = saved.read_bytes()
+    saved.write_bytes(whole[:length])
+    refused(saved, "not a zip file")
 
 
 class Hostile:
@@ -64,8 +73,7 @@ class Hostile:
         ("pickle in a zip file", "magic string"),
     ],
 )
-def test_pickled_objects_are_not_run(tmp_path, kind, reason):
-    path = tmp_path / "a.npz"
+def test_pickled_objects_are_not_run(tmp_path, path, kind, reason):
     made = tmp_path / "made"
     Hostile.path = str(made)
     content = np.array([Hostile()], dtype=object)
@@ -89,8 +97,7 @@ def header(shape, dtype="<f8"):
 
 
 @pytest.mark.parametrize("shape", [(2**40,), (2**62, 8), (-1, -8), (3,)])
-def test_a_declared_size_is_compared_before_anything_is_made(tmp_path, shape):
-    path = tmp_path / "a.npz"
+def test_a_declared_size_is_compared_before_anything_is_made(path, shape):
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("numbers.npy", header(shape) + bytes(64))
     tracemalloc.start()
@@ -100,14 +107,13 @@ def test_a_declared_size_is_compared_before_anything_is_made(tmp_path, shape):
     assert peak < 2**24
 
 
-def test_compressed_zeros_are_not_unpacked(tmp_path):
-    np.savez_compressed(tmp_path / "a.npz", numbers=np.zeros(10**6))
-    refused(tmp_path / "a.npz", "it is a compressed file")
+def test_compressed_zeros_are_not_unpacked(path):
+    np.savez_compressed(path, numbers=np.zeros(10**6))
+    refused(path, "it is a compressed file")
 
 
-def test_rejects_overlapping_members(tmp_path):
+def test_rejects_overlapping_members(path):
     """A directory that names the same bytes many times declares more than there is."""
-    path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("0.npy", header((1000,)) + bytes(8000))
         first = file.infolist()[0]
@@ -137,26 +143,25 @@ def test_rejects_overlapping_members(tmp_path):
     ],
     ids=range(7),
 )
-def test_rejects_members_that_are_no_arrays(tmp_path, name, content, reason):
-    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+def test_rejects_members_that_are_no_arrays(path, name, content, reason):
+    with zipfile.ZipFile(path, "w") as file:
         file.writestr(name, content)
-    refused(tmp_path / "a.npz", reason)
+    refused(path, reason)
 
 
-def test_rejects_a_wrong_checksum(tmp_path):
-    save_arrays(tmp_path / "a.npz", {"numbers": np.arange(8.0)})
-    data = (tmp_path / "a.npz").read_bytes()
+def test_rejects_a_wrong_checksum(path):
+    save_arrays(path, {"numbers": np.arange(8.0)})
+    data = path.read_bytes()
     place = data.index(np.array(7.0).tobytes())
-    (tmp_path / "a.npz").write_bytes(data[:place] + b"\x01" + data[place + 1 :])
-    refused(tmp_path / "a.npz", "Bad CRC-32")
+    path.write_bytes(data[:place] + b"\x01" + data[place + 1 :])
+    refused(path, "Bad CRC-32")
 
 
-def test_rejects_exchanged_arrays(tmp_path):
+def test_rejects_exchanged_arrays(path):
     """
     The arrays have one shape and type, and the zip checksums are valid; files of early versions
     have no digest.
     """
-    path = tmp_path / "a.npz"
     save_arrays(path, {"a": np.ones(3), "b": np.zeros(3)})
     with np.load(path) as file:
         written = dict(file)
@@ -177,11 +182,9 @@ def refusal(path):
     return ""
 
 
-def test_random_damage_is_refused_or_changes_no_array(tmp_path):
+def test_random_damage_is_refused_or_changes_no_array(saved):
     """Bytes are missing, changed or written over; some of them belong to no array."""
-    path = tmp_path / "a.npz"
-    save_arrays(path, ARRAYS)
-    content = path.read_bytes()
+    content = saved.read_bytes()
     messages = []
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -190,16 +193,15 @@ def test_random_damage_is_refused_or_changes_no_array(tmp_path):
         flipped = bytes([content[start] ^ 1]) + cut[1:]
         overwritten = rng.bytes(len(cut))
         damaged = (head, head + tail, head + flipped + tail, head + overwritten + tail)
-        path.write_bytes(damaged[seed % 4])
-        messages.append(refusal(path))
-    named = [str(path) in message and "\n" not in message for message in messages if message]
+        saved.write_bytes(damaged[seed % 4])
+        messages.append(refusal(saved))
+    named = [str(saved) in message and "\n" not in message for message in messages if message]
     assert len(named) > 150 and all(named)
 
 
 @pytest.mark.parametrize("thing", ["pipe", "folder"])
-def test_pipes_and_devices_are_neither_read_nor_replaced(tmp_path, thing):
+def test_pipes_and_devices_are_neither_read_nor_replaced(tmp_path, path, thing):
     """Reading a pipe would wait for ever; a device, such as /dev/null, would be gone."""
-    path = tmp_path / "a.npz"
     (os.mkfifo if thing == "pipe" else os.mkdir)(path)
     kind = stat.S_IFMT(path.stat().st_mode)
     refused(path, "it is not a regular file")
@@ -214,20 +216,19 @@ def test_pipes_and_devices_are_neither_read_nor_replaced(tmp_path, thing):
 
 
 @pytest.mark.parametrize("mask", [0o077, 0o002])
-def test_the_mode_is_that_of_other_files(tmp_path, mask):
+def test_the_mode_is_that_of_other_files(path, mask):
     before = os.umask(mask)
     try:
-        save_arrays(tmp_path / "a.npz", ARRAYS)
+        save_arrays(path, ARRAYS)
         assert os.umask(mask) == mask
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "a.npz").stat().st_mode) == 0o666 & ~mask
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o666])
-def test_the_mode_of_an_earlier_file_stays(tmp_path, mode):
+def test_the_mode_of_an_earlier_file_stays(path, mode):
     """Neither is it opened to others, nor closed to those who could read it."""
-    path = tmp_path / "a.npz"
     save_arrays(path, {"one": np.array(1)})
     path.chmod(mode)
     save_arrays(path, ARRAYS)
@@ -244,28 +245,27 @@ def test_a_temporary_name_that_is_taken(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".a.npz.00000000", "a.npz"]
 
 
-def test_a_file_that_is_replaced_while_it_is_read(tmp_path, monkeypatch):
+def test_a_file_that_is_replaced_while_it_is_read(saved, monkeypatch):
     """Another process replaces it: the open file is read."""
-    path = tmp_path / "a.npz"
-    save_arrays(path, ARRAYS)
 
     class Replaced(zipfile.ZipFile):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             monkeypatch.undo()
-            save_arrays(path, {"one": np.array(1)})
+            save_arrays(saved, {"one": np.array(1)})
 
     monkeypatch.setattr(zipfile, "ZipFile", Replaced)
-    assert load_arrays(path, "the file").keys() == ARRAYS.keys()
-    assert load_arrays(path, "the file").keys() == {"one"}
+    assert load_arrays(saved, "the file").keys() == ARRAYS.keys()
+    assert load_arrays(saved, "the file").keys() == {"one"}
 
 
 @pytest.mark.parametrize("call", ["open", "fsync", "replace"])
-def test_a_write_that_fails_names_the_path_and_leaves_the_earlier_file(tmp_path, monkeypatch, call):
+def test_a_write_that_fails_names_the_path_and_leaves_the_earlier_file(
+    tmp_path, path, monkeypatch, call
+):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    path = tmp_path / "a.npz"
     path.write_bytes(b"of an earlier call")
     monkeypatch.setattr(os, call, full)
     with pytest.raises(OSError, match="No space left") as caught:
@@ -274,32 +274,29 @@ def test_a_write_that_fails_names_the_path_and_leaves_the_earlier_file(tmp_path,
     assert list(tmp_path.iterdir()) == [path] and path.read_bytes() == b"of an earlier call"
 
 
-def test_a_file_that_cannot_be_completed_leaves_the_one_before(tmp_path, monkeypatch):
+def test_a_file_that_cannot_be_completed_leaves_the_one_before(tmp_path, saved, monkeypatch):
     def broken(file, **arrays):
         file.write(b"half of it")
         raise OSError("No space left on device")
 
-    path = tmp_path / "a.npz"
-    save_arrays(path, ARRAYS)
-    before = path.read_bytes()
+    before = saved.read_bytes()
     monkeypatch.setattr(np, "savez", broken)
     with pytest.raises(OSError, match="No space"):
-        save_arrays(path, ARRAYS)
-    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+        save_arrays(saved, ARRAYS)
+    assert saved.read_bytes() == before and list(tmp_path.iterdir()) == [saved]
 
 
-def test_reports_a_link_to_itself(tmp_path):
-    link = tmp_path / "a.npz"
-    link.symlink_to(link.name)
+def test_reports_a_link_to_itself(path):
+    path.symlink_to(path.name)
     for use in (
         check_writable,
         lambda path: save_arrays(path, ARRAYS),
         lambda path: load_arrays(path, "the file"),
     ):
         with pytest.raises(OSError, match="Too many levels of symbolic links") as caught:
-            use(link)
-        assert caught.value.filename == str(link)
-    assert link.is_symlink()
+            use(path)
+        assert caught.value.filename == str(path)
+    assert path.is_symlink()
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -87,11 +87,13 @@ def test_a_saved_stream_continues_bit_for_bit(name, tmp_path):
     model = make()
     go_on(model, observations, 20)
     model.state.save(tmp_path / "stream.npz")
-    restored = type(model).from_state(
-        StreamState.load(tmp_path / "stream.npz"), *parts(), **options
-    )
-    assert_all_equal(go_on(restored, observations, 40), go_on(model, observations, 40))
-    assert_equal(restored.state.as_dict(), model.state.as_dict())
+    again = type(model).from_state(StreamState.load(tmp_path / "stream.npz"), *parts(), **options)
+    assert_all_equal(go_on(again, observations, 40), go_on(model, observations, 40))
+    assert_equal(again.state.as_dict(), model.state.as_dict())
+
+
+def restored(state, kernel):
+    return StreamingSGPR.from_state(state, kernel, mean_function=Constant([0.0]))
 
 
 def test_a_state_is_a_copy():
@@ -115,11 +117,7 @@ def test_other_states_are_refused():
     with refused(r"^state must be the StreamState of a StreamingSGPR; it lacks data\.X"):
         StreamingSGPR.from_state("stream.npz", kernel())
     with refused(r"parameter\.kernel\.lengthscales must be float64 of shape"):
-        StreamingSGPR.from_state(
-            state,
-            SquaredExponential(1.0, 1.0),
-            mean_function=Constant([0.0]),
-        )
+        restored(state, SquaredExponential(1.0, 1.0))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -139,11 +137,7 @@ def test_a_state_under_other_settings_is_refused():
     """Settings of a kernel and of a likelihood."""
     model = regression()
     with refused(r"same kernel.*differ in kernel\.active_dims"):
-        StreamingSGPR.from_state(
-            model.state,
-            SquaredExponential(1.1, [0.9, 1.2], active_dims=[1, 0]),
-            mean_function=Constant([0.0]),
-        )
+        restored(model.state, SquaredExponential(1.1, [0.9, 1.2], active_dims=[1, 0]))
     labels = (X[:, :1] > 2.0) * 1.0
     states = StreamingPEP((X[:20], labels[:20]), kernel(), Probit(), Z).state
     with refused("differ in likelihood"):
@@ -154,7 +148,7 @@ def test_a_state_under_other_settings_is_refused():
 def test_rejects_an_incomplete_state(missing):
     arrays = {key: value for key, value in regression().state.arrays.items() if key != missing}
     with refused(f"state must .*{missing}"):
-        StreamingSGPR.from_state(StreamState(arrays), kernel(), mean_function=Constant([0.0]))
+        restored(StreamState(arrays), kernel())
 
 
 @pytest.mark.parametrize(
@@ -180,7 +174,7 @@ def test_rejects_an_incomplete_state(missing):
 def test_rejects_a_state_with_invalid_values(name, value, message):
     state = StreamState({**regression().state.arrays, name: value})
     with refused(message):
-        StreamingSGPR.from_state(state, kernel(), mean_function=Constant([0.0]))
+        restored(state, kernel())
 
 
 @pytest.mark.parametrize("name", ["sites.precision", "sites.linear"])
