@@ -13,16 +13,15 @@ from refusals import stopped
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer
 from tensorflow.errors import InvalidArgumentError
+from waves import line, signs, wave
 
 from experiments import datasets
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.ep import SitesStatus
 from gpflow_pep.likelihoods import Probit
 
-rng = np.random.default_rng(31)
-X = rng.uniform(-2.0, 2.0, (20, 1))
-Y = np.where(np.sin(2.5 * X) + 0.3 * rng.normal(size=X.shape) > 0.0, 1.0, 0.0)
-Z = np.linspace(-1.8, 1.8, 6)[:, None]
+X, Y = signs(20, 31)
+Z = line(-1.8, 1.8, 6)
 
 
 def assert_proper(model):
@@ -155,7 +154,7 @@ def outliers():
     A sine with three gross errors, by Student's t, whose log density is convex away from the
     observations.
     """
-    Y = np.sin(2.0 * X) + 0.1 * rng.normal(size=X.shape)
+    X, Y = wave(20, 31, noise=0.1)
     Y[[3, 9, 15]] += [[4.0], [-5.0], [3.0]]
     return PEP((X, Y), SquaredExponential(), StudentT(scale=0.1), Z)
 
@@ -228,7 +227,7 @@ def test_a_prior_under_which_rates_are_huge(likelihood):
     Y = 1.0 * rng.poisson(np.exp(2.0 * np.sin(3.0 * X) + 1.0))
     kernel = SquaredExponential(100.0, lengthscales=0.5)
     model = PEP((X, Y + 0.1 * (likelihood is Exponential)), kernel, likelihood(),
-                np.linspace(0.0, 5.0, 8)[:, None], alpha=0.0)  # fmt: skip
+                line(0.0, 5.0, 8), alpha=0.0)  # fmt: skip
     status = model.update_sites()
     assert status.converged
     assert_allclose(status.log_evidence, model.maximum_log_likelihood_objective(), rtol=1e-8)

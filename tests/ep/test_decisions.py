@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import gpflow
-import numpy as np
 import pytest
 import tensorflow as tf
+from comparisons import assert_near
 from doubles import double
 from numpy.testing import assert_allclose, assert_array_equal
+from waves import line, signs
 
 from gpflow_pep import PEP
 from gpflow_pep.ep import SolverOptions, solver
@@ -15,9 +16,7 @@ from gpflow_pep.ep.anderson import Secants, Step
 from gpflow_pep.ep.newton import is_acceptable
 from gpflow_pep.likelihoods import Probit
 
-rng = np.random.default_rng(41)
-X = rng.uniform(-2.0, 2.0, (20, 1))
-Y = np.where(np.sin(2.5 * X) + 0.3 * rng.normal(size=X.shape) > 0.0, 1.0, 0.0)
+X, Y = signs(20, 41)
 DAMPING = 0.8
 
 
@@ -25,9 +24,7 @@ DAMPING = 0.8
 def model():
     """Whole updates overshoot, so that there are many sweeps."""
     kernel = gpflow.kernels.SquaredExponential(400.0)
-    return PEP(
-        (X, Y), kernel, Probit(), np.linspace(-1.8, 1.8, 6)[:, None], tol=1e-10, damping=DAMPING
-    )
+    return PEP((X, Y), kernel, Probit(), line(-1.8, 1.8, 6), tol=1e-10, damping=DAMPING)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +146,7 @@ def test_a_step_of_newton_is_halved(options, loop):
     assert int(halved.kind) == solver.NEWTON_STEP and int(halved.attempt.patience) == int(
         loop.attempt.patience
     )
-    assert_allclose(halved.candidate, loop.iterate.swept.sites + 0.015, rtol=0.0, atol=1e-12)
+    assert_near(halved.candidate, loop.iterate.swept.sites + 0.015, 1e-12)
     given_up = solver._halve(options, halved, step)
     assert int(given_up.kind) == solver.SWEEPING and int(given_up.attempt.patience) == 2 * int(
         loop.attempt.patience

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gpflow.kernels import Matern52, SharedIndependent, SquaredExponential, White
 from numpy.testing import assert_allclose
+from waves import line
 
 from gpflow_pep import PEPR, weak_priors
 from gpflow_pep.estimators import SparseGPRegressor
@@ -78,7 +79,7 @@ def test_other_models_are_not_exact(options):
 
 
 def test_many_rows_are_not_exact():
-    rows = np.linspace(0.0, 1.0, 600)[:, None]
+    rows = line(0.0, 1.0, 600)
     assert not is_exact(PEPR((rows, rows), Matern52(), rows))
 
 
@@ -94,7 +95,7 @@ def test_failures_of_gpr_leave_training_to_the_model(variance):
     GPR ends where Kuu is singular, or its first step fails. PEPR starts at the initial parameters
     and raises its jitter.
     """
-    x = np.linspace(1.0, 100.0, 120)[:, None]
+    x = line(1.0, 100.0, 120)
     y = 3.0 * x[:, 0] ** 2 + rng.normal(size=120)
     kernel = SquaredExponential(variance, 30.0)
     estimator = SparseGPRegressor(kernel, normalize_y=False, noise_variance=1.0)

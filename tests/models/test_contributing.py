@@ -16,15 +16,14 @@ from gpflow.kernels import Matern52
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
+from waves import line, wave
 
 from gpflow_pep import StreamState
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-rng = np.random.default_rng(23)
-X = rng.uniform(-2.0, 2.0, (30, 1))
-Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
-Z = np.linspace(-2.0, 2.0, 6)[:, None]
+X, Y = wave(30, 23)
+Z = line(-2.0, 2.0, 6)
 NOISE = 0.2
 
 

@@ -14,14 +14,15 @@ from gpflow.inducing_variables import (
 )
 from gpflow.kernels import Matern52, SeparateIndependent, SharedIndependent
 from numpy.testing import assert_allclose, assert_array_equal
+from waves import line
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR
 
 rng = np.random.default_rng(17)
 X = rng.uniform(-2.0, 2.0, (24, 1))
 Y = np.concatenate([np.sin(2.0 * X), np.cos(X)], axis=1) + 0.1 * rng.normal(size=(24, 2))
-Z = np.linspace(-2.0, 2.0, 5)[:, None]
-NEW = np.linspace(-2.5, 2.5, 7)[:, None]
+Z = line(-2.0, 2.0, 5)
+NEW = line(-2.5, 2.5, 7)
 MODELS = {
     "PEPR of blocks": (PEPR, {"alpha": 0.4, "blocks": 6}),
     "TSGPR": (TSGPR, {}),

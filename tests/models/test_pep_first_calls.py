@@ -15,15 +15,14 @@ from gpflow.kernels import Matern52
 from model_values import loss_and_gradient
 from quick import partly_slow
 from refusals import stopped
+from waves import line, signs, wave
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.ep import inference
 
-RNG = np.random.default_rng(12)
-X = RNG.uniform(-2.0, 2.0, (30, 1))
-LABELS = np.where(np.sin(2.5 * X) + 0.4 * RNG.normal(size=X.shape) > 0.0, 1.0, 0.0)
-COUNTS = np.floor(np.exp(np.sin(2.0 * X)) + RNG.uniform(size=X.shape))
-Z = np.linspace(-1.8, 1.8, 5)[:, None]
+X, LABELS = signs(30, 12, noise=0.4)
+COUNTS = np.floor(np.exp(wave(30, 12)[1]))
+Z = line(-1.8, 1.8, 5)
 
 
 def classifier(**options):

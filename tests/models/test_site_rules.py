@@ -9,7 +9,6 @@ wrong gradient.
 import itertools
 
 import gpflow
-import numpy as np
 import pytest
 import tensorflow as tf
 from differences import assert_gradients
@@ -17,6 +16,7 @@ from doubles import double
 from gpflow.kernels import Matern52
 from numpy.testing import assert_allclose
 from refusals import refused
+from waves import line, wave
 
 from gpflow_pep.engine import (
     BlockSites,
@@ -29,10 +29,8 @@ from gpflow_pep.engine import (
 )
 from gpflow_pep.models.collapsed import CollapsedRegression
 
-rng = np.random.default_rng(5)
-X = rng.uniform(-2.0, 2.0, (12, 1))
-Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
-Z = np.linspace(-2.0, 2.0, 4)[:, None]
+X, Y = wave(12, 5)
+Z = line(-2.0, 2.0, 4)
 ROWS = (SiteRule, IndependentSites)
 BLOCKS = (BlockSites, StructuredBlockSites, SphericalBlockSites, SharedBlockSites)
 

@@ -31,6 +31,7 @@ from quick import partly_slow
 from refusals import refused
 from tilted_references import poisson, tilted
 from tilted_rules import given, moments, observed
+from waves import line
 
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted import (
@@ -235,7 +236,7 @@ def test_gamma_matches_expectation(make):
     Also if the mass of exp(-f) is seven standard deviations from m, outside of the first window.
     """
     likelihood = make()
-    X = np.linspace(-1.0, 2.0, 6)[:, None]
+    X = line(-1.0, 2.0, 6)
     closed = closed_form(likelihood, 1.7, 0.0, X)
     wide = moments(tilted_rule(likelihood, KL()), 1.7, 0.3, 49.0, 0.0, X=X[:1])
     # exp(24) is good to 24 roundings.
@@ -250,7 +251,7 @@ def test_gamma_matches_expectation(make):
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 def test_heteroscedastic_noise_equals_separate_likelihoods(alpha):
     """Equals one likelihood with constant noise per row."""
-    X = np.linspace(-1.0, 1.0, 6)[:, None]
+    X = line(-1.0, 1.0, 6)
     noise = 0.4 + 0.2 * X[:, 0]
     for kind, depends in (
         (Gaussian, Gaussian(variance=Linear([[0.2]], [0.4]))),

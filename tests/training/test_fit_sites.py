@@ -15,6 +15,7 @@ from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
 from small_models import At
+from waves import line, signs
 
 from gpflow_pep import PEP
 from gpflow_pep.ep import SitesStatus
@@ -23,10 +24,8 @@ from gpflow_pep.training import FitResult, fit
 from gpflow_pep.training.objectives import ConvergedSitesObjective
 from gpflow_pep.training.result import Outcome
 
-rng = np.random.default_rng(21)
-X = rng.uniform(-2.0, 2.0, (30, 1))
-Y = np.where(np.sin(2.5 * X) + 0.5 * rng.normal(size=X.shape) > 0.0, 1.0, 0.0)
-Z = np.linspace(-1.8, 1.8, 5)[:, None]
+X, Y = signs(30, 21, noise=0.5)
+Z = line(-1.8, 1.8, 5)
 
 
 class Mean(gpflow.functions.Function):
@@ -376,7 +375,7 @@ def test_sites_converge_from_the_prior_if_final_update_fails(model):
 
 
 def test_negative_precisions_are_halved_until_q_is_proper(model):
-    before = rng.uniform(-9.0, 1.0, X.shape)
+    before = np.random.default_rng(0).uniform(-9.0, 1.0, X.shape)
     model.sites.precision.assign(before)
     (A,), _ = model._sum_sites_step()
     after = model.sites.precision.numpy()

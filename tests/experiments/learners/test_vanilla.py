@@ -5,14 +5,15 @@ import numpy as np
 import pytest
 from gpflow.kernels import Matern52
 from scipy.stats import multivariate_normal
+from waves import line
 
 from experiments.learners.vanilla import VanillaStreamingSGPR
 from gpflow_pep import StreamingSGPR
 
 NOISE = 0.1
-X = np.linspace(0.0, 6.0, 40)[:, None]
+X = line(0.0, 6.0, 40)
 Y = np.sin(2.0 * X) + 0.1 * np.cos(30.0 * X)
-Z = np.linspace(0.2, 3.0, 5)[:, None]
+Z = line(0.2, 3.0, 5)
 Z_NEW = np.concatenate([Z, [[4.0], [5.0]]])
 
 
