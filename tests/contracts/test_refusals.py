@@ -28,59 +28,43 @@ from gpflow.likelihoods import (
     StudentT,
 )
 from gpflow.utilities import read_values
+from kinds import (
+    COLLAPSED,
+    EVERY,
+    LABELS,
+    SITES,
+    STREAMS,
+    STRUCTURED,
+    TIED,
+    WITH_ALPHA,
+    WITH_DATA,
+    WITHOUT_DATA,
+    N,
+    X,
+    Y,
+    Z,
+    made,
+)
 from numpy.testing import assert_equal
 from refusals import refused, stopped
 
 from gpflow_pep import (
-    APEP,
     ARPEP,
     BTSGPR,
     BTSVGP,
     PEP,
     PEPR,
     PEPSVGP,
-    RPAPEP,
-    TSGPR,
     TSVGP,
     PEPClassifier,
     StreamingPEP,
     StreamingSGPR,
-    StreamingSVGP,
 )
 from gpflow_pep.likelihoods import Probit
 
-RNG = np.random.default_rng(0)
-N = 12
-X = RNG.normal(size=(N, 2))
-Y = RNG.normal(size=(N, 1))
-Z = RNG.normal(size=(4, 2))
-LABELS = (Y > 0.0).astype(float)
 BATCH = (X, LABELS)
 HALVES = [np.arange(6), np.arange(6, 12)]
 NAN = float("nan")
-
-COLLAPSED = (PEPR, TSGPR, BTSGPR, StreamingSGPR)
-SITES = (PEP, PEPClassifier, StreamingPEP)
-TIED = (APEP, ARPEP, RPAPEP)
-STRUCTURED = (TSVGP, BTSVGP, PEPSVGP)
-WITH_DATA = (*COLLAPSED, *SITES)
-WITHOUT_DATA = (*TIED, *STRUCTURED, StreamingSVGP)
-EVERY = (*WITH_DATA, *WITHOUT_DATA)
-STREAMS = (StreamingSGPR, StreamingPEP, StreamingSVGP)
-WITH_ALPHA = (PEPR, StreamingSGPR, *SITES, *TIED, PEPSVGP)
-
-
-def made(kind, **given):
-    """A model, with some arguments in place of those of the tests."""
-    arguments = {"kernel": Matern32(), "inducing_variable": Z}
-    if kind in COLLAPSED:
-        arguments |= {"data": (X, Y)}
-    else:
-        arguments |= {"likelihood": Gaussian() if kind in STRUCTURED else Probit()}
-        arguments |= {"data": (X, LABELS)} if kind in SITES else {"num_data": N}
-    if kind is BTSGPR:
-        arguments |= {"blocks": 6}
-    return kind(**arguments | given)
 
 
 def with_bad(array, places, value=NAN):

@@ -7,13 +7,13 @@ import tensorflow as tf
 from gpflow.functions import Function, Linear, MeanFunction
 from gpflow.kernels import Convolutional, Matern52, SquaredExponential
 from gpflow.likelihoods import Gaussian, Ordinal, Softmax
+from kinds import LABELS, X, Y, made
 from numpy.testing import assert_allclose
 from own_likelihoods import Own
 from refusals import refused, stopped
 from tensorflow.errors import InvalidArgumentError
 
 from gpflow_pep import ARPEP, PEP, PEPR, TSVGP
-from gpflow_pep.likelihoods import Probit
 
 
 @pytest.fixture
@@ -161,79 +161,61 @@ WRONG = {
     "transposed": lambda X: X[None, :, 0],
     "fewer rows": lambda X: X[1:, :1],
 }
-MAKES = {
-    "PEPR": lambda data, *parts, **options: PEPR(data, *parts, **options),
-    "PEP": lambda data, kernel, Z, **options: PEP(data, kernel, Gaussian(), Z, **options),
-    "TSVGP": lambda data, kernel, Z, **options: TSVGP(kernel, Gaussian(), Z, **options),
-    "ARPEP": lambda data, kernel, Z, **options: ARPEP(kernel, Probit(), Z, num_data=20, **options),
-}
 
 
-@pytest.mark.parametrize(("name", "shape"), zip(MAKES, WRONG, strict=True))
-def test_a_mean_function_of_a_wrong_shape_is_refused(name, shape):
-    make = MAKES[name]
-    wrong = WRONG[shape]
+@pytest.mark.parametrize(
+    ("kind", "wrong"), zip((PEPR, PEP, TSVGP, ARPEP), WRONG.values(), strict=True), ids=WRONG
+)
+def test_a_mean_function_of_a_wrong_shape_is_refused(kind, wrong):
     """m(X) would broadcast in Y - m(X), or in the mean of f."""
 
     class Mean(MeanFunction):
         def __call__(self, X):
             return wrong(X)
 
-    inputs = np.random.default_rng(0).normal(size=(20, 2))
-    data = inputs, (inputs[:, :1] > 0.0).astype(float)
-    model = make(data, Matern52(), inputs[:5], mean_function=Mean())
-    arguments = () if hasattr(model, "data") else (data,)
+    model = made(kind, mean_function=Mean())
+    arguments = () if hasattr(model, "data") else ((X, LABELS),)
     unknown = tf.function(
-        model.predict_f,
-        input_signature=[tf.TensorSpec([None, None], inputs.dtype)],
-        autograph=False,
+        model.predict_f, input_signature=[tf.TensorSpec([None, None], X.dtype)], autograph=False
     )
     for use in (
         lambda: model.training_loss(*arguments),
-        lambda: model.predict_f(inputs),
-        lambda: model.posterior().predict_f(inputs),
-        lambda: unknown(inputs),
+        lambda: model.predict_f(X),
+        lambda: model.posterior().predict_f(X),
+        lambda: unknown(X),
     ):
         with pytest.raises(
             (ValueError, InvalidArgumentError),
-            match=r"mean_function must return float64 of shape \[(20|rows), 1\], got ",
+            match=r"mean_function must return float64 of shape \[(12|rows), 1\], got ",
         ):
             use()
 
 
 def test_a_noise_function_of_a_wrong_shape_is_refused():
-    inputs = np.random.default_rng(0).normal(size=(20, 2))
-    data = inputs, (inputs[:, :1] > 0.0).astype(float)
-
     class Noise(Function):
         def __call__(self, X):
             return tf.square(X[:, 0]) + 0.1
 
-    for likelihood in (
-        Gaussian(Noise()),
-        Gaussian(scale=Noise()),
-    ):
-        parts = Matern52(), inputs[:5]
-        models = PEPR(data, *parts, likelihood=likelihood), TSVGP(parts[0], likelihood, parts[1])
-        for model, arguments in zip(models, ((), (data,)), strict=True):
-            with refused(r"^likelihood: the noise function must .* shape \[20, 1\], got"):
+    for likelihood in (Gaussian(Noise()), Gaussian(scale=Noise())):
+        for kind, arguments in ((PEPR, ()), (TSVGP, ((X, Y),))):
+            model = made(kind, likelihood=likelihood)
+            with refused(r"^likelihood: the noise function must .* shape \[12, 1\], got"):
                 model.training_loss(*arguments)
 
 
 UNKNOWN = [tf.TensorSpec([None, None], tf.float64)] * 2
 
 
-def test_further_columns_of_y_are_refused_in_graphs_of_unknown_width(data):
-    X = data[0]
-    Y = (data[1] > 0.0).astype(float)
+def test_further_columns_of_y_are_refused_in_graphs_of_unknown_width():
     model = ARPEP(Matern52(), Softmax(3), X[:5], num_data=30)
     for name in ("training_loss", "predict_log_density"):
         function = getattr(model, name)
         compiled = tf.function(lambda *data, name=name: getattr(model, name)(data), autograph=False)
         compiled = compiled.get_concrete_function(*UNKNOWN)
-        assert_allclose(compiled(tf.constant(X), tf.constant(Y)), function((X, Y)), rtol=1e-9)
+        found = compiled(tf.constant(X), tf.constant(LABELS))
+        assert_allclose(found, function((X, LABELS)), rtol=1e-9)
         with stopped(r"data\[1\] \(Y\) must have .* columns:\] \[2\]"):
-            compiled(tf.constant(X), tf.constant(np.hstack([Y, Y])))
+            compiled(tf.constant(X), tf.constant(np.hstack([LABELS, LABELS])))
 
 
 def test_a_likelihood_that_returns_nan_ends_the_sweeps_at_once(data):

@@ -1,58 +1,49 @@
 """Every minibatch model: minibatches, diagonal and negative roots of q, and invalid data."""
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.likelihoods import Gaussian
+from kinds import X, Y, made
 from numpy.testing import assert_allclose
 from refusals import refused, stopped
 
 from gpflow_pep import APEP, ARPEP, BTSVGP, PEPSVGP, RPAPEP, TSVGP, StreamingSVGP
 
-rng = np.random.default_rng(4)
-X = rng.normal(size=(12, 2))
-Y = rng.normal(size=(12, 1))
-
 every_model = pytest.mark.parametrize("kind", [ARPEP, BTSVGP])
 
 
 def model(kind, num_data=8, **options):
-    return kind(
-        gpflow.kernels.SquaredExponential(),
-        gpflow.likelihoods.Gaussian(),
-        X[:4],
-        num_data=num_data,
-        **options,
-    )
+    return made(kind, likelihood=Gaussian(), num_data=num_data, **options)
 
 
-def compiled(made):
+def compiled(each):
     rows = tf.TensorSpec([None, 2], tf.float64), tf.TensorSpec([None, 1], tf.float64)
-    return tf.function(made.training_loss, input_signature=[rows])
+    return tf.function(each.training_loss, input_signature=[rows])
 
 
 @every_model
 @pytest.mark.parametrize("rows", [0, 9])
 def test_rejects_invalid_minibatches(kind, rows):
-    made = model(kind)
+    each = model(kind)
     with refused("the same number of rows"):
-        made.maximum_log_likelihood_objective((X[:8], Y[:1]))
+        each.maximum_log_likelihood_objective((X[:8], Y[:1]))
     with stopped(r"1 of the entries of data\[0\] \(X\) are not finite"):
-        compiled(made)((np.where(X[3, 0] == X, np.inf, X)[:8], Y[:8]))
+        compiled(each)((np.where(X[3, 0] == X, np.inf, X)[:8], Y[:8]))
     with refused(f"must have between 1 and num_data rows, got {rows}; num_data is 8"):
-        made.training_loss((X[:rows], Y[:rows]))
+        each.training_loss((X[:rows], Y[:rows]))
     with stopped(rf"between 1 and num_data rows, got\] \[{rows}\]"):
-        compiled(made)((X[:rows], Y[:rows]))
+        compiled(each)((X[:rows], Y[:rows]))
 
 
 @every_model
 def test_accepts_all_rows_as_minibatch(kind):
     """Also after num_data has increased."""
-    made = model(kind)
-    loss = compiled(made)
-    assert_allclose(loss((X[:8], Y[:8])), made.training_loss((X[:8], Y[:8])), rtol=1e-12)
-    made.num_data = 12
-    assert_allclose(loss((X, Y)), made.training_loss((X, Y)), rtol=1e-12)
+    each = model(kind)
+    loss = compiled(each)
+    assert_allclose(loss((X[:8], Y[:8])), each.training_loss((X[:8], Y[:8])), rtol=1e-12)
+    each.num_data = 12
+    assert_allclose(loss((X, Y)), each.training_loss((X, Y)), rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [TSVGP, StreamingSVGP])
@@ -61,19 +52,19 @@ def test_without_num_data_minibatch_is_the_data(kind):
     Without num_data any number of rows is all of them: terms of rows add up, and no row at all is
     KL[q || p], plus the old posterior of a stream.
     """
-    made = model(kind, None)
+    each = model(kind, None)
     if kind is StreamingSVGP:
-        made.update((X[4:], Y[4:]))
-    none, first, both = (float(made.training_loss((X[:rows], Y[:rows]))) for rows in (0, 1, 2))
-    second = float(made.training_loss((X[1:2], Y[1:2])))
+        each.update((X[4:], Y[4:]))
+    none, first, both = (float(each.training_loss((X[:rows], Y[:rows]))) for rows in (0, 1, 2))
+    second = float(each.training_loss((X[1:2], Y[1:2])))
     assert both - none == pytest.approx(first + second - 2.0 * none, rel=1e-12)
 
 
 def test_num_data_cannot_be_added_later():
     """Functions traced without num_data do not read it."""
-    made = model(TSVGP, num_data=8)
-    made.num_data = 24
-    assert float(made.num_data) == 24.0
+    each = model(TSVGP, num_data=8)
+    each.num_data = 24
+    assert float(each.num_data) == 24.0
     with refused("num_data was None at construction and cannot be set afterwards"):
         model(TSVGP, num_data=None).num_data = 8
 
@@ -84,16 +75,16 @@ def test_minibatches_are_unbiased(kind):
     The mean over all minibatches of five consecutive rows, around the end, is the objective of all
     rows.
     """
-    made = model(kind, 12)
+    each = model(kind, 12)
     parts = [np.arange(start, start + 5) % 12 for start in range(12)]
-    values = [float(made.training_loss((X[part], Y[part]))) for part in parts]
-    assert_allclose(np.mean(values), made.training_loss((X, Y)), rtol=1e-12)
+    values = [float(each.training_loss((X[part], Y[part]))) for part in parts]
+    assert_allclose(np.mean(values), each.training_loss((X, Y)), rtol=1e-12)
     assert np.ptp(values) > 0.1
 
 
 @pytest.mark.parametrize("kind", [APEP, ARPEP, RPAPEP, BTSVGP, PEPSVGP])
 def test_q_diag_equals_full_diagonal(kind):
-    deviations = np.abs(rng.normal(size=(4, 1))) + 0.1
+    deviations = np.abs(np.random.default_rng(4).normal(size=(4, 1))) + 0.1
     full, diagonal = (
         model(kind, 12, q_mu=Y[:4], q_sqrt=q_sqrt, q_diag=q_sqrt.ndim == 2)
         for q_sqrt in (np.diag(deviations[:, 0])[None], deviations)
@@ -104,10 +95,10 @@ def test_q_diag_equals_full_diagonal(kind):
 @pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP, APEP, StreamingSVGP])
 def test_is_invariant_to_sign_of_q_sqrt(kind):
     """q and the objective are unchanged, also with a negative diagonal entry."""
-    made = model(kind)
-    factor = np.tril(0.1 * rng.normal(size=(4, 4))) + 0.6 * np.eye(4)
+    each = model(kind)
+    factor = np.tril(0.1 * np.random.default_rng(4).normal(size=(4, 4))) + 0.6 * np.eye(4)
     values = []
     for signs in ([1.0, 1.0, 1.0, 1.0], [1.0, -1.0, 1.0, -1.0]):
-        made.q_sqrt.assign((factor * signs)[None])
-        values.append(float(made.training_loss((X[:8], Y[:8]))))
+        each.q_sqrt.assign((factor * signs)[None])
+        values.append(float(each.training_loss((X[:8], Y[:8]))))
     assert values[1] == pytest.approx(values[0], rel=1e-12)
