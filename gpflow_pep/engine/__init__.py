@@ -2,7 +2,16 @@
 
 from .accumulation import accumulate_sums, collapsed_leave_one_out
 from .block_sites import BlockSites, SharedBlockSites, SphericalBlockSites, StructuredBlockSites
-from .chunks import BlockChunks, Chunk, Chunks, OneChunk, RowChunks, default_chunk_size, split_rows
+from .chunks import (
+    BlockChunks,
+    Chunk,
+    ChunkedData,
+    Chunks,
+    OneChunk,
+    RowChunks,
+    default_chunk_size,
+    split_rows,
+)
 from .coregion import checked_indices, index_columns
 from .covariances import (
     Prior,

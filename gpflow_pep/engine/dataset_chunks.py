@@ -11,7 +11,7 @@ from gpflow.config import default_float
 from typing_extensions import override
 
 from .. import validation
-from ..runtime import asserted, local_variable, refuse_xla, row_hashes, with_plain_errors
+from ..runtime import Tensors, asserted, local_variable, refuse_xla, row_hashes, with_plain_errors
 from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, ChunkStep, State
 
 _NONE = tf.int64.max  # no such row
@@ -147,9 +147,7 @@ class DatasetChunks(Chunks):
                 raise ValueError(f"{message} {row}.")
         return summary
 
-    def _pass(
-        self, step: ChunkStep, start: tuple[tf.Tensor, ...]
-    ) -> tuple[PassSummary, tuple[tf.Tensor, ...]]:
+    def _pass(self, step: ChunkStep, start: Tensors) -> tuple[PassSummary, Tensors]:
         """Return the summary of a pass and the total of all steps."""
         # By a loop in the graph: `Dataset.reduce` would run on the CPU and be prepared again in
         # every pass.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..runtime.distribution import ONE_PROCESS, Workers
+from ..runtime import ONE_PROCESS, Workers
 from .sweep import Iterate, choose
 
 # Number of stored secants for up to this many sites, otherwise 1: memory grows with both.

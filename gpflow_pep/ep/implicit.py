@@ -21,8 +21,7 @@ from gpflow.likelihoods import ScalarLikelihood
 
 from ..engine import SiteSums
 from ..maths.linalg import column_products
-from ..runtime.checks import asserted
-from ..runtime.custom_gradients import derivatives
+from ..runtime import asserted, derivatives
 from ..tilted import Cavity, Observations, Tilted
 from ..tilted.rule import EachLatent, flat_latents
 from ..tilted.trapezoid import TiltedRows

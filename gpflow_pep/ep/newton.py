@@ -9,7 +9,7 @@ until the update is smaller.
 
 import tensorflow as tf
 
-from ..runtime.distribution import Workers
+from ..runtime import Workers
 from .anderson import Anderson, Step
 from .sweep import Iterate
 

@@ -25,8 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..runtime.distribution import Workers
-from ..runtime.tracing import on_demand
+from ..runtime import Workers, on_demand
 from .anderson import Anderson, Step
 from .newton import LEAST_DECREASE, LEAST_DEPTH, ends_probing, is_acceptable, probe
 from .sweep import PRELIMINARY_POWER, Iterate, Problem, choose, evaluate

@@ -11,7 +11,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from numpy.polynomial import legendre
 
-from ..runtime import refuse_xla
+from ..runtime import Tensors, refuse_xla
 
 _ROUNDING = 1000.0  # machine epsilons by which rounding alone may change values
 
@@ -65,7 +65,7 @@ def integrate(
     *,
     shape: tuple[int, int],
     keep: bool = False,
-) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+) -> tuple[tf.Tensor, Tensors]:
     """
     Integrate over the panels of each row, from the first `panels`, until no tail exceeds the row's
     integral of the modulus. Return the integrals [R, S] and, with `keep`, row, left, half and

@@ -22,7 +22,7 @@ from ..engine import SiteSums, checked_indices, conditional_variance_of_f, mean_
 from ..ep.sweep import Projected, project_mean
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import column_products, finite
-from ..runtime import asserted, in_xla, no_autograph
+from ..runtime import Tensors, asserted, in_xla, no_autograph
 from .parts import ParameterPart, Power, checked_scale
 from .sparse import InducingVariableGP, checked_bound
 
@@ -168,7 +168,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     @abstractmethod
     def objective_terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> Tensors:
         """
         Compute the objective's sum over the rows of a minibatch, and its terms in q and the prior,
         [] each.
@@ -254,7 +254,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         return L, WhitenedQ(m, tf.linalg.triangular_solve(L, R))
 
     @override
-    def posterior_values(self) -> tuple[tf.Tensor, ...]:
+    def posterior_values(self) -> Tensors:
         L, q = self._whitened()
         return L, q.R, q.m[..., None]
 

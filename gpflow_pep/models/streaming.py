@@ -16,7 +16,7 @@ from .. import validation
 from ..engine import AbsorbedPosterior, Powers, mean_at
 from ..ep.sweep import Projected
 from ..maths.linalg import cholesky, plus_identity
-from ..runtime import compiled, local_variable
+from ..runtime import Tensors, compiled, local_variable
 from ..saving.arrays_file import Arrays
 from .collapsed import CollapsedRegression
 from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points
@@ -172,7 +172,7 @@ class StreamingSVGP(ElboMixin, Stream):
     @override
     def objective_terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> Tensors:
         projected = self._old.project(self.inducing_variable, self.kernel, self._jitter_of_Kuu(), L)
         log_ratio = self._old.log_ratio(projected, *q)
         return self._variational_expectations(X, Y, rows, q), log_ratio - q.divergence()

@@ -1,7 +1,14 @@
 """TensorFlow internals: tracing, checks, custom gradients, devices, workers."""
 
 from .checks import UnreadableData, asserted, reason_of, repeated, warn, with_plain_errors
-from .custom_gradients import Sources, Tensors, WithGradient, derivatives, once_differentiable
+from .custom_gradients import (
+    Sources,
+    Tensors,
+    WithGradient,
+    derivatives,
+    once_differentiable,
+    unrecorded,
+)
 from .devices import (
     devices_of_strategy,
     in_every_replica,
@@ -16,8 +23,10 @@ from .tracing import (
     compiled,
     functions_of_model,
     in_xla,
+    may_be_recorded,
     no_autograph,
     on_demand,
+    recording_is_stopped,
     refuse_xla,
     resizable_copy,
     shared,

@@ -36,7 +36,7 @@ import tensorflow as tf
 from ..engine import log1p_ratio
 from ..maths.adaptive_quadrature import Evaluated, Panels, attainable, gauss_legendre, integrate
 from ..maths.largest import select_own
-from ..runtime import on_demand, refuse_xla
+from ..runtime import Tensors, on_demand, refuse_xla
 from ..tilted.trapezoid import trapezoid_table, with_rows
 from .survival import (
     LARGEST_G,
@@ -191,7 +191,7 @@ def _scan(rows: _Rows) -> _Rows:
 
 
 def _integrals(
-    rows: _Rows, t: tf.Tensor, weights: tf.Tensor, survival: Callable[..., tuple[tf.Tensor, ...]]
+    rows: _Rows, t: tf.Tensor, weights: tf.Tensor, survival: Callable[..., Tensors]
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
     Sum H (1 - P), each H P h_k and each H P h_k Σ_{j≠k} h_j over points t [R, K], divided by their
@@ -219,7 +219,7 @@ def _by_trapezoid(rows: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
     R = tf.shape(rows.mean)[1]
     table = tf.constant(_TRAPEZOID, rows.mean.dtype)
 
-    def level(number: tf.Tensor, row: tf.Tensor, sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def level(number: tf.Tensor, row: tf.Tensor, sums: tf.Tensor) -> Tensors:
         begin = number * _NUMBERS[0]
         size = tf.gather(_NUMBERS, number)
         points, *waves = tf.unstack(table[:, begin : begin + size])

@@ -10,7 +10,7 @@ from typing_extensions import override
 from .. import validation
 from ..engine import Chunk, RowChunks
 from ..likelihoods.robust_max import class_labels
-from ..runtime import no_autograph
+from ..runtime import Tensors, no_autograph
 from ..tilted import KL, Cavity, Observations, Projection, Scalar, Tilted, TiltedRule, tilted_rule
 from .integrals import softmax_power
 
@@ -39,7 +39,7 @@ class SoftmaxTilting(TiltedRule):
         mean = tf.transpose(cavity.mean)  # [n, C]
         variance = tf.transpose(cavity.variance)  # [n, C]
 
-        def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+        def part(chunk: Chunk) -> Tensors:
             y, m, v, a = chunk.data
             tilted = softmax_power(y, tf.transpose(m), tf.transpose(v), a, accurate)
             return tilted.log_normalizer, tf.transpose(tilted.d1), tf.transpose(tilted.d2)

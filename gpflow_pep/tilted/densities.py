@@ -19,7 +19,7 @@ from typing_extensions import override
 from ..engine import log1p_ratio, noise_at
 from ..likelihoods import Logit, Probit
 from ..maths.normal import log_ndtr, log_ndtr_and_derivatives
-from ..runtime import refuse_xla
+from ..runtime import Tensors, refuse_xla
 from .rule import (
     KL,
     AtPower,
@@ -223,7 +223,7 @@ def _bernoulli(likelihood: likelihoods.Bernoulli) -> LogDensity:
         one = tf.ones_like(Y[:, 0])
         return tf.where(tf.equal(Y[:, 0], 1.0), one, -one)
 
-    def probabilities(F: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def probabilities(F: tf.Tensor, Y: tf.Tensor) -> Tensors:
         """Return ±1, ±f, the tail (1 - 2ε) Phi(-|f|) and p."""
         sign = sign_of(Y)
         x = sign * F

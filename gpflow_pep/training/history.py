@@ -18,7 +18,7 @@ from gpflow.models import GPModel
 from ..engine import Chunk, split_rows
 from ..ep import SitesStatus
 from ..models.sparse import SparseGP
-from ..runtime import asserted, compiled
+from ..runtime import Tensors, asserted, compiled
 from ..tilted.predictive import predicted_log_density
 from .checkpoints import HISTORY, Checkpoints
 from .dataset_batches import rows_for
@@ -113,7 +113,7 @@ class HeldOut:
         return {name: scores[name] for name in self.names}
 
     @compiled
-    def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> Tensors:
         """Sum log predictive densities [] and squared errors [] over rows, with one posterior."""
         model = self._model
         predict = model.predict_f
