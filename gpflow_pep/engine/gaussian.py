@@ -15,7 +15,7 @@ from ..maths.linalg import (
     plus_identity,
     triangular_solve,
 )
-from ..runtime import ONE_PROCESS, WithGradient, Workers, once_differentiable
+from ..runtime import ONE_PROCESS, Tensors, WithGradient, Workers, once_differentiable
 
 _ADVICE = (
     "a larger noise variance, fewer or better spread inducing points, or "
@@ -107,7 +107,7 @@ def log_gaussian(sums: SiteSums, row_sums: RowSums, num_data: tf.Tensor) -> tf.T
         whitened = triangular_solve(factor, c)  # [..., M, P]
         distance = quadratic - tf.reduce_sum(tf.square(whitened), axis=[-2, -1])
 
-        def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def gradient(bar: tf.Tensor) -> Tensors:
             b = triangular_solve(factor, whitened, adjoint=True)
             covariance = P * inverse_of_product(factor) + tf.matmul(b, b, transpose_b=True)
             half = -0.5 * bar
@@ -135,7 +135,11 @@ def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
 
 
 def scale_terms(
-    power: tf.Tensor, scale: tf.Tensor, count: tf.Tensor | float, workers: Workers = ONE_PROCESS
+    power: tf.Tensor,
+    scale: tf.Tensor,
+    num_data: tf.Tensor,
+    rows_per_site: tf.Tensor | float = 1.0,
+    workers: Workers = ONE_PROCESS,
 ) -> tf.Tensor:
     """
     Compute the term of the structured conditional q(f|u), with covariance m D, in the evidence of
@@ -148,8 +152,12 @@ def scale_terms(
 
     :param power: α of all rows [], or one for each row or block of this worker, [B].
     :param scale: m, [] or [B].
-    :param count: number of rows per power and scale; rows of all workers if there is one of each.
+    :param num_data: number of rows of all workers.
+    :param rows_per_site: number of rows of each site, [] or [B].
     """
+    count = rows_per_site
+    if power.shape.rank == scale.shape.rank == 0:
+        count = tf.cast(num_data, scale.dtype)
 
     @tf.custom_gradient
     def total(scale: tf.Tensor) -> WithGradient:

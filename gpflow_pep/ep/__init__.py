@@ -3,7 +3,8 @@ Power expectation propagation: cavities, site updates, sweeps to convergence, th
 leave-one-out.
 """
 
-from .energy import leave_one_out
+from .energy import LeaveOneOut, energy_derivatives, leave_one_out
+from .implicit import implicit_bars
 from .inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
 from .solver import FEW_SWEEPS, RUNNING, SolverOptions
-from .sweep import LatentRows, Problem, sum_sites
+from .sweep import Iterate, LatentRows, Problem

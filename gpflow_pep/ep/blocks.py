@@ -14,25 +14,23 @@ from typing import NamedTuple
 import tensorflow as tf
 from typing_extensions import override
 
-from ..engine.chunks import Chunk
-from ..engine.covariances import conditional_covariance_of_f, with_checked_variance
-from ..engine.gaussian import InducingPosterior, SiteSums, log1p_ratio
-from ..maths.linalg import symmetric_product
-from ..runtime.custom_gradients import derivatives
-from ..runtime.distribution import local_variable
+from ..engine import (
+    Chunk,
+    InducingPosterior,
+    SiteSums,
+    conditional_covariance_of_f,
+    log1p_ratio,
+    with_checked_variance,
+)
+from ..maths.linalg import cholesky_adjoint, symmetric_product
+from ..runtime import Tensors, derivatives
 from ..tilted.blocks import BlockCavity, BlockObservations, BlockRule, symmetric_root
-from .energy import RowBars
-from .inference import Inference, Sites
-from .sweep import Iterate, LatentRows, Problem, Site, Sweep
+from .inference import Sites
+from .sweep import Iterate, LatentRows, Problem, Sweep
 
 
 class SitesOfBlocks(Sites):
     """The sites of B blocks: `precision` T [B, d, d] and `linear` h [B, d]."""
-
-    def __init__(self, num_blocks: int, size: int, dtype: tf.DType):
-        super().__init__(num_blocks, size, dtype)
-        zeros = tf.zeros([num_blocks, size, size], dtype)
-        self.precision = local_variable(zeros, dtype, [None, size, size])
 
     @override
     def stacked(self) -> tf.Tensor:
@@ -40,7 +38,8 @@ class SitesOfBlocks(Sites):
 
     @override
     def assign_stacked(self, values: tf.Tensor) -> None:
-        self.assign(Site(values[:, 1:], values[:, 0]))
+        self.precision.assign(values[:, 1:])
+        self.linear.assign(values[:, 0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +47,7 @@ class BlockRows(LatentRows):
     """Blocks of rows; a chunk's data are row numbers [G, d] and a mask, 0 for padding, [G, d]."""
 
     data: Sequence[tf.Tensor]  # X [N, D] and Y [N, P]
+    rule: BlockRule
 
     def block(self, chunk: Chunk) -> BlockObservations:
         """Return the observations of a chunk's blocks."""
@@ -104,7 +104,6 @@ class BlockProblem(Problem):
     """The quantities that sites of blocks and their energy depend on; `scale` is [] or [B]."""
 
     rows: BlockRows
-    blocks: BlockRule
 
     def given_u(self, chunk: Chunk, L: tf.Tensor, scale: tf.Tensor, *inputs: tf.Tensor) -> _GivenU:
         """Condition the blocks of a chunk on u."""
@@ -124,7 +123,8 @@ class BlockProblem(Problem):
     def _here(self, chunk: Chunk) -> _GivenU:
         return self.given_u(chunk, self.L, self.scale, *self.rows.prior.inputs)
 
-    def _powers(self, chunk: Chunk) -> tf.Tensor:
+    def alpha(self, chunk: Chunk) -> tf.Tensor:
+        """Return the power of each block of a chunk, [G]."""
         return self.rows.alpha(chunk) + tf.zeros_like(chunk.data[1][:, 0])  # [G]
 
     @override
@@ -132,7 +132,7 @@ class BlockProblem(Problem):
         return BlockSweep(*super().no_sweep(sites)._replace(variance=sites[:, 1:]))
 
     @override
-    def sum_sites(self, sites: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def sum_sites(self, sites: tf.Tensor) -> Tensors:
         def part(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
             here = self._here(chunk)
             sites_here = chunk.take(sites)
@@ -175,12 +175,12 @@ class BlockProblem(Problem):
     ) -> Sweep:
         """Sweep over all blocks; `negligible` and `shift`, which save time for rows, have no effect."""
 
-        def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+        def part(chunk: Chunk) -> Tensors:
             here = self._here(chunk)
             before = chunk.take(sites)
-            alpha = tf.maximum(self._powers(chunk), least_power)
+            alpha = tf.maximum(self.alpha(chunk), least_power)
             marginal, w = self.cavities(q, here, before, alpha)
-            tilted = self.blocks.moments(w.of_f, self.rows.block(chunk), alpha)
+            tilted = self.rows.rule.moments(w.of_f, self.rows.block(chunk), alpha)
             by_block = tf.concat([tilted.slope[:, None], tilted.curvature], axis=1)
             change = tf.where(
                 (w.ratio > 0.0)[:, None, None], _matching(w, by_block, alpha) - before, 0.0
@@ -234,21 +234,7 @@ def _matching(w: _Cavities, tilted: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
     return tf.concat([h[:, None], T], axis=1)
 
 
-@dataclass(frozen=True)
-class BlockInference(Inference):
-    """Power EP with sites of blocks."""
-
-    problem: BlockProblem
-
-    @override
-    def derivatives(
-        self, recorded: Problem, tape: tf.GradientTape, iterate: Iterate, bars: RowBars | None
-    ) -> list[tf.Tensor]:
-        assert isinstance(recorded, BlockProblem)
-        return energy_derivatives(recorded, tape, iterate)
-
-
-def energy_derivatives(
+def block_energy_derivatives(
     problem: BlockProblem, tape: tf.GradientTape, iterate: Iterate
 ) -> list[tf.Tensor]:
     """
@@ -260,37 +246,40 @@ def energy_derivatives(
         h'μ - tr(T (S + μ μ'))/2 + log Z / α,    in D: (H + α g g')/2,  in m(x): g.
     """
     rows = problem.rows
-    L = tf.stop_gradient(problem.L)
+    L = problem.L
     q = SiteSums(L, iterate.A, iterate.c).posterior()
-    tensors = [problem.L, problem.scale, *rows.prior.inputs]
-    variables = list(problem.variables or ())
-    of_likelihood = {variable.ref() for variable in problem.likelihood_variables}
-    own = [number for number, variable in enumerate(variables) if variable.ref() in of_likelihood]
+    variables = problem.variables or ()
+    tensors = [L, problem.scale, *rows.prior.inputs]
+    sources = [*tensors, *variables]
 
-    def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+    def part(chunk: Chunk) -> Tensors:
         sites = chunk.take(iterate.swept.sites)
         tilted = chunk.take(iterate.swept.tilted_derivatives)
-        alpha = problem._powers(chunk)
+        alpha = problem.alpha(chunk)
         g = tilted[:, 0]
         outer = g[:, :, None] * g[:, None, :]
         D_bar = 0.5 * (tilted[:, 1:] + alpha[:, None, None] * outer)
         with tf.GradientTape(watch_accessed_variables=False) as inner:
-            inner.watch([*tensors, *variables])
+            inner.watch(sources)
             here = problem.given_u(chunk, *tensors)
             mu, S = marginals(q, here)
             second = S + mu[:, :, None] * mu[:, None, :]
             value = tf.reduce_sum(sites[:, 0] * mu) - 0.5 * tf.reduce_sum(sites[:, 1:] * second)
             value += tf.reduce_sum(D_bar * here.D) + tf.reduce_sum(g * here.mean)
-        pulled = list(derivatives(inner, value, [*tensors, *variables]))
-        if own:
-            _, w = problem.cavities(q, here, sites, alpha)
-            sources = [variables[number] for number in own]
-            slopes = problem.blocks.in_likelihood(w.of_f, rows.block(chunk), alpha, sources)
-            for number, slope in zip(own, slopes, strict=True):
-                pulled[len(tensors) + number] += slope
-        return tuple(pulled)
+        pulled = derivatives(inner, value, sources)
+        if not problem.learns_likelihood:
+            return pulled
+        _, w = problem.cavities(q, here, sites, alpha)
+        slopes = rows.rule.in_likelihood(w.of_f, rows.block(chunk), alpha, variables)
+        return *pulled[: len(tensors)], *map(tf.add, pulled[len(tensors) :], slopes)
 
-    totals = rows.sum_over_chunks(part, tuple(map(tf.zeros_like, [*tensors, *variables])))
-    bars = [*totals[: len(tensors)], tf.ones_like(problem.terms)]
-    indirect = derivatives(tape, [*tensors, problem.terms], variables, bars)
-    return list(map(tf.add, indirect, totals[len(tensors) :]))
+    L_bar, *direct = rows.sum_over_chunks(part, tuple(map(tf.zeros_like, sources)))
+    others = direct[: len(tensors) - 1]
+    Kuu_bar = cholesky_adjoint(L, tf.matmul(L, L_bar, transpose_a=True))
+    indirect = derivatives(
+        tape,
+        [problem.Kuu, *tensors[1:], problem.terms],
+        variables,
+        [Kuu_bar, *others, tf.ones_like(problem.terms)],
+    )
+    return list(map(tf.add, indirect, direct[len(others) :]))

@@ -18,14 +18,12 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from ..engine import InducingPosterior, OldPosteriorSite, SiteSums
-from ..engine.chunks import Chunk
+from ..engine import Chunk, InducingPosterior, OldPosteriorSite, SiteSums
 from ..maths.linalg import cholesky_adjoint, inverse_of_product, symmetric_product
-from ..runtime.checks import asserted
-from ..runtime.custom_gradients import derivatives
+from ..runtime import Tensors, asserted, derivatives
 from ..tilted import Observations, log_partition
 from . import sweep
-from .sweep import Iterate, LatentRows, PriorRows, Problem, Projected, Site, sum_sites
+from .sweep import Iterate, LatentRows, PriorRows, Problem, Projected, Site
 
 
 class RowBars(NamedTuple):
@@ -58,15 +56,13 @@ def energy_derivatives(
     P = inverse_of_product(q.LB)
     of_prior = _moments_match(iterate, rows.powers) if bars is None else bars.of_prior
     if bars is not None:
-        R, r = sum_sites(problem, bars.of_marginals)  # V diag(s_bar) V' and V μ_bar
+        R, r = problem.sum_sites(bars.of_marginals)  # V diag(s_bar) V' and V μ_bar
         e = P @ r
         through_q = partial(_through_q, P, q.b, R, e)
     inputs = rows.prior.inputs
     variables = problem.variables or ()
-    of_likelihood = {variable.ref() for variable in problem.likelihood_variables}
-    own = [number for number, variable in enumerate(variables) if variable.ref() in of_likelihood]
 
-    def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+    def part(chunk: Chunk) -> Tensors:
         here, pull_back = problem.watched(chunk)
         V, d, _ = here
         site = Site(*sweep.take_pair(iterate.swept.sites, chunk))
@@ -82,13 +78,13 @@ def energy_derivatives(
             product = _shared(tf.matmul(more, V, transpose_b=True), L)
             V_bar += more
         Kuf_bar = tf.linalg.triangular_solve(0.5 * L, _shared(0.5 * V_bar, L) - Vd, adjoint=True)
-        pulled = list(pull_back(PriorRows(Kuf_bar, scale * d_bar, m_bar)))
-        if own:
-            sources = [variables[number] for number in own]
-            slopes = _in_likelihood(problem, q, chunk, here, site, sources)
-            for number, slope in zip(own, slopes, strict=True):
-                pulled[len(inputs) + number] += slope
-        return symmetric_product(Vd, V), product, tf.reduce_sum(d_bar * d) / scale, *pulled
+        pulled = pull_back(PriorRows(Kuf_bar, scale * d_bar, m_bar))
+        of_inputs, of_variables = pulled[: len(inputs)], pulled[len(inputs) :]
+        if problem.learns_likelihood:
+            slopes = _in_likelihood(problem, q, chunk, here, site)
+            of_variables = tuple(map(tf.add, of_variables, slopes))
+        scale_bar = tf.reduce_sum(d_bar * d) / scale
+        return symmetric_product(Vd, V), product, scale_bar, *of_inputs, *of_variables
 
     zeros = map(tf.zeros_like, [L, L, scale, *inputs, *variables])
     VdV, product, scale_bar, *direct = rows.sum_over_chunks(part, tuple(zeros))
@@ -112,19 +108,15 @@ def energy_derivatives(
 
 
 def _in_likelihood(
-    problem: Problem,
-    q: InducingPosterior,
-    chunk: Chunk,
-    here: Projected,
-    site: Site,
-    variables: Sequence[tf.Variable],
-) -> tuple[tf.Tensor, ...]:
-    """Differentiate log Z / α, summed over a chunk, in variables of the likelihood."""
+    problem: Problem, q: InducingPosterior, chunk: Chunk, here: Projected, site: Site
+) -> Tensors:
+    """Differentiate log Z / α, summed over a chunk, in the variables at fixed cavities."""
     alpha = problem.rows.alpha(chunk)
     w = sweep.cavity_of_w(sweep.marginals(q, here.V), site, alpha)
     cavity = sweep.cavity_of_f(w, here)
     one = tf.ones_like(here.mean[:1])
-    return problem.rule.log_partition_vjp(cavity, Observations(*chunk.data), alpha, one, variables)
+    observations = Observations(*chunk.data)
+    return problem.rule.log_partition_vjp(cavity, observations, alpha, one, problem.variables or ())
 
 
 def _moments_match(iterate: Iterate, powers: tf.Tensor) -> tf.Tensor:
@@ -182,7 +174,7 @@ def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> L
     rule = problem.rule
     projected = problem.projected
 
-    def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+    def part(chunk: Chunk) -> Tensors:
         here = projected(chunk)
         w = sweep.cavity_of_w(sweep.marginals(q, here.V), Site(*sweep.take_pair(sites, chunk)), one)
         message = (

@@ -3,7 +3,7 @@ Inference by power EP (JMLR 18(104), sec. 3.8): convergence of the sites, energy
 minibatches.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,9 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from ..engine import SiteSums
-from ..runtime.checks import asserted
-from ..runtime.distribution import local_variable
-from .energy import RowBars, energy_derivatives, minibatch_objective
+from ..runtime import Tensors, asserted, local_variable
+from .energy import minibatch_objective
 from .solver import (
     CONVERGED,
     IMPROPER,
@@ -23,7 +22,7 @@ from .solver import (
     SolverState,
     solve_fixed_point,
 )
-from .sweep import Iterate, LatentRows, Problem, Site, sum_sites, sweep
+from .sweep import Iterate, LatentRows, Problem, Site
 
 _IMPROPER = (
     "The sites cannot be updated: even under the prior, tilted distributions are not finite or the "
@@ -64,11 +63,12 @@ class SitesStatus:
 class Sites(tf.Module):
     """The sites of all rows, in variables [N, C], so that compiled functions use new values."""
 
-    def __init__(self, num_data: int, num_latent_gps: int, dtype: tf.DType):
+    def __init__(self, precision: Sequence[int], linear: Sequence[int], dtype: tf.DType):
+        """Take the shapes of the natural parameters."""
         super().__init__()
-        zeros = tf.zeros([num_data, num_latent_gps], dtype)
         self.precision, self.linear = (
-            local_variable(zeros, dtype, [None, num_latent_gps]) for _ in range(2)
+            local_variable(tf.zeros(shape, dtype), dtype, [None, *shape[1:]])
+            for shape in (precision, linear)
         )
 
     def reset(self, num_data: int) -> None:
@@ -76,22 +76,15 @@ class Sites(tf.Module):
         for variable in (self.precision, self.linear):
             variable.assign(tf.zeros([num_data, *variable.shape[1:]], variable.dtype))
 
-    def values(self) -> Site:
-        """Return the natural parameters, [N, C] each."""
-        return Site(tf.identity(self.precision), tf.identity(self.linear))
-
-    def assign(self, values: Site) -> None:
-        """Set the natural parameters, [N, C] each."""
-        self.precision.assign(values.precision)
-        self.linear.assign(values.linear)
-
     def stacked(self) -> tf.Tensor:
         """Return the natural parameters as one tensor, [N, 2, C]."""
         return tf.stack([self.precision, self.linear], axis=1)
 
     def assign_stacked(self, values: tf.Tensor) -> None:
         """Set the natural parameters from one tensor, [N, 2, C]."""
-        self.assign(Site(*tf.unstack(values, axis=1)))
+        precision, linear = tf.unstack(values, axis=1)
+        self.precision.assign(precision)
+        self.linear.assign(linear)
 
 
 def status_before_updates(damping: float, tol: float) -> list[float]:
@@ -116,7 +109,6 @@ class Inference:
     status: tf.Variable  # converged (0 or 1), sweeps, change, log evidence, fraction, tol; [6]
     options: SolverOptions
     num_data: int
-    batch: Callable[[tf.Tensor], LatentRows]  # some rows, in one chunk
 
     def solve(self, interrupt_after: int | None = None) -> SolverState:
         """
@@ -159,26 +151,19 @@ class Inference:
     def energy_and_gradient(
         self,
         tape: tf.GradientTape,
-        row_bars: Callable[[Iterate], RowBars] | None = None,
+        derivatives: Callable[[Problem, tf.GradientTape, Iterate], list[tf.Tensor]],
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """
-        Converge and assign the sites; return energy and derivatives, by the tape that recorded the
-        problem.
+        Converge and assign the sites; return the energy and its derivatives.
 
-        :param row_bars: differentiates at the last iterate; None: the sites match moments.
+        :param tape: recorded the problem.
+        :param derivatives: differentiates the energy at the last iterate.
         """
         problem = replace(self.problem, L=tf.stop_gradient(self.problem.L))
         inference = replace(self, problem=problem)
         last = inference.solve()
         log_evidence = inference.accept(last).log_evidence
-        bars = None if row_bars is None else row_bars(last.iterate)
-        return log_evidence, inference.derivatives(self.problem, tape, last.iterate, bars)
-
-    def derivatives(
-        self, recorded: Problem, tape: tf.GradientTape, iterate: Iterate, bars: RowBars | None
-    ) -> list[tf.Tensor]:
-        """Differentiate the energy at converged sites; `tape` recorded the problem `recorded`."""
-        return energy_derivatives(self.problem, tape, iterate, bars)
+        return log_evidence, derivatives(problem, tape, last.iterate)
 
     def proper_sums(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
@@ -191,14 +176,14 @@ class Inference:
             total = SiteSums(self.problem.L, A, c).with_old(self.problem.old)
             return ~total.is_proper() & (number <= MAX_HALVINGS)
 
-        def halve(number: tf.Tensor, sites: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def halve(number: tf.Tensor, sites: tf.Tensor, *_: tf.Tensor) -> Tensors:
             factor = tf.where(number < MAX_HALVINGS, tf.constant(0.5, sites.dtype), 0.0)
             precision, linear = tf.unstack(sites, axis=1)
             precision = tf.where(precision < 0.0, factor * precision, precision)
             sites = tf.stack([precision, linear], axis=1)
-            return number + 1, sites, *sum_sites(self.problem, sites)
+            return number + 1, sites, *self.problem.sum_sites(sites)
 
-        start = (tf.constant(0), sites, *sum_sites(self.problem, sites))
+        start = (tf.constant(0), sites, *self.problem.sum_sites(sites))
         _, sites, A, c = tf.while_loop(is_improper, halve, start, parallel_iterations=1)
         self.sites.assign_stacked(sites)
         return A, c
@@ -217,11 +202,11 @@ class Inference:
         values = tf.stack(
             [tf.gather(variable, indices) for variable in (sites.precision, sites.linear)], axis=1
         )
-        swept = sweep(problem, values, total.posterior())
+        swept = problem.sweep(values, total.posterior())
         # True for rows whose values are finite.
         finite = tf.reduce_all(tf.math.is_finite(swept.update), axis=[1, 2], keepdims=True)
         update = tf.where(finite, swept.update, tf.zeros_like(swept.update))
-        A, c = sum_sites(problem, update)
+        A, c = problem.sum_sites(update)
 
         fraction = tf.while_loop(
             lambda fraction: ~total.plus(fraction * A, fraction * c).is_proper() & (fraction > 0.0),
@@ -239,14 +224,20 @@ class Inference:
         with tf.control_dependencies([change for change in moved if isinstance(change, tf.Tensor)]):
             return sums.plus(fraction * A, fraction * c)
 
-    def sweep_in_batches(self, order: tf.Tensor, size: tf.Tensor) -> None:
-        """Update the sites, `size` of them at a time in this order [N], and q after each batch."""
+    def sweep_in_batches(
+        self, batch: Callable[[tf.Tensor], LatentRows], order: tf.Tensor, size: tf.Tensor
+    ) -> None:
+        """
+        Update the sites, `size` of them at a time in this order [N], and q after each batch.
+
+        :param batch: returns the rows of these indices, in one chunk.
+        """
         damping = tf.convert_to_tensor(self.options.damping)
 
-        def step(first: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def step(first: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Tensors:
             indices = order[first : first + size]
             sums = self.update_some(
-                self.batch(indices), indices, SiteSums(self.problem.L, A, c), damping
+                batch(indices), indices, SiteSums(self.problem.L, A, c), damping
             )
             return first + size, sums.A, sums.c
 
@@ -256,6 +247,7 @@ class Inference:
     def minibatch(
         self,
         tape: tf.GradientTape,
+        batch: LatentRows,
         sums: tuple[tf.Tensor, tf.Tensor],
         indices: tf.Tensor,
         damping: tf.Tensor,
@@ -263,9 +255,10 @@ class Inference:
         """
         Update the sites of a minibatch and their sums A and c; return A, c and the objective that
         `tape` records.
+
+        :param batch: the rows of these indices, in one chunk.
         """
         problem = self.problem
-        batch = self.batch(indices)
         with tape.stop_recording():
             A_c = self.update_some(batch, indices, SiteSums(problem.L, *sums), damping)
             q = A_c.with_old(problem.old).posterior()

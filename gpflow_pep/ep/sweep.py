@@ -17,17 +17,20 @@ import numpy as np
 import tensorflow as tf
 from gpflow.mean_functions import MeanFunction
 
-from ..engine.chunks import Chunk, ChunkedData
-from ..engine.covariances import Prior, conditional_variance_of_f
-from ..engine.gaussian import (
+from ..engine import (
+    Chunk,
+    ChunkedData,
     InducingPosterior,
     OldPosteriorSite,
+    Prior,
     SiteSums,
+    conditional_variance_of_f,
     log1p_ratio,
+    mean_at,
+    watched,
 )
-from ..engine.rows import mean_at, watched
 from ..maths.linalg import column_products, plus_identity, symmetric_product
-from ..runtime.distribution import ONE_PROCESS, Workers
+from ..runtime import ONE_PROCESS, Tensors, Workers
 from ..tilted import Cavity, Observations, Tilted, TiltedRule
 
 # Smallest variance of a cavity, even if the prior variance is 0: over it the likelihood is nearly
@@ -64,7 +67,7 @@ class Projected(NamedTuple):
 
 
 # From derivatives in the rows' prior to derivatives in the inputs of all rows and in variables.
-PullBack = Callable[[PriorRows], tuple[tf.Tensor, ...]]
+PullBack = Callable[[PriorRows], Tensors]
 
 
 @dataclass(frozen=True)
@@ -97,16 +100,14 @@ class LatentRows:
             return self.powers
         return chunk.take(self.powers)
 
-    def sum_over_chunks(
-        self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
-    ) -> tuple[tf.Tensor, ...]:
+    def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> Tensors:
         """
         Sum the results of `part`, tensors of the shapes of `zero`, over the chunks of all workers.
         """
         return self.all_workers.sums(self.chunked.sum(part, zero))
 
 
-def take_pair(values: tf.Tensor, chunk: Chunk) -> tuple[tf.Tensor, ...]:
+def take_pair(values: tf.Tensor, chunk: Chunk) -> Tensors:
     """Return a chunk of `values` [N, 2, C] as two tensors [C, n]."""
     return tuple(tf.unstack(tf.transpose(chunk.take(values), [1, 2, 0])))
 
@@ -192,6 +193,28 @@ def matching_site(w: CavityOfW, conditional_variance: tf.Tensor, tilted: Tilted)
     return Site(-d2 * factor, (d1 - w.mean * d2) * factor)
 
 
+class Sweep(NamedTuple):
+    """The result of a sweep over N rows of C latent functions."""
+
+    sites: tf.Tensor  # the given sites after the shift, [N, 2, C]
+    update: tf.Tensor  # the undamped change of the sites' natural parameters τ and h, [N, 2, C]
+    tilted_derivatives: tf.Tensor  # d1 and d2 of the tilted distributions, [N, 2, C]
+    mean: tf.Tensor  # μ of the marginals of w, [N, C]
+    variance: tf.Tensor  # s of the marginals of w, [N, C]
+    terms: tf.Tensor  # the rows' part of the energy (row_terms), []
+    # The smallest r = 1 - α τ s of a cavity, []; sites with r <= 0 are not updated.
+    cavity_ratio: tf.Tensor
+
+    def normalized(self, change: tf.Tensor) -> tf.Tensor:
+        """
+        Return the relative change Δτ s of a marginal's variance, and (Δh - μ Δτ) √s of its mean,
+        [..., N, 2, C].
+        """
+        precision, linear = tf.unstack(change, axis=-2)
+        of_mean = (linear - self.mean * precision) * tf.sqrt(self.variance)
+        return tf.stack([precision * self.variance, of_mean], axis=-2)
+
+
 @dataclass(frozen=True)
 class Problem:
     """The model quantities that sites and energy depend on; differentiable in the parameters."""
@@ -206,8 +229,7 @@ class Problem:
     is_bound: tf.Tensor  # the energy is a lower bound on the log evidence, []
     keep: bool  # keep V of all rows in memory
     variables: Sequence[tf.Variable] | None = None  # the energy will be differentiated in these
-    # The subset of them that belongs to the likelihood.
-    likelihood_variables: Sequence[tf.Variable] = ()
+    learns_likelihood: bool = False  # some of them belong to the likelihood
 
     @cached_property
     def projected(self) -> Callable[[Any], Projected]:
@@ -250,15 +272,31 @@ class Problem:
         projected = self.projected(chunk) if is_kept else project(self.L, prior, self.scale)
         return projected, pull_back
 
-    def no_sweep(self, sites: tf.Tensor) -> "Sweep":
+    def no_sweep(self, sites: tf.Tensor) -> Sweep:
         """Return a placeholder for the sweep before the first one."""
         nothing = tf.zeros_like(sites)
         zero = tf.zeros([], sites.dtype)
         return Sweep(sites, nothing, nothing, sites[:, 0], sites[:, 0], zero, zero)
 
-    def sum_sites(self, sites: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Call :func:`sum_sites`; sites of another kind override it."""
-        return sum_sites(self, sites)
+    def sum_sites(self, sites: tf.Tensor) -> Tensors:
+        """Compute A = V diag(τ) V' [C, M, M] and c = V h [C, M, 1] of all sites [N, 2, C]."""
+        C = self.rows.num_latent_gps
+        projected = self.projected
+
+        def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            V, (precision, linear) = projected(chunk).V, take_pair(sites, chunk)
+            Vt = V * tf.expand_dims(precision, 1)  # [C, M, n]
+            if V.shape.rank == 2:  # all latent functions share V
+                c = tf.matmul(linear, V, transpose_b=True)  # [C, M]
+                V = tf.expand_dims(V, 0)
+                if C > 1:
+                    V = tf.broadcast_to(V, tf.shape(Vt))
+            else:
+                c = tf.linalg.matvec(V, linear)
+            return symmetric_product(Vt, V), tf.expand_dims(c, -1)
+
+        zero = tf.zeros_like(self.L) + tf.zeros([C, 1, 1], self.L.dtype)
+        return self.rows.sum_over_chunks(part, (zero, zero[..., :1]))
 
     def sweep(
         self,
@@ -268,31 +306,55 @@ class Problem:
         least_power: tf.Tensor | float = 0.0,
         negligible: tf.Tensor | float = 0.0,
         shift: tf.Tensor | None = None,
-    ) -> "Sweep":
-        """Call :func:`sweep`; sites of another kind override it."""
-        return sweep(self, sites, q, least_power=least_power, negligible=negligible, shift=shift)
-
-
-class Sweep(NamedTuple):
-    """The result of a sweep over N rows of C latent functions."""
-
-    sites: tf.Tensor  # the given sites after the shift, [N, 2, C]
-    update: tf.Tensor  # the undamped change of the sites' natural parameters τ and h, [N, 2, C]
-    tilted_derivatives: tf.Tensor  # d1 and d2 of the tilted distributions, [N, 2, C]
-    mean: tf.Tensor  # μ of the marginals of w, [N, C]
-    variance: tf.Tensor  # s of the marginals of w, [N, C]
-    terms: tf.Tensor  # the rows' part of the energy (row_terms), []
-    # The smallest r = 1 - α τ s of a cavity, []; sites with r <= 0 are not updated.
-    cavity_ratio: tf.Tensor
-
-    def normalized(self, change: tf.Tensor) -> tf.Tensor:
+    ) -> Sweep:
         """
-        Return the relative change Δτ s of a marginal's variance, and (Δh - μ Δτ) √s of its mean,
-        [..., N, 2, C].
+        Sweep over all rows under the same q; sites [N, 2, C].
+
+        :param least_power: smaller powers are raised to this value.
+        :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`.
+        :param shift: e [M]; the means h/τ of all sites of a row are first shifted by V'e.
         """
-        precision, linear = tf.unstack(change, axis=-2)
-        of_mean = (linear - self.mean * precision) * tf.sqrt(self.variance)
-        return tf.stack([precision * self.variance, of_mean], axis=-2)
+        rows = self.rows
+        projected = self.projected
+        rule = self.rule
+
+        def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            here = projected(chunk)
+            site = Site(*take_pair(sites, chunk))
+            alpha = tf.maximum(rows.alpha(chunk), least_power)
+            if shift is not None:
+                shifted = site.linear + site.precision * tf.linalg.matvec(
+                    here.V, shift, transpose_a=True
+                )
+                site = site._replace(linear=shifted)
+            marginal = marginals(q, here.V)
+            w = cavity_of_w(marginal, site, alpha)
+            tilted = rule.moments(
+                cavity_of_f(w, here), Observations(*chunk.data), alpha, negligible
+            )
+            target = matching_site(w, here.conditional_variance, tilted)
+            # Sites with an improper cavity are not updated.
+            proper = w.ratio > 0.0
+            update = (
+                tf.where(proper, new - old, tf.zeros_like(old))
+                for new, old in zip(target, site, strict=True)
+            )
+            by_row = tf.stack(
+                [*update, tilted.d1, tilted.d2, *marginal, w.ratio, site.linear]
+            )  # [8, C, n]
+            return tf.transpose(by_row, [2, 0, 1]), row_terms(marginal, site, w, tilted, alpha)[
+                None
+            ]
+
+        shapes = ([None, 8, rows.num_latent_gps], [None])
+        by_row, terms = rows.chunked.concatenate(part, q.L.dtype, shapes)
+        mean, variance, ratio, linear = tf.unstack(by_row[:, 4:], axis=1)
+        if shift is not None:
+            sites = tf.stack([sites[:, 0], linear], axis=1)
+        over = rows.all_workers
+        row_terms_of_all = over.sum(tf.reduce_sum(terms))
+        least = -over.largest(-tf.reduce_min(ratio))
+        return Sweep(sites, by_row[:, :2], by_row[:, 2:4], mean, variance, row_terms_of_all, least)
 
 
 class Iterate(NamedTuple):
@@ -322,82 +384,6 @@ def choose(condition: tf.Tensor, one: object, two: object) -> Any:
     return tf.nest.map_structure(
         lambda x, y: x if x is y else select(condition=condition, x=x, y=y), one, two
     )
-
-
-def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """Compute A = V diag(τ) V' [C, M, M] and c = V h [C, M, 1] of all sites [N, 2, C]."""
-    C = problem.rows.num_latent_gps
-    projected = problem.projected
-
-    def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        V, (precision, linear) = projected(chunk).V, take_pair(sites, chunk)
-        Vt = V * tf.expand_dims(precision, 1)  # [C, M, n]
-        if V.shape.rank == 2:  # all latent functions share V
-            c = tf.matmul(linear, V, transpose_b=True)  # [C, M]
-            V = tf.expand_dims(V, 0)
-            if C > 1:
-                V = tf.broadcast_to(V, tf.shape(Vt))
-        else:
-            c = tf.linalg.matvec(V, linear)
-        return symmetric_product(Vt, V), tf.expand_dims(c, -1)
-
-    zero = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], problem.L.dtype)
-    return problem.rows.sum_over_chunks(part, (zero, zero[..., :1]))
-
-
-def sweep(
-    problem: Problem,
-    sites: tf.Tensor,
-    q: InducingPosterior,
-    *,
-    least_power: tf.Tensor | float = 0.0,
-    negligible: tf.Tensor | float = 0.0,
-    shift: tf.Tensor | None = None,
-) -> Sweep:
-    """
-    Sweep over all rows under the same q; sites [N, 2, C].
-
-    :param least_power: smaller powers are raised to this value.
-    :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`.
-    :param shift: e [M]; the means h/τ of all sites of a row are first shifted by V'e.
-    """
-    rows = problem.rows
-    projected = problem.projected
-    rule = problem.rule
-
-    def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        here = projected(chunk)
-        site = Site(*take_pair(sites, chunk))
-        alpha = tf.maximum(rows.alpha(chunk), least_power)
-        if shift is not None:
-            shifted = site.linear + site.precision * tf.linalg.matvec(
-                here.V, shift, transpose_a=True
-            )
-            site = site._replace(linear=shifted)
-        marginal = marginals(q, here.V)
-        w = cavity_of_w(marginal, site, alpha)
-        tilted = rule.moments(cavity_of_f(w, here), Observations(*chunk.data), alpha, negligible)
-        target = matching_site(w, here.conditional_variance, tilted)
-        # Sites with an improper cavity are not updated.
-        proper = w.ratio > 0.0
-        update = (
-            tf.where(proper, new - old, tf.zeros_like(old))
-            for new, old in zip(target, site, strict=True)
-        )
-        by_row = tf.stack(
-            [*update, tilted.d1, tilted.d2, *marginal, w.ratio, site.linear]
-        )  # [8, C, n]
-        return tf.transpose(by_row, [2, 0, 1]), row_terms(marginal, site, w, tilted, alpha)[None]
-
-    shapes = ([None, 8, rows.num_latent_gps], [None])
-    by_row, terms = rows.chunked.concatenate(part, q.L.dtype, shapes)
-    mean, variance, ratio, linear = tf.unstack(by_row[:, 4:], axis=1)
-    if shift is not None:
-        sites = tf.stack([sites[:, 0], linear], axis=1)
-    over = rows.all_workers
-    row_terms_of_all = over.sum(tf.reduce_sum(terms))
-    least = -over.largest(-tf.reduce_min(ratio))
-    return Sweep(sites, by_row[:, :2], by_row[:, 2:4], mean, variance, row_terms_of_all, least)
 
 
 def row_terms(

@@ -1,7 +1,5 @@
 """BlockPEP: power expectation propagation with one site for each block of rows."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
@@ -14,11 +12,11 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import RowChunks, floating_variables, scale_terms
-from ..ep.blocks import BlockInference, BlockProblem, BlockRows, SitesOfBlocks
+from ..engine import Prior, RowChunks
+from ..ep import Iterate, Problem, Sites
+from ..ep.blocks import BlockProblem, BlockRows, SitesOfBlocks, block_energy_derivatives
 from ..likelihoods.observations import check_assigned
-from ..runtime.distribution import Workers, local_variable
-from ..tilted import rule_for
+from ..runtime import Workers, local_variable
 from ..tilted.blocks import block_rule
 from .parts import ParameterPart
 from .pep import PEP, Surrogate
@@ -128,7 +126,6 @@ class BlockPEP(PEP):
             local_variable(values, values.dtype, [None, size])
             for values in _padded(rows, sizes, size)
         )
-        self._sites = SitesOfBlocks(len(sizes), size, default_float())
         self._eager_sweeps = 0  # tracing takes as long as about 15 of them
 
     @override
@@ -140,6 +137,8 @@ class BlockPEP(PEP):
                 "data[1] (Y) must have one column for one latent function with blocks, got "
                 f"{self.num_latent_gps} latent functions; use gpflow_pep.PEP."
             )
+
+    _problem_type = BlockProblem
 
     @property
     @override
@@ -155,49 +154,49 @@ class BlockPEP(PEP):
     def _checked_alpha(self, alpha: object) -> AnyNDArray:
         return validation.power(alpha, len(self._sizes))
 
+    @property
     @override
-    def _inference(
-        self, variables: Sequence[tf.Variable] | None = None, indices: tf.Tensor | None = None
-    ) -> BlockInference:
+    def _num_padded_rows(self) -> int:
+        return len(self._sizes) * self._sites.linear.shape[1]
+
+    @override
+    def _new_sites(self) -> Sites:
+        B, d = len(self._sizes), max(self._sizes)
+        return SitesOfBlocks([B, d, d], [B, d], default_float())
+
+    @override
+    def _rows_per_site(self) -> tf.Tensor:
+        return tf.reduce_sum(self._blocks[1], axis=1)  # [B]
+
+    @override
+    def _keeps_projections(self) -> bool:
+        return False
+
+    @override
+    def _rows(self, prior: Prior, indices: tf.Tensor | None = None) -> BlockRows:
         if self.projection != "kl":
             raise ValueError(f"projection must be 'kl' for BlockPEP, got {self.projection!r}.")
-        prior = self._prior()
-        Kuu = self._inducing_covariance(prior)
         numbers, mask = map(tf.convert_to_tensor, self._blocks)
         data = self._equally_many("blocks", tf.cast(tf.reduce_sum(mask), tf.int32))
-        scale = tf.convert_to_tensor(self.scale)
         size = mask.shape[1]
         rule = block_rule(self.likelihood, size)
         per_chunk = min(self._chunk_size // size, _POINTS // rule.most_points)
-        rows = BlockRows(
+        return BlockRows(
             RowChunks(max(1, per_chunk)).split((numbers, mask)),
             checked_power(self._alpha),
             prior,
             self.mean_function,
             num_latent_gps=1,
             data=check_assigned(self.likelihood, *data),
+            rule=rule,
         )
-        sizes = tf.reduce_sum(mask, axis=1)  # [B]
-        if rows.powers.shape.rank == scale.shape.rank == 0:
-            sizes = tf.reduce_sum(sizes)
-        problem = BlockProblem(
-            rows=rows,
-            rule=rule_for(self.likelihood, self.projection),
-            Kuu=Kuu,
-            L=self._factorize(Kuu),
-            scale=scale,
-            old=None,
-            terms=scale_terms(rows.powers, scale, sizes),
-            is_bound=self._is_bound(),
-            keep=False,
-            variables=variables,
-            likelihood_variables=floating_variables(self.likelihood),
-            blocks=rule,
-        )
-        count = len(self._sizes) * size  # of sites of rows
-        return BlockInference(
-            problem, self._sites, self._status, self._options, count, lambda _: rows
-        )
+
+    @override
+    def _energy_derivatives(
+        self, problem: Problem, tape: tf.GradientTape, iterate: Iterate
+    ) -> list[tf.Tensor]:
+        assert isinstance(problem, BlockProblem)
+        return block_energy_derivatives(problem, tape, iterate)
 
     @override
     def _check_in_memory(self) -> None:

@@ -31,24 +31,42 @@ from ..engine import (
     floating_variables,
     scale_terms,
 )
-from ..ep.energy import LeaveOneOut, leave_one_out
-from ..ep.implicit import implicit_bars
-from ..ep.inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
-from ..ep.solver import RUNNING, SolverOptions
-from ..ep.sweep import LatentRows, Problem
+from ..ep import (
+    RUNNING,
+    Inference,
+    Iterate,
+    LatentRows,
+    LeaveOneOut,
+    Problem,
+    Sites,
+    SitesStatus,
+    SolverOptions,
+    UpdatedPosterior,
+    energy_derivatives,
+    implicit_bars,
+    leave_one_out,
+    status_before_updates,
+)
 from ..likelihoods.observations import check_assigned, check_observations
 from ..maths.adaptive_quadrature import attainable
 from ..maths.linalg import finite
-from ..runtime.checks import asserted, warn, with_plain_errors
-from ..runtime.custom_gradients import WithGradient, derivatives, once_differentiable, unrecorded
-from ..runtime.devices import in_replica
-from ..runtime.distribution import ONE_PROCESS, local_variable
-from ..runtime.tracing import (
+from ..runtime import (
+    ONE_PROCESS,
+    Tensors,
+    WithGradient,
+    asserted,
     compiled,
+    derivatives,
+    in_replica,
+    local_variable,
     may_be_recorded,
     no_autograph,
+    once_differentiable,
     recording_is_stopped,
     refuse_xla,
+    unrecorded,
+    warn,
+    with_plain_errors,
 )
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
 from ..tilted.rule import projection_of
@@ -155,6 +173,8 @@ class PEP(SparseGP):
         }
     )
 
+    _problem_type: type[Problem] = Problem  # of the sites
+
     def __init__(
         self,
         data: RegressionData | tf.data.Dataset | DatasetChunks,
@@ -213,7 +233,7 @@ class PEP(SparseGP):
             tol = attainable(_TOL, tf.as_dtype(default_float()))
         powers = self._checked_alpha(alpha)
         self._alpha = local_variable(powers, default_float(), shape=[None] * powers.ndim)
-        self._sites = Sites(self._num_rows, C, default_float())
+        self._sites = self._new_sites()
         self._options = SolverOptions(
             local_variable(validation.positive_number(tol, "tol"), default_float()),
             local_variable(validation.positive_integer(max_sweeps, "max_sweeps"), tf.int32),
@@ -268,9 +288,22 @@ class PEP(SparseGP):
         "damping", validation.fraction, "The largest fraction of an update that is taken."
     )
 
+    def _new_sites(self) -> Sites:
+        shape = [self._num_rows, self.num_latent_gps]
+        return Sites(shape, shape, default_float())
+
     @property
     def _num_sites(self) -> int:
         return self._num_rows
+
+    @property
+    def _num_padded_rows(self) -> int:
+        """Number of rows of all workers for which sites are stored."""
+        return self._num_rows_of_all_workers
+
+    def _rows_per_site(self) -> tf.Tensor | float:
+        """Return the number of rows of each site, [] or [B]."""
+        return 1.0
 
     @property
     def sites(self) -> Sites:
@@ -402,11 +435,11 @@ class PEP(SparseGP):
                     "data must not change within an epoch: call minibatches() again."
                 )
             # Predictions may have updated the sites.
-            if sites is None or _differ(sites, self._sites.values()):
+            if sites is None or _differ([sites], [self._sites.stacked()]):
                 A, c = with_plain_errors(self._sum_sites_step)
             indices = tf.constant(order[start : start + batch_size])
             A, c, gradients = with_plain_errors(self._minibatch_step, A, c, indices, damping)
-            sites = self._sites.values()
+            sites = self._sites.stacked()
             yield gradients
 
     def _check_in_memory(self) -> None:
@@ -599,16 +632,25 @@ class PEP(SparseGP):
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             inference = self._inference(variables)
+        return inference.energy_and_gradient(tape, self._energy_derivatives)
+
+    def _energy_derivatives(
+        self, problem: Problem, tape: tf.GradientTape, iterate: Iterate
+    ) -> list[tf.Tensor]:
+        """
+        Differentiate the energy at converged sites in the variables of a problem, which `tape`
+        recorded.
+        """
         if not self._has_implicit_gradient():
-            return inference.energy_and_gradient(tape)
-        problem = inference.problem
+            return energy_derivatives(problem, tape, iterate)
+        in_one_chunk = problem
         if not self._single_chunk():
-            problem = self._inference(variables, tf.range(self._num_rows)).problem
+            in_one_chunk = self._inference(problem.variables, tf.range(self._num_rows)).problem
         entries = self._num_rows**2 * self.num_latent_gps
-        row_bars = partial(
-            implicit_bars, problem, self.likelihood, stores_squares=entries <= _MAX_STORED
+        bars = implicit_bars(
+            in_one_chunk, self.likelihood, iterate, stores_squares=entries <= _MAX_STORED
         )
-        return inference.energy_and_gradient(tape, row_bars)
+        return energy_derivatives(problem, tape, iterate, bars)
 
     def _has_implicit_gradient(self) -> bool:
         """
@@ -630,12 +672,14 @@ class PEP(SparseGP):
         return leave_one_out(self._inference().problem, sites, sums.posterior())
 
     @compiled
-    def _sum_sites_step(self) -> tuple[tf.Tensor, ...]:
+    def _sum_sites_step(self) -> Tensors:
         return self._inference().proper_sums()
 
     @compiled(reduce_retracing=True)
     def _sweep_in_batches_step(self, order: tf.Tensor, size: tf.Tensor) -> None:
-        self._inference().sweep_in_batches(order, size)
+        inference = self._inference()
+        batch = partial(self._rows, inference.problem.rows.prior)
+        inference.sweep_in_batches(batch, order, size)
 
     @compiled(reduce_retracing=True)
     def _minibatch_step(self, *args: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
@@ -647,7 +691,9 @@ class PEP(SparseGP):
             variables = self.trainable_variables
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(variables)
-                A, c, objective = self._inference().minibatch(tape, (A, c), indices, damping)
+                inference = self._inference()
+                batch = self._rows(inference.problem.rows.prior, indices)
+                A, c, objective = inference.minibatch(tape, batch, (A, c), indices, damping)
                 loss = -objective - self.log_prior_density()
             return A, c, list(derivatives(tape, loss, variables))
 
@@ -659,24 +705,24 @@ class PEP(SparseGP):
         prior = self._prior()
         Kuu = self._inducing_covariance(prior)
         L = self._factorize(Kuu)
-        rows, scale = self._rows(prior, indices), tf.convert_to_tensor(self.scale)
+        rows = self._rows(prior, indices)
         alpha = rows.powers
-        count = tf.cast(self.num_data, scale.dtype) if alpha.shape.rank == 0 else 1.0
-        problem = Problem(
+        scale = tf.convert_to_tensor(self.scale)
+        terms = scale_terms(alpha, scale, self.num_data, self._rows_per_site(), rows.all_workers)
+        problem = self._problem_type(
             rows=rows,
             rule=rule_for(self.likelihood, self.projection),
             Kuu=Kuu,
             L=L,
             scale=scale,
             old=self._old_site(L, alpha),
-            terms=self.num_latent_gps * scale_terms(alpha, scale, count, rows.all_workers),
+            terms=self.num_latent_gps * terms,
             is_bound=self._is_bound(),
             keep=self._keeps_projections(),
             variables=variables,
-            likelihood_variables=floating_variables(self.likelihood),
+            learns_likelihood=bool(floating_variables(self.likelihood)),
         )
-        num_data, batch = self._num_rows_of_all_workers, partial(self._rows, prior)
-        return Inference(problem, self._sites, self._status, self._options, num_data, batch)
+        return Inference(problem, self._sites, self._status, self._options, self._num_padded_rows)
 
     def _rows(self, prior: Prior, indices: tf.Tensor | None = None) -> LatentRows:
         """Return the source of all rows, or of the given rows in one chunk."""

@@ -206,9 +206,7 @@ class PEPR(BoundsMixin):
         if self._optimal_scale:
             return super().evidence_terms(powers)
         scale = self.conditional_scale()
-        count = 1.0  # rows that share power and scale
-        if not (self._alpha.shape.rank or scale.shape.rank):
-            count = to_default_float(self.num_data)
-        elif isinstance(self._chunks, BlockChunks):
-            count = to_default_float(self._chunks.sizes)
-        return scale_terms(powers.noise_power, scale, count, self._workers)
+        sizes = 1.0
+        if isinstance(self._chunks, BlockChunks):
+            sizes = to_default_float(self._chunks.sizes)
+        return scale_terms(powers.noise_power, scale, self.num_data, sizes, self._workers)

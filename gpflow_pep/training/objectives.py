@@ -21,6 +21,7 @@ from ..maths.linalg import unreported
 from ..models import PEP
 from ..runtime import (
     ONE_PROCESS,
+    Tensors,
     UnreadableData,
     Workers,
     compiled,
@@ -103,9 +104,7 @@ class TrainingStep:
             self.compiled["prior"] = compiled(self._model.log_prior_density)
         return float(self.compiled["prior"]())
 
-    def _run(
-        self, rows: tuple[tf.Tensor, ...], jit_compile: bool
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def _run(self, rows: Tensors, jit_compile: bool) -> tuple[tf.Tensor, list[tf.Tensor]]:
         specs = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
         key = (jit_compile, specs)
         if key not in self.compiled:
@@ -276,11 +275,11 @@ class SitesObjective(Objective):
     @contextmanager
     def _same_sites(self) -> Iterator[None]:
         """Restore the sites at the end of the context."""
-        before = self.model.sites.values()
+        before = self.model.sites.stacked()
         try:
             yield
         finally:
-            self.model.sites.assign(before)
+            self.model.sites.assign_stacked(before)
 
 
 class SweptMinibatchObjective(SitesObjective):
@@ -386,7 +385,7 @@ class ConvergedSitesObjective(SitesObjective):
 
     @override
     def mark_best(self) -> None:
-        self._best = self.model.sites.values()
+        self._best = self.model.sites.stacked()
         self._gain = self._best_loss - self._last_loss
         self._best_loss = self._last_loss
 
@@ -412,4 +411,4 @@ class ConvergedSitesObjective(SitesObjective):
     @override
     def restore_best(self) -> None:
         if self._best is not None:
-            self.model.sites.assign(self._best)
+            self.model.sites.assign_stacked(self._best)

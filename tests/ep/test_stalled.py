@@ -13,8 +13,8 @@ from quick import partly_slow
 
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.engine import InducingPosterior, SiteSums
-from gpflow_pep.ep import solver, sum_sites
-from gpflow_pep.ep.sweep import _without_common_shift, sweep
+from gpflow_pep.ep import solver
+from gpflow_pep.ep.sweep import _without_common_shift
 from gpflow_pep.softmax.rule import SoftmaxTilting
 from gpflow_pep.tilted.robust_max import RobustMaxTilting
 
@@ -107,7 +107,7 @@ def test_sums_are_those_of_the_sites(make, trace):
     checked = 0
     for loop in run.loops[:: max(1, len(run.loops) // 20)]:
         if loop.attempt.is_valid:
-            A, c = sum_sites(problem, loop.iterate.swept.sites)
+            A, c = problem.sum_sites(loop.iterate.swept.sites)
             assert_allclose(loop.iterate.A, A, rtol=1e-9, atol=1e-9 * np.abs(A).max())
             assert_allclose(loop.iterate.c, c, rtol=1e-8, atol=1e-9 * np.abs(c).max())
             checked += 1
@@ -144,8 +144,8 @@ def update_at(model):
     @tf.function(autograph=False)
     def update(flat):
         sites = tf.reshape(flat, shape)
-        q = SiteSums(problem.L, *sum_sites(problem, sites)).posterior()
-        return tf.reshape(sweep(problem, sites, q).update, [-1])
+        q = SiteSums(problem.L, *problem.sum_sites(sites)).posterior()
+        return tf.reshape(problem.sweep(sites, q).update, [-1])
 
     return update
 
@@ -170,9 +170,9 @@ def test_newton_steps_reach_an_unstable_fixed_point(trace):
         [(update(at + size * e) - update(at - size * e)) / (2.0 * size) for e in np.eye(len(at))], 1
     )
     assert np.linalg.eigvals(jacobian).real.max() > 0.01
-    kept = model.sites.values()
+    kept = model.sites.stacked()
     model.reset_sites()
-    model.sites.assign(kept)
+    model.sites.assign_stacked(kept)
     assert model.update_sites().sweeps == 0
 
 

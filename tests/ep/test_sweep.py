@@ -12,8 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
 
 from gpflow_pep.engine import OldPosteriorSite, OneChunk, Prior, RowChunks, SiteSums
-from gpflow_pep.ep import Inference, LatentRows, Problem, Sites, sum_sites
-from gpflow_pep.ep.sweep import sweep
+from gpflow_pep.ep import Inference, LatentRows, Problem, Sites
 from gpflow_pep.tilted import Tilted, TiltedRule, rule_for
 
 CLOSE = 1e-12
@@ -56,7 +55,7 @@ def some_sites():
 
 def sums(sites, given=None):
     given = rows() if given is None else given
-    return SiteSums(double(L), *sum_sites(problem(given), double(sites)))
+    return SiteSums(double(L), *problem(given).sum_sites(double(sites)))
 
 
 def without(sites, row, c, alpha):
@@ -86,7 +85,7 @@ class Recorded(TiltedRule):
 def test_sum_sites_matches_dense_products(chunk_size, keep):
     sites = some_sites()
     given = rows(chunk_size)
-    A, c = sum_sites(problem(given, keep=keep), double(sites))
+    A, c = problem(given, keep=keep).sum_sites(double(sites))
     assert (A.shape, c.shape) == ((C, 3, 3), (C, 3, 1))
     for k in range(C):
         assert_near(A[k], (V * sites[:, 0, k]) @ V.T, CLOSE)
@@ -100,7 +99,7 @@ def test_a_rule_receives_cavities_and_observations(chunk_size, power):
     rule = Recorded()
     sites = some_sites()
     given = rows(chunk_size, POWERS[power])
-    sweep(problem(given, rule), double(sites), sums(sites).posterior())
+    problem(given, rule).sweep(double(sites), sums(sites).posterior())
     assert_array_equal(np.concatenate([each.X for each in rule.observed]), X)
     assert_array_equal(np.concatenate([each.Y for each in rule.observed]), Y)
     means, variances = (
@@ -125,7 +124,7 @@ def test_gaussian_sites_are_found_at_once(power):
         given = rows(chunk_size, POWERS[power])
         state = sums(sites)
         rule = rule_for(Gaussian(NOISE), "kl")
-        found = sweep(problem(given, rule, keep=keep), double(sites), state.posterior())
+        found = problem(given, rule, keep=keep).sweep(double(sites), state.posterior())
         precision = np.repeat(1.0 / (NOISE + POWERS[power] * D)[:, None], C, axis=1)
         shift = np.stack([precision, precision * (Y - [0.3, -0.2])], axis=1) - sites
         assert_near(found.update, shift, CLOSE)
@@ -154,7 +153,7 @@ def test_chunks_change_nothing(chunk_size, keep):
     for size, kept in ((None, False), (chunk_size, keep)):
         given = rows(size, POWERS["each"])
         results.append(
-            sweep(problem(given, rule, keep=kept), double(sites), sums(sites).posterior())
+            problem(given, rule, keep=kept).sweep(double(sites), sums(sites).posterior())
         )
     assert_all_close(*results, rtol=1e-11, atol=CLOSE)
 
@@ -167,7 +166,7 @@ def test_a_row_without_a_cavity_stays():
     given = rows(alpha=1.0)
     # Sums of other sites: under q the cavity of row 3 is not proper.
     state = state._replace(A=0.1 * state.A)
-    found = sweep(problem(given, Recorded()), double(sites), state.posterior())
+    found = problem(given, Recorded()).sweep(double(sites), state.posterior())
     assert float(found.cavity_ratio) < 0.0
     assert not np.any(found.update[3, :, 0])
     assert np.count_nonzero(found.update[:, 0].numpy() == 0.0) == 1
@@ -177,7 +176,7 @@ def test_a_row_without_a_cavity_stays():
 
 
 def variables(values):
-    sites = Sites(N, C, tf.float64)
+    sites = Sites([N, C], [N, C], tf.float64)
     sites.precision.assign(values[:, 0])
     sites.linear.assign(values[:, 1])
     return sites
@@ -190,7 +189,7 @@ def update(sites, indices, rule, alpha, damping, state=None):
 
 
 def update_rows(given, indices, rule, sites, state, damping, old=None):
-    inference = Inference(problem(given, rule, old=old), sites, None, None, N, None)
+    inference = Inference(problem(given, rule, old=old), sites, None, None, N)
     return inference.update_some(given, indices, state, double(damping))
 
 
@@ -228,7 +227,7 @@ class Explosive(Recorded):
 @pytest.mark.parametrize(("d2", "moves"), [(30.0, True), (np.inf, False)])
 def test_improper_updates_are_halved(d2, moves):
     """The update is halved until B is positive definite; a non-finite update is skipped."""
-    sites = Sites(N, C, tf.float64)
+    sites = Sites([N, C], [N, C], tf.float64)
     rule = Explosive()
     rule.d2 = d2
     after = update(sites, tf.range(N), rule, 0.0, 1.0)
@@ -267,7 +266,7 @@ def test_an_old_posterior_allows_negative_sites_that_the_prior_does_not():
     old = OldPosteriorSite(
         double(np.stack([1e3 * np.eye(3)] * C)), double(np.zeros((C, 3, 1))), double(0.7)
     )
-    sites = Sites(N, C, tf.float64)
+    sites = Sites([N, C], [N, C], tf.float64)
     rule = Explosive()
     rule.d2 = 30.0
     given = rows(alpha=0.0, indices=tf.range(N))
