@@ -10,12 +10,6 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter
 from gpflow.config import default_float, default_likelihood_positive_minimum
-from gpflow.inducing_variables import (
-    InducingPatches,
-    InducingVariables,
-    MultioutputInducingVariables,
-)
-from gpflow.inducing_variables.inducing_variables import InducingPointsBase
 from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 from gpflow.posteriors import PrecomputeCacheType
@@ -207,29 +201,6 @@ def regression_data(data: object) -> tuple[AnyNDArray, AnyNDArray]:
     return X, Y
 
 
-def check_single_output(inducing_variable: InducingVariables, num_inputs: int | None) -> None:
-    """Check that a single-output inducing variable is finite and has the columns of X."""
-    name = "inducing_variable"
-    if isinstance(inducing_variable, MultioutputInducingVariables):
-        raise ValueError(
-            f"{name} must be Z [M, D], a single-output variable or one that outputs share (PEP "
-            f"accepts one for each column of Y), got {type(inducing_variable).__name__}."
-        )
-    if isinstance(inducing_variable, InducingPointsBase):
-        Z = matrix(inducing_variable.Z, f"{name} (Z)", "D")
-        if num_inputs not in (None, Z.shape[1]) and not isinstance(
-            inducing_variable, InducingPatches
-        ):
-            raise ValueError(
-                f"{name} (Z) must have as many columns as X, {num_inputs}, got {Z.shape[1]}."
-            )
-    elif int(inducing_variable.num_inducing) < 1:
-        raise ValueError(
-            f"{name} must have at least one inducing variable, got "
-            f"{inducing_variable.num_inducing}."
-        )
-
-
 def kind(value: object) -> str:
     """Return the class of an object of another kind than expected, as messages name it."""
     if isinstance(value, type):
@@ -253,11 +224,11 @@ def fraction(value: object, name: str) -> float:
     return _number(value, name, "a number in (0, 1]", lambda number: 0.0 < number <= 1.0)
 
 
-def seconds(value: object, name: str) -> float:
-    """Return a duration, 0 to infinity."""
+def checkpoint_seconds(value: object) -> float:
+    """Return the seconds between checkpoints, 0 to infinity."""
     return _number(
         value,
-        name,
+        "checkpoint_seconds",
         "a number of at least 0 (math.inf: only at the end)",
         lambda number: number >= 0.0,
     )

@@ -128,7 +128,7 @@ class Prior(_Combination):
         self.inducing_variable, self.kernel = inducing_variable, kernel
 
     @override
-    def Kuu(self, jitter: float = 0.0) -> tf.Tensor:
+    def Kuu(self, jitter: float) -> tf.Tensor:
         """Compute the covariance of the inducing variables plus `jitter` I, [M, M] or [C, M, M]."""
         return self._reduction([part.Kuu(jitter) for part in self._parts])
 

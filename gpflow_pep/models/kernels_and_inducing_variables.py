@@ -10,10 +10,12 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, TensorData
 from gpflow.inducing_variables import (
     FallbackSharedIndependentInducingVariables,
+    InducingPatches,
     InducingPoints,
     InducingVariables,
     MultioutputInducingVariables,
 )
+from gpflow.inducing_variables.inducing_variables import InducingPointsBase
 from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
@@ -60,13 +62,17 @@ def check_inducing_variable(
     must = f"must have one part for each of {num_latent_gps} latent functions, got"
     if isinstance(kernel, MultioutputKernel) and kernel.num_latent_gps != num_latent_gps:
         raise ValueError(f"kernel {must} {kernel.num_latent_gps}.")
-    if shared:
-        validation.check_single_output(inducing_variable, num_inputs)
+    if shared and isinstance(inducing_variable, MultioutputInducingVariables):
+        raise ValueError(
+            "inducing_variable must be Z [M, D], a single-output variable or one that outputs "
+            "share (PEP accepts one for each column of Y), got "
+            f"{type(inducing_variable).__name__}."
+        )
     parts = independent_parts(inducing_variable, kernel)
     if len(parts) not in (1, num_latent_gps):
         raise ValueError(f"inducing_variable {must} {len(parts)}.")
     for variable, _ in parts:
-        validation.check_single_output(variable, num_inputs)
+        _check_single_output(variable, num_inputs)
     points = [
         (part, variable.Z.numpy()) for variable, part in parts if type(variable) is InducingPoints
     ]
@@ -80,6 +86,23 @@ def check_inducing_variable(
     if len(sizes) > 1:
         raise ValueError(
             f"inducing_variable must have parts of the same size, got {sorted(sizes)}."
+        )
+
+
+def _check_single_output(variable: InducingVariables, num_inputs: int | None) -> None:
+    """Check that a single-output inducing variable is finite and has the columns of X."""
+    if isinstance(variable, InducingPointsBase):
+        Z = validation.matrix(variable.Z, "inducing_variable (Z)", "D")
+        accepted = (None, Z.shape[1])
+        if num_inputs not in accepted and not isinstance(variable, InducingPatches):
+            raise ValueError(
+                f"inducing_variable (Z) must have as many columns as X, {num_inputs}, got "
+                f"{Z.shape[1]}."
+            )
+    elif int(variable.num_inducing) < 1:
+        raise ValueError(
+            "inducing_variable must have at least one inducing variable, got "
+            f"{variable.num_inducing}."
         )
 
 

@@ -97,7 +97,7 @@ class FitOptions:
             learning_rate=validation.positive_number(self.learning_rate, "learning_rate"),
             tolerance=validation.positive_number(self.tolerance, "tolerance"),
             n_restarts=validation.whole_number(self.n_restarts, "n_restarts", 0, 100),
-            checkpoint_seconds=validation.seconds(self.checkpoint_seconds, "checkpoint_seconds"),
+            checkpoint_seconds=validation.checkpoint_seconds(self.checkpoint_seconds),
             seed=validation.seed(self.seed),
             progress=validation.boolean(self.progress, "progress"),
             jit_compile=validation.boolean(self.jit_compile, "jit_compile"),
