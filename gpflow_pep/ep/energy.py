@@ -170,8 +170,6 @@ class LeaveOneOut(NamedTuple):
 def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> LeaveOneOut:
     """Predict every row from q without its site; an error if that is improper."""
     one = tf.ones([], q.L.dtype)
-    rows = problem.rows
-    rule = problem.rule
     projected = problem.projected
 
     def part(chunk: Chunk) -> Tensors:
@@ -183,7 +181,7 @@ def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> L
         )
         w = w._replace(ratio=asserted(w.ratio, w.ratio > 0.0, message, tf.reduce_min(w.ratio)))
         f = sweep.cavity_of_f(w, here)
-        density = rule.moments(f, Observations(*chunk.data), one).log_partition
+        density = problem.rule.moments(f, Observations(*chunk.data), one).log_partition
         return (
             tf.reduce_sum(density, axis=0),
             tf.linalg.matrix_transpose(f.mean),
@@ -191,7 +189,7 @@ def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> L
         )
 
     shapes = [[None], [None, None], [None, None]]
-    return LeaveOneOut(*rows.chunked.concatenate(part, q.L.dtype, shapes))
+    return LeaveOneOut(*problem.rows.chunked.concatenate(part, q.L.dtype, shapes))
 
 
 def minibatch_objective(

@@ -277,8 +277,8 @@ def _after_accepted_sweep(
     stalled.
     """
     iterate = loop.iterate
-    sites = loop.iterate.swept.sites
-    attempt = loop.attempt.after(loop.iterate.change)
+    sites = iterate.swept.sites
+    attempt = loop.attempt.after(iterate.change)
     anderson = loop.anderson.after(workers, last, iterate, attempt.damping(options))
     enters = (attempt.stalled >= attempt.patience) & (loop.sweeps < options.max_sweeps - 1)
     enters &= anderson.secants.depth >= LEAST_DEPTH

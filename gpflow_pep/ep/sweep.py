@@ -316,7 +316,6 @@ class Problem:
         """
         rows = self.rows
         projected = self.projected
-        rule = self.rule
 
         def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             here = projected(chunk)
@@ -329,7 +328,7 @@ class Problem:
                 site = site._replace(linear=shifted)
             marginal = marginals(q, here.V)
             w = cavity_of_w(marginal, site, alpha)
-            tilted = rule.moments(
+            tilted = self.rule.moments(
                 cavity_of_f(w, here), Observations(*chunk.data), alpha, negligible
             )
             target = matching_site(w, here.conditional_variance, tilted)

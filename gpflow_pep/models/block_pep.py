@@ -69,6 +69,8 @@ class BlockPEP(PEP):
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_blocks", *PEP._TF_MODULE_IGNORED_PROPERTIES})
 
+    _problem_type = BlockProblem
+
     def __init__(
         self,
         data: RegressionData,
@@ -138,8 +140,6 @@ class BlockPEP(PEP):
                 f"{self.num_latent_gps} latent functions; use gpflow_pep.PEP."
             )
 
-    _problem_type = BlockProblem
-
     @property
     @override
     def _num_sites(self) -> int:
@@ -157,11 +157,12 @@ class BlockPEP(PEP):
     @property
     @override
     def _num_padded_rows(self) -> int:
-        return len(self._sizes) * self._sites.linear.shape[1]
+        return self._num_sites * self._sites.linear.shape[1]
 
     @override
     def _new_sites(self) -> Sites:
-        B, d = len(self._sizes), max(self._sizes)
+        B = self._num_sites
+        d = max(self._sizes)
         return SitesOfBlocks([B, d, d], [B, d], default_float())
 
     @override

@@ -361,8 +361,7 @@ def _checkpoints(
         run = check_same_run(workers, model, run)
     if options.checkpoint is None:
         return None
-    seconds = options.checkpoint_seconds
-    return Checkpoints(options.checkpoint, run, seconds, writes=workers.is_chief)
+    return Checkpoints(options.checkpoint, run, options.checkpoint_seconds, writes=workers.is_chief)
 
 
 def _minimizer(
