@@ -13,6 +13,7 @@ import zlib
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pooch
 from requests.exceptions import RequestException
@@ -41,16 +42,13 @@ class PublishedFile:
     sha256: str
     """Digest of the file's bytes, in hexadecimal; if ``packed``, of its unpacked content."""
 
-    elsewhere: str = ""
+    packed: bool = False
     """
-    A second path below ``GPFLOW_PEP_DATA`` to search after ``relative_path``, for a gzip file that
-    another program has packed to other bytes; empty for none.
+    True for a gzip file that is identified by its content: another program packs it to other bytes.
     """
 
-    @property
-    def packed(self) -> bool:
-        """True for a gzip file that is identified by its unpacked content."""
-        return bool(self.elsewhere)
+    elsewhere: str = ""
+    """A second path below ``GPFLOW_PEP_DATA`` to search after ``relative_path``; empty for none."""
 
     @property
     def url(self) -> str:
@@ -63,16 +61,18 @@ class PublishedFile:
         return PurePosixPath(self.repository.replace("/", "+")) / self.path
 
 
-@cache
-def _pins() -> dict[str, PublishedFile]:
-    lines = Path(__file__).with_name("files.txt").read_text(encoding="ascii").splitlines()
-    files = [PublishedFile(*line.split()) for line in lines if not line.startswith("#")]
-    return {f"{file.repository}/{file.path}": file for file in files}
-
-
-def published(place: str) -> PublishedFile:
+def published(place: str, **options: Any) -> PublishedFile:
     """Return a file of ``files.txt``, given its repository and path."""
-    return _pins()[place]
+    return PublishedFile(*_pins()[place], **options)
+
+
+@cache
+def _pins() -> dict[str, tuple[str, str, str, str]]:
+    _, *lines = Path(__file__).with_name("files.txt").read_text(encoding="ascii").splitlines()
+    return {
+        f"{repository}/{path}": (repository, commit, path, sha256)
+        for repository, commit, path, sha256 in map(str.split, lines)
+    }
 
 
 def local_copy(file: PublishedFile) -> Path:

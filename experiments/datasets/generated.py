@@ -6,7 +6,7 @@ clusters.
 import numpy as np
 import numpy.typing as npt
 
-from experiments.datasets.tables import Floats, Mask
+from experiments.datasets.tables import Floats
 
 _HALF_WIDTH = 2.5  # half the width of the square, in lengthscales
 NUM_ROWS = 1000  # rows of the training and of the test part
@@ -61,11 +61,6 @@ def gaussian_process_draw(number: int) -> Floats:
     )  # [1000, 1000]
     covariance = np.exp(-0.5 * distances) + 0.01 * np.eye(NUM_ROWS)
     return np.column_stack([X, np.linalg.cholesky(covariance) @ rng.normal(size=NUM_ROWS)])
-
-
-def second_half(table: Floats) -> Mask:
-    """Test on the second half of the rows."""
-    return np.arange(len(table)) >= len(table) // 2  # [N]
 
 
 def blobs(number: int) -> tuple[Floats, npt.NDArray[np.str_]]:

@@ -8,14 +8,19 @@ import zipfile
 import numpy as np
 
 from experiments.datasets.files import PublishedFile, local_copy
-from experiments.datasets.tables import Floats, Mask
+from experiments.datasets.tables import Floats, Reader
 
 _AUDIO_ROWS = slice(8_000, 26_000)
 
 
-def alternate(table: Floats, period: int = 2) -> Mask:
-    """Test on the last of every `period` rows of a table."""
-    return np.arange(len(table)) % period == period - 1  # [N]
+def alternate(read_table: Reader, part: int, period: int = 2) -> Floats:
+    """
+    Return the training rows (part 0) of a table, or the test rows (part 1): the last of every
+    `period` rows.
+    """
+    table = read_table()
+    is_test = np.arange(len(table)) % period == period - 1  # [N]
+    return np.compress(is_test == bool(part), table, axis=0)
 
 
 def read_audio(file: PublishedFile) -> Floats:
@@ -81,10 +86,15 @@ def by_columns(heights: Floats, step: float) -> Floats:
     return np.column_stack([east.ravel(), north.ravel(), heights[::-1].T.ravel()])
 
 
-def between_places(table: Floats) -> Mask:
-    """Train on every second place in either direction of a map by columns, test on the rest."""
+def every_second_place(read_table: Reader, part: int) -> Floats:
+    """
+    Return every second place in either direction of a map by columns (part 0), or the rest (part
+    1).
+    """
+    table = read_table()
     east, north = (np.unique(table[:, axis], return_inverse=True)[1] for axis in (0, 1))
-    return (east % 2 == 1) | (north % 2 == 1)  # [N]
+    is_train = (east % 2 == 0) & (north % 2 == 0)
+    return np.compress(is_train != bool(part), table, axis=0)
 
 
 def pseudo_periodic(number: int) -> Floats:

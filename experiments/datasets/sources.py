@@ -5,7 +5,7 @@ All row and column numbers in the published files count from 0.
 
 import io
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.datasets.files import PublishedFile, local_copy
-from experiments.datasets.tables import Floats, Mask, Reader, as_labels, read_csv
+from experiments.datasets.tables import Floats, Reader, as_labels, read_csv
 
 Rows = npt.NDArray[np.intp]
 
@@ -85,8 +85,8 @@ class ArchivedSplits(_Archived):
     the values ``classes`` become 0 and 1.
     """
 
-    dropped: Sequence[int] = ()
-    classes: Sequence[float] | None = None
+    dropped: tuple[int, ...] = ()
+    classes: tuple[float, float] | None = None
 
     def read(self, split: int) -> SplitTable:
         indices = ("features", "target", f"train_{split}", f"test_{split}")
@@ -128,7 +128,7 @@ class MaskedFolds(Source):
 
     table: PublishedFile
     mask: PublishedFile
-    dropped: Sequence[int] = ()
+    dropped: tuple[int, ...] = ()
     num_splits: int = 10
 
     def read(self, split: int) -> SplitTable:
@@ -189,28 +189,23 @@ class TrainAndTest(Source):
 
 
 @dataclass(frozen=True)
-class Ruled(Source):
+class Draws(Source):
     """
-    A table, target last, whose test rows follow from a rule; or several, drawn at random, of which
-    split k is draw k.
+    Tables drawn at random, target last: split k is draw k, with its own training and test rows.
     """
 
-    read_table: Callable[..., Floats]
-    is_test: Callable[[Floats], Mask]
-    """Return a mask of the test rows of a table."""
-    num_splits: int = 1
-
-    @property
-    def splits_published(self) -> bool:  # type: ignore[override]
-        """False if the tables are drawn."""
-        return self.num_splits == 1
+    draw: Callable[[int], Floats]
+    is_test: Callable[[Rows], npt.NDArray[np.bool_]]
+    """Mask of the test rows by their places in the table."""
+    num_splits: int
+    splits_published = False
 
     def read(self, split: int) -> SplitTable:
-        table = self.read_table(split) if self.num_splits > 1 else self.read_table()  # [N, D + 1]
-        return _masked(table, self.is_test(table))
+        table = self.draw(split)  # [N, D + 1]
+        return _masked(table, self.is_test(np.arange(len(table))))
 
 
-def _masked(table: Floats, is_test: Mask) -> SplitTable:
+def _masked(table: Floats, is_test: npt.NDArray[np.bool_]) -> SplitTable:
     return SplitTable(*_target_last(table), np.flatnonzero(~is_test), np.flatnonzero(is_test))
 
 

@@ -4,7 +4,7 @@ All row and column numbers in the published files count from 0.
 """
 
 import gzip
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,18 @@ import numpy.typing as npt
 from experiments.datasets.files import PublishedFile, local_copy
 
 Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 Reader = Callable[[], Floats]
 """Reads a table; if it reads files, a `partial` with the files or other readers as arguments."""
 
 MISSING = {"?", "NA"}  # missing values in text files
 
 
-def read_csv(file: PublishedFile, *, delimiter: str = ",") -> Floats:
+def read_csv(file: PublishedFile, *, delimiter: str | None = ",") -> Floats:
     """
-    Read the numbers of a text file without a header, plain or gzipped; an empty delimiter is white
+    Read the numbers of a text file without a header, plain or gzipped; the delimiter None is white
     space.
     """
-    return np.loadtxt(local_copy(file), delimiter=delimiter or None)  # [N, columns]
+    return np.loadtxt(local_copy(file), delimiter=delimiter)  # [N, columns]
 
 
 def read_words(
@@ -100,9 +99,9 @@ def read_bundled(name: str, **options: Any) -> Floats:
 
 def two_classes(
     read_table: Reader,
-    classes: Sequence[float],
+    classes: tuple[float, float] = (0.0, 1.0),
     target: int = -1,
-    dropped: Sequence[int] = (),
+    dropped: tuple[int, ...] = (),
 ) -> Floats:
     """
     Read the rows of two classes of a table: inputs first, label last.
@@ -116,7 +115,7 @@ def two_classes(
     return np.column_stack([inputs, as_labels(table[:, target], classes)])  # [N, D + 1]
 
 
-def as_labels(codes: Floats, classes: Sequence[float]) -> Floats:
+def as_labels(codes: Floats, classes: tuple[float, float]) -> Floats:
     """Return 0 for ``classes[0]`` and 1 for ``classes[1]``; refuse other codes."""
     if not np.isin(codes, classes).all():
         raise ValueError(

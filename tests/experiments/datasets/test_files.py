@@ -111,7 +111,9 @@ def test_address_that_serves_nothing(cache, server):
 
 # The same content packed twice: the header holds the time, so that the bytes differ.
 PACKED, PACKED_ANEW = (gzip.compress(b"1,2\n", mtime=time) for time in (1, 2))
-PACKED_NUMBERS = replace(NUMBERS, path="some/numbers.csv.gz", elsewhere="other/numbers.gz")
+PACKED_NUMBERS = replace(
+    NUMBERS, path="some/numbers.csv.gz", packed=True, elsewhere="other/numbers.gz"
+)
 PACKED_ADDRESS = f"{NUMBERS_ADDRESS}.gz"
 
 

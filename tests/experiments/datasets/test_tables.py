@@ -46,7 +46,7 @@ def test_two_files_side_by_side(publish):
 
 def test_white_space_and_gzip(publish):
     assert_array_equal(
-        read_csv(publish("t.gz", gzip.compress(b"1 2\n3 4\n")), delimiter=""), [[1, 2], [3, 4]]
+        read_csv(publish("t.gz", gzip.compress(b"1 2\n3 4\n")), delimiter=None), [[1, 2], [3, 4]]
     )
 
 
