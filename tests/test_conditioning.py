@@ -27,6 +27,7 @@ from products import preferring_products
 from quick import partly_slow
 from refusals import stopped
 from tensorflow.errors import InvalidArgumentError
+from waves import line
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, fit
 
@@ -271,7 +272,7 @@ def test_derivatives_that_nearly_cancel(any_device):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 1))
     Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=(300, 1))
-    Z = np.linspace(-3.0, 3.0, 40)[:, None]
+    Z = line(-3.0, 3.0, 40)
     model = PEPR(
         (X, Y),
         SquaredExponential(),
@@ -318,7 +319,7 @@ def test_a_raised_jitter_is_in_the_result(variance, is_printed, capfd):
     Two equal points without jitter, whose second pivot is exactly 0 (the root of the variance is),
     need a jitter of eps, 2e-16: more than 1e-5 of a variance of 1e-12, and less of one of 1.
     """
-    X = np.linspace(0.0, 1.0, 9)[:, None]
+    X = line(0.0, 1.0, 9)
     with configured(jitter=0.0):
         kernel = SquaredExponential(variance)
         gpflow.set_trainable(kernel, False)
@@ -335,8 +336,8 @@ def test_covariances_that_contradict_each_other_are_refused(name, way):
     At 1e9 s and a lengthscale of 60 s, |x|^2 eps = 0.06; near the origin the same kernel is as good
     as any.
     """
-    X = np.linspace(0.0, 600.0, N)[:, None]
-    Z = np.linspace(1.0, 597.0, M)[:, None]
+    X = line(0.0, 600.0, N)
+    Z = line(1.0, 597.0, M)
     far = MODELS[name](
         (X + 1e9, np.sin(X)), ExpandedSquare(1.3, 60.0), Z + 1e9, noise_variance=1e-2
     )

@@ -14,6 +14,7 @@ from comparisons import assert_all_equal
 from configuration import configured
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian, StudentT
+from kinds import X, Y, Z
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 from quick import some_slow
 from refusals import refused, stopped
@@ -36,11 +37,6 @@ from gpflow_pep import (
 from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.runtime.checks import asserted
 from gpflow_pep.training import fit
-
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(12, 2))
-Y = RNG.normal(size=(12, 1))
-Z = RNG.normal(size=(4, 2))
 
 
 def build(model=PEPR, data=(X, Y), inducing_variable=Z, **options):
@@ -222,7 +218,7 @@ def test_booleans_are_true_or_false(name, call, value):
 
 
 def test_blocks_that_mean_the_same():
-    labels = np.repeat([7, -2], 6)[np.argsort(RNG.permutation(12))]
+    labels = np.repeat([7, -2], 6)[np.random.default_rng(0).permutation(12)]
     lists = [np.flatnonzero(labels == -2), np.flatnonzero(labels == 7)]
     losses = [
         float(build(blocks=blocks, alpha=[0.2, 0.9]).training_loss())

@@ -18,6 +18,7 @@ from gpflow.kernels import Matern52
 from gpflow.likelihoods import Gaussian, Poisson, Softmax, StudentT
 from model_values import assert_close, assert_same, positive_parameter
 from refusals import refused
+from waves import line, wave
 
 from gpflow_pep import PEP, PEPR, BlockPEP
 from gpflow_pep.likelihoods import Probit
@@ -65,13 +66,11 @@ def test_matches_joint_power_ep(likelihood, Y, log_prob, points, labels, alpha, 
 
 
 def given(Y, likelihood, blocks, constructor=BlockPEP, **options):
-    kernel, Z = Matern52(1.3, lengthscales=0.9), np.linspace(0.0, 3.0, 5)[:, None]
+    kernel, Z = Matern52(1.3, lengthscales=0.9), line(0.0, 3.0, 5)
     return constructor((INPUTS, Y), kernel, likelihood, Z, blocks=blocks, **options)
 
 
-rng = np.random.default_rng(3)
-INPUTS = rng.uniform(0.0, 3.0, (11, 1))
-OUTPUTS = np.sin(2.0 * INPUTS) + 0.3 * rng.normal(size=(11, 1))
+INPUTS, OUTPUTS = wave(11, 3, noise=0.3, ends=(0.0, 3.0))
 SOME = np.array([2, 0, 1, 2, 0, 1, 0, 0, 3, 4, 4])
 POWERS = np.array([0.0, 0.3, 1.0, 0.5, 0.7])
 
@@ -182,14 +181,14 @@ def test_refuses_what_needs_single_rows():
 
 
 def test_a_prior_that_is_too_wide_for_the_rule_is_an_error():
-    X = np.linspace(0.0, 1.0, 6)[:, None]
+    X = line(0.0, 1.0, 6)
     model = BlockPEP((X, (X > 0.4).astype(float)), Matern52(1e4), Probit(), X[::2], blocks=2)
     with pytest.raises(tf.errors.InvalidArgumentError, match="wider than the likelihood"):
         model.maximum_log_likelihood_objective()
 
 
 def test_new_data_with_wider_blocks_are_refused():
-    X = np.linspace(0.0, 1.0, 6)[:, None]
+    X = line(0.0, 1.0, 6)
     model = BlockPEP((X[:2], X[:2]), Matern52(), Gaussian(), X[::2], blocks=4)
     with pytest.raises(ValueError, match=r"at most 2 rows.*got 6"):
         model.data = X, X

@@ -9,16 +9,15 @@ import threading
 import gpflow
 import numpy as np
 import pytest
-from comparisons import assert_all_close
+from comparisons import assert_all_near
+from waves import signs
 
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.models.pep import lock_of
 
 THREADS = 60
-rng = np.random.default_rng(5)
-X = rng.uniform(-2.0, 2.0, (40, 1))
-LABELS = (np.sin(3.0 * X) + 0.3 * rng.normal(size=X.shape) > 0.0) * 1.0
+X, LABELS = signs(40, 5, frequency=3.0)
 
 
 def made():
@@ -115,7 +114,7 @@ def test_uses_in_many_threads(compiled, monkeypatch):
         return [each.numpy() for each in USES[number // 2 % len(USES)](model)]
 
     for number, found in enumerate(in_threads(task)):
-        assert_all_close(found, expected[number // 2 % len(USES)], rtol=0, atol=1e-6)
+        assert_all_near(found, expected[number // 2 % len(USES)], 1e-6)
     assert watched.most == 1
     assert model.sites_status.converged
 

@@ -21,6 +21,7 @@ from numpy.testing import assert_allclose
 from quick import partly_slow
 from scipy import special, stats
 from tilted_rules import PanelRule, given, moments
+from waves import line
 
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted import (
@@ -345,8 +346,8 @@ def test_inaccurate_rows_are_centered_on_mode(alpha):
     assert np.sum(refused) > 10
     f = np.concatenate(
         [
-            mean + sd * np.linspace(-9.0, 9.0, 5001)[:, None],
-            y + np.linspace(-1.0, 1.0, 501)[:, None] + 0 * mean,
+            mean + sd * line(-9.0, 9.0, 5001),
+            y + line(-1.0, 1.0, 501) + 0 * mean,
         ]
     )
     log_pi = alpha * stats.t.logpdf(f, 3.0, y, scale) - 0.5 * np.square((f - mean) / sd)
