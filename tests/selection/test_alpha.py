@@ -8,15 +8,14 @@ from gpflow.likelihoods import Gaussian
 from model_values import loss_and_gradient
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
+from waves import line, wave
 
 from gpflow_pep import APEP, PEPR, TSVGP, select_alpha
 from gpflow_pep.training import fit
 
-rng = np.random.default_rng(5)
 N = 40
-X = rng.uniform(-2.0, 2.0, (N, 1))
-Y = np.sin(3.0 * X) + 0.2 * rng.normal(size=X.shape)
-Z = np.linspace(-1.8, 1.8, 4)[:, None]
+X, Y = wave(N, 5, frequency=3.0)
+Z = line(-1.8, 1.8, 4)
 
 
 def make(data, alpha):
@@ -31,12 +30,16 @@ def untrained(*_):
     """Keep the hyperparameters."""
 
 
+def selected(alphas, make=make, **options):
+    return select_alpha(make, (X, Y), alphas, train=untrained, **options)
+
+
 def test_scores_and_errors():
     """
     Means over rows and standard errors of leave-one-out densities, and of paired differences from
     the best.
     """
-    found = select_alpha(make, (X, Y), [0.0, 0.5, 1.0], train=untrained)
+    found = selected([0.0, 0.5, 1.0])
     assert_array_equal(found.alphas, [0.0, 0.5, 1.0])
     assert found.densities.shape == (3, N)
     model = make((X, Y), 1.0)
@@ -85,7 +88,7 @@ def test_folds_are_predicted_without_their_rows(capsys):
         seen.append(data)
         return make(data, alpha)
 
-    found = select_alpha(make_and_note, (X, Y), [0.5], folds=3, train=untrained)
+    found = selected([0.5], make_and_note, folds=3)
     assert [len(data[0]) for data in seen] == [26, 27, 27]
     predicted = 0
     for data in seen:
@@ -94,18 +97,18 @@ def test_folds_are_predicted_without_their_rows(capsys):
         density = make(data, 0.5).predict_log_density((X[part], Y[part]))
         assert_allclose(found.densities[0, part], density, rtol=1e-12)
     assert predicted == N
-    again = select_alpha(make, (X, Y), [0.5], folds=3, train=untrained, progress=True)
+    again = selected([0.5], folds=3, progress=True)
     shown = capsys.readouterr().err
     assert "alpha 0.5" in shown and "3/3" in shown
     assert_array_equal(again.densities, found.densities)
-    other = select_alpha(make, (X, Y), [0.5], folds=3, train=untrained, seed=1)
+    other = selected([0.5], folds=3, seed=1)
     assert np.abs(other.densities - found.densities).max() > 1e-3
 
 
 def test_models_are_trained():
     """`train` is called; trained hyperparameters predict better than initial ones."""
     trained = select_alpha(make, (X, Y), [0.5], train=lambda model: fit(model, max_iterations=20))
-    start = select_alpha(make, (X, Y), [0.5], train=untrained)
+    start = selected([0.5])
     assert trained.scores[0] > start.scores[0] + 0.1
     assert trained.trainings[0][0].iterations <= 20 and start.trainings == ((None,),)
 
@@ -149,15 +152,13 @@ def test_densities_that_are_infinite_or_no_numbers():
     }
     rows[0.5] = np.zeros(N)
     with np.errstate(invalid="ignore"):  # of the standard errors
-        found = select_alpha(
-            lambda data, alpha: Told(rows[alpha]), (X, Y), [0.0, 0.5, 1.0], train=untrained
-        )
+        found = selected([0.0, 0.5, 1.0], lambda data, alpha: Told(rows[alpha]))
     assert found.alpha == 0.5 and found.within_two_standard_errors.tolist() == [0.5]
     rows[0.5] = np.full(N, np.nan)
     with pytest.raises(
         FloatingPointError, match=r"the log densities of 40 rows are NaN at alpha = 0\.5"
     ):
-        select_alpha(lambda data, alpha: Told(rows[alpha]), (X, Y), [0.0, 0.5], train=untrained)
+        selected([0.0, 0.5], lambda data, alpha: Told(rows[alpha]))
 
 
 def test_bad_arguments_are_refused():
@@ -196,7 +197,7 @@ def test_one_model_for_all_powers():
         model.alpha = np.where(np.arange(N) < 20, alpha, 0.25)
         return model
 
-    found = select_alpha(change, (X, Y), [0.0, 1.0], train=untrained)
+    found = selected([0.0, 1.0], change)
     assert abs(found.differences).max() > 1e-4
 
 

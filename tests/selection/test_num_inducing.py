@@ -7,15 +7,14 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from gpflow.kernels import SeparateIndependent, SharedIndependent, SquaredExponential
 from numpy.testing import assert_allclose
 from refusals import refused
+from waves import wave
 
 from gpflow_pep import PEPR, PEPClassifier, select_num_inducing
 from gpflow_pep.inducing import greedy_variance
 from gpflow_pep.likelihoods import Probit
 
-rng = np.random.default_rng(2)
 N = 80
-X = rng.uniform(-3.0, 3.0, (N, 1))
-Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
+X, Y = wave(N, 2, ends=(-3.0, 3.0))
 
 
 def make(data, Z, alpha=0.0, lengthscale=1.0, noise=0.1):
@@ -28,15 +27,13 @@ def untrained(*_):
     """Keep the hyperparameters."""
 
 
+def selected(numbers, make=make, **options):
+    return select_num_inducing(make, (X, Y), numbers, train=untrained, **options)
+
+
 @pytest.fixture(scope="module")
 def found():
-    return select_num_inducing(
-        make,
-        (X, Y),
-        (3, 16, 32, 48),
-        tolerance=0.02,
-        train=untrained,
-    )
+    return selected((3, 16, 32, 48), tolerance=0.02)
 
 
 def test_few_points_are_enough_for_a_smooth_function(found):
@@ -69,7 +66,7 @@ def test_all_rows_are_needed_where_rows_are_unrelated():
 
 
 def test_the_largest_number_may_not_be_enough(capsys):
-    found = select_num_inducing(make, (X, Y), (2, 4), train=untrained, progress=True)
+    found = selected((2, 4), progress=True)
     shown = capsys.readouterr().err
     assert "4 inducing points" in shown and "2/2" in shown
     assert found.status == "largest"
@@ -96,12 +93,8 @@ def test_reports_that_training_did_not_reach_a_new_start():
 def test_scores_are_those_of_the_models():
     """Untrained, with points that are the greedy choice: nested, since hyperparameters stay."""
     models = []
-    found = select_num_inducing(
-        lambda data, Z: models.append(make(data, Z)) or models[-1],
-        (X, Y),
-        (4, 8),
-        tolerance=1e-9,
-        train=untrained,
+    found = selected(
+        (4, 8), lambda data, Z: models.append(make(data, Z)) or models[-1], tolerance=1e-9
     )
     Z = greedy_variance(SquaredExponential(), X, 8)
     for number, model in enumerate(models[1:]):  # the first has one point, and gives its kernel
@@ -157,9 +150,7 @@ def test_table_and_summary(found):
 @pytest.mark.slow
 def test_densities_decide_where_there_is_no_bound():
     """At alpha = 1 bounds are reported only; models of labels have no bounds."""
-    found = select_num_inducing(
-        lambda data, Z: make(data, Z, alpha=1.0), (X, Y), (4, 8, 16, 32), train=untrained
-    )
+    found = selected((4, 8, 16, 32), lambda data, Z: make(data, Z, alpha=1.0))
     assert found.criterion == "density" and found.status == "tolerance"
     assert (
         found.densities[-1] - found.densities[-2]
@@ -207,7 +198,7 @@ class FailsWith48(Told):
 
 
 def test_a_new_start_that_fails_is_ignored():
-    found = select_num_inducing(FailsWith48, (X, Y), (12, 24, 48), train=untrained)
+    found = selected((12, 24, 48), FailsWith48)
     assert found.status == "tolerance" and found.num_inducing == 12
 
 
@@ -284,9 +275,7 @@ def test_models_that_share_a_kernel_are_refused():
     """Training one would change the other."""
     kernel = SquaredExponential()
     with refused(r"make must build a new kernel, .* shares 2 trainable parameters with"):
-        select_num_inducing(
-            lambda data, Z: PEPR(data, kernel, Z, alpha=0.0), (X, Y), (3, 6), train=untrained
-        )
+        selected((3, 6), lambda data, Z: PEPR(data, kernel, Z, alpha=0.0))
 
 
 def test_a_make_that_ignores_its_points_is_refused():

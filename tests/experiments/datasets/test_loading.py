@@ -4,9 +4,11 @@ Loading: names, descriptions, splits and standardization, on the sets that come 
 
 import numpy as np
 import pytest
+from comparisons import assert_all_equal
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from splits import assert_is_split
 
 from experiments import datasets
 
@@ -33,10 +35,7 @@ def test_seeded_splits_are_as_documented(split):
     X, y = load_diabetes(return_X_y=True, scaled=False)
     rows = np.random.RandomState(split).permutation(442)
     data = datasets.load(BUNDLED, split, standardize=False)
-    assert_array_equal(data.X_train, X[rows[:398]])
-    assert_array_equal(data.Y_train, y[rows[:398], None])
-    assert_array_equal(data.X_test, X[rows[398:]])
-    assert_array_equal(data.Y_test, y[rows[398:], None])
+    assert_is_split(data, X, y[:, None], rows[:398], rows[398:])
 
 
 def test_split_may_be_a_numpy_integer():
@@ -66,10 +65,8 @@ def test_standardized_values_go_back_to_published_units():
 
 def test_without_standardization_means_are_zero_and_scales_one():
     raw = datasets.load(BUNDLED, standardize=False)
-    assert_array_equal(raw.x_mean, np.zeros(10))
-    assert_array_equal(raw.x_scale, np.ones(10))
-    assert_array_equal(raw.y_mean, [0.0])
-    assert_array_equal(raw.y_scale, [1.0])
+    found = raw.x_mean, raw.x_scale, raw.y_mean, raw.y_scale
+    assert_all_equal(found, (np.zeros(10), np.ones(10), [0.0], [1.0]))
 
 
 @pytest.mark.parametrize("task", ["multi-class", ""])
@@ -84,10 +81,7 @@ def test_malignant_tumours_are_labeled_1(split):
     X, y = load_breast_cancer(return_X_y=True)  # y is 0 for malignant
     rows = np.random.RandomState(split).permutation(569)
     data = datasets.load("breast-cancer", split, standardize=False)
-    assert_array_equal(data.X_train, X[rows[:512]])
-    assert_array_equal(data.Y_train, 1.0 - y[rows[:512], None])
-    assert_array_equal(data.X_test, X[rows[512:]])
-    assert_array_equal(data.Y_test, 1.0 - y[rows[512:], None])
+    assert_is_split(data, X, 1.0 - y[:, None], rows[:512], rows[512:])
     assert datasets.describe("breast-cancer").classes == ("benign", "malignant")
 
 

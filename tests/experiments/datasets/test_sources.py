@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from comparisons import assert_all_equal
 from numpy.testing import assert_allclose, assert_array_equal
+from splits import assert_is_split
 
 from experiments import datasets
 from experiments.datasets.catalog import ENTRIES
@@ -64,10 +66,8 @@ def toy(publish, monkeypatch):
 def test_archive_gives_the_columns_and_rows_it_names(toy):
     data = datasets.load(toy, 1, standardize=False)
     assert data.name == "toy"
-    assert_array_equal(data.X_train, TOY_TABLE[[1, 3, 5, 0]][:, [3, 0, 2]])
-    assert_array_equal(data.Y_train, TOY_TABLE[[1, 3, 5, 0]][:, [1]])
-    assert_array_equal(data.X_test, TOY_TABLE[[4, 2]][:, [3, 0, 2]])
-    assert_array_equal(data.Y_test, TOY_TABLE[[4, 2]][:, [1]])
+    X, Y = TOY_TABLE[:, [3, 0, 2]], TOY_TABLE[:, [1]]
+    assert_is_split(data, X, Y, [1, 3, 5, 0], [4, 2])
 
 
 def test_archive_is_not_extracted(toy, tmp_path, monkeypatch):
@@ -94,11 +94,8 @@ def test_mask_marks_the_test_rows(publish):
         publish("mask.csv", as_text(mask).replace(b" ", b",")),
         num_splits=3,
     )
-    table = source.read(1)
-    assert_array_equal(table.X, TOY_TABLE[:, :3])
-    assert_array_equal(table.Y, TOY_TABLE[:, 3:])
-    assert_array_equal(table.train, [0, 2, 3, 5])
-    assert_array_equal(table.test, [1, 4])
+    expected = TOY_TABLE[:, :3], TOY_TABLE[:, 3:], [0, 2, 3, 5], [1, 4]
+    assert_all_equal(source.read(1), expected)
 
 
 def test_archive_leaves_out_dropped_features_and_makes_labels(publish):
@@ -108,10 +105,8 @@ def test_archive_leaves_out_dropped_features_and_makes_labels(publish):
     plain = ArchivedSplits(archive, "toy").read(0)
     read = ArchivedSplits(archive, "toy", dropped=(1,), classes=(1.0, -1.0)).read(0)
     # The feature at place 1 of 3, 0 and 2 is dropped.
-    assert_array_equal(read.X, table[:, [3, 2]])
-    assert_array_equal(read.Y, [[1], [0], [0], [1], [0], [1]])
-    assert_array_equal(read.train, plain.train)
-    assert_array_equal(read.test, plain.test)
+    labels = [[1], [0], [0], [1], [0], [1]]
+    assert_all_equal(read, (table[:, [3, 2]], labels, plain.train, plain.test))
 
 
 def test_archived_arrays_have_labels_from_0(publish):
@@ -125,10 +120,8 @@ def test_archived_arrays_have_labels_from_0(publish):
         members[f"{name}.npz"] = arrays.getvalue()
     source = ArchivedArrays(publish("toy.tgz", packed(members)), "toy", num_splits=2)
     read = source.read(1)
-    assert_array_equal(read.X, TOY_TABLE)
-    assert_array_equal(read.Y, [[2.0], [0.0], [1.0], [1.0], [0.0], [2.0]])
-    assert_array_equal(read.train, [1, 3, 5])
-    assert_array_equal(read.test, [4, 0, 2])
+    labels = [[2.0], [0.0], [1.0], [1.0], [0.0], [2.0]]
+    assert_all_equal(read, (TOY_TABLE, labels, [1, 3, 5], [4, 0, 2]))
     assert (source.num_splits, source.splits_published, read.Y.dtype) == (2, True, np.float64)
 
 
@@ -140,8 +133,7 @@ def test_folds_are_as_documented_and_test_every_row_once(N):
     tested = []
     for split in range(10):
         read = source.read(split)
-        assert_array_equal(read.X, table[:, :2])
-        assert_array_equal(read.Y, table[:, 2:])
+        assert_all_equal(read[:2], (table[:, :2], table[:, 2:]))
         assert_array_equal(read.test, np.array_split(permutation, 10)[split])
         assert_array_equal(np.sort(np.concatenate([read.train, read.test])), np.arange(N))
         assert len(read.test) in (N // 10, N // 10 + 1)
