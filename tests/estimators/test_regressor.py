@@ -20,6 +20,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.utils.validation import has_fit_parameter
+from waves import line
 
 from gpflow_pep import PEPR, CenteredLinear, StreamingSGPR, fit, weak_priors
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
@@ -239,7 +240,7 @@ def test_a_stream_whose_y_jumps_warns_once_a_batch():
     The first batch of y has mean 2 and standard deviation 3, which count without normalization too.
     """
     first = 2.0 + 3.0 * np.tile([-1.0, 1.0], 10)
-    X = np.linspace(0.0, 1.0, 40)[:, None]
+    X = line(0.0, 1.0, 40)
     estimator = SparseGPRegressor(optimizer=None, random_state=0, normalize_y=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -256,7 +257,7 @@ def test_a_stream_whose_y_jumps_warns_once_a_batch():
 def test_a_stream_whose_y_shrinks_warns():
     """Not if a batch has few rows, or equal y: these say little about the scale."""
     first = 2.0 + 3.0 * np.tile([-1.0, 1.0], 10)
-    X = np.linspace(0.0, 1.0, 20)[:, None]
+    X = line(0.0, 1.0, 20)
     estimator = SparseGPRegressor(optimizer=None, random_state=0).partial_fit(X, first)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

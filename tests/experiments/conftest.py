@@ -1,17 +1,12 @@
 """Runs of the experiments that take a moment, recorded in a folder of their own."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
-from sacred.run import Run
 
 from experiments import classification, labeling, regression, streaming
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Path:
+def runs(tmp_path):
     return tmp_path / "runs"
 
 
@@ -43,8 +38,8 @@ EXPERIMENTS = {
 
 
 @pytest.fixture
-def run_experiment(runs: Path) -> Callable[..., Run]:
-    def run(name: str, **updates: Any) -> Run:
+def run_experiment(runs):
+    def run(name, **updates):
         experiment, tiny = EXPERIMENTS[name]
         options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
         return experiment.run(config_updates=tiny | {"seed": 1} | updates, options=options)

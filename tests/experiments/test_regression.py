@@ -1,7 +1,6 @@
 """The regression experiment: every model trains, and what happened is on disk."""
 
 from functools import partial
-from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -132,7 +131,7 @@ def test_unknown_entry_is_refused(run_tiny):
         run_tiny(alhpa=0.5)
 
 
-def test_command_line_takes_flat_and_full_names(runs: Path):
+def test_command_line_takes_flat_and_full_names(runs):
     command = (
         "regression with dataset=diabetes split=2 model=PEPR alpha=0.25 gp.M=4 training.maxiter=1 "
         "max_train=60"

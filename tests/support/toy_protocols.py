@@ -29,9 +29,9 @@ _KEPT = {
 }
 
 
-def toy(jobs: list[Job]) -> list[Job]:
+def toy(jobs):
     """Return the jobs with the first values of each axis, at toy size; labels stay."""
-    kept: dict[str, list] = {}
+    kept = {}
     for job in jobs:
         for axis, value in job.labels.items():
             values = kept.setdefault(axis, [])
@@ -43,7 +43,7 @@ def toy(jobs: list[Job]) -> list[Job]:
     return [Job(job.labels, job.changed(_size(job)).cell) for job in few]
 
 
-def _size(job: Job) -> dict:
+def _size(job):
     settings = job.cell.updates
     size = dict(_SIZES[job.cell.experiment])
     if job.cell.experiment == "classification":
