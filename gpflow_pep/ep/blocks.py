@@ -267,11 +267,13 @@ def block_energy_derivatives(
             value = tf.reduce_sum(sites[:, 0] * mu) - 0.5 * tf.reduce_sum(sites[:, 1:] * second)
             value += tf.reduce_sum(D_bar * here.D) + tf.reduce_sum(g * here.mean)
         pulled = derivatives(inner, value, sources)
-        if not problem.learns_likelihood:
+        own = problem.likelihood_variables
+        if not own:
             return pulled
         _, w = problem.cavities(q, here, sites, alpha)
-        slopes = rows.rule.in_likelihood(w.of_f, rows.block(chunk), alpha, variables)
-        return *pulled[: len(tensors)], *map(tf.add, pulled[len(tensors) :], slopes)
+        slopes = rows.rule.in_likelihood(w.of_f, rows.block(chunk), alpha, own)
+        of_tensors, of_variables = pulled[: len(tensors)], pulled[len(tensors) :]
+        return *of_tensors, *problem.plus_in_likelihood(of_variables, slopes)
 
     L_bar, *direct = rows.sum_over_chunks(part, tuple(map(tf.zeros_like, sources)))
     others = direct[: len(tensors) - 1]

@@ -80,9 +80,9 @@ def energy_derivatives(
         Kuf_bar = tf.linalg.triangular_solve(0.5 * L, _shared(0.5 * V_bar, L) - Vd, adjoint=True)
         pulled = pull_back(PriorRows(Kuf_bar, scale * d_bar, m_bar))
         of_inputs, of_variables = pulled[: len(inputs)], pulled[len(inputs) :]
-        if problem.learns_likelihood:
+        if problem.likelihood_variables:
             slopes = _in_likelihood(problem, q, chunk, here, site)
-            of_variables = tuple(map(tf.add, of_variables, slopes))
+            of_variables = problem.plus_in_likelihood(of_variables, slopes)
         scale_bar = tf.reduce_sum(d_bar * d) / scale
         return symmetric_product(Vd, V), product, scale_bar, *of_inputs, *of_variables
 
@@ -110,13 +110,14 @@ def energy_derivatives(
 def _in_likelihood(
     problem: Problem, q: InducingPosterior, chunk: Chunk, here: Projected, site: Site
 ) -> Tensors:
-    """Differentiate log Z / α, summed over a chunk, in the variables at fixed cavities."""
+    """Differentiate log Z / α, summed over a chunk, in variables of the likelihood."""
     alpha = problem.rows.alpha(chunk)
     w = sweep.cavity_of_w(sweep.marginals(q, here.V), site, alpha)
     cavity = sweep.cavity_of_f(w, here)
     one = tf.ones_like(here.mean[:1])
     observations = Observations(*chunk.data)
-    return problem.rule.log_partition_vjp(cavity, observations, alpha, one, problem.variables or ())
+    sources = problem.likelihood_variables
+    return problem.rule.log_partition_vjp(cavity, observations, alpha, one, sources)
 
 
 def _moments_match(iterate: Iterate, powers: tf.Tensor) -> tf.Tensor:

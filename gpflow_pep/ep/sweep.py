@@ -229,7 +229,7 @@ class Problem:
     is_bound: tf.Tensor  # the energy is a lower bound on the log evidence, []
     keep: bool  # keep V of all rows in memory
     variables: Sequence[tf.Variable] | None = None  # the energy will be differentiated in these
-    learns_likelihood: bool = False  # some of them belong to the likelihood
+    likelihood_variables: Sequence[tf.Variable] = ()  # those of them that the likelihood has
 
     @cached_property
     def projected(self) -> Callable[[Any], Projected]:
@@ -271,6 +271,13 @@ class Problem:
         is_kept = self.keep and self.rows.chunked.only_chunk is None
         projected = self.projected(chunk) if is_kept else project(self.L, prior, self.scale)
         return projected, pull_back
+
+    def plus_in_likelihood(self, derivatives: Tensors, slopes: Tensors) -> Tensors:
+        """Add slopes in the likelihood's variables to derivatives in all variables."""
+        keys = [variable.ref() for variable in self.likelihood_variables]
+        slope_of = dict(zip(keys, slopes, strict=True))
+        pairs = zip(self.variables or (), derivatives, strict=True)
+        return tuple(each + slope_of.get(variable.ref(), 0.0) for variable, each in pairs)
 
     def no_sweep(self, sites: tf.Tensor) -> Sweep:
         """Return a placeholder for the sweep before the first one."""

@@ -720,7 +720,7 @@ class PEP(SparseGP):
             is_bound=self._is_bound(),
             keep=self._keeps_projections(),
             variables=variables,
-            learns_likelihood=bool(floating_variables(self.likelihood)),
+            likelihood_variables=floating_variables(self.likelihood),
         )
         return Inference(problem, self._sites, self._status, self._options, self._num_padded_rows)
 
