@@ -163,9 +163,9 @@ class LeaveOneOut(NamedTuple):
     log_density: tf.Tensor
     """Σ_C log ∫ q_-n(f_n) p(y_n|f_n) df_n, [N]."""
     mean: tf.Tensor
-    """Of f, [N, C]."""
+    """Mean of f, [N, C]."""
     variance: tf.Tensor
-    """Of f, [N, C]."""
+    """Variance of f, [N, C]."""
 
 
 def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> LeaveOneOut:

@@ -50,10 +50,11 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         The labels, in ascending order.
     `model_` : :class:`gpflow_pep.PEPClassifier` or :class:`gpflow_pep.StreamingPEP`
         The trained model, whose labels are indices of `classes_`; a stream from the second batch
-        on.
+        on. Its probabilities are not tempered.
     `temperature_` : float
-        The temperature of the probabilities, at which those of training rows given the other rows
-        have the smallest log loss, shrunk to 1 (Guo et al. 2017).
+        The temperature T: the probabilities are raised to the power 1/T and normalized. T minimizes
+        the log loss of leave-one-out predictions at the trained hyperparameters, plus a penalty
+        that shrinks it toward 1 (Guo et al. 2017). 1 if probabilities are not calibrated.
 
     The other attributes are as in :class:`SparseGPRegressor`.
 
@@ -87,9 +88,10 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy
             is trained. None: :class:`gpflow_pep.likelihoods.Probit` for two classes,
             :class:`gpflow.likelihoods.Softmax` for more.
-        :param calibrate: whether probabilities are raised to the power 1 / `temperature_` and
-            normalized. True: `fit` warns if the sites have not converged. None: if the kernel has
-            weak priors and was trained. `partial_fit` does not calibrate: it needs None or False.
+        :param calibrate: whether to temper probabilities by `temperature_`. None: if the kernel has
+            weak priors and was trained. `temperature_` stays 1 if the sites have not converged, or
+            if a leave-one-out prediction fails; True: `fit` warns then. `partial_fit` does not
+            calibrate: it needs None or False.
         """
         self.kernel = kernel
         self.likelihood = likelihood
@@ -129,7 +131,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         Train on another batch, as :meth:`SparseGPRegressor.partial_fit` does, by
         :class:`gpflow_pep.StreamingPEP`.
 
-        Hyperparameters stay while all rows are of one class.
+        Hyperparameters stay while all rows are of one class. The first batch after :meth:`fit` sets
+        `temperature_` to 1.
 
         :param X: inputs [N, D] of the batch.
         :param y: labels [N] of the batch, not necessarily of all classes.
@@ -165,7 +168,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     def predict_proba(self, X: Any) -> AnyNDArray:
         """
         Predict the probabilities of all classes, [n, C], in the order of `classes_`, at inputs X
-        [n, D].
+        [n, D], tempered by `temperature_`.
         """
         probabilities, _ = self._predicted(X)
         return calibration.tempered(calibration.of_all_classes(probabilities), self.temperature_)
@@ -219,8 +222,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             self.temperature_ = temperature
         elif self.calibrate:
             warn(
-                "Predictions are not calibrated: sites have not converged, or a leave-one-out "
-                "prediction is not finite."
+                "Probabilities are not calibrated: the sites have not converged, or a leave-one-out "
+                "prediction is not finite. Try a smaller alpha."
             )
 
     @override

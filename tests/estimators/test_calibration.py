@@ -146,8 +146,20 @@ def test_only_trained_priors_temper_by_default():
 def test_probabilities_that_cannot_be_calibrated(monkeypatch):
     nan = np.full((60, 2), np.nan)
     monkeypatch.setattr(calibration, "leave_one_out_probabilities", lambda *_: nan)
-    with pytest.warns(UserWarning, match="^Predictions are not calibrated"):
+    with pytest.warns(UserWarning, match="^Probabilities are not calibrated"):
         assert classified(optimizer=None, calibrate=True).temperature_ == 1.0
+
+
+def test_temperature_does_not_depend_on_the_order_of_two_classes():
+    """A row of the other class, as near to certain as rounding resolves."""
+    p = np.r_[np.full(40, 0.9), 1e-20][:, None]
+    y = np.r_[np.ones(36, int), np.zeros(4, int), 1]
+    temperatures = [
+        calibration.best_temperature(calibration.of_all_classes(probability), labels)
+        for probability, labels in ((p, y), (1.0 - p, 1 - y))
+    ]
+    assert_allclose(*temperatures, rtol=1e-6)
+    assert temperatures[0] > 1.0
 
 
 def test_impossible_labels_have_a_finite_temperature():
