@@ -3,7 +3,7 @@ Power expectation propagation: cavities, site updates, sweeps to convergence, th
 leave-one-out.
 """
 
-from .energy import LeaveOneOut, energy_derivatives, leave_one_out
+from .energy import energy_derivatives, leave_one_out, leave_one_out_moments
 from .implicit import implicit_bars
 from .inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
 from .solver import FEW_SWEEPS, RUNNING, SolverOptions

@@ -21,7 +21,7 @@ import tensorflow as tf
 from ..engine import Chunk, InducingPosterior, OldPosteriorSite, SiteSums
 from ..maths.linalg import cholesky_adjoint, inverse_of_product, symmetric_product
 from ..runtime import Tensors, asserted, derivatives
-from ..tilted import Observations, log_partition
+from ..tilted import Cavity, Observations, log_partition
 from . import sweep
 from .sweep import Iterate, LatentRows, PriorRows, Problem, Projected, Site
 
@@ -157,40 +157,45 @@ def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     return values
 
 
-class LeaveOneOut(NamedTuple):
-    """Predictions of every row from q without its site."""
-
-    log_density: tf.Tensor
-    """Σ_C log ∫ q_-n(f_n) p(y_n|f_n) df_n, [N]."""
-    mean: tf.Tensor
-    """Mean of f, [N, C]."""
-    variance: tf.Tensor
-    """Variance of f, [N, C]."""
-
-
-def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> LeaveOneOut:
-    """Predict every row from q without its site; an error if that is improper."""
+def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> tf.Tensor:
+    """
+    Compute Σ_C log ∫ q_-n(f_n) p(y_n|f_n) df_n, [N], q_-n without a site of [N, 2, C]; an error if
+    improper.
+    """
     one = tf.ones([], q.L.dtype)
     projected = problem.projected
 
     def part(chunk: Chunk) -> Tensors:
-        here = projected(chunk)
-        w = sweep.cavity_of_w(sweep.marginals(q, here.V), Site(*sweep.take_pair(sites, chunk)), one)
-        message = (
-            "q without the site of an observation is not proper. Try: a smaller alpha. The "
-            "smallest 1 - τ s is"
-        )
-        w = w._replace(ratio=asserted(w.ratio, w.ratio > 0.0, message, tf.reduce_min(w.ratio)))
-        f = sweep.cavity_of_f(w, here)
+        f = _without_sites(q, sites, chunk, projected(chunk))
         density = problem.rule.moments(f, Observations(*chunk.data), one).log_partition
-        return (
-            tf.reduce_sum(density, axis=0),
-            tf.linalg.matrix_transpose(f.mean),
-            tf.linalg.matrix_transpose(f.variance),
-        )
+        return (tf.reduce_sum(density, axis=0),)
 
-    shapes = [[None], [None, None], [None, None]]
-    return LeaveOneOut(*problem.rows.chunked.concatenate(part, q.L.dtype, shapes))
+    return problem.rows.chunked.concatenate(part, q.L.dtype, [[None]])[0]
+
+
+def leave_one_out_moments(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> Tensors:
+    """Compute mean and variance [N, C] of every q_-n(f_n); an error if improper."""
+    projected = problem.projected
+
+    def part(chunk: Chunk) -> Tensors:
+        f = _without_sites(q, sites, chunk, projected(chunk))
+        return tf.transpose(f.mean), tf.transpose(f.variance)
+
+    return problem.rows.chunked.concatenate(part, q.L.dtype, [[None, None]] * 2)
+
+
+def _without_sites(q: InducingPosterior, sites: tf.Tensor, chunk: Chunk, here: Projected) -> Cavity:
+    """Return every q_-n(f_n) of a chunk; an error if improper."""
+    site = Site(*sweep.take_pair(sites, chunk))
+    w = sweep.cavity_of_w(sweep.marginals(q, here.V), site, tf.ones([], q.L.dtype))
+    ratio = asserted(
+        w.ratio,
+        w.ratio > 0.0,
+        "q without the site of an observation is not proper. Try: a smaller alpha. The smallest "
+        "1 - τ s is",
+        tf.reduce_min(w.ratio),
+    )
+    return sweep.cavity_of_f(w._replace(ratio=ratio), here)
 
 
 def minibatch_objective(

@@ -113,7 +113,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
         Labels are text, whole numbers or booleans, all of one type.
         """
-        calibration.checked(self.calibrate)
+        calibration.check(self.calibrate)
         with atomic([self], ()):
             X, y = self._validated_rows(X, y, reset=True)
             classes = np.unique(y)

@@ -201,7 +201,7 @@ class SparseGPRegressor(MultiOutputMixin, RegressorMixin, SparseGPEstimator):
         Train on rows X [N, D] and y [N] or [N, P], whose columns share kernel, noise and inducing
         points.
         """
-        calibration.checked(self.calibrate)
+        calibration.check(self.calibrate)
         if self._checked_num_draws() and self.optimizer is None:
             raise ValueError(
                 f"n_draws must be None or 0 with optimizer=None, got {self.n_draws}: draws are "

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
-from gpflow.base import AnyNDArray, MeanAndVariance, Parameter, RegressionData, TensorData
+from gpflow.base import AnyNDArray, Parameter, RegressionData, TensorData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
@@ -36,7 +36,6 @@ from ..ep import (
     Inference,
     Iterate,
     LatentRows,
-    LeaveOneOut,
     Problem,
     Sites,
     SitesStatus,
@@ -45,6 +44,7 @@ from ..ep import (
     energy_derivatives,
     implicit_bars,
     leave_one_out,
+    leave_one_out_moments,
     status_before_updates,
 )
 from ..likelihoods.observations import check_assigned, check_observations
@@ -545,10 +545,10 @@ class PEP(SparseGP):
         :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
         """
         posterior = self._converge()
-        densities = self._leave_one_out_step(posterior.sites, posterior.total).log_density
+        densities = self._leave_one_out_step(posterior.sites, posterior.total)
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
-    def _leave_one_out_moments(self, cache: Iterable[AnyNDArray]) -> MeanAndVariance:
+    def _leave_one_out_moments(self, cache: Iterable[AnyNDArray]) -> Tensors:
         """
         Return mean and variance [N, C] of f without the site of its row, from the cache of the
         posterior of the current sites.
@@ -556,8 +556,7 @@ class PEP(SparseGP):
         q = InducingPosterior(*map(tf.constant, cache))
         if self.num_latent_gps == 1:
             q = q._replace(LB=q.LB[None], b=q.b[None])
-        found = leave_one_out(self._inference().problem, self.sites.stacked(), q)
-        return found.mean, found.variance
+        return leave_one_out_moments(self._inference().problem, self.sites.stacked(), q)
 
     @override
     def site_sums(self) -> SiteSums:
@@ -668,7 +667,7 @@ class PEP(SparseGP):
         return isinstance(projection_of(self.projection), KL) or self._has_implicit_gradient()
 
     @compiled(reduce_retracing=True)
-    def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> LeaveOneOut:
+    def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
         return leave_one_out(self._inference().problem, sites, sums.posterior())
 
     @compiled
