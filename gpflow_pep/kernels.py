@@ -53,14 +53,25 @@ class CenteredLinear(Linear):
     @override
     @inherit_check_shapes
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
-        others = None if X2 is None else self._scaled(X2)
-        return super().K(self._scaled(X), others)
+        left, right = self._factors(X, X if X2 is None else X2)
+        if right.shape.rank == 2 or X2 is None:
+            return tf.matmul(left, right, transpose_b=True)
+        return tf.tensordot(left, right, [[-1], [-1]])
 
     @override
     @inherit_check_shapes
     def K_diag(self, X: TensorType) -> tf.Tensor:
-        return super().K_diag(self._scaled(X))
+        left, right = self._factors(X, X)
+        return tf.reduce_sum(left * right, axis=-1)
 
-    @check_shapes("self.center: [D]", "X: [batch..., D]", "return: [batch..., D]")
-    def _scaled(self, X: TensorType) -> tf.Tensor:
-        return (X - self.center) / self.scale
+    @check_shapes(
+        "self.center: [D]",
+        "X: [batch..., D]",
+        "X2: [batch2..., D]",
+        "return[0]: [batch..., D]",
+        "return[1]: [batch2..., D]",
+    )
+    def _factors(self, X: TensorType, X2: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return v (x - c) / s and (x' - c) / s, whose product is k(x, x')."""
+        scale = tf.convert_to_tensor(self.scale)
+        return (X - self.center) * (self.variance / scale), (X2 - self.center) / scale

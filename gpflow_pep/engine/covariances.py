@@ -27,13 +27,20 @@ from gpflow.kernels import (
 )
 from typing_extensions import override
 
-from ..maths.linalg import column_products, condition, plus_identity, symmetric_product
+from ..maths.linalg import (
+    column_products,
+    condition,
+    plus_identity,
+    symmetric_product,
+    with_diagonal,
+)
 from ..runtime import Tensors, WithGradient, asserted
 from .kernel_matrices import (
     FEW_INPUTS,
     PROFILES,
     REDUCTIONS,
     Profile,
+    has_no_slice,
     kernel_matrix,
     num_active,
     within_reach,
@@ -89,8 +96,8 @@ class _Combination:
         self._reduction, self._parts = reduction, parts
         self.inputs: Tensors = tuple(value for part in parts for value in part.inputs)
 
-    def Kuu(self, jitter: float) -> tf.Tensor:
-        return plus_identity(self._reduction([part.Kuu(0.0) for part in self._parts]), jitter)
+    def Kuu(self) -> tf.Tensor:
+        return self._reduction([part.Kuu() for part in self._parts])
 
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
         return self._reduction([part.Kuf(X, *own, dtype=dtype) for part, own in self._with(inputs)])
@@ -128,9 +135,9 @@ class Prior(_Combination):
         self.inducing_variable, self.kernel = inducing_variable, kernel
 
     @override
-    def Kuu(self, jitter: float) -> tf.Tensor:
+    def Kuu(self, jitter: float = 0.0) -> tf.Tensor:
         """Compute the covariance of the inducing variables plus `jitter` I, [M, M] or [C, M, M]."""
-        return self._reduction([part.Kuu(jitter) for part in self._parts])
+        return plus_identity(super().Kuu(), jitter)
 
     @override
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
@@ -149,14 +156,14 @@ class _GPflowCovariances:
     def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):
         self._inducing_variable, self._kernel = inducing_variable, kernel
 
-    def Kuu(self, jitter: float) -> tf.Tensor:
-        return Kuu(self._inducing_variable, self._kernel, jitter=jitter)
+    def Kuu(self) -> tf.Tensor:
+        return Kuu(self._inducing_variable, self._kernel, jitter=0.0)
 
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
         return tf.cast(Kuf(self._inducing_variable, self._kernel, X), dtype or X.dtype)
 
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        return self._kernel(X, full_cov=False)
+        return self._kernel(X, full_cov=False, presliced=has_no_slice(self._kernel))
 
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         return kernel_matrix(self._kernel, X)
@@ -170,8 +177,8 @@ class _PointCovariances(_GPflowCovariances):
         self._Z = tf.convert_to_tensor(inducing_variable.Z)
 
     @override
-    def Kuu(self, jitter: float) -> tf.Tensor:
-        return plus_identity(self.Kff(self._Z, *self.inputs), jitter)
+    def Kuu(self) -> tf.Tensor:
+        return self.Kff(self._Z, *self.inputs)
 
     @override
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
@@ -208,10 +215,8 @@ class _Stationary(_PointCovariances):
         )
 
     @override
-    def Kuu(self, jitter: float) -> tf.Tensor:
-        covariance = self.Kuf(self._Z, *self.inputs, dtype=None)
-        diagonal = tf.exp(self.inputs[3]) + jitter  # same rounding as off the diagonal
-        return tf.linalg.set_diag(covariance, tf.fill(tf.shape(self._Z)[:-1], diagonal))
+    def Kuu(self) -> tf.Tensor:
+        return self._of_rows(self._Z, *self.inputs)
 
     @override
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
@@ -226,13 +231,14 @@ class _Stationary(_PointCovariances):
 
     @override
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        _, lengthscales, _, *rest = inputs
-        left = self._left(X, lengthscales, rest[0])
-        covariance = _covariance(
-            self._profile, left, self._centered(X), lengthscales, *rest, dtype=X.dtype
-        )
-        # The diagonal is rounded as other entries are.
-        return tf.linalg.set_diag(covariance, tf.fill(tf.shape(X)[:-1], tf.exp(rest[0])))
+        _, lengthscales, variance, log_variance, *others = inputs
+        left = self._left(X, lengthscales, log_variance)
+        return self._of_rows(X, left, lengthscales, variance, log_variance, *others)
+
+    def _of_rows(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        """Return the covariance of X with variances that are rounded as other entries are."""
+        diagonal = tf.fill(tf.shape(X)[:-1], tf.exp(inputs[3]))
+        return with_diagonal(self.Kuf(X, *inputs), diagonal)
 
     def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
         """[-2 slope z, offset + slope |z|^2, slope], [..., M, D + 2]."""
@@ -245,10 +251,10 @@ class _Stationary(_PointCovariances):
 
     def _centered(self, X: tf.Tensor) -> tf.Tensor:
         """The inputs that the kernel uses, [..., n, D]."""
-        X, dims = _as_wide(X, self._Z) - self._center, self._kernel.active_dims
-        return (
-            X if isinstance(dims, slice) and dims == slice(None) else self._kernel.slice(X, None)[0]
-        )
+        centered = _as_wide(X, self._Z) - self._center
+        if has_no_slice(self._kernel):
+            return centered
+        return self._kernel.slice(centered, None)[0]
 
 
 def _as_wide(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:

@@ -29,6 +29,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, Periodic
 from gpflow.utilities.ops import difference_matrix
 
+from ..maths.linalg import with_diagonal
 from ..runtime import Tensors, asserted
 
 FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
@@ -64,10 +65,10 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
     if _is_plain(kernel, kernels.AnisotropicStationary):
         return kernel.K_d(difference_matrix(*kernel.slice(X, X2)) / kernel.lengthscales)
     if X2 is not None:
-        return kernel(X, X2)
+        return kernel(X, X2, presliced=has_no_slice(kernel))
     parts = [part for part in (kernel, *kernel.submodules) if isinstance(part, kernels.Kernel)]
     if X.shape.rank == 2 or all(is_of_library(part) for part in parts):
-        return kernel(X)
+        return kernel(X, presliced=has_no_slice(kernel))
     # Kernels of users often transpose their inputs, which works for matrices only.
     matrices = tf.vectorized_map(kernel, tf.reshape(X, tf.concat([[-1], tf.shape(X)[-2:]], axis=0)))
     return tf.reshape(matrices, tf.concat([tf.shape(X)[:-1], tf.shape(X)[-2:-1]], axis=0))
@@ -106,6 +107,13 @@ def check_columns(kernel: Kernel, num_inputs: int) -> None:
 def is_of_library(kernel: Kernel) -> bool:
     """Return whether GPflow or this library defines the class of the kernel."""
     return type(kernel).__module__.startswith(("gpflow.", "gpflow_pep."))
+
+
+def has_no_slice(kernel: Kernel) -> bool:
+    """Return whether a kernel of the library uses all columns; slices take most operations."""
+    dims = kernel.active_dims
+    is_leaf = is_of_library(kernel) and not _parts(kernel)
+    return is_leaf and isinstance(dims, slice) and dims == slice(None)
 
 
 def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_inputs: int) -> None:
@@ -184,7 +192,7 @@ def _isotropic(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
         return kernel.K(X, X2 - center)
     # A rounded distance slightly above 0 changes a kernel with a kink at 0, such as Matern 1/2, by
     # its square root.
-    return tf.linalg.set_diag(kernel.K(X), kernel.K_r2(tf.zeros_like(X[..., 0])))
+    return with_diagonal(kernel.K(X), kernel.K_r2(tf.zeros_like(X[..., 0])))
 
 
 def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> tf.Tensor:

@@ -100,7 +100,7 @@ class Secants(NamedTuple):
         ridge = tf.where(largest > 0.0, least * largest, tf.ones_like(largest))
         factor = tf.linalg.cholesky(products + ridge * tf.eye(count, dtype=F.dtype))
         gamma = tf.linalg.cholesky_solve(factor, sums[:, :1])[:, 0]
-        step, change = (tf.tensordot(gamma, each, 1) for each in (steps, changes))
+        step, change = (tf.einsum("k,knpc->npc", gamma, each) for each in (steps, changes))
         return Step(-step, update - change)
 
 

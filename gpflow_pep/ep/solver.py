@@ -195,12 +195,8 @@ def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> Solver
     accepted &= probing | (_keeps_bound(problem, options, loop, evaluated) & by_newton)
     loop = loop._replace(sweeps=loop.sweeps + 1)
     converged = accepted & ~probing & ~loop.attempt.preliminary & (evaluated.change <= options.tol)
-    ended = loop._replace(iterate=evaluated, status=tf.constant(CONVERGED))
-    return tf.cond(
-        converged,
-        lambda: ended,
-        lambda: _after_evaluation(problem, options, loop, evaluated, accepted),
-    )
+    after = _after_evaluation(problem, options, loop, evaluated, accepted, converged)
+    return after._replace(status=tf.where(converged, CONVERGED, after.status))
 
 
 def _after_evaluation(
@@ -209,8 +205,9 @@ def _after_evaluation(
     loop: SolverState,
     evaluated: Iterate,
     accepted: tf.Tensor,
+    converged: tf.Tensor,
 ) -> SolverState:
-    """Choose the next candidate after one that has not converged."""
+    """Choose the next candidate; any if the sites have converged."""
     last = loop.iterate
     attempt = loop.attempt
     anderson = loop.anderson
@@ -243,7 +240,7 @@ def _after_evaluation(
     otherwise = on_demand(partial(_after_rejection_or_newton, workers))
     goes_on = tf.equal(loop.final_status, RUNNING) & (loop.sweeps < options.max_sweeps)
     return tf.cond(
-        sweeping & accepted & goes_on,
+        converged | (sweeping & accepted & goes_on),
         lambda: followed,
         lambda: otherwise(options, loop, followed, step, accepted),
     )

@@ -13,7 +13,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..runtime import WithGradient, asserted, in_xla, once_differentiable, shared
+from ..runtime import Tensors, WithGradient, asserted, in_xla, once_differentiable, shared
 
 _UNREPORTED = ContextVar("unreported", default=False)
 _STRIP = 64  # rows of a strip; splitting products into fewer rows costs more time than it saves
@@ -182,7 +182,23 @@ def _diagnosis(
 
 def plus_identity(matrix: tf.Tensor, factor: tf.Tensor | float = 1.0) -> tf.Tensor:
     """Return matrix + factor I, [..., M, M]."""
-    return tf.linalg.set_diag(matrix, tf.linalg.diag_part(matrix) + factor)
+    if isinstance(factor, float) and factor == 0.0:
+        return matrix
+    return with_diagonal(matrix, tf.linalg.diag_part(matrix) + factor)
+
+
+@tf.custom_gradient
+def with_diagonal(matrix: tf.Tensor, diagonal: tf.Tensor) -> WithGradient:
+    """
+    Return a copy of matrix [..., M, M] with this diagonal [..., M]. The gradient of TensorFlow's
+    `set_diag` has 70 operations if M is not known in tracing.
+    """
+
+    def pull_back(bar: tf.Tensor) -> Tensors:
+        of_diagonal = tf.linalg.diag_part(bar)
+        return tf.linalg.set_diag(bar, tf.zeros_like(of_diagonal)), of_diagonal
+
+    return tf.linalg.set_diag(matrix, diagonal), pull_back
 
 
 def log_det(factor: tf.Tensor) -> tf.Tensor:
@@ -251,22 +267,23 @@ def _lower_product(left: tf.Tensor, right: tf.Tensor, halvings: int, upper: bool
     """Return the lower triangle of [left right'] by halving the rows of both."""
     if halvings == 0:
         return tf.linalg.band_part(tf.matmul(left, right, transpose_b=True), -1, 0)
-    left, lower_left = _halves(left, -2)
-    right, lower_right = _halves(right, -2)
+    halves = _halves(left)
+    left, lower_left = tf.split(left, halves, axis=-2)
+    right, lower_right = tf.split(right, halves, axis=-2)
     A = _lower_product(left, right, halvings - 1, upper=False)
     if upper:  # the first columns of the lower rows are 0
         right, lower_left, lower_right = (
-            _halves(each, -1)[1] for each in (right, lower_left, lower_right)
+            tf.split(each, halves, axis=-1)[1] for each in (right, lower_left, lower_right)
         )
     B = tf.matmul(lower_left, right, transpose_b=True)
     return _lower_triangular(A, B, _lower_product(lower_left, lower_right, halvings - 1, upper))
 
 
-def _halves(matrix: tf.Tensor, axis: int) -> list[tf.Tensor]:
-    size = matrix.shape[axis] or tf.shape(matrix)[axis]
+def _halves(matrix: tf.Tensor) -> tf.Tensor:
+    """Return the numbers of upper and lower rows, [2]."""
+    size = matrix.shape[-2] or tf.shape(matrix)[-2]
     half = size // 2
-    halves: list[tf.Tensor] = tf.split(matrix, [half, size - half], axis=axis)
-    return halves
+    return tf.stack([half, size - half])
 
 
 def _lower_triangular(A: tf.Tensor, B: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
@@ -311,9 +328,10 @@ def _inverse(L: tf.Tensor) -> tf.Tensor:
     """Return L^-1, of many rows by halves: [A 0; B C]^-1 = [A^-1 0; -C^-1 B A^-1 C^-1]."""
     if _in_one_operation(L):
         return _solution_of_identity(L)
-    upper, lower = _halves(L, -2)
-    B, C = _halves(lower, -1)
-    A = _solution_of_identity(_halves(upper, -1)[0])
+    halves = _halves(L)
+    upper, lower = tf.split(L, halves, axis=-2)
+    B, C = tf.split(lower, halves, axis=-1)
+    A = _solution_of_identity(tf.split(upper, halves, axis=-1)[0])
     C = _solution_of_identity(C)
     return _lower_triangular(A, -tf.matmul(C, tf.matmul(B, A)), C)
 

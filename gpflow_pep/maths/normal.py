@@ -85,7 +85,8 @@ def _log_cdf_from_mills(x: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
 def _mills(x: tf.Tensor, terms: int) -> tf.Tensor:
     """Return g = 1/x^2 - 3/x^4 + 15/x^6 ... of Phi(x) = phi(x)/|x| (1 - g), by Horner's rule."""
     z = 1.0 / tf.square(x)
-    total = tf.ones_like(x)
-    for term in range(terms, 1, -1):
-        total = 1.0 - (2 * term - 1) * z * total
+    one = total = tf.ones_like(x)
+    odd = tf.range(2 * terms - 1, 1, -2, x.dtype)
+    for ratio in tf.unstack(odd[:, None] * z, num=terms - 1):
+        total = one - ratio * total
     return z * total

@@ -268,7 +268,7 @@ def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Ten
     """
     is_wide = rows.variance > LARGEST_VARIANCE
     beyond = (log_S < LOWEST) & ~is_wide  # outside of the table
-    total, cosine, sine = tf.unstack(tf.tensordot(values, waves, [[2], [1]]), axis=-1)  # [4, R]
+    total, cosine, sine = tf.unstack(tf.einsum("frk,wk->wfr", values, waves))  # [4, R]
     amplitude = tf.sqrt(tf.square(cosine) + tf.square(sine))
     ends = tf.maximum(values[..., 0], values[..., -1])
     own_beyond = tf.reduce_any(beyond & rows.own, axis=0)
@@ -312,15 +312,16 @@ def _panel_integrals(C: int, rows: _Rows) -> tf.Tensor:
     number = 4  # first panels of a row
     half = (rows.right - rows.left) / (2 * number)  # [R, 1]
     starts = rows.left + 2.0 * half * tf.range(number, dtype=dtype)
-    first = Panels(
-        tf.repeat(tf.range(R), number), tf.reshape(starts, [-1]), tf.repeat(half[:, 0], number)
-    )
+    row = tf.tile(tf.range(R)[:, None], [1, number])
+    parts = row, starts, half + tf.zeros_like(starts)
+    first = Panels(*(tf.reshape(part, [-1]) for part in parts))
     return integrate(evaluate, first, R, shape=(1 + 2 * C, 4))[0]
 
 
 def _sum_rest(value: tf.Tensor) -> tf.Tensor:
     """Sum values [C, ...] over the remaining classes, without cancellation."""
-    return tf.tensordot(tf.constant(1.0 - np.eye(value.shape[0]), value.dtype), value, 1)
+    others = tf.constant(1.0 - np.eye(value.shape[0]), value.dtype)
+    return tf.einsum("ab,b...->a...", others, value)
 
 
 def _power(sums: tf.Tensor, own: tf.Tensor, rows: _Rows, alpha: tf.Tensor) -> SoftmaxPower:

@@ -154,10 +154,9 @@ def _wide(
     ]
     points, remainders = nodes
     u = tf.constant(np.stack([points, points**2, np.ones_like(points)]), dtype)
-    density = tf.exp(
-        tf.tensordot(tf.stack(parts, axis=-1), u, 1)
-    )  # [Q, K, nodes], N(u; x, v) times this factor
-    F, S, slope = tf.unstack(tf.tensordot(density, tf.constant(remainders, dtype), 1), axis=-1)
+    # N(u; x, v) times this factor, [Q, K, nodes].
+    density = tf.exp(tf.einsum("qkp,pn->qkn", tf.stack(parts, axis=-1), u))
+    F, S, slope = tf.unstack(tf.einsum("qkn,ns->sqk", density, tf.constant(remainders, dtype)))
     tail = tf.exp(x + 0.5 * v + log_ndtr(-(x + v) / B) - height)
     F += tf.exp(log_ndtr(x / B)) + tail
     S += tf.exp(log_ndtr(-x / B) - height)
@@ -220,10 +219,12 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
     root = tf.sqrt(tf.minimum(variance, LARGEST_VARIANCE))
     first, last = np.log(np.sqrt([0.0, LARGEST_VARIANCE]) + _OFFSET)
     position = (2.0 * tf.math.log(root + _OFFSET) - first - last) / (last - first)
-    basis = _chebyshev(position[:, None])  # [Q, T]
+    # Chebyshev polynomials T_n(cos θ) = cos(n θ), [Q, T].
+    angle = tf.acos(tf.clip_by_value(position, -1.0, 1.0))
+    basis = tf.cos(angle[:, None] * tf.range(_TERMS, dtype=dtype))
     polynomials = tf.reshape(basis @ tf.constant(_table(), dtype), [-1, 2 * _PANELS, _DEGREE + 1])
 
-    center, scale, left, right, *densities = (value[:, None] for value in _panels(root, tf.math))
+    center, scale, left, right, *densities = _panels(root[:, None], tf.math)
     inside = tf.clip_by_value(x, left, right)
     from_center = inside - center
     is_right = from_center > 0.0
@@ -245,18 +246,6 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
     G = inside + value + slope * (x - inside)
     total = tf.exp(tf.minimum(G, LARGEST_G))
     return -total, slope * total
-
-
-def _chebyshev(x: tf.Tensor) -> tf.Tensor:
-    """Return the Chebyshev polynomials T_0 ... of x [Q, 1], [Q, T]."""
-    values = tf.concat([tf.ones_like(x), x], axis=1)
-    while (last := values.shape[1] - 1) < _TERMS - 1:
-        # T_{m+j} = 2 T_m T_j - T_{m-j}
-        number = min(last, _TERMS - 1 - last)
-        lower = values[:, last - number : last][:, ::-1]
-        higher = 2.0 * values[:, last:] * values[:, 1 : 1 + number] - lower
-        values = tf.concat([values, higher], axis=1)
-    return values
 
 
 def _panels(root: Any, module: Any) -> tuple[Any, ...]:

@@ -54,11 +54,13 @@ class LogPrior:
         logs = tf.math.log(value)
         t = logs - self.location
         center = tf.reduce_mean(t)
-        square = tf.square(center / self.common)
-        density = -0.5 * square
+        square = tf.square(center)
+        density = (-0.5 / self.common**2) * square
         if math.isfinite(self.df):
-            density = -0.5 * (self.df + 1.0) * tf.math.log1p(square / self.df)
-        density -= 0.5 * tf.reduce_sum(tf.square((t - center) / self.single))
+            ratio = square * (1.0 / (self.df * self.common**2))
+            density = -0.5 * (self.df + 1.0) * tf.math.log1p(ratio)
+        if t.shape.rank != 0:
+            density -= (0.5 / self.single**2) * tf.reduce_sum(tf.square(t - center))
         if self.for_sampling:
             density -= tf.reduce_sum(logs)
         return density

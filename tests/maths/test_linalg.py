@@ -24,6 +24,7 @@ from gpflow_pep.maths.linalg import (
     inverse_of_product,
     symmetric_product,
     triangular_solve,
+    with_diagonal,
 )
 
 EPS = np.finfo(np.float64).eps
@@ -393,3 +394,22 @@ def test_no_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         factorized(positive_definite(3))
+
+
+def test_gradient_of_a_replaced_diagonal_for_unknown_sizes():
+    matrix = tf.constant(positive_definite(3)[None])
+    diagonal = tf.constant([[1.0, 2.0, 3.0]], tf.float64)
+    spec = tf.TensorSpec([None, None, None], tf.float64)
+
+    @tf.function(input_signature=[spec, tf.TensorSpec([None, None], tf.float64)])
+    def gradients(matrix, diagonal):
+        with tf.GradientTape() as tape:
+            tape.watch([matrix, diagonal])
+            cubes = with_diagonal(matrix, diagonal) ** 3
+        return tape.gradient(cubes, [matrix, diagonal])
+
+    of_matrix, of_diagonal = gradients(matrix, diagonal)
+    expected = 3.0 * np.square(matrix)
+    expected[0][np.diag_indices(3)] = 0.0
+    assert_allclose(of_matrix, expected, rtol=4 * EPS)
+    assert_allclose(of_diagonal, [[3.0, 12.0, 27.0]], rtol=4 * EPS)
