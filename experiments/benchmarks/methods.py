@@ -7,6 +7,7 @@ deviation.
 """
 
 import ast
+import os
 import resource
 import signal
 import time
@@ -14,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from types import SimpleNamespace
 from typing import Any
@@ -31,9 +33,10 @@ from sklearn.preprocessing import StandardScaler
 
 from experiments.benchmarks.rankings import Record
 from experiments.benchmarks.tables import Rows, num_classes
+from experiments.cells.processes import THREADS
 from experiments.datasets import Floats
-from experiments.recording.scores import of_all_labels
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
+from gpflow_pep.estimators.calibration import of_all_classes
 from gpflow_pep.inducing import k_means
 from gpflow_pep.inducing.rows import distinct
 from gpflow_pep.training.coordinates import spreads
@@ -104,7 +107,7 @@ class GPflow:
 
     def predict_proba(self, X: Floats) -> Floats:
         """Predict the probabilities of the classes."""
-        return of_all_labels(self.model.predict_y(X)[0].numpy())
+        return of_all_classes(self.model.predict_y(X)[0].numpy())
 
 
 def _default(X: Floats, classes: int, **options: Any) -> Any:
@@ -180,14 +183,36 @@ def split(X: Floats, y: Any, seed: int) -> Any:
     )
 
 
-def send(sender: Connection, limit: int, function: str, *arguments: Any) -> None:
+def fit_alone(limit: int, function: Callable[..., Record], *arguments: Any) -> Record:
     """
-    Send the record that a function of this module returns, or its error; the process is killed a
-    minute of CPU time after two limits, of a first and a second fit.
+    Return the record that a function of this module makes in a process of its own, whose server has
+    imported TensorFlow, but never run it.
+    """
+    os.environ.update(dict.fromkeys(THREADS, "1"), TF_CPP_MIN_LOG_LEVEL="3")
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    receiver, sender = context.Pipe(duplex=False)
+    given = (sender, limit, function, *arguments)
+    process = context.Process(target=_send, args=given, daemon=True)
+    process.start()
+    sender.close()
+    try:
+        record: Record = receiver.recv()
+    except EOFError:
+        process.join()
+        return {"status": f"ended with {process.exitcode}"}
+    process.join()
+    return record
+
+
+def _send(sender: Connection, limit: int, function: Callable[..., Record], *arguments: Any) -> None:
+    """
+    Send the record that a function returns, or its error; the process is killed a minute of CPU
+    time after two limits, of a first and a second fit.
     """
     resource.setrlimit(resource.RLIMIT_CPU, (2 * limit + _GRACE, 2 * limit + _GRACE))
     try:
-        sender.send(globals()[function](limit, *arguments))
+        sender.send(function(limit, *arguments))
     except Exception as error:
         found = {"seconds": time.process_time(), "status": f"{type(error).__name__}: {error}"}
         sender.send(found)
@@ -244,6 +269,7 @@ def measured(limit: int, method: str, rows: Rows, held_out: Rows, again: bool = 
     return record | {
         "status": status or getattr(result, "status", "completed"),
         "iterations": getattr(result, "iterations", None),
+        "M": getattr(estimator, "n_inducing_", None),
         "warnings": sorted({f"{each.category.__name__}: {each.message}" for each in shown}),
     }
 

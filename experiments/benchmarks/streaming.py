@@ -4,11 +4,9 @@ run.
 
 Per batch of 300 rows, M = 100, D = 1 and 8: `.update()` and 20 evaluations of the objective with
 all derivatives, against as many evaluations of SGPR on the window. Times are compared within a
-round; the table has medians of these ratios. On the audio series both then learn from all batches,
-by at most 20 iterations of L-BFGS after each, with M = 100 and 200, and are scored on the held-out
-rows passed so far.
+round; the table has medians of these ratios. Protocol T3 compares their scores.
 
-    python -m experiments.benchmarks.streaming [--rounds 30] [--skip-audio]
+    python -m experiments.benchmarks.streaming [--rounds 30]
 """
 
 from collections.abc import Callable
@@ -28,10 +26,9 @@ _WARM_UP = 3  # rounds
 
 
 def main() -> None:
-    """Print the times, then the scores on the audio series."""
+    """Print a row for each power and number of inputs."""
     parser = parser_of(__doc__)
     parser.option("--rounds", 30)
-    parser.option("--skip-audio", False, "times only, which need no data set")
     arguments = parser.parse_args()
     table = Table(
         f"batch {BATCH}, M = {INDUCING}, {EVALUATIONS} evaluations, window {WINDOW}, "
@@ -51,7 +48,7 @@ def main() -> None:
             update, moved, steps, window = compare(alpha, num_inputs, arguments.rounds)
             times = (1e3 * np.median(each) for each in (update, moved, update + steps, window))
             table.add(alpha, num_inputs, *times, np.median(window / (update + steps)))
-    write([table] if arguments.skip_audio else [table, audio()], arguments.json)
+    write([table], arguments.json)
 
 
 def compare(alpha: float, num_inputs: int, rounds: int) -> AnyNDArray:
@@ -87,44 +84,6 @@ def compare(alpha: float, num_inputs: int, rounds: int) -> AnyNDArray:
         ]
 
     return np.transpose([round_of(first) for first in range(WINDOW, len(X), BATCH)][_WARM_UP:])
-
-
-def audio() -> Table:
-    """
-    Return scores of held-out rows of the audio series, and the seconds of all batches, for both
-    methods.
-    """
-    from experiments.streaming import ex
-
-    table = Table(
-        "audio-subband, batches of 300: held-out rows passed so far, means over batches, and at "
-        "the end",
-        {
-            "method": "<13",
-            "M": "d",
-            "log likelihood": ".3f",
-            "LL at the end": ".3f",
-            "RMSE": ".3f",
-            "RMSE at the end": ".3f",
-            "seconds": ".1f",
-        },
-    )
-    methods = {
-        "streaming 0": {"model": "STREAM", "alpha": 0.0},
-        "streaming 0.5": {"model": "STREAM", "alpha": 0.5},
-        f"SGPR, {WINDOW}": {"model": "SGPR", "window": WINDOW},
-    }
-    entries = ("mean_log_likelihood", "log_likelihood", "mean_rmse", "rmse", "seconds")
-    common: dict[str, Any] = {"dataset": "audio-subband", "batch_size": BATCH, "progress": False}
-    for M in (INDUCING, 2 * INDUCING):
-        for name, method in methods.items():
-            updates = common | {"maxiter": EVALUATIONS, "M": M} | method
-            run = ex.run(
-                config_updates=updates, options={"--unobserved": True, "--loglevel": "ERROR"}
-            )
-            found = run.result or {}
-            table.add(name, M, *(found[entry] for entry in entries))
-    return table
 
 
 def _kernel(num_inputs: int) -> gpflow.kernels.Kernel:

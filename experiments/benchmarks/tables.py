@@ -30,7 +30,6 @@ import os
 import signal
 import zipfile
 from collections.abc import Iterator
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +38,11 @@ import numpy as np
 from experiments import datasets
 from experiments.benchmarks.printing import Table, parser_of, write
 from experiments.benchmarks.rankings import Record, summary
-from experiments.cells.processes import THREADS
 from experiments.datasets import Floats
 from experiments.datasets.files import DIRECTORY_VARIABLE
 from experiments.datasets.generated import blobs
 
 METHODS = ("default", "sklearn-gp", "sgpr", "svgp", "linear", "boosting")
-_MODULE = "experiments.benchmarks.methods"  # imports TensorFlow: only processes of fits do
 _ENTRIES = {"table", "method", "seed", "N", "D", "classes"}  # of every record
 _SKLEARN_ROWS = {False: 1500, True: 800}  # of regression and classification
 _TASKS = ("regression", "classification", "multiclass")
@@ -81,6 +78,9 @@ def main() -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the fits that have no record yet, table by table."""
+    # Imported here, since it takes seconds.
+    from experiments.benchmarks.methods import fit_alone, of_table
+
     arguments.records.parent.mkdir(parents=True, exist_ok=True)
     done = {_key(record) for record in read(arguments.records)}
     shown = Table(
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> None:
                     continue
                 size = {"N": len(X), "D": X.shape[1], "classes": classes}
                 asked = (method, X, y, seed, arguments.again)
-                record = of | size | fit_alone(arguments.limit, "of_table", *asked)
+                record = of | size | fit_alone(arguments.limit, of_table, *asked)
                 with arguments.records.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
                 found = (record.get(key) for key in ("seconds", "nlpd", "error"))
@@ -152,34 +152,6 @@ def _from_catalog(name: str, has_classes: bool) -> Rows:
     found = datasets.load(name, standardize=False)
     y = np.concatenate([found.Y_train, found.Y_test])[:, 0]
     return np.concatenate([found.X_train, found.X_test]), y.astype(int) if has_classes else y
-
-
-def fit_alone(limit: int, function: str, *arguments: Any) -> Record:
-    """
-    Return the record that a function of `methods` makes in a process of its own, whose server has
-    imported TensorFlow, but never run it.
-    """
-    os.environ.update(dict.fromkeys(THREADS, "1"), TF_CPP_MIN_LOG_LEVEL="3")
-    context = get_context("forkserver")
-    context.set_forkserver_preload([_MODULE])
-    receiver, sender = context.Pipe(duplex=False)
-    given = (sender, limit, function, *arguments)
-    process = context.Process(target=_send, args=given, daemon=True)
-    process.start()
-    sender.close()
-    try:
-        record: Record = receiver.recv()
-    except EOFError:
-        process.join()
-        return {"status": f"ended with {process.exitcode}"}
-    process.join()
-    return record
-
-
-def _send(*given: Any) -> None:
-    from experiments.benchmarks.methods import send
-
-    send(*given)
 
 
 def read(path: Path) -> list[Record]:

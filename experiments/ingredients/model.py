@@ -9,6 +9,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import numpy.typing as npt
+from gpflow.inducing_variables import InducingPoints
 from gpflow.models import GPModel
 from sacred import Ingredient
 
@@ -18,7 +19,7 @@ from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.kernel import kernel_of
 from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, TSGPR, TSVGP
-from gpflow_pep.inducing import neighbor_blocks
+from gpflow_pep.inducing import greedy_variance, neighbor_blocks, uniform
 
 gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 
@@ -46,8 +47,14 @@ def _config() -> None:
     # blocks of neighbors (neighboring inputs), order (consecutive rows; max_train shuffles them) or random rows
     blocks = "neighbors"
 
-    # number of inducing points (not GPR), initially k-means centers of the training inputs
+    # number of inducing points (not GPR)
     M = 50
+
+    # initial inducing points: k-means (centers of the training inputs), uniform or greedy (inputs)
+    points = "k-means"
+
+    # train inducing points
+    train_inducing = True
 
     # initial noise variance
     noise_variance = 0.1
@@ -93,6 +100,8 @@ def build(
     block_size: int | None,
     blocks: str,
     M: int,
+    points: str,
+    train_inducing: bool,
     noise_variance: float,
     max_jitter: float | None,
     _seed: int,
@@ -118,12 +127,26 @@ def build(
     covariance = _stationary_kernel(X)
     if model == "GPR":
         return ExactGPR((X, Y), covariance, noise_variance=noise_variance)
-    Z = cluster_centers(X, M, _seed)  # [M, D]
+    Z = InducingPoints(_initial_points(points, covariance, X, M, _seed))
+    gpflow.set_trainable(Z, train_inducing)
     if model in stochastic:
         return stochastic[model](
             covariance, gpflow.likelihoods.Gaussian(noise_variance), Z, num_data=len(X)
         )
     return constructors[model]((X, Y), covariance, Z, noise_variance=noise_variance)
+
+
+def _initial_points(
+    points: str, kernel: gpflow.kernels.Kernel, X: Floats, M: int, seed: int
+) -> Floats:
+    """Return inducing points [M, D]."""
+    if points == "k-means":
+        return cluster_centers(X, M, seed)
+    if points == "uniform":
+        return uniform(X, M, seed=seed)
+    if points == "greedy":
+        return greedy_variance(kernel, X, M)
+    raise ValueError(f"points is {points!r}; accepted are k-means, uniform, greedy.")
 
 
 def _block_labels(X: Floats, block_size: int, blocks: str, seed: int) -> npt.NDArray[np.intp]:

@@ -35,5 +35,6 @@ PROTOCOLS = {
     "Q1": "EP and quantile propagation of a dense GP",
     "A1": "the alpha that select_alpha chooses",
     "A2": "an alpha for each cluster of rows",
+    "A3": "choices of initial inducing points",
 }
 """Names of the modules, in capitals, and titles."""

@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
     np.savez(tmp_path / "tables" / "numbers.npz", X=noise + LINE[:, None], y=3.0 * LINE)
     np.savez(tmp_path / "tables" / "labels.npz", X=noise + LINE[:, None], y=labels)
     monkeypatch.setenv("GPFLOW_PEP_DATA", str(tmp_path))
-    monkeypatch.setattr(tables, "get_context", lambda _: FORK)
+    monkeypatch.setattr(methods, "get_context", lambda _: FORK)
     return tmp_path
 
 
@@ -102,12 +102,12 @@ def test_a_second_run_fits_only_what_is_missing(folder, monkeypatch, capsys):
 def test_a_fit_ends_at_its_limit_of_cpu_seconds(kind, status, folder, monkeypatch):
     monkeypatch.setitem(methods.METHODS, "linear", lambda X, classes: kind())
     monkeypatch.setattr(methods, "_GRACE", 1)
-    record = tables.fit_alone(1, "of_table", "linear", LINE[:, None], LINE, 0)
+    record = methods.fit_alone(1, methods.of_table, "linear", LINE[:, None], LINE, 0)
     assert record["status"] == status and "nlpd" not in record
 
 
 def test_an_error_is_recorded(folder):
-    record = tables.fit_alone(1, "of_table", "linear:unknown=1", LINE[:, None], LINE, 0)
+    record = methods.fit_alone(1, methods.of_table, "linear:unknown=1", LINE[:, None], LINE, 0)
     assert record["status"].startswith("TypeError") and "unknown" in record["status"]
 
 
