@@ -29,7 +29,8 @@ from experiments.ingredients.data import check_task
 from experiments.ingredients.training import train, training
 from experiments.recording.experiment import RecordedExperiment
 from experiments.recording.scalars import scalar_log
-from experiments.recording.scores import classification_scores, of_all_labels
+from experiments.recording.scores import classification_scores
+from gpflow_pep.estimators.calibration import of_all_classes
 
 Rows = npt.NDArray[np.intp]
 
@@ -89,7 +90,7 @@ def entropy(probability: Floats) -> Floats:
     """
     Return the entropy in nats [n], given probabilities of label 1 [n, 1] or of C > 2 labels [n, C].
     """
-    return np.sum(entr(of_all_labels(probability)), axis=1)
+    return np.sum(entr(of_all_classes(probability)), axis=1)
 
 
 def _trained(

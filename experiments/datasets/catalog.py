@@ -76,16 +76,17 @@ def _qp(*names: str) -> tuple[PublishedFile, ...]:
     return tuple(published(f"{place}{name}") for name in names)
 
 
-def _streaming(*names: str) -> tuple[PublishedFile, ...]:
-    return tuple(published(f"thangbui/streaming_sparse_gp/data/{name}.txt") for name in names)
+def _folds(table: Reader, *classes: Any, **options: Any) -> SeededFolds:
+    return SeededFolds(partial(two_classes, table, *classes, **options))
+
+
+def _streaming(name: str) -> tuple[PublishedFile, ...]:
+    place = f"thangbui/streaming_sparse_gp/data/{name}"
+    return published(f"{place}_x.txt"), published(f"{place}_y.txt")
 
 
 _BANANA_TRAIN, _BANANA_TEST = (
-    partial(
-        two_classes,
-        partial(read_columns, *_streaming(f"banana_{part}_x", f"banana_{part}_y")),
-        _PLUS_MINUS,
-    )
+    partial(two_classes, partial(read_columns, *_streaming(f"banana_{part}")), _PLUS_MINUS)
     for part in ("train", "test")
 )
 _ZIPCODE = "dgkim5360/the-elements-of-statistical-learning-notebooks/data/zipcode/zip."
@@ -107,19 +108,21 @@ _SOURCES: dict[str, Source] = {
     "snelson": SeededSplits(
         partial(read_csv, published("thangbui/tighter_sparse_gp/example/snelson.csv"))
     ),
-    "boston": ArchivedSplits(_REGRESSION, "bostonHousing"),
-    "concrete": ArchivedSplits(_REGRESSION, "concrete"),
-    "energy": ArchivedSplits(_REGRESSION, "energy"),
-    "kin8nm": ArchivedSplits(_REGRESSION, "kin8nm"),
-    "naval": ArchivedSplits(_REGRESSION, "naval-propulsion-plant"),
-    "power": ArchivedSplits(_REGRESSION, "power-plant"),
-    "wine-red": ArchivedSplits(_REGRESSION, "wine-quality-red"),
-    "yacht": ArchivedSplits(_REGRESSION, "yacht"),
-    "kin40k": _uci("kin40k"),
-    "elevators": _uci("elevators"),
-    "airfoil": _uci("airfoil"),
+    **{
+        name: ArchivedSplits(_REGRESSION, folder)
+        for name, folder in {
+            "boston": "bostonHousing",
+            "concrete": "concrete",
+            "energy": "energy",
+            "kin8nm": "kin8nm",
+            "naval": "naval-propulsion-plant",
+            "power": "power-plant",
+            "wine-red": "wine-quality-red",
+            "yacht": "yacht",
+        }.items()
+    },
+    **{name: _uci(name) for name in ("kin40k", "elevators", "airfoil", "protein")},
     "bike": _uci("bike", dropped=(15, 16)),
-    "protein": _uci("protein"),
     "diabetes": SeededSplits(partial(read_bundled, "diabetes", scaled=False)),
     "gp-draws": Draws(gaussian_process_draw, lambda place: place >= NUM_ROWS // 2, num_splits=30),
     "australian": SeededSplits(
@@ -130,52 +133,30 @@ _SOURCES: dict[str, Source] = {
     "iono": ArchivedSplits(_BINARY, "Iono", classes=(1.0, -1.0)),
     "pima": ArchivedSplits(_BINARY, "Pima", classes=_PLUS_MINUS),
     "sonar": ArchivedSplits(_BINARY, "Sonar", classes=_PLUS_MINUS),
-    "qp-ionosphere": SeededFolds(
+    "qp-ionosphere": _folds(
+        partial(read_words, *_qp("ionosphere.data"), codes={"b": 0.0, "g": 1.0}, delimiter=",")
+    ),
+    "qp-cancer": _folds(
+        partial(read_words, *_qp("breast-cancer-wisconsin.data"), codes={}, delimiter=","),
+        (2.0, 4.0),
+        dropped=(0,),
+    ),
+    "qp-pima": _folds(
         partial(
-            two_classes,
-            partial(read_words, *_qp("ionosphere.data"), codes={"b": 0.0, "g": 1.0}, delimiter=","),
+            read_words,
+            *_qp("pima.tr", "pima.tr2", "pima.te"),
+            codes={"No": 0.0, "Yes": 1.0},
+            num_header_lines=1,
         )
     ),
-    "qp-cancer": SeededFolds(
-        partial(
-            two_classes,
-            partial(read_words, *_qp("breast-cancer-wisconsin.data"), codes={}, delimiter=","),
-            (2.0, 4.0),
-            dropped=(0,),
-        )
+    "qp-crabs": _folds(
+        partial(read_words, *_qp("crabs.dat"), codes=_CRABS, num_header_lines=1), target=1
     ),
-    "qp-pima": SeededFolds(
-        partial(
-            two_classes,
-            partial(
-                read_words,
-                *_qp("pima.tr", "pima.tr2", "pima.te"),
-                codes={"No": 0.0, "Yes": 1.0},
-                num_header_lines=1,
-            ),
-        )
+    "qp-sonar": _folds(
+        partial(read_words, *_qp("sonar.all-data"), codes={"R": 0.0, "M": 1.0}, delimiter=",")
     ),
-    "qp-crabs": SeededFolds(
-        partial(
-            two_classes,
-            partial(read_words, *_qp("crabs.dat"), codes=_CRABS, num_header_lines=1),
-            target=1,
-        )
-    ),
-    "qp-sonar": SeededFolds(
-        partial(
-            two_classes,
-            partial(read_words, *_qp("sonar.all-data"), codes={"R": 0.0, "M": 1.0}, delimiter=","),
-        )
-    ),
-    **{
-        f"qp-iris-{a}{b}": SeededFolds(partial(two_classes, _IRIS, (a - 1.0, b - 1.0)))
-        for a, b in _PAIRS
-    },
-    **{
-        f"qp-wine-{a}{b}": SeededFolds(partial(two_classes, _WINE, (float(a), float(b)), target=0))
-        for a, b in _PAIRS
-    },
+    **{f"qp-iris-{a}{b}": _folds(_IRIS, (a - 1.0, b - 1.0)) for a, b in _PAIRS},
+    **{f"qp-wine-{a}{b}": _folds(_WINE, (float(a), float(b)), target=0) for a, b in _PAIRS},
     "usps-3-5": TrainAndTest(_USPS_TRAIN, _USPS_TEST),
     "qp-usps-3-5": SeededFolds(partial(stack, _USPS_TRAIN, _USPS_TEST)),
     "mnist-even-odd": TrainAndTest(
@@ -205,12 +186,9 @@ _SOURCES: dict[str, Source] = {
     "flights": SeededSplits(partial(read_flights, _FLIGHTS, _PLANES)),
     "three-classes": TrainAndTest(partial(three_classes, 0), partial(three_classes, 1)),
     "toy-stream": _parts(
-        series.alternate, partial(series.read_toy, *_streaming("reg_toy_x", "reg_toy_y")), period=5
+        series.alternate, partial(series.read_toy, *_streaming("reg_toy")), period=5
     ),
-    "audio-subband": _parts(
-        series.alternate,
-        partial(series.read_audio, published("thangbui/tsgp/exps/audio_subband.mat")),
-    ),
+    "audio-subband": _parts(series.alternate, partial(series.read_audio, _AUDIO)),
     "terrain-nn27": _parts(
         series.every_second_place, partial(series.read_grid, _TERRAIN, "NN27.asc")
     ),

@@ -10,6 +10,7 @@ from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 
 from experiments.datasets import Floats
 from gpflow_pep.likelihoods import Probit
+from gpflow_pep.maths.linalg import log_det, plus_identity
 from gpflow_pep.maths.normal import log_ndtr, log_ndtr_and_derivatives
 
 _DAMPING = 0.3  # with 1, sites oscillate at large kernel variances
@@ -55,8 +56,7 @@ class DenseEP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
             mean * (precision * mean - 2.0 * shift) - variance * shift**2
         ) / (1.0 + precision * variance)
         log_normalizers = log_ndtr(self._signs * mean / tf.sqrt(1.0 + variance)) + of_sites
-        log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(LB)))
-        return tf.reduce_sum(log_normalizers + 0.5 * shift * (K @ b)) - log_det
+        return tf.reduce_sum(log_normalizers + 0.5 * shift * (K @ b)) - 0.5 * log_det(LB)
 
     def predict_f(self, Xnew: Any, full_cov: bool = False, full_output_cov: bool = False) -> Any:
         """Compute mean and variance of the latent function, [n, 1] each."""
@@ -69,8 +69,7 @@ class DenseEP(gpflow.models.GPModel, InternalDataTrainingLossMixin):
         return tf.matmul(Ks, b, transpose_a=True), variance[:, None]
 
     def _covariance(self) -> tf.Tensor:
-        K = self.kernel(self.data[0])
-        return tf.linalg.set_diag(K, tf.linalg.diag_part(K) + gpflow.default_jitter())
+        return plus_identity(self.kernel(self.data[0]), gpflow.default_jitter())
 
     def _sites_at(self, K: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return precisions, and precisions times means, of the converged sites, [N, 1] each."""
@@ -112,7 +111,7 @@ def _posterior(
     means and variances of the cavities, [N, 1] each.
     """
     root = tf.sqrt(precision)
-    LB = tf.linalg.cholesky(tf.eye(tf.shape(K)[0], dtype=K.dtype) + root * K * tf.transpose(root))
+    LB = tf.linalg.cholesky(plus_identity(root * K * tf.transpose(root)))
     b = shift - root * tf.linalg.cholesky_solve(LB, root * (K @ shift))
     V = tf.linalg.triangular_solve(LB, root * K)
     variance = (tf.linalg.diag_part(K) - tf.reduce_sum(tf.square(V), axis=0))[:, None]

@@ -3,8 +3,10 @@
 from typing import Any
 
 import gpflow
-import numpy as np
 import tensorflow as tf
+from gpflow.logdensities import multivariate_normal
+
+from gpflow_pep.maths.linalg import inverse_of_product, plus_identity
 
 
 class ExactGPR(gpflow.models.GPR):
@@ -22,22 +24,12 @@ class ExactGPR(gpflow.models.GPR):
         @tf.custom_gradient
         def log_density(C: tf.Tensor) -> Any:
             L = tf.linalg.cholesky(C)
-            V = tf.linalg.triangular_solve(L, Y)
-            half_log_det = tf.reduce_sum(
-                0.5 * np.log(2.0 * np.pi) + tf.math.log(tf.linalg.diag_part(L))
-            )
 
             def gradient(bar: tf.Tensor) -> tf.Tensor:
-                root = tf.linalg.triangular_solve(L, tf.eye(tf.shape(L)[0], dtype=L.dtype))
-                weights = tf.matmul(root, V, transpose_a=True)
+                weights = tf.linalg.cholesky_solve(L, Y)
                 outer = tf.matmul(weights, weights, transpose_b=True)
-                return 0.5 * bar * (outer - tf.matmul(root, root, transpose_a=True))
+                return 0.5 * bar * (outer - inverse_of_product(L))
 
-            return -half_log_det - 0.5 * tf.reduce_sum(tf.square(V)), gradient
+            return tf.reduce_sum(multivariate_normal(Y, tf.zeros_like(Y), L)), gradient
 
-        covariance = self.kernel(X)  # [N, N]
-        return log_density(
-            tf.linalg.set_diag(
-                covariance, tf.linalg.diag_part(covariance) + self.likelihood.variance
-            )
-        )
+        return log_density(plus_identity(self.kernel(X), self.likelihood.variance))

@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.datasets import Floats
-from experiments.recording.scores import of_all_labels
 from gpflow_pep import PEPR
+from gpflow_pep.estimators.calibration import of_all_classes
 
 _SMALLEST = 1e-3  # probability of a label whose mean is below it
 
@@ -42,6 +42,6 @@ class LabelRegression(PEPR):
     ) -> tf.Tensor:
         """Return the log probability of the labels [N]."""
         X, Y = data
-        probability = of_all_labels(self.predict_y(X)[0].numpy())
+        probability = of_all_classes(self.predict_y(X)[0].numpy())
         labels = Y[:, 0].astype(int)
         return tf.math.log(probability[np.arange(len(labels)), labels])

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from gpflow_pep import StreamingSGPR
 from gpflow_pep.engine import OldPosteriorSite, kernel_matrix
+from gpflow_pep.maths.linalg import log_det, plus_identity
 
 
 class VanillaStreamingSGPR(StreamingSGPR):
@@ -36,8 +37,7 @@ class VanillaStreamingSGPR(StreamingSGPR):
         """Absorb the posterior as :meth:`gpflow_pep.StreamingSGPR.update`; keep its prior."""
         super().update(*arguments, **options)
         Z = tf.convert_to_tensor(self._old.absorbed.Z[0])
-        identity = tf.eye(len(Z), dtype=Z.dtype)
-        covariance = kernel_matrix(self.kernel, Z) + self._jitter_of_Kuu() * identity
+        covariance = plus_identity(kernel_matrix(self.kernel, Z), self._jitter_of_Kuu())
         self._old_prior.assign(self._factorize(covariance))
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite:
@@ -49,8 +49,7 @@ class VanillaStreamingSGPR(StreamingSGPR):
         for sign, root in ((1.0, self._old_prior), (-1.0, prior)):
             A += sign * tf.matmul(V, tf.linalg.cholesky_solve(root, tf.transpose(V)))
             trace = tf.linalg.trace(tf.linalg.cholesky_solve(root, Q))
-            log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)))
-            terms -= sign * 0.5 * self.num_latent_gps * (trace + log_det)
+            terms -= sign * 0.5 * self.num_latent_gps * (trace + log_det(root))
         return OldPosteriorSite(A, c, terms)
 
     def _state_variables(self) -> dict[str, tf.Variable]:

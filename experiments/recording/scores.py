@@ -3,16 +3,16 @@
 import warnings
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
-from experiments.datasets import Dataset, Floats
+from experiments.datasets import Dataset
 from gpflow_pep import PEP, PEPR
 from gpflow_pep.data import metrics
 from gpflow_pep.data.minibatches import Minibatches
+from gpflow_pep.estimators.calibration import of_all_classes
 
 _CHUNK = 10_000  # rows
 
@@ -74,34 +74,15 @@ def prediction_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
     }
 
 
-def of_all_labels(probability: Floats) -> Floats:
-    """
-    Return the probabilities of all labels [N, C], given those of label 1 [N, 1] or of C > 2 labels.
-    """
-    if probability.shape[1] > 1:
-        return probability
-    return np.hstack([1.0 - probability, probability])
-
-
-def most_probable(probability: Floats) -> npt.NDArray[np.intp]:
-    """
-    Return the most probable label [N], given probabilities of label 1 [N, 1] or of C > 2 labels [N,
-    C].
-    """
-    return np.argmax(of_all_labels(probability), axis=1)
-
-
 def classification_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
     """
     Compute the fraction of wrong test labels, the mean negative log predictive probability and the
     sum of the log predictive probabilities (nats).
     """
-    probability = model.predict_y(dataset.X_test)[
-        0
-    ].numpy()  # [N_test, 1], of label 1, or [N_test, C]
+    probability = of_all_classes(model.predict_y(dataset.X_test)[0].numpy())  # [N_test, C]
     log_densities = model.predict_log_density((dataset.X_test, dataset.Y_test)).numpy()  # [N_test]
     return {
-        "error": float(np.mean(most_probable(probability) != dataset.Y_test[:, 0])),
+        "error": float(np.mean(np.argmax(probability, axis=1) != dataset.Y_test[:, 0])),
         "nlpd": -float(np.mean(log_densities)),
         "log_likelihood": float(np.sum(log_densities)),
     }

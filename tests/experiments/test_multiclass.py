@@ -8,7 +8,6 @@ from gpflow.kernels import Matern52
 
 from experiments.ingredients import classifier
 from experiments.ingredients.classifier import _likelihood, build_classifier
-from experiments.recording.scores import most_probable
 
 
 @pytest.mark.parametrize("train_epsilon", [True, False])
@@ -16,13 +15,6 @@ def test_epsilon(train_epsilon):
     likelihood = _likelihood(None, 3, 0.01, train_epsilon)
     assert likelihood.num_classes == 3 and likelihood.epsilon.trainable == train_epsilon
     assert float(likelihood.epsilon.numpy()) == pytest.approx(0.01, rel=1e-12)
-
-
-def test_most_probable_label():
-    np.testing.assert_array_equal(most_probable(np.array([[0.2], [0.7]])), [0, 1])
-    np.testing.assert_array_equal(
-        most_probable(np.array([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])), [1, 2]
-    )
 
 
 @pytest.mark.parametrize("weak_priors", [False, True])
