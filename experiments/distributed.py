@@ -3,7 +3,6 @@ Train PEPR by several workers (processes on this machine, each with a part of a 
 with one process.
 
     python -m experiments.distributed [--workers 3] [--rows 60000] [--inducing 50] [--iterations 10]
-        [--checkpoint FILE]
 
 For 1, 2, ... workers it prints seconds and bytes sent per step (loss and gradient), and the
 differences of objectives and parameters from one process. Bytes are counted on the loopback
@@ -39,16 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.option("--rows", 60_000)
     parser.option("--inducing", 50)
     parser.option("--iterations", 10)
-    parser.option("--folder", Path, "folder of the file, written if missing (a temporary folder)")
-    parser.option(
-        "--checkpoint", Path, "resume from here; the number of workers is added to the name"
-    )
     asked = parser.parse_args(arguments)
     from experiments.benchmarks.large import write_file
     from experiments.benchmarks.printing import Table
 
     with tempfile.TemporaryDirectory() as temporary:
-        asked.folder = asked.folder or Path(temporary)
+        asked.folder = Path(temporary)
         write_file(asked.folder, asked.rows)
         table = Table(
             f"PEPR, alpha 0.5, {asked.rows:,} rows, M = {asked.inducing}, {asked.iterations} "
@@ -128,13 +123,7 @@ def train(asked: argparse.Namespace, addresses: list[str], index: int) -> list[A
             step()
         seconds = time.perf_counter() - start
         sent = _bytes_sent() - before
-        checkpoint = asked.checkpoint and f"{asked.checkpoint}.{workers}"
-        result = fit(
-            model,
-            max_iterations=asked.iterations,
-            checkpoint=checkpoint,
-            checkpoint_seconds=0.0,
-        )
+        result = fit(model, max_iterations=asked.iterations)
         values = [np.ravel(variable.numpy()) for variable in model.trainable_variables]
     parameters = np.concatenate(values).tolist()
     return [seconds / _STEPS, sent / _STEPS, result.objective, parameters]

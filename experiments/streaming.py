@@ -49,9 +49,6 @@ def _config() -> None:
     # show a progress bar
     progress = True
 
-    # batches between scores; the last batch is always scored
-    score_interval = 1
-
 
 def _scores(learner: Learner, X: Any, Y: Any, labels: bool) -> dict[str, float]:
     """Return the RMSE (labels: the error) and the mean log likelihood."""
@@ -107,7 +104,7 @@ class _Course:
 
 
 @ex.automain
-def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run) -> dict[str, Any]:
+def streaming(gp: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
     """
     Learn, log, score; the result has scores in the targets' unit, at the end and in their course,
     seconds without scoring, and the peak of memory beyond the memory before learning, in MB
@@ -150,10 +147,9 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
                 )
 
             score(N if gp["model"] == "BATCH" else batches.first.stop)
-            for number, rows in enumerate(bar, 1):
+            for rows in bar:
                 timed(learner.absorb, dataset.X_train[rows], dataset.Y_train[rows])
-                if number % score_interval == 0 or number == len(others):
-                    score(rows.stop)
+                score(rows.stop)
 
     _, peak = peak_of(learn)
     save(_run, course.arrays())
