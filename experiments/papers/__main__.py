@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.papers import PROTOCOLS
-from experiments.papers.next import main as run_next
 from experiments.protocols.arguments import add_running, parser_of
 
 
@@ -28,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run protocols; see ``--help``."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["next"]:
+        from experiments.papers.next import main as run_next
+
         run_next(given[1:])
         return
     asked = _parser().parse_args(given)

@@ -16,11 +16,13 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from experiments.papers import PROTOCOLS
+from experiments.cells.cell import Outcome
+from experiments.papers.grid import Record
+from experiments.papers.running import completed, protocol_of, selected, show_and_write
+from experiments.papers.stored import RESULTS, StoredRuns
 from experiments.protocols.arguments import add_running, parser_of
 
 PARTS: Sequence[tuple[str, Mapping[str, Sequence[Any]]]] = (
@@ -43,15 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.nice(19)
     until = time.monotonic() + 3600.0 * asked.hours
 
-    # Imported after parsing the arguments, since it takes seconds.
-    from experiments.papers.stored import RESULTS
-
     missing = []
     for name, only in PARTS:
         if time.monotonic() < until:
             try:
                 options = {"jobs": asked.jobs or 1, "threads": asked.threads}
-                missing.append(run_part(name, only, asked.runs, RESULTS, until, **options))
+                missing.append(run_part(name, only, asked.runs, until, **options))
             except (ValueError, OSError) as error:  # a damaged record; no network
                 missing.append(f"{name}: {error}")
     if any(missing):
@@ -62,7 +61,6 @@ def run_part(
     name: str,
     only: Mapping[str, Sequence[Any]],
     runs: Path,
-    results: Path,
     until: float,
     **options: Any,
 ) -> str:
@@ -73,16 +71,10 @@ def run_part(
     :param options: further options of :func:`experiments.cells.running.run_cells`.
     :return: why runs have no result; empty if all that started have one.
     """
-    from experiments.cells.cell import Outcome
-    from experiments.papers.grid import Record
-    from experiments.papers.running import completed, selected, write
-    from experiments.papers.stored import StoredRuns
-
-    protocol: Any = import_module(f"experiments.papers.{name.lower()}")
-    every = protocol.jobs(True)
+    every = protocol_of(name).jobs(True)
     plan = selected(every, only, {})
     labels = {job.cell.key: job.labels for job in plan}
-    folder = results / name
+    folder = RESULTS / name
     stored = StoredRuns(folder)
     known = stored.results()
 
@@ -98,6 +90,5 @@ def run_part(
         stored.add(unknown)
         if len(found) == len(plan):
             records, _ = completed(every, runs, stored=stored.results(), until=-math.inf)
-            text = f"{protocol.__doc__.strip()}\n\npython -m experiments.papers next"
-            write(f"{name}: {PROTOCOLS[name]}", text, list(protocol.show(records)), folder)
+            show_and_write(name, "python -m experiments.papers next", records, folder)
     return missing

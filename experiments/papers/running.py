@@ -12,7 +12,7 @@ from typing import Any
 from experiments.cells.cell import not_completed
 from experiments.cells.running import completed_outcomes, run_cells
 from experiments.papers import PROTOCOLS
-from experiments.papers.grid import Jobs, Record
+from experiments.papers.grid import Jobs, Record, Records
 from experiments.papers.pictures import Picture
 from experiments.papers.stored import RESULTS, StoredRuns
 from experiments.papers.tables import Table
@@ -24,7 +24,6 @@ def run(name: str, asked: argparse.Namespace) -> str:
 
     :return: why runs have no result; empty if all have one.
     """
-    protocol: Any = import_module(f"experiments.papers.{name.lower()}")
     selection = _by_name(asked.only)
     given = _by_name(vars(asked)["with"])
     settings = _options("--only", selection) + _options("--with", given)
@@ -32,7 +31,7 @@ def run(name: str, asked: argparse.Namespace) -> str:
         ["python", "-m", "experiments.papers", name, *["--full"] * asked.full, *settings]
     )
     try:
-        plan = protocol.jobs(asked.full)
+        plan = protocol_of(name).jobs(asked.full)
         if selection.get("axes") == ["list"]:
             print(f"The axes of {name}: {axes(plan)}")
             return ""
@@ -49,18 +48,28 @@ def run(name: str, asked: argparse.Namespace) -> str:
         records, missing = completed(
             jobs, asked.runs, stored=stored, jobs=asked.jobs or 1, threads=asked.threads
         )
-        shown = list(protocol.show(records)) if records else []
+        if records:
+            size = "-full" if asked.full and not settings else ""
+            folder = (asked.to or asked.runs / "papers") / f"{name}{size}"
+            show_and_write(name, command, records, folder)
+            (folder / "runs.csv").unlink(missing_ok=True)
+            StoredRuns(folder).add(records)
     # A bad argument, a damaged record; no network, or not the published file.
     except (ValueError, OSError) as error:
         sys.exit(str(error))
-    if records:
-        size = "-full" if asked.full and not settings else ""
-        text = f"{(protocol.__doc__ or '').strip()}\n\n{command}"
-        folder = (asked.to or asked.runs / "papers") / f"{name}{size}"
-        write(f"{name}: {PROTOCOLS[name]}", text, shown, folder)
-        (folder / "runs.csv").unlink(missing_ok=True)
-        StoredRuns(folder).add(records)
     return missing
+
+
+def protocol_of(name: str) -> Any:
+    """Return the module of a protocol."""
+    return import_module(f"experiments.papers.{name.lower()}")
+
+
+def show_and_write(name: str, command: str, records: Records, folder: Path) -> None:
+    """Write the tables and figures of a protocol's records, with the command that made them."""
+    protocol = protocol_of(name)
+    text = f"{protocol.__doc__.strip()}\n\n{command}"
+    write(f"{name}: {PROTOCOLS[name]}", text, list(protocol.show(records)), folder)
 
 
 def _by_name(given: Sequence[tuple[str, list[Any]]]) -> dict[str, list[Any]]:

@@ -11,7 +11,7 @@ from refusals import refused
 
 from experiments import papers
 from experiments.cells import processes
-from experiments.papers import PROTOCOLS, next, running, stored
+from experiments.papers import PROTOCOLS, next, running
 from experiments.papers.__main__ import main
 from experiments.papers.grid import Record, grid
 from experiments.papers.running import selected
@@ -44,7 +44,7 @@ def protocol(monkeypatch, runs):
     experiment = RecordedExperiment("none", [])
     experiment.add_config(name="", act="", note="", M=1)
     monkeypatch.setitem(sys.modules, "experiments.none", SimpleNamespace(ex=experiment))
-    monkeypatch.setattr(stored, "RESULTS", runs.parent / "results")
+    monkeypatch.setattr(next, "RESULTS", runs.parent / "results")
     monkeypatch.setattr(running, "RESULTS", runs.parent / "results")
     monkeypatch.setattr(next, "PARTS", [("X1", {"name": ["c"]}), ("X1", {})])
     monkeypatch.setattr(os, "nice", lambda increment: None)
