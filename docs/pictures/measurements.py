@@ -102,7 +102,7 @@ def courses() -> Figure:
         for run in stored:
             if run["set"] == name:
                 color, style = styles[run["method"]]
-                seconds = [cpu for cpu, _ in run["trajectory"]["seconds"]]
+                seconds = run["trajectory"]["seconds"]
                 nlpd = run["trajectory"]["nlpd"]
                 axes.plot(seconds, nlpd, style, color=color, label=run["method"])
                 axes.plot(seconds[-1], nlpd[-1], "o", color=color, ms=4)

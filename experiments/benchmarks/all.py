@@ -1,6 +1,6 @@
 """Run all benchmarks, each in a process of its own, and write their tables as JSON and as Markdown.
 
-The files name the machine, the versions and the rate of matrix
+The files name the machine and the versions; the tables of collapsed_step have the rate of matrix
 products. If a benchmark fails, the end of its message is recorded, the rest go on, and the exit
 status is 1. Files are written after each benchmark.
 
@@ -9,22 +9,16 @@ status is 1. Files are written after each benchmark.
 """
 
 import json
-import os
-import platform
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from experiments.benchmarks.collapsed_step import UNIT_COLUMNS, time_rounds, unit_product
-from experiments.benchmarks.machine import PACKAGES, processor
+from experiments.benchmarks.machine import machine
 from experiments.benchmarks.printing import markdown
 from experiments.protocols.arguments import parser_of
 
@@ -63,7 +57,7 @@ def main() -> None:
 def run(commands: Mapping[str, Sequence[str]], folder: Path) -> dict[str, Any]:
     """Run benchmarks with these arguments, and write the results after each."""
     folder.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Any] = {"machine": about_the_machine(), "benchmarks": {}}
+    found: dict[str, Any] = {"machine": machine(), "benchmarks": {}}
     for name, options in commands.items():
         print(f"\n# {name}", flush=True)
         found["benchmarks"][name] = measure(name, options)
@@ -93,30 +87,9 @@ def measure(name: str, options: Sequence[str]) -> dict[str, Any]:
         return {**result, "tables": json.loads(path.read_text(encoding="utf-8"))}
 
 
-def about_the_machine() -> dict[str, Any]:
-    """Return processor, versions, and GFLOP/s of a product of matrices in float64, on all cores."""
-    seconds = time_rounds({"product": unit_product(512)}, 10)["product"]
-    return {
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "product GFLOP/s": float(2e-9 * 512**2 * UNIT_COLUMNS / np.median(seconds)),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in PACKAGES},
-        },
-    }
-
-
 def as_markdown(found: Mapping[str, Any]) -> str:
     """Format all results, with a heading for each benchmark."""
-    about = found["machine"]
-    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
-    parts = [
-        "# Benchmarks",
-        f"{about['processor']}; products of matrices: {about['product GFLOP/s']:.0f} GFLOP/s in "
-        "float64.",
-        f"{versions}.",
-    ]
+    parts = ["# Benchmarks", found["machine"]]
     for name, result in found["benchmarks"].items():
         command = shlex.join(
             ["python", "-m", f"experiments.benchmarks.{name}", *result["arguments"]]

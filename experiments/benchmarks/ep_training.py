@@ -124,7 +124,7 @@ def _medians(found: Sequence[Result]) -> Result:
     if failed:
         return failed[0]
     keys = ("cold", "warm", "end")
-    return found[0] | {k: np.median([each[k] for each in found], axis=0).tolist() for k in keys}
+    return found[0] | {k: float(np.median([each[k] for each in found])) for k in keys}
 
 
 def _table(title: str, results: Sequence[Result]) -> Table:
@@ -138,9 +138,9 @@ def _table(title: str, results: Sequence[Result]) -> Table:
         first, last = each["iterations"]
         row = [each["method"], each["trajectory"]["nlpd"][-1], first]
         for key in ("cold", "warm"):
-            best = min((peer[key][0] for peer in peers), default=np.nan)
-            row += [each[key][0], each[key][0] / best]
-        table.add(*row, each["end"][0], last, "yes" if each["converged"] else "no", None)
+            best = min((peer[key] for peer in peers), default=np.nan)
+            row += [each[key], each[key] / best]
+        table.add(*row, each["end"], last, "yes" if each["converged"] else "no", None)
     return table
 
 
@@ -195,16 +195,15 @@ def measure(name: str, likelihood: str, method: str, short: bool) -> Result:
     assign(trained, start)
     again = Trajectory(max_iterations=course.iterations[reached])
     _run(train, recorded, again)
-    times = np.array(course.seconds).tolist()
     return {
         "converged": converged,
         "iterations": [course.iterations[reached], course.iterations[-1]],
-        "cold": times[reached],  # CPU and wall
-        "warm": again.seconds[-1].tolist(),
-        "end": times[-1],
+        "cold": course.seconds[reached],
+        "warm": again.seconds[-1],
+        "end": course.seconds[-1],
         "trajectory": {
             "iterations": course.iterations,
-            "seconds": times,
+            "seconds": course.seconds,
             "nlpd": nlpd.tolist(),
         },
     }

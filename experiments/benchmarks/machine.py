@@ -34,21 +34,14 @@ def in_process(function: Callable[..., T], *arguments: Any, one_core: bool = Fal
         return pool.submit(function, *arguments).result()
 
 
-def processor() -> str:
-    """Describe processor and number of cores."""
+def machine() -> str:
+    """Describe processor, load and versions in two lines."""
     known = Path("/proc/cpuinfo")
     lines = known.read_text().splitlines() if known.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return (
-        f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} "
-        "cores"
-    )
-
-
-def machine() -> str:
-    """Describe processor, load and versions in two lines."""
+    processor = names[0] if names else platform.processor() or platform.machine()
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return (
-        f"{processor()}, of which one is used, load {psutil.getloadavg()[0]:.1f}; "
+        f"{processor}, {os.cpu_count()} cores, load {psutil.getloadavg()[0]:.1f}; "
         f"{platform.system()}\nPython {platform.python_version()}, {versions}"
     )

@@ -17,9 +17,9 @@ class Over(Exception):
 
 class Trajectory:
     """
-    Seconds of CPU and wall time, and the parameters, at an optimizer's iterations.
+    CPU seconds, and the parameters, at an optimizer's iterations.
 
-    Clocks start at construction and stop during records, so that only the training is counted.
+    The clock starts at construction and stops during records, so that only the training is counted.
     """
 
     def __init__(self, max_seconds: float = np.inf, max_iterations: float = np.inf):
@@ -27,13 +27,12 @@ class Trajectory:
         :param max_seconds: limit of CPU time.
         """
         self.iterations: list[int] = []
-        self.seconds: list[AnyNDArray] = []
-        """CPU and wall seconds, [2], of each record."""
+        self.seconds: list[float] = []
+        """CPU seconds of each record."""
         self.values: list[list[AnyNDArray]] = []
         """Values of the variables at each record."""
         self._max_seconds, self._max_iterations = max_seconds, max_iterations
-        self._spent = np.zeros(2)
-        self._began = clocks()
+        self._began = time.process_time()
 
     def record(self, iteration: int, variables: Sequence[tf.Variable]) -> None:
         """
@@ -41,12 +40,12 @@ class Trajectory:
 
         :raises Over: if the training must end.
         """
-        self._spent = self._spent + clocks() - self._began
+        spent = time.process_time() - self._began
         self.iterations.append(iteration)
-        self.seconds.append(self._spent)
+        self.seconds.append(spent)
         self.values.append([variable.numpy() for variable in variables])
-        self._began = clocks()
-        if iteration >= self._max_iterations or self._spent[0] >= self._max_seconds:
+        self._began = time.process_time() - spent
+        if iteration >= self._max_iterations or spent >= self._max_seconds:
             raise Over
 
     def end_where_flat(self, objective: AnyNDArray, iterations: int, gain: float) -> bool:
@@ -86,8 +85,3 @@ def settled(scores: AnyNDArray, close: float) -> int:
     """Return the first record after which all scores are within `close` of the last score."""
     far = np.flatnonzero(~(np.abs(scores - scores[-1]) < close))
     return int(far[-1]) + 1 if len(far) else 0
-
-
-def clocks() -> AnyNDArray:
-    """Return CPU and wall clocks in seconds, [2]; only differences have a meaning."""
-    return np.array([time.process_time(), time.perf_counter()])

@@ -11,7 +11,6 @@ from typing import Any
 
 import gpflow
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
-from sacred import Ingredient
 
 import gpflow_pep
 from experiments.datasets import Floats
@@ -20,11 +19,11 @@ from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.kernel import kernel_of
 from experiments.ingredients.label_regression import LabelRegression
 from experiments.ingredients.monte_carlo import MonteCarlo
-from experiments.recording.experiment import SAVE_GIT_INFO
+from experiments.recording.experiment import ingredient_of
 from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax, PEPClassifier
 from gpflow_pep.likelihoods import Logit, Probit
 
-gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
+gp = ingredient_of("gp")
 
 MODELS = ("PEP", "QP", "SVGP", "APEP", "ARPEP", "RPAPEP", "LABELS", "MCMC", "EP")
 POWERED = ("PEP", "QP", "APEP", "ARPEP", "RPAPEP", "LABELS")

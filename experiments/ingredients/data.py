@@ -9,7 +9,7 @@ from sacred import Ingredient
 
 from experiments import datasets
 from experiments.datasets.info import Task
-from experiments.recording.experiment import SAVE_GIT_INFO
+from experiments.recording.experiment import ingredient_of
 
 
 def _config() -> None:
@@ -39,7 +39,7 @@ _EXPERIMENTS: dict[Task, str] = {
 
 def _data_for(default: str, *tasks: Task) -> tuple[Ingredient, Callable[[], datasets.Dataset]]:
     """Return the data ingredient for these tasks, and the function that loads its split."""
-    ingredient = Ingredient("data", save_git_info=SAVE_GIT_INFO)
+    ingredient = ingredient_of("data")
     ingredient.config(_config)
     ingredient.add_config(dataset=default)
 

@@ -9,7 +9,6 @@ from typing import Any
 import gpflow
 from gpflow.base import RegressionData
 from gpflow.inducing_variables import InducingPoints
-from sacred import Ingredient
 
 from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.kernel import kernel_of
@@ -19,13 +18,13 @@ from experiments.learners.online import Online
 from experiments.learners.stochastic import Stochastic
 from experiments.learners.vanilla import VanillaStreamingSGPR
 from experiments.learners.window import SlidingWindow
-from experiments.recording.experiment import SAVE_GIT_INFO
+from experiments.recording.experiment import ingredient_of
 from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import check_optimizer, fit, uninterrupted
 
-learner_gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
-stream_training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
+learner_gp = ingredient_of("gp")
+stream_training = ingredient_of("training")
 
 MODELS = ("STREAM", "STREAM-SVGP", "VANILLA", "BATCH", "GPR", "SGPR", "SVGP")
 OF_LABELS = ("STREAM", "STREAM-SVGP", "BATCH")

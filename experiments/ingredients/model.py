@@ -11,17 +11,16 @@ import numpy as np
 import numpy.typing as npt
 from gpflow.inducing_variables import InducingPoints
 from gpflow.models import GPModel
-from sacred import Ingredient
 
 from experiments.datasets import Floats
 from experiments.ingredients.exact import ExactGPR
 from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.kernel import kernel_of
-from experiments.recording.experiment import SAVE_GIT_INFO
+from experiments.recording.experiment import ingredient_of
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, TSGPR, TSVGP
 from gpflow_pep.inducing import greedy_variance, neighbor_blocks, uniform
 
-gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
+gp = ingredient_of("gp")
 
 MODELS = ("GPR", "SGPR", "GPRFITC", "PEPR", "TPEP", "TSGPR", "BTSGPR", "SVGP", "TSVGP", "BTSVGP")
 POWERED = ("PEPR", "TPEP")

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sacred import Ingredient
 
 from experiments import datasets
 from experiments.datasets import Dataset, Floats
 from experiments.ingredients.data import check_task
-from experiments.recording.experiment import SAVE_GIT_INFO
+from experiments.recording.experiment import ingredient_of
 
-stream_data = Ingredient("data", save_git_info=SAVE_GIT_INFO)
+stream_data = ingredient_of("data")
 
 ORDERS = ("forward", "backward", "shuffled")
 _RANGE = 10.0  # inputs are scaled to [0, 10]

@@ -10,11 +10,10 @@ from typing import Any
 from gpflow.base import RegressionData
 from gpflow.likelihoods import Gaussian
 from gpflow.models import SVGP, GPModel
-from sacred import Ingredient
 from tqdm import tqdm
 
 from experiments.datasets import Dataset
-from experiments.recording.experiment import SAVE_GIT_INFO
+from experiments.recording.experiment import ingredient_of
 from experiments.recording.scores import objective_per_point
 from gpflow_pep import BTSVGP
 from gpflow_pep.data.minibatches import Minibatches
@@ -22,7 +21,7 @@ from gpflow_pep.models.structured_svgp import StructuredSVGP
 from gpflow_pep.models.tied import TiedFactors
 from gpflow_pep.training import check_optimizer, fit, uninterrupted
 
-training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
+training = ingredient_of("training")
 
 _MINIBATCH_MODELS = (SVGP, StructuredSVGP, TiedFactors)
 _BAR_INTERVAL = 0.5  # seconds; a file keeps every state of the bar

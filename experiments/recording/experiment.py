@@ -23,6 +23,11 @@ SAVE_GIT_INFO = shutil.which("git") is not None
 _FILE_STORAGE = "--file_storage"
 
 
+def ingredient_of(name: str) -> Ingredient:
+    """Return an ingredient without configuration."""
+    return Ingredient(name, save_git_info=SAVE_GIT_INFO)
+
+
 class RecordedExperiment(Experiment):
     """
     A Sacred experiment with these additions:

@@ -23,8 +23,7 @@ def test_files(tmp_path):
     """Rows and their ratios as data, and the same in Markdown, with machine and versions."""
     everything.run({"collapsed_step": TINY, "memory": ["--rows", "none"]}, tmp_path)
     found = json.loads((tmp_path / "benchmarks.json").read_text())
-    assert found["machine"]["product GFLOP/s"] > 0.0
-    assert set(PACKAGES) < set(found["machine"]["versions"])
+    assert all(f"{name} " in found["machine"] for name in PACKAGES)
     (table,) = found["benchmarks"]["collapsed_step"]["tables"]
     rows = {row["model"]: row for row in table["rows"]}
     assert rows["PEPR 0"]["as"] == "SGPR" and rows["PEPR 0"]["times as fast"] > 0.0
