@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 # Limit today, and the goal that follows.
 LIMITS = {
     "tokens, gpflow_pep": (147_400, 118_000),
-    "tokens, experiments": (59_450, 58_000),
+    "tokens, experiments": (59_350, 58_000),
     "tokens, tests": (248_050, 240_000),
     ":= per 1,000 lines": (3, 3),
     "conditional expressions per 1,000 lines": (10, 10),

@@ -12,7 +12,6 @@ there. The run is recorded in runs/. Protocol M6 of `experiments.papers` compare
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,8 @@ from sacred.run import Run
 from scipy.special import entr
 
 from experiments import datasets
-from experiments.datasets import Dataset, Floats
+from experiments.datasets import Dataset, Floats, loading
+from experiments.datasets.sources import SplitTable
 from experiments.ingredients.classifier import build_classifier, gp
 from experiments.ingredients.data import check_task
 from experiments.ingredients.training import train, training
@@ -77,13 +77,10 @@ def divided(
             f"initial is {initial}, additions {additions}, num_test {num_test}; they must be "
             f"positive with a sum of at most {len(X)}, the number of rows."
         )
-    order = np.random.RandomState(repetition).permutation(len(X))
-    test, train = order[:num_test], order[num_test:]
-    mean, scale = X[train].mean(axis=0), X[train].std(axis=0)
-    X = (X - mean) / np.where(scale == 0.0, 1.0, scale)
-    parts = {"X_train": X[train], "Y_train": Y[train], "X_test": X[test], "Y_test": Y[test]}
+    test, train = np.split(np.random.RandomState(repetition).permutation(len(X)), [num_test])
     rows = np.arange(len(train))
-    return replace(data, x_mean=mean, x_scale=scale, **parts), rows[:initial], rows[initial:]
+    found = loading.divided(name, SplitTable(X, Y, train, test))
+    return found, rows[:initial], rows[initial:]
 
 
 def entropy(probability: Floats) -> Floats:

@@ -8,6 +8,7 @@ import numpy as np
 
 from experiments.datasets.catalog import ENTRIES
 from experiments.datasets.info import DatasetInfo, Entry, Task
+from experiments.datasets.sources import SplitTable
 from experiments.datasets.tables import Floats
 
 
@@ -129,9 +130,14 @@ def load(name: str, split: int = 0, *, standardize: bool = True) -> Dataset:
         raise ValueError(
             f"split is {split!r}; {name} accepts whole numbers from 0 to {num_splits - 1}."
         )
-    X, Y, train, test = entry.source.read(int(split))
+    return divided(name, entry.source.read(int(split)), standardize=standardize)
+
+
+def divided(name: str, table: SplitTable, *, standardize: bool = True) -> Dataset:
+    """Divide the rows of a data set into training and test part, and standardize them."""
+    X, Y, train, test = table
     x_mean, x_scale = _moments(X[train]) if standardize else _identity(X)
-    numbers = not entry.info.classes
+    numbers = not describe(name).classes
     y_mean, y_scale = _moments(Y[train]) if standardize and numbers else _identity(Y)
     X = (X - x_mean) / x_scale  # [N, D]
     Y = (Y - y_mean) / y_scale  # [N, 1]

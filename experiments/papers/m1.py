@@ -37,7 +37,8 @@ TRAININGS: dict[str, dict[str, Any]] = {
 }
 """Ways to train PEP."""
 
-METHODS = {name: {"model": name} for name in ("PEP", "APEP", "ARPEP", "RPAPEP")}
+TIED = {name: {"model": name} for name in ("APEP", "ARPEP", "RPAPEP")}
+METHODS = {"PEP": {"model": "PEP"}, **TIED}
 COMMON: dict[str, Any] = {"white": 1e-2, "max_jitter": 1e-2, "log_interval": 10**5}
 
 
@@ -60,9 +61,8 @@ def jobs(full: bool) -> Jobs:
         alphas = tuple(round(0.1 * k, 1) for k in range(11)) if full else (0.0, 0.5, 1.0)
         ascent = TRAININGS["ascent"] | {"maxiter": 250 if full else 30}
         trainings = TRAININGS | {"ascent": ascent}
-        others = {name: of for name, of in METHODS.items() if name != "PEP"}
         found += runs(method={"PEP": METHODS["PEP"]}, training=trainings, alpha=alphas)
-        found += runs(method=others, training={"converged": {}}, alpha=alphas)
+        found += runs(method=TIED, training={"converged": {}}, alpha=alphas)
         found += runs(method={"regression": {"model": "LABELS"}}, alpha=(0.5,))
         found += runs(method={"MCMC": {"model": "MCMC"}})
     return found

@@ -7,11 +7,9 @@ takes: 3 alphas for 11, and no PEP, whose sites of all rows and classes take gig
 from typing import Any
 
 from experiments.papers.grid import Jobs, Records, Shown, repeats
-from experiments.papers.m1 import METHODS, beside_svgp
+from experiments.papers.m1 import TIED, beside_svgp
 from experiments.papers.run_pictures import against_seconds_by_method
 from experiments.papers.tables import ERROR, NLPD, SECONDS, means
-
-_TIED = {name: METHODS[name] for name in ("APEP", "ARPEP", "RPAPEP")}
 
 
 def jobs(full: bool) -> Jobs:
@@ -30,7 +28,7 @@ def minibatch_jobs(full: bool, data: dict[str, Any]) -> Jobs:
     )
     alphas = (0.0, 0.5, 1.0) if full else (0.5,)
     of_seeds = repeats(3 if full else 1, "seed")
-    return beside_svgp("classification", common, _TIED, alphas, repeat=of_seeds)
+    return beside_svgp("classification", common, TIED, alphas, repeat=of_seeds)
 
 
 def show(records: Records) -> Shown:

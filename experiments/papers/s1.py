@@ -16,7 +16,7 @@ VARIANCE = Score("kernel_variance", "kernel variance")
 LENGTHSCALE = Score("lengthscale", "lengthscale")
 
 
-def collapsed(N: int, *blocks: int) -> Mapping[str, Mapping[str, Any]]:
+def collapsed(N: int, *blocks: int) -> dict[str, Mapping[str, Any]]:
     """Return the methods of S1 and S2, BT-SGPR with these numbers of blocks of N rows."""
     sizes = {number: -(-N // number) for number in blocks}
     return {
@@ -35,7 +35,7 @@ def collapsed(N: int, *blocks: int) -> Mapping[str, Mapping[str, Any]]:
 def jobs(full: bool) -> Jobs:
     common = {"dataset": "snelson", "include_test": True, "M": 5, "log_interval": 1}
     common |= {"maxiter": 1000 if full else 100, "blocks": "random"}
-    methods = dict(collapsed(200, 20, 10))
+    methods = collapsed(200, 20, 10)
     for number in (20, 10):
         name = f"BT-SGPR, {number} blocks"
         methods[f"{name} of neighbors"] = {**methods[name], "blocks": "neighbors"}

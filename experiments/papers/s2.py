@@ -36,7 +36,7 @@ def jobs(full: bool) -> Jobs:
         "maxiter": 1000 if full else 50,
     }
     common |= {"log_interval": 10**5, "max_jitter": 1e-3}
-    methods = dict(collapsed(N, 50, 10))
+    methods = collapsed(N, 50, 10)
     exact = {"exact GP": methods.pop("exact GP")}
     numbers = (256, 512) if full else (64,)
     found = grid("regression", common, repeat=draws, method=exact)
