@@ -35,7 +35,15 @@ _STATM = Path("/proc/self/statm")  # of Linux
 _GROWTH = 200e6
 
 
-UNOPTIMIZED = ("models/test_pep_", "models/test_streaming_pep", "models/test_classifier_multiclass")
+UNOPTIMIZED = (
+    "models/test_block_pep",
+    "models/test_classifier_multiclass",
+    "models/test_datasets",
+    "models/test_gradients",
+    "models/test_leave_one_out",
+    "models/test_pep_",
+    "models/test_streaming_pep",
+)
 """
 Files whose graphs, of thousands of operations, run a few times only: to optimize them takes a sixth
 of the tests' time. The same graphs are optimized in the tests of ep, training, contracts and

@@ -65,23 +65,19 @@ def test_matches_joint_power_ep(likelihood, Y, log_prob, points, labels, alpha, 
     assert_close(sites, [h, T], 100.0 * CLOSE)  # divided by variances of w, about 0.1
 
 
-def given(Y, likelihood, blocks, constructor=BlockPEP, **options):
+def given(Y, likelihood, blocks, **options):
     kernel, Z = Matern52(1.3, lengthscales=0.9), line(0.0, 3.0, 5)
-    return constructor((INPUTS, Y), kernel, likelihood, Z, blocks=blocks, **options)
+    return BlockPEP((INPUTS, Y), kernel, likelihood, Z, blocks=blocks, **options)
 
 
 INPUTS, OUTPUTS = wave(11, 3, noise=0.3, ends=(0.0, 3.0))
-SOME = np.array([2, 0, 1, 2, 0, 1, 0, 0, 3, 4, 4])
+SOME = [[1, 4, 6, 7], [2, 5], [0, 3], [8], range(9, 11)]
 POWERS = np.array([0.0, 0.3, 1.0, 0.5, 0.7])
 
 
 @pytest.mark.parametrize(
     ("blocks", "alpha", "scale"),
-    [
-        (SOME, POWERS, [0.5, 1.0, 1.2, 0.8, 2.0]),
-        (11, 0.4, 0.7),
-        ([[0, 5], range(1, 5), range(6, 11)], 1.0, 1.0),
-    ],
+    [(SOME, POWERS, [0.5, 1.0, 1.2, 0.8, 2.0]), (11, 0.4, 0.7)],
 )
 def test_gaussian_is_pepr(blocks, alpha, scale):
     """Blocks of any size, also one of all rows; a power and a scale for each block."""
@@ -98,7 +94,7 @@ def test_gaussian_is_pepr(blocks, alpha, scale):
     assert_close(model.predict_f(Z, full_cov=True), expected.predict_f(Z, full_cov=True), CLOSE)
 
 
-@pytest.mark.parametrize(("blocks", "alpha"), [(1, 0.5), (3, 0.0)])
+@pytest.mark.parametrize(("blocks", "alpha"), [(1, 0.5), (2, 0.0)])
 def test_independent_rows_are_pep(blocks, alpha):
     """Blocks of one row, and the variational limit of any blocks."""
     options = {"alpha": alpha, "scale": 0.8, "tol": TOL}
@@ -111,16 +107,20 @@ def test_independent_rows_are_pep(blocks, alpha):
 
 
 def test_gradient_is_that_of_the_converged_energy():
-    """In all parameters, with a power and a scale for each block; h^4 = 1e-12, rounding 1e-10/h."""
+    """
+    In all parameters, with a power and a scale for each block; h^4 = 1e-12, rounding 1e-10/h.
+    Blocks of three rows, which need many more points, are compared with power EP above.
+    """
     scale = positive_parameter([0.5, 1.0, 1.2, 0.8, 1.5])
-    blocks = np.array([2, 0, 1, 2, 0, 1, 0, 4, 3, 4, 4])
-    model = given(OUTPUTS, StudentT(0.4), blocks, alpha=POWERS, scale=scale, tol=TOL)
-    model.mean_function = Constant(0.1)
+    blocks = np.array([2, 0, 1, 2, 0, 1, 4, 3, 4])
+    data = INPUTS[:9], OUTPUTS[:9]
+    options = {"alpha": POWERS, "scale": scale, "mean_function": Constant(0.1), "tol": TOL}
+    model = BlockPEP(data, Matern52(1.3), StudentT(0.4), Z, blocks=blocks, **options)
     assert_gradients(model.maximum_log_likelihood_objective, model.trainable_variables, 1e-3, 1e-6)
 
 
 def test_scipy_trains_it_and_new_data_are_used():
-    """Also in copies; blocks given by their size are formed again."""
+    """Also in a copy of a copy; blocks given by their size are formed again."""
     model = given(OUTPUTS, Gaussian(0.1), 2)
     before = float(model.training_loss())
     gpflow.optimizers.Scipy().minimize(
@@ -128,17 +128,13 @@ def test_scipy_trains_it_and_new_data_are_used():
     )
     after = float(model.training_loss())
     assert after < before
-    for clone in (deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert float(clone.training_loss()) == pytest.approx(after, rel=1e-12)
-        clone.data = INPUTS[:7], OUTPUTS[:7]
-        expected = PEPR(
-            clone.data,
-            clone.kernel,
-            clone.inducing_variable,
-            blocks=2,
-            likelihood=clone.likelihood,
-        )
-        assert float(clone.training_loss()) == pytest.approx(float(expected.training_loss()))
+    clone = pickle.loads(pickle.dumps(deepcopy(model)))
+    assert float(clone.training_loss()) == pytest.approx(after, rel=1e-12)
+    clone.data = INPUTS[:7], OUTPUTS[:7]
+    expected = PEPR(
+        clone.data, clone.kernel, clone.inducing_variable, blocks=2, likelihood=clone.likelihood
+    )
+    assert float(clone.training_loss()) == pytest.approx(float(expected.training_loss()))
     assert float(model.training_loss()) == pytest.approx(after, rel=1e-12)
 
 

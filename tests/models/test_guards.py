@@ -6,14 +6,14 @@ import pytest
 import tensorflow as tf
 from gpflow.functions import Function, Linear, MeanFunction
 from gpflow.kernels import Convolutional, Matern52, SquaredExponential
-from gpflow.likelihoods import Gaussian, Ordinal, Softmax
+from gpflow.likelihoods import Gaussian, Ordinal
 from kinds import LABELS, X, Y, made
 from numpy.testing import assert_allclose
 from own_likelihoods import Own
 from refusals import refused, stopped
 from tensorflow.errors import InvalidArgumentError
 
-from gpflow_pep import ARPEP, PEP, PEPR, TSVGP
+from gpflow_pep import ARPEP, PEP, PEPR, TSVGP, MultiClassRobustMax
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ UNKNOWN = [tf.TensorSpec([None, None], tf.float64)] * 2
 
 
 def test_further_columns_of_y_are_refused_in_graphs_of_unknown_width():
-    model = ARPEP(Matern52(), Softmax(3), X[:5], num_data=30)
+    model = ARPEP(Matern52(), MultiClassRobustMax(3), X[:5], num_data=30)
     for name in ("training_loss", "predict_log_density"):
         function = getattr(model, name)
         compiled = tf.function(lambda *data, name=name: getattr(model, name)(data), autograph=False)

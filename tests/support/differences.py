@@ -32,17 +32,20 @@ def in_direction(value, variables, directions, h):
 def assert_gradients(value, variables, h, tolerance):
     """
     The gradient in each variable, along a random direction of length 1, is that of the function.
+    Return the gradients.
     """
     generator = np.random.default_rng(0)
     with tf.GradientTape() as tape:
         tape.watch(variables)
         total = value()
-    for variable, gradient in zip(variables, tape.gradient(total, variables), strict=True):
+    gradients = [tf.convert_to_tensor(each) for each in tape.gradient(total, variables)]
+    for variable, gradient in zip(variables, gradients, strict=True):
         direction = generator.normal(size=variable.shape)
         direction /= np.linalg.norm(direction)
-        slope = np.sum(direction * tf.convert_to_tensor(gradient))
+        slope = np.sum(direction * gradient)
         difference = in_direction(value, [variable], [direction], h)
         assert slope == pytest.approx(difference, rel=tolerance, abs=tolerance), variable.name
+    return gradients
 
 
 def slope_and_curvature(values, h):
