@@ -248,16 +248,11 @@ def test_a_shared_block_needs_one_size():
             build(BTSGPR, blocks=blocks, shared=True)
 
 
-# --- kernel, likelihood, numbers ------------------------------------------------------------------
-
-
 # --- whole numbers --------------------------------------------------------------------------------
-
-TOO_MANY = [2**31, np.int64(2**31), 2**63, 2**70]
 
 
 def test_bad_whole_numbers_are_refused():
-    for value in (*TOO_MANY, 0, -1, True, 1.0, "1", None, np.nan):
+    for value in (2**31, np.int64(2**31), 2**63, 2**70, 0, -1, True, 1.0, "1", None, np.nan):
         with pytest.raises(ValueError) as error:  # noqa: PT011
             validation.positive_integer(value, "count")
         assert (
@@ -278,23 +273,6 @@ def test_bad_seeds_are_refused():
     for value in (2**32, np.int64(2**32), -1, 2**70, 0.0, False):
         for call in calls:
             with refused("seed must be a whole number from 0 to 4294967295, got"):
-                call(value)
-
-
-def test_counts_beyond_32_bits_are_refused():
-    model = PEP((X, Y), SquaredExponential(), StudentT(), Z)
-    calls = {
-        "max_sweeps": lambda value: setattr(model, "max_sweeps", value),
-        "batch_size": lambda value: model.update_sites(batch_size=value),
-        "max_iterations": lambda value: fit(build(), max_iterations=value),
-        "interval": lambda value: fit(build(), interval=value),
-        "patience": lambda value: fit(build(), patience=value),
-        "blocks": lambda value: build(blocks=value),
-        "size": lambda value: Minibatches(12, value),
-    }
-    for name, call in calls.items():
-        for value in TOO_MANY:
-            with refused(f"^{name} must be a whole number from 1 to 2147483647, got"):
                 call(value)
 
 

@@ -53,9 +53,8 @@ def some_sites():
     return np.stack([precision, np.random.default_rng(63).normal(size=(N, C))], axis=1)
 
 
-def sums(sites, given=None):
-    given = rows() if given is None else given
-    return SiteSums(double(L), *problem(given).sum_sites(double(sites)))
+def sums(sites):
+    return SiteSums(double(L), *problem(rows()).sum_sites(double(sites)))
 
 
 def without(sites, row, c, alpha):
@@ -182,9 +181,9 @@ def variables(values):
     return sites
 
 
-def update(sites, indices, rule, alpha, damping, state=None):
+def update(sites, indices, rule, alpha, damping):
     given = rows(alpha=alpha, indices=indices)
-    state = sums(sites.stacked().numpy()) if state is None else state
+    state = sums(sites.stacked().numpy())
     return update_rows(given, indices, rule, sites, state, damping)
 
 

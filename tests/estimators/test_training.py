@@ -17,7 +17,6 @@ from gpflow.kernels import (
     Matern32,
     Matern52,
     Periodic,
-    Product,
     SquaredExponential,
     Sum,
 )
@@ -25,6 +24,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.models import GPR
 from gpflow.quadrature import NDiagGHQuadrature
 from numpy.testing import assert_allclose, assert_array_equal
+from own_kernels import repeated, tied
 from quick import partly_slow
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -126,24 +126,7 @@ class Scaled(SquaredExponential):
         return super().K_diag(X) * self.held["factor"][0]
 
 
-def tied(name):
-    kernels = [SquaredExponential(1.0, 2.0), SquaredExponential(2.0, 3.0)]
-    setattr(kernels[1], name, getattr(kernels[0], name))
-    return Sum(kernels)
-
-
-def repeated(number):
-    kernels = [SquaredExponential(1.0, 2.0), SquaredExponential(2.0, 3.0)]
-    return Sum([kernels[0], Product([kernels[number], kernels[1]])])
-
-
-@pytest.mark.parametrize(
-    "kernels",
-    [
-        [Scaled(1.0), Scaled(5.0)],
-        [tied("variance"), repeated(1)],
-    ],
-)
+@pytest.mark.parametrize("kernels", [[Scaled(1.0), Scaled(5.0)], [tied("variance"), repeated(1)]])
 def test_kernels_that_cannot_be_compared_are_not_confused(X, y, kernels):
     """Subclasses and kernels with shared parameters or parts are trained in place."""
     found = [regressor(kernel=kernel, optimizer=None).fit(X, y) for kernel in kernels]

@@ -4,7 +4,6 @@ batches.
 """
 
 import re
-import warnings
 
 import numpy as np
 import pytest
@@ -98,14 +97,8 @@ def test_error_names_the_matrix(way):
     assert "Try: another matrix" in message
 
 
-def test_error_reports_nonfinite_entries(way):
-    for value in [np.nan, np.inf, -np.inf]:
-        with stopped("2 of its entries are not finite"):
-            way(with_entries(value))
-
-
 def test_error_describes_first_failing_matrix_of_batch(way):
-    for broken in [INDEFINITE, with_entries(np.nan)]:
+    for broken in [INDEFINITE, *map(with_entries, [np.nan, np.inf, -np.inf])]:
         batch = np.stack([positive_definite(3), broken, positive_definite(3, 1), 2.0 * INDEFINITE])
         with pytest.raises(InvalidArgumentError) as error:
             way(batch)
@@ -245,7 +238,7 @@ def test_nonfinite_entries_raise_without_jitter(growing):
         growing(with_entries(np.nan))
 
 
-def test_jittered_factor_is_differentiable(growing):
+def test_jittered_factor_is_differentiable():
     """Equals the gradient of the Cholesky factor with the final jitter, which is a constant."""
     matrix = tf.constant(np.diag([1.0, 1.0, -1e-7]))
     weights = tf.constant(np.random.default_rng(0).normal(size=(3, 3)))
@@ -388,12 +381,6 @@ def test_inverse_of_product(batch):
         assert actual.shape == expected.shape
         assert_near(actual, expected, 1e-13 * np.max(np.abs(expected), initial=1.0))
         assert_array_equal(actual, np.swapaxes(actual, -1, -2))
-
-
-def test_no_warnings():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        factorized(positive_definite(3))
 
 
 def test_gradient_of_a_replaced_diagonal_for_unknown_sizes():

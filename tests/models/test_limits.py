@@ -96,12 +96,16 @@ def _assert_predicts_as(model, other, Xnew):
 
 
 @partly_slow(
-    ("kernel", "P"),
-    [("active dims", 1), ("sum", 2), ("product", 2), ("white", 2)],
+    ("kernel", "P", "noise"),
+    [
+        ("active dims", 1, "constant"),
+        ("product", 2, "constant"),
+        ("sum", 2, "varying"),
+        ("white", 2, "varying"),
+    ],
     3,
     indirect=["kernel"],
 )
-@pytest.mark.parametrize("noise", ["constant", "varying"])
 def test_alpha_zero_equals_sgpr(kernel, P, noise):
     X, Y, Z, Xnew = make_problem(P=P)
     likelihood = varying_noise() if noise == "varying" else None

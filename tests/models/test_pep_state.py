@@ -294,9 +294,6 @@ def test_a_compiled_loss_sees_what_changes(model, other):
     assert model.sites_status.sweeps == 2 and not model.sites_status.converged
 
 
-# --- copies ---------------------------------------------------------------------------------------
-
-
 # --- between the objective and its gradient -------------------------------------------------------
 
 

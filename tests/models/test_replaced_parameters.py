@@ -60,12 +60,6 @@ def test_a_number_for_a_parameter_of_the_likelihood_is_an_error_also_after_use(v
         other.training_loss((X, Y))
 
 
-def test_a_number_is_assigned_to_a_parameter_of_the_model():
-    model = PEP((X, Y), Matern52(), StudentT(), Z, scale=gpflow.Parameter(1.0))
-    scale, model.scale = model.scale, 1.3
-    assert model.scale is scale and float(scale.numpy()) == pytest.approx(1.3)
-
-
 def test_a_number_that_the_model_refuses_is_not_assigned(monkeypatch):
     model = PEP((X, Y), Matern52(), StudentT(), Z, scale=gpflow.Parameter(1.0))
 

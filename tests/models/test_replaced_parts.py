@@ -12,10 +12,7 @@ from kinds import EVERY, N, X, Y, Z, made
 from model_values import positive_parameter
 from refusals import refused
 
-from gpflow_pep import (
-    PEPR,
-    TSVGP,
-)
+from gpflow_pep import PEPR, TSVGP
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -80,12 +77,14 @@ def test_a_posterior_must_have_the_parts_of_its_model():
     assert model.training_loss() == PEPR((X, Y), Matern52(), Z).training_loss()
 
 
-def test_tensors_are_assigned_to_parameters():
+def test_numbers_and_tensors_are_assigned_to_parameters():
     """They took the place of a parameter, which then was no longer trained."""
     model = PEPR((X, Y), Matern52(), Z, scale=positive_parameter(0.5))
     scale = model.scale
-    model.scale = scale * 1.5
-    assert model.scale is scale and scale.trainable and scale.numpy() == pytest.approx(0.75)
+    for value in (scale * 1.5, 0.75):
+        scale.assign(0.5)
+        model.scale = value
+        assert model.scale is scale and scale.trainable and scale.numpy() == pytest.approx(0.75)
     minibatch = TSVGP(Matern52(), Gaussian(), Z, num_data=N)
     minibatch.q_mu = minibatch.q_mu + 1.0
     assert isinstance(minibatch.q_mu, gpflow.Parameter)

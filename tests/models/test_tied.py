@@ -203,9 +203,6 @@ def test_gradients_match_finite_differences(kind, likelihood, options):
     assert_gradients(loss, model.trainable_variables, h=1e-3, tolerance=1e-6)
 
 
-# --- training -------------------------------------------------------------------------------------
-
-
 # --- errors ---------------------------------------------------------------------------------------
 
 

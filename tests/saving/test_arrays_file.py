@@ -51,13 +51,6 @@ def test_written_arrays_are_read(saved):
         np.testing.assert_array_equal(found[name], value)
 
 
-@pytest.mark.parametrize("length", [0, 22, 500])
-def test_rejects_truncated_files(saved, length):
-    whole = saved.read_bytes()
-    saved.write_bytes(whole[:length])
-    refused(saved, "not a zip file")
-
-
 class Hostile:
     """Unpickled it would make a folder."""
 
@@ -88,10 +81,10 @@ def test_pickled_objects_are_not_run(tmp_path, path, kind, reason):
     assert not made.exists()
 
 
-def header(shape, dtype="<f8"):
+def header(shape):
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(
-        file, {"descr": dtype, "fortran_order": False, "shape": shape}
+        file, {"descr": "<f8", "fortran_order": False, "shape": shape}
     )
     return file.getvalue()
 
@@ -149,14 +142,6 @@ def test_rejects_members_that_are_no_arrays(path, name, content, reason):
     refused(path, reason)
 
 
-def test_rejects_a_wrong_checksum(path):
-    save_arrays(path, {"numbers": np.arange(8.0)})
-    data = path.read_bytes()
-    place = data.index(np.array(7.0).tobytes())
-    path.write_bytes(data[:place] + b"\x01" + data[place + 1 :])
-    refused(path, "Bad CRC-32")
-
-
 def test_rejects_exchanged_arrays(path):
     """
     The arrays have one shape and type, and the zip checksums are valid; files of early versions
@@ -197,6 +182,8 @@ def test_random_damage_is_refused_or_changes_no_array(saved):
         messages.append(refusal(saved))
     named = [str(saved) in message and "\n" not in message for message in messages if message]
     assert len(named) > 150 and all(named)
+    for reason in ("not a zip file", "Bad CRC-32"):
+        assert any(reason in message for message in messages)
 
 
 @pytest.mark.parametrize("thing", ["pipe", "folder"])

@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
 from gpflow.models import SGPR, SVGP
+from own_kernels import repeated, tied
 from small_models import (
     LABELS,
     MAKERS,
@@ -106,20 +107,12 @@ def test_priors_and_transforms_are_told_apart():
 
 
 def test_tied_parameters_and_repeated_parts_are_told_apart():
-    def tied(name):
-        first = SquaredExponential()
-        second = SquaredExponential()
-        if name is not None:
-            setattr(second, name, getattr(first, name))
-        return first + second
-
-    def repeated(number):
-        parts = [SquaredExponential(), SquaredExponential()]
-        return parts[0] + parts[number] * parts[1]
-
     assert differing(settings_of(tied("variance")), settings_of(tied("variance"))) == []
-    for other in ("lengthscales", None):
-        assert differing(settings_of(tied("variance")), settings_of(tied(other)))
+    for other in (
+        tied("lengthscales"),
+        SquaredExponential(1.0, 2.0) + SquaredExponential(2.0, 3.0),
+    ):
+        assert differing(settings_of(tied("variance")), settings_of(other))
     assert differing(settings_of(repeated(0)), settings_of(repeated(1)))
     assert settings_of(tied("variance"))["kernels.1.variance"] == "same as kernels.0.variance"
 

@@ -2,6 +2,7 @@
 
 import gpflow
 import tensorflow as tf
+from gpflow.kernels import SquaredExponential
 
 
 class ExpandedSquare(gpflow.kernels.Matern52):
@@ -23,3 +24,20 @@ class BrownianMotion(gpflow.kernels.Kernel):
 
     def K_diag(self, X):
         return self.variance * X[:, 0]
+
+
+def _two():
+    return SquaredExponential(1.0, 2.0), SquaredExponential(2.0, 3.0)
+
+
+def tied(name):
+    """A sum of two kernels that share a parameter."""
+    first, second = _two()
+    setattr(second, name, getattr(first, name))
+    return first + second
+
+
+def repeated(number):
+    """A sum with a product of the second kernel and the first or itself."""
+    kernels = _two()
+    return kernels[0] + kernels[number] * kernels[1]

@@ -81,18 +81,6 @@ def test_every_model_is_trained(as_new, name):
         assert len(result.objective) == 6 and result.iterations == 120
 
 
-def test_scores_are_those_of_the_model(as_new):
-    model = as_new("PEPR")
-    held_out = held_out_for("PEPR")
-    result = fit(model, max_iterations=5, held_out=held_out)
-    density = model.predict_log_density(held_out)
-    assert result.held_out["nlpd"][-1] == pytest.approx(-np.mean(density), rel=1e-12)
-    mean, _ = model.predict_y(held_out[0])
-    assert result.held_out["rmse"][-1] == pytest.approx(
-        np.sqrt(np.mean((held_out[1] - mean) ** 2)), rel=1e-12
-    )
-
-
 @pytest.mark.parametrize("name", ["TSGPR", "BTSGPR", "TSVGP", "BTSVGP", "StreamingSVGP"])
 def test_bounds_have_an_elbo(as_new, name):
     """`elbo` exists, as in GPflow's SGPR and SVGP, and equals the objective."""

@@ -59,13 +59,6 @@ def test_download_once_into_the_cache(value, tmp_path, monkeypatch, cache, serve
     assert server.asked == [NUMBERS_ADDRESS]
 
 
-def test_damaged_cache_is_downloaded_again(cache, server):
-    server.content[NUMBERS_ADDRESS] = b"1,2\n"
-    local_copy(NUMBERS).write_bytes(b"damaged")
-    assert local_copy(NUMBERS).read_bytes() == b"1,2\n"
-    assert server.asked == [NUMBERS_ADDRESS] * 2
-
-
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_a_folder_in_the_cache_is_an_error(make, cache, server):
     """Reading a pipe would wait for ever."""
@@ -151,13 +144,21 @@ def test_download_with_wrong_content(file, content, cache, server):
     assert [path for path in cache.rglob("*") if path.is_file()] == []
 
 
-@pytest.mark.parametrize("damage", WRONG.values(), ids=WRONG)
-def test_packed_file_is_downloaded_once_and_again_when_damaged(damage, cache, server):
-    server.content[PACKED_ADDRESS] = PACKED
-    path = local_copy(PACKED_NUMBERS)
-    assert path == cache / "someone+numbers" / "some" / "numbers.csv.gz"
-    assert local_copy(PACKED_NUMBERS).read_bytes() == PACKED
-    assert server.asked == [PACKED_ADDRESS]
+@pytest.mark.parametrize(
+    ("file", "content", "damage"),
+    [
+        (NUMBERS, b"1,2\n", b"damaged"),
+        *((PACKED_NUMBERS, PACKED, wrong) for wrong in WRONG.values()),
+    ],
+    ids=["plain", *WRONG],
+)
+def test_a_file_is_downloaded_once_and_again_when_damaged(file, content, damage, cache, server):
+    address = PACKED_ADDRESS if file.packed else NUMBERS_ADDRESS
+    server.content[address] = content
+    path = local_copy(file)
+    assert path == cache / file.relative_path
+    assert local_copy(file).read_bytes() == content
+    assert server.asked == [address]
     path.write_bytes(damage)
-    assert local_copy(PACKED_NUMBERS).read_bytes() == PACKED
-    assert server.asked == [PACKED_ADDRESS] * 2
+    assert local_copy(file).read_bytes() == content
+    assert server.asked == [address] * 2

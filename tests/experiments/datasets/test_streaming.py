@@ -63,12 +63,6 @@ def test_rows_are_in_order_and_test_rows_lie_between_them(name):
         assert_array_equal(np.unique(data.X_train[:, 1]), north[::2])
 
 
-@pytest.mark.parametrize("name", ["periodic"])
-def test_numbers_are_standardized(name):
-    data = datasets.load(name)
-    assert_allclose([data.Y_train.mean(), data.Y_train.std()], [0.0, 1.0], atol=1e-12)
-
-
 def test_a_band_of_sound_is_moved_to_0(publish):
     """
     A tone at its center frequency becomes a constant, in a whole number of periods exactly; the
