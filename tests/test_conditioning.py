@@ -11,6 +11,7 @@ condition number of 1e16, the required accuracy is the effect of a change of Kuu
 
 import itertools
 import types
+from functools import partial
 
 import gpflow
 import mpmath
@@ -44,11 +45,11 @@ INDUCING = {
 LENGTHSCALES = {"spread": 0.5, "long lengthscale": 5.0}
 FAR = 2.0**30  # of clusters; a lengthscale is 1
 MODELS = {
-    "PEPR 0": lambda *arguments, **options: PEPR(*arguments, alpha=0.0, **options),
-    "PEPR 0.5": lambda *arguments, **options: PEPR(*arguments, alpha=0.5, **options),
-    "PEPR 1": lambda *arguments, **options: PEPR(*arguments, alpha=1.0, **options),
+    "PEPR 0": partial(PEPR, alpha=0.0),
+    "PEPR 0.5": partial(PEPR, alpha=0.5),
+    "PEPR 1": partial(PEPR, alpha=1.0),
     "TSGPR": TSGPR,
-    "BTSGPR": lambda *arguments, **options: BTSGPR(*arguments, blocks=BLOCK, **options),
+    "BTSGPR": partial(BTSGPR, blocks=BLOCK),
 }
 
 

@@ -316,7 +316,7 @@ ATTACKS = {
         _replaced("scale", _scale), ["PEPR", "PEP", "PEPClassifier", "PEPSVGP", "ARPEP"]
     ),
     "data replaced by fewer rows": Attack(_replaced("data", _fewer_rows), [*_ONE_BLOCK, *SITES]),
-    "q_mu assigned": Attack(_replaced("q_mu", _q_mu), tuple(MINIBATCH)),
+    "q_mu assigned": Attack(_replaced("q_mu", _q_mu), MINIBATCH),
     "lengthscale per column": Attack(_changed_kernel(_lengthscale_per_column)),
     "lengthscale assigned": Attack(_changed_kernel(_assigned)),
     "tensor where the kernel has a parameter": Attack(_changed_kernel(_tensor_for_parameter)),

@@ -9,24 +9,9 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.likelihoods import Gaussian, Poisson, StudentT
 
+import gpflow_pep
 from campaign.running import Rng
-from gpflow_pep import (
-    APEP,
-    ARPEP,
-    BTSGPR,
-    BTSVGP,
-    PEP,
-    PEPR,
-    PEPSVGP,
-    RPAPEP,
-    TSGPR,
-    TSVGP,
-    MultiClassRobustMax,
-    PEPClassifier,
-    StreamingPEP,
-    StreamingSGPR,
-    StreamingSVGP,
-)
+from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Logit, Probit
 
 
@@ -65,18 +50,17 @@ LIKELIHOODS: dict[str, Callable[[float], gpflow.likelihoods.Likelihood]] = {
     "Student-t": lambda noise: StudentT(scale=np.sqrt(noise)),
 }
 BINARY = ("Probit", "Logit")
-# Regression models, and names of arguments besides the noise variance.
-REGRESSION: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "PEPR": (PEPR, ("alpha",)),
-    "PEPR blocks": (PEPR, ("alpha", "blocks")),
-    "TSGPR": (TSGPR, ()),
-    "BTSGPR": (BTSGPR, ("blocks",)),
-    "StreamingSGPR": (StreamingSGPR, ("alpha",)),
+# Classes of regression models, and names of arguments besides the noise variance.
+REGRESSION: dict[str, tuple[str, ...]] = {
+    "PEPR": ("alpha",),
+    "PEPR blocks": ("alpha", "blocks"),
+    "TSGPR": (),
+    "BTSGPR": ("blocks",),
+    "StreamingSGPR": ("alpha",),
 }
-SITES = {"PEP": PEP, "StreamingPEP": StreamingPEP, "PEPClassifier": PEPClassifier}
-_TIED = {"APEP": APEP, "ARPEP": ARPEP, "RPAPEP": RPAPEP}
-_WITHOUT_ALPHA = {"TSVGP": TSVGP, "BTSVGP": BTSVGP, "StreamingSVGP": StreamingSVGP}
-MINIBATCH = {"PEPSVGP": PEPSVGP, **_TIED, **_WITHOUT_ALPHA}
+SITES = ("PEP", "StreamingPEP", "PEPClassifier")
+_WITHOUT_ALPHA = ("TSVGP", "BTSVGP", "StreamingSVGP")
+MINIBATCH = ("PEPSVGP", "APEP", "ARPEP", "RPAPEP", *_WITHOUT_ALPHA)
 MODELS = (*REGRESSION, *SITES, *MINIBATCH)
 _GAUSSIAN = (*REGRESSION, "BTSVGP", "PEPSVGP")  # models whose noise is Gaussian
 
@@ -97,6 +81,7 @@ def kernel_of(case: Case) -> gpflow.kernels.Kernel:
 
 def make(case: Case, **options: Any) -> Any:
     """Make the model of a case, with other arguments in place of those of the case."""
+    constructor = getattr(gpflow_pep, case.model.removesuffix(" blocks"))
     parts = {"kernel": kernel_of(case), "inducing_variable": case.Z}
     if "likelihood" not in options and case.model not in REGRESSION:
         parts["likelihood"] = LIKELIHOODS[case.likelihood](case.noise)
@@ -106,15 +91,14 @@ def make(case: Case, **options: Any) -> Any:
         parts |= {"q_mu": q_mu, "q_sqrt": q_sqrt}
         if case.model not in _WITHOUT_ALPHA:
             parts["alpha"] = case.alpha
-        return MINIBATCH[case.model](**parts | options)
+        return constructor(**parts | options)
     parts["data"] = (case.X, case.Y)
     if case.model in SITES:
-        return SITES[case.model](**parts | {"alpha": case.alpha, "tol": 1e-9} | options)
+        return constructor(**parts | {"alpha": case.alpha, "tol": 1e-9} | options)
     if "likelihood" not in options:
         parts["noise_variance"] = case.noise
-    constructor, names = REGRESSION[case.model]
     given = {"alpha": case.alpha, "blocks": _blocks(case)}
-    return constructor(**parts | {name: given[name] for name in names} | options)
+    return constructor(**parts | {name: given[name] for name in REGRESSION[case.model]} | options)
 
 
 def batch_of(case: Case, model: Any) -> tuple[Any, ...]:

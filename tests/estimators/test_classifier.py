@@ -3,14 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from gpflow.kernels import Constant, Matern52, Sum
+from default_parts import default_parts
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
 from refusals import refused
 
 from gpflow_pep import (
-    CenteredLinear,
     MultiClassRobustMax,
     PEPClassifier,
     StreamingPEP,
@@ -18,7 +17,6 @@ from gpflow_pep import (
     weak_priors,
 )
 from gpflow_pep.estimators import SparseGPClassifier
-from gpflow_pep.inducing import k_means
 from gpflow_pep.likelihoods import Probit
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -40,13 +38,9 @@ def test_probabilities_are_those_of_the_model(X, labels, num_classes):
     estimator = SparseGPClassifier(
         alpha=0.5, n_inducing=6, max_iterations=3, calibrate=False, random_state=0
     ).fit(rows, names)
-    spread = rows.std(axis=0)
-    Z = k_means(rows / spread, 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))) * spread
+    kernel, Z = default_parts(rows)
     likelihood = Probit() if num_classes == 2 else Softmax(3)
-    scales = spread * np.sqrt(2.0)
     Y = labels[kept, None].astype(float)
-    linear = CenteredLinear(rows.mean(axis=0), [0.1, 0.1], scale=scales)
-    kernel = Sum([Matern52(1.0, scales), linear, Constant(0.1)])
     model = PEPClassifier((rows, Y), kernel, likelihood, Z, alpha=0.5, max_jitter=1e-3)
     weak_priors(model)
     fit(model, max_iterations=3)

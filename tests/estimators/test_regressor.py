@@ -10,7 +10,8 @@ import pytest
 import sklearn
 from comparisons import assert_all_close
 from configuration import configured
-from gpflow.kernels import Constant, Matern32, Matern52, SquaredExponential, White
+from default_parts import default_parts
+from gpflow.kernels import Matern32, Matern52, SquaredExponential, White
 from gpflow.utilities import read_values
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 from quick import partly_slow
@@ -22,9 +23,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.utils.validation import has_fit_parameter
 from waves import line
 
-from gpflow_pep import PEPR, CenteredLinear, StreamingSGPR, fit, weak_priors
+from gpflow_pep import PEPR, StreamingSGPR, fit, weak_priors
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
-from gpflow_pep.inducing import k_means
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -38,20 +38,14 @@ def small(kernel=None, **options):
     return SparseGPRegressor(kernel, n_inducing=6, random_state=0, **options)
 
 
-def by_hand(X, Y, *, alpha, kernel=None):
+def by_hand(X, Y, *, alpha):
     """
     The model of standardized columns of Y, trained; the factor and the constant that take its
     predictions to y.
     """
     mean = Y.mean(axis=0)
     scale = Y.std(axis=0)
-    Z = k_means(
-        X / X.std(axis=0), 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))
-    ) * X.std(axis=0)
-    if kernel is None:
-        scales = X.std(axis=0) * np.sqrt(2.0)
-        trend = CenteredLinear(X.mean(axis=0), [0.1, 0.1], scale=scales)
-        kernel = Matern52(1.0, scales) + trend + Constant(0.1)
+    kernel, Z = default_parts(X)
     model = PEPR(
         (X, (Y - mean) / scale), kernel, Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3
     )

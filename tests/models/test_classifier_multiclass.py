@@ -30,13 +30,13 @@ Y = (
 Z = np.array([[0.3, 0.5], [1.2, 2.6], [2.1, 0.9], [2.8, 2.0]])
 
 
-def make(kernel=None, points=None, alpha=0.5, labels=Y, likelihood=None, **options):
-    kernel = SquaredExponential(2.0, lengthscales=[0.8, 1.3]) if kernel is None else kernel
+def make(points=None, alpha=0.5, likelihood=None, **options):
+    kernel = SquaredExponential(2.0, lengthscales=[0.8, 1.3])
     mean = gpflow.functions.Constant(np.array([0.2, 0.0, -0.1]))
     points = Z if points is None else points
     options = {"mean_function": mean, "tol": 1e-10, **options}
     likelihood = MultiClassRobustMax(C, 0.01) if likelihood is None else likelihood
-    return PEPClassifier((X, labels), kernel, likelihood, points, alpha=alpha, **options)
+    return PEPClassifier((X, Y), kernel, likelihood, points, alpha=alpha, **options)
 
 
 @partly_slow("kind", [MultiClassRobustMax, Softmax], 1)

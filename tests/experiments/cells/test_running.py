@@ -19,8 +19,9 @@ BOTH = some_slow([1, 2], quick=[2])
 
 
 @pytest.fixture(autouse=True)
-def _acting(monkeypatch):
+def _acting_on_two_cores(monkeypatch):
     monkeypatch.setattr(processes, "perform", acting.perform)
+    monkeypatch.setattr(running, "cpu_count", lambda: 2)
 
 
 def cell(name, act="return"):
@@ -32,13 +33,8 @@ def begun(runs):
     return "".join(sorted((runs.parent / "begun").read_text().split()))
 
 
-@pytest.fixture
-def two_cores(monkeypatch):
-    monkeypatch.setattr(running, "cpu_count", lambda: 2)
-
-
 @pytest.mark.parametrize("jobs", BOTH)
-def test_completed_cells_do_not_run_again(runs, two_cores, jobs):
+def test_completed_cells_do_not_run_again(runs, jobs):
     cells = [cell(name) for name in "abc"]
     first = run_cells(cells[:2], runs, jobs=jobs)
     assert [outcome.result["name"] for outcome in first] == ["a", "b"]
@@ -47,7 +43,7 @@ def test_completed_cells_do_not_run_again(runs, two_cores, jobs):
 
 
 @pytest.mark.parametrize("jobs", BOTH)
-def test_a_failing_and_a_dying_cell_are_recorded_and_take_no_other_with_them(runs, two_cores, jobs):
+def test_a_failing_and_a_dying_cell_are_recorded_and_take_no_other_with_them(runs, jobs):
     cells = [cell("a"), cell("b", "die"), cell("c", "fail"), cell("d", "leave"), cell("e")]
     outcomes = run_cells(cells, runs, jobs=jobs)
     assert [outcome.status for outcome in outcomes] == [
@@ -78,7 +74,7 @@ def test_a_failing_and_a_dying_cell_are_recorded_and_take_no_other_with_them(run
     ]
 
 
-def test_of_two_cells_in_progress_the_one_whose_process_dies_is_found(runs, two_cores):
+def test_of_two_cells_in_progress_the_one_whose_process_dies_is_found(runs):
     cells = [cell("a", "linger"), cell("b", "die"), cell("c")]
     assert [outcome.status for outcome in run_cells(cells, runs, jobs=2)] == [
         "completed",
@@ -89,7 +85,7 @@ def test_of_two_cells_in_progress_the_one_whose_process_dies_is_found(runs, two_
     assert begun(runs).count("b") == 2 and begun(runs).count("c") == 1
 
 
-def test_a_process_runs_several_cells_and_ends(runs, two_cores):
+def test_a_process_runs_several_cells_and_ends(runs):
     outcomes = run_cells([cell(name) for name in "abc"], runs, jobs=1)
     (number,) = {outcome.result["process"] for outcome in outcomes}
     with pytest.raises(ProcessLookupError):
@@ -97,7 +93,7 @@ def test_a_process_runs_several_cells_and_ends(runs, two_cores):
 
 
 @pytest.mark.parametrize("jobs", BOTH)
-def test_an_interrupt_leaves_what_has_completed_and_no_process(runs, two_cores, jobs):
+def test_an_interrupt_leaves_what_has_completed_and_no_process(runs, jobs):
     cells = [cell("a"), cell("b", "interrupt"), *(cell(name) for name in "cdef")]
     run_cells(cells[:1], runs)
     with pytest.raises(KeyboardInterrupt):
