@@ -39,15 +39,14 @@ def marginal(cov, full_cov, full_output_cov):
 
 
 def test_all_covariance_forms_agree(many):
-    model = many
     n = len(XNEW)
     P = many.num_latent_gps
-    posterior = model.posterior()
+    posterior = many.posterior()
     found = {}
-    mean, variance = model.predict_f(XNEW)
+    mean, variance = many.predict_f(XNEW)
     assert np.all(variance > 0.0)
     for form, shape in FORMS.items():
-        for predict in (model.predict_f, posterior.predict_f, posterior.fused_predict_f):
+        for predict in (many.predict_f, posterior.predict_f, posterior.fused_predict_f):
             m, cov = predict(XNEW, *form)
             assert m.dtype == cov.dtype == tf.float64
             assert m.shape == [n, P]
@@ -66,13 +65,12 @@ def test_all_covariance_forms_agree(many):
 
 @ONE_OF_ALL
 def test_accepts_leading_batch_dimensions(many):
-    model = many
     P = many.num_latent_gps
     batch = np.stack([XNEW + shift for shift in (0.0, 0.3, -0.5, 1.0, 2.0, 3.0)])
     for form in ((False, False), (True, True)):
-        expected = [model.predict_f(batch[number], *form) for number in range(0, 6, 2)]
+        expected = [many.predict_f(batch[number], *form) for number in range(0, 6, 2)]
         for lead in ([6], [2, 3]):
-            mean, cov = model.predict_f(batch.reshape(*lead, *batch.shape[1:]), *form)
+            mean, cov = many.predict_f(batch.reshape(*lead, *batch.shape[1:]), *form)
             assert mean.shape == [*lead, 7, P]
             assert cov.shape == [*lead, *FORMS[form](7, P)]
             mean = tf.reshape(mean, [6, *mean.shape[len(lead) :]])
@@ -104,14 +102,13 @@ def test_predict_y_adds_likelihood(subject, shared):
 
 @ONE_OF_ALL
 def test_samples_have_predicted_moments(many):
-    model = many
     P = many.num_latent_gps
-    assert model.predict_f_samples(XNEW).shape == [7, P]
-    assert model.predict_f_samples(XNEW, 3).shape == [3, 7, P]
-    assert model.predict_f_samples(XNEW, 3, full_cov=False, full_output_cov=True).shape == [3, 7, P]
+    assert many.predict_f_samples(XNEW).shape == [7, P]
+    assert many.predict_f_samples(XNEW, 3).shape == [3, 7, P]
+    assert many.predict_f_samples(XNEW, 3, full_cov=False, full_output_cov=True).shape == [3, 7, P]
     tf.random.set_seed(0)
-    draws = model.predict_f_samples(XNEW[:2], 20_000).numpy()
-    mean, cov = model.predict_f(XNEW[:2], full_cov=True)
+    draws = many.predict_f_samples(XNEW[:2], 20_000).numpy()
+    mean, cov = many.predict_f(XNEW[:2], full_cov=True)
     # Five standard errors: sd / sqrt(n) of a mean; of an empirical covariance at most sqrt(2 / n)
     # times the variance.
     largest = float(tf.reduce_max(cov))
@@ -170,16 +167,15 @@ def test_tensor_cache_updates_on_demand(subject, model):
 
 @ONE_IN_REGRESSION
 def test_predicts_several_chunks(many):
-    model = many
     Xnew = np.random.default_rng(0).uniform(-3.0, 3.0, size=(10_001, 2))
-    posterior = model.posterior()
+    posterior = many.posterior()
     mean, variance = posterior.predict_f(Xnew)
     assert mean.shape == variance.shape == [10_001, many.num_latent_gps]
     for start in range(0, 10_001, 997):
         m, v = posterior.predict_f(Xnew[start : start + 997])
         assert_near(mean[start : start + 997], m, EXACT)
         assert_near(variance[start : start + 997], v, EXACT)
-    compiled = tf.function(model.predict_f, input_signature=[tf.TensorSpec([None, 2], tf.float64)])
+    compiled = tf.function(many.predict_f, input_signature=[tf.TensorSpec([None, 2], tf.float64)])
     for n in (10_001, 4096, 1, 0):
         m, v = compiled(Xnew[:n])
         assert_near(m, mean[:n], EXACT)

@@ -4,9 +4,11 @@ import numpy as np
 import tensorflow as tf
 from doubles import double
 
-from gpflow_pep.tilted import Cavity, Observations, QuadratureRule, TiltedRule
+from gpflow_pep.tilted import KL, Cavity, Observations, QuadratureRule, TiltedRule, Wasserstein
 from gpflow_pep.tilted.quadrature import on_panels
 from gpflow_pep.tilted.trapezoid import TiltedRows
+
+PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
 
 
 def given(y, mean, variance, X=None):

@@ -16,14 +16,13 @@ from model_values import references
 from numpy.testing import assert_allclose, assert_array_equal
 from quick import partly_slow
 from scipy.special import ndtri
-from tilted_rules import moments
+from tilted_rules import PROJECTIONS, moments
 
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted import KL, Wasserstein, tilted_rule
 from gpflow_pep.tilted.wasserstein import WassersteinRule
 
 ORACLE = references("qp_projection")
-PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
 REQUIRED = 1e-8
 ROUNDING = 1e-12
 

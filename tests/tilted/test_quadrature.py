@@ -20,7 +20,7 @@ from gpflow.likelihoods import Bernoulli, Beta, Ordinal, Poisson, StudentT
 from numpy.testing import assert_allclose
 from quick import partly_slow
 from scipy import special, stats
-from tilted_rules import PanelRule, given, moments
+from tilted_rules import PROJECTIONS, PanelRule, given, moments
 from waves import line
 
 from gpflow_pep.likelihoods import Logit, Probit
@@ -28,7 +28,6 @@ from gpflow_pep.tilted import (
     KL,
     LogDensity,
     QuadratureRule,
-    Wasserstein,
     log_density,
     quadrature,
     tilted_rule,
@@ -38,7 +37,6 @@ from gpflow_pep.tilted.quadrature import far_modes, locate, on_windows
 from gpflow_pep.tilted.trapezoid import TiltedRows
 
 GROUPS = tilted_references.recorded()["groups"]
-PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
 REQUIRED = 1e-8
 CROSSING = 1e-2
 QUANTITIES = ("log_partition", "d1", "d2", "variance_ratio")

@@ -30,7 +30,7 @@ from numpy.testing import assert_allclose
 from quick import partly_slow
 from refusals import refused
 from tilted_references import poisson, tilted
-from tilted_rules import given, moments, observed
+from tilted_rules import PROJECTIONS, given, moments, observed
 from waves import line
 
 from gpflow_pep.likelihoods import Logit, Probit
@@ -38,12 +38,10 @@ from gpflow_pep.tilted import (
     KL,
     Cavity,
     QuadratureRule,
-    Wasserstein,
     rule_for,
     tilted_rule,
 )
 
-PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
 EXACT = 1e-9
 DIFFERENCE = 1e-6
 STEP = 2e-4
