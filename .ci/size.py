@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 LIMITS = {
     "tokens, gpflow_pep": (147_400, 118_000),
     "tokens, experiments": (59_350, 58_000),
-    "tokens, tests": (248_050, 240_000),
+    "tokens, tests": (246_950, 240_000),
     ":= per 1,000 lines": (3, 3),
     "conditional expressions per 1,000 lines": (10, 10),
     "tuple assignments per 1,000 lines": (4, 8),
