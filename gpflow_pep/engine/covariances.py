@@ -40,6 +40,7 @@ from .kernel_matrices import (
     PROFILES,
     REDUCTIONS,
     Profile,
+    called,
     has_no_slice,
     kernel_matrix,
     num_active,
@@ -163,7 +164,7 @@ class _GPflowCovariances:
         return tf.cast(Kuf(self._inducing_variable, self._kernel, X), dtype or X.dtype)
 
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        return self._kernel(X, full_cov=False, presliced=has_no_slice(self._kernel))
+        return called(self._kernel, X, full_cov=False)
 
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         return kernel_matrix(self._kernel, X)
