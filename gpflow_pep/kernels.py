@@ -53,25 +53,20 @@ class CenteredLinear(Linear):
     @override
     @inherit_check_shapes
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
-        left, right = self._factors(X, X if X2 is None else X2)
-        if right.shape.rank == 2 or X2 is None:
-            return tf.matmul(left, right, transpose_b=True)
-        return tf.tensordot(left, right, [[-1], [-1]])
+        if X2 is None:
+            return super().K(*self._scaled(X))
+        left, right = self._scaled(X, X2)
+        if right.shape.rank == 2:  # GPflow's product of all ranks takes many operations
+            return tf.matmul(left * self.variance, right, transpose_b=True)
+        return super().K(left, right)
 
     @override
     @inherit_check_shapes
     def K_diag(self, X: TensorType) -> tf.Tensor:
-        left, right = self._factors(X, X)
-        return tf.reduce_sum(left * right, axis=-1)
+        return super().K_diag(*self._scaled(X))
 
-    @check_shapes(
-        "self.center: [D]",
-        "X: [batch..., D]",
-        "X2: [batch2..., D]",
-        "return[0]: [batch..., D]",
-        "return[1]: [batch2..., D]",
-    )
-    def _factors(self, X: TensorType, X2: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return v (x - c) / s and (x' - c) / s, whose product is k(x, x')."""
+    @check_shapes("self.center: [D]", "inputs[all]: [., D]")
+    def _scaled(self, *inputs: TensorType) -> list[tf.Tensor]:
+        """Return (x - c) / s of all inputs."""
         scale = tf.convert_to_tensor(self.scale)
-        return (X - self.center) * (self.variance / scale), (X2 - self.center) / scale
+        return [(X - self.center) / scale for X in inputs]

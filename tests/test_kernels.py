@@ -52,6 +52,13 @@ def test_kernels_in_units_whose_squares_leave_floating_point_range(unit):
     assert_all_close(*found, rtol=1e-12)
 
 
+def test_variance_over_scale_may_leave_floating_point_range():
+    kernel = CenteredLinear([0.0], 1e200, scale=1e-150)
+    X = np.array([[1e-150], [0.0]])
+    for K in (kernel(X), kernel(X, X), np.diag(kernel(X, full_cov=False))):
+        assert_allclose(K, [[1e200, 0.0], [0.0, 0.0]], rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

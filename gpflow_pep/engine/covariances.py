@@ -40,10 +40,10 @@ from .kernel_matrices import (
     PROFILES,
     REDUCTIONS,
     Profile,
-    called,
-    has_no_slice,
+    covariance_of,
     kernel_matrix,
     num_active,
+    uses_all_columns,
     within_reach,
 )
 
@@ -97,8 +97,8 @@ class _Combination:
         self._reduction, self._parts = reduction, parts
         self.inputs: Tensors = tuple(value for part in parts for value in part.inputs)
 
-    def Kuu(self) -> tf.Tensor:
-        return self._reduction([part.Kuu() for part in self._parts])
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        return plus_identity(self._reduction([part.Kuu(0.0) for part in self._parts]), jitter)
 
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
         return self._reduction([part.Kuf(X, *own, dtype=dtype) for part, own in self._with(inputs)])
@@ -136,9 +136,9 @@ class Prior(_Combination):
         self.inducing_variable, self.kernel = inducing_variable, kernel
 
     @override
-    def Kuu(self, jitter: float = 0.0) -> tf.Tensor:
+    def Kuu(self, jitter: float) -> tf.Tensor:
         """Compute the covariance of the inducing variables plus `jitter` I, [M, M] or [C, M, M]."""
-        return plus_identity(super().Kuu(), jitter)
+        return self._reduction([part.Kuu(jitter) for part in self._parts])
 
     @override
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
@@ -157,14 +157,14 @@ class _GPflowCovariances:
     def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):
         self._inducing_variable, self._kernel = inducing_variable, kernel
 
-    def Kuu(self) -> tf.Tensor:
-        return Kuu(self._inducing_variable, self._kernel, jitter=0.0)
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        return Kuu(self._inducing_variable, self._kernel, jitter=jitter)
 
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
         return tf.cast(Kuf(self._inducing_variable, self._kernel, X), dtype or X.dtype)
 
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        return called(self._kernel, X, full_cov=False)
+        return covariance_of(self._kernel, X, full_cov=False)
 
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         return kernel_matrix(self._kernel, X)
@@ -178,8 +178,8 @@ class _PointCovariances(_GPflowCovariances):
         self._Z = tf.convert_to_tensor(inducing_variable.Z)
 
     @override
-    def Kuu(self) -> tf.Tensor:
-        return self.Kff(self._Z, *self.inputs)
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        return plus_identity(self.Kff(self._Z, *self.inputs), jitter)
 
     @override
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
@@ -216,8 +216,8 @@ class _Stationary(_PointCovariances):
         )
 
     @override
-    def Kuu(self) -> tf.Tensor:
-        return self._of_rows(self._Z, *self.inputs)
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        return self._of_rows(self._Z, self.inputs, jitter)
 
     @override
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
@@ -234,11 +234,11 @@ class _Stationary(_PointCovariances):
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         _, lengthscales, variance, log_variance, *others = inputs
         left = self._left(X, lengthscales, log_variance)
-        return self._of_rows(X, left, lengthscales, variance, log_variance, *others)
+        return self._of_rows(X, (left, lengthscales, variance, log_variance, *others), 0.0)
 
-    def _of_rows(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        """Return the covariance of X with variances that are rounded as other entries are."""
-        diagonal = tf.fill(tf.shape(X)[:-1], tf.exp(inputs[3]))
+    def _of_rows(self, X: tf.Tensor, inputs: Tensors, jitter: float) -> tf.Tensor:
+        """Return the covariance of X, with variances plus `jitter` rounded as other entries are."""
+        diagonal = tf.fill(tf.shape(X)[:-1], tf.exp(inputs[3]) + jitter)
         return with_diagonal(self.Kuf(X, *inputs), diagonal)
 
     def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
@@ -253,7 +253,7 @@ class _Stationary(_PointCovariances):
     def _centered(self, X: tf.Tensor) -> tf.Tensor:
         """The inputs that the kernel uses, [..., n, D]."""
         centered = _as_wide(X, self._Z) - self._center
-        if has_no_slice(self._kernel):
+        if uses_all_columns(self._kernel):
             return centered
         return self._kernel.slice(centered, None)[0]
 

@@ -65,10 +65,10 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
     if _is_plain(kernel, kernels.AnisotropicStationary):
         return kernel.K_d(difference_matrix(*kernel.slice(X, X2)) / kernel.lengthscales)
     if X2 is not None:
-        return called(kernel, X, X2)
+        return covariance_of(kernel, X, X2)
     parts = [part for part in (kernel, *kernel.submodules) if isinstance(part, kernels.Kernel)]
     if X.shape.rank == 2 or all(is_of_library(part) for part in parts):
-        return called(kernel, X)
+        return covariance_of(kernel, X)
     # Kernels of users often transpose their inputs, which works for matrices only.
     matrices = tf.vectorized_map(kernel, tf.reshape(X, tf.concat([[-1], tf.shape(X)[-2:]], axis=0)))
     return tf.reshape(matrices, tf.concat([tf.shape(X)[:-1], tf.shape(X)[-2:-1]], axis=0))
@@ -109,17 +109,19 @@ def is_of_library(kernel: Kernel) -> bool:
     return type(kernel).__module__.startswith(("gpflow.", "gpflow_pep."))
 
 
-def called(
+def covariance_of(
     kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None, *, full_cov: bool = True
 ) -> tf.Tensor:
-    """Call a kernel, without slices of all columns, which take most of its operations."""
-    if has_no_slice(kernel):
+    """Call a kernel; a slice of all columns, which takes many operations, is left out."""
+    if uses_all_columns(kernel):
         return kernel(X, X2, full_cov=full_cov, presliced=True)
     return kernel(X, X2, full_cov=full_cov)
 
 
-def has_no_slice(kernel: Kernel) -> bool:
-    """Return whether a kernel of GPflow or this library uses all columns."""
+def uses_all_columns(kernel: Kernel) -> bool:
+    """
+    Return whether a kernel of GPflow or this library uses all columns; False for sums and products.
+    """
     dims = kernel.active_dims
     is_leaf = is_of_library(kernel) and not _parts(kernel)
     return is_leaf and isinstance(dims, slice) and dims == slice(None)

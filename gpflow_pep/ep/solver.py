@@ -196,7 +196,11 @@ def _step(problem: Problem, options: SolverOptions, loop: SolverState) -> Solver
     loop = loop._replace(sweeps=loop.sweeps + 1)
     converged = accepted & ~probing & ~loop.attempt.preliminary & (evaluated.change <= options.tol)
     after = _after_evaluation(problem, options, loop, evaluated, accepted, converged)
-    return after._replace(status=tf.where(converged, CONVERGED, after.status))
+    fraction = tf.where(converged, loop.anderson.fraction, after.anderson.fraction)
+    return after._replace(
+        anderson=after.anderson._replace(fraction=fraction),
+        status=tf.where(converged, CONVERGED, after.status),
+    )
 
 
 def _after_evaluation(
@@ -207,7 +211,7 @@ def _after_evaluation(
     accepted: tf.Tensor,
     converged: tf.Tensor,
 ) -> SolverState:
-    """Choose the next candidate; any if the sites have converged."""
+    """Choose the next candidate, which is not used after convergence."""
     last = loop.iterate
     attempt = loop.attempt
     anderson = loop.anderson
@@ -239,6 +243,7 @@ def _after_evaluation(
     followed = _after_accepted_sweep(workers, options, loop, last, step, preliminary_ends)
     otherwise = on_demand(partial(_after_rejection_or_newton, workers))
     goes_on = tf.equal(loop.final_status, RUNNING) & (loop.sweeps < options.max_sweeps)
+    # After convergence, too, the other branch must not be compiled.
     return tf.cond(
         converged | (sweeping & accepted & goes_on),
         lambda: followed,

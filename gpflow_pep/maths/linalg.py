@@ -187,18 +187,20 @@ def plus_identity(matrix: tf.Tensor, factor: tf.Tensor | float = 1.0) -> tf.Tens
     return with_diagonal(matrix, tf.linalg.diag_part(matrix) + factor)
 
 
-@tf.custom_gradient
-def with_diagonal(matrix: tf.Tensor, diagonal: tf.Tensor) -> WithGradient:
-    """
-    Return a copy of matrix [..., M, M] with this diagonal [..., M]. The gradient of TensorFlow's
-    `set_diag` has 70 operations if M is not known in tracing.
-    """
+def with_diagonal(matrix: tf.Tensor, diagonal: tf.Tensor) -> tf.Tensor:
+    """Return a copy of matrix [..., M, M] with this diagonal [..., M]."""
 
-    def pull_back(bar: tf.Tensor) -> Tensors:
-        of_diagonal = tf.linalg.diag_part(bar)
-        return tf.linalg.set_diag(bar, tf.zeros_like(of_diagonal)), of_diagonal
+    @tf.custom_gradient
+    def replaced(matrix: tf.Tensor, diagonal: tf.Tensor) -> WithGradient:
+        def pull_back(bar: tf.Tensor) -> Tensors:
+            of_diagonal = tf.linalg.diag_part(bar)
+            return tf.linalg.set_diag(bar, tf.zeros_like(of_diagonal)), of_diagonal
 
-    return tf.linalg.set_diag(matrix, diagonal), pull_back
+        return tf.linalg.set_diag(matrix, diagonal), pull_back
+
+    # The gradient of TensorFlow's function has 70 operations if the size is not known in tracing.
+    set_diag = tf.linalg.set_diag if matrix.shape.is_fully_defined() else replaced
+    return set_diag(matrix, diagonal)
 
 
 def log_det(factor: tf.Tensor) -> tf.Tensor:

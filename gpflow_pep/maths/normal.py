@@ -86,7 +86,6 @@ def _mills(x: tf.Tensor, terms: int) -> tf.Tensor:
     """Return g = 1/x^2 - 3/x^4 + 15/x^6 ... of Phi(x) = phi(x)/|x| (1 - g), by Horner's rule."""
     z = 1.0 / tf.square(x)
     one = total = tf.ones_like(x)
-    odd = tf.range(2 * terms - 1, 1, -2, x.dtype)
-    for ratio in tf.unstack(odd[:, None] * z, num=terms - 1):
-        total = one - ratio * total
+    for term in range(terms, 1, -1):
+        total = one - (2 * term - 1) * z * total
     return z * total

@@ -213,7 +213,7 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
 
     The relative error of log S is 1e-10 up to v = 30 and 1e-9 up to LARGEST_VARIANCE; for log S
     below -30 it is up to 4e-9, and below LOWEST it is not bounded. Errors of the hazard are ten
-    times larger.
+    times larger. Not differentiable in v at the ends of the table.
     """
     dtype = x.dtype
     root = tf.sqrt(tf.minimum(variance, LARGEST_VARIANCE))

@@ -459,8 +459,8 @@ class LBFGS:
     def _promised_gain(self, rounding: float, of_gradient: AnyNDArray) -> float:
         """Return the decrease in nats that a parabola along the gradient promises at distance 1."""
         gradient = self._best_gradient
-        # Derivatives may be rounding errors, too. Their deviations are from few probes: t(4) is
-        # larger than 5 in one case of 130.
+        # Derivatives may be rounding errors, too. Their deviations are estimated from six
+        # overlapping differences: rounding exceeds 5 of them in one case of 500, 3 in one of 46.
         if 10.0 * rounding > self._gain:
             gradient = np.where(np.abs(gradient) > 5.0 * of_gradient, gradient, 0.0)
         slope = float(np.linalg.norm(gradient))
