@@ -10,7 +10,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.utilities import to_default_float
 
-from ..runtime import ONE_PROCESS, Sources, Tensors, Workers, asserted, derivatives
+from ..runtime import Sources, Tensors, Workers, asserted, derivatives, watching
 from .chunks import Chunk, Chunks, Part
 from .covariances import Prior, floating_variables
 from .dataset_chunks import DatasetChunks
@@ -39,10 +39,10 @@ class RegressionRows:
         prior: Prior,
         likelihood: Gaussian,
         mean_function: MeanFunction,
-        noise_factor: tf.Tensor | None = None,
+        noise_factor: tf.Tensor | None,
         *,
         scale: tf.Tensor,
-        workers: Workers = ONE_PROCESS,
+        workers: Workers,
     ):
         """
         Take X [N, D] and Y [N, P], or () for a dataset, a factor of the noise variance, [], and m,
@@ -139,15 +139,11 @@ def cast(values: object, dtype: tf.DType | None) -> Any:
 
 
 def watched(
-    rows: Callable[..., Any],
-    chunk: Chunk,
-    inputs: Sequence[tf.Tensor],
-    sources: Sources,
+    rows: Callable[..., Any], chunk: Chunk, inputs: Sequence[tf.Tensor], sources: Sources
 ) -> tuple[Any, Callable[[Any], Tensors]]:
     """
     Return a chunk's rows, and a function from their derivatives to the derivatives in `sources`.
     """
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(sources)
+    with watching(sources) as tape:
         values = rows(chunk, *inputs)
     return values, lambda bar: derivatives(tape, tuple(values), sources, tuple(bar))

@@ -13,7 +13,7 @@ import tensorflow as tf
 from typing_extensions import Self, override
 
 from ..maths.linalg import column_products, lower_product, symmetric_product, triangular_solve
-from ..runtime import Tensors, WithGradient, derivatives
+from ..runtime import Tensors, WithGradient, derivatives, watching
 from .covariances import conditional_variance_of_f
 from .gaussian import RowSums, log1p_ratio
 from .rows import Rows
@@ -149,8 +149,7 @@ def adjoint(
     rows and in variables that the rule reads.
     """
     sources = V, *rows, *variables
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(sources)
+    with watching(sources) as tape:
         sums = sites.forward(V, sites._covariance_given_u(V, L, rows), rows, powers)
     V_bar, *bars = derivatives(tape, tuple(sums), sources, tuple(bar))
     rows_bar = Rows(*bars[: len(rows)])

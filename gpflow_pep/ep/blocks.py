@@ -23,7 +23,7 @@ from ..engine import (
     with_checked_variance,
 )
 from ..maths.linalg import cholesky_adjoint, symmetric_product
-from ..runtime import Tensors, derivatives
+from ..runtime import Tensors, derivatives, watching
 from ..tilted.blocks import BlockCavity, BlockObservations, BlockRule, symmetric_root
 from .inference import Sites
 from .sweep import Iterate, LatentRows, Problem, Sweep
@@ -259,8 +259,7 @@ def block_energy_derivatives(
         g = tilted[:, 0]
         outer = g[:, :, None] * g[:, None, :]
         D_bar = 0.5 * (tilted[:, 1:] + alpha[:, None, None] * outer)
-        with tf.GradientTape(watch_accessed_variables=False) as inner:
-            inner.watch(sources)
+        with watching(sources) as inner:
             here = problem.given_u(chunk, *tensors)
             mu, S = marginals(q, here)
             second = S + mu[:, :, None] * mu[:, None, :]

@@ -66,6 +66,7 @@ from ..runtime import (
     refuse_xla,
     unrecorded,
     warn,
+    watching,
     with_plain_errors,
 )
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
@@ -628,8 +629,7 @@ class PEP(SparseGP):
         Converge the sites; return the energy and its derivatives in the model's floating variables.
         """
         variables = self._floating_variables()
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
+        with watching(variables) as tape:
             inference = self._inference(variables)
         return inference.energy_and_gradient(tape, self._energy_derivatives)
 
@@ -688,8 +688,7 @@ class PEP(SparseGP):
 
         def update(A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor) -> Any:
             variables = self.trainable_variables
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(variables)
+            with watching(variables) as tape:
                 inference = self._inference()
                 batch = self._rows(inference.problem.rows.prior, indices)
                 A, c, objective = inference.minibatch(tape, batch, (A, c), indices, damping)

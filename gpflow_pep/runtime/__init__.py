@@ -8,6 +8,7 @@ from .custom_gradients import (
     derivatives,
     once_differentiable,
     unrecorded,
+    watching,
 )
 from .devices import (
     devices_of_strategy,

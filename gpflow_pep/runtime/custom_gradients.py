@@ -4,9 +4,9 @@ tape records.
 """
 
 import contextvars
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -49,11 +49,16 @@ def once_differentiable(*derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()) -
     return tuple(first_only(*derivatives, *of))
 
 
+@contextmanager
+def watching(sources: Sources) -> Iterator[tf.GradientTape]:
+    """Record operations on a tape that watches `sources` only."""
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(sources)
+        yield tape
+
+
 def derivatives(
-    tape: tf.GradientTape,
-    value: object,
-    sources: Sources,
-    bar: object = None,
+    tape: tf.GradientTape, value: object, sources: Sources, bar: object = None
 ) -> Tensors:
     """
     Return the gradient of tensors in each source, zero if unconnected; `bar`: upstream gradients, 1

@@ -28,7 +28,7 @@ from ..engine.block_sites import log_det_ratio
 from ..engine.rows import noise_at
 from ..maths.linalg import inverse_of_product
 from ..maths.normal import LOG_ROOT_2PI
-from ..runtime.custom_gradients import derivatives
+from ..runtime import Tensors, derivatives, watching
 from .densities import Density, log_density
 
 MOST_ROWS = 4  # of a block by the product rule
@@ -92,10 +92,9 @@ class BlockRule(ABC):
         block: BlockObservations,
         alpha: tf.Tensor,
         variables: Sequence[tf.Variable],
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> Tensors:
         """Differentiate the sum of log Z / α in variables of the likelihood."""
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
+        with watching(variables) as tape:
             total = tf.reduce_sum(self.moments(cavity, block, alpha).log_partition)
         return derivatives(tape, total, variables)
 
@@ -167,7 +166,7 @@ class ProductRule(BlockRule):
 
         def step(
             level: tf.Tensor, _: tf.Tensor, low: tf.Tensor, high: tf.Tensor, last: tf.Tensor
-        ) -> tuple[tf.Tensor, ...]:
+        ) -> Tensors:
             tilted, low, high, _ = integrated(level, low, high)
             values = normalized(tilted)
             return level + 1, change_of(values, last), low, high, values

@@ -19,7 +19,7 @@ from typing_extensions import override
 from ..engine import log1p_ratio, noise_at
 from ..likelihoods import Logit, Probit
 from ..maths.normal import log_ndtr, log_ndtr_and_derivatives
-from ..runtime import Tensors, refuse_xla
+from ..runtime import Tensors, derivatives, refuse_xla, watching
 from .rule import (
     KL,
     AtPower,
@@ -94,14 +94,11 @@ class LogDensity:
         """Compute log p(y | f) and its derivatives, each [K, R]."""
         if self.derivatives is not None:
             return self.derivatives(F, X, Y)
-        with tf.GradientTape(watch_accessed_variables=False) as outer:
-            outer.watch(F)
-            with tf.GradientTape(watch_accessed_variables=False) as inner:
-                inner.watch(F)
+        with watching([F]) as outer:
+            with watching([F]) as inner:
                 value = self.log_prob(F, X, Y)
-            slope = inner.gradient(value, F, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        curvature = outer.gradient(slope, F, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return Density(value, slope, curvature)
+            (slope,) = derivatives(inner, value, [F])
+        return Density(value, slope, *derivatives(outer, slope, [F]))
 
 
 class _LogDensities(Dispatcher):

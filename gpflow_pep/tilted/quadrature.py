@@ -22,7 +22,7 @@ from typing_extensions import override
 from ..engine import log1p_ratio
 from ..maths.adaptive_quadrature import Evaluated, Panels, attainable, gauss_legendre, integrate
 from ..maths.normal import LOG_ROOT_2PI
-from ..runtime import Sources, Tensors, derivatives, on_demand, refuse_xla
+from ..runtime import Sources, Tensors, derivatives, on_demand, refuse_xla, watching
 from .densities import LogDensity, log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, tilted_rule
 from .smoothness import check_smooth
@@ -158,8 +158,7 @@ def _weighted_vjp(
     sources: Sources,
 ) -> Tensors:
     """Compute the gradient of the sum of weight [K, R] times log p."""
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(sources)
+    with watching(sources) as tape:
         log_prob = density.log_prob(F, *observations)
         total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
     return derivatives(tape, total, sources)

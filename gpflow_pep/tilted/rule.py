@@ -10,7 +10,15 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.utilities import Dispatcher
 from typing_extensions import override
 
-from ..runtime import Sources, Tensors, WithGradient, derivatives, no_autograph, once_differentiable
+from ..runtime import (
+    Sources,
+    Tensors,
+    WithGradient,
+    derivatives,
+    no_autograph,
+    once_differentiable,
+    watching,
+)
 
 Scalar: TypeAlias = float | tf.Tensor  # []
 
@@ -88,8 +96,7 @@ class TiltedRule(ABC):
         at fixed cavities: by default by a tape over :meth:`moments`; rules without automatic
         gradients override it.
         """
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(sources)
+        with watching(sources) as tape:
             total = tf.reduce_sum(bar * self.moments(cavity, observations, alpha).log_partition)
         return derivatives(tape, total, sources)
 

@@ -28,6 +28,7 @@ from ..runtime import (
     derivatives,
     functions_of_model,
     in_replica,
+    watching,
     with_plain_errors,
 )
 
@@ -125,8 +126,7 @@ class TrainingStep:
 
     def _loss_and_gradient(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         variables = self._model.trainable_variables
-        with unreported(), tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
+        with unreported(), watching(variables) as tape:
             loss = self._model.training_loss(*([rows] if rows else []))
         gradient = list(derivatives(tape, loss, variables))
         workers = getattr(self._model, "_workers", ONE_PROCESS)
