@@ -8,7 +8,6 @@ accurate far from the origin. GPflow does the rest.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from gpflow.covariances import Kuf, Kuu
 from gpflow.inducing_variables import (
@@ -30,6 +29,7 @@ from typing_extensions import override
 from ..maths.linalg import (
     column_products,
     condition,
+    epsilon,
     plus_identity,
     symmetric_product,
     with_diagonal,
@@ -179,7 +179,7 @@ class _PointCovariances(_GPflowCovariances):
 
     @override
     def Kuu(self, jitter: float) -> tf.Tensor:
-        return plus_identity(self.Kff(self._Z, *self.inputs), jitter)
+        return plus_identity(self.Kff(self._Z), jitter)
 
     @override
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
@@ -390,7 +390,7 @@ def with_checked_variance(
     :raises tf.errors.InvalidArgumentError: if a variance is negative beyond rounding error.
     """
     size = tf.cast(tf.shape(L)[-1], L.dtype)
-    bound = (100.0 * np.finfo(L.dtype.as_numpy_dtype).eps) * size * tf.reduce_max(condition(L))
+    bound = (100.0 * epsilon(L.dtype)) * size * tf.reduce_max(condition(L))
     return asserted(
         value,
         ~tf.reduce_any(conditional_variance < -bound * tf.reduce_max(Kff)),  # NaN is found later

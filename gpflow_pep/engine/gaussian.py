@@ -13,6 +13,7 @@ from ..maths.linalg import (
     inverse_of_product,
     log_det,
     plus_identity,
+    succeeds,
     triangular_solve,
 )
 from ..runtime import ONE_PROCESS, Tensors, WithGradient, Workers, once_differentiable
@@ -79,7 +80,7 @@ class SiteSums(NamedTuple):
 
     def is_proper(self) -> tf.Tensor:
         """Return whether B = I + A is positive definite, []."""
-        return tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(plus_identity(self.A))))
+        return succeeds(plus_identity(self.A))
 
     def posterior(self) -> InducingPosterior:
         """Compute q(v), with B = I + A; raise an error if B is not positive definite."""

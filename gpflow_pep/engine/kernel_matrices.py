@@ -29,7 +29,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, Periodic
 from gpflow.utilities.ops import difference_matrix
 
-from ..maths.linalg import with_diagonal
+from ..maths.linalg import epsilon, with_diagonal
 from ..runtime import Tensors, asserted
 
 FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
@@ -169,7 +169,7 @@ def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Te
 
     :raises tf.errors.InvalidArgumentError: otherwise.
     """
-    limit = float(np.finfo(squares.dtype.as_numpy_dtype).eps) ** (accuracy - 1.0)  # of |z|²
+    limit = epsilon(squares.dtype) ** (accuracy - 1.0)  # of |z|²
     largest = tf.reduce_max(squares)  # of several latent functions and blocks together
     return asserted(
         value,
@@ -186,9 +186,8 @@ def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Te
 
 def _is_plain(kernel: Kernel, base: type[kernels.Stationary]) -> bool:
     """Return whether the kernel overrides only the function of the distance or difference."""
-    kind = type(kernel)
     return isinstance(kernel, base) and all(
-        getattr(kind, name, None) is getattr(base, name, None) for name in _PLAIN
+        getattr(type(kernel), name, None) is getattr(base, name, None) for name in _PLAIN
     )
 
 
@@ -214,10 +213,9 @@ def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> 
     units = tf.stop_gradient(tf.pow(tf.constant(2.0, lengthscales.dtype), exponents))
     weights = tf.broadcast_to(tf.square(units / lengthscales), X.shape[-1:])
     columns = (tf.unstack(values, axis=-1) for values in (weights, X / units, X2 / units))
-    inputs = zip(*columns, strict=True)
     terms = [
         weight * tf.math.squared_difference(x[..., :, None], x2[..., None, :])
-        for weight, x, x2 in inputs
+        for weight, x, x2 in zip(*columns, strict=True)
     ]
     return terms[0] if len(terms) == 1 else tf.add_n(terms)
 

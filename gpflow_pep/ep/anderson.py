@@ -14,17 +14,14 @@ changes (:meth:`.sweep.Sweep.normalized`).
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
+from ..maths.linalg import epsilon
 from ..runtime import ONE_PROCESS, Workers
 from .sweep import Iterate, choose
 
 # Number of stored secants for up to this many sites, otherwise 1: memory grows with both.
-_DEPTHS = (
-    (20_000, 15),
-    (100_000, 5),
-)
+_DEPTHS = ((20_000, 15), (100_000, 5))
 # A secant across a change this large, or growing this much, no longer approximates the Jacobian:
 # drop earlier secants.
 _FORGET_ABOVE = 0.2
@@ -96,7 +93,7 @@ class Secants(NamedTuple):
         sums = workers.sum(sums)[:count, : count + 1]
         products = sums[:, 1:]
         largest = tf.reduce_max(products)
-        least = max(_RIDGE, 10.0 * float(np.finfo(F.dtype.as_numpy_dtype).eps))
+        least = max(_RIDGE, 10.0 * epsilon(F.dtype))
         ridge = tf.where(largest > 0.0, least * largest, tf.ones_like(largest))
         factor = tf.linalg.cholesky(products + ridge * tf.eye(count, dtype=F.dtype))
         gamma = tf.linalg.cholesky_solve(factor, sums[:, :1])[:, 0]

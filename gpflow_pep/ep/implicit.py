@@ -15,12 +15,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 
 from ..engine import SiteSums
-from ..maths.linalg import column_products
+from ..maths.linalg import column_products, epsilon
 from ..runtime import asserted, derivatives
 from ..tilted import Cavity, Observations, Tilted
 from ..tilted.rule import EachLatent, flat_latents
@@ -52,8 +51,7 @@ def implicit_bars(
     marginal = sweep.marginals(q, here.V)
     mu, s = marginal
     d = here.conditional_variance + tf.zeros_like(s)  # [C, n]
-    w = sweep.cavity_of_w(marginal, site, alpha)
-    cavity = sweep.cavity_of_f(w, here)
+    cavity = sweep.cavity_of_f(sweep.cavity_of_w(marginal, site, alpha), here)
     observations = Observations(*chunk.data)
     rows = TiltedRows.of(*flat_latents(cavity, observations, tf.maximum(alpha, _LEAST_POWER)))
     rule = WassersteinRule(likelihood)
@@ -141,8 +139,7 @@ def _solve(start: tf.Tensor, pull_back: Callable[[tf.Tensor], tf.Tensor]) -> tf.
     converge.
     """
     one = tf.ones([], start.dtype)
-    eps = float(np.finfo(start.dtype.as_numpy_dtype).eps)
-    least = max(_TOLERANCE, 10.0 * eps) * tf.norm(start)
+    least = max(_TOLERANCE, 10.0 * epsilon(start.dtype)) * tf.norm(start)
 
     def dot(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(a * b)

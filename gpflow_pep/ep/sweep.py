@@ -29,7 +29,7 @@ from ..engine import (
     mean_at,
     watched,
 )
-from ..maths.linalg import column_products, plus_identity, symmetric_product
+from ..maths.linalg import column_products, epsilon, plus_identity, symmetric_product
 from ..runtime import ONE_PROCESS, Tensors, Workers
 from ..tilted import Cavity, Observations, Tilted, TiltedRule
 
@@ -375,7 +375,7 @@ class Iterate(NamedTuple):
 
     def rounding(self) -> tf.Tensor:
         """Return a bound on the rounding error of the energy."""
-        eps = float(np.finfo(self.log_evidence.dtype.as_numpy_dtype).eps)
+        eps = epsilon(self.log_evidence.dtype)
         slack = max(_SLACK, _SLACK_IN_EPS * eps)
         rounding = max(_ROUNDING, _ROUNDING_IN_EPS * eps)
         return slack * tf.abs(self.log_evidence) + rounding * self.canceling

@@ -13,6 +13,7 @@ from gpflow.kernels import Kernel, MultioutputKernel
 
 from .. import validation
 from ..engine import RowChunks, check_columns, checked_indices, kernel_matrix
+from ..maths.linalg import epsilon
 from ..runtime import asserted, compiled, no_autograph, with_plain_errors
 from .rows import distinct
 
@@ -155,7 +156,7 @@ class _PivotedCholesky:
         self._num_rows = tf.size(self._position)
         self._variances = self._by_chunks(lambda rows: kernel(rows, full_cov=False))  # [n]
         largest = tf.reduce_max(self._variances)
-        eps = float(np.finfo(X.dtype.as_numpy_dtype).eps)
+        eps = epsilon(X.dtype)
         # Smallest pivot relative to the largest variance; a row below it is a duplicate.
         share = max(1e-12, 10.0 * eps)
         self._smallest = share * largest

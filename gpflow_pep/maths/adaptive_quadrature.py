@@ -12,6 +12,7 @@ from gpflow.base import AnyNDArray
 from numpy.polynomial import legendre
 
 from ..runtime import Tensors, refuse_xla
+from .linalg import epsilon
 
 _ROUNDING = 1000.0  # machine epsilons by which rounding alone may change values
 
@@ -37,7 +38,7 @@ def gauss_legendre(number: int) -> GaussLegendre:
 
 def attainable(tolerance: float, dtype: tf.DType) -> float:
     """Return the relative tolerance, or one that rounding leaves attainable if it is larger."""
-    return max(tolerance, _ROUNDING * float(np.finfo(dtype.as_numpy_dtype).eps))
+    return max(tolerance, _ROUNDING * epsilon(dtype))
 
 
 class Panels(NamedTuple):
@@ -106,11 +107,10 @@ def integrate(
         pairs = zip(arrays, finished, strict=True)
         arrays = tuple(array.write(number, tf.gather(value, accepted)) for array, value in pairs)
         row, left, half = (tf.gather(value, open_) for value in (row, left, 0.5 * half))
-        divided = tf.concat([left, left + 2.0 * half], 0)
         return (
             number + 1,
             tf.concat([row, row], 0),
-            divided,
+            tf.concat([left, left + 2.0 * half], 0),
             tf.concat([half, half], 0),
             done,
             *arrays,

@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from ..runtime import Tensors
 from .adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
+from .linalg import epsilon
 from .normal import LOG_ROOT_2PI, log_ndtr_and_derivatives
 
 # Accepted distance to the mode, in units of the width of the integrand: any point near it suffices.
@@ -62,13 +63,11 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     Compute log P and its derivatives, relative error 1e-10, not differentiable; y [R] below C, m
     and v [C, R].
     """
-    C = tf.shape(mean)[0]
-    dtype = mean.dtype
-    own = tf.equal(tf.range(C)[:, None], label[None])  # [C, R]
-    sd = tf.sqrt(tf.maximum(variance, tf.constant(1e-30, dtype)))  # avoids division by 0
+    own = tf.equal(tf.range(tf.shape(mean)[0])[:, None], label[None])  # [C, R]
+    sd = tf.sqrt(tf.maximum(variance, tf.constant(1e-30, mean.dtype)))  # avoids division by 0
     m, s = (select_own(value, own) for value in (mean, sd))
     # Steeper steps change P by less.
-    sd = tf.maximum(sd, (500.0 * np.finfo(dtype.as_numpy_dtype).eps) * s)
+    sd = tf.maximum(sd, (500.0 * epsilon(mean.dtype)) * s)
     one = tf.ones_like(mean)
     location = tf.where(own, -40.0 * one, (mean - m) / s)  # Φ(x + 40) = 1
     inverse = tf.where(own, one, s / sd)
@@ -102,10 +101,9 @@ def _derivatives(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return g, g' and -g'' at x [R]."""
     log_product, h, curvature = _log_product((x - location) * inverse)
-    slope = tf.reduce_sum(h * inverse, axis=0) - x
     return (
         log_product - 0.5 * tf.square(x),
-        slope,
+        tf.reduce_sum(h * inverse, axis=0) - x,
         1.0 + tf.reduce_sum(curvature * tf.square(inverse), axis=0),
     )
 

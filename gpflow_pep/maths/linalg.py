@@ -91,14 +91,14 @@ def sufficient_jitter(matrix: tf.Tensor, *, jitter: float, max_jitter: float) ->
     [].
     """
     present = tf.constant(jitter, matrix.dtype)
-    start = tf.minimum(tf.maximum(present, np.finfo(matrix.dtype.as_numpy_dtype).eps), max_jitter)
+    start = tf.minimum(tf.maximum(present, epsilon(matrix.dtype)), max_jitter)
     fixed = tf.stop_gradient(matrix)
 
     def fails(total: tf.Tensor) -> tf.Tensor:
-        return ~_succeeds(plus_identity(fixed, total - present)) & (10.0 * total <= max_jitter)
+        return ~succeeds(plus_identity(fixed, total - present)) & (10.0 * total <= max_jitter)
 
     total = tf.cond(
-        _succeeds(fixed),
+        succeeds(fixed),
         lambda: present,
         lambda: tf.while_loop(fails, lambda total: [10.0 * total], [start])[0],
     )
@@ -118,7 +118,8 @@ def unreported() -> Iterator[None]:
         _UNREPORTED.reset(token)
 
 
-def _succeeds(matrix: tf.Tensor) -> tf.Tensor:
+def succeeds(matrix: tf.Tensor) -> tf.Tensor:
+    """Return whether all matrices [..., M, M] are positive definite, []."""
     return tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(matrix)))
 
 
@@ -139,14 +140,12 @@ def _diagnosis(
     )  # [0 or 1], like all values below
     eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, tf.zeros_like(culprit)))
     sizes = tf.abs(eigenvalues)
-    dtype = matrices.dtype.as_numpy_dtype
+    dtype = matrices.dtype
     lowest = tf.reduce_min(eigenvalues, axis=1)
     greatest_size = tf.reduce_max(sizes, axis=1)
-    rounding = (np.finfo(dtype).eps * tf.cast(size, matrices.dtype)) * greatest_size
-    missing = tf.maximum(rounding - lowest, np.finfo(dtype).tiny)
-    missing = tf.pow(
-        tf.constant(10.0, matrices.dtype), tf.math.ceil(tf.math.log(missing) / np.log(10.0))
-    )
+    rounding = (epsilon(dtype) * tf.cast(size, dtype)) * greatest_size
+    missing = tf.maximum(rounding - lowest, np.finfo(dtype.as_numpy_dtype).tiny)
+    missing = tf.pow(tf.constant(10.0, dtype), tf.math.ceil(tf.math.log(missing) / np.log(10.0)))
     # reduce_min instead of eigenvalues[:, 0]: a matrix [0, 0] has no eigenvalues.
     numbers = (
         lowest,
@@ -178,6 +177,11 @@ def _diagnosis(
             [*heading, *spectrum, "; it succeeds with ", more, " more on the diagonal", *end]
         ),
     )
+
+
+def epsilon(dtype: tf.DType) -> float:
+    """Return the machine epsilon of a floating point type."""
+    return float(np.finfo(dtype.as_numpy_dtype).eps)
 
 
 def plus_identity(matrix: tf.Tensor, factor: tf.Tensor | float = 1.0) -> tf.Tensor:

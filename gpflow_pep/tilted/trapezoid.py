@@ -33,6 +33,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from scipy.special import eval_hermitenorm, factorial, roots_hermitenorm
 
+from ..maths.linalg import epsilon
 from ..maths.normal import LOG_ROOT_2PI
 from ..runtime import Tensors, shared
 from .densities import LogDensity
@@ -385,9 +386,7 @@ def _from_pi(
     )
     reach += shift
     truncation = end * _largest([1.0 / size, reach / scale, tf.square(reach) / d2_scale])
-    rounding = (
-        np.finfo(sd.dtype.as_numpy_dtype).eps * (1.0 + mean_square + tf.abs(m * mean) / sd) / gap
-    )
+    rounding = epsilon(sd.dtype) * (1.0 + mean_square + tf.abs(m * mean) / sd) / gap
     values = log_Z / power, mean / (power * sd), (ratio - 1.0) / (power * tf.square(sd))
     return ratio, (*values, alias, truncation + rounding)
 
@@ -418,6 +417,6 @@ def _from_q(
     alias = _largest([a0 / size, slope_amplitude / scale, curvature_amplitude / gap])
     truncation = end / Z * _largest([1.0 / size, reach / scale, tf.square(reach) / gap])
     modulus = (tf.abs(q0) + tf.abs(q2)) / Z
-    rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (modulus + tf.abs(m * slope) / sd) / gap
+    rounding = epsilon(sd.dtype) * (modulus + tf.abs(m * slope) / sd) / gap
     values = tf.math.log1p(power * q0) / power, slope / sd, curvature / tf.square(sd)
     return power * tf.abs(q0) < 0.5, (*values, alias, truncation + rounding)

@@ -23,6 +23,7 @@ from gpflow.likelihoods import ScalarLikelihood
 from scipy.special import sici
 from typing_extensions import override
 
+from ..maths.linalg import epsilon
 from ..maths.normal import LOG_ROOT_2PI
 from ..runtime import Sources, Tensors, WithGradient
 from .densities import log_density
@@ -152,7 +153,7 @@ class WassersteinRule(TiltedRule):
 
     def _distances(self, rows: TiltedRows, tilted: Tilted) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the level of each row, and the squared distance over v, [R]."""
-        eps = float(np.finfo(rows.alpha.dtype.as_numpy_dtype).eps)
+        eps = epsilon(rows.alpha.dtype)
 
         def level(
             number: tf.Tensor, row: tf.Tensor, levels: tf.Tensor, distances: tf.Tensor

@@ -11,6 +11,7 @@ from gpflow.base import AnyNDArray
 from scipy.optimize import Bounds, OptimizeResult, minimize
 from threadpoolctl import threadpool_limits
 
+from ..maths.linalg import epsilon
 from ..runtime import reason_of
 from .coordinates import Coordinates
 from .history import NOT_FINITE, History
@@ -88,7 +89,7 @@ class LBFGS:
         self._num_rows = num_rows
         self._flat = (FLAT_ITERATIONS, 1.0)  # iterations, and their gain as a share of `_gain`
         self._coordinates = Coordinates(objective.model, objective.variables)
-        resolutions = [np.finfo(each.dtype.as_numpy_dtype).eps for each in objective.variables]
+        resolutions = [epsilon(each.dtype) for each in objective.variables]
         self._probe_step = max(_PROBE_STEP, 100.0 * max(resolutions, default=0.0))
         self._phases = [self._coordinates.entries(variables) for variables in phases]
         self._active = self._phases[0]
