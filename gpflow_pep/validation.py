@@ -89,7 +89,6 @@ def check_integers(given: object, converted: AnyNDArray, name: str) -> None:
     if hasattr(given, "iloc") and converted.ndim == 2:
         # Column by column: NumPy would convert all columns of a table to one type.
         parts = [(given.iloc[:, number], column) for number, column in enumerate(converted.T)]
-    dtype = converted.dtype
     for values, numbers in parts:
         is_large = np.abs(numbers) >= _largest_exact(numbers.dtype)
         array = np.asarray(values)
@@ -100,8 +99,8 @@ def check_integers(given: object, converted: AnyNDArray, name: str) -> None:
         for value, rounded in zip(integers, numbers[is_large].tolist(), strict=True):
             if isinstance(value, int | np.integer) and int(value) != rounded:
                 raise ValueError(
-                    f"{name} must hold integers that are exact in {dtype}, got {value}, which "
-                    f"{dtype} rounds to {rounded:.0f}: {REMEDY}."
+                    f"{name} must hold integers that are exact in {numbers.dtype}, got {value}, "
+                    f"which {numbers.dtype} rounds to {rounded:.0f}: {REMEDY}."
                 )
 
 

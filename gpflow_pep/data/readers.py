@@ -178,8 +178,8 @@ def parquet_batches(
                 }
 
     with _named_errors(path), opened() as file:
-        schema = file.schema_arrow
-    return _columns_of(path, read, schema.names, inputs, outputs, batch_size)
+        available = file.schema_arrow.names
+    return _columns_of(path, read, available, inputs, outputs, batch_size)
 
 
 def _numbers(column: Any, name: str, dtype: object) -> AnyNDArray:
@@ -257,8 +257,7 @@ def _columns_of(
         raise ValueError(f"inputs and outputs must name each column once, got {names}.")
 
     def chosen(columns: _Batch, part: Sequence[str]) -> AnyNDArray:
-        stacked = np.stack([columns[name] for name in part], axis=-1)  # [n, D] or [n, P]
-        return stacked.astype(dtype)
+        return np.stack([columns[name] for name in part], axis=-1).astype(dtype)  # [n, D] or [n, P]
 
     def batches() -> Iterator[tuple[AnyNDArray, AnyNDArray]]:
         with _named_errors(path):

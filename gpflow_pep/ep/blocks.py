@@ -248,7 +248,7 @@ def block_energy_derivatives(
     rows = problem.rows
     L = problem.L
     q = SiteSums(L, iterate.A, iterate.c).posterior()
-    variables = problem.variables or ()
+    variables = problem.variables
     tensors = [L, problem.scale, *rows.prior.inputs]
     sources = [*tensors, *variables]
 

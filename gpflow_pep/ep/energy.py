@@ -60,7 +60,7 @@ def energy_derivatives(
         e = P @ r
         through_q = partial(_through_q, P, q.b, R, e)
     inputs = rows.prior.inputs
-    variables = problem.variables or ()
+    variables = problem.variables
 
     def part(chunk: Chunk) -> Tensors:
         here, pull_back = problem.watched(chunk)
@@ -100,8 +100,7 @@ def energy_derivatives(
             c_bar += e
         values += old
         value_bars += OldPosteriorSite(A_bar, c_bar, tf.ones_like(old.terms))
-    indirect = derivatives(tape, values, variables, value_bars)
-    summands = [indirect, direct[len(inputs) :]]
+    summands = [derivatives(tape, values, variables, value_bars), direct[len(inputs) :]]
     if bars is not None:
         summands.append(bars.of_variables)
     return [tf.add_n(parts) for parts in zip(*summands, strict=True)]
@@ -113,11 +112,9 @@ def _in_likelihood(
     """Differentiate log Z / α, summed over a chunk, in variables of the likelihood."""
     alpha = problem.rows.alpha(chunk)
     w = sweep.cavity_of_w(sweep.marginals(q, here.V), site, alpha)
-    cavity = sweep.cavity_of_f(w, here)
     one = tf.ones_like(here.mean[:1])
-    observations = Observations(*chunk.data)
-    sources = problem.likelihood_variables
-    return problem.rule.log_partition_vjp(cavity, observations, alpha, one, sources)
+    at = sweep.cavity_of_f(w, here), Observations(*chunk.data), alpha
+    return problem.rule.log_partition_vjp(*at, one, problem.likelihood_variables)
 
 
 def _moments_match(iterate: Iterate, powers: tf.Tensor) -> tf.Tensor:

@@ -64,7 +64,7 @@ def implicit_bars(
 
     kl = EachLatent(rule.kl).moments(cavity, observations, alpha)
     inputs = [*site, *marginal, d, here.mean]
-    variables = list(problem.variables or ())
+    variables = problem.variables
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch([*inputs, *variables])
         energy, update = _energy_and_update(here, alpha, inputs, cavity, kl, project)

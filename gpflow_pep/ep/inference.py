@@ -55,8 +55,8 @@ class SitesStatus:
         end = "converged" if self.converged else "not converged"
         numbers = (
             f"change {self.change:.2g}, tol {self.tol:.2g}, log_evidence {self.log_evidence:.8g}, "
+            f"damping {self.damping:.2g}"
         )
-        numbers += f"damping {self.damping:.2g}"
         return f"SitesStatus({end}, {self.sweeps} sweeps, {numbers})"
 
 
@@ -115,12 +115,11 @@ class Inference:
         Run the solver from the current sites without assigning the result, for `interrupt_after`
         sweeps at most.
         """
-        sites = self.sites.stacked()
         options = SolverOptions(*map(tf.convert_to_tensor, self.options))
         fraction = tf.where(self.status[0] > 0.0, options.damping, self.status[4])
         return solve_fixed_point(
             self.problem,
-            sites,
+            self.sites.stacked(),
             options,
             num_data=self.num_data,
             fraction=fraction,
@@ -133,7 +132,7 @@ class Inference:
         found.
         """
         iterate = last.iterate
-        sites = last.iterate.swept.sites
+        sites = iterate.swept.sites
         log_evidence = iterate.log_evidence + self.problem.terms
         counts = (
             tf.cast(count, log_evidence.dtype)
@@ -162,8 +161,7 @@ class Inference:
         problem = replace(self.problem, L=tf.stop_gradient(self.problem.L))
         inference = replace(self, problem=problem)
         last = inference.solve()
-        log_evidence = inference.accept(last).log_evidence
-        return log_evidence, derivatives(problem, tape, last.iterate)
+        return inference.accept(last).log_evidence, derivatives(problem, tape, last.iterate)
 
     def proper_sums(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
@@ -196,7 +194,7 @@ class Inference:
         Sites with an improper cavity and rows with a non-finite update stay. The fraction is halved
         until B is positive definite, or set to 0.
         """
-        problem = replace(self.problem, rows=rows, keep=False, variables=None)
+        problem = replace(self.problem, rows=rows, keep=False, variables=())
         sites = self.sites
         total = sums.with_old(problem.old)
         values = tf.stack(

@@ -20,10 +20,7 @@ LEAST_DEPTH = 5  # stored secants: with fewer, Newton's step is no better than A
 LEAST_DECREASE = 0.01
 _SOLVED = 0.1  # probing ends at this remainder, as a fraction of the update
 # Limits of the distance of a probe: above rounding, within the range of linearity.
-_NEARBY = (
-    1e-5,
-    1e-3,
-)
+_NEARBY = (1e-5, 1e-3)
 
 
 def is_acceptable(

@@ -148,17 +148,15 @@ def solve_fixed_point(
     zero = tf.zeros([], dtype)
     inf = tf.constant(np.inf, dtype)
     A = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], dtype)
-    nothing = tf.zeros_like(sites)
     workers = rows.all_workers
     _ = problem.projected  # computed outside of the loop
-    sites = tf.where(tf.math.is_finite(sites), sites, nothing)  # 0 · NaN is not 0
+    sites = tf.where(tf.math.is_finite(sites), sites, tf.zeros_like(sites))  # 0 · NaN is not 0
     is_empty = ~workers.any(tf.reduce_any(tf.not_equal(sites, 0.0)))
     is_empty &= options.max_sweeps > 1  # otherwise they would stay empty
     is_preliminary = is_empty & workers.any(tf.reduce_any(rows.powers < PRELIMINARY_POWER))
     number = tf.where(is_preliminary, 1, tf.where(is_empty, 2, 0))
-    swept = problem.no_sweep(sites)
     first = SolverState(
-        iterate=Iterate(swept, A, A[..., :1], inf, -inf, zero),
+        iterate=Iterate(problem.no_sweep(sites), A, A[..., :1], inf, -inf, zero),
         candidate=sites,
         kind=tf.constant(SWEEPING),
         anderson=Anderson.start(sites, fraction, options.damping, num_data * C),
@@ -353,7 +351,7 @@ def _reject(workers: Workers, options: SolverOptions, loop: SolverState) -> Solv
     improper.
     """
     is_valid = loop.attempt.is_valid
-    anderson = loop.anderson.rejected(loop.attempt.is_valid)
+    anderson = loop.anderson.rejected(is_valid)
     halvings = loop.attempt.halvings + tf.cast(~is_valid, tf.int32)
     shrink = tf.where(halvings > MAX_HALVINGS, tf.zeros_like(anderson.fraction), 0.5)
     fails = ~is_valid & ~workers.any(tf.reduce_any(tf.not_equal(loop.candidate, 0.0)))

@@ -96,9 +96,7 @@ class LatentRows:
 
     def alpha(self, chunk: Chunk) -> tf.Tensor:
         """Return the power of one chunk's rows, [] or [n]."""
-        if self.powers.shape.rank == 0:
-            return self.powers
-        return chunk.take(self.powers)
+        return chunk.take_blocks(self.powers)
 
     def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> Tensors:
         """
@@ -228,7 +226,7 @@ class Problem:
     terms: tf.Tensor  # scale_terms, []
     is_bound: tf.Tensor  # the energy is a lower bound on the log evidence, []
     keep: bool  # keep V of all rows in memory
-    variables: Sequence[tf.Variable] | None = None  # the energy will be differentiated in these
+    variables: Sequence[tf.Variable] = ()  # the energy will be differentiated in these
     likelihood_variables: Sequence[tf.Variable] = ()  # those of them that the likelihood has
 
     @cached_property
@@ -261,13 +259,13 @@ class Problem:
     def _only(self) -> tuple[Projected, PullBack] | None:
         """The rows of a single chunk that will be differentiated, computed once."""
         chunk = self.rows.chunked.only_chunk
-        if chunk is None or self.variables is None:
+        if chunk is None or not self.variables:
             return None
         return self._watch(chunk)
 
     def _watch(self, chunk: Chunk) -> tuple[Projected, PullBack]:
         inputs = self.rows.prior.inputs
-        prior, pull_back = watched(self.rows, chunk, inputs, [*inputs, *(self.variables or ())])
+        prior, pull_back = watched(self.rows, chunk, inputs, [*inputs, *self.variables])
         is_kept = self.keep and self.rows.chunked.only_chunk is None
         projected = self.projected(chunk) if is_kept else project(self.L, prior, self.scale)
         return projected, pull_back
@@ -276,7 +274,7 @@ class Problem:
         """Add slopes in the likelihood's variables to derivatives in all variables."""
         keys = [variable.ref() for variable in self.likelihood_variables]
         slope_of = dict(zip(keys, slopes, strict=True))
-        pairs = zip(self.variables or (), derivatives, strict=True)
+        pairs = zip(self.variables, derivatives, strict=True)
         return tuple(each + slope_of.get(variable.ref(), 0.0) for variable, each in pairs)
 
     def no_sweep(self, sites: tf.Tensor) -> Sweep:
@@ -348,9 +346,8 @@ class Problem:
             by_row = tf.stack(
                 [*update, tilted.d1, tilted.d2, *marginal, w.ratio, site.linear]
             )  # [8, C, n]
-            return tf.transpose(by_row, [2, 0, 1]), row_terms(marginal, site, w, tilted, alpha)[
-                None
-            ]
+            terms = row_terms(marginal, site, w, tilted, alpha)
+            return tf.transpose(by_row, [2, 0, 1]), terms[None]
 
         shapes = ([None, 8, rows.num_latent_gps], [None])
         by_row, terms = rows.chunked.concatenate(part, q.L.dtype, shapes)
@@ -386,9 +383,8 @@ def choose(condition: tf.Tensor, one: object, two: object) -> Any:
     Select a structure by a scalar; `tf.where` would broadcast it to [N, 2, C], which takes 200
     times as long.
     """
-    select = tf.raw_ops.Select
     return tf.nest.map_structure(
-        lambda x, y: x if x is y else select(condition=condition, x=x, y=y), one, two
+        lambda x, y: x if x is y else tf.raw_ops.Select(condition=condition, x=x, y=y), one, two
     )
 
 

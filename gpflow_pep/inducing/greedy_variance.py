@@ -58,7 +58,7 @@ def greedy_variance(
 
 
 def greedy_choice(
-    kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_size: int | None = None
+    kernel: Kernel, X: Any, M: int, *, given: Any, chunk_size: int | None = None
 ) -> tuple[AnyNDArray, AnyNDArray]:
     """Return Z of :func:`greedy_variance`, and each point's variance [M] given those before it."""
     X = validation.matrix(X, "X", "D")

@@ -34,8 +34,8 @@ def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     """
     X = validation.matrix(X, "X", "D")
     M = validation.positive_integer(M, "M")
-    seed = validation.seed(seed)
-    return X[_first_distinct(X, np.random.default_rng(seed).permutation(len(X)), M)]
+    order = np.random.default_rng(validation.seed(seed)).permutation(len(X))
+    return X[_first_distinct(X, order, M)]
 
 
 def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:

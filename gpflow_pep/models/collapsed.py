@@ -205,9 +205,7 @@ class CollapsedRegression(SparseGP):
     @override
     def run_identity(self) -> dict[str, object]:
         labels = self._chunks.variables if isinstance(self._chunks, BlockChunks) else ()
-        return super().run_identity() | {
-            "blocks": labels if self._block_size is None else self._block_size
-        }
+        return super().run_identity() | {"blocks": self._block_size or labels}
 
     @override
     def site_sums(self) -> SiteSums:

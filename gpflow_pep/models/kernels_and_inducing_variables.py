@@ -93,8 +93,7 @@ def _check_single_output(variable: InducingVariables, num_inputs: int | None) ->
     """Check that a single-output inducing variable is finite and has the columns of X."""
     if isinstance(variable, InducingPointsBase):
         Z = validation.matrix(variable.Z, "inducing_variable (Z)", "D")
-        accepted = (None, Z.shape[1])
-        if num_inputs not in accepted and not isinstance(variable, InducingPatches):
+        if num_inputs not in (None, Z.shape[1]) and not isinstance(variable, InducingPatches):
             raise ValueError(
                 f"inducing_variable (Z) must have as many columns as X, {num_inputs}, got "
                 f"{Z.shape[1]}."

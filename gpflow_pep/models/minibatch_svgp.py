@@ -67,8 +67,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         Reject arguments in the order of models with data, such as SGPR: Python's error would name a
         wrong one.
         """
-        first = next(iter(args), None)
-        if isinstance(first, tuple | list | tf.data.Dataset) or "data" in options:
+        if isinstance(next(iter(args), None), tuple | list | tf.data.Dataset) or "data" in options:
             raise ValueError(
                 "kernel must come first, got data, which go to fit(model, data): "
                 f"{cls.__name__}(kernel, likelihood, inducing_variable, num_data=N)."
@@ -237,7 +236,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         accepted = (n >= 1.0) & (n <= most)
         if not tf.executing_eagerly():
             return asserted(Y, accepted, _WRONG_NUMBER_OF_ROWS, n)
-        if not bool(accepted):
+        if not accepted:
             raise ValueError(f"{_WRONG_NUMBER_OF_ROWS} {n:g}; num_data is {most:g}.")
         return Y
 
@@ -273,10 +272,9 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     def _projected(self, L: tf.Tensor, X: tf.Tensor) -> Projected:
         prior = self._prior()
         V = tf.linalg.triangular_solve(L, prior.Kuf(X))
-        conditional_variance = conditional_variance_of_f(prior.variances(X), V, L)
         return Projected(
             V,
-            conditional_variance,
+            conditional_variance_of_f(prior.variances(X), V, L),
             tf.transpose(mean_at(self.mean_function, X, self.num_latent_gps)),
         )
 

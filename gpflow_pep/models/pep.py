@@ -165,7 +165,6 @@ class PEP(SparseGP):
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
         {
-            "_alpha",
             "_sites",
             "_status",
             "_options",
@@ -677,8 +676,7 @@ class PEP(SparseGP):
     @compiled(reduce_retracing=True)
     def _sweep_in_batches_step(self, order: tf.Tensor, size: tf.Tensor) -> None:
         inference = self._inference()
-        batch = partial(self._rows, inference.problem.rows.prior)
-        inference.sweep_in_batches(batch, order, size)
+        inference.sweep_in_batches(partial(self._rows, inference.problem.rows.prior), order, size)
 
     @compiled(reduce_retracing=True)
     def _minibatch_step(self, *args: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
@@ -698,7 +696,7 @@ class PEP(SparseGP):
         return in_replica(update, *args)
 
     def _inference(
-        self, variables: Sequence[tf.Variable] | None = None, indices: tf.Tensor | None = None
+        self, variables: Sequence[tf.Variable] = (), indices: tf.Tensor | None = None
     ) -> Inference:
         prior = self._prior()
         Kuu = self._inducing_covariance(prior)

@@ -75,11 +75,8 @@ class WhitenedPosterior(AbstractPosterior):
     @no_autograph
     def _add_mean_function(self, Xnew: TensorType, mean: TensorType) -> tf.Tensor:
         Xnew = real_numbers(Xnew, "Xnew")
-        rows, num_outputs = (
-            tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]]),
-            mean.shape[-1] or tf.shape(mean)[-1],
-        )
-        prior_mean = mean_at(self.mean_function, rows, num_outputs)
+        rows = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])
+        prior_mean = mean_at(self.mean_function, rows, mean.shape[-1] or tf.shape(mean)[-1])
         mean += tf.reshape(prior_mean, tf.shape(mean))
         return finite(mean, name="the predictive mean", advice=_ADVICE)
 
@@ -107,8 +104,7 @@ class WhitenedPosterior(AbstractPosterior):
             mean, cov = self._joint(cache, Xnew)
         else:
             flat = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])  # [batch N, D]
-            chunks = split_rows([flat], self.rows_per_chunk)
-            mean, cov = chunks.concatenate(
+            mean, cov = split_rows([flat], self.rows_per_chunk).concatenate(
                 lambda chunk: self._marginals(cache, *chunk.data), flat.dtype, [None, None]
             )
             *_, b = cache

@@ -8,10 +8,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float
-from gpflow.inducing_variables import (
-    InducingPoints,
-    SeparateIndependentInducingVariables,
-)
+from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import Self, override
 
@@ -241,8 +238,7 @@ class Stream(InducingVariableGP):
             shared_noise are taken from the state.
         :raises ValueError: if the state does not fit a model of this class and these parts.
         """
-        needed = {POINTS, SETTINGS, *cls._NEEDED}
-        missing = sorted(needed - getattr(state, "arrays", {}).keys())
+        missing = sorted({POINTS, SETTINGS, *cls._NEEDED} - getattr(state, "arrays", {}).keys())
         if missing:
             raise ValueError(
                 f"state must be the StreamState of a {cls.__name__}; it lacks {', '.join(missing)}."

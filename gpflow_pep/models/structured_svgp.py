@@ -72,8 +72,7 @@ class StructuredSVGP(MinibatchSVGP):
         noise = noise_at(self.likelihood, X)[None]  # [1, n]
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
         if self.minibatch_is_block:
-            prior = self._prior()
-            Kff = prior.Kff(X)
+            Kff = self._prior().Kff(X)
             D = conditional_covariance_of_f(Kff, tf.linalg.matrix_transpose(rows.V))
             T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
             of_blocks = _of_minibatch(m * D, noise, residual, T, power, in_noise)
@@ -122,10 +121,8 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
     """
     copies = 1.0
     if X.shape[0] == 1:  # one matrix for all: columns of one W
-        copies, W = (
-            float(W.shape[0]),
-            tf.reshape(tf.transpose(W, [1, 0, 2]), [1, tf.shape(W)[1], -1]),
-        )
+        copies = float(W.shape[0])
+        W = tf.reshape(tf.transpose(W, [1, 0, 2]), [1, tf.shape(W)[1], -1])
 
     @tf.custom_gradient
     def value(X: tf.Tensor, W: tf.Tensor) -> WithGradient:
@@ -134,9 +131,7 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
         squares = tf.reduce_sum(tf.square(X), axis=[1, 2])
         log_det = factored_log_det_ratio(factor, power, tf.linalg.trace(X), squares)
 
-        def gradient(
-            bar: tf.Tensor,
-        ) -> Tensors:  # in fewer products than automatically
+        def gradient(bar: tf.Tensor) -> Tensors:  # in fewer products than automatically
             in_X = copies * inverse_of_product(factor) - power * tf.matmul(U, U, transpose_b=True)
             return once_differentiable(bar * in_X, 2.0 * bar * U)
 

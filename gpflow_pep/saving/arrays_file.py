@@ -106,11 +106,7 @@ def without_digest(arrays: Arrays) -> dict[str, AnyNDArray]:
 
 
 def assign_arrays(
-    arrays: Arrays,
-    variables: Mapping[str, tf.Variable],
-    *,
-    about: str = "",
-    resize: bool = False,
+    arrays: Arrays, variables: Mapping[str, tf.Variable], *, about: str = "", resize: bool = False
 ) -> None:
     """
     Assign the arrays to the variables of the same names, or none of them if one does not fit.
@@ -140,7 +136,8 @@ def unusable(path: FilePath, name: str, reason: str) -> ValueError:
     """Return an error with the reason, shortened to one line, and the remedy."""
     reason = " ".join(reason.split()).rstrip(".")
     # The error may quote a damaged file of any size.
-    reason = reason if len(reason) <= 300 else f"{reason[:300]} ..."
+    if len(reason) > 300:
+        reason = f"{reason[:300]} ..."
     return ValueError(
         f"{name} {os.fspath(path)!r} cannot be used: {reason}. Give the path of another file."
     )
