@@ -8,9 +8,9 @@ gray prints, and each has a marker.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -40,18 +40,6 @@ _LABELS = {
 Limits = Sequence[float] | Sequence[Sequence[float]]
 
 
-@runtime_checkable
-class _Records(Protocol):
-    """The part of a `FitResult` that is drawn; `training` imports this module, not the reverse."""
-
-    @property
-    def recorded(self) -> Sequence[int]: ...
-    @property
-    def objective(self) -> Sequence[float]: ...
-    @property
-    def held_out(self) -> Mapping[str, Sequence[float]]: ...
-
-
 def draw_inducing_points(ax: Axes, Z: AnyNDArray) -> None:
     """Draw inducing points Z [M, D]: of one input as ticks at the bottom, of two as circles."""
     _check_axes(ax)
@@ -70,12 +58,15 @@ def draw_inducing_points(ax: Axes, Z: AnyNDArray) -> None:
         ax.plot(*Z.T, "o", mfc="white", mec=INDUCING, ms=4.5 if len(Z) <= 100 else 2.5, mew=0.8)
 
 
-def draw_history(ax: Axes, result: _Records, name: str = "objective", **line: Any) -> None:
+def draw_history(ax: Axes, result: Any, name: str = "objective", **line: Any) -> None:
     """
     Draw the "objective" of a training run against its iterations, or the held-out "nlpd" or "rmse".
+
+    :param result: a :class:`gpflow_pep.FitResult`.
     """
     _check_axes(ax)
-    if not isinstance(result, _Records):
+    # `training` imports this module, not the reverse.
+    if not (hasattr(result, "recorded") and hasattr(result, "held_out")):
         raise ValueError(f"result must be a FitResult, as fit returns, got {result!r}.")
     values = {"objective": result.objective, **result.held_out}
     if name not in values:

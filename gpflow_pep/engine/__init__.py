@@ -10,6 +10,7 @@ from .chunks import (
     OneChunk,
     RowChunks,
     default_chunk_size,
+    flat_rows,
     split_rows,
 )
 from .coregion import checked_indices, index_columns

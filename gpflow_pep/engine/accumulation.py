@@ -20,6 +20,7 @@ from ..maths.linalg import (
     column_products,
     condition,
     plus_identity,
+    symmetrized,
     triangular_solve,
 )
 from ..runtime import Tensors, WithGradient, once_differentiable, repeated
@@ -82,8 +83,7 @@ def accumulate_sums(
 
         def gradient(*sums_bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
             bar = RowSums(*sums_bar)
-            # A is symmetric.
-            bar = bar._replace(A=0.5 * (bar.A + tf.linalg.matrix_transpose(bar.A)))
+            bar = bar._replace(A=symmetrized(bar.A))  # as A is
             # With V = L^-1 Kuf the derivative in L is -L^-T sum V_bar V'; here it is multiplied by
             # L'.
             LtL_bar, *sources_bar = pull_back(bar, variables)

@@ -16,6 +16,7 @@ from ..maths.linalg import (
     log_det,
     plus_identity,
     symmetric_product,
+    symmetrized,
 )
 from ..runtime import Tensors, WithGradient, once_differentiable
 from .covariances import conditional_covariance_of_f, with_checked_variance
@@ -107,7 +108,7 @@ def block_sums(Vt: tf.Tensor, r: tf.Tensor, Sigma: tf.Tensor) -> WithGradient:
         # The derivative in Sigma is log_noise P - P (V' A V + V' c r' + quadratic r r') P, made
         # symmetric, with P = Sigma^-1.
         bar = 0.5 * tf.matmul(PVA, PV, transpose_b=True) + tf.matmul(Pc, Pr, transpose_b=True)
-        Sigma_bar = log_noise * precision - 0.5 * (bar + tf.linalg.matrix_transpose(bar))
+        Sigma_bar = log_noise * precision - symmetrized(bar)
         r_bar = Pc + quadratic * Pr
         return PVA + tf.matmul(Pr, c, transpose_b=True), r_bar, Sigma_bar
 

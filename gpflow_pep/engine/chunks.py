@@ -365,6 +365,11 @@ class RowChunks(_Divided):
         return values[begin:end]
 
 
+def flat_rows(values: tf.Tensor) -> tf.Tensor:
+    """Return values [..., D] as rows [n, D]."""
+    return tf.reshape(values, [-1, tf.shape(values)[-1]])
+
+
 def split_rows(data: Sequence[tf.Tensor], chunk_size: int | None) -> ChunkedData:
     """
     Split rows into chunks. If they are known to be few, or `chunk_size` is None: one chunk, without

@@ -25,7 +25,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..maths.linalg import cholesky, finite, plus_identity
+from ..maths.linalg import cholesky, finite, plus_identity, symmetrized
 from ..runtime import Tensors, WithGradient, asserted, once_differentiable
 from .covariances import Prior, independent_parts, stacked
 from .gaussian import OldPosteriorSite, SiteSums, factored_log_det_ratio
@@ -267,9 +267,8 @@ def _site(V: tf.Tensor, Q: tf.Tensor, R: tf.Tensor, linear: tf.Tensor, alpha: tf
         def gradient(
             A_bar: tf.Tensor, c_bar: tf.Tensor, quadratic_bar: tf.Tensor, penalty_bar: tf.Tensor
         ) -> Tensors:
-            A_bar = 0.5 * (A_bar + tf.linalg.matrix_transpose(A_bar))
             VS = tf.matmul(H, G, transpose_a=True)
-            A_bar_VS = tf.matmul(A_bar, VS)
+            A_bar_VS = tf.matmul(symmetrized(A_bar), VS)
             V_bar = 2.0 * A_bar_VS + tf.matmul(c_bar, omega, transpose_b=True)
             S_omega = tf.matmul(VS, c_bar, transpose_a=True) - 0.5 * quadratic_bar * omega
             Q_bar = tf.matmul(VS, A_bar_VS, transpose_a=True) + tf.matmul(

@@ -251,9 +251,7 @@ class Problem:
         Return the rows of one chunk given u, and how to differentiate them once, also in the
         variables.
         """
-        if self._only is None:
-            return self._watch(chunk)
-        return self._only
+        return self._only or self._watch(chunk)
 
     @cached_property
     def _only(self) -> tuple[Projected, PullBack] | None:

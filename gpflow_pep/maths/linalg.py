@@ -207,6 +207,11 @@ def with_diagonal(matrix: tf.Tensor, diagonal: tf.Tensor) -> tf.Tensor:
     return set_diag(matrix, diagonal)
 
 
+def symmetrized(matrix: tf.Tensor) -> tf.Tensor:
+    """Return the symmetric part of a matrix [..., M, M]."""
+    return 0.5 * (matrix + tf.linalg.matrix_transpose(matrix))
+
+
 def log_det(factor: tf.Tensor) -> tf.Tensor:
     """Return log det of L L' for a Cholesky factor L [..., M, M], [...]."""
     return 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
@@ -252,8 +257,7 @@ def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = Fals
     exactly symmetric. Of many rows only :func:`lower_product` is computed.
     """
     if _in_one_operation(left):
-        whole = tf.matmul(left, right, transpose_b=True)
-        return 0.5 * (whole + tf.linalg.matrix_transpose(whole))
+        return symmetrized(tf.matmul(left, right, transpose_b=True))
     lower = lower_product(left, right, upper=upper)
     return tf.linalg.set_diag(lower + tf.linalg.matrix_transpose(lower), tf.linalg.diag_part(lower))
 
@@ -354,8 +358,7 @@ def cholesky_adjoint(L: tf.Tensor, LtL_bar: tf.Tensor) -> tf.Tensor:
     effect.
     """
     Phi = tf.linalg.band_part(LtL_bar, -1, 0)
-    Phi = tf.linalg.set_diag(Phi, 0.5 * tf.linalg.diag_part(Phi))
-    Phi = 0.5 * (Phi + tf.linalg.matrix_transpose(Phi))
+    Phi = symmetrized(tf.linalg.set_diag(Phi, 0.5 * tf.linalg.diag_part(Phi)))
     half = triangular_solve(L, Phi, adjoint=True)  # L^-T Phi
     return triangular_solve(L, tf.linalg.matrix_transpose(half), adjoint=True)
 

@@ -67,8 +67,6 @@ class BlockPEP(PEP):
     [True, False]
     """
 
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_blocks", *PEP._TF_MODULE_IGNORED_PROPERTIES})
-
     _problem_type = BlockProblem
 
     def __init__(

@@ -163,16 +163,6 @@ class PEP(SparseGP):
     True
     """
 
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset(
-        {
-            "_sites",
-            "_status",
-            "_options",
-            "_warned",
-            *SparseGP._TF_MODULE_IGNORED_PROPERTIES,
-        }
-    )
-
     _problem_type: type[Problem] = Problem  # of the sites
 
     def __init__(

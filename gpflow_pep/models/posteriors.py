@@ -17,6 +17,7 @@ from ..engine import (
     Prior,
     checked_indices,
     conditional_variance_of_f,
+    flat_rows,
     mean_at,
     split_rows,
     with_checked_variance,
@@ -75,8 +76,8 @@ class WhitenedPosterior(AbstractPosterior):
     @no_autograph
     def _add_mean_function(self, Xnew: TensorType, mean: TensorType) -> tf.Tensor:
         Xnew = real_numbers(Xnew, "Xnew")
-        rows = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])
-        prior_mean = mean_at(self.mean_function, rows, mean.shape[-1] or tf.shape(mean)[-1])
+        num_outputs = mean.shape[-1] or tf.shape(mean)[-1]
+        prior_mean = mean_at(self.mean_function, flat_rows(Xnew), num_outputs)
         mean += tf.reshape(prior_mean, tf.shape(mean))
         return finite(mean, name="the predictive mean", advice=_ADVICE)
 
@@ -103,7 +104,7 @@ class WhitenedPosterior(AbstractPosterior):
         if full_cov:
             mean, cov = self._joint(cache, Xnew)
         else:
-            flat = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])  # [batch N, D]
+            flat = flat_rows(Xnew)  # [batch N, D]
             mean, cov = split_rows([flat], self.rows_per_chunk).concatenate(
                 lambda chunk: self._marginals(cache, *chunk.data), flat.dtype, [None, None]
             )
@@ -154,7 +155,7 @@ class WhitenedPosterior(AbstractPosterior):
     def _joint(self, cache: Tensors, X: tf.Tensor) -> MeanAndVariance:
         """k** - T1'T1 + T2'T2: mean [..., N, P] and covariance [..., P, N, N] at X [..., N, D]."""
         prior = Prior(self.X_data, self.kernel)
-        T1, T2, mean = self._projected(cache, prior, tf.reshape(X, [-1, tf.shape(X)[-1]]))
+        T1, T2, mean = self._projected(cache, prior, flat_rows(X))
         batch, N = tf.shape(X)[:-2], tf.shape(X)[-2]
 
         def gram(T: tf.Tensor) -> tf.Tensor:

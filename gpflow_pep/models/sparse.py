@@ -34,6 +34,7 @@ from ..engine import (
     SiteSums,
     checked_indices,
     default_chunk_size,
+    flat_rows,
     index_columns,
 )
 from ..engine.chunks import MOST_ROWS
@@ -90,8 +91,9 @@ class InducingVariableGP(GPModel):
 
     # Variables, so that compiled functions use new values, but not parameters: GPflow and
     # TensorFlow do not list them.
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset(
-        {"_data", "_num_data", "_chunks", "_alpha", "_old", *GPModel._TF_MODULE_IGNORED_PROPERTIES}
+    _TF_MODULE_IGNORED_PROPERTIES = GPModel._TF_MODULE_IGNORED_PROPERTIES.union(
+        ("_data", "_num_data", "_chunks", "_blocks", "_alpha", "_old"),
+        ("_sites", "_status", "_options", "_warned"),  # of a model with sites
     )
 
     _is_constructed = False
@@ -424,9 +426,7 @@ class InducingVariableGP(GPModel):
         X, Y = data
         X = validation.inputs(X, "data[0] (X)")
         Y = validation.real_numbers(Y, "data[1] (Y)")
-        rows = check_observations(
-            self.likelihood, tf.reshape(Y, [-1, tf.shape(Y)[-1]]), self.num_latent_gps
-        )
+        rows = check_observations(self.likelihood, flat_rows(Y), self.num_latent_gps)
         Y = tf.reshape(rows, tf.shape(Y))
         if in_xla():
             X = asserted(X, tf.math.is_finite(Y))  # a likelihood may treat NaN as a label

@@ -38,14 +38,7 @@ from ..maths.adaptive_quadrature import Evaluated, Panels, attainable, gauss_leg
 from ..maths.largest import select_own
 from ..runtime import Tensors, on_demand, refuse_xla
 from ..tilted.trapezoid import trapezoid_table, with_rows
-from .survival import (
-    LARGEST_G,
-    LARGEST_VARIANCE,
-    LOWEST,
-    log_survival,
-    quick_survival,
-    smallest,
-)
+from .survival import LARGEST_G, LARGEST_VARIANCE, LOWEST, log_survival, quick_survival, smallest
 
 # Points of the trapezoid rule; rows that are not resolved by the first number use the second.
 _NUMBERS = (

@@ -12,7 +12,7 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood, Ordinal
 from gpflow.likelihoods.utils import inv_probit
 
-from ..engine import split_rows
+from ..engine import flat_rows, split_rows
 from ..likelihoods import MultiClassRobustMax, Probit
 from .densities import EXPONENTIALS
 from .rule import Cavity, Observations, has_rule, log_partition, rule_for
@@ -71,7 +71,7 @@ def _by_rows(
     in chunks.
     """
     tensors = [tf.convert_to_tensor(each) for each in values]
-    rows = [tf.reshape(each, [-1, tf.shape(each)[-1]]) for each in tensors]
+    rows = list(map(flat_rows, tensors))
     dtype = tensors[1].dtype
     shapes = [[None, number] for number in columns]
     found = split_rows(rows, rows_per_chunk).concatenate(

@@ -204,12 +204,7 @@ class WassersteinRule(TiltedRule):
         return levels, distances
 
     def _placed(
-        self,
-        size: tf.Tensor,
-        level: tf.Tensor,
-        row: tf.Tensor,
-        rows: TiltedRows,
-        tilted: Tilted,
+        self, size: tf.Tensor, level: tf.Tensor, row: tf.Tensor, rows: TiltedRows, tilted: Tilted
     ) -> Points:
         """
         Return K = `size` points in the windows of a level, [] or [R], for rows that have these

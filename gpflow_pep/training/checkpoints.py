@@ -34,14 +34,7 @@ _PER_WORKER = frozenset({"data", "model.blocks", "model.dataset"})
 class Checkpoints:
     """The checkpoint file of one run, replaced at intervals."""
 
-    def __init__(
-        self,
-        path: FilePath,
-        run: Mapping[str, object],
-        seconds: float,
-        *,
-        writes: bool = True,
-    ):
+    def __init__(self, path: FilePath, run: Mapping[str, object], seconds: float, *, writes: bool):
         """
         :param run: identity of the run: settings, model and data, as JSON data.
         :param seconds: the minimum time between two writes, in seconds.

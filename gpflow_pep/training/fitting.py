@@ -348,10 +348,7 @@ def _phases(
 
 
 def _checkpoints(
-    model: GPModel,
-    data: Batch | tf.data.Dataset | None,
-    workers: Workers,
-    options: FitOptions,
+    model: GPModel, data: Batch | tf.data.Dataset | None, workers: Workers, options: FitOptions
 ) -> Checkpoints | None:
     """Return the checkpoints, if there are any; check that all workers run the same training."""
     if options.checkpoint is None and workers.count == 1:

@@ -279,10 +279,7 @@ class LBFGS:
         """Return the starts, each with the end of a few iterations, the best first."""
         number = self._objective.trial_iterations
         given, *others = starts(
-            self._objective.model,
-            self._coordinates,
-            self._options.n_restarts,
-            self._options.seed,
+            self._objective.model, self._coordinates, self._options.n_restarts, self._options.seed
         )
         if not (others and self._objective.waits):
             return [self._state]
@@ -301,9 +298,7 @@ class LBFGS:
         return sorted(self._ends, key=attrgetter("loss"))
 
     def _minimize(
-        self,
-        max_iterations: int,
-        callback: Callable[[OptimizeResult], None] | None = None,
+        self, max_iterations: int, callback: Callable[[OptimizeResult], None] | None = None
     ) -> OptimizeResult:
         """Minimize over the active coordinates, from the best ones."""
         start = self._state.best[self._active]
