@@ -14,7 +14,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from typing_extensions import override
 
-from ..runtime import Tensors, in_xla, local_variable, refuse_xla, side_by_side
+from ..runtime import Tensors, assign_all, in_xla, local_variable, refuse_xla, side_by_side
 
 CHUNKS_IN_FLIGHT = 3  # computed in parallel: a triangular solve uses one core only
 ROWS_PER_CHUNK = 1024  # wide enough for products at full speed
@@ -425,8 +425,7 @@ class BlockChunks(_Divided):
         """
         Assign a new partition, possibly of a different number of rows; compiled functions use it.
         """
-        for variable, values in zip(self._plan, self._planned(rows, sizes), strict=True):
-            variable.assign(values)
+        assign_all(self._plan, self._planned(rows, sizes))
 
     @property
     def num_rows(self) -> tf.Tensor:

@@ -26,7 +26,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..maths.linalg import cholesky, finite, plus_identity, symmetrized
-from ..runtime import Tensors, WithGradient, asserted, once_differentiable
+from ..runtime import Tensors, WithGradient, asserted, assign_all, once_differentiable
 from .covariances import Prior, independent_parts, stacked
 from .gaussian import OldPosteriorSite, SiteSums, factored_log_det_ratio
 
@@ -150,10 +150,7 @@ class OldPosterior(tf.Module):
         """
         Assign new values and M of the model; functions compiled for a different M raise an error.
         """
-        for variable, value in zip(
-            (*self.absorbed, self._num_inducing), (*absorbed, num_inducing), strict=True
-        ):
-            variable.assign(value)
+        assign_all((*self.absorbed, self._num_inducing), (*absorbed, num_inducing))
 
     def site(
         self,

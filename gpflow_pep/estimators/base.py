@@ -606,9 +606,8 @@ def _posterior_values(model: GPModel) -> PosteriorValues:
     if type(model) is not PEPR:
         return tuple(value.numpy() for value in model.posterior().cache)
     functions = functions_of_model(model, "_posterior_values")
-    if not functions:
-        functions["values"] = compiled(model.posterior_values)
-    return tuple(value.numpy() for value in with_plain_errors(functions["values"]))
+    compute = functions.setdefault("values", compiled(model.posterior_values))
+    return tuple(value.numpy() for value in with_plain_errors(compute))
 
 
 def max_jitter() -> float:

@@ -20,7 +20,7 @@ from gpflow.config import default_float
 from gpflow.models import GPModel
 
 from ..maths.linalg import plus_identity
-from ..runtime import compiled, functions_of_model
+from ..runtime import Tensors, assign_all, compiled, functions_of_model
 from ..selection.reuse import compiled_model
 from ..training.coordinates import Coordinates
 from ..training.objectives import TrainingStep
@@ -112,10 +112,9 @@ def _predictions(model: Any, num_inputs: int, full_cov: bool) -> Callable[..., A
     """
     functions = functions_of_model(model, "_averaged")
 
-    def predict(Xnew: tf.Tensor, values: tuple[tf.Tensor, ...]) -> Any:
-        def of_draw(draw: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, tf.Tensor]:
-            for variable, value in zip(variables, draw, strict=True):
-                variable.assign(value)
+    def predict(Xnew: tf.Tensor, values: Tensors) -> Any:
+        def of_draw(draw: Tensors) -> Tensors:
+            assign_all(variables, draw)
             mean, spread = model.predict_f(Xnew, full_cov=full_cov)
             noise = model.likelihood.variance
             if not full_cov:

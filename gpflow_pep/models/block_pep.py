@@ -16,7 +16,7 @@ from ..engine import Prior, RowChunks
 from ..ep import Iterate, Problem, Sites
 from ..ep.blocks import BlockProblem, BlockRows, SitesOfBlocks, block_energy_derivatives
 from ..likelihoods.observations import check_assigned
-from ..runtime import Workers, local_variable
+from ..runtime import Workers, assign_all, local_variable
 from ..tilted.blocks import block_rule
 from .parts import ParameterPart
 from .pep import PEP, Surrogate
@@ -236,10 +236,7 @@ class BlockPEP(PEP):
         if len(X) != self._num_rows:
             rows, self._sizes = validation.partition(self._block_size, len(X))
             size = self._blocks[0].shape[1]
-            for variable, values in zip(
-                self._blocks, _padded(rows, self._sizes, size), strict=True
-            ):
-                variable.assign(values)
+            assign_all(self._blocks, _padded(rows, self._sizes, size))
         super().assign_data(X, Y)
 
 

@@ -47,6 +47,7 @@ from ..runtime import (
     WithGradient,
     Workers,
     asserted,
+    assign_all,
     atomic,
     check_disjoint,
     compiled,
@@ -607,8 +608,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
     def assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Assign checked data X [N, D], Y [N, P], or raise an error."""
-        for values, variable in zip((X, Y), self._data, strict=True):
-            variable.assign(values)
+        assign_all(self._data, (X, Y))
 
     @override
     def run_identity(self) -> dict[str, object]:

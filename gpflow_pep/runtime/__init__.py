@@ -33,4 +33,4 @@ from .tracing import (
     shared,
     structure_of,
 )
-from .transactions import atomic, store
+from .transactions import assign_all, atomic, store

@@ -1,7 +1,8 @@
-"""All-or-nothing changes of models."""
+"""All-or-nothing changes of models, and assignments to several variables."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import tensorflow as tf
 
@@ -27,6 +28,12 @@ def atomic(objects: Iterable[object], variables: Iterable[tf.Variable]) -> Itera
         for variable, earlier in values:
             variable.assign(earlier)
         raise
+
+
+def assign_all(variables: Iterable[Any], values: Iterable[object]) -> None:
+    """Assign a value to each variable."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
 
 
 def store(owner: object, name: str, value: object) -> None:

@@ -21,7 +21,7 @@ from gpflow.utilities import parameter_dict
 from ..engine import BlockChunks
 from ..models import PEP, PEPR, PEPClassifier
 from ..models.kernels_and_inducing_variables import are_inducing_points, free_number_of_points
-from ..runtime import local_variable
+from ..runtime import assign_all, local_variable
 from ..saving.run_identity import NotComparable, settings_of
 from ..training.priors import locations
 
@@ -71,8 +71,7 @@ def assign_values(model: GPModel, other: GPModel) -> None:
     """Assign data, alpha, parameters, priors and sites of another model of the same structure."""
     for ours, theirs in zip(_parameters(model), _parameters(other), strict=True):
         ours.unconstrained_variable.assign(theirs.unconstrained_variable)
-    for ours, theirs in zip(locations(model), locations(other), strict=True):
-        ours.assign(theirs)
+    assign_all(locations(model), locations(other))
     # After Z, since the number of points may change.
     _assign_data(model, other.data)
     if hasattr(model, "alpha"):
@@ -93,8 +92,7 @@ def _assign_data(model: GPModel, data: RegressionData) -> None:
     if not isinstance(model, GPR):
         model.data = data
     elif isinstance(model.data[0], tf.Variable):
-        for variable, values in zip(model.data, data, strict=True):
-            variable.assign(values)
+        assign_all(model.data, data)
 
 
 def check_made(

@@ -9,7 +9,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 from gpflow.optimizers import NaturalGradient
 
-from ..runtime import compiled, in_every_replica, scope_of
+from ..runtime import assign_all, compiled, in_every_replica, scope_of
 from .coordinates import Coordinates
 from .history import History, finite_loss, numbered
 from .objectives import Objective
@@ -84,8 +84,7 @@ class Adam:
 
     def restore(self) -> None:
         """Assign the last good values to the parameters and the state."""
-        for good, variable in zip(self._good, self._changing, strict=True):
-            variable.assign(good)
+        assign_all(self._changing, self._good)
 
     def _apply(self, loss: tf.Tensor, gradient: list[tf.Tensor]) -> None:
         """Take a step; if loss and gradient are finite, record the previous parameters as good."""

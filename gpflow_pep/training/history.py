@@ -18,7 +18,7 @@ from gpflow.models import GPModel
 from ..engine import Chunk, split_rows
 from ..ep import SitesStatus
 from ..models.sparse import SparseGP
-from ..runtime import Tensors, asserted, compiled
+from ..runtime import Tensors, asserted, assign_all, compiled
 from ..tilted.predictive import predicted_log_density
 from .checkpoints import HISTORY, Checkpoints
 from .dataset_batches import rows_for
@@ -243,8 +243,7 @@ class History:
         values = self._criterion()[1]
         if not self._best or not any(np.isfinite(values)):
             return None
-        for variable, best in zip(self.variables, self._best, strict=True):
-            variable.assign(best)
+        assign_all(self.variables, self._best)
         # The last of equal scores, whose parameters were copied.
         return len(values) - 1 - int(np.argmin(values[::-1]))
 
@@ -301,8 +300,7 @@ class History:
         self._append(self.iterations, objective, scores)
         values = self._criterion()[1]
         if self._best and values[-1] == min(values) < np.inf:
-            for best, variable in zip(self._best, self.variables, strict=True):
-                best.assign(variable)
+            assign_all(self._best, self.variables)
         if self.progress_bar is not None:
             records = {"objective": self.objective, **self.held_out}
             latest = ", ".join(f"{name} {values[-1]:.6g}" for name, values in records.items())

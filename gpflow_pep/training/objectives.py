@@ -101,9 +101,8 @@ class TrainingStep:
 
     def log_prior_density(self) -> float:
         """Compute the log density of the priors."""
-        if "prior" not in self.compiled:
-            self.compiled["prior"] = compiled(self._model.log_prior_density)
-        return float(self.compiled["prior"]())
+        compute = self.compiled.setdefault("prior", compiled(self._model.log_prior_density))
+        return float(compute())
 
     def _run(self, rows: Tensors, jit_compile: bool) -> tuple[tf.Tensor, list[tf.Tensor]]:
         specs = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
