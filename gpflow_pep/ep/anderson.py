@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from ..maths.linalg import epsilon
+from ..maths.linalg import epsilon, plus_identity
 from ..runtime import ONE_PROCESS, Workers
 from .sweep import Iterate, choose
 
@@ -95,7 +95,7 @@ class Secants(NamedTuple):
         largest = tf.reduce_max(products)
         least = max(_RIDGE, 10.0 * epsilon(F.dtype))
         ridge = tf.where(largest > 0.0, least * largest, tf.ones_like(largest))
-        factor = tf.linalg.cholesky(products + ridge * tf.eye(count, dtype=F.dtype))
+        factor = tf.linalg.cholesky(plus_identity(products, ridge))
         gamma = tf.linalg.cholesky_solve(factor, sums[:, :1])[:, 0]
         step, change = (tf.einsum("k,knpc->npc", gamma, each) for each in (steps, changes))
         return Step(-step, update - change)

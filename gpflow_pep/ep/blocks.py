@@ -22,7 +22,7 @@ from ..engine import (
     log1p_ratio,
     with_checked_variance,
 )
-from ..maths.linalg import cholesky_adjoint, symmetric_product
+from ..maths.linalg import cholesky_adjoint, plus_identity, symmetric_product
 from ..runtime import Tensors, derivatives, watching
 from ..tilted.blocks import BlockCavity, BlockObservations, BlockRule, symmetric_root
 from .inference import Sites
@@ -224,8 +224,7 @@ def _matching(w: _Cavities, tilted: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
     a = alpha[:, None, None]
     F = w.factor
     HF = tf.matmul(tilted[:, 1:], F)
-    identity = tf.eye(F.shape[-1], dtype=F.dtype)
-    inner = tf.linalg.cholesky(identity + a * tf.matmul(F, HF, transpose_a=True))
+    inner = tf.linalg.cholesky(plus_identity(a * tf.matmul(F, HF, transpose_a=True)))
     columns = tf.linalg.matrix_transpose(tilted)  # [g, H]
     solved = tf.linalg.cholesky_solve(inner, tf.matmul(F, columns, transpose_a=True))
     columns -= a * tf.matmul(HF, solved)

@@ -440,10 +440,6 @@ class SparseGPEstimator(BaseEstimator):
         inputs = checked_indices(self.model_.kernel, X, "X")
         return self._posterior_values, inputs
 
-    def _predicted(self, X: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        """Return mean and variance of the model's Y at X [n, D], [n, P] each."""
-        return self.model_._predict_y_by(*self._posterior_and_inputs(X))
-
     def _initial_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
         if self.kernel is None:
             return self._default_kernel(X, Y)

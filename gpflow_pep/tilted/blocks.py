@@ -26,7 +26,7 @@ from typing_extensions import override
 
 from ..engine.block_sites import log_det_ratio
 from ..engine.rows import noise_at
-from ..maths.linalg import inverse_of_product
+from ..maths.linalg import inverse_of_product, plus_identity
 from ..maths.normal import LOG_ROOT_2PI
 from ..runtime import Tensors, derivatives, watching
 from .densities import Density, log_density
@@ -134,8 +134,7 @@ class GaussianBlocks(BlockRule):
         error = block.Y[..., 0] - cavity.mean
         root = block.mask / tf.sqrt(noise)
         relative = root[:, :, None] * cavity.covariance * root[:, None, :]  # S^-1/2 C S^-1/2
-        identity = tf.eye(block.mask.shape[-1], dtype=noise.dtype)
-        factor = tf.linalg.cholesky(identity + alpha[:, None, None] * relative)
+        factor = tf.linalg.cholesky(plus_identity(alpha[:, None, None] * relative))
         inverse = inverse_of_product(factor)
         curvature = -root[:, :, None] * inverse * root[:, None, :]  # -(S + α C)^-1
         slope = -tf.linalg.matvec(curvature, error)
