@@ -87,7 +87,7 @@ def learner_title(config: Mapping[str, Any]) -> str:
         "SGPR": f"SGPR, last {config['window']}",
         "SVGP": "SVGP, stochastic",
     }
-    return names.get(config["model"], str(config["model"]))
+    return names[config["model"]]
 
 
 @stream_training.capture
@@ -143,20 +143,20 @@ def build_learner(
     covariance = _stationary_kernel(X)
     Z = InducingPoints(cluster_centers(batches.dataset.X_train if model == "SVGP" else X, M, _seed))
     gpflow.set_trainable(Z, train_inducing)
-    moves: dict[str, Any] = {"iterations": iterations, "fraction_to_move": fraction_to_move}
+    online = partial(Online, fraction_to_move=fraction_to_move)
     if model == "STREAM-SVGP":
         noise = Probit() if labels else gpflow.likelihoods.Gaussian(noise_variance)
         stochastic = StreamingSVGP(covariance, noise, Z, num_data=len(X))
-        return Online(stochastic, train, first=(X, Y), **moves)
+        return online(stochastic, train, iterations, (X, Y))
     if labels:
-        online = StreamingPEP((X, Y), covariance, Probit(), Z, alpha=alpha, max_jitter=max_jitter)
-        return Online(online, train, **moves)
+        pep = StreamingPEP((X, Y), covariance, Probit(), Z, alpha=alpha, max_jitter=max_jitter)
+        return online(pep, train, iterations)
     if model in ("STREAM", "BATCH", "VANILLA"):
         stream: Any = partial(StreamingSGPR, alpha=alpha)
         if model == "VANILLA":
             stream = VanillaStreamingSGPR
-        online = stream((X, Y), covariance, Z, noise_variance=noise_variance, max_jitter=max_jitter)
-        return Online(online, train, **moves)
+        sgpr = stream((X, Y), covariance, Z, noise_variance=noise_variance, max_jitter=max_jitter)
+        return online(sgpr, train, iterations)
     if model == "SVGP":
         likelihood = gpflow.likelihoods.Gaussian(noise_variance)
         svgp = partial(gpflow.models.SVGP, covariance, likelihood, Z)

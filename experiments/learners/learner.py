@@ -26,14 +26,19 @@ class Learner:
     model: Any
     """The model in its present state."""
 
-    data: tuple[tuple[Floats, Floats], ...] = ()
-    """The last batch, if the model does not hold it."""
-
-    def __init__(self, model: gpflow.models.GPModel, train: Train, iterations: int):
+    def __init__(
+        self,
+        model: gpflow.models.GPModel,
+        train: Train,
+        iterations: int,
+        *data: tuple[Floats, Floats],
+    ):
         """
         :param iterations: largest number on later batches.
+        :param data: the first batch, if the model does not hold its batch.
         """
         self.model, self._train, self._iterations = model, train, iterations
+        self.data = data
 
     def begin(self, iterations: int) -> None:
         """Train on the present batch."""
@@ -41,6 +46,8 @@ class Learner:
 
     def absorb(self, X: Floats, Y: Floats) -> None:
         """Take the next batch [n, D] and [n, 1], and train."""
+        if self.data:
+            self.data = ((X, Y),)
         self._take(X, Y)
         self.begin(self._iterations)
 

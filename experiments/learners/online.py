@@ -3,7 +3,7 @@
 from typing import Any
 
 from experiments.datasets import Floats
-from experiments.learners.learner import Learner, Train
+from experiments.learners.learner import Learner
 
 
 class Online(Learner):
@@ -12,28 +12,15 @@ class Online(Learner):
     StreamingSVGP, which does not hold its batch.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        train: Train,
-        *,
-        iterations: int,
-        fraction_to_move: float,
-        first: tuple[Floats, Floats] | None = None,
-    ):
+    def __init__(self, *parts: Any, fraction_to_move: float):
         """
         :param fraction_to_move: fraction of inducing points that may move to inputs of a new batch
             before training.
-        :param first: the first batch, if the model does not hold it.
         """
-        super().__init__(model, train, iterations)
+        super().__init__(*parts)
         self._fraction_to_move = fraction_to_move
-        if first is not None:
-            self.data = (first,)
 
     def _take(self, X: Floats, Y: Floats) -> None:
-        if self.data:
-            self.data = ((X, Y),)
         self.model.update((X, Y), fraction_to_move=self._fraction_to_move)
 
     @property

@@ -35,8 +35,7 @@ class Stochastic(Learner):
         :param iterations: number on later batches, each of some steps of Adam.
         """
         self._num_data = tf.Variable(len(X), trainable=False, dtype=tf.int64)
-        super().__init__(build(num_data=self._num_data), self._take_steps, iterations)
-        self.data = ((X, Y),)
+        super().__init__(build(num_data=self._num_data), self._take_steps, iterations, (X, Y))
         self._variables = self.model.trainable_variables
         self._optimizer = tf_keras.optimizers.Adam(learning_rate)
         self._optimizer.build(self._variables)
@@ -56,12 +55,10 @@ class Stochastic(Learner):
         """
         with tf.GradientTape() as tape:
             loss = self.model.training_loss((X, Y))
-        slopes = tape.gradient(loss, self._variables)
-        self._optimizer.apply_gradients(zip(slopes, self._variables, strict=True))
+        self._optimizer.minimize(loss, self._variables, tape)
         return loss
 
     def _take(self, X: Floats, Y: Floats) -> None:
-        self.data = ((X, Y),)
         self._num_data.assign_add(len(X))
 
     @property
