@@ -1,6 +1,5 @@
 """All data sets by name: their sources, and their descriptions from ``catalog.toml``."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -8,20 +7,20 @@ from typing import Any, get_args
 from experiments.datasets import series
 from experiments.datasets.files import PublishedFile, published
 from experiments.datasets.flights import read_flights
-from experiments.datasets.generated import NUM_ROWS, gaussian_process_draw, three_classes
-from experiments.datasets.info import DatasetInfo, Entry, Task
+from experiments.datasets.generated import gaussian_process_draw, three_classes
+from experiments.datasets.info import DatasetInfo, Task
 from experiments.datasets.sources import (
     ArchivedArrays,
     ArchivedSplits,
     Draws,
     MaskedFolds,
+    MaskedRows,
     SeededFolds,
     SeededSplits,
     Source,
     TrainAndTest,
 )
 from experiments.datasets.tables import (
-    Floats,
     Reader,
     read_bundled,
     read_columns,
@@ -58,10 +57,6 @@ _MNIST_TEST = (
 )
 
 _PLUS_MINUS = (-1.0, 1.0)
-
-
-def _parts(choose: Callable[..., Floats], table: Reader, **options: Any) -> TrainAndTest:
-    return TrainAndTest(*(partial(choose, table, part, **options) for part in (0, 1)))
 
 
 def _uci(name: str, dropped: tuple[int, ...] = ()) -> MaskedFolds:
@@ -124,7 +119,7 @@ _SOURCES: dict[str, Source] = {
     **{name: _uci(name) for name in ("kin40k", "elevators", "airfoil", "protein")},
     "bike": _uci("bike", dropped=(15, 16)),
     "diabetes": SeededSplits(partial(read_bundled, "diabetes", scaled=False)),
-    "gp-draws": Draws(gaussian_process_draw, lambda place: place >= NUM_ROWS // 2, num_splits=30),
+    "gp-draws": Draws(gaussian_process_draw, series.second_half, num_splits=30),
     "australian": SeededSplits(
         partial(two_classes, partial(read_csv, _AUSTRALIAN, delimiter=None), _PLUS_MINUS)
     ),
@@ -185,30 +180,30 @@ _SOURCES: dict[str, Source] = {
     "mnist": TrainAndTest(partial(read_images, *_MNIST_TRAIN), partial(read_images, *_MNIST_TEST)),
     "flights": SeededSplits(partial(read_flights, _FLIGHTS, _PLANES)),
     "three-classes": TrainAndTest(partial(three_classes, 0), partial(three_classes, 1)),
-    "toy-stream": _parts(
-        series.alternate, partial(series.read_toy, *_streaming("reg_toy")), period=5
+    "toy-stream": MaskedRows(
+        partial(series.read_toy, *_streaming("reg_toy")), partial(series.alternate, period=5)
     ),
-    "audio-subband": _parts(series.alternate, partial(series.read_audio, _AUDIO)),
-    "terrain-nn27": _parts(
-        series.every_second_place, partial(series.read_grid, _TERRAIN, "NN27.asc")
+    "audio-subband": MaskedRows(partial(series.read_audio, _AUDIO), series.alternate),
+    "terrain-nn27": MaskedRows(
+        partial(series.read_grid, _TERRAIN, "NN27.asc"), series.between_places
     ),
-    "jacksboro": _parts(series.every_second_place, series.read_jacksboro),
-    "pseudo-periodic": Draws(series.pseudo_periodic, lambda place: place % 2 == 1, num_splits=4),
-    "periodic": _parts(series.alternate, series.periodic),
+    "jacksboro": MaskedRows(series.read_jacksboro, series.between_places),
+    "pseudo-periodic": Draws(series.pseudo_periodic, series.alternate, num_splits=4),
+    "periodic": MaskedRows(series.periodic, series.alternate),
 }
 
 
-def _entry(task: Task, name: str, description: dict[str, Any]) -> Entry:
+def _entry(task: Task, name: str, description: dict[str, Any]) -> DatasetInfo:
     source = _SOURCES[name]
     description = {"classes": (), "notes": ""} | description
     description["classes"] = tuple(description["classes"])
     of_source = (source.num_splits, source.splits_published, source.files)
-    return Entry(DatasetInfo(name, task, *of_source, **description), source)
+    return DatasetInfo(name, task, *of_source, **description, source=source)
 
 
 _DESCRIBED = read_toml(Path(__file__).with_suffix(".toml"))
 
-ENTRIES: dict[str, Entry] = {
+ENTRIES: dict[str, DatasetInfo] = {
     name: _entry(task, name, description)
     for task in get_args(Task)
     for name, description in _DESCRIBED[task].items()

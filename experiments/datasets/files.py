@@ -109,14 +109,11 @@ def _sha256(path: Path, packed: bool) -> str:
     """
     if not packed:
         return str(pooch.file_hash(str(path), alg="sha256"))
-    digest = hashlib.sha256()
     try:
         with gzip.open(path) as content:
-            while chunk := content.read(1 << 20):
-                digest.update(chunk)
+            return hashlib.sha256(content.read()).hexdigest()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         return f"none, since it does not unpack ({error})"
-    return digest.hexdigest()
 
 
 def _cached(file: PublishedFile) -> Path:

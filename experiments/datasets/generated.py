@@ -9,7 +9,7 @@ import numpy.typing as npt
 from experiments.datasets.tables import Floats
 
 _HALF_WIDTH = 2.5  # half the width of the square, in lengthscales
-NUM_ROWS = 1000  # rows of the training and of the test part
+_NUM_ROWS = 1000  # rows of the training and of the test part
 _NUM_WAVES = 500
 _NOISE = 0.05  # fraction of labels drawn at random
 
@@ -30,13 +30,13 @@ def three_classes(part: int) -> Floats:
     direction = rng.normal(size=(3, _NUM_WAVES, 2))
     phase = rng.uniform(0.0, 2.0 * np.pi, size=(3, _NUM_WAVES))
     weight = rng.normal(size=(3, _NUM_WAVES))
-    X = rng.uniform(-_HALF_WIDTH, _HALF_WIDTH, size=(2, NUM_ROWS, 2))[part]
+    X = rng.uniform(-_HALF_WIDTH, _HALF_WIDTH, size=(2, _NUM_ROWS, 2))[part]
     f = [
         np.cos(X @ d.T + p) @ w for d, p, w in zip(direction, phase, weight, strict=True)
     ]  # [3] of [1000]
-    at_random = rng.uniform(size=(2, NUM_ROWS))[part] < _NOISE
+    at_random = rng.uniform(size=(2, _NUM_ROWS))[part] < _NOISE
     labels = np.where(
-        at_random, rng.randint(3, size=(2, NUM_ROWS))[part], np.argmax(f, axis=0)
+        at_random, rng.randint(3, size=(2, _NUM_ROWS))[part], np.argmax(f, axis=0)
     )  # [1000]
     return np.column_stack([X, labels])
 
@@ -53,14 +53,14 @@ def gaussian_process_draw(number: int) -> Floats:
     """
     rng = np.random.RandomState(number)
     lengthscales = 5.0 ** rng.uniform(size=5)
-    X = rng.normal(size=(NUM_ROWS, 5))
+    X = rng.normal(size=(_NUM_ROWS, 5))
     scaled = X / lengthscales
     squares = np.sum(scaled**2, axis=1)
     distances = np.maximum(
         squares[:, None] + squares - 2.0 * scaled @ scaled.T, 0.0
     )  # [1000, 1000]
-    covariance = np.exp(-0.5 * distances) + 0.01 * np.eye(NUM_ROWS)
-    return np.column_stack([X, np.linalg.cholesky(covariance) @ rng.normal(size=NUM_ROWS)])
+    covariance = np.exp(-0.5 * distances) + 0.01 * np.eye(_NUM_ROWS)
+    return np.column_stack([X, np.linalg.cholesky(covariance) @ rng.normal(size=_NUM_ROWS)])
 
 
 def blobs(number: int) -> tuple[Floats, npt.NDArray[np.str_]]:

@@ -49,10 +49,5 @@ class DatasetInfo:
     notes: str
     """Notes for users of the set."""
 
-
-@dataclass(frozen=True)
-class Entry:
-    """A data set of the catalog: its description and its reader."""
-
-    info: DatasetInfo
     source: Source
+    """Reader of the files."""

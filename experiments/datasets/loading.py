@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 
 from experiments.datasets.catalog import ENTRIES
-from experiments.datasets.info import DatasetInfo, Entry, Task
+from experiments.datasets.info import DatasetInfo, Task
 from experiments.datasets.sources import SplitTable
 from experiments.datasets.tables import Floats
 
@@ -84,7 +84,7 @@ def names(*, task: Task | None = None) -> tuple[str, ...]:
     """
     if task is not None and task not in get_args(Task):
         raise ValueError(f"task is {task!r}; accepted are {', '.join(get_args(Task))} and None.")
-    return tuple(name for name, entry in ENTRIES.items() if task in (None, entry.info.task))
+    return tuple(name for name, info in ENTRIES.items() if task in (None, info.task))
 
 
 def describe(name: str) -> DatasetInfo:
@@ -95,7 +95,11 @@ def describe(name: str) -> DatasetInfo:
     :return: the description.
     :raises ValueError: if there is no such data set.
     """
-    return _entry(name).info
+    if name not in ENTRIES:
+        similar = difflib.get_close_matches(str(name), ENTRIES, n=1)
+        hint = f" Did you mean {similar[0]!r}?" if similar else ""
+        raise ValueError(f"name is {name!r}; accepted are {', '.join(ENTRIES)}.{hint}")
+    return ENTRIES[name]
 
 
 def load(name: str, split: int = 0, *, standardize: bool = True) -> Dataset:
@@ -124,40 +128,31 @@ def load(name: str, split: int = 0, *, standardize: bool = True) -> Dataset:
     :raises ChecksumError: if a file differs from the published file.
     :raises ConnectionError: if a file cannot be downloaded.
     """
-    entry = _entry(name)
-    num_splits = entry.info.num_splits
-    if not isinstance(split, (int, np.integer)) or not 0 <= split < num_splits:
+    info = describe(name)
+    if not isinstance(split, (int, np.integer)) or not 0 <= split < info.num_splits:
         raise ValueError(
-            f"split is {split!r}; {name} accepts whole numbers from 0 to {num_splits - 1}."
+            f"split is {split!r}; {name} accepts whole numbers from 0 to {info.num_splits - 1}."
         )
-    return divided(name, entry.source.read(int(split)), standardize=standardize)
+    return divided(name, info.source.read(int(split)), standardize=standardize)
 
 
 def divided(name: str, table: SplitTable, *, standardize: bool = True) -> Dataset:
     """Divide the rows of a data set into training and test part, and standardize them."""
     X, Y, train, test = table
-    x_mean, x_scale = _moments(X[train]) if standardize else _identity(X)
-    numbers = not describe(name).classes
-    y_mean, y_scale = _moments(Y[train]) if standardize and numbers else _identity(Y)
+    x_mean, x_scale = _moments(X[train], standardize)
+    y_mean, y_scale = _moments(Y[train], standardize and not describe(name).classes)
     X = (X - x_mean) / x_scale  # [N, D]
     Y = (Y - y_mean) / y_scale  # [N, 1]
     return Dataset(name, X[train], Y[train], X[test], Y[test], x_mean, x_scale, y_mean, y_scale)
 
 
-def _entry(name: str) -> Entry:
-    if name not in ENTRIES:
-        similar = difflib.get_close_matches(str(name), ENTRIES, n=1)
-        hint = f" Did you mean {similar[0]!r}?" if similar else ""
-        raise ValueError(f"name is {name!r}; accepted are {', '.join(ENTRIES)}.{hint}")
-    return ENTRIES[name]
+def _moments(columns: Floats, standardize: bool) -> tuple[Floats, Floats]:
+    """
+    Return mean and standard deviation of each column; 1 if the deviation is rounding only.
 
-
-def _moments(columns: Floats) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation of each column; 1 if the deviation is rounding only."""
+    :param standardize: False: mean 0 and deviation 1.
+    """
+    if not standardize:
+        return np.zeros(columns.shape[1]), np.ones(columns.shape[1])
     constant = np.ptp(columns, axis=0) == 0.0
     return columns.mean(axis=0), np.where(constant, 1.0, columns.std(axis=0))
-
-
-def _identity(columns: Floats) -> tuple[Floats, Floats]:
-    """Return mean 0 and scale 1 for each column."""
-    return np.zeros(columns.shape[1]), np.ones(columns.shape[1])

@@ -8,19 +8,20 @@ import zipfile
 import numpy as np
 
 from experiments.datasets.files import PublishedFile, local_copy
-from experiments.datasets.tables import Floats, Reader
+from experiments.datasets.sources import Mask
+from experiments.datasets.tables import Floats
 
 _AUDIO_ROWS = slice(8_000, 26_000)
 
 
-def alternate(read_table: Reader, part: int, period: int = 2) -> Floats:
-    """
-    Return the training rows (part 0) of a table, or the test rows (part 1): the last of every
-    `period` rows.
-    """
-    table = read_table()
-    is_test = np.arange(len(table)) % period == period - 1  # [N]
-    return np.compress(is_test == bool(part), table, axis=0)
+def alternate(table: Floats, period: int = 2) -> Mask:
+    """Return a mask of the test rows of a table, the last of every `period` rows, [N]."""
+    return np.arange(len(table)) % period == period - 1
+
+
+def second_half(table: Floats) -> Mask:
+    """Return a mask of the test rows of a table, the second half, [N]."""
+    return np.arange(len(table)) >= len(table) // 2
 
 
 def read_audio(file: PublishedFile) -> Floats:
@@ -86,15 +87,13 @@ def by_columns(heights: Floats, step: float) -> Floats:
     return np.column_stack([east.ravel(), north.ravel(), heights[::-1].T.ravel()])
 
 
-def every_second_place(read_table: Reader, part: int) -> Floats:
+def between_places(table: Floats) -> Mask:
     """
-    Return every second place in either direction of a map by columns (part 0), or the rest (part
-    1).
+    Return a mask of the test rows of a map by columns, [N]: all but every second place in either
+    direction.
     """
-    table = read_table()
     east, north = (np.unique(table[:, axis], return_inverse=True)[1] for axis in (0, 1))
-    is_train = (east % 2 == 0) & (north % 2 == 0)
-    return np.compress(is_train != bool(part), table, axis=0)
+    return (east % 2 == 1) | (north % 2 == 1)
 
 
 def pseudo_periodic(number: int) -> Floats:

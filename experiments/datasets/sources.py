@@ -17,6 +17,7 @@ from experiments.datasets.files import PublishedFile, local_copy
 from experiments.datasets.tables import Floats, Reader, as_labels, read_csv
 
 Rows = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
 
 
 class SplitTable(NamedTuple):
@@ -189,23 +190,33 @@ class TrainAndTest(Source):
 
 
 @dataclass(frozen=True)
+class MaskedRows(Source):
+    """A table, target last, and a rule that masks its test rows: the only split."""
+
+    read_table: Reader
+    is_test: Callable[[Floats], Mask]
+
+    def read(self, split: int) -> SplitTable:
+        table = self.read_table()  # [N, D + 1]
+        return _masked(table, self.is_test(table))
+
+
+@dataclass(frozen=True)
 class Draws(Source):
     """
     Tables drawn at random, target last: split k is draw k, with its own training and test rows.
     """
 
     draw: Callable[[int], Floats]
-    is_test: Callable[[Rows], npt.NDArray[np.bool_]]
-    """Mask of the test rows by their places in the table."""
+    is_test: Callable[[Floats], Mask]
     num_splits: int
     splits_published = False
 
     def read(self, split: int) -> SplitTable:
-        table = self.draw(split)  # [N, D + 1]
-        return _masked(table, self.is_test(np.arange(len(table))))
+        return MaskedRows(partial(self.draw, split), self.is_test).read(0)
 
 
-def _masked(table: Floats, is_test: npt.NDArray[np.bool_]) -> SplitTable:
+def _masked(table: Floats, is_test: Mask) -> SplitTable:
     return SplitTable(*_target_last(table), np.flatnonzero(~is_test), np.flatnonzero(is_test))
 
 

@@ -14,7 +14,6 @@ from splits import assert_is_split
 
 from experiments import datasets
 from experiments.datasets.catalog import ENTRIES
-from experiments.datasets.info import Entry
 from experiments.datasets.sources import (
     ArchivedArrays,
     ArchivedSplits,
@@ -58,8 +57,8 @@ def toy_archive(table=TOY_TABLE):
 def toy(publish, monkeypatch):
     """The name of a data set of 6 rows with 2 splits, whose archive lies in the local directory."""
     source = ArchivedSplits(publish("toy.tgz", toy_archive()), "toy", num_splits=2)
-    info = replace(ENTRIES["boston"].info, name="toy", num_splits=2, files=source.files)
-    monkeypatch.setitem(ENTRIES, "toy", Entry(info, source))
+    changed = {"name": "toy", "num_splits": 2, "files": source.files, "source": source}
+    monkeypatch.setitem(ENTRIES, "toy", replace(ENTRIES["boston"], **changed))
     return "toy"
 
 
